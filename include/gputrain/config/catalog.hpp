@@ -1,0 +1,52 @@
+// Catalogs: what can be picked by name in a job (models, datasets, optimizers). One file registers one entry.
+//
+//   const config::Registered<Mlp, MlpSpec> registered{models::catalog(), "mlp", "multilayer perceptron"};
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gputrain/config/describe.hpp"
+
+namespace gputrain::config {
+
+/// Entries that build a `Base` from their own spec and `Arguments`.
+template <class Base, class... Arguments>
+class Catalog final : public AnyCatalog {
+ public:
+  using Make = std::function<std::unique_ptr<Base>(const void* spec, Arguments...)>;
+
+  explicit Catalog(std::string kind) : AnyCatalog(std::move(kind)) {}
+
+  /// Registers an entry; a second entry of the same name is a programmer's mistake.
+  void add(CatalogEntry entry, Make make) {
+    add_entry(std::move(entry));
+    makers_.push_back(std::move(make));
+  }
+
+  /// Builds what `choice` picked. Errors are those of the entry's constructor.
+  std::unique_ptr<Base> make(const Choice& choice, Arguments... arguments) const {
+    return makers_.at(index_of(choice.name))(choice.options.get(), std::forward<Arguments>(arguments)...);
+  }
+
+ private:
+  std::vector<Make> makers_;
+};
+
+/// A namespace-scope object of this type registers `Derived(const Spec&, Arguments...)` under a name.
+template <class Derived, class Spec>
+struct Registered {
+  template <class Base, class... Arguments>
+  Registered(Catalog<Base, Arguments...>& catalog, std::string name, std::string help) {
+    catalog.add(CatalogEntry{std::move(name), std::move(help), &schema_of<Spec>()},
+                [](const void* spec, Arguments... arguments) -> std::unique_ptr<Base> {
+                  return std::make_unique<Derived>(*static_cast<const Spec*>(spec),
+                                                   std::forward<Arguments>(arguments)...);
+                });
+  }
+};
+
+}  // namespace gputrain::config

@@ -1,0 +1,36 @@
+// The kinds of value a key can hold beyond YAML's own: `auto`, and lengths with a unit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace gputrain::config {
+
+/// A value the user may leave to us: `auto` (empty) or a T.
+template <class T>
+struct Auto {
+  std::optional<T> value;  // empty: auto
+  bool is_auto() const noexcept { return !value.has_value(); }
+};
+
+/// A length of training: `500` (steps), `5ep`, `10%`, `2Btok`, `30m`.
+struct Length {
+  enum class Unit { steps, epochs, percent, tokens, seconds };
+  double value = 0;
+  Unit unit = Unit::steps;
+
+  friend bool operator==(const Length&, const Length&) = default;
+};
+
+/// The shortest text that reads back as the same length: "500", "5ep", "10%", "2000000000tok", "90s".
+std::string to_string(const Length& length);
+
+/// A wall-clock duration: `90s`, `30m`, `1h30m`, `2d`; a bare number is seconds.
+struct Duration {
+  double seconds = 0;
+
+  friend bool operator==(const Duration&, const Duration&) = default;
+};
+
+}  // namespace gputrain::config

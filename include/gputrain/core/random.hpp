@@ -1,0 +1,37 @@
+// Counter-based random numbers: the n-th number of a stream is a pure function of (seed, stream, n).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace gputrain {
+
+/// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
+std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) noexcept;
+
+/// A 64-bit hash of a name, stable across machines and versions (FNV-1a followed by a finaliser).
+uint64_t stable_hash(std::string_view text) noexcept;
+
+/// Mixes two 64-bit values into one (SplitMix64 finaliser).
+uint64_t mix(uint64_t a, uint64_t b) noexcept;
+
+/// A small sequential generator over one Philox stream, for code that draws a varying number of values.
+class RandomStream {
+ public:
+  RandomStream(uint64_t seed, uint64_t stream) noexcept : seed_(seed), stream_(stream) {}
+
+  uint32_t bits() noexcept;                     // 32 uniform bits
+  double uniform() noexcept;                    // [0, 1), 53 bits
+  double uniform(double low, double high) noexcept { return low + (high - low) * uniform(); }
+  int64_t below(int64_t bound) noexcept;        // [0, bound), unbiased; bound > 0
+
+ private:
+  uint64_t seed_;
+  uint64_t stream_;
+  uint64_t block_ = 0;
+  std::array<uint32_t, 4> ready_{};
+  int left_ = 0;
+};
+
+}  // namespace gputrain

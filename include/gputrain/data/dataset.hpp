@@ -1,0 +1,78 @@
+// A dataset: a numbered set of samples that can be read in any order from many threads. One format per file in
+// src/datasets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+#include "gputrain/config/catalog.hpp"
+
+namespace gputrain::data {
+
+enum class Role { train, val, test };
+
+/// What one sample looks like in a batch.
+struct SampleLayout {
+  std::vector<int64_t> input_sizes;   // images: [height, width, channels] uint8; tokens: [time] int64
+  at::ScalarType input_type = at::kByte;
+  std::vector<int64_t> target_sizes;  // empty: one class index; tokens: [time]
+  int64_t num_classes = 0;            // classes, or vocabulary size
+  size_t input_bytes() const;
+  size_t target_count() const;
+};
+
+/// Per-channel statistics for images; inputs become (value / 255 - mean) / std in the loader's last stage.
+struct Normalization {
+  std::vector<double> mean, std;
+};
+
+/// What a read may depend on. Augmentation draws from (seed, epoch, sample index) only, so that any worker, rank or
+/// attempt reads the same sample.
+struct ReadContext {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  bool augment = false;
+};
+
+class GPUTRAIN_API Dataset {
+ public:
+  virtual ~Dataset();
+
+  virtual int64_t size() const = 0;  // samples in an epoch
+  virtual const SampleLayout& layout() const = 0;
+
+  /// Writes sample `index` into `input` (layout().input_bytes() bytes) and `target` (layout().target_count() values).
+  /// Called from several threads at once. Throws Error(data) for a sample that cannot be read.
+  virtual void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const = 0;
+
+  virtual std::optional<Normalization> normalization() const { return std::nullopt; }
+  virtual std::vector<std::string> class_names() const { return {}; }
+
+  /// Text datasets: turns token ids back into text and text into ids; empty functions when there is no vocabulary.
+  virtual std::function<std::string(std::span<const int64_t>)> decoder() const { return {}; }
+  virtual std::function<std::vector<int64_t>(const std::string&)> encoder() const { return {}; }
+
+  /// One line for the start of a run: "60,000 images 1x28x28, 10 classes".
+  virtual std::string describe() const = 0;
+};
+
+/// What every format is told besides its own options.
+struct DatasetRequest {
+  std::string path;             // after interpolation; may be empty for formats that need none
+  Role role = Role::train;
+  int64_t sequence_length = 0;  // tokens per sample, for text formats; 0: not a text model
+  struct ImageOptions* image = nullptr;  // `data.image`, for image formats; null: defaults
+};
+
+using DatasetCatalog = config::Catalog<Dataset, const DatasetRequest&>;
+GPUTRAIN_API DatasetCatalog& catalog();
+
+}  // namespace gputrain::data

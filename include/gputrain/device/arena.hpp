@@ -1,0 +1,71 @@
+// Flat buffers for parameters, gradients and optimizer state; the model keeps views.
+//
+// Segments stand in unit order (stem, blocks, head), each padded to 128 bytes; padding is zero and stays zero. Fused
+// optimizers, norms, finite tests, buckets and shards work on ranges of these buffers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace gputrain::device {
+
+/// One tensor to be moved into the arena.
+struct Resident {
+  std::string name;
+  at::Tensor value;          // its storage is replaced; identity, sizes and strides stay
+  int64_t unit = 0;          // index of the model unit it belongs to; must not decrease along the list
+  bool decays = true;        // weight decay applies
+};
+
+struct Segment {
+  std::string name;
+  int64_t offset = 0;        // elements from the start of the flat buffer
+  int64_t numel = 0;         // without padding
+  int64_t padded = 0;        // with padding
+  std::vector<int64_t> sizes, strides;
+  int64_t unit = 0;
+  bool decays = true;
+};
+
+/// A stretch of the flat buffers.
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  bool decays = true;
+  int64_t size() const noexcept { return end - begin; }
+};
+
+class Arena {
+ public:
+  /// Moves every resident's storage into one flat buffer of their (common) dtype and device and gives each a `.grad`
+  /// that is a view of a second flat buffer. Old contents are not copied: initialize or load afterwards.
+  /// Within a unit, segments that decay come first, so that few ranges cover the arena.
+  explicit Arena(const std::vector<Resident>& residents);
+
+  const at::Tensor& values() const noexcept { return values_; }        // [numel]
+  const at::Tensor& gradients() const noexcept { return gradients_; }  // [numel], zero after construction
+  const std::vector<Segment>& segments() const noexcept { return segments_; }
+
+  /// Maximal runs of segments with the same decay flag, in order; together they cover the arena.
+  std::vector<Range> decay_ranges() const;
+  /// One range per unit, in order.
+  std::vector<Range> unit_ranges() const;
+
+  /// A new zeroed flat buffer shaped like `values()`: an optimizer's state.
+  at::Tensor make_state() const;
+  /// The view of `flat` that belongs to a segment, with the segment's sizes and strides.
+  at::Tensor view(const at::Tensor& flat, const Segment& segment) const;
+
+  /// Asserts that values and gradients of all residents still live in the arena (a backward may replace a `.grad`).
+  void check_views() const;
+
+ private:
+  at::Tensor values_, gradients_;
+  std::vector<Segment> segments_;
+  std::vector<at::Tensor> residents_;
+};
+
+}  // namespace gputrain::device

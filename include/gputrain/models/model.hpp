@@ -1,0 +1,64 @@
+// A model: takes a batch, returns a loss sum or evaluation statistics. One architecture per file in src/models.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/config/catalog.hpp"
+#include "gputrain/core/batch.hpp"
+#include "gputrain/nn/module.hpp"
+
+namespace gputrain::models {
+
+/// What the data says about the two ends of a model; options that are null in the job are filled from here.
+struct DataFacts {
+  std::vector<int64_t> input_shape;  // one sample: [channels, height, width] or [time]
+  int64_t num_classes = 0;           // classes, or vocabulary size
+};
+
+/// Additive sums over targets; finished into rates only when printed.
+struct Statistics {
+  at::Tensor loss_sum;  // double scalar on the model's device
+  at::Tensor correct1;  // int64 scalar: the highest logit is the target
+  at::Tensor correct5;  // int64 scalar: the target is among the five highest logits (all, with fewer classes)
+};
+
+/// A stretch of the model whose parameters live together: stem, each block, head. Activation checkpointing, gradient
+/// buckets, sharding units and pipeline stages follow this list.
+struct Unit {
+  std::string name;                   // "stem", "layer1.0", "h.3", "head"
+  std::vector<nn::Module*> modules;   // owned by the model
+};
+
+class GPUTRAIN_API Model : public nn::Module {
+ public:
+  using nn::Module::Module;
+  ~Model() override;
+
+  /// Logits [batch, classes], or [batch, time, vocabulary], for inputs as in Batch::inputs.
+  virtual at::Tensor forward(const at::Tensor& inputs) = 0;
+
+  /// The units in execution order; together they hold every parameter exactly once.
+  virtual std::vector<Unit> units() = 0;
+
+  /// The sum over targets (not the mean) of the cross entropy, in at least fp32, on the autograd graph.
+  at::Tensor loss(const Batch& batch, double label_smoothing);
+
+  /// The same sum without smoothing and the counts of hits; call under NoGradGuard and in evaluation mode.
+  Statistics evaluate(const Batch& batch);
+
+  /// The config.json of the ecosystem's model that reads our model.safetensors; null when there is none.
+  virtual nlohmann::json ecosystem_config() const;
+
+  /// Floating-point operations of forward and backward for one sample (6 N D rule refined by the model); 0: unknown.
+  virtual double flops_per_sample() const { return 0; }
+};
+
+using ModelCatalog = config::Catalog<Model, const nn::Context&, const DataFacts&>;
+GPUTRAIN_API ModelCatalog& catalog();
+
+}  // namespace gputrain::models

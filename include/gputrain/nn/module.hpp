@@ -1,0 +1,106 @@
+// The base of every layer and model: named parameters, buffers and children, without torch/nn.
+//
+// A module registers its parameters with a shape and an initializer; the tensors are allocated but not filled. The
+// arena then moves them into flat buffers, and `initialize` or a weights file fills them in place. Tensors keep their
+// identity for life (only their storage moves), so a layer may hold on to them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/core/export.hpp"
+#include "gputrain/ops/precision.hpp"
+
+namespace gputrain::nn {
+
+/// What every layer is told when it is built.
+struct Context {
+  ops::Policy policy;
+  at::Device device = at::kCPU;
+  bool channels_last = false;  // 4-D weights and activations in NHWC memory order
+};
+
+/// Initial values, each element a function of (seed, full parameter name, index) alone.
+struct Init {
+  enum class Kind { zeros, ones, normal, uniform };
+  Kind kind = Kind::zeros;
+  double scale = 0;  // normal: standard deviation; uniform: values in [-scale, scale)
+
+  static Init zeros() { return {}; }
+  static Init ones() { return {Kind::ones, 0}; }
+  static Init normal(double standard_deviation) { return {Kind::normal, standard_deviation}; }
+  static Init uniform(double bound) { return {Kind::uniform, bound}; }
+};
+
+/// What a parameter is, for `optimizer.no_decay: [bias, norm]`.
+enum class Role { weight, bias, norm, embedding };
+
+struct Parameter {
+  std::string name;  // within its module, without dots
+  at::Tensor value;  // requires grad
+  Init init;
+  Role role;
+};
+
+struct Buffer {
+  std::string name;
+  at::Tensor value;
+  Init init;
+  bool persistent;  // saved in model.safetensors
+};
+
+class GPUTRAIN_API Module {
+ public:
+  explicit Module(const Context& context) : context_(context) {}
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  virtual ~Module();
+
+  /// Calls `visit` with the full dotted name of each parameter, own ones before those of children, in order of
+  /// registration.
+  void each_parameter(const std::function<void(const std::string& name, Parameter&)>& visit);
+  void each_buffer(const std::function<void(const std::string& name, Buffer&)>& visit);
+  void each_module(const std::function<void(const std::string& name, Module&)>& visit);  // this one first, name ""
+
+  /// Training or evaluation behaviour (dropout, batch norm), here and in all children.
+  void train(bool on = true);
+  bool is_training() const noexcept { return training_; }
+
+  const Context& context() const noexcept { return context_; }
+
+ protected:
+  at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role);
+  at::Tensor register_buffer(std::string name, at::Tensor value, Init init, bool persistent = true);
+
+  /// Builds a child owned by this module: `conv1_(*add_child<Conv2d>("conv1", context, ...))`.
+  template <class Child, class... Arguments>
+  Child* add_child(std::string name, Arguments&&... arguments) {
+    auto child = std::make_unique<Child>(std::forward<Arguments>(arguments)...);
+    Child* raw = child.get();
+    adopt_child(std::move(name), std::move(child));
+    return raw;
+  }
+
+ private:
+  void adopt_child(std::string name, std::unique_ptr<Module> child);
+
+  Context context_;
+  std::deque<Parameter> parameters_;
+  std::deque<Buffer> buffers_;
+  std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
+  bool training_ = true;
+};
+
+/// Fills every parameter and buffer in place, from (seed, name, element index) only: independent of device, layout,
+/// thread count and of the other parameters.
+void initialize(Module& module, uint64_t seed);
+
+}  // namespace gputrain::nn

@@ -1,0 +1,16 @@
+# The system libraries we use, by the names their packages give them.
+find_package(Threads REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
+if(NOT TARGET yaml-cpp::yaml-cpp)  # Debian 12's yaml-cpp 0.7 exports the bare name
+  add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
+endif()
+if(GPUTRAIN_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,36 @@
+# Rooms are the folders of src/, from low to high; each is an object library, all together libgputrain.so.
+# A test links the rooms up to its own and no further, so a room that reaches upwards does not link.
+set(GPUTRAIN_ROOMS core config device comm launch ops nn models data datasets optim parallel checkpoint monitor train app)
+
+# gputrain_room(<room> SOURCES <files...> [LIBRARIES <targets...>])
+function(gputrain_room room)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_library(gputrain_${room} OBJECT ${ARG_SOURCES})
+  target_link_libraries(gputrain_${room} PUBLIC gputrain_settings gputrain_torch nlohmann_json::nlohmann_json
+                                                spdlog::spdlog Threads::Threads ${ARG_LIBRARIES})
+  set_target_properties(gputrain_${room} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
+# gputrain_test(<room> SOURCES <files...> [LABELS <labels...>]): one executable, one ctest entry.
+function(gputrain_test room)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LABELS" ${ARGN})
+  if(NOT ARG_NAME)
+    set(ARG_NAME ${room})
+  endif()
+  set(target ${ARG_NAME}_test)
+  add_executable(${target} ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE GTest::gtest GTest::gmock GTest::gtest_main)
+  foreach(lower IN LISTS GPUTRAIN_ROOMS)
+    if(TARGET gputrain_${lower})
+      target_link_libraries(${target} PRIVATE gputrain_${lower})
+    endif()
+    if(lower STREQUAL room)
+      break()
+    endif()
+  endforeach()
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${target} PRIVATE GPUTRAIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
+  add_test(NAME ${ARG_NAME} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()

@@ -1,0 +1,41 @@
+# Language, warnings, sanitizers and build speed for all our targets.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g")
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(MOLD mold)
+if(MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+add_library(gputrain_settings INTERFACE)
+target_include_directories(gputrain_settings INTERFACE ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(gputrain_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wold-style-cast -Wsuggest-override -Werror>)
+# One operator of ATen per header: TensorOperators.h stays cheap.
+target_compile_definitions(gputrain_settings INTERFACE AT_PER_OPERATOR_HEADERS)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # C++20 code in GCC's style trips these in clang without telling of a bug.
+  target_compile_options(gputrain_settings INTERFACE -Wno-missing-field-initializers -Wno-gnu-zero-variadic-macro-arguments)
+else()
+  # Designated initialisers that leave members at their defaults are our idiom for options.
+  target_compile_options(gputrain_settings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
+endif()
+if(GPUTRAIN_SANITIZE)
+  target_compile_options(gputrain_settings INTERFACE -fsanitize=${GPUTRAIN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(gputrain_settings INTERFACE -fsanitize=${GPUTRAIN_SANITIZE})
+endif()

@@ -1,0 +1,35 @@
+# LibTorch from the torch wheel in .deps/, as our own imported targets. find_package(Torch) is not used: with a CUDA
+# wheel it insists on a CUDA toolkit even for a CPU build.
+file(GLOB torch_candidates ${PROJECT_SOURCE_DIR}/.deps/lib/python3*/site-packages/torch)
+set(GPUTRAIN_TORCH_DIR "${torch_candidates}" CACHE PATH "The torch package's folder (site-packages/torch)")
+if(NOT EXISTS "${GPUTRAIN_TORCH_DIR}/lib/libtorch_cpu.so")
+  message(FATAL_ERROR "No LibTorch in '${GPUTRAIN_TORCH_DIR}'. Run ./scripts/setup.sh, or pass "
+                      "-DGPUTRAIN_TORCH_DIR=<site-packages>/torch.")
+endif()
+file(STRINGS "${GPUTRAIN_TORCH_DIR}/version.py" torch_version_line REGEX "^__version__ = ")
+if(NOT torch_version_line MATCHES "'2\\.11\\.")
+  message(FATAL_ERROR "torch 2.11 is needed, found: ${torch_version_line}")
+endif()
+
+# torch ships its own fmt in its include folder, which would shadow the system's fmt that spdlog was built with.
+set(fmt_shim ${PROJECT_BINARY_DIR}/fmt_shim)
+find_path(SYSTEM_FMT_DIR fmt/format.h PATHS /usr/include NO_DEFAULT_PATH REQUIRED)
+file(MAKE_DIRECTORY ${fmt_shim})
+file(CREATE_LINK ${SYSTEM_FMT_DIR}/fmt ${fmt_shim}/fmt SYMBOLIC)
+
+add_library(gputrain_torch INTERFACE)
+target_include_directories(gputrain_torch SYSTEM BEFORE INTERFACE ${fmt_shim})
+target_include_directories(gputrain_torch SYSTEM INTERFACE
+  ${GPUTRAIN_TORCH_DIR}/include ${GPUTRAIN_TORCH_DIR}/include/torch/csrc/api/include)
+target_compile_definitions(gputrain_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+target_link_directories(gputrain_torch INTERFACE ${GPUTRAIN_TORCH_DIR}/lib)
+target_link_options(gputrain_torch INTERFACE -Wl,-rpath,${GPUTRAIN_TORCH_DIR}/lib)
+if(GPUTRAIN_CUDA)
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  target_compile_definitions(gputrain_torch INTERFACE USE_C10D_NCCL)
+  target_link_libraries(gputrain_torch INTERFACE
+    -Wl,--no-as-needed torch_cpu torch_cuda c10 c10_cuda -Wl,--as-needed CUDA::cudart)
+else()
+  target_link_libraries(gputrain_torch INTERFACE torch_cpu c10)
+endif()

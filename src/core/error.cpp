@@ -1,0 +1,30 @@
+#include "gputrain/core/error.hpp"
+
+#include <cstdio>
+#include <utility>
+
+namespace gputrain {
+namespace {
+
+std::string compose(const Error::Parts& parts) {
+  std::string text;
+  if (!parts.where.empty()) text += parts.where + ": ";
+  text += parts.what;
+  if (!parts.hint.empty()) text += "\n  try: " + parts.hint;
+  return text;
+}
+
+}  // namespace
+
+Error::Error(ExitCode code, Parts parts)
+    : std::runtime_error(compose(parts)), code_(code), parts_(std::move(parts)) {}
+
+Error::~Error() = default;
+
+void assertion_failed(const char* condition, const char* file, int line, const std::string& message) {
+  std::string text = std::string(file) + ":" + std::to_string(line) + ": internal error: " + message +
+                     " (" + condition + ")";
+  throw std::logic_error(text);
+}
+
+}  // namespace gputrain
