@@ -1,0 +1,72 @@
+# Sourced by the other scripts: where things are, and steps that print one line each and keep their output in a log.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+deps=$root/.deps
+logs=$root/build/logs
+
+say() { printf "%s\n" "$@"; }
+
+# fail WHAT [WHAT_TO_DO...]: one line that says what is wrong, then what to do about it.
+fail() {
+  printf '\nerror: %s\n' "$1" >&2
+  shift
+  (($# == 0)) || printf '  %s\n' "$@" >&2
+  exit 1
+}
+
+# step TEXT COMMAND...: runs the command with its output in a log, prints "TEXT  12 s". Returns the command's status,
+# after showing the end of the log if it failed.
+step() {
+  local text=$1 started=$SECONDS status=0 ticker=
+  shift
+  mkdir -p "$logs"
+  step_log=$logs/$(printf '%s' "$text" | tr -cs 'a-zA-Z0-9' '-' | cut -c1-40).log
+  printf '  %-66s' "$text"
+  if [[ -t 1 ]]; then
+    (while sleep 1; do printf '\r  %-66s%5d s' "$text" $((SECONDS - started)); done) &
+    ticker=$!
+  fi
+  "$@" >"$step_log" 2>&1 </dev/null || status=$?
+  if [[ -n $ticker ]]; then
+    kill "$ticker" 2>/dev/null || true
+    wait "$ticker" 2>/dev/null || true
+    printf '\r  %-66s' "$text"
+  fi
+  if ((status == 0)); then
+    printf '%5d s\n' $((SECONDS - started))
+  else
+    printf ' failed after %d s\n' $((SECONDS - started))
+    { printf '\nThe end of %s:\n' "$step_log"; tail -n 25 "$step_log" | sed 's/^/  | /'; } >&2
+  fi
+  return "$status"
+}
+
+has_gpu() { [[ -e /dev/nvidia0 ]] || { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }; }
+
+# Prints the path of an nvcc of CUDA 13, which LibTorch's headers need: the system's, else the one in .deps/.
+find_nvcc() {
+  local candidate
+  for candidate in "${CUDACXX:-}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc /usr/local/cuda-13*/bin/nvcc \
+    "$deps"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; do
+    if [[ -x $candidate ]] && "$candidate" --version 2>/dev/null | grep -q 'release 13\.'; then
+      printf '%s\n' "$candidate"
+      return
+    fi
+  done
+  return 1
+}
+
+# cpu or cuda: what to build when nothing is asked for.
+default_device() { if has_gpu || find_nvcc >/dev/null; then echo cuda; else echo cpu; fi; }
+
+# As many compile jobs as there are cores, and no more than memory allows at 1.5 GB each.
+job_count() {
+  local jobs available limit=max
+  jobs=$(nproc)
+  available=$(awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)
+  if [[ -r /sys/fs/cgroup/memory.max ]]; then read -r limit </sys/fs/cgroup/memory.max; fi
+  if [[ $limit != max ]] && ((limit / 1048576 < available)); then available=$((limit / 1048576)); fi
+  if ((available / 1536 < jobs)); then jobs=$((available / 1536)); fi
+  echo $((jobs > 0 ? jobs : 1))
+}

@@ -1,0 +1,45 @@
+"""Reads ctest's log of its last run and prints how many test cases passed, failed and were skipped, and why skipped.
+
+usage: summarize_tests.py NAME BUILD_DIR
+
+With CI set, a skip whose reason is not a missing GPU fails: there everything else must be installed.
+"""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+PROGRAM = re.compile(r"^\d+/\d+ Test: (?P<name>\S+)$", re.M)
+SKIP = re.compile(r"^(?:\S+: )?Skipped\n(?P<reason>.*?)\n?\[  SKIPPED \] (?P<case>\S+)(?: \(\d+ ms\))?$", re.M | re.S)
+
+
+def main() -> int:
+    name, build = sys.argv[1], Path(sys.argv[2])
+    log = (build / "Testing/Temporary/LastTest.log").read_text(errors="replace")
+    parts = PROGRAM.split(log)[1:]
+    passed = failed = 0
+    skips: list[tuple[str, str]] = []
+    for _, output in zip(parts[::2], parts[1::2]):
+        cases_passed, cases_failed = count(output, r"\[  PASSED  \] (\d+) test"), count(output, r"^ ?(\d+) FAILED TEST")
+        if re.search(r"^Test Passed\.$", output, re.M):
+            passed += cases_passed or (0 if "[==========]" in output else 1)
+        else:
+            passed, failed = passed + cases_passed, failed + (cases_failed or 1)
+        skips += [(skip["case"], " ".join(skip["reason"].split())) for skip in SKIP.finditer(output)]
+
+    print(f"{name}: {passed} passed, {failed} failed, {len(skips)} skipped")
+    wrong = [skip for skip in skips if os.environ.get("CI") and not re.search(r"\bGPUs?\b", skip[1])]
+    for case, reason in skips:
+        print(f"  skipped {case}: {reason}{'  <- not allowed in CI' if (case, reason) in wrong else ''}")
+    if not passed:
+        print(f"  no test ran in {build}")
+    return 1 if failed or wrong or not passed else 0
+
+
+def count(text: str, pattern: str) -> int:
+    return sum(int(number) for number in re.findall(pattern, text, re.M))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

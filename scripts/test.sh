@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Sets up, builds, and runs the tests. Ends with one line per preset: passed, failed, skipped, and why they were skipped.
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+usage() {
+  cat <<'END'
+usage: scripts/test.sh [--cpu | --cuda] [--all]
+  --cpu, --cuda  test the build for CPUs, or the one for NVIDIA GPUs (default: as scripts/build.sh)
+  --all          also the slow tests, and everything again under AddressSanitizer and ThreadSanitizer
+END
+}
+
+device=$(default_device) all=false
+while (($#)); do
+  case $1 in
+    --cpu) device=cpu ;;
+    --cuda) device=cuda ;;
+    --all) all=true ;;
+    -h | --help) usage; exit ;;
+    *) usage >&2; fail "unknown option '$1'" ;;
+  esac
+  shift
+done
+
+summary=() status=0
+
+# run_tests NAME PRESET [CTEST_OPTIONS...]: one thread per test program, as many programs at a time as cores.
+run_tests() {
+  local name=$1 preset=$2 line
+  shift 2
+  (cd "$root" && OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} ctest --preset "$preset" --parallel "$(nproc)" "$@") || status=1
+  line=$("$deps/bin/python" "$root/scripts/summarize_tests.py" "$name" "$root/build/$preset") || status=1
+  summary+=("$line")
+}
+
+"$root/scripts/setup.sh" "--$device" --tests
+preset=release
+[[ $device == cpu ]] || preset=cuda
+"$root/scripts/build.sh" --preset "$preset"
+run_tests "$preset" "$preset"
+if $all; then
+  run_tests slow "$preset-slow"
+  for sanitizer in asan tsan; do
+    "$root/scripts/build.sh" --preset "$sanitizer"
+    run_tests "$sanitizer" "$sanitizer"
+  done
+fi
+
+printf '\n'
+printf '%s\n' "${summary[@]}"
+if ((status != 0)); then
+  say "Tests FAILED after $SECONDS s. To look closer: build/<preset>/Testing/Temporary/LastTest.log"
+else
+  say "All tests passed, in $SECONDS s."
+fi
+exit "$status"
