@@ -1,0 +1,20 @@
+// Where a rank stands among the others and where they meet.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gputrain::comm {
+
+struct Rendezvous {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;  // among the ranks on this host
+  int local_world_size = 1;
+  std::string master_address;  // host name or address of rank 0's host; empty when alone
+  uint16_t master_port = 0;
+  bool store_is_running = false;  // the launcher already serves the store at master_address:master_port
+  std::string attempt;            // tells apart restarts that share one store
+};
+
+}  // namespace gputrain::comm

@@ -1,0 +1,35 @@
+// The host side of a rank: its share of the cores, its memory, and the allocator's settings.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace gputrain::device {
+
+/// How many threads a rank computes with and why.
+struct CpuThreads {
+  int count = 1;
+  std::string reason;  // "4 of 8 cores, 2 ranks", "OMP_NUM_THREADS"
+};
+
+/// The processor's model name, "Intel(R) Xeon(R) Platinum 8480C".
+std::string cpu_name();
+
+/// Physical cores this process may run on (affinity mask, container quota).
+int available_cores();
+
+/// A rank's share of the cores, at least 1. OMP_NUM_THREADS, when set to a number, decides alone; a launcher that has
+/// already bound this rank to cores of its own is respected.
+CpuThreads plan_cpu_threads(int local_world_size);
+
+/// Makes ATen compute with so many threads. Call before the first operator.
+void set_cpu_threads(const CpuThreads& threads);
+
+/// Memory of this process that is in RAM now, and the most there ever was.
+int64_t resident_bytes();
+int64_t peak_resident_bytes();
+
+/// Memory of the machine, or of the container where that is less.
+int64_t host_memory_bytes();
+
+}  // namespace gputrain::device

@@ -1,0 +1,15 @@
+#include "gputrain/device/runtime.hpp"
+
+#include "gputrain/device/host.hpp"
+
+namespace gputrain::device {
+
+int gpu_count() { return 0; }
+bool built_with_cuda() noexcept { return false; }
+DeviceFacts facts_of(at::Device) { return {.name = cpu_name(), .software = "", .total_bytes = host_memory_bytes()}; }
+void synchronize(at::Device) {}
+int64_t peak_allocated_bytes(at::Device) { return 0; }
+void reset_peak_allocated_bytes(at::Device) {}
+bool has_pinned_memory(at::Device) { return false; }
+
+}  // namespace gputrain::device

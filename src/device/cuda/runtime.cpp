@@ -1,0 +1,67 @@
+#include "gputrain/device/runtime.hpp"
+
+#include <fstream>
+#include <string>
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+
+#include "gputrain/device/host.hpp"
+
+namespace gputrain::device {
+namespace {
+
+// "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...": the first word of digits
+// and dots.
+std::string driver_version() {
+  std::ifstream file("/proc/driver/nvidia/version");
+  for (std::string word; file >> word;) {
+    if (word.find('.') != std::string::npos && word.find_first_not_of("0123456789.") == std::string::npos) return word;
+  }
+  return "unknown";
+}
+
+std::string software_line() {
+  const long runtime = at::Context::versionCUDART(), cudnn = at::Context::versionRuntimeCuDNN();
+  return "driver " + driver_version() + ", CUDA " + std::to_string(runtime / 1000) + "." +
+         std::to_string(runtime % 1000 / 10) + ", cuDNN " + std::to_string(cudnn / 10000) + "." +
+         std::to_string(cudnn % 10000 / 100);
+}
+
+size_t aggregate() { return static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE); }
+
+}  // namespace
+
+int gpu_count() { return c10::cuda::device_count(); }
+bool built_with_cuda() noexcept { return true; }
+
+DeviceFacts facts_of(at::Device device) {
+  if (device.is_cpu()) return {.name = cpu_name(), .software = "", .total_bytes = host_memory_bytes()};
+  cudaDeviceProp properties{};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index()));
+  return {.name = static_cast<const char*>(properties.name),
+          .software = software_line(),
+          .total_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
+}
+
+void synchronize(at::Device device) {
+  if (device.is_cpu()) return;
+  const c10::cuda::CUDAGuard guard(device);
+  c10::cuda::device_synchronize();
+}
+
+int64_t peak_allocated_bytes(at::Device device) {
+  if (device.is_cpu()) return 0;
+  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index()).allocated_bytes[aggregate()].peak;
+}
+
+void reset_peak_allocated_bytes(at::Device device) {
+  if (!device.is_cpu()) c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
+}
+
+bool has_pinned_memory(at::Device device) { return !device.is_cpu(); }
+
+}  // namespace gputrain::device

@@ -1,0 +1,131 @@
+#include "gputrain/device/host.hpp"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include <ATen/Parallel.h>
+
+namespace gputrain::device {
+namespace {
+
+std::optional<std::string> first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  return line;
+}
+
+std::optional<cpu_set_t> affinity_of(pid_t process) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(process, sizeof set, &set) != 0) return std::nullopt;
+  return set;
+}
+
+// Two hardware threads of one core share its arithmetic units, so they count once.
+int cores_in(const cpu_set_t& set) {
+  std::set<std::string> cores;
+  for (size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    const std::string topology = "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    const auto siblings = first_line(topology + "thread_siblings_list");
+    cores.insert(siblings.value_or("cpu" + std::to_string(cpu)));
+  }
+  return std::max(1, static_cast<int>(cores.size()));
+}
+
+// A container's CPU time in cores (cgroup v2, then v1); empty without a limit.
+std::optional<double> quota_cores() {
+  if (const auto line = first_line("/sys/fs/cgroup/cpu.max")) {
+    std::istringstream text(*line);
+    std::string quota;
+    double period = 0;
+    if (text >> quota >> period && quota != "max" && period > 0) return std::strtod(quota.c_str(), nullptr) / period;
+    return std::nullopt;
+  }
+  const auto quota = first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  const auto period = first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (!quota || !period) return std::nullopt;
+  const double time = std::strtod(quota->c_str(), nullptr), whole = std::strtod(period->c_str(), nullptr);
+  if (time <= 0 || whole <= 0) return std::nullopt;
+  return time / whole;
+}
+
+// mpirun and srun bind each rank to cores of its own; then the parent may use more cores than we may.
+bool bound_by_launcher() {
+  const auto own = affinity_of(0), parent = affinity_of(::getppid());
+  return own && parent && CPU_COUNT(&*own) < CPU_COUNT(&*parent);
+}
+
+std::optional<int> threads_from_environment() {
+  const char* text = std::getenv("OMP_NUM_THREADS");
+  if (text == nullptr) return std::nullopt;
+  char* end = nullptr;
+  const long count = std::strtol(text, &end, 10);
+  if (end == text || count < 1 || count > 4096) return std::nullopt;
+  return static_cast<int>(count);
+}
+
+}  // namespace
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
+int available_cores() {
+  const auto own = affinity_of(0);
+  int cores = own ? cores_in(*own) : 1;
+  if (const auto quota = quota_cores()) cores = std::min(cores, std::max(1, static_cast<int>(*quota + 0.5)));
+  return cores;
+}
+
+CpuThreads plan_cpu_threads(int local_world_size) {
+  if (const auto given = threads_from_environment()) return {*given, "OMP_NUM_THREADS"};
+  const int cores = available_cores();
+  if (local_world_size <= 1) return {cores, "all cores"};
+  if (bound_by_launcher()) return {cores, "bound by the launcher"};
+  return {std::max(1, cores / local_world_size),
+          std::to_string(cores) + " cores for " + std::to_string(local_world_size) + " ranks"};
+}
+
+void set_cpu_threads(const CpuThreads& threads) { at::set_num_threads(threads.count); }
+
+int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total_pages = 0, resident_pages = 0;
+  file >> total_pages >> resident_pages;
+  return resident_pages * ::sysconf(_SC_PAGESIZE);
+}
+
+int64_t peak_resident_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+int64_t host_memory_bytes() {
+  int64_t bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    const auto line = first_line(path);
+    if (!line) continue;
+    const long long limit = std::strtoll(line->c_str(), nullptr, 10);  // 0 for "max"
+    if (limit > 0) bytes = std::min<int64_t>(bytes, limit);
+  }
+  return bytes;
+}
+
+}  // namespace gputrain::device

@@ -1,0 +1,76 @@
+#include "gputrain/device/host.hpp"
+
+#include <sched.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+namespace gputrain::device {
+namespace {
+
+class CpuThreadsPlan : public ::testing::Test {
+ protected:
+  void SetUp() override { ::unsetenv("OMP_NUM_THREADS"); }
+  void TearDown() override { ::unsetenv("OMP_NUM_THREADS"); }
+};
+
+TEST_F(CpuThreadsPlan, ALoneRankTakesEveryCoreItMayRunOn) {
+  EXPECT_EQ(plan_cpu_threads(1).count, available_cores());
+  EXPECT_GE(available_cores(), 1);
+}
+
+TEST_F(CpuThreadsPlan, RanksOfOneHostShareItsCoresAndNoneGoesEmpty) {
+  EXPECT_EQ(plan_cpu_threads(2).count, std::max(1, available_cores() / 2));
+  EXPECT_EQ(plan_cpu_threads(1000).count, 1);
+  EXPECT_NE(plan_cpu_threads(2).reason.find("2 ranks"), std::string::npos);
+}
+
+TEST_F(CpuThreadsPlan, TheUsersVariableDecidesAlone) {
+  ::setenv("OMP_NUM_THREADS", "3", 1);
+  EXPECT_EQ(plan_cpu_threads(8).count, 3);
+  EXPECT_EQ(plan_cpu_threads(8).reason, "OMP_NUM_THREADS");
+  ::setenv("OMP_NUM_THREADS", "many", 1);
+  EXPECT_EQ(plan_cpu_threads(1).count, available_cores());
+}
+
+TEST_F(CpuThreadsPlan, CoresBoundToThisRankByItsLauncherAreNotDividedAgain) {
+  if (available_cores() < 2) GTEST_SKIP() << "one core only";
+  cpu_set_t all;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (size_t cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  const CpuThreads plan = plan_cpu_threads(2);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof all, &all), 0);
+  EXPECT_EQ(plan.count, 1);
+  EXPECT_EQ(plan.reason, "bound by the launcher");
+}
+
+TEST_F(CpuThreadsPlan, IsWhatAtenComputesWith) {
+  const int before = at::get_num_threads();
+  set_cpu_threads({.count = 1, .reason = "test"});
+  EXPECT_EQ(at::get_num_threads(), 1);
+  set_cpu_threads({.count = before, .reason = "test"});
+}
+
+TEST(HostMemory, GrowsWithWhatIsTouchedAndThePeakStays) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  const int64_t before = resident_bytes();
+  {
+    std::vector<char> memory(kBytes);
+    std::memset(memory.data(), 1, memory.size());
+    EXPECT_GE(resident_bytes() - before, int64_t{kBytes} * 9 / 10);
+  }
+  EXPECT_GE(peak_resident_bytes(), before + int64_t{kBytes} * 9 / 10);
+  EXPECT_LT(peak_resident_bytes(), host_memory_bytes());
+}
+
+}  // namespace
+}  // namespace gputrain::device

@@ -1,0 +1,59 @@
+#include "gputrain/device/runtime.hpp"
+
+#include <string>
+
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/host.hpp"
+
+namespace gputrain::device {
+namespace {
+
+Error refusal_of(std::string_view request, int local_rank) {
+  try {
+    choose_device(request, local_rank);
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "was accepted";
+  return Error(ExitCode::internal, {.what = ""});
+}
+
+TEST(ChooseDevice, TheCpuCanAlwaysBeAskedFor) {
+  EXPECT_TRUE(choose_device("cpu", 0).is_cpu());
+  EXPECT_TRUE(choose_device("cpu", 5).is_cpu());
+}
+
+TEST(ChooseDevice, AutoTakesTheCpuOnlyWhereThereIsNoGpu) {
+  EXPECT_EQ(choose_device("auto", 0).is_cpu(), gpu_count() == 0);
+}
+
+TEST(ChooseDevice, AnUnknownRequestIsAUsageError) {
+  const Error error = refusal_of("gpu", 0);
+  EXPECT_EQ(error.code(), ExitCode::usage);
+  EXPECT_THAT(error.what(), ::testing::HasSubstr("'gpu'"));
+}
+
+TEST(ChooseDevice, AGpuThatIsNotThereIsAnEnvironmentErrorThatSaysWhy) {
+  const Error error = refusal_of("cuda", gpu_count());
+  EXPECT_EQ(error.code(), ExitCode::environment);
+  const char* reason = !built_with_cuda() ? "built without CUDA" : gpu_count() == 0 ? "no NVIDIA GPU" : "has no GPU";
+  EXPECT_THAT(error.what(), ::testing::HasSubstr(reason));
+}
+
+TEST(Runtime, TheChosenDeviceHoldsTensorsAndTellsItsFacts) {
+  const at::Device device = choose_device("auto", 0);
+  const at::Tensor tensor = at::zeros({1 << 20}, at::TensorOptions().device(device));
+  synchronize(device);
+  EXPECT_FALSE(facts_of(device).name.empty());
+  EXPECT_GT(facts_of(device).total_bytes, int64_t{1} << 28);
+  EXPECT_EQ(facts_of(at::kCPU).name, cpu_name());
+  EXPECT_EQ(has_pinned_memory(device), !device.is_cpu());
+  EXPECT_EQ(peak_allocated_bytes(device) >= tensor.numel() * 4, !device.is_cpu());
+}
+
+}  // namespace
+}  // namespace gputrain::device

@@ -1,0 +1,42 @@
+"""check_includes.py accepts includes of rooms above and names file and line of every other one."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/check_includes.py"
+
+
+class CheckIncludes(unittest.TestCase):
+    def check(self, files: dict[str, str]) -> subprocess.CompletedProcess:
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            for name, text in ({"scripts/cmake/Rooms.cmake": "set(GPUTRAIN_ROOMS core data app)\n"} | files).items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            return subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
+
+    def test_a_room_may_include_itself_and_rooms_above(self):
+        result = self.check({"src/data/a.cpp": '#include "gputrain/core/x.hpp"\n#include "gputrain/data/a.hpp"\n'})
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+    def test_an_include_of_a_room_below_is_named_with_its_line(self):
+        result = self.check({"include/gputrain/core/x.hpp": '#pragma once\n#include "gputrain/app/y.hpp"\n'})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("include/gputrain/core/x.hpp:2: core/ includes gputrain/app/y.hpp", result.stdout)
+
+    def test_sources_in_subfolders_and_kernels_are_checked_too(self):
+        result = self.check({"src/core/cuda/k.cu": '#  include "gputrain/data/y.hpp"\n'})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("src/core/cuda/k.cu:1", result.stdout)
+
+    def test_public_headers_stay_cheap(self):
+        result = self.check({"include/gputrain/data/x.hpp": "#include <ATen/core/Tensor.h>\n#include <ATen/ATen.h>\n"})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("x.hpp:2: ATen/ATen.h in a public header", result.stdout)
+        self.assertNotIn("x.hpp:1:", result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
