@@ -10,21 +10,23 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/core/export.hpp"
+
 namespace gputrain::device {
 
 /// One tensor to be moved into the arena.
 struct Resident {
   std::string name;
-  at::Tensor value;          // its storage is replaced; identity, sizes and strides stay
-  int64_t unit = 0;          // index of the model unit it belongs to; must not decrease along the list
-  bool decays = true;        // weight decay applies
+  at::Tensor value;    // its storage is replaced; identity, sizes and strides stay
+  int64_t unit = 0;    // index of the model unit it belongs to; must not decrease along the list
+  bool decays = true;  // weight decay applies
 };
 
 struct Segment {
   std::string name;
-  int64_t offset = 0;        // elements from the start of the flat buffer
-  int64_t numel = 0;         // without padding
-  int64_t padded = 0;        // with padding
+  int64_t offset = 0;  // elements from the start of the flat buffer
+  int64_t numel = 0;   // without padding
+  int64_t padded = 0;  // with padding
   std::vector<int64_t> sizes, strides;
   int64_t unit = 0;
   bool decays = true;
@@ -38,7 +40,7 @@ struct Range {
   int64_t size() const noexcept { return end - begin; }
 };
 
-class Arena {
+class GPUTRAIN_API Arena {
  public:
   /// Moves every resident's storage into one flat buffer of their (common) dtype and device and gives each a `.grad`
   /// that is a view of a second flat buffer. Old contents are not copied: initialize or load afterwards.
@@ -51,21 +53,23 @@ class Arena {
 
   /// Maximal runs of segments with the same decay flag, in order; together they cover the arena.
   std::vector<Range> decay_ranges() const;
-  /// One range per unit, in order.
+  /// One range per unit, in order; their `decays` says nothing.
   std::vector<Range> unit_ranges() const;
 
-  /// A new zeroed flat buffer shaped like `values()`: an optimizer's state.
+  /// A new zeroed flat buffer shaped like `values()`: an optimizer's state. On the CPU it takes memory only as it is
+  /// written to.
   at::Tensor make_state() const;
   /// The view of `flat` that belongs to a segment, with the segment's sizes and strides.
   at::Tensor view(const at::Tensor& flat, const Segment& segment) const;
 
-  /// Asserts that values and gradients of all residents still live in the arena (a backward may replace a `.grad`).
+  /// Asserts that values and gradients of all residents still are the arena's views (clearing gradients to "none", or
+  /// a backward with other strides, replaces a `.grad`).
   void check_views() const;
 
  private:
   at::Tensor values_, gradients_;
   std::vector<Segment> segments_;
-  std::vector<at::Tensor> residents_;
+  std::vector<at::Tensor> residents_;  // beside segments_
 };
 
 }  // namespace gputrain::device

@@ -1,0 +1,144 @@
+#include "gputrain/device/arena.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <sys/mman.h>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::device {
+namespace {
+
+constexpr int64_t kAlignmentBytes = 128;
+
+int64_t rounded_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+/// Zeroed memory that costs nothing until it is first touched: at::zeros would write every page at once, so that an
+/// optimizer's state were resident before the first step.
+at::Tensor untouched_zeros(int64_t numel, const at::TensorOptions& options) {
+  const auto bytes = static_cast<size_t>(std::max<int64_t>(numel, 1)) * options.dtype().itemsize();
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error(ExitCode::environment,
+                {.what = "cannot reserve " + std::to_string(bytes >> 20) + " MiB of memory: " + std::strerror(errno),
+                 .hint = "train a smaller model, or free memory"});
+  }
+  // Large pages: one pass over the flat buffers meets each address once, so misses of the TLB are pure loss.
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
+  return at::from_blob(
+      memory, {numel}, [bytes](void* begin) { ::munmap(begin, bytes); }, options);
+}
+
+at::Tensor flat_zeros(int64_t numel, const at::TensorOptions& options) {
+  return options.device().is_cpu() ? untouched_zeros(numel, options) : at::zeros({numel}, options);
+}
+
+/// The order in memory: by unit, and within a unit what decays first; otherwise as given.
+std::vector<size_t> memory_order(const std::vector<Resident>& residents) {
+  std::vector<size_t> order(residents.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const Resident &left = residents[a], &right = residents[b];
+    return std::pair(left.unit, !left.decays) < std::pair(right.unit, !right.decays);
+  });
+  return order;
+}
+
+void check_residents(const std::vector<Resident>& residents) {
+  GPUTRAIN_ASSERT(!residents.empty(), "an arena holds at least one tensor");
+  const at::Tensor& first = residents.front().value;
+  int64_t unit = residents.front().unit;
+  for (const Resident& resident : residents) {
+    const at::Tensor& value = resident.value;
+    GPUTRAIN_ASSERT(value.dtype() == first.dtype() && value.device() == first.device(),
+                    "all tensors of an arena share dtype and device: " + resident.name);
+    GPUTRAIN_ASSERT(value.is_leaf() && value.is_non_overlapping_and_dense(),
+                    "a tensor of an arena is a dense leaf: " + resident.name);
+    GPUTRAIN_ASSERT(resident.unit >= unit, "units must not decrease: " + resident.name);
+    unit = resident.unit;
+  }
+}
+
+Segment segment_at(int64_t offset, const Resident& resident) {
+  const at::Tensor& value = resident.value;
+  const auto alignment = kAlignmentBytes / static_cast<int64_t>(value.itemsize());
+  return {.name = resident.name,
+          .offset = offset,
+          .numel = value.numel(),
+          .padded = rounded_up(value.numel(), alignment),
+          .sizes = value.sizes().vec(),
+          .strides = value.strides().vec(),
+          .unit = resident.unit,
+          .decays = resident.decays};
+}
+
+/// Whether `tensor` is exactly the segment's view of `flat`.
+bool lives_in(const at::Tensor& tensor, const at::Tensor& flat, const Segment& segment) {
+  return tensor.defined() && tensor.is_alias_of(flat) && tensor.storage_offset() == segment.offset &&
+         tensor.sizes() == at::IntArrayRef(segment.sizes) && tensor.strides() == at::IntArrayRef(segment.strides);
+}
+
+/// Runs of neighbouring segments that agree in `key`, as ranges.
+template <class Key>
+std::vector<Range> runs_of(const std::vector<Segment>& segments, Key key) {
+  std::vector<Range> ranges;
+  const Segment* previous = nullptr;
+  for (const Segment& segment : segments) {
+    if (previous == nullptr || key(*previous) != key(segment)) {
+      ranges.push_back({.begin = segment.offset, .end = segment.offset, .decays = segment.decays});
+    }
+    ranges.back().end = segment.offset + segment.padded;
+    previous = &segment;
+  }
+  return ranges;
+}
+
+}  // namespace
+
+Arena::Arena(const std::vector<Resident>& residents) {
+  check_residents(residents);
+  int64_t numel = 0;
+  for (const size_t index : memory_order(residents)) {
+    segments_.push_back(segment_at(numel, residents[index]));
+    residents_.push_back(residents[index].value);
+    numel += segments_.back().padded;
+  }
+  const at::TensorOptions options = residents.front().value.options().requires_grad(false);
+  values_ = flat_zeros(numel, options);
+  gradients_ = flat_zeros(numel, options);
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    residents_[i].set_data(view(values_, segments_[i]));
+    residents_[i].mutable_grad() = view(gradients_, segments_[i]);
+  }
+}
+
+std::vector<Range> Arena::decay_ranges() const {
+  return runs_of(segments_, [](const Segment& segment) { return segment.decays; });
+}
+
+std::vector<Range> Arena::unit_ranges() const {
+  return runs_of(segments_, [](const Segment& segment) { return segment.unit; });
+}
+
+at::Tensor Arena::make_state() const { return flat_zeros(values_.numel(), values_.options()); }
+
+at::Tensor Arena::view(const at::Tensor& flat, const Segment& segment) const {
+  return at::as_strided(flat, segment.sizes, segment.strides, segment.offset);
+}
+
+void Arena::check_views() const {
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const std::string& name = segments_[i].name;
+    GPUTRAIN_ASSERT(lives_in(residents_[i], values_, segments_[i]), "the value left the arena: " + name);
+    GPUTRAIN_ASSERT(lives_in(residents_[i].grad(), gradients_, segments_[i]), "the gradient left the arena: " + name);
+  }
+}
+
+}  // namespace gputrain::device

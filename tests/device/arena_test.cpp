@@ -1,0 +1,177 @@
+#include "gputrain/device/arena.hpp"
+
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace gputrain::device {
+namespace {
+
+at::Tensor parameter(at::IntArrayRef sizes, at::ScalarType type = at::kFloat) {
+  return at::empty(sizes, at::TensorOptions().dtype(type)).requires_grad_(true);
+}
+
+std::vector<std::string> names_of(const Arena& arena) {
+  std::vector<std::string> names;
+  for (const Segment& segment : arena.segments()) names.push_back(segment.name);
+  return names;
+}
+
+/// Two units of a weight and a bias each, biases without decay and listed first.
+std::vector<Resident> two_units() {
+  return {{"stem.bias", parameter({5}), 0, false},
+          {"stem.weight", parameter({5, 3}), 0, true},
+          {"head.bias", parameter({40}), 1, false},
+          {"head.weight", parameter({2, 2}), 1, true}};
+}
+
+TEST(Arena, OrdersByUnitAndPutsWhatDecaysFirst) {
+  const Arena arena(two_units());
+  EXPECT_EQ(names_of(arena), (std::vector<std::string>{"stem.weight", "stem.bias", "head.weight", "head.bias"}));
+}
+
+TEST(Arena, PadsEachSegmentTo128Bytes) {
+  const Arena arena(two_units());
+  std::vector<int64_t> offsets;
+  for (const Segment& segment : arena.segments()) offsets.push_back(segment.offset);
+  EXPECT_EQ(offsets, (std::vector<int64_t>{0, 32, 64, 96}));
+  EXPECT_EQ(arena.values().numel(), 96 + 64);
+  const Arena doubles({{"w", parameter({17}, at::kDouble)}});
+  EXPECT_EQ(doubles.values().numel(), 32);
+}
+
+TEST(Arena, CoversItselfByDecayRangesAndByUnitRanges) {
+  const Arena arena(two_units());
+  const std::vector<Range> decay = arena.decay_ranges();
+  ASSERT_EQ(decay.size(), 4u);
+  int64_t end = 0;
+  for (size_t i = 0; i < decay.size(); ++i) {
+    EXPECT_EQ(decay[i].begin, end);
+    EXPECT_EQ(decay[i].decays, i % 2 == 0);
+    end = decay[i].end;
+  }
+  EXPECT_EQ(end, arena.values().numel());
+  const std::vector<Range> units = arena.unit_ranges();
+  ASSERT_EQ(units.size(), 2u);
+  EXPECT_EQ(units[0].end, 64);
+  EXPECT_EQ(units[1].begin, 64);
+  EXPECT_EQ(units[1].end, arena.values().numel());
+}
+
+TEST(Arena, JoinsNeighbouringSegmentsOfOneDecayGroupAcrossUnits) {
+  const Arena arena({{"a", parameter({4}), 0, true}, {"b", parameter({4}), 1, true}, {"c", parameter({4}), 1, false}});
+  const std::vector<Range> decay = arena.decay_ranges();
+  ASSERT_EQ(decay.size(), 2u);
+  EXPECT_EQ(decay[0].size(), 64);
+}
+
+TEST(Arena, KeepsTheIdentityOfTensorsAndSharesItsMemoryWithThem) {
+  const std::vector<Resident> residents = two_units();
+  const at::Tensor weight = residents[1].value;
+  const Arena arena(residents);
+  const at::NoGradGuard no_grad;
+  weight.fill_(3);
+  EXPECT_EQ(arena.values().narrow(0, 0, 15).min().item<float>(), 3);
+  EXPECT_EQ(arena.values().sum().item<float>(), 45);  // nothing outside the segment was touched
+  arena.values().fill_(2);
+  EXPECT_EQ(weight.sum().item<float>(), 30);
+  EXPECT_TRUE(weight.requires_grad());
+  EXPECT_TRUE(weight.is_leaf());
+}
+
+TEST(Arena, AccumulatesGradientsOfBackwardInItsFlatBuffer) {
+  const std::vector<Resident> residents = two_units();
+  const Arena arena(residents);
+  const at::Tensor weight = residents[1].value;
+  EXPECT_EQ(arena.gradients().abs().sum().item<float>(), 0);
+  for (int pass = 0; pass < 2; ++pass) weight.mul(2).sum().backward();
+  EXPECT_EQ(arena.gradients().narrow(0, 0, 15).min().item<float>(), 4);
+  EXPECT_EQ(arena.gradients().sum().item<float>(), 60);
+  arena.check_views();
+}
+
+TEST(Arena, KeepsChannelsLastStridesOfValuesAndGradients) {
+  const at::Tensor weight =
+      at::empty({4, 3, 2, 2}, at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast)).requires_grad_(true);
+  const Arena arena({{"conv.weight", weight}});
+  EXPECT_TRUE(weight.is_contiguous(at::MemoryFormat::ChannelsLast));
+  EXPECT_EQ(weight.grad().strides(), weight.strides());
+  {
+    const at::NoGradGuard no_grad;
+    weight.normal_();
+  }
+  const at::Tensor image = at::randn({2, 3, 5, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+  at::conv2d(image, weight).square().sum().backward();
+  arena.check_views();
+
+  const at::Tensor plain = weight.detach().contiguous().requires_grad_(true);
+  at::conv2d(image, plain).square().sum().backward();
+  EXPECT_TRUE(at::allclose(weight.grad(), plain.grad(), 1e-4, 1e-4));
+  // The flat element at (n, c, h, w)'s place in NHWC order is that gradient: fused updates meet their own elements.
+  const at::Tensor flat = plain.grad().permute({0, 2, 3, 1}).reshape(-1);
+  EXPECT_TRUE(at::allclose(arena.gradients().narrow(0, 0, 48), flat, 1e-4, 1e-4));
+}
+
+TEST(Arena, NoticesAReplacedGradient) {
+  const std::vector<Resident> residents = two_units();
+  const Arena arena(residents);
+  arena.check_views();
+  at::Tensor weight = residents[1].value;
+  weight.mutable_grad() = at::ones({5, 3});
+  EXPECT_THROW(arena.check_views(), std::logic_error);
+  weight.mutable_grad() = at::Tensor();
+  EXPECT_THROW(arena.check_views(), std::logic_error);
+}
+
+TEST(Arena, NoticesAReplacedValue) {
+  const std::vector<Resident> residents = two_units();
+  const Arena arena(residents);
+  at::Tensor weight = residents[1].value;
+  weight.set_data(at::ones({5, 3}));
+  EXPECT_THROW(arena.check_views(), std::logic_error);
+}
+
+TEST(Arena, RefusesMixedTypesAndDecreasingUnits) {
+  EXPECT_THROW(Arena({{"a", parameter({2})}, {"b", parameter({2}, at::kDouble)}}), std::logic_error);
+  EXPECT_THROW(Arena({{"a", parameter({2}), 1}, {"b", parameter({2}), 0}}), std::logic_error);
+  EXPECT_THROW(Arena({}), std::logic_error);
+}
+
+TEST(Arena, TakesScalarsAndEmptyTensors) {
+  const at::Tensor scalar = parameter({}), empty = parameter({0, 4});
+  const Arena arena({{"scale", scalar}, {"nothing", empty}});
+  EXPECT_EQ(arena.values().numel(), 32);
+  EXPECT_EQ(scalar.dim(), 0);
+  EXPECT_EQ(empty.sizes(), at::IntArrayRef({0, 4}));
+  arena.check_views();
+}
+
+int64_t resident_bytes() {
+  int64_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(Arena, TakesNoMemoryForGradientsAndStateBeforeTheyAreWritten) {
+  constexpr int64_t kNumel = int64_t{64} << 20;  // 256 MiB
+  const std::vector<Resident> residents{{"w", parameter({kNumel})}};
+  const int64_t before = resident_bytes();
+  const Arena arena(residents);
+  const at::Tensor state = arena.make_state();
+  EXPECT_LT(resident_bytes() - before, 16 << 20);
+  EXPECT_EQ(state.numel(), kNumel);
+  EXPECT_EQ(state.narrow(0, kNumel - 10, 10).abs().sum().item<float>(), 0);
+}
+
+}  // namespace
+}  // namespace gputrain::device
