@@ -1,0 +1,96 @@
+#include "gputrain/core/atomic_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace gputrain {
+namespace {
+
+[[noreturn]] void throw_io_error(const std::filesystem::path& path, const std::string& action, int error,
+                                 ExitCode code) {
+  std::string hint;
+  if (error == ENOSPC || error == EDQUOT) hint = "free space there, or choose another output_dir";
+  if (error == EACCES || error == EROFS || error == EPERM) hint = "choose an output_dir that you may write to";
+  throw Error(code, {.what = "cannot " + action + ": " + std::strerror(error), .where = path.string(), .hint = hint});
+}
+
+int open_retrying(const std::filesystem::path& path, int flags, mode_t mode = 0) {
+  int descriptor = -1;
+  do {
+    descriptor = ::open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+int sync_retrying(int descriptor) {
+  int result = 0;
+  do {
+    result = ::fsync(descriptor);
+  } while (result != 0 && errno == EINTR);
+  return result;
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path, ExitCode code)
+    : path_(std::move(path)), partial_(path_.string() + ".partial"), code_(code) {
+  // The fixed name means that what a killed process left behind is overwritten, not collected.
+  descriptor_ = open_retrying(partial_, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  if (descriptor_ < 0) fail("create");
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(partial_.c_str());
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  constexpr size_t kMaxPerCall = size_t{1} << 30;  // Linux transfers at most 2 GiB - 4 KiB per call
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = ::write(descriptor_, next, std::min(bytes, kMaxPerCall));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write");
+    next += written;
+    bytes -= static_cast<size_t>(written);
+  }
+}
+
+void AtomicFile::commit() {
+  GPUTRAIN_ASSERT(descriptor_ >= 0, "a file is committed once");
+  if (sync_retrying(descriptor_) != 0) fail("sync");
+  // Closing after the sync keeps the destructor's clean-up valid until the rename has happened.
+  if (::rename(partial_.c_str(), path_.c_str()) != 0) fail("rename into place");
+  ::close(std::exchange(descriptor_, -1));
+  sync_folder(folder_of(path_), code_);
+}
+
+void AtomicFile::fail(const char* action) const { throw_io_error(path_, action, errno, code_); }
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content, ExitCode code) {
+  AtomicFile file(path, code);
+  file.write(content);
+  file.commit();
+}
+
+void sync_folder(const std::filesystem::path& folder, ExitCode code) {
+  const int descriptor = open_retrying(folder, O_RDONLY | O_DIRECTORY);
+  if (descriptor < 0) throw_io_error(folder, "open the folder", errno, code);
+  const int failed = sync_retrying(descriptor) != 0 ? errno : 0;
+  ::close(descriptor);
+  // Some network and FUSE file systems have no sync of folders and say so; the rename itself went through.
+  if (failed != 0 && failed != EINVAL && failed != ENOTSUP) throw_io_error(folder, "sync the folder", failed, code);
+}
+
+}  // namespace gputrain

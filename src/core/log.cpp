@@ -1,0 +1,65 @@
+#include "gputrain/core/log.hpp"
+
+#include <memory>
+#include <mutex>
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::log {
+namespace {
+
+/// Warnings and errors as a user reads them: no time stamp, no thread, just the kind and the sentence.
+class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  bool enabled = true;
+  void (*before)() = nullptr;
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    if (!enabled || message.level < spdlog::level::warn) return;
+    if (before != nullptr) before();
+    const char* kind = message.level == spdlog::level::warn ? "warning: " : "error: ";
+    std::fprintf(stderr, "%s%.*s\n", kind, static_cast<int>(message.payload.size()), message.payload.data());
+  }
+  void flush_() override { std::fflush(stderr); }
+};
+
+std::shared_ptr<StderrSink> stderr_sink() {
+  static const auto sink = std::make_shared<StderrSink>();
+  return sink;
+}
+
+spdlog::logger& logger() {
+  static const auto instance = std::make_shared<spdlog::logger>("gputrain", stderr_sink());
+  return *instance;
+}
+
+}  // namespace
+
+void info(std::string_view message) { logger().info(spdlog::string_view_t(message.data(), message.size())); }
+void warning(std::string_view message) { logger().warn(spdlog::string_view_t(message.data(), message.size())); }
+void error(std::string_view message) { logger().error(spdlog::string_view_t(message.data(), message.size())); }
+
+void open_file(const std::filesystem::path& path) {
+  try {
+    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path.string());
+    file->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+    logger().sinks() = {stderr_sink(), file};
+    logger().flush_on(spdlog::level::info);
+  } catch (const spdlog::spdlog_ex& failure) {
+    throw Error(ExitCode::environment, {.what = std::string("cannot write the log: ") + failure.what(),
+                                        .where = path.string(),
+                                        .hint = "check that the folder is writable and the disk is not full"});
+  }
+}
+
+void set_stderr_enabled(bool enabled) { stderr_sink()->enabled = enabled; }
+void set_before_stderr(void (*callback)()) { stderr_sink()->before = callback; }
+
+}  // namespace gputrain::log
