@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# Proves that a bare machine can run the README: makes an empty Debian 12 with debootstrap, puts nothing but a clone of
+# this repository in it, runs each command there and prints the minutes each took.
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+usage() {
+  cat <<'END'
+usage: scripts/fresh_machine.sh [--suite NAME] [--keep] [COMMAND...]
+  COMMAND   what to run in the clone, one argument each; by default the lines of the README's first fenced block after
+            the comment <!-- fresh machine -->
+  --suite   the Debian release (default: bookworm)
+  --keep    leave the system's folder behind, and print it
+Needs root and debootstrap. Everything runs in mount and process namespaces of its own, so that nothing is left mounted
+or running however it ends. Proxy and certificate settings of this machine are carried over, nothing else is.
+Ubuntu 24.04 is not run this way: scripts/packages.txt holds names that both have, or both names.
+END
+}
+
+suite=bookworm keep=false commands=()
+while (($#)); do
+  case $1 in
+    --suite) suite=${2:?--suite needs a name}; shift ;;
+    --keep) keep=true ;;
+    -h | --help) usage; exit ;;
+    -*) usage >&2; fail "unknown option '$1'" ;;
+    *) commands+=("$1") ;;
+  esac
+  shift
+done
+
+if ((${#commands[@]} == 0)); then
+  mapfile -t commands < <(awk '/<!-- fresh machine -->/ {marked = 1; next}
+    marked && /^```/ {if (inside) exit; inside = 1; next}
+    inside && NF && !/^#/ {sub(/^\$ /, ""); print}' "$root/README.md")
+fi
+((${#commands[@]} > 0)) || fail "no commands" "README.md marks none with <!-- fresh machine -->; give them as arguments."
+((EUID == 0)) || fail "a new root folder needs root"
+command -v debootstrap >/dev/null || fail "no debootstrap" "apt-get install debootstrap"
+
+machine=$(mktemp -d "${TMPDIR:-/var/tmp}/gputrain-fresh.XXXXXX")
+remove_machine() {
+  if $keep; then say "Kept: $machine"; else rm -rf --one-file-system "$machine"; fi
+}
+trap remove_machine EXIT
+
+make_machine() {
+  debootstrap --variant=minbase "$suite" "$machine" http://deb.debian.org/debian
+  cp /etc/resolv.conf "$machine/etc/resolv.conf"
+  # A proxy that signs with its own certificate: trusted here, so trusted there, by the distribution's mechanism.
+  mkdir -p "$machine/usr/local/share/ca-certificates"
+  find /usr/local/share/ca-certificates -name '*.crt' -exec cp {} "$machine/usr/local/share/ca-certificates/" \;
+  git clone --quiet --no-local "$root" "$machine/root/gputrain"
+}
+
+# Runs one command line as a person logged in there would, and dies with everything it started.
+run_there() {
+  unshare --mount --pid --fork --kill-child /bin/bash -c '
+    mount -t proc proc "$1/proc" && mount -t tmpfs tmpfs "$1/dev/shm" &&
+    exec chroot "$1" /usr/bin/env -i HOME=/root TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+      ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+      ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} /bin/bash -c "cd /root/gputrain && $2"' bash "$machine" "$1"
+}
+
+say "An empty $suite, with a clone of $(git -C "$root" describe --always --dirty) in /root/gputrain"
+step "debootstrap and clone" make_machine || fail "the system could not be made" "The log above says why."
+[[ -z $(git -C "$root" status --porcelain) ]] || say "  note: uncommitted changes are not in the clone"
+
+report=() status=0
+for command in "${commands[@]}"; do
+  say "" "fresh machine $ $command"
+  started=$SECONDS outcome=passed
+  run_there "$command" </dev/null || { outcome="FAILED ($?)" status=1; }
+  report+=("$(printf '%6.1f min  %-12s %s' "$(awk "BEGIN {print ($SECONDS - $started) / 60}")" "$outcome" "$command")")
+  ((status == 0)) || break
+done
+say "" "On $(nproc) cores, $suite, $(du -sh "$machine" | cut -f1) on disk at the end:" "${report[@]}"
+exit "$status"
