@@ -148,10 +148,10 @@ explain_pip_failure() {
 
 # The wheels lay the toolkit out without the names a linker looks for.
 link_toolkit() {
-  local cuda
+  local cuda library
   cuda=$(echo "$deps"/lib/python3*/site-packages/nvidia/cu13)
   ln -sfn lib "$cuda/lib64"
-  ln -sf libcudart.so.13 "$cuda/lib/libcudart.so"
+  for library in "$cuda"/lib/lib*.so.*; do ln -sf "${library##*/}" "${library%%.so.*}.so"; done
 }
 
 install_wheels() {

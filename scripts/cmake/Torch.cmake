@@ -25,8 +25,16 @@ target_compile_definitions(gputrain_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLO
 target_link_directories(gputrain_torch INTERFACE ${GPUTRAIN_TORCH_DIR}/lib)
 target_link_options(gputrain_torch INTERFACE -Wl,-rpath,${GPUTRAIN_TORCH_DIR}/lib)
 if(GPUTRAIN_CUDA)
+  # The system's toolkit, else the one that scripts/setup.sh put beside torch.
+  cmake_path(GET GPUTRAIN_TORCH_DIR PARENT_PATH wheels)
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    find_program(GPUTRAIN_NVCC nvcc HINTS /usr/local/cuda/bin ${wheels}/nvidia/cu13/bin REQUIRED)
+    set(CMAKE_CUDA_COMPILER ${GPUTRAIN_NVCC})
+  endif()
   enable_language(CUDA)
-  find_package(CUDAToolkit REQUIRED)
+  find_package(CUDAToolkit 13.0 REQUIRED)
+  # Toolkits come without NCCL's and cuDNN's headers; the wheels have them.
+  target_include_directories(gputrain_torch SYSTEM INTERFACE ${wheels}/nvidia/nccl/include ${wheels}/nvidia/cudnn/include)
   target_compile_definitions(gputrain_torch INTERFACE USE_C10D_NCCL)
   target_link_libraries(gputrain_torch INTERFACE
     -Wl,--no-as-needed torch_cpu torch_cuda c10 c10_cuda -Wl,--as-needed CUDA::cudart)
