@@ -14,8 +14,12 @@
 #include <c10/core/ScalarType.h>
 
 #include "gputrain/config/catalog.hpp"
+#include "gputrain/core/export.hpp"
 
 namespace gputrain::data {
+
+struct ImageOptions;  // options.hpp
+struct TextOptions;
 
 enum class Role { train, val, test };
 
@@ -25,6 +29,8 @@ struct SampleLayout {
   at::ScalarType input_type = at::kByte;
   std::vector<int64_t> target_sizes;  // empty: one class index; tokens: [time]
   int64_t num_classes = 0;            // classes, or vocabulary size
+
+  bool is_image() const noexcept { return input_type == at::kByte && input_sizes.size() == 3; }
   size_t input_bytes() const;
   size_t target_count() const;
 };
@@ -53,6 +59,13 @@ class GPUTRAIN_API Dataset {
   /// Called from several threads at once. Throws Error(data) for a sample that cannot be read.
   virtual void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const = 0;
 
+  /// A read costs little more than copying the sample: threads would only add overhead.
+  virtual bool is_cheap_to_read() const { return false; }
+
+  /// The part [begin, end) of the data, as fractions, for `role`; null: any samples may be taken, which is done by a
+  /// fixed shuffle. Overridden where order means something (text) or where roles are read differently (images).
+  virtual std::shared_ptr<const Dataset> part(double begin, double end, Role role) const;
+
   virtual std::optional<Normalization> normalization() const { return std::nullopt; }
   virtual std::vector<std::string> class_names() const { return {}; }
 
@@ -60,16 +73,19 @@ class GPUTRAIN_API Dataset {
   virtual std::function<std::string(std::span<const int64_t>)> decoder() const { return {}; }
   virtual std::function<std::vector<int64_t>(const std::string&)> encoder() const { return {}; }
 
-  /// One line for the start of a run: "60,000 images 1x28x28, 10 classes".
+  /// One line for the start of a run: "60,000 images 28x28x1, 10 classes".
   virtual std::string describe() const = 0;
 };
 
 /// What every format is told besides its own options.
 struct DatasetRequest {
-  std::string path;             // after interpolation; may be empty for formats that need none
+  std::string path;                     // after interpolation; may be empty for formats that need none
+  std::string prefix;                   // a folder inside `path`; empty: all of it
   Role role = Role::train;
-  int64_t sequence_length = 0;  // tokens per sample, for text formats; 0: not a text model
-  struct ImageOptions* image = nullptr;  // `data.image`, for image formats; null: defaults
+  int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: not a text model
+  const ImageOptions* image = nullptr;  // `data.image`; null: defaults
+  const TextOptions* text = nullptr;    // `data.text`; null: defaults
+  const Dataset* train = nullptr;       // when opening val or test: its vocabulary, class names and statistics hold
 };
 
 using DatasetCatalog = config::Catalog<Dataset, const DatasetRequest&>;

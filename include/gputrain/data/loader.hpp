@@ -1,20 +1,19 @@
-// The loader: dataset -> order -> worker threads -> (pinned) batch -> device, one step ahead.
+// The loader: dataset -> order -> worker threads -> (pinned) batch -> device, read ahead of the training.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/core/batch.hpp"
 #include "gputrain/data/dataset.hpp"
+#include "gputrain/data/order.hpp"
 
 namespace gputrain::data {
-
-/// The sample at global position p of an epoch of n samples: a bijection on [0, n) computed in O(1), the same on every
-/// machine (Feistel network with cycle walking, Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
-int64_t permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position);
 
 /// Which samples this rank takes: of a step's B positions rank r of W takes [B r / W, B (r+1) / W).
 struct Share {
@@ -24,15 +23,26 @@ struct Share {
   int world_size = 1;
 };
 
+/// A sample that could not be read and was skipped because `max_bad_fraction` allows it.
+struct BadSample {
+  int64_t index = 0;  // in the dataset
+  int64_t epoch = 0;
+  std::string message;
+};
+
 struct LoaderOptions {
   Share share;
   uint64_t seed = 0;
   bool shuffle = true;
   bool augment = true;
-  bool drop_last = false;          // last partial step of an epoch: dropped, or padded with ignored samples
+  bool drop_last = false;          // last partial step of an epoch: dropped, or padded with samples that do not count
   int num_workers = 0;             // 0: read in the calling thread
-  int prefetch_steps = 2;          // micro-batches ready ahead, at least 1
+  int prefetch_batches = 2;        // micro-batches ready ahead, at least 1; never fewer than one step has
+  int64_t total_steps = 0;         // steps that will be asked for, nothing is read past them; 0: no end
   double max_bad_fraction = 0;     // of an epoch's samples; a bad one keeps its position with weight 0
+  std::function<void(const BadSample&)> on_bad_sample = {};  // in order, from next_step()
+  double timeout_seconds = 600;    // longest wait for a batch
+  bool pin_memory = true;          // only when `device` is a GPU
   at::Device device = at::kCPU;
   at::ScalarType float_type = at::kFloat;  // of normalised images
   bool channels_last = false;
@@ -43,7 +53,8 @@ struct LoaderState {
   int64_t step = 0;  // optimizer steps handed out since the start of training
 };
 
-/// The micro-batches of one optimizer step on this rank, with targets counted before anything is computed.
+/// The micro-batches of one optimizer step on this rank, with targets counted before anything is computed. Every step
+/// of every rank has the same number of micro-batches with the same shapes.
 struct StepData {
   std::vector<Batch> micro_batches;  // on the host (pinned for a GPU); pass each through Loader::to_device
   int64_t weight = 0;                // sum of Batch::weight
@@ -52,8 +63,8 @@ struct StepData {
   bool ends_epoch = false;
 };
 
-/// Hands out optimizer steps in order, for ever; epochs follow each other.
-class Loader {
+/// Hands out optimizer steps in order, for ever; epochs follow each other. For one consuming thread.
+class GPUTRAIN_API Loader {
  public:
   Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, LoaderState start = {});
   ~Loader();  // stops and joins the workers
@@ -61,8 +72,11 @@ class Loader {
   int64_t steps_per_epoch() const noexcept;
   int64_t micro_batches_per_step() const noexcept;
 
-  /// The next step's data of this rank. Errors of workers are thrown here. Buffers of the step handed out before the
-  /// previous one are reused: keep at most two steps.
+  /// Starts the workers; without it the first next_step() does. Lets reading overlap with building a model.
+  void start();
+
+  /// The next step's data of this rank. Errors of workers are thrown here, the earliest sample's first. The tensors are
+  /// the caller's for as long as it keeps them.
   StepData next_step();
 
   /// Moves a batch to the device and finishes it: normalised floats for images. Asynchronous on a GPU.

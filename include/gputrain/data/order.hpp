@@ -1,0 +1,34 @@
+// The order of an epoch's samples, computed and never stored.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "gputrain/core/export.hpp"
+
+namespace gputrain::data {
+
+/// A bijection on [0, n), the same on every machine: an alternating Feistel network over the smallest power of two that
+/// holds n, walked along its cycle back into [0, n) (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
+/// Under two evaluations of the network per position on average.
+class GPUTRAIN_API Permutation {
+ public:
+  Permutation(uint64_t seed, int64_t epoch, int64_t n) noexcept;  // n >= 1
+
+  int64_t operator()(int64_t position) const noexcept;            // 0 <= position < n
+
+ private:
+  static constexpr int kRounds = 8;
+
+  uint64_t walk_once(uint64_t value) const noexcept;
+
+  uint64_t n_;
+  int low_bits_;
+  uint64_t low_mask_, high_mask_;
+  std::array<uint64_t, kRounds> keys_;
+};
+
+/// The sample at global position `position` of an epoch of n samples.
+GPUTRAIN_API int64_t permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position) noexcept;
+
+}  // namespace gputrain::data

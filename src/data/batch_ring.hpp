@@ -1,0 +1,56 @@
+// A ring of micro-batches filled by worker threads and emptied in order by one consumer.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "batch_source.hpp"
+
+namespace gputrain::data {
+
+class BatchRing final : public BatchSource {
+ public:
+  BatchRing(const RowReader& reader, const ReadAhead& options);
+  ~BatchRing() override;
+
+  FilledBatch next() override;
+
+ private:
+  struct Slot {
+    BatchBuffers buffers;
+    Destination to;
+    ReadOutcome outcome;
+    int64_t rows_left = 0;  // to be filled; 0 and claimed: ready
+  };
+  /// Rows of one micro-batch for one worker: enough of them that taking the lock costs nothing beside reading.
+  struct Chunk {
+    int64_t batch, begin, end;
+  };
+
+  Slot& slot_of(int64_t batch) { return slots_[static_cast<size_t>(batch % std::ssize(slots_))]; }
+  int64_t rows_of(int64_t batch) const { return reader_.plan().micro_batch(batch).rows; }
+  void work();
+  bool has_work() const;
+  Chunk claim();
+  void finish(const Chunk& chunk, ReadOutcome outcome);
+  void wait_until_ready(std::unique_lock<std::mutex>& lock);
+
+  const RowReader& reader_;
+  const ReadAhead options_;
+  const int64_t chunk_rows_;
+  BufferPool pool_;  // the consumer's
+  std::vector<Slot> slots_;
+
+  std::mutex mutex_;
+  std::condition_variable work_, ready_;
+  int64_t next_batch_;      // to be handed out
+  int64_t claim_batch_;     // whose rows are being claimed
+  int64_t claim_row_ = 0;
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace gputrain::data

@@ -1,0 +1,116 @@
+#include "gputrain/data/loader.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "batch_source.hpp"
+#include "gputrain/core/error.hpp"
+#include "normalize.hpp"
+#include "row_reader.hpp"
+
+namespace gputrain::data {
+
+struct Loader::Impl {
+  Impl(std::shared_ptr<const Dataset> given, LoaderOptions wanted, LoaderState start)
+      : dataset(std::move(given)), options(std::move(wanted)), state(start), reader(dataset, options) {
+    const SampleLayout& layout = dataset->layout();
+    if (layout.is_image())
+      normalizer.emplace(dataset->normalization().value_or(Normalization{{0}, {1}}), layout.input_sizes.back(), options.device,
+                         ImageFormat{options.float_type, options.channels_last});
+  }
+
+  void start();
+  Batch take();
+  void note_bad(std::vector<ReadOutcome::BadRow> bad);
+
+  std::shared_ptr<const Dataset> dataset;
+  LoaderOptions options;
+  LoaderState state;
+  RowReader reader;
+  std::optional<ImageNormalizer> normalizer;
+  std::unique_ptr<BatchSource> source;  // empty until started; after the reader, which it uses
+  int64_t next_batch = 0;
+  int64_t bad_epoch = 0, bad_in_epoch = 0;
+};
+
+void Loader::Impl::start() {
+  if (source) return;
+  const int64_t per_step = reader.plan().micro_batches_per_step();
+  next_batch = state.step * per_step;
+  ReadAhead ahead;
+  ahead.workers = options.num_workers;
+  ahead.slots = std::max<int64_t>(options.prefetch_batches, per_step);
+  ahead.first = next_batch;
+  if (options.total_steps > 0) ahead.end = options.total_steps * per_step;
+  ahead.timeout_seconds = options.timeout_seconds;
+  ahead.pinned = options.pin_memory && options.device.is_cuda();
+  source = make_batch_source(reader, ahead);
+}
+
+void Loader::Impl::note_bad(std::vector<ReadOutcome::BadRow> bad) {
+  std::sort(bad.begin(), bad.end(), [](const auto& a, const auto& b) { return a.row < b.row; });
+  for (const auto& [row, sample] : bad) {
+    if (options.on_bad_sample) options.on_bad_sample(sample);
+    if (sample.epoch != std::exchange(bad_epoch, sample.epoch)) bad_in_epoch = 0;
+    ++bad_in_epoch;
+    const double share = static_cast<double>(dataset->size()) / options.share.world_size;
+    if (static_cast<double>(bad_in_epoch) <= std::ceil(options.max_bad_fraction * share)) continue;
+    throw Error(ExitCode::data, {.what = std::to_string(bad_in_epoch) + " samples of epoch " +
+                                         std::to_string(sample.epoch) +
+                                         " cannot be read, more than data.max_bad_fraction allows; the last one: " +
+                                         sample.message});
+  }
+}
+
+Batch Loader::Impl::take() {
+  FilledBatch filled = source->next();
+  note_bad(std::move(filled.outcome.bad));
+  const MicroBatchPlan plan = reader.plan().micro_batch(next_batch++);
+  Batch batch;
+  batch.inputs = filled.buffers.inputs.narrow(0, 0, plan.rows);
+  batch.targets = filled.buffers.targets.narrow(0, 0, plan.rows);
+  batch.samples = plan.counted;
+  batch.weight = filled.outcome.weight;
+  return batch;
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, LoaderState start)
+    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options), start)) {}
+
+Loader::~Loader() = default;
+
+int64_t Loader::steps_per_epoch() const noexcept { return impl_->reader.plan().steps_per_epoch(); }
+
+int64_t Loader::micro_batches_per_step() const noexcept { return impl_->reader.plan().micro_batches_per_step(); }
+
+void Loader::start() { impl_->start(); }
+
+StepData Loader::next_step() {
+  impl_->start();
+  StepData step;
+  step.epoch = impl_->state.step / steps_per_epoch();
+  step.ends_epoch = (impl_->state.step + 1) % steps_per_epoch() == 0;
+  for (int64_t i = 0; i < micro_batches_per_step(); ++i) {
+    step.micro_batches.push_back(impl_->take());
+    step.weight += step.micro_batches.back().weight;
+    step.samples += step.micro_batches.back().samples;
+  }
+  ++impl_->state.step;
+  return step;
+}
+
+Batch Loader::to_device(const Batch& host) const {
+  Batch batch = host;
+  const at::Device device = impl_->options.device;
+  batch.inputs = host.inputs.to(device, host.inputs.scalar_type(), /*non_blocking=*/true);
+  batch.targets = host.targets.to(device, at::kLong, /*non_blocking=*/true);
+  if (impl_->normalizer) batch.inputs = (*impl_->normalizer)(batch.inputs);
+  return batch;
+}
+
+LoaderState Loader::state() const noexcept { return impl_->state; }
+
+}  // namespace gputrain::data

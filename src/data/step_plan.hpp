@@ -1,0 +1,39 @@
+// Which positions of an epoch a micro-batch holds: pure arithmetic, the same on every rank.
+#pragma once
+
+#include <cstdint>
+
+#include "gputrain/data/loader.hpp"
+
+namespace gputrain::data {
+
+/// The rows of one micro-batch. Row i is the sample at position (first_position + i) mod the epoch's samples; only the
+/// first `counted` rows count, the others fill the shape.
+struct MicroBatchPlan {
+  int64_t epoch = 0;
+  int64_t first_position = 0;
+  int64_t rows = 0;
+  int64_t counted = 0;
+};
+
+class StepPlan {
+ public:
+  StepPlan(int64_t samples, const Share& share, bool drop_last);
+
+  int64_t steps_per_epoch() const noexcept { return steps_per_epoch_; }
+  int64_t micro_batches_per_step() const noexcept { return micro_batches_; }
+  int64_t most_rows() const noexcept;
+
+  /// Micro-batch `index` since the start of training: step index / micro_batches_per_step().
+  MicroBatchPlan micro_batch(int64_t index) const noexcept;
+
+ private:
+  int64_t samples_;
+  int64_t global_batch_;
+  int64_t share_begin_, share_end_;  // this rank's positions within a step
+  int64_t rows_per_step_;            // of the rank with the largest share
+  int64_t micro_batches_;
+  int64_t steps_per_epoch_;
+};
+
+}  // namespace gputrain::data

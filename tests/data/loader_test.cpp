@@ -1,0 +1,334 @@
+#include "gputrain/data/loader.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ATen/ops/equal.h>
+
+#include "data/numbered_dataset.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::data {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<int64_t> values(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.contiguous();
+  return {flat.const_data_ptr<int64_t>(), flat.const_data_ptr<int64_t>() + flat.numel()};
+}
+
+std::vector<int64_t> counted_targets(const StepData& step) {
+  std::vector<int64_t> all;
+  for (const Batch& batch : step.micro_batches)
+    for (const int64_t target : values(batch.targets))
+      if (target != kIgnoreIndex) all.push_back(target);
+  return all;
+}
+
+LoaderOptions options_for(int64_t global_batch, int64_t micro_batch, int workers = 0) {
+  LoaderOptions options;
+  options.share = {.global_batch = global_batch, .micro_batch = micro_batch};
+  options.seed = 17;
+  options.num_workers = workers;
+  return options;
+}
+
+void expect_equal_steps(const StepData& a, const StepData& b) {
+  ASSERT_EQ(a.micro_batches.size(), b.micro_batches.size());
+  EXPECT_EQ(a.weight, b.weight);
+  EXPECT_EQ(a.samples, b.samples);
+  EXPECT_EQ(a.epoch, b.epoch);
+  EXPECT_EQ(a.ends_epoch, b.ends_epoch);
+  for (size_t i = 0; i < a.micro_batches.size(); ++i) {
+    EXPECT_TRUE(at::equal(a.micro_batches[i].inputs, b.micro_batches[i].inputs));
+    EXPECT_TRUE(at::equal(a.micro_batches[i].targets, b.micro_batches[i].targets));
+    EXPECT_EQ(a.micro_batches[i].weight, b.micro_batches[i].weight);
+  }
+}
+
+TEST(Loader, GivesTheSameBatchesForAnyNumberOfWorkers) {
+  for (const bool cheap : {true, false}) {
+    const auto dataset = std::make_shared<NumberedDataset>(1003);
+    dataset->cheap = cheap;
+    Loader none(dataset, options_for(64, 16, 0)), one(dataset, options_for(64, 16, 1)),
+        four(dataset, options_for(64, 16, 4));
+    for (int step = 0; step < 40; ++step) {
+      const StepData reference = none.next_step();
+      expect_equal_steps(reference, one.next_step());
+      expect_equal_steps(reference, four.next_step());
+    }
+  }
+}
+
+TEST(Loader, CountsEverySampleOnceAnEpoch) {
+  const auto dataset = std::make_shared<NumberedDataset>(101);
+  for (const bool shuffle : {true, false}) {
+    LoaderOptions options = options_for(16, 5, 2);
+    options.shuffle = shuffle;
+    Loader loader(dataset, options);
+    EXPECT_EQ(loader.steps_per_epoch(), 7);
+    for (int64_t epoch = 0; epoch < 3; ++epoch) {
+      std::vector<int64_t> seen;
+      int64_t samples = 0, weight = 0;
+      for (int64_t i = 0; i < loader.steps_per_epoch(); ++i) {
+        const StepData step = loader.next_step();
+        EXPECT_EQ(step.epoch, epoch);
+        EXPECT_EQ(step.ends_epoch, i == 6);
+        samples += step.samples;
+        weight += step.weight;
+        const std::vector<int64_t> targets = counted_targets(step);
+        seen.insert(seen.end(), targets.begin(), targets.end());
+      }
+      EXPECT_EQ(samples, 101);
+      EXPECT_EQ(weight, 101);
+      EXPECT_EQ(std::is_sorted(seen.begin(), seen.end()), !shuffle);
+      std::sort(seen.begin(), seen.end());
+      for (int64_t i = 0; i < 101; ++i) ASSERT_EQ(seen[static_cast<size_t>(i)], i);
+    }
+  }
+}
+
+TEST(Loader, PadsTheLastStepToTheSameShapesWithSamplesThatDoNotCount) {
+  const auto dataset = std::make_shared<NumberedDataset>(10);
+  Loader loader(dataset, options_for(8, 4));
+  loader.next_step();
+  const StepData last = loader.next_step();
+  EXPECT_EQ(last.samples, 2);
+  ASSERT_EQ(last.micro_batches.size(), 2u);
+  for (const Batch& batch : last.micro_batches) EXPECT_EQ(batch.inputs.size(0), 4);
+  EXPECT_EQ(last.micro_batches[1].weight, 0);
+  // Real samples: a batch norm sees data, not zeros.
+  std::vector<int64_t> numbers = values(last.micro_batches[1].inputs.select(1, 0));
+  EXPECT_EQ(std::set<int64_t>(numbers.begin(), numbers.end()).size(), 4u);
+}
+
+TEST(Loader, DoesNotReadForPaddingInEvaluation) {
+  const auto dataset = std::make_shared<NumberedDataset>(10);
+  LoaderOptions options = options_for(8, 8);
+  options.augment = options.shuffle = false;
+  Loader loader(dataset, options);
+  loader.next_step();
+  EXPECT_EQ(loader.next_step().samples, 2);
+  EXPECT_EQ(dataset->reads, 10);
+}
+
+TEST(Loader, DropsTheLastPartialStepWhenAsked) {
+  const auto dataset = std::make_shared<NumberedDataset>(10);
+  LoaderOptions options = options_for(4, 4);
+  options.drop_last = true;
+  Loader loader(dataset, options);
+  EXPECT_EQ(loader.steps_per_epoch(), 2);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(loader.next_step().epoch, i / 2);
+  options.share.global_batch = 11;
+  EXPECT_THROW(Loader(dataset, options), Error);
+}
+
+// Positions do not depend on the number of ranks: together they take what one rank takes, also when it does not divide.
+TEST(Loader, SharesAStepBetweenRanks) {
+  const auto dataset = std::make_shared<NumberedDataset>(50);
+  for (const int world : {1, 2, 3, 5}) {
+    Loader alone(dataset, options_for(13, 4));
+    std::vector<std::unique_ptr<Loader>> ranks;
+    for (int rank = 0; rank < world; ++rank) {
+      LoaderOptions options = options_for(13, 4, rank % 2);
+      options.share.rank = rank;
+      options.share.world_size = world;
+      ranks.push_back(std::make_unique<Loader>(dataset, options));
+    }
+    for (int step = 0; step < 9; ++step) {
+      std::vector<int64_t> together;
+      std::vector<std::vector<int64_t>> shapes;
+      for (auto& rank : ranks) {
+        const StepData data = rank->next_step();
+        const std::vector<int64_t> targets = counted_targets(data);
+        together.insert(together.end(), targets.begin(), targets.end());
+        shapes.emplace_back();
+        for (const Batch& batch : data.micro_batches) shapes.back().push_back(batch.inputs.size(0));
+        EXPECT_EQ(shapes.back(), shapes.front()) << "every rank computes the same shapes";
+        EXPECT_LE(*std::max_element(shapes.back().begin(), shapes.back().end()), 4);
+      }
+      EXPECT_EQ(together, counted_targets(alone.next_step())) << world << " ranks, step " << step;
+    }
+  }
+}
+
+TEST(Loader, GoesOnExactlyFromAStateOnAnyNumberOfRanks) {
+  const auto dataset = std::make_shared<NumberedDataset>(77);
+  Loader whole(dataset, options_for(10, 3, 2));
+  for (int i = 0; i < 13; ++i) whole.next_step();
+  const LoaderState state = whole.state();
+  EXPECT_EQ(state.step, 13);
+  Loader resumed(dataset, options_for(10, 5, 1), state);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(counted_targets(whole.next_step()), counted_targets(resumed.next_step()));
+}
+
+TEST(Loader, ShufflesEachEpochAnewAndTellsReadsTheEpoch) {
+  const auto dataset = std::make_shared<NumberedDataset>(64);
+  Loader loader(dataset, options_for(64, 64));
+  const StepData first = loader.next_step(), second = loader.next_step();
+  EXPECT_NE(counted_targets(first), counted_targets(second));
+  EXPECT_EQ(values(second.micro_batches[0].inputs.select(1, 1)), std::vector<int64_t>(64, 1));
+  EXPECT_EQ(values(second.micro_batches[0].inputs.select(1, 2)), std::vector<int64_t>(64, 1));
+}
+
+TEST(Loader, LeavesBatchesToTheCallerForAsLongAsItKeepsThem) {
+  const auto dataset = std::make_shared<NumberedDataset>(4000);
+  for (const int workers : {0, 2}) {
+    Loader loader(dataset, options_for(8, 8, workers));
+    std::vector<StepData> kept;
+    std::vector<std::vector<int64_t>> expected;
+    std::vector<at::Tensor> views;  // a view alone must hold its memory too
+    for (int i = 0; i < 20; ++i) {
+      StepData step = loader.next_step();
+      expected.push_back(values(step.micro_batches[0].targets));
+      views.push_back(step.micro_batches[0].targets.narrow(0, 0, 8));
+      if (i % 2 == 0) kept.push_back(std::move(step));
+    }
+    for (size_t i = 0; i < views.size(); ++i) EXPECT_EQ(values(views[i]), expected[i]);
+  }
+}
+
+TEST(Loader, UsesMemoryAgainThatTheCallerLetGo) {
+  const auto dataset = std::make_shared<NumberedDataset>(4000);
+  for (const int workers : {0, 2}) {
+    Loader loader(dataset, options_for(8, 8, workers));
+    std::set<const void*> addresses;
+    for (int i = 0; i < 50; ++i) addresses.insert(loader.next_step().micro_batches[0].inputs.const_data_ptr());
+    EXPECT_LE(addresses.size(), 4u);
+  }
+}
+
+TEST(Loader, ReadsAtMostThePrefetchAhead) {
+  const auto dataset = std::make_shared<NumberedDataset>(100000);
+  LoaderOptions options = options_for(10, 10, 3);
+  options.prefetch_batches = 4;
+  Loader loader(dataset, options);
+  EXPECT_EQ(dataset->reads, 0) << "nothing starts before it is asked for";
+  loader.start();
+  for (int i = 0; i < 2000 && dataset->reads < 40; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_EQ(dataset->reads, 40);
+  loader.next_step();
+  for (int i = 0; i < 2000 && dataset->reads < 50; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  EXPECT_EQ(dataset->reads, 50);
+}
+
+TEST(Loader, ReadsNothingPastTheAnnouncedEnd) {
+  const auto dataset = std::make_shared<NumberedDataset>(100);
+  LoaderOptions options = options_for(10, 5, 2);
+  options.prefetch_batches = 8;
+  options.total_steps = 3;
+  {
+    Loader loader(dataset, options);
+    for (int i = 0; i < 3; ++i) loader.next_step();
+    EXPECT_THROW(loader.next_step(), std::logic_error);
+  }
+  EXPECT_EQ(dataset->reads, 30);
+}
+
+TEST(Loader, ThrowsTheEarliestErrorOfAWorkerWithSampleAndPath) {
+  for (const int workers : {0, 1, 4}) {
+    for (const bool cheap : {true, false}) {
+      const auto dataset = std::make_shared<NumberedDataset>(100);
+      dataset->cheap = cheap;
+      dataset->broken = {37, 35, 90};
+      LoaderOptions options = options_for(20, 10, workers);
+      options.shuffle = false;
+      Loader loader(dataset, options);
+      loader.next_step();
+      for (int attempt = 0; attempt < 2; ++attempt) {
+        try {
+          loader.next_step();
+          FAIL() << "no error";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), ExitCode::data);
+          EXPECT_THAT(error.what(), HasSubstr("img/35: cannot decode (sample 35)"));
+          EXPECT_THAT(error.parts().hint, HasSubstr("data.max_bad_fraction"));
+        }
+      }
+      EXPECT_EQ(loader.state().step, 1);
+    }
+  }
+}
+
+TEST(Loader, PassesOverBadSamplesInsideTheAllowedFraction) {
+  for (const int workers : {0, 3}) {
+    const auto dataset = std::make_shared<NumberedDataset>(100);
+    dataset->broken = {3, 55};
+    LoaderOptions options = options_for(10, 10, workers);
+    options.max_bad_fraction = 0.02;
+    std::vector<int64_t> told;
+    options.on_bad_sample = [&told](const BadSample& bad) {
+      EXPECT_THAT(bad.message, HasSubstr("img/" + std::to_string(bad.index)));
+      told.push_back(bad.index);
+    };
+    Loader loader(dataset, options);
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      int64_t weight = 0, samples = 0;
+      for (int i = 0; i < 10; ++i) {
+        const StepData step = loader.next_step();
+        weight += step.weight;
+        samples += step.samples;
+        EXPECT_EQ(std::ssize(counted_targets(step)), step.weight);
+      }
+      EXPECT_EQ(weight, 98);
+      EXPECT_EQ(samples, 100) << "a bad sample keeps its position";
+    }
+    EXPECT_EQ(told.size(), 4u);
+    dataset->broken = {3, 55, 56};
+    Loader over(dataset, options);
+    EXPECT_THROW(for (int i = 0; i < 10; ++i) over.next_step(), Error);
+  }
+}
+
+TEST(Loader, TakesOnlyBadDataForBadSamples) {
+  const auto dataset = std::make_shared<NumberedDataset>(10);
+  dataset->broken = {4};
+  dataset->broken_code = ExitCode::environment;
+  LoaderOptions options = options_for(10, 10, 1);
+  options.max_bad_fraction = 0.5;
+  Loader loader(dataset, options);
+  EXPECT_THROW(loader.next_step(), Error);
+}
+
+TEST(Loader, StopsAtAnyMoment) {
+  const auto dataset = std::make_shared<NumberedDataset>(1000);
+  dataset->delay_microseconds = 200;
+  for (int i = 0; i < 20; ++i) {
+    Loader loader(dataset, options_for(16, 8, 4));
+    loader.start();
+    if (i % 3 == 1) loader.next_step();
+    if (i % 3 == 2) std::this_thread::sleep_for(std::chrono::microseconds(150 * i));
+  }
+}
+
+TEST(Loader, GivesUpOnStorageThatDoesNotAnswer) {
+  const auto dataset = std::make_shared<NumberedDataset>(10);
+  dataset->delay_microseconds = 300'000;
+  LoaderOptions options = options_for(2, 2, 1);
+  options.timeout_seconds = 0.05;
+  Loader loader(dataset, options);
+  try {
+    loader.next_step();
+    FAIL() << "waited on";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::restart);
+  }
+}
+
+TEST(Loader, RefusesAGlobalBatchThatLeavesRanksWithoutSamples) {
+  LoaderOptions options = options_for(2, 2);
+  options.share.world_size = 3;
+  EXPECT_THROW(Loader(std::make_shared<NumberedDataset>(10), options), Error);
+  EXPECT_THROW(Loader(std::make_shared<NumberedDataset>(0), options_for(2, 2)), Error);
+}
+
+}  // namespace
+}  // namespace gputrain::data

@@ -1,0 +1,75 @@
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "gputrain/data/loader.hpp"
+
+namespace gputrain::data {
+namespace {
+
+/// Images whose bytes depend on sample, pixel and channel.
+class PatternImages final : public Dataset {
+ public:
+  PatternImages(int64_t height, int64_t width, int64_t channels, Normalization statistics)
+      : statistics_(std::move(statistics)) {
+    layout_.input_sizes = {height, width, channels};
+    layout_.num_classes = 10;
+  }
+
+  static uint8_t byte_at(int64_t sample, int64_t offset) { return static_cast<uint8_t>(sample * 91 + offset * 7); }
+
+  int64_t size() const override { return 9; }
+  const SampleLayout& layout() const override { return layout_; }
+  std::optional<Normalization> normalization() const override { return statistics_; }
+  std::string describe() const override { return "patterns"; }
+  void read(int64_t index, const ReadContext&, std::byte* input, int64_t* target) const override {
+    for (size_t i = 0; i < layout_.input_bytes(); ++i) input[i] = std::byte{byte_at(index, static_cast<int64_t>(i))};
+    *target = index;
+  }
+
+ private:
+  SampleLayout layout_;
+  Normalization statistics_;
+};
+
+void expect_normalized(int64_t channels, LoaderOptions options, double tolerance) {
+  constexpr int64_t kHeight = 5, kWidth = 7;
+  Normalization statistics;
+  for (int64_t c = 0; c < channels; ++c) {
+    statistics.mean.push_back(0.4 + 0.05 * static_cast<double>(c));
+    statistics.std.push_back(0.2 + 0.03 * static_cast<double>(c));
+  }
+  options.share = {.global_batch = 9, .micro_batch = 9};
+  options.shuffle = false;
+  Loader loader(std::make_shared<PatternImages>(kHeight, kWidth, channels, statistics), options);
+  const at::Tensor images = loader.to_device(loader.next_step().micro_batches[0]).inputs;
+  EXPECT_EQ(images.scalar_type(), options.float_type);
+  EXPECT_EQ(images.sizes(), (at::IntArrayRef{9, channels, kHeight, kWidth}));
+  EXPECT_TRUE(images.is_contiguous(options.channels_last ? at::MemoryFormat::ChannelsLast
+                                                         : at::MemoryFormat::Contiguous));
+  const at::Tensor exact = images.to(at::kDouble).contiguous();
+  const double* value = exact.const_data_ptr<double>();
+  for (int64_t n = 0; n < 9; ++n)
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t p = 0; p < kHeight * kWidth; ++p) {
+        const auto i = static_cast<size_t>(c);
+        const double raw = PatternImages::byte_at(n, p * channels + c) / 255.0;
+        ASSERT_NEAR(*value++, (raw - statistics.mean[i]) / statistics.std[i], tolerance) << n << " " << c << " " << p;
+      }
+}
+
+TEST(ToDevice, NormalizesImagesPerChannelInEveryLayoutAndType) {
+  for (const int64_t channels : {1, 3})
+    for (const bool channels_last : {false, true}) {
+      LoaderOptions options;
+      options.channels_last = channels_last;
+      expect_normalized(channels, options, 1e-6);
+      options.float_type = at::kDouble;
+      expect_normalized(channels, options, 1e-14);
+      options.float_type = at::kBFloat16;
+      expect_normalized(channels, options, 0.01);
+    }
+}
+
+}  // namespace
+}  // namespace gputrain::data
