@@ -1,0 +1,173 @@
+"""Compares gputrain with PyTorch on this machine's CPU: a small character GPT and a CIFAR-sized ResNet-18, same model,
+batch, optimizer and data on both sides. PyTorch runs at its best of 0, 1 and 2 loader workers and of the two image
+layouts, found by short runs first. Then pairs in alternating order; prints medians of the per-pair ratios and writes
+everything to JSON.
+
+usage: cpu_vs_pytorch.py --binary build/release/bin/gputrain --output bench.json [--pairs N] [--only gpt|resnet]
+"""
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from measure import paired, ratios, run_gputrain, run_torch
+
+GPT = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64}
+GPT_BATCH, GPT_STEPS, GPT_VOCAB = 12, 240, 65
+IMAGE_BATCH, IMAGE_STEPS, IMAGE_SIZE, CLASSES = 32, 20, 32, 10
+ADAMW = {"type": "adamw", "lr": 1e-3, "betas": [0.9, 0.99], "weight_decay": 0.1}
+SGD = {"type": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 5e-4}
+
+
+def write_text(path: Path):
+    """A megabyte of words over 65 characters, each word likely to be followed by the same few others."""
+    draw = random.Random(1)
+    alphabet = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    assert len(alphabet) == GPT_VOCAB
+    words = ["".join(draw.choices(alphabet[13:], k=draw.randint(2, 8))) for _ in range(400)]
+    words += list(alphabet[:13])
+    follows = [draw.sample(range(len(words)), 8) for _ in words]
+    text, word = [alphabet], 0
+    while len(text) < 180_000:
+        word = draw.choice(follows[word])
+        text.append(words[word] + " ")
+    path.write_text("".join(text))
+
+
+def write_images(folder: Path, per_class: int = 160):
+    from PIL import Image
+
+    draw = random.Random(2)
+    for label in range(CLASSES):
+        (folder / f"class{label}").mkdir(parents=True)
+        for number in range(per_class):
+            pixels = bytes(min(255, max(0, int(draw.gauss(20 + 22 * label, 40)))) for _ in range(IMAGE_SIZE**2 * 3))
+            Image.frombytes("RGB", (IMAGE_SIZE, IMAGE_SIZE), pixels).save(folder / f"class{label}/{number:04}.png")
+
+
+def flow(value) -> str:
+    """YAML's flow style is JSON."""
+    return json.dumps(value)
+
+
+def gpt_job(data: Path) -> str:
+    return "\n".join([
+        "schema: 1",
+        "name: bench-gpt",
+        f"model: {flow({'type': 'gpt', 'config': GPT})}",
+        f"data: {flow({'train': {'path': str(data), 'format': 'text'}})}",
+        f"train: {flow({'max_steps': GPT_STEPS, 'global_batch_size': GPT_BATCH, 'max_grad_norm': 1.0})}",
+        f"optimizer: {flow(ADAMW)}",
+        "lr_scheduler: {type: constant}",
+        "checkpoint: {interval: null}",
+        "log: {interval: 10}",
+    ])
+
+
+def resnet_job(data: Path) -> str:
+    image = {"size": IMAGE_SIZE, "augment": {"pad": 4, "random_crop": True, "hflip": 0.5}}
+    return "\n".join([
+        "schema: 1",
+        "name: bench-resnet18",
+        f"model: {flow({'type': 'resnet18', 'config': {'num_classes': CLASSES, 'stem': 'cifar'}})}",
+        f"data: {flow({'train': {'path': str(data), 'format': 'imagefolder'}, 'image': image})}",
+        f"train: {flow({'max_steps': IMAGE_STEPS, 'global_batch_size': IMAGE_BATCH})}",
+        f"optimizer: {flow(SGD)}",
+        "lr_scheduler: {type: constant}",
+        "checkpoint: {interval: null}",
+        "log: {interval: 1}",
+    ])
+
+
+def gpt_twin(data: Path) -> dict:
+    return {"device": "cpu", "precision": "fp32", "compile": False, "channels_last": False, "workers": 0,
+            "model": {"kind": "gpt", **GPT, "vocab_size": GPT_VOCAB},
+            "data": {"kind": "text", "path": str(data), "length": GPT["block_size"]},
+            "batch": GPT_BATCH, "steps": GPT_STEPS, "log_interval": 10, "optimizer": ADAMW, "max_grad_norm": 1.0}
+
+
+def resnet_twin(data: Path) -> dict:
+    return {"device": "cpu", "precision": "fp32", "compile": False, "channels_last": False, "workers": 0,
+            "model": {"kind": "resnet", "depth": 18, "num_classes": CLASSES, "cifar_stem": True},
+            "data": {"kind": "images", "path": str(data), "size": IMAGE_SIZE},
+            "batch": IMAGE_BATCH, "steps": IMAGE_STEPS, "log_interval": 1, "optimizer": SGD, "max_grad_norm": None}
+
+
+def best_twin(spec: dict, units: int, arguments, folder: Path, say) -> dict:
+    """The spec with the fastest choice of workers and, for images, layout."""
+    tries = [{"workers": workers, "channels_last": layout}
+             for layout in ([False, True] if spec["model"]["kind"] == "resnet" else [False]) for workers in (0, 1, 2)]
+    rates = []
+    for number, choice in enumerate(tries):
+        short = spec | choice | {"steps": max(12, spec["steps"] // 2)}
+        rate = run_torch(sys.executable, short, units, arguments.environment, folder / f"choose{number}").rate
+        rates.append(rate)
+        say(f"PyTorch with {choice['workers']} workers{', channels_last' if choice['channels_last'] else ''}: {rate:,.1f}")
+    return spec | tries[rates.index(max(rates))]
+
+
+def compare(name: str, unit: str, job: str, twin: dict, units: int, arguments, folder: Path) -> dict:
+    say = lambda text: print(f"{name:7} {text}", flush=True)
+    twin = best_twin(twin, units, arguments, folder, say)
+    results = paired(
+        lambda pair: run_gputrain(arguments.binary, job, units, arguments.environment, folder / f"ours{pair}"),
+        lambda pair: run_torch(sys.executable, twin, units, arguments.environment, folder / f"theirs{pair}"),
+        arguments.pairs, say)
+    return {"workload": name, "unit": unit, "pytorch_workers": twin["workers"], "pytorch_channels_last": twin["channels_last"],
+            "ratios": ratios(results),
+            "pairs": [{"gputrain": ours.as_dict(), "pytorch": theirs.as_dict()} for ours, theirs in results]}
+
+
+def machine() -> dict:
+    cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.machine())
+    revision = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True,
+                              text=True).stdout.strip()
+    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "torch": version("torch"), "revision": revision}
+
+
+def print_table(report: dict):
+    goals = {"throughput": ">= 1.0", "start to first step": "<= 0.33", "memory before first step": "<= 0.75",
+             "peak memory": "<= 1.0"}
+    print(f"\n{report['machine']['cpu']}, {report['machine']['cores']} cores, torch {report['machine']['torch']} on both sides"
+          f" (the wheel of the package index), {report['machine']['revision']}")
+    print(f"{'gputrain / PyTorch, median of pairs':38}" + "".join(f"{entry['workload']:>12}" for entry in report["results"]) + "   goal")
+    for name, goal in goals.items():
+        print(f"  {name:36}" + "".join(f"{entry['ratios'][name]:12.3f}" for entry in report["results"]) + f"   {goal}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--output", required=True, type=Path)
+    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--only", choices=["gpt", "resnet"])
+    arguments = parser.parse_args()
+    report = {"machine": machine(), "results": []}
+    arguments.environment = {"OMP_NUM_THREADS": str(report["machine"]["cores"])}
+    with tempfile.TemporaryDirectory(prefix="gputrain-bench-") as folder:
+        data = Path(folder)
+        write_text(data / "text.txt")
+        write_images(data / "images")
+        workloads = {
+            "gpt": ("tokens/s", gpt_job(data / "text.txt"), gpt_twin(data / "text.txt"), GPT_BATCH * GPT["block_size"]),
+            "resnet": ("images/s", resnet_job(data / "images"), resnet_twin(data / "images"), IMAGE_BATCH),
+        }
+        for name, (unit, job, twin, units) in workloads.items():
+            if arguments.only in (None, name):
+                report["results"].append(compare(name, unit, job, twin, units, arguments, data / name))
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(report, indent=2))
+    print_table(report)
+    print(f"all numbers: {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

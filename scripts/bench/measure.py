@@ -1,0 +1,146 @@
+"""Runs one training program and measures it from outside, PyTorch and gputrain alike: rate per step interval, seconds
+from start to the end of the first step, resident memory just before it, and at its highest."""
+
+import json
+import os
+import statistics
+import subprocess
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass
+class Result:
+    rate: float  # samples or tokens per second, median over the intervals after warm-up
+    first_step_seconds: float
+    ready_bytes: int  # resident before the first step
+    peak_bytes: int
+    first_loss: float
+    last_loss: float
+
+    def as_dict(self) -> dict:
+        return asdict(self)
+
+
+def resident_bytes(pid: int) -> int:
+    """Of the process, and what its children (loader workers) do not share."""
+    total = 0
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            total += int(line.split()[1]) * 1024
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        for line in Path(f"/proc/{child}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Private_"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+class Process:
+    """A started program whose lines on stdout are read as they come."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], log: Path, limit_seconds: float = 900):
+        self.started = time.time()
+        self.log = log.open("w")
+        self.child = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=self.log,
+                                      text=True, bufsize=1)
+        self.timer = threading.Timer(limit_seconds, self.child.kill)
+        self.timer.start()
+
+    def lines(self):
+        for line in self.child.stdout:
+            self.log.write(line)
+            yield line
+
+    def finish(self) -> int:
+        """Waits for the end; returns the peak resident memory in bytes."""
+        _, status, usage = os.wait4(self.child.pid, 0)
+        self.timer.cancel()
+        self.child.returncode = os.waitstatus_to_exitcode(status)
+        self.log.close()
+        if self.child.returncode != 0:
+            tail = Path(self.log.name).read_text().splitlines()[-20:]
+            raise SystemExit(f"{' '.join(self.child.args)}\nended with {self.child.returncode}:\n" + "\n".join(tail))
+        return usage.ru_maxrss * 1024
+
+
+def median_rate(points: list[tuple[int, float]], units_per_step: int) -> float:
+    """From (step, time) points; the first fifth, at least two points, is warm-up."""
+    points = points[max(2, len(points) // 5):]
+    rates = [(b[0] - a[0]) * units_per_step / (b[1] - a[1]) for a, b in zip(points, points[1:])]
+    if not rates:
+        raise SystemExit("too few steps to measure a rate")
+    return statistics.median(rates)
+
+
+def run_torch(python: str, spec: dict, units_per_step: int, environment: dict, folder: Path) -> Result:
+    folder.mkdir(parents=True, exist_ok=True)
+    spec_path = folder / "spec.json"
+    spec_path.write_text(json.dumps(spec, indent=2))
+    process = Process([python, str(Path(__file__).parent / "torch_twin.py"), str(spec_path)], environment, folder / "log")
+    ready, memory, steps = 0, 0, []
+    for line in process.lines():
+        entry = json.loads(line)
+        if entry["kind"] == "ready":
+            ready = resident_bytes(process.child.pid)
+        elif entry["kind"] == "memory":
+            memory = entry["peak_bytes"]
+        else:
+            steps.append(entry)
+    peak = process.finish()
+    return Result(
+        rate=median_rate([(entry["step"], entry["time"]) for entry in steps], units_per_step),
+        first_step_seconds=steps[0]["time"] - process.started,
+        ready_bytes=ready, peak_bytes=memory or peak,
+        first_loss=steps[0]["loss"], last_loss=steps[-1]["loss"],
+    )
+
+
+def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, folder: Path) -> Result:
+    """`job` is YAML text. Its log interval must be the twin's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "job.yaml").write_text(job)
+    run_folder = folder / "run"
+    process = Process([binary, "run", str(folder / "job.yaml"), "--output-dir", str(run_folder)], environment, folder / "log")
+    ready, stepping = 0, False
+    for line in process.lines():
+        stepping = stepping or line.startswith("step ")
+        if not stepping:  # the last line of the start says that everything is there
+            ready = resident_bytes(process.child.pid)
+    peak = process.finish()
+    summary = json.loads((run_folder / "summary.json").read_text())
+    entries = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
+    steps = [entry for entry in entries if entry["kind"] == "train"]
+    on_gpu = environment.get("GPUTRAIN_BENCH_DEVICE") == "cuda"
+    return Result(
+        rate=median_rate([(entry["step"], entry["time"]) for entry in steps], units_per_step),
+        first_step_seconds=summary["first_step_seconds"],
+        ready_bytes=ready, peak_bytes=summary["peak_memory_bytes"] if on_gpu else peak,
+        first_loss=steps[0]["train/loss"], last_loss=steps[-1]["train/loss"],
+    )
+
+
+def paired(run_ours, run_theirs, pairs: int, say) -> list[tuple[Result, Result]]:
+    """Pairs (ours, theirs) in the order A B B A A B ..., so that a drift of the machine favours neither."""
+    results = []
+    for pair in range(pairs):
+        if pair % 2 == 0:
+            ours = run_ours(pair)
+            theirs = run_theirs(pair)
+        else:
+            theirs = run_theirs(pair)
+            ours = run_ours(pair)
+        say(f"pair {pair + 1}/{pairs}: gputrain {ours.rate:,.1f}, PyTorch {theirs.rate:,.1f} -> {ours.rate / theirs.rate:.3f}")
+        results.append((ours, theirs))
+    return results
+
+
+def ratios(results: list[tuple[Result, Result]]) -> dict[str, float]:
+    """Medians over pairs of gputrain / PyTorch."""
+    return {
+        name: statistics.median(getattr(ours, field) / getattr(theirs, field) for ours, theirs in results)
+        for name, field in (("throughput", "rate"), ("start to first step", "first_step_seconds"),
+                            ("memory before first step", "ready_bytes"), ("peak memory", "peak_bytes"))
+        if all(getattr(theirs, field) for _, theirs in results)
+    }
