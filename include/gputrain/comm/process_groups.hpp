@@ -1,0 +1,54 @@
+// The groups a rank belongs to: one for tensors (NCCL between GPUs, Gloo between CPUs), one for control over Gloo.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/comm/group.hpp"
+#include "gputrain/comm/rendezvous.hpp"
+
+namespace gputrain::comm {
+
+struct GroupOptions {
+  at::Device device = at::kCPU;                       // where tensors() works
+  std::chrono::milliseconds deadline{600'000};        // of one collective
+  std::chrono::milliseconds start_deadline{300'000};  // until every rank has arrived
+};
+
+class ProcessGroups {
+ public:
+  /// Alone: no socket, no thread, no store.
+  ProcessGroups();
+
+  /// Every rank must call. Meets the others at the master's address, then connects. Throws Error(usage) when ranks
+  /// contradict each other, Error(environment) when the port cannot be served, Error(restart) when a rank is missing.
+  ProcessGroups(const Rendezvous& at, const GroupOptions& options);
+
+  /// The store of all ranks lives in rank 0: end a run that went well with `control().barrier("end")`.
+  ~ProcessGroups();
+  ProcessGroups(ProcessGroups&&) noexcept;
+  ProcessGroups& operator=(ProcessGroups&&) noexcept;
+
+  int rank() const noexcept { return control_.rank(); }
+  int world_size() const noexcept { return control_.size(); }
+  bool alone() const noexcept { return world_size() == 1; }
+
+  Group& tensors() noexcept { return tensors_; }
+  Group& control() noexcept { return control_; }  // CPU tensors only
+
+  const std::vector<std::string>& hosts() const noexcept { return hosts_; }  // host name of each rank
+  const std::string& description() const noexcept { return description_; }   // "gloo over eth0 (10.0.0.4)"
+
+ private:
+  struct Meeting;
+  std::unique_ptr<Meeting> meeting_;  // declared first: groups are torn down while the store still answers
+  Group control_, tensors_;
+  std::vector<std::string> hosts_;
+  std::string description_;
+};
+
+}  // namespace gputrain::comm

@@ -1,0 +1,14 @@
+#include "../nccl.hpp"
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::comm {
+
+c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>&, const NcclPlace&) {
+  GPUTRAIN_ASSERT(false, "a build without CUDA never chooses a GPU");
+}
+std::string nccl_name() { return "nccl (not built)"; }
+void check_nccl(Connection&) {}
+void release_nccl(Connection&) noexcept {}
+
+}  // namespace gputrain::comm

@@ -1,0 +1,65 @@
+#include "../nccl.hpp"
+
+#include <cstdlib>
+
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+namespace gputrain::comm {
+namespace {
+
+constexpr int kKeep = 0;  // setenv: what the user has set stays
+
+// c10d's watchdog would end the process by SIGABRT when a collective fails. Told to clean up only, it aborts the
+// communicator, which frees the GPU, and we report the failure ourselves.
+void let_failures_reach_us() {
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", kKeep);
+  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", kKeep);
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const NcclPlace& place) {
+  let_failures_reach_us();
+  if (!place.interface.empty()) ::setenv("NCCL_SOCKET_IFNAME", ("=" + place.interface).c_str(), kKeep);
+  auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+  options->timeout = place.deadline;
+  options->group_name = "tensors";
+  const c10::cuda::CUDAGuard guard(place.device);
+  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, place.rank, place.world_size, options);
+  backend->setGroupUid("tensors");
+  backend->setBoundDeviceId(place.device);
+  backend->eagerConnectSingleDevice(place.device);
+  return backend;
+}
+
+std::string nccl_name() { return "nccl " + c10d::getNcclVersion(); }
+
+void check_nccl(Connection& connection) {
+  if (connection.device.is_cpu()) return;
+  switch (connection.backend->getError()) {
+    case c10d::ErrorType::SUCCESS:
+      return;
+    case c10d::ErrorType::TIMEOUT:
+      C10_THROW_ERROR(DistBackendError, "an earlier collective passed its deadline");
+    case c10d::ErrorType::COMM_ERROR:
+      C10_THROW_ERROR(DistBackendError, "NCCL lost the connection to a rank");
+    case c10d::ErrorType::REMOTE_ERROR:
+      C10_THROW_ERROR(DistBackendError, "another rank reported an NCCL error");
+  }
+}
+
+void release_nccl(Connection& connection) noexcept {
+  if (connection.device.is_cpu()) return;
+  try {
+    if (connection.failed) {
+      connection.backend->abort();
+    } else {
+      connection.backend->shutdown();
+    }
+  } catch (const std::exception&) {
+    // The communicator is gone either way, and the error that led here is already on its way up.
+  }
+}
+
+}  // namespace gputrain::comm

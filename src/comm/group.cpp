@@ -1,0 +1,145 @@
+#include "gputrain/comm/group.hpp"
+
+#include <cstdio>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include "connection.hpp"
+#include "gputrain/core/error.hpp"
+#include "nccl.hpp"
+
+namespace gputrain::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string seconds_text(Clock::duration time) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f s", std::chrono::duration<double>(time).count());
+  return text;
+}
+
+[[noreturn]] void tell_failure(Connection& connection, const std::string& what, Clock::time_point start,
+                               const std::string& cause) {
+  connection.failed = true;
+  throw Error(
+      ExitCode::restart,
+      {.what = "rank " + std::to_string(connection.backend->getRank()) + ": " + what + " broke off after " +
+               seconds_text(Clock::now() - start) + " (deadline " + seconds_text(connection.deadline) + "): " + cause,
+       .hint = "another rank has most likely ended or hangs: its own last lines say why; a restart goes on "
+               "from the newest checkpoint"});
+}
+
+template <class Start>
+Pending start_transfer(const std::shared_ptr<Connection>& connection, std::string what, Start start) {
+  const auto now = Clock::now();
+  try {
+    check_nccl(*connection);
+    auto work = start();
+    return Pending(std::make_unique<Transfer>(Transfer{connection, std::move(work), std::move(what), now}));
+  } catch (const c10::DistError& error) {  // any other type is a wrong argument, and so a bug
+    tell_failure(*connection, what, now, plain_message(error));
+  }
+}
+
+template <class Options>
+Options with_deadline(const Connection& connection) {
+  Options options;
+  options.timeout = connection.deadline;
+  return options;
+}
+
+void check_tensor(const Connection& connection, const at::Tensor& tensor) {
+  GPUTRAIN_ASSERT(tensor.is_contiguous(), "collectives take contiguous tensors");
+  GPUTRAIN_ASSERT(tensor.device() == connection.device, "the tensor is on another device than the group");
+}
+
+}  // namespace
+
+std::string plain_message(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  text = text.substr(0, text.find('\n'));
+  if (text.starts_with('[')) {
+    const size_t end = text.find("] ");
+    if (end != std::string::npos) text = text.substr(end + 2);
+  }
+  while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+Connection::~Connection() {
+  if (backend) release_nccl(*this);
+}
+
+Pending::Pending() noexcept = default;
+Pending::Pending(std::unique_ptr<Transfer> transfer) noexcept : transfer_(std::move(transfer)) {}
+Pending::Pending(Pending&&) noexcept = default;
+Pending& Pending::operator=(Pending&&) noexcept = default;
+Pending::~Pending() = default;
+
+void Pending::wait() {
+  if (!transfer_) return;
+  const auto transfer = std::move(transfer_);
+  // Gloo throws types of its own, c10d others: here all of them mean that the group has lost a rank.
+  try {
+    check_nccl(*transfer->connection);
+    if (!transfer->work->wait()) throw std::runtime_error("it was aborted");
+  } catch (const std::exception& error) {
+    tell_failure(*transfer->connection, transfer->what, transfer->start, plain_message(error));
+  }
+}
+
+Group::Group(std::shared_ptr<Connection> connection) noexcept : connection_(std::move(connection)) {}
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&&) noexcept = default;
+Group::~Group() = default;
+
+int Group::rank() const noexcept { return connection_ ? connection_->backend->getRank() : 0; }
+int Group::size() const noexcept { return connection_ ? connection_->backend->getSize() : 1; }
+
+Pending Group::all_reduce_sum(const at::Tensor& tensor, std::string name) {
+  if (!connection_) return {};
+  check_tensor(*connection_, tensor);
+  return start_transfer(connection_, "all-reduce of " + std::move(name), [&] {
+    std::vector<at::Tensor> tensors{tensor};
+    return connection_->backend->allreduce(tensors, with_deadline<c10d::AllreduceOptions>(*connection_));
+  });
+}
+
+void Group::broadcast(const at::Tensor& tensor, int root, std::string name) {
+  if (!connection_) return;
+  check_tensor(*connection_, tensor);
+  start_transfer(connection_, "broadcast of " + std::move(name), [&] {
+    std::vector<at::Tensor> tensors{tensor};
+    auto options = with_deadline<c10d::BroadcastOptions>(*connection_);
+    options.rootRank = root;
+    return connection_->backend->broadcast(tensors, options);
+  }).wait();
+}
+
+at::Tensor Group::all_gather(const at::Tensor& tensor, std::string name) {
+  if (!connection_) return tensor.unsqueeze(0);
+  check_tensor(*connection_, tensor);
+  std::vector<int64_t> sizes = tensor.sizes().vec();
+  sizes.insert(sizes.begin(), size());
+  at::Tensor all = at::empty({size() * tensor.numel()}, tensor.options());
+  start_transfer(connection_, "all-gather of " + std::move(name), [&] {
+    at::Tensor input = tensor.view({-1});
+    return connection_->backend->_allgather_base(all, input, with_deadline<c10d::AllgatherOptions>(*connection_));
+  }).wait();
+  return all.view(sizes);
+}
+
+void Group::barrier(std::string name) {
+  if (!connection_) return;
+  start_transfer(connection_, "barrier " + std::move(name), [&] {
+    auto options = with_deadline<c10d::BarrierOptions>(*connection_);
+    if (!connection_->device.is_cpu()) options.device = connection_->device;
+    return connection_->backend->barrier(options);
+  }).wait();
+}
+
+}  // namespace gputrain::comm

@@ -1,0 +1,27 @@
+// How ranks find each other: a store in rank 0 (or in the launcher), where each writes who it is and waits for the
+// rest.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "gputrain/comm/rendezvous.hpp"
+
+namespace gputrain::comm {
+
+/// Where the store is reached from here, as a numeric address.
+std::string meeting_address(const Rendezvous& at);
+
+/// Serves the store (rank 0, unless the launcher does) or connects to it.
+c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,
+                                           std::chrono::milliseconds deadline);
+
+/// Writes this rank down, waits for all, and checks that they agree on the world size and the kind of device. Returns
+/// the host name of each rank.
+std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const std::string& device_kind,
+                              std::chrono::milliseconds deadline);
+
+}  // namespace gputrain::comm

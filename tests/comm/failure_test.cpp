@@ -1,0 +1,93 @@
+// What the ranks that live see when one dies, hangs, or never comes.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <thread>
+
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/rank_processes.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::comm {
+namespace {
+
+using gputrain::testing::join;
+using gputrain::testing::RankBody;
+using gputrain::testing::RankProcesses;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kRestart = static_cast<int>(ExitCode::restart);
+
+// Rank 1 stops taking part; rank 0 waits for it in a collective.
+const RankBody lonely_reduce{"lonely_reduce", [] {
+                               ProcessGroups groups = join(std::chrono::seconds(4));
+                               groups.control().barrier("start");
+                               std::printf("ready\n");
+                               std::fflush(stdout);
+                               if (groups.rank() == 1) ::pause();
+                               groups.tensors().all_reduce_sum(at::zeros({1000}), "gradients 3").wait();
+                               return 0;
+                             }};
+
+TEST(Failure, SurvivorsOfAKilledRankEndAtOnceNamingTheCollective) {
+  RankProcesses ranks("lonely_reduce", 3);
+  for (int rank = 0; rank < 3; ++rank) ranks.wait_for_output(rank, "ready");
+  const auto start = std::chrono::steady_clock::now();
+  ranks.kill(1, SIGKILL);
+  const auto results = ranks.finish();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+  EXPECT_EQ(results[1].signal, SIGKILL);
+  for (const size_t rank : {size_t{0}, size_t{2}}) {
+    EXPECT_EQ(results[rank].exit_code, kRestart) << results[rank].output;
+    EXPECT_THAT(results[rank].output, HasSubstr("rank " + std::to_string(rank)));
+    EXPECT_THAT(results[rank].output, HasSubstr("all-reduce of gradients 3"));
+    EXPECT_THAT(results[rank].output, Not(HasSubstr("frame #")));
+  }
+}
+
+TEST(Failure, ARankThatHangsIsGivenUpAtTheDeadline) {
+  RankProcesses ranks("lonely_reduce", 2);
+  for (int rank = 0; rank < 2; ++rank) ranks.wait_for_output(rank, "ready");
+  ranks.kill(1, SIGSTOP);
+  const auto start = std::chrono::steady_clock::now();
+  std::thread reaper([&ranks] {
+    std::this_thread::sleep_for(std::chrono::seconds(8));
+    ranks.kill(1, SIGKILL);
+  });
+  const auto results = ranks.finish();
+  reaper.join();
+  EXPECT_EQ(results[0].exit_code, kRestart) << results[0].output;
+  EXPECT_THAT(results[0].output, HasSubstr("deadline 4.0 s"));
+  EXPECT_THAT(results[0].output, HasSubstr("Timed out"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+const RankBody late_use{"late_use", [] {
+                          ProcessGroups groups = join(std::chrono::seconds(4));
+                          groups.control().barrier("start");
+                          if (groups.rank() == 1) return 7;
+                          for (int i = 0; i < 2; ++i) {
+                            try {
+                              groups.control().barrier("later");
+                              return 98;
+                            } catch (const Error& error) {
+                              if (error.code() != ExitCode::restart) return 97;
+                            }
+                          }
+                          return 0;
+                        }};
+
+TEST(Failure, AGroupThatLostARankFailsEveryLaterCollectiveToo) {
+  RankProcesses ranks("late_use", 2);
+  const auto results = ranks.finish();
+  EXPECT_EQ(results[1].exit_code, 7);
+  EXPECT_EQ(results[0].exit_code, 0) << results[0].output;
+}
+
+}  // namespace
+}  // namespace gputrain::comm

@@ -1,0 +1,211 @@
+#include "comm/rank_processes.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "gputrain/core/error.hpp"
+
+extern char** environ;
+
+namespace gputrain::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::map<std::string, std::function<int()>>& bodies() {
+  static std::map<std::string, std::function<int()>> all;
+  return all;
+}
+
+std::string own_path() {
+  char path[4096];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+  if (length <= 0) throw std::runtime_error("no /proc/self/exe");
+  return {path, static_cast<size_t>(length)};
+}
+
+std::vector<std::string> merged_environment(const Environment& changes) {
+  std::vector<std::string> merged;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!changes.contains(text.substr(0, text.find('=')))) merged.push_back(text);
+  }
+  for (const auto& [name, value] : changes) merged.push_back(name + '=' + value);
+  return merged;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+struct RankProcesses::Process {
+  pid_t id = -1;
+  int output = -1;  // read end of the pipe that stdout and stderr go to
+  Clock::time_point start = Clock::now();
+  RankResult result;
+  bool ended = false;
+
+  Process(std::vector<std::string> argv, const Environment& environment) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+    output = ends[0];
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+    auto variables = merged_environment(environment);
+    const int status =
+        ::posix_spawn(&id, argv[0].c_str(), &actions, nullptr, pointers(argv).data(), pointers(variables).data());
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::close(ends[1]);
+    if (status != 0) throw std::runtime_error("cannot start " + argv[0]);
+  }
+
+  // Reads what is there, at most so long; collects the exit status at the end of the output.
+  void read_some(std::chrono::milliseconds limit) {
+    pollfd ready{output, POLLIN, 0};
+    if (::poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return;
+    char buffer[4096];
+    const ssize_t count = ::read(output, buffer, sizeof buffer);
+    if (count > 0) {
+      result.output.append(buffer, static_cast<size_t>(count));
+      return;
+    }
+    int status = 0;
+    ::waitpid(id, &status, 0);
+    ::close(output);
+    ended = true;
+    if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+    if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+    result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  }
+};
+
+RankBody::RankBody(const char* name, std::function<int()> body) { bodies().emplace(name, std::move(body)); }
+
+RankProcesses::RankProcesses(const std::string& body, int world_size, const Environment& extra)
+    : body_(body), world_size_(world_size), common_(extra) {
+  common_.emplace("MASTER_ADDR", "127.0.0.1");
+  common_.emplace("MASTER_PORT", std::to_string(free_port()));
+  common_.emplace("OMP_NUM_THREADS", "1");
+  for (int rank = 0; rank < world_size; ++rank) start(rank, {});
+}
+
+RankProcesses::~RankProcesses() {
+  for (Process& process : processes_) {
+    if (!process.ended) ::kill(process.id, SIGKILL);
+    while (!process.ended) process.read_some(std::chrono::seconds(1));
+  }
+}
+
+void RankProcesses::start(int rank, const Environment& extra) {
+  Environment environment = extra;
+  environment.insert(common_.begin(), common_.end());
+  environment.emplace("RANK", std::to_string(rank));
+  environment.emplace("WORLD_SIZE", std::to_string(world_size_));
+  processes_.emplace_back(std::vector<std::string>{own_path(), "--body", body_}, environment);
+}
+
+void RankProcesses::start_another(int rank, const Environment& extra) { start(rank, extra); }
+
+void RankProcesses::kill(int index, int signal) { ::kill(processes_.at(static_cast<size_t>(index)).id, signal); }
+
+void RankProcesses::wait_for_output(int index, const std::string& text) {
+  Process& process = processes_.at(static_cast<size_t>(index));
+  const auto give_up = Clock::now() + std::chrono::seconds(60);
+  while (process.result.output.find(text) == std::string::npos) {
+    if (process.ended || Clock::now() > give_up) throw std::runtime_error("never said '" + text + "'");
+    process.read_some(std::chrono::milliseconds(100));
+  }
+}
+
+std::vector<RankResult> RankProcesses::finish(std::chrono::seconds limit) {
+  const auto give_up = Clock::now() + limit;
+  std::vector<RankResult> results;
+  for (bool all_ended = false; !all_ended;) {
+    all_ended = true;
+    for (Process& process : processes_) {
+      if (process.ended) continue;
+      if (Clock::now() > give_up) ::kill(process.id, SIGKILL);
+      process.read_some(std::chrono::milliseconds(5));
+      all_ended = all_ended && process.ended;
+    }
+  }
+  for (Process& process : processes_) results.push_back(process.result);
+  return results;
+}
+
+RankResult run_program(const std::vector<std::string>& argv, const Environment& environment,
+                       std::chrono::seconds limit) {
+  RankProcesses::Process process(argv, environment);
+  const auto give_up = Clock::now() + limit;
+  while (!process.ended) {
+    if (Clock::now() > give_up) ::kill(process.id, SIGKILL);
+    process.read_some(std::chrono::milliseconds(100));
+  }
+  return process.result;
+}
+
+int free_port() {
+  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  const bool bound = ::bind(probe, generic, length) == 0 && ::getsockname(probe, generic, &length) == 0;
+  ::close(probe);
+  if (!bound) throw std::runtime_error("no free port");
+  return ntohs(address.sin_port);
+}
+
+comm::ProcessGroups join(std::chrono::milliseconds deadline) {
+  const auto number = [](const char* name) { return std::atoi(std::getenv(name)); };
+  comm::Rendezvous at;
+  at.rank = number("RANK");
+  at.world_size = number("WORLD_SIZE");
+  at.local_rank = at.rank;
+  at.local_world_size = at.world_size;
+  at.master_address = std::getenv("MASTER_ADDR");
+  at.master_port = static_cast<uint16_t>(number("MASTER_PORT"));
+  const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  at.store_is_running = agent != nullptr && std::string(agent) == "True";
+  return {at, {.deadline = deadline, .start_deadline = deadline}};
+}
+
+}  // namespace gputrain::testing
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "--body") {
+    try {
+      return gputrain::testing::bodies().at(argv[2])();
+    } catch (const gputrain::Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return static_cast<int>(error.code());
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "unexpected: %s\n", error.what());
+      return 99;
+    }
+  }
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,67 @@
+// Ranks as real processes: a test starts its own executable again, once per rank, to run one named body.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gputrain/comm/process_groups.hpp"
+
+namespace gputrain::testing {
+
+using Environment = std::map<std::string, std::string>;
+
+/// Registers what a rank does; use at namespace scope. The process exits with the returned code, with that of an
+/// Error that leaves the body, or with 99 after any other exception.
+struct RankBody {
+  RankBody(const char* name, std::function<int()> body);
+};
+
+struct RankResult {
+  int exit_code = -1;  // -1: ended by `signal`
+  int signal = 0;
+  std::string output;  // stdout and stderr
+  double seconds = 0;  // from start to end
+};
+
+class RankProcesses {
+ public:
+  /// Starts the body once per rank, with RANK, WORLD_SIZE, MASTER_ADDR=127.0.0.1 and a free MASTER_PORT. `extra` is
+  /// set on top for all of them.
+  RankProcesses(const std::string& body, int world_size, const Environment& extra = {});
+  ~RankProcesses();  // kills whoever is left
+  RankProcesses(const RankProcesses&) = delete;
+  RankProcesses& operator=(const RankProcesses&) = delete;
+
+  void start_another(int rank, const Environment& extra = {});  // appended behind the others
+  void kill(int index, int signal);
+  void wait_for_output(int index, const std::string& text);
+  /// Waits for all, at most so long, then kills the rest.
+  std::vector<RankResult> finish(std::chrono::seconds limit = std::chrono::seconds(60));
+
+  struct Process;  // of any program
+
+ private:
+  void start(int rank, const Environment& extra);
+
+  std::string body_;
+  int world_size_;
+  Environment common_;
+  std::vector<Process> processes_;
+};
+
+/// Runs `argv` to its end. `environment` is set on top of this process's.
+RankResult run_program(const std::vector<std::string>& argv, const Environment& environment,
+                       std::chrono::seconds limit);
+
+/// A TCP port of the loopback that was free a moment ago.
+int free_port();
+
+/// This process's groups, from its environment, for use in bodies.
+comm::ProcessGroups join(std::chrono::milliseconds deadline = std::chrono::seconds(30));
+
+}  // namespace gputrain::testing
