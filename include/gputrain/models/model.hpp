@@ -30,8 +30,8 @@ struct Statistics {
 /// A stretch of the model whose parameters live together: stem, each block, head. Activation checkpointing, gradient
 /// buckets, sharding units and pipeline stages follow this list.
 struct Unit {
-  std::string name;                   // "stem", "layer1.0", "h.3", "head"
-  std::vector<nn::Module*> modules;   // owned by the model
+  std::string name;                  // "stem", "layer1.0", "h.3", "head"
+  std::vector<nn::Module*> modules;  // owned by the model
 };
 
 class GPUTRAIN_API Model : public nn::Module {
@@ -48,14 +48,25 @@ class GPUTRAIN_API Model : public nn::Module {
   /// The sum over targets (not the mean) of the cross entropy, in at least fp32, on the autograd graph.
   at::Tensor loss(const Batch& batch, double label_smoothing);
 
-  /// The same sum without smoothing and the counts of hits; call under NoGradGuard and in evaluation mode.
+  /// The same sum without smoothing and the counts of hits, without building a graph; call in evaluation mode.
   Statistics evaluate(const Batch& batch);
 
   /// The config.json of the ecosystem's model that reads our model.safetensors; null when there is none.
   virtual nlohmann::json ecosystem_config() const;
 
+  /// The parameter or buffer of ours that a tensor of a weights file fills; empty for one to be passed over.
+  virtual std::string parameter_of(const std::string& file_name) const;
+
   /// Floating-point operations of forward and backward for one sample (6 N D rule refined by the model); 0: unknown.
   virtual double flops_per_sample() const { return 0; }
+
+ protected:
+  struct Logits {
+    at::Tensor values;  // [..., columns >= classes], not used by anything else: the loss overwrites them
+    int64_t classes = 0;
+  };
+  /// What `loss` works on; differs from `forward` in a model that computes more columns than it has classes.
+  virtual Logits loss_logits(const at::Tensor& inputs);
 };
 
 using ModelCatalog = config::Catalog<Model, const nn::Context&, const DataFacts&>;

@@ -1,0 +1,108 @@
+// The layers models are made of. Initial values are torch.nn's unless a model asks for others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/nn/module.hpp"
+
+namespace gputrain::nn {
+
+/// y = x W^T + b over the last dim. `weight` [out, in] (or [in, out], see Order), `bias` [out].
+class GPUTRAIN_API Linear final : public Module {
+ public:
+  enum class Order { out_in, in_out };  // in_out: the layout of GPT-2's files
+  struct Options {
+    int64_t in = 0, out = 0;
+    bool bias = true;
+    Order order = Order::out_in;
+    std::optional<Init> weight_init = {};  // default: torch.nn.Linear's, for the bias too; given: the bias is zero
+  };
+
+  Linear(const Context& context, const Options& options);
+  at::Tensor forward(const at::Tensor& x) const;
+  const at::Tensor& weight() const noexcept { return weight_; }
+
+ private:
+  Options options_;
+  at::Tensor weight_, bias_;
+};
+
+/// `weight` [out, in, kernel, kernel], `bias` [out].
+class GPUTRAIN_API Conv2d final : public Module {
+ public:
+  struct Options {
+    int64_t in = 0, out = 0, kernel = 3, stride = 1, padding = 0;
+    bool bias = true;
+    std::optional<Init> weight_init = {};  // as Linear's
+  };
+
+  Conv2d(const Context& context, const Options& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  Options options_;
+  at::Tensor weight_, bias_;
+};
+
+/// `weight`, `bias` [channels]; buffers `running_mean`, `running_var`, `num_batches_tracked`.
+class GPUTRAIN_API BatchNorm2d final : public Module {
+ public:
+  BatchNorm2d(const Context& context, int64_t channels, Init weight_init = Init::ones());
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
+};
+
+/// Normalises the last dim: LayerNorm with `weight` and, optionally, `bias`, or RMSNorm with `weight` [channels].
+class GPUTRAIN_API Norm final : public Module {
+ public:
+  enum class Kind { layernorm, rmsnorm };
+  struct Options {
+    Kind kind = Kind::layernorm;
+    int64_t channels = 0;
+    bool bias = true;  // RMSNorm has none
+    double eps = 1e-5;
+  };
+
+  Norm(const Context& context, const Options& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  Options options_;
+  at::Tensor weight_, bias_;
+};
+
+/// `weight` [rows, channels]. Gives rows in the master type: sums of several embeddings are cast once.
+class GPUTRAIN_API Embedding final : public Module {
+ public:
+  struct Options {
+    int64_t rows = 0, channels = 0;
+    double init_std = 1;
+  };
+
+  Embedding(const Context& context, const Options& options);
+  at::Tensor forward(const at::Tensor& tokens) const;  // int64 [...] -> [..., channels]
+  at::Tensor first_rows(int64_t count) const;          // [count, channels]
+  const at::Tensor& weight() const noexcept { return weight_; }
+
+ private:
+  at::Tensor weight_;
+};
+
+/// Drops in training only.
+class GPUTRAIN_API Dropout final : public Module {
+ public:
+  Dropout(const Context& context, double probability) : Module(context), probability_(probability) {}
+  at::Tensor forward(const at::Tensor& x) const;
+  double active_probability() const noexcept { return is_training() ? probability_ : 0; }
+
+ private:
+  double probability_;
+};
+
+}  // namespace gputrain::nn

@@ -1,0 +1,71 @@
+// The two halves of a transformer block. Parameter names and layouts are those of GPT-2's or Llama's files.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/nn/layers.hpp"
+#include "gputrain/nn/module.hpp"
+#include "gputrain/ops/activation.hpp"
+#include "gputrain/ops/attention.hpp"
+
+namespace gputrain::nn {
+
+/// Which published architecture a layer's parameters are named and laid out after.
+enum class Naming {
+  gpt2,  // c_attn (queries, keys and values in one), c_fc (gate and up in one), c_proj; weights [in, out]
+  llama  // q_proj, k_proj, v_proj, o_proj; gate_proj, up_proj, down_proj; weights [out, in]
+};
+
+/// Causal self-attention: x [batch, time, channels] -> as x. With fewer key heads than heads, grouped-query attention.
+class GPUTRAIN_API SelfAttention final : public Module {
+ public:
+  struct Options {
+    Naming naming = Naming::gpt2;
+    int64_t channels = 0, heads = 1, key_heads = 1;
+    bool bias = true;
+    double dropout = 0;  // on the attention weights
+    Init weight_init = Init::normal(0.02), output_init = Init::normal(0.02);
+  };
+
+  SelfAttention(const Context& context, const Options& options);
+
+  /// `rotary` turns queries and keys; nullptr where positions are in `x` already.
+  at::Tensor forward(const at::Tensor& x, const ops::RotaryTable* rotary) const;
+
+ private:
+  struct Heads {
+    at::Tensor q, k, v;  // [batch, heads or key heads, time, channels of a head]
+  };
+  Heads project(const at::Tensor& x) const;
+
+  Options options_;
+  int64_t head_channels_;
+  std::vector<Linear*> inputs_;  // one fused, or q, k, v
+  Linear* output_;
+};
+
+/// Two dense layers with an activation between, or SwiGLU's three: x [..., channels] -> as x.
+class GPUTRAIN_API FeedForward final : public Module {
+ public:
+  struct Options {
+    Naming naming = Naming::gpt2;
+    int64_t channels = 0, inner = 0;
+    bool gated = false;  // SwiGLU; `activation` is then not used
+    ops::Activation activation = ops::Activation::gelu_tanh;
+    bool bias = true;
+    Init weight_init = Init::normal(0.02), output_init = Init::normal(0.02);
+  };
+
+  FeedForward(const Context& context, const Options& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  Options options_;
+  std::vector<Linear*> inputs_;  // one, or gate and up
+  Linear* output_;
+};
+
+}  // namespace gputrain::nn

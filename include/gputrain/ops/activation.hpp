@@ -1,0 +1,34 @@
+// Element-wise activations, dropout and pooling; results keep the type of their input.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace gputrain::ops {
+
+enum class Activation { relu, gelu, gelu_tanh, silu, tanh };  // gelu: exact, with erf; gelu_tanh: GPT-2's approximation
+
+/// The names a job may use, in the order of the enumerators.
+std::vector<std::string> activation_names();
+/// Reads one of `activation_names()`; throws Error(usage) for anything else.
+Activation activation_from_name(std::string_view name);
+
+/// May overwrite `x` where the gradient needs only the result: hand it over.
+at::Tensor activate(at::Tensor x, Activation activation);
+
+/// silu(gate) * up (Shazeer, arXiv:2002.05202)
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+
+/// Zeroes elements with this probability and scales the others by 1 / (1 - probability).
+at::Tensor dropout(const at::Tensor& x, double probability);
+
+/// x [batch, channels, height, width]
+at::Tensor max_pool2d(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding = 0);
+at::Tensor global_max_pool(const at::Tensor& x);      // -> [batch, channels]
+at::Tensor global_average_pool(const at::Tensor& x);  // -> [batch, channels]
+
+}  // namespace gputrain::ops

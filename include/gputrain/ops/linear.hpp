@@ -1,0 +1,32 @@
+// Products of activations and weights: dense layers, convolutions, look-ups. Operands are read in the policy's compute
+// type; a weight is cast on the autograd graph, so that its gradient arrives in the type of the weight.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/ops/precision.hpp"
+
+namespace gputrain::ops {
+
+/// The tensor itself when it already has this type.
+at::Tensor cast(const at::Tensor& tensor, at::ScalarType type);
+
+/// x [..., in], weight [out, in], bias [out] or undefined -> [..., out].
+at::Tensor linear(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// As `linear` with the weight stored [in, out], the layout of GPT-2's files.
+at::Tensor linear_in_out(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// As `linear` without bias, the result widened with columns of zeros to `columns`: matrix units like multiples of 64.
+at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, int64_t columns);
+
+/// x [batch, in, height, width], weight [out, in, kernel, kernel], bias [out] or undefined.
+at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  int64_t stride, int64_t padding);
+
+/// tokens int64 [...], weight [rows, channels] -> [..., channels] in the type of the weight.
+at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight);
+
+}  // namespace gputrain::ops

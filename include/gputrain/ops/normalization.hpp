@@ -1,0 +1,26 @@
+// Normalisations. Statistics and arithmetic are in at least fp32 whatever the type of the activations, which the result
+// keeps.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace gputrain::ops {
+
+/// Over the last dim; weight and bias [channels], bias may be undefined. (Ba et al., arXiv:1607.06450)
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
+
+/// x / sqrt(mean(x^2) + eps) * weight over the last dim. (Zhang and Sennrich, arXiv:1910.07467)
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+
+struct BatchNormOptions {
+  bool training = true;
+  double momentum = 0.1;  // weight of the batch in the running statistics
+  double eps = 1e-5;
+};
+
+/// x [batch, channels, height, width]; in training updates `running_mean` and `running_var` in place.
+/// (Ioffe and Szegedy, arXiv:1502.03167)
+at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& options);
+
+}  // namespace gputrain::ops

@@ -1,0 +1,158 @@
+#include "gpt.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include <ATen/ops/add.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/ops/linear.hpp"
+
+namespace gputrain::models {
+namespace {
+
+constexpr double kInitStd = 0.02;
+
+struct Names {
+  const char *tokens, *positions, *blocks, *norm, *head;   // of the model
+  const char *norm_1, *attention, *norm_2, *feed_forward;  // of a block
+};
+constexpr Names kGpt2Names{"transformer.wte",
+                           "transformer.wpe",
+                           "transformer.h.",
+                           "transformer.ln_f",
+                           "lm_head",
+                           "ln_1",
+                           "attn",
+                           "ln_2",
+                           "mlp"};
+constexpr Names kLlamaNames{
+    "model.embed_tokens",       nullptr, "model.layers.", "model.norm", "lm_head", "input_layernorm", "self_attn",
+    "post_attention_layernorm", "mlp"};
+
+const Names& names_of(GptFamily family) { return family == GptFamily::llama ? kLlamaNames : kGpt2Names; }
+
+nn::Naming naming_of(GptFamily family) { return family == GptFamily::llama ? nn::Naming::llama : nn::Naming::gpt2; }
+
+nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes) {
+  return {.kind = sizes.rmsnorm ? nn::Norm::Kind::rmsnorm : nn::Norm::Kind::layernorm,
+          .channels = sizes.channels,
+          .bias = sizes.bias,
+          .eps = spec.norm_eps};
+}
+
+}  // namespace
+
+GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes) : Module(context) {
+  const Names& names = names_of(sizes.family);
+  // Each block adds twice to the residual stream; this keeps the sum's variance (Radford et al., GPT-2, section 2.3).
+  const auto output_init = nn::Init::normal(kInitStd / std::sqrt(2.0 * static_cast<double>(sizes.layers)));
+  norm_1_ = add_child<nn::Norm>(names.norm_1, context, norm_options(spec, sizes));
+  attention_ = add_child<nn::SelfAttention>(names.attention, context,
+                                            nn::SelfAttention::Options{.naming = naming_of(sizes.family),
+                                                                       .channels = sizes.channels,
+                                                                       .heads = sizes.heads,
+                                                                       .key_heads = sizes.key_heads,
+                                                                       .bias = sizes.bias,
+                                                                       .dropout = spec.dropout,
+                                                                       .weight_init = nn::Init::normal(kInitStd),
+                                                                       .output_init = output_init});
+  norm_2_ = add_child<nn::Norm>(names.norm_2, context, norm_options(spec, sizes));
+  feed_forward_ = add_child<nn::FeedForward>(names.feed_forward, context,
+                                             nn::FeedForward::Options{.naming = naming_of(sizes.family),
+                                                                      .channels = sizes.channels,
+                                                                      .inner = sizes.inner,
+                                                                      .gated = sizes.gated,
+                                                                      .activation = sizes.activation,
+                                                                      .bias = sizes.bias,
+                                                                      .weight_init = nn::Init::normal(kInitStd),
+                                                                      .output_init = output_init});
+  dropout_ = add_child<nn::Dropout>("dropout", context, spec.dropout);
+}
+
+at::Tensor GptBlock::forward(const at::Tensor& x, const ops::RotaryTable* rotary) const {
+  const at::Tensor y = at::add(x, dropout_->forward(attention_->forward(norm_1_->forward(x), rotary)));
+  return at::add(y, dropout_->forward(feed_forward_->forward(norm_2_->forward(y))));
+}
+
+Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts)
+    : Model(context), spec_(spec), sizes_(sizes_of(spec, facts)) {
+  const Names& names = names_of(sizes_.family);
+  sample_tokens_ = facts.input_shape.size() == 1 ? facts.input_shape[0] : sizes_.positions;
+  const auto embedding = [&](int64_t rows) {
+    return nn::Embedding::Options{.rows = rows, .channels = sizes_.channels, .init_std = kInitStd};
+  };
+  tokens_ = add_child<nn::Embedding>(names.tokens, context, embedding(sizes_.vocabulary));
+  if (sizes_.rotary) {
+    const auto type = context.policy.master == at::kDouble ? at::kDouble : at::kFloat;
+    rotary_.emplace(sizes_.positions, sizes_.channels / sizes_.heads, spec.rope_theta,
+                    at::TensorOptions().dtype(type).device(context.device));
+  } else {
+    positions_ = add_child<nn::Embedding>(names.positions, context, embedding(sizes_.positions));
+  }
+  dropout_ = add_child<nn::Dropout>("dropout", context, spec.dropout);
+  for (int64_t i = 0; i < sizes_.layers; ++i) {
+    blocks_.push_back(add_child<GptBlock>(names.blocks + std::to_string(i), context, spec, sizes_));
+  }
+  norm_ = add_child<nn::Norm>(names.norm, context, norm_options(spec, sizes_));
+  if (spec.tie_embeddings) return;
+  head_ = add_child<nn::Linear>(
+      names.head, context,
+      nn::Linear::Options{
+          .in = sizes_.channels, .out = sizes_.vocabulary, .bias = false, .weight_init = nn::Init::normal(kInitStd)});
+}
+
+at::Tensor Gpt::hidden_states(const at::Tensor& tokens) {
+  const int64_t time = tokens.size(1);
+  if (time > sizes_.positions) {
+    throw Error(ExitCode::usage, {.what = "samples of " + std::to_string(time) + " tokens, but the model has " +
+                                          std::to_string(sizes_.positions) + " positions",
+                                  .where = "model.config.block_size",
+                                  .hint = "block_size: " + std::to_string(time)});
+  }
+  at::Tensor x = tokens_->forward(tokens);
+  if (positions_ != nullptr) x = at::add(x, positions_->first_rows(time));
+  x = dropout_->forward(ops::cast(x, context().policy.compute));
+  for (const GptBlock* block : blocks_) x = block->forward(x, rotary_ ? &*rotary_ : nullptr);
+  return norm_->forward(x);
+}
+
+Model::Logits Gpt::loss_logits(const at::Tensor& inputs) {
+  const at::Tensor& weight = head_ != nullptr ? head_->weight() : tokens_->weight();
+  return {ops::linear_padded(context().policy, hidden_states(inputs), weight, spec_.pad_vocab_to), sizes_.vocabulary};
+}
+
+at::Tensor Gpt::forward(const at::Tensor& inputs) {
+  const Logits logits = loss_logits(inputs);
+  return logits.values.size(-1) == logits.classes ? logits.values : logits.values.narrow(-1, 0, logits.classes);
+}
+
+std::vector<Unit> Gpt::units() {
+  std::vector<Unit> units;
+  Unit stem{"stem", {tokens_}};
+  if (positions_ != nullptr) stem.modules.push_back(positions_);
+  units.push_back(std::move(stem));
+  for (size_t i = 0; i < blocks_.size(); ++i) units.push_back({"h." + std::to_string(i), {blocks_[i]}});
+  Unit head{"head", {norm_}};
+  if (head_ != nullptr) head.modules.push_back(head_);
+  units.push_back(std::move(head));
+  return units;
+}
+
+double Gpt::flops_per_sample() const {
+  // Two operations per weight and token forward, four backward; attention has two products of [time, time, channels],
+  // counted without the saving of the causal mask, as in PaLM's definition of model FLOPs (arXiv:2204.02311, app. B).
+  const auto tokens = static_cast<double>(sample_tokens_), channels = static_cast<double>(sizes_.channels);
+  const double key_share = static_cast<double>(sizes_.key_heads) / static_cast<double>(sizes_.heads);
+  const double attention = channels * channels * (2 + 2 * key_share);
+  const double feed_forward = (sizes_.gated ? 3 : 2) * channels * static_cast<double>(sizes_.inner);
+  const double head = channels * static_cast<double>(sizes_.vocabulary);
+  const double layers = static_cast<double>(sizes_.layers);
+  return 6 * tokens * (layers * (attention + feed_forward) + head) + 12 * layers * channels * tokens * tokens;
+}
+
+namespace {
+const config::Registered<Gpt, GptSpec> registered_gpt{catalog(), "gpt", "decoder-only transformer: GPT-2, Llama"};
+}  // namespace
+
+}  // namespace gputrain::models

@@ -1,0 +1,89 @@
+// Decoder-only transformers: GPT-2 and Llama by options, and what lies between.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/models/model.hpp"
+#include "gputrain/nn/layers.hpp"
+#include "gputrain/nn/transformer.hpp"
+
+namespace gputrain::models {
+
+struct GptSpec {
+  int64_t n_layer = 12;
+  int64_t n_head = 12;
+  std::optional<int64_t> n_kv_head;
+  int64_t n_embd = 768;
+  std::optional<int64_t> n_inner;
+  std::optional<int64_t> block_size;
+  std::optional<int64_t> vocab_size;
+  int64_t pad_vocab_to = 0;
+  double dropout = 0;
+  std::optional<bool> bias;
+  std::string position = "learned";
+  std::string norm = "layernorm";
+  std::string activation = "gelu_tanh";
+  bool tie_embeddings = true;
+  double rope_theta = 10000;
+  double norm_eps = 1e-5;
+
+  static void describe(config::Description<GptSpec>& d);
+};
+
+/// Whose files have the parameters of these options. What is neither follows GPT-2's names without a config.json.
+enum class GptFamily { gpt2, llama, neither };
+
+/// The spec with every option that was left open decided. Throws Error(usage) for options that do not fit each other.
+struct GptSizes {
+  int64_t layers, heads, key_heads, channels, inner, positions, vocabulary;
+  bool bias, rotary, rmsnorm, gated;
+  ops::Activation activation;
+  GptFamily family;
+};
+GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
+
+/// x + attention(norm(x)), then x + feed_forward(norm(x)).
+class GptBlock final : public nn::Module {
+ public:
+  GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes);
+  at::Tensor forward(const at::Tensor& x, const ops::RotaryTable* rotary) const;
+
+ private:
+  nn::Norm *norm_1_, *norm_2_;
+  nn::SelfAttention* attention_;
+  nn::FeedForward* feed_forward_;
+  nn::Dropout* dropout_;
+};
+
+class Gpt final : public Model {
+ public:
+  Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts);
+
+  at::Tensor forward(const at::Tensor& inputs) override;
+  std::vector<Unit> units() override;
+  nlohmann::json ecosystem_config() const override;
+  std::string parameter_of(const std::string& file_name) const override;
+  double flops_per_sample() const override;
+
+ protected:
+  Logits loss_logits(const at::Tensor& inputs) override;
+
+ private:
+  at::Tensor hidden_states(const at::Tensor& tokens);
+
+  GptSpec spec_;
+  GptSizes sizes_;
+  int64_t sample_tokens_;
+  nn::Embedding* tokens_;
+  nn::Embedding* positions_ = nullptr;
+  std::optional<ops::RotaryTable> rotary_;
+  nn::Dropout* dropout_;
+  std::vector<GptBlock*> blocks_;
+  nn::Norm* norm_;
+  nn::Linear* head_ = nullptr;  // null when tied: the embedding's weight is the head's
+};
+
+}  // namespace gputrain::models

@@ -1,0 +1,122 @@
+#include <algorithm>
+
+#include "gpt.hpp"
+#include "gputrain/core/error.hpp"
+#include "spec_checks.hpp"
+
+namespace gputrain::models {
+namespace {
+
+[[noreturn]] void refuse(const char* key, std::string what, std::string hint) {
+  throw Error(ExitCode::usage,
+              {.what = std::move(what), .where = std::string("model.config.") + key, .hint = std::move(hint)});
+}
+
+void check_division(const char* key, const char* whole_name, int64_t whole, const char* part_name, int64_t part) {
+  if (whole % part == 0) return;
+  refuse(key,
+         std::string(whole_name) + " (" + std::to_string(whole) + ") must be a multiple of " + part_name + " (" +
+             std::to_string(part) + ")",
+         std::string(whole_name) + ": " + std::to_string((whole / part + 1) * part));
+}
+
+GptFamily family_of(const GptSizes& sizes) {
+  if (sizes.rotary && sizes.rmsnorm && sizes.gated) return GptFamily::llama;
+  const bool plain = !sizes.rotary && !sizes.rmsnorm && !sizes.gated;
+  const bool gelu = sizes.activation == ops::Activation::gelu || sizes.activation == ops::Activation::gelu_tanh;
+  return plain && gelu && sizes.bias && sizes.key_heads == sizes.heads ? GptFamily::gpt2 : GptFamily::neither;
+}
+
+int64_t default_inner(const GptSizes& sizes) {
+  if (!sizes.gated) return 4 * sizes.channels;
+  // Two thirds of it for three matrices instead of two (arXiv:2002.05202), rounded up to what matrix units like.
+  return (8 * sizes.channels / 3 + 63) / 64 * 64;
+}
+
+}  // namespace
+
+void GptSpec::describe(config::Description<GptSpec>& d) {
+  d.summary(
+      "A decoder-only transformer. The defaults are GPT-2's smallest; Llama is position: rotary, norm: rmsnorm, "
+      "activation: swiglu.");
+  d.key("n_layer", &GptSpec::n_layer, "blocks").at_least(1).instead_of({"num_hidden_layers", "num_layers"});
+  d.key("n_head", &GptSpec::n_head, "attention heads").at_least(1).instead_of({"num_attention_heads", "num_heads"});
+  d.key("n_kv_head", &GptSpec::n_kv_head, "heads of keys and values; null: n_head")
+      .at_least(1)
+      .instead_of({"num_key_value_heads"});
+  d.key("n_embd", &GptSpec::n_embd, "channels").at_least(1).instead_of({"hidden_size", "d_model"});
+  d.key("n_inner", &GptSpec::n_inner, "channels inside the feed-forward layers; null: 4 n_embd, or 8/3 with swiglu")
+      .at_least(1)
+      .instead_of({"intermediate_size"});
+  d.key("block_size", &GptSpec::block_size, "longest sequence; null: the data's")
+      .at_least(1)
+      .unit("tokens")
+      .instead_of({"n_positions", "max_position_embeddings"});
+  d.key("vocab_size", &GptSpec::vocab_size, "tokens known; null: the data's").at_least(1);
+  d.key("pad_vocab_to", &GptSpec::pad_vocab_to,
+        "compute this many logits, a multiple of 64 for speed; those past vocab_size take part in nothing")
+      .at_least(0);
+  d.key("dropout", &GptSpec::dropout, "probability on embeddings, attention weights and each addition to the stream")
+      .range(0, 0.999)
+      .instead_of({"embd_pdrop", "attn_pdrop", "resid_pdrop"});
+  d.key("bias", &GptSpec::bias, "biases in dense layers and LayerNorm; null: true, with rmsnorm false")
+      .instead_of({"attention_bias"});
+  d.key("position", &GptSpec::position, "how tokens know their place").choices({"learned", "rotary"});
+  d.key("norm", &GptSpec::norm, "normalisation").choices({"layernorm", "rmsnorm"});
+  d.key("activation", &GptSpec::activation, "inside the feed-forward layers; gelu_tanh is GPT-2's")
+      .choices({"gelu_tanh", "gelu", "relu", "silu", "swiglu"})
+      .instead_of({"activation_function", "hidden_act"});
+  d.key("tie_embeddings", &GptSpec::tie_embeddings, "one matrix for the embedding and the head")
+      .instead_of({"tie_word_embeddings"});
+  d.key("rope_theta", &GptSpec::rope_theta, "base of the rotary angles").above(0);
+  d.key("norm_eps", &GptSpec::norm_eps, "added to the variance in normalisations")
+      .above(0)
+      .instead_of({"layer_norm_epsilon", "rms_norm_eps"});
+}
+
+GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
+  if (facts.input_shape.size() != 1) {
+    throw Error(ExitCode::usage, {.what = "gpt learns from tokens, the data gives samples of " +
+                                          std::to_string(facts.input_shape.size()) + " dims",
+                                  .where = "model.type",
+                                  .hint = "convnet or resnet18 for images"});
+  }
+  GptSizes sizes{};
+  sizes.layers = spec.n_layer;
+  sizes.heads = spec.n_head;
+  sizes.key_heads = spec.n_kv_head.value_or(spec.n_head);
+  sizes.channels = spec.n_embd;
+  sizes.positions = spec.block_size.value_or(facts.input_shape[0]);
+  sizes.vocabulary = classes_of(spec.vocab_size, facts, "vocab_size");
+  sizes.rotary = spec.position == "rotary";
+  sizes.rmsnorm = spec.norm == "rmsnorm";
+  sizes.gated = spec.activation == "swiglu";
+  sizes.activation = sizes.gated ? ops::Activation::silu : ops::activation_from_name(spec.activation);
+  sizes.bias = spec.bias.value_or(!sizes.rmsnorm);
+  sizes.inner = spec.n_inner.value_or(default_inner(sizes));
+  sizes.family = family_of(sizes);
+
+  check_division("n_embd", "n_embd", sizes.channels, "n_head", sizes.heads);
+  check_division("n_kv_head", "n_head", sizes.heads, "n_kv_head", sizes.key_heads);
+  if (sizes.rotary && sizes.channels / sizes.heads % 2 != 0) {
+    refuse("n_embd",
+           "rotary positions need an even number of channels per head, here " +
+               std::to_string(sizes.channels / sizes.heads),
+           "another n_embd or n_head, or position: learned");
+  }
+  if (facts.input_shape[0] > sizes.positions) {
+    refuse("block_size",
+           "samples have " + std::to_string(facts.input_shape[0]) + " tokens, block_size is " +
+               std::to_string(sizes.positions),
+           "block_size: " + std::to_string(facts.input_shape[0]));
+  }
+  if (spec.pad_vocab_to > 0 && spec.pad_vocab_to < sizes.vocabulary) {
+    refuse("pad_vocab_to",
+           "pad_vocab_to (" + std::to_string(spec.pad_vocab_to) + ") is less than the vocabulary (" +
+               std::to_string(sizes.vocabulary) + ")",
+           "pad_vocab_to: " + std::to_string((sizes.vocabulary + 63) / 64 * 64) + ", or leave it out");
+  }
+  return sizes;
+}
+
+}  // namespace gputrain::models

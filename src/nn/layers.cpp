@@ -1,0 +1,91 @@
+#include "gputrain/nn/layers.hpp"
+
+#include <cmath>
+
+#include <ATen/ops/empty.h>
+
+#include "gputrain/ops/activation.hpp"
+#include "gputrain/ops/linear.hpp"
+#include "gputrain/ops/normalization.hpp"
+
+namespace gputrain::nn {
+namespace {
+
+// torch.nn's default for dense layers and convolutions: uniform with variance 1 / (3 fan_in), weight and bias alike.
+Init fan_in_uniform(int64_t fan_in) { return Init::uniform(1 / std::sqrt(static_cast<double>(fan_in))); }
+
+Init bias_init(const std::optional<Init>& weight_init, int64_t fan_in) {
+  return weight_init ? Init::zeros() : fan_in_uniform(fan_in);
+}
+
+}  // namespace
+
+Linear::Linear(const Context& context, const Options& options) : Module(context), options_(options) {
+  const int64_t in = options.in, out = options.out;
+  const Init init = options.weight_init.value_or(fan_in_uniform(in));
+  weight_ = options.order == Order::out_in ? register_parameter("weight", {out, in}, init, Role::weight)
+                                           : register_parameter("weight", {in, out}, init, Role::weight);
+  if (options.bias) bias_ = register_parameter("bias", {out}, bias_init(options.weight_init, in), Role::bias);
+}
+
+at::Tensor Linear::forward(const at::Tensor& x) const {
+  return options_.order == Order::out_in ? ops::linear(context().policy, x, weight_, bias_)
+                                         : ops::linear_in_out(context().policy, x, weight_, bias_);
+}
+
+Conv2d::Conv2d(const Context& context, const Options& options) : Module(context), options_(options) {
+  const int64_t fan_in = options.in * options.kernel * options.kernel;
+  weight_ = register_parameter("weight", {options.out, options.in, options.kernel, options.kernel},
+                               options.weight_init.value_or(fan_in_uniform(fan_in)), Role::weight);
+  if (options.bias) {
+    bias_ = register_parameter("bias", {options.out}, bias_init(options.weight_init, fan_in), Role::bias);
+  }
+}
+
+at::Tensor Conv2d::forward(const at::Tensor& x) const {
+  return ops::conv2d(context().policy, x, weight_, bias_, options_.stride, options_.padding);
+}
+
+BatchNorm2d::BatchNorm2d(const Context& context, int64_t channels, Init weight_init) : Module(context) {
+  const auto options = at::TensorOptions().dtype(context.policy.master).device(context.device);
+  weight_ = register_parameter("weight", {channels}, weight_init, Role::norm);
+  bias_ = register_parameter("bias", {channels}, Init::zeros(), Role::norm);
+  running_mean_ = register_buffer("running_mean", at::empty({channels}, options), Init::zeros());
+  running_var_ = register_buffer("running_var", at::empty({channels}, options), Init::ones());
+  num_batches_tracked_ = register_buffer("num_batches_tracked", at::empty({}, options.dtype(at::kLong)), Init::zeros());
+}
+
+at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
+  if (is_training()) num_batches_tracked_.add_(1);
+  return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, {.training = is_training()});
+}
+
+Norm::Norm(const Context& context, const Options& options) : Module(context), options_(options) {
+  weight_ = register_parameter("weight", {options.channels}, Init::ones(), Role::norm);
+  if (options.kind == Kind::layernorm && options.bias) {
+    bias_ = register_parameter("bias", {options.channels}, Init::zeros(), Role::norm);
+  }
+}
+
+at::Tensor Norm::forward(const at::Tensor& x) const {
+  return options_.kind == Kind::layernorm ? ops::layer_norm(x, weight_, bias_, options_.eps)
+                                          : ops::rms_norm(x, weight_, options_.eps);
+}
+
+Embedding::Embedding(const Context& context, const Options& options) : Module(context) {
+  weight_ =
+      register_parameter("weight", {options.rows, options.channels}, Init::normal(options.init_std), Role::embedding);
+}
+
+at::Tensor Embedding::forward(const at::Tensor& tokens) const { return ops::embedding(tokens, weight_); }
+
+at::Tensor Embedding::first_rows(int64_t count) const {
+  return count == weight_.size(0) ? weight_ : weight_.narrow(0, 0, count);
+}
+
+at::Tensor Dropout::forward(const at::Tensor& x) const {
+  const double probability = active_probability();
+  return probability > 0 ? ops::dropout(x, probability) : x;
+}
+
+}  // namespace gputrain::nn

@@ -1,0 +1,33 @@
+#include <utility>
+
+#include "gputrain/nn/transformer.hpp"
+
+namespace gputrain::nn {
+
+FeedForward::FeedForward(const Context& context, const Options& options) : Module(context), options_(options) {
+  const auto add = [&](const char* name, int64_t in, int64_t out, const Init& init) {
+    const auto order = options.naming == Naming::gpt2 ? Linear::Order::in_out : Linear::Order::out_in;
+    return add_child<Linear>(
+        name, context,
+        Linear::Options{.in = in, .out = out, .bias = options.bias, .order = order, .weight_init = init});
+  };
+  const int64_t channels = options.channels, inner = options.inner;
+  if (options.naming == Naming::gpt2) {
+    inputs_ = {add("c_fc", channels, options.gated ? 2 * inner : inner, options.weight_init)};
+    output_ = add("c_proj", inner, channels, options.output_init);
+  } else {
+    if (options.gated) inputs_.push_back(add("gate_proj", channels, inner, options.weight_init));
+    inputs_.push_back(add("up_proj", channels, inner, options.weight_init));
+    output_ = add("down_proj", inner, channels, options.output_init);
+  }
+}
+
+at::Tensor FeedForward::forward(const at::Tensor& x) const {
+  at::Tensor inner = inputs_[0]->forward(x);
+  if (!options_.gated) return output_->forward(ops::activate(std::move(inner), options_.activation));
+  if (inputs_.size() == 2) return output_->forward(ops::swiglu(inner, inputs_[1]->forward(x)));
+  const auto halves = inner.chunk(2, -1);
+  return output_->forward(ops::swiglu(halves[0], halves[1]));
+}
+
+}  // namespace gputrain::nn

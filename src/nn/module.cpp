@@ -1,0 +1,71 @@
+#include "gputrain/nn/module.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::nn {
+namespace {
+
+template <class Named>
+void check_name(const std::deque<Named>& known, const std::string& name) {
+  GPUTRAIN_ASSERT(!name.empty() && name.find('.') == std::string::npos, "a name is one word without dots: " + name);
+  for (const Named& other : known) GPUTRAIN_ASSERT(other.name != name, "two of the name " + name);
+}
+
+std::string joined(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
+
+}  // namespace
+
+Module::~Module() = default;
+
+at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role) {
+  check_name(parameters_, name);
+  // Not filled and therefore not touched: the arena will give it other memory.
+  const auto format =
+      context_.channels_last && sizes.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  const auto options = at::TensorOptions().dtype(context_.policy.master).device(context_.device);
+  at::Tensor value = at::empty(sizes, options, format).set_requires_grad(true);
+  parameters_.push_back({std::move(name), value, init, role});
+  return value;
+}
+
+at::Tensor Module::register_buffer(std::string name, at::Tensor value, Init init, bool persistent) {
+  check_name(buffers_, name);
+  buffers_.push_back({std::move(name), value, init, persistent});
+  return value;
+}
+
+void Module::adopt_child(std::string name, std::unique_ptr<Module> child) {
+  GPUTRAIN_ASSERT(!name.empty(), "a child needs a name");
+  for (const auto& [known, unused] : children_) GPUTRAIN_ASSERT(known != name, "two children named " + name);
+  children_.emplace_back(std::move(name), std::move(child));
+}
+
+void Module::each_module(const std::function<void(const std::string& name, Module&)>& visit) {
+  const std::function<void(const std::string&, Module&)> descend = [&](const std::string& prefix, Module& module) {
+    visit(prefix, module);
+    for (const auto& [name, child] : module.children_) descend(joined(prefix, name), *child);
+  };
+  descend("", *this);
+}
+
+void Module::each_parameter(const std::function<void(const std::string& name, Parameter&)>& visit) {
+  each_module([&](const std::string& prefix, Module& module) {
+    for (Parameter& parameter : module.parameters_) visit(joined(prefix, parameter.name), parameter);
+  });
+}
+
+void Module::each_buffer(const std::function<void(const std::string& name, Buffer&)>& visit) {
+  each_module([&](const std::string& prefix, Module& module) {
+    for (Buffer& buffer : module.buffers_) visit(joined(prefix, buffer.name), buffer);
+  });
+}
+
+void Module::train(bool on) {
+  each_module([on](const std::string&, Module& module) { module.training_ = on; });
+}
+
+}  // namespace gputrain::nn

@@ -1,0 +1,35 @@
+#include "gputrain/ops/normalization.hpp"
+
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/rms_norm.h>
+
+#include "gputrain/ops/linear.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+// ATen's GPU kernels want weight and activations of one type; its CPU kernels also take fp32 weights beside 16-bit
+// activations, which keeps the weights exact.
+at::Tensor norm_operand(const at::Tensor& weight, const at::Tensor& x) {
+  return x.is_cuda() ? cast(weight, x.scalar_type()) : weight;
+}
+
+}  // namespace
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
+  return at::layer_norm(x, {weight.size(0)}, norm_operand(weight, x), bias.defined() ? norm_operand(bias, x) : bias,
+                        eps, /*cudnn_enable=*/true);
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return cast(at::rms_norm(x, {weight.size(0)}, norm_operand(weight, x), eps), x.scalar_type());
+}
+
+at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& options) {
+  return at::batch_norm(x, weight, bias, running_mean, running_var, options.training, options.momentum, options.eps,
+                        /*cudnn_enabled=*/true);
+}
+
+}  // namespace gputrain::ops

@@ -1,0 +1,53 @@
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/ops/attention.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+// out = a * cosine + sign * b * sine, with the product and the sum in the type of the tables.
+void write_turned(at::Tensor out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& cosine,
+                  const at::Tensor& sine, double sign) {
+  if (out.scalar_type() == cosine.scalar_type()) {
+    at::mul_out(out, a, cosine).addcmul_(b, sine, sign);
+  } else {
+    out.copy_(at::mul(a, cosine).addcmul_(b, sine, sign));
+  }
+}
+
+at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, double direction) {
+  at::Tensor out = at::empty_like(x);
+  const int64_t half = x.size(-1) / 2;
+  const at::Tensor low = x.narrow(-1, 0, half), high = x.narrow(-1, half, half);
+  write_turned(out.narrow(-1, 0, half), low, high, cosine, sine, -direction);
+  write_turned(out.narrow(-1, half, half), high, low, cosine, sine, direction);
+  return out;
+}
+
+// The gradient of a rotation is the rotation back: nothing of the input needs to be kept.
+struct Rotate : torch::autograd::Function<Rotate> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& cosine,
+                            const at::Tensor& sine) {
+    context->save_for_backward({cosine, sine});
+    return turned(x, cosine, sine, 1);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const auto tables = context->get_saved_variables();
+    return {turned(gradients[0], tables[0], tables[1], -1), {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor rotate(const at::Tensor& x, const RotaryTable& table) {
+  const int64_t time = x.size(-2);
+  GPUTRAIN_ASSERT(time <= table.cosine.size(0), "more positions than the rotary table has");
+  return Rotate::apply(x, table.cosine.narrow(0, 0, time), table.sine.narrow(0, 0, time));
+}
+
+}  // namespace gputrain::ops

@@ -1,0 +1,84 @@
+#include <cmath>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/nn/module.hpp"
+
+namespace gputrain::nn {
+namespace {
+
+class Holder final : public Module {
+ public:
+  Holder(const Context& context, at::IntArrayRef sizes, const Init& init) : Module(context) {
+    before = register_parameter("before", {5}, init, Role::weight);
+    value = register_parameter("value", sizes, init, Role::weight);
+  }
+  at::Tensor before, value;
+};
+
+at::Tensor initial_value(at::IntArrayRef sizes, const Init& init, uint64_t seed = 7, const Context& context = {}) {
+  Holder holder(context, sizes, init);
+  initialize(holder, seed);
+  return holder.value.detach();
+}
+
+TEST(Initialize, DrawsNormalValuesOfTheGivenDeviation) {
+  const at::Tensor x = initial_value({300001}, Init::normal(0.02)).to(at::kDouble);
+  EXPECT_NEAR(x.mean().item<double>(), 0, 0.02 * 4 / std::sqrt(3e5));
+  EXPECT_NEAR(x.std().item<double>(), 0.02, 0.02 * 0.005);
+  const at::Tensor z = x.div(0.02);
+  EXPECT_NEAR(z.pow(4).mean().item<double>(), 3, 0.1);  // the kurtosis of a normal distribution
+  EXPECT_NEAR(z.narrow(0, 0, 300000).mul(z.narrow(0, 1, 300000)).mean().item<double>(), 0, 0.01);  // neighbours
+  EXPECT_NEAR(z.abs().le(1).to(at::kDouble).mean().item<double>(), 0.6827, 0.004);
+}
+
+TEST(Initialize, DrawsUniformValuesBetweenTheBounds) {
+  const at::Tensor x = initial_value({200000}, Init::uniform(0.5)).to(at::kDouble);
+  EXPECT_GE(x.min().item<double>(), -0.5);
+  EXPECT_LT(x.max().item<double>(), 0.5);
+  EXPECT_NEAR(x.mean().item<double>(), 0, 0.003);
+  EXPECT_NEAR(x.var().item<double>(), 1.0 / 12, 0.001);
+}
+
+TEST(Initialize, DependsOnSeedAndNameOnly) {
+  const at::Tensor x = initial_value({64}, Init::normal(1));
+  EXPECT_TRUE(x.equal(initial_value({64}, Init::normal(1))));
+  EXPECT_FALSE(x.equal(initial_value({64}, Init::normal(1), 8)));
+  EXPECT_TRUE(x.narrow(0, 0, 13).equal(initial_value({13}, Init::normal(1))));  // an element knows its index alone
+  Holder holder({}, {5}, Init::normal(1));
+  initialize(holder, 7);
+  EXPECT_FALSE(holder.before.equal(holder.value));
+}
+
+TEST(Initialize, DoesNotDependOnTheNumberOfThreads) {
+  const int threads = at::get_num_threads();
+  const at::Tensor expected = initial_value({1000003}, Init::normal(1));
+  for (const int count : {1, 3}) {
+    at::set_num_threads(count);
+    EXPECT_TRUE(initial_value({1000003}, Init::normal(1)).equal(expected)) << count;
+  }
+  at::set_num_threads(threads);
+}
+
+TEST(Initialize, DoesNotDependOnTheMemoryOrderOrThePrecision) {
+  const at::Tensor expected = initial_value({4, 3, 5, 5}, Init::normal(1));
+  const at::Tensor last = initial_value({4, 3, 5, 5}, Init::normal(1), 7, {.channels_last = true});
+  EXPECT_FALSE(last.is_contiguous());
+  EXPECT_TRUE(last.equal(expected));
+  const at::Tensor wide =
+      initial_value({4, 3, 5, 5}, Init::normal(1), 7, {.policy = ops::policy_of(ops::Precision::fp64)});
+  EXPECT_TRUE(wide.to(at::kFloat).equal(expected));
+}
+
+// Computed from the definitions in another language, so that a change of the numbers, which would break published results, is seen.
+TEST(Initialize, GivesTheSameNumbersForEver) {
+  const at::Tensor x = initial_value({4}, Init::normal(1));
+  const double expected[] = {0.34165674, -0.13454182, 0.13676733, -1.21222377};
+  for (int64_t i = 0; i < 4; ++i) EXPECT_NEAR(x[i].item<double>(), expected[i], 1e-6) << i;
+}
+
+}  // namespace
+}  // namespace gputrain::nn

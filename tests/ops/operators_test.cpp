@@ -1,0 +1,221 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/tril.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/ops/activation.hpp"
+#include "gputrain/ops/attention.hpp"
+#include "gputrain/ops/linear.hpp"
+#include "gputrain/ops/normalization.hpp"
+#include "ops/compare.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+using testing_support::gradient_error;
+using testing_support::random_leaf;
+using testing_support::relative_error;
+
+const Policy kDoublePolicy = policy_of(Precision::fp64);
+
+/// A scalar in which every element of `y` has another weight.
+at::Tensor weighted_sum(const at::Tensor& y) {
+  return (y * random_leaf(y.sizes(), 99, y.scalar_type()).detach()).sum();
+}
+
+TEST(Linear, IsTheProductPlusBiasInEitherLayout) {
+  const at::Tensor x = random_leaf({2, 3, 4}, 1), weight = random_leaf({5, 4}, 2), bias = random_leaf({5}, 3);
+  const at::Tensor expected = at::matmul(x, weight.t()) + bias;
+  EXPECT_LT(relative_error(linear(kDoublePolicy, x, weight, bias), expected), 1e-14);
+  EXPECT_LT(relative_error(linear_in_out(kDoublePolicy, x, weight.t().contiguous(), bias), expected), 1e-14);
+  EXPECT_LT(relative_error(linear_in_out(kDoublePolicy, x, weight.t(), {}), expected - bias), 1e-14);
+  EXPECT_LT(gradient_error([&] { return weighted_sum(linear(kDoublePolicy, x, weight, bias)); }, {x, weight, bias}),
+            1e-8);
+  const at::Tensor in_out = random_leaf({4, 5}, 4);
+  EXPECT_LT(
+      gradient_error([&] { return weighted_sum(linear_in_out(kDoublePolicy, x, in_out, bias)); }, {x, in_out, bias}),
+      1e-8);
+}
+
+TEST(Linear, PadsItsResultWithZerosThatReceiveNoGradient) {
+  const at::Tensor x = random_leaf({2, 3}, 1), weight = random_leaf({5, 3}, 2);
+  const at::Tensor padded = linear_padded(kDoublePolicy, x, weight, 8);
+  EXPECT_EQ(padded.sizes(), (at::IntArrayRef{2, 8}));
+  EXPECT_LT(relative_error(padded.narrow(1, 0, 5), linear(kDoublePolicy, x, weight, {})), 1e-14);
+  EXPECT_EQ(padded.narrow(1, 5, 3).abs().max().item<double>(), 0);
+  EXPECT_EQ(linear_padded(kDoublePolicy, x, weight, 0).size(1), 5);
+  EXPECT_LT(gradient_error([&] { return weighted_sum(linear_padded(kDoublePolicy, x, weight, 8)); }, {x, weight}),
+            1e-8);
+}
+
+TEST(Linear, ReadsOperandsInTheComputeTypeAndLeavesTheGradientInTheMasters) {
+  const Policy policy = policy_of(Precision::bf16);
+  const at::Tensor x = random_leaf({8, 16}, 1, at::kFloat), weight = random_leaf({4, 16}, 2, at::kFloat);
+  const at::Tensor y = linear(policy, x, weight, {});
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  const at::Tensor exact =
+      at::matmul(x.to(at::kBFloat16).to(at::kDouble), weight.to(at::kBFloat16).to(at::kDouble).t());
+  EXPECT_LT(relative_error(y, exact), 4e-3);
+  y.sum().backward();
+  EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
+  EXPECT_EQ(x.grad().scalar_type(), at::kFloat);
+}
+
+TEST(Cast, IsTheSameTensorWhenNothingChanges) {
+  const at::Tensor x = random_leaf({2}, 1, at::kFloat);
+  EXPECT_TRUE(cast(x, at::kFloat).is_same(x));
+  EXPECT_FALSE(cast({}, at::kFloat).defined());
+}
+
+TEST(Convolution, AgreesWithFiniteDifferencesInBothMemoryOrders) {
+  const at::Tensor x = random_leaf({2, 2, 5, 5}, 1), weight = random_leaf({3, 2, 3, 3}, 2), bias = random_leaf({3}, 3);
+  for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+    const auto y = [&] {
+      return conv2d(kDoublePolicy, x.contiguous(format), weight.contiguous(format), bias, /*stride=*/2, /*padding=*/1);
+    };
+    EXPECT_EQ(y().sizes(), (at::IntArrayRef{2, 3, 3, 3}));
+    EXPECT_TRUE(y().is_contiguous(format));
+    EXPECT_LT(gradient_error([&] { return weighted_sum(y()); }, {x, weight, bias}), 1e-8);
+  }
+}
+
+TEST(Normalization, LayerNormHasMeanZeroAndVarianceOneBeforeItsWeights) {
+  const at::Tensor x = random_leaf({4, 6}, 1), weight = random_leaf({6}, 2), bias = random_leaf({6}, 3);
+  const at::Tensor centred = x - x.mean({-1}, true);
+  const at::Tensor expected = centred / (centred.pow(2).mean({-1}, true) + 1e-5).sqrt() * weight + bias;
+  EXPECT_LT(relative_error(layer_norm(x, weight, bias, 1e-5), expected), 1e-12);
+  EXPECT_LT(gradient_error([&] { return weighted_sum(layer_norm(x, weight, bias, 1e-5)); }, {x, weight, bias}), 1e-7);
+  EXPECT_LT(relative_error(layer_norm(x, weight, {}, 1e-5), expected - bias), 1e-12);
+}
+
+TEST(Normalization, RmsNormDividesByTheRootOfTheMeanSquare) {
+  const at::Tensor x = random_leaf({4, 6}, 1), weight = random_leaf({6}, 2);
+  const at::Tensor expected = x / (x.pow(2).mean({-1}, true) + 1e-5).sqrt() * weight;
+  EXPECT_LT(relative_error(rms_norm(x, weight, 1e-5), expected), 1e-12);
+  EXPECT_LT(gradient_error([&] { return weighted_sum(rms_norm(x, weight, 1e-5)); }, {x, weight}), 1e-7);
+}
+
+TEST(Normalization, KeepsThe16BitTypeOfActivationsAndFullPrecisionInside) {
+  const at::Tensor weight = random_leaf({64}, 2, at::kFloat), bias = random_leaf({64}, 3, at::kFloat);
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor x = (random_leaf({8, 64}, 1, at::kFloat).detach() + 30).to(type).set_requires_grad(true);
+    const at::Tensor exact = layer_norm(x.to(at::kDouble), weight.to(at::kDouble), bias.to(at::kDouble), 1e-5);
+    const at::Tensor y = layer_norm(x, weight, bias, 1e-5);
+    EXPECT_EQ(y.scalar_type(), type);
+    EXPECT_LT(relative_error(y, exact), 4e-3) << type;
+    const at::Tensor root = rms_norm(x, weight, 1e-5);
+    EXPECT_EQ(root.scalar_type(), type);
+    EXPECT_LT(relative_error(root, rms_norm(x.to(at::kDouble), weight.to(at::kDouble), 1e-5)), 4e-3) << type;
+    (y.sum() + root.sum()).backward();
+    EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
+    EXPECT_EQ(x.grad().scalar_type(), type);
+  }
+}
+
+TEST(Normalization, BatchNormUpdatesRunningStatisticsInTrainingOnly) {
+  const at::Tensor x = random_leaf({4, 2, 3, 3}, 1), weight = random_leaf({2}, 2), bias = random_leaf({2}, 3);
+  at::Tensor mean = at::zeros({2}, at::kDouble), variance = at::ones({2}, at::kDouble);
+  batch_norm(x, weight, bias, mean, variance, {.training = true});
+  const at::Tensor expected_mean = x.mean({0, 2, 3}) * 0.1;
+  const at::Tensor expected_variance = x.var({0, 2, 3}, /*unbiased=*/true) * 0.1 + 0.9;
+  EXPECT_LT(relative_error(mean, expected_mean), 1e-12);
+  EXPECT_LT(relative_error(variance, expected_variance), 1e-12);
+
+  const at::Tensor kept = mean.clone();
+  const at::Tensor y = batch_norm(x, weight, bias, mean, variance, {.training = false});
+  EXPECT_TRUE(mean.equal(kept));
+  const auto per_channel = [](const at::Tensor& values) { return values.view({1, 2, 1, 1}); };
+  const at::Tensor expected =
+      (x - per_channel(mean)) / (per_channel(variance) + 1e-5).sqrt() * per_channel(weight) + per_channel(bias);
+  EXPECT_LT(relative_error(y, expected), 1e-12);
+}
+
+TEST(Attention, IsTheSoftmaxOfScaledProductsOverThePast) {
+  const at::Tensor q = random_leaf({2, 3, 5, 4}, 1), k = random_leaf({2, 3, 5, 4}, 2), v = random_leaf({2, 3, 5, 4}, 3);
+  const at::Tensor past = at::ones({5, 5}, at::kDouble).tril().log();
+  const at::Tensor weights = at::softmax(at::matmul(q, k.transpose(-1, -2)) / 2.0 + past, -1);
+  EXPECT_LT(relative_error(attention(q, k, v, {}), at::matmul(weights, v)), 1e-12);
+  EXPECT_LT(gradient_error([&] { return weighted_sum(attention(q, k, v, {})); }, {q, k, v}), 1e-7);
+  EXPECT_LT(relative_error(attention(q, k, v, {.causal = true, .scale = 0.5}), at::matmul(weights, v)), 1e-12);
+}
+
+TEST(Attention, SharesEachKeyHeadAmongNeighbouringHeads) {
+  const at::Tensor q = random_leaf({2, 6, 5, 4}, 1), k = random_leaf({2, 2, 5, 4}, 2), v = random_leaf({2, 2, 5, 4}, 3);
+  const auto repeat = [](const at::Tensor& x) { return x.repeat_interleave(3, 1); };
+  EXPECT_LT(relative_error(attention(q, k, v, {}), attention(q, repeat(k), repeat(v), {})), 1e-12);
+  EXPECT_LT(gradient_error([&] { return weighted_sum(attention(q, k, v, {})); }, {q, k, v}), 1e-7);
+}
+
+TEST(Rotary, TurnsPairsHalfAHeadApartByThePositionsAngle) {
+  const at::Tensor x = random_leaf({2, 3, 7, 8}, 1);
+  const RotaryTable table(16, 8, 100.0, at::kDouble);
+  const at::Tensor y = rotate(x, table);
+  for (int64_t position = 0; position < 7; ++position) {
+    for (int64_t i = 0; i < 4; ++i) {
+      const double angle = static_cast<double>(position) * std::pow(100.0, -static_cast<double>(i) / 4);
+      const at::Tensor a = x.select(2, position).select(-1, i), b = x.select(2, position).select(-1, i + 4);
+      const at::Tensor turned = y.select(2, position);
+      EXPECT_LT(relative_error(turned.select(-1, i), a * std::cos(angle) - b * std::sin(angle)), 1e-6);
+      EXPECT_LT(relative_error(turned.select(-1, i + 4), b * std::cos(angle) + a * std::sin(angle)), 1e-6);
+    }
+  }
+}
+
+TEST(Rotary, AgreesWithFiniteDifferencesAndKeepsTheMemoryOrder) {
+  const RotaryTable table(8, 4, 10000.0, at::kDouble);
+  const at::Tensor x = random_leaf({2, 5, 3, 4}, 1);
+  EXPECT_LT(gradient_error([&] { return weighted_sum(rotate(x.transpose(1, 2), table)); }, {x}), 1e-8);
+  EXPECT_EQ(rotate(x.transpose(1, 2), table).strides(), x.transpose(1, 2).strides());
+}
+
+TEST(Rotary, ComputesInTheTypeOfItsTablesFor16BitHeads) {
+  const RotaryTable table(64, 16, 10000.0, at::kFloat);
+  const at::Tensor x = random_leaf({2, 3, 64, 16}, 1, at::kBFloat16);
+  const at::Tensor y = rotate(x, table);
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  EXPECT_LT(relative_error(y, rotate(x.to(at::kFloat), table)), 3e-3);  // rounded once
+}
+
+TEST(Activation, AgreesWithFiniteDifferencesForEveryName) {
+  const at::Tensor x = random_leaf({5, 3}, 1), gate = random_leaf({5, 3}, 2);
+  for (const std::string& name : activation_names()) {
+    const auto sum = [&] { return weighted_sum(activate(x * 1.0, activation_from_name(name))); };
+    EXPECT_LT(gradient_error(sum, {x}), 1e-7) << name;
+  }
+  EXPECT_LT(gradient_error([&] { return weighted_sum(swiglu(gate, x)); }, {x, gate}), 1e-7);
+  EXPECT_LT(relative_error(swiglu(gate, x), gate * gate.sigmoid() * x), 1e-12);
+  EXPECT_THROW(activation_from_name("rleu"), Error);
+}
+
+TEST(Activation, TellsTheExactGeluFromItsApproximation) {
+  const at::Tensor x = at::full({1}, 2.0, at::kDouble);
+  EXPECT_NEAR(activate(x, Activation::gelu).item<double>(), 2 * 0.5 * (1 + std::erf(2 / std::sqrt(2.0))), 1e-12);
+  const double inner = std::sqrt(2 / 3.14159265358979323846) * (2 + 0.044715 * 8);
+  EXPECT_NEAR(activate(x, Activation::gelu_tanh).item<double>(), 1 + std::tanh(inner), 1e-12);
+}
+
+TEST(Dropout, KeepsTheMeanAndDropsTheShareAskedFor) {
+  const at::Tensor y = dropout(at::ones({100000}), 0.25);
+  EXPECT_NEAR((y == 0).sum().item<double>() / 1e5, 0.25, 0.01);
+  EXPECT_NEAR(y.mean().item<double>(), 1, 0.01);
+}
+
+TEST(Pooling, TakesTheLargestOrTheMeanOfAnImage) {
+  const at::Tensor x = random_leaf({2, 3, 4, 6}, 1);
+  EXPECT_TRUE(global_max_pool(x).equal(x.flatten(2).amax({-1})));
+  EXPECT_LT(relative_error(global_average_pool(x), x.mean({2, 3})), 1e-14);
+  EXPECT_EQ(max_pool2d(x, 2, 2).sizes(), (at::IntArrayRef{2, 3, 2, 3}));
+  EXPECT_LT(gradient_error([&] { return weighted_sum(global_max_pool(x)); }, {x}), 1e-8);
+}
+
+}  // namespace
+}  // namespace gputrain::ops
