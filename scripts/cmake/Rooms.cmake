@@ -2,12 +2,16 @@
 # A test links the rooms up to its own and no further, so a room that reaches upwards does not link.
 set(GPUTRAIN_ROOMS core config device comm launch ops nn models data datasets optim parallel checkpoint monitor train app)
 
-# gputrain_room(<room> SOURCES <files...> [LIBRARIES <targets...>])
+# gputrain_room(<room> [NO_TORCH] SOURCES <files...> [LIBRARIES <targets...>])
+# NO_TORCH keeps LibTorch out of a room, so that clang can build it for the fuzzers and its tests start at once.
 function(gputrain_room room)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "NO_TORCH" "" "SOURCES;LIBRARIES" ${ARGN})
   add_library(gputrain_${room} OBJECT ${ARG_SOURCES})
-  target_link_libraries(gputrain_${room} PUBLIC gputrain_settings gputrain_torch nlohmann_json::nlohmann_json
-                                                spdlog::spdlog Threads::Threads ${ARG_LIBRARIES})
+  target_link_libraries(gputrain_${room} PUBLIC gputrain_settings nlohmann_json::nlohmann_json spdlog::spdlog
+                                                Threads::Threads ${ARG_LIBRARIES})
+  if(NOT ARG_NO_TORCH)
+    target_link_libraries(gputrain_${room} PUBLIC gputrain_torch)
+  endif()
   set_target_properties(gputrain_${room} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 

@@ -11,17 +11,19 @@
 //   };
 //
 // A default is what the member holds in a default-constructed struct. Members may be bool, int64_t, double,
-// std::string, Auto<T>, Length, std::optional<T> (null allowed), std::vector<T>, another described struct (a nested
-// map), or Choice (a registry entry picked by a key, with that entry's own options).
+// std::string, Auto<T>, Length, Duration, std::optional<T> (null allowed), std::vector<T>, std::map<std::string, T>
+// (free keys), another described struct (a nested map), or Choice (a registry entry picked by a key, with that entry's
+// own options).
 #pragma once
 
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "gputrain/config/schema.hpp"
+#include "gputrain/config/value_type.hpp"
 #include "gputrain/config/value_types.hpp"
 
 namespace gputrain::config {
@@ -38,25 +40,43 @@ class Description {
   /// Declares a key stored in `member`; returns it for further attributes.
   template <class Value>
   Key& key(std::string name, Value Spec::* member, std::string help) {
-    return schema_.add(Key(std::move(name), std::move(help), type_of<Value>(), [member](void* spec) -> void* {
-      return &(static_cast<Spec*>(spec)->*member);
-    }));
+    static_assert(!std::is_same_v<Value, Choice>, "a Choice is declared by choice(), with its catalog");
+    return schema_.add(Key(std::move(name), std::move(help), type_of<Value>(), locate(member)));
   }
 
   /// Declares that key `name` picks an entry of `catalog`; its options are keys beside `name`, or, when `under` is not
   /// empty, keys of the map `under`.
   Key& choice(std::string name, Choice Spec::* member, const AnyCatalog& catalog, std::string help,
               std::string under = {}) {
-    return schema_.add_choice(Key(std::move(name), std::move(help), choice_type(catalog), [member](void* spec) -> void* {
-      return &(static_cast<Spec*>(spec)->*member);
-    }), catalog, std::move(under));
+    return schema_.add_choice(Key(std::move(name), std::move(help), type_of<Choice>(), locate(member)), catalog,
+                              std::move(under));
+  }
+
+  /// Takes every further key that has a '/' inside, such as `val/top1`, into a map. `name` is how help shows them.
+  template <class Value>
+  Key& pattern(std::string name, std::map<std::string, Value> Spec::* member, std::string help) {
+    return schema_.add_pattern(
+        Key(std::move(name), std::move(help), type_of<std::map<std::string, Value>>(), locate(member)));
+  }
+
+  /// A check over several keys, `void(const Spec&, Complaints&)`, run when each key alone is right. What it finds is
+  /// reported with the place of the key it is about.
+  template <class Check>
+  void check(Check check) {
+    schema_.set_check([check](const void* spec, Complaints& complaints) {
+      check(*static_cast<const Spec*>(spec), complaints);
+    });
   }
 
  private:
+  template <class Value>
+  static Key::Locate locate(Value Spec::* member) {
+    return [member](void* spec) -> void* { return &(static_cast<Spec*>(spec)->*member); };
+  }
+
   Schema& schema_;
 };
 
-/// The schema of a described struct, built once.
 template <class Spec>
 const Schema& schema_of() {
   static const Schema schema = [] {

@@ -3,11 +3,11 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gputrain/config/value_types.hpp"
@@ -17,20 +17,24 @@ namespace gputrain::config {
 
 class AnyCatalog;
 class Schema;
-class ValueType;  // how one C++ type is read from YAML and written back; see value_type.hpp
+struct ValueType;  // how one C++ type is read from YAML and written back; see value_type.hpp
 
 /// What happens when a resumed job has another value for a key: taken silently, only with --accept, or never.
 enum class Change { safe, needs_accept, refused };
 
-/// The value type of a C++ type; specialised for the types that describe.hpp lists.
+/// The value type of a C++ type, for the types that describe.hpp lists.
 template <class T>
 const ValueType& type_of();
-const ValueType& choice_type(const AnyCatalog& catalog);
 
-/// The entry of a catalog that a job picked, with its options.
+/// The schema of a described struct, built once.
+template <class Spec>
+const Schema& schema_of();
+
+/// The entry of a catalog that a job picked, with its options. A member's initializer may name a default entry
+/// (`Choice rule{"adamw"}`); its options then have the defaults of that entry's spec.
 struct Choice {
-  std::string name;                     // empty: nothing picked (only where the key is optional)
-  std::shared_ptr<const void> options;  // the entry's spec struct
+  std::string name = {};                     // empty: nothing picked (only where no entry is the default)
+  std::shared_ptr<const void> options = {};  // the entry's spec struct; null when nothing is picked
 
   template <class Spec>
   const Spec& as() const { return *static_cast<const Spec*>(options.get()); }
@@ -43,52 +47,91 @@ class GPUTRAIN_API Key {
 
   Key(std::string name, std::string help, const ValueType& type, Locate locate);
 
+  // Limits hold for the number inside `auto`, null or a list as well; lengths and durations compare their number.
   Key& range(double low, double high);                  // closed interval
   Key& above(double low);                               // open below: value > low
+  Key& below(double high);                              // open above: value < high
   Key& at_least(double low);                            // value >= low
+  Key& elements(size_t low, size_t high);               // of a list
+  Key& elements(size_t count) { return elements(count, count); }
   Key& choices(std::vector<std::string> allowed);       // for strings and lists of strings
+  Key& units(std::vector<Length::Unit> allowed);        // for lengths; default: all
   Key& required();                                      // must be given
-  Key& change(Change change);                           // default: refused
+  Key& change(Change change);                           // default: that of the group around it, at the top `refused`
   Key& instead_of(std::vector<std::string> foreign);    // other tools' names for this key
+  Key& instead_of(std::string foreign, std::string value);  // a foreign key that stands for this key with `value`
   Key& unit(std::string unit);                          // shown in help: "samples", "seconds"
+  /// For a choice: without a name here, the name and the options not given here are those of the choice at this dotted
+  /// place of the job (`data.val.format` as in `data.train.format`).
+  Key& inherits(std::string dotted);
 
   const std::string& name() const noexcept { return name_; }
   const std::string& help() const noexcept { return help_; }
   const std::string& unit() const noexcept { return unit_; }
   const ValueType& type() const noexcept { return *type_; }
   bool is_required() const noexcept { return required_; }
-  Change change() const noexcept { return change_; }
-  const std::vector<std::string>& foreign_names() const noexcept { return foreign_; }
+  std::optional<Change> change() const noexcept { return change_; }
   const std::vector<std::string>& allowed() const noexcept { return allowed_; }
+  const std::vector<Length::Unit>& allowed_units() const noexcept { return allowed_units_; }
+  const std::string& inherited_from() const noexcept { return inherited_from_; }
+
+  struct Foreign {
+    std::string name;   // "learning_rate", or with parents: "auto_scale_lr.base_batch_size"
+    std::string value;  // what to write; empty: the value the user gave
+  };
+  const std::vector<Foreign>& foreign_names() const noexcept { return foreign_; }
 
   struct Limits {
     std::optional<double> low, high;
-    bool low_is_open = false;
+    bool low_is_open = false, high_is_open = false;
+    std::optional<size_t> fewest, most;  // elements of a list
   };
   const Limits& limits() const noexcept { return limits_; }
 
   void* locate(void* spec) const { return locate_(spec); }
+  const void* locate(const void* spec) const { return locate_(const_cast<void*>(spec)); }
 
  private:
-  std::string name_, help_, unit_;
+  std::string name_, help_, unit_, inherited_from_;
   const ValueType* type_;
   Locate locate_;
   Limits limits_;
-  std::vector<std::string> allowed_, foreign_;
+  std::vector<std::string> allowed_;
+  std::vector<Length::Unit> allowed_units_;
+  std::vector<Foreign> foreign_;
   bool required_ = false;
-  Change change_ = Change::refused;
+  std::optional<Change> change_;
+};
+
+/// Where a struct's own check puts what it finds; see Description::check.
+class GPUTRAIN_API Complaints {
+ public:
+  struct Complaint {
+    std::string key;   // dotted, from the checked struct: "micro_batch_size", "data.train.path"; empty: the struct
+    std::string what;  // the fact, without a final full stop
+    std::string hint;  // what to try; may be empty
+  };
+
+  void about(std::string key, std::string what, std::string hint = {});
+  const std::vector<Complaint>& all() const noexcept { return complaints_; }
+
+ private:
+  std::vector<Complaint> complaints_;
 };
 
 /// The keys of one struct, in declaration order.
 class GPUTRAIN_API Schema {
  public:
   using Create = std::function<std::shared_ptr<void>()>;  // a default-constructed struct
+  using Check = std::function<void(const void* spec, Complaints& complaints)>;
 
   explicit Schema(Create create);
 
   void set_summary(std::string text);
+  void set_check(Check check);
   Key& add(Key key);
   Key& add_choice(Key key, const AnyCatalog& catalog, std::string under);
+  Key& add_pattern(Key key);
 
   struct ChoiceKey {
     size_t key;                 // index into keys()
@@ -99,13 +142,19 @@ class GPUTRAIN_API Schema {
   const std::string& summary() const noexcept { return summary_; }
   const std::vector<Key>& keys() const noexcept { return keys_; }
   const std::vector<ChoiceKey>& choices() const noexcept { return choices_; }
+  const ChoiceKey* choice_of(const Key& key) const noexcept;  // null: not a choice of this schema
+  const Key* find(std::string_view name) const noexcept;
+  const Key* pattern() const noexcept { return pattern_ ? &*pattern_ : nullptr; }  // a map for keys with a '/'
+  const Check& check() const noexcept { return check_; }
   std::shared_ptr<void> create() const { return create_(); }
 
  private:
   Create create_;
+  Check check_;
   std::string summary_;
   std::vector<Key> keys_;
   std::vector<ChoiceKey> choices_;
+  std::optional<Key> pattern_;
 };
 
 struct CatalogEntry {
@@ -125,6 +174,7 @@ class GPUTRAIN_API AnyCatalog {
   const std::string& kind() const noexcept { return kind_; }               // "model", "dataset", "optimizer"
   const std::vector<CatalogEntry>& entries() const noexcept { return entries_; }
   const CatalogEntry* find(std::string_view name) const noexcept;          // nullptr: no such entry
+  std::vector<std::string> names() const;                                  // sorted
 
  protected:
   void add_entry(CatalogEntry entry);

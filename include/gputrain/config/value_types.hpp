@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "gputrain/core/export.hpp"
+
 namespace gputrain::config {
 
 /// A value the user may leave to us: `auto` (empty) or a T.
@@ -12,6 +14,8 @@ template <class T>
 struct Auto {
   std::optional<T> value;  // empty: auto
   bool is_auto() const noexcept { return !value.has_value(); }
+
+  friend bool operator==(const Auto&, const Auto&) = default;
 };
 
 /// A length of training: `500` (steps), `5ep`, `10%`, `2Btok`, `30m`.
@@ -23,8 +27,8 @@ struct Length {
   friend bool operator==(const Length&, const Length&) = default;
 };
 
-/// The shortest text that reads back as the same length: "500", "5ep", "10%", "2000000000tok", "90s".
-std::string to_string(const Length& length);
+/// The text that reads back as exactly the same length: "500", "5ep", "10%", "2Btok", "1h30m".
+GPUTRAIN_API std::string to_string(const Length& length);
 
 /// A wall-clock duration: `90s`, `30m`, `1h30m`, `2d`; a bare number is seconds.
 struct Duration {
@@ -32,5 +36,8 @@ struct Duration {
 
   friend bool operator==(const Duration&, const Duration&) = default;
 };
+
+/// The text that reads back as exactly the same duration: "90s" becomes "1m30s", 1800 seconds "30m".
+GPUTRAIN_API std::string to_string(const Duration& duration);
 
 }  // namespace gputrain::config

@@ -1,0 +1,88 @@
+// Reading a job: file, includes, --set and ${...} become a checked struct, or one error that tells everything.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gputrain/config/describe.hpp"
+#include "gputrain/config/node.hpp"
+#include "gputrain/config/problem.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/export.hpp"
+
+namespace gputrain::config {
+
+struct Request {
+  std::filesystem::path file = {};          // empty: nothing but `set`
+  std::optional<std::string> text = {};     // read instead of the file, which then only gives the name
+  std::vector<std::string> set = {};        // "train.max_steps=100", later ones win
+  /// Reads an environment variable; default: the process's own.
+  std::function<std::optional<std::string>(const std::string& name)> environment = {};
+};
+
+/// One key that holds a value, with its canonical text. Lists are one setting.
+struct Setting {
+  std::string key;    // "optimizer.lr"
+  std::string value;  // one line of YAML; "" when the job has no such key (only in differences)
+  Change change = Change::refused;
+
+  friend bool operator==(const Setting&, const Setting&) = default;
+};
+
+/// A checked job.
+class GPUTRAIN_API Loaded {
+ public:
+  Loaded(const Schema& schema, std::shared_ptr<const void> spec, std::map<std::string, Place> origins);
+
+  template <class Spec>
+  const Spec& as() const {
+    GPUTRAIN_ASSERT(schema_ == &schema_of<Spec>(), "the job was loaded with another schema");
+    return *static_cast<const Spec*>(spec_.get());
+  }
+
+  /// Canonical YAML of every key in declaration order; reads back to the same values. With `origins`, each line ends
+  /// in a remark that says where its value comes from.
+  std::string resolved_yaml(bool origins = false) const;
+
+  /// Every setting in declaration order.
+  std::vector<Setting> settings() const;
+
+  /// Where the value of a dotted key was set: "job.yaml:3:5", "--set train.max_steps" or "default".
+  std::string origin(const std::string& dotted) const;
+
+  /// The error to throw for something wrong with a key that only later code can see, placed where it was written.
+  SpecError error(const std::string& dotted, std::string what, std::string hint = {}) const;
+
+ private:
+  const Schema* schema_;
+  std::shared_ptr<const void> spec_;
+  std::map<std::string, Place> origins_;
+};
+
+/// Reads and checks a job. Throws SpecError with everything that is wrong.
+GPUTRAIN_API Loaded load(const Schema& schema, const Request& request);
+
+/// The settings of any spec struct, in declaration order.
+GPUTRAIN_API std::vector<Setting> settings_of(const Schema& schema, const void* spec);
+
+/// Canonical YAML of any spec struct, as for job.resolved.yaml.
+GPUTRAIN_API std::string to_yaml(const Schema& schema, const void* spec);
+
+/// What must be equal for two jobs to give the same results: each key that is not `safe`, as "key: value" lines. The
+/// run id is a hash of this.
+GPUTRAIN_API std::string identity(const std::vector<Setting>& settings);
+
+/// A key whose value differs between two jobs.
+struct Difference {
+  std::string key, before, after;  // empty: the job has no such key
+  Change change = Change::refused;
+};
+GPUTRAIN_API std::vector<Difference> differences(const std::vector<Setting>& before, const std::vector<Setting>& after);
+
+}  // namespace gputrain::config

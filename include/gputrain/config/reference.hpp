@@ -1,0 +1,34 @@
+// What a job may say, printed from the schemas: JSON Schema for editors, tables for people.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/config/schema.hpp"
+#include "gputrain/core/export.hpp"
+
+namespace gputrain::config {
+
+/// JSON Schema (draft 2020-12) of a complete job file.
+GPUTRAIN_API nlohmann::ordered_json json_schema(const Schema& schema, const std::string& title);
+
+/// Every catalog that some key of the schema picks from, each once, in order of declaration.
+GPUTRAIN_API std::vector<const AnyCatalog*> catalogs_of(const Schema& schema);
+
+/// A table of names and what they are.
+GPUTRAIN_API std::string list_text(const AnyCatalog& catalog);
+
+/// The keys of one struct with type, default and help; nested groups indented.
+GPUTRAIN_API std::string describe_text(const Schema& schema);
+
+/// The options of one entry. Throws Error(usage) with the nearest names when there is no such entry.
+GPUTRAIN_API std::string describe_text(const AnyCatalog& catalog, std::string_view name);
+
+/// Asserts that the tables themselves are sound: no name twice in a map, limits that the defaults meet, foreign names
+/// that are nobody's own. For tests.
+GPUTRAIN_API void verify(const Schema& schema);
+
+}  // namespace gputrain::config

@@ -1,0 +1,215 @@
+#include "check.hpp"
+
+#include <utility>
+
+#include "expectation.hpp"
+#include "names.hpp"
+#include "scalar.hpp"
+
+namespace gputrain::config {
+namespace {
+
+constexpr std::string_view kVarsKey = "vars";
+
+bool takes_null(const ValueType& type) { return type.kind == ValueType::Kind::optional; }
+
+bool is_metric_name(std::string_view name) {
+  const size_t slash = name.find('/');
+  return slash != std::string_view::npos && slash > 0 && slash + 1 < name.size();
+}
+
+const Node* find_dotted(const Node& root, std::string_view dotted) {
+  const Node* node = &root;
+  while (node != nullptr && !dotted.empty()) {
+    const size_t dot = std::min(dotted.find('.'), dotted.size());
+    node = node->find(dotted.substr(0, dot));
+    dotted.remove_prefix(std::min(dot + 1, dotted.size()));
+  }
+  return node;
+}
+
+}  // namespace
+
+Checker::Checker(const Schema& schema, const Node& job, Problems& problems)
+    : schema_(schema), job_(job), problems_(problems), unknown_keys_(schema) {}
+
+std::shared_ptr<void> Checker::run() {
+  if (const Node* vars = job_.find(kVarsKey)) {
+    if (vars->kind != Node::Kind::map && vars->kind != Node::Kind::null) {
+      problems_.add(vars->place, "vars must be a group of names and values, not " + description(*vars));
+    }
+  }
+  std::shared_ptr<void> spec = schema_.create();
+  read_group(schema_, &job_, spec.get(), {}, job_.place);
+  return spec;
+}
+
+void Checker::read_group(const Schema& schema, const Node* map, void* spec, const std::string& dotted,
+                         const Place& place) {
+  const size_t problems_before = problems_.count();
+  const std::optional<Node> inherited = with_inherited(schema, map);
+  Group group{inherited ? &*inherited : map, dotted, place};
+  if (dotted.empty()) group.known.insert(std::string(kVarsKey));
+  read_keys(schema, group, spec);
+  if (map != nullptr) note_unknown(schema, group);
+  if (problems_.count() == problems_before) run_check(schema, group, spec);
+}
+
+void Checker::read_keys(const Schema& schema, Group& group, void* spec) {
+  for (const Key& key : schema.keys()) {
+    group.known.insert(key.name());
+    if (const Schema::ChoiceKey* choice = schema.choice_of(key)) {
+      read_choice(*choice, key, group, spec);
+    } else {
+      read_key(key, group, spec);
+    }
+  }
+  if (schema.pattern() != nullptr) read_pattern(*schema.pattern(), group, spec);
+}
+
+void Checker::read_key(const Key& key, Group& group, void* spec) {
+  const Node* part = group.map == nullptr ? nullptr : group.map->find(key.name());
+  if (part == nullptr || (part->removes && !takes_null(key.type()))) {
+    read_absent(key, group, part, spec);
+  } else {
+    read_value({key, join(group.dotted, key.name()), key.type()}, key.type(), *part, key.locate(spec));
+  }
+}
+
+void Checker::read_absent(const Key& key, const Group& group, const Node* removed, void* spec) {
+  const std::string dotted = join(group.dotted, key.name());
+  const Place& place = removed != nullptr ? removed->place : group.place;
+  if (key.is_required()) {
+    problems_.add(place, "the key " + shown(dotted) + " is missing", key.help() + ": " + expectation(key.type()));
+  } else if (key.type().kind == ValueType::Kind::group) {
+    read_group(key.type().schema(), nullptr, key.locate(spec), dotted, place);
+  }
+}
+
+void Checker::read_pattern(const Key& key, Group& group, void* spec) {
+  if (group.map == nullptr) return;
+  void* target = key.locate(spec);
+  key.type().clear(target);
+  const ValueType& inner = *key.type().inner;
+  for (const Node& part : group.map->parts) {
+    if (!is_metric_name(part.key) || !group.known.insert(part.key).second || part.removes) continue;
+    read_value({key, join(group.dotted, part.key), inner}, inner, part, key.type().part_to_fill(target, part.key));
+  }
+}
+
+void Checker::note_unknown(const Schema& schema, const Group& group) {
+  if (group.guesses) return;
+  const std::vector<std::string> siblings(group.known.begin(), group.known.end());
+  for (const Node& part : group.map->parts) {
+    if (part.removes || group.known.contains(part.key)) continue;
+    unknown_keys_.note(part, group.dotted, siblings, group.picked, problems_);
+  }
+  static_cast<void>(schema);
+}
+
+void Checker::run_check(const Schema& schema, const Group& group, const void* spec) {
+  if (!schema.check()) return;
+  Complaints complaints;
+  schema.check()(spec, complaints);
+  for (const Complaints::Complaint& complaint : complaints.all()) {
+    const std::string dotted = complaint.key.empty() ? group.dotted : join(group.dotted, complaint.key);
+    problems_.add(place_of(dotted), (dotted.empty() ? "" : dotted + ": ") + complaint.what, complaint.hint);
+  }
+}
+
+/// The place of the innermost part of `dotted` that is given.
+Place Checker::place_of(const std::string& dotted) const {
+  const Node* node = find_dotted(job_, dotted);
+  if (node != nullptr && (node == &job_ || !node->place.is_default())) {
+    return node->kind == Node::Kind::map && node != &job_ ? node->key_place : node->place;
+  }
+  const size_t dot = dotted.rfind('.');
+  return dotted.empty() ? job_.place : place_of(dotted.substr(0, dot == std::string::npos ? 0 : dot));
+}
+
+// Choices.
+
+void Checker::read_choice(const Schema::ChoiceKey& choice, const Key& key, Group& group, void* spec) {
+  auto& picked = *static_cast<Choice*>(key.locate(spec));
+  if (!choice.under.empty()) group.known.insert(choice.under);
+  const CatalogEntry* entry = pick(choice, key, group, picked.name);
+  if (entry == nullptr) return;
+  group.picked.push_back({choice.catalog, entry, choice.under.empty()});
+  const std::shared_ptr<void> options = entry->schema->create();
+  read_options(choice, entry, group, options.get());
+  picked = {entry->name, options};
+}
+
+/// The entry that the job names, or that `fallback` does; after a misspelling its nearest, so that the options can
+/// still be checked; null when there is none to speak of.
+const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& key, Group& group,
+                                  const std::string& fallback) {
+  const std::string dotted = join(group.dotted, key.name());
+  const Node* name = group.map == nullptr ? nullptr : group.map->find(key.name());
+  if (name == nullptr || name->removes || (name->kind == Node::Kind::null && fallback.empty())) {
+    if (key.is_required()) {
+      problems_.add(group.place, "the key " + shown(dotted) + " is missing",
+                    key.help() + ": " + either(choice.catalog->names()));
+    }
+    group.guesses = group.guesses || fallback.empty();
+    if (fallback.empty() && !key.is_required()) group.guesses = false;
+    return choice.catalog->find(fallback);
+  }
+  if (name->kind == Node::Kind::scalar) {
+    origins_[dotted] = name->place;
+    if (const CatalogEntry* entry = choice.catalog->find(name->text)) return entry;
+  }
+  const std::vector<std::string> names = choice.catalog->names();
+  std::string hint = name->kind == Node::Kind::scalar ? did_you_mean(name->text, names) : "";
+  if (!hint.empty()) hint += "\n";
+  problems_.add(name->place, dotted + ": no " + choice.catalog->kind() + " is named " + description(*name),
+                hint + "there is " + either(names));
+  const std::vector<std::string> near = nearest(name->text, names);
+  group.guesses = near.size() != 1;
+  return near.size() == 1 ? choice.catalog->find(near[0]) : nullptr;
+}
+
+void Checker::read_options(const Schema::ChoiceKey& choice, const CatalogEntry* entry, Group& group, void* options) {
+  if (choice.under.empty()) {
+    const size_t problems_before = problems_.count();
+    read_keys(*entry->schema, group, options);
+    if (problems_.count() == problems_before) run_check(*entry->schema, group, options);
+    return;
+  }
+  const Node* under = group.map == nullptr ? nullptr : group.map->find(choice.under);
+  const std::string dotted = join(group.dotted, choice.under);
+  if (under != nullptr && under->kind != Node::Kind::map && under->kind != Node::Kind::null) {
+    problems_.add(under->place, dotted + " must be a group of keys, not " + description(*under));
+    return;
+  }
+  const bool given = under != nullptr && under->kind == Node::Kind::map;
+  read_group(*entry->schema, given ? under : nullptr, options, dotted, given ? under->key_place : group.place);
+}
+
+/// `map` with the name and options of the choice it inherits from; nothing when it has its own, or none to inherit.
+std::optional<Node> Checker::with_inherited(const Schema& schema, const Node* map) const {
+  for (const Schema::ChoiceKey& choice : schema.choices()) {
+    const Key& key = schema.keys()[choice.key];
+    if (map == nullptr || key.inherited_from().empty() || map->find(key.name()) != nullptr) continue;
+    const size_t dot = key.inherited_from().rfind('.');
+    const Node* lender = find_dotted(job_, std::string_view(key.inherited_from()).substr(0, dot));
+    const Node* name = lender == nullptr ? nullptr : lender->find(key.name());
+    const CatalogEntry* entry = name == nullptr ? nullptr : choice.catalog->find(name->text);
+    if (lender == map || entry == nullptr) continue;
+    Node merged = *map;
+    merged.parts.push_back(*name);
+    if (!choice.under.empty()) {
+      const Node* theirs = lender->find(choice.under);
+      if (theirs != nullptr && map->find(choice.under) == nullptr) merged.parts.push_back(*theirs);
+      return merged;
+    }
+    for (const Key& option : entry->schema->keys()) {
+      const Node* theirs = lender->find(option.name());
+      if (theirs != nullptr && map->find(option.name()) == nullptr) merged.parts.push_back(*theirs);
+    }
+    return merged;
+  }
+  return std::nullopt;
+}
+
+}  // namespace gputrain::config

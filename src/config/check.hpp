@@ -1,0 +1,78 @@
+// A tree against a schema: fills the struct, and notes everything that does not fit.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "gputrain/config/node.hpp"
+#include "gputrain/config/schema.hpp"
+#include "gputrain/config/value_type.hpp"
+#include "problems.hpp"
+#include "unknown_key.hpp"
+
+namespace gputrain::config {
+
+class Checker {
+ public:
+  Checker(const Schema& schema, const Node& job, Problems& problems);
+
+  /// The filled struct; right only when no problem was noted.
+  std::shared_ptr<void> run();
+
+  /// Where each setting comes from, by dotted key.
+  std::map<std::string, Place> take_origins() { return std::move(origins_); }
+
+ private:
+  /// A map of the job while its keys are read.
+  struct Group {
+    const Node* map;           // null: not given
+    std::string dotted;
+    Place place;               // for what is missing
+    std::set<std::string, std::less<>> known = {};     // keys that were asked for
+    std::vector<Picked> picked = {};
+    bool guesses = false;      // a choice has no valid name: unknown keys may be its options
+  };
+
+  /// Where a value goes: its key, its full name, and the type that messages speak of.
+  struct Slot {
+    const Key& key;
+    std::string dotted;
+    const ValueType& shown;
+  };
+
+  void read_group(const Schema& schema, const Node* map, void* spec, const std::string& dotted, const Place& place);
+  void read_keys(const Schema& schema, Group& group, void* spec);
+  void read_key(const Key& key, Group& group, void* spec);
+  void read_absent(const Key& key, const Group& group, const Node* removed, void* spec);
+  void read_pattern(const Key& key, Group& group, void* spec);
+  void note_unknown(const Schema& schema, const Group& group);
+  void run_check(const Schema& schema, const Group& group, const void* spec);
+
+  void read_choice(const Schema::ChoiceKey& choice, const Key& key, Group& group, void* spec);
+  const CatalogEntry* pick(const Schema::ChoiceKey& choice, const Key& key, Group& group, const std::string& fallback);
+  void read_options(const Schema::ChoiceKey& choice, const CatalogEntry* entry, Group& group, void* options);
+  std::optional<Node> with_inherited(const Schema& schema, const Node* map) const;
+
+  void read_value(const Slot& slot, const ValueType& type, const Node& node, void* target);
+  void read_list(const Slot& slot, const ValueType& type, const Node& node, void* target);
+  void read_map(const Slot& slot, const ValueType& type, const Node& node, void* target);
+  void read_scalar(const Slot& slot, const ValueType& type, const Node& node, void* target);
+  void read_string(const Slot& slot, const Node& node, std::string& target);
+  template <class T, class Parse>
+  void read_parsed(const Slot& slot, const Node& node, Parse parse, T& target);
+  void check_limits(const Slot& slot, const Node& node, double value);
+  void wrong_type(const Slot& slot, const Node& node, std::string hint = {});
+
+  Place place_of(const std::string& dotted) const;
+
+  const Schema& schema_;
+  const Node& job_;
+  Problems& problems_;
+  UnknownKeys unknown_keys_;
+  std::map<std::string, Place> origins_;
+};
+
+}  // namespace gputrain::config

@@ -1,0 +1,183 @@
+#include <algorithm>
+
+#include "check.hpp"
+#include "expectation.hpp"
+#include "names.hpp"
+#include "scalar.hpp"
+
+namespace gputrain::config {
+namespace {
+
+using Kind = ValueType::Kind;
+
+std::string unit_name(Length::Unit unit) {
+  switch (unit) {
+    case Length::Unit::steps: return "steps (500)";
+    case Length::Unit::epochs: return "epochs (5ep)";
+    case Length::Unit::percent: return "a percentage (10%)";
+    case Length::Unit::tokens: return "tokens (2Btok)";
+    case Length::Unit::seconds: return "time (30m)";
+  }
+  return {};
+}
+
+/// What the wrong value of a boolean most likely means.
+std::string boolean_hint(const std::string& text) {
+  for (const std::string_view word : {"yes", "Yes", "YES", "on", "On", "ON", "y", "1"}) {
+    if (text == word) return "write true";
+  }
+  for (const std::string_view word : {"no", "No", "NO", "off", "Off", "OFF", "n", "0"}) {
+    if (text == word) return "write false";
+  }
+  return {};
+}
+
+}  // namespace
+
+void Checker::read_value(const Slot& slot, const ValueType& type, const Node& node, void* target) {
+  switch (type.kind) {
+    case Kind::optional:
+      if (node.kind == Node::Kind::null) {
+        type.clear(target);
+        origins_[slot.dotted] = node.place;
+        return;
+      }
+      return read_value(slot, *type.inner, node, type.part_to_fill(target, {}));
+    case Kind::automatic:
+      if (node.kind == Node::Kind::scalar && node.text == "auto") {
+        type.clear(target);
+        origins_[slot.dotted] = node.place;
+        return;
+      }
+      return read_value(slot, *type.inner, node, type.part_to_fill(target, {}));
+    case Kind::group:
+      if (node.kind != Node::Kind::map) return wrong_type(slot, node);
+      return read_group(type.schema(), &node, target, slot.dotted, node.key_place.source ? node.key_place : node.place);
+    case Kind::list: return read_list(slot, type, node, target);
+    case Kind::map: return read_map(slot, type, node, target);
+    default: return read_scalar(slot, type, node, target);
+  }
+}
+
+void Checker::read_list(const Slot& slot, const ValueType& type, const Node& node, void* target) {
+  if (node.kind != Node::Kind::list) {
+    const bool is_single = node.kind == Node::Kind::scalar;
+    return wrong_type(slot, node, is_single ? "write [" + scalar_text(node.text) + "]" : "");
+  }
+  origins_[slot.dotted] = node.place;
+  const Key::Limits& limits = slot.key.limits();
+  if (node.parts.size() < limits.fewest.value_or(0) || node.parts.size() > limits.most.value_or(node.parts.size())) {
+    const bool is_exact = limits.fewest == limits.most;
+    const std::string wanted = is_exact ? "exactly " + std::to_string(*limits.fewest)
+                                        : std::to_string(limits.fewest.value_or(0)) + " to " + std::to_string(*limits.most);
+    problems_.add(node.place, slot.dotted + " takes " + wanted + " values, not " + std::to_string(node.parts.size()));
+  }
+  type.clear(target);
+  size_t index = 0;
+  for (const Node& part : node.parts) {
+    const std::string dotted = slot.dotted + "[" + std::to_string(index++) + "]";
+    read_value({slot.key, dotted, *type.inner}, *type.inner, part, type.part_to_fill(target, {}));
+  }
+}
+
+void Checker::read_map(const Slot& slot, const ValueType& type, const Node& node, void* target) {
+  if (node.kind != Node::Kind::map) return wrong_type(slot, node);
+  origins_[slot.dotted] = node.place;
+  type.clear(target);
+  for (const Node& part : node.parts) {
+    if (part.removes) continue;
+    const std::string dotted = slot.dotted + "." + part.key;
+    read_value({slot.key, dotted, *type.inner}, *type.inner, part, type.part_to_fill(target, part.key));
+  }
+}
+
+void Checker::read_scalar(const Slot& slot, const ValueType& type, const Node& node, void* target) {
+  if (node.kind != Node::Kind::scalar) {
+    const bool is_empty = node.kind == Node::Kind::null && !node.removes;
+    return wrong_type(slot, node, is_empty ? "give it a value, or leave the key out" : "");
+  }
+  if (type.kind == Kind::string) return read_string(slot, node, *static_cast<std::string*>(target));
+  if (node.quoted && (type.kind == Kind::boolean || type.kind == Kind::integer || type.kind == Kind::number)) {
+    const bool would_fit = classify(node.text) == Plain::integer || classify(node.text) == Plain::number ||
+                           classify(node.text) == Plain::boolean;
+    return wrong_type(slot, node, would_fit ? "write " + node.text + " without the quotes" : "");
+  }
+  switch (type.kind) {
+    case Kind::boolean: {
+      if (classify(node.text) != Plain::boolean) return wrong_type(slot, node, boolean_hint(node.text));
+      origins_[slot.dotted] = node.place;
+      *static_cast<bool*>(target) = node.text[0] == 't' || node.text[0] == 'T';
+      return;
+    }
+    case Kind::integer: return read_parsed(slot, node, parse_integer, *static_cast<int64_t*>(target));
+    case Kind::number: return read_parsed(slot, node, parse_number, *static_cast<double*>(target));
+    case Kind::length: return read_parsed(slot, node, parse_length, *static_cast<Length*>(target));
+    case Kind::duration: return read_parsed(slot, node, parse_duration, *static_cast<Duration*>(target));
+    default: return;
+  }
+}
+
+namespace {
+
+double magnitude(int64_t value) { return static_cast<double>(value); }
+double magnitude(double value) { return value; }
+double magnitude(const Length& value) { return value.value; }
+double magnitude(const Duration& value) { return value.seconds; }
+
+bool allows(const Key& key, const Length& length) {
+  const std::vector<Length::Unit>& units = key.allowed_units();
+  return units.empty() || std::find(units.begin(), units.end(), length.unit) != units.end();
+}
+template <class T>
+bool allows(const Key&, const T&) {
+  return true;
+}
+
+}  // namespace
+
+template <class T, class Parse>
+void Checker::read_parsed(const Slot& slot, const Node& node, Parse parse, T& target) {
+  const Parsed<T> parsed = parse(node.text);
+  if (!parsed.value) {
+    // A text that is no number at all: say what is wanted. A number with a fault of its own: say which.
+    const Plain plain = classify(node.text);
+    if (plain == Plain::integer || plain == Plain::number) {
+      problems_.add(node.place, slot.dotted + " must be " + expectation(slot.shown) + ": " + parsed.problem, parsed.hint);
+    } else {
+      wrong_type(slot, node, parsed.hint);
+    }
+    return;
+  }
+  origins_[slot.dotted] = node.place;
+  target = *parsed.value;
+  if (!allows(slot.key, target)) {
+    std::vector<std::string> names;
+    for (const Length::Unit unit : slot.key.allowed_units()) names.push_back(unit_name(unit));
+    problems_.add(node.place, slot.dotted + " counts in " + either(names) + ", not as in " + shown(node.text));
+  }
+  check_limits(slot, node, magnitude(target));
+}
+
+void Checker::read_string(const Slot& slot, const Node& node, std::string& target) {
+  origins_[slot.dotted] = node.place;
+  target = node.text;
+  const std::vector<std::string>& allowed = slot.key.allowed();
+  if (allowed.empty() || std::find(allowed.begin(), allowed.end(), node.text) != allowed.end()) return;
+  problems_.add(node.place, slot.dotted + " must be " + either(allowed) + ", not " + shown(node.text),
+                did_you_mean(node.text, allowed));
+}
+
+void Checker::check_limits(const Slot& slot, const Node& node, double value) {
+  const Key::Limits& limits = slot.key.limits();
+  const bool too_low = limits.low && (limits.low_is_open ? value <= *limits.low : value < *limits.low);
+  const bool too_high = limits.high && (limits.high_is_open ? value >= *limits.high : value > *limits.high);
+  if (!too_low && !too_high) return;
+  problems_.add(node.place, slot.dotted + " must be " + limits_text(limits) + ", not " + printable(node.text));
+}
+
+void Checker::wrong_type(const Slot& slot, const Node& node, std::string hint) {
+  problems_.add(node.place, slot.dotted + " must be " + expectation(slot.shown) + ", not " + description(node),
+                std::move(hint));
+}
+
+}  // namespace gputrain::config

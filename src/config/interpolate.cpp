@@ -1,0 +1,192 @@
+#include "interpolate.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "names.hpp"
+#include "scalar.hpp"
+#include "source.hpp"
+#include "write.hpp"
+
+namespace gputrain::config {
+namespace {
+
+constexpr std::string_view kVarsKey = "vars";
+constexpr std::string_view kEnvironmentPrefix = "env:";
+
+/// Plain text from outside, with the type it would have unquoted in YAML.
+Node plain_node(std::string text) {
+  Node node{.kind = Node::Kind::scalar, .quoted = text.empty(), .text = std::move(text)};
+  if (!node.quoted && classify(node.text) == Plain::null) node.kind = Node::Kind::null;
+  return node;
+}
+
+class Interpolation {
+ public:
+  Interpolation(Node& job, const Request& request, Budget& budget, Problems& problems)
+      : job_(job), request_(request), budget_(budget), problems_(problems) {}
+
+  void resolve(Node& node) {
+    for (Node& part : node.parts) resolve(part);
+    if (node.kind == Node::Kind::scalar && node.text.find("${") != std::string::npos) resolve_scalar(node);
+  }
+
+ private:
+  enum class State { busy, done };
+
+  void resolve_scalar(Node& node) {
+    const auto [state, is_new] = states_.emplace(&node, State::busy);
+    if (!is_new) {
+      if (state->second == State::busy) {
+        problems_.add(node.place, "${...} goes in a circle here", "one of the values it passes must be plain");
+      }
+      return;
+    }
+    const std::string pattern = std::move(node.text);
+    node.text.clear();
+    for (std::string_view rest = pattern; !rest.empty();) rest.remove_prefix(take_piece(rest, pattern, node));
+    states_[&node] = State::done;
+  }
+
+  /// Appends what `rest` begins with to the node's text; returns how many bytes of `rest` that took.
+  size_t take_piece(std::string_view rest, std::string_view pattern, Node& node) {
+    if (rest.starts_with("$${")) {
+      node.text += "${";
+      return 3;
+    }
+    if (!rest.starts_with("${")) {
+      const size_t length = std::min(rest.size(), std::max<size_t>(1, rest.find('$')));
+      node.text += rest.substr(0, length);
+      return length;
+    }
+    const size_t end = rest.find('}');
+    if (end == std::string_view::npos) {
+      problems_.add(node.place, "a ${ is never closed", "write ${name}, or $${ for the characters themselves");
+      return rest.size();
+    }
+    const std::string_view reference = rest.substr(0, end + 1);
+    const std::optional<Node> value = value_of(std::string(reference.substr(2, end - 2)), node.place);
+    if (!value) return reference.size();
+    if (reference == pattern) {  // nothing around it: the value keeps its type
+      node.kind = value->kind;
+      node.quoted = value->quoted;
+    } else if (value->kind == Node::Kind::null) {
+      problems_.add(node.place, shown(reference) + " is null, which cannot be part of a text");
+    }
+    if (!may_spend(value->text.size(), node.place)) return rest.size();
+    node.text += value->text;
+    return reference.size();
+  }
+
+  bool may_spend(size_t bytes, const Place& place) {
+    if (bytes <= budget_.bytes) {
+      budget_.bytes -= bytes;
+      return true;
+    }
+    problems_.add(place, "the job grows to more than 16 MiB of text here", "do ${...} of ${...} multiply it?");
+    budget_.bytes = 0;
+    return false;
+  }
+
+  std::optional<Node> value_of(const std::string& name, const Place& place) {
+    if (std::string_view(name).starts_with(kEnvironmentPrefix)) return from_environment(name, place);
+    Node* vars = job_.find(kVarsKey);
+    Node* found = vars != nullptr ? vars->find(name) : nullptr;
+    if (found == nullptr && name != kVarsKey) found = job_.find(name);
+    if (found == nullptr) {
+      unknown(name, place);
+      return std::nullopt;
+    }
+    if (found->kind == Node::Kind::list || found->kind == Node::Kind::map) {
+      problems_.add(place, shown("${" + name + "}") + " names a list or a group of keys", "only single values can be put in");
+      return std::nullopt;
+    }
+    resolve(*found);
+    return *found;
+  }
+
+  std::optional<Node> from_environment(const std::string& name, const Place& place) {
+    std::string variable = name.substr(kEnvironmentPrefix.size());
+    std::optional<std::string> fallback;
+    if (const size_t at = variable.find(":-"); at != std::string::npos) {
+      fallback = variable.substr(at + 2);
+      variable.resize(at);
+    }
+    if (fallback && fallback->find("${") != std::string::npos) {
+      problems_.add(place, "a ${...} inside the default of another", "name the default under `vars:` instead");
+      return std::nullopt;
+    }
+    std::optional<std::string> value = environment(variable);
+    if (fallback && (!value || value->empty())) return plain_node(std::move(*fallback));
+    if (!value) {
+      problems_.add(place, "the environment variable " + shown(variable) + " is not set",
+                    "set it, or give a default: ${env:" + printable(variable) + ":-value}");
+      return std::nullopt;
+    }
+    const auto source = std::make_shared<Source>(Source{"the environment variable " + shown(variable), *value});
+    Problems unclean;
+    if (!is_clean(source, unclean)) {
+      problems_.add(place, source->name + " holds bytes that are no plain text");
+      return std::nullopt;
+    }
+    return plain_node(std::move(*value));
+  }
+
+  std::optional<std::string> environment(const std::string& name) const {
+    if (request_.environment) return request_.environment(name);
+    const char* value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  }
+
+  void unknown(const std::string& name, const Place& place) {
+    std::vector<std::string> names;
+    if (const Node* vars = job_.find(kVarsKey)) {
+      for (const Node& part : vars->parts) names.push_back(part.key);
+    }
+    for (const Node& part : job_.parts) {
+      if (part.kind == Node::Kind::scalar) names.push_back(part.key);
+    }
+    std::string hint = did_you_mean(name, names);
+    if (hint.empty() && environment(name)) hint = "for the environment variable write ${env:" + printable(name) + "}";
+    if (hint.empty()) hint = "set it under `vars:`, or write $${ for the characters themselves";
+    problems_.add(place, "nothing is named " + shown(name) + " for " + shown("${" + name + "}"), std::move(hint));
+  }
+
+  Node& job_;
+  const Request& request_;
+  Budget& budget_;
+  Problems& problems_;
+  std::unordered_map<const Node*, State> states_;
+};
+
+/// Puts top-level defaults into the tree, so that ${name} can read them and theirs are resolved.
+void add_defaults(Node& job, const Schema& schema) {
+  const std::shared_ptr<void> defaults = schema.create();
+  const Node written = node_of(schema, defaults.get());
+  const auto source = std::make_shared<Source>(Source{"default", {}, Source::Kind::fallback});
+  for (Node part : written.parts) {
+    const Key* key = schema.find(part.key);
+    if (part.kind != Node::Kind::scalar || job.find(part.key) != nullptr || !key || key->is_required()) continue;
+    part.place = part.key_place = Place{source, 0, 0};
+    job.parts.push_back(std::move(part));
+  }
+}
+
+}  // namespace
+
+void interpolate(Node& job, const Schema& schema, const Request& request, Budget& budget, Problems& problems) {
+  add_defaults(job, schema);
+  Interpolation(job, request, budget, problems).resolve(job);
+}
+
+void escape_interpolation(Node& node) {
+  for (size_t at = node.text.find("${"); at != std::string::npos; at = node.text.find("${", at + 3)) {
+    node.text.insert(at, "$");
+  }
+  for (Node& part : node.parts) escape_interpolation(part);
+}
+
+}  // namespace gputrain::config

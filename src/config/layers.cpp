@@ -1,0 +1,199 @@
+#include "layers.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+
+#include "scalar.hpp"
+#include "source.hpp"
+
+namespace gputrain::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxIncludeDepth = 16;
+constexpr size_t kMaxFiles = 64;
+constexpr std::string_view kIncludeKey = "include";
+
+std::string identity_of(const fs::path& path) {
+  std::error_code error;
+  const fs::path canonical = fs::weakly_canonical(path, error);
+  return error ? path.lexically_normal().string() : canonical.string();
+}
+
+class FileReader {
+ public:
+  FileReader(Budget& budget, Problems& problems) : budget_(budget), problems_(problems) {}
+
+  std::optional<Node> read(const fs::path& path, const Place& asked_by) {
+    if (!may_open(path, asked_by)) return std::nullopt;
+    const auto source = read_source(path, asked_by, problems_);
+    if (!source) return std::nullopt;
+    return read(source, path);
+  }
+
+  std::optional<Node> read(const std::shared_ptr<const Source>& source, const fs::path& path) {
+    std::optional<Node> own = parse_yaml(source, budget_, problems_);
+    if (!own) return std::nullopt;
+    if (own->kind == Node::Kind::null) own = Node{.kind = Node::Kind::map, .place = own->place};
+    if (own->kind != Node::Kind::map) {
+      problems_.add(own->place, "a job is a map of keys and values", "begin with a line such as `name: my-run`");
+      return std::nullopt;
+    }
+    open_.push_back(identity_of(path));
+    std::optional<Node> merged = with_includes(std::move(*own), path.parent_path());
+    open_.pop_back();
+    return merged;
+  }
+
+ private:
+  bool may_open(const fs::path& path, const Place& asked_by) {
+    if (std::find(open_.begin(), open_.end(), identity_of(path)) != open_.end()) {
+      problems_.add(asked_by, "the included file " + shown(path.string()) + " includes this one again",
+                    "remove one of the two includes");
+      return false;
+    }
+    if (open_.size() >= kMaxIncludeDepth) {
+      problems_.add(asked_by, "includes nested more than 16 deep");
+      return false;
+    }
+    if (++files_ > kMaxFiles) {
+      problems_.add(asked_by, "more than 64 files are included");
+      return false;
+    }
+    return true;
+  }
+
+  std::optional<Node> with_includes(Node own, const fs::path& folder) {
+    Node merged{.kind = Node::Kind::map, .place = own.place};
+    bool all_good = true;
+    if (Node* include = own.find(kIncludeKey)) {
+      for (const Node& name : names_in(*include)) {
+        std::optional<Node> layer = read_named(name, folder);
+        all_good = all_good && layer;
+        if (layer) merge(merged, std::move(*layer));
+      }
+      own.parts.erase(own.parts.begin() + (include - own.parts.data()));
+    }
+    merge(merged, std::move(own));
+    if (!all_good) return std::nullopt;
+    return merged;
+  }
+
+  std::optional<Node> read_named(const Node& name, const fs::path& folder) {
+    if (name.kind != Node::Kind::scalar || name.text.empty()) {
+      problems_.add(name.place, "`include` takes the name of a file, or a list of them",
+                    "as in `include: [base/imagenet.yaml]`");
+      return std::nullopt;
+    }
+    if (name.text.find("${") != std::string::npos) {
+      problems_.add(name.place, "`include` is read before ${...} is", "write the path out");
+      return std::nullopt;
+    }
+    return read((folder / name.text).lexically_normal(), name.place);
+  }
+
+  static std::vector<Node> names_in(const Node& include) {
+    if (include.kind == Node::Kind::list) return include.parts;
+    if (include.kind == Node::Kind::null) return {};
+    return {include};
+  }
+
+  Budget& budget_;
+  Problems& problems_;
+  std::vector<std::string> open_;  // canonical paths, from the job file inwards
+  size_t files_ = 0;
+};
+
+std::vector<std::string> split_path(std::string_view dotted) {
+  std::vector<std::string> names{{}};
+  for (const char c : dotted) {
+    if (c == '.') {
+      names.emplace_back();
+    } else {
+      names.back() += c;
+    }
+  }
+  return names;
+}
+
+/// `a.b=3` as the map {a: {b: 3}}.
+std::optional<Node> read_setting(const std::string& argument, Budget& budget, Problems& problems) {
+  const size_t equals = argument.find('=');
+  auto source = std::make_shared<Source>();
+  source->kind = Source::Kind::command_line;
+  source->name = "--set " + argument.substr(0, equals);
+  if (equals == std::string::npos) {
+    problems.add({source, 0, 0}, "there is no value", "write --set train.max_steps=100");
+    return std::nullopt;
+  }
+  source->text = argument.substr(equals + 1);
+  const std::vector<std::string> path = split_path(std::string_view(argument).substr(0, equals));
+  if (path.size() > kMaxDepth || std::find(path.begin(), path.end(), "") != path.end()) {
+    problems.add({source, 0, 0}, "the key is not of the form a.b.c", "write --set train.max_steps=100");
+    return std::nullopt;
+  }
+  if (path[0] == kIncludeKey) {
+    problems.add({source, 0, 0}, "`include` belongs in a file", "put the values to change in --set themselves");
+    return std::nullopt;
+  }
+  std::optional<Node> value = parse_yaml(source, budget, problems);
+  if (!value) return std::nullopt;
+  for (auto name = path.rbegin(); name != path.rend(); ++name) {
+    value->key = *name;
+    value->key_place = {source, 0, 0};
+    Node outer{.kind = Node::Kind::map, .place = {source, 0, 0}};
+    outer.parts.push_back(std::move(*value));
+    value = std::move(outer);
+  }
+  return value;
+}
+
+}  // namespace
+
+void merge(Node& base, Node over) {
+  if (base.kind != Node::Kind::map || over.kind != Node::Kind::map) {
+    over.removes = over.kind == Node::Kind::null && (base.kind != Node::Kind::null || base.removes);
+    base = std::move(over);
+    return;
+  }
+  base.place = over.place;
+  base.key_place = over.key_place;
+  std::unordered_map<std::string, size_t> places;
+  for (size_t i = 0; i < base.parts.size(); ++i) places.emplace(base.parts[i].key, i);
+  for (Node& part : over.parts) {
+    const auto found = places.find(part.key);
+    if (found == places.end()) {
+      base.parts.push_back(std::move(part));
+    } else {
+      merge(base.parts[found->second], std::move(part));
+    }
+  }
+}
+
+std::optional<Node> read_layers(const Request& request, Budget& budget, Problems& problems) {
+  FileReader reader(budget, problems);
+  std::optional<Node> job = Node{.kind = Node::Kind::map};
+  if (request.text) {
+    auto source = std::make_shared<Source>();
+    source->name = request.file.empty() ? "job" : request.file.string();
+    source->text = *request.text;
+    job = reader.read(source, request.file);
+  } else if (!request.file.empty()) {
+    job = reader.read(request.file.lexically_normal(), {});
+  }
+  bool all_good = job.has_value();
+  for (const std::string& argument : request.set) {
+    std::optional<Node> layer = read_setting(argument, budget, problems);
+    all_good = all_good && layer;
+    if (layer && job) merge(*job, std::move(*layer));
+  }
+  if (!all_good) return std::nullopt;
+  return job;
+}
+
+}  // namespace gputrain::config

@@ -1,0 +1,87 @@
+#include "gputrain/config/load.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "check.hpp"
+#include "interpolate.hpp"
+#include "layers.hpp"
+#include "write.hpp"
+
+namespace gputrain::config {
+namespace {
+
+std::string subject_of(const Request& request) {
+  return request.file.empty() ? (request.text ? "the job" : "--set") : request.file.string();
+}
+
+Place file_place(const Request& request) {
+  auto source = std::make_shared<Source>();
+  source->name = subject_of(request);
+  return {source, 0, 0};
+}
+
+}  // namespace
+
+Loaded load(const Schema& schema, const Request& request) {
+  Budget budget;
+  Problems problems;
+  std::optional<Node> job = read_layers(request, budget, problems);
+  if (!job) throw SpecError(subject_of(request), problems.take());
+  job->place = file_place(request);  // of the job as a whole, for what is missing
+  interpolate(*job, schema, request, budget, problems);
+  Checker checker(schema, *job, problems);
+  std::shared_ptr<const void> spec = checker.run();
+  if (problems.count() > 0) throw SpecError(subject_of(request), problems.take());
+  return Loaded(schema, std::move(spec), checker.take_origins());
+}
+
+Loaded::Loaded(const Schema& schema, std::shared_ptr<const void> spec, std::map<std::string, Place> origins)
+    : schema_(&schema), spec_(std::move(spec)), origins_(std::move(origins)) {}
+
+std::string Loaded::resolved_yaml(bool origins) const {
+  Node root = node_of(*schema_, spec_.get());
+  escape_interpolation(root);
+  if (!origins) return to_yaml(root);
+  return to_yaml(root, [this](const std::string& dotted) { return origin(dotted); });
+}
+
+std::vector<Setting> Loaded::settings() const { return settings_of(*schema_, spec_.get()); }
+
+std::string Loaded::origin(const std::string& dotted) const {
+  const auto found = origins_.find(dotted);
+  return found == origins_.end() ? "default" : found->second.to_string();
+}
+
+SpecError Loaded::error(const std::string& dotted, std::string what, std::string hint) const {
+  const auto found = origins_.find(dotted);
+  const Place place = found == origins_.end() ? Place{} : found->second;
+  const std::string subject = place.is_default() ? "the job" : place.source->name;
+  return SpecError(subject, {{place, dotted + ": " + std::move(what), std::move(hint)}});
+}
+
+std::string identity(const std::vector<Setting>& settings) {
+  std::string text;
+  for (const Setting& setting : settings) {
+    if (setting.change != Change::safe) text += setting.key + ": " + setting.value + "\n";
+  }
+  return text;
+}
+
+std::vector<Difference> differences(const std::vector<Setting>& before, const std::vector<Setting>& after) {
+  std::map<std::string, const Setting*> old;
+  for (const Setting& setting : before) old[setting.key] = &setting;
+  std::vector<Difference> found;
+  for (const Setting& setting : after) {
+    const auto known = old.find(setting.key);
+    const std::string value = known == old.end() ? "" : known->second->value;
+    if (value != setting.value) found.push_back({setting.key, value, setting.value, setting.change});
+    if (known != old.end()) old.erase(known);
+  }
+  for (const Setting& setting : before) {
+    if (old.contains(setting.key)) found.push_back({setting.key, setting.value, "", setting.change});
+  }
+  return found;
+}
+
+}  // namespace gputrain::config

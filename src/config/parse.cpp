@@ -1,0 +1,70 @@
+#include "parse.hpp"
+
+#include <sstream>
+#include <string_view>
+
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include "source.hpp"
+#include "syntax_errors.hpp"
+#include "tree_builder.hpp"
+
+namespace gputrain::config {
+namespace {
+
+std::string_view line_of(std::string_view text, int line) {
+  for (int i = 1; i < line; ++i) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return {};
+    text.remove_prefix(end + 1);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+/// Refuses whatever follows the first document.
+class NoMore final : public YAML::EventHandler {
+ public:
+  NoMore(const TreeBuilder& builder, Problems& problems) : builder_(builder), problems_(problems) {}
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    problems_.add(builder_.place(mark), "a second document starts here", "one file holds one job; split it at the `---`");
+    throw TreeBuilder::Stop();
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  const TreeBuilder& builder_;
+  Problems& problems_;
+};
+
+}  // namespace
+
+std::optional<Node> parse_yaml(const std::shared_ptr<const Source>& source, Budget& budget, Problems& problems) {
+  if (!is_clean(source, problems)) return std::nullopt;
+  TreeBuilder builder(source, budget, problems);
+  try {
+    std::istringstream stream(source->text);
+    YAML::Parser parser(stream);
+    if (!parser.HandleNextDocument(builder)) return Node{.place = {source, 1, 1}};
+    NoMore no_more(builder, problems);
+    parser.HandleNextDocument(no_more);
+    return builder.take_root();
+  } catch (const TreeBuilder::Stop&) {
+    return std::nullopt;
+  } catch (const YAML::Exception& error) {
+    const Place place = builder.place(error.mark);
+    SyntaxError syntax = explain_syntax_error(error.msg, line_of(source->text, place.line));
+    problems.add(place, std::move(syntax.what), std::move(syntax.hint));
+    return std::nullopt;
+  }
+}
+
+}  // namespace gputrain::config

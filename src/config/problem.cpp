@@ -1,0 +1,134 @@
+#include "gputrain/config/problem.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "scalar.hpp"
+
+namespace gputrain::config {
+namespace {
+
+constexpr size_t kMostShown = 20;
+constexpr size_t kExcerptWidth = 100;
+constexpr size_t kExcerptLead = 60;  // characters kept before the place in a long line
+
+struct Paint {
+  std::string_view bold, red, cyan, dim, off;
+};
+constexpr Paint kColour{"\x1b[1m", "\x1b[31m", "\x1b[36m", "\x1b[2m", "\x1b[0m"};
+constexpr Paint kPlain{};
+
+std::string_view line_of(std::string_view text, int line) {
+  for (int i = 1; i < line; ++i) text.remove_prefix(std::min(text.find('\n') + 1, text.size()));
+  text = text.substr(0, text.find('\n'));
+  if (text.ends_with('\r')) text.remove_suffix(1);
+  return text;
+}
+
+/// The characters of a line, each with its bytes together.
+std::vector<std::string> characters(std::string_view line) {
+  std::vector<std::string> found;
+  for (const char c : line) {
+    const bool continues = (static_cast<unsigned char>(c) & 0xc0u) == 0x80u;
+    if (continues && !found.empty()) {
+      found.back() += c;
+    } else {
+      found.emplace_back(1, c == '\t' ? ' ' : c);
+    }
+  }
+  return found;
+}
+
+/// How many characters from `begin` belong to the key, value or quoted text there.
+size_t word_length(const std::vector<std::string>& line, size_t begin) {
+  if (begin >= line.size()) return 1;
+  const bool quoted = line[begin] == "\"" || line[begin] == "'";
+  size_t end = begin + 1;
+  for (; end < line.size(); ++end) {
+    if (quoted && line[end] == line[begin]) return end + 1 - begin;
+    if (!quoted && std::string_view(",:]}#").find(line[end]) != std::string_view::npos) break;
+  }
+  while (end > begin + 1 && line[end - 1] == " ") --end;
+  return end - begin;
+}
+
+std::string excerpt(const Place& place, const Paint& paint) {
+  if (place.line == 0 || place.source->kind != Source::Kind::file) return {};
+  const std::vector<std::string> line = characters(line_of(place.source->text, place.line));
+  const size_t column = std::min(static_cast<size_t>(std::max(place.column - 1, 0)), line.size());
+  const size_t begin = line.size() > kExcerptWidth && column > kExcerptLead ? column - kExcerptLead : 0;
+  const size_t end = std::min(line.size(), begin + kExcerptWidth);
+  std::string shown_line = begin > 0 ? "..." : "";
+  const size_t lead = shown_line.size() + column - begin;
+  for (size_t i = begin; i < end; ++i) shown_line += printable(line[i]);
+  if (end < line.size()) shown_line += "...";
+  const size_t marked = std::min(word_length(line, column), std::max<size_t>(1, end - std::min(column, end)));
+  const std::string number = std::to_string(place.line);
+  const std::string margin(std::max<size_t>(number.size(), 4), ' ');
+  std::string text = std::string(paint.dim) + margin.substr(number.size()) + number + " | " + std::string(paint.off);
+  text += shown_line + "\n";
+  text += std::string(paint.dim) + margin + " | " + std::string(paint.off) + std::string(lead, ' ');
+  return text + std::string(paint.red) + std::string(marked, '^') + std::string(paint.off) + "\n";
+}
+
+std::string render_problem(const Problem& problem, const Paint& paint) {
+  std::string text = std::string(paint.bold);
+  if (!problem.place.is_default()) text += problem.place.to_string() + ": ";
+  text += std::string(paint.off) + problem.what + "\n";
+  text += excerpt(problem.place, paint);
+  for (std::string_view hint = problem.hint; !hint.empty();) {
+    const size_t end = std::min(hint.find('\n'), hint.size());
+    text += "     " + std::string(paint.cyan) + "= " + std::string(hint.substr(0, end)) + std::string(paint.off) + "\n";
+    hint.remove_prefix(std::min(end + 1, hint.size()));
+  }
+  return text;
+}
+
+std::string render_page(const std::string& subject, const std::vector<Problem>& problems, const Paint& paint) {
+  std::string text = std::to_string(problems.size()) + (problems.size() == 1 ? " mistake in " : " mistakes in ") +
+                     printable(subject) + "\n";
+  for (size_t i = 0; i < std::min(problems.size(), kMostShown); ++i) text += "\n" + render_problem(problems[i], paint);
+  if (problems.size() > kMostShown) {
+    text += "\nand " + std::to_string(problems.size() - kMostShown) + " more\n";
+  }
+  text.pop_back();
+  return text;
+}
+
+/// Files in the order they are first spoken of; within one, from top to bottom; what has no line comes first.
+std::vector<Problem> sorted(std::vector<Problem> problems) {
+  std::vector<std::string> sources;
+  const auto rank = [&sources](const Problem& problem) {
+    const std::string name = problem.place.source ? problem.place.source->name : "";
+    const auto found = std::find(sources.begin(), sources.end(), name);
+    if (found != sources.end()) return found - sources.begin();
+    sources.push_back(name);
+    return static_cast<std::ptrdiff_t>(sources.size() - 1);
+  };
+  for (const Problem& problem : problems) static_cast<void>(rank(problem));
+  std::stable_sort(problems.begin(), problems.end(), [&rank](const Problem& a, const Problem& b) {
+    const auto key = [&rank](const Problem& p) { return std::tuple(rank(p), p.place.line, p.place.column); };
+    return key(a) < key(b);
+  });
+  return problems;
+}
+
+}  // namespace
+
+SpecError::SpecError(std::string subject, std::vector<Problem> problems)
+    : SpecError(Sorted{}, std::move(subject), sorted(std::move(problems))) {}
+
+SpecError::SpecError(Sorted, std::string subject, std::vector<Problem> problems)
+    : Error(ExitCode::usage, {.what = render_page(subject, problems, kPlain)}),
+      subject_(std::move(subject)),
+      problems_(std::move(problems)) {}
+
+SpecError::~SpecError() = default;
+
+std::string SpecError::render(bool colour) const {
+  return render_page(subject_, problems_, colour ? kColour : kPlain);
+}
+
+}  // namespace gputrain::config

@@ -1,0 +1,28 @@
+// Collects what is wrong while a job is read.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gputrain/config/problem.hpp"
+
+namespace gputrain::config {
+
+class Problems {
+ public:
+  void add(Place place, std::string what, std::string hint = {}) {
+    if (!is_full()) found_.push_back({std::move(place), std::move(what), std::move(hint)});
+  }
+
+  /// More would help nobody, and naming the nearest key of a hundred thousand takes its time.
+  bool is_full() const noexcept { return found_.size() >= kMost; }
+  size_t count() const noexcept { return found_.size(); }
+  std::vector<Problem> take() { return std::move(found_); }
+
+ private:
+  static constexpr size_t kMost = 100;
+  std::vector<Problem> found_;
+};
+
+}  // namespace gputrain::config

@@ -1,0 +1,49 @@
+// Scalars of the YAML 1.2 core schema, and our values with a unit: from text and back.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gputrain/config/value_types.hpp"
+
+namespace gputrain::config {
+
+/// What an unquoted scalar is.
+enum class Plain { null, boolean, integer, number, text };
+Plain classify(std::string_view plain);
+
+/// A value, or why the text is none: "'1.5' is not a whole number".
+template <class T>
+struct Parsed {
+  std::optional<T> value = {};
+  std::string problem = {};
+  std::string hint = {};
+};
+
+Parsed<int64_t> parse_integer(std::string_view text);
+Parsed<double> parse_number(std::string_view text);
+Parsed<Length> parse_length(std::string_view text);
+Parsed<Duration> parse_duration(std::string_view text);
+
+/// The shortest text that reads back as the same double and looks like one: "0.1", "256.0", "1.0e-05".
+std::string number_text(double value);
+
+/// `text` as a YAML scalar: bare where no reader could take it for anything but text, else in double quotes.
+std::string scalar_text(std::string_view text);
+
+/// `text` in double quotes with every control character escaped.
+std::string double_quoted(std::string_view text);
+
+/// User text for a message: in single quotes, printable, at most some sixty characters.
+std::string shown(std::string_view text);
+
+/// Replaces what a terminal could take for a command; keeps UTF-8 letters.
+std::string printable(std::string_view text);
+
+/// "a, b or c".
+std::string either(const std::vector<std::string>& names);
+
+}  // namespace gputrain::config

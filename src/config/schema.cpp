@@ -1,0 +1,146 @@
+#include "gputrain/config/schema.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::config {
+
+Key::Key(std::string name, std::string help, const ValueType& type, Locate locate)
+    : name_(std::move(name)), help_(std::move(help)), type_(&type), locate_(std::move(locate)) {}
+
+Key& Key::range(double low, double high) {
+  limits_.low = low;
+  limits_.high = high;
+  return *this;
+}
+
+Key& Key::above(double low) {
+  limits_.low = low;
+  limits_.low_is_open = true;
+  return *this;
+}
+
+Key& Key::below(double high) {
+  limits_.high = high;
+  limits_.high_is_open = true;
+  return *this;
+}
+
+Key& Key::at_least(double low) {
+  limits_.low = low;
+  return *this;
+}
+
+Key& Key::elements(size_t low, size_t high) {
+  limits_.fewest = low;
+  limits_.most = high;
+  return *this;
+}
+
+Key& Key::choices(std::vector<std::string> allowed) {
+  allowed_ = std::move(allowed);
+  return *this;
+}
+
+Key& Key::units(std::vector<Length::Unit> allowed) {
+  allowed_units_ = std::move(allowed);
+  return *this;
+}
+
+Key& Key::required() {
+  required_ = true;
+  return *this;
+}
+
+Key& Key::change(Change change) {
+  change_ = change;
+  return *this;
+}
+
+Key& Key::instead_of(std::vector<std::string> foreign) {
+  for (std::string& name : foreign) foreign_.push_back({std::move(name), {}});
+  return *this;
+}
+
+Key& Key::instead_of(std::string foreign, std::string value) {
+  foreign_.push_back({std::move(foreign), std::move(value)});
+  return *this;
+}
+
+Key& Key::unit(std::string unit) {
+  unit_ = std::move(unit);
+  return *this;
+}
+
+Key& Key::inherits(std::string dotted) {
+  inherited_from_ = std::move(dotted);
+  return *this;
+}
+
+void Complaints::about(std::string key, std::string what, std::string hint) {
+  complaints_.push_back({std::move(key), std::move(what), std::move(hint)});
+}
+
+Schema::Schema(Create create) : create_(std::move(create)) {}
+
+void Schema::set_summary(std::string text) { summary_ = std::move(text); }
+void Schema::set_check(Check check) { check_ = std::move(check); }
+
+Key& Schema::add(Key key) {
+  GPUTRAIN_ASSERT(find(key.name()) == nullptr, "the key '" + key.name() + "' is declared twice");
+  keys_.push_back(std::move(key));
+  return keys_.back();
+}
+
+Key& Schema::add_choice(Key key, const AnyCatalog& catalog, std::string under) {
+  choices_.push_back({keys_.size(), &catalog, std::move(under)});
+  return add(std::move(key));
+}
+
+Key& Schema::add_pattern(Key key) {
+  GPUTRAIN_ASSERT(!pattern_, "one pattern per struct");
+  return pattern_.emplace(std::move(key));
+}
+
+const Schema::ChoiceKey* Schema::choice_of(const Key& key) const noexcept {
+  for (const ChoiceKey& choice : choices_) {
+    if (&keys_[choice.key] == &key) return &choice;
+  }
+  return nullptr;
+}
+
+const Key* Schema::find(std::string_view name) const noexcept {
+  const auto found = std::find_if(keys_.begin(), keys_.end(), [name](const Key& key) { return key.name() == name; });
+  return found == keys_.end() ? nullptr : &*found;
+}
+
+AnyCatalog::AnyCatalog(std::string kind) : kind_(std::move(kind)) {}
+AnyCatalog::~AnyCatalog() = default;
+
+const CatalogEntry* AnyCatalog::find(std::string_view name) const noexcept {
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [name](const CatalogEntry& entry) { return entry.name == name; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> AnyCatalog::names() const {
+  std::vector<std::string> names;
+  for (const CatalogEntry& entry : entries_) names.push_back(entry.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void AnyCatalog::add_entry(CatalogEntry entry) {
+  GPUTRAIN_ASSERT(find(entry.name) == nullptr, "the " + kind_ + " '" + entry.name + "' is registered twice");
+  entries_.push_back(std::move(entry));
+}
+
+size_t AnyCatalog::index_of(std::string_view name) const {
+  const CatalogEntry* entry = find(name);
+  GPUTRAIN_ASSERT(entry != nullptr, "no " + kind_ + " is named '" + std::string(name) + "'");
+  return static_cast<size_t>(entry - entries_.data());
+}
+
+}  // namespace gputrain::config

@@ -1,0 +1,137 @@
+#include "source.hpp"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+
+#include "scalar.hpp"
+
+namespace gputrain::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Why `path` cannot be a job file, from its status alone; empty when it can.
+std::string refusal(const fs::path& path, std::string& hint) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) {
+      hint = "the current folder is " + printable(fs::current_path().string());
+      return "no such file";
+    }
+    return std::string("cannot be opened: ") + std::strerror(errno);
+  }
+  if (S_ISDIR(status.st_mode)) {
+    hint = "give the file inside it";
+    return "is a folder, not a file";
+  }
+  if (!S_ISREG(status.st_mode)) return "is not a regular file (a device, pipe or socket)";
+  if (status.st_size > static_cast<off_t>(kMaxFileBytes)) {
+    hint = "is it the job file?";
+    return "is " + std::to_string(status.st_size) + " bytes; a job file has at most 4 MiB";
+  }
+  return {};
+}
+
+/// The number of bytes of the UTF-8 character at `at`; 0 when there is none.
+size_t character_length(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
+  const auto continues = [&](size_t i) { return (byte(i) & 0xc0u) == 0x80u; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xc2 && lead <= 0xdf) return continues(1) ? 2 : 0;
+  if (lead >= 0xe0 && lead <= 0xef) {
+    const bool overlong = lead == 0xe0 && byte(1) < 0xa0;
+    const bool surrogate = lead == 0xed && byte(1) > 0x9f;
+    return continues(1) && continues(2) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (lead >= 0xf0 && lead <= 0xf4) {
+    const bool overlong = lead == 0xf0 && byte(1) < 0x90;
+    const bool beyond = lead == 0xf4 && byte(1) > 0x8f;
+    return continues(1) && continues(2) && continues(3) && !overlong && !beyond ? 4 : 0;
+  }
+  return 0;
+}
+
+bool is_forbidden_control(unsigned char byte) {
+  return (byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte == 0x7f;
+}
+
+bool note_utf16(const std::shared_ptr<const Source>& source, Problems& problems) {
+  const std::string_view text = source->text;
+  if (!text.starts_with("\xff\xfe") && !text.starts_with("\xfe\xff")) return false;
+  problems.add({source, 0, 0}, "is UTF-16 text", "save it as UTF-8");
+  return true;
+}
+
+}  // namespace
+
+std::shared_ptr<const Source> read_source(const fs::path& path, const Place& asked_by, Problems& problems) {
+  auto source = std::make_shared<Source>();
+  source->name = path.string();
+  std::string hint;
+  std::string why = refusal(path, hint);
+  if (why.empty()) {
+    std::ifstream file(path, std::ios::binary);
+    source->text.resize(kMaxFileBytes + 1);
+    file.read(source->text.data(), static_cast<std::streamsize>(source->text.size()));
+    source->text.resize(static_cast<size_t>(file.gcount()));
+    if (source->text.size() > kMaxFileBytes) {
+      why = "is over 4 MiB";
+    } else if (!file.eof()) {
+      why = "cannot be read: " + std::string(std::strerror(errno));
+    }
+  }
+  if (why.empty()) return source;
+  if (asked_by.source) {
+    problems.add(asked_by, "the included file " + shown(source->name) + ": " + why, hint);
+  } else {
+    problems.add({source, 0, 0}, why, hint);
+  }
+  return nullptr;
+}
+
+bool is_clean(const std::shared_ptr<const Source>& source, Problems& problems) {
+  if (note_utf16(source, problems)) return false;
+  const std::string_view text = source->text;
+  size_t line_start = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = character_length(text, at);
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (length == 0) {
+      problems.add(place_at(source, at), "a byte that is not UTF-8", "save the file as UTF-8; is it the job file?");
+      return false;
+    }
+    if (is_forbidden_control(byte)) {
+      problems.add(place_at(source, at), "a control character, byte " + std::to_string(byte), "is it the job file?");
+      return false;
+    }
+    if (at - line_start > kMaxLineBytes) {
+      problems.add(place_at(source, line_start), "a line of more than 64 KiB", "break it into several");
+      return false;
+    }
+    at += length;
+    if (byte == '\n') line_start = at;
+  }
+  return true;
+}
+
+Place place_at(const std::shared_ptr<const Source>& source, size_t offset) {
+  Place place{source, 1, 1};
+  for (size_t i = 0; i < offset && i < source->text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(source->text[i]);
+    if (byte == '\n') {
+      ++place.line;
+      place.column = 1;
+    } else if ((byte & 0xc0u) != 0x80u) {
+      ++place.column;
+    }
+  }
+  return place;
+}
+
+}  // namespace gputrain::config

@@ -1,0 +1,63 @@
+#include "syntax_errors.hpp"
+
+#include <array>
+
+#include "scalar.hpp"
+
+namespace gputrain::config {
+namespace {
+
+struct Explanation {
+  std::string_view message;  // how yaml-cpp's begins
+  std::string_view what;
+  std::string_view hint;
+};
+
+constexpr std::array<Explanation, 17> kExplanations{{
+    {"end of map not found", "this line does not line up with the keys above it",
+     "keys of one group start in the same column; is a ':' or a space after it missing?"},
+    {"end of sequence not found", "this line does not line up with the list above it",
+     "items of one list start with '- ' in the same column"},
+    {"end of map flow not found", "a '{' is never closed, or a ',' is missing before this",
+     "write `{key: value, key: value}`"},
+    {"end of sequence flow not found", "a '[' is never closed, or a ',' is missing before this",
+     "write `[one, two]`"},
+    {"illegal EOF in scalar", "a quote is opened and never closed", "add the closing quote"},
+    {"illegal map value", "a second ': ' on one line, or a group that starts on a key's own line",
+     "put text with ': ' in quotes; start a group on the next line, indented"},
+    {"illegal map key", "a key where none can be", "check the indentation"},
+    {"illegal block entry", "a '- ' where no list can start", "start the list on the next line"},
+    {"illegal flow end", "a ']' or '}' that closes nothing", "remove it, or put the text in quotes"},
+    {"illegal tab", "a tab in the indentation", "YAML indents with spaces only"},
+    {"unknown escape character", "an unknown escape in a \"text\"",
+     "write \\\\ for a backslash, or use 'single quotes', which escape nothing"},
+    {"bad character found while scanning hex", "a broken \\x, \\u or \\U escape",
+     "\\x takes two, \\u four, \\U eight hexadecimal digits"},
+    {"invalid unicode", "an escape for a character that does not exist", ""},
+    {"the referenced anchor is not defined", "an alias (*name) to an anchor (&name) that is not above it",
+     "to write a text that starts with '*', put it in quotes"},
+    {"alias not found", "a '*' that starts no alias", "put text that starts with '*' in quotes"},
+    {"anchor not found", "a '&' that starts no anchor", "put text that starts with '&' in quotes"},
+    {"illegal document indicator", "a `---` or `...` inside a quoted text", "a quote before it is never closed"},
+}};
+
+bool indents_with_tab(std::string_view line) {
+  const size_t first = line.find_first_not_of(" \t");
+  return line.substr(0, first).find('\t') != std::string_view::npos;
+}
+
+}  // namespace
+
+SyntaxError explain_syntax_error(std::string_view parser_message, std::string_view line) {
+  if (indents_with_tab(line)) return {"a tab in the indentation", "YAML indents with spaces only"};
+  const size_t first = line.find_first_not_of(' ');
+  if (parser_message.starts_with("unknown token") && first != std::string_view::npos) {
+    return {"text that starts with a character YAML keeps for itself (one of @ ` %)", "put the text in quotes"};
+  }
+  for (const Explanation& known : kExplanations) {
+    if (parser_message.starts_with(known.message)) return {std::string(known.what), std::string(known.hint)};
+  }
+  return {"this is not YAML: " + printable(parser_message), ""};
+}
+
+}  // namespace gputrain::config

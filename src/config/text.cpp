@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "scalar.hpp"
+
+namespace gputrain::config {
+namespace {
+
+constexpr size_t kShownBytes = 60;
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+/// True for text that every YAML reader, of version 1.1 too, takes for text.
+bool is_safely_bare(std::string_view text) {
+  if (text.empty() || !(is_letter(text[0]) || text[0] == '/' || text[0] == '_')) return false;
+  const auto harmless = [](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || std::string_view("_-./+%").find(c) != std::string_view::npos;
+  };
+  if (!std::all_of(text.begin(), text.end(), harmless)) return false;
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  constexpr std::array<std::string_view, 9> kWords{"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
+  return std::find(kWords.begin(), kWords.end(), lower) == kWords.end();
+}
+
+}  // namespace
+
+std::string double_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      quoted += {'\\', c};
+    } else if (c == '\n') {
+      quoted += "\\n";
+    } else if (c == '\t') {
+      quoted += "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      std::array<char, 8> escape{};
+      std::snprintf(escape.data(), escape.size(), "\\x%02x", static_cast<unsigned>(c));
+      quoted += escape.data();
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + '"';
+}
+
+std::string scalar_text(std::string_view text) {
+  return is_safely_bare(text) ? std::string(text) : double_quoted(text);
+}
+
+std::string printable(std::string_view text) {
+  std::string safe;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // C0 and DEL, and the C1 controls, which in UTF-8 are C2 80 to C2 9F.
+    const bool c1 = byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (c1) ++i;
+    safe += byte < 0x20 || byte == 0x7f || c1 ? '?' : text[i];
+  }
+  return safe;
+}
+
+std::string shown(std::string_view text) {
+  std::string clipped = printable(text.substr(0, kShownBytes + 4));
+  if (text.size() > kShownBytes) {
+    clipped.resize(kShownBytes);
+    while (!clipped.empty() && (static_cast<unsigned char>(clipped.back()) & 0xc0) == 0x80) clipped.pop_back();
+    if (!clipped.empty() && static_cast<unsigned char>(clipped.back()) >= 0xc0) clipped.pop_back();
+    clipped += "...";
+  }
+  return "'" + clipped + "'";
+}
+
+std::string either(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 == names.size() ? " or " : ", ";
+    text += names[i];
+  }
+  return text;
+}
+
+}  // namespace gputrain::config

@@ -1,0 +1,210 @@
+#include "tree_builder.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "scalar.hpp"
+
+namespace gputrain::config {
+namespace {
+
+constexpr std::string_view kMergeKey = "<<";
+constexpr std::string_view kStandardTag = "tag:yaml.org,2002:";
+
+struct Size {
+  size_t nodes = 1;
+  size_t bytes = 0;
+};
+
+Size size_of(const Node& node) {
+  Size size{1, node.text.size() + node.key.size()};
+  for (const Node& part : node.parts) {
+    const Size inner = size_of(part);
+    size.nodes += inner.nodes;
+    size.bytes += inner.bytes;
+  }
+  return size;
+}
+
+size_t depth_of(const Node& node) {
+  size_t deepest = 0;
+  for (const Node& part : node.parts) deepest = std::max(deepest, depth_of(part));
+  return deepest + (node.kind == Node::Kind::list || node.kind == Node::Kind::map ? 1 : 0);
+}
+
+}  // namespace
+
+TreeBuilder::TreeBuilder(std::shared_ptr<const Source> source, Budget& budget, Problems& problems)
+    : source_(std::move(source)), line_offsets_{0}, budget_(budget), problems_(problems) {
+  for (size_t i = 0; i < source_->text.size(); ++i) {
+    if (source_->text[i] == '\n') line_offsets_.push_back(i + 1);
+  }
+}
+
+Place TreeBuilder::place(const YAML::Mark& mark) const {
+  if (mark.is_null() || mark.line < 0) return {source_, 0, 0};
+  const auto line = static_cast<size_t>(mark.line);
+  Place place{source_, mark.line + 1, 1};
+  if (line >= line_offsets_.size()) return place;
+  const size_t begin = line_offsets_[line];
+  for (size_t i = begin; i < begin + static_cast<size_t>(mark.column) && i < source_->text.size(); ++i) {
+    if ((static_cast<unsigned char>(source_->text[i]) & 0xc0u) != 0x80u) ++place.column;
+  }
+  return place;
+}
+
+void TreeBuilder::stop(const Place& place, std::string what, std::string hint) {
+  problems_.add(place, std::move(what), std::move(hint));
+  throw Stop();
+}
+
+void TreeBuilder::spend(size_t nodes, size_t bytes, const Place& place) {
+  if (nodes > budget_.nodes || bytes > budget_.bytes) {
+    stop(place, "the job grows to more than 100,000 values or 16 MiB of text here",
+         "do aliases (*name) of aliases multiply it?");
+  }
+  budget_.nodes -= nodes;
+  budget_.bytes -= bytes;
+}
+
+void TreeBuilder::check_tag(const std::string& tag, const Place& place) {
+  if (tag.empty() || tag == "?" || tag == "!") return;
+  const std::string_view view = tag;
+  if (view.starts_with(kStandardTag)) {
+    const std::string_view type = view.substr(kStandardTag.size());
+    for (const std::string_view known : {"str", "int", "float", "bool", "null", "map", "seq"}) {
+      if (type == known) return;
+    }
+  }
+  stop(place, "the tag " + shown(tag) + " means nothing here", "leave it out");
+}
+
+void TreeBuilder::OnDocumentStart(const YAML::Mark&) { root_ = Node{.place = {source_, 1, 1}}; }
+
+void TreeBuilder::OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) {
+  Node node{.place = place(mark)};
+  if (!open_.empty() && open_.back().node.kind == Node::Kind::map && !open_.back().expects_key) {
+    node.place = open_.back().key_place;  // `key:` ends before there is a value to point at
+  }
+  add(std::move(node), anchor);
+}
+
+void TreeBuilder::OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                           const std::string& value) {
+  Node node{.kind = Node::Kind::scalar, .text = value, .place = place(mark)};
+  check_tag(tag, node.place);
+  node.quoted = tag == "!" || tag == std::string(kStandardTag) + "str";
+  const bool is_key = !open_.empty() && open_.back().expects_key;
+  if (!node.quoted && !is_key && classify(value) == Plain::null) node.kind = Node::Kind::null;
+  add(std::move(node), anchor);
+}
+
+void TreeBuilder::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
+  const Place here = place(mark);
+  const auto found = anchors_.find(anchor);
+  if (found == anchors_.end()) stop(here, "an alias inside the value that it names", "a value cannot contain itself");
+  const Size size = size_of(found->second);
+  spend(size.nodes, size.bytes, here);
+  if (open_.size() + depth_of(found->second) > kMaxDepth) {
+    stop(here, "values nested more than 64 deep", "do aliases (*name) nest inside each other?");
+  }
+  Node copy = found->second;
+  copy.key.clear();
+  add(std::move(copy), 0);
+}
+
+void TreeBuilder::OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                                  YAML::EmitterStyle::value) {
+  open(Node::Kind::list, mark, tag, anchor);
+}
+
+void TreeBuilder::OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                             YAML::EmitterStyle::value) {
+  open(Node::Kind::map, mark, tag, anchor);
+}
+
+void TreeBuilder::open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+  const Place here = place(mark);
+  check_tag(tag, here);
+  if (open_.size() >= kMaxDepth) stop(here, "values nested more than 64 deep");
+  if (!open_.empty() && open_.back().expects_key) {
+    stop(here, "a key that is itself a list or a map",
+         "keys are plain words; if this is a {{ template }}, write ${name} and set it under `vars:`");
+  }
+  open_.push_back({.node = Node{.kind = kind, .place = here}, .anchor = anchor, .expects_key = kind == Node::Kind::map});
+}
+
+void TreeBuilder::close() {
+  Frame frame = std::move(open_.back());
+  open_.pop_back();
+  merge_into(frame);
+  add(std::move(frame.node), frame.anchor);
+}
+
+void TreeBuilder::add(Node node, YAML::anchor_t anchor) {
+  spend(1, node.text.size(), node.place);
+  if (anchor != 0) {
+    const Size size = size_of(node);
+    spend(size.nodes, size.bytes, node.place);
+    anchors_[anchor] = node;
+  }
+  if (open_.empty()) {
+    root_ = std::move(node);
+    return;
+  }
+  Frame& frame = open_.back();
+  if (frame.node.kind == Node::Kind::list) {
+    frame.node.parts.push_back(std::move(node));
+  } else if (frame.expects_key) {
+    take_key(node);
+  } else {
+    frame.expects_key = true;
+    if (frame.drops_value) return;
+    if (frame.key == kMergeKey) {
+      frame.merged.push_back(std::move(node));
+      return;
+    }
+    node.key = frame.key;
+    node.key_place = frame.key_place;
+    frame.node.parts.push_back(std::move(node));
+  }
+}
+
+void TreeBuilder::take_key(const Node& node) {
+  Frame& frame = open_.back();
+  if (node.kind == Node::Kind::list || node.kind == Node::Kind::map) {
+    stop(node.place, "a key that is itself a list or a map", "keys are plain words");
+  }
+  if (node.kind == Node::Kind::null || node.text.empty()) stop(node.place, "a value without a key before its ':'");
+  frame.expects_key = false;
+  frame.key = node.text;
+  frame.key_place = node.place;
+  const auto [first, is_new] = frame.seen.emplace(node.text, node.place);
+  frame.drops_value = !is_new;
+  if (!is_new) {
+    problems_.add(node.place, "the key " + shown(node.text) + " is given twice",
+                  "the first is at " + first->second.to_string() + "; keep one of them");
+  }
+}
+
+/// `<<: *base` gives a map the keys of another that it has not itself; of several the first wins.
+void TreeBuilder::merge_into(Frame& frame) {
+  std::vector<Node> bases;
+  for (Node& merged : frame.merged) {
+    if (merged.kind == Node::Kind::list) {
+      for (Node& part : merged.parts) bases.push_back(std::move(part));
+    } else {
+      bases.push_back(std::move(merged));
+    }
+  }
+  for (Node& base : bases) {
+    if (base.kind != Node::Kind::map) stop(base.place, "`<<` takes a map, or a list of maps", "as in `<<: *base`");
+    for (Node& part : base.parts) {
+      if (!frame.seen.emplace(part.key, part.key_place).second) continue;
+      frame.node.parts.push_back(std::move(part));
+    }
+  }
+}
+
+}  // namespace gputrain::config

@@ -1,0 +1,71 @@
+// Receives yaml-cpp's events and builds the located tree, refusing what goes beyond the limits as it comes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/mark.h>
+
+#include "parse.hpp"
+
+namespace gputrain::config {
+
+class TreeBuilder final : public YAML::EventHandler {
+ public:
+  /// Thrown through the parser to stop it; the problem is already noted.
+  struct Stop {};
+
+  TreeBuilder(std::shared_ptr<const Source> source, Budget& budget, Problems& problems);
+
+  Node take_root() { return std::move(root_); }
+  /// The same place as `mark`, its column counted in characters.
+  Place place(const YAML::Mark& mark) const;
+
+  void OnDocumentStart(const YAML::Mark& mark) override;
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override;
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override;
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override;
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value style) override;
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value style) override;
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Frame {
+    Node node;
+    YAML::anchor_t anchor = 0;
+    bool expects_key = false;
+    bool drops_value = false;  // after a duplicate key
+    std::string key = {};
+    Place key_place = {};
+    std::map<std::string, Place> seen = {};
+    std::vector<Node> merged = {};  // values of `<<`
+  };
+
+  void open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor);
+  void close();
+  void add(Node node, YAML::anchor_t anchor);
+  void take_key(const Node& node);
+  void merge_into(Frame& frame);
+  void spend(size_t nodes, size_t bytes, const Place& place);
+  void check_tag(const std::string& tag, const Place& place);
+  [[noreturn]] void stop(const Place& place, std::string what, std::string hint = {});
+
+  std::shared_ptr<const Source> source_;
+  std::vector<size_t> line_offsets_;
+  Budget& budget_;
+  Problems& problems_;
+  std::vector<Frame> open_;
+  std::map<YAML::anchor_t, Node> anchors_;
+  Node root_;
+};
+
+}  // namespace gputrain::config

@@ -1,0 +1,167 @@
+#include "gputrain/config/value_types.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "scalar.hpp"
+
+namespace gputrain::config {
+namespace {
+
+constexpr std::string_view kLengthForms = "500 (steps), 5ep, 10%, 2Btok or 30m";
+constexpr std::string_view kDurationForms = "90s, 30m, 1h30m or 2d";
+constexpr double kLargest = 9e15;  // whole numbers up to here are exact in a double
+
+struct TimeUnit {
+  char letter;
+  double seconds;
+};
+constexpr std::array<TimeUnit, 4> kTimeUnits{{{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}}};
+
+struct TokenUnit {
+  char letter;
+  double tokens;
+};
+constexpr std::array<TokenUnit, 4> kTokenUnits{{{'T', 1e12}, {'B', 1e9}, {'M', 1e6}, {'k', 1e3}}};
+
+/// Takes a non-negative number off the front of `text`.
+std::optional<double> take_number(std::string_view& text) {
+  if (text.empty() || !((text[0] >= '0' && text[0] <= '9') || text[0] == '.')) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || value > kLargest) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return value;
+}
+
+/// Reads "1h30m": each unit at most once, from large to small.
+std::optional<double> take_time(std::string_view text) {
+  double seconds = 0;
+  auto unit = kTimeUnits.begin();
+  if (text.empty()) return std::nullopt;
+  while (!text.empty()) {
+    const std::optional<double> count = take_number(text);
+    if (!count || text.empty()) return std::nullopt;
+    while (unit != kTimeUnits.end() && unit->letter != text[0]) ++unit;
+    if (unit == kTimeUnits.end()) return std::nullopt;
+    seconds += *count * unit->seconds;
+    ++unit;
+    text.remove_prefix(1);
+  }
+  if (seconds > kLargest) return std::nullopt;
+  return seconds;
+}
+
+std::string plain_number(double value) {
+  std::string text = number_text(value);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
+}
+
+std::string time_text(double seconds) {
+  if (std::trunc(seconds) != seconds || seconds < 0 || seconds > kLargest) return plain_number(seconds) + "s";
+  if (seconds == 0) return "0s";
+  std::string text;
+  auto left = static_cast<int64_t>(seconds);
+  for (const TimeUnit& unit : kTimeUnits) {
+    const auto size = static_cast<int64_t>(unit.seconds);
+    if (left >= size) text += std::to_string(left / size) + unit.letter;
+    left %= size;
+  }
+  return text;
+}
+
+std::string token_text(double tokens) {
+  for (const TokenUnit& unit : kTokenUnits) {
+    const double count = tokens / unit.tokens;
+    if (tokens > 0 && std::trunc(count) == count && count * unit.tokens == tokens) {
+      return plain_number(count) + unit.letter + "tok";
+    }
+  }
+  return plain_number(tokens) + "tok";
+}
+
+Parsed<Length> not_a_length(std::string_view text, std::string hint = {}) {
+  if (hint.empty()) hint = "write for example " + std::string(kLengthForms);
+  return {.problem = shown(text) + " is not a length", .hint = std::move(hint)};
+}
+
+/// What someone who wrote `count` and then `unit` most likely means.
+std::string length_hint(double count, std::string_view unit) {
+  while (!unit.empty() && unit[0] == ' ') unit.remove_prefix(1);
+  const std::string number = plain_number(count);
+  if (unit == "e" || unit.starts_with("epoch")) return "write " + number + "ep";
+  if (unit.starts_with("step") || unit.starts_with("it") || unit.starts_with("ba")) return "write " + number;
+  if (unit.starts_with("tok")) return "write " + number + "tok";
+  if (unit == "K" || unit == "k") return "write " + plain_number(count * 1e3) + " for steps, " + number + "ktok for tokens";
+  if (unit == "M" || unit == "B" || unit == "T") return "write " + number + std::string(unit) + "tok for tokens";
+  if (unit.starts_with("min")) return "write " + number + "m";
+  if (unit.starts_with("sec")) return "write " + number + "s";
+  if (unit.starts_with("ho")) return "write " + number + "h";
+  return {};
+}
+
+Parsed<Length> parse_tokens(std::string_view text, double count, std::string_view unit) {
+  double scale = 1;
+  if (unit.size() == 4) {
+    scale = 0;
+    for (const TokenUnit& known : kTokenUnits) {
+      if (known.letter == unit[0]) scale = known.tokens;
+    }
+    if (scale == 0) return not_a_length(text, "tokens count in k, M, B or T: 500ktok, 2Btok");
+  }
+  const double tokens = std::round(count * scale);
+  if (tokens > kLargest || std::fabs(tokens - count * scale) > 1e-6 * tokens) {
+    return not_a_length(text, "tokens are whole numbers below 9e15");
+  }
+  return {.value = Length{tokens, Length::Unit::tokens}};
+}
+
+}  // namespace
+
+std::string to_string(const Length& length) {
+  switch (length.unit) {
+    case Length::Unit::steps: return plain_number(length.value);
+    case Length::Unit::epochs: return plain_number(length.value) + "ep";
+    case Length::Unit::percent: return plain_number(length.value) + "%";
+    case Length::Unit::tokens: return token_text(length.value);
+    case Length::Unit::seconds: return time_text(length.value);
+  }
+  return {};
+}
+
+std::string to_string(const Duration& duration) { return time_text(duration.seconds); }
+
+Parsed<Length> parse_length(std::string_view text) {
+  std::string_view unit = text;
+  const std::optional<double> count = take_number(unit);
+  if (!count) return not_a_length(text);
+  if (unit.empty()) {
+    if (std::trunc(*count) != *count) {
+      return not_a_length(text, "steps are whole numbers; with a unit: " + std::string(text) + "ep");
+    }
+    return {.value = Length{*count, Length::Unit::steps}};
+  }
+  if (unit == "ep") return {.value = Length{*count, Length::Unit::epochs}};
+  if (unit == "%") {
+    if (*count > 100) return {.problem = shown(text) + " is more than 100%"};
+    return {.value = Length{*count, Length::Unit::percent}};
+  }
+  if (unit.ends_with("tok") && unit.size() <= 4) return parse_tokens(text, *count, unit);
+  if (const std::optional<double> seconds = take_time(text)) {
+    return {.value = Length{*seconds, Length::Unit::seconds}};
+  }
+  return not_a_length(text, length_hint(*count, unit));
+}
+
+Parsed<Duration> parse_duration(std::string_view text) {
+  std::string_view unit = text;
+  const std::optional<double> count = take_number(unit);
+  if (count && unit.empty()) return {.value = Duration{*count}};
+  if (const std::optional<double> seconds = take_time(text)) return {.value = Duration{*seconds}};
+  return {.problem = shown(text) + " is not a duration", .hint = "write for example " + std::string(kDurationForms)};
+}
+
+}  // namespace gputrain::config
