@@ -8,6 +8,7 @@ find_package(ZLIB REQUIRED)
 find_package(PNG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 if(NOT TARGET yaml-cpp::yaml-cpp)  # Debian 12's yaml-cpp 0.7 exports the bare name
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
 endif()

@@ -11,18 +11,24 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/checkpoint/file_seal.hpp"
+#include "gputrain/core/error.hpp"
+
 namespace gputrain::checkpoint {
 
 /// A file mapped into memory; tensors are views of the mapping and keep it alive.
 class SafetensorsFile {
  public:
-  /// Throws Error(data) for anything but a well-formed file: header over 100 MB or over the file, holes, overlaps,
+  /// Throws Error(code) for anything but a well-formed file: header over 100 MB or over the file, holes, overlaps,
   /// duplicate keys, sizes that do not match dtype and shape, trailing bytes.
-  explicit SafetensorsFile(const std::filesystem::path& path);
+  explicit SafetensorsFile(const std::filesystem::path& path, ExitCode code = ExitCode::data);
 
-  std::vector<std::string> names() const;             // in order of their bytes
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::vector<std::string> names() const;  // in order of their bytes
   bool contains(const std::string& name) const;
-  at::Tensor tensor(const std::string& name) const;   // read-only view; Error(data) when absent
+
+  /// A view of the file; writing to it changes this process's copy only. Error(code) when absent.
+  at::Tensor tensor(const std::string& name) const;
   const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
 
  private:
@@ -30,18 +36,21 @@ class SafetensorsFile {
   struct Entry {
     at::ScalarType type;
     std::vector<int64_t> sizes;
-    uint64_t begin, end;
+    uint64_t begin, end;  // bytes from the start of the file
   };
   std::filesystem::path path_;
+  ExitCode code_;
   std::shared_ptr<const Mapping> mapping_;
   std::map<std::string, Entry> entries_;
   std::map<std::string, std::string> metadata_;
 };
 
-/// Writes tensors (any device, any strides) beside `path`, syncs, and renames into place.
-/// Throws Error(checkpoint) and leaves an existing file untouched when the disk refuses.
-void write_safetensors(const std::filesystem::path& path,
-                       const std::vector<std::pair<std::string, at::Tensor>>& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// Writes tensors (any device, any strides) beside `path`, syncs, and renames into place. The bytes are those of the
+/// safetensors package, whatever the order of `tensors`. Throws Error(checkpoint) and leaves an existing file untouched
+/// when the disk refuses.
+FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                           const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
 }  // namespace gputrain::checkpoint

@@ -1,0 +1,155 @@
+#include "gputrain/checkpoint/safetensors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gputrain/checkpoint/safetensors_header.hpp"
+#include "gputrain/core/atomic_file.hpp"
+
+namespace gputrain::checkpoint {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, at::ScalarType>, 15> kScalarTypes{{{"BOOL", at::kBool},
+                                                                                    {"U8", at::kByte},
+                                                                                    {"I8", at::kChar},
+                                                                                    {"F8_E5M2", at::kFloat8_e5m2},
+                                                                                    {"F8_E4M3", at::kFloat8_e4m3fn},
+                                                                                    {"I16", at::kShort},
+                                                                                    {"U16", at::kUInt16},
+                                                                                    {"F16", at::kHalf},
+                                                                                    {"BF16", at::kBFloat16},
+                                                                                    {"I32", at::kInt},
+                                                                                    {"U32", at::kUInt32},
+                                                                                    {"F32", at::kFloat},
+                                                                                    {"F64", at::kDouble},
+                                                                                    {"I64", at::kLong},
+                                                                                    {"U64", at::kUInt64}}};
+
+at::ScalarType scalar_type_of(std::string_view dtype) {
+  const auto* found =
+      std::find_if(kScalarTypes.begin(), kScalarTypes.end(), [&](const auto& entry) { return entry.first == dtype; });
+  GPUTRAIN_ASSERT(found != kScalarTypes.end(), "the header parser lets through only dtypes of this table");
+  return found->second;
+}
+
+std::string dtype_of(at::ScalarType type) {
+  const auto* found =
+      std::find_if(kScalarTypes.begin(), kScalarTypes.end(), [&](const auto& entry) { return entry.second == type; });
+  GPUTRAIN_ASSERT(found != kScalarTypes.end(), std::string("safetensors has no dtype for ") + at::toString(type));
+  return std::string(found->first);
+}
+
+[[noreturn]] void refuse_to_read(const std::filesystem::path& path, const std::string& problem, ExitCode code) {
+  throw Error(code, {.what = "cannot read: " + problem, .where = path.string()});
+}
+
+}  // namespace
+
+struct SafetensorsFile::Mapping {
+  Mapping(const std::filesystem::path& path, ExitCode code) {
+    // O_NONBLOCK: a pipe in the place of a file must not make us wait for its writer.
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0) refuse_to_read(path, std::strerror(errno), code);
+    struct stat status {};
+    const bool is_file = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+    bytes = is_file ? static_cast<size_t>(status.st_size) : 0;
+    // Private and writable: an in-place operation on a tensor of ours changes memory of this process, never the file.
+    if (bytes > 0) begin = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
+    const int error = errno;
+    ::close(descriptor);
+    if (!is_file) refuse_to_read(path, "not a file", code);
+    if (begin == MAP_FAILED) refuse_to_read(path, std::strerror(error), code);
+  }
+  ~Mapping() {
+    if (bytes > 0) ::munmap(begin, bytes);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  std::string_view content() const { return {static_cast<const char*>(begin), bytes}; }
+
+  void* begin = nullptr;
+  size_t bytes = 0;
+};
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, ExitCode code)
+    : path_(path), code_(code), mapping_(std::make_shared<const Mapping>(path, code)) {
+  SafetensorsHeader header = parse_safetensors(mapping_->content(), path.string(), code);
+  for (StoredTensor& tensor : header.tensors) {
+    entries_.emplace(std::move(tensor.name), Entry{.type = scalar_type_of(tensor.dtype),
+                                                   .sizes = std::move(tensor.sizes),
+                                                   .begin = tensor.begin,
+                                                   .end = tensor.end});
+  }
+  metadata_ = std::move(header.metadata);
+}
+
+std::vector<std::string> SafetensorsFile::names() const {
+  std::vector<std::string> names;
+  names.reserve(entries_.size());
+  for (const auto& [name, entry] : entries_) names.push_back(name);
+  return names;
+}
+
+bool SafetensorsFile::contains(const std::string& name) const { return entries_.count(name) > 0; }
+
+at::Tensor SafetensorsFile::tensor(const std::string& name) const {
+  const auto found = entries_.find(name);
+  if (found == entries_.end())
+    throw Error(code_, {.what = "there is no tensor '" + name + "'", .where = path_.string()});
+  const Entry& entry = found->second;
+  const auto options = at::TensorOptions().dtype(entry.type);
+  char* data = static_cast<char*>(mapping_->begin) + entry.begin;
+  if (entry.begin == entry.end) return at::empty(entry.sizes, options);
+  if (entry.type == at::kBool) {
+    const auto is_invalid = [](char byte) { return byte != 0 && byte != 1; };
+    if (std::any_of(data, data + (entry.end - entry.begin), is_invalid)) {
+      throw Error(code_,
+                  {.what = "tensor '" + name + "' has truth values other than 0 and 1", .where = path_.string()});
+    }
+  }
+  // Nothing in the format makes a header's length or an offset a multiple of the element's size.
+  if (entry.begin % at::elementSize(entry.type) != 0) {
+    at::Tensor copy = at::empty(entry.sizes, options);
+    std::memcpy(copy.mutable_data_ptr(), data, entry.end - entry.begin);
+    return copy;
+  }
+  return at::from_blob(
+      data, entry.sizes, [mapping = mapping_](void*) {}, options);
+}
+
+FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                           const std::map<std::string, std::string>& metadata) {
+  std::map<std::string_view, const at::Tensor*> by_name;
+  std::vector<StoredTensor> stored;
+  for (const auto& [name, tensor] : tensors) {
+    GPUTRAIN_ASSERT(by_name.emplace(name, &tensor).second, "two tensors of one name: " + name);
+    stored.push_back({.name = name, .dtype = dtype_of(tensor.scalar_type()), .sizes = tensor.sizes().vec()});
+  }
+  const std::string header = layout_safetensors(stored, metadata);
+  AtomicFile file(path, ExitCode::checkpoint);
+  Sealer sealer;
+  const auto write = [&](const void* data, size_t bytes) {
+    sealer.add(data, bytes);
+    file.write(data, bytes);
+  };
+  write(header.data(), header.size());
+  for (const StoredTensor& entry : stored) {  // one at a time: at most one tensor is copied to row-major CPU memory
+    const at::Tensor rows = by_name.at(entry.name)->detach().to(at::kCPU).contiguous();
+    write(rows.const_data_ptr(), rows.nbytes());
+  }
+  file.commit();
+  return sealer.seal();
+}
+
+}  // namespace gputrain::checkpoint
