@@ -1,0 +1,39 @@
+// usage: gpu_probe OUTPUT.json [SECTION...]
+// Measures what a GPU does with the operations training is made of; without sections, all of them.
+#include <chrono>
+#include <exception>
+#include <iostream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sections.hpp"
+
+int main(int argc, char** argv) {
+  const std::vector<std::pair<std::string, void (*)(probe::Report&)>> sections{
+      {"device", probe::probe_device},         {"memory", probe::probe_memory},
+      {"kernels", probe::probe_kernels},       {"gemm", probe::probe_gemm},
+      {"attention", probe::probe_attention},   {"numerics", probe::probe_numerics},
+      {"optimizers", probe::probe_optimizers}, {"graphs", probe::probe_graphs},
+      {"nccl", probe::probe_nccl},             {"profiler", probe::probe_profiler},
+      {"convolution", probe::probe_convolution}};
+  if (argc < 2) {
+    std::cerr << "usage: gpu_probe OUTPUT.json [SECTION...]\nsections:";
+    for (const auto& [name, run] : sections) std::cerr << ' ' << name;
+    std::cerr << '\n';
+    return 2;
+  }
+  probe::Report report(argv[1]);
+  const std::set<std::string> wanted(argv + 2, argv + argc);
+  for (const auto& [name, run] : sections) {
+    if (!wanted.empty() && wanted.count(name) == 0) continue;
+    const auto started = std::chrono::steady_clock::now();
+    report.attempt("sections", probe::Record().set("name", name), [&](probe::Record& record) {
+      run(report);
+      record.set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count());
+    });
+    report.write();
+  }
+  return 0;
+}

@@ -1,0 +1,43 @@
+// What the probe found: sections of flat records, written as JSON after each section so that a run cut short keeps them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace probe {
+
+/// One measurement: names and values, in the order they were set.
+class Record {
+ public:
+  Record& set(const std::string& name, const std::string& value);
+  Record& set(const std::string& name, const char* value) { return set(name, std::string(value)); }
+  Record& set(const std::string& name, double value);
+  Record& set(const std::string& name, int64_t value);
+  Record& set(const std::string& name, int value) { return set(name, static_cast<int64_t>(value)); }
+  Record& set(const std::string& name, bool value);
+  [[nodiscard]] std::string json() const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> fields_;  // the value already as JSON
+};
+
+class Report {
+ public:
+  explicit Report(std::filesystem::path path) : path_(std::move(path)) {}
+
+  /// Runs `measure` on `record`, which already says what is measured, and keeps it in `section` of the report. An
+  /// exception becomes the record's "error": one thing that does not work must not hide the others.
+  void attempt(const std::string& section, Record record, const std::function<void(Record&)>& measure);
+  void write() const;
+
+ private:
+  std::filesystem::path path_;
+  std::map<std::string, std::vector<Record>> sections_;
+};
+
+}  // namespace probe
