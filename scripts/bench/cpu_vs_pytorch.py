@@ -17,7 +17,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from measure import paired, ratios, run_gputrain, run_torch
+from measure import alternate, ratios, run_gputrain, run_torch
 
 GPT = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64}
 GPT_BATCH, GPT_STEPS, GPT_VOCAB = 12, 240, 65
@@ -116,13 +116,13 @@ def best_twin(spec: dict, units: int, arguments, folder: Path, say) -> dict:
 def compare(name: str, unit: str, job: str, twin: dict, units: int, arguments, folder: Path) -> dict:
     say = lambda text: print(f"{name:7} {text}", flush=True)
     twin = best_twin(twin, units, arguments, folder, say)
-    results = paired(
-        lambda pair: run_gputrain(arguments.binary, job, units, arguments.environment, folder / f"ours{pair}"),
-        lambda pair: run_torch(sys.executable, twin, units, arguments.environment, folder / f"theirs{pair}"),
-        arguments.pairs, say)
+    results = alternate({
+        "gputrain": lambda turn: run_gputrain(arguments.binary, job, units, arguments.environment, folder / f"ours{turn}"),
+        "pytorch": lambda turn: run_torch(sys.executable, twin, units, arguments.environment, folder / f"theirs{turn}"),
+    }, arguments.pairs, say)
     return {"workload": name, "unit": unit, "pytorch_workers": twin["workers"], "pytorch_channels_last": twin["channels_last"],
-            "ratios": ratios(results),
-            "pairs": [{"gputrain": ours.as_dict(), "pytorch": theirs.as_dict()} for ours, theirs in results]}
+            "ratios": ratios(results["gputrain"], results["pytorch"]),
+            "runs": {name: [run.as_dict() for run in runs] for name, runs in results.items()}}
 
 
 def machine() -> dict:

@@ -2,6 +2,7 @@
 from start to the end of the first step, resident memory just before it, and at its highest."""
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -97,8 +98,8 @@ def run_torch(python: str, spec: dict, units_per_step: int, environment: dict, f
     )
 
 
-def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, folder: Path) -> Result:
-    """`job` is YAML text. Its log interval must be the twin's."""
+def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, folder: Path, on_gpu: bool = False) -> Result:
+    """`job` is YAML text. Its log interval must be the twin's. On a GPU the peak is that of device memory."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.yaml").write_text(job)
     run_folder = folder / "run"
@@ -112,7 +113,6 @@ def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, 
     summary = json.loads((run_folder / "summary.json").read_text())
     entries = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text().splitlines()]
     steps = [entry for entry in entries if entry["kind"] == "train"]
-    on_gpu = environment.get("GPUTRAIN_BENCH_DEVICE") == "cuda"
     return Result(
         rate=median_rate([(entry["step"], entry["time"]) for entry in steps], units_per_step),
         first_step_seconds=summary["first_step_seconds"],
@@ -121,26 +121,29 @@ def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, 
     )
 
 
-def paired(run_ours, run_theirs, pairs: int, say) -> list[tuple[Result, Result]]:
-    """Pairs (ours, theirs) in the order A B B A A B ..., so that a drift of the machine favours neither."""
-    results = []
-    for pair in range(pairs):
-        if pair % 2 == 0:
-            ours = run_ours(pair)
-            theirs = run_theirs(pair)
-        else:
-            theirs = run_theirs(pair)
-            ours = run_ours(pair)
-        say(f"pair {pair + 1}/{pairs}: gputrain {ours.rate:,.1f}, PyTorch {theirs.rate:,.1f} -> {ours.rate / theirs.rate:.3f}")
-        results.append((ours, theirs))
+def alternate(contenders: dict, rounds: int, say, deadline: float = math.inf) -> dict[str, list[Result]]:
+    """Runs every contender once per round, in the order A B C, C B A, A B C, ..., so that a drift of the machine favours
+    none. `contenders` maps a name to a function of the round. Starts no run that is likely to end after `deadline`."""
+    results = {name: [] for name in contenders}
+    longest = dict.fromkeys(contenders, 0.0)
+    for number in range(rounds):
+        for name in list(contenders) if number % 2 == 0 else reversed(contenders):
+            started = time.time()
+            if started + 1.2 * longest[name] > deadline:
+                say(f"round {number + 1}: no time left for {name}")
+                continue
+            result = contenders[name](number)
+            longest[name] = max(longest[name], time.time() - started)
+            results[name].append(result)
+            say(f"round {number + 1}/{rounds}: {name} {result.rate:,.1f}, first step after {result.first_step_seconds:.2f} s")
     return results
 
 
-def ratios(results: list[tuple[Result, Result]]) -> dict[str, float]:
-    """Medians over pairs of gputrain / PyTorch."""
+def ratios(ours: list[Result], theirs: list[Result]) -> dict[str, float]:
+    """Medians over rounds of ours / theirs."""
     return {
-        name: statistics.median(getattr(ours, field) / getattr(theirs, field) for ours, theirs in results)
+        name: statistics.median(getattr(a, field) / getattr(b, field) for a, b in zip(ours, theirs))
         for name, field in (("throughput", "rate"), ("start to first step", "first_step_seconds"),
                             ("memory before first step", "ready_bytes"), ("peak memory", "peak_bytes"))
-        if all(getattr(theirs, field) for _, theirs in results)
+        if ours and theirs
     }

@@ -84,6 +84,19 @@ class ResNet(nn.Module):
         return F.cross_entropy(self.net(x), y)
 
 
+class Bert(nn.Module):
+    """BERT-base with its masked-language head over every position, from transformers."""
+
+    def __init__(self, vocab_size: int, block_size: int):
+        super().__init__()
+        from transformers import BertConfig, BertForMaskedLM
+
+        self.net = BertForMaskedLM(BertConfig(vocab_size=vocab_size, max_position_embeddings=block_size))
+
+    def forward(self, x, y):
+        return self.net(input_ids=x, labels=y).loss
+
+
 class TextBlocks(torch.utils.data.Dataset):
     def __init__(self, path: str, length: int):
         text = Path(path).read_text()
@@ -118,7 +131,7 @@ def endless_batches(spec: dict, device: torch.device):
     data = spec["data"]
     if data["kind"] == "synthetic":  # one batch that stays on the device: an input pipeline without any cost
         batch = spec["batch"]
-        if spec["model"]["kind"] == "gpt":
+        if spec["model"]["kind"] in {"gpt", "bert"}:
             tokens = torch.randint(spec["model"]["vocab_size"], (batch, spec["model"]["block_size"] + 1), device=device)
             pair = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
         else:
@@ -156,7 +169,7 @@ def main():
     torch.manual_seed(1337)
     device = torch.device(spec["device"])
     model_spec = dict(spec["model"])
-    model = {"gpt": Gpt, "resnet": ResNet}[model_spec.pop("kind")](**model_spec).to(device)
+    model = {"gpt": Gpt, "bert": Bert, "resnet": ResNet}[model_spec.pop("kind")](**model_spec).to(device)
     if spec["channels_last"]:
         model = model.to(memory_format=torch.channels_last)
     optimizer = make_optimizer(model, spec)

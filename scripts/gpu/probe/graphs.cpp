@@ -1,5 +1,6 @@
 // A whole training step in a CUDA graph: forward with dropout, backward into a flat gradient buffer, fused AdamW with
 // its rate and step on the device. Parameters are made on the capture stream, so that their gradients' nodes are too.
+#include <memory>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -84,7 +85,10 @@ struct Captured {
   }
 };
 
-void seed() { at::cuda::detail::getDefaultCUDAGenerator().set_current_seed(7); }
+void seed() {
+  at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator();
+  generator.set_current_seed(7);
+}
 
 void exactness(Report& report) {
   report.attempt("graphs", Record().set("what", "replayed step equals eager step, no dropout"), [](Record& record) {
@@ -117,7 +121,7 @@ void dropout_masks(Report& report) {
   });
   report.attempt("graphs", Record().set("what", "generator state saved and restored around replays"), [](Record& record) {
     Captured captured(0.5);
-    auto generator = at::cuda::detail::getDefaultCUDAGenerator();
+    at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator();
     const at::Tensor state = generator.get_state();
     captured.replay();
     captured.stream.synchronize();

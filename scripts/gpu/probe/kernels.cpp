@@ -1,5 +1,7 @@
 #include "kernels.hpp"
 
+#include <cmath>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include <cuda_runtime_api.h>
+
 #include "sections.hpp"
 
 int main(int argc, char** argv) {
@@ -23,6 +25,11 @@ int main(int argc, char** argv) {
     for (const auto& [name, run] : sections) std::cerr << ' ' << name;
     std::cerr << '\n';
     return 2;
+  }
+  int devices = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&devices); status != cudaSuccess || devices == 0) {
+    std::cerr << "gpu_probe: no GPU can be used: " << cudaGetErrorString(status) << '\n';
+    return 6;
   }
   probe::Report report(argv[1]);
   const std::set<std::string> wanted(argv + 2, argv + argc);

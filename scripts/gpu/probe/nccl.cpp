@@ -1,5 +1,6 @@
 // One rank: what starting, reducing, capturing and aborting a communicator costs, and whether another can follow.
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include <ATen/cuda/CUDAGraph.h>

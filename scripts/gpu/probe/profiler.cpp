@@ -1,6 +1,7 @@
 #include <set>
 
 #include <ATen/ops/mm.h>
+#include <cuda_runtime_api.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include "sections.hpp"
