@@ -50,7 +50,8 @@ std::vector<at::Tensor> packed(const Shape& s) {
 }
 
 at::Tensor attend(const Shape& s, const std::vector<at::Tensor>& t) {
-  return at::scaled_dot_product_attention(t[1], t[2], t[3], {}, s.dropout, s.causal, std::nullopt, s.heads != s.key_heads);
+  return at::scaled_dot_product_attention(t[1], t[2], t[3], {}, s.dropout, s.causal, std::nullopt,
+                                          s.heads != s.key_heads);
 }
 
 void measure(const Shape& s, Record& record) {
@@ -74,12 +75,10 @@ void measure(const Shape& s, Record& record) {
 }  // namespace
 
 void probe_attention(Report& report) {
-  const std::vector<Shape> shapes{{"gpt2", 32, 12, 12, 1024, 64, true, 0.0},
-                                  {"gpt2 with dropout", 32, 12, 12, 1024, 64, true, 0.1},
-                                  {"bert", 32, 12, 12, 512, 64, false, 0.0},
-                                  {"bert with dropout", 32, 12, 12, 512, 64, false, 0.1},
-                                  {"vit", 256, 12, 12, 197, 64, false, 0.0},
-                                  {"llama, grouped", 4, 32, 8, 4096, 128, true, 0.0}};
+  const std::vector<Shape> shapes{
+      {"gpt2", 32, 12, 12, 1024, 64, true, 0.0}, {"gpt2 with dropout", 32, 12, 12, 1024, 64, true, 0.1},
+      {"bert", 32, 12, 12, 512, 64, false, 0.0}, {"bert with dropout", 32, 12, 12, 512, 64, false, 0.1},
+      {"vit", 256, 12, 12, 197, 64, false, 0.0}, {"llama, grouped", 4, 32, 8, 4096, 128, true, 0.0}};
   const std::vector<Backend> backends{{"flash", at::SDPBackend::flash_attention},
                                       {"cudnn", at::SDPBackend::cudnn_attention},
                                       {"efficient", at::SDPBackend::efficient_attention}};

@@ -26,12 +26,12 @@ std::vector<Convolution> resnet50() {
   for (size_t i = 0; i < stages.size(); ++i) {
     const auto [middle, blocks] = stages[i];
     const int64_t out = middle * 4, stride = i == 0 ? 1 : 2;
-    all.push_back({in, middle, 1, 1, size, 1});                 // first block: reduce,
-    all.push_back({middle, middle, 3, stride, size, 1});        // middle (strided from the second stage on),
-    all.push_back({in, out, 1, stride, size, 1});               // shortcut
+    all.push_back({in, middle, 1, 1, size, 1});           // first block: reduce,
+    all.push_back({middle, middle, 3, stride, size, 1});  // middle (strided from the second stage on),
+    all.push_back({in, out, 1, stride, size, 1});         // shortcut
     size /= stride;
-    all.push_back({middle, out, 1, 1, size, blocks});           // every block: expand
-    all.push_back({out, middle, 1, 1, size, blocks - 1});       // later blocks: reduce, middle
+    all.push_back({middle, out, 1, 1, size, blocks});      // every block: expand
+    all.push_back({out, middle, 1, 1, size, blocks - 1});  // later blocks: reduce, middle
     all.push_back({middle, middle, 3, 1, size, blocks - 1});
     in = out;
   }

@@ -26,7 +26,9 @@ void probe_device(Report& report) {
     record.set("reservedSharedMemoryPerBlock", reserved);
     record.set("totalGlobalMem", static_cast<int64_t>(p.totalGlobalMem));
     record.set("smClockRateKHz", sm_clock).set("memClockRateKHz", memory_clock);
-    record.set("maxBlockX", p.maxThreadsDim[0]).set("maxBlockY", p.maxThreadsDim[1]).set("maxBlockZ", p.maxThreadsDim[2]);
+    record.set("maxBlockX", p.maxThreadsDim[0])
+        .set("maxBlockY", p.maxThreadsDim[1])
+        .set("maxBlockZ", p.maxThreadsDim[2]);
     record.set("maxGridX", p.maxGridSize[0]).set("maxGridY", p.maxGridSize[1]).set("maxGridZ", p.maxGridSize[2]);
     record.set("cublaslt", static_cast<int64_t>(cublasLtGetVersion()));
     record.set("cudnn", static_cast<int64_t>(cudnnGetVersion())).set("nccl", nccl);

@@ -1,5 +1,5 @@
-// cuBLASLt over the linear layers of GPT-2 124M, BERT-base and ViT-B/16: every pass with the epilogues that training can
-// join to it, the library's first choice of algorithm against the best of those it proposes.
+// cuBLASLt over the linear layers of GPT-2 124M, BERT-base and ViT-B/16: every pass with the epilogues that training
+// can join to it, the library's first choice of algorithm against the best of those it proposes.
 //
 // Tensors are row-major as in PyTorch: x [tokens, in], weight [out, in], y [tokens, out]. cuBLASLt is column-major, so
 // each product is written for the transposed result.
@@ -39,13 +39,21 @@ struct Variant {
 };
 
 const std::vector<Layer>& layers() {
-  static const std::vector<Layer> all{
-      {"gpt2", "qkv", 32768, 768, 2304},   {"gpt2", "proj", 32768, 768, 768},  {"gpt2", "fc1", 32768, 768, 3072},
-      {"gpt2", "fc2", 32768, 3072, 768},   {"gpt2", "head", 32768, 768, 50304}, {"gpt2", "head unpadded", 32768, 768, 50257},
-      {"bert", "qkv", 16384, 768, 2304},   {"bert", "fc1", 16384, 768, 3072},  {"bert", "fc2", 16384, 3072, 768},
-      {"bert", "head", 16384, 768, 30528}, {"bert", "head unpadded", 16384, 768, 30522},
-      {"vit", "qkv", 50432, 768, 2304},    {"vit", "fc1", 50432, 768, 3072},   {"vit", "fc2", 50432, 3072, 768},
-      {"square", "8192", 8192, 8192, 8192}};
+  static const std::vector<Layer> all{{"gpt2", "qkv", 32768, 768, 2304},
+                                      {"gpt2", "proj", 32768, 768, 768},
+                                      {"gpt2", "fc1", 32768, 768, 3072},
+                                      {"gpt2", "fc2", 32768, 3072, 768},
+                                      {"gpt2", "head", 32768, 768, 50304},
+                                      {"gpt2", "head unpadded", 32768, 768, 50257},
+                                      {"bert", "qkv", 16384, 768, 2304},
+                                      {"bert", "fc1", 16384, 768, 3072},
+                                      {"bert", "fc2", 16384, 3072, 768},
+                                      {"bert", "head", 16384, 768, 30528},
+                                      {"bert", "head unpadded", 16384, 768, 30522},
+                                      {"vit", "qkv", 50432, 768, 2304},
+                                      {"vit", "fc1", 50432, 768, 3072},
+                                      {"vit", "fc2", 50432, 3072, 768},
+                                      {"square", "8192", 8192, 8192, 8192}};
   return all;
 }
 
@@ -64,7 +72,8 @@ const std::vector<Variant>& variants() {
 }
 
 void check(cublasStatus_t status, const char* what) {
-  if (status != CUBLAS_STATUS_SUCCESS) throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
 }
 
 /// A column-major matrix of cuBLASLt over a tensor's memory.
@@ -112,7 +121,8 @@ class Product {
         break;
     }
     set_epilogue();
-    workspace_ = at::empty({static_cast<int64_t>(kWorkspaceBytes)}, at::TensorOptions().device(at::kCUDA).dtype(at::kByte));
+    workspace_ =
+        at::empty({static_cast<int64_t>(kWorkspaceBytes)}, at::TensorOptions().device(at::kCUDA).dtype(at::kByte));
   }
   Product(const Product&) = delete;
   Product& operator=(const Product&) = delete;
@@ -125,7 +135,8 @@ class Product {
     cublasLtMatmulPreference_t preference{};
     check(cublasLtMatmulPreferenceCreate(&preference), "preference");
     check(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kWorkspaceBytes,
-                                               sizeof kWorkspaceBytes), "preference");
+                                               sizeof kWorkspaceBytes),
+          "preference");
     std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
     int count = 0;
     const cublasStatus_t status =
@@ -139,9 +150,10 @@ class Product {
 
   void run(const cublasLtMatmulAlgo_t& algorithm) {
     const float one = 1, zero = 0;
-    check(cublasLtMatmul(lt_, operation_, &one, a_.data_ptr(), a_layout_->handle, b_.data_ptr(), b_layout_->handle, &zero,
-                         result_.data_ptr(), d_layout_->handle, result_.data_ptr(), d_layout_->handle, &algorithm,
-                         workspace_.data_ptr(), kWorkspaceBytes, c10::cuda::getCurrentCUDAStream()), "cublasLtMatmul");
+    check(cublasLtMatmul(lt_, operation_, &one, a_.data_ptr(), a_layout_->handle, b_.data_ptr(), b_layout_->handle,
+                         &zero, result_.data_ptr(), d_layout_->handle, result_.data_ptr(), d_layout_->handle,
+                         &algorithm, workspace_.data_ptr(), kWorkspaceBytes, c10::cuda::getCurrentCUDAStream()),
+          "cublasLtMatmul");
   }
 
   /// On a slice that fp32 can check quickly; the bias gradient on all of it.
@@ -237,7 +249,8 @@ void measure(const Layer& layer, const Variant& variant, Record& record) {
   }
   if (best_index < 0) throw std::runtime_error("none of the proposed algorithms runs");
   product.run(algorithms[static_cast<size_t>(best_index)].algo);
-  const double flop = 2.0 * static_cast<double>(layer.tokens) * static_cast<double>(layer.in) * static_cast<double>(layer.out);
+  const double flop =
+      2.0 * static_cast<double>(layer.tokens) * static_cast<double>(layer.in) * static_cast<double>(layer.out);
   record.set("proposed", static_cast<int64_t>(algorithms.size())).set("refused", failed).set("first_ms", first);
   record.set("best_ms", best).set("best_is", best_index).set("TFLOP/s", flop / best / 1e9);
   product.add_errors(record);

@@ -43,7 +43,9 @@ struct Net {
     target = noise({64, kWidth}, at::kFloat);
     loss = at::zeros({}, options);
     for (int64_t i = 0; i < kDepth; ++i) {
-      const auto view = [&](const at::Tensor& t) { return t.narrow(0, i * kWidth * kWidth, kWidth * kWidth).view({kWidth, kWidth}); };
+      const auto view = [&](const at::Tensor& t) {
+        return t.narrow(0, i * kWidth * kWidth, kWidth * kWidth).view({kWidth, kWidth});
+      };
       weights.push_back(view(flat).detach().requires_grad_(true));
       weights.back().mutable_grad() = view(gradient);
     }
@@ -119,18 +121,19 @@ void dropout_masks(Report& report) {
     record.set("masks_differ", !first.equal(second));
     record.set("share_dropped", second.to(at::kFloat).mean().item<double>());
   });
-  report.attempt("graphs", Record().set("what", "generator state saved and restored around replays"), [](Record& record) {
-    Captured captured(0.5);
-    at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator();
-    const at::Tensor state = generator.get_state();
-    captured.replay();
-    captured.stream.synchronize();
-    const at::Tensor first = captured.net->masks.eq(0).clone();
-    generator.set_state(state);
-    captured.replay();
-    captured.stream.synchronize();
-    record.set("same_masks_after_restore", captured.net->masks.eq(0).equal(first));
-  });
+  report.attempt("graphs", Record().set("what", "generator state saved and restored around replays"),
+                 [](Record& record) {
+                   Captured captured(0.5);
+                   at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator();
+                   const at::Tensor state = generator.get_state();
+                   captured.replay();
+                   captured.stream.synchronize();
+                   const at::Tensor first = captured.net->masks.eq(0).clone();
+                   generator.set_state(state);
+                   captured.replay();
+                   captured.stream.synchronize();
+                   record.set("same_masks_after_restore", captured.net->masks.eq(0).equal(first));
+                 });
 }
 
 void savings(Report& report) {

@@ -55,7 +55,8 @@ __global__ void add_norm_kernel(const Vector* x, const Vector* residual, const V
     const Vector g = scale[piece * 32 + lane], b = shift[piece * 32 + lane];
     Vector y;
     for (int k = 0; k < kVector; ++k) {
-      y.at[k] = __float2bfloat16((z[piece][k] - mean) * inverse * __bfloat162float(g.at[k]) + __bfloat162float(b.at[k]));
+      y.at[k] =
+          __float2bfloat16((z[piece][k] - mean) * inverse * __bfloat162float(g.at[k]) + __bfloat162float(b.at[k]));
     }
     out[begin + piece * 32 + lane] = y;
   }

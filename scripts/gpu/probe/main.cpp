@@ -14,11 +14,16 @@
 
 int main(int argc, char** argv) {
   const std::vector<std::pair<std::string, void (*)(probe::Report&)>> sections{
-      {"device", probe::probe_device},         {"memory", probe::probe_memory},
-      {"kernels", probe::probe_kernels},       {"gemm", probe::probe_gemm},
-      {"attention", probe::probe_attention},   {"numerics", probe::probe_numerics},
-      {"optimizers", probe::probe_optimizers}, {"graphs", probe::probe_graphs},
-      {"nccl", probe::probe_nccl},             {"profiler", probe::probe_profiler},
+      {"device", probe::probe_device},
+      {"memory", probe::probe_memory},
+      {"kernels", probe::probe_kernels},
+      {"gemm", probe::probe_gemm},
+      {"attention", probe::probe_attention},
+      {"numerics", probe::probe_numerics},
+      {"optimizers", probe::probe_optimizers},
+      {"graphs", probe::probe_graphs},
+      {"nccl", probe::probe_nccl},
+      {"profiler", probe::probe_profiler},
       {"convolution", probe::probe_convolution}};
   if (argc < 2) {
     std::cerr << "usage: gpu_probe OUTPUT.json [SECTION...]\nsections:";

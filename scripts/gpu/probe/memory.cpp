@@ -53,21 +53,25 @@ void overlapped_copy(Report& report) {
     const at::Tensor a = noise({8192, 8192}, at::kBFloat16), b = noise({8192, 8192}, at::kBFloat16);
     at::Tensor c = at::empty_like(a);
     const c10::cuda::CUDAStream copy_stream = c10::cuda::getStreamFromPool();
-    const auto products = [&] { for (int i = 0; i < 4; ++i) at::mm_out(c, a, b); };
+    const auto products = [&] {
+      for (int i = 0; i < 4; ++i) at::mm_out(c, a, b);
+    };
     const double products_ms = median_ms(products, 10);
     const double copy_ms = median_ms([&] { device.copy_(host, true); }, 10);
-    const double both_ms = median_ms([&] {
-      at::cuda::CUDAEvent begin, end;
-      begin.record();
-      begin.block(copy_stream);
-      {
-        const c10::cuda::CUDAStreamGuard guard(copy_stream);
-        device.copy_(host, true);
-        end.record();
-      }
-      products();
-      end.block(c10::cuda::getCurrentCUDAStream());
-    }, 10);
+    const double both_ms = median_ms(
+        [&] {
+          at::cuda::CUDAEvent begin, end;
+          begin.record();
+          begin.block(copy_stream);
+          {
+            const c10::cuda::CUDAStreamGuard guard(copy_stream);
+            device.copy_(host, true);
+            end.record();
+          }
+          products();
+          end.block(c10::cuda::getCurrentCUDAStream());
+        },
+        10);
     record.set("products_ms", products_ms).set("copy_ms", copy_ms).set("both_ms", both_ms);
   });
 }
@@ -75,7 +79,9 @@ void overlapped_copy(Report& report) {
 void launch_gaps(Report& report) {
   report.attempt("memory", Record().set("what", "1,000 tiny kernels"), [](Record& record) {
     at::Tensor x = at::zeros({1}, at::TensorOptions().device(at::kCUDA));
-    const auto run = [&] { for (int i = 0; i < 1000; ++i) x.add_(1); };
+    const auto run = [&] {
+      for (int i = 0; i < 1000; ++i) x.add_(1);
+    };
     record.set("eager_us_each", median_ms(run, 10));
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
     at::cuda::CUDAGraph graph;
@@ -109,15 +115,17 @@ void allocator(Report& report) {
     allocator::emptyCache();
     record.set("reserved_after_empty_MiB", allocator::getDeviceStats(0).reserved_bytes[all].current / kMiB);
   });
-  report.attempt("memory", Record().set("what", "out of memory is an exception one can go on from"), [](Record& record) {
-    bool caught = false;
-    try {
-      at::empty({int64_t{1} << 50}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
-    } catch (const c10::OutOfMemoryError&) {
-      caught = true;
-    }
-    record.set("caught", caught).set("works_after", at::zeros({8}, at::TensorOptions().device(at::kCUDA)).sum().item<double>() == 0);
-  });
+  report.attempt(
+      "memory", Record().set("what", "out of memory is an exception one can go on from"), [](Record& record) {
+        bool caught = false;
+        try {
+          at::empty({int64_t{1} << 50}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA));
+        } catch (const c10::OutOfMemoryError&) {
+          caught = true;
+        }
+        record.set("caught", caught)
+            .set("works_after", at::zeros({8}, at::TensorOptions().device(at::kCUDA)).sum().item<double>() == 0);
+      });
 }
 
 }  // namespace

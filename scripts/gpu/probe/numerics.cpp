@@ -35,13 +35,15 @@ void long_products(Report& report) {
 
 void float32_products(Report& report) {
   for (const char* precision : {"highest", "high"}) {
-    report.attempt("numerics", Record().set("what", "fp32 product 4096").set("precision", precision), [&](Record& record) {
-      at::globalContext().setFloat32MatmulPrecision(precision);
-      const at::Tensor a = noise({4096, 4096}, at::kFloat), b = noise({4096, 4096}, at::kFloat);
-      const at::Tensor expected = at::matmul(a.to(at::kDouble), b.to(at::kDouble));
-      const double ms = median_ms([&] { at::mm(a, b); });
-      record.set("relative_error", relative_error(at::mm(a, b), expected)).set("TFLOP/s", 2.0 * 4096 * 4096 * 4096 / ms / 1e9);
-    });
+    report.attempt("numerics", Record().set("what", "fp32 product 4096").set("precision", precision),
+                   [&](Record& record) {
+                     at::globalContext().setFloat32MatmulPrecision(precision);
+                     const at::Tensor a = noise({4096, 4096}, at::kFloat), b = noise({4096, 4096}, at::kFloat);
+                     const at::Tensor expected = at::matmul(a.to(at::kDouble), b.to(at::kDouble));
+                     const double ms = median_ms([&] { at::mm(a, b); });
+                     record.set("relative_error", relative_error(at::mm(a, b), expected))
+                         .set("TFLOP/s", 2.0 * 4096 * 4096 * 4096 / ms / 1e9);
+                   });
   }
   at::globalContext().setFloat32MatmulPrecision("highest");
 }
@@ -49,15 +51,16 @@ void float32_products(Report& report) {
 /// at::linear on bf16 tensors, with no autocast anywhere: the bias joins in, 2-d and 3-d inputs alike.
 void plain_linear(Report& report) {
   for (const bool three_axes : {false, true}) {
-    report.attempt("numerics", Record().set("what", "bf16 linear + bias").set("3-d input", three_axes), [&](Record& record) {
-      at::Tensor x = noise({32768, 768}, at::kBFloat16);
-      const at::Tensor weight = noise({3072, 768}, at::kBFloat16, 0.02), bias = noise({3072}, at::kBFloat16);
-      const at::Tensor expected = at::linear(x.to(at::kFloat), weight.to(at::kFloat), bias.to(at::kFloat));
-      if (three_axes) x = x.view({32, 1024, 768});
-      record.set("relative_error", relative_error(at::linear(x, weight, bias).view({32768, 3072}), expected));
-      record.set("with_bias_ms", median_ms([&] { at::linear(x, weight, bias); }));
-      record.set("without_ms", median_ms([&] { at::linear(x, weight); }));
-    });
+    report.attempt(
+        "numerics", Record().set("what", "bf16 linear + bias").set("3-d input", three_axes), [&](Record& record) {
+          at::Tensor x = noise({32768, 768}, at::kBFloat16);
+          const at::Tensor weight = noise({3072, 768}, at::kBFloat16, 0.02), bias = noise({3072}, at::kBFloat16);
+          const at::Tensor expected = at::linear(x.to(at::kFloat), weight.to(at::kFloat), bias.to(at::kFloat));
+          if (three_axes) x = x.view({32, 1024, 768});
+          record.set("relative_error", relative_error(at::linear(x, weight, bias).view({32768, 3072}), expected));
+          record.set("with_bias_ms", median_ms([&] { at::linear(x, weight, bias); }));
+          record.set("without_ms", median_ms([&] { at::linear(x, weight); }));
+        });
   }
 }
 
@@ -70,7 +73,8 @@ void autocast_types(Report& report) {
     at::autocast::set_autocast_enabled(at::kCUDA, true);
     const auto type = [](const at::Tensor& t) { return std::string(c10::toString(t.scalar_type())); };
     record.set("linear", type(at::linear(x, x))).set("matmul", type(at::matmul(x, x)));
-    record.set("layer_norm of bf16", type(at::layer_norm(half, {64}))).set("softmax of bf16", type(at::softmax(half, 1)));
+    record.set("layer_norm of bf16", type(at::layer_norm(half, {64})))
+        .set("softmax of bf16", type(at::softmax(half, 1)));
     record.set("sum of bf16", type(half.sum())).set("bf16 + fp32", type(half + x));
     record.set("embedding", type(at::embedding(x, indices)));
     record.set("cross_entropy of bf16", type(at::cross_entropy_loss(half, indices)));

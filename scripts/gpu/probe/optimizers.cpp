@@ -33,7 +33,8 @@ at::Tensor scalar(double value) { return at::full({}, value, at::TensorOptions()
 struct Adam {
   std::vector<at::Tensor> parameters, gradients, means, squares, steps;
 
-  void step(const at::Tensor& lr, const std::optional<at::Tensor>& scale = {}, const std::optional<at::Tensor>& bad = {}) {
+  void step(const at::Tensor& lr, const std::optional<at::Tensor>& scale = {},
+            const std::optional<at::Tensor>& bad = {}) {
     at::_fused_adamw_(parameters, gradients, means, squares, {}, steps, lr, kBeta1, kBeta2, kDecay, kEps, false, false,
                       scale, bad);
   }
@@ -73,7 +74,8 @@ void accepted_types(Report& report) {
         what.set("what", "fused AdamW, types").set("parameter", p_name).set("gradient", g_name).set("state", s_name);
         report.attempt("optimizers", what, [&, types = Types{p, g, s}](Record& record) {
           Adam adam = make_adam({1 << 20}, types);
-          const at::Tensor expected = adam_reference(adam.parameters[0].to(at::kDouble), adam.gradients[0].to(at::kDouble));
+          const at::Tensor expected =
+              adam_reference(adam.parameters[0].to(at::kDouble), adam.gradients[0].to(at::kDouble));
           for (int i = 1; i <= 5; ++i) {
             adam.steps[0].add_(1);
             adam.step(scalar(kLr));
@@ -113,7 +115,8 @@ void loss_scale(Report& report) {
 void arena_times(Report& report) {
   std::vector<int64_t> tensors{38633472, 786432};  // embeddings, then twelve blocks, then the last norm
   for (int block = 0; block < 12; ++block) {
-    for (const int64_t size : {768, 768, 1769472, 2304, 589824, 768, 768, 768, 2359296, 3072, 2359296, 768}) tensors.push_back(size);
+    for (const int64_t size : {768, 768, 1769472, 2304, 589824, 768, 768, 768, 2359296, 3072, 2359296, 768})
+      tensors.push_back(size);
   }
   tensors.insert(tensors.end(), {768, 768});
   int64_t total = 0;
@@ -125,10 +128,12 @@ void arena_times(Report& report) {
       at::Tensor found = at::zeros({1}, lr.options());
       record.set("adamw_ms", median_ms([&] { adam.step(lr); }));
       record.set("sgd_ms", median_ms([&] {
-        at::_fused_sgd_(adam.parameters, adam.gradients, adam.means, 1e-4, 0.9, lr, 0.0, false, false, false);
-      }));
+                   at::_fused_sgd_(adam.parameters, adam.gradients, adam.means, 1e-4, 0.9, lr, 0.0, false, false,
+                                   false);
+                 }));
       record.set("norm_ms", median_ms([&] { at::_foreach_norm(adam.gradients, 2.0, at::kFloat); }));
-      record.set("unscale_ms", median_ms([&] { at::_amp_foreach_non_finite_check_and_unscale_(adam.gradients, found, inverse); }));
+      record.set("unscale_ms",
+                 median_ms([&] { at::_amp_foreach_non_finite_check_and_unscale_(adam.gradients, found, inverse); }));
       if (flat) {
         at::Tensor half = adam.parameters[0].to(at::kBFloat16);
         record.set("to_bf16_ms", median_ms([&] { half.copy_(adam.parameters[0]); }));

@@ -26,7 +26,9 @@ void probe_profiler(Report& report) {
       ++on_device;
       device_ns += static_cast<int64_t>(event.durationNs());
     }
-    record.set("events", static_cast<int64_t>(result->events().size())).set("on_device", on_device).set("device_ns", device_ns);
+    record.set("events", static_cast<int64_t>(result->events().size()))
+        .set("on_device", on_device)
+        .set("device_ns", device_ns);
   });
 }
 

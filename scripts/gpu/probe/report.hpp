@@ -1,4 +1,5 @@
-// What the probe found: sections of flat records, written as JSON after each section so that a run cut short keeps them.
+// What the probe found: sections of flat records, written as JSON after each section so that a run cut short keeps
+// them.
 #pragma once
 
 #include <cstdint>
