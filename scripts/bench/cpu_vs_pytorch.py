@@ -72,7 +72,7 @@ def gpt_job(data: Path) -> str:
 
 
 def resnet_job(data: Path) -> str:
-    image = {"size": IMAGE_SIZE, "augment": {"pad": 4, "random_crop": True, "hflip": 0.5}}
+    image = {"size": IMAGE_SIZE, "augment": {"random_crop_padding": 4, "hflip": 0.5}}
     return "\n".join([
         "schema: 1",
         "name: bench-resnet18",

@@ -44,7 +44,7 @@ def gpt2() -> dict:
         "unit": "tokens/s", "units": 32 * 1024,
         "twin": lambda compiled: twin({"kind": "gpt", **GPT2, "vocab_size": 50304}, 32, "bf16", ADAMW, compiled, 1.0),
         "job": job("bench-gpt2", {"type": "gpt", "config": GPT2 | {"vocab_size": 50257, "pad_vocab_to": 50304}},
-                   {"train": {"format": "synthetic"}}, 32, "bf16", ADAMW, 1.0),
+                   {"train": {"format": "synthetic", "samples": 4096, "vocab_size": 50257}}, 32, "bf16", ADAMW, 1.0),
     }
 
 
@@ -54,7 +54,7 @@ def resnet50(precision: str) -> dict:
         "twin": lambda compiled: twin({"kind": "resnet", "depth": 50, "num_classes": 1000, "cifar_stem": False}, 256,
                                       precision, SGD, compiled),
         "job": job("bench-resnet50", {"type": "resnet50", "config": {"num_classes": 1000}},
-                   {"train": {"format": "synthetic"}, "image": {"size": 224}}, 256, precision, SGD),
+                   {"train": {"format": "synthetic", "samples": 32768, "num_classes": 1000}, "image": {"size": 224}}, 256, precision, SGD),
     }
 
 

@@ -1,0 +1,35 @@
+"""The benchmark's arithmetic: rates, turns and ratios."""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/bench"))
+from measure import Result, alternate, median_rate, ratios  # noqa: E402
+
+
+def result(rate: float, peak: int = 1) -> Result:
+    return Result(rate=rate, first_step_seconds=1, ready_bytes=1, peak_bytes=peak, first_loss=0, last_loss=0)
+
+
+class Measure(unittest.TestCase):
+    def test_the_rate_is_the_median_over_intervals_after_warm_up(self):
+        points = [(1, 0.0), (2, 100.0), (3, 101.0), (4, 102.0), (5, 112.0), (6, 113.0)]  # steps 2 and 5 were slow
+        self.assertEqual(median_rate(points, 32), 32)
+
+    def test_contenders_take_turns_from_both_ends(self):
+        order = []
+        contenders = {name: lambda turn, name=name: order.append(name) or result(1) for name in "ABC"}
+        alternate(contenders, 2, lambda text: None)
+        self.assertEqual("".join(order), "ABCCBA")
+
+    def test_no_run_starts_that_would_end_after_the_deadline(self):
+        self.assertEqual(alternate({"A": lambda turn: result(1)}, 3, lambda text: None, deadline=0), {"A": []})
+
+    def test_ratios_are_medians_of_pairs(self):
+        ours, theirs = [result(10, 3), result(30, 1), result(20, 2)], [result(10, 2), result(10, 2), result(10, 2)]
+        found = ratios(ours, theirs)
+        self.assertEqual((found["throughput"], found["peak memory"]), (2, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
