@@ -40,18 +40,16 @@ std::shared_ptr<void> Checker::run() {
     }
   }
   std::shared_ptr<void> spec = schema_.create();
-  read_group(schema_, &job_, spec.get(), {}, job_.place);
+  read_group(schema_, {&job_, {}, job_.place, {"vars", "include"}}, spec.get());
   return spec;
 }
 
-void Checker::read_group(const Schema& schema, const Node* map, void* spec, const std::string& dotted,
-                         const Place& place) {
+void Checker::read_group(const Schema& schema, Group group, void* spec) {
   const size_t problems_before = problems_.count();
-  const std::optional<Node> inherited = with_inherited(schema, map);
-  Group group{inherited ? &*inherited : map, dotted, place};
-  if (dotted.empty()) group.known.insert(std::string(kVarsKey));
+  const std::optional<Node> inherited = with_inherited(schema, group.map);
+  if (inherited) group.map = &*inherited;
   read_keys(schema, group, spec);
-  if (map != nullptr) note_unknown(schema, group);
+  note_unknown(group);
   if (problems_.count() == problems_before) run_check(schema, group, spec);
 }
 
@@ -69,7 +67,9 @@ void Checker::read_keys(const Schema& schema, Group& group, void* spec) {
 
 void Checker::read_key(const Key& key, Group& group, void* spec) {
   const Node* part = group.map == nullptr ? nullptr : group.map->find(key.name());
-  if (part == nullptr || (part->removes && !takes_null(key.type()))) {
+  const bool is_group = key.type().kind == ValueType::Kind::group;  // `train:` with nothing below is an empty group
+  const bool is_null = part != nullptr && part->kind == Node::Kind::null && (part->removes || is_group);
+  if (part == nullptr || (is_null && !takes_null(key.type()))) {
     read_absent(key, group, part, spec);
   } else {
     read_value({key, join(group.dotted, key.name()), key.type()}, key.type(), *part, key.locate(spec));
@@ -80,9 +80,9 @@ void Checker::read_absent(const Key& key, const Group& group, const Node* remove
   const std::string dotted = join(group.dotted, key.name());
   const Place& place = removed != nullptr ? removed->place : group.place;
   if (key.is_required()) {
-    problems_.add(place, "the key " + shown(dotted) + " is missing", key.help() + ": " + expectation(key.type()));
+    problems_.add(place, "the key " + shown(dotted) + " is missing", key.help() + ": " + expectation(key.type(), key));
   } else if (key.type().kind == ValueType::Kind::group) {
-    read_group(key.type().schema(), nullptr, key.locate(spec), dotted, place);
+    read_group(key.type().schema(), {nullptr, dotted, place}, key.locate(spec));
   }
 }
 
@@ -97,14 +97,13 @@ void Checker::read_pattern(const Key& key, Group& group, void* spec) {
   }
 }
 
-void Checker::note_unknown(const Schema& schema, const Group& group) {
-  if (group.guesses) return;
+void Checker::note_unknown(const Group& group) {
+  if (group.map == nullptr || group.guesses) return;
   const std::vector<std::string> siblings(group.known.begin(), group.known.end());
   for (const Node& part : group.map->parts) {
     if (part.removes || group.known.contains(part.key)) continue;
     unknown_keys_.note(part, group.dotted, siblings, group.picked, problems_);
   }
-  static_cast<void>(schema);
 }
 
 void Checker::run_check(const Schema& schema, const Group& group, const void* spec) {
@@ -134,7 +133,6 @@ void Checker::read_choice(const Schema::ChoiceKey& choice, const Key& key, Group
   if (!choice.under.empty()) group.known.insert(choice.under);
   const CatalogEntry* entry = pick(choice, key, group, picked.name);
   if (entry == nullptr) return;
-  group.picked.push_back({choice.catalog, entry, choice.under.empty()});
   const std::shared_ptr<void> options = entry->schema->create();
   read_options(choice, entry, group, options.get());
   picked = {entry->name, options};
@@ -151,8 +149,7 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
       problems_.add(group.place, "the key " + shown(dotted) + " is missing",
                     key.help() + ": " + either(choice.catalog->names()));
     }
-    group.guesses = group.guesses || fallback.empty();
-    if (fallback.empty() && !key.is_required()) group.guesses = false;
+    group.guesses = group.guesses || (fallback.empty() && key.is_required());
     return choice.catalog->find(fallback);
   }
   if (name->kind == Node::Kind::scalar) {
@@ -161,7 +158,7 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
   }
   const std::vector<std::string> names = choice.catalog->names();
   std::string hint = name->kind == Node::Kind::scalar ? did_you_mean(name->text, names) : "";
-  if (!hint.empty()) hint += "\n";
+  if (!hint.empty()) hint += " ";
   problems_.add(name->place, dotted + ": no " + choice.catalog->kind() + " is named " + description(*name),
                 hint + "there is " + either(names));
   const std::vector<std::string> near = nearest(name->text, names);
@@ -171,6 +168,7 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
 
 void Checker::read_options(const Schema::ChoiceKey& choice, const CatalogEntry* entry, Group& group, void* options) {
   if (choice.under.empty()) {
+    group.picked.push_back({choice.catalog, entry});
     const size_t problems_before = problems_.count();
     read_keys(*entry->schema, group, options);
     if (problems_.count() == problems_before) run_check(*entry->schema, group, options);
@@ -183,7 +181,9 @@ void Checker::read_options(const Schema::ChoiceKey& choice, const CatalogEntry* 
     return;
   }
   const bool given = under != nullptr && under->kind == Node::Kind::map;
-  read_group(*entry->schema, given ? under : nullptr, options, dotted, given ? under->key_place : group.place);
+  Group inner{given ? under : nullptr, dotted, given ? under->key_place : group.place};
+  inner.picked.push_back({choice.catalog, entry});
+  read_group(*entry->schema, std::move(inner), options);
 }
 
 /// `map` with the name and options of the choice it inherits from; nothing when it has its own, or none to inherit.

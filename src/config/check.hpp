@@ -22,18 +22,23 @@ class Checker {
   /// The filled struct; right only when no problem was noted.
   std::shared_ptr<void> run();
 
+  /// Reads one key's default as if the user had written it.
+  void read_default(const Key& key, const Node& node, void* spec) {
+    read_value({key, key.name(), key.type()}, key.type(), node, key.locate(spec));
+  }
+
   /// Where each setting comes from, by dotted key.
   std::map<std::string, Place> take_origins() { return std::move(origins_); }
 
  private:
   /// A map of the job while its keys are read.
   struct Group {
-    const Node* map;           // null: not given
+    const Node* map;  // null: not given
     std::string dotted;
-    Place place;               // for what is missing
-    std::set<std::string, std::less<>> known = {};     // keys that were asked for
+    Place place;                                    // for what is missing
+    std::set<std::string, std::less<>> known = {};  // keys that were asked for
     std::vector<Picked> picked = {};
-    bool guesses = false;      // a choice has no valid name: unknown keys may be its options
+    bool guesses = false;  // a choice has no valid name: unknown keys may be its options
   };
 
   /// Where a value goes: its key, its full name, and the type that messages speak of.
@@ -43,12 +48,12 @@ class Checker {
     const ValueType& shown;
   };
 
-  void read_group(const Schema& schema, const Node* map, void* spec, const std::string& dotted, const Place& place);
+  void read_group(const Schema& schema, Group group, void* spec);
   void read_keys(const Schema& schema, Group& group, void* spec);
   void read_key(const Key& key, Group& group, void* spec);
   void read_absent(const Key& key, const Group& group, const Node* removed, void* spec);
   void read_pattern(const Key& key, Group& group, void* spec);
-  void note_unknown(const Schema& schema, const Group& group);
+  void note_unknown(const Group& group);
   void run_check(const Schema& schema, const Group& group, const void* spec);
 
   void read_choice(const Schema::ChoiceKey& choice, const Key& key, Group& group, void* spec);

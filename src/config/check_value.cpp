@@ -10,24 +10,22 @@ namespace {
 
 using Kind = ValueType::Kind;
 
-std::string unit_name(Length::Unit unit) {
-  switch (unit) {
-    case Length::Unit::steps: return "steps (500)";
-    case Length::Unit::epochs: return "epochs (5ep)";
-    case Length::Unit::percent: return "a percentage (10%)";
-    case Length::Unit::tokens: return "tokens (2Btok)";
-    case Length::Unit::seconds: return "time (30m)";
+/// What the wrong value of a boolean most likely means.
+std::string boolean_hint(const std::string& text) {
+  for (const std::string_view word : {"yes", "Yes", "YES", "on", "On", "ON", "y", "1"}) {
+    if (text == word) return "write `true`";
+  }
+  for (const std::string_view word : {"no", "No", "NO", "off", "Off", "OFF", "n", "0"}) {
+    if (text == word) return "write `false`";
   }
   return {};
 }
 
-/// What the wrong value of a boolean most likely means.
-std::string boolean_hint(const std::string& text) {
-  for (const std::string_view word : {"yes", "Yes", "YES", "on", "On", "ON", "y", "1"}) {
-    if (text == word) return "write true";
-  }
-  for (const std::string_view word : {"no", "No", "NO", "off", "Off", "OFF", "n", "0"}) {
-    if (text == word) return "write false";
+/// For `model: resnet18`.
+std::string group_hint(const Schema& schema, const Node& node) {
+  for (const Schema::ChoiceKey& choice : schema.choices()) {
+    if (node.kind != Node::Kind::scalar || choice.catalog->find(node.text) == nullptr) continue;
+    return "write `" + node.key + ": {" + schema.keys()[choice.key].name() + ": " + node.text + "}`";
   }
   return {};
 }
@@ -51,25 +49,30 @@ void Checker::read_value(const Slot& slot, const ValueType& type, const Node& no
       }
       return read_value(slot, *type.inner, node, type.part_to_fill(target, {}));
     case Kind::group:
-      if (node.kind != Node::Kind::map) return wrong_type(slot, node);
-      return read_group(type.schema(), &node, target, slot.dotted, node.key_place.source ? node.key_place : node.place);
-    case Kind::list: return read_list(slot, type, node, target);
-    case Kind::map: return read_map(slot, type, node, target);
-    default: return read_scalar(slot, type, node, target);
+      if (node.kind != Node::Kind::map) return wrong_type(slot, node, group_hint(type.schema(), node));
+      return read_group(type.schema(), {&node, slot.dotted, node.key_place.source ? node.key_place : node.place},
+                        target);
+    case Kind::list:
+      return read_list(slot, type, node, target);
+    case Kind::map:
+      return read_map(slot, type, node, target);
+    default:
+      return read_scalar(slot, type, node, target);
   }
 }
 
 void Checker::read_list(const Slot& slot, const ValueType& type, const Node& node, void* target) {
   if (node.kind != Node::Kind::list) {
     const bool is_single = node.kind == Node::Kind::scalar;
-    return wrong_type(slot, node, is_single ? "write [" + scalar_text(node.text) + "]" : "");
+    return wrong_type(slot, node, is_single ? "write `[" + to_flow(node) + "]`" : "");
   }
   origins_[slot.dotted] = node.place;
   const Key::Limits& limits = slot.key.limits();
   if (node.parts.size() < limits.fewest.value_or(0) || node.parts.size() > limits.most.value_or(node.parts.size())) {
     const bool is_exact = limits.fewest == limits.most;
-    const std::string wanted = is_exact ? "exactly " + std::to_string(*limits.fewest)
-                                        : std::to_string(limits.fewest.value_or(0)) + " to " + std::to_string(*limits.most);
+    const std::string wanted = is_exact
+                                   ? "exactly " + std::to_string(*limits.fewest)
+                                   : std::to_string(limits.fewest.value_or(0)) + " to " + std::to_string(*limits.most);
     problems_.add(node.place, slot.dotted + " takes " + wanted + " values, not " + std::to_string(node.parts.size()));
   }
   type.clear(target);
@@ -100,7 +103,7 @@ void Checker::read_scalar(const Slot& slot, const ValueType& type, const Node& n
   if (node.quoted && (type.kind == Kind::boolean || type.kind == Kind::integer || type.kind == Kind::number)) {
     const bool would_fit = classify(node.text) == Plain::integer || classify(node.text) == Plain::number ||
                            classify(node.text) == Plain::boolean;
-    return wrong_type(slot, node, would_fit ? "write " + node.text + " without the quotes" : "");
+    return wrong_type(slot, node, would_fit ? "write `" + node.text + "` without the quotes" : "");
   }
   switch (type.kind) {
     case Kind::boolean: {
@@ -109,11 +112,16 @@ void Checker::read_scalar(const Slot& slot, const ValueType& type, const Node& n
       *static_cast<bool*>(target) = node.text[0] == 't' || node.text[0] == 'T';
       return;
     }
-    case Kind::integer: return read_parsed(slot, node, parse_integer, *static_cast<int64_t*>(target));
-    case Kind::number: return read_parsed(slot, node, parse_number, *static_cast<double*>(target));
-    case Kind::length: return read_parsed(slot, node, parse_length, *static_cast<Length*>(target));
-    case Kind::duration: return read_parsed(slot, node, parse_duration, *static_cast<Duration*>(target));
-    default: return;
+    case Kind::integer:
+      return read_parsed(slot, node, parse_integer, *static_cast<int64_t*>(target));
+    case Kind::number:
+      return read_parsed(slot, node, parse_number, *static_cast<double*>(target));
+    case Kind::length:
+      return read_parsed(slot, node, parse_length, *static_cast<Length*>(target));
+    case Kind::duration:
+      return read_parsed(slot, node, parse_duration, *static_cast<Duration*>(target));
+    default:
+      return;
   }
 }
 
@@ -142,7 +150,8 @@ void Checker::read_parsed(const Slot& slot, const Node& node, Parse parse, T& ta
     // A text that is no number at all: say what is wanted. A number with a fault of its own: say which.
     const Plain plain = classify(node.text);
     if (plain == Plain::integer || plain == Plain::number) {
-      problems_.add(node.place, slot.dotted + " must be " + expectation(slot.shown) + ": " + parsed.problem, parsed.hint);
+      problems_.add(node.place, slot.dotted + " must be " + expectation(slot.shown, slot.key) + ": " + parsed.problem,
+                    parsed.hint);
     } else {
       wrong_type(slot, node, parsed.hint);
     }
@@ -151,9 +160,7 @@ void Checker::read_parsed(const Slot& slot, const Node& node, Parse parse, T& ta
   origins_[slot.dotted] = node.place;
   target = *parsed.value;
   if (!allows(slot.key, target)) {
-    std::vector<std::string> names;
-    for (const Length::Unit unit : slot.key.allowed_units()) names.push_back(unit_name(unit));
-    problems_.add(node.place, slot.dotted + " counts in " + either(names) + ", not as in " + shown(node.text));
+    wrong_type(slot, node);
   }
   check_limits(slot, node, magnitude(target));
 }
@@ -176,8 +183,8 @@ void Checker::check_limits(const Slot& slot, const Node& node, double value) {
 }
 
 void Checker::wrong_type(const Slot& slot, const Node& node, std::string hint) {
-  problems_.add(node.place, slot.dotted + " must be " + expectation(slot.shown) + ", not " + description(node),
-                std::move(hint));
+  const std::string given = node.kind == Node::Kind::null ? ", but has no value" : ", not " + description(node);
+  problems_.add(node.place, slot.dotted + " must be " + expectation(slot.shown, slot.key) + given, std::move(hint));
 }
 
 }  // namespace gputrain::config

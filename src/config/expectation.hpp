@@ -9,8 +9,8 @@
 
 namespace gputrain::config {
 
-/// "a whole number", "auto or a number", "a list of texts".
-std::string expectation(const ValueType& type);
+/// "a whole number", "a number or auto", "a list of texts"; `key` may limit the units of lengths.
+std::string expectation(const ValueType& type, const Key& key);
 
 /// "'ninety'", "a list", "nothing".
 std::string description(const Node& node);

@@ -101,7 +101,8 @@ class Interpolation {
       return std::nullopt;
     }
     if (found->kind == Node::Kind::list || found->kind == Node::Kind::map) {
-      problems_.add(place, shown("${" + name + "}") + " names a list or a group of keys", "only single values can be put in");
+      problems_.add(place, shown("${" + name + "}") + " names a list or a group of keys",
+                    "only single values can be put in");
       return std::nullopt;
     }
     resolve(*found);

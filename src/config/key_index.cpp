@@ -7,14 +7,12 @@ namespace {
 
 constexpr int kDeepest = 8;  // a described struct may hold a list of itself
 
-/// The struct inside `type`, looking through null and `auto`; null when there is none.
-const Schema* group_inside(const ValueType& type) {
-  const ValueType* inner = &type;
-  while (inner->kind == ValueType::Kind::optional || inner->kind == ValueType::Kind::automatic) inner = inner->inner;
-  return inner->kind == ValueType::Kind::group ? &inner->schema() : nullptr;
-}
-
 }  // namespace
+
+const Schema* group_inside(const ValueType& type) {
+  if (type.kind == ValueType::Kind::group) return &type.schema();
+  return type.kind == ValueType::Kind::optional ? group_inside(*type.inner) : nullptr;
+}
 
 std::string join(std::string_view group, std::string_view name) {
   std::string dotted(group);
@@ -22,21 +20,27 @@ std::string join(std::string_view group, std::string_view name) {
   return dotted += name;
 }
 
-KeyIndex::KeyIndex(const Schema& root) { add_group(root, {}, nullptr, nullptr, 0); }
+KeyIndex::KeyIndex(const Schema& root) { add_group(root, {}, 0); }
 
-void KeyIndex::add_group(const Schema& schema, const std::string& group, const AnyCatalog* catalog,
-                         const CatalogEntry* entry, int depth) {
+/// Adds the keys of a schema; `where` has everything but the key itself.
+void KeyIndex::add_group(const Schema& schema, const KnownKey& where, int depth) {
   if (depth > kDeepest) return;
   for (const Key& key : schema.keys()) {
-    keys_.push_back({group, &key, catalog, entry});
+    KnownKey known = where;
+    known.key = &key;
+    keys_.push_back(known);
     if (const Schema* inner = group_inside(key.type())) {
-      add_group(*inner, join(group, key.name()), catalog, entry, depth + 1);
+      known.group = join(where.group, key.name());
+      add_group(*inner, known, depth + 1);
     }
     const Schema::ChoiceKey* choice = schema.choice_of(key);
     if (choice == nullptr) continue;
-    const std::string place = choice->under.empty() ? group : join(group, choice->under);
+    known.group = choice->under.empty() ? where.group : join(where.group, choice->under);
+    known.catalog = choice->catalog;
+    known.picked_by = join(where.group, key.name());
     for (const CatalogEntry& option : choice->catalog->entries()) {
-      add_group(*option.schema, place, choice->catalog, &option, depth + 1);
+      known.entry = &option;
+      add_group(*option.schema, known, depth + 1);
     }
   }
 }

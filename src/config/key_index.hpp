@@ -10,10 +10,11 @@
 namespace gputrain::config {
 
 struct KnownKey {
-  std::string group;             // "optimizer", "model.config"; empty: the top
-  const Key* key;
-  const AnyCatalog* catalog;     // of which it is an option, or null
-  const CatalogEntry* entry;
+  std::string group = {};  // "optimizer", "model.config"; empty: the top
+  const Key* key = nullptr;
+  const AnyCatalog* catalog = nullptr;  // of which it is an option
+  const CatalogEntry* entry = nullptr;
+  std::string picked_by = {};  // the key that picks the entry: "model.type"
 
   std::string dotted() const { return group.empty() ? key->name() : group + "." + key->name(); }
 };
@@ -33,11 +34,13 @@ class KeyIndex {
   std::vector<Renamed> renamed(std::string_view group, std::string_view name) const;
 
  private:
-  void add_group(const Schema& schema, const std::string& group, const AnyCatalog* catalog, const CatalogEntry* entry,
-                 int depth);
+  void add_group(const Schema& schema, const KnownKey& where, int depth);
 
   std::vector<KnownKey> keys_;
 };
+
+/// The struct inside `type`, looking through null; null when there is none.
+const Schema* group_inside(const ValueType& type);
 
 /// "a.b", or "b" when the group is the top.
 std::string join(std::string_view group, std::string_view name);

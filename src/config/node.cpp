@@ -9,8 +9,8 @@ namespace {
 
 bool is_block(const Node& node) {
   if (node.kind == Node::Kind::map) return !node.parts.empty();
-  return node.kind == Node::Kind::list &&
-         std::any_of(node.parts.begin(), node.parts.end(), [](const Node& part) { return part.kind == Node::Kind::map; });
+  return node.kind == Node::Kind::list && std::any_of(node.parts.begin(), node.parts.end(),
+                                                      [](const Node& part) { return part.kind == Node::Kind::map; });
 }
 
 std::string scalar_of(const Node& node) { return node.quoted ? scalar_text(node.text) : printable(node.text); }

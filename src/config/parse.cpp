@@ -28,7 +28,8 @@ class NoMore final : public YAML::EventHandler {
   NoMore(const TreeBuilder& builder, Problems& problems) : builder_(builder), problems_(problems) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    problems_.add(builder_.place(mark), "a second document starts here", "one file holds one job; split it at the `---`");
+    problems_.add(builder_.place(mark), "a second document starts here",
+                  "one file holds one job; split it at the `---`");
     throw TreeBuilder::Stop();
   }
   void OnDocumentEnd() override {}

@@ -97,7 +97,7 @@ std::string render_page(const std::string& subject, const std::vector<Problem>& 
   return text;
 }
 
-/// Files in the order they are first spoken of; within one, from top to bottom; what has no line comes first.
+/// Files in the order they are first spoken of, then --set; within a file from top to bottom.
 std::vector<Problem> sorted(std::vector<Problem> problems) {
   std::vector<std::string> sources;
   const auto rank = [&sources](const Problem& problem) {
@@ -109,7 +109,10 @@ std::vector<Problem> sorted(std::vector<Problem> problems) {
   };
   for (const Problem& problem : problems) static_cast<void>(rank(problem));
   std::stable_sort(problems.begin(), problems.end(), [&rank](const Problem& a, const Problem& b) {
-    const auto key = [&rank](const Problem& p) { return std::tuple(rank(p), p.place.line, p.place.column); };
+    const auto key = [&rank](const Problem& p) {
+      const bool is_set = p.place.source && p.place.source->kind == Source::Kind::command_line;
+      return std::tuple(is_set, rank(p), p.place.line, p.place.column);
+    };
     return key(a) < key(b);
   });
   return problems;
@@ -127,8 +130,6 @@ SpecError::SpecError(Sorted, std::string subject, std::vector<Problem> problems)
 
 SpecError::~SpecError() = default;
 
-std::string SpecError::render(bool colour) const {
-  return render_page(subject_, problems_, colour ? kColour : kPlain);
-}
+std::string SpecError::render(bool colour) const { return render_page(subject_, problems_, colour ? kColour : kPlain); }
 
 }  // namespace gputrain::config

@@ -110,7 +110,7 @@ Parsed<int64_t> parse_integer(std::string_view text) {
     const Parsed<double> number = parse_number(text);
     if (number.value && std::trunc(*number.value) == *number.value && std::fabs(*number.value) < 9e15) {
       return problem<int64_t>(shown(text) + " has the form of a fraction",
-                              "write " + std::to_string(static_cast<int64_t>(*number.value)));
+                              "write `" + std::to_string(static_cast<int64_t>(*number.value)) + "`");
     }
   }
   return problem<int64_t>(shown(text) + " is not a whole number");
@@ -148,6 +148,12 @@ std::string number_text(double value) {
   // The dot keeps readers of YAML 1.1 from taking 1e-05 for text, and people from taking 256.0 for a count.
   const size_t exponent = std::min(text.find('e'), text.size());
   return text.insert(exponent, ".0");
+}
+
+std::string plain_number(double value) {
+  std::string text = number_text(value);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text;
 }
 
 }  // namespace gputrain::config

@@ -31,6 +31,9 @@ Parsed<Duration> parse_duration(std::string_view text);
 /// The shortest text that reads back as the same double and looks like one: "0.1", "256.0", "1.0e-05".
 std::string number_text(double value);
 
+/// The same without the ".0" of whole numbers, for messages and before units.
+std::string plain_number(double value);
+
 /// `text` as a YAML scalar: bare where no reader could take it for anything but text, else in double quotes.
 std::string scalar_text(std::string_view text);
 

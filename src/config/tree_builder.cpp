@@ -132,7 +132,8 @@ void TreeBuilder::open(Node::Kind kind, const YAML::Mark& mark, const std::strin
     stop(here, "a key that is itself a list or a map",
          "keys are plain words; if this is a {{ template }}, write ${name} and set it under `vars:`");
   }
-  open_.push_back({.node = Node{.kind = kind, .place = here}, .anchor = anchor, .expects_key = kind == Node::Kind::map});
+  open_.push_back(
+      {.node = Node{.kind = kind, .place = here}, .anchor = anchor, .expects_key = kind == Node::Kind::map});
 }
 
 void TreeBuilder::close() {

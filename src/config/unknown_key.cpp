@@ -21,10 +21,11 @@ std::string value_text(const Node& node) {
 }
 
 /// How to put `name: value` into a group: as YAML in a file, as --set on the command line.
-std::string how_to_write(const Node& part, const std::string& group, const std::string& name, const std::string& value) {
+std::string how_to_write(const Node& part, const std::string& group, const std::string& name,
+                         const std::string& value) {
   const Place& place = part.key_place;
   if (place.source && place.source->kind == Source::Kind::command_line) {
-    return "write --set " + join(group, name) + "=" + value;
+    return "write `--set " + join(group, name) + "=" + value + "`";
   }
   const std::string line = in_backticks(name + ": " + value);
   if (group.empty()) return "write " + line + " at the top level";
@@ -77,46 +78,53 @@ std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question
                                        [&](const Picked& picked) { return picked.entry == renamed.known->entry; });
     return (here ? 2 : 0) + (renamed.known->entry == nullptr || is_picked ? 1 : 0);
   };
-  const KeyIndex::Renamed best = *std::max_element(
-      found.begin(), found.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  const KeyIndex::Renamed best =
+      *std::max_element(found.begin(), found.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   const std::string value = best.foreign->value.empty() ? value_text(question.part) : best.foreign->value;
   const std::string theirs = printable(question.part.key) + ": " + value_text(question.part);
   Advice advice{in_backticks(theirs) + " is " + in_backticks(best.known->dotted() + ": " + value) + " here", {}};
-  if (best.known->group != question.group) {
+  const auto& source = question.part.key_place.source;
+  if (best.known->group != question.group || (source && source->kind == Source::Kind::command_line)) {
     advice.hint = how_to_write(question.part, best.known->group, best.known->key->name(), value);
   }
   return advice;
 }
 
-/// An option of another entry of a catalog than the one picked.
+/// An option of another entry of a catalog than the one picked here.
 std::optional<UnknownKeys::Advice> UnknownKeys::other_entry(const Question& question) {
-  for (const Picked& picked : question.picked) {
-    if (!picked.options_beside || picked.entry == nullptr) continue;
-    std::vector<std::string> having;
-    for (const CatalogEntry& entry : picked.catalog->entries()) {
-      if (entry.schema->find(question.part.key) != nullptr) having.push_back(shown(entry.name));
-    }
-    if (having.empty()) continue;
-    const std::string kind = picked.catalog->kind();
-    return Advice{shown(question.part.key) + " is an option of the " + kind + " " + either(having) + ", not of " +
-                      shown(picked.entry->name),
-                  "remove it; if it comes from an included file, " +
-                      in_backticks(printable(question.part.key) + ": null") + " takes it away"};
+  std::vector<std::string> having;
+  const KnownKey* option = nullptr;
+  for (const KnownKey* known : index().named(question.part.key)) {
+    if (known->group != question.group || known->entry == nullptr) continue;
+    having.push_back(shown(known->entry->name));
+    option = known;
   }
-  return std::nullopt;
+  if (option == nullptr) return std::nullopt;
+  Advice advice{shown(question.part.key) + " is an option of the " + option->catalog->kind() + " " + either(having),
+                {}};
+  for (const Picked& picked : question.picked) {
+    if (picked.catalog != option->catalog) continue;
+    advice.what += ", not of " + shown(picked.entry->name);
+    advice.hint = "remove it; where it comes from an included file, " +
+                  in_backticks(printable(question.part.key) + ": null") + " takes it away";
+    return advice;
+  }
+  advice.what += ", and none is picked";
+  advice.hint = "write " + in_backticks(option->picked_by + ": " + option->entry->name);
+  return advice;
 }
 
 /// One of our keys in the wrong group.
 std::optional<UnknownKeys::Advice> UnknownKeys::misplaced(const Question& question) {
-  const std::vector<const KnownKey*> known = index().named(question.part.key);
+  std::vector<const KnownKey*> known = index().named(question.part.key);
+  std::erase_if(known, [&](const KnownKey* key) { return key->group == question.group; });
   const std::vector<std::string> groups = groups_of(known);
   if (groups.empty() || groups.size() > kMostPlaces) return std::nullopt;
   Advice advice{shown(question.part.key) + " belongs under " + either(groups), {}};
   if (known.front()->group.empty()) advice.what = shown(question.part.key) + " belongs at the top level";
   if (!question.group.empty()) advice.what += ", not under " + shown(question.group);
   if (groups.size() == 1) {
-    advice.hint =
-        how_to_write(question.part, known.front()->group, question.part.key, value_text(question.part));
+    advice.hint = how_to_write(question.part, known.front()->group, question.part.key, value_text(question.part));
   }
   return advice;
 }
@@ -134,19 +142,32 @@ std::optional<UnknownKeys::Advice> UnknownKeys::dotted(const Question& question)
 UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   const std::string& name = question.part.key;
   Advice advice{named_in(name, question.group), did_you_mean(name, question.siblings)};
-  if (!advice.hint.empty()) return advice;
-  std::vector<std::string> everywhere;
-  for (const KnownKey& known : index().all()) everywhere.push_back(known.key->name());
-  if (const std::vector<std::string> near = nearest(name, everywhere); near.size() == 1) {
-    const KnownKey* known = index().named(near[0]).front();
-    advice.hint = "did you mean " + shown(known->dotted()) + "?";
-  } else if (question.part.kind == Node::Kind::map) {
+  if (advice.hint.empty()) advice.hint = near_elsewhere(name);
+  if (advice.hint.empty() && question.part.kind == Node::Kind::map) {
     advice.hint = advice_inside(question.part, join(question.group, name));
   }
   if (advice.hint.empty() && question.siblings.size() <= kMostListed) {
     advice.hint = "the keys here are " + either(question.siblings);
   }
   return advice;
+}
+
+/// The one key of any group, or of another tool, that is spelt nearly so.
+std::string UnknownKeys::near_elsewhere(const std::string& name) {
+  std::vector<std::string> names;
+  for (const KnownKey& known : index().all()) {
+    names.push_back(known.key->name());
+    for (const Key::Foreign& foreign : known.key->foreign_names()) names.push_back(foreign.name);
+  }
+  const std::vector<std::string> near = nearest(name, names);
+  if (near.size() != 1) return {};
+  for (const KnownKey& known : index().all()) {
+    const auto& foreign = known.key->foreign_names();
+    const bool is_foreign =
+        std::any_of(foreign.begin(), foreign.end(), [&](const auto& one) { return one.name == near[0]; });
+    if (known.key->name() == near[0] || is_foreign) return "did you mean " + shown(known.dotted()) + "?";
+  }
+  return {};
 }
 
 /// For a group that is not ours: where the keys inside belong.

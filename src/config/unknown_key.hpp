@@ -12,11 +12,10 @@
 
 namespace gputrain::config {
 
-/// A choice of the group at hand and the entry that the job picks.
+/// What a job picks from a catalog whose options belong into the group at hand.
 struct Picked {
   const AnyCatalog* catalog;
   const CatalogEntry* entry;
-  bool options_beside;  // else they are under a key of their own
 };
 
 class UnknownKeys {
@@ -43,6 +42,7 @@ class UnknownKeys {
   std::optional<Advice> misplaced(const Question& question);
   std::optional<Advice> dotted(const Question& question);
   Advice misspelt(const Question& question);
+  std::string near_elsewhere(const std::string& name);
   std::string advice_inside(const Node& map, const std::string& group);
   const KeyIndex& index();
 

@@ -10,8 +10,6 @@
 namespace gputrain::config {
 namespace {
 
-constexpr std::string_view kLengthForms = "500 (steps), 5ep, 10%, 2Btok or 30m";
-constexpr std::string_view kDurationForms = "90s, 30m, 1h30m or 2d";
 constexpr double kLargest = 9e15;  // whole numbers up to here are exact in a double
 
 struct TimeUnit {
@@ -54,12 +52,6 @@ std::optional<double> take_time(std::string_view text) {
   return seconds;
 }
 
-std::string plain_number(double value) {
-  std::string text = number_text(value);
-  if (text.ends_with(".0")) text.resize(text.size() - 2);
-  return text;
-}
-
 std::string time_text(double seconds) {
   if (std::trunc(seconds) != seconds || seconds < 0 || seconds > kLargest) return plain_number(seconds) + "s";
   if (seconds == 0) return "0s";
@@ -84,7 +76,6 @@ std::string token_text(double tokens) {
 }
 
 Parsed<Length> not_a_length(std::string_view text, std::string hint = {}) {
-  if (hint.empty()) hint = "write for example " + std::string(kLengthForms);
   return {.problem = shown(text) + " is not a length", .hint = std::move(hint)};
 }
 
@@ -92,14 +83,15 @@ Parsed<Length> not_a_length(std::string_view text, std::string hint = {}) {
 std::string length_hint(double count, std::string_view unit) {
   while (!unit.empty() && unit[0] == ' ') unit.remove_prefix(1);
   const std::string number = plain_number(count);
-  if (unit == "e" || unit.starts_with("epoch")) return "write " + number + "ep";
-  if (unit.starts_with("step") || unit.starts_with("it") || unit.starts_with("ba")) return "write " + number;
-  if (unit.starts_with("tok")) return "write " + number + "tok";
-  if (unit == "K" || unit == "k") return "write " + plain_number(count * 1e3) + " for steps, " + number + "ktok for tokens";
-  if (unit == "M" || unit == "B" || unit == "T") return "write " + number + std::string(unit) + "tok for tokens";
-  if (unit.starts_with("min")) return "write " + number + "m";
-  if (unit.starts_with("sec")) return "write " + number + "s";
-  if (unit.starts_with("ho")) return "write " + number + "h";
+  if (unit == "e" || unit.starts_with("epoch")) return "write `" + number + "ep`";
+  if (unit.starts_with("step") || unit.starts_with("it") || unit.starts_with("ba")) return "write `" + number + "`";
+  if (unit.starts_with("tok")) return "write `" + number + "tok`";
+  if (unit == "K" || unit == "k")
+    return "write `" + plain_number(count * 1e3) + "` for steps, `" + number + "ktok` for tokens";
+  if (unit == "M" || unit == "B" || unit == "T") return "write `" + number + std::string(unit) + "tok` for tokens";
+  if (unit.starts_with("min")) return "write `" + number + "m`";
+  if (unit.starts_with("sec")) return "write `" + number + "s`";
+  if (unit.starts_with("ho")) return "write `" + number + "h`";
   return {};
 }
 
@@ -123,11 +115,16 @@ Parsed<Length> parse_tokens(std::string_view text, double count, std::string_vie
 
 std::string to_string(const Length& length) {
   switch (length.unit) {
-    case Length::Unit::steps: return plain_number(length.value);
-    case Length::Unit::epochs: return plain_number(length.value) + "ep";
-    case Length::Unit::percent: return plain_number(length.value) + "%";
-    case Length::Unit::tokens: return token_text(length.value);
-    case Length::Unit::seconds: return time_text(length.value);
+    case Length::Unit::steps:
+      return plain_number(length.value);
+    case Length::Unit::epochs:
+      return plain_number(length.value) + "ep";
+    case Length::Unit::percent:
+      return plain_number(length.value) + "%";
+    case Length::Unit::tokens:
+      return token_text(length.value);
+    case Length::Unit::seconds:
+      return time_text(length.value);
   }
   return {};
 }
@@ -161,7 +158,7 @@ Parsed<Duration> parse_duration(std::string_view text) {
   const std::optional<double> count = take_number(unit);
   if (count && unit.empty()) return {.value = Duration{*count}};
   if (const std::optional<double> seconds = take_time(text)) return {.value = Duration{*seconds}};
-  return {.problem = shown(text) + " is not a duration", .hint = "write for example " + std::string(kDurationForms)};
+  return {.problem = shown(text) + " is not a duration"};
 }
 
 }  // namespace gputrain::config

@@ -27,18 +27,29 @@ class Writer {
 
   Node value(const ValueType& type, const void* value, const std::string& dotted, Change change) {
     switch (type.kind) {
-      case Kind::boolean: return leaf(bare(*static_cast<const bool*>(value) ? "true" : "false"), dotted, change);
-      case Kind::integer: return leaf(bare(std::to_string(*static_cast<const int64_t*>(value))), dotted, change);
-      case Kind::number: return leaf(bare(number_text(*static_cast<const double*>(value))), dotted, change);
-      case Kind::string: return leaf(text_node(*static_cast<const std::string*>(value)), dotted, change);
-      case Kind::length: return leaf(bare(to_string(*static_cast<const Length*>(value))), dotted, change);
-      case Kind::duration: return leaf(bare(to_string(*static_cast<const Duration*>(value))), dotted, change);
-      case Kind::choice: return leaf(name_of(*static_cast<const Choice*>(value)), dotted, change);
-      case Kind::group: return group(type.schema(), value, dotted, change);
+      case Kind::boolean:
+        return leaf(bare(*static_cast<const bool*>(value) ? "true" : "false"), dotted, change);
+      case Kind::integer:
+        return leaf(bare(std::to_string(*static_cast<const int64_t*>(value))), dotted, change);
+      case Kind::number:
+        return leaf(bare(number_text(*static_cast<const double*>(value))), dotted, change);
+      case Kind::string:
+        return leaf(text_node(*static_cast<const std::string*>(value)), dotted, change);
+      case Kind::length:
+        return leaf(bare(to_string(*static_cast<const Length*>(value))), dotted, change);
+      case Kind::duration:
+        return leaf(bare(to_string(*static_cast<const Duration*>(value))), dotted, change);
+      case Kind::choice:
+        return leaf(name_of(*static_cast<const Choice*>(value)), dotted, change);
+      case Kind::group:
+        return group(type.schema(), value, dotted, change);
       case Kind::automatic:
-      case Kind::optional: return held(type, value, dotted, change);
-      case Kind::list: return list(type, value, dotted, change);
-      case Kind::map: return map(type, value, dotted, change);
+      case Kind::optional:
+        return held(type, value, dotted, change);
+      case Kind::list:
+        return list(type, value, dotted, change);
+      case Kind::map:
+        return map(type, value, dotted, change);
     }
     return {};
   }
@@ -121,7 +132,9 @@ Node node_of(const Schema& schema, const void* spec) {
   return Writer(nullptr).group(schema, spec, {}, Change::refused);
 }
 
-Node node_of(const ValueType& type, const void* value) { return Writer(nullptr).value(type, value, {}, Change::refused); }
+Node node_of(const ValueType& type, const void* value) {
+  return Writer(nullptr).value(type, value, {}, Change::refused);
+}
 
 std::vector<Setting> settings_of(const Schema& schema, const void* spec) {
   std::vector<Setting> settings;

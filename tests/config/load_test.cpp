@@ -8,15 +8,6 @@
 namespace gputrain::config {
 namespace {
 
-constexpr const char* kGoodJob = R"(name: small
-model: {type: mlp, config: {widths: [32], dropout: 0.1}}
-data: {train: {path: /data, format: idx, invert: true}, val: {path: /data/val}}
-train: {max_epochs: 3, warmup: 10%, micro_batch_size: 16}
-optimizer: {type: sgd, lr: 1e-1, momentum: 0.9}
-expect: {val/top1: [90, 95.5], source: a table}
-env: {NCCL_DEBUG: WARN, N: 1}
-)";
-
 Loaded load_text(const std::string& text, std::vector<std::string> set = {}) {
   return load(schema_of<SampleJob>(), {.file = "job.yaml", .text = text, .set = std::move(set)});
 }

@@ -12,6 +12,15 @@
 
 namespace gputrain::config {
 
+inline constexpr const char* kGoodJob = R"(name: small
+model: {type: mlp, config: {widths: [32], dropout: 0.1}}
+data: {train: {path: /data, format: idx, invert: true}, val: {path: /data/val}}
+train: {max_epochs: 3, warmup: 10%, micro_batch_size: 16}
+optimizer: {type: sgd, lr: 1e-1, momentum: 0.9}
+expect: {val/top1: [90, 95.5], source: a table}
+env: {NCCL_DEBUG: WARN, N: 1}
+)";
+
 struct Thing {
   virtual ~Thing() = default;
 };
@@ -121,7 +130,9 @@ struct DataSection {
     d.summary("what is learned from");
     d.key("train", &DataSection::train, "training data").required();
     d.key("val", &DataSection::val, "validation data");
-    d.key("num_workers", &DataSection::num_workers, "threads that read").range(0, 256).change(Change::safe)
+    d.key("num_workers", &DataSection::num_workers, "threads that read")
+        .range(0, 256)
+        .change(Change::safe)
         .instead_of({"dataloader_num_workers"});
   }
 };
@@ -139,15 +150,21 @@ struct TrainSection {
   std::string nonfinite = "stop";
   static void describe(Description<TrainSection>& d) {
     d.summary("the loop");
-    d.key("max_epochs", &TrainSection::max_epochs, "passes over the data").at_least(1).change(Change::safe)
+    d.key("max_epochs", &TrainSection::max_epochs, "passes over the data")
+        .at_least(1)
+        .change(Change::safe)
         .instead_of({"num_train_epochs", "epochs"});
-    d.key("max_steps", &TrainSection::max_steps, "optimizer steps").at_least(1).change(Change::safe)
+    d.key("max_steps", &TrainSection::max_steps, "optimizer steps")
+        .at_least(1)
+        .change(Change::safe)
         .instead_of({"train_steps"});
     d.key("max_time", &TrainSection::max_time, "wall time").above(0).change(Change::safe);
-    d.key("micro_batch_size", &TrainSection::micro_batch_size, "samples in memory at once").at_least(1)
-        .unit("samples").instead_of({"per_device_train_batch_size", "batch_size"});
-    d.key("warmup", &TrainSection::warmup, "rising learning rate").units(
-        {Length::Unit::steps, Length::Unit::epochs, Length::Unit::percent});
+    d.key("micro_batch_size", &TrainSection::micro_batch_size, "samples in memory at once")
+        .at_least(1)
+        .unit("samples")
+        .instead_of({"per_device_train_batch_size", "batch_size"});
+    d.key("warmup", &TrainSection::warmup, "rising learning rate")
+        .units({Length::Unit::steps, Length::Unit::epochs, Length::Unit::percent});
     d.key("label_smoothing", &TrainSection::label_smoothing, "share given to the other classes").range(0, 1);
     d.key("ema", &TrainSection::ema, "running average of the weights");
     d.key("nonfinite", &TrainSection::nonfinite, "what to do").choices({"stop", "skip"});
@@ -193,8 +210,10 @@ struct SampleJob {
     d.key("name", &SampleJob::name, "name of the run").change(Change::safe);
     d.key("seed", &SampleJob::seed, "of all random numbers").at_least(0);
     d.key("output_dir", &SampleJob::output_dir, "the run folder").change(Change::safe);
-    d.key("precision", &SampleJob::precision, "number format").choices({"fp32", "bf16", "fp16"})
-        .instead_of({"mixed_precision"}).instead_of("bf16", "bf16");
+    d.key("precision", &SampleJob::precision, "number format")
+        .choices({"fp32", "bf16", "fp16"})
+        .instead_of({"mixed_precision"})
+        .instead_of("bf16", "bf16");
     d.key("model", &SampleJob::model, "the network").required();
     d.key("data", &SampleJob::data, "the data").required();
     d.key("train", &SampleJob::train, "the loop");

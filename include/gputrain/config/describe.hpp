@@ -39,14 +39,14 @@ class Description {
 
   /// Declares a key stored in `member`; returns it for further attributes.
   template <class Value>
-  Key& key(std::string name, Value Spec::* member, std::string help) {
+  Key& key(std::string name, Value Spec::*member, std::string help) {
     static_assert(!std::is_same_v<Value, Choice>, "a Choice is declared by choice(), with its catalog");
     return schema_.add(Key(std::move(name), std::move(help), type_of<Value>(), locate(member)));
   }
 
   /// Declares that key `name` picks an entry of `catalog`; its options are keys beside `name`, or, when `under` is not
   /// empty, keys of the map `under`.
-  Key& choice(std::string name, Choice Spec::* member, const AnyCatalog& catalog, std::string help,
+  Key& choice(std::string name, Choice Spec::*member, const AnyCatalog& catalog, std::string help,
               std::string under = {}) {
     return schema_.add_choice(Key(std::move(name), std::move(help), type_of<Choice>(), locate(member)), catalog,
                               std::move(under));
@@ -54,7 +54,7 @@ class Description {
 
   /// Takes every further key that has a '/' inside, such as `val/top1`, into a map. `name` is how help shows them.
   template <class Value>
-  Key& pattern(std::string name, std::map<std::string, Value> Spec::* member, std::string help) {
+  Key& pattern(std::string name, std::map<std::string, Value> Spec::*member, std::string help) {
     return schema_.add_pattern(
         Key(std::move(name), std::move(help), type_of<std::map<std::string, Value>>(), locate(member)));
   }
@@ -63,14 +63,13 @@ class Description {
   /// reported with the place of the key it is about.
   template <class Check>
   void check(Check check) {
-    schema_.set_check([check](const void* spec, Complaints& complaints) {
-      check(*static_cast<const Spec*>(spec), complaints);
-    });
+    schema_.set_check(
+        [check](const void* spec, Complaints& complaints) { check(*static_cast<const Spec*>(spec), complaints); });
   }
 
  private:
   template <class Value>
-  static Key::Locate locate(Value Spec::* member) {
+  static Key::Locate locate(Value Spec::*member) {
     return [member](void* spec) -> void* { return &(static_cast<Spec*>(spec)->*member); };
   }
 

@@ -19,9 +19,9 @@
 namespace gputrain::config {
 
 struct Request {
-  std::filesystem::path file = {};          // empty: nothing but `set`
-  std::optional<std::string> text = {};     // read instead of the file, which then only gives the name
-  std::vector<std::string> set = {};        // "train.max_steps=100", later ones win
+  std::filesystem::path file = {};       // empty: nothing but `set`
+  std::optional<std::string> text = {};  // read instead of the file, which then only gives the name
+  std::vector<std::string> set = {};     // "train.max_steps=100", later ones win
   /// Reads an environment variable; default: the process's own.
   std::function<std::optional<std::string>(const std::string& name)> environment = {};
 };

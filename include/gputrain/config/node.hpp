@@ -34,11 +34,11 @@ struct GPUTRAIN_API Node {
   enum class Kind { null, scalar, list, map };
 
   Kind kind = Kind::null;
-  bool quoted = false;   // scalar: text whatever it looks like
-  bool removes = false;  // null: took the place of a value from a lower layer
-  std::string text = {};      // scalar
+  bool quoted = false;    // scalar: text whatever it looks like
+  bool removes = false;   // null: took the place of a value from a lower layer
+  std::string text = {};  // scalar
   Place place = {};
-  std::string key = {};       // when it is part of a map
+  std::string key = {};  // when it is part of a map
   Place key_place = {};
   std::vector<Node> parts = {};  // of a list or map, in order
 
@@ -46,8 +46,8 @@ struct GPUTRAIN_API Node {
   Node* find(std::string_view name) noexcept;
 };
 
-/// Canonical YAML: two spaces of indentation, lists of scalars on one line, text quoted only where it must be. `comment`
-/// may give each leaf, by its dotted key, a remark at the end of its line.
+/// Canonical YAML: two spaces of indentation, lists of scalars on one line, text quoted only where it must be.
+/// `comment` may give each leaf, by its dotted key, a remark at the end of its line.
 GPUTRAIN_API std::string to_yaml(const Node& root,
                                  const std::function<std::string(const std::string& dotted)>& comment = {});
 

@@ -12,7 +12,7 @@ namespace gputrain::config {
 
 struct Problem {
   Place place;
-  std::string what;      // the fact, one sentence without a final full stop
+  std::string what;       // the fact, one sentence without a final full stop
   std::string hint = {};  // what to write or try; may have several lines
 };
 

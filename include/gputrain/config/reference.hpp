@@ -27,8 +27,8 @@ GPUTRAIN_API std::string describe_text(const Schema& schema);
 /// The options of one entry. Throws Error(usage) with the nearest names when there is no such entry.
 GPUTRAIN_API std::string describe_text(const AnyCatalog& catalog, std::string_view name);
 
-/// Asserts that the tables themselves are sound: no name twice in a map, limits that the defaults meet, foreign names
-/// that are nobody's own. For tests.
-GPUTRAIN_API void verify(const Schema& schema);
+/// What is wrong with the tables themselves: limits that a default breaks, an option named like a key beside it,
+/// foreign names that are our own. Empty when they are sound; for tests.
+GPUTRAIN_API std::vector<std::string> faults_of(const Schema& schema);
 
 }  // namespace gputrain::config

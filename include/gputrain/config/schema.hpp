@@ -37,7 +37,9 @@ struct Choice {
   std::shared_ptr<const void> options = {};  // the entry's spec struct; null when nothing is picked
 
   template <class Spec>
-  const Spec& as() const { return *static_cast<const Spec*>(options.get()); }
+  const Spec& as() const {
+    return *static_cast<const Spec*>(options.get());
+  }
 };
 
 /// One key of the job: name, help, type, limits, and the foreign names it stands for.
@@ -48,19 +50,19 @@ class GPUTRAIN_API Key {
   Key(std::string name, std::string help, const ValueType& type, Locate locate);
 
   // Limits hold for the number inside `auto`, null or a list as well; lengths and durations compare their number.
-  Key& range(double low, double high);                  // closed interval
-  Key& above(double low);                               // open below: value > low
-  Key& below(double high);                              // open above: value < high
-  Key& at_least(double low);                            // value >= low
-  Key& elements(size_t low, size_t high);               // of a list
+  Key& range(double low, double high);     // closed interval
+  Key& above(double low);                  // open below: value > low
+  Key& below(double high);                 // open above: value < high
+  Key& at_least(double low);               // value >= low
+  Key& elements(size_t low, size_t high);  // of a list
   Key& elements(size_t count) { return elements(count, count); }
-  Key& choices(std::vector<std::string> allowed);       // for strings and lists of strings
-  Key& units(std::vector<Length::Unit> allowed);        // for lengths; default: all
-  Key& required();                                      // must be given
-  Key& change(Change change);                           // default: that of the group around it, at the top `refused`
-  Key& instead_of(std::vector<std::string> foreign);    // other tools' names for this key
+  Key& choices(std::vector<std::string> allowed);     // for strings and lists of strings
+  Key& units(std::vector<Length::Unit> allowed);      // for lengths; default: all
+  Key& required();                                    // must be given
+  Key& change(Change change);                         // default: that of the group around it, at the top `refused`
+  Key& instead_of(std::vector<std::string> foreign);  // other tools' names for this key
   Key& instead_of(std::string foreign, std::string value);  // a foreign key that stands for this key with `value`
-  Key& unit(std::string unit);                          // shown in help: "samples", "seconds"
+  Key& unit(std::string unit);                              // shown in help: "samples", "seconds"
   /// For a choice: without a name here, the name and the options not given here are those of the choice at this dotted
   /// place of the job (`data.val.format` as in `data.train.format`).
   Key& inherits(std::string dotted);
@@ -134,9 +136,9 @@ class GPUTRAIN_API Schema {
   Key& add_pattern(Key key);
 
   struct ChoiceKey {
-    size_t key;                 // index into keys()
+    size_t key;  // index into keys()
     const AnyCatalog* catalog;
-    std::string under;          // the map that holds the entry's options; empty: beside the key
+    std::string under;  // the map that holds the entry's options; empty: beside the key
   };
 
   const std::string& summary() const noexcept { return summary_; }
@@ -171,10 +173,10 @@ class GPUTRAIN_API AnyCatalog {
   AnyCatalog& operator=(const AnyCatalog&) = delete;
   virtual ~AnyCatalog();
 
-  const std::string& kind() const noexcept { return kind_; }               // "model", "dataset", "optimizer"
+  const std::string& kind() const noexcept { return kind_; }  // "model", "dataset", "optimizer"
   const std::vector<CatalogEntry>& entries() const noexcept { return entries_; }
-  const CatalogEntry* find(std::string_view name) const noexcept;          // nullptr: no such entry
-  std::vector<std::string> names() const;                                  // sorted
+  const CatalogEntry* find(std::string_view name) const noexcept;  // nullptr: no such entry
+  std::vector<std::string> names() const;                          // sorted
 
  protected:
   void add_entry(CatalogEntry entry);

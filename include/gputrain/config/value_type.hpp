@@ -21,8 +21,8 @@ struct ValueType {
   enum class Kind { boolean, integer, number, string, length, duration, automatic, optional, list, map, group, choice };
 
   Kind kind = Kind::string;
-  const ValueType* inner = nullptr;           // automatic, optional, list, map: the type of the parts
-  const Schema& (*schema)() = nullptr;        // group: the described struct
+  const ValueType* inner = nullptr;     // automatic, optional, list, map: the type of the parts
+  const Schema& (*schema)() = nullptr;  // group: the described struct
 
   /// How to reach the parts of a holder (automatic, optional: none or one; list; map). Keys are empty but for maps.
   using Visit = std::function<void(const std::string& key, const void* part)>;

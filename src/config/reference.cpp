@@ -1,0 +1,202 @@
+#include "gputrain/config/reference.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "gputrain/config/value_type.hpp"
+#include "gputrain/core/error.hpp"
+#include "key_index.hpp"
+#include "names.hpp"
+#include "scalar.hpp"
+#include "write.hpp"
+
+namespace gputrain::config {
+namespace {
+
+using Kind = ValueType::Kind;
+using Row = std::array<std::string, 5>;  // key, type, default, unit, help
+
+constexpr size_t kLongestDefault = 24;
+constexpr size_t kMostNames = 8;
+
+std::string limits_suffix(const Key::Limits& limits) {
+  if (limits.low && limits.high) {
+    return std::string(" in ") + (limits.low_is_open ? "(" : "[") + plain_number(*limits.low) + ", " +
+           plain_number(*limits.high) + (limits.high_is_open ? ")" : "]");
+  }
+  if (limits.low) return (limits.low_is_open ? " > " : " >= ") + plain_number(*limits.low);
+  if (limits.high) return (limits.high_is_open ? " < " : " <= ") + plain_number(*limits.high);
+  return {};
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : " | ") + name;
+  return text;
+}
+
+std::string list_type_text(const ValueType& type, const Key& key);
+
+std::string type_text(const ValueType& type, const Key& key) {
+  switch (type.kind) {
+    case Kind::boolean:
+      return "true | false";
+    case Kind::integer:
+      return "integer" + limits_suffix(key.limits());
+    case Kind::number:
+      return "number" + limits_suffix(key.limits());
+    case Kind::string:
+      return key.allowed().empty() ? "text" : joined(key.allowed());
+    case Kind::length:
+      return "length" + limits_suffix(key.limits());
+    case Kind::duration:
+      return "duration" + limits_suffix(key.limits());
+    case Kind::automatic:
+      return type_text(*type.inner, key) + " | auto";
+    case Kind::optional:
+      return type_text(*type.inner, key) + " | null";
+    case Kind::list:
+      return list_type_text(*type.inner, key);
+    case Kind::map:
+      return "map of " + type_text(*type.inner, key);
+    case Kind::group:
+      return "group";
+    case Kind::choice:
+      return "name";
+  }
+  return {};
+}
+
+std::string list_type_text(const ValueType& inner, const Key& key) {
+  const Key::Limits& limits = key.limits();
+  const std::string count = limits.fewest && limits.fewest == limits.most ? std::to_string(*limits.fewest) + " " : "";
+  std::string parts = type_text(inner, key);
+  if (inner.kind != Kind::boolean && key.allowed().empty()) parts.insert(std::min(parts.find(' '), parts.size()), "s");
+  return "list of " + count + parts;
+}
+
+std::string default_text(const Key& key, const void* defaults) {
+  if (key.is_required()) return "required";
+  const Node node = node_of(key.type(), key.locate(defaults));
+  std::string text = node.kind == Node::Kind::scalar && !node.text.empty() ? node.text : to_flow(node);
+  return text.size() > kLongestDefault ? text.substr(0, kLongestDefault - 3) + "..." : text;
+}
+
+class Table {
+ public:
+  void add_group(const Schema& schema, const void* defaults, const std::string& prefix) {
+    for (const Key& key : schema.keys()) {
+      const Schema::ChoiceKey* choice = schema.choice_of(key);
+      const Schema* group = group_inside(key.type());
+      if (choice != nullptr) {
+        add_choice(*choice, key, defaults, prefix);
+      } else if (group != nullptr) {
+        const bool is_optional = key.type().kind == Kind::optional;
+        const std::string fallback = key.is_required() ? "required" : is_optional ? default_text(key, defaults) : "";
+        rows_.push_back({prefix + key.name(), is_optional ? "group | null" : "group", fallback, "", key.help()});
+        const std::shared_ptr<void> inner = group->create();
+        add_group(*group, is_optional ? inner.get() : key.locate(defaults), prefix + key.name() + ".");
+      } else {
+        rows_.push_back(
+            {prefix + key.name(), type_text(key.type(), key), default_text(key, defaults), key.unit(), key.help()});
+      }
+    }
+    if (const Key* pattern = schema.pattern()) {
+      rows_.push_back({prefix + pattern->name(), type_text(*pattern->type().inner, *pattern), "", pattern->unit(),
+                       pattern->help()});
+    }
+  }
+
+  std::string text() const {
+    const Row head{"KEY", "TYPE", "DEFAULT", "UNIT", "MEANING"};
+    const bool has_units = std::any_of(rows_.begin(), rows_.end(), [](const Row& row) { return !row[3].empty(); });
+    std::array<size_t, 5> widths{};
+    for (size_t i = 0; i < head.size(); ++i) {
+      widths[i] = head[i].size();
+      for (const Row& row : rows_) widths[i] = std::max(widths[i], row[i].size());
+    }
+    std::string lines;
+    const auto add_line = [&](const Row& row) {
+      std::string line;
+      for (size_t i = 0; i < row.size(); ++i) {
+        if (i == 3 && !has_units) continue;
+        line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
+      }
+      line.resize(line.find_last_not_of(' ') + 1);
+      lines += line + "\n";
+    };
+    add_line(head);
+    for (const Row& row : rows_) add_line(row);
+    return lines;
+  }
+
+  bool is_empty() const { return rows_.empty(); }
+
+ private:
+  void add_choice(const Schema::ChoiceKey& choice, const Key& key, const void* defaults, const std::string& prefix) {
+    const std::vector<std::string> names = choice.catalog->names();
+    const std::string& kind = choice.catalog->kind();
+    rows_.push_back({prefix + key.name(), names.size() <= kMostNames ? joined(names) : "a " + kind,
+                     default_text(key, defaults), "", key.help() + " (gputrain list " + kind + ")"});
+    rows_.push_back({prefix + (choice.under.empty() ? "*" : choice.under), "options", "", "",
+                     "of that " + kind + " (gputrain describe " + kind + " NAME)"});
+  }
+
+  std::vector<Row> rows_;
+};
+
+void collect(const Schema& schema, std::vector<const AnyCatalog*>& found, std::vector<const Schema*>& seen) {
+  if (std::find(seen.begin(), seen.end(), &schema) != seen.end()) return;
+  seen.push_back(&schema);
+  for (const Key& key : schema.keys()) {
+    const ValueType* type = &key.type();
+    while (type->inner != nullptr) type = type->inner;
+    if (type->kind == Kind::group) collect(type->schema(), found, seen);
+    const Schema::ChoiceKey* choice = schema.choice_of(key);
+    if (choice == nullptr) continue;
+    if (std::find(found.begin(), found.end(), choice->catalog) == found.end()) found.push_back(choice->catalog);
+    for (const CatalogEntry& entry : choice->catalog->entries()) collect(*entry.schema, found, seen);
+  }
+}
+
+}  // namespace
+
+std::vector<const AnyCatalog*> catalogs_of(const Schema& schema) {
+  std::vector<const AnyCatalog*> found;
+  std::vector<const Schema*> seen;
+  collect(schema, found, seen);
+  return found;
+}
+
+std::string list_text(const AnyCatalog& catalog) {
+  size_t width = 0;
+  for (const CatalogEntry& entry : catalog.entries()) width = std::max(width, entry.name.size());
+  std::string text;
+  for (const std::string& name : catalog.names()) {
+    text += name + std::string(width - name.size() + 2, ' ') + catalog.find(name)->help + "\n";
+  }
+  return text;
+}
+
+std::string describe_text(const Schema& schema) {
+  Table table;
+  table.add_group(schema, schema.create().get(), {});
+  const std::string head = schema.summary().empty() ? "" : schema.summary() + "\n\n";
+  return head + (table.is_empty() ? "No options.\n" : table.text());
+}
+
+std::string describe_text(const AnyCatalog& catalog, std::string_view name) {
+  const CatalogEntry* entry = catalog.find(name);
+  if (entry == nullptr) {
+    const std::string near = did_you_mean(name, catalog.names());
+    throw Error(ExitCode::usage, {.what = "no " + catalog.kind() + " is named " + shown(name),
+                                  .hint = (near.empty() ? "" : near + " ") + "there is " + either(catalog.names())});
+  }
+  Table table;
+  table.add_group(*entry->schema, entry->schema->create().get(), {});
+  return catalog.kind() + " " + entry->name + ": " + entry->help + "\n\n" +
+         (table.is_empty() ? "No options.\n" : table.text());
+}
+
+}  // namespace gputrain::config
