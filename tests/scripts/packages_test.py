@@ -1,0 +1,37 @@
+"""scripts/packages.txt names packages that Debian 12 and Ubuntu 24.04 both have, in versions that suffice.
+
+The table is Ubuntu 24.04's (noble); Debian's names are tried for real by scripts/fresh_machine.sh.
+"""
+import pathlib
+import unittest
+
+NOBLE = {
+    "g++": "13.2", "cmake": "3.28.3", "ninja-build": "1.11.1", "ccache": "4.9.1", "mold": "2.30.0", "pkg-config": "1.8.1",
+    "python3": "3.12.3", "python3-venv": "3.12.3", "ca-certificates": "20240203", "libyaml-cpp-dev": "0.8.0",
+    "libcli11-dev": "2.4.1", "nlohmann-json3-dev": "3.11.3", "libfmt-dev": "9.1.0", "libspdlog-dev": "1.12.0",
+    "libpng-dev": "1.6.43", "libturbojpeg0-dev": "2.1.5", "zlib1g-dev": "1.3", "libxxhash-dev": "0.8.2",
+    "libgtest-dev": "1.14.0", "libgmock-dev": "1.14.0",
+}
+AT_LEAST = {"g++": (12,), "cmake": (3, 25), "python3": (3, 10)}
+
+
+class Packages(unittest.TestCase):
+    def lines(self) -> list[list[str]]:
+        text = (pathlib.Path(__file__).resolve().parents[2] / "scripts/packages.txt").read_text()
+        return [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
+
+    def test_each_has_a_name_in_ubuntu(self):
+        for names, _ in self.lines():
+            self.assertTrue(set(names.split("|")) & NOBLE.keys(), f"{names}: add Ubuntu 24.04's name and version here")
+
+    def test_each_says_what_it_is_for(self):
+        for line in self.lines():
+            self.assertEqual(len(line), 2, line)
+
+    def test_versions_there_suffice(self):
+        for name, least in AT_LEAST.items():
+            self.assertGreaterEqual(tuple(map(int, NOBLE[name].split("."))), least)
+
+
+if __name__ == "__main__":
+    unittest.main()
