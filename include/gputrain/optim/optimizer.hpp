@@ -1,7 +1,7 @@
-// An optimizer: updates ranges of the arena in one fused call per decay group. One rule per file in src/optim.
+// An optimizer: updates ranges of the arena in one fused call per decay group. One rule per file in src/optim/rules.
 #pragma once
 
-#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,35 +9,50 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/config/catalog.hpp"
+#include "gputrain/core/export.hpp"
 #include "gputrain/device/arena.hpp"
 
 namespace gputrain::optim {
 
-/// The device scalars of one update. Nothing here is read on the host.
+/// The device scalars of one update. Nothing here is read on the host (on a GPU).
 struct StepScalars {
-  at::Tensor lr;         // 0-dim; double on the CPU, float on a GPU
-  at::Tensor found_inf;  // [1] float; nonzero: leave parameters, state and step count untouched. May be undefined.
+  at::Tensor lr;                        // 0-dim; double on the CPU, float on a GPU
+  std::optional<at::Tensor> found_inf;  // [1] float; 1: leave parameters, state and step count untouched
+  std::optional<at::Tensor> divisor;    // [1] float; the update uses gradient / divisor, and may write that back into
+                                        // the gradient. See GradientReport::divisor.
 };
 
 class GPUTRAIN_API Optimizer {
  public:
   virtual ~Optimizer();
 
-  /// Updates the arena's values from its gradients (already unscaled, averaged and clipped). Call under NoGradGuard.
+  /// Updates the arena's values from its gradients. Call under NoGradGuard.
   virtual void step(const StepScalars& scalars) = 0;
 
   /// Everything that must be in a checkpoint beside the weights: flat buffers shaped like the arena (to be stored per
   /// segment) and small tensors (step count), by name. The tensors are the live ones: copy into them to restore.
   struct State {
-    std::vector<std::pair<std::string, at::Tensor>> flat;     // [arena numel]
+    std::vector<std::pair<std::string, at::Tensor>> flat;  // [arena numel]
     std::vector<std::pair<std::string, at::Tensor>> scalars;
   };
   virtual State state() = 0;
 
-  virtual std::string describe() const = 0;  // "adamw lr 0.001 betas 0.9 0.95 decay 0.1"
+  virtual std::string describe() const = 0;  // "adamw betas 0.9 0.95 decay 0.1"
 };
 
 using OptimizerCatalog = config::Catalog<Optimizer, const device::Arena&>;
 GPUTRAIN_API OptimizerCatalog& catalog();
+
+/// The ranges of the arena that share one weight decay, as views: what a fused update takes.
+struct DecayGroup {
+  double weight_decay = 0;
+  std::vector<device::Range> ranges;
+
+  /// The group's views of a flat buffer of the arena.
+  GPUTRAIN_API std::vector<at::Tensor> slices(const at::Tensor& flat) const;
+};
+
+/// Splits an arena by decay; one group over everything where `weight_decay` is zero.
+GPUTRAIN_API std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_decay);
 
 }  // namespace gputrain::optim

@@ -1,0 +1,50 @@
+// Loss scaling for fp16: torch.amp.GradScaler's rule, kept on the device.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/core/export.hpp"
+
+namespace gputrain::optim {
+
+/// The loss is multiplied by `scale` so that small gradients survive fp16. A step with a non-finite gradient halves the
+/// scale; `growth_interval` good steps in a row double it (Micikevicius et al., "Mixed precision training", ICLR 2018).
+class GPUTRAIN_API GradScaler {
+ public:
+  struct Options {
+    double initial_scale = 65536;
+    double growth_factor = 2;
+    double backoff_factor = 0.5;
+    int64_t growth_interval = 2000;
+  };
+
+  explicit GradScaler(at::Device device) : GradScaler(device, Options{}) {}
+  GradScaler(at::Device device, const Options& options);
+
+  /// 0-dim float, the live tensor: multiply the loss by it, pass it to measure_gradient.
+  const at::Tensor& scale() const noexcept { return scale_; }
+
+  /// After each step, with that step's GradientReport::found_inf. Does not wait for the device.
+  void update(const at::Tensor& found_inf);
+
+  /// Below this scale gradients vanish instead of overflowing: when it is reached, training has diverged.
+  static constexpr double kFloor = 1.0 / 16384;
+
+  struct State {
+    double scale = 0;
+    int64_t growth_tracker = 0;  // good steps in a row
+  };
+  State state() const;  // reads the device: at log steps and saves only
+  void restore(const State& state);
+
+  /// Whether the scale fell to its floor. Reads the device.
+  bool has_collapsed() const { return state().scale <= kFloor; }
+
+ private:
+  Options options_;
+  at::Tensor scale_, growth_tracker_;
+};
+
+}  // namespace gputrain::optim

@@ -1,0 +1,39 @@
+// The learning rate as a pure function of the step. One curve per file in src/optim/schedules.
+//
+// Steps count updates already made, so the first update has step 0. During warm-up the rate rises in equal parts: step
+// k of `warmup` gets (k + 1) / (warmup + 1) of the peak, as in nanoGPT, and step `warmup` the peak. Curves are those of
+// Hugging Face transformers (`get_*_schedule_with_warmup`) without the idle first update that theirs begin a warm-up
+// with.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "gputrain/config/catalog.hpp"
+#include "gputrain/config/value_types.hpp"
+#include "gputrain/core/export.hpp"
+
+namespace gputrain::optim {
+
+/// What a curve spans, and how it reads lengths of the job.
+struct Horizon {
+  double peak_lr = 0;
+  int64_t total_steps = 0;                                 // updates from the start of training to its end
+  std::function<int64_t(const config::Length&)> to_steps;  // of a length of this job
+};
+
+class GPUTRAIN_API Schedule {
+ public:
+  virtual ~Schedule();
+
+  /// The rate of the update after `step` updates; defined for every step >= 0, also past the end.
+  virtual double lr(int64_t step) const = 0;
+
+  virtual std::string describe() const = 0;  // "warmup 700 then cosine to 0"
+};
+
+using ScheduleCatalog = config::Catalog<Schedule, const Horizon&>;
+GPUTRAIN_API ScheduleCatalog& schedules();
+
+}  // namespace gputrain::optim

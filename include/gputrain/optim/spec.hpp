@@ -1,0 +1,39 @@
+// The `optimizer` and `lr_scheduler` sections of a job.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/config/describe.hpp"
+#include "gputrain/core/export.hpp"
+#include "gputrain/nn/module.hpp"
+
+namespace gputrain::optim {
+
+/// `optimizer: {type: adamw, lr: 6e-4, betas: [0.9, 0.95], weight_decay: 0.1}`: the rule's own options beside ours.
+struct OptimizerSpec {
+  config::Choice type{"adamw"};
+  double lr = 1e-3;
+  std::vector<std::string> no_decay{"bias", "norm"};
+  std::optional<int64_t> lr_base_batch_size;
+
+  GPUTRAIN_API static void describe(config::Description<OptimizerSpec>& d);
+
+  /// The peak rate of a job: `lr`, times global batch / base batch where a base batch size is given (linear scaling,
+  /// Goyal et al., "Accurate, large minibatch SGD", 2017).
+  GPUTRAIN_API double peak_lr(int64_t global_batch_size) const;
+
+  /// Whether weight decay applies to parameters of a role.
+  GPUTRAIN_API bool decays(nn::Role role) const;
+};
+
+/// `lr_scheduler: {type: cosine, warmup: 5ep, min_lr: 0}`.
+struct LrSchedulerSpec {
+  config::Choice type{"constant"};
+
+  GPUTRAIN_API static void describe(config::Description<LrSchedulerSpec>& d);
+};
+
+}  // namespace gputrain::optim

@@ -1,0 +1,83 @@
+// Stochastic gradient descent with momentum in torch.optim.SGD's form (the rate multiplies the velocity, not the
+// gradient). Nesterov: Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML
+// 2013.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/_fused_sgd.h>
+#include <fmt/format.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/optim/optimizer.hpp"
+
+namespace gputrain::optim {
+namespace {
+
+struct SgdSpec {
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+
+  static void describe(config::Description<SgdSpec>& d) {
+    d.summary("stochastic gradient descent");
+    d.key("momentum", &SgdSpec::momentum, "share of the velocity kept from step to step").at_least(0).below(1);
+    d.key("nesterov", &SgdSpec::nesterov, "look ahead along the velocity; needs momentum");
+    d.key("weight_decay", &SgdSpec::weight_decay, "share of a weight added to its gradient")
+        .at_least(0)
+        .instead_of({"wd"});
+    d.check([](const SgdSpec& spec, config::Complaints& complaints) {
+      if (spec.nesterov && spec.momentum == 0) {
+        complaints.about("nesterov", "nesterov needs a momentum above 0", "set momentum, for instance momentum: 0.9");
+      }
+    });
+  }
+};
+
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const SgdSpec& spec, const device::Arena& arena) : spec_(spec) {
+    if (spec.momentum > 0) velocity_ = arena.make_state();
+    for (const DecayGroup& group : decay_groups(arena, spec.weight_decay)) {
+      groups_.push_back({.weight_decay = group.weight_decay,
+                         .values = group.slices(arena.values()),
+                         .gradients = group.slices(arena.gradients()),
+                         .velocities = velocity_.defined() ? group.slices(velocity_) : std::vector<at::Tensor>{}});
+    }
+  }
+
+  void step(const StepScalars& scalars) override {
+    for (Group& group : groups_) {
+      // Never "the first step": a velocity of zero gives the same, also when the first steps were skipped.
+      at::_fused_sgd_(group.values, group.gradients, group.velocities, group.weight_decay, spec_.momentum, scalars.lr,
+                      /*dampening=*/0, spec_.nesterov, /*maximize=*/false, /*is_first_step=*/false, scalars.divisor,
+                      scalars.found_inf);
+    }
+  }
+
+  State state() override {
+    State state;
+    if (velocity_.defined()) state.flat.emplace_back("momentum_buffer", velocity_);
+    return state;
+  }
+
+  std::string describe() const override {
+    return fmt::format("sgd momentum {}{} decay {}", spec_.momentum, spec_.nesterov ? " nesterov" : "",
+                       spec_.weight_decay);
+  }
+
+ private:
+  struct Group {
+    double weight_decay;
+    std::vector<at::Tensor> values, gradients, velocities;
+  };
+
+  SgdSpec spec_;
+  at::Tensor velocity_;
+  std::vector<Group> groups_;
+};
+
+const config::Registered<Sgd, SgdSpec> registered_sgd{catalog(), "sgd", "gradient descent with momentum"};
+
+}  // namespace
+}  // namespace gputrain::optim

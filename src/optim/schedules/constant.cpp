@@ -1,0 +1,30 @@
+#include <string>
+
+#include <fmt/format.h>
+
+#include "../warmup.hpp"
+
+namespace gputrain::optim {
+namespace {
+
+class ConstantSchedule final : public Schedule {
+ public:
+  ConstantSchedule(const WarmupSpec& spec, const Horizon& horizon)
+      : peak_lr_(horizon.peak_lr), warmup_(horizon.to_steps(spec.warmup)) {}
+
+  double lr(int64_t step) const override { return peak_lr_ * warmup_share(step, warmup_); }
+
+  std::string describe() const override {
+    return warmup_ > 0 ? fmt::format("warmup {} then constant", warmup_) : "constant";
+  }
+
+ private:
+  double peak_lr_;
+  int64_t warmup_;
+};
+
+const config::Registered<ConstantSchedule, WarmupSpec> registered_constant{schedules(), "constant",
+                                                                           "the peak rate to the end"};
+
+}  // namespace
+}  // namespace gputrain::optim

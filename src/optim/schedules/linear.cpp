@@ -1,0 +1,18 @@
+#include "../warmup.hpp"
+
+namespace gputrain::optim {
+namespace {
+
+class LinearSchedule final : public DecayingSchedule {
+ public:
+  LinearSchedule(const DecaySpec& spec, const Horizon& horizon) : DecayingSchedule(spec, horizon, "linear") {}
+
+ protected:
+  double share_left(double part) const override { return 1 - part; }
+};
+
+const config::Registered<LinearSchedule, DecaySpec> registered_linear{schedules(), "linear",
+                                                                      "a straight line from the peak to min_lr"};
+
+}  // namespace
+}  // namespace gputrain::optim

@@ -1,0 +1,87 @@
+"""torch and transformers as references for optim. Numbers travel as raw files of float64.
+
+optimizers OUT IN SHAPES CASES                         weights after 20 steps, case by case in double and in float
+schedules OUT CURVES                                   the rates of transformers' schedulers
+scaler OUT INTERVAL INFINITE_STEPS                     scale and growth tracker of torch.amp.GradScaler after each step
+"""
+import json
+import sys
+
+import numpy
+import torch
+
+STEPS = 20
+
+
+def write(path, values):
+    numpy.asarray(values, dtype=numpy.float64).tofile(path)
+
+
+def optimizers(path, given_path, shapes, cases):
+    """CASES is a list of [rule, options, max_norm]. IN holds the start values, then the gradients of each step."""
+    given = torch.from_numpy(numpy.fromfile(given_path))
+    write(path, torch.cat([train(given.to(dtype), json.loads(shapes), rule, dict(options), max_norm)
+                           for rule, options, max_norm in json.loads(cases)
+                           for dtype in (torch.float64, torch.float32)]))
+
+
+def train(given, shapes, rule, options, max_norm):
+    """Every other parameter decays."""
+    sizes = [torch.Size(shape).numel() for shape in shapes]
+    rows = [[part.reshape(shape).clone() for part, shape in zip(row.split(sizes), shapes)]
+            for row in given.view(STEPS + 1, sum(sizes))]
+    weights = [torch.nn.Parameter(start) for start in rows[0]]
+    decay = options.pop("weight_decay", 0.0)
+    groups = [{"params": weights[0::2], "weight_decay": decay}, {"params": weights[1::2], "weight_decay": 0.0}]
+    optimizer = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[rule](groups, **options)
+    for gradients in rows[1:]:
+        for weight, gradient in zip(weights, gradients):
+            weight.grad = gradient
+        if max_norm:
+            torch.nn.utils.clip_grad_norm_(weights, max_norm)
+        optimizer.step()
+    return torch.cat([weight.detach().double().view(-1) for weight in weights])
+
+
+def rates(make, steps):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
+    scheduler = make(optimizer)
+    result = []
+    for _ in range(steps):
+        result.append(scheduler.get_last_lr()[0])
+        optimizer.step()
+        scheduler.step()
+    return result
+
+
+def schedules(path, curves):
+    """CURVES is a list of [name, warmup, total, min_lr]; each gives `total` rates from a peak of 0.3."""
+    import transformers
+
+    result = []
+    for name, warmup, total, min_lr in json.loads(curves):
+        make = {
+            "constant": lambda o: transformers.get_constant_schedule_with_warmup(o, warmup),
+            "linear": lambda o: transformers.get_linear_schedule_with_warmup(o, warmup, total),
+            "cosine": lambda o: transformers.get_cosine_with_min_lr_schedule_with_warmup(o, warmup, total, min_lr=min_lr),
+        }[name]
+        result += rates(make, total)
+    write(path, result)
+
+
+def scaler(path, interval, infinite_steps):
+    infinite = set(json.loads(infinite_steps))
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=1e-3)
+    grad_scaler = torch.amp.GradScaler("cpu", growth_interval=int(interval))
+    result = []
+    for step in range(60):
+        optimizer.zero_grad()
+        grad_scaler.scale((weight * (torch.inf if step in infinite else 1.0)).sum()).backward()
+        grad_scaler.step(optimizer)
+        grad_scaler.update()
+        result += [grad_scaler.get_scale(), grad_scaler.state_dict()["_growth_tracker"]]
+    write(path, result)
+
+
+{"optimizers": optimizers, "schedules": schedules, "scaler": scaler}[sys.argv[1]](*sys.argv[2:])

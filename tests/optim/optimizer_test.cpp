@@ -1,0 +1,214 @@
+#include "gputrain/optim/optimizer.hpp"
+
+#include <cmath>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include "gputrain/core/random.hpp"
+#include "gputrain/optim/gradients.hpp"
+#include "optim_fixture.hpp"
+
+namespace gputrain::optim {
+namespace {
+
+constexpr int kSteps = 20;
+
+const std::vector<std::vector<int64_t>>& shapes() {
+  static const std::vector<std::vector<int64_t>> shapes{{7, 5}, {7}, {3, 2, 3, 3}, {33}, {64, 9}, {}};
+  return shapes;
+}
+constexpr const char* kShapesJson = "[[7,5],[7],[3,2,3,3],[33],[64,9],[]]";
+
+/// Parameters in an arena, every other one decaying, over three units.
+struct Model {
+  explicit Model(at::ScalarType type) {
+    for (const auto& sizes : shapes()) {
+      const auto options = at::TensorOptions().dtype(type).memory_format(
+          sizes.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+      weights.push_back(at::empty(sizes, options).requires_grad_(true));
+    }
+    std::vector<device::Resident> residents;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      residents.push_back({std::to_string(i), weights[i], static_cast<int64_t>(i / 2), i % 2 == 0});
+    }
+    arena = std::make_unique<device::Arena>(residents);
+  }
+
+  /// Copies consecutive numbers into all values or all gradients; returns the place after them.
+  const double* fill(bool gradients, const double* from) const {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& weight : weights) {
+      const auto numbers =
+          at::from_blob(const_cast<double*>(from), weight.sizes(), at::TensorOptions().dtype(at::kDouble));
+      (gradients ? weight.grad() : weight.detach()).copy_(numbers);
+      from += weight.numel();
+    }
+    return from;
+  }
+
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (const at::Tensor& weight : weights) {
+      const at::Tensor row = weight.detach().contiguous().to(at::kDouble).reshape(-1);
+      all.insert(all.end(), row.const_data_ptr<double>(), row.const_data_ptr<double>() + row.numel());
+    }
+    return all;
+  }
+
+  std::vector<at::Tensor> weights;
+  std::unique_ptr<device::Arena> arena;
+};
+
+std::vector<double> start_and_gradients() {
+  size_t numel = 0;
+  for (const auto& sizes : shapes()) numel += static_cast<size_t>(c10::multiply_integers(sizes));
+  RandomStream random(1, 2);
+  std::vector<double> numbers(numel * (kSteps + 1));
+  for (double& number : numbers) number = static_cast<float>(random.uniform(-1, 1));
+  return numbers;
+}
+
+at::Tensor rate(double lr) { return at::full({}, lr, at::kDouble); }
+
+struct Case {
+  std::string yaml, reference;  // our section; torch's rule and options
+  double max_norm = 0;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> cases{
+      {"type: sgd", R"("sgd",{"lr":0.05})"},
+      {"{type: sgd, momentum: 0.9}", R"("sgd",{"lr":0.05,"momentum":0.9})"},
+      {"{type: sgd, weight_decay: 0.1}", R"("sgd",{"lr":0.05,"weight_decay":0.1})"},
+      {"{type: sgd, momentum: 0.9, weight_decay: 0.1}", R"("sgd",{"lr":0.05,"momentum":0.9,"weight_decay":0.1})"},
+      {"{type: sgd, momentum: 0.8, nesterov: true, weight_decay: 0.01}",
+       R"("sgd",{"lr":0.05,"momentum":0.8,"nesterov":true,"weight_decay":0.01})", 1.5},
+      {"{type: adamw, weight_decay: 0}", R"("adamw",{"lr":0.05})"},
+      {"type: adamw", R"("adamw",{"lr":0.05,"weight_decay":0.01})"},
+      {"{type: adamw, betas: [0.8, 0.95], eps: 1e-5, weight_decay: 0.2}",
+       R"("adamw",{"lr":0.05,"betas":[0.8,0.95],"eps":1e-5,"weight_decay":0.2})"},
+      {"{type: adamw, weight_decay: 0.1}", R"("adamw",{"lr":0.05,"weight_decay":0.1})", 0.7}};
+  return cases;
+}
+
+std::vector<double> trained(const Case& tested, at::ScalarType type, const std::vector<double>& numbers) {
+  const Model model(type);
+  const std::unique_ptr<Optimizer> optimizer = optimizer_of(tested.yaml, *model.arena);
+  const at::NoGradGuard no_grad;
+  const double* next = model.fill(false, numbers.data());
+  for (int step = 0; step < kSteps; ++step) {
+    next = model.fill(true, next);
+    GradientOptions options;
+    if (tested.max_norm > 0) options.max_norm = tested.max_norm;
+    const GradientReport report = measure_gradient(model.arena->gradients(), options);
+    optimizer->step({.lr = rate(0.05), .found_inf = report.found_inf, .divisor = report.divisor});
+  }
+  return model.values();
+}
+
+class OptimizerParity : public OptimTest {};
+
+TEST_F(OptimizerParity, EqualsTorchOverTwentySteps) {
+  GPUTRAIN_NEED_REFERENCE("torch");
+  const std::vector<double> numbers = start_and_gradients();
+  std::string json;
+  for (const Case& tested : cases()) {
+    json += (json.empty() ? "[[" : ",[") + tested.reference + "," + std::to_string(tested.max_norm) + "]";
+  }
+  const std::vector<double> expected =
+      ask_reference("optimizers", {write_doubles("given", numbers), kShapesJson, json + "]"});
+  size_t next = 0;
+  for (const Case& tested : cases()) {
+    for (const auto& [type, tolerance] : {std::pair(at::kDouble, 1e-12), std::pair(at::kFloat, 5e-6)}) {
+      const std::vector<double> found = trained(tested, type, numbers);
+      ASSERT_LE(next + found.size(), expected.size());
+      double distance = 0;
+      for (const double value : found) distance = std::max(distance, std::abs(value - expected[next++]));
+      EXPECT_LE(distance, tolerance) << tested.yaml << " in " << at::toString(type);
+    }
+  }
+  EXPECT_EQ(next, expected.size());
+}
+
+class EveryOptimizer : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Rules, EveryOptimizer,
+                         ::testing::Values("type: sgd", "{type: sgd, momentum: 0.9, weight_decay: 0.1}",
+                                           "type: adamw"));
+
+TEST_P(EveryOptimizer, TouchesNothingWhenTheGradientIsNotFinite) {
+  const Model model(at::kFloat);
+  const std::unique_ptr<Optimizer> optimizer = optimizer_of(GetParam(), *model.arena);
+  const at::NoGradGuard no_grad;
+  const std::vector<double> numbers = start_and_gradients();
+  model.fill(true, model.fill(false, numbers.data()));
+  optimizer->step({.lr = rate(0.1), .found_inf = at::zeros({1})});
+
+  const std::vector<double> values = model.values();
+  const auto copy_state = [&] {
+    std::vector<at::Tensor> copies;
+    for (const auto& [name, tensor] : optimizer->state().flat) copies.push_back(tensor.clone());
+    for (const auto& [name, tensor] : optimizer->state().scalars) copies.push_back(tensor.clone());
+    return copies;
+  };
+  const std::vector<at::Tensor> before = copy_state();
+  model.arena->gradients().fill_(std::numeric_limits<float>::infinity());
+  optimizer->step({.lr = rate(0.1), .found_inf = at::ones({1})});
+  EXPECT_EQ(model.values(), values);
+  const std::vector<at::Tensor> after = copy_state();
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(after[i]));
+}
+
+TEST_P(EveryOptimizer, GoesOnExactlyFromRestoredState) {
+  const std::vector<double> numbers = start_and_gradients();
+  const at::NoGradGuard no_grad;
+  const Model first(at::kFloat), second(at::kFloat);
+  const std::unique_ptr<Optimizer> straight = optimizer_of(GetParam(), *first.arena);
+  const double* next = first.fill(false, numbers.data());
+  for (int step = 0; step < 3; ++step) {
+    next = first.fill(true, next);
+    straight->step({.lr = rate(0.1)});
+  }
+  const std::unique_ptr<Optimizer> resumed = optimizer_of(GetParam(), *second.arena);
+  second.arena->values().copy_(first.arena->values());
+  const Optimizer::State from = straight->state(), to = resumed->state();
+  for (size_t i = 0; i < from.flat.size(); ++i) to.flat[i].second.copy_(from.flat[i].second);
+  for (size_t i = 0; i < from.scalars.size(); ++i) to.scalars[i].second.copy_(from.scalars[i].second);
+  for (int step = 0; step < 3; ++step) {
+    first.fill(true, next);
+    next = second.fill(true, next);
+    straight->step({.lr = rate(0.1)});
+    resumed->step({.lr = rate(0.1)});
+  }
+  EXPECT_EQ(first.values(), second.values());
+}
+
+TEST_P(EveryOptimizer, KeepsThePaddingOfTheArenaAtZero) {
+  const Model model(at::kFloat);
+  const std::unique_ptr<Optimizer> optimizer = optimizer_of(GetParam(), *model.arena);
+  const at::NoGradGuard no_grad;
+  const std::vector<double> numbers = start_and_gradients();
+  model.fill(true, model.fill(false, numbers.data()));
+  for (int step = 0; step < 3; ++step) optimizer->step({.lr = rate(0.1)});
+  for (const at::Tensor& weight : model.weights) weight.detach().zero_();
+  EXPECT_EQ(model.arena->values().abs().sum().item<float>(), 0);
+}
+
+TEST(DecayGroups, SplitTheArenaOnceByDecayAndNotAtAllWithoutIt) {
+  const Model model(at::kFloat);
+  const std::vector<DecayGroup> groups = decay_groups(*model.arena, 0.1);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].weight_decay, 0.1);
+  EXPECT_EQ(groups[0].ranges.size(), 3u);
+  EXPECT_EQ(groups[1].weight_decay, 0);
+  const std::vector<DecayGroup> all = decay_groups(*model.arena, 0);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].slices(model.arena->values())[0].numel(), model.arena->values().numel());
+}
+
+}  // namespace
+}  // namespace gputrain::optim
