@@ -20,4 +20,9 @@ Dataset::~Dataset() = default;
 
 std::shared_ptr<const Dataset> Dataset::part(double, double, Role) const { return nullptr; }
 
+DatasetCatalog& catalog() {
+  static DatasetCatalog datasets("dataset");
+  return datasets;
+}
+
 }  // namespace gputrain::data

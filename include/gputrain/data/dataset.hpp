@@ -80,7 +80,6 @@ class GPUTRAIN_API Dataset {
 /// What every format is told besides its own options.
 struct DatasetRequest {
   std::string path;                     // after interpolation; may be empty for formats that need none
-  std::string prefix;                   // a folder inside `path`; empty: all of it
   Role role = Role::train;
   int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: not a text model
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults

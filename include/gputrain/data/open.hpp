@@ -1,0 +1,24 @@
+// From the `data` section of a job to its datasets.
+#pragma once
+
+#include <memory>
+
+#include <c10/core/Device.h>
+
+#include "gputrain/data/dataset.hpp"
+#include "gputrain/data/spec.hpp"
+
+namespace gputrain::data {
+
+struct Datasets {
+  std::shared_ptr<const Dataset> train, val, test;  // val and test null when the job has none
+};
+
+/// Opens everything the section names. `longest_sequence` is what the model takes at most; 0: it takes no text.
+/// Throws Error(data) for what is missing or damaged.
+GPUTRAIN_API Datasets open_datasets(const DataSpec& spec, int64_t longest_sequence);
+
+/// `num_workers: auto` for one rank of `ranks_on_host`.
+GPUTRAIN_API int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host);
+
+}  // namespace gputrain::data

@@ -1,0 +1,86 @@
+// What a job says of images and text, whatever format they are stored in: `data.image` and `data.text`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/config/describe.hpp"
+
+namespace gputrain::data {
+
+struct AugmentOptions {
+  std::optional<std::vector<double>> random_resized_crop;
+  int64_t random_crop_padding = 0;
+  double hflip = 0;
+
+  static void describe(config::Description<AugmentOptions>& d) {
+    d.summary("random changes of training images, drawn anew in each epoch");
+    d.key("random_resized_crop", &AugmentOptions::random_resized_crop,
+          "least and greatest part of the area that a crop covers, stretched by up to 4/3 and resized to `size`")
+        .elements(2)
+        .range(0, 1);
+    d.key("random_crop_padding", &AugmentOptions::random_crop_padding,
+          "pad each side with black and crop at a random place")
+        .range(0, 1024)
+        .unit("pixels");
+    d.key("hflip", &AugmentOptions::hflip, "probability of a flip from left to right").range(0, 1);
+  }
+};
+
+struct EvalImageOptions {
+  config::Auto<int64_t> resize, crop;
+
+  static void describe(config::Description<EvalImageOptions>& d) {
+    d.summary("how images are fitted for validation and test");
+    d.key("resize", &EvalImageOptions::resize,
+          "resize the shorter side to this first; auto: `size`, or 256/224 of it with random_resized_crop")
+        .range(1, 8192)
+        .unit("pixels");
+    d.key("crop", &EvalImageOptions::crop, "then keep the middle; auto: `size`").range(1, 8192).unit("pixels");
+  }
+};
+
+struct ImageOptions {
+  config::Auto<int64_t> size;
+  config::Auto<int64_t> channels;
+  AugmentOptions augment;
+  EvalImageOptions eval;
+  std::optional<std::vector<double>> mean, std;
+
+  static void check(const ImageOptions& options, config::Complaints& complaints);
+  static void describe(config::Description<ImageOptions>& d) {
+    d.summary("how images become the model's input");
+    d.key("size", &ImageOptions::size, "height and width of the input; auto: the images' own, when all have the same")
+        .range(1, 8192)
+        .unit("pixels")
+        .instead_of({"image_size", "img_size", "input_size"});
+    d.key("channels", &ImageOptions::channels, "1 grey, 3 RGB; auto: 3, or what the format holds").range(1, 3);
+    d.key("augment", &ImageOptions::augment, "random changes of training images");
+    d.key("eval", &ImageOptions::eval, "how images are fitted for validation and test");
+    d.key("mean", &ImageOptions::mean,
+          "subtracted from each channel scaled to 0..1; null: measured (idx), or ImageNet's (photographs)")
+        .elements(1, 3);
+    d.key("std", &ImageOptions::std, "then divided by; null: as for mean").elements(1, 3).above(0);
+    d.check([](const ImageOptions& options, config::Complaints& complaints) { check(options, complaints); });
+  }
+};
+
+struct TextOptions {
+  std::string tokenizer = "characters";
+  config::Auto<int64_t> max_length;
+
+  static void describe(config::Description<TextOptions>& d) {
+    d.summary("how text becomes the model's input");
+    d.key("tokenizer", &TextOptions::tokenizer,
+          "characters: one token for each that occurs in the training data; bytes: one of 256 for each byte")
+        .choices({"characters", "bytes"});
+    d.key("max_length", &TextOptions::max_length, "tokens in a sample; auto: what the model takes at most")
+        .range(1, 1 << 24)
+        .unit("tokens")
+        .instead_of({"cutoff_len", "max_seq_len", "max_seq_length", "seq_length", "seq_len", "sequence_length"});
+  }
+};
+
+}  // namespace gputrain::data

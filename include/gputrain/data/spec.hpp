@@ -1,0 +1,93 @@
+// The `data` section of a job.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "gputrain/config/describe.hpp"
+#include "gputrain/data/dataset.hpp"
+#include "gputrain/data/options.hpp"
+
+namespace gputrain::data {
+
+/// Where the training data comes from.
+struct TrainSource {
+  std::string path;
+  config::Choice format;
+
+  static void describe(config::Description<TrainSource>& d) {
+    d.summary("what is trained on");
+    d.key("path", &TrainSource::path, "file, folder or pattern; format synthetic needs none");
+    d.choice("format", &TrainSource::format, catalog(), "how the data is stored; its options stand beside it")
+        .required();
+  }
+};
+
+/// Where validation or test data comes from.
+struct HeldOutSource {
+  std::optional<std::string> path;
+  config::Choice format;
+  std::optional<config::Length> split;
+
+  static void describe(config::Description<HeldOutSource>& d) {
+    d.summary("what is evaluated on: data of its own, or a part of the training data that is then not trained on");
+    d.key("path", &HeldOutSource::path, "file, folder or pattern; null: that of data.train, where a folder, a prefix or the role tells them apart");
+    d.choice("format", &HeldOutSource::format, catalog(), "how the data is stored; not given: as data.train")
+        .inherits("data.train.format");
+    d.key("split", &HeldOutSource::split, "this part of the training data: 10%. Text: its end; others: picked at random, always the same")
+        .units({config::Length::Unit::percent})
+        .above(0)
+        .below(100);
+    d.check([](const HeldOutSource& source, config::Complaints& complaints) {
+      if (source.split && source.path) complaints.about("split", "path and split exclude each other");
+    });
+  }
+};
+
+struct DataSpec {
+  TrainSource train;
+  std::optional<HeldOutSource> val, test;
+  ImageOptions image;
+  TextOptions text;
+  config::Auto<int64_t> num_workers;
+  bool pin_memory = true;
+  int64_t prefetch_factor = 2;
+  std::string last = "pad";
+  double max_bad_fraction = 0;
+
+  static void check(const DataSpec& spec, config::Complaints& complaints);
+
+  static void describe(config::Description<DataSpec>& d) {
+    d.summary("data and how it is read");
+    d.key("train", &DataSpec::train, "what is trained on").required();
+    d.key("val", &DataSpec::val, "what is evaluated on during training");
+    d.key("test", &DataSpec::test, "what is evaluated on at the end");
+    d.key("image", &DataSpec::image, "how images become the model's input");
+    d.key("text", &DataSpec::text, "how text becomes the model's input");
+    d.key("num_workers", &DataSpec::num_workers,
+          "threads that read ahead of the training; 0: none, the compute threads read; auto: by format and cores")
+        .range(0, 1024)
+        .unit("threads")
+        .change(config::Change::safe)
+        .instead_of({"dataloader_num_workers", "workers", "num_data_workers"});
+    d.key("pin_memory", &DataSpec::pin_memory, "read into memory that a GPU copies from without waiting")
+        .change(config::Change::safe)
+        .instead_of({"dataloader_pin_memory"});
+    d.key("prefetch_factor", &DataSpec::prefetch_factor, "micro-batches kept ready ahead, at least those of one step")
+        .range(1, 1024)
+        .unit("micro-batches")
+        .change(config::Change::safe)
+        .instead_of({"dataloader_prefetch_factor"});
+    d.key("last", &DataSpec::last, "the last partial step of an epoch: pad (every sample counts once) or drop")
+        .choices({"pad", "drop"})
+        .instead_of({"drop_last", "dataloader_drop_last"});
+    d.key("max_bad_fraction", &DataSpec::max_bad_fraction,
+          "go on past this part of an epoch's samples that cannot be read")
+        .range(0, 1)
+        .change(config::Change::safe);
+    d.check([](const DataSpec& spec, config::Complaints& complaints) { check(spec, complaints); });
+  }
+};
+
+}  // namespace gputrain::data

@@ -1,0 +1,30 @@
+// What the decoders of single formats share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gputrain/data/image.hpp"
+
+namespace gputrain::data {
+
+[[noreturn]] void throw_bad_image(const std::string& name, const std::string& what);
+
+/// Throws for sizes that are not positive or beyond kMostPixels.
+void check_image_size(int64_t width, int64_t height, const std::string& name);
+
+/// Grey from RGB by ITU-R 601, as Pillow's convert("L") has it.
+uint8_t grey_of(int red, int green, int blue);
+
+/// EXIF's orientation, 1 (upright) to 8, of a JPEG file; 1 when there is none that makes sense.
+int exif_orientation(std::span<const std::byte> jpeg);
+
+/// Turns and mirrors `from` upright.
+void apply_orientation(const ImageView& from, int orientation, std::vector<uint8_t>& to);
+
+inline bool swaps_sides(int orientation) { return orientation >= 5; }
+
+}  // namespace gputrain::data

@@ -1,0 +1,89 @@
+#include "jpeg.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <turbojpeg.h>
+
+namespace gputrain::data {
+namespace {
+
+/// libjpeg goes on after damage and fills up with grey. These of its warnings mean that pixels are wrong; the others
+/// (stray bytes before a marker, an odd version) mean nothing for the picture.
+bool is_damage(const char* warning) {
+  constexpr const char* kDamage[] = {"remature end", "bad Huffman code", "instead of RST", "Invalid progressive"};
+  return std::any_of(std::begin(kDamage), std::end(kDamage),
+                     [warning](const char* text) { return std::strstr(warning, text) != nullptr; });
+}
+
+// Adobe's files hold inverted inks: 255 is none.
+void inks_to_pixels(const std::vector<uint8_t>& inks, int64_t channels, std::vector<uint8_t>& pixels) {
+  const auto light = [](int ink, int black) { return (ink * black + 127) / 255; };
+  for (size_t i = 0, o = 0; i < inks.size(); i += 4) {
+    const int black = inks[i + 3];
+    const int red = light(inks[i], black), green = light(inks[i + 1], black), blue = light(inks[i + 2], black);
+    if (channels == 1) {
+      pixels[o++] = grey_of(red, green, blue);
+    } else {
+      for (const int value : {red, green, blue}) pixels[o++] = static_cast<uint8_t>(value);
+    }
+  }
+}
+
+}  // namespace
+
+void JpegReader::Free::operator()(void* handle) const { tjDestroy(handle); }
+
+JpegReader::JpegReader() : handle_(tjInitDecompress()) {
+  if (!handle_) throw std::bad_alloc();
+}
+
+JpegReader::~JpegReader() = default;
+
+bool JpegReader::recognizes(std::span<const std::byte> file) {
+  return file.size() >= 3 && file[0] == std::byte{0xFF} && file[1] == std::byte{0xD8} && file[2] == std::byte{0xFF};
+}
+
+ImageDecoder::Size JpegReader::open(std::span<const std::byte> file, const std::string& name) {
+  file_ = file;
+  name_ = name;
+  int width = 0, height = 0, subsampling = 0, colorspace = 0;
+  if (tjDecompressHeader3(handle_.get(), reinterpret_cast<const unsigned char*>(file.data()), file.size(), &width,
+                          &height, &subsampling, &colorspace) != 0)
+    throw_bad_image(name, "not a readable JPEG file: " + std::string(tjGetErrorStr2(handle_.get())));
+  check_image_size(width, height, name);
+  is_cmyk_ = colorspace == TJCS_CMYK || colorspace == TJCS_YCCK;
+  size_ = {width, height};
+  return size_;
+}
+
+void JpegReader::decompress(int format, int64_t width, int64_t height, int flags, std::vector<uint8_t>& pixels) {
+  // Hundreds of empty progressive scans make a small file take minutes.
+  const int result = tjDecompress2(handle_.get(), reinterpret_cast<const unsigned char*>(file_.data()), file_.size(),
+                                   pixels.data(), static_cast<int>(width), 0, static_cast<int>(height), format,
+                                   flags | TJFLAG_LIMITSCANS);
+  if (result == 0) return;
+  const char* message = tjGetErrorStr2(handle_.get());
+  const bool is_warning = tjGetErrorCode(handle_.get()) == TJERR_WARNING;
+  if (!is_warning || is_damage(message)) throw_bad_image(name_, "damaged JPEG file: " + std::string(message));
+  // Only the first warning is told: a harmless one must not hide that the file is cut off.
+  if (flags == 0) return;
+  decompress(format, width, height, 0, pixels);
+}
+
+ImageView JpegReader::decode(int64_t channels, int64_t reduction, std::vector<uint8_t>& pixels) {
+  const auto reduced = [reduction](int64_t length) { return (length + reduction - 1) / reduction; };
+  const int64_t width = reduced(size_.width), height = reduced(size_.height);
+  const auto area = static_cast<size_t>(width * height);
+  pixels.resize(area * static_cast<size_t>(channels));
+  if (is_cmyk_) {
+    inks_.resize(area * 4);
+    decompress(TJPF_CMYK, width, height, TJFLAG_STOPONWARNING, inks_);
+    inks_to_pixels(inks_, channels, pixels);
+  } else {
+    decompress(channels == 1 ? TJPF_GRAY : TJPF_RGB, width, height, TJFLAG_STOPONWARNING, pixels);
+  }
+  return {pixels.data(), width, height, channels};
+}
+
+}  // namespace gputrain::data

@@ -1,0 +1,83 @@
+#include "gputrain/data/open.hpp"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/subset.hpp"
+
+namespace gputrain::data {
+namespace {
+
+double fraction_of(const std::optional<HeldOutSource>& source) {
+  return source && source->split ? source->split->value / 100 : 0;
+}
+
+std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& whole, double begin, double end, Role role) {
+  std::shared_ptr<const Dataset> part = whole->part(begin, end, role);
+  if (!part) part = std::make_shared<Subset>(whole, begin, end);
+  if (part->size() < 1)
+    throw Error(ExitCode::data, {.what = "too few samples to hold some of them out: " + whole->describe()});
+  return part;
+}
+
+class Opener {
+ public:
+  Opener(const DataSpec& spec, int64_t longest_sequence) : spec_(spec) {
+    request_.image = &spec.image;
+    request_.text = &spec.text;
+    if (longest_sequence > 0)
+      request_.sequence_length = std::min(spec.text.max_length.value.value_or(longest_sequence), longest_sequence);
+  }
+
+  Datasets open() {
+    const std::shared_ptr<const Dataset> whole = make(spec_.train.path, spec_.train.format, Role::train);
+    request_.train = whole.get();
+    const double val = fraction_of(spec_.val), test = fraction_of(spec_.test), train = 1 - val - test;
+    Datasets datasets;
+    datasets.train = train < 1 ? part_of(whole, 0, train, Role::train) : whole;
+    datasets.val = held_out(spec_.val, whole, {train, train + val}, Role::val);
+    datasets.test = held_out(spec_.test, whole, {train + val, 1}, Role::test);
+    return datasets;
+  }
+
+ private:
+  std::shared_ptr<const Dataset> make(const std::string& path, const config::Choice& format, Role role) {
+    request_.path = path;
+    request_.role = role;
+    return catalog().make(format, request_);
+  }
+
+  std::shared_ptr<const Dataset> held_out(const std::optional<HeldOutSource>& source,
+                                          const std::shared_ptr<const Dataset>& whole, std::pair<double, double> range,
+                                          Role role) {
+    if (!source) return nullptr;
+    if (source->split) return part_of(whole, range.first, std::min(1.0, range.second), role);
+    return make(source->path.value_or(spec_.train.path), source->format.name.empty() ? spec_.train.format : source->format,
+                role);
+  }
+
+  const DataSpec& spec_;
+  DatasetRequest request_;
+};
+
+}  // namespace
+
+void DataSpec::check(const DataSpec& spec, config::Complaints& complaints) {
+  if (fraction_of(spec.val) + fraction_of(spec.test) >= 1)
+    complaints.about("test.split", "val and test together leave nothing to train on");
+}
+
+Datasets open_datasets(const DataSpec& spec, int64_t longest_sequence) { return Opener(spec, longest_sequence).open(); }
+
+int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host) {
+  // On a CPU the compute threads read: nothing is won by threads that take their cores.
+  if (device.is_cpu()) return 0;
+  if (dataset.is_cheap_to_read()) return 1;
+  constexpr int kMostWorkers = 32;
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::clamp(cores / std::max(1, ranks_on_host) - 1, 1, kMostWorkers);
+}
+
+}  // namespace gputrain::data

@@ -1,0 +1,98 @@
+#include "png_reader.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include <png.h>
+
+namespace gputrain::data {
+namespace {
+
+constexpr std::array<uint8_t, 8> kSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+constexpr size_t kChunkFrame = 12;  // length, type, checksum
+
+uint32_t chunk_length(const std::byte* at) {
+  return std::to_integer<uint32_t>(at[0]) << 24 | std::to_integer<uint32_t>(at[1]) << 16 |
+         std::to_integer<uint32_t>(at[2]) << 8 | std::to_integer<uint32_t>(at[3]);
+}
+
+/// The file with its critical chunks alone. Colour profiles, gamma, transparency and text would only make the pixels
+/// differ from what other tools train on, or be attacked through.
+std::vector<std::byte> critical_chunks(std::span<const std::byte> file) {
+  std::vector<std::byte> kept(file.begin(), file.begin() + kSignature.size());
+  size_t at = kSignature.size();
+  while (file.size() - at >= kChunkFrame) {
+    const size_t length = std::min<size_t>(chunk_length(file.data() + at) + kChunkFrame, file.size() - at);
+    const bool is_critical = (std::to_integer<int>(file[at + 4]) & 0x20) == 0;
+    if (is_critical) kept.insert(kept.end(), file.begin() + static_cast<ptrdiff_t>(at), file.begin() + static_cast<ptrdiff_t>(at + length));
+    at += length;
+  }
+  return kept;
+}
+
+/// libpng's control structure, freed however we leave.
+class Image {
+ public:
+  Image(std::span<const std::byte> file, const std::string& name) : name_(name) {
+    image_.version = PNG_IMAGE_VERSION;
+    png_image_begin_read_from_memory(&image_, file.data(), file.size());
+    check();
+  }
+  ~Image() { png_image_free(&image_); }
+  Image(const Image&) = delete;
+  Image& operator=(const Image&) = delete;
+
+  int64_t width() const { return image_.width; }
+  int64_t height() const { return image_.height; }
+
+  void read_rgba(std::vector<uint8_t>& rgba) {
+    image_.format = PNG_FORMAT_RGBA;
+    image_.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // else 16-bit values are taken for linear light
+    rgba.resize(PNG_IMAGE_SIZE(image_));
+    png_image_finish_read(&image_, nullptr, rgba.data(), 0, nullptr);
+    check();
+  }
+
+ private:
+  void check() const {
+    if (PNG_IMAGE_FAILED(image_)) throw_bad_image(name_, "damaged PNG file: " + std::string(image_.message));
+  }
+
+  png_image image_{};
+  const std::string& name_;
+};
+
+}  // namespace
+
+bool PngReader::recognizes(std::span<const std::byte> file) {
+  return file.size() >= kSignature.size() && std::memcmp(file.data(), kSignature.data(), kSignature.size()) == 0;
+}
+
+ImageDecoder::Size PngReader::open(std::span<const std::byte> file, const std::string& name) {
+  file_ = file;
+  name_ = name;
+  const Image image(file.first(std::min<size_t>(file.size(), 64)), name);  // signature and IHDR
+  check_image_size(image.width(), image.height(), name);
+  return {image.width(), image.height()};
+}
+
+ImageView PngReader::decode(int64_t channels, std::vector<uint8_t>& pixels) {
+  const std::vector<std::byte> file = critical_chunks(file_);
+  Image image(file, name_);
+  check_image_size(image.width(), image.height(), name_);
+  thread_local std::vector<uint8_t> rgba;
+  image.read_rgba(rgba);
+  pixels.resize(rgba.size() / 4 * static_cast<size_t>(channels));
+  for (size_t i = 0, o = 0; i < rgba.size(); i += 4) {
+    if (channels == 1) {
+      pixels[o++] = grey_of(rgba[i], rgba[i + 1], rgba[i + 2]);
+    } else {
+      for (size_t c = 0; c < 3; ++c) pixels[o++] = rgba[i + c];
+    }
+  }
+  return {pixels.data(), image.width(), image.height(), channels};
+}
+
+}  // namespace gputrain::data

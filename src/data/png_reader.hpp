@@ -1,0 +1,20 @@
+// PNG through libpng's simplified interface.
+#pragma once
+
+#include "image_state.hpp"
+
+namespace gputrain::data {
+
+class PngReader {
+ public:
+  static bool recognizes(std::span<const std::byte> file);
+  ImageDecoder::Size open(std::span<const std::byte> file, const std::string& name);
+  ImageView decode(int64_t channels, std::vector<uint8_t>& pixels);
+
+ private:
+  std::span<const std::byte> file_;
+  std::string name_;
+  ImageDecoder::Size size_;
+};
+
+}  // namespace gputrain::data

@@ -1,0 +1,136 @@
+#include "gputrain/data/read_only_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Edits from one name to the other, letter case aside.
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const bool same = std::tolower(a[i - 1]) == std::tolower(b[j - 1]);
+      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)}));
+    }
+  }
+  return row.back();
+}
+
+/// The entry of `folder` whose name is nearest to `name`; empty when none is near.
+std::string nearest_entry(const fs::path& folder, const std::string& name) {
+  constexpr int kMostEntries = 10000;
+  constexpr size_t kLongestName = 200;
+  std::string best;
+  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
+  if (name.size() > kLongestName) return best;
+  std::error_code ignored;
+  int seen = 0;
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end && seen < kMostEntries; ++seen) {
+    const std::string candidate = entry->path().filename().string();
+    const size_t edits = candidate.size() > kLongestName ? least : distance(name, candidate);
+    if (edits < least) {
+      least = edits;
+      best = candidate;
+    }
+    entry.increment(ignored);
+    if (ignored) break;
+  }
+  return best;
+}
+
+[[noreturn]] void throw_system_error(const std::string& path, const std::string& what) {
+  throw Error(ExitCode::data, {.what = what + ": " + std::strerror(errno), .where = path});
+}
+
+}  // namespace
+
+void throw_missing(const std::string& path, const std::string& wanted) {
+  std::error_code ignored;
+  fs::path existing = fs::absolute(path, ignored).lexically_normal(), missing;
+  while (!existing.empty() && !fs::exists(existing, ignored) && existing != existing.root_path()) {
+    missing = existing.filename();
+    existing = existing.parent_path();
+  }
+  std::string hint;
+  if (!missing.empty()) {
+    const std::string near = nearest_entry(existing, missing.string());
+    hint = near.empty() ? "'" + existing.string() + "' exists but has no '" + missing.string() + "'"
+                        : "'" + (existing / near).string() + "'";
+  }
+  throw Error(ExitCode::data, {.what = "no such file or folder; looked for " + wanted, .where = path, .hint = hint});
+}
+
+ReadOnlyFile::ReadOnlyFile(std::string path) : path_(std::move(path)) {
+  // O_NONBLOCK: a named pipe must not make us wait for a writer before we can refuse it.
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor_ < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) throw_missing(path_, "a file");
+    throw_system_error(path_, "cannot open the file");
+  }
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
+    ::close(std::exchange(descriptor_, -1));
+    throw Error(ExitCode::data, {.what = S_ISDIR(status.st_mode) ? "this is a folder; a file is expected"
+                                                                 : "this is not a regular file",
+                                 .where = path_});
+  }
+  size_ = status.st_size;
+}
+
+ReadOnlyFile::ReadOnlyFile(ReadOnlyFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+
+ReadOnlyFile& ReadOnlyFile::operator=(ReadOnlyFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+ReadOnlyFile::~ReadOnlyFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void ReadOnlyFile::read(int64_t offset, std::span<std::byte> to) const {
+  size_t done = 0;
+  while (done < to.size()) {
+    const ssize_t got = ::pread(descriptor_, to.data() + done, to.size() - done, offset + static_cast<int64_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_system_error(path_, "cannot read the file");
+    if (got == 0) throw Error(ExitCode::data, {.what = "the file ends too early; it is cut off", .where = path_});
+    done += static_cast<size_t>(got);
+  }
+}
+
+std::vector<std::byte> ReadOnlyFile::read(int64_t offset, int64_t count) const {
+  GPUTRAIN_ASSERT(offset >= 0 && count >= 0 && count <= size_ - offset, "a read outside the file");
+  std::vector<std::byte> bytes(static_cast<size_t>(count));
+  read(offset, bytes);
+  return bytes;
+}
+
+std::vector<std::byte> read_whole_file(const std::string& path, int64_t most_bytes) {
+  const ReadOnlyFile file(path);
+  if (file.size() > most_bytes)
+    throw Error(ExitCode::data, {.what = "the file has " + std::to_string(file.size()) + " bytes; at most " +
+                                         std::to_string(most_bytes) + " are taken",
+                                 .where = path});
+  return file.read(0, file.size());
+}
+
+}  // namespace gputrain::data

@@ -1,0 +1,175 @@
+#include "file_list.hpp"
+
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/read_only_file.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Matches a set such as [a-z] at the front of `pattern`, which it shortens; false also when the set has no end.
+bool matches_set(std::string_view& pattern, char c) {
+  size_t i = 1;
+  const bool negated = i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^');
+  if (negated) ++i;
+  bool found = false;
+  for (const size_t first = i; i < pattern.size() && (pattern[i] != ']' || i == first); ++i) {
+    const bool is_range = i + 2 < pattern.size() && pattern[i + 1] == '-' && pattern[i + 2] != ']';
+    const char low = pattern[i], high = is_range ? pattern[i + 2] : low;
+    found = found || (low <= c && c <= high);
+    if (is_range) i += 2;
+  }
+  if (i >= pattern.size()) return false;
+  pattern.remove_prefix(i + 1);
+  return found != negated && c != '/';
+}
+
+/// Matching with one place to go back to for `*` and one for `**`: their last occurrences, which is enough.
+class GlobMatch {
+ public:
+  GlobMatch(std::string_view pattern, std::string_view path) : pattern_(pattern), path_(path) {}
+
+  bool whole() {
+    while (!pattern_.empty() || !path_.empty()) {
+      if (take_star()) continue;
+      if (take_one()) {
+        path_.remove_prefix(1);
+      } else if (!go_back()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  struct Place {
+    std::string_view pattern, path;
+    bool set = false;
+    bool whole_names = false;  // "**/": goes on at the begin of a name only
+  };
+
+  bool take_star() {
+    if (pattern_.starts_with("**")) {
+      pattern_.remove_prefix(2);
+      const bool whole_names = pattern_.starts_with('/');
+      if (whole_names) pattern_.remove_prefix(1);  // "**/x" is also x itself
+      folders_ = {pattern_, path_, true, whole_names};
+      star_.set = false;
+      return true;
+    }
+    if (!pattern_.starts_with('*')) return false;
+    pattern_.remove_prefix(1);
+    star_ = {pattern_, path_, true};
+    return true;
+  }
+
+  bool take_one() {
+    if (pattern_.empty() || path_.empty()) return false;
+    if (pattern_[0] == '[') return matches_set(pattern_, path_[0]);
+    const bool fits = pattern_[0] == path_[0] || (pattern_[0] == '?' && path_[0] != '/');
+    pattern_.remove_prefix(1);
+    return fits;
+  }
+
+  bool go_back() {
+    if (star_.set && !star_.path.empty() && star_.path[0] != '/') {
+      star_.path.remove_prefix(1);
+      pattern_ = star_.pattern;
+      path_ = star_.path;
+      return true;
+    }
+    if (!folders_.set || folders_.path.empty()) return false;
+    const size_t slash = folders_.whole_names ? folders_.path.find('/') : 0;
+    if (slash == std::string_view::npos) return false;
+    folders_.path.remove_prefix(slash + 1);
+    star_.set = false;
+    pattern_ = folders_.pattern;
+    path_ = folders_.path;
+    return true;
+  }
+
+  std::string_view pattern_, path_;
+  Place star_, folders_;
+};
+
+class Walk {
+ public:
+  explicit Walk(const FileFilter& filter) : filter_(filter) {}
+
+  void visit(const fs::path& folder, const std::string& prefix) {
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) != 0 || !visited_.insert({status.st_dev, status.st_ino}).second) return;
+    std::error_code error;
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+      const std::string name = entry->path().filename().string();
+      if (name.starts_with('.')) continue;
+      std::error_code unreadable;  // a link that leads nowhere
+      if (entry->is_directory(unreadable)) {
+        visit(entry->path(), prefix + name + "/");
+      } else if (entry->is_regular_file(unreadable) && wants(prefix + name)) {
+        files_.push_back(prefix + name);
+      }
+    }
+    if (error) throw Error(ExitCode::data, {.what = "cannot list the folder: " + error.message(), .where = folder.string()});
+  }
+
+  std::vector<std::string> take() {
+    std::sort(files_.begin(), files_.end());
+    return std::move(files_);
+  }
+
+ private:
+  bool wants(const std::string& path) const {
+    const auto fits = [&path](const std::string& pattern) { return matches_glob(pattern, path); };
+    return (filter_.include.empty() || std::any_of(filter_.include.begin(), filter_.include.end(), fits)) &&
+           std::none_of(filter_.exclude.begin(), filter_.exclude.end(), fits);
+  }
+
+  const FileFilter& filter_;
+  std::set<std::pair<dev_t, ino_t>> visited_;
+  std::vector<std::string> files_;
+};
+
+}  // namespace
+
+bool matches_glob(std::string_view pattern, std::string_view path) {
+  const bool is_folder = pattern.ends_with('/');
+  if (is_folder) pattern.remove_suffix(1);
+  std::string whole(pattern);
+  if (pattern.find('/') == std::string_view::npos) whole = "**/" + whole;
+  if (is_folder) whole += "/**";
+  return GlobMatch(whole, path).whole();
+}
+
+std::vector<std::string> list_files(const std::string& folder, const FileFilter& filter) {
+  Walk walk(filter);
+  walk.visit(folder, "");
+  return walk.take();
+}
+
+std::vector<std::string> expand_pattern(const std::string& pattern) {
+  std::error_code ignored;
+  if (fs::exists(pattern, ignored)) return {pattern};
+  glob_t found{};
+  const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
+  std::vector<std::string> files;
+  if (result == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (files.empty()) {
+    if (pattern.find_first_of("*?[") == std::string::npos) data::throw_missing(pattern, "a file or a pattern of files");
+    throw Error(ExitCode::data, {.what = "no file matches this pattern", .where = pattern});
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace gputrain::datasets

@@ -1,0 +1,78 @@
+#include "gzip_stream.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <utility>
+
+#include <zlib.h>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::datasets {
+
+bool is_gzip(std::span<const std::byte> content) {
+  return content.size() >= 2 && content[0] == std::byte{0x1f} && content[1] == std::byte{0x8b};
+}
+
+struct GzipStream::State {
+  z_stream stream{};
+  std::span<const std::byte> left;
+  std::string name;
+  bool ended = false;
+
+  ~State() { inflateEnd(&stream); }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ExitCode::data, {.what = what, .where = name, .hint = "get the file again; `gzip -t` checks it"});
+  }
+
+  void feed() {
+    if (stream.avail_in > 0 || left.empty()) return;
+    const size_t count = std::min<size_t>(left.size(), UINT_MAX);
+    stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(left.data()));
+    stream.avail_in = static_cast<uInt>(count);
+    left = left.subspan(count);
+  }
+
+  /// gzip files may hold several members, one after another.
+  void start_next_member() {
+    feed();
+    if (stream.avail_in == 0) {
+      ended = true;
+    } else if (inflateReset(&stream) != Z_OK) {
+      fail("damaged gzip data");
+    }
+  }
+};
+
+GzipStream::GzipStream(std::span<const std::byte> content, std::string name) : state_(std::make_unique<State>()) {
+  state_->left = content;
+  state_->name = std::move(name);
+  constexpr int kGzipOnly = 16;
+  if (inflateInit2(&state_->stream, MAX_WBITS + kGzipOnly) != Z_OK) throw std::bad_alloc();
+}
+
+GzipStream::~GzipStream() = default;
+
+size_t GzipStream::read(std::span<std::byte> to) {
+  z_stream& stream = state_->stream;
+  size_t done = 0;
+  while (done < to.size() && !state_->ended) {
+    state_->feed();
+    const size_t room = std::min<size_t>(to.size() - done, UINT_MAX);
+    stream.next_out = reinterpret_cast<Bytef*>(to.data() + done);
+    stream.avail_out = static_cast<uInt>(room);
+    const int result = inflate(&stream, Z_NO_FLUSH);
+    done += room - stream.avail_out;
+    if (result == Z_STREAM_END) {
+      state_->start_next_member();
+    } else if (result == Z_BUF_ERROR || (result == Z_OK && stream.avail_in == 0 && state_->left.empty() && stream.avail_out > 0)) {
+      state_->fail("the gzip data is cut off");
+    } else if (result != Z_OK) {
+      state_->fail("damaged gzip data");
+    }
+  }
+  return done;
+}
+
+}  // namespace gputrain::datasets

@@ -1,0 +1,23 @@
+// The IDX format (yann.lecun.com/exdb/mnist): a magic number, big-endian sizes, then the values. Plain or gzip.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gputrain::datasets {
+
+struct IdxArray {
+  std::vector<int64_t> sizes;         // [count], or [count, height, width]
+  std::unique_ptr<uint8_t[]> values;  // row by row
+  int64_t count = 0;                  // of values: the product of the sizes
+};
+
+/// Reads an array of unsigned bytes with `dimensions` dimensions. Throws Error(data) for anything that is not exactly
+/// that: another magic number or type, fewer or more values than the sizes say.
+IdxArray read_idx_file(const std::string& path, size_t dimensions);
+
+}  // namespace gputrain::datasets

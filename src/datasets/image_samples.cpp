@@ -1,0 +1,128 @@
+#include "image_samples.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/image.hpp"
+#include "gputrain/data/subset.hpp"
+#include "summary.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+std::string_view class_of(std::string_view name) { return name.substr(0, name.find('/')); }
+
+/// Folders that are called like the roles are hardly meant as classes.
+void refuse_roles_as_classes(const std::vector<std::string>& classes, const std::string& where) {
+  const auto is_role = [](const std::string& name) {
+    return name == "train" || name == "val" || name == "valid" || name == "validation" || name == "test";
+  };
+  if (!std::all_of(classes.begin(), classes.end(), is_role)) return;
+  throw Error(ExitCode::data, {.what = "the folder " + classes.front() + " would be taken for a class of images",
+                               .where = where,
+                               .hint = "prefix: " + classes.front() + " picks the classes inside it"});
+}
+
+data::ImageDecoder& image_decoder() {
+  thread_local data::ImageDecoder decoder;
+  return decoder;
+}
+
+/// The size that all of a few images have, as stored.
+data::ImageDecoder::Size common_size(const ImageStore& store) {
+  constexpr int64_t kImages = 16;
+  const int64_t count = std::min(kImages, store.size());
+  data::ImageDecoder::Size common;
+  std::vector<std::byte> bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t index = i * store.size() / count;
+    store.read(index, bytes);
+    const data::ImageDecoder::Size size = image_decoder().open(bytes, store.full_name(index));
+    if (i == 0) common = size;
+    if (size.width == common.width && size.height == common.height) continue;
+    const auto text = [](const data::ImageDecoder::Size& s) { return std::to_string(s.width) + " x " + std::to_string(s.height); };
+    throw Error(ExitCode::usage, {.what = "the images have different sizes (" + text(common) + ", " + text(size) +
+                                          ") and the job does not say to which they are brought",
+                                  .where = "data.image.size",
+                                  .hint = "size: 224"});
+  }
+  return common;
+}
+
+}  // namespace
+
+bool is_image_name(std::string_view name) {
+  std::string ending(name.substr(std::min(name.rfind('.'), name.size())));
+  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+}
+
+std::vector<std::string> known_classes(const data::DatasetRequest& request) {
+  return request.train ? request.train->class_names() : std::vector<std::string>();
+}
+
+data::ImageOptions image_options(const data::DatasetRequest& request) {
+  return request.image ? *request.image : data::ImageOptions{};
+}
+
+std::string_view ImageStore::name(int64_t index) const {
+  const auto i = static_cast<size_t>(index);
+  const size_t begin = i == 0 ? 0 : ends_[i - 1];
+  return std::string_view(names_).substr(begin, ends_[i] - begin);
+}
+
+void ImageStore::set_names(const std::vector<std::string>& names, const std::vector<std::string>& known,
+                           const std::string& where) {
+  if (names.empty())
+    throw Error(ExitCode::data, {.what = "no images (.jpg, .jpeg, .png) in folders of their classes", .where = where});
+  class_names_ = known;
+  if (known.empty()) {
+    for (const std::string& name : names) class_names_.emplace_back(class_of(name));
+    std::sort(class_names_.begin(), class_names_.end());
+    class_names_.erase(std::unique(class_names_.begin(), class_names_.end()), class_names_.end());
+    refuse_roles_as_classes(class_names_, where);
+  }
+  for (const std::string& name : names) {
+    const auto label = std::lower_bound(class_names_.begin(), class_names_.end(), class_of(name));
+    if (label == class_names_.end() || *label != class_of(name))
+      throw Error(ExitCode::data, {.what = "the class '" + std::string(class_of(name)) + "' is not in the training data",
+                                   .where = where});
+    labels_.push_back(static_cast<int32_t>(label - class_names_.begin()));
+    names_ += name;
+    ends_.push_back(names_.size());
+  }
+  names_.shrink_to_fit();
+}
+
+ImageSamples::ImageSamples(std::shared_ptr<const ImageStore> store, const data::ImageOptions& options, data::Role role)
+    : store_(std::move(store)), options_(options) {
+  data::ImageDecoder::Size size;
+  if (options.size.is_auto()) size = common_size(*store_);
+  transform_ = std::make_unique<data::ImageTransform>(options, role, size.width, size.height);
+  const int64_t channels = options.channels.value.value_or(3);
+  layout_.input_sizes = {transform_->height(), transform_->width(), channels};
+  layout_.num_classes = std::ssize(store_->class_names());
+  normalization_ = statistics_for(options, channels, imagenet_statistics(channels));
+}
+
+void ImageSamples::read(int64_t index, const data::ReadContext& context, std::byte* input, int64_t* target) const {
+  thread_local std::vector<std::byte> bytes;
+  store_->read(index, bytes);
+  const auto [width, height] = image_decoder().open(bytes, store_->full_name(index));
+  const data::Fit fit = transform_->fit(index, context, width, height);
+  const int64_t reduction = data::ImageTransform::reduction(fit, context);
+  const data::ImageView image = image_decoder().decode(layout_.input_sizes.back(), reduction);
+  data::fit_image(image, fit, reinterpret_cast<uint8_t*>(input), image.width == width ? 1 : reduction);
+  *target = store_->label(index);
+}
+
+std::shared_ptr<const data::Dataset> ImageSamples::part(double begin, double end, data::Role role) const {
+  return std::make_shared<data::Subset>(std::make_shared<ImageSamples>(store_, options_, role), begin, end);
+}
+
+std::string ImageSamples::describe() const { return describe_images(size(), layout_); }
+
+}  // namespace gputrain::datasets

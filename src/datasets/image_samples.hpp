@@ -1,0 +1,72 @@
+// Encoded images with class folders, whatever holds them: decoded and fitted when they are read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gputrain/data/dataset.hpp"
+#include "gputrain/data/image_transform.hpp"
+#include "gputrain/data/options.hpp"
+
+namespace gputrain::datasets {
+
+/// Images in classes. Filled once, then read by any thread.
+class ImageStore {
+ public:
+  virtual ~ImageStore() = default;
+
+  int64_t size() const noexcept { return std::ssize(labels_); }
+  int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }
+  const std::vector<std::string>& class_names() const noexcept { return class_names_; }
+
+  /// "<class>/<rest>" below the root.
+  std::string_view name(int64_t index) const;
+  virtual std::string full_name(int64_t index) const = 0;  // for messages
+  virtual void read(int64_t index, std::vector<std::byte>& bytes) const = 0;
+
+ protected:
+  /// Takes names "<class>/<rest>" in their final order. `known` are the classes of the training data, which others must
+  /// keep to; empty: the classes are those of the names. `where` is for messages.
+  void set_names(const std::vector<std::string>& names, const std::vector<std::string>& known, const std::string& where);
+
+ private:
+  std::string names_;           // end to end: a million small strings would take three times the memory
+  std::vector<size_t> ends_;
+  std::vector<int32_t> labels_;
+  std::vector<std::string> class_names_;
+};
+
+inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
+
+bool is_image_name(std::string_view name);
+
+/// The training data's classes when validation or test data is opened; else empty.
+std::vector<std::string> known_classes(const data::DatasetRequest& request);
+
+data::ImageOptions image_options(const data::DatasetRequest& request);
+
+class ImageSamples : public data::Dataset {
+ public:
+  ImageSamples(std::shared_ptr<const ImageStore> store, const data::ImageOptions& options, data::Role role);
+
+  int64_t size() const override { return store_->size(); }
+  const data::SampleLayout& layout() const override { return layout_; }
+  void read(int64_t index, const data::ReadContext& context, std::byte* input, int64_t* target) const override;
+  std::shared_ptr<const Dataset> part(double begin, double end, data::Role role) const override;
+  std::optional<data::Normalization> normalization() const override { return normalization_; }
+  std::vector<std::string> class_names() const override { return store_->class_names(); }
+  std::string describe() const override;
+
+ private:
+  std::shared_ptr<const ImageStore> store_;
+  data::ImageOptions options_;
+  std::unique_ptr<const data::ImageTransform> transform_;
+  data::SampleLayout layout_;
+  data::Normalization normalization_;
+};
+
+}  // namespace gputrain::datasets

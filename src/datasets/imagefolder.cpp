@@ -1,0 +1,72 @@
+// A folder with one folder of JPEG and PNG files for each class.
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "file_list.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/read_only_file.hpp"
+#include "image_samples.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+struct ImageFolderSpec {
+  std::string prefix;
+
+  static void describe(config::Description<ImageFolderSpec>& d) {
+    d.summary("one folder of JPEG and PNG files for each class; classes are numbered in order of their names");
+    d.key("prefix", &ImageFolderSpec::prefix, "a folder inside `path` that holds the classes");
+  }
+};
+
+class FolderStore final : public ImageStore {
+ public:
+  FolderStore(std::string root, const std::vector<std::string>& known) : root_(std::move(root)) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(root_, ignored)) data::throw_missing(root_, "a folder of images");
+    if (!std::filesystem::is_directory(root_, ignored))
+      throw Error(ExitCode::data, {.what = "a file; format imagefolder wants a folder", .where = root_, .hint = "format: tar for an archive"});
+    refuse_empty_classes();
+    std::vector<std::string> names = list_files(root_, {});
+    std::erase_if(names, [](const std::string& name) { return !is_image_name(name); });
+    for (const std::string& name : names)
+      if (name.find('/') == std::string::npos)
+        throw Error(ExitCode::data, {.what = "the image " + name + " lies outside of the folders of the classes", .where = root_});
+    set_names(names, known, root_);
+  }
+
+  std::string full_name(int64_t index) const override { return root_ + "/" + std::string(name(index)); }
+
+  void read(int64_t index, std::vector<std::byte>& bytes) const override {
+    const data::ReadOnlyFile file(full_name(index));
+    if (file.size() > kMostImageBytes)
+      throw Error(ExitCode::data, {.what = "an image file of " + std::to_string(file.size()) + " bytes", .where = file.path()});
+    bytes.resize(static_cast<size_t>(file.size()));
+    file.read(0, bytes);
+  }
+
+ private:
+  void refuse_empty_classes() const {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(root_, error))
+      if (entry.is_directory() && std::filesystem::is_empty(entry.path(), error))
+        throw Error(ExitCode::data, {.what = "the folder of this class is empty", .where = entry.path().string()});
+  }
+
+  std::string root_;
+};
+
+class ImageFolder final : public ImageSamples {
+ public:
+  ImageFolder(const ImageFolderSpec& spec, const data::DatasetRequest& request)
+      : ImageSamples(std::make_shared<FolderStore>(spec.prefix.empty() ? request.path : request.path + "/" + spec.prefix,
+                                                   known_classes(request)),
+                     image_options(request), request.role) {}
+};
+
+const config::Registered<ImageFolder, ImageFolderSpec> registered_imagefolder{
+    data::catalog(), "imagefolder", "folders of JPEG and PNG files, one for each class"};
+
+}  // namespace
+}  // namespace gputrain::datasets

@@ -1,0 +1,34 @@
+#include "summary.hpp"
+
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::datasets {
+
+data::Normalization imagenet_statistics(int64_t channels) {
+  if (channels == 3) return {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+  return {{0.449}, {0.226}};
+}
+
+data::Normalization statistics_for(const data::ImageOptions& options, int64_t channels, data::Normalization otherwise) {
+  if (!options.mean || !options.std) return otherwise;
+  if (std::ssize(*options.mean) != channels || std::ssize(*options.std) != channels)
+    throw Error(ExitCode::usage, {.what = "the images have " + std::to_string(channels) + " channels; one value for each is needed",
+                                  .where = "data.image.mean and data.image.std"});
+  return {*options.mean, *options.std};
+}
+
+std::string describe_images(int64_t count, const data::SampleLayout& layout) {
+  std::string text = with_commas(count) + " images ";
+  for (size_t d = 0; d < layout.input_sizes.size(); ++d) text += (d ? "x" : "") + std::to_string(layout.input_sizes[d]);
+  return text + ", " + with_commas(layout.num_classes) + " classes";
+}
+
+std::string with_commas(int64_t value) {
+  std::string text = std::to_string(value);
+  for (int64_t at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<size_t>(at), 1, ',');
+  return text;
+}
+
+}  // namespace gputrain::datasets

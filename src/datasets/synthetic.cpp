@@ -1,0 +1,130 @@
+// Made-up images and tokens, the same on every machine, for trying things and for measuring speed.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/random.hpp"
+#include "gputrain/data/options.hpp"
+#include "summary.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+// The stream of random numbers of each role and purpose; never the job's seed, so that data stay the same data.
+constexpr uint64_t kPatternSeed = 1, kNoiseSeed = 2, kSampleSeed = 3;
+
+struct SyntheticSpec {
+  int64_t samples = 1024;
+  int64_t num_classes = 10;
+  int64_t vocab_size = 256;
+  bool learnable = true;
+
+  static void describe(config::Description<SyntheticSpec>& d) {
+    d.summary("made-up data, the same on every machine: tokens for a language model, else images of data.image.size");
+    d.key("samples", &SyntheticSpec::samples, "samples in an epoch").range(1, int64_t{1} << 40).unit("samples");
+    d.key("num_classes", &SyntheticSpec::num_classes, "classes of images").range(1, 1 << 20).unit("classes");
+    d.key("vocab_size", &SyntheticSpec::vocab_size, "different tokens").range(2, 1 << 20).unit("tokens");
+    d.key("learnable", &SyntheticSpec::learnable,
+          "images show a pattern of their class under noise, tokens mostly follow from the one before; else all is noise");
+  }
+};
+
+class Synthetic final : public data::Dataset {
+ public:
+  Synthetic(const SyntheticSpec& spec, const data::DatasetRequest& request)
+      : spec_(spec), seed_(mix(kSampleSeed, static_cast<uint64_t>(request.role))) {
+    if (request.sequence_length > 0) {
+      layout_.input_sizes = layout_.target_sizes = {request.sequence_length};
+      layout_.input_type = at::kLong;
+      layout_.num_classes = spec.vocab_size;
+      return;
+    }
+    const data::ImageOptions options = request.image ? *request.image : data::ImageOptions{};
+    int64_t size = options.size.value.value_or(32);
+    if (request.role != data::Role::train) size = options.eval.crop.value.value_or(size);
+    const int64_t channels = options.channels.value.value_or(3);
+    layout_.input_sizes = {size, size, channels};
+    layout_.num_classes = spec.num_classes;
+    statistics_ = statistics_for(options, channels,
+                                 {std::vector(static_cast<size_t>(channels), 0.5), std::vector(static_cast<size_t>(channels), 0.25)});
+    noise_ = random_bytes(kNoiseSeed, layout_.input_bytes() + kNoiseOffsets);
+  }
+
+  int64_t size() const override { return spec_.samples; }
+  const data::SampleLayout& layout() const override { return layout_; }
+  bool is_cheap_to_read() const override { return true; }
+  std::optional<data::Normalization> normalization() const override { return statistics_; }
+
+  std::string describe() const override {
+    if (layout_.is_image()) return describe_images(size(), layout_) + ", made up";
+    return with_commas(size()) + " windows of " + with_commas(layout_.input_sizes[0]) + " tokens of " +
+           with_commas(layout_.num_classes) + ", made up";
+  }
+
+  void read(int64_t index, const data::ReadContext&, std::byte* input, int64_t* target) const override {
+    RandomStream random(seed_, static_cast<uint64_t>(index));
+    if (layout_.is_image()) {
+      *target = random.below(spec_.num_classes);
+      make_image(random, *target, reinterpret_cast<uint8_t*>(input));
+    } else {
+      make_tokens(random, reinterpret_cast<int64_t*>(input), target);
+    }
+  }
+
+ private:
+  static constexpr size_t kNoiseOffsets = 1 << 16;
+  static constexpr size_t kPatternBytes = 64;
+
+  static std::vector<uint8_t> random_bytes(uint64_t seed, size_t count) {
+    std::vector<uint8_t> bytes(count);
+    for (size_t i = 0; i < count; i += 16) {
+      const auto block = philox(seed, i, 0);
+      std::memcpy(bytes.data() + i, block.data(), std::min<size_t>(16, count - i));
+    }
+    return bytes;
+  }
+
+  /// A place in a long run of noise for every sample: generating it anew would cost more than training a small model.
+  /// The pattern, 8 by 8 fields, is that of the class.
+  void make_image(RandomStream& random, int64_t label, uint8_t* pixels) const {
+    const uint8_t* noise = noise_.data() + random.below(kNoiseOffsets);
+    if (!spec_.learnable) {
+      std::memcpy(pixels, noise, layout_.input_bytes());
+      return;
+    }
+    const std::vector<uint8_t> pattern = random_bytes(mix(kPatternSeed, static_cast<uint64_t>(label)), kPatternBytes);
+    const int64_t side = layout_.input_sizes[0], channels = layout_.input_sizes[2];
+    for (int64_t y = 0; y < side; ++y)
+      for (int64_t x = 0; x < side; ++x) {
+        const int field = pattern[static_cast<size_t>(y * 8 / side * 8 + x * 8 / side)];
+        for (int64_t c = 0; c < channels; ++c) *pixels++ = static_cast<uint8_t>((field + *noise++) / 2);
+      }
+  }
+
+  /// Nine of ten tokens are what the one before implies.
+  void make_tokens(RandomStream& random, int64_t* input, int64_t* target) const {
+    const int64_t vocabulary = spec_.vocab_size;
+    const auto draw = [&] { return static_cast<int64_t>(uint64_t{random.bits()} * static_cast<uint64_t>(vocabulary) >> 32); };
+    int64_t token = draw();
+    for (int64_t t = 0; t < layout_.input_sizes[0]; ++t) {
+      input[t] = token;
+      const bool follows = spec_.learnable && random.bits() % 10 != 0;
+      token = follows ? (token * 5 + 17) % vocabulary : draw();
+      target[t] = token;
+    }
+  }
+
+  SyntheticSpec spec_;
+  uint64_t seed_;
+  data::SampleLayout layout_;
+  std::optional<data::Normalization> statistics_;
+  std::vector<uint8_t> noise_;
+};
+
+const config::Registered<Synthetic, SyntheticSpec> registered_synthetic{data::catalog(), "synthetic",
+                                                                        "made-up images or tokens"};
+
+}  // namespace
+}  // namespace gputrain::datasets

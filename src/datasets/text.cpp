@@ -1,0 +1,132 @@
+// Plain text, one file or all files of a folder, by bytes or by characters.
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "file_list.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/options.hpp"
+#include "gputrain/data/read_only_file.hpp"
+#include "summary.hpp"
+#include "token_windows.hpp"
+#include "vocabulary.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+constexpr int64_t kMostTextBytes = int64_t{16} << 30;  // it is held in memory
+
+struct TextSpec {
+  std::vector<std::string> include, exclude;
+
+  static void describe(config::Description<TextSpec>& d) {
+    d.summary("plain text: one file, or the files of a folder one after another in order of their names");
+    d.key("include", &TextSpec::include, "patterns of files to take: '*.cpp', 'src/**/*.hpp'; empty: all");
+    d.key("exclude", &TextSpec::exclude, "patterns of files to leave out; 'build/' is a folder of any depth");
+  }
+};
+
+struct TextFile {
+  std::string path, text;
+};
+
+std::vector<std::string> text_paths(const TextSpec& spec, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return expand_pattern(path);
+  std::vector<std::string> files = list_files(path, {spec.include, spec.exclude});
+  if (files.empty())
+    throw Error(ExitCode::data, {.what = "no file in this folder matches `include` and `exclude`", .where = path});
+  for (std::string& file : files) file = (fs::path(path) / file).string();
+  return files;
+}
+
+std::vector<std::string> read_texts(const std::vector<std::string>& paths) {
+  std::vector<std::string> texts;
+  int64_t left = kMostTextBytes;
+  for (const std::string& path : paths) {
+    const data::ReadOnlyFile file(path);
+    left -= file.size();
+    if (left < 0)
+      throw Error(ExitCode::data, {.what = "more than 16 GiB of text; it would all be held in memory",
+                                   .where = path,
+                                   .hint = "turn it into token files once and use format: tokens"});
+    std::string& text = texts.emplace_back(static_cast<size_t>(file.size()), '\0');
+    file.read(0, std::as_writable_bytes(std::span(text)));
+  }
+  return texts;
+}
+
+class TextSource final : public TokenSource {
+ public:
+  TextSource(const TextSpec& spec, const data::DatasetRequest& request, bool bytes, const TextSource* train)
+      : path_(request.path) {
+    const std::vector<std::string> paths = text_paths(spec, request.path);
+    files_ = std::ssize(paths);
+    const std::vector<std::string> texts = read_texts(paths);
+    if (!bytes)
+      for (size_t i = 0; i < paths.size(); ++i) check_utf8(texts[i], paths[i]);
+    vocabulary_ = train ? train->vocabulary_
+                        : std::make_shared<Vocabulary>(bytes ? Vocabulary::of_bytes() : Vocabulary::of_characters(texts));
+    if (vocabulary_->size() > UINT16_MAX + 1) {
+      tokens_ = std::vector<int32_t>();
+    } else if (vocabulary_->size() > UINT8_MAX + 1) {
+      tokens_ = std::vector<uint16_t>();
+    }
+    std::visit(
+        [&](auto& tokens) {
+          for (size_t i = 0; i < paths.size(); ++i) vocabulary_->encode(texts[i], paths[i], tokens);
+          tokens.shrink_to_fit();
+        },
+        tokens_);
+  }
+
+  int64_t size() const override {
+    return std::visit([](const auto& tokens) { return std::ssize(tokens); }, tokens_);
+  }
+  int64_t vocabulary_size() const override { return vocabulary_->size(); }
+  std::string name() const override { return path_; }
+  std::string describe() const override { return with_commas(files_) + (files_ == 1 ? " file" : " files"); }
+
+  void read(int64_t first, std::span<int64_t> to) const override {
+    std::visit([&](const auto& tokens) { std::copy_n(tokens.begin() + first, to.size(), to.begin()); }, tokens_);
+  }
+
+  std::function<std::string(std::span<const int64_t>)> decoder() const override {
+    return [vocabulary = vocabulary_](std::span<const int64_t> tokens) { return vocabulary->decode(tokens); };
+  }
+
+  std::function<std::vector<int64_t>(const std::string&)> encoder() const override {
+    return [vocabulary = vocabulary_](const std::string& text) {
+      std::vector<int64_t> tokens;
+      vocabulary->encode(text, "the prompt", tokens);
+      return tokens;
+    };
+  }
+
+ private:
+  std::string path_;
+  int64_t files_ = 0;
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<int32_t>> tokens_;
+};
+
+std::shared_ptr<const TextSource> open_text(const TextSpec& spec, const data::DatasetRequest& request) {
+  const bool bytes = request.text != nullptr && request.text->tokenizer == "bytes";
+  const auto* train = dynamic_cast<const TokenWindows*>(request.train);
+  return std::make_shared<TextSource>(spec, request, bytes,
+                                      train ? dynamic_cast<const TextSource*>(&train->source()) : nullptr);
+}
+
+class Text final : public TokenWindows {
+ public:
+  Text(const TextSpec& spec, const data::DatasetRequest& request)
+      : TokenWindows(open_text(spec, request), request.sequence_length) {}
+};
+
+const config::Registered<Text, TextSpec> registered_text{data::catalog(), "text", "plain text, by bytes or by characters"};
+
+}  // namespace
+}  // namespace gputrain::datasets

@@ -1,0 +1,145 @@
+#include "token_file.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <type_traits>
+#include <vector>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian and read as they are");
+
+// llm.c, dev/data/data_common.py: 256 numbers of 32 bits, then the tokens.
+constexpr int64_t kLlmcHeaderBytes = 256 * 4;
+struct LlmcKind {
+  int32_t magic, version;
+  int bytes_per_token;
+  int64_t vocabulary_size;
+};
+constexpr LlmcKind kLlmcKinds[] = {{20240520, 1, 2, 50257}, {20240801, 7, 4, 128256}};
+
+// Megatron-LM, megatron/core/datasets/indexed_dataset.py
+constexpr char kMegatronMagic[] = "MMIDIDX\0";  // nine bytes with the final zero
+constexpr int64_t kMegatronHeaderBytes = 9 + 8 + 1 + 8 + 8;
+struct MegatronType {
+  uint8_t code;
+  int bytes;
+  bool is_signed;
+};
+constexpr MegatronType kMegatronTypes[] = {{1, 1, false}, {2, 1, true}, {3, 2, true}, {4, 4, true}, {5, 8, true}, {8, 2, false}};
+
+[[noreturn]] void fail(const std::string& path, const std::string& what, const std::string& hint = {}) {
+  throw Error(ExitCode::data, {.what = what, .where = path, .hint = hint});
+}
+
+template <class Value>
+Value value_at(const data::ReadOnlyFile& file, int64_t offset) {
+  Value value;
+  file.read(offset, std::as_writable_bytes(std::span(&value, 1)));
+  return value;
+}
+
+template <class Stored>
+void widen(std::span<const std::byte> raw, std::span<int64_t> tokens) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    Stored value;
+    std::memcpy(&value, raw.data() + i * sizeof(Stored), sizeof(Stored));
+    tokens[i] = value;
+  }
+}
+
+}  // namespace
+
+TokenFile::TokenFile(const std::string& path, const std::string& raw_type) : file_(path) { read_header(raw_type); }
+
+void TokenFile::read_header(const std::string& raw_type) {
+  const std::string index = std::filesystem::path(path()).replace_extension(".idx").string();
+  std::error_code ignored;
+  if (index != path() && std::filesystem::exists(index, ignored)) return read_megatron_index(index);
+  if (read_llmc_header()) return;
+  bytes_per_token_ = raw_type == "uint32" ? 4 : 2;
+  if (file_.size() % bytes_per_token_ != 0)
+    fail(path(), std::to_string(file_.size()) + " bytes are not a whole number of " + raw_type + " tokens");
+  count_ = file_.size() / bytes_per_token_;
+}
+
+/// False when this is not a file of llm.c.
+bool TokenFile::read_llmc_header() {
+  if (file_.size() < 4) return false;
+  const auto magic = value_at<int32_t>(file_, 0);
+  const auto* kind = std::find_if(std::begin(kLlmcKinds), std::end(kLlmcKinds),
+                                  [magic](const LlmcKind& known) { return known.magic == magic; });
+  if (kind == std::end(kLlmcKinds)) return false;
+  if (file_.size() < kLlmcHeaderBytes) fail(path(), "cut off inside llm.c's header of 1024 bytes");
+  const auto version = value_at<int32_t>(file_, 4);
+  if (version != kind->version)
+    fail(path(), "llm.c's version " + std::to_string(version) + " of a token file; version " +
+                     std::to_string(kind->version) + " is known");
+  first_byte_ = kLlmcHeaderBytes;
+  bytes_per_token_ = kind->bytes_per_token;
+  vocabulary_size_ = kind->vocabulary_size;
+  count_ = value_at<uint32_t>(file_, 8);
+  if (file_.size() != first_byte_ + count_ * bytes_per_token_)
+    fail(path(), "its header tells of " + std::to_string(count_) + " tokens, the file holds " +
+                     std::to_string((file_.size() - first_byte_) / bytes_per_token_));
+  return true;
+}
+
+void TokenFile::read_megatron_index(const std::string& index_path) {
+  const data::ReadOnlyFile index(index_path);
+  if (index.size() < kMegatronHeaderBytes) fail(index_path, "too short for the header of a Megatron index");
+  char magic[9];
+  index.read(0, std::as_writable_bytes(std::span(magic)));
+  if (std::memcmp(magic, kMegatronMagic, sizeof(magic)) != 0)
+    fail(index_path, "not a Megatron index: it does not begin with MMIDIDX");
+  if (const auto version = value_at<uint64_t>(index, 9); version != 1)
+    fail(index_path, "version " + std::to_string(version) + " of a Megatron index; version 1 is known");
+  const auto code = value_at<uint8_t>(index, 17);
+  const auto* type = std::find_if(std::begin(kMegatronTypes), std::end(kMegatronTypes),
+                                  [code](const MegatronType& known) { return known.code == code; });
+  if (type == std::end(kMegatronTypes)) fail(index_path, "its tokens are of type " + std::to_string(code) + ", which is not an integer");
+  bytes_per_token_ = type->bytes;
+  signed_ = type->is_signed;
+
+  const auto sequences = value_at<uint64_t>(index, 18), documents = value_at<uint64_t>(index, 26);
+  const auto room = static_cast<uint64_t>(index.size() - kMegatronHeaderBytes);
+  if (sequences > room / 12 || documents > (room - sequences * 12) / 8)
+    fail(index_path, "cut off: it tells of " + std::to_string(sequences) + " sequences and " +
+                         std::to_string(documents) + " documents");
+  std::vector<int32_t> lengths(sequences);
+  std::vector<int64_t> places(sequences);
+  index.read(kMegatronHeaderBytes, std::as_writable_bytes(std::span(lengths)));
+  index.read(kMegatronHeaderBytes + static_cast<int64_t>(sequences) * 4, std::as_writable_bytes(std::span(places)));
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 0) fail(index_path, "sequence " + std::to_string(i) + " has a negative length");
+    if (places[i] != count_ * bytes_per_token_)
+      fail(index_path, "sequence " + std::to_string(i) + " does not follow the one before it",
+           "write the data anew with Megatron's preprocess_data.py");
+    count_ += lengths[i];
+  }
+  if (file_.size() != count_ * bytes_per_token_)
+    fail(path(), "its index tells of " + std::to_string(count_) + " tokens, the file holds " +
+                     std::to_string(file_.size() / bytes_per_token_));
+}
+
+void TokenFile::read(int64_t first, std::span<int64_t> tokens) const {
+  thread_local std::vector<std::byte> raw;
+  raw.resize(tokens.size() * static_cast<size_t>(bytes_per_token_));
+  file_.read(first_byte_ + first * bytes_per_token_, raw);
+  switch (bytes_per_token_ * (signed_ ? -1 : 1)) {
+    case 1: return widen<uint8_t>(raw, tokens);
+    case 2: return widen<uint16_t>(raw, tokens);
+    case 4: return widen<uint32_t>(raw, tokens);
+    case -1: return widen<int8_t>(raw, tokens);
+    case -2: return widen<int16_t>(raw, tokens);
+    case -4: return widen<int32_t>(raw, tokens);
+    default: return widen<int64_t>(raw, tokens);
+  }
+}
+
+}  // namespace gputrain::datasets

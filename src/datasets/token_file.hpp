@@ -1,0 +1,38 @@
+// Files of token ids: llm.c's .bin with a header, nanoGPT's raw .bin, Megatron's .bin with an .idx beside it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "gputrain/data/read_only_file.hpp"
+
+namespace gputrain::datasets {
+
+class TokenFile {
+ public:
+  /// `raw_type` is what a file without a header holds: "uint16" or "uint32". Throws Error(data) for a header that does
+  /// not agree with the file's size.
+  TokenFile(const std::string& path, const std::string& raw_type);
+
+  int64_t size() const noexcept { return count_; }
+  int64_t vocabulary_size() const noexcept { return vocabulary_size_; }  // that the format implies; 0: unknown
+  const std::string& path() const noexcept { return file_.path(); }
+
+  /// Tokens [first, first + tokens.size()), which must exist.
+  void read(int64_t first, std::span<int64_t> tokens) const;
+
+ private:
+  void read_header(const std::string& raw_type);
+  bool read_llmc_header();
+  void read_megatron_index(const std::string& path);
+
+  data::ReadOnlyFile file_;
+  int64_t first_byte_ = 0;
+  int64_t count_ = 0;
+  int bytes_per_token_ = 2;
+  bool signed_ = false;
+  int64_t vocabulary_size_ = 0;
+};
+
+}  // namespace gputrain::datasets

@@ -1,0 +1,74 @@
+#include "token_windows.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "gputrain/core/batch.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/random.hpp"
+#include "summary.hpp"
+
+namespace gputrain::datasets {
+
+TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t begin, int64_t end,
+                           int64_t sequence_length)
+    : source_(std::move(source)), begin_(begin), end_(end), length_(sequence_length), targets_(end - begin - 1) {
+  GPUTRAIN_ASSERT(begin >= 0 && end <= source_->size(), "windows outside the tokens");
+  if (length_ < 1)
+    throw Error(ExitCode::usage, {.what = "this data is text, and the model does not take text",
+                                  .where = source_->name(),
+                                  .hint = "a language model, or data of images"});
+  if (targets_ < 1)
+    throw Error(ExitCode::data, {.what = "too few tokens: " + std::to_string(end - begin) +
+                                         " are here, and learning to predict the next one needs two",
+                                 .where = source_->name()});
+  windows_ = (targets_ + length_ - 1) / length_;
+  layout_.input_sizes = layout_.target_sizes = {length_};
+  layout_.input_type = at::kLong;
+  layout_.num_classes = source_->vocabulary_size();
+}
+
+TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t sequence_length)
+    : TokenWindows(source, 0, source->size(), sequence_length) {}
+
+/// Inputs and targets for target numbers [first, first + count); numbers past the last one are filled up and ignored.
+void TokenWindows::read_run(int64_t first, int64_t count, int64_t* input, int64_t* target) const {
+  const int64_t real = std::clamp<int64_t>(targets_ - first, 0, count);
+  if (real > 0) {
+    thread_local std::vector<int64_t> tokens;
+    tokens.resize(static_cast<size_t>(real) + 1);
+    source_->read(begin_ + first, tokens);
+    std::copy(tokens.begin(), tokens.end() - 1, input);
+    std::copy(tokens.begin() + 1, tokens.end(), target);
+  }
+  std::fill(input + real, input + count, 0);
+  std::fill(target + real, target + count, kIgnoreIndex);
+}
+
+void TokenWindows::read(int64_t index, const data::ReadContext& context, std::byte* input, int64_t* target) const {
+  int64_t offset = 0;
+  if (context.augment)
+    offset = RandomStream(context.seed, static_cast<uint64_t>(context.epoch)).below(length_);
+  const int64_t around = windows_ * length_;
+  const int64_t first = (offset + index * length_) % around;
+  const int64_t before_end = std::min(length_, around - first);
+  auto* const tokens = reinterpret_cast<int64_t*>(input);
+  read_run(first, before_end, tokens, target);
+  if (before_end < length_) read_run(0, length_ - before_end, tokens + before_end, target + before_end);
+}
+
+std::shared_ptr<const data::Dataset> TokenWindows::part(double begin, double end, data::Role) const {
+  const auto place = [this](double fraction) {
+    return begin_ + static_cast<int64_t>(std::floor(fraction * static_cast<double>(end_ - begin_)));
+  };
+  return std::make_shared<TokenWindows>(source_, place(begin), end >= 1 ? end_ : place(end), length_);
+}
+
+std::string TokenWindows::describe() const {
+  return with_commas(end_ - begin_) + " tokens of " + with_commas(layout_.num_classes) + ", " + source_->describe() +
+         ", " + with_commas(windows_) + " windows of " + with_commas(length_);
+}
+
+}  // namespace gputrain::datasets

@@ -1,0 +1,56 @@
+// Language-model samples from one long run of tokens: windows of `sequence_length`, targets shifted by one.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "gputrain/data/dataset.hpp"
+
+namespace gputrain::datasets {
+
+/// A run of tokens that can be read at any place by any thread.
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+
+  virtual int64_t size() const = 0;
+  virtual int64_t vocabulary_size() const = 0;
+  virtual void read(int64_t first, std::span<int64_t> tokens) const = 0;  // [first, first + tokens.size()) must exist
+  virtual std::string name() const = 0;      // for messages: a path
+  virtual std::string describe() const = 0;  // "3 files"
+  virtual std::function<std::string(std::span<const int64_t>)> decoder() const { return {}; }
+  virtual std::function<std::vector<int64_t>(const std::string&)> encoder() const { return {}; }
+};
+
+/// Every token but the first is a target exactly once in an epoch. Under augmentation the windows begin at another
+/// offset in each epoch, so that their borders move; the window that runs over the end goes on at the start.
+class TokenWindows : public data::Dataset {
+ public:
+  /// Windows over tokens [begin, end) of the source. Throws Error(data) when there are fewer than two.
+  TokenWindows(std::shared_ptr<const TokenSource> source, int64_t begin, int64_t end, int64_t sequence_length);
+  TokenWindows(std::shared_ptr<const TokenSource> source, int64_t sequence_length);
+
+  int64_t size() const override { return windows_; }
+  const data::SampleLayout& layout() const override { return layout_; }
+  void read(int64_t index, const data::ReadContext& context, std::byte* input, int64_t* target) const override;
+  bool is_cheap_to_read() const override { return true; }
+  std::shared_ptr<const Dataset> part(double begin, double end, data::Role role) const override;
+  std::function<std::string(std::span<const int64_t>)> decoder() const override { return source_->decoder(); }
+  std::function<std::vector<int64_t>(const std::string&)> encoder() const override { return source_->encoder(); }
+  std::string describe() const override;
+
+  const TokenSource& source() const noexcept { return *source_; }
+
+ private:
+  void read_run(int64_t first, int64_t count, int64_t* input, int64_t* target) const;
+
+  std::shared_ptr<const TokenSource> source_;
+  int64_t begin_, end_, length_;
+  int64_t targets_, windows_;
+  data::SampleLayout layout_;
+};
+
+
+}  // namespace gputrain::datasets

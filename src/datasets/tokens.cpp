@@ -1,0 +1,143 @@
+// Token ids prepared by other tools: llm.c, nanoGPT, Megatron. Read from the files as they are asked for.
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "file_list.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/options.hpp"
+#include "token_file.hpp"
+#include "summary.hpp"
+#include "token_windows.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+struct TokensSpec {
+  std::string dtype = "uint16";
+  config::Auto<int64_t> vocab_size;
+
+  static void describe(config::Description<TokensSpec>& d) {
+    d.summary("token ids in .bin files of llm.c, nanoGPT or Megatron; a path, a pattern, or a folder of *train*.bin etc.");
+    d.key("dtype", &TokensSpec::dtype, "what files without a header (nanoGPT's) hold").choices({"uint16", "uint32"});
+    d.key("vocab_size", &TokensSpec::vocab_size,
+          "ids are below this; auto: what the header tells (llm.c), else one more than the highest id, for which all are read")
+        .range(1, int64_t{1} << 31)
+        .unit("tokens");
+  }
+};
+
+std::string role_name(data::Role role) {
+  switch (role) {
+    case data::Role::train: return "train";
+    case data::Role::val: return "val";
+    case data::Role::test: return "test";
+  }
+  return {};
+}
+
+std::vector<std::string> token_paths(const data::DatasetRequest& request) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::is_directory(request.path, ignored))
+    return expand_pattern((fs::path(request.path) / ("*" + role_name(request.role) + "*.bin")).string());
+  // Megatron names the pair of files without their extensions.
+  if (!fs::exists(request.path, ignored) && fs::exists(request.path + ".idx", ignored)) return {request.path + ".bin"};
+  return expand_pattern(request.path);
+}
+
+class FileTokens final : public TokenSource {
+ public:
+  FileTokens(const TokensSpec& spec, const data::DatasetRequest& request, const TokenSource* train)
+      : name_(request.path) {
+    for (const std::string& path : token_paths(request)) {
+      const TokenFile& file = files_.emplace_back(path, spec.dtype);
+      starts_.push_back(size_);
+      size_ += file.size();
+    }
+    vocabulary_size_ = train ? train->vocabulary_size() : spec.vocab_size.value.value_or(implied_vocabulary());
+    if (vocabulary_size_ == 0) vocabulary_size_ = std::clamp<int64_t>(highest_token(), 0, INT32_MAX) + 1;
+  }
+
+  int64_t size() const override { return size_; }
+  int64_t vocabulary_size() const override { return vocabulary_size_; }
+  std::string name() const override { return name_; }
+  std::string describe() const override {
+    return with_commas(std::ssize(files_)) + (files_.size() == 1 ? " file" : " files");
+  }
+
+  void read(int64_t first, std::span<int64_t> tokens) const override {
+    auto index = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin() - 1);
+    while (!tokens.empty()) {
+      const TokenFile& file = files_[index];
+      const int64_t inside = first - starts_[index];
+      const auto part = tokens.first(static_cast<size_t>(std::min(std::ssize(tokens), file.size() - inside)));
+      file.read(inside, part);
+      check(part, file, inside);
+      tokens = tokens.subspan(part.size());
+      first += std::ssize(part);
+      ++index;
+    }
+  }
+
+ private:
+  void check(std::span<const int64_t> tokens, const TokenFile& file, int64_t first) const {
+    int64_t lowest = 0, highest = 0;
+    for (const int64_t token : tokens) {
+      lowest = std::min(lowest, token);
+      highest = std::max(highest, token);
+    }
+    if (lowest >= 0 && highest < vocabulary_size_) return;
+    throw Error(ExitCode::data, {.what = "token " + std::to_string(lowest < 0 ? lowest : highest) + " near position " +
+                                         std::to_string(first) + " is outside the vocabulary of " +
+                                         std::to_string(vocabulary_size_),
+                                 .where = file.path(),
+                                 .hint = "`dtype` and `vocab_size` beside `format: tokens`"});
+  }
+
+  int64_t implied_vocabulary() const {
+    int64_t most = 0;
+    for (const TokenFile& file : files_) {
+      if (file.vocabulary_size() == 0) return 0;
+      most = std::max(most, file.vocabulary_size());
+    }
+    return most;
+  }
+
+  int64_t highest_token() const {
+    constexpr int64_t kAtOnce = 1 << 18;
+    int64_t highest = 0;
+    std::vector<int64_t> tokens;
+    for (const TokenFile& file : files_)
+      for (int64_t first = 0; first < file.size(); first += kAtOnce) {
+        tokens.resize(static_cast<size_t>(std::min(kAtOnce, file.size() - first)));
+        file.read(first, tokens);
+        highest = std::max(highest, *std::max_element(tokens.begin(), tokens.end()));
+      }
+    return highest;
+  }
+
+  std::string name_;
+  std::vector<TokenFile> files_;
+  std::vector<int64_t> starts_;  // of each file, in tokens
+  int64_t size_ = 0;
+  int64_t vocabulary_size_ = 0;
+};
+
+std::shared_ptr<const TokenSource> open_tokens(const TokensSpec& spec, const data::DatasetRequest& request) {
+  const auto* train = dynamic_cast<const TokenWindows*>(request.train);
+  return std::make_shared<FileTokens>(spec, request, train ? &train->source() : nullptr);
+}
+
+class Tokens final : public TokenWindows {
+ public:
+  Tokens(const TokensSpec& spec, const data::DatasetRequest& request)
+      : TokenWindows(open_tokens(spec, request), request.sequence_length) {}
+};
+
+const config::Registered<Tokens, TokensSpec> registered_tokens{data::catalog(), "tokens",
+                                                               "token ids written by llm.c, nanoGPT or Megatron"};
+
+}  // namespace
+}  // namespace gputrain::datasets

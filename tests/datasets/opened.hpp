@@ -1,0 +1,96 @@
+// Opens data as a job does, from YAML, and small files to open.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "gputrain/config/load.hpp"
+#include "gputrain/data/open.hpp"
+
+namespace gputrain::datasets {
+
+struct JobWithData {
+  data::DataSpec data;
+
+  static void describe(config::Description<JobWithData>& d) { d.key("data", &JobWithData::data, "data").required(); }
+};
+
+/// What a job with this `data` section (one flow map) trains and evaluates on.
+inline data::Datasets open(const std::string& section, int64_t longest_sequence = 0) {
+  const config::Loaded job = config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = "data: " + section});
+  return data::open_datasets(job.as<JobWithData>().data, longest_sequence);
+}
+
+struct Sample {
+  std::vector<std::byte> input;
+  std::vector<int64_t> target;
+
+  std::vector<int64_t> tokens() const {
+    std::vector<int64_t> values(input.size() / sizeof(int64_t));
+    std::memcpy(values.data(), input.data(), input.size());
+    return values;
+  }
+  friend bool operator==(const Sample&, const Sample&) = default;
+};
+
+inline Sample read(const data::Dataset& dataset, int64_t index, const data::ReadContext& context = {}) {
+  Sample sample{std::vector<std::byte>(dataset.layout().input_bytes()), std::vector<int64_t>(dataset.layout().target_count())};
+  dataset.read(index, context, sample.input.data(), sample.target.data());
+  return sample;
+}
+
+/// The message of the error that `action` throws; checks its exit code. Empty when there is none.
+template <class Action>
+std::string error_of(Action&& action, ExitCode code = ExitCode::data) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return {};
+}
+
+/// A test with a folder of its own.
+class FolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::temp_directory_path() /
+              ("gputrain_" + std::to_string(::getpid()) + "_" + test->test_suite_name() + "_" + test->name());
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+
+  std::string write(const std::string& name, const std::string& content) const {
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << content;
+    return path(name);
+  }
+
+  std::filesystem::path folder_;
+};
+
+/// A folder of the real data that tests labelled `data` use; empty where there is none.
+inline std::string real_data(const std::string& name) {
+  const char* given = std::getenv("GPUTRAIN_TEST_DATA");
+  const std::filesystem::path folder = given ? given : GPUTRAIN_SOURCE_DIR "/../shared/data";
+  std::error_code ignored;
+  return std::filesystem::exists(folder / name, ignored) ? (folder / name).string() : "";
+}
+
+}  // namespace gputrain::datasets
+
+/// Sets `variable` to the path of real data, or skips the test.
+#define GPUTRAIN_NEED_DATA(variable, name)                                                         \
+  const std::string variable = ::gputrain::datasets::real_data(name);                              \
+  if (variable.empty()) GTEST_SKIP() << "no " << name << " in the folder that GPUTRAIN_TEST_DATA names"

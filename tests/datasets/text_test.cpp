@@ -1,0 +1,175 @@
+#include <map>
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "../../src/datasets/file_list.hpp"
+#include "datasets/opened.hpp"
+#include "gputrain/core/batch.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class TextTest : public FolderTest {
+ protected:
+  data::Datasets open_text(const std::string& path, int64_t length, const std::string& more = "",
+                           const std::string& source = "") const {
+    return open("{train: {path: " + path + ", format: text" + source + "}" + more + "}", length);
+  }
+};
+
+TEST_F(TextTest, NumbersCharactersInOrderOfTheirCodePoints) {
+  const data::Datasets datasets = open_text(write("a.txt", "hé 日a😀"), 5);
+  EXPECT_EQ(datasets.train->layout().num_classes, 6);  // ' ' a h é 日 😀
+  const Sample sample = read(*datasets.train, 0);
+  EXPECT_THAT(sample.tokens(), ElementsAre(2, 3, 0, 4, 1));
+  EXPECT_THAT(sample.target, ElementsAre(3, 0, 4, 1, 5));
+  EXPECT_EQ(datasets.train->decoder()(sample.target), "é 日a😀");
+  EXPECT_THAT(datasets.train->encoder()("a é"), ElementsAre(1, 0, 3));
+  EXPECT_THAT(error_of([&] { datasets.train->encoder()("ab"); }), HasSubstr("'b' (U+0062) is not in the training data"));
+}
+
+TEST_F(TextTest, TakesBytesWhenAsked) {
+  const data::Datasets datasets = open_text(write("a.bin", std::string("\xff\0z", 3)), 2, ", text: {tokenizer: bytes}");
+  EXPECT_EQ(datasets.train->layout().num_classes, 256);
+  EXPECT_THAT(read(*datasets.train, 0).tokens(), ElementsAre(255, 0));
+  EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(0, 'z'));
+  EXPECT_EQ(datasets.train->decoder()(std::vector<int64_t>{104, 105}), "hi");
+}
+
+TEST_F(TextTest, CutsWindowsWithTargetsShiftedByOneAndFillsTheLast) {
+  const data::Datasets datasets = open_text(write("a.txt", "abcdefgh"), 3);
+  ASSERT_EQ(datasets.train->size(), 3);
+  EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(1, 2, 3));
+  EXPECT_THAT(read(*datasets.train, 1).target, ElementsAre(4, 5, 6));
+  EXPECT_THAT(read(*datasets.train, 2).target, ElementsAre(7, kIgnoreIndex, kIgnoreIndex));
+  EXPECT_THAT(read(*datasets.train, 2).tokens(), ElementsAre(6, 0, 0));
+}
+
+// Whatever the offset of an epoch, every token but the first is predicted once, from the one before it.
+TEST_F(TextTest, MovesTheBordersOfTrainingWindowsAndStillCountsEveryTokenOnce) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += static_cast<char>(i);
+  for (const int64_t length : {1, 7, 50, 199, 300}) {
+    const data::Datasets datasets = open_text(write("a.txt", text), length, ", text: {tokenizer: bytes}");
+    std::set<int64_t> first_tokens;
+    for (int64_t epoch = 0; epoch < 12; ++epoch) {
+      std::vector<int64_t> counts(200);
+      const data::ReadContext context{.seed = 3, .epoch = epoch, .augment = true};
+      for (int64_t i = 0; i < datasets.train->size(); ++i) {
+        const Sample sample = read(*datasets.train, i, context);
+        for (size_t t = 0; t < sample.target.size(); ++t) {
+          if (sample.target[t] == kIgnoreIndex) continue;
+          ++counts[static_cast<size_t>(sample.target[t])];
+          ASSERT_EQ(sample.tokens()[t] + 1, sample.target[t]);
+        }
+        if (i == 0) first_tokens.insert(sample.tokens()[0]);
+      }
+      EXPECT_EQ(counts[0], 0);
+      EXPECT_EQ(std::count(counts.begin() + 1, counts.end(), 1), 199) << "length " << length << " epoch " << epoch;
+    }
+    EXPECT_GE(first_tokens.size(), length == 1 ? 1u : 4u);
+  }
+}
+
+TEST_F(TextTest, HoldsOutTheEndOfTheText) {
+  const data::Datasets datasets = open_text(write("a.txt", "aaaaaaaaaaaaaaaaabcd"), 4, ", val: {split: 20%}");
+  EXPECT_EQ(datasets.train->layout().num_classes, 4) << "the vocabulary is that of the whole text";
+  EXPECT_EQ(datasets.train->describe(), "16 tokens of 4, 1 file, 4 windows of 4");
+  ASSERT_EQ(datasets.val->size(), 1);
+  EXPECT_THAT(read(*datasets.val, 0).tokens(), ElementsAre(0, 1, 2, 0));
+  EXPECT_THAT(read(*datasets.val, 0).target, ElementsAre(1, 2, 3, kIgnoreIndex));
+}
+
+TEST_F(TextTest, ReadsOtherFilesWithTheVocabularyOfTheTrainingData) {
+  const std::string train = write("train.txt", "xyz"), val = write("val.txt", "zy"), odd = write("odd.txt", "zy\nzq");
+  EXPECT_THAT(read(*open_text(train, 1, ", val: {path: " + val + "}").val, 0).tokens(), ElementsAre(2));
+  EXPECT_THAT(error_of([&] { open_text(train, 1, ", val: {path: " + odd + "}"); }),
+              HasSubstr("odd.txt:1:3: the character U+000A is not in the training data"));
+}
+
+TEST_F(TextTest, TakesTheFilesOfAFolderByPatternInOrder) {
+  write("src/b.cpp", "2");
+  write("src/a/z.cpp", "1");
+  write("src/a.hpp", "h");
+  write("build/gen.cpp", "g");
+  write("sub/build/x.cpp", "x");
+  write(".git/c.cpp", "c");
+  write("notes.md", "m");
+  const std::string source = ", include: ['*.cpp', 'src/*.hpp'], exclude: [build/]";
+  const data::Datasets datasets = open_text(folder_.string(), 2, "", source);
+  EXPECT_EQ(datasets.train->decoder()(read(*datasets.train, 0).tokens()) +
+                datasets.train->decoder()(std::vector{read(*datasets.train, 0).target[1]}),
+            "h12");
+  EXPECT_THAT(error_of([&] { open_text(folder_.string(), 2, "", ", include: ['*.rs']"); }),
+              HasSubstr("no file in this folder matches"));
+}
+
+TEST_F(TextTest, FollowsLinksWithoutRunningInCircles) {
+  write("data/a.txt", "ab");
+  std::filesystem::create_directory_symlink(folder_ / "data", folder_ / "data" / "again");
+  std::filesystem::create_symlink(folder_ / "nowhere", folder_ / "data" / "broken.txt");
+  EXPECT_EQ(open_text(path("data"), 1).train->size(), 1);
+}
+
+TEST_F(TextTest, TellsWhereTextIsNotUtf8) {
+  for (const char* bad : {"\xff", "\xc3(", "\xe2\x82", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\x80"}) {
+    const std::string file = write("bad.txt", "fine é\nand " + std::string(bad) + "x");
+    EXPECT_THAT(error_of([&] { open_text(file, 1); }), HasSubstr("bad.txt:2:5: not UTF-8 text: byte 0x")) << bad;
+  }
+}
+
+TEST_F(TextTest, RefusesWhatIsNotText) {
+  EXPECT_THAT(error_of([&] { open_text(write("empty.txt", ""), 4); }), HasSubstr("empty.txt: too few tokens: 0"));
+  EXPECT_THAT(error_of([&] { open_text(write("one.txt", "a"), 4); }), HasSubstr("too few tokens: 1"));
+  EXPECT_THAT(error_of([&] { open_text(path("no/such.txt"), 4); }), HasSubstr("no such file or folder"));
+  EXPECT_THAT(error_of([&] { open_text(path("*.nope"), 4); }), HasSubstr("no file matches this pattern"));
+  EXPECT_THAT(error_of([&] { open_text("/dev/zero", 4); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(error_of([&] { open_text(write("a.txt", "abc"), 0); }, ExitCode::usage), HasSubstr("does not take text"));
+}
+
+TEST(Glob, MatchesAsPeopleWriteThem) {
+  EXPECT_TRUE(matches_glob("*.cpp", "deep/in/a.cpp"));
+  EXPECT_FALSE(matches_glob("*.cpp", "a.cpp.orig"));
+  EXPECT_TRUE(matches_glob("src/*.cpp", "src/a.cpp"));
+  EXPECT_FALSE(matches_glob("src/*.cpp", "src/x/a.cpp"));
+  EXPECT_TRUE(matches_glob("src/**/*.cpp", "src/a.cpp"));
+  EXPECT_TRUE(matches_glob("src/**/*.cpp", "src/x/y/a.cpp"));
+  EXPECT_FALSE(matches_glob("src/**/a.cpp", "src/ba.cpp"));
+  EXPECT_FALSE(matches_glob("src/**/*.cpp", "lib/src/a.cpp"));
+  EXPECT_TRUE(matches_glob("**", "any/thing"));
+  EXPECT_TRUE(matches_glob("build/", "a/build/b/c"));
+  EXPECT_FALSE(matches_glob("build/", "a/build"));
+  EXPECT_TRUE(matches_glob("a/build/", "a/build/x"));
+  EXPECT_FALSE(matches_glob("a/build/", "b/a/build/x"));
+  EXPECT_TRUE(matches_glob("[a-c]?[!x]", "b1y"));
+  EXPECT_FALSE(matches_glob("[a-c]?[!x]", "d1y"));
+  EXPECT_FALSE(matches_glob("[a-c]?[!x]", "b1x"));
+  EXPECT_TRUE(matches_glob("a*b*c", "aXbYbZc"));
+  EXPECT_FALSE(matches_glob("a*b*c", "aXbYbZ"));
+  EXPECT_FALSE(matches_glob("[a", "a"));
+  EXPECT_TRUE(matches_glob("a**c", "a/b/c"));
+}
+
+TEST(Glob, TakesNoLongerForManyStars) {
+  std::string pattern;
+  for (int i = 0; i < 100; ++i) pattern += "*a";
+  EXPECT_FALSE(matches_glob(pattern + "b", std::string(2000, 'a')));
+}
+
+TEST(RealData, TinyShakespeareHasTheKnownFacts) {
+  GPUTRAIN_NEED_DATA(file, "tinyshakespeare.txt");
+  const data::Datasets datasets = open("{train: {path: " + file + ", format: text}, val: {split: 10%}}", 256);
+  EXPECT_EQ(datasets.train->layout().num_classes, 65);
+  EXPECT_EQ(datasets.train->describe(), "1,003,854 tokens of 65, 1 file, 3,922 windows of 256");  // nanoGPT's split
+  EXPECT_EQ(datasets.val->size(), (1115394 - 1003854 - 1 + 255) / 256);
+  EXPECT_EQ(datasets.train->decoder()(read(*datasets.train, 0).tokens()).substr(0, 14), "First Citizen:");
+  EXPECT_EQ(datasets.val->decoder()(read(*datasets.val, 0).tokens()).substr(0, 12), "?\n\nGREMIO:\nG");
+}
+
+}  // namespace
+}  // namespace gputrain::datasets
