@@ -133,17 +133,17 @@ install_set() {
 }
 
 explain_pip_failure() {
-  if grep -qiE 'NewConnectionError|NameResolutionError|ConnectTimeout|Read timed out|ProxyError|Network is unreachable' \
-    "$step_log"; then
-    fail "the Python package index could not be reached" "Is the network up? A mirror goes in PIP_INDEX_URL, a proxy in" \
-      "HTTPS_PROXY. Run the script again to go on from here."
-  elif grep -q 'No space left' "$step_log"; then
+  local network=("Is the network up? A mirror goes in PIP_INDEX_URL, a proxy in HTTPS_PROXY."
+    "Run the script again to go on from here.")
+  if grep -q 'No space left' "$step_log"; then
     fail "the disk is full" "Make room; 'pip cache purge' frees what pip keeps. TMPDIR moves its temporary files."
-  elif grep -q 'No matching distribution' "$step_log"; then
-    fail "the package index has no fitting wheel" "Wheels are needed for $(uname -m) and $("$deps/bin/python" -V)." \
-      "gputrain is built on x86-64 Linux; PYTHON names another Python."
+  elif grep -qiE 'ConnectionError|NameResolutionError|Timeout|timed out|ProxyError|SSLError|unreachable' "$step_log"; then
+    fail "the Python package index could not be reached" "${network[@]}"
+  elif grep -q 'from versions: none' "$step_log"; then
+    fail "the Python package index could not be reached, or has no wheel for $(uname -m) and $("$deps/bin/python" -V)" \
+      "${network[@]}"
   fi
-  fail "pip could not install $root/scripts/requirements-*.txt" "The log above says why."
+  fail "pip could not install the pinned wheels" "The log above says why."
 }
 
 # The wheels lay the toolkit out without the names a linker looks for.
