@@ -14,7 +14,7 @@
 namespace gputrain::config {
 namespace {
 
-constexpr std::string_view kVarsKey = "vars";
+constexpr std::string_view kVariables = "vars";
 constexpr std::string_view kEnvironmentPrefix = "env:";
 
 /// Plain text from outside, with the type it would have unquoted in YAML.
@@ -93,9 +93,9 @@ class Interpolation {
 
   std::optional<Node> value_of(const std::string& name, const Place& place) {
     if (std::string_view(name).starts_with(kEnvironmentPrefix)) return from_environment(name, place);
-    Node* vars = job_.find(kVarsKey);
+    Node* vars = job_.find(kVariables);
     Node* found = vars != nullptr ? vars->find(name) : nullptr;
-    if (found == nullptr && name != kVarsKey) found = job_.find(name);
+    if (found == nullptr && name != kVariables) found = job_.find(name);
     if (found == nullptr) {
       unknown(name, place);
       return std::nullopt;
@@ -144,7 +144,7 @@ class Interpolation {
 
   void unknown(const std::string& name, const Place& place) {
     std::vector<std::string> names;
-    if (const Node* vars = job_.find(kVarsKey)) {
+    if (const Node* vars = job_.find(kVariables)) {
       for (const Node& part : vars->parts) names.push_back(part.key);
     }
     for (const Node& part : job_.parts) {

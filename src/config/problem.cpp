@@ -20,7 +20,7 @@ struct Paint {
 constexpr Paint kColour{"\x1b[1m", "\x1b[31m", "\x1b[36m", "\x1b[2m", "\x1b[0m"};
 constexpr Paint kPlain{};
 
-std::string_view line_of(std::string_view text, int line) {
+std::string_view text_line(std::string_view text, int line) {
   for (int i = 1; i < line; ++i) text.remove_prefix(std::min(text.find('\n') + 1, text.size()));
   text = text.substr(0, text.find('\n'));
   if (text.ends_with('\r')) text.remove_suffix(1);
@@ -56,7 +56,7 @@ size_t word_length(const std::vector<std::string>& line, size_t begin) {
 
 std::string excerpt(const Place& place, const Paint& paint) {
   if (place.line == 0 || place.source->kind != Source::Kind::file) return {};
-  const std::vector<std::string> line = characters(line_of(place.source->text, place.line));
+  const std::vector<std::string> line = characters(text_line(place.source->text, place.line));
   const size_t column = std::min(static_cast<size_t>(std::max(place.column - 1, 0)), line.size());
   const size_t begin = line.size() > kExcerptWidth && column > kExcerptLead ? column - kExcerptLead : 0;
   const size_t end = std::min(line.size(), begin + kExcerptWidth);
