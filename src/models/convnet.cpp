@@ -29,19 +29,25 @@ struct ConvnetSpec {
 
   static void describe(config::Description<ConvnetSpec>& d) {
     d.summary("A small convolutional network: stages that halve the image, then dense layers.");
-    d.key("channels", &ConvnetSpec::channels, "channels of each stage: a convolution and a ReLU").at_least(1);
-    d.key("kernel_size", &ConvnetSpec::kernel_size, "odd; height and width of the filters").at_least(1);
+    d.key("channels", &ConvnetSpec::channels, "channels of each stage: a convolution and a ReLU").range(1, 1e6);
+    d.key("kernel_size", &ConvnetSpec::kernel_size, "odd; height and width of the filters").range(1, 99);
     d.key("downsample", &ConvnetSpec::downsample, "how a stage halves the image: 2x2 max-pooling, or a stride of 2")
         .choices({"pool", "stride", "none"});
     d.key("batch_norm", &ConvnetSpec::batch_norm, "normalise after each convolution");
     d.key("residual", &ConvnetSpec::residual, "end each stage with two more convolutions and a shortcut around them");
     d.key("global_pool", &ConvnetSpec::global_pool, "one value per channel before the dense layers; none: all pixels")
         .choices({"none", "max", "avg"});
-    d.key("hidden", &ConvnetSpec::hidden, "outputs of each hidden dense layer").at_least(1);
+    d.key("hidden", &ConvnetSpec::hidden, "outputs of each hidden dense layer").range(1, 1e7);
     d.key("dropout", &ConvnetSpec::dropout, "probability before the dense layers and after each hidden one")
         .range(0, 0.999)
         .instead_of({"dropout_rate"});
-    d.key("num_classes", &ConvnetSpec::num_classes, "classes; null: the data's").at_least(1);
+    d.key("num_classes", &ConvnetSpec::num_classes, "classes; null: the data's").range(1, 1e8);
+    d.check([](const ConvnetSpec& spec, config::Complaints& complaints) {
+      if (spec.kernel_size % 2 == 0) {
+        complaints.about("kernel_size", "filters need a middle, so their size is odd",
+                         "kernel_size: " + std::to_string(spec.kernel_size + 1));
+      }
+    });
   }
 };
 
@@ -140,11 +146,6 @@ class Convnet final : public Model {
   }
 
   static void check(const ConvnetSpec& spec, const ImageShape& image) {
-    if (spec.kernel_size % 2 == 0) {
-      throw Error(ExitCode::usage, {.what = "kernel_size must be odd, it is " + std::to_string(spec.kernel_size),
-                                    .where = "model.config.kernel_size",
-                                    .hint = "3 or 5"});
-    }
     int64_t size = std::min(image.height, image.width);
     for (size_t i = 0; i < spec.channels.size(); ++i) size = halved(spec, size);
     if (size < 1) {

@@ -7,17 +7,32 @@
 namespace gputrain::models {
 namespace {
 
+// Far above any model, far below what overflows when multiplied.
+constexpr double kMostLayers = 1e5, kMostChannels = 1e7, kMostRows = 1e8;
+
 [[noreturn]] void refuse(const char* key, std::string what, std::string hint) {
   throw Error(ExitCode::usage,
               {.what = std::move(what), .where = std::string("model.config.") + key, .hint = std::move(hint)});
 }
 
-void check_division(const char* key, const char* whole_name, int64_t whole, const char* part_name, int64_t part) {
+void check_division(config::Complaints& complaints, const char* key, const char* whole_name, int64_t whole,
+                    const char* part_name, int64_t part) {
   if (whole % part == 0) return;
-  refuse(key,
-         std::string(whole_name) + " (" + std::to_string(whole) + ") must be a multiple of " + part_name + " (" +
-             std::to_string(part) + ")",
-         std::string(whole_name) + ": " + std::to_string((whole / part + 1) * part));
+  complaints.about(key,
+                   std::string(whole_name) + " (" + std::to_string(whole) + ") must be a multiple of " + part_name +
+                       " (" + std::to_string(part) + ")",
+                   "for instance " + std::string(whole_name) + ": " + std::to_string((whole / part + 1) * part));
+}
+
+void check_heads(const GptSpec& spec, config::Complaints& complaints) {
+  check_division(complaints, "n_embd", "n_embd", spec.n_embd, "n_head", spec.n_head);
+  if (spec.n_kv_head) check_division(complaints, "n_kv_head", "n_head", spec.n_head, "n_kv_head", *spec.n_kv_head);
+  const int64_t head_channels = spec.n_embd / spec.n_head;
+  if (spec.position == "rotary" && spec.n_embd % spec.n_head == 0 && head_channels % 2 != 0) {
+    complaints.about(
+        "n_embd", "rotary positions turn pairs of channels, and " + std::to_string(head_channels) + " per head is odd",
+        "for instance n_embd: " + std::to_string((head_channels + 1) * spec.n_head) + ", or position: learned");
+  }
 }
 
 GptFamily family_of(const GptSizes& sizes) {
@@ -39,23 +54,25 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.summary(
       "A decoder-only transformer. The defaults are GPT-2's smallest; Llama is position: rotary, norm: rmsnorm, "
       "activation: swiglu.");
-  d.key("n_layer", &GptSpec::n_layer, "blocks").at_least(1).instead_of({"num_hidden_layers", "num_layers"});
-  d.key("n_head", &GptSpec::n_head, "attention heads").at_least(1).instead_of({"num_attention_heads", "num_heads"});
+  d.key("n_layer", &GptSpec::n_layer, "blocks").range(1, kMostLayers).instead_of({"num_hidden_layers", "num_layers"});
+  d.key("n_head", &GptSpec::n_head, "attention heads")
+      .range(1, kMostChannels)
+      .instead_of({"num_attention_heads", "num_heads"});
   d.key("n_kv_head", &GptSpec::n_kv_head, "heads of keys and values; null: n_head")
-      .at_least(1)
+      .range(1, kMostChannels)
       .instead_of({"num_key_value_heads"});
-  d.key("n_embd", &GptSpec::n_embd, "channels").at_least(1).instead_of({"hidden_size", "d_model"});
+  d.key("n_embd", &GptSpec::n_embd, "channels").range(1, kMostChannels).instead_of({"hidden_size", "d_model"});
   d.key("n_inner", &GptSpec::n_inner, "channels inside the feed-forward layers; null: 4 n_embd, or 8/3 with swiglu")
-      .at_least(1)
+      .range(1, kMostRows)
       .instead_of({"intermediate_size"});
   d.key("block_size", &GptSpec::block_size, "longest sequence; null: the data's")
-      .at_least(1)
+      .range(1, kMostRows)
       .unit("tokens")
       .instead_of({"n_positions", "max_position_embeddings"});
-  d.key("vocab_size", &GptSpec::vocab_size, "tokens known; null: the data's").at_least(1);
+  d.key("vocab_size", &GptSpec::vocab_size, "tokens known; null: the data's").range(1, kMostRows);
   d.key("pad_vocab_to", &GptSpec::pad_vocab_to,
         "compute this many logits, a multiple of 64 for speed; those past vocab_size take part in nothing")
-      .at_least(0);
+      .range(0, kMostRows);
   d.key("dropout", &GptSpec::dropout, "probability on embeddings, attention weights and each addition to the stream")
       .range(0, 0.999)
       .instead_of({"embd_pdrop", "attn_pdrop", "resid_pdrop"});
@@ -72,6 +89,7 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("norm_eps", &GptSpec::norm_eps, "added to the variance in normalisations")
       .above(0)
       .instead_of({"layer_norm_epsilon", "rms_norm_eps"});
+  d.check(check_heads);
 }
 
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
@@ -96,14 +114,6 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.inner = spec.n_inner.value_or(default_inner(sizes));
   sizes.family = family_of(sizes);
 
-  check_division("n_embd", "n_embd", sizes.channels, "n_head", sizes.heads);
-  check_division("n_kv_head", "n_head", sizes.heads, "n_kv_head", sizes.key_heads);
-  if (sizes.rotary && sizes.channels / sizes.heads % 2 != 0) {
-    refuse("n_embd",
-           "rotary positions need an even number of channels per head, here " +
-               std::to_string(sizes.channels / sizes.heads),
-           "another n_embd or n_head, or position: learned");
-  }
   if (facts.input_shape[0] > sizes.positions) {
     refuse("block_size",
            "samples have " + std::to_string(facts.input_shape[0]) + " tokens, block_size is " +

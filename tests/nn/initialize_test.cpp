@@ -73,7 +73,8 @@ TEST(Initialize, DoesNotDependOnTheMemoryOrderOrThePrecision) {
   EXPECT_TRUE(wide.to(at::kFloat).equal(expected));
 }
 
-// Computed from the definitions in another language, so that a change of the numbers, which would break published results, is seen.
+// Computed from the definitions in another language, so that a change of the numbers, which would break published
+// results, is seen.
 TEST(Initialize, GivesTheSameNumbersForEver) {
   const at::Tensor x = initial_value({4}, Init::normal(1));
   const double expected[] = {0.34165674, -0.13454182, 0.13676733, -1.21222377};

@@ -1,0 +1,186 @@
+// What every model of the catalog must do, whatever it is.
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "../../src/models/gpt.hpp"
+#include "gputrain/models/model.hpp"
+#include "ops/compare.hpp"
+
+namespace gputrain::models {
+namespace {
+
+using testing_support::random_leaf;
+
+constexpr int64_t kBatch = 4, kClasses = 7;
+
+/// The entry's defaults, made small where they are not.
+config::Choice choice_of(const std::string& name) {
+  auto options = catalog().find(name)->schema->create();
+  if (name == "gpt") *static_cast<GptSpec*>(options.get()) = {.n_layer = 2, .n_head = 2, .n_embd = 32};
+  return {name, options};
+}
+
+/// A model on small data it can learn from.
+struct Case {
+  std::unique_ptr<Model> model;
+  Batch batch;
+};
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : catalog().entries()) names.push_back(entry.name);
+  return names;
+}
+
+Case case_of(const std::string& name, const nn::Context& context = {}) {
+  const bool is_text = name == "gpt";
+  const DataFacts facts{.input_shape = is_text ? std::vector<int64_t>{6} : std::vector<int64_t>{3, 32, 32},
+                        .num_classes = kClasses};
+  Case made{.model = catalog().make(choice_of(name), context, facts)};
+  nn::initialize(*made.model, 7);
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < kBatch * (is_text ? 6 : 1); ++i) labels.push_back((3 * i + i / 5) % kClasses);
+  const at::Tensor numbers = at::tensor(labels, at::kLong);
+  made.batch.targets = is_text ? numbers.view({kBatch, 6}) : numbers;
+  made.batch.inputs =
+      is_text ? made.batch.targets.roll(1).contiguous() : random_leaf({kBatch, 3, 32, 32}, 5, at::kFloat).detach();
+  made.batch.samples = kBatch;
+  made.batch.weight = numbers.numel();
+  return made;
+}
+
+/// Tests that cost seconds and do not depend on depth take one of the deep residual networks.
+bool is_deep(const std::string& name) { return name.starts_with("resnet") && name != "resnet18"; }
+
+class EveryModel : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Catalog, EveryModel, testing::ValuesIn(model_names()),
+                         [](const auto& entry) { return entry.param; });
+
+TEST_P(EveryModel, GivesALogitForEachClassInEitherMemoryOrder) {
+  for (const bool channels_last : {false, true}) {
+    if (channels_last && is_deep(GetParam())) continue;
+    auto [model, batch] = case_of(GetParam(), {.channels_last = channels_last});
+    const at::NoGradGuard no_grad;
+    std::vector<int64_t> expected = batch.targets.sizes().vec();
+    expected.push_back(kClasses);
+    EXPECT_EQ(model->forward(batch.inputs).sizes(), at::IntArrayRef(expected));
+  }
+}
+
+TEST_P(EveryModel, ReachesEveryParameterWithItsGradient) {
+  auto [model, batch] = case_of(GetParam());
+  // A model may start as the identity (zeros in the last norm of a block): the first step moves those, the second all.
+  model->loss(batch, 0.1).backward();
+  model->each_parameter([](const std::string& name, nn::Parameter& parameter) {
+    ASSERT_TRUE(parameter.value.grad().defined()) << name;
+    EXPECT_EQ(parameter.value.grad().sizes(), parameter.value.sizes()) << name;
+    EXPECT_EQ(parameter.value.grad().strides(), parameter.value.strides()) << name;
+    EXPECT_TRUE(parameter.value.grad().isfinite().all().item<bool>()) << name;
+    EXPECT_GT(parameter.value.grad().abs().max().item<double>(), 0) << name;
+  });
+}
+
+TEST_P(EveryModel, HoldsEveryParameterInExactlyOneUnit) {
+  auto [model, batch] = case_of(GetParam());
+  std::map<at::TensorImpl*, int> found;
+  std::set<std::string> names;
+  for (const Unit& unit : model->units()) {
+    EXPECT_TRUE(names.insert(unit.name).second) << unit.name;
+    for (nn::Module* module : unit.modules) {
+      module->each_parameter(
+          [&](const std::string&, nn::Parameter& parameter) { ++found[parameter.value.unsafeGetTensorImpl()]; });
+    }
+  }
+  model->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    EXPECT_EQ(found[parameter.value.unsafeGetTensorImpl()], 1) << name;
+  });
+}
+
+TEST_P(EveryModel, LearnsOneBatchByHeart) {
+  auto [model, batch] = case_of(GetParam());
+  const auto loss_per_target = [&](double rate) {
+    const at::Tensor loss = model->loss(batch, 0) / batch.weight;
+    loss.backward();
+    const at::NoGradGuard no_grad;
+    model->each_parameter([&](const std::string&, nn::Parameter& parameter) {
+      at::Tensor& gradient = parameter.value.mutable_grad();
+      parameter.value.sub_(gradient / (gradient.norm() + 1e-8) * (parameter.value.norm() + 1e-2), rate);
+      gradient.zero_();
+    });
+    return loss.item<double>();
+  };
+  const double first = loss_per_target(0.02);
+  double last = first;
+  for (int i = 0; i < 60 && last > 0.3 * first; ++i) last = loss_per_target(0.02);
+  EXPECT_LE(last, 0.3 * first);
+}
+
+TEST_P(EveryModel, StartsEqualOnAnyNumberOfThreads) {
+  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  auto [one, batch] = case_of(GetParam());
+  at::set_num_threads(3);
+  auto [three, same_batch] = case_of(GetParam());
+  at::set_num_threads(threads);
+  std::map<std::string, at::Tensor> expected;
+  one->each_parameter([&](const std::string& name, nn::Parameter& parameter) { expected[name] = parameter.value; });
+  three->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    EXPECT_TRUE(parameter.value.equal(expected.at(name))) << name;
+  });
+}
+
+TEST_P(EveryModel, ComputesIn16BitsWithGradientsInFullPrecision) {
+  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
+  auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(ops::Precision::bf16)});
+  const at::Tensor loss = model->loss(batch, 0.1);
+  loss.backward();
+  EXPECT_TRUE(loss.isfinite().item<bool>());
+  EXPECT_EQ(model->forward(batch.inputs).scalar_type(), at::kBFloat16);
+  model->each_parameter([](const std::string& name, nn::Parameter& parameter) {
+    EXPECT_EQ(parameter.value.scalar_type(), at::kFloat) << name;
+    EXPECT_EQ(parameter.value.grad().scalar_type(), at::kFloat) << name;
+  });
+}
+
+TEST_P(EveryModel, LosesTheSameInEveryPrecisionUpToRounding) {
+  // Dozens of batch norms over four samples each magnify any rounding.
+  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
+  const auto loss_in = [&](ops::Precision precision) {
+    auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(precision)});
+    return model->loss(batch, 0.1).item<double>();
+  };
+  const double exact = loss_in(ops::Precision::fp64);
+  EXPECT_NEAR(loss_in(ops::Precision::fp32) / exact, 1, 1e-5);
+  EXPECT_NEAR(loss_in(ops::Precision::bf16) / exact, 1, 0.05);
+}
+
+TEST_P(EveryModel, EvaluatesHitsAndTheLossWithoutBuildingAGraph) {
+  if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
+  auto [model, batch] = case_of(GetParam());
+  model->train(false);
+  batch.targets.view({-1}).narrow(0, 1, 1).fill_(kIgnoreIndex);
+  const Statistics statistics = model->evaluate(batch);
+  const at::NoGradGuard no_grad;
+  const at::Tensor logits = model->forward(batch.inputs);
+  EXPECT_FALSE(statistics.loss_sum.requires_grad());
+  EXPECT_EQ(statistics.loss_sum.scalar_type(), at::kDouble);
+  EXPECT_DOUBLE_EQ(statistics.loss_sum.item<double>(), model->loss(batch, 0).item<double>());
+  EXPECT_EQ(statistics.correct1.item<int64_t>(), (logits.argmax(-1) == batch.targets).sum().item<int64_t>());
+  const at::Tensor picked = logits.gather(-1, batch.targets.clamp_min(0).unsqueeze(-1));
+  const at::Tensor rank = (logits > picked).sum(-1);
+  EXPECT_EQ(statistics.correct5.item<int64_t>(), ((rank < 5) & (batch.targets != kIgnoreIndex)).sum().item<int64_t>());
+}
+
+}  // namespace
+}  // namespace gputrain::models

@@ -1,0 +1,189 @@
+#include <map>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/randint.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "../../src/models/gpt.hpp"
+#include "gputrain/core/error.hpp"
+#include "ops/compare.hpp"
+
+namespace gputrain::models {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing_support::relative_error;
+
+const nn::Context kDouble{.policy = ops::policy_of(ops::Precision::fp64)};
+const DataFacts kFacts{.input_shape = {8}, .num_classes = 11};
+
+GptSpec tiny() { return {.n_layer = 2, .n_head = 4, .n_embd = 16}; }
+
+GptSpec tiny_llama() {
+  return {.n_layer = 1,
+          .n_head = 4,
+          .n_kv_head = 2,
+          .n_embd = 16,
+          .position = "rotary",
+          .norm = "rmsnorm",
+          .activation = "swiglu",
+          .tie_embeddings = false};
+}
+
+std::map<std::string, std::vector<int64_t>> shapes_of(Model& model) {
+  std::map<std::string, std::vector<int64_t>> shapes;
+  model.each_parameter(
+      [&](const std::string& name, nn::Parameter& parameter) { shapes[name] = parameter.value.sizes().vec(); });
+  return shapes;
+}
+
+Batch random_batch() {
+  const auto draw = [] { return at::randint(11, {3, 8}, at::TensorOptions().dtype(at::kLong)); };
+  return {.inputs = draw(), .targets = draw(), .samples = 3, .weight = 24};
+}
+
+TEST(Gpt, HasTheNamesAndLayoutsOfGpt2) {
+  Gpt model(tiny(), {}, kFacts);
+  auto shapes = shapes_of(model);
+  EXPECT_THAT(shapes.at("transformer.wte.weight"), ElementsAre(11, 16));
+  EXPECT_THAT(shapes.at("transformer.wpe.weight"), ElementsAre(8, 16));
+  EXPECT_THAT(shapes.at("transformer.h.1.attn.c_attn.weight"), ElementsAre(16, 48));
+  EXPECT_THAT(shapes.at("transformer.h.1.mlp.c_fc.weight"), ElementsAre(16, 64));
+  EXPECT_THAT(shapes.at("transformer.ln_f.bias"), ElementsAre(16));
+  EXPECT_EQ(shapes.count("lm_head.weight"), 0U);
+  EXPECT_EQ(model.ecosystem_config()["model_type"], "gpt2");
+}
+
+TEST(Gpt, HasTheNamesAndLayoutsOfLlama) {
+  Gpt model(tiny_llama(), {}, kFacts);
+  auto shapes = shapes_of(model);
+  EXPECT_THAT(shapes.at("model.embed_tokens.weight"), ElementsAre(11, 16));
+  EXPECT_THAT(shapes.at("model.layers.0.self_attn.k_proj.weight"), ElementsAre(8, 16));
+  EXPECT_THAT(shapes.at("model.layers.0.mlp.down_proj.weight"), ElementsAre(16, 64));
+  EXPECT_THAT(shapes.at("lm_head.weight"), ElementsAre(11, 16));
+  EXPECT_EQ(shapes.size(), 3U + 9U);  // no biases
+  EXPECT_EQ(model.ecosystem_config()["model_type"], "llama");
+}
+
+TEST(Gpt, TrainsMixturesOfBothButGivesThemNoConfig) {
+  for (const std::string position : {"learned", "rotary"}) {
+    for (const std::string norm : {"layernorm", "rmsnorm"}) {
+      for (const std::string activation : {"gelu", "swiglu"}) {
+        GptSpec spec = tiny();
+        spec.position = position;
+        spec.norm = norm;
+        spec.activation = activation;
+        spec.n_kv_head = 2;
+        Gpt model(spec, kDouble, kFacts);
+        nn::initialize(model, 1);
+        model.loss(random_batch(), 0).backward();
+        model.each_parameter([](const std::string& name, nn::Parameter& parameter) {
+          EXPECT_GT(parameter.value.grad().abs().max().item<double>(), 0) << name;
+        });
+        const bool is_llama = position == "rotary" && norm == "rmsnorm" && activation == "swiglu";
+        EXPECT_EQ(model.ecosystem_config().is_null(), !is_llama) << position << norm << activation;
+      }
+    }
+  }
+  GptSpec unbiased = tiny();
+  unbiased.bias = false;
+  EXPECT_TRUE(Gpt(unbiased, {}, kFacts).ecosystem_config().is_null());
+}
+
+TEST(Gpt, PaddedLogitsChangeNothing) {
+  GptSpec padded_spec = tiny();
+  padded_spec.pad_vocab_to = 64;
+  Gpt plain(tiny(), kDouble, kFacts), padded(padded_spec, kDouble, kFacts);
+  nn::initialize(plain, 1);
+  nn::initialize(padded, 1);
+  const Batch batch = random_batch();
+  EXPECT_EQ(padded.forward(batch.inputs).size(-1), 11);
+  EXPECT_LT(relative_error(padded.forward(batch.inputs), plain.forward(batch.inputs)), 1e-13);
+  const at::Tensor loss = plain.loss(batch, 0.1), padded_loss = padded.loss(batch, 0.1);
+  EXPECT_LT(relative_error(padded_loss, loss), 1e-13);
+  loss.backward();
+  padded_loss.backward();
+  std::map<std::string, at::Tensor> expected;
+  plain.each_parameter([&](const std::string& name, nn::Parameter& p) { expected[name] = p.value.grad(); });
+  padded.each_parameter([&](const std::string& name, nn::Parameter& p) {
+    EXPECT_LT(relative_error(p.value.grad(), expected.at(name)), 1e-12) << name;
+  });
+}
+
+TEST(Gpt, StartsWithTheLossOfAGuessAndScaledResidualProjections) {
+  GptSpec spec = tiny();
+  spec.n_embd = 64;
+  Gpt model(spec, {}, kFacts);
+  nn::initialize(model, 1);
+  EXPECT_NEAR(model.loss(random_batch(), 0).item<double>() / 24, std::log(11.0), 0.1);
+  std::map<std::string, double> deviation;
+  model.each_parameter([&](const std::string& name, nn::Parameter& p) {
+    if (p.value.dim() == 2) deviation[name] = p.value.std().item<double>();
+  });
+  EXPECT_NEAR(deviation.at("transformer.h.0.attn.c_attn.weight"), 0.02, 0.001);
+  EXPECT_NEAR(deviation.at("transformer.h.0.attn.c_proj.weight"), 0.01, 0.0006);  // two layers: 0.02 / sqrt(4)
+  EXPECT_NEAR(deviation.at("transformer.h.1.mlp.c_proj.weight"), 0.01, 0.0006);
+}
+
+TEST(Gpt, DropsInTrainingAndNotInEvaluation) {
+  GptSpec spec = tiny();
+  spec.dropout = 0.5;
+  Gpt model(spec, {}, kFacts);
+  nn::initialize(model, 1);
+  const at::Tensor tokens = random_batch().inputs;
+  EXPECT_FALSE(model.forward(tokens).equal(model.forward(tokens)));
+  model.train(false);
+  EXPECT_TRUE(model.forward(tokens).equal(model.forward(tokens)));
+}
+
+TEST(Gpt, CountsItsOperationsAsPaperAndPencilDo) {
+  GptSpec spec;  // GPT-2 124M: 85M weights in blocks, 38.6M in the head
+  spec.block_size = 1024;
+  const Gpt model(spec, {}, {.input_shape = {1024}, .num_classes = 50257});
+  const double weights = 12.0 * 12 * 768 * 768 + 50257.0 * 768;
+  const double expected = 1024 * (6 * weights + 12.0 * 12 * 768 * 1024);
+  EXPECT_NEAR(model.flops_per_sample() / expected, 1, 1e-9);
+}
+
+void expect_refused(const GptSpec& spec, const DataFacts& facts, const std::string& key, const std::string& hint) {
+  try {
+    Gpt(spec, {}, facts);
+    FAIL() << key << " was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.parts().where, key);
+    EXPECT_THAT(error.parts().hint, HasSubstr(hint));
+  }
+}
+
+TEST(Gpt, RefusesDataThatDoesNotFitItsOptions) {
+  expect_refused({.block_size = 4}, kFacts, "model.config.block_size", "block_size: 8");
+  expect_refused({.vocab_size = 10}, kFacts, "model.config.vocab_size", "vocab_size: 11");
+  expect_refused({.pad_vocab_to = 10}, kFacts, "model.config.pad_vocab_to", "pad_vocab_to: 64");
+  expect_refused({}, {.input_shape = {3, 32, 32}, .num_classes = 10}, "model.type", "convnet");
+  expect_refused({}, {.input_shape = {8}}, "model.config.vocab_size", "set vocab_size");
+}
+
+TEST(Gpt, ComplainsAboutHeadsThatDoNotDivideTheirChannels) {
+  const auto complaints = [](const GptSpec& spec) {
+    config::Complaints found;
+    config::schema_of<GptSpec>().check()(&spec, found);
+    std::string text;
+    for (const auto& complaint : found.all()) text += complaint.key + ": " + complaint.hint + "; ";
+    return text;
+  };
+  EXPECT_EQ(complaints({.n_head = 5, .n_embd = 768}), "n_embd: for instance n_embd: 770; ");
+  EXPECT_EQ(complaints({.n_head = 12, .n_kv_head = 5}), "n_kv_head: for instance n_head: 15; ");
+  EXPECT_THAT(complaints({.n_head = 4, .n_embd = 12, .position = "rotary"}), HasSubstr("n_embd: 16, or position"));
+  EXPECT_EQ(complaints({}), "");
+}
+
+}  // namespace
+}  // namespace gputrain::models
