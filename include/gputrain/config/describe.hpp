@@ -62,9 +62,9 @@ class Description {
   /// A check over several keys, `void(const Spec&, Complaints&)`, run when each key alone is right. What it finds is
   /// reported with the place of the key it is about.
   template <class Check>
-  void check(Check check) {
+  void check(Check test) {
     schema_.set_check(
-        [check](const void* spec, Complaints& complaints) { check(*static_cast<const Spec*>(spec), complaints); });
+        [test](const void* spec, Complaints& complaints) { test(*static_cast<const Spec*>(spec), complaints); });
   }
 
  private:
