@@ -1,0 +1,120 @@
+#include "gputrain/models/pretrained.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include <ATen/core/grad_mode.h>
+
+#include "gputrain/config/problem.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::models {
+namespace {
+
+/// What is wrong between a file and a model, one line per kind of mistake.
+class Mismatches {
+ public:
+  void add(const char* kind, std::string text) { found_[kind].push_back(std::move(text)); }
+  bool empty() const { return found_.empty(); }
+
+  std::string to_string() const {
+    constexpr size_t kShown = 8;
+    std::string text;
+    for (const auto& [kind, names] : found_) {
+      text += "\n  " + std::to_string(names.size()) + " " + kind + ": ";
+      for (size_t i = 0; i < std::min(kShown, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
+      if (names.size() > kShown) text += ", ...";
+    }
+    return text;
+  }
+
+ private:
+  std::map<std::string, std::vector<std::string>> found_;
+};
+
+std::string text_of(at::IntArrayRef sizes) {
+  std::ostringstream text;
+  text << sizes;
+  return text.str();
+}
+
+std::map<std::string, at::Tensor> tensors_of(Model& model) {
+  std::map<std::string, at::Tensor> tensors;
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) { tensors[name] = parameter.value; });
+  model.each_buffer([&](const std::string& name, nn::Buffer& buffer) {
+    if (buffer.persistent) tensors[name] = buffer.value;
+  });
+  return tensors;
+}
+
+/// Our tensor for each name of the source that has one.
+std::map<std::string, at::Tensor> matched(Model& model, const TensorSource& source) {
+  auto ours = tensors_of(model);
+  std::map<std::string, at::Tensor> pairs;
+  Mismatches wrong;
+  for (const std::string& name : source.names) {
+    const std::string local = model.parameter_of(name);
+    if (local.empty()) continue;
+    const auto found = ours.find(local);
+    if (found == ours.end()) {
+      wrong.add("unknown to the model", name);
+      continue;
+    }
+    const at::Tensor theirs = source.tensor(name);
+    if (theirs.sizes() != found->second.sizes()) {
+      wrong.add("of another shape",
+                name + " " + text_of(theirs.sizes()) + ", the model has " + text_of(found->second.sizes()));
+    } else if (theirs.is_floating_point() != found->second.is_floating_point()) {
+      wrong.add("of another kind of number", name);
+    }
+    pairs.emplace(name, found->second);
+    ours.erase(found);
+  }
+  for (const auto& [name, tensor] : ours) wrong.add("missing in the file", name);
+  if (!wrong.empty()) {
+    throw Error(ExitCode::data, {.what = "these weights are not of this model:" + wrong.to_string(),
+                                 .where = source.where,
+                                 .hint = "the same model.type and model.config as the weights were trained with"});
+  }
+  return pairs;
+}
+
+bool same_value(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  std::istringstream first(a), second(b);  // 1e-5 and 0.00001 are one number
+  double x = 0, y = 0;
+  return first >> x && second >> y && first.eof() && second.eof() && x == y;
+}
+
+}  // namespace
+
+void load_weights(Model& model, const TensorSource& source) {
+  const auto pairs = matched(model, source);
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : pairs) tensor.detach().copy_(source.tensor(name));
+}
+
+std::vector<std::string> settings_of(const PublishedModel& published, const config::Loaded& job,
+                                     const std::string& key) {
+  std::map<std::string, std::string> values;
+  for (const config::Setting& setting : job.settings()) values[setting.key] = setting.value;
+  std::vector<std::string> lines;
+  std::vector<config::Problem> conflicts;
+  const auto want = [&](const std::string& dotted, const std::string& value) {
+    const std::string& mine = values[dotted];
+    if (job.origin(dotted) != "default" && mine != "null" && !same_value(mine, value)) {
+      const auto error = job.error(dotted, "is " + mine + " here and " + value + " in the pretrained model",
+                                   "leave it out: the pretrained folder's config.json gives it");
+      conflicts.insert(conflicts.end(), error.problems().begin(), error.problems().end());
+    }
+    lines.push_back(dotted + "=" + value);
+  };
+  want(key + ".type", published.type);
+  for (const auto& [name, value] : published.options) want(key + ".config." + name, value);
+  if (!conflicts.empty()) throw config::SpecError("the job and the pretrained model", std::move(conflicts));
+  return lines;
+}
+
+}  // namespace gputrain::models
