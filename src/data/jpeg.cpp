@@ -1,6 +1,7 @@
 #include "jpeg.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <turbojpeg.h>
@@ -14,6 +15,14 @@ bool is_damage(const char* warning) {
   constexpr const char* kDamage[] = {"remature end", "bad Huffman code", "instead of RST", "Invalid progressive"};
   return std::any_of(std::begin(kDamage), std::end(kDamage),
                      [warning](const char* text) { return std::strstr(warning, text) != nullptr; });
+}
+
+/// True when the mark of a picture's end is among the last bytes; some programs append a few of their own.
+bool has_end(std::span<const std::byte> file) {
+  constexpr std::array kEnd{std::byte{0xFF}, std::byte{0xD9}};
+  constexpr size_t kAppended = 65536;
+  const auto tail = file.last(std::min(file.size(), kAppended));
+  return std::search(tail.begin(), tail.end(), kEnd.begin(), kEnd.end()) != tail.end();
 }
 
 // Adobe's files hold inverted inks: 255 is none.
@@ -48,9 +57,11 @@ ImageDecoder::Size JpegReader::open(std::span<const std::byte> file, const std::
   file_ = file;
   name_ = name;
   int width = 0, height = 0, subsampling = 0, colorspace = 0;
-  if (tjDecompressHeader3(handle_.get(), reinterpret_cast<const unsigned char*>(file.data()), file.size(), &width,
-                          &height, &subsampling, &colorspace) != 0)
+  const int result = tjDecompressHeader3(handle_.get(), reinterpret_cast<const unsigned char*>(file.data()), file.size(),
+                                         &width, &height, &subsampling, &colorspace);
+  if (result != 0 && tjGetErrorCode(handle_.get()) != TJERR_WARNING)
     throw_bad_image(name, "not a readable JPEG file: " + std::string(tjGetErrorStr2(handle_.get())));
+  if (width < 1 || height < 1) throw_bad_image(name, "not a readable JPEG file: no picture in it");
   check_image_size(width, height, name);
   is_cmyk_ = colorspace == TJCS_CMYK || colorspace == TJCS_YCCK;
   size_ = {width, height};
@@ -67,8 +78,8 @@ void JpegReader::decompress(int format, int64_t width, int64_t height, int flags
   const bool is_warning = tjGetErrorCode(handle_.get()) == TJERR_WARNING;
   if (!is_warning || is_damage(message)) throw_bad_image(name_, "damaged JPEG file: " + std::string(message));
   // Only the first warning is told: a harmless one must not hide that the file is cut off.
-  if (flags == 0) return;
-  decompress(format, width, height, 0, pixels);
+  if (flags != 0) return decompress(format, width, height, 0, pixels);
+  if (!has_end(file_)) throw_bad_image(name_, "damaged JPEG file: it is cut off");
 }
 
 ImageView JpegReader::decode(int64_t channels, int64_t reduction, std::vector<uint8_t>& pixels) {

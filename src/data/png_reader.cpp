@@ -13,7 +13,7 @@ namespace {
 constexpr std::array<uint8_t, 8> kSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 constexpr size_t kChunkFrame = 12;  // length, type, checksum
 
-uint32_t chunk_length(const std::byte* at) {
+uint32_t big_endian(const std::byte* at) {
   return std::to_integer<uint32_t>(at[0]) << 24 | std::to_integer<uint32_t>(at[1]) << 16 |
          std::to_integer<uint32_t>(at[2]) << 8 | std::to_integer<uint32_t>(at[3]);
 }
@@ -24,7 +24,7 @@ std::vector<std::byte> critical_chunks(std::span<const std::byte> file) {
   std::vector<std::byte> kept(file.begin(), file.begin() + kSignature.size());
   size_t at = kSignature.size();
   while (file.size() - at >= kChunkFrame) {
-    const size_t length = std::min<size_t>(chunk_length(file.data() + at) + kChunkFrame, file.size() - at);
+    const size_t length = std::min<size_t>(big_endian(file.data() + at) + kChunkFrame, file.size() - at);
     const bool is_critical = (std::to_integer<int>(file[at + 4]) & 0x20) == 0;
     if (is_critical) kept.insert(kept.end(), file.begin() + static_cast<ptrdiff_t>(at), file.begin() + static_cast<ptrdiff_t>(at + length));
     at += length;
@@ -73,9 +73,12 @@ bool PngReader::recognizes(std::span<const std::byte> file) {
 ImageDecoder::Size PngReader::open(std::span<const std::byte> file, const std::string& name) {
   file_ = file;
   name_ = name;
-  const Image image(file.first(std::min<size_t>(file.size(), 64)), name);  // signature and IHDR
-  check_image_size(image.width(), image.height(), name);
-  return {image.width(), image.height()};
+  constexpr size_t kFirstChunk = 8, kHeaderEnd = 33;
+  if (file.size() < kHeaderEnd || std::memcmp(file.data() + kFirstChunk + 4, "IHDR", 4) != 0)
+    throw_bad_image(name, "damaged PNG file: it does not begin with a header");
+  const ImageDecoder::Size size{big_endian(file.data() + kFirstChunk + 8), big_endian(file.data() + kFirstChunk + 12)};
+  check_image_size(size.width, size.height, name);
+  return size;
 }
 
 ImageView PngReader::decode(int64_t channels, std::vector<uint8_t>& pixels) {

@@ -14,7 +14,6 @@ class PngReader {
  private:
   std::span<const std::byte> file_;
   std::string name_;
-  ImageDecoder::Size size_;
 };
 
 }  // namespace gputrain::data

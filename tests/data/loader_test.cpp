@@ -16,7 +16,7 @@
 namespace gputrain::data {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<int64_t> values(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.contiguous();

@@ -10,7 +10,7 @@
 namespace gputrain::datasets {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string big_endian(uint32_t value) {
   std::string bytes;
@@ -169,7 +169,7 @@ TEST(RealIdx, MnistHasTheKnownFacts) {
   EXPECT_NEAR(datasets.train->normalization()->std[0], 0.3081, 5e-5);
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < 10; ++i) labels.push_back(read(*datasets.train, i).target[0]);
-  EXPECT_THAT(labels, testing::ElementsAre(5, 0, 4, 1, 9, 2, 1, 3, 1, 4));
+  EXPECT_THAT(labels, ::testing::ElementsAre(5, 0, 4, 1, 9, 2, 1, 3, 1, 4));
 }
 
 }  // namespace

@@ -59,10 +59,10 @@ std::string error_of(Action&& action, ExitCode code = ExitCode::data) {
 }
 
 /// A test with a folder of its own.
-class FolderTest : public testing::Test {
+class FolderTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
     folder_ = std::filesystem::temp_directory_path() /
               ("gputrain_" + std::to_string(::getpid()) + "_" + test->test_suite_name() + "_" + test->name());
     std::filesystem::create_directories(folder_);

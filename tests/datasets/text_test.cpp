@@ -11,8 +11,8 @@
 namespace gputrain::datasets {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class TextTest : public FolderTest {
  protected:

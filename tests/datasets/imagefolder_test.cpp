@@ -1,0 +1,81 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "datasets/opened.hpp"
+#include "datasets/tiny_images.hpp"
+#include "gputrain/data/loader.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ImageFolderTest : public FolderTest {
+ protected:
+  data::Datasets open_folder(const std::string& more = "", const std::string& options = "") const {
+    return open("{train: {path: " + folder_.string() + ", format: imagefolder" + options + "}" + more + "}");
+  }
+};
+
+TEST_F(ImageFolderTest, NumbersClassesInOrderOfTheirNames) {
+  write("train/b/deep/2.png", png_of({9, 0, 0}));
+  write("train/a/1.png", png_of({8, 0, 0}));
+  write("train/a/readme.txt", "not an image");
+  write("train/.cache/3.png", "hidden");
+  write("val/b/4.png", png_of({7, 0, 0}));
+  const data::Datasets datasets = open_folder(", val: {prefix: val}", ", prefix: train");
+  EXPECT_EQ(datasets.train->describe(), "2 images 4x4x3, 2 classes");
+  EXPECT_EQ(std::to_integer<int>(read(*datasets.train, 1).input[0]), 9);
+  EXPECT_EQ(read(*datasets.val, 0).target[0], 1) << "numbered as in the training data";
+  EXPECT_EQ(datasets.train->normalization()->mean[0], 0.485);
+}
+
+TEST_F(ImageFolderTest, FitsEvaluationImagesToTheirOwnSize) {
+  for (int i = 0; i < 10; ++i) write("a/" + std::to_string(i) + ".png", png_of({1, 2, 3}, 40, 20));
+  const data::Datasets datasets = open_folder(", val: {split: 20%}, image: {size: 16, channels: 1, eval: {resize: 24, crop: 20}}");
+  EXPECT_EQ(datasets.train->layout().input_sizes, (std::vector<int64_t>{16, 16, 1}));
+  EXPECT_EQ(datasets.val->layout().input_sizes, (std::vector<int64_t>{20, 20, 1}));
+  EXPECT_EQ(datasets.train->size(), 8);
+  EXPECT_EQ(datasets.val->size(), 2);
+  EXPECT_EQ(std::to_integer<int>(read(*datasets.val, 0).input[0]), 2);
+}
+
+TEST_F(ImageFolderTest, FollowsLinkedFolders) {
+  write("store/1.png", png_of({1, 2, 3}));
+  std::filesystem::create_directories(folder_ / "root");
+  std::filesystem::create_directory_symlink(folder_ / "store", folder_ / "root" / "cat");
+  EXPECT_EQ(open_folder("", ", prefix: root").train->size(), 1);
+}
+
+TEST_F(ImageFolderTest, TellsWhatIsWrongWithAFolder) {
+  EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("no images"));
+  write("a/1.png", png_of({1, 2, 3}));
+  EXPECT_THAT(error_of([this] { open_folder("", ", prefix: trian"); }), HasSubstr("looked for a folder of images"));
+  std::filesystem::create_directories(folder_ / "b");
+  EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("/b: the folder of this class is empty"));
+  write("b/2.png", png_of({1, 2, 3}));
+  write("3.png", png_of({1, 2, 3}));
+  EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("3.png lies outside of the folders"));
+}
+
+TEST_F(ImageFolderTest, RefusesClassesThatTrainingDoesNotKnow) {
+  write("train/a/1.png", png_of({1, 2, 3}));
+  write("val/z/1.png", png_of({1, 2, 3}));
+  EXPECT_THAT(error_of([this] { open_folder(", val: {prefix: val}", ", prefix: train"); }), HasSubstr("the class 'z' is not in the training data"));
+}
+
+TEST_F(ImageFolderTest, PassesOverAFewBadImagesWhenAsked) {
+  for (int i = 0; i < 20; ++i) write("a/" + std::to_string(i + 10) + ".png", png_of({1, 2, 3}));
+  write("a/15.png", "not a png");
+  const data::Datasets datasets = open_folder(", image: {size: 4}");
+  data::LoaderOptions options;
+  options.share = {.global_batch = 20, .micro_batch = 20};
+  options.shuffle = false;
+  options.num_workers = 2;
+  EXPECT_THAT(error_of([&] { data::Loader(datasets.train, options).next_step(); }), HasSubstr("a/15.png: neither JPEG nor PNG (sample 5)"));
+  options.max_bad_fraction = 0.05;
+  EXPECT_EQ(data::Loader(datasets.train, options).next_step().weight, 19);
+}
+
+}  // namespace
+}  // namespace gputrain::datasets

@@ -1,0 +1,191 @@
+#include <cstdio>
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "datasets/opened.hpp"
+#include "datasets/tiny_images.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct TarHeader {
+  std::string name, content;
+  char type = '0';
+  std::string size_field = {};  // instead of the content's
+  std::string prefix = {};
+};
+
+std::string octal(size_t value) {
+  char text[13];
+  std::snprintf(text, sizeof(text), "%011zo", value);
+  return text;
+}
+
+std::string tar_entry(const TarHeader& entry) {
+  std::string block(512, '\0');
+  const std::string size = entry.size_field.empty() ? octal(entry.content.size()) : entry.size_field;
+  block.replace(0, entry.name.size(), entry.name);
+  block.replace(124, size.size(), size);
+  block[156] = entry.type;
+  block.replace(257, 8, std::string("ustar\00000", 8));
+  block.replace(345, entry.prefix.size(), entry.prefix);
+  block.replace(148, 8, 8, ' ');
+  size_t sum = 0;
+  for (const char c : block) sum += static_cast<unsigned char>(c);
+  char checksum[8];
+  std::snprintf(checksum, sizeof(checksum), "%06zo", sum);
+  block.replace(148, 7, std::string(checksum, 7));
+  std::string content = entry.content;
+  content.resize((content.size() + 511) / 512 * 512);
+  return block + content;
+}
+
+const std::string kEnd(1024, '\0');
+const std::string kRed = png_of({255, 0, 0}), kGreen = png_of({0, 255, 0}), kBlue = png_of({0, 0, 255});
+
+std::string pax(const std::string& records) { return tar_entry({.name = "PaxHeader", .content = records, .type = 'x'}); }
+
+class TarTest : public FolderTest {
+ protected:
+  data::Datasets open_tar(const std::string& content, const std::string& options = "", const std::string& more = "") const {
+    return open("{train: {path: " + write("images.tar", content) + ", format: tar" + options + "}" + more + "}");
+  }
+  std::string refusal(const std::string& content, const std::string& options = "") const {
+    return error_of([&] { open_tar(content, options); });
+  }
+  static int first_byte(const data::Dataset& dataset, int64_t index, size_t channel) {
+    return std::to_integer<int>(read(dataset, index).input[channel]);
+  }
+};
+
+TEST_F(TarTest, ReadsClassesOfAPrefixInOrderOfTheirNames) {
+  const std::string tar = tar_entry({"./train/", "", '5'}) + tar_entry({"./train/dog/b.png", kRed}) +
+                          tar_entry({"./train/cat/a.PNG", kGreen}) + tar_entry({"./train/notes.txt", "x"}) +
+                          tar_entry({"./test/dog/c.png", kBlue}) + kEnd;
+  const data::Datasets datasets = open_tar(tar, ", prefix: train", ", val: {prefix: test/}");
+  EXPECT_EQ(datasets.train->describe(), "2 images 4x4x3, 2 classes");
+  EXPECT_EQ(datasets.train->class_names(), (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(first_byte(*datasets.train, 0, 1), 255);
+  EXPECT_EQ(read(*datasets.train, 0).target[0], 0);
+  ASSERT_EQ(datasets.val->size(), 1);
+  EXPECT_EQ(first_byte(*datasets.val, 0, 2), 255);
+  EXPECT_EQ(read(*datasets.val, 0).target[0], 1) << "numbered as in the training data";
+}
+
+TEST_F(TarTest, ReadsLongNamesOfEveryKind) {
+  const std::string folder = std::string(150, 'd'), name = folder + "/" + std::string(120, 'n') + ".png";
+  const std::string record = " path=" + name + "\n", whole = std::to_string(record.size() + 3) + record;
+  for (const std::string& tar :
+       {pax(whole) + tar_entry({"short.png", kRed}), tar_entry({"././@LongLink", name + '\0', 'L'}) + tar_entry({"short.png", kRed}),
+        tar_entry({.name = std::string(60, 'n') + ".png", .content = kRed, .prefix = folder})}) {
+    const data::Datasets datasets = open_tar(tar + tar_entry({"b/x.png", kBlue}) + kEnd);
+    EXPECT_EQ(datasets.train->class_names(), (std::vector<std::string>{"b", folder}));
+    EXPECT_EQ(first_byte(*datasets.train, 1, 0), 255);
+  }
+}
+
+TEST_F(TarTest, TakesSizesFromPaxAndBase256) {
+  const std::string padded = kRed + std::string(512, 'z');  // what the plain field counts is not what holds
+  const std::string size_record = " size=" + std::to_string(kRed.size()) + "\n";
+  std::string binary(12, '\0');
+  binary[0] = '\x80';
+  binary[10] = static_cast<char>(kGreen.size() >> 8);
+  binary[11] = static_cast<char>(kGreen.size());
+  const std::string tar = pax(std::to_string(size_record.size() + 2) + size_record) +
+                          tar_entry({.name = "a/1.png", .content = kRed, .size_field = octal(0)}) +
+                          tar_entry({.name = "b/2.png", .content = kGreen, .size_field = binary}) + kEnd;
+  const data::Datasets datasets = open_tar(tar);
+  EXPECT_EQ(first_byte(*datasets.train, 0, 0), 255);
+  EXPECT_EQ(first_byte(*datasets.train, 1, 1), 255);
+}
+
+TEST_F(TarTest, TakesTheLastOfSeveralEntriesOfAName) {
+  const data::Datasets datasets = open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/1.png", kBlue}) + kEnd);
+  ASSERT_EQ(datasets.train->size(), 1);
+  EXPECT_EQ(first_byte(*datasets.train, 0, 2), 255);
+}
+
+TEST_F(TarTest, RefusesDamagedArchives) {
+  const std::string one = tar_entry({"a/1.png", kRed});
+  EXPECT_THAT(refusal(""), HasSubstr("too short for a tar archive"));
+  EXPECT_THAT(refusal(std::string(2000, 'x')), HasSubstr("not a tar archive"));
+  EXPECT_THAT(refusal(one), HasSubstr("its end mark is missing"));
+  EXPECT_THAT(refusal(one.substr(0, 560)), HasSubstr("an entry of " + std::to_string(kRed.size()) + " bytes does not fit"));
+  std::string damaged = one + one + kEnd;
+  damaged[one.size() + 3] = '?';
+  EXPECT_THAT(refusal(damaged), HasSubstr("a header's checksum is wrong"));
+  EXPECT_THAT(refusal(std::string("\x1f\x8b\x08\0", 4) + std::string(1000, 'x')), HasSubstr("a compressed archive"));
+}
+
+TEST_F(TarTest, RefusesAbsurdSizes) {
+  const std::string huge = std::string("\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12);
+  const std::string large = std::string("\x80\0\0\0\0\x7f\xff\xff\xff\xff\xff\xff", 12);
+  const std::string negative(12, '\xff');
+  EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = huge}) + kEnd), HasSubstr("size is not a number"));
+  EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = large}) + kEnd), HasSubstr("does not fit"));
+  EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = negative}) + kEnd), HasSubstr("size is not a number"));
+  EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = "77777777777"}) + kEnd), HasSubstr("does not fit"));
+  EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = "12x"}) + kEnd), HasSubstr("size is not a number"));
+  EXPECT_THAT(refusal(pax("19 size=9999999999\n") + tar_entry({"a/1.png", kRed}) + kEnd), HasSubstr("does not fit"));
+  EXPECT_THAT(refusal(pax("12 size=-10\n") + tar_entry({"a/1.png", kRed}) + kEnd), HasSubstr("size is not a number"));
+}
+
+TEST_F(TarTest, RefusesUnreadablePaxHeaders) {
+  for (const char* records : {"x", "999 path=a\n", "5 a=\n6 b=", "0 \n", "10 path\n\n\n", "18446744073709551616 a=b\n"})
+    EXPECT_THAT(refusal(pax(records) + tar_entry({"a/1.png", kRed}) + kEnd), HasSubstr("a pax header is not readable")) << records;
+}
+
+TEST_F(TarTest, RefusesNamesThatLeadOutOfTheArchive) {
+  for (const char* name : {"../a/1.png", "a/../../1.png", "/etc/1.png", "a/..png/../1.png"})
+    EXPECT_THAT(refusal(tar_entry({name, kRed}) + kEnd), HasSubstr("an unsafe name")) << name;
+  EXPECT_EQ(open_tar(tar_entry({"a/..b..png", kRed}) + kEnd).train->size(), 1);
+}
+
+TEST_F(TarTest, RefusesLinksAndSparseFiles) {
+  EXPECT_THAT(refusal(tar_entry({"a/1.png", "", '1'}) + kEnd), HasSubstr("a link instead of an image"));
+  EXPECT_THAT(refusal(tar_entry({"a/1.png", "", '2'}) + kEnd), HasSubstr("--dereference"));
+  EXPECT_THAT(refusal(tar_entry({"a/1.png", kRed, 'S'}) + kEnd), HasSubstr("a sparse file"));
+  EXPECT_THAT(refusal(pax("22 GNU.sparse.major=1\n") + tar_entry({"a/1.png", kRed}) + kEnd), HasSubstr("a sparse file"));
+}
+
+TEST_F(TarTest, RefusesWhatHasNoClasses) {
+  EXPECT_THAT(refusal(kEnd), HasSubstr("no images"));
+  EXPECT_THAT(refusal(tar_entry({"a/1.txt", "x"}) + kEnd), HasSubstr("no images"));
+  EXPECT_THAT(refusal(tar_entry({"1.png", kRed}) + kEnd), HasSubstr("outside of the folders of the classes"));
+  EXPECT_THAT(refusal(tar_entry({"train/a/1.png", kRed}) + tar_entry({"val/a/1.png", kRed}) + kEnd), HasSubstr("prefix: train"));
+  EXPECT_THAT(refusal(tar_entry({"a/1.png", kRed}) + kEnd, ", prefix: test"), HasSubstr("images.tar: test/: no images"));
+}
+
+TEST_F(TarTest, NamesTheImageThatCannotBeRead) {
+  const data::Datasets datasets = open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/2.png", kRed.substr(0, kRed.size() / 2)}) + kEnd, "", ", image: {size: 4}");
+  EXPECT_THAT(error_of([&] { read(*datasets.train, 1); }), HasSubstr("images.tar: a/2.png: damaged PNG"));
+  std::filesystem::resize_file(path("images.tar"), 700);
+  EXPECT_THAT(error_of([&] { read(*datasets.train, 1); }), HasSubstr("cut off"));
+}
+
+TEST(RealTar, CifarHasTheKnownFacts) {
+  GPUTRAIN_NEED_DATA(file, "cifar10-jpg.tar");
+  const data::Datasets datasets = open("{train: {path: " + file + ", format: tar, prefix: train}, val: {prefix: test}}");
+  EXPECT_EQ(datasets.train->describe(), "50,000 images 32x32x3, 10 classes");
+  EXPECT_EQ(datasets.val->describe(), "10,000 images 32x32x3, 10 classes");
+  std::vector<int> counts(10);
+  for (int64_t i = 0; i < datasets.val->size(); i += 10) ++counts[static_cast<size_t>(read(*datasets.val, i).target[0])];
+  for (const int count : counts) EXPECT_EQ(count, 100);
+}
+
+TEST(RealTar, EveryImagenetSampleDecodes) {
+  GPUTRAIN_NEED_DATA(file, "imagenet-sample-250.tar");
+  const data::Datasets datasets = open("{train: {path: " + file + ", format: tar}, image: {size: 224, augment: {random_resized_crop: [0.08, 1.0]}}}");
+  EXPECT_EQ(datasets.train->describe(), "250 images 224x224x3, 250 classes");
+  for (int64_t i = 0; i < 250; ++i) {
+    EXPECT_EQ(read(*datasets.train, i, {.augment = i % 2 == 0}).target[0], i);
+  }
+  EXPECT_THAT(error_of([&file] { open("{train: {path: " + file + ", format: tar}}"); }, ExitCode::usage), HasSubstr("the images have different sizes"));
+}
+
+}  // namespace
+}  // namespace gputrain::datasets

@@ -1,0 +1,146 @@
+#include <cstring>
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "datasets/opened.hpp"
+#include "gputrain/core/batch.hpp"
+
+namespace gputrain::datasets {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+template <class Value>
+std::string raw(const std::vector<Value>& values) {
+  std::string bytes(values.size() * sizeof(Value), '\0');
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+template <class Token>
+std::string llmc(int32_t magic, int32_t version, const std::vector<Token>& tokens) {
+  std::vector<int32_t> header(256);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = static_cast<int32_t>(tokens.size());
+  return raw(header) + raw(tokens);
+}
+
+std::string megatron(uint8_t type, const std::vector<int32_t>& lengths, int bytes) {
+  std::vector<int64_t> places;
+  int64_t at = 0;
+  for (const int32_t length : lengths) {
+    places.push_back(at);
+    at += length * bytes;
+  }
+  std::vector<int64_t> documents(lengths.size() + 1);
+  std::iota(documents.begin(), documents.end(), 0);
+  return std::string("MMIDIDX\0\0", 9) + raw(std::vector<uint64_t>{1}) + raw(std::vector{type}) +
+         raw(std::vector<uint64_t>{lengths.size(), documents.size()}) + raw(lengths) + raw(places) + raw(documents);
+}
+
+class TokensTest : public FolderTest {
+ protected:
+  data::Datasets open_tokens(const std::string& path, int64_t length, const std::string& options = "",
+                             const std::string& more = "") const {
+    return open("{train: {path: '" + path + "', format: tokens" + options + "}" + more + "}", length);
+  }
+  std::string refusal(const std::string& content, const std::string& options = "") const {
+    return error_of([&] { open_tokens(write("bad.bin", content), 4, options); });
+  }
+};
+
+TEST_F(TokensTest, ReadsFilesOfLlmc) {
+  const auto gpt2 = open_tokens(write("a.bin", llmc<uint16_t>(20240520, 1, {5, 50256, 7})), 2);
+  EXPECT_EQ(gpt2.train->layout().num_classes, 50257);
+  EXPECT_THAT(read(*gpt2.train, 0).tokens(), ElementsAre(5, 50256));
+  EXPECT_THAT(read(*gpt2.train, 0).target, ElementsAre(50256, 7));
+  const auto llama = open_tokens(write("b.bin", llmc<uint32_t>(20240801, 7, {128255, 1})), 1);
+  EXPECT_EQ(llama.train->layout().num_classes, 128256);
+  EXPECT_THAT(read(*llama.train, 0).tokens(), ElementsAre(128255));
+}
+
+TEST_F(TokensTest, ReadsFilesOfNanoGpt) {
+  write("train.bin", raw<uint16_t>({3, 1, 4, 1}));
+  write("val.bin", raw<uint16_t>({2, 2}));
+  const auto datasets = open_tokens(folder_.string(), 3, "", ", val: {}");
+  EXPECT_EQ(datasets.train->layout().num_classes, 5) << "one more than the highest id";
+  EXPECT_EQ(datasets.val->layout().num_classes, 5);
+  EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(1, 4, 1));
+  const auto wide = open_tokens(write("wide.bin", raw<uint32_t>({70000, 2})), 1, ", dtype: uint32, vocab_size: 100000");
+  EXPECT_THAT(read(*wide.train, 0).tokens(), ElementsAre(70000));
+  EXPECT_EQ(wide.train->layout().num_classes, 100000);
+}
+
+TEST_F(TokensTest, ReadsMegatronsIndexedFiles) {
+  write("m.idx", megatron(8, {3, 2}, 2));
+  write("m.bin", raw<uint16_t>({1, 2, 3, 4, 5}));
+  for (const char* name : {"m", "m.bin"}) EXPECT_THAT(read(*open_tokens(path(name), 4).train, 0).target, ElementsAre(2, 3, 4, 5));
+  write("l.idx", megatron(4, {2}, 4));
+  write("l.bin", raw<int32_t>({100000, 7}));
+  EXPECT_THAT(read(*open_tokens(path("l"), 1).train, 0).tokens(), ElementsAre(100000));
+}
+
+// Windows run over the borders of files: no token is lost at a file's end.
+TEST_F(TokensTest, JoinsTheFilesOfAPattern) {
+  std::vector<uint16_t> tokens(50);
+  std::iota(tokens.begin(), tokens.end(), uint16_t{0});
+  write("t_002.bin", raw<uint16_t>({tokens.begin() + 7, tokens.begin() + 8}));
+  write("t_001.bin", raw<uint16_t>({tokens.begin(), tokens.begin() + 7}));
+  write("t_003.bin", raw<uint16_t>({tokens.begin() + 8, tokens.end()}));
+  const auto datasets = open_tokens(path("t_*.bin"), 12);
+  EXPECT_EQ(datasets.train->describe(), "50 tokens of 50, 3 files, 5 windows of 12");
+  int64_t next = 0;
+  for (int64_t i = 0; i < datasets.train->size(); ++i) {
+    const Sample sample = read(*datasets.train, i);
+    for (size_t t = 0; t < 12; ++t)
+      if (sample.target[t] != kIgnoreIndex) {
+        EXPECT_EQ(sample.tokens()[t], next);
+        EXPECT_EQ(sample.target[t], ++next);
+      }
+  }
+  EXPECT_EQ(next, 49);
+}
+
+TEST_F(TokensTest, RefusesDamagedFiles) {
+  const std::string good = llmc<uint16_t>(20240520, 1, {1, 2, 3});
+  EXPECT_THAT(refusal(good.substr(0, 500)), HasSubstr("cut off inside llm.c's header"));
+  EXPECT_THAT(refusal(good.substr(0, good.size() - 2)), HasSubstr("its header tells of 3 tokens, the file holds 2"));
+  EXPECT_THAT(refusal(good + "xx"), HasSubstr("its header tells of 3 tokens, the file holds 4"));
+  EXPECT_THAT(refusal(llmc<uint16_t>(20240520, 9, {1, 2})), HasSubstr("llm.c's version 9"));
+  EXPECT_THAT(refusal("abc"), HasSubstr("3 bytes are not a whole number of uint16 tokens"));
+  EXPECT_THAT(refusal(""), HasSubstr("too few tokens: 0"));
+}
+
+TEST_F(TokensTest, RefusesDamagedMegatronIndexes) {
+  write("bad.bin", raw<uint16_t>({1, 2, 3, 4, 5}));
+  const auto index_refusal = [this](const std::string& index) {
+    write("bad.idx", index);
+    return error_of([this] { open_tokens(path("bad.bin"), 2); });
+  };
+  const std::string good = megatron(8, {3, 2}, 2);
+  EXPECT_THAT(index_refusal(good.substr(0, 20)), HasSubstr("too short for the header of a Megatron index"));
+  EXPECT_THAT(index_refusal(std::string(good).replace(0, 1, "X")), HasSubstr("does not begin with MMIDIDX"));
+  EXPECT_THAT(index_refusal(std::string(good).replace(9, 1, "\2")), HasSubstr("version 2 of a Megatron index"));
+  EXPECT_THAT(index_refusal(megatron(7, {3, 2}, 2)), HasSubstr("tokens are of type 7"));
+  EXPECT_THAT(index_refusal(std::string(good).replace(18, 8, "\xff\xff\xff\xff\xff\xff\xff\x7f")), HasSubstr("cut off: it tells of"));
+  EXPECT_THAT(index_refusal(megatron(8, {3, 3}, 2)), HasSubstr("its index tells of 6 tokens, the file holds 5"));
+  EXPECT_THAT(index_refusal(megatron(8, {6, -1}, 2)), HasSubstr("sequence 1 has a negative length"));
+  EXPECT_THAT(index_refusal(megatron(8, {3, 2}, 4)), HasSubstr("sequence 1 does not follow the one before it"));
+}
+
+TEST_F(TokensTest, RefusesTokensOutsideOfTheVocabulary) {
+  const auto datasets = open_tokens(write("a.bin", raw<uint16_t>({1, 9, 3})), 2, ", vocab_size: 9");
+  EXPECT_THAT(error_of([&] { read(*datasets.train, 0); }), HasSubstr("a.bin: token 9 near position 0 is outside the vocabulary of 9"));
+}
+
+TEST_F(TokensTest, NeedsALanguageModelAndFiles) {
+  EXPECT_THAT(error_of([this] { open_tokens(path("none*.bin"), 2); }), HasSubstr("no file matches this pattern"));
+  EXPECT_THAT(error_of([this] { open_tokens(write("a.bin", "abcd"), 0); }, ExitCode::usage), HasSubstr("does not take text"));
+}
+
+}  // namespace
+}  // namespace gputrain::datasets
