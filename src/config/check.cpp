@@ -28,6 +28,25 @@ const Node* find_dotted(const Node& root, std::string_view dotted) {
   return node;
 }
 
+std::string example(const Key& key);
+
+std::string example(const Schema& schema) {
+  std::string keys;
+  for (const Key& key : schema.keys()) {
+    if (!key.is_required()) continue;
+    const Schema::ChoiceKey* choice = schema.choice_of(key);
+    keys += keys.empty() ? "" : ", ";
+    keys += choice == nullptr ? example(key) : key.name() + ": " + choice->catalog->names().front();
+  }
+  return "{" + (keys.empty() ? "..." : keys) + "}";
+}
+
+/// The least that must be written for a required key: `data: {train: {path: ...}}`.
+std::string example(const Key& key) {
+  const Schema* group = group_inside(key.type());
+  return key.name() + ": " + (group == nullptr ? "..." : example(*group));
+}
+
 }  // namespace
 
 Checker::Checker(const Schema& schema, const Node& job, Problems& problems)
@@ -41,6 +60,7 @@ std::shared_ptr<void> Checker::run() {
   }
   std::shared_ptr<void> spec = schema_.create();
   read_group(schema_, {&job_, {}, job_.place, {"vars", "include"}}, spec.get());
+  for (const PendingCheck& check : pending_checks_) run_check(check);
   return spec;
 }
 
@@ -50,7 +70,7 @@ void Checker::read_group(const Schema& schema, Group group, void* spec) {
   if (inherited) group.map = &*inherited;
   read_keys(schema, group, spec);
   note_unknown(group);
-  if (problems_.count() == problems_before) run_check(schema, group, spec);
+  if (problems_.count() == problems_before) pending_checks_.push_back({&schema, group.dotted, spec});
 }
 
 void Checker::read_keys(const Schema& schema, Group& group, void* spec) {
@@ -80,7 +100,7 @@ void Checker::read_absent(const Key& key, const Group& group, const Node* remove
   const std::string dotted = join(group.dotted, key.name());
   const Place& place = removed != nullptr ? removed->place : group.place;
   if (key.is_required()) {
-    problems_.add(place, "the key " + shown(dotted) + " is missing", key.help() + ": " + expectation(key.type(), key));
+    problems_.add(place, "the key " + shown(dotted) + " is missing", key.help() + "; write `" + example(key) + "`");
   } else if (key.type().kind == ValueType::Kind::group) {
     read_group(key.type().schema(), {nullptr, dotted, place}, key.locate(spec));
   }
@@ -102,16 +122,18 @@ void Checker::note_unknown(const Group& group) {
   const std::vector<std::string> siblings(group.known.begin(), group.known.end());
   for (const Node& part : group.map->parts) {
     if (part.removes || group.known.contains(part.key)) continue;
+    has_unknown_ = true;
     unknown_keys_.note(part, group.dotted, siblings, group.picked, problems_);
   }
 }
 
-void Checker::run_check(const Schema& schema, const Group& group, const void* spec) {
-  if (!schema.check()) return;
+void Checker::run_check(const PendingCheck& check) {
+  // A key that is not known may well be the one that the check would miss.
+  if (!check.schema->check() || has_unknown_) return;
   Complaints complaints;
-  schema.check()(spec, complaints);
+  check.schema->check()(check.spec, complaints);
   for (const Complaints::Complaint& complaint : complaints.all()) {
-    const std::string dotted = complaint.key.empty() ? group.dotted : join(group.dotted, complaint.key);
+    const std::string dotted = complaint.key.empty() ? check.dotted : join(check.dotted, complaint.key);
     problems_.add(place_of(dotted), (dotted.empty() ? "" : dotted + ": ") + complaint.what, complaint.hint);
   }
 }
@@ -152,6 +174,10 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
     group.guesses = group.guesses || (fallback.empty() && key.is_required());
     return choice.catalog->find(fallback);
   }
+  if (name->is_broken) {
+    group.guesses = true;
+    return nullptr;
+  }
   if (name->kind == Node::Kind::scalar) {
     origins_[dotted] = name->place;
     if (const CatalogEntry* entry = choice.catalog->find(name->text)) return entry;
@@ -159,7 +185,9 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
   const std::vector<std::string> names = choice.catalog->names();
   std::string hint = name->kind == Node::Kind::scalar ? did_you_mean(name->text, names) : "";
   if (!hint.empty()) hint += " ";
-  problems_.add(name->place, dotted + ": no " + choice.catalog->kind() + " is named " + description(*name),
+  problems_.add(name->place,
+                dotted + ": no " + choice.catalog->kind() + " is named " +
+                    (name->kind == Node::Kind::scalar ? shown(name->text) : description(*name)),
                 hint + "there is " + either(names));
   const std::vector<std::string> near = nearest(name->text, names);
   group.guesses = near.size() != 1;
@@ -171,7 +199,7 @@ void Checker::read_options(const Schema::ChoiceKey& choice, const CatalogEntry* 
     group.picked.push_back({choice.catalog, entry});
     const size_t problems_before = problems_.count();
     read_keys(*entry->schema, group, options);
-    if (problems_.count() == problems_before) run_check(*entry->schema, group, options);
+    if (problems_.count() == problems_before) pending_checks_.push_back({entry->schema, group.dotted, options});
     return;
   }
   const Node* under = group.map == nullptr ? nullptr : group.map->find(choice.under);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "gputrain/config/node.hpp"
 #include "gputrain/config/schema.hpp"
@@ -48,13 +49,20 @@ class Checker {
     const ValueType& shown;
   };
 
+  /// A struct whose keys are right, each for itself: its own check runs when all are read.
+  struct PendingCheck {
+    const Schema* schema;
+    std::string dotted;
+    const void* spec;
+  };
+
   void read_group(const Schema& schema, Group group, void* spec);
   void read_keys(const Schema& schema, Group& group, void* spec);
   void read_key(const Key& key, Group& group, void* spec);
   void read_absent(const Key& key, const Group& group, const Node* removed, void* spec);
   void read_pattern(const Key& key, Group& group, void* spec);
   void note_unknown(const Group& group);
-  void run_check(const Schema& schema, const Group& group, const void* spec);
+  void run_check(const PendingCheck& check);
 
   void read_choice(const Schema::ChoiceKey& choice, const Key& key, Group& group, void* spec);
   const CatalogEntry* pick(const Schema::ChoiceKey& choice, const Key& key, Group& group, const std::string& fallback);
@@ -78,6 +86,8 @@ class Checker {
   Problems& problems_;
   UnknownKeys unknown_keys_;
   std::map<std::string, Place> origins_;
+  std::vector<PendingCheck> pending_checks_;
+  bool has_unknown_ = false;
 };
 
 }  // namespace gputrain::config

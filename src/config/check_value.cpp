@@ -10,6 +10,8 @@ namespace {
 
 using Kind = ValueType::Kind;
 
+constexpr size_t kMostListed = 12;
+
 /// What the wrong value of a boolean most likely means.
 std::string boolean_hint(const std::string& text) {
   for (const std::string_view word : {"yes", "Yes", "YES", "on", "On", "ON", "y", "1"}) {
@@ -27,12 +29,15 @@ std::string group_hint(const Schema& schema, const Node& node) {
     if (node.kind != Node::Kind::scalar || choice.catalog->find(node.text) == nullptr) continue;
     return "write `" + node.key + ": {" + schema.keys()[choice.key].name() + ": " + node.text + "}`";
   }
-  return {};
+  std::vector<std::string> names;
+  for (const Key& key : schema.keys()) names.push_back(key.name());
+  return names.size() > kMostListed ? "" : "keys in it: " + either(names);
 }
 
 }  // namespace
 
 void Checker::read_value(const Slot& slot, const ValueType& type, const Node& node, void* target) {
+  if (node.is_broken) return;
   switch (type.kind) {
     case Kind::optional:
       if (node.kind == Node::Kind::null) {
@@ -147,14 +152,8 @@ template <class T, class Parse>
 void Checker::read_parsed(const Slot& slot, const Node& node, Parse parse, T& target) {
   const Parsed<T> parsed = parse(node.text);
   if (!parsed.value) {
-    // A text that is no number at all: say what is wanted. A number with a fault of its own: say which.
-    const Plain plain = classify(node.text);
-    if (plain == Plain::integer || plain == Plain::number) {
-      problems_.add(node.place, slot.dotted + " must be " + expectation(slot.shown, slot.key) + ": " + parsed.problem,
-                    parsed.hint);
-    } else {
-      wrong_type(slot, node, parsed.hint);
-    }
+    if (parsed.problem.empty()) return wrong_type(slot, node, parsed.hint);
+    problems_.add(node.place, slot.dotted + ": " + parsed.problem, parsed.hint);
     return;
   }
   origins_[slot.dotted] = node.place;

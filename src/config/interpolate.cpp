@@ -41,13 +41,14 @@ class Interpolation {
     const auto [state, is_new] = states_.emplace(&node, State::busy);
     if (!is_new) {
       if (state->second == State::busy) {
-        problems_.add(node.place, "${...} goes in a circle here", "one of the values it passes must be plain");
+        fail(node, "${...} goes in a circle here", "one of the values it passes must be plain");
       }
       return;
     }
-    const std::string pattern = std::move(node.text);
-    node.text.clear();
-    for (std::string_view rest = pattern; !rest.empty();) rest.remove_prefix(take_piece(rest, pattern, node));
+    Node resolved = node;  // the node keeps its ${...} meanwhile, which is how a circle is seen
+    resolved.text.clear();
+    for (std::string_view rest = node.text; !rest.empty();) rest.remove_prefix(take_piece(rest, node.text, resolved));
+    node = std::move(resolved);
     states_[&node] = State::done;
   }
 
@@ -64,52 +65,58 @@ class Interpolation {
     }
     const size_t end = rest.find('}');
     if (end == std::string_view::npos) {
-      problems_.add(node.place, "a ${ is never closed", "write ${name}, or $${ for the characters themselves");
+      fail(node, "a ${ is never closed", "write ${name}, or $${ for the characters themselves");
       return rest.size();
     }
     const std::string_view reference = rest.substr(0, end + 1);
-    const std::optional<Node> value = value_of(std::string(reference.substr(2, end - 2)), node.place);
+    const std::optional<Node> value = value_of(std::string(reference.substr(2, end - 2)), node);
     if (!value) return reference.size();
     if (reference == pattern) {  // nothing around it: the value keeps its type
       node.kind = value->kind;
       node.quoted = value->quoted;
     } else if (value->kind == Node::Kind::null) {
-      problems_.add(node.place, shown(reference) + " is null, which cannot be part of a text");
+      fail(node, shown(reference) + " is null, which cannot be part of a text");
     }
-    if (!may_spend(value->text.size(), node.place)) return rest.size();
+    node.is_broken = node.is_broken || value->is_broken;
+    if (!may_spend(value->text.size(), node)) return rest.size();
     node.text += value->text;
     return reference.size();
   }
 
-  bool may_spend(size_t bytes, const Place& place) {
+  /// A default refers to what the user wrote; where that is wrong, it is reported there.
+  void fail(Node& node, std::string what, std::string hint = {}) {
+    node.is_broken = true;
+    if (!node.place.is_default()) problems_.add(node.place, std::move(what), std::move(hint));
+  }
+
+  bool may_spend(size_t bytes, Node& node) {
     if (bytes <= budget_.bytes) {
       budget_.bytes -= bytes;
       return true;
     }
-    problems_.add(place, "the job grows to more than 16 MiB of text here", "do ${...} of ${...} multiply it?");
+    fail(node, "the job grows to more than 16 MiB of text here", "do ${...} of ${...} multiply it?");
     budget_.bytes = 0;
     return false;
   }
 
-  std::optional<Node> value_of(const std::string& name, const Place& place) {
-    if (std::string_view(name).starts_with(kEnvironmentPrefix)) return from_environment(name, place);
+  std::optional<Node> value_of(const std::string& name, Node& node) {
+    if (std::string_view(name).starts_with(kEnvironmentPrefix)) return from_environment(name, node);
     Node* vars = job_.find(kVariables);
     Node* found = vars != nullptr ? vars->find(name) : nullptr;
     if (found == nullptr && name != kVariables) found = job_.find(name);
     if (found == nullptr) {
-      unknown(name, place);
+      unknown(name, node);
       return std::nullopt;
     }
     if (found->kind == Node::Kind::list || found->kind == Node::Kind::map) {
-      problems_.add(place, shown("${" + name + "}") + " names a list or a group of keys",
-                    "only single values can be put in");
+      fail(node, shown("${" + name + "}") + " names a list or a group of keys", "only single values can be put in");
       return std::nullopt;
     }
     resolve(*found);
     return *found;
   }
 
-  std::optional<Node> from_environment(const std::string& name, const Place& place) {
+  std::optional<Node> from_environment(const std::string& name, Node& node) {
     std::string variable = name.substr(kEnvironmentPrefix.size());
     std::optional<std::string> fallback;
     if (const size_t at = variable.find(":-"); at != std::string::npos) {
@@ -117,20 +124,20 @@ class Interpolation {
       variable.resize(at);
     }
     if (fallback && fallback->find("${") != std::string::npos) {
-      problems_.add(place, "a ${...} inside the default of another", "name the default under `vars:` instead");
+      fail(node, "a ${...} inside the default of another", "name the default under `vars:` instead");
       return std::nullopt;
     }
     std::optional<std::string> value = environment(variable);
     if (fallback && (!value || value->empty())) return plain_node(std::move(*fallback));
     if (!value) {
-      problems_.add(place, "the environment variable " + shown(variable) + " is not set",
-                    "set it, or give a default: ${env:" + printable(variable) + ":-value}");
+      fail(node, "the environment variable " + shown(variable) + " is not set",
+           "set it, or give a default: ${env:" + printable(variable) + ":-value}");
       return std::nullopt;
     }
     const auto source = std::make_shared<Source>(Source{"the environment variable " + shown(variable), *value});
     Problems unclean;
     if (!is_clean(source, unclean)) {
-      problems_.add(place, source->name + " holds bytes that are no plain text");
+      fail(node, source->name + " holds bytes that are no plain text");
       return std::nullopt;
     }
     return plain_node(std::move(*value));
@@ -142,7 +149,7 @@ class Interpolation {
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
   }
 
-  void unknown(const std::string& name, const Place& place) {
+  void unknown(const std::string& name, Node& node) {
     std::vector<std::string> names;
     if (const Node* vars = job_.find(kVariables)) {
       for (const Node& part : vars->parts) names.push_back(part.key);
@@ -153,7 +160,7 @@ class Interpolation {
     std::string hint = did_you_mean(name, names);
     if (hint.empty() && environment(name)) hint = "for the environment variable write ${env:" + printable(name) + "}";
     if (hint.empty()) hint = "set it under `vars:`, or write $${ for the characters themselves";
-    problems_.add(place, "nothing is named " + shown(name) + " for " + shown("${" + name + "}"), std::move(hint));
+    fail(node, "nothing is named " + shown(name) + " for " + shown("${" + name + "}"), std::move(hint));
   }
 
   Node& job_;

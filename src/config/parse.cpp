@@ -14,12 +14,25 @@ namespace gputrain::config {
 namespace {
 
 std::string_view line_of(std::string_view text, int line) {
+  if (line < 1) return {};
   for (int i = 1; i < line; ++i) {
     const size_t end = text.find('\n');
     if (end == std::string_view::npos) return {};
     text.remove_prefix(end + 1);
   }
   return text.substr(0, text.find('\n'));
+}
+
+/// The parser's complaint in our words; moves `place` to where the fault is.
+SyntaxError explain(const YAML::Exception& error, const std::string& text, Place& place) {
+  const std::string_view line = line_of(text, place.line), above = line_of(text, place.line - 1);
+  SyntaxError syntax = explain_syntax_error(error.msg, {line, above});
+  if (const std::optional<size_t> tab = tab_in_indentation(line)) place.column = static_cast<int>(*tab) + 1;
+  if (syntax.is_above) {
+    --place.line;
+    place.column = static_cast<int>(above.find_first_not_of(' ')) + 1;
+  }
+  return syntax;
 }
 
 /// Refuses whatever follows the first document.
@@ -61,9 +74,9 @@ std::optional<Node> parse_yaml(const std::shared_ptr<const Source>& source, Budg
   } catch (const TreeBuilder::Stop&) {
     return std::nullopt;
   } catch (const YAML::Exception& error) {
-    const Place place = builder.place(error.mark);
-    SyntaxError syntax = explain_syntax_error(error.msg, line_of(source->text, place.line));
-    problems.add(place, std::move(syntax.what), std::move(syntax.hint));
+    Place place = builder.place(error.mark);
+    const SyntaxError syntax = explain(error, source->text, place);
+    problems.add(place, syntax.what, syntax.hint);
     return std::nullopt;
   }
 }

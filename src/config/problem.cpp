@@ -14,6 +14,8 @@ constexpr size_t kMostShown = 20;
 constexpr size_t kExcerptWidth = 100;
 constexpr size_t kExcerptLead = 60;  // characters kept before the place in a long line
 
+constexpr const char* kShownTab = "\u2192";
+
 struct Paint {
   std::string_view bold, red, cyan, dim, off;
 };
@@ -35,7 +37,7 @@ std::vector<std::string> characters(std::string_view line) {
     if (continues && !found.empty()) {
       found.back() += c;
     } else {
-      found.emplace_back(1, c == '\t' ? ' ' : c);
+      found.emplace_back(c == '\t' ? kShownTab : std::string(1, c));
     }
   }
   return found;
@@ -46,9 +48,15 @@ size_t word_length(const std::vector<std::string>& line, size_t begin) {
   if (begin >= line.size()) return 1;
   const bool quoted = line[begin] == "\"" || line[begin] == "'";
   size_t end = begin + 1;
+  int open_braces = line[begin] == "{" ? 1 : 0;  // of a ${...} or a {...}
   for (; end < line.size(); ++end) {
-    if (quoted && line[end] == line[begin]) return end + 1 - begin;
-    if (!quoted && std::string_view(",:]}#").find(line[end]) != std::string_view::npos) break;
+    const std::string& c = line[end];
+    if (quoted && c == line[begin]) return end + 1 - begin;
+    if (quoted) continue;
+    if (c == "{") ++open_braces;
+    if (c == "}" && --open_braces < 0) break;
+    const bool ends_key = c == ":" && (end + 1 == line.size() || line[end + 1] == " ");
+    if (open_braces == 0 && (ends_key || c == "," || c == "]" || (c == "#" && line[end - 1] == " "))) break;
   }
   while (end > begin + 1 && line[end - 1] == " ") --end;
   return end - begin;

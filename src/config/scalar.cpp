@@ -113,7 +113,7 @@ Parsed<int64_t> parse_integer(std::string_view text) {
                               "write `" + std::to_string(static_cast<int64_t>(*number.value)) + "`");
     }
   }
-  return problem<int64_t>(shown(text) + " is not a whole number");
+  return {};
 }
 
 Parsed<double> parse_number(std::string_view text) {
@@ -126,7 +126,7 @@ Parsed<double> parse_number(std::string_view text) {
       return {.value = static_cast<double>(*integer.value)};
     }
   } else if (plain != Plain::number) {
-    return problem<double>(shown(text) + " is not a number");
+    return {};
   }
   if (text[0] == '+') text.remove_prefix(1);
   double value = 0;
@@ -141,8 +141,12 @@ Parsed<double> parse_number(std::string_view text) {
 }
 
 std::string number_text(double value) {
+  // The ranges are those of Python's repr(): people write 0.0001 and 1e-5, 256000 and 1e16.
+  const double size = std::fabs(value);
+  const bool is_fixed = size == 0 || (size >= 1e-4 && size < 1e16);
   std::array<char, 32> buffer{};
-  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                          is_fixed ? std::chars_format::fixed : std::chars_format::scientific);
   std::string text(buffer.data(), end);
   if (text.find('.') != std::string::npos) return text;
   // The dot keeps readers of YAML 1.1 from taking 1e-05 for text, and people from taking 256.0 for a count.

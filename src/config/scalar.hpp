@@ -15,12 +15,12 @@ namespace gputrain::config {
 enum class Plain { null, boolean, integer, number, text };
 Plain classify(std::string_view plain);
 
-/// A value, or why the text is none: "'1.5' is not a whole number".
+/// A value, or why the text is none.
 template <class T>
 struct Parsed {
   std::optional<T> value = {};
-  std::string problem = {};
-  std::string hint = {};
+  std::string problem = {};  // the fault of a text that has the right form; empty: it has another form
+  std::string hint = {};     // what to write; may be empty
 };
 
 Parsed<int64_t> parse_integer(std::string_view text);

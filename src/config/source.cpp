@@ -88,7 +88,8 @@ std::shared_ptr<const Source> read_source(const fs::path& path, const Place& ask
   }
   if (why.empty()) return source;
   if (asked_by.source) {
-    problems.add(asked_by, "the included file " + shown(source->name) + ": " + why, hint);
+    problems.add(asked_by, "the included file " + shown(source->name) + ": " + why,
+                 "includes are relative to the file that names them");
   } else {
     problems.add({source, 0, 0}, why, hint);
   }

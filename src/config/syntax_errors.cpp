@@ -40,18 +40,35 @@ constexpr std::array<Explanation, 17> kExplanations{{
     {"illegal document indicator", "a `---` or `...` inside a quoted text", "a quote before it is never closed"},
 }};
 
-bool indents_with_tab(std::string_view line) {
-  const size_t first = line.find_first_not_of(" \t");
-  return line.substr(0, first).find('\t') != std::string_view::npos;
+/// For `seed:7`, or a key without any ':', whose line YAML reads together with the next.
+std::optional<SyntaxError> explain_line_above(std::string_view above) {
+  const size_t begin = above.find_first_not_of(' ');
+  if (begin == std::string_view::npos || above.find(": ") != std::string_view::npos || above.ends_with(':')) return {};
+  above.remove_prefix(begin);
+  if (above.find_first_of("#\"'[]{}") != std::string_view::npos || above.starts_with("- ")) return {};
+  const size_t colon = above.find(':');
+  if (colon == std::string_view::npos) {
+    return SyntaxError{"a line that is no `key: value`", "is a ':' missing?", true};
+  }
+  const std::string mended = printable(above.substr(0, colon)) + ": " + printable(above.substr(colon + 1));
+  return SyntaxError{"no space after the ':'", "write `" + mended + "`", true};
 }
 
 }  // namespace
 
-SyntaxError explain_syntax_error(std::string_view parser_message, std::string_view line) {
-  if (indents_with_tab(line)) return {"a tab in the indentation", "YAML indents with spaces only"};
-  const size_t first = line.find_first_not_of(' ');
-  if (parser_message.starts_with("unknown token") && first != std::string_view::npos) {
+std::optional<size_t> tab_in_indentation(std::string_view line) {
+  const size_t first = line.find_first_not_of(" \t");
+  const size_t tab = line.substr(0, first).find('\t');
+  return tab == std::string_view::npos ? std::nullopt : std::optional<size_t>(tab);
+}
+
+SyntaxError explain_syntax_error(std::string_view parser_message, const SyntaxContext& context) {
+  if (tab_in_indentation(context.line)) return {"a tab in the indentation", "YAML indents with spaces only"};
+  if (parser_message.starts_with("unknown token")) {
     return {"text that starts with a character YAML keeps for itself (one of @ ` %)", "put the text in quotes"};
+  }
+  if (parser_message.starts_with("illegal map value")) {
+    if (std::optional<SyntaxError> above = explain_line_above(context.line_above)) return *above;
   }
   for (const Explanation& known : kExplanations) {
     if (parser_message.starts_with(known.message)) return {std::string(known.what), std::string(known.hint)};

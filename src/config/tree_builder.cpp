@@ -77,7 +77,26 @@ void TreeBuilder::check_tag(const std::string& tag, const Place& place) {
       if (type == known) return;
     }
   }
-  stop(place, "the tag " + shown(tag) + " means nothing here", "leave it out");
+  const std::string written = view.starts_with(kStandardTag) ? "!!" + tag.substr(kStandardTag.size()) : tag;
+  stop(place, "the tag " + shown(written) + " means nothing here", "leave it out");
+}
+
+/// yaml-cpp lets a quote run to the end of the file.
+void TreeBuilder::check_quotes(const YAML::Mark& mark, const Place& place) {
+  const std::string& text = source_->text;
+  const auto line = static_cast<size_t>(std::max(mark.line, 0));
+  size_t at = line < line_offsets_.size() ? line_offsets_[line] + static_cast<size_t>(mark.column) : text.size();
+  if (at >= text.size() || (text[at] != '"' && text[at] != '\'')) return;
+  const char quote = text[at];
+  for (++at; at < text.size(); ++at) {
+    if (quote == '"' && text[at] == '\\') {
+      ++at;
+    } else if (text[at] == quote) {
+      if (quote == '"' || at + 1 >= text.size() || text[at + 1] != quote) return;
+      ++at;  // two single quotes stand for one
+    }
+  }
+  stop(place, "this quote is never closed", "add the closing quote");
 }
 
 void TreeBuilder::OnDocumentStart(const YAML::Mark&) { root_ = Node{.place = {source_, 1, 1}}; }
@@ -94,6 +113,7 @@ void TreeBuilder::OnScalar(const YAML::Mark& mark, const std::string& tag, YAML:
                            const std::string& value) {
   Node node{.kind = Node::Kind::scalar, .text = value, .place = place(mark)};
   check_tag(tag, node.place);
+  check_quotes(mark, node.place);
   node.quoted = tag == "!" || tag == std::string(kStandardTag) + "str";
   const bool is_key = !open_.empty() && open_.back().expects_key;
   if (!node.quoted && !is_key && classify(value) == Plain::null) node.kind = Node::Kind::null;

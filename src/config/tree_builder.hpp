@@ -56,6 +56,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void take_key(const Node& node);
   void merge_into(Frame& frame);
   void spend(size_t nodes, size_t bytes, const Place& place);
+  void check_quotes(const YAML::Mark& mark, const Place& place);
   void check_tag(const std::string& tag, const Place& place);
   [[noreturn]] void stop(const Place& place, std::string what, std::string hint = {});
 

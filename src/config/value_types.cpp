@@ -75,10 +75,6 @@ std::string token_text(double tokens) {
   return plain_number(tokens) + "tok";
 }
 
-Parsed<Length> not_a_length(std::string_view text, std::string hint = {}) {
-  return {.problem = shown(text) + " is not a length", .hint = std::move(hint)};
-}
-
 /// What someone who wrote `count` and then `unit` most likely means.
 std::string length_hint(double count, std::string_view unit) {
   while (!unit.empty() && unit[0] == ' ') unit.remove_prefix(1);
@@ -102,11 +98,11 @@ Parsed<Length> parse_tokens(std::string_view text, double count, std::string_vie
     for (const TokenUnit& known : kTokenUnits) {
       if (known.letter == unit[0]) scale = known.tokens;
     }
-    if (scale == 0) return not_a_length(text, "tokens count in k, M, B or T: 500ktok, 2Btok");
+    if (scale == 0) return {.hint = "tokens count in k, M, B or T: 500ktok, 2Btok"};
   }
   const double tokens = std::round(count * scale);
   if (tokens > kLargest || std::fabs(tokens - count * scale) > 1e-6 * tokens) {
-    return not_a_length(text, "tokens are whole numbers below 9e15");
+    return {.problem = shown(text) + " is no whole number of tokens below 9e15"};
   }
   return {.value = Length{tokens, Length::Unit::tokens}};
 }
@@ -134,10 +130,11 @@ std::string to_string(const Duration& duration) { return time_text(duration.seco
 Parsed<Length> parse_length(std::string_view text) {
   std::string_view unit = text;
   const std::optional<double> count = take_number(unit);
-  if (!count) return not_a_length(text);
+  if (!count) return {};
   if (unit.empty()) {
     if (std::trunc(*count) != *count) {
-      return not_a_length(text, "steps are whole numbers; with a unit: " + std::string(text) + "ep");
+      return {.problem = shown(text) + " is no whole number of steps",
+              .hint = "for epochs write `" + std::string(text) + "ep`"};
     }
     return {.value = Length{*count, Length::Unit::steps}};
   }
@@ -150,7 +147,7 @@ Parsed<Length> parse_length(std::string_view text) {
   if (const std::optional<double> seconds = take_time(text)) {
     return {.value = Length{*seconds, Length::Unit::seconds}};
   }
-  return not_a_length(text, length_hint(*count, unit));
+  return {.hint = length_hint(*count, unit)};
 }
 
 Parsed<Duration> parse_duration(std::string_view text) {
@@ -158,7 +155,7 @@ Parsed<Duration> parse_duration(std::string_view text) {
   const std::optional<double> count = take_number(unit);
   if (count && unit.empty()) return {.value = Duration{*count}};
   if (const std::optional<double> seconds = take_time(text)) return {.value = Duration{*seconds}};
-  return {.problem = shown(text) + " is not a duration"};
+  return {};
 }
 
 }  // namespace gputrain::config
