@@ -1,5 +1,6 @@
 #include "parse.hpp"
 
+#include <algorithm>
 #include <sstream>
 #include <string_view>
 
@@ -23,16 +24,26 @@ std::string_view line_of(std::string_view text, int line) {
   return text.substr(0, text.find('\n'));
 }
 
-/// The parser's complaint in our words; moves `place` to where the fault is.
-SyntaxError explain(const YAML::Exception& error, const std::string& text, Place& place) {
+/// Notes what the parser complains of in our words, where the fault is rather than where it was found.
+void note_syntax_error(const YAML::Exception& error, const TreeBuilder& builder, const std::string& text,
+                       Problems& problems) {
+  Place place = builder.place(error.mark);
+  const bool in_map = error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW;
+  if (in_map || error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW) {
+    const std::string end = in_map ? "'}'" : "']'";
+    problems.add(builder.innermost_open(), std::string(in_map ? "this '{'" : "this '['") + " is not closed",
+                 "a ',' or a " + end + " is missing before " + place.to_string());
+    return;
+  }
   const std::string_view line = line_of(text, place.line), above = line_of(text, place.line - 1);
-  SyntaxError syntax = explain_syntax_error(error.msg, {line, above});
+  const auto column = static_cast<size_t>(std::max(error.mark.column, 0));
+  SyntaxError syntax = explain_syntax_error(error.msg, {line, line.substr(0, column), above});
   if (const std::optional<size_t> tab = tab_in_indentation(line)) place.column = static_cast<int>(*tab) + 1;
   if (syntax.is_above) {
     --place.line;
     place.column = static_cast<int>(above.find_first_not_of(' ')) + 1;
   }
-  return syntax;
+  problems.add(place, std::move(syntax.what), std::move(syntax.hint));
 }
 
 /// Refuses whatever follows the first document.
@@ -74,9 +85,7 @@ std::optional<Node> parse_yaml(const std::shared_ptr<const Source>& source, Budg
   } catch (const TreeBuilder::Stop&) {
     return std::nullopt;
   } catch (const YAML::Exception& error) {
-    Place place = builder.place(error.mark);
-    const SyntaxError syntax = explain(error, source->text, place);
-    problems.add(place, syntax.what, syntax.hint);
+    note_syntax_error(error, builder, source->text, problems);
     return std::nullopt;
   }
 }

@@ -13,20 +13,16 @@ struct Explanation {
   std::string_view hint;
 };
 
-constexpr std::array<Explanation, 17> kExplanations{{
+constexpr std::array<Explanation, 15> kExplanations{{
     {"end of map not found", "this line does not line up with the keys above it",
      "keys of one group start in the same column; is a ':' or a space after it missing?"},
     {"end of sequence not found", "this line does not line up with the list above it",
      "items of one list start with '- ' in the same column"},
-    {"end of map flow not found", "a '{' is never closed, or a ',' is missing before this",
-     "write `{key: value, key: value}`"},
-    {"end of sequence flow not found", "a '[' is never closed, or a ',' is missing before this", "write `[one, two]`"},
     {"illegal EOF in scalar", "a quote is opened and never closed", "add the closing quote"},
-    {"illegal map value", "a second ': ' on one line, or a group that starts on a key's own line",
-     "put text with ': ' in quotes; start a group on the next line, indented"},
+    {"illegal map value", "a second ': ' on one line", "put text with ': ' in quotes; groups start on the next line"},
     {"illegal map key", "a key where none can be", "check the indentation"},
     {"illegal block entry", "a '- ' where no list can start", "start the list on the next line"},
-    {"illegal flow end", "a ']' or '}' that closes nothing", "remove it, or put the text in quotes"},
+    {"illegal flow end", "this bracket does not match the one before it", "each '[' needs its ']', each '{' its '}'"},
     {"illegal tab", "a tab in the indentation", "YAML indents with spaces only"},
     {"unknown escape character", "an unknown escape in a \"text\"",
      "write \\\\ for a backslash, or use 'single quotes', which escape nothing"},
@@ -67,8 +63,15 @@ SyntaxError explain_syntax_error(std::string_view parser_message, const SyntaxCo
   if (parser_message.starts_with("unknown token")) {
     return {"text that starts with a character YAML keeps for itself (one of @ ` %)", "put the text in quotes"};
   }
+  if (parser_message.starts_with("end of map not found") &&
+      context.before.find_first_not_of(' ') != std::string_view::npos) {
+    return {"text after a value that has ended", "put the whole value into one pair of quotes"};
+  }
   if (parser_message.starts_with("illegal map value")) {
     if (std::optional<SyntaxError> above = explain_line_above(context.line_above)) return *above;
+    if (context.before.find(": ") == std::string_view::npos) {
+      return {"a key below a key that has a value already", "check the indentation, and the value of the line above"};
+    }
   }
   for (const Explanation& known : kExplanations) {
     if (parser_message.starts_with(known.message)) return {std::string(known.what), std::string(known.hint)};

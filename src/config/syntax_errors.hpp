@@ -16,6 +16,7 @@ struct SyntaxError {
 /// What stands around the place that the parser points at.
 struct SyntaxContext {
   std::string_view line;
+  std::string_view before;  // the part of the line before that place
   std::string_view line_above;
 };
 

@@ -81,14 +81,20 @@ void TreeBuilder::check_tag(const std::string& tag, const Place& place) {
   stop(place, "the tag " + shown(written) + " means nothing here", "leave it out");
 }
 
+/// The text from `mark` on.
+std::string_view TreeBuilder::text_at(const YAML::Mark& mark) const {
+  const auto line = static_cast<size_t>(std::max(mark.line, 0));
+  if (line >= line_offsets_.size()) return {};
+  const size_t offset = line_offsets_[line] + static_cast<size_t>(std::max(mark.column, 0));
+  return std::string_view(source_->text).substr(std::min(offset, source_->text.size()));
+}
+
 /// yaml-cpp lets a quote run to the end of the file.
 void TreeBuilder::check_quotes(const YAML::Mark& mark, const Place& place) {
-  const std::string& text = source_->text;
-  const auto line = static_cast<size_t>(std::max(mark.line, 0));
-  size_t at = line < line_offsets_.size() ? line_offsets_[line] + static_cast<size_t>(mark.column) : text.size();
-  if (at >= text.size() || (text[at] != '"' && text[at] != '\'')) return;
-  const char quote = text[at];
-  for (++at; at < text.size(); ++at) {
+  const std::string_view text = text_at(mark);
+  if (!text.starts_with('"') && !text.starts_with('\'')) return;
+  const char quote = text[0];
+  for (size_t at = 1; at < text.size(); ++at) {
     if (quote == '"' && text[at] == '\\') {
       ++at;
     } else if (text[at] == quote) {
@@ -97,6 +103,21 @@ void TreeBuilder::check_quotes(const YAML::Mark& mark, const Place& place) {
     }
   }
   stop(place, "this quote is never closed", "add the closing quote");
+}
+
+/// yaml-cpp takes a bracket that is not closed on its line for the start of a key.
+void TreeBuilder::refuse_as_key(const YAML::Mark& mark, const Place& place) {
+  const std::string_view text = text_at(mark);
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const bool is_bracket = line.starts_with('[') || line.starts_with('{');
+  const auto opened = std::count_if(line.begin(), line.end(), [](char c) { return c == '[' || c == '{'; });
+  const auto closed = std::count_if(line.begin(), line.end(), [](char c) { return c == ']' || c == '}'; });
+  if (is_bracket && opened > closed) {
+    stop(place, "this '" + std::string(1, line[0]) + "' is not closed",
+         std::string("a ',' or a '") + (line[0] == '[' ? ']' : '}') + "' is missing");
+  }
+  stop(place, "a list or a group where a key should be",
+       "keys are plain words; a {{ template }} is written ${name} here, and set under `vars:`");
 }
 
 void TreeBuilder::OnDocumentStart(const YAML::Mark&) { root_ = Node{.place = {source_, 1, 1}}; }
@@ -149,8 +170,7 @@ void TreeBuilder::open(Node::Kind kind, const YAML::Mark& mark, const std::strin
   check_tag(tag, here);
   if (open_.size() >= kMaxDepth) stop(here, "values nested more than 64 deep");
   if (!open_.empty() && open_.back().expects_key) {
-    stop(here, "a key that is itself a list or a map",
-         "keys are plain words; if this is a {{ template }}, write ${name} and set it under `vars:`");
+    refuse_as_key(mark, here);
   }
   open_.push_back(
       {.node = Node{.kind = kind, .place = here}, .anchor = anchor, .expects_key = kind == Node::Kind::map});
@@ -164,7 +184,8 @@ void TreeBuilder::close() {
 }
 
 void TreeBuilder::add(Node node, YAML::anchor_t anchor) {
-  spend(1, node.text.size(), node.place);
+  const bool is_key = !open_.empty() && open_.back().expects_key;
+  spend(is_key ? 0 : 1, node.text.size(), node.place);
   if (anchor != 0) {
     const Size size = size_of(node);
     spend(size.nodes, size.bytes, node.place);
@@ -195,7 +216,7 @@ void TreeBuilder::add(Node node, YAML::anchor_t anchor) {
 void TreeBuilder::take_key(const Node& node) {
   Frame& frame = open_.back();
   if (node.kind == Node::Kind::list || node.kind == Node::Kind::map) {
-    stop(node.place, "a key that is itself a list or a map", "keys are plain words");
+    stop(node.place, "a list or a group where a key should be", "keys are plain words");
   }
   if (node.kind == Node::Kind::null || node.text.empty()) stop(node.place, "a value without a key before its ':'");
   frame.expects_key = false;

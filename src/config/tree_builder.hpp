@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <yaml-cpp/eventhandler.h>
@@ -24,6 +25,9 @@ class TreeBuilder final : public YAML::EventHandler {
   Node take_root() { return std::move(root_); }
   /// The same place as `mark`, its column counted in characters.
   Place place(const YAML::Mark& mark) const;
+
+  /// Where the innermost list or map that is not closed yet begins.
+  Place innermost_open() const { return open_.empty() ? Place{source_, 0, 0} : open_.back().node.place; }
 
   void OnDocumentStart(const YAML::Mark& mark) override;
   void OnDocumentEnd() override {}
@@ -56,6 +60,8 @@ class TreeBuilder final : public YAML::EventHandler {
   void take_key(const Node& node);
   void merge_into(Frame& frame);
   void spend(size_t nodes, size_t bytes, const Place& place);
+  std::string_view text_at(const YAML::Mark& mark) const;
+  [[noreturn]] void refuse_as_key(const YAML::Mark& mark, const Place& place);
   void check_quotes(const YAML::Mark& mark, const Place& place);
   void check_tag(const std::string& tag, const Place& place);
   [[noreturn]] void stop(const Place& place, std::string what, std::string hint = {});

@@ -143,6 +143,9 @@ UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   const std::string& name = question.part.key;
   Advice advice{named_in(name, question.group), did_you_mean(name, question.siblings)};
   if (advice.hint.empty()) advice.hint = near_elsewhere(name);
+  if (advice.hint.empty() && question.part.kind == Node::Kind::null && name.find(' ') != std::string::npos) {
+    advice.hint = "is a ':' missing in this line?";
+  }
   if (advice.hint.empty() && question.part.kind == Node::Kind::map) {
     advice.hint = advice_inside(question.part, join(question.group, name));
   }

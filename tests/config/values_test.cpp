@@ -1,0 +1,187 @@
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/config/load.hpp"
+
+namespace gputrain::config {
+namespace {
+
+using testing::HasSubstr;
+
+struct Values {
+  int64_t integer = 0;
+  double number = 0;
+  bool boolean = false;
+  std::string text;
+  Length length;
+  Duration duration;
+  std::vector<double> numbers;
+  std::vector<std::string> texts;
+  static void describe(Description<Values>& d) {
+    d.key("integer", &Values::integer, "an integer");
+    d.key("number", &Values::number, "a number");
+    d.key("boolean", &Values::boolean, "a boolean");
+    d.key("text", &Values::text, "a text");
+    d.key("length", &Values::length, "a length");
+    d.key("duration", &Values::duration, "a duration");
+    d.key("numbers", &Values::numbers, "numbers");
+    d.key("texts", &Values::texts, "texts");
+  }
+};
+
+Values values_of(const std::string& text) { return load(schema_of<Values>(), {.text = text}).as<Values>(); }
+
+std::string refusal_of(const std::string& text) {
+  try {
+    values_of(text);
+    return "accepted";
+  } catch (const SpecError& error) {
+    return error.what();
+  }
+}
+
+TEST(Integers, AreThoseOfTheCoreSchema) {
+  EXPECT_EQ(values_of("integer: +12").integer, 12);
+  EXPECT_EQ(values_of("integer: -12").integer, -12);
+  EXPECT_EQ(values_of("integer: 0x1F").integer, 31);
+  EXPECT_EQ(values_of("integer: 0o17").integer, 15);
+  EXPECT_EQ(values_of("integer: 9223372036854775807").integer, std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(values_of("integer: -9223372036854775808").integer, std::numeric_limits<int64_t>::min());
+  EXPECT_THAT(refusal_of("integer: 9223372036854775808"), HasSubstr("does not fit into 64 bits"));
+  EXPECT_THAT(refusal_of("integer: 0xFFFFFFFFFFFFFFFFF"), HasSubstr("does not fit into 64 bits"));
+  EXPECT_THAT(refusal_of("integer: 010"), HasSubstr("starts with a zero"));
+  for (const char* text : {"1_000", "0b11", "1,000", "12:30", "1k", "yes", "0x", "0o8", "--1"}) {
+    EXPECT_THAT(refusal_of(std::string("integer: ") + text), HasSubstr("must be a whole number")) << text;
+  }
+  EXPECT_THAT(refusal_of("integer: 1e3"), HasSubstr("write `1000`"));
+  EXPECT_THAT(refusal_of("integer: 2.0"), HasSubstr("write `2`"));
+}
+
+TEST(Numbers, AreThoseOfTheCoreSchema) {
+  EXPECT_EQ(values_of("number: 1e-3").number, 1e-3);
+  EXPECT_EQ(values_of("number: 3.0517578125e-5").number, 3.0517578125e-5);
+  EXPECT_EQ(values_of("number: .5").number, 0.5);
+  EXPECT_EQ(values_of("number: 5.").number, 5.0);
+  EXPECT_EQ(values_of("number: +1E+2").number, 100.0);
+  EXPECT_EQ(values_of("number: -7").number, -7.0);
+  EXPECT_EQ(values_of("number: 0x10").number, 16.0);
+  EXPECT_THAT(refusal_of("number: 1e400"), HasSubstr("beyond what a 64-bit float can hold"));
+  for (const char* text : {".inf", "-.inf", ".nan"}) {
+    EXPECT_THAT(refusal_of(std::string("number: ") + text), HasSubstr("not a finite number")) << text;
+  }
+  for (const char* text : {"nan", "inf", "1e", "e5", ".", "1_0.5", "0.1f", "1/3"}) {
+    EXPECT_THAT(refusal_of(std::string("number: ") + text), HasSubstr("must be a number")) << text;
+  }
+}
+
+TEST(Booleans, AreTrueAndFalseOnly) {
+  EXPECT_TRUE(values_of("boolean: true").boolean);
+  EXPECT_TRUE(values_of("boolean: True").boolean);
+  EXPECT_FALSE(values_of("boolean: FALSE").boolean);
+  EXPECT_THAT(refusal_of("boolean: yes"), HasSubstr("must be true or false, not 'yes'"));
+  EXPECT_THAT(refusal_of("boolean: off"), HasSubstr("write `false`"));
+  EXPECT_THAT(refusal_of("boolean: 1"), HasSubstr("write `true`"));
+}
+
+TEST(Texts, AreTakenAsWritten) {
+  EXPECT_EQ(values_of("text: 1.10").text, "1.10");
+  EXPECT_EQ(values_of("text: no").text, "no");
+  EXPECT_EQ(values_of("text: \"null\"").text, "null");
+  EXPECT_EQ(values_of("text: !!str null").text, "null");
+  EXPECT_EQ(values_of("text: |\n  two\n  lines\n").text, "two\nlines\n");
+  EXPECT_EQ(values_of("text: \"\\u00fc \\x41\"").text, "\u00fc A");
+  EXPECT_EQ(values_of("\xef\xbb\xbftext: after a byte order mark").text, "after a byte order mark");
+  EXPECT_EQ(values_of("text: windows\r\ninteger: 3\r\n").integer, 3);
+}
+
+TEST(Lengths, HaveAUnit) {
+  using Unit = Length::Unit;
+  EXPECT_EQ(values_of("length: 500").length, (Length{500, Unit::steps}));
+  EXPECT_EQ(values_of("length: 5ep").length, (Length{5, Unit::epochs}));
+  EXPECT_EQ(values_of("length: 0.5ep").length, (Length{0.5, Unit::epochs}));
+  EXPECT_EQ(values_of("length: 10%").length, (Length{10, Unit::percent}));
+  EXPECT_EQ(values_of("length: 2Btok").length, (Length{2e9, Unit::tokens}));
+  EXPECT_EQ(values_of("length: 1.3Mtok").length, (Length{1.3e6, Unit::tokens}));
+  EXPECT_EQ(values_of("length: 500ktok").length, (Length{5e5, Unit::tokens}));
+  EXPECT_EQ(values_of("length: 7tok").length, (Length{7, Unit::tokens}));
+  EXPECT_EQ(values_of("length: 30m").length, (Length{1800, Unit::seconds}));
+  EXPECT_EQ(values_of("length: 1h30m").length, (Length{5400, Unit::seconds}));
+}
+
+TEST(Lengths, WithAMistakenUnitAreToldTheRightOne) {
+  EXPECT_THAT(refusal_of("length: 5 epochs"), HasSubstr("write `5ep`"));
+  EXPECT_THAT(refusal_of("length: 100 steps"), HasSubstr("write `100`"));
+  EXPECT_THAT(refusal_of("length: 2B"), HasSubstr("write `2Btok` for tokens"));
+  EXPECT_THAT(refusal_of("length: 10k"), HasSubstr("write `10000` for steps, `10ktok` for tokens"));
+  EXPECT_THAT(refusal_of("length: 30min"), HasSubstr("write `30m`"));
+  EXPECT_THAT(refusal_of("length: 2.5"), HasSubstr("for epochs write `2.5ep`"));
+  EXPECT_THAT(refusal_of("length: 101%"), HasSubstr("more than 100%"));
+  for (const char* text : {"-5", "ep", "5m1h", "1e300", "5epp", "2Gtok", "auto", "1h1h", "0x10"}) {
+    EXPECT_THAT(refusal_of(std::string("length: ") + text), HasSubstr("length")) << text;
+  }
+}
+
+TEST(Lengths, PrintAsTheTextThatReadsBack) {
+  for (const char* text : {"500", "5ep", "0.5ep", "10%", "2Btok", "524288tok", "1500ktok", "30m", "1h30m", "1d",
+                           "1m30s", "0", "0s", "0.25s"}) {
+    EXPECT_EQ(to_string(values_of(std::string("length: ") + text).length), text);
+  }
+}
+
+TEST(Durations, CountSecondsWithoutAUnit) {
+  EXPECT_EQ(values_of("duration: 90").duration.seconds, 90);
+  EXPECT_EQ(values_of("duration: 1.5").duration.seconds, 1.5);
+  EXPECT_EQ(values_of("duration: 2d").duration.seconds, 172800);
+  EXPECT_EQ(values_of("duration: 1h2m3s").duration.seconds, 3723);
+  EXPECT_THAT(refusal_of("duration: 10 minutes"), HasSubstr("must be a duration (90s, 30m, 1h30m), not '10 minutes'"));
+  EXPECT_THAT(refusal_of("duration: -5"), HasSubstr("must be a duration"));
+}
+
+/// A value at random, biased towards what is hard to print.
+Values random_values(std::mt19937_64& random) {
+  Values values;
+  values.integer = static_cast<int64_t>(random());
+  do {
+    const uint64_t bits = random();
+    std::memcpy(&values.number, &bits, sizeof(bits));
+  } while (!std::isfinite(values.number));
+  values.boolean = random() % 2 == 0;
+  const std::vector<std::string> pieces{"a",  "yes", "1",  "1e5", "-", ": ", " #",   "\"",     "'",    "\\",
+                                        "\n", "\t",  "${", "$",   "}", "~",  "null", "\u00fc", "\x01", " ",
+                                        ",",  "[",   "{",  "&",   "*", "!",  "%",    "<<"};
+  for (uint64_t i = random() % 5; i > 0; --i) values.text += pieces[random() % pieces.size()];
+  values.length = {static_cast<double>(random() % 1000000), static_cast<Length::Unit>(random() % 5)};
+  if (values.length.unit == Length::Unit::percent) values.length.value = static_cast<double>(random() % 1000) / 10;
+  values.duration.seconds = static_cast<double>(random() % 100000000) / (random() % 2 == 0 ? 1 : 1000);
+  for (uint64_t i = random() % 4; i > 0; --i) values.numbers.push_back(1.0 / static_cast<double>(random() % 97 + 1));
+  for (uint64_t i = random() % 4; i > 0; --i) values.texts.push_back(pieces[random() % pieces.size()]);
+  return values;
+}
+
+TEST(Values, ReadBackFromTheResolvedFileExactly) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 3000; ++i) {
+    const Values before = random_values(random);
+    const std::string yaml = to_yaml(schema_of<Values>(), &before);
+    const Values after = values_of(yaml);
+    ASSERT_EQ(after.integer, before.integer) << yaml;
+    ASSERT_EQ(after.number, before.number) << yaml;
+    ASSERT_EQ(after.boolean, before.boolean) << yaml;
+    ASSERT_EQ(after.text, before.text) << yaml;
+    ASSERT_EQ(after.length, before.length) << yaml;
+    ASSERT_EQ(after.duration, before.duration) << yaml;
+    ASSERT_EQ(after.numbers, before.numbers) << yaml;
+    ASSERT_EQ(after.texts, before.texts) << yaml;
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::config
