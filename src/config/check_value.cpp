@@ -10,7 +10,7 @@ namespace {
 
 using Kind = ValueType::Kind;
 
-constexpr size_t kMostListed = 12;
+constexpr size_t kMostKeys = 12;
 
 /// What the wrong value of a boolean most likely means.
 std::string boolean_hint(const std::string& text) {
@@ -31,7 +31,7 @@ std::string group_hint(const Schema& schema, const Node& node) {
   }
   std::vector<std::string> names;
   for (const Key& key : schema.keys()) names.push_back(key.name());
-  return names.size() > kMostListed ? "" : "keys in it: " + either(names);
+  return names.size() > kMostKeys ? "" : "keys in it: " + either(names);
 }
 
 }  // namespace

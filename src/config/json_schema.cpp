@@ -97,7 +97,7 @@ Json name_schema(const Schema::ChoiceKey& choice, const Key& key, const std::str
   std::string help = key.help();
   for (const std::string& name : choice.catalog->names()) help += "\n" + name + ": " + choice.catalog->find(name)->help;
   std::vector<Json> forms{{{"enum", choice.catalog->names()}}, reference()};
-  if (fallback.empty() && !key.is_required()) forms.push_back({{"type", "null"}});
+  if (fallback.empty() && !key.is_required()) forms.push_back(Json{{"type", "null"}});
   Json schema{{"description", help}, {"anyOf", forms}};
   if (!fallback.empty()) schema["default"] = fallback;
   return schema;
@@ -127,12 +127,12 @@ class SchemaWriter {
                 reference()};
       case Kind::automatic: {
         std::vector<Json> forms = forms_of(*type.inner, key);
-        forms.insert(forms.begin(), {{"const", "auto"}});
+        forms.insert(forms.begin(), Json{{"const", "auto"}});
         return forms;
       }
       case Kind::optional: {
         std::vector<Json> forms = forms_of(*type.inner, key);
-        forms.push_back({{"type", "null"}});
+        forms.push_back(Json{{"type", "null"}});
         return forms;
       }
       case Kind::group:
@@ -234,6 +234,7 @@ class SchemaWriter {
       object["patternProperties"][kMetricPattern] = forms.size() == 1 ? forms[0] : Json{{"anyOf", forms}};
     }
     for (const Schema::ChoiceKey& choice : schema.choices()) add_choice(object, schema, choice, defaults.get());
+    if (!is_root && !object.contains("required")) object["type"] = {"object", "null"};  // `train:` with nothing below
     open_.pop_back();
     return object;
   }

@@ -8,7 +8,7 @@
 namespace gputrain::config {
 namespace {
 
-constexpr size_t kMostListed = 16;
+constexpr size_t kMostSiblings = 16;
 constexpr size_t kMostPlaces = 4;
 constexpr size_t kLongestValue = 60;
 
@@ -149,7 +149,7 @@ UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   if (advice.hint.empty() && question.part.kind == Node::Kind::map) {
     advice.hint = advice_inside(question.part, join(question.group, name));
   }
-  if (advice.hint.empty() && question.siblings.size() <= kMostListed) {
+  if (advice.hint.empty() && question.siblings.size() <= kMostSiblings) {
     advice.hint = "the keys here are " + either(question.siblings);
   }
   return advice;

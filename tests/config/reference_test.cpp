@@ -1,0 +1,202 @@
+#include "gputrain/config/reference.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "config/sample_job.hpp"
+#include "gputrain/config/load.hpp"
+
+namespace gputrain::config {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(Catalogs, AreFoundThroughTheSchema) {
+  std::vector<std::string> kinds;
+  for (const AnyCatalog* catalog : catalogs_of(schema_of<SampleJob>())) kinds.push_back(catalog->kind());
+  EXPECT_THAT(kinds, ElementsAre("model", "dataset", "optimizer"));
+}
+
+TEST(Catalogs, ListTheirEntriesByName) {
+  EXPECT_EQ(list_text(sample_models()), "gpt  decoder-only transformer\nmlp  multilayer perceptron\n");
+}
+
+TEST(Describe, ShowsTypesDefaultsUnitsAndHelp) {
+  EXPECT_EQ(describe_text(sample_rules(), "sgd"),
+            "optimizer sgd: stochastic gradient descent\n\n"
+            "KEY       TYPE              DEFAULT  MEANING\n"
+            "lr        number > 0        0.001    learning rate\n"
+            "momentum  number in [0, 1)  0.0      fraction of the last update kept\n"
+            "nesterov  true | false      false    Nesterov momentum\n");
+  const std::string job = describe_text(schema_of<SampleJob>());
+  EXPECT_THAT(job, HasSubstr("train.micro_batch_size  integer >= 1 | auto              auto          samples"));
+  EXPECT_THAT(job, HasSubstr("optimizer.*             options"));
+  EXPECT_THAT(job, HasSubstr("expect.val/METRIC       list of 2 numbers"));
+}
+
+TEST(Describe, NamesTheNearestEntry) {
+  try {
+    describe_text(sample_rules(), "adam");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("did you mean 'adamw'?"));
+  }
+}
+
+TEST(Faults, AreNoneInASoundTable) { EXPECT_THAT(faults_of(schema_of<SampleJob>()), IsEmpty()); }
+
+struct FaultySpec {
+  int64_t low = 0;
+  std::string text = "other";
+  Choice rule{"no_such_rule"};
+  static void describe(Description<FaultySpec>& d) {
+    d.key("low", &FaultySpec::low, "").at_least(1).instead_of({"text"});
+    d.key("text", &FaultySpec::text, "a text").choices({"one"}).range(0, 1);
+    d.choice("lr", &FaultySpec::rule, sample_rules(), "collides with an option");
+  }
+};
+
+TEST(Faults, AreFoundInAFaultyTable) {
+  EXPECT_THAT(faults_of(schema_of<FaultySpec>()),
+              testing::UnorderedElementsAre(
+                  HasSubstr("job.low: has no help"), HasSubstr("job.low: foreign name 'text' is a key beside it"),
+                  HasSubstr("job.low: its default is refused: low must be at least 1, not 0"),
+                  HasSubstr("job.text: has a range but is no number"),
+                  HasSubstr("job.text: its default is refused: text must be one, not 'other'"),
+                  HasSubstr("job.lr: the default 'no_such_rule' is not registered"),
+                  HasSubstr("job.lr.sgd: its option 'lr' is also a key"), HasSubstr("job.lr.adamw: its option 'lr'")));
+}
+
+TEST(Declaring, AKeyTwiceIsAnInternalError) {
+  Schema schema([] { return std::make_shared<SgdSpec>(); });
+  Description<SgdSpec> description(schema);
+  description.key("lr", &SgdSpec::lr, "once");
+  EXPECT_THROW(description.key("lr", &SgdSpec::lr, "twice"), std::logic_error);
+}
+
+// The JSON schema and load() must take and refuse the same files. Judged by Python's jsonschema.
+
+struct Verdict {
+  const char* yaml;  // lines added to, or instead of, those of a good job
+  bool is_good;
+};
+
+const std::vector<Verdict>& verdicts() {
+  static const std::vector<Verdict> all{
+      {"", true},
+      {"optimizer: {type: sgd, momentum: 0.5, nesterov: true}", true},
+      {"optimizer: {lr: 0.1, betas: [0.5, 0.6]}", true},  // of the default entry
+      {"optimizer: {momentum: 0.5}", false},
+      {"optimizer: {type: adamw, momentum: 0.5}", false},
+      {"optimizer: {type: adamww}", false},
+      {"optimizer: {lr: 0}", false},
+      {"optimizer: {lr: \"${seed}\"}", true},
+      {"optimizer: {betas: [0.5]}", false},
+      {"optimizer: {no_decay: [bias, nor]}", false},
+      {"model: {type: gpt, config: {n_layer: 3}}", true},
+      {"model: {type: gpt, config: {widths: [3]}}", false},
+      {"model: {type: gpt, config: null}", true},
+      {"model: {type: gpt, pretrained: null}", true},
+      {"model: {pretrained: null}", false},
+      {"model: gpt", false},
+      {"data: {train: {path: x, format: text, unit: bytes}, val: {path: y, format: idx}}", true},
+      {"data: {train: {path: x, format: text, invert: true}}", false},
+      {"data: {train: {format: text}}", false},
+      {"data: {train: {path: x}, num_workers: auto}", true},
+      {"data: {train: {path: x}, num_workers: few}", false},
+      {"data: {train: {path: x}, num_workers: 300}", false},
+      {"train: {max_epochs: 3, warmup: 10%, max_time: 1h30m, ema: {decay: 0.9}}", true},
+      {"train: {max_epochs: 3, warmup: 100, max_time: 90, ema: null}", true},
+      {"train: {max_epochs: 3, warmup: 5 epochs}", false},
+      {"train: {max_epochs: 3, warmup: 2Btok}", false},
+      {"train: {max_epochs: 3, max_time: 1m1h}", false},
+      {"train: {max_epochs: 3, max_time: soon}", false},
+      {"train: []", false},
+      {"optimizer:", true},
+      {"data:", false},
+      {"train: {max_epochs: 0}", false},
+      {"train: {max_epochs: 1.5}", false},
+      {"train: {max_epochs: null, max_steps: 3}", true},
+      {"train: {max_epochs: 3, nonfinite: halt}", false},
+      {"train: {max_epochs: 3, ema: 0.9}", false},
+      {"train: {max_epochs: 3, maxepochs: 3}", false},
+      {"name: 3", true},
+      {"name: [3]", false},
+      {"seed: abc", false},
+      {"seed: -1", false},
+      {"vars: {a: 1}", true},
+      {"env: {A: 1, B: x}", true},
+      {"env: {A: [1]}", false},
+      {"expect: {val/loss: [1, 2], source: x}", true},
+      {"expect: {val/loss: [1]}", false},
+      {"expect: {loss: [1, 2]}", false},
+      {"schema: 2", false},
+      {"surprise: 3", false},
+  };
+  return all;
+}
+
+/// A good job with the group of `line` replaced by it.
+std::string job_with(const std::string& line) {
+  std::string text;
+  for (const char* good : {"model: {type: mlp}", "data: {train: {path: x}}", "train: {max_epochs: 3}"}) {
+    const std::string key = std::string(good).substr(0, std::string(good).find(':') + 1);
+    if (!line.starts_with(key)) text += std::string(good) + "\n";
+  }
+  return text + line + "\n";
+}
+
+TEST(JsonSchema, IsAskedAboutFilesThatLoadJudgesTheSame) {
+  for (const Verdict& verdict : verdicts()) {
+    const auto read = [&] { load(schema_of<SampleJob>(), {.text = job_with(verdict.yaml)}); };
+    if (verdict.is_good) {
+      EXPECT_NO_THROW(read()) << verdict.yaml;
+    } else {
+      EXPECT_THROW(read(), SpecError) << verdict.yaml;
+    }
+  }
+}
+
+/// A Python that has jsonschema and yaml, or nothing.
+std::string find_python() {
+  const std::string own = std::string(GPUTRAIN_SOURCE_DIR) + "/.deps/bin/python";
+  for (const std::string& python : {own, std::string("python3")}) {
+    if (std::system((python + " -c 'import jsonschema, yaml' 2>/dev/null").c_str()) == 0) return python;
+  }
+  return {};
+}
+
+TEST(JsonSchema, TakesAndRefusesWhatLoadDoes) {
+  const std::string python = find_python();
+  if (python.empty()) {
+    if (std::getenv("CI") != nullptr) FAIL() << "no Python with jsonschema and yaml";
+    GTEST_SKIP() << "no Python with jsonschema and yaml";
+  }
+  const fs::path folder = fs::temp_directory_path() / ("gputrain_schema_" + std::to_string(::getpid()));
+  fs::create_directories(folder);
+  std::ofstream(folder / "schema.json") << json_schema(schema_of<SampleJob>(), "sample").dump(2);
+  size_t index = 0;
+  for (const Verdict& verdict : verdicts()) {
+    const std::string name = std::to_string(index++) + (verdict.is_good ? "_good.yaml" : "_bad.yaml");
+    std::ofstream(folder / name) << job_with(verdict.yaml);
+  }
+  const std::string script = std::string(GPUTRAIN_SOURCE_DIR) + "/tests/config/json_schema_reference.py";
+  EXPECT_EQ(std::system((python + " " + script + " " + folder.string()).c_str()), 0);
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace gputrain::config
