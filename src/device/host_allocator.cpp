@@ -1,0 +1,163 @@
+#include "gputrain/device/host_allocator.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::device {
+namespace {
+
+constexpr size_t kAlignment = 64;                  // what ATen's vector code expects
+constexpr size_t kLargeBytes = size_t{256} << 10;  // below, malloc is fast and wastes less than whole pages
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+[[noreturn]] void tell_exhausted(size_t bytes) {
+  throw Error(ExitCode::environment,
+              {.what = "out of memory: " + std::to_string(bytes >> 20) + " MiB more cannot be had from the system",
+               .hint = "lower train.micro_batch_size, or run on a machine with more memory"});
+}
+
+size_t page_bytes() {
+  static const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+/// Memory mappings by their size: the ones in use, and the ones kept.
+class LargeBlocks {
+ public:
+  void* take(size_t bytes) {
+    const size_t size = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+    const std::lock_guard lock(mutex_);
+    ++facts_.requests;
+    void* block = take_kept(size);
+    if (block == nullptr) block = map_new(size);
+    facts_.peak_in_use_bytes = std::max(facts_.peak_in_use_bytes, facts_.in_use_bytes);
+    return block;
+  }
+
+  /// False when the block is none of ours.
+  bool give_back(void* block) {
+    const std::lock_guard lock(mutex_);
+    const auto found = in_use_.find(block);
+    if (found == in_use_.end()) return false;
+    const size_t size = found->second;
+    in_use_.erase(found);
+    kept_.emplace(size, Kept{block, ++clock_});
+    facts_.in_use_bytes -= static_cast<int64_t>(size);
+    facts_.kept_bytes += static_cast<int64_t>(size);
+    return true;
+  }
+
+  HostAllocatorFacts facts() {
+    const std::lock_guard lock(mutex_);
+    return facts_;
+  }
+
+ private:
+  struct Kept {
+    void* block;
+    uint64_t since;
+  };
+  using Shelf = std::multimap<size_t, Kept>;
+
+  void hand_out(void* block, size_t size) {
+    in_use_.emplace(block, size);
+    facts_.in_use_bytes += static_cast<int64_t>(size);
+  }
+
+  // A block up to an eighth larger will do: more would waste memory, less would miss requests that vary a little.
+  void* take_kept(size_t size) {
+    const auto found = kept_.lower_bound(size);
+    if (found == kept_.end() || found->first > size + size / 8) return nullptr;
+    void* block = found->second.block;
+    const size_t actual = found->first;
+    kept_.erase(found);
+    facts_.kept_bytes -= static_cast<int64_t>(actual);
+    hand_out(block, actual);
+    ++facts_.reused;
+    return block;
+  }
+
+  void* map_new(size_t size) {
+    make_room(static_cast<int64_t>(size));
+    void* block = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) tell_exhausted(size);
+    if (size >= kHugePageBytes) ::madvise(block, size, MADV_HUGEPAGE);
+    hand_out(block, size);
+    return block;
+  }
+
+  // Gives the longest unused blocks back until the new one fits under the peak.
+  void make_room(int64_t size) {
+    while (!kept_.empty() && facts_.in_use_bytes + facts_.kept_bytes + size > facts_.peak_in_use_bytes) {
+      const auto oldest = std::min_element(
+          kept_.begin(), kept_.end(), [](const auto& a, const auto& b) { return a.second.since < b.second.since; });
+      ::munmap(oldest->second.block, oldest->first);
+      facts_.kept_bytes -= static_cast<int64_t>(oldest->first);
+      kept_.erase(oldest);
+    }
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<void*, size_t> in_use_;
+  Shelf kept_;
+  uint64_t clock_ = 0;
+  HostAllocatorFacts facts_;
+};
+
+// Never destroyed: tensors in static storage give their memory back after any destructor of ours has run.
+LargeBlocks& large_blocks() {
+  static auto* blocks = new LargeBlocks;
+  return *blocks;
+}
+
+bool may_be_large(const void* block) { return reinterpret_cast<uintptr_t>(block) % page_bytes() == 0; }
+
+void release(void* block) {
+  if (block == nullptr) return;
+  if (may_be_large(block) && large_blocks().give_back(block)) return;
+  std::free(block);
+}
+
+void* obtain(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (bytes >= kLargeBytes) return large_blocks().take(bytes);
+  void* block = nullptr;
+  if (::posix_memalign(&block, kAlignment, bytes) != 0) tell_exhausted(bytes);
+  return block;
+}
+
+class HostAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    void* block = obtain(bytes);
+    return {block, block, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+};
+
+}  // namespace
+
+void install_host_allocator() {
+  static auto* allocator = new HostAllocator;  // like the blocks, it outlives every tensor
+  constexpr uint8_t kAboveDefault = 1;
+  c10::SetCPUAllocator(allocator, kAboveDefault);
+}
+
+HostAllocatorFacts host_allocator_facts() { return large_blocks().facts(); }
+
+}  // namespace gputrain::device

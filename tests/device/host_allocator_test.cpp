@@ -1,0 +1,92 @@
+#include "gputrain/device/host_allocator.hpp"
+
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/random.hpp"
+
+namespace gputrain::device {
+namespace {
+
+constexpr int64_t kMebibyte = int64_t{1} << 20;
+
+class HostAllocator : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { install_host_allocator(); }
+};
+
+at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
+
+TEST_F(HostAllocator, AFreedLargeBlockServesTheNextRequestOfItsSize) {
+  const void* first = bytes(5 * kMebibyte).const_data_ptr();
+  const int64_t reused = host_allocator_facts().reused;
+  const at::Tensor same = bytes(5 * kMebibyte);
+  EXPECT_EQ(same.const_data_ptr(), first);
+  EXPECT_EQ(host_allocator_facts().reused, reused + 1);
+  EXPECT_NE(bytes(5 * kMebibyte).const_data_ptr(), first);
+}
+
+TEST_F(HostAllocator, ABlockFarTooLargeIsNotUsed) {
+  const void* large = bytes(40 * kMebibyte).const_data_ptr();
+  EXPECT_NE(bytes(30 * kMebibyte).const_data_ptr(), large);
+}
+
+TEST_F(HostAllocator, KeptAndUsedBlocksTogetherStayUnderThePeakOfUsedOnes) {
+  RandomStream random(11, 0);
+  std::vector<at::Tensor> held;
+  for (int i = 0; i < 2000; ++i) {
+    if (held.size() < 20 && random.uniform() < 0.6) {
+      held.push_back(bytes(kMebibyte / 4 + random.below(6 * kMebibyte)));
+    } else if (!held.empty()) {
+      held.erase(held.begin() + random.below(static_cast<int64_t>(held.size())));
+    }
+    const HostAllocatorFacts facts = host_allocator_facts();
+    ASSERT_LE(facts.in_use_bytes + facts.kept_bytes, facts.peak_in_use_bytes);
+  }
+  EXPECT_GT(host_allocator_facts().reused, 100);
+}
+
+TEST_F(HostAllocator, NoTwoTensorsShareABlockWhateverThreadHoldsThem) {
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4, 0);
+  for (size_t t = 0; t < wrong.size(); ++t) {
+    threads.emplace_back([t, &wrong] {
+      RandomStream random(5, t);
+      for (int i = 0; i < 200; ++i) {
+        const int64_t count = 1000 + random.below(kMebibyte);
+        const at::Tensor mine = at::full({count}, static_cast<int64_t>(t), at::kByte);
+        const at::Tensor copy = mine.clone();
+        if (!at::equal(mine, copy) || mine[count - 1].item<int64_t>() != static_cast<int64_t>(t)) ++wrong[t];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, std::vector<int>(4, 0));
+}
+
+TEST_F(HostAllocator, EveryTensorIsAlignedForVectorCode) {
+  for (const int64_t count :
+       {int64_t{1}, int64_t{100}, int64_t{5000}, kMebibyte / 4 - 1, kMebibyte / 4, 3 * kMebibyte}) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(bytes(count).const_data_ptr()) % 64, 0u) << count;
+  }
+  EXPECT_EQ(bytes(0).numel(), 0);
+}
+
+TEST_F(HostAllocator, WhatTheSystemRefusesIsAnEnvironmentError) {
+  try {
+    (void)bytes(int64_t{1} << 50);
+    ADD_FAILURE() << "was granted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::environment);
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::device
