@@ -1,10 +1,12 @@
 // How ranks find each other, and what they say when they do not.
 #include <signal.h>
 
-#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -20,9 +22,22 @@ using gputrain::testing::join;
 using gputrain::testing::RankBody;
 using gputrain::testing::RankProcesses;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
-// Local addresses of this process's listening TCP sockets, in the kernel's hexadecimal ("0100007F" is 127.0.0.1).
+// Inodes of the sockets this process holds.
+std::set<std::string> own_sockets() {
+  std::set<std::string> inodes;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with("socket:[")) inodes.insert(target.substr(8, target.size() - 9));
+  }
+  return inodes;
+}
+
+// Local ends of this process's listening TCP sockets, in the kernel's hexadecimal: "0100007F:7530" is 127.0.0.1:30000.
 std::vector<std::string> listening_addresses() {
+  const std::set<std::string> own = own_sockets();
   std::vector<std::string> addresses;
   for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
     std::ifstream file(table);
@@ -30,37 +45,27 @@ std::vector<std::string> listening_addresses() {
     std::getline(file, line);
     while (std::getline(file, line)) {
       std::istringstream fields(line);
-      std::string number, local, remote, state;
-      fields >> number >> local >> remote >> state;
+      std::string number, local, remote, state, queues, timer, retransmits, user, timeout, inode;
+      fields >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >> inode;
       const bool listens = state == "0A";
-      if (listens) addresses.push_back(local);
+      if (listens && own.contains(inode)) addresses.push_back(local);
     }
   }
   return addresses;
 }
 
 const RankBody meets{"meets", [] {
-                       ProcessGroups groups = join(std::chrono::seconds(3));
+                       ProcessGroups groups = join();
                        groups.control().barrier("end");
                        std::printf("met %d %s\n", groups.world_size(), groups.description().c_str());
                        return 0;
                      }};
 
-TEST(Meeting, ServesOnTheMastersAddressAndNoOther) {
-  const std::vector<std::string> before = listening_addresses();
-  RankProcesses ranks("serves", 2);
-  ranks.wait_for_output(0, "open");
-  for (const std::string& address : listening_addresses()) {
-    if (std::find(before.begin(), before.end(), address) != before.end()) continue;
-    EXPECT_TRUE(address.starts_with("0100007F:")) << address << " is not 127.0.0.1";
-  }
-  const auto results = ranks.finish();
-  EXPECT_THAT(results[0].output, HasSubstr("gloo over lo (127.0.0.1)"));
-}
-
 const RankBody serves{"serves", [] {
-                        ProcessGroups groups = join(std::chrono::seconds(3));
+                        ProcessGroups groups = join();
                         groups.control().barrier("start");
+                        for (const std::string& address : listening_addresses())
+                          std::printf("listens %s\n", address.c_str());
                         std::printf("open %s\n", groups.description().c_str());
                         std::fflush(stdout);
                         std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -68,8 +73,19 @@ const RankBody serves{"serves", [] {
                         return 0;
                       }};
 
+TEST(Meeting, ListensOnTheMastersAddressAndNoOther) {
+  RankProcesses ranks("serves", 2);
+  const auto results = ranks.finish();
+  for (const auto& result : results) {
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("listens 0100007F:"));
+    EXPECT_THAT(result.output, Not(HasSubstr("listens 0000")));
+  }
+  EXPECT_THAT(results[0].output, HasSubstr("gloo over lo (127.0.0.1)"));
+}
+
 TEST(Meeting, AMissingRankIsNamedAtTheDeadline) {
-  RankProcesses ranks("meets", 3);
+  RankProcesses ranks("meets", 3, {{"START_SECONDS", "5"}});
   ranks.kill(1, SIGKILL);
   const auto results = ranks.finish();
   for (const size_t rank : {size_t{0}, size_t{2}}) {
@@ -79,7 +95,7 @@ TEST(Meeting, AMissingRankIsNamedAtTheDeadline) {
 }
 
 TEST(Meeting, WithoutRankZeroTheOthersSayThatItCannotBeReached) {
-  RankProcesses ranks("meets", 2);
+  RankProcesses ranks("meets", 2, {{"START_SECONDS", "2"}});
   ranks.kill(0, SIGKILL);
   const auto results = ranks.finish();
   EXPECT_EQ(results[1].exit_code, static_cast<int>(ExitCode::restart)) << results[1].output;
@@ -106,7 +122,7 @@ TEST(Meeting, APortInUseIsAnEnvironmentErrorThatNamesIt) {
 }
 
 TEST(Meeting, RanksOfDifferentWorldsContradictEachOther) {
-  RankProcesses ranks("meets", 2);
+  RankProcesses ranks("meets", 2, {{"START_SECONDS", "5"}});
   ranks.kill(1, SIGKILL);
   ranks.start_another(1, {{"WORLD_SIZE", "3"}});
   const auto results = ranks.finish();

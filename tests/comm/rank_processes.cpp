@@ -107,6 +107,7 @@ RankProcesses::RankProcesses(const std::string& body, int world_size, const Envi
   common_.emplace("MASTER_ADDR", "127.0.0.1");
   common_.emplace("MASTER_PORT", std::to_string(free_port()));
   common_.emplace("OMP_NUM_THREADS", "1");
+  common_.emplace("START_SECONDS", "30");
   for (int rank = 0; rank < world_size; ++rank) start(rank, {});
 }
 
@@ -136,6 +137,12 @@ void RankProcesses::wait_for_output(int index, const std::string& text) {
     if (process.ended || Clock::now() > give_up) throw std::runtime_error("never said '" + text + "'");
     process.read_some(std::chrono::milliseconds(100));
   }
+}
+
+void RankProcesses::wait_for_end(int index) {
+  Process& process = processes_.at(static_cast<size_t>(index));
+  const auto give_up = Clock::now() + std::chrono::seconds(60);
+  while (!process.ended && Clock::now() < give_up) process.read_some(std::chrono::milliseconds(100));
 }
 
 std::vector<RankResult> RankProcesses::finish(std::chrono::seconds limit) {
@@ -179,7 +186,10 @@ int free_port() {
 }
 
 comm::ProcessGroups join(std::chrono::milliseconds deadline) {
-  const auto number = [](const char* name) { return std::atoi(std::getenv(name)); };
+  const auto number = [](const char* name) {
+    const char* text = std::getenv(name);
+    return text == nullptr ? 30 : std::atoi(text);
+  };
   comm::Rendezvous at;
   at.rank = number("RANK");
   at.world_size = number("WORLD_SIZE");
@@ -189,7 +199,7 @@ comm::ProcessGroups join(std::chrono::milliseconds deadline) {
   at.master_port = static_cast<uint16_t>(number("MASTER_PORT"));
   const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   at.store_is_running = agent != nullptr && std::string(agent) == "True";
-  return {at, {.deadline = deadline, .start_deadline = deadline}};
+  return {at, {.deadline = deadline, .start_deadline = std::chrono::seconds(number("START_SECONDS"))}};
 }
 
 }  // namespace gputrain::testing

@@ -40,6 +40,7 @@ class RankProcesses {
   void start_another(int rank, const Environment& extra = {});  // appended behind the others
   void kill(int index, int signal);
   void wait_for_output(int index, const std::string& text);
+  void wait_for_end(int index);
   /// Waits for all, at most so long, then kills the rest.
   std::vector<RankResult> finish(std::chrono::seconds limit = std::chrono::seconds(60));
 
@@ -61,7 +62,7 @@ RankResult run_program(const std::vector<std::string>& argv, const Environment& 
 /// A TCP port of the loopback that was free a moment ago.
 int free_port();
 
-/// This process's groups, from its environment, for use in bodies.
+/// This process's groups, from its environment, for use in bodies. START_SECONDS there bounds the wait for the others.
 comm::ProcessGroups join(std::chrono::milliseconds deadline = std::chrono::seconds(30));
 
 }  // namespace gputrain::testing
