@@ -13,36 +13,51 @@ bool ends_with_any(const std::string& name, std::initializer_list<std::string_vi
   return false;
 }
 
+nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"n_positions", sizes.positions},
+          {"n_embd", sizes.channels},
+          {"n_layer", sizes.layers},
+          {"n_head", sizes.heads},
+          {"n_inner", sizes.inner},
+          {"activation_function", sizes.activation == ops::Activation::gelu ? "gelu" : "gelu_new"},
+          {"embd_pdrop", spec.dropout},
+          {"attn_pdrop", spec.dropout},
+          {"resid_pdrop", spec.dropout},
+          {"layer_norm_epsilon", spec.norm_eps}};
+}
+
+nlohmann::json llama_config(const GptSpec& spec, const GptSizes& sizes) {
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"max_position_embeddings", sizes.positions},
+          {"hidden_size", sizes.channels},
+          {"intermediate_size", sizes.inner},
+          {"num_hidden_layers", sizes.layers},
+          {"num_attention_heads", sizes.heads},
+          {"num_key_value_heads", sizes.key_heads},
+          {"hidden_act", "silu"},
+          {"attention_bias", sizes.bias},
+          {"mlp_bias", sizes.bias},
+          {"attention_dropout", spec.dropout},
+          {"rms_norm_eps", spec.norm_eps},
+          {"rope_theta", spec.rope_theta}};
+}
+
 }  // namespace
 
 nlohmann::json Gpt::ecosystem_config() const {
-  if (sizes_.family == GptFamily::gpt2) {
-    return {{"architectures", {"GPT2LMHeadModel"}},
-            {"model_type", "gpt2"},
-            {"vocab_size", sizes_.vocabulary},
-            {"n_positions", sizes_.positions},
-            {"n_embd", sizes_.channels},
-            {"n_layer", sizes_.layers},
-            {"n_head", sizes_.heads},
-            {"n_inner", sizes_.inner},
-            {"activation_function", sizes_.activation == ops::Activation::gelu ? "gelu" : "gelu_new"},
-            {"embd_pdrop", spec_.dropout},
-            {"attn_pdrop", spec_.dropout},
-            {"resid_pdrop", spec_.dropout},
-            {"layer_norm_epsilon", spec_.norm_eps},
-            {"tie_word_embeddings", spec_.tie_embeddings}};
-  }
-  if (sizes_.family == GptFamily::llama) {
-    return {{"architectures", {"LlamaForCausalLM"}},   {"model_type", "llama"},
-            {"vocab_size", sizes_.vocabulary},         {"max_position_embeddings", sizes_.positions},
-            {"hidden_size", sizes_.channels},          {"intermediate_size", sizes_.inner},
-            {"num_hidden_layers", sizes_.layers},      {"num_attention_heads", sizes_.heads},
-            {"num_key_value_heads", sizes_.key_heads}, {"hidden_act", "silu"},
-            {"attention_bias", sizes_.bias},           {"mlp_bias", sizes_.bias},
-            {"attention_dropout", spec_.dropout},      {"rms_norm_eps", spec_.norm_eps},
-            {"rope_theta", spec_.rope_theta},          {"tie_word_embeddings", spec_.tie_embeddings}};
-  }
-  return nullptr;
+  nlohmann::json config;
+  if (sizes_.family == GptFamily::gpt2) config = gpt2_config(spec_, sizes_);
+  if (sizes_.family == GptFamily::llama) config = llama_config(spec_, sizes_);
+  if (config.is_null()) return config;
+  config["vocab_size"] = sizes_.vocabulary;
+  config["tie_word_embeddings"] = spec_.tie_embeddings;
+  // Which tokens begin and end a text is the tokenizer's to know; the reader's defaults would name other ones.
+  config["bos_token_id"] = nullptr;
+  config["eos_token_id"] = nullptr;
+  return config;
 }
 
 std::string Gpt::parameter_of(const std::string& file_name) const {

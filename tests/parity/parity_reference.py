@@ -1,0 +1,104 @@
+"""torchvision and transformers as reference, on small random models.
+
+make DIR:  for each model a folder DIR/<name> with its weights as its library writes them (model.safetensors, for
+           transformers also config.json) and expected.safetensors: inputs, targets, logits, loss, gradients.
+check DIR: loads what gputrain wrote into DIR/<name>/ours strictly and compares the logits with those it got.
+"""
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+import torchvision
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+SMOOTHING = 0.1
+RESNETS = ["resnet18", "resnet50"]
+GPT2 = dict(bos_token_id=None, eos_token_id=None, n_layer=2, n_head=4, n_embd=48, n_positions=24, vocab_size=89, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+LLAMA = dict(num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, hidden_size=64, intermediate_size=96,
+             max_position_embeddings=24, vocab_size=89, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
+TRANSFORMERS = {
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**GPT2)),
+    "gpt2_untied": lambda: GPT2LMHeadModel(
+        GPT2Config(**GPT2, n_inner=80, activation_function="gelu", layer_norm_epsilon=1e-3, tie_word_embeddings=False)),
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**LLAMA)),
+    "llama_biased": lambda: LlamaForCausalLM(
+        LlamaConfig(**LLAMA, attention_bias=True, mlp_bias=True, tie_word_embeddings=True, rms_norm_eps=1e-3)),
+}
+
+
+def shake(model):
+    """Moves every parameter and statistic off its initial value, so that none can be left out unseen."""
+    with torch.no_grad():
+        for name, tensor in model.state_dict().items():
+            if name.endswith("running_var"):
+                tensor.uniform_(0.5, 1.5)
+            elif tensor.is_floating_point() and tensor.dim() == 1:
+                tensor.add_(torch.randn_like(tensor), alpha=0.1)
+
+
+def expected(model, logits_of, inputs, targets):
+    model.eval()
+    with torch.no_grad():
+        evaluated = logits_of(inputs).clone()
+    model.train()
+    logits = logits_of(inputs)
+    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), reduction="sum", label_smoothing=SMOOTHING)
+    loss.backward()
+    tensors = {"inputs": inputs, "targets": targets, "logits": logits.detach(), "logits_evaluated": evaluated,
+               "loss": loss.detach()}
+    tensors |= {f"gradient/{name}": parameter.grad for name, parameter in model.named_parameters()}
+    tensors |= {f"buffer/{name}": value for name, value in model.named_buffers() if "running" in name or "num_" in name}
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+
+
+def make_resnet(name, folder):
+    model = torchvision.models.get_model(name, num_classes=10)
+    shake(model)
+    save_file(model.state_dict(), folder / "model.safetensors")
+    targets = torch.tensor([3, 9, -100, 0, 5, 1])
+    save_file(expected(model, model, torch.randn(6, 3, 64, 64), targets), folder / "expected.safetensors")
+
+
+def make_transformer(name, folder):
+    model = TRANSFORMERS[name]()
+    shake(model)
+    model.save_pretrained(folder)
+    inputs, targets = torch.randint(89, (3, 20)), torch.randint(89, (3, 20))
+    targets[1, 5:9] = -100
+    save_file(expected(model, lambda tokens: model(tokens).logits, inputs, targets), folder / "expected.safetensors")
+
+
+def load_strictly(name, folder):
+    if name in RESNETS:
+        model = torchvision.models.get_model(name, num_classes=10)
+        model.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
+        return model.eval()
+    model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    wrong = {what: keys for what, keys in info.items() if keys}
+    assert not wrong, f"{name}: {wrong}"
+    assert isinstance(model, type(TRANSFORMERS[name]())), type(model)
+    return lambda tokens: model.eval()(tokens).logits
+
+
+def check(name, folder):
+    ours = load_file(folder / "results.safetensors")
+    with torch.no_grad():
+        logits = load_strictly(name, folder)(ours["inputs"])
+    error = ((logits - ours["logits"]).norm() / logits.norm()).item()
+    print(f"{name}: relative error of the logits {error:.1e}")
+    return error <= 1e-5
+
+
+def main():
+    action, root = sys.argv[1], Path(sys.argv[2])
+    torch.manual_seed(11)
+    if action == "check":
+        sys.exit(not all([check(name, root / name / "ours") for name in [*RESNETS, *TRANSFORMERS]]))
+    for name in [*RESNETS, *TRANSFORMERS]:
+        (root / name).mkdir()
+        (make_resnet if name in RESNETS else make_transformer)(name, root / name)
+
+
+main()
