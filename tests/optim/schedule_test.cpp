@@ -77,6 +77,7 @@ TEST(Schedule, EndsAtTheFloorAndStaysThere) {
 TEST(Schedule, SurvivesAWarmupAsLongAsTraining) {
   const std::unique_ptr<Schedule> schedule = schedule_of("{type: linear, warmup: 10}", 10);
   EXPECT_DOUBLE_EQ(schedule->lr(9), kPeak * 10 / 11);
+  EXPECT_DOUBLE_EQ(schedule->lr(10), kPeak);
   EXPECT_DOUBLE_EQ(schedule->lr(11), 0);
 }
 
