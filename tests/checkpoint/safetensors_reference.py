@@ -1,4 +1,4 @@
-"""The safetensors package as reference: `write FILE` writes the agreed tensors, `check FILE` compares a file with them."""
+"""The safetensors package as reference: `OURS THEIRS` compares OURS with the agreed tensors and writes them to THEIRS."""
 import sys
 
 import torch
@@ -21,14 +21,12 @@ def agreed_tensors():
 
 
 def main():
-    action, path = sys.argv[1:]
+    ours, theirs = sys.argv[1:]
     expected = agreed_tensors()
-    if action == "write":
-        save_file(expected, path, metadata={"format": "pt"})
-        return
-    with safe_open(path, "pt") as file:
+    save_file(expected, theirs, metadata={"format": "pt"})
+    with safe_open(ours, "pt") as file:
         assert file.metadata() == {"format": "pt"}, file.metadata()
-    found = load_file(path)
+    found = load_file(ours)
     assert found.keys() == expected.keys(), found.keys() ^ expected.keys()
     for name, tensor in expected.items():
         assert found[name].dtype == tensor.dtype and found[name].shape == tensor.shape, name

@@ -1,0 +1,33 @@
+// The manifest of a checkpoint: which files it has, their sizes and hashes. Knows nothing of torch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "gputrain/checkpoint/file_seal.hpp"
+
+namespace gputrain::checkpoint {
+
+inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr const char* kStateName = "state.json";
+
+struct Manifest {
+  int64_t step = 0;
+  std::map<std::string, FileSeal> files;  // by name in the checkpoint's folder
+};
+
+std::string to_json(const Manifest& manifest);
+
+/// "step-00000100"
+std::string folder_name(int64_t step);
+
+/// Reads a checkpoint's manifest and tests that every file has its size; with `hashes`, also its content. Throws
+/// Error(checkpoint) that names the file and what is wrong.
+Manifest verify(const std::filesystem::path& folder, bool hashes);
+
+/// A small text file, refused when it is larger than any that we write.
+std::string read_text(const std::filesystem::path& path);
+
+}  // namespace gputrain::checkpoint

@@ -1,0 +1,303 @@
+#include "gputrain/checkpoint/checkpoint.hpp"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+namespace gputrain::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+float weight_of(const Checkpoint& checkpoint) { return checkpoint.file("model").tensor("w").min().item<float>(); }
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// A checkpoint whose content tells its step.
+  static void save(CheckpointStore& store, int64_t step) {
+    const NamedTensors model{{"w", at::full({3}, static_cast<float>(step))}, {"b", at::arange(4)}};
+    store.save(step, {{"model", model}, {"rng", {{"cpu", at::arange(8, at::kByte)}}}}, {{"loader_step", step}});
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  static std::string content_of(const fs::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  static void overwrite(const fs::path& path, const std::string& content) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+  }
+
+  const fs::path folder_ = fs::temp_directory_path() / ("gputrain_checkpoint_" + std::to_string(::getpid()));
+};
+
+TEST_F(CheckpointTest, FindsNothingWhereNothingWasSaved) {
+  const CheckpointStore::Search search = CheckpointStore(folder_).find_newest();
+  EXPECT_FALSE(search.newest);
+  EXPECT_TRUE(search.rejected.empty());
+}
+
+TEST_F(CheckpointTest, GivesBackTensorsAndStateOfTheNewestStep) {
+  CheckpointStore store(folder_);
+  save(store, 100);
+  save(store, 20);  // a smaller number saved later is still the older step
+  const CheckpointStore::Search search = store.find_newest();
+  ASSERT_TRUE(search.newest);
+  EXPECT_EQ(search.newest->step(), 100);
+  EXPECT_EQ(search.newest->folder(), folder_ / "step-00000100");
+  EXPECT_EQ(search.newest->state(), (nlohmann::json{{"loader_step", 100}}));
+  EXPECT_EQ(weight_of(*search.newest), 100);
+  EXPECT_EQ(search.newest->file("rng").tensor("cpu").numel(), 8);
+  EXPECT_THROW(search.newest->file("optimizer"), Error);
+}
+
+TEST_F(CheckpointTest, KeepsTheLastFewAndNothingElse) {
+  CheckpointStore store(folder_, 2);
+  for (const int64_t step : {1, 2, 3, 4}) save(store, step);
+  EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000004"));
+}
+
+TEST_F(CheckpointTest, DoesNotCountADamagedCheckpointAmongThoseItKeeps) {
+  CheckpointStore store(folder_, 2);
+  save(store, 1);
+  save(store, 2);
+  fs::remove(folder_ / "step-00000002" / "model.safetensors");
+  save(store, 3);
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003"));
+  save(store, 4);
+  EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000004"));
+}
+
+TEST_F(CheckpointTest, LeavesNewerStepsOfAnAbandonedBranchAlone) {
+  CheckpointStore store(folder_, 1);
+  save(store, 5);
+  save(store, 3);
+  EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000005"));
+}
+
+TEST_F(CheckpointTest, ReplacesACheckpointOfTheSameStep) {
+  CheckpointStore store(folder_);
+  save(store, 7);
+  overwrite(folder_ / "step-00000007" / "model.safetensors", "damaged");
+  save(store, 7);
+  EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
+  EXPECT_THAT(names(), ElementsAre("step-00000007"));
+}
+
+TEST_F(CheckpointTest, IgnoresAndRemovesWhatAKilledProcessLeftHalfWritten) {
+  CheckpointStore store(folder_);
+  save(store, 1);
+  fs::copy(folder_ / "step-00000001", folder_ / "step-00000002.partial");
+  EXPECT_EQ(store.find_newest().newest->step(), 1);
+  save(store, 2);
+  EXPECT_EQ(store.find_newest().newest->step(), 2);
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
+}
+
+struct Damage {
+  std::string reason;
+  void (*apply)(const fs::path& folder);
+};
+
+TEST_F(CheckpointTest, FallsBackToTheNewestGoodOneAndSaysWhatIsWrongWithTheOther) {
+  const std::vector<Damage> damages{
+      {"has no manifest", [](const fs::path& f) { fs::remove(f / "manifest.json"); }},
+      {"manifest.json: damaged", [](const fs::path& f) { overwrite(f / "manifest.json", ""); }},
+      {"manifest.json: damaged", [](const fs::path& f) { overwrite(f / "manifest.json", "[1]"); }},
+      {"manifest.json: not a manifest", [](const fs::path& f) { overwrite(f / "manifest.json", R"({"format":"x"})"); }},
+      {"format version 2 is unknown",
+       [](const fs::path& f) { overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":2})"); }},
+      {"leads out of the folder",
+       [](const fs::path& f) {
+         overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":1,"step":2,
+                                          "files":{"../step-00000001/state.json":{"bytes":1,"xxh3_128":""}}})");
+       }},
+      {"names no state.json",
+       [](const fs::path& f) {
+         overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":1,"step":2,"files":{}})");
+       }},
+      {"model.safetensors: missing", [](const fs::path& f) { fs::remove(f / "model.safetensors"); }},
+      {"model.safetensors: has 10 bytes instead of",
+       [](const fs::path& f) { fs::resize_file(f / "model.safetensors", 10); }},
+      {"state.json: damaged: its hash differs",
+       [](const fs::path& f) {
+         std::string text = content_of(f / "state.json");
+         std::replace(text.begin(), text.end(), '2', '3');
+         overwrite(f / "state.json", text);
+       }},
+      {"manifest is that of step 1", [](const fs::path& f) {
+         fs::remove_all(f);
+         fs::copy(f.parent_path() / "step-00000001", f);
+       }}};
+  for (const Damage& damage : damages) {
+    fs::remove_all(folder_);
+    CheckpointStore store(folder_);
+    save(store, 1);
+    save(store, 2);
+    damage.apply(folder_ / "step-00000002");
+    const CheckpointStore::Search search = store.find_newest();
+    ASSERT_TRUE(search.newest) << damage.reason;
+    EXPECT_EQ(search.newest->step(), 1) << damage.reason;
+    ASSERT_EQ(search.rejected.size(), 1u) << damage.reason;
+    EXPECT_EQ(search.rejected[0].folder, folder_ / "step-00000002");
+    EXPECT_THAT(search.rejected[0].reason, HasSubstr(damage.reason));
+  }
+}
+
+/// Whether a damaged checkpoint is refused, or else gives exactly what was saved (a flip in white space).
+bool is_refused_or_equal(const fs::path& folder, const Checkpoint& original) {
+  try {
+    const Checkpoint read = Checkpoint::open(folder);
+    return read.step() == original.step() && read.state() == original.state() && weight_of(read) == weight_of(original);
+  } catch (const Error& error) {
+    return error.code() == ExitCode::checkpoint;
+  }
+}
+
+TEST_F(CheckpointTest, IsNeverFooledByAFlippedBitOrATruncation) {
+  CheckpointStore store(folder_);
+  save(store, 3);
+  const Checkpoint original = *store.find_newest().newest;
+  for (const auto& entry : fs::directory_iterator(original.folder())) {
+    const std::string good = content_of(entry.path());
+    const fs::path path = entry.path();
+    for (size_t i = 0; i < good.size(); ++i) {
+      std::string bad = good;
+      bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
+      fs::remove(path);  // not in place: `original` maps the old file
+      overwrite(path, bad);
+      EXPECT_TRUE(is_refused_or_equal(original.folder(), original)) << path << " byte " << i;
+      overwrite(path, good.substr(0, i));
+      EXPECT_TRUE(is_refused_or_equal(original.folder(), original)) << path << " cut at " << i;
+    }
+    overwrite(path, good);
+  }
+  EXPECT_EQ(store.find_newest().newest->step(), 3);
+}
+
+// A file size limit makes the kernel refuse a write in the middle, as a full disk does.
+TEST_F(CheckpointTest, KeepsTheOldCheckpointAndLeavesNothingWhenTheDiskRefuses) {
+  CheckpointStore store(folder_);
+  save(store, 1);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{20'000, before.rlim_max};
+  auto* handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto save_much = [&] { store.save(2, {{"model", {{"w", at::ones({10'000})}}}}, nlohmann::json::object()); };
+  EXPECT_THROW(save_much(), Error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_THAT(names(), ElementsAre("step-00000001"));
+  EXPECT_EQ(store.find_newest().newest->step(), 1);
+}
+
+TEST_F(CheckpointTest, TellsWhereItCannotWrite) {
+  overwrite(folder_, "a file in the place of the folder");
+  CheckpointStore store(folder_ / "ckpt");
+  try {
+    save(store, 1);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::checkpoint);
+    EXPECT_EQ(error.parts().where, (folder_ / "ckpt").string());
+  }
+}
+
+/// Two parameters in an arena, with a flat optimizer state and a step count.
+struct Trained {
+  explicit Trained(bool is_reordered) {
+    const auto layout = is_reordered ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
+    const at::Tensor conv = at::empty({4, 3, 2, 2}, at::TensorOptions().memory_format(layout)).requires_grad_(true);
+    const at::Tensor bias = at::empty({40}).requires_grad_(true);
+    std::vector<device::Resident> residents{{"conv", conv, 0, true}, {"bias", bias, 1, false}};
+    if (is_reordered) residents = {{"bias", bias, 0, true}, {"conv", conv, 1, true}};
+    arena = std::make_unique<device::Arena>(residents);
+    state.flat = {{"exp_avg", arena->make_state()}};
+    state.scalars = {{"step", at::zeros({})}};
+  }
+
+  /// The average that belongs to a parameter, by sizes and strides.
+  at::Tensor average_of(const std::string& parameter) const {
+    for (const device::Segment& segment : arena->segments()) {
+      if (segment.name == parameter) return arena->view(state.flat[0].second, segment);
+    }
+    return {};
+  }
+
+  std::unique_ptr<device::Arena> arena;
+  optim::Optimizer::State state;
+};
+
+TEST_F(CheckpointTest, RestoresOptimizerStateIntoAnArenaOfAnotherOrderAndLayout) {
+  const Trained before(false), after(true);
+  before.state.flat[0].second.copy_(at::randn({before.arena->values().numel()}));
+  before.state.scalars[0].second.fill_(41);
+  CheckpointStore store(folder_);
+  store.save(1, {{"optimizer", per_parameter(*before.arena, before.state)}}, nlohmann::json::object());
+  restore(store.find_newest().newest->file("optimizer"), per_parameter(*after.arena, after.state));
+  EXPECT_EQ(after.state.scalars[0].second.item<float>(), 41);
+  EXPECT_TRUE(after.average_of("conv").equal(before.average_of("conv")));
+  EXPECT_TRUE(after.average_of("bias").equal(before.average_of("bias")));
+}
+
+TEST_F(CheckpointTest, RestoresIntoParametersThatRequireGradients) {
+  CheckpointStore store(folder_);
+  save(store, 5);
+  const at::Tensor weight = at::zeros({3}).requires_grad_(true), bias = at::zeros({4}, at::kLong);
+  restore(store.find_newest().newest->file("model"), {{"w", weight}, {"b", bias}});
+  EXPECT_EQ(weight.detach().sum().item<float>(), 15);
+  EXPECT_TRUE(weight.is_leaf());
+}
+
+TEST_F(CheckpointTest, RefusesOtherNamesShapesAndTypesBeforeTouchingAnything) {
+  CheckpointStore store(folder_);
+  save(store, 5);
+  const Checkpoint checkpoint = *store.find_newest().newest;
+  const at::Tensor w = at::zeros({3}), b = at::zeros({4}, at::kLong);
+  const std::vector<std::pair<NamedTensors, std::string>> wrong{
+      {{{"w", w}, {"b", at::zeros({5}, at::kLong)}}, "'b' is Long [4], but Long [5] in this job"},
+      {{{"w", w}, {"b", at::zeros({4})}}, "'b' is Long [4], but Float [4] in this job"},
+      {{{"w", w}, {"c", b}}, "no tensor 'c'"},
+      {{{"w", w}}, "has 2 tensors, this job 1"}};
+  for (const auto& [live, told] : wrong) {
+    try {
+      restore(checkpoint.file("model"), live);
+      FAIL() << told;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::checkpoint);
+      EXPECT_THAT(error.parts().what, HasSubstr(told));
+    }
+    EXPECT_EQ(w.sum().item<float>(), 0) << told;
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::checkpoint
