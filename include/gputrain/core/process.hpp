@@ -1,0 +1,9 @@
+// Facts about this process.
+#pragma once
+
+namespace gputrain {
+
+/// Wall-clock seconds since the kernel started this process (program loading included), to about 10 ms.
+double seconds_since_process_start();
+
+}  // namespace gputrain

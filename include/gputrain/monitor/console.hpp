@@ -1,0 +1,39 @@
+// What a person sees: plain lines on stdout and, on a terminal only, one redrawn status line below them.
+#pragma once
+
+#include <chrono>
+#include <string_view>
+
+namespace gputrain::monitor {
+
+class Console {
+ public:
+  struct Options {
+    bool enabled = true;  // false on ranks other than 0: prints nothing
+    bool redraw = false;  // stdout is a terminal
+    bool colour = false;  // stdout is a terminal and NO_COLOR is unset or empty
+  };
+
+  /// Looks at stdout and the environment (NO_COLOR, TERM).
+  static Options detect(bool enabled);
+
+  explicit Console(Options options);
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+  ~Console();
+
+  /// A line of its own: `label` in the first column ("model", "eval"), bold on a terminal. Also goes to the log.
+  void line(std::string_view label, std::string_view text);
+  /// Text as it is (a sample of the model), on stdout and in the log.
+  void block(std::string_view text);
+  /// Replaces the status line, at most ten times a second; nothing unless stdout is a terminal.
+  void status(std::string_view text);
+  void clear_status();
+
+ private:
+  Options options_;
+  bool status_shown_ = false;
+  std::chrono::steady_clock::time_point last_status_{};
+};
+
+}  // namespace gputrain::monitor

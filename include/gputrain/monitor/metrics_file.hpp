@@ -1,0 +1,33 @@
+// metrics.jsonl: one JSON object per log, evaluation and event line, appended as it happens.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace gputrain::monitor {
+
+using Metrics = std::map<std::string, double>;  // "train/loss", "val/top1" (percent), ...
+
+class MetricsFile {
+ public:
+  MetricsFile() = default;  // writes nothing: ranks other than 0
+  /// Continues the file at `path` after dropping every line past `resume_step` and a torn last line.
+  MetricsFile(std::filesystem::path path, int64_t resume_step);
+
+  struct Line {
+    int64_t step = 0;
+    double epoch = 0;
+    std::string kind;     // train | eval | event
+    std::string message;  // events only
+  };
+  /// Appends and flushes one line. A disk that refuses is reported once; training goes on.
+  void append(const Line& line, const Metrics& metrics = {});
+
+ private:
+  std::filesystem::path path_;
+  bool failed_ = false;
+};
+
+}  // namespace gputrain::monitor

@@ -1,0 +1,86 @@
+#include "gputrain/monitor/console.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "gputrain/core/log.hpp"
+
+namespace gputrain::monitor {
+namespace {
+
+Console* active_console = nullptr;  // the log clears this one's status line before it writes to stderr
+
+size_t terminal_width() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+void write_line(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fputc('\n', stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+Console::Options Console::detect(bool enabled) {
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  const bool terminal = isatty(STDOUT_FILENO) == 1 && term != nullptr && std::string_view(term) != "dumb";
+  const bool plain = no_colour != nullptr && *no_colour != '\0';
+  return {.enabled = enabled, .redraw = terminal, .colour = terminal && !plain};
+}
+
+Console::Console(Options options) : options_(options) {
+  active_console = this;
+  log::set_before_stderr([] {
+    if (active_console != nullptr) active_console->clear_status();
+  });
+}
+
+Console::~Console() {
+  clear_status();
+  log::set_before_stderr(nullptr);
+  active_console = nullptr;
+}
+
+void Console::line(std::string_view label, std::string_view text) {
+  const std::string padded = std::string(label) + std::string(label.size() < 7 ? 7 - label.size() : 0, ' ');
+  log::info(padded + " " + std::string(text));
+  if (!options_.enabled) return;
+  clear_status();
+  write_line((options_.colour ? "\x1b[1m" + padded + "\x1b[0m" : padded) + " " + std::string(text));
+}
+
+void Console::block(std::string_view text) {
+  log::info(text);
+  if (!options_.enabled) return;
+  clear_status();
+  write_line(text);
+}
+
+void Console::status(std::string_view text) {
+  if (!options_.enabled || !options_.redraw) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (status_shown_ && now - last_status_ < std::chrono::milliseconds(100)) return;
+  last_status_ = now;
+  status_shown_ = true;
+  const size_t length = std::min(text.size(), terminal_width() - 1);
+  std::printf("\r\x1b[2K%.*s", static_cast<int>(length), text.data());
+  std::fflush(stdout);
+}
+
+void Console::clear_status() {
+  if (!status_shown_) return;
+  status_shown_ = false;
+  std::printf("\r\x1b[2K");
+  std::fflush(stdout);
+}
+
+}  // namespace gputrain::monitor

@@ -1,0 +1,70 @@
+#include "gputrain/monitor/format.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace gputrain::monitor {
+namespace {
+
+std::string print(const char* format, double value) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, value);
+  return buffer.data();
+}
+
+std::string three_digits(double value) {
+  return print(value >= 99.95 ? "%.0f" : value >= 9.995 ? "%.1f" : "%.2f", value);
+}
+
+}  // namespace
+
+std::string grouped(int64_t value) {
+  std::string digits = std::to_string(value);
+  const size_t first = value < 0 ? 1 : 0;
+  for (size_t end = digits.size(); end > first + 3;) digits.insert(end -= 3, 1, ',');
+  return digits;
+}
+
+std::string compact(double value) {
+  if (!std::isfinite(value)) return print("%g", value);
+  constexpr std::array kUnits{"", "k", "M", "B", "T"};
+  size_t unit = 0;
+  while (std::abs(value) >= 999.5 && unit + 1 < kUnits.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  if (unit == 0 && value == std::floor(value)) return print("%.0f", value);
+  return (value < 0 ? "-" : "") + three_digits(std::abs(value)) + kUnits[unit];
+}
+
+std::string significant(double value) {
+  if (value == 0 || !std::isfinite(value)) return print("%g", value);
+  const double size = std::abs(value);
+  if (size >= 1e-2) return print("%.4g", value);
+  const int exponent = static_cast<int>(std::floor(std::log10(size)));
+  return print("%.3g", value / std::pow(10.0, exponent)) + "e" + std::to_string(exponent);
+}
+
+std::string duration(double seconds) {
+  if (!std::isfinite(seconds)) return "?";
+  if (seconds < 0.9995) return print("%.0fms", seconds * 1000);
+  if (seconds < 9.95) return print("%.1fs", seconds);
+  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  if (whole < 60) return std::to_string(whole) + "s";
+  if (whole < 3600) return std::to_string(whole / 60) + "m" + std::to_string(whole % 60) + "s";
+  if (whole < 86400) return std::to_string(whole / 3600) + "h" + std::to_string(whole % 3600 / 60) + "m";
+  return std::to_string(whole / 86400) + "d" + std::to_string(whole % 86400 / 3600) + "h";
+}
+
+std::string bytes(double count) {
+  constexpr std::array kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (count >= 999.5 && unit + 1 < kUnits.size()) {
+    count /= 1024;
+    ++unit;
+  }
+  return (unit == 0 ? print("%.0f", count) : three_digits(count)) + " " + kUnits[unit];
+}
+
+}  // namespace gputrain::monitor

@@ -1,0 +1,65 @@
+#include "gputrain/monitor/metrics_file.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+
+namespace gputrain::monitor {
+namespace {
+
+double seconds_since_epoch() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) / 1000;
+}
+
+/// The lines of an earlier attempt up to `last_step`; lines that are not JSON objects with a step are torn: dropped.
+std::string kept_lines(const std::filesystem::path& path, int64_t last_step) {
+  std::ifstream file(path);
+  std::string kept, line;
+  while (std::getline(file, line)) {
+    const auto object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) continue;
+    if (object["step"].get<int64_t>() <= last_step) kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(std::filesystem::path path, int64_t resume_step) : path_(std::move(path)) {
+  const std::string kept = kept_lines(path_, resume_step);
+  const auto beside = std::filesystem::path(path_.string() + ".tmp");
+  std::ofstream file(beside, std::ios::trunc);
+  file << kept;
+  file.close();
+  std::error_code failure;
+  if (file) std::filesystem::rename(beside, path_, failure);
+  if (!file || failure) {
+    throw Error(ExitCode::environment, {.what = "cannot write the metrics file",
+                                        .where = path_.string(),
+                                        .hint = "check that the folder is writable and the disk is not full"});
+  }
+}
+
+void MetricsFile::append(const Line& line, const Metrics& metrics) {
+  if (path_.empty()) return;
+  nlohmann::ordered_json object{
+      {"time", seconds_since_epoch()}, {"step", line.step}, {"epoch", line.epoch}, {"kind", line.kind}};
+  if (!line.message.empty()) object["message"] = line.message;
+  for (const auto& [name, value] : metrics) {
+    object[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  }
+  std::ofstream file(path_, std::ios::app);
+  file << object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  file.close();
+  if (!file && !std::exchange(failed_, true)) {
+    log::warning(path_.string() + ": cannot append; training goes on without its curve");
+  }
+}
+
+}  // namespace gputrain::monitor

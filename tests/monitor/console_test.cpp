@@ -1,0 +1,37 @@
+#include "gputrain/monitor/console.hpp"
+
+#include <gtest/gtest.h>
+
+namespace gputrain::monitor {
+namespace {
+
+TEST(Console, PrintsPlainLinesAndNoStatusWithoutATerminal) {
+  testing::internal::CaptureStdout();
+  {
+    Console console(Console::Options{.enabled = true, .redraw = false, .colour = false});
+    console.status("step 1/10");
+    console.line("model", "gpt");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "model   gpt\n");
+}
+
+TEST(Console, ClearsTheStatusLineBeforeALine) {
+  testing::internal::CaptureStdout();
+  {
+    Console console(Console::Options{.enabled = true, .redraw = true, .colour = false});
+    console.status("step 1/10");
+    console.line("eval", "x");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "\r\x1b[2Kstep 1/10\r\x1b[2Keval    x\n");
+}
+
+TEST(Console, IsSilentOnOtherRanks) {
+  testing::internal::CaptureStdout();
+  Console console(Console::Options{.enabled = false, .redraw = true, .colour = true});
+  console.line("model", "gpt");
+  console.status("step");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
+}
+
+}  // namespace
+}  // namespace gputrain::monitor
