@@ -1,0 +1,39 @@
+// Evaluation: every sample of a dataset exactly once over all ranks, sums joined at the end.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "gputrain/comm/process_groups.hpp"
+#include "gputrain/data/loader.hpp"
+#include "gputrain/models/model.hpp"
+#include "gputrain/monitor/metrics_file.hpp"
+
+namespace gputrain::train {
+
+/// Gives every rank rank 0's buffers: batch norm's averages drift apart in training. Every rank must call.
+void synchronise_buffers(models::Model& model, comm::ProcessGroups& groups);
+
+class Evaluator {
+ public:
+  struct Options {
+    std::string prefix = "val";   // metric names: "val/loss", "val/top1", ...
+    int64_t batch_size = 1;       // samples per forward pass on one rank
+    int64_t max_samples = 0;      // 0: all
+    bool is_text = false;         // loss and perplexity instead of loss and accuracies
+    data::LoaderOptions loader;   // device, workers, number format; share and order are the evaluator's
+  };
+
+  Evaluator(std::shared_ptr<const data::Dataset> dataset, Options options);
+
+  /// Loss (mean over targets), and perplexity for text, or top1 and top5 in percent for classes.
+  /// Every rank must call. The model is back in its earlier mode afterwards.
+  monitor::Metrics run(models::Model& model, comm::ProcessGroups& groups) const;
+
+ private:
+  std::shared_ptr<const data::Dataset> dataset_;
+  Options options_;
+};
+
+}  // namespace gputrain::train

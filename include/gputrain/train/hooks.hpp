@@ -1,0 +1,131 @@
+// The hooks of every run, in the order they act: numbers that are not finite, log, evaluation, checkpoint.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "gputrain/comm/process_groups.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/metrics_file.hpp"
+#include "gputrain/optim/grad_scaler.hpp"
+#include "gputrain/train/evaluator.hpp"
+#include "gputrain/train/hook.hpp"
+#include "gputrain/train/plan.hpp"
+
+namespace gputrain::train {
+
+/// Where hooks report to.
+struct Reporting {
+  monitor::Console& console;
+  monitor::MetricsFile& metrics;
+  const Plan& plan;
+};
+
+/// Stops with Error(refused) at a loss or gradient that is not finite, or counts the update left out. On a GPU it looks
+/// only every so many steps: the update was left out on the device, so nothing is lost by looking late.
+class FiniteHook final : public Hook {
+ public:
+  /// `scaler` null: every non-finite step counts; else only a scale that has collapsed stops training.
+  FiniteHook(bool stops, int64_t look_every, const optim::GradScaler* scaler)
+      : stops_(stops), look_every_(look_every), scaler_(scaler) {}
+  void after_step(Progress& progress, const StepResult& result, bool asked) override;
+  void after_training(Progress& progress, bool stopped) override;
+
+ private:
+  void look(Progress& progress);
+
+  bool stops_;
+  int64_t look_every_;
+  const optim::GradScaler* scaler_;
+  at::Tensor left_out_;  // [1] updates left out since the last look
+};
+
+/// One console line and one metrics line per log interval, the status line in between.
+class LogHook final : public Hook {
+ public:
+  LogHook(Reporting reporting, comm::ProcessGroups& groups, at::Device device)
+      : reporting_(reporting), groups_(groups), device_(device) {}
+  void after_step(Progress& progress, const StepResult& result, bool asked) override;
+  void after_training(Progress& progress, bool stopped) override;
+  bool is_due() const override;
+  nlohmann::json state() override;
+  void restore(const nlohmann::json& state) override;
+
+  double first_step_seconds() const noexcept { return first_step_seconds_; }
+  /// Over this attempt's steps after the first.
+  double samples_per_second() const noexcept;
+  double tokens_per_second() const noexcept;
+
+ private:
+  struct Interval {         // since the last log line
+    at::Tensor loss_sum;    // double scalar on the device, this rank's targets
+    int64_t weight = 0;     // targets of all ranks
+    int64_t steps = 0;
+    double begin_seconds = 0;  // Progress::train_seconds
+    int64_t begin_samples = 0, begin_tokens = 0;
+  };
+  void note_first_step(const Progress& progress, const StepResult& result);
+  void write_line(Progress& progress, const StepResult& result);
+  std::string line_text(const Progress& progress, double seconds_per_step, double rate) const;
+  void begin_interval(const Progress& progress);
+
+  Reporting reporting_;
+  comm::ProcessGroups& groups_;
+  at::Device device_;
+  Interval interval_;
+  std::optional<StepResult> last_;
+  Stopwatch since_line_;
+  double first_step_seconds_ = 0;
+  double first_step_end_ = 0;  // Progress::train_seconds then
+  int64_t first_samples_ = 0, first_tokens_ = 0;
+  double end_seconds_ = 0;
+  int64_t end_samples_ = 0, end_tokens_ = 0;
+};
+
+/// Evaluates on data.val and keeps the best values.
+class EvalHook final : public Hook {
+ public:
+  struct Parts {
+    Evaluator evaluator;
+    models::Model& model;
+    comm::ProcessGroups& groups;
+    Reporting reporting;
+    bool at_start = false;
+  };
+  explicit EvalHook(Parts parts) : parts_(std::move(parts)) {}
+  void before_training(Progress& progress) override;
+  void after_step(Progress& progress, const StepResult& result, bool asked) override;
+  void after_training(Progress& progress, bool stopped) override;
+  bool is_due() const override;
+
+ private:
+  void evaluate(Progress& progress);
+
+  Parts parts_;
+  int64_t evaluated_step_ = -1;
+  Stopwatch since_evaluation_;
+};
+
+/// Saves by calling `save`, at intervals and at the end.
+class SaveHook final : public Hook {
+ public:
+  using Save = std::function<void(const Progress& progress)>;
+  SaveHook(Cadence cadence, Save save) : cadence_(cadence), save_(std::move(save)) {}
+  void before_training(Progress& progress) override { saved_step_ = progress.step; }
+  void after_step(Progress& progress, const StepResult& result, bool asked) override;
+  void after_training(Progress& progress, bool stopped) override;
+  bool is_due() const override;
+
+ private:
+  Cadence cadence_;
+  Save save_;
+  int64_t saved_step_ = -1;  // the newest step on disk
+  Stopwatch since_save_;
+};
+
+/// "loss 1.882 ppl 6.57" from metrics of one prefix, in reading order.
+std::string metrics_text(const monitor::Metrics& metrics, const std::string& prefix);
+
+}  // namespace gputrain::train

@@ -1,0 +1,55 @@
+// The arithmetic of a run: batch sizes, number of steps, and when things happen, worked out before anything is built.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "gputrain/train/spec.hpp"
+
+namespace gputrain::train {
+
+/// What the plan is made from besides the spec.
+struct PlanFacts {
+  int64_t dataset_size = 0;       // samples in an epoch
+  int64_t tokens_per_sample = 0;  // 0: not text
+  int world_size = 1;
+  bool drop_last = false;         // an epoch's last, smaller step is left out
+};
+
+/// How one step's samples are divided.
+struct BatchPlan {
+  int64_t global_batch = 0;  // samples per optimizer step over all ranks
+  int64_t micro_batch = 0;   // samples per forward pass on one rank, at most
+  int64_t accumulation = 0;  // forward passes per optimizer step on one rank, at most
+};
+
+/// When something recurs: every so many steps, or every so many seconds; neither: only at the end.
+struct Cadence {
+  int64_t steps = 0;
+  double seconds = 0;
+
+  bool at_step(int64_t step) const noexcept { return steps > 0 && step % steps == 0; }
+};
+
+struct Plan {
+  BatchPlan batch;
+  int64_t tokens_per_step = 0;  // 0: not text
+  int64_t steps_per_epoch = 0;
+  int64_t total_steps = 0;      // INT64_MAX: limited by time alone
+  double max_seconds = 0;       // of training, summed over attempts; 0: unlimited
+  Cadence eval, save, log;
+
+  bool is_time_limited() const noexcept { return total_steps == INT64_MAX; }
+  /// A length in steps, at least 0; percent is of total_steps. Throws Error(usage) where the unit makes no sense.
+  int64_t steps_of(const config::Length& length, const std::string& key) const;
+};
+
+/// Any two of global batch, micro-batch and accumulation give the third. Throws Error(usage) when they contradict,
+/// when none is given, or when a batch is smaller than the number of ranks.
+BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts);
+
+Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint, const LogSpec& log,
+               const PlanFacts& facts);
+
+}  // namespace gputrain::train

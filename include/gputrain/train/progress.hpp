@@ -1,0 +1,47 @@
+// How far training has come: the numbers that a checkpoint carries and every hook reads.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/monitor/metrics_file.hpp"
+#include "gputrain/monitor/summary.hpp"
+
+namespace gputrain::train {
+
+struct Progress {
+  int64_t step = 0;           // optimizer steps done
+  int64_t samples = 0;        // over all ranks, without padding
+  int64_t tokens = 0;         // targets of text that counted
+  double train_seconds = 0;   // in steps, over all attempts
+  int64_t attempts = 1;
+  int64_t nonfinite_steps = 0;
+  monitor::Metrics metrics;                   // last value of each
+  std::map<std::string, monitor::Best> best;  // best value of each validation metric
+
+  nlohmann::json to_json() const;
+  /// Throws Error(checkpoint) when a field is missing or of another type.
+  static Progress from_json(const nlohmann::json& json);
+};
+
+/// Whether a smaller value of the metric is better: losses and perplexity; accuracies grow.
+bool smaller_is_better(const std::string& metric);
+
+/// Keeps the better of the recorded best and `value`; returns whether `value` is the new best.
+bool record_best(Progress& progress, const std::string& metric, double value);
+
+/// Seconds since construction or the last lap.
+class Stopwatch {
+ public:
+  double lap() noexcept;
+  double seconds() const noexcept;
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace gputrain::train

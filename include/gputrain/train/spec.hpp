@@ -1,0 +1,71 @@
+// The job's sections that steer the loop: train, eval, checkpoint, log.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/config/describe.hpp"
+
+namespace gputrain::train {
+
+struct TrainSpec {
+  std::optional<double> max_epochs;
+  std::optional<int64_t> max_steps;
+  std::optional<int64_t> max_tokens;
+  std::optional<config::Duration> max_time;
+  std::optional<int64_t> global_batch_size;
+  std::optional<int64_t> global_batch_tokens;
+  config::Auto<int64_t> micro_batch_size;
+  config::Auto<int64_t> gradient_accumulation_steps;
+  double label_smoothing = 0;
+  std::optional<double> max_grad_norm;
+  std::string nonfinite = "stop";
+  config::Auto<bool> channels_last;
+
+  static void describe(config::Description<TrainSpec>& d);
+};
+
+/// A text the model writes after training, for models and data with a vocabulary.
+struct SampleSpec {
+  std::string prompt = "\n";
+  int64_t max_new_tokens = 300;
+  double temperature = 0.8;
+  std::optional<int64_t> top_k;
+
+  static void describe(config::Description<SampleSpec>& d);
+};
+
+struct EvalSpec {
+  std::optional<config::Length> interval = config::Length{1, config::Length::Unit::epochs};
+  std::optional<int64_t> max_tokens;
+  std::optional<int64_t> batch_size;
+  bool at_start = false;
+  std::optional<SampleSpec> sample;
+
+  static void describe(config::Description<EvalSpec>& d);
+};
+
+struct CheckpointSpec {
+  std::optional<config::Length> interval = config::Length{1, config::Length::Unit::epochs};
+  int64_t keep_last = 2;
+  std::string resume = "auto";
+
+  static void describe(config::Description<CheckpointSpec>& d);
+};
+
+struct LogSpec {
+  config::Length interval = config::Length{50, config::Length::Unit::steps};
+
+  static void describe(config::Description<LogSpec>& d);
+};
+
+struct ParallelSpec {
+  config::Auto<double> bucket_cap_mb;
+  config::Duration timeout{600};
+
+  static void describe(config::Description<ParallelSpec>& d);
+};
+
+}  // namespace gputrain::train

@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "gputrain/core/process.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/train/hooks.hpp"
+
+namespace gputrain::train {
+
+using monitor::compact;
+using monitor::duration;
+using monitor::grouped;
+using monitor::significant;
+
+std::string metrics_text(const monitor::Metrics& metrics, const std::string& prefix) {
+  std::string text;
+  for (const auto& [key, label, unit] : {std::tuple{"loss", "loss", ""}, std::tuple{"perplexity", "ppl", ""},
+                                         std::tuple{"top1", "top1", "%"}, std::tuple{"top5", "top5", "%"}}) {
+    const auto found = metrics.find(prefix + key);
+    if (found == metrics.end()) continue;
+    if (!text.empty()) text += " ";
+    text += (text.empty() ? prefix : std::string()) + label + " " + significant(found->second) + unit;
+  }
+  return text;
+}
+
+void LogHook::after_step(Progress& progress, const StepResult& result, bool asked) {
+  if (first_step_seconds_ == 0) note_first_step(progress, result);
+  if (!interval_.loss_sum.defined()) interval_.loss_sum = at::zeros_like(result.loss_sum);
+  interval_.loss_sum.add_(result.loss_sum);
+  interval_.weight += result.weight;
+  ++interval_.steps;
+  last_ = result;
+  end_seconds_ = progress.train_seconds;
+  end_samples_ = progress.samples;
+  end_tokens_ = progress.tokens;
+  if (asked || reporting_.plan.log.at_step(progress.step)) return write_line(progress, result);
+  const double seconds = (progress.train_seconds - interval_.begin_seconds) / static_cast<double>(interval_.steps);
+  const std::string total = reporting_.plan.is_time_limited() ? "" : "/" + grouped(reporting_.plan.total_steps);
+  reporting_.console.status("step    " + grouped(progress.step) + total + " " + duration(seconds) + " per step");
+}
+
+void LogHook::after_training(Progress& progress, bool stopped) {
+  if (!stopped && interval_.steps > 0 && last_) write_line(progress, *last_);
+}
+
+bool LogHook::is_due() const {
+  return reporting_.plan.log.seconds > 0 && since_line_.seconds() >= reporting_.plan.log.seconds;
+}
+
+void LogHook::note_first_step(const Progress& progress, const StepResult& result) {
+  result.loss_sum.item<double>();  // waits for the device
+  first_step_seconds_ = seconds_since_process_start();
+  first_step_end_ = progress.train_seconds;
+  first_samples_ = progress.samples;
+  first_tokens_ = progress.tokens;
+}
+
+void LogHook::write_line(Progress& progress, const StepResult& result) {
+  at::Tensor sum = interval_.loss_sum.clone();
+  groups_.tensors().all_reduce_sum(sum, "training loss").wait();
+  const double loss = sum.item<double>() / static_cast<double>(std::max<int64_t>(1, interval_.weight));
+  const double seconds = std::max(1e-9, progress.train_seconds - interval_.begin_seconds);
+  const bool is_text = reporting_.plan.tokens_per_step > 0;
+  const double rate = static_cast<double>(is_text ? progress.tokens - interval_.begin_tokens
+                                                  : progress.samples - interval_.begin_samples) / seconds;
+  progress.metrics["train/loss"] = loss;
+  progress.metrics["train/grad_norm"] = result.gradient_norm.item<double>();
+  progress.metrics["train/lr"] = result.lr;
+  const double epoch = static_cast<double>(progress.step) / static_cast<double>(reporting_.plan.steps_per_epoch);
+  monitor::Metrics line;
+  for (const char* name : {"train/loss", "train/grad_norm", "train/lr"}) line[name] = progress.metrics[name];
+  line[is_text ? "train/tokens_per_second" : "train/samples_per_second"] = rate;
+  reporting_.metrics.append({.step = progress.step, .epoch = epoch, .kind = "train", .message = {}}, line);
+  reporting_.console.line("step", line_text(progress, seconds / static_cast<double>(interval_.steps), rate));
+  begin_interval(progress);
+}
+
+std::string LogHook::line_text(const Progress& progress, double seconds_per_step, double rate) const {
+  const auto& plan = reporting_.plan;
+  std::string text = grouped(progress.step);
+  if (!plan.is_time_limited()) {
+    const double share = 100 * static_cast<double>(progress.step) / static_cast<double>(plan.total_steps);
+    text += "/" + grouped(plan.total_steps) + " " + significant(std::floor(share * 10) / 10) + "%";
+  }
+  text += " loss " + significant(progress.metrics.at("train/loss")) + " gnorm " +
+          significant(progress.metrics.at("train/grad_norm")) + " lr " + significant(progress.metrics.at("train/lr")) + " " +
+          duration(seconds_per_step) + " " + compact(rate) + (plan.tokens_per_step > 0 ? " tok/s" : " samples/s");
+  if (progress.step < plan.total_steps && !plan.is_time_limited()) {
+    text += " eta " + duration(seconds_per_step * static_cast<double>(plan.total_steps - progress.step));
+  }
+  return text;
+}
+
+void LogHook::begin_interval(const Progress& progress) {
+  if (interval_.loss_sum.defined()) interval_.loss_sum.zero_();
+  interval_.weight = 0;
+  interval_.steps = 0;
+  interval_.begin_seconds = progress.train_seconds;
+  interval_.begin_samples = progress.samples;
+  interval_.begin_tokens = progress.tokens;
+  since_line_.lap();
+}
+
+nlohmann::json LogHook::state() {
+  if (!interval_.loss_sum.defined()) return nullptr;
+  at::Tensor sum = interval_.loss_sum.clone();
+  groups_.tensors().all_reduce_sum(sum, "training loss").wait();
+  return {{"loss_sum", sum.item<double>()}, {"weight", interval_.weight}, {"steps", interval_.steps},
+          {"begin_seconds", interval_.begin_seconds}, {"begin_samples", interval_.begin_samples},
+          {"begin_tokens", interval_.begin_tokens}};
+}
+
+void LogHook::restore(const nlohmann::json& state) {
+  if (!state.is_object()) return;
+  const double sum = groups_.rank() == 0 ? state.at("loss_sum").get<double>() : 0.0;
+  interval_.loss_sum = at::tensor(sum, at::TensorOptions().dtype(at::kDouble).device(device_));
+  state.at("weight").get_to(interval_.weight);
+  state.at("steps").get_to(interval_.steps);
+  state.at("begin_seconds").get_to(interval_.begin_seconds);
+  state.at("begin_samples").get_to(interval_.begin_samples);
+  state.at("begin_tokens").get_to(interval_.begin_tokens);
+}
+
+double LogHook::samples_per_second() const noexcept {
+  const double seconds = end_seconds_ - first_step_end_;
+  return seconds > 0 ? static_cast<double>(end_samples_ - first_samples_) / seconds : 0;
+}
+
+double LogHook::tokens_per_second() const noexcept {
+  const double seconds = end_seconds_ - first_step_end_;
+  return seconds > 0 ? static_cast<double>(end_tokens_ - first_tokens_) / seconds : 0;
+}
+
+}  // namespace gputrain::train

@@ -1,0 +1,127 @@
+#include "gputrain/train/plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::train {
+namespace {
+
+int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+[[noreturn]] void refuse(std::string what, std::string hint) {
+  throw Error(ExitCode::usage, {.what = std::move(what), .hint = std::move(hint)});
+}
+
+/// The global batch in samples as far as the spec names it; 0: not named.
+int64_t named_global_batch(const TrainSpec& spec, const PlanFacts& facts) {
+  if (spec.global_batch_size && spec.global_batch_tokens) {
+    refuse("train.global_batch_size and train.global_batch_tokens are both set", "keep one of the two");
+  }
+  if (!spec.global_batch_tokens) return spec.global_batch_size.value_or(0);
+  if (facts.tokens_per_sample == 0) {
+    refuse("train.global_batch_tokens is set but the data has no tokens", "use train.global_batch_size");
+  }
+  const int64_t tokens = *spec.global_batch_tokens;
+  if (tokens % facts.tokens_per_sample != 0) {
+    const int64_t nearest = std::max<int64_t>(1, tokens / facts.tokens_per_sample) * facts.tokens_per_sample;
+    refuse("train.global_batch_tokens " + std::to_string(tokens) + " is not a multiple of the sequence length " +
+               std::to_string(facts.tokens_per_sample),
+           "train.global_batch_tokens: " + std::to_string(nearest));
+  }
+  return tokens / facts.tokens_per_sample;
+}
+
+/// 2.5 epochs of 100 steps are 250 steps; at least one.
+int64_t at_least_one(double steps) { return std::max<int64_t>(1, std::llround(steps)); }
+
+int64_t planned_steps(const TrainSpec& spec, const Plan& plan) {
+  int64_t total = INT64_MAX;
+  if (spec.max_steps) total = std::min(total, *spec.max_steps);
+  if (spec.max_epochs) total = std::min(total, at_least_one(*spec.max_epochs * static_cast<double>(plan.steps_per_epoch)));
+  if (spec.max_tokens) {
+    if (plan.tokens_per_step == 0) refuse("train.max_tokens is set but the data has no tokens", "use train.max_epochs");
+    total = std::min(total, ceil_divide(*spec.max_tokens, plan.tokens_per_step));
+  }
+  if (total == INT64_MAX && !spec.max_time) {
+    refuse("nothing says when training ends", "add one of train.max_epochs, max_steps, max_tokens, max_time");
+  }
+  return total;
+}
+
+int64_t steps_per_epoch(const PlanFacts& facts, int64_t global_batch) {
+  if (!facts.drop_last) return ceil_divide(facts.dataset_size, global_batch);
+  if (facts.dataset_size < global_batch) {
+    refuse("one global batch (" + std::to_string(global_batch) + ") is more than the training data (" +
+               std::to_string(facts.dataset_size) + " samples) and data.last is drop",
+           "lower train.global_batch_size or set data.last: pad");
+  }
+  return facts.dataset_size / global_batch;
+}
+
+Cadence cadence_of(const std::optional<config::Length>& length, const Plan& plan, const std::string& key) {
+  if (!length) return {};
+  if (length->unit == config::Length::Unit::seconds) return {.steps = 0, .seconds = length->value};
+  return {.steps = std::max<int64_t>(1, plan.steps_of(*length, key)), .seconds = 0};
+}
+
+}  // namespace
+
+int64_t Plan::steps_of(const config::Length& length, const std::string& key) const {
+  using Unit = config::Length::Unit;
+  switch (length.unit) {
+    case Unit::steps: return std::llround(length.value);
+    case Unit::epochs: return std::llround(length.value * static_cast<double>(steps_per_epoch));
+    case Unit::percent:
+      if (is_time_limited()) {
+        refuse(key + " is a percentage of a run whose number of steps is not known", "give " + key + " in steps or epochs");
+      }
+      return std::llround(length.value / 100 * static_cast<double>(total_steps));
+    case Unit::tokens:
+      if (tokens_per_step == 0) refuse(key + " is in tokens but the data has none", "give " + key + " in steps or epochs");
+      return std::llround(length.value / static_cast<double>(tokens_per_step));
+    case Unit::seconds: refuse(key + " cannot be a time", "give " + key + " in steps or epochs");
+  }
+  return 0;
+}
+
+BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
+  int64_t global = named_global_batch(spec, facts);
+  const int64_t world = facts.world_size;
+  const int64_t micro = spec.micro_batch_size.value.value_or(0);
+  const int64_t accumulation = spec.gradient_accumulation_steps.value.value_or(0);
+  if (global == 0 && micro == 0) {
+    refuse("no batch size is given", "add train.global_batch_size (samples per optimizer step)");
+  }
+  if (global == 0) global = micro * std::max<int64_t>(1, accumulation) * world;
+  if (global < world) {
+    refuse("a global batch of " + std::to_string(global) + " cannot be shared by " + std::to_string(world) + " ranks",
+           "raise train.global_batch_size to at least " + std::to_string(world));
+  }
+  const int64_t share = ceil_divide(global, world);  // the largest share; others have one sample less
+  if (micro > 0 && accumulation > 0 && micro * accumulation * world != global) {
+    refuse("train.global_batch_size " + std::to_string(global) + " is not micro_batch_size " + std::to_string(micro) +
+               " x gradient_accumulation_steps " + std::to_string(accumulation) + " x " + std::to_string(world) + " ranks",
+           "leave one of the three out, it is derived");
+  }
+  if (micro > 0) return {.global_batch = global, .micro_batch = std::min(micro, share), .accumulation = ceil_divide(share, micro)};
+  const int64_t parts = std::min(share, std::max<int64_t>(1, accumulation));
+  return {.global_batch = global, .micro_batch = ceil_divide(share, parts), .accumulation = parts};
+}
+
+Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint, const LogSpec& log,
+               const PlanFacts& facts) {
+  Plan plan;
+  plan.batch = plan_batch(train, facts);
+  plan.tokens_per_step = plan.batch.global_batch * facts.tokens_per_sample;
+  plan.steps_per_epoch = steps_per_epoch(facts, plan.batch.global_batch);
+  plan.total_steps = planned_steps(train, plan);
+  plan.max_seconds = train.max_time ? train.max_time->seconds : 0;
+  plan.eval = cadence_of(eval.interval, plan, "eval.interval");
+  plan.save = cadence_of(checkpoint.interval, plan, "checkpoint.interval");
+  plan.log = cadence_of(log.interval, plan, "log.interval");
+  return plan;
+}
+
+}  // namespace gputrain::train

@@ -1,0 +1,61 @@
+#include "gputrain/train/progress.hpp"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::train {
+
+nlohmann::json Progress::to_json() const {
+  auto best_json = nlohmann::json::object();
+  for (const auto& [name, entry] : best) best_json[name] = {{"value", entry.value}, {"step", entry.step}};
+  return {{"step", step},         {"samples", samples}, {"tokens", tokens},   {"train_seconds", train_seconds},
+          {"attempts", attempts}, {"metrics", metrics}, {"best", best_json}, {"nonfinite_steps", nonfinite_steps}};
+}
+
+Progress Progress::from_json(const nlohmann::json& json) {
+  try {
+    Progress progress;
+    json.at("step").get_to(progress.step);
+    json.at("samples").get_to(progress.samples);
+    json.at("tokens").get_to(progress.tokens);
+    json.at("train_seconds").get_to(progress.train_seconds);
+    json.at("attempts").get_to(progress.attempts);
+    json.at("nonfinite_steps").get_to(progress.nonfinite_steps);
+    for (const auto& [name, value] : json.at("metrics").items()) {
+      if (value.is_number()) progress.metrics[name] = value.get<double>();  // null: was not finite
+    }
+    for (const auto& [name, entry] : json.at("best").items()) {
+      progress.best[name] = {.value = entry.at("value").get<double>(), .step = entry.at("step").get<int64_t>()};
+    }
+    return progress;
+  } catch (const nlohmann::json::exception& failure) {
+    throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's progress cannot be read: ") + failure.what(),
+                                       .hint = "resume from another checkpoint: --set checkpoint.resume=PATH"});
+  }
+}
+
+bool smaller_is_better(const std::string& metric) {
+  return metric.ends_with("loss") || metric.ends_with("perplexity");
+}
+
+bool record_best(Progress& progress, const std::string& metric, double value) {
+  const auto [entry, is_new] = progress.best.try_emplace(metric, monitor::Best{value, progress.step});
+  if (is_new) return true;
+  const bool better = smaller_is_better(metric) ? value < entry->second.value : value > entry->second.value;
+  if (better) entry->second = {value, progress.step};
+  return better;
+}
+
+double Stopwatch::seconds() const noexcept {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+double Stopwatch::lap() noexcept {
+  const double elapsed = seconds();
+  start_ = std::chrono::steady_clock::now();
+  return elapsed;
+}
+
+}  // namespace gputrain::train

@@ -1,0 +1,87 @@
+#include "gputrain/train/spec.hpp"
+
+namespace gputrain::train {
+
+using config::Change;
+
+void TrainSpec::describe(config::Description<TrainSpec>& d) {
+  d.summary("how long and how big: length of training, batch sizes, loss, safety");
+  d.key("max_epochs", &TrainSpec::max_epochs, "stop after this many passes over the training data")
+      .above(0).change(Change::needs_accept).instead_of({"num_train_epochs", "epochs", "num_epochs"});
+  d.key("max_steps", &TrainSpec::max_steps, "stop after this many optimizer steps")
+      .at_least(1).change(Change::needs_accept).instead_of({"train_steps", "num_steps", "max_iters"});
+  d.key("max_tokens", &TrainSpec::max_tokens, "stop after this many tokens (text)")
+      .at_least(1).change(Change::needs_accept);
+  d.key("max_time", &TrainSpec::max_time, "stop after this much training time, summed over attempts")
+      .above(0).change(Change::safe);
+  d.key("global_batch_size", &TrainSpec::global_batch_size, "samples per optimizer step over all ranks")
+      .at_least(1).unit("samples").change(Change::needs_accept)
+      .instead_of({"train_batch_size", "effective_batch_size", "total_batch_size"});
+  d.key("global_batch_tokens", &TrainSpec::global_batch_tokens, "the same, in tokens (text)")
+      .at_least(1).unit("tokens").change(Change::needs_accept);
+  d.key("micro_batch_size", &TrainSpec::micro_batch_size,
+        "samples per forward pass on one rank; auto: the global batch divided by ranks and accumulation")
+      .at_least(1).unit("samples").change(Change::safe)
+      .instead_of({"per_device_train_batch_size", "train_micro_batch_size_per_gpu", "device_train_microbatch_size",
+                   "batch_size"});
+  d.key("gradient_accumulation_steps", &TrainSpec::gradient_accumulation_steps,
+        "forward passes per optimizer step; auto: derived from the two batch sizes")
+      .at_least(1).change(Change::safe).instead_of({"accumulate_grad_batches", "grad_accum_steps"});
+  d.key("label_smoothing", &TrainSpec::label_smoothing, "share of the target spread evenly over all classes")
+      .range(0, 1).instead_of({"smoothing", "label_smoothing_factor"});
+  d.key("max_grad_norm", &TrainSpec::max_grad_norm, "clip the gradient's 2-norm to this")
+      .above(0).instead_of({"gradient_clip_val", "clip_grad", "gradient_clipping", "grad_clip"});
+  d.key("nonfinite", &TrainSpec::nonfinite,
+        "on a loss or gradient that is not finite: stop with exit code 4, or skip the update and go on")
+      .choices({"stop", "skip"}).change(Change::safe);
+  d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: where it is faster")
+      .change(Change::safe);
+}
+
+void SampleSpec::describe(config::Description<SampleSpec>& d) {
+  d.summary("a text the model writes after training");
+  d.key("prompt", &SampleSpec::prompt, "what the text starts with").change(Change::safe);
+  d.key("max_new_tokens", &SampleSpec::max_new_tokens, "tokens to write").at_least(1).change(Change::safe);
+  d.key("temperature", &SampleSpec::temperature, "0: always the likeliest token; 1: as the model says")
+      .at_least(0).change(Change::safe);
+  d.key("top_k", &SampleSpec::top_k, "draw from the k likeliest tokens only").at_least(1).change(Change::safe);
+}
+
+void EvalSpec::describe(config::Description<EvalSpec>& d) {
+  d.summary("evaluation on data.val during and after training");
+  d.key("interval", &EvalSpec::interval, "time between evaluations; null: only at the end")
+      .change(Change::safe).instead_of({"eval_steps", "val_check_interval", "eval_interval"});
+  d.key("max_tokens", &EvalSpec::max_tokens, "evaluate on the first tokens of data.val only")
+      .at_least(1).change(Change::safe);
+  d.key("batch_size", &EvalSpec::batch_size, "samples per forward pass; null: train.micro_batch_size")
+      .at_least(1).unit("samples").change(Change::safe).instead_of({"per_device_eval_batch_size"});
+  d.key("at_start", &EvalSpec::at_start, "evaluate once before the first step").change(Change::safe);
+  d.key("sample", &EvalSpec::sample, "a text the model writes after training; null: none").change(Change::safe);
+}
+
+void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
+  d.summary("saving and resuming");
+  d.key("interval", &CheckpointSpec::interval, "time between checkpoints; null: only at the end")
+      .change(Change::safe).instead_of({"save_steps", "steps_per_checkpoint", "save_interval"});
+  d.key("keep_last", &CheckpointSpec::keep_last, "checkpoints kept, the newest ones")
+      .at_least(1).change(Change::safe).instead_of({"save_total_limit", "max_keep_ckpts"});
+  d.key("resume", &CheckpointSpec::resume,
+        "auto: go on from the newest good checkpoint of the run folder, if any; must: fail without one; never: start "
+        "over; a path: that checkpoint")
+      .change(Change::safe).instead_of({"resume_from_checkpoint", "load_from", "init_from"});
+}
+
+void LogSpec::describe(config::Description<LogSpec>& d) {
+  d.summary("console and metrics");
+  d.key("interval", &LogSpec::interval, "time between log lines")
+      .change(Change::safe).instead_of({"logging_steps", "log_interval", "log_every_n_steps"});
+}
+
+void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
+  d.summary("several ranks");
+  d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb, "gradient bytes reduced at once; auto: by device")
+      .above(0).unit("MiB").change(Change::safe);
+  d.key("timeout", &ParallelSpec::timeout, "the longest a collective may take").above(0).change(Change::safe);
+}
+
+}  // namespace gputrain::train

@@ -1,0 +1,55 @@
+#include "gputrain/train/step.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "gputrain/optim/gradients.hpp"
+
+namespace gputrain::train {
+namespace {
+
+at::TensorOptions double_on(at::Device device) { return at::TensorOptions().dtype(at::kDouble).device(device); }
+
+}  // namespace
+
+StepResult Step::run(const Feed::Step& feed, double lr) {
+  StepResult result{.weight = feed.agreed.weight, .samples = feed.agreed.samples, .lr = lr};
+  result.loss_sum = accumulate_gradients(feed);
+  const at::NoGradGuard no_grad;
+  optim::GradScaler* scaler = parts_.scaler;
+  const auto report = optim::measure_gradient(
+      parts_.arena.gradients(), {.scale = scaler != nullptr ? std::optional(scaler->scale()) : std::nullopt, .max_norm = options_.max_grad_norm});
+  const at::Device device = parts_.arena.values().device();
+  const auto rate = at::TensorOptions().dtype(device.is_cpu() ? at::kDouble : at::kFloat).device(device);
+  parts_.optimizer.step({.lr = at::scalar_tensor(lr, rate), .found_inf = report.found_inf, .divisor = report.divisor});
+  if (scaler != nullptr) scaler->update(report.found_inf);
+  result.gradient_norm = report.norm;
+  result.found_inf = report.found_inf;
+  return result;
+}
+
+/// Leaves the gradient of (loss sum over all ranks and micro-batches) / (their targets), times the loss scale, in the
+/// arena; returns this rank's loss sum.
+at::Tensor Step::accumulate_gradients(const Feed::Step& feed) {
+  const at::Device device = parts_.arena.values().device();
+  at::Tensor seed = at::full({}, 1.0 / static_cast<double>(std::max<int64_t>(1, feed.agreed.weight)), double_on(device));
+  if (parts_.scaler != nullptr) seed.mul_(parts_.scaler->scale());
+  parts_.arena.gradients().zero_();
+  at::Tensor loss_sum = at::zeros({}, double_on(device));
+  const auto& batches = feed.data.micro_batches;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    parts_.data_parallel.prepare(i + 1 == batches.size());
+    if (batches[i].weight == 0) continue;  // padding only: finish() reduces what this rank does not touch
+    const at::Tensor loss = parts_.model.loss(parts_.loader.to_device(batches[i]), options_.label_smoothing);
+    loss.backward(seed);
+    loss_sum.add_(loss.detach());
+  }
+  parts_.data_parallel.finish();
+  return loss_sum;
+}
+
+}  // namespace gputrain::train

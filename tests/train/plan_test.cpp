@@ -1,0 +1,128 @@
+#include "gputrain/train/plan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::train {
+namespace {
+
+using config::Length;
+
+const PlanFacts kImages{.dataset_size = 1000, .tokens_per_sample = 0, .world_size = 1, .drop_last = false};
+const PlanFacts kText{.dataset_size = 1000, .tokens_per_sample = 64, .world_size = 2, .drop_last = false};
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.what();
+  }
+  return "no error";
+}
+
+Plan plan_of(const TrainSpec& train, const PlanFacts& facts) {
+  return make_plan(train, EvalSpec{}, CheckpointSpec{}, LogSpec{}, facts);
+}
+
+TEST(BatchPlan, DerivesTheThirdOfAnyTwo) {
+  TrainSpec spec;
+  spec.global_batch_size = 64;
+  spec.micro_batch_size.value = 8;
+  EXPECT_EQ(plan_batch(spec, kText).accumulation, 4);
+
+  spec.micro_batch_size.value.reset();
+  spec.gradient_accumulation_steps.value = 4;
+  EXPECT_EQ(plan_batch(spec, kText).micro_batch, 8);
+
+  spec.global_batch_size.reset();
+  spec.micro_batch_size.value = 8;
+  EXPECT_EQ(plan_batch(spec, kText).global_batch, 64);
+}
+
+TEST(BatchPlan, TakesTheWholeShareWhenOnlyTheGlobalBatchIsGiven) {
+  TrainSpec spec;
+  spec.global_batch_size = 64;
+  const auto batch = plan_batch(spec, kText);
+  EXPECT_EQ(batch.micro_batch, 32);
+  EXPECT_EQ(batch.accumulation, 1);
+}
+
+TEST(BatchPlan, CoversAnUnevenShareWithSmallerMicroBatches) {
+  TrainSpec spec;
+  spec.global_batch_size = 7;
+  spec.micro_batch_size.value = 3;
+  const auto batch = plan_batch(spec, kText);  // shares 3 and 4
+  EXPECT_EQ(batch.micro_batch, 3);
+  EXPECT_EQ(batch.accumulation, 2);
+}
+
+TEST(BatchPlan, RefusesContradictionsAndMissingSizes) {
+  TrainSpec spec;
+  EXPECT_THAT(message_of([&] { plan_batch(spec, kImages); }), testing::HasSubstr("train.global_batch_size"));
+  spec.global_batch_size = 65;
+  spec.micro_batch_size.value = 8;
+  spec.gradient_accumulation_steps.value = 4;
+  EXPECT_THAT(message_of([&] { plan_batch(spec, kText); }), testing::HasSubstr("65 is not micro_batch_size 8 x"));
+  TrainSpec tiny;
+  tiny.global_batch_size = 1;
+  EXPECT_THAT(message_of([&] { plan_batch(tiny, kText); }), testing::HasSubstr("shared by 2 ranks"));
+}
+
+TEST(BatchPlan, ReadsTokensAsSequences) {
+  TrainSpec spec;
+  spec.global_batch_tokens = 640;
+  EXPECT_EQ(plan_batch(spec, kText).global_batch, 10);
+  spec.global_batch_tokens = 650;
+  EXPECT_THAT(message_of([&] { plan_batch(spec, kText); }), testing::HasSubstr("train.global_batch_tokens: 640"));
+  EXPECT_THAT(message_of([&] { plan_batch(spec, kImages); }), testing::HasSubstr("no tokens"));
+}
+
+TEST(Plan, EndsAtTheFirstLimitReached) {
+  TrainSpec spec;
+  spec.global_batch_size = 100;
+  spec.max_epochs = 2.5;
+  EXPECT_EQ(plan_of(spec, kImages).total_steps, 25);
+  spec.max_steps = 7;
+  EXPECT_EQ(plan_of(spec, kImages).total_steps, 7);
+  spec.max_tokens = 6400 * 3 + 1;
+  EXPECT_EQ(plan_of(spec, kText).total_steps, 4);
+}
+
+TEST(Plan, RefusesToTrainForEver) {
+  TrainSpec spec;
+  spec.global_batch_size = 100;
+  EXPECT_THAT(message_of([&] { plan_of(spec, kImages); }), testing::HasSubstr("nothing says when training ends"));
+  spec.max_time = config::Duration{60};
+  EXPECT_TRUE(plan_of(spec, kImages).is_time_limited());
+}
+
+TEST(Plan, CountsAPartialStepUnlessItIsDropped) {
+  TrainSpec spec;
+  spec.global_batch_size = 300;
+  spec.max_epochs = 1;
+  EXPECT_EQ(plan_of(spec, kImages).steps_per_epoch, 4);
+  PlanFacts dropping = kImages;
+  dropping.drop_last = true;
+  EXPECT_EQ(plan_of(spec, dropping).steps_per_epoch, 3);
+  spec.global_batch_size = 1001;
+  EXPECT_THAT(message_of([&] { plan_of(spec, dropping); }), testing::HasSubstr("data.last: pad"));
+}
+
+TEST(Plan, ConvertsEveryUnitToSteps) {
+  TrainSpec spec;
+  spec.global_batch_size = 100;
+  spec.max_epochs = 10;
+  const Plan plan = plan_of(spec, kText);  // 10 steps per epoch, 100 steps, 6400 tokens per step
+  EXPECT_EQ(plan.steps_of({30, Length::Unit::steps}, "k"), 30);
+  EXPECT_EQ(plan.steps_of({1.5, Length::Unit::epochs}, "k"), 15);
+  EXPECT_EQ(plan.steps_of({5, Length::Unit::percent}, "k"), 5);
+  EXPECT_EQ(plan.steps_of({64000, Length::Unit::tokens}, "k"), 10);
+  EXPECT_THAT(message_of([&] { plan.steps_of({60, Length::Unit::seconds}, "lr_scheduler.warmup"); }),
+              testing::HasSubstr("lr_scheduler.warmup cannot be a time"));
+}
+
+}  // namespace
+}  // namespace gputrain::train

@@ -1,0 +1,40 @@
+#include "gputrain/train/progress.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::train {
+namespace {
+
+TEST(Progress, SurvivesJson) {
+  Progress progress{.step = 7, .samples = 70, .tokens = 700, .train_seconds = 1.0 / 3, .attempts = 2};
+  progress.metrics["val/loss"] = 0.1;
+  progress.best["val/loss"] = {0.1, 5};
+  const auto copy = Progress::from_json(nlohmann::json::parse(progress.to_json().dump()));
+  EXPECT_EQ(copy.to_json(), progress.to_json());
+  EXPECT_EQ(copy.train_seconds, 1.0 / 3);
+}
+
+TEST(Progress, RefusesJsonThatLacksAField) {
+  auto json = Progress{}.to_json();
+  json.erase("samples");
+  EXPECT_THROW(Progress::from_json(json), Error);
+  EXPECT_THROW(Progress::from_json(nlohmann::json::array()), Error);
+}
+
+TEST(Progress, KeepsTheSmallestLossAndTheHighestAccuracy) {
+  Progress progress;
+  EXPECT_TRUE(record_best(progress, "val/loss", 2.0));
+  EXPECT_FALSE(record_best(progress, "val/loss", 2.5));
+  EXPECT_TRUE(record_best(progress, "val/loss", 1.5));
+  EXPECT_TRUE(record_best(progress, "val/top1", 50));
+  EXPECT_TRUE(record_best(progress, "val/top1", 60));
+  EXPECT_FALSE(record_best(progress, "val/top1", 55));
+  EXPECT_EQ(progress.best["val/top1"].value, 60);
+}
+
+}  // namespace
+}  // namespace gputrain::train
