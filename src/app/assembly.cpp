@@ -1,0 +1,165 @@
+#include "assembly.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/data/open.hpp"
+#include "gputrain/device/numerics.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "weights.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// NHWC is faster for convolutions on tensor cores; on the CPU oneDNN picks its own layout for either order.
+bool wants_channels_last(const JobSpec& spec, const Datasets& datasets, at::Device device) {
+  if (datasets.is_text) return false;
+  return spec.train.channels_last.value.value_or(device.is_cuda());
+}
+
+/// What the model takes at most, where it is a text model that says so; 0: it does not.
+int64_t longest_sequence(const Job& job) {
+  for (const auto& setting : job.loaded.settings()) {
+    if (setting.key == "model.config.block_size" && setting.value != "null") return std::stoll(setting.value);
+  }
+  return 0;
+}
+
+/// Every parameter once, in unit order, with its full name.
+std::vector<device::Resident> residents_of(models::Model& model, const optim::OptimizerSpec& optimizer) {
+  std::map<const void*, std::pair<std::string, nn::Role>> known;
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    known[parameter.value.unsafeGetTensorImpl()] = {name, parameter.role};
+  });
+  std::vector<device::Resident> residents;
+  int64_t number = 0;
+  for (const auto& unit : model.units()) {
+    for (nn::Module* module : unit.modules) {
+      module->each_parameter([&](const std::string&, nn::Parameter& parameter) {
+        const auto& [name, role] = known.at(parameter.value.unsafeGetTensorImpl());
+        residents.push_back({.name = name, .value = parameter.value, .unit = number, .decays = optimizer.decays(role)});
+      });
+    }
+    ++number;
+  }
+  GPUTRAIN_ASSERT(residents.size() == known.size(), "the model's units do not hold every parameter exactly once");
+  return residents;
+}
+
+}  // namespace
+
+Place take_place(const JobSpec& spec) {
+  Place place;
+  place.launch = launch::read_environment();
+  const auto& rendezvous = place.launch.rendezvous;
+  place.threads = device::plan_cpu_threads(rendezvous.local_world_size);
+  device::set_cpu_threads(place.threads);
+  place.device = device::choose_device(spec.device, rendezvous.local_rank);
+  const auto precision = ops::precision_from_name(spec.precision);
+  place.policy = ops::policy_of(precision);
+  device::apply({.tf32 = precision == ops::Precision::tf32, .deterministic = spec.deterministic});
+  device::seed_generators(place.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(rendezvous.rank));
+  if (rendezvous.world_size > 1) {
+    log::set_stderr_enabled(rendezvous.rank == 0);
+    const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
+    place.groups = comm::ProcessGroups(rendezvous, {.device = place.device, .deadline = deadline});
+  }
+  return place;
+}
+
+train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place) {
+  return train::make_plan(spec.train, spec.eval, spec.checkpoint, spec.log,
+                          {.dataset_size = datasets.train->size(),
+                           .tokens_per_sample = datasets.tokens_per_sample(),
+                           .world_size = place.launch.rendezvous.world_size,
+                           .drop_last = spec.data.last == "drop"});
+}
+
+Datasets open_datasets(const Job& job) {
+  Datasets datasets;
+  static_cast<data::Datasets&>(datasets) = data::open_datasets(job.spec().data, longest_sequence(job));
+  const auto& layout = datasets.train->layout();
+  datasets.is_text = !layout.target_sizes.empty();
+  const auto& sizes = layout.input_sizes;
+  datasets.facts.input_shape = datasets.is_text ? sizes : std::vector<int64_t>{sizes[2], sizes[0], sizes[1]};
+  datasets.facts.num_classes = layout.num_classes;
+  return datasets;
+}
+
+BuiltModel build_model(const Job& job, const Datasets& datasets, const Place& place) {
+  const JobSpec& spec = job.spec();
+  BuiltModel built;
+  const nn::Context context{.policy = place.policy,
+                            .device = place.device,
+                            .channels_last = wants_channels_last(spec, datasets, place.device)};
+  built.model = models::catalog().make(spec.model.architecture, context, datasets.facts);
+  const auto residents = residents_of(*built.model, spec.optimizer);
+  built.arena = std::make_unique<device::Arena>(residents);
+  for (const auto& resident : residents) {
+    built.parameters.push_back(resident.value);
+    built.parameter_count += resident.value.numel();
+  }
+  nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
+  if (spec.model.pretrained) load_weights(*built.model, *spec.model.pretrained);
+  return built;
+}
+
+data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,
+                                   const train::BatchPlan& batch) {
+  const auto& rendezvous = place.launch.rendezvous;
+  const bool channels_last = dataset.layout().target_sizes.empty() && spec.train.channels_last.value.value_or(place.device.is_cuda());
+  return {.share = {.global_batch = batch.global_batch,
+                    .micro_batch = batch.micro_batch,
+                    .rank = rendezvous.rank,
+                    .world_size = rendezvous.world_size},
+          .seed = static_cast<uint64_t>(spec.seed),
+          .drop_last = spec.data.last == "drop",
+          .num_workers = static_cast<int>(spec.data.num_workers.value.value_or(
+              data::automatic_workers(dataset, place.device, rendezvous.local_world_size))),
+          .prefetch_batches = static_cast<int>(spec.data.prefetch_factor),
+          .max_bad_fraction = spec.data.max_bad_fraction,
+          .on_bad_sample = [](const data::BadSample& bad) { log::warning("skipped: " + bad.message); },
+          .timeout_seconds = spec.parallel.timeout.seconds,
+          .pin_memory = spec.data.pin_memory,
+          .device = place.device,
+          .float_type = place.policy.master,
+          .channels_last = channels_last};
+}
+
+Updates build_updates(const Job& job, const Place& place, const train::Plan& plan, const BuiltModel& built) {
+  const JobSpec& spec = job.spec();
+  Updates updates;
+  updates.optimizer = optim::catalog().make(spec.optimizer.type, *built.arena);
+  const auto to_steps = [&](const config::Length& length) { return plan.steps_of(length, "lr_scheduler.warmup"); };
+  updates.schedule = optim::schedules().make(spec.lr_scheduler.type,
+                                             {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
+                                              .total_steps = plan.total_steps,
+                                              .to_steps = to_steps});
+  if (place.policy.loss_scaling) updates.scaler = std::make_unique<optim::GradScaler>(place.device);
+  return updates;
+}
+
+parallel::BucketLimits bucket_limits(const JobSpec& spec) {
+  parallel::BucketLimits limits;
+  if (const auto& megabytes = spec.parallel.bucket_cap_mb.value) limits.bytes = std::llround(*megabytes * (1 << 20));
+  return limits;
+}
+
+train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset, const Datasets& datasets,
+                                const Place& place, const train::BatchPlan& batch, std::string prefix) {
+  const int64_t tokens = datasets.tokens_per_sample();
+  const auto loader = loader_options(spec, *dataset, place, batch);
+  return train::Evaluator(std::move(dataset),
+                          {.prefix = std::move(prefix),
+                           .batch_size = spec.eval.batch_size.value_or(batch.micro_batch),
+                           .max_samples = tokens > 0 ? (spec.eval.max_tokens.value_or(0) + tokens - 1) / tokens : 0,
+                           .is_text = datasets.is_text,
+                           .loader = loader});
+}
+
+}  // namespace gputrain::app

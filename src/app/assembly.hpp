@@ -1,0 +1,76 @@
+// Everything a run is made of, built from the job in the order data takes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "gputrain/comm/process_groups.hpp"
+#include "gputrain/data/loader.hpp"
+#include "gputrain/data/open.hpp"
+#include "gputrain/device/arena.hpp"
+#include "gputrain/device/host.hpp"
+#include "gputrain/launch/environment.hpp"
+#include "gputrain/models/model.hpp"
+#include "gputrain/optim/grad_scaler.hpp"
+#include "gputrain/optim/optimizer.hpp"
+#include "gputrain/optim/schedule.hpp"
+#include "gputrain/parallel/data_parallel.hpp"
+#include "gputrain/train/evaluator.hpp"
+#include "gputrain/train/plan.hpp"
+#include "job.hpp"
+
+namespace gputrain::app {
+
+/// Where this process computes and with whom.
+struct Place {
+  launch::Launch launch;
+  device::CpuThreads threads;
+  at::Device device = at::kCPU;
+  ops::Policy policy;
+  comm::ProcessGroups groups;
+
+  int rank() const noexcept { return launch.rendezvous.rank; }
+};
+
+/// Sets the process up for the job: threads, device, numerics, random seeds, and the meeting of the ranks.
+/// Every rank must call.
+Place take_place(const JobSpec& spec);
+
+/// The job's datasets and what they say to the model; val and test are null when the job has none.
+struct Datasets : data::Datasets {
+  models::DataFacts facts;
+  bool is_text = false;
+
+  int64_t tokens_per_sample() const { return is_text ? facts.input_shape.front() : 0; }
+};
+
+Datasets open_datasets(const Job& job);
+
+/// The model in its arena, initialised from the seed or from pretrained weights.
+struct BuiltModel {
+  std::unique_ptr<models::Model> model;
+  std::unique_ptr<device::Arena> arena;
+  std::vector<at::Tensor> parameters;
+  int64_t parameter_count = 0;
+};
+
+BuiltModel build_model(const Job& job, const Datasets& datasets, const Place& place);
+
+/// What turns gradients into new weights.
+struct Updates {
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::Schedule> schedule;
+  std::unique_ptr<optim::GradScaler> scaler;  // null unless the precision needs loss scaling
+};
+
+Updates build_updates(const Job& job, const Place& place, const train::Plan& plan, const BuiltModel& built);
+
+parallel::BucketLimits bucket_limits(const JobSpec& spec);
+train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place);
+data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,
+                                   const train::BatchPlan& batch);
+train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset, const Datasets& datasets,
+                                const Place& place, const train::BatchPlan& batch, std::string prefix);
+
+}  // namespace gputrain::app

@@ -1,0 +1,42 @@
+// The verbs of the command line; each returns the process's exit code.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/core/export.hpp"
+
+namespace gputrain::app {
+
+/// What every verb that reads a job is given.
+struct JobRequest {
+  std::string file;
+  std::vector<std::string> set;  // --set a.b=YAML
+  std::optional<std::string> output_dir;
+};
+
+struct RunRequest {
+  JobRequest job;
+  bool dry_run = false;
+  bool accept = false;  // go on although settings changed that may change results
+  bool verify = false;  // a missed `expect:` is exit code 4
+};
+
+struct EvalRequest {
+  JobRequest job;
+  std::string weights;  // model.safetensors or a run folder; empty: the job's own run folder
+  std::string on = "val";
+  bool json = false;
+};
+
+GPUTRAIN_API int run_command(const RunRequest& request);
+GPUTRAIN_API int eval_command(const EvalRequest& request);
+GPUTRAIN_API int validate_command(const JobRequest& request, bool json);
+GPUTRAIN_API int config_command(const JobRequest& request, bool origin);
+GPUTRAIN_API int schema_command();
+GPUTRAIN_API int list_command(const std::string& kind);
+GPUTRAIN_API int describe_command(const std::string& kind, const std::string& name);
+GPUTRAIN_API int version_command();
+
+}  // namespace gputrain::app

@@ -1,0 +1,87 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "gputrain/config/load.hpp"
+#include "gputrain/config/reference.hpp"
+#include "gputrain/core/error.hpp"
+#include "job.hpp"
+#include "versions.hpp"
+
+namespace gputrain::app {
+namespace {
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+const config::AnyCatalog& catalog_of_kind(const std::string& kind) {
+  const auto catalogs = config::catalogs_of(job_schema());
+  std::string known;
+  for (const auto* catalog : catalogs) {
+    if (catalog->kind() == kind || catalog->kind() + "s" == kind) return *catalog;
+    known += (known.empty() ? "" : ", ") + catalog->kind();
+  }
+  throw Error(ExitCode::usage, {.what = "there is no kind '" + kind + "'", .hint = "one of: " + known});
+}
+
+nlohmann::ordered_json as_json(const config::SpecError& error) {
+  auto problems = nlohmann::ordered_json::array();
+  for (const auto& problem : error.problems()) {
+    problems.push_back({{"place", problem.place.to_string()}, {"what", problem.what}, {"hint", problem.hint}});
+  }
+  return {{"valid", false}, {"problems", problems}};
+}
+
+}  // namespace
+
+int validate_command(const JobRequest& request, bool json) {
+  if (!json) {
+    const Job job = load_job(request);
+    print(request.file + ": valid, run id " + job.run_id + "\n");
+    return 0;
+  }
+  try {
+    const Job job = load_job(request);
+    print(nlohmann::ordered_json{{"valid", true}, {"run_id", job.run_id}}.dump(2) + "\n");
+    return 0;
+  } catch (const config::SpecError& error) {
+    print(as_json(error).dump(2) + "\n");
+    return static_cast<int>(error.code());
+  }
+}
+
+int config_command(const JobRequest& request, bool origin) {
+  print(load_job(request).loaded.resolved_yaml(origin));
+  return 0;
+}
+
+int schema_command() {
+  print(config::json_schema(job_schema(), "gputrain job").dump(2) + "\n");
+  return 0;
+}
+
+int list_command(const std::string& kind) {
+  if (!kind.empty()) {
+    print(config::list_text(catalog_of_kind(kind)));
+    return 0;
+  }
+  bool first = true;
+  for (const auto* catalog : config::catalogs_of(job_schema())) {
+    print((first ? "" : "\n") + catalog->kind() + "s\n" + config::list_text(*catalog));
+    first = false;
+  }
+  return 0;
+}
+
+int describe_command(const std::string& kind, const std::string& name) {
+  if (kind == "job") print(config::describe_text(job_schema()));
+  else if (name.empty()) print(config::list_text(catalog_of_kind(kind)));
+  else print(config::describe_text(catalog_of_kind(kind), name));
+  return 0;
+}
+
+int version_command() {
+  print(versions_text());
+  return 0;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,109 @@
+#include "ending.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/process.hpp"
+#include "gputrain/device/host.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/monitor/format.hpp"
+
+namespace gputrain::app {
+
+using monitor::grouped;
+using monitor::significant;
+
+Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metrics) {
+  Expectation expectation;
+  if (!spec.expect) return expectation;
+  for (const auto& [name, band] : spec.expect->bands) {
+    expectation.exists = true;
+    const auto found = metrics.find(name);
+    const bool met = found != metrics.end() && found->second >= band[0] && found->second <= band[1];
+    expectation.met = expectation.met && met;
+    expectation.text += (expectation.text.empty() ? "" : ", ") + name + " " +
+                        (found == metrics.end() ? "missing" : significant(found->second)) + (met ? " in [" : " not in [") +
+                        significant(band[0]) + ", " + significant(band[1]) + "]";
+  }
+  return expectation;
+}
+
+monitor::Summary summarize(const Job& job, const Place& place, const train::Plan& plan, const train::Progress& progress,
+                           const train::LogHook& log) {
+  monitor::Summary summary;
+  summary.run_id = job.run_id;
+  summary.step = progress.step;
+  summary.epoch = static_cast<double>(progress.step) / static_cast<double>(plan.steps_per_epoch);
+  summary.samples = progress.samples;
+  summary.tokens = progress.tokens;
+  summary.world_size = place.groups.world_size();
+  summary.attempts = progress.attempts;
+  summary.metrics = progress.metrics;
+  summary.best = progress.best;
+  summary.samples_per_second = log.samples_per_second();
+  summary.tokens_per_second = log.tokens_per_second();
+  summary.wall_seconds = seconds_since_process_start();
+  summary.first_step_seconds = log.first_step_seconds();
+  summary.peak_memory_bytes =
+      place.device.is_cpu() ? device::peak_resident_bytes() : device::peak_allocated_bytes(place.device);
+  return summary;
+}
+
+void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify) {
+  using Kind = train::Outcome::Kind;
+  if (outcome.kind == Kind::stopped) {
+    summary.status = "stopped";
+    summary.reason = outcome.signal == SIGINT ? "interrupted (SIGINT), saved" : "terminated (SIGTERM), saved";
+    summary.exit_code = static_cast<int>(outcome.signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated);
+    return;
+  }
+  summary.status = "done";
+  summary.reason = outcome.kind == Kind::time_is_up ? "train.max_time reached" : "all steps done";
+  summary.exit_code = 0;
+  if (verify && !expectation.met) {
+    summary.status = "failed";
+    summary.reason = "expect: missed: " + expectation.text;
+    summary.exit_code = static_cast<int>(ExitCode::refused);
+  }
+}
+
+void record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder) {
+  const auto* error = dynamic_cast<const Error*>(&failure);
+  summary.status = "failed";
+  summary.exit_code = static_cast<int>(error != nullptr ? error->code() : ExitCode::internal);
+  summary.reason = error != nullptr ? error->parts().what : failure.what();
+  try {
+    monitor::write_summary(folder.summary(), summary);
+  } catch (const Error& second) {
+    log::warning(second.what());  // the first failure is the one to report
+  }
+}
+
+void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,
+                  const Expectation& expectation, const RunFolder& folder) {
+  const std::string total = plan.is_time_limited() ? "" : "/" + grouped(plan.total_steps);
+  console.line(summary.status == "done" ? "done" : "end",
+               grouped(summary.step) + total + " steps  " + summary.reason + "  exit " + std::to_string(summary.exit_code) +
+                   "  wall " + monitor::duration(summary.wall_seconds));
+  std::string result;
+  for (const auto& [name, best] : summary.best) {
+    if (name != "val/loss" && name != "val/top1") continue;
+    result += (result.empty() ? "" : "  ") + name + " " + significant(summary.metrics.at(name)) + " (best " +
+              significant(best.value) + " at step " + grouped(best.step) + ")";
+  }
+  if (result.empty() && summary.metrics.contains("train/loss")) {
+    result = "train/loss " + significant(summary.metrics.at("train/loss"));
+  }
+  if (expectation.exists) result += "  expect: " + std::string(expectation.met ? "pass" : "MISSED") + " (" + expectation.text + ")";
+  console.line("result", result);
+  const bool is_text = summary.tokens > 0;
+  console.line("speed", monitor::compact(is_text ? summary.tokens_per_second : summary.samples_per_second) +
+                            (is_text ? " tok/s" : " samples/s") + "  first step after " +
+                            monitor::duration(summary.first_step_seconds) + "  memory " +
+                            monitor::bytes(static_cast<double>(summary.peak_memory_bytes)));
+  console.line("files", folder.weights().string() + "  " + folder.metrics().filename().string() + "  " +
+                            folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() + "/");
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,39 @@
+// How a run ends: the summary file and the closing lines.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "assembly.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/train/hooks.hpp"
+#include "gputrain/train/trainer.hpp"
+#include "run_folder.hpp"
+
+namespace gputrain::app {
+
+/// The band check of the job's `expect:` against the final metrics.
+struct Expectation {
+  bool exists = false;
+  bool met = true;
+  std::string text;  // "val/loss 1.87 in [1.8, 1.9]"
+};
+
+Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metrics);
+
+/// What summary.json says of a run that got this far.
+monitor::Summary summarize(const Job& job, const Place& place, const train::Plan& plan, const train::Progress& progress,
+                           const train::LogHook& log);
+
+/// Fills in how it ended: done, or stopped by a signal; the exit code is the summary's.
+void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify);
+
+/// Records an end by an error in summary.json; says nothing itself.
+void record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder);
+
+/// The last lines of a run: done, result, speed, files.
+void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,
+                  const Expectation& expectation, const RunFolder& folder);
+
+}  // namespace gputrain::app

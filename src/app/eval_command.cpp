@@ -1,0 +1,47 @@
+// `gputrain eval`: what trained weights are worth on the job's data.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "assembly.hpp"
+#include "commands.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/train/hooks.hpp"
+#include "run_folder.hpp"
+#include "weights.hpp"
+
+namespace gputrain::app {
+namespace {
+
+std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const Datasets& datasets) {
+  auto dataset = role == "train" ? datasets.train : role == "test" ? datasets.test : datasets.val;
+  if (dataset == nullptr) {
+    throw Error(ExitCode::usage, {.what = "the job has no data." + role, .hint = "add it, or use --on train"});
+  }
+  return dataset;
+}
+
+}  // namespace
+
+int eval_command(const EvalRequest& request) {
+  const Job job = load_job(request.job);
+  Place place = take_place(job.spec());
+  monitor::Console console(monitor::Console::detect(place.rank() == 0 && !request.json));
+  const Datasets datasets = open_datasets(job);
+  const auto dataset = dataset_for(request.on, datasets);
+  const BuiltModel built = build_model(job, datasets, place);
+  const std::filesystem::path weights = request.weights.empty() ? RunFolder{job.output_dir}.weights()
+                                                                : std::filesystem::path(request.weights);
+  load_weights(*built.model, weights);
+  const auto batch = train::plan_batch(job.spec().train, {.dataset_size = dataset->size(),
+                                                          .tokens_per_sample = datasets.tokens_per_sample(),
+                                                          .world_size = place.groups.world_size()});
+  const auto metrics = make_evaluator(job.spec(), dataset, datasets, place, batch, request.on).run(*built.model, place.groups);
+  place.groups.control().barrier("end");
+  if (place.rank() != 0) return 0;
+  if (request.json) std::printf("%s\n", nlohmann::json(metrics).dump(2).c_str());
+  console.line("eval", weights.string() + " on " + dataset->describe() + ": " + train::metrics_text(metrics, request.on + "/"));
+  return 0;
+}
+
+}  // namespace gputrain::app

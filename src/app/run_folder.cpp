@@ -1,0 +1,48 @@
+#include "run_folder.hpp"
+
+#include <array>
+#include <cstdio>
+#include <string>
+#include <system_error>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+
+namespace gputrain::app {
+namespace {
+
+std::filesystem::path free_name_beside(const std::filesystem::path& path) {
+  for (int number = 1;; ++number) {
+    const std::filesystem::path candidate = path.string() + "." + std::to_string(number);
+    if (!std::filesystem::exists(candidate)) return candidate;
+  }
+}
+
+}  // namespace
+
+std::filesystem::path RunFolder::log(int rank) const {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "rank_%04d.log", rank);
+  return path / "logs" / name.data();
+}
+
+RunFolder open_run_folder(const std::filesystem::path& path, bool fresh) {
+  RunFolder folder{path.lexically_normal()};
+  if (folder.path.filename().empty()) folder.path = folder.path.parent_path();  // "runs/x/"
+  std::error_code failure;
+  if (fresh && std::filesystem::exists(folder.resolved())) {
+    const auto aside = free_name_beside(folder.path);
+    std::filesystem::rename(folder.path, aside, failure);
+    if (!failure) log::warning("the earlier run in " + folder.path.string() + " is now " + aside.string());
+  }
+  if (!failure) std::filesystem::create_directories(folder.path / "logs", failure);
+  if (!failure) std::filesystem::create_directories(folder.checkpoints(), failure);
+  if (failure) {
+    throw Error(ExitCode::environment, {.what = "cannot use the run folder: " + failure.message(),
+                                        .where = folder.path.string(),
+                                        .hint = "choose another with --output-dir"});
+  }
+  return folder;
+}
+
+}  // namespace gputrain::app

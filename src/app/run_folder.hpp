@@ -1,0 +1,26 @@
+// The folder of a run: what lies where, and taking it into use.
+#pragma once
+
+#include <filesystem>
+
+#include "job.hpp"
+
+namespace gputrain::app {
+
+struct RunFolder {
+  std::filesystem::path path;
+
+  std::filesystem::path resolved() const { return path / "job.resolved.yaml"; }
+  std::filesystem::path summary() const { return path / "summary.json"; }
+  std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
+  std::filesystem::path log(int rank) const;
+  std::filesystem::path checkpoints() const { return path / "ckpt"; }
+  std::filesystem::path weights() const { return path / "model.safetensors"; }
+  std::filesystem::path model_config() const { return path / "config.json"; }
+};
+
+/// Creates the folder, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`, ...: nothing is
+/// ever overwritten by starting over. Throws Error(environment) when it cannot be written.
+RunFolder open_run_folder(const std::filesystem::path& path, bool fresh);
+
+}  // namespace gputrain::app

@@ -1,0 +1,96 @@
+#include "start_page.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "versions.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using monitor::compact;
+using monitor::grouped;
+using monitor::significant;
+
+std::string plural(int64_t count, const std::string& noun) {
+  return grouped(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+std::string hosts_text(const Place& place) {
+  const auto facts = device::facts_of(place.device);
+  const auto& groups = place.groups;
+  std::string text;
+  if (!groups.alone()) {
+    const std::set<std::string> hosts(groups.hosts().begin(), groups.hosts().end());
+    text = plural(static_cast<int64_t>(hosts.size()), "host") + ", " + plural(groups.world_size(), "rank") + " x ";
+  }
+  text += facts.name + " (" + monitor::bytes(static_cast<double>(facts.total_bytes)) + ")";
+  if (place.device.is_cpu()) text += "  " + plural(place.threads.count, "thread") + " (" + place.threads.reason + ")";
+  if (!facts.software.empty()) text += "  " + facts.software;
+  if (!groups.alone()) text += "  " + groups.description();
+  return text;
+}
+
+std::string model_text(const StartPage& page) {
+  const JobSpec& spec = page.job.spec();
+  const std::string from = spec.model.pretrained ? "from " + *spec.model.pretrained : "from scratch";
+  return spec.model.architecture.name + " " + compact(static_cast<double>(page.built.parameter_count)) + " params  " +
+         spec.precision + (page.place.policy.compute != page.place.policy.master ? ", fp32 master weights" : "") + "  " +
+         from + ", seed " + std::to_string(spec.seed);
+}
+
+std::string data_text(const Datasets& datasets) {
+  std::string text = "train " + datasets.train->describe();
+  if (datasets.val) text += "  val " + datasets.val->describe();
+  return text;
+}
+
+std::string batch_text(const StartPage& page) {
+  const auto& batch = page.plan.batch;
+  const int64_t sequence = page.datasets.tokens_per_sample();
+  const int world = page.place.groups.world_size();
+  std::string text = sequence > 0 ? grouped(page.plan.tokens_per_step) + " tokens/step" : grouped(batch.global_batch) + " samples/step";
+  text += " = " + grouped(batch.micro_batch) + " micro";
+  if (sequence > 0) text += " x " + grouped(sequence) + " seq";
+  text += " x " + plural(world, "rank") + " x " + grouped(batch.accumulation) + " accumulation";
+  if (batch.micro_batch * batch.accumulation * world != batch.global_batch) text += " (at most)";
+  const double lr = page.job.spec().optimizer.peak_lr(batch.global_batch);
+  return text + "  " + page.updates.optimizer->describe() + " lr " + significant(lr);
+}
+
+std::string cadence_text(const train::Cadence& cadence) {
+  if (cadence.steps > 0) return "every " + grouped(cadence.steps);
+  if (cadence.seconds > 0) return "every " + monitor::duration(cadence.seconds);
+  return "at the end";
+}
+
+std::string plan_text(const StartPage& page) {
+  const auto& plan = page.plan;
+  std::string text;
+  if (plan.is_time_limited()) {
+    text = monitor::duration(plan.max_seconds) + " of training";
+  } else {
+    const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
+    text = plural(plan.total_steps, "step") + " = " + significant(epochs) + " epochs";
+  }
+  text += "  " + page.updates.schedule->describe();
+  if (page.datasets.val) text += "  eval " + cadence_text(plan.eval);
+  return text + "  save " + cadence_text(plan.save);
+}
+
+}  // namespace
+
+void print_start_page(monitor::Console& console, const StartPage& page) {
+  console.block("gputrain " + version() + "  run " + page.job.run_id + "  resolved " +
+                (page.job.output_dir / "job.resolved.yaml").string());
+  console.line("hosts", hosts_text(page.place));
+  console.line("model", model_text(page));
+  console.line("data", data_text(page.datasets));
+  console.line("batch", batch_text(page));
+  console.line("plan", plan_text(page));
+  console.line("resume", page.resume);
+}
+
+}  // namespace gputrain::app

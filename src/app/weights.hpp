@@ -1,0 +1,22 @@
+// Weights on disk under the ecosystem's names.
+#pragma once
+
+#include <filesystem>
+
+#include "gputrain/checkpoint/safetensors.hpp"
+#include "gputrain/models/model.hpp"
+#include "run_folder.hpp"
+
+namespace gputrain::app {
+
+/// The live parameters and persistent buffers, detached.
+checkpoint::NamedTensors named_weights(models::Model& model);
+
+/// Fills the model from a safetensors file, or from the model.safetensors of a folder. Throws Error(data) with
+/// everything that is missing, unexpected or of another shape.
+void load_weights(models::Model& model, const std::filesystem::path& path);
+
+/// Writes named_weights() as model.safetensors, and the ecosystem's config.json where it has one.
+void write_weights(models::Model& model, const RunFolder& folder);
+
+}  // namespace gputrain::app

@@ -1,0 +1,66 @@
+// Runs the real program as a user would and gives back what it printed and how it ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gputrain::testing_support {
+
+struct Result {
+  int exit_code = -1;  // 128 + signal when a signal ended it
+  std::string out, err;
+};
+
+/// A process under way; killed when it goes out of scope unfinished.
+class Program {
+ public:
+  /// Starts `arguments[0]`; `environment` is added to ours.
+  Program(std::vector<std::string> arguments, const std::map<std::string, std::string>& environment = {});
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program();
+
+  void signal(int number) const;
+  /// Waits for the end, at most `seconds`; a program that takes longer is killed and its exit code is 128 + SIGKILL.
+  Result wait(double seconds = 120);
+  /// Returns when stdout holds `text`; false when the program ends or `seconds` pass without it.
+  bool prints(const std::string& text, double seconds = 60);
+
+ private:
+  bool read_more(int timeout_milliseconds);
+
+  pid_t pid_ = -1;
+  int stdout_ = -1;
+  std::string out_;
+  std::filesystem::path folder_;
+};
+
+/// Runs `gputrain` with arguments to its end.
+Result gputrain(std::vector<std::string> arguments, const std::map<std::string, std::string>& environment = {});
+/// The path of the program under test.
+std::string gputrain_path();
+
+/// A folder of its own for each test, removed afterwards.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder();
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  /// Writes a file below the folder, making folders on the way, and returns its path.
+  std::string write(const std::string& name, const std::string& content) const;
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_file(const std::filesystem::path& path);
+
+}  // namespace gputrain::testing_support

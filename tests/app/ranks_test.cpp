@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "app/program.hpp"
+#include "app/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kTorchrun = GPUTRAIN_SOURCE_DIR "/.deps/bin/torchrun";
+
+/// The training losses of a run, one per step.
+std::vector<double> losses(const std::string& metrics) {
+  std::istringstream lines(read_file(metrics));
+  std::vector<double> losses;
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::json::parse(line);
+    if (object["kind"] == "train") losses.push_back(object["train/loss"]);
+  }
+  return losses;
+}
+
+void expect_equal_losses(const std::string& a, const std::string& b, double tolerance) {
+  const auto expected = losses(a), actual = losses(b);
+  ASSERT_EQ(expected.size(), 20U);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], tolerance) << "step " << i + 1;
+}
+
+Result two_ranks(const std::string& job, const std::string& output, std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments{kTorchrun, "--no-python", "--standalone", "--nproc-per-node", "2",
+                                     gputrain_path(), "run", job, "--output-dir", output};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return Program(arguments).wait();
+}
+
+class Ranks : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::filesystem::exists(kTorchrun)) return;
+    ASSERT_EQ(std::getenv("CI"), nullptr) << kTorchrun << " is missing";
+    GTEST_SKIP() << kTorchrun << " is missing: run scripts/setup.sh --tests";
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Ranks, TwoUnderTorchrunEqualOneIn64Bits) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
+  const Result result = two_ranks(job, folder_ / "two");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("2 ranks"));
+  expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
+}
+
+TEST_F(Ranks, AccumulationEqualsOneLargeBatchIn64Bits) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "four", "--set", "train.micro_batch_size=2"}).exit_code, 0);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "uneven", "--set", "train.micro_batch_size=3"}).exit_code, 0);
+  expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "four/metrics.jsonl", 1e-9);
+  expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "uneven/metrics.jsonl", 1e-9);
+}
+
+TEST_F(Ranks, TwoResumeWhatOneSaved) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "two"}).exit_code, 0);
+  std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");
+  const Result result = two_ranks(job, folder_ / "two");
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("resume  step 10"));
+  expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
+}
+
+TEST_F(Ranks, AHalfSetEnvironmentIsExitCode2) {
+  Program program({gputrain_path(), "run", write_gpt_job(folder_)}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  const Result result = program.wait();
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("MASTER_ADDR"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

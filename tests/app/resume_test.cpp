@@ -1,0 +1,103 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "app/program.hpp"
+#include "app/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using testing::HasSubstr;
+
+/// The metrics file without what depends on the clock.
+std::string timeless_metrics(const std::string& path) {
+  std::istringstream lines(read_file(path));
+  std::string text;
+  for (std::string line; std::getline(lines, line);) {
+    auto object = nlohmann::json::parse(line);
+    for (const char* key : {"time", "train/tokens_per_second", "train/samples_per_second"}) object.erase(key);
+    if (object["kind"] != "event") text += object.dump() + "\n";
+  }
+  return text;
+}
+
+/// Dropout, accumulation and intervals that no stop divides: everything a resumed run must carry over.
+constexpr const char* kDemandingJob =
+    "log: {interval: 5}\neval: {interval: 60}\ncheckpoint: {interval: 25}\nlr_scheduler: {type: cosine, warmup: 4}\n";
+
+std::vector<std::string> demanding_run(const TemporaryFolder& folder, const std::string& job, const std::string& name) {
+  return {gputrain_path(), "run", job, "--output-dir", folder / name, "--set", "model.config.dropout=0.1", "--set",
+          "train.micro_batch_size=3", "--set", "train.max_steps=200", "--set", "precision=fp32", "--set", "data.num_workers=1"};
+}
+
+TEST(Resume, AfterThreeSignalsEqualsAnUninterruptedRunBitForBit) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, kDemandingJob);
+  ASSERT_EQ(Program(demanding_run(folder, job, "whole")).wait().exit_code, 0);
+  for (const auto& [line, signal, code] : {std::tuple{"step    5/", SIGTERM, 143}, std::tuple{"step    40/", SIGINT, 130},
+                                           std::tuple{"eval    60", SIGTERM, 143}}) {
+    Program attempt(demanding_run(folder, job, "parts"));
+    ASSERT_TRUE(attempt.prints(line)) << line;
+    attempt.signal(signal);
+    const Result result = attempt.wait();
+    EXPECT_EQ(result.exit_code, code) << result.out << result.err;
+  }
+  const Result last = Program(demanding_run(folder, job, "parts")).wait();
+  ASSERT_EQ(last.exit_code, 0) << last.err;
+  EXPECT_THAT(last.out, HasSubstr("resume  step "));
+  EXPECT_EQ(read_file(folder / "whole/model.safetensors"), read_file(folder / "parts/model.safetensors"));
+  EXPECT_EQ(timeless_metrics(folder / "whole/metrics.jsonl"), timeless_metrics(folder / "parts/metrics.jsonl"));
+}
+
+TEST(Resume, NamesAndSkipsATornCheckpoint) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  std::filesystem::resize_file(folder / "run/ckpt/step-00000020/model.safetensors", 100);
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("step-00000020"));
+  EXPECT_THAT(result.out, HasSubstr("resume  step 15"));
+}
+
+TEST(Resume, MustFailsWithExitCode5WithoutACheckpoint) {
+  const TemporaryFolder folder;
+  const Result result =
+      gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run", "--set", "checkpoint.resume=must"});
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+}
+
+TEST(Resume, NeverStartsOverAndKeepsTheEarlierRunAside) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "checkpoint.resume=never"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(std::filesystem::exists(folder / "run.1/model.safetensors"));
+  EXPECT_EQ(read_file(folder / "run/model.safetensors"), read_file(folder / "run.1/model.safetensors"));
+}
+
+TEST(Resume, RefusesAJobThatWouldGiveOtherResults) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const Result refused = gputrain({"run", job, "--output-dir", folder / "run", "--set", "model.config.n_layer=2"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("model.config.n_layer"));
+  const Result longer = gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=30"});
+  EXPECT_EQ(longer.exit_code, 2);
+  EXPECT_THAT(longer.err, HasSubstr("--accept"));
+  const Result accepted = gputrain({"run", job, "--accept", "--output-dir", folder / "run", "--set", "train.max_steps=30"});
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.out, HasSubstr("done    30/30"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

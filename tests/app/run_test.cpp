@@ -1,0 +1,122 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "app/program.hpp"
+#include "app/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using testing::HasSubstr;
+
+nlohmann::json json_file(const std::string& path) { return nlohmann::json::parse(read_file(path)); }
+
+TEST(Run, TrainsAndLeavesACompleteRunFolder) {
+  const TemporaryFolder folder;
+  const Result result = gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("plan    20 steps"));
+  EXPECT_THAT(result.out, HasSubstr("step    20/20 100% loss "));
+  EXPECT_THAT(result.out, HasSubstr("done    20/20 steps"));
+  EXPECT_EQ(result.out.find('\x1b'), std::string::npos) << "escape codes without a terminal";
+  for (const char* name : {"job.resolved.yaml", "metrics.jsonl", "model.safetensors", "summary.json", "logs/rank_0000.log",
+                           "config.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / ("run/" + std::string(name)))) << name;
+  }
+  const auto summary = json_file(folder / "run/summary.json");
+  EXPECT_EQ(summary["status"], "done");
+  EXPECT_EQ(summary["step"], 20);
+  EXPECT_EQ(summary["samples"], 160);
+  EXPECT_EQ(summary["tokens"], 2560);
+  EXPECT_GT(summary["throughput"]["tokens_per_second"], 0);
+}
+
+TEST(Run, LowersTheLoss) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=60"}).exit_code, 0);
+  std::istringstream lines(read_file(folder / "run/metrics.jsonl"));
+  double first = 0, last = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::json::parse(line);
+    if (object["kind"] != "train") continue;
+    if (first == 0) first = object["train/loss"];
+    last = object["train/loss"];
+  }
+  EXPECT_LT(last, 0.8 * first);
+}
+
+TEST(Run, TheResolvedJobGivesTheSameRun) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "a"}).exit_code, 0);
+  const Result again = gputrain({"run", folder / "a/job.resolved.yaml", "--output-dir", folder / "b"});
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(read_file(folder / "a/model.safetensors"), read_file(folder / "b/model.safetensors"));
+}
+
+TEST(Run, DryRunChecksEverythingAndWritesNothing) {
+  const TemporaryFolder folder;
+  const Result result = gputrain({"run", write_gpt_job(folder), "--dry-run", "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("all checks passed"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST(Run, StopsWithExitCode4WhenTheLossIsNotFinite) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "optimizer.lr=1e300", "--set",
+                                  "precision=fp64"});
+  EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("not finite"));
+  EXPECT_THAT(result.err, HasSubstr("try: lower optimizer.lr"));
+  EXPECT_EQ(json_file(folder / "run/summary.json")["status"], "failed");
+  EXPECT_EQ(json_file(folder / "run/summary.json")["exit_code"], 4);
+}
+
+TEST(Run, AMissedExpectationIsExitCode4OnlyUnderVerify) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "expect: {val/loss: [0, 0.001]}\n");
+  EXPECT_EQ(gputrain({"run", job, "--output-dir", folder / "a"}).exit_code, 0);
+  const Result result = gputrain({"run", job, "--verify", "--output-dir", folder / "b"});
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, HasSubstr("MISSED"));
+}
+
+TEST(Run, AMissingDataFileIsExitCode3AndStartsNothing) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "data.train.path=/nowhere/x.txt"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("/nowhere/x.txt"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST(Run, APromptTheVocabularyCannotSpellIsFoundBeforeTraining) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "eval.sample.prompt=Ω"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("Ω"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST(Run, WritesASampleThatDependsOnTheSeedAlone) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "eval: {sample: {prompt: 'the ', max_new_tokens: 40}}\n");
+  const auto sample_of = [&](const std::string& name) {
+    const Result result = gputrain({"run", job, "--output-dir", folder / name});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const size_t begin = result.out.find("\nsample ");
+    return result.out.substr(begin, result.out.find("\ndone ") - begin);
+  };
+  const std::string sample = sample_of("a");
+  EXPECT_THAT(sample, HasSubstr("\nthe "));
+  EXPECT_EQ(sample, sample_of("b"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

@@ -1,0 +1,24 @@
+#include "app/small_job.hpp"
+
+namespace gputrain::testing_support {
+
+std::string write_text(const TemporaryFolder& folder) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) {
+    text += "the " + std::to_string(i % 10) + " cats sat on the mat " + std::to_string(i % 7) + " times;\n";
+  }
+  return folder.write("text.txt", text);
+}
+
+std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extra) {
+  return folder.write("job.yaml", "schema: 1\n"
+                                  "precision: fp64\n"
+                                  "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 32, block_size: 16}}\n"
+                                  "data:\n"
+                                  "  train: {path: " + write_text(folder) + ", format: text}\n"
+                                  "  val: {split: 10%}\n"
+                                  "train: {max_steps: 20, global_batch_size: 8}\n"
+                                  "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n" + extra);
+}
+
+}  // namespace gputrain::testing_support

@@ -1,0 +1,17 @@
+// Small jobs on data that a test makes itself.
+#pragma once
+
+#include <string>
+
+#include "app/program.hpp"
+
+namespace gputrain::testing_support {
+
+/// Writes a text of a few thousand characters with structure to learn, and returns its path.
+std::string write_text(const TemporaryFolder& folder);
+
+/// A character GPT of one block on that text: 20 steps of 8 sequences of 16 characters, in fp64 unless changed by
+/// `extra`, lines of YAML appended to the job.
+std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extra = "");
+
+}  // namespace gputrain::testing_support
