@@ -13,10 +13,9 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 
 /// True for text that every YAML reader, of version 1.1 too, takes for text.
 bool is_safely_bare(std::string_view text) {
-  if (text.ends_with(' ')) return false;
   if (text.empty() || !(is_letter(text[0]) || text[0] == '/' || text[0] == '_')) return false;
   const auto harmless = [](char c) {
-    return is_letter(c) || (c >= '0' && c <= '9') || std::string_view("_-./+% ").find(c) != std::string_view::npos;
+    return is_letter(c) || (c >= '0' && c <= '9') || std::string_view("_-./+%").find(c) != std::string_view::npos;
   };
   if (!std::all_of(text.begin(), text.end(), harmless)) return false;
   std::string lower(text);
