@@ -46,8 +46,8 @@ class BatchRing final : public BatchSource {
 
   std::mutex mutex_;
   std::condition_variable work_, ready_;
-  int64_t next_batch_;      // to be handed out
-  int64_t claim_batch_;     // whose rows are being claimed
+  int64_t next_batch_;   // to be handed out
+  int64_t claim_batch_;  // whose rows are being claimed
   int64_t claim_row_ = 0;
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;

@@ -23,10 +23,10 @@ class BatchSource {
 };
 
 struct ReadAhead {
-  int workers = 0;               // 0: read by the caller and torch's compute threads, nothing ahead
-  int64_t slots = 2;             // micro-batches ready or in work
-  int64_t first = 0;             // the first micro-batch
-  int64_t end = INT64_MAX;       // nothing is read from here on
+  int workers = 0;          // 0: read by the caller and torch's compute threads, nothing ahead
+  int64_t slots = 2;        // micro-batches ready or in work
+  int64_t first = 0;        // the first micro-batch
+  int64_t end = INT64_MAX;  // nothing is read from here on
   double timeout_seconds = 600;
   bool pinned = false;
 };

@@ -13,7 +13,8 @@ size_t SampleLayout::input_bytes() const {
 }
 
 size_t SampleLayout::target_count() const {
-  return static_cast<size_t>(std::accumulate(target_sizes.begin(), target_sizes.end(), int64_t{1}, std::multiplies<>()));
+  return static_cast<size_t>(
+      std::accumulate(target_sizes.begin(), target_sizes.end(), int64_t{1}, std::multiplies<>()));
 }
 
 Dataset::~Dataset() = default;

@@ -149,9 +149,9 @@ void resample(const ImageView& from, const Fit& fit, int64_t reduction, const Sh
 void fit_image(const ImageView& from, const Fit& fit, uint8_t* to, int64_t reduction) {
   GPUTRAIN_ASSERT(from.channels == 1 || from.channels == 3, "images are grey or RGB");
   GPUTRAIN_ASSERT(fit.left >= 0 && fit.left < fit.right && fit.top >= 0 && fit.top < fit.bottom, "an empty box");
-  GPUTRAIN_ASSERT((fit.right + reduction - 1) / reduction <= from.width &&
-                      (fit.bottom + reduction - 1) / reduction <= from.height,
-                  "a box outside the image");
+  GPUTRAIN_ASSERT(
+      (fit.right + reduction - 1) / reduction <= from.width && (fit.bottom + reduction - 1) / reduction <= from.height,
+      "a box outside the image");
   const Shown across = shown_part(fit.x, fit.width, fit.full_width);
   const Shown down = shown_part(fit.y, fit.height, fit.full_height);
   if (across.count < fit.width || down.count < fit.height)

@@ -41,7 +41,8 @@ ImageDecoder::Size ImageDecoder::open(std::span<const std::byte> file, const std
   state_->is_jpeg = JpegReader::recognizes(file);
   state_->orientation = 1;
   if (PngReader::recognizes(file)) return state_->png.open(file, name);
-  if (!state_->is_jpeg) throw_bad_image(name, file.empty() ? "an empty file instead of an image" : "neither JPEG nor PNG");
+  if (!state_->is_jpeg)
+    throw_bad_image(name, file.empty() ? "an empty file instead of an image" : "neither JPEG nor PNG");
   Size size = state_->jpeg.open(file, name);
   state_->orientation = exif_orientation(file);
   if (swaps_sides(state_->orientation)) std::swap(size.width, size.height);

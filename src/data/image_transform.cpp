@@ -32,7 +32,8 @@ ImageTransform::ImageTransform(const ImageOptions& options, Role role, int64_t w
 }
 
 Fit ImageTransform::whole(int64_t shorter_side, int64_t width, int64_t height) const {
-  Fit fit{.right = width, .bottom = height, .full_width = width, .full_height = height, .width = width_, .height = height_};
+  Fit fit{
+      .right = width, .bottom = height, .full_width = width, .full_height = height, .width = width_, .height = height_};
   const int64_t shorter = std::min(width, height);
   if (shorter == shorter_side) return fit;
   const auto scaled = [&](int64_t length) {
@@ -55,7 +56,8 @@ Fit ImageTransform::random_resized_crop(RandomStream& random, int64_t width, int
     return fit;
   };
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const double area = w * h * random.uniform(augment_.random_resized_crop->front(), augment_.random_resized_crop->back());
+    const double area =
+        w * h * random.uniform(augment_.random_resized_crop->front(), augment_.random_resized_crop->back());
     const double aspect = std::exp(random.uniform(-std::log(kGreatestStretch), std::log(kGreatestStretch)));
     const int64_t across = std::lround(std::sqrt(area * aspect)), down = std::lround(std::sqrt(area / aspect));
     if (across < 1 || across > width || down < 1 || down > height) continue;
@@ -90,8 +92,8 @@ Fit ImageTransform::fit(int64_t index, const ReadContext& context, int64_t width
 int64_t ImageTransform::reduction(const Fit& fit, const ReadContext& context) {
   if (!context.augment) return 1;
   int64_t reduction = 8;
-  while (reduction > 1 && ((fit.right - fit.left) < fit.full_width * reduction ||
-                           (fit.bottom - fit.top) < fit.full_height * reduction))
+  while (reduction > 1 &&
+         ((fit.right - fit.left) < fit.full_width * reduction || (fit.bottom - fit.top) < fit.full_height * reduction))
     reduction /= 2;
   return reduction;
 }

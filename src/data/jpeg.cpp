@@ -57,8 +57,8 @@ ImageDecoder::Size JpegReader::open(std::span<const std::byte> file, const std::
   file_ = file;
   name_ = name;
   int width = 0, height = 0, subsampling = 0, colorspace = 0;
-  const int result = tjDecompressHeader3(handle_.get(), reinterpret_cast<const unsigned char*>(file.data()), file.size(),
-                                         &width, &height, &subsampling, &colorspace);
+  const int result = tjDecompressHeader3(handle_.get(), reinterpret_cast<const unsigned char*>(file.data()),
+                                         file.size(), &width, &height, &subsampling, &colorspace);
   if (result != 0 && tjGetErrorCode(handle_.get()) != TJERR_WARNING)
     throw_bad_image(name, "not a readable JPEG file: " + std::string(tjGetErrorStr2(handle_.get())));
   if (width < 1 || height < 1) throw_bad_image(name, "not a readable JPEG file: no picture in it");
@@ -70,9 +70,9 @@ ImageDecoder::Size JpegReader::open(std::span<const std::byte> file, const std::
 
 void JpegReader::decompress(int format, int64_t width, int64_t height, int flags, std::vector<uint8_t>& pixels) {
   // Hundreds of empty progressive scans make a small file take minutes.
-  const int result = tjDecompress2(handle_.get(), reinterpret_cast<const unsigned char*>(file_.data()), file_.size(),
-                                   pixels.data(), static_cast<int>(width), 0, static_cast<int>(height), format,
-                                   flags | TJFLAG_LIMITSCANS);
+  const int result =
+      tjDecompress2(handle_.get(), reinterpret_cast<const unsigned char*>(file_.data()), file_.size(), pixels.data(),
+                    static_cast<int>(width), 0, static_cast<int>(height), format, flags | TJFLAG_LIMITSCANS);
   if (result == 0) return;
   const char* message = tjGetErrorStr2(handle_.get());
   const bool is_warning = tjGetErrorCode(handle_.get()) == TJERR_WARNING;

@@ -18,8 +18,8 @@ struct Loader::Impl {
       : dataset(std::move(given)), options(std::move(wanted)), state(start), reader(dataset, options) {
     const SampleLayout& layout = dataset->layout();
     if (layout.is_image())
-      normalizer.emplace(dataset->normalization().value_or(Normalization{{0}, {1}}), layout.input_sizes.back(), options.device,
-                         ImageFormat{options.float_type, options.channels_last});
+      normalizer.emplace(dataset->normalization().value_or(Normalization{{0}, {1}}), layout.input_sizes.back(),
+                         options.device, ImageFormat{options.float_type, options.channels_last});
   }
 
   void start();
@@ -58,10 +58,9 @@ void Loader::Impl::note_bad(std::vector<ReadOutcome::BadRow> bad) {
     ++bad_in_epoch;
     const double share = static_cast<double>(dataset->size()) / options.share.world_size;
     if (static_cast<double>(bad_in_epoch) <= std::ceil(options.max_bad_fraction * share)) continue;
-    throw Error(ExitCode::data, {.what = std::to_string(bad_in_epoch) + " samples of epoch " +
-                                         std::to_string(sample.epoch) +
-                                         " cannot be read, more than data.max_bad_fraction allows; the last one: " +
-                                         sample.message});
+    throw Error(ExitCode::data,
+                {.what = std::to_string(bad_in_epoch) + " samples of epoch " + std::to_string(sample.epoch) +
+                         " cannot be read, more than data.max_bad_fraction allows; the last one: " + sample.message});
   }
 }
 

@@ -28,7 +28,8 @@ void to_pixels(const uint8_t* from, Real* to, int64_t pixels, const Real* scale,
 template <class Real, int64_t C>
 void normalize_image(const uint8_t* from, Real* to, int64_t pixels, bool channels_last, const Real* scale,
                      const Real* shift) {
-  channels_last ? to_pixels<Real, C>(from, to, pixels, scale, shift) : to_planes<Real, C>(from, to, pixels, scale, shift);
+  channels_last ? to_pixels<Real, C>(from, to, pixels, scale, shift)
+                : to_planes<Real, C>(from, to, pixels, scale, shift);
 }
 
 template <class Real>
@@ -90,9 +91,9 @@ at::Tensor ImageNormalizer::on_host(const at::Tensor& images) const {
 
 /// One kernel: addcmul computes in float from bytes and rounds to the output's type and layout.
 at::Tensor ImageNormalizer::on_device(const at::Tensor& images) const {
-  at::Tensor out = at::empty({images.size(0), images.size(3), images.size(1), images.size(2)},
-                             images.options().dtype(format_.type),
-                             format_.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  at::Tensor out =
+      at::empty({images.size(0), images.size(3), images.size(1), images.size(2)}, images.options().dtype(format_.type),
+                format_.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
   at::addcmul_out(out, device_shift_, images.permute({0, 3, 1, 2}), device_scale_);
   return out;
 }

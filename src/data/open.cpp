@@ -14,7 +14,8 @@ double fraction_of(const std::optional<HeldOutSource>& source) {
   return source && source->split ? source->split->value / 100 : 0;
 }
 
-std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& whole, double begin, double end, Role role) {
+std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& whole, double begin, double end,
+                                       Role role) {
   std::shared_ptr<const Dataset> part = whole->part(begin, end, role);
   if (!part) part = std::make_shared<Subset>(whole, begin, end);
   if (part->size() < 1)
@@ -54,8 +55,8 @@ class Opener {
                                           Role role) {
     if (!source) return nullptr;
     if (source->split) return part_of(whole, range.first, std::min(1.0, range.second), role);
-    return make(source->path.value_or(spec_.train.path), source->format.name.empty() ? spec_.train.format : source->format,
-                role);
+    return make(source->path.value_or(spec_.train.path),
+                source->format.name.empty() ? spec_.train.format : source->format, role);
   }
 
   const DataSpec& spec_;

@@ -16,7 +16,8 @@ class Tiff {
   uint32_t number(size_t at, size_t count) const {
     if (at > bytes_.size() || count > bytes_.size() - at) return 0;
     uint32_t value = 0;
-    for (size_t i = 0; i < count; ++i) value = value << 8 | std::to_integer<uint32_t>(bytes_[at + (big_ ? i : count - 1 - i)]);
+    for (size_t i = 0; i < count; ++i)
+      value = value << 8 | std::to_integer<uint32_t>(bytes_[at + (big_ ? i : count - 1 - i)]);
     return value;
   }
 

@@ -26,7 +26,9 @@ std::vector<std::byte> critical_chunks(std::span<const std::byte> file) {
   while (file.size() - at >= kChunkFrame) {
     const size_t length = std::min<size_t>(big_endian(file.data() + at) + kChunkFrame, file.size() - at);
     const bool is_critical = (std::to_integer<int>(file[at + 4]) & 0x20) == 0;
-    if (is_critical) kept.insert(kept.end(), file.begin() + static_cast<ptrdiff_t>(at), file.begin() + static_cast<ptrdiff_t>(at + length));
+    if (is_critical)
+      kept.insert(kept.end(), file.begin() + static_cast<ptrdiff_t>(at),
+                  file.begin() + static_cast<ptrdiff_t>(at + length));
     at += length;
   }
   return kept;

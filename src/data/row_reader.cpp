@@ -71,7 +71,8 @@ void RowReader::read_counted(int64_t sample, const ReadContext& context, const D
                              ReadOutcome& outcome) const {
   try {
     dataset_->read(sample, context, to.inputs, to.targets);
-    outcome.weight += std::count_if(to.targets, to.targets + target_count_, [](int64_t t) { return t != kIgnoreIndex; });
+    outcome.weight +=
+        std::count_if(to.targets, to.targets + target_count_, [](int64_t t) { return t != kIgnoreIndex; });
   } catch (const Error& error) {
     if (!tolerant_ || error.code() != ExitCode::data) throw with_sample(error, sample);
     clear(to);

@@ -25,8 +25,6 @@ void Subset::read(int64_t index, const ReadContext& context, std::byte* input, i
   whole_->read(permute(kSplitSeed, 0, whole_->size(), begin_ + index), context, input, target);
 }
 
-std::string Subset::describe() const {
-  return std::to_string(size()) + " of " + whole_->describe();
-}
+std::string Subset::describe() const { return std::to_string(size()) + " of " + whole_->describe(); }
 
 }  // namespace gputrain::data

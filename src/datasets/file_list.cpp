@@ -119,7 +119,8 @@ class Walk {
         files_.push_back(prefix + name);
       }
     }
-    if (error) throw Error(ExitCode::data, {.what = "cannot list the folder: " + error.message(), .where = folder.string()});
+    if (error)
+      throw Error(ExitCode::data, {.what = "cannot list the folder: " + error.message(), .where = folder.string()});
   }
 
   std::vector<std::string> take() {

@@ -66,7 +66,8 @@ size_t GzipStream::read(std::span<std::byte> to) {
     done += room - stream.avail_out;
     if (result == Z_STREAM_END) {
       state_->start_next_member();
-    } else if (result == Z_BUF_ERROR || (result == Z_OK && stream.avail_in == 0 && state_->left.empty() && stream.avail_out > 0)) {
+    } else if (result == Z_BUF_ERROR ||
+               (result == Z_OK && stream.avail_in == 0 && state_->left.empty() && stream.avail_out > 0)) {
       state_->fail("the gzip data is cut off");
     } else if (result != Z_OK) {
       state_->fail("damaged gzip data");

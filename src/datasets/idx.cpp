@@ -20,7 +20,8 @@ struct IdxSpec {
   config::Auto<int64_t> num_classes;
 
   static void describe(config::Description<IdxSpec>& d) {
-    d.summary("IDX files, plain or .gz: a folder, of which train-* is read for training and t10k-* or test-* otherwise");
+    d.summary(
+        "IDX files, plain or .gz: a folder, of which train-* is read for training and t10k-* or test-* otherwise");
     d.key("num_classes", &IdxSpec::num_classes,
           "labels are below this; auto: one more than the highest label of the training data")
         .range(1, 256)
@@ -48,9 +49,11 @@ std::string find_file(const std::string& folder, data::Role role, const std::str
     if (fits_kind && (role == data::Role::train ? is_train : is_test)) found.push_back(name);
   }
   if (found.size() == 2 && found[1] == found[0] + ".gz") found.pop_back();
-  const std::string example = (role == data::Role::train ? "train-" : "t10k-") + kind + (kind == "images" ? "-idx3-ubyte" : "-idx1-ubyte");
+  const std::string example =
+      (role == data::Role::train ? "train-" : "t10k-") + kind + (kind == "images" ? "-idx3-ubyte" : "-idx1-ubyte");
   if (found.empty())
-    throw Error(ExitCode::data, {.what = "no file like " + example + " or " + example + ".gz in this folder", .where = folder});
+    throw Error(ExitCode::data,
+                {.what = "no file like " + example + " or " + example + ".gz in this folder", .where = folder});
   if (found.size() > 1)
     throw Error(ExitCode::data, {.what = found[0] + " and " + found[1] + " could both be meant",
                                  .where = folder,
@@ -62,7 +65,8 @@ IdxImages load_idx(const IdxSpec& spec, const data::DatasetRequest& request) {
   std::error_code ignored;
   if (!std::filesystem::exists(request.path, ignored)) data::throw_missing(request.path, "a folder of IDX files");
   if (!std::filesystem::is_directory(request.path, ignored))
-    throw Error(ExitCode::data, {.what = "a file; format idx wants the folder with the files of images and labels", .where = request.path});
+    throw Error(ExitCode::data, {.what = "a file; format idx wants the folder with the files of images and labels",
+                                 .where = request.path});
   IdxImages data;
   data.path = request.path;
   const std::string images = find_file(request.path, request.role, "images");
@@ -74,8 +78,8 @@ IdxImages load_idx(const IdxSpec& spec, const data::DatasetRequest& request) {
                                          std::to_string(data.labels.sizes[0]) + " labels",
                                  .where = labels});
   const uint8_t* highest = std::max_element(data.labels.values.get(), data.labels.values.get() + data.labels.count);
-  data.num_classes = request.train ? request.train->layout().num_classes
-                                   : spec.num_classes.value.value_or(int64_t{*highest} + 1);
+  data.num_classes =
+      request.train ? request.train->layout().num_classes : spec.num_classes.value.value_or(int64_t{*highest} + 1);
   if (*highest >= data.num_classes)
     throw Error(ExitCode::data, {.what = "label " + std::to_string(*highest) + " of image " +
                                          std::to_string(highest - data.labels.values.get()) + " is outside of the " +
@@ -114,7 +118,8 @@ class Idx final : public data::Dataset {
       std::optional<data::Normalization> statistics)
       : images_(std::move(images)), options_(options), transform_(options, role, images_->width(), images_->height()) {
     if (options.channels.value.value_or(1) != 1)
-      throw Error(ExitCode::usage, {.what = "IDX images are grey", .where = "data.image.channels", .hint = "channels: 1"});
+      throw Error(ExitCode::usage,
+                  {.what = "IDX images are grey", .where = "data.image.channels", .hint = "channels: 1"});
     layout_.input_sizes = {transform_.height(), transform_.width(), 1};
     layout_.num_classes = images_->num_classes;
     normalization_ = options.mean ? statistics_for(options, 1, {}) : statistics ? *statistics : measure(*images_);

@@ -85,7 +85,8 @@ IdxArray read_idx_file(const std::string& path, size_t dimensions) {
   if (is_gzip(begin)) {
     const std::vector<std::byte> packed = file.read(0, file.size());
     GzipStream stream(packed, path);
-    return parse([&](std::span<std::byte> to) { return stream.read(to); }, file.size() * kMostGzipGain, dimensions, path);
+    return parse([&](std::span<std::byte> to) { return stream.read(to); }, file.size() * kMostGzipGain, dimensions,
+                 path);
   }
   int64_t offset = 0;
   const auto read = [&](std::span<std::byte> to) {

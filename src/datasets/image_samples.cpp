@@ -43,7 +43,9 @@ data::ImageDecoder::Size common_size(const ImageStore& store) {
     const data::ImageDecoder::Size size = image_decoder().open(bytes, store.full_name(index));
     if (i == 0) common = size;
     if (size.width == common.width && size.height == common.height) continue;
-    const auto text = [](const data::ImageDecoder::Size& s) { return std::to_string(s.width) + " x " + std::to_string(s.height); };
+    const auto text = [](const data::ImageDecoder::Size& s) {
+      return std::to_string(s.width) + " x " + std::to_string(s.height);
+    };
     throw Error(ExitCode::usage, {.what = "the images have different sizes (" + text(common) + ", " + text(size) +
                                           ") and the job does not say to which they are brought",
                                   .where = "data.image.size",
@@ -88,8 +90,9 @@ void ImageStore::set_names(const std::vector<std::string>& names, const std::vec
   for (const std::string& name : names) {
     const auto label = std::lower_bound(class_names_.begin(), class_names_.end(), class_of(name));
     if (label == class_names_.end() || *label != class_of(name))
-      throw Error(ExitCode::data, {.what = "the class '" + std::string(class_of(name)) + "' is not in the training data",
-                                   .where = where});
+      throw Error(
+          ExitCode::data,
+          {.what = "the class '" + std::string(class_of(name)) + "' is not in the training data", .where = where});
     labels_.push_back(static_cast<int32_t>(label - class_names_.begin()));
     names_ += name;
     ends_.push_back(names_.size());

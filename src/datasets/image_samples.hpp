@@ -31,10 +31,11 @@ class ImageStore {
  protected:
   /// Takes names "<class>/<rest>" in their final order. `known` are the classes of the training data, which others must
   /// keep to; empty: the classes are those of the names. `where` is for messages.
-  void set_names(const std::vector<std::string>& names, const std::vector<std::string>& known, const std::string& where);
+  void set_names(const std::vector<std::string>& names, const std::vector<std::string>& known,
+                 const std::string& where);
 
  private:
-  std::string names_;           // end to end: a million small strings would take three times the memory
+  std::string names_;  // end to end: a million small strings would take three times the memory
   std::vector<size_t> ends_;
   std::vector<int32_t> labels_;
   std::vector<std::string> class_names_;

@@ -26,13 +26,16 @@ class FolderStore final : public ImageStore {
     std::error_code ignored;
     if (!std::filesystem::exists(root_, ignored)) data::throw_missing(root_, "a folder of images");
     if (!std::filesystem::is_directory(root_, ignored))
-      throw Error(ExitCode::data, {.what = "a file; format imagefolder wants a folder", .where = root_, .hint = "format: tar for an archive"});
+      throw Error(
+          ExitCode::data,
+          {.what = "a file; format imagefolder wants a folder", .where = root_, .hint = "format: tar for an archive"});
     refuse_empty_classes();
     std::vector<std::string> names = list_files(root_, {});
     std::erase_if(names, [](const std::string& name) { return !is_image_name(name); });
     for (const std::string& name : names)
       if (name.find('/') == std::string::npos)
-        throw Error(ExitCode::data, {.what = "the image " + name + " lies outside of the folders of the classes", .where = root_});
+        throw Error(ExitCode::data,
+                    {.what = "the image " + name + " lies outside of the folders of the classes", .where = root_});
     set_names(names, known, root_);
   }
 
@@ -41,7 +44,8 @@ class FolderStore final : public ImageStore {
   void read(int64_t index, std::vector<std::byte>& bytes) const override {
     const data::ReadOnlyFile file(full_name(index));
     if (file.size() > kMostImageBytes)
-      throw Error(ExitCode::data, {.what = "an image file of " + std::to_string(file.size()) + " bytes", .where = file.path()});
+      throw Error(ExitCode::data,
+                  {.what = "an image file of " + std::to_string(file.size()) + " bytes", .where = file.path()});
     bytes.resize(static_cast<size_t>(file.size()));
     file.read(0, bytes);
   }
@@ -60,8 +64,8 @@ class FolderStore final : public ImageStore {
 class ImageFolder final : public ImageSamples {
  public:
   ImageFolder(const ImageFolderSpec& spec, const data::DatasetRequest& request)
-      : ImageSamples(std::make_shared<FolderStore>(spec.prefix.empty() ? request.path : request.path + "/" + spec.prefix,
-                                                   known_classes(request)),
+      : ImageSamples(std::make_shared<FolderStore>(
+                         spec.prefix.empty() ? request.path : request.path + "/" + spec.prefix, known_classes(request)),
                      image_options(request), request.role) {}
 };
 

@@ -14,8 +14,9 @@ data::Normalization imagenet_statistics(int64_t channels) {
 data::Normalization statistics_for(const data::ImageOptions& options, int64_t channels, data::Normalization otherwise) {
   if (!options.mean || !options.std) return otherwise;
   if (std::ssize(*options.mean) != channels || std::ssize(*options.std) != channels)
-    throw Error(ExitCode::usage, {.what = "the images have " + std::to_string(channels) + " channels; one value for each is needed",
-                                  .where = "data.image.mean and data.image.std"});
+    throw Error(ExitCode::usage,
+                {.what = "the images have " + std::to_string(channels) + " channels; one value for each is needed",
+                 .where = "data.image.mean and data.image.std"});
   return {*options.mean, *options.std};
 }
 

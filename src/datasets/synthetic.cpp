@@ -27,7 +27,8 @@ struct SyntheticSpec {
     d.key("num_classes", &SyntheticSpec::num_classes, "classes of images").range(1, 1 << 20).unit("classes");
     d.key("vocab_size", &SyntheticSpec::vocab_size, "different tokens").range(2, 1 << 20).unit("tokens");
     d.key("learnable", &SyntheticSpec::learnable,
-          "images show a pattern of their class under noise, tokens mostly follow from the one before; else all is noise");
+          "images show a pattern of their class under noise, tokens mostly follow from the one before; else all is "
+          "noise");
   }
 };
 
@@ -47,8 +48,9 @@ class Synthetic final : public data::Dataset {
     const int64_t channels = options.channels.value.value_or(3);
     layout_.input_sizes = {size, size, channels};
     layout_.num_classes = spec.num_classes;
-    statistics_ = statistics_for(options, channels,
-                                 {std::vector(static_cast<size_t>(channels), 0.5), std::vector(static_cast<size_t>(channels), 0.25)});
+    statistics_ = statistics_for(
+        options, channels,
+        {std::vector(static_cast<size_t>(channels), 0.5), std::vector(static_cast<size_t>(channels), 0.25)});
     noise_ = random_bytes(kNoiseSeed, layout_.input_bytes() + kNoiseOffsets);
   }
 
@@ -106,7 +108,9 @@ class Synthetic final : public data::Dataset {
   /// Nine of ten tokens are what the one before implies.
   void make_tokens(RandomStream& random, int64_t* input, int64_t* target) const {
     const int64_t vocabulary = spec_.vocab_size;
-    const auto draw = [&] { return static_cast<int64_t>(uint64_t{random.bits()} * static_cast<uint64_t>(vocabulary) >> 32); };
+    const auto draw = [&] {
+      return static_cast<int64_t>(uint64_t{random.bits()} * static_cast<uint64_t>(vocabulary) >> 32);
+    };
     int64_t token = draw();
     for (int64_t t = 0; t < layout_.input_sizes[0]; ++t) {
       input[t] = token;

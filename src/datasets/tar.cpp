@@ -79,8 +79,9 @@ class TarStore final : public ImageStore {
   static void keep_last_of_each_name(std::vector<TarEntry>& entries) {
     std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
     std::reverse(entries.begin(), entries.end());
-    entries.erase(std::unique(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; }),
-                  entries.end());
+    entries.erase(
+        std::unique(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; }),
+        entries.end());
     std::reverse(entries.begin(), entries.end());
   }
 
@@ -96,8 +97,8 @@ class Tar final : public ImageSamples {
                      image_options(request), request.role) {}
 };
 
-const config::Registered<Tar, TarSpec> registered_tar{data::catalog(), "tar",
-                                                      "a tar archive of JPEG and PNG files in folders of their classes"};
+const config::Registered<Tar, TarSpec> registered_tar{
+    data::catalog(), "tar", "a tar archive of JPEG and PNG files in folders of their classes"};
 
 }  // namespace
 }  // namespace gputrain::datasets

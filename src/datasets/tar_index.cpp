@@ -94,9 +94,8 @@ class TarReader {
 
  private:
   [[noreturn]] void fail(const std::string& what, const std::string& hint = {}) const {
-    throw Error(ExitCode::data, {.what = what + " (at byte " + std::to_string(at_) + ")",
-                                 .where = file_.path(),
-                                 .hint = hint});
+    throw Error(ExitCode::data,
+                {.what = what + " (at byte " + std::to_string(at_) + ")", .where = file_.path(), .hint = hint});
   }
 
   /// The next header; empty at the archive's end, which is a block of zeros.
@@ -111,7 +110,9 @@ class TarReader {
       if (at_ > 0) fail("damaged tar archive: a header's checksum is wrong");
       const bool packed = block[0] == '\x1f' || std::string_view(block.data(), 3) == "BZh" ||
                           std::string_view(block.data(), 4) == "\x28\xb5\x2f\xfd" ||
-                          std::string_view(block.data(), 4) == "\xfd" "7zX";
+                          std::string_view(block.data(), 4) ==
+                              "\xfd"
+                              "7zX";
       fail(packed ? "a compressed archive; samples are read from a plain tar at any place" : "not a tar archive",
            packed ? "unpack it once: gunzip, unxz or zstd -d" : "");
     }
@@ -148,7 +149,8 @@ class TarReader {
       size_t length = 0;
       const auto [end, error] = std::from_chars(left.data(), left.data() + left.size(), length);
       const auto digits = static_cast<size_t>(end - left.data());
-      if (error != std::errc() || length < digits + 3 || length > left.size() || *end != ' ' || left[length - 1] != '\n')
+      if (error != std::errc() || length < digits + 3 || length > left.size() || *end != ' ' ||
+          left[length - 1] != '\n')
         fail("damaged tar archive: a pax header is not readable");
       const std::string_view record = left.substr(digits + 1, length - digits - 2);
       const size_t equals = record.find('=');
@@ -184,7 +186,8 @@ class TarReader {
       entry.name = prefix.empty() ? std::string(text_of(block, kName))
                                   : std::string(prefix) + "/" + std::string(text_of(block, kName));
     }
-    if (entry.name.size() > kLongestName) fail("a name of " + std::to_string(entry.name.size()) + " bytes in the archive");
+    if (entry.name.size() > kLongestName)
+      fail("a name of " + std::to_string(entry.name.size()) + " bytes in the archive");
     while (entry.name.starts_with("./")) entry.name.erase(0, 2);
     visitor(std::move(entry));
   }

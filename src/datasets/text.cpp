@@ -68,8 +68,9 @@ class TextSource final : public TokenSource {
     const std::vector<std::string> texts = read_texts(paths);
     if (!bytes)
       for (size_t i = 0; i < paths.size(); ++i) check_utf8(texts[i], paths[i]);
-    vocabulary_ = train ? train->vocabulary_
-                        : std::make_shared<Vocabulary>(bytes ? Vocabulary::of_bytes() : Vocabulary::of_characters(texts));
+    vocabulary_ = train
+                      ? train->vocabulary_
+                      : std::make_shared<Vocabulary>(bytes ? Vocabulary::of_bytes() : Vocabulary::of_characters(texts));
     if (vocabulary_->size() > UINT16_MAX + 1) {
       tokens_ = std::vector<int32_t>();
     } else if (vocabulary_->size() > UINT8_MAX + 1) {
@@ -126,7 +127,8 @@ class Text final : public TokenWindows {
       : TokenWindows(open_text(spec, request), request.sequence_length) {}
 };
 
-const config::Registered<Text, TextSpec> registered_text{data::catalog(), "text", "plain text, by bytes or by characters"};
+const config::Registered<Text, TextSpec> registered_text{data::catalog(), "text",
+                                                         "plain text, by bytes or by characters"};
 
 }  // namespace
 }  // namespace gputrain::datasets

@@ -31,7 +31,8 @@ struct MegatronType {
   int bytes;
   bool is_signed;
 };
-constexpr MegatronType kMegatronTypes[] = {{1, 1, false}, {2, 1, true}, {3, 2, true}, {4, 4, true}, {5, 8, true}, {8, 2, false}};
+constexpr MegatronType kMegatronTypes[] = {{1, 1, false}, {2, 1, true}, {3, 2, true},
+                                           {4, 4, true},  {5, 8, true}, {8, 2, false}};
 
 [[noreturn]] void fail(const std::string& path, const std::string& what, const std::string& hint = {}) {
   throw Error(ExitCode::data, {.what = what, .where = path, .hint = hint});
@@ -102,7 +103,8 @@ void TokenFile::read_megatron_index(const std::string& index_path) {
   const auto code = value_at<uint8_t>(index, 17);
   const auto* type = std::find_if(std::begin(kMegatronTypes), std::end(kMegatronTypes),
                                   [code](const MegatronType& known) { return known.code == code; });
-  if (type == std::end(kMegatronTypes)) fail(index_path, "its tokens are of type " + std::to_string(code) + ", which is not an integer");
+  if (type == std::end(kMegatronTypes))
+    fail(index_path, "its tokens are of type " + std::to_string(code) + ", which is not an integer");
   bytes_per_token_ = type->bytes;
   signed_ = type->is_signed;
 
@@ -132,13 +134,20 @@ void TokenFile::read(int64_t first, std::span<int64_t> tokens) const {
   raw.resize(tokens.size() * static_cast<size_t>(bytes_per_token_));
   file_.read(first_byte_ + first * bytes_per_token_, raw);
   switch (bytes_per_token_ * (signed_ ? -1 : 1)) {
-    case 1: return widen<uint8_t>(raw, tokens);
-    case 2: return widen<uint16_t>(raw, tokens);
-    case 4: return widen<uint32_t>(raw, tokens);
-    case -1: return widen<int8_t>(raw, tokens);
-    case -2: return widen<int16_t>(raw, tokens);
-    case -4: return widen<int32_t>(raw, tokens);
-    default: return widen<int64_t>(raw, tokens);
+    case 1:
+      return widen<uint8_t>(raw, tokens);
+    case 2:
+      return widen<uint16_t>(raw, tokens);
+    case 4:
+      return widen<uint32_t>(raw, tokens);
+    case -1:
+      return widen<int8_t>(raw, tokens);
+    case -2:
+      return widen<int16_t>(raw, tokens);
+    case -4:
+      return widen<int32_t>(raw, tokens);
+    default:
+      return widen<int64_t>(raw, tokens);
   }
 }
 

@@ -49,8 +49,7 @@ void TokenWindows::read_run(int64_t first, int64_t count, int64_t* input, int64_
 
 void TokenWindows::read(int64_t index, const data::ReadContext& context, std::byte* input, int64_t* target) const {
   int64_t offset = 0;
-  if (context.augment)
-    offset = RandomStream(context.seed, static_cast<uint64_t>(context.epoch)).below(length_);
+  if (context.augment) offset = RandomStream(context.seed, static_cast<uint64_t>(context.epoch)).below(length_);
   const int64_t around = windows_ * length_;
   const int64_t first = (offset + index * length_) % around;
   const int64_t before_end = std::min(length_, around - first);

@@ -18,8 +18,8 @@ class TokenSource {
   virtual int64_t size() const = 0;
   virtual int64_t vocabulary_size() const = 0;
   virtual void read(int64_t first, std::span<int64_t> tokens) const = 0;  // [first, first + tokens.size()) must exist
-  virtual std::string name() const = 0;      // for messages: a path
-  virtual std::string describe() const = 0;  // "3 files"
+  virtual std::string name() const = 0;                                   // for messages: a path
+  virtual std::string describe() const = 0;                               // "3 files"
   virtual std::function<std::string(std::span<const int64_t>)> decoder() const { return {}; }
   virtual std::function<std::vector<int64_t>(const std::string&)> encoder() const { return {}; }
 };
@@ -51,6 +51,5 @@ class TokenWindows : public data::Dataset {
   int64_t targets_, windows_;
   data::SampleLayout layout_;
 };
-
 
 }  // namespace gputrain::datasets

@@ -7,8 +7,8 @@
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/options.hpp"
-#include "token_file.hpp"
 #include "summary.hpp"
+#include "token_file.hpp"
 #include "token_windows.hpp"
 
 namespace gputrain::datasets {
@@ -19,10 +19,12 @@ struct TokensSpec {
   config::Auto<int64_t> vocab_size;
 
   static void describe(config::Description<TokensSpec>& d) {
-    d.summary("token ids in .bin files of llm.c, nanoGPT or Megatron; a path, a pattern, or a folder of *train*.bin etc.");
+    d.summary(
+        "token ids in .bin files of llm.c, nanoGPT or Megatron; a path, a pattern, or a folder of *train*.bin etc.");
     d.key("dtype", &TokensSpec::dtype, "what files without a header (nanoGPT's) hold").choices({"uint16", "uint32"});
     d.key("vocab_size", &TokensSpec::vocab_size,
-          "ids are below this; auto: what the header tells (llm.c), else one more than the highest id, for which all are read")
+          "ids are below this; auto: what the header tells (llm.c), else one more than the highest id, for which all "
+          "are read")
         .range(1, int64_t{1} << 31)
         .unit("tokens");
   }
@@ -30,9 +32,12 @@ struct TokensSpec {
 
 std::string role_name(data::Role role) {
   switch (role) {
-    case data::Role::train: return "train";
-    case data::Role::val: return "val";
-    case data::Role::test: return "test";
+    case data::Role::train:
+      return "train";
+    case data::Role::val:
+      return "val";
+    case data::Role::test:
+      return "test";
   }
   return {};
 }
@@ -89,11 +94,11 @@ class FileTokens final : public TokenSource {
       highest = std::max(highest, token);
     }
     if (lowest >= 0 && highest < vocabulary_size_) return;
-    throw Error(ExitCode::data, {.what = "token " + std::to_string(lowest < 0 ? lowest : highest) + " near position " +
-                                         std::to_string(first) + " is outside the vocabulary of " +
-                                         std::to_string(vocabulary_size_),
-                                 .where = file.path(),
-                                 .hint = "`dtype` and `vocab_size` beside `format: tokens`"});
+    throw Error(ExitCode::data,
+                {.what = "token " + std::to_string(lowest < 0 ? lowest : highest) + " near position " +
+                         std::to_string(first) + " is outside the vocabulary of " + std::to_string(vocabulary_size_),
+                 .where = file.path(),
+                 .hint = "`dtype` and `vocab_size` beside `format: tokens`"});
   }
 
   int64_t implied_vocabulary() const {

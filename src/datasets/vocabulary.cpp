@@ -73,9 +73,10 @@ void check_utf8(std::string_view text, const std::string& name) {
     if (next_code_point(text, at) >= 0) continue;
     char byte[8];
     std::snprintf(byte, sizeof(byte), "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(text[at])));
-    throw Error(ExitCode::data, {.what = "not UTF-8 text: byte " + std::string(byte) + " cannot stand here",
-                                 .where = place(name, text, at),
-                                 .hint = "convert it (iconv), leave it out with `exclude`, or data.text.tokenizer: bytes"});
+    throw Error(ExitCode::data,
+                {.what = "not UTF-8 text: byte " + std::string(byte) + " cannot stand here",
+                 .where = place(name, text, at),
+                 .hint = "convert it (iconv), leave it out with `exclude`, or data.text.tokenizer: bytes"});
   }
 }
 
@@ -114,10 +115,11 @@ void Vocabulary::encode(std::string_view text, const std::string& name, std::vec
     const int64_t point = next_code_point(text, at);
     const int32_t token = point >= 0 && point < std::ssize(token_of_) ? token_of_[static_cast<size_t>(point)] : -1;
     if (token < 0)
-      throw Error(ExitCode::data, {.what = point < 0 ? "not UTF-8 text"
-                                                     : "the character " + name_of(point) + " is not in the training data",
-                                   .where = place(name, text, begin),
-                                   .hint = "data.text.tokenizer: bytes knows every text"});
+      throw Error(
+          ExitCode::data,
+          {.what = point < 0 ? "not UTF-8 text" : "the character " + name_of(point) + " is not in the training data",
+           .where = place(name, text, begin),
+           .hint = "data.text.tokenizer: bytes knows every text"});
     tokens.push_back(static_cast<Token>(token));
   }
 }

@@ -282,8 +282,9 @@ TEST(Loader, PassesOverBadSamplesInsideTheAllowedFraction) {
       EXPECT_EQ(samples, 100) << "a bad sample keeps its position";
     }
     EXPECT_EQ(told.size(), 4u);
-    dataset->broken = {3, 55, 56};
-    Loader over(dataset, options);
+    const auto worse = std::make_shared<NumberedDataset>(100);
+    worse->broken = {3, 55, 56};
+    Loader over(worse, options);
     EXPECT_THROW(for (int i = 0; i < 10; ++i) over.next_step(), Error);
   }
 }

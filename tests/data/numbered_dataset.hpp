@@ -29,7 +29,8 @@ class NumberedDataset : public Dataset {
   void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const override {
     ++reads;
     if (delay_microseconds > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_microseconds));
-    if (broken.contains(index)) throw Error(broken_code, {.what = "cannot decode", .where = "img/" + std::to_string(index)});
+    if (broken.contains(index))
+      throw Error(broken_code, {.what = "cannot decode", .where = "img/" + std::to_string(index)});
     const int64_t values[3] = {index, context.epoch, context.augment};
     std::memcpy(input, values, sizeof(values));
     *target = index;

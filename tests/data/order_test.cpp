@@ -78,7 +78,7 @@ TEST(Permutation, LeavesAboutOneSampleInPlaceAndNeighboursApart) {
     for (size_t i = 0; i < order.size(); ++i) fixed += order[i] == static_cast<int64_t>(i);
     for (size_t i = 1; i < order.size(); ++i) neighbours += order[i] == order[i - 1] + 1;
   }
-  EXPECT_NEAR(fixed, kOrders, 5 * std::sqrt(kOrders));       // one per order is what chance gives
+  EXPECT_NEAR(fixed, kOrders, 5 * std::sqrt(kOrders));  // one per order is what chance gives
   EXPECT_NEAR(neighbours, kOrders, 5 * std::sqrt(kOrders));
 }
 

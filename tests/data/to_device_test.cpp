@@ -45,8 +45,8 @@ void expect_normalized(int64_t channels, LoaderOptions options, double tolerance
   const at::Tensor images = loader.to_device(loader.next_step().micro_batches[0]).inputs;
   EXPECT_EQ(images.scalar_type(), options.float_type);
   EXPECT_EQ(images.sizes(), (at::IntArrayRef{9, channels, kHeight, kWidth}));
-  EXPECT_TRUE(images.is_contiguous(options.channels_last ? at::MemoryFormat::ChannelsLast
-                                                         : at::MemoryFormat::Contiguous));
+  EXPECT_TRUE(
+      images.is_contiguous(options.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous));
   const at::Tensor exact = images.to(at::kDouble).contiguous();
   const double* value = exact.const_data_ptr<double>();
   for (int64_t n = 0; n < 9; ++n)

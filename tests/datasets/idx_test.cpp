@@ -119,7 +119,8 @@ TEST_F(IdxTest, RefusesDamagedFiles) {
   EXPECT_THAT(refusal(kImages.substr(0, kImages.size() - 1), kLabels), HasSubstr("cut off: 1 bytes are missing"));
   EXPECT_THAT(refusal(kImages + "x", kLabels), HasSubstr("goes on after the values"));
   EXPECT_THAT(refusal(idx({0, 28, 28}, ""), kLabels), HasSubstr("holds no values"));
-  EXPECT_THAT(refusal(idx({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, kValues), kLabels), HasSubstr("more than the file can hold"));
+  EXPECT_THAT(refusal(idx({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, kValues), kLabels),
+              HasSubstr("more than the file can hold"));
   EXPECT_THAT(refusal(kImages, idx({2}, "\1\1")), HasSubstr("3 images in"));
 }
 
@@ -137,7 +138,8 @@ TEST_F(IdxTest, RefusesDamagedGzip) {
 TEST_F(IdxTest, RefusesGzipBombs) {
   EXPECT_THAT(refusal(gzip(idx({1u << 20, 1u << 11, 1u << 11}, std::string(1000, '\0'))), kLabels),
               HasSubstr("more than the file can hold"));
-  EXPECT_THAT(refusal(gzip(idx({3, 2, 2}, std::string(50'000'000, '\0'))), kLabels), HasSubstr("goes on after the values"));
+  EXPECT_THAT(refusal(gzip(idx({3, 2, 2}, std::string(50'000'000, '\0'))), kLabels),
+              HasSubstr("goes on after the values"));
 }
 
 TEST_F(IdxTest, RefusesLabelsOutsideOfTheClasses) {

@@ -118,10 +118,11 @@ std::vector<std::byte> bytes_of(const std::string& text) {
   return {begin, begin + text.size()};
 }
 
-std::vector<std::byte> jpeg_of(int width, int height, int quality = 90) {
+std::vector<std::byte> smooth_jpeg(int width, int height, int quality = 90) {
   std::vector<uint8_t> pixels(static_cast<size_t>(width * height * 3));
   for (size_t i = 0; i < pixels.size(); ++i) {
-    const double x = static_cast<double>(i / 3 % static_cast<size_t>(width)), y = static_cast<double>(i / 3 / static_cast<size_t>(width));
+    const double x = static_cast<double>(i / 3 % static_cast<size_t>(width)),
+                 y = static_cast<double>(i / 3 / static_cast<size_t>(width));
     pixels[i] = static_cast<uint8_t>(127 + 90 * std::sin(x / 20 + static_cast<double>(i % 3)) * std::cos(y / 15));
   }
   unsigned char* packed = nullptr;
@@ -134,7 +135,7 @@ std::vector<std::byte> jpeg_of(int width, int height, int quality = 90) {
   return file;
 }
 
-std::vector<std::byte> png_of(uint32_t width, uint32_t height) {
+std::vector<std::byte> noisy_png(uint32_t width, uint32_t height) {
   std::vector<uint8_t> pixels(size_t{width} * height * 3);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * i * 31 >> 3);
   png_image image{};
@@ -155,7 +156,7 @@ std::string refusal(const std::vector<std::byte>& file) {
 }
 
 TEST(ImageDecoder, RefusesFilesThatAreCutOff) {
-  for (const auto& whole : {jpeg_of(64, 48), png_of(64, 48)})
+  for (const auto& whole : {smooth_jpeg(64, 48), noisy_png(64, 48)})
     for (const double part : {0.2, 0.5, 0.9, 0.98}) {
       const auto length = static_cast<size_t>(static_cast<double>(whole.size()) * part);
       const std::string message = refusal({whole.begin(), whole.begin() + static_cast<ptrdiff_t>(length)});
@@ -164,7 +165,7 @@ TEST(ImageDecoder, RefusesFilesThatAreCutOff) {
 }
 
 TEST(ImageDecoder, RefusesDamagedPixels) {
-  std::vector<std::byte> jpeg = jpeg_of(256, 256), png = png_of(64, 64);
+  std::vector<std::byte> jpeg = smooth_jpeg(256, 256), png = noisy_png(64, 64);
   for (size_t i = jpeg.size() / 2; i < jpeg.size() / 2 + 40; ++i) jpeg[i] = std::byte{0xAA};
   jpeg[jpeg.size() / 2 + 60] = std::byte{0xFF};
   jpeg[jpeg.size() / 2 + 61] = std::byte{0xD9};
@@ -174,7 +175,7 @@ TEST(ImageDecoder, RefusesDamagedPixels) {
 }
 
 TEST(ImageDecoder, GoesPastHarmlessOddities) {
-  std::vector<std::byte> jpeg = jpeg_of(256, 192);
+  std::vector<std::byte> jpeg = smooth_jpeg(256, 192);
   const Decoded clean = decode(jpeg, 3);
   std::vector<std::byte> trailing = jpeg;
   trailing.insert(trailing.end(), 100, std::byte{0});
@@ -195,13 +196,13 @@ TEST(ImageDecoder, RefusesWhatIsNoImage) {
 
 // A few hundred bytes that promise gigabytes are refused by their header.
 TEST(ImageDecoder, RefusesBombs) {
-  std::vector<std::byte> jpeg = jpeg_of(16, 16);
+  std::vector<std::byte> jpeg = smooth_jpeg(16, 16);
   const std::vector<std::byte> marker{std::byte{0xFF}, std::byte{0xC0}};
   const auto frame = std::search(jpeg.begin(), jpeg.end(), marker.begin(), marker.end());
   ASSERT_NE(frame, jpeg.end());
   for (int i = 5; i < 9; ++i) frame[i] = std::byte{0xFA};
   EXPECT_THAT(refusal(jpeg), HasSubstr("an image of 64250 x 64250 pixels; at most 178956970 are decoded"));
-  std::vector<std::byte> png = png_of(16, 16);
+  std::vector<std::byte> png = noisy_png(16, 16);
   for (const size_t at : {size_t{18}, size_t{22}}) png[at] = std::byte{0x09};  // width and height + 9 * 256
   png[17] = png[21] = std::byte{0x03};
   const uint32_t checksum = static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(png.data() + 12), 17));
@@ -210,7 +211,7 @@ TEST(ImageDecoder, RefusesBombs) {
 }
 
 TEST(ImageDecoder, MayReduceAJpegWhileDecoding) {
-  const std::vector<std::byte> jpeg = jpeg_of(131, 67);
+  const std::vector<std::byte> jpeg = smooth_jpeg(131, 67);
   data::ImageDecoder decoder;
   for (const int64_t reduction : {1, 2, 4, 8}) {
     decoder.open(jpeg, "image");
@@ -228,8 +229,15 @@ TEST(ImageTransform, ReducesOnlyTrainingImagesAndNeverBelowTheOutput) {
 
 TEST(ImageTransform, FitsAReducedImageLikeTheWholeOne) {
   data::ImageDecoder decoder;
-  const std::vector<std::byte> jpeg = jpeg_of(600, 500, 98);
-  const data::Fit fit{.left = 31, .top = 17, .right = 597, .bottom = 480, .full_width = 100, .full_height = 90, .width = 100, .height = 90};
+  const std::vector<std::byte> jpeg = smooth_jpeg(600, 500, 98);
+  const data::Fit fit{.left = 31,
+                      .top = 17,
+                      .right = 597,
+                      .bottom = 480,
+                      .full_width = 100,
+                      .full_height = 90,
+                      .width = 100,
+                      .height = 90};
   std::vector<uint8_t> whole(100 * 90 * 3), reduced(whole.size());
   decoder.open(jpeg, "image");
   data::fit_image(decoder.decode(3), fit, whole.data());
@@ -297,7 +305,9 @@ TEST(ImageTransform, CropsAPaddedImageAtEveryPlaceAndFlipsByChance) {
 
 TEST(ImageTransform, DependsOnSeedEpochAndSampleAlone) {
   const data::ImageTransform transform(options_with(32, {0.3, 0.9}), data::Role::train, 0, 0);
-  const auto left = [&transform](int64_t index, data::ReadContext context) { return transform.fit(index, context, 1 << 20, 1 << 20).left; };
+  const auto left = [&transform](int64_t index, data::ReadContext context) {
+    return transform.fit(index, context, 1 << 20, 1 << 20).left;
+  };
   EXPECT_EQ(left(5, kTraining), left(5, kTraining));
   EXPECT_NE(left(5, kTraining), left(6, kTraining));
   EXPECT_NE(left(5, kTraining), left(5, {.seed = 9, .epoch = 5, .augment = true}));
@@ -322,7 +332,8 @@ TEST(FitImage, ShowsBlackOutsideAndFlipsLast) {
 TEST(FitImage, FlipsResizedImagesExactly) {
   std::vector<uint8_t> pixels(40 * 30 * 3);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<uint8_t>(i * 37);
-  data::Fit fit{.right = 40, .bottom = 30, .full_width = 17, .full_height = 23, .x = -2, .y = 3, .width = 17, .height = 20};
+  data::Fit fit{
+      .right = 40, .bottom = 30, .full_width = 17, .full_height = 23, .x = -2, .y = 3, .width = 17, .height = 20};
   std::vector<uint8_t> straight(17 * 20 * 3), flipped(straight.size());
   data::fit_image({pixels.data(), 40, 30, 3}, fit, straight.data());
   fit.flip = true;

@@ -32,7 +32,8 @@ TEST_F(ImageFolderTest, NumbersClassesInOrderOfTheirNames) {
 
 TEST_F(ImageFolderTest, FitsEvaluationImagesToTheirOwnSize) {
   for (int i = 0; i < 10; ++i) write("a/" + std::to_string(i) + ".png", png_of({1, 2, 3}, 40, 20));
-  const data::Datasets datasets = open_folder(", val: {split: 20%}, image: {size: 16, channels: 1, eval: {resize: 24, crop: 20}}");
+  const data::Datasets datasets =
+      open_folder(", val: {split: 20%}, image: {size: 16, channels: 1, eval: {resize: 24, crop: 20}}");
   EXPECT_EQ(datasets.train->layout().input_sizes, (std::vector<int64_t>{16, 16, 1}));
   EXPECT_EQ(datasets.val->layout().input_sizes, (std::vector<int64_t>{20, 20, 1}));
   EXPECT_EQ(datasets.train->size(), 8);
@@ -61,7 +62,8 @@ TEST_F(ImageFolderTest, TellsWhatIsWrongWithAFolder) {
 TEST_F(ImageFolderTest, RefusesClassesThatTrainingDoesNotKnow) {
   write("train/a/1.png", png_of({1, 2, 3}));
   write("val/z/1.png", png_of({1, 2, 3}));
-  EXPECT_THAT(error_of([this] { open_folder(", val: {prefix: val}", ", prefix: train"); }), HasSubstr("the class 'z' is not in the training data"));
+  EXPECT_THAT(error_of([this] { open_folder(", val: {prefix: val}", ", prefix: train"); }),
+              HasSubstr("the class 'z' is not in the training data"));
 }
 
 TEST_F(ImageFolderTest, PassesOverAFewBadImagesWhenAsked) {
@@ -72,7 +74,8 @@ TEST_F(ImageFolderTest, PassesOverAFewBadImagesWhenAsked) {
   options.share = {.global_batch = 20, .micro_batch = 20};
   options.shuffle = false;
   options.num_workers = 2;
-  EXPECT_THAT(error_of([&] { data::Loader(datasets.train, options).next_step(); }), HasSubstr("a/15.png: neither JPEG nor PNG (sample 5)"));
+  EXPECT_THAT(error_of([&] { data::Loader(datasets.train, options).next_step(); }),
+              HasSubstr("a/15.png: neither JPEG nor PNG (sample 5)"));
   options.max_bad_fraction = 0.05;
   EXPECT_EQ(data::Loader(datasets.train, options).next_step().weight, 19);
 }

@@ -24,7 +24,8 @@ struct JobWithData {
 
 /// What a job with this `data` section (one flow map) trains and evaluates on.
 inline data::Datasets open(const std::string& section, int64_t longest_sequence = 0) {
-  const config::Loaded job = config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = "data: " + section});
+  const config::Loaded job =
+      config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = "data: " + section});
   return data::open_datasets(job.as<JobWithData>().data, longest_sequence);
 }
 
@@ -41,7 +42,8 @@ struct Sample {
 };
 
 inline Sample read(const data::Dataset& dataset, int64_t index, const data::ReadContext& context = {}) {
-  Sample sample{std::vector<std::byte>(dataset.layout().input_bytes()), std::vector<int64_t>(dataset.layout().target_count())};
+  Sample sample{std::vector<std::byte>(dataset.layout().input_bytes()),
+                std::vector<int64_t>(dataset.layout().target_count())};
   dataset.read(index, context, sample.input.data(), sample.target.data());
   return sample;
 }
@@ -91,6 +93,6 @@ inline std::string real_data(const std::string& name) {
 }  // namespace gputrain::datasets
 
 /// Sets `variable` to the path of real data, or skips the test.
-#define GPUTRAIN_NEED_DATA(variable, name)                                                         \
-  const std::string variable = ::gputrain::datasets::real_data(name);                              \
+#define GPUTRAIN_NEED_DATA(variable, name)                            \
+  const std::string variable = ::gputrain::datasets::real_data(name); \
   if (variable.empty()) GTEST_SKIP() << "no " << name << " in the folder that GPUTRAIN_TEST_DATA names"

@@ -43,12 +43,15 @@ double class_signal(const data::Dataset& dataset) {
 
 TEST(Synthetic, ShowsTheClassInLearnableImagesOnly) {
   EXPECT_GT(class_signal(*open("{train: {format: synthetic}, image: {size: 16}}").train), 5);
-  EXPECT_LT(std::abs(class_signal(*open("{train: {format: synthetic, learnable: false}, image: {size: 16}}").train)), 2);
+  EXPECT_LT(std::abs(class_signal(*open("{train: {format: synthetic, learnable: false}, image: {size: 16}}").train)),
+            2);
 }
 
 TEST(Synthetic, MakesTokensForLanguageModels) {
   for (const bool learnable : {true, false}) {
-    const data::Datasets datasets = open(std::string("{train: {format: synthetic, vocab_size: 100, learnable: ") + (learnable ? "true" : "false") + "}}", 32);
+    const data::Datasets datasets = open(
+        std::string("{train: {format: synthetic, vocab_size: 100, learnable: ") + (learnable ? "true" : "false") + "}}",
+        32);
     int follow = 0;
     for (int64_t i = 0; i < 50; ++i) {
       const Sample sample = read(*datasets.train, i);
@@ -63,7 +66,8 @@ TEST(Synthetic, MakesTokensForLanguageModels) {
 }
 
 TEST(DataSection, TellsItsFormats) {
-  EXPECT_EQ(data::catalog().names(), (std::vector<std::string>{"idx", "imagefolder", "synthetic", "tar", "text", "tokens"}));
+  EXPECT_EQ(data::catalog().names(),
+            (std::vector<std::string>{"idx", "imagefolder", "synthetic", "tar", "text", "tokens"}));
 }
 
 TEST(DataSection, RefusesOptionsThatContradictEachOther) {
@@ -73,8 +77,10 @@ TEST(DataSection, RefusesOptionsThatContradictEachOther) {
   EXPECT_THAT(refusal(", val: {split: 10%, path: x}"), HasSubstr("path and split exclude each other"));
   EXPECT_THAT(refusal(", val: {split: 60%}, test: {split: 50%}"), HasSubstr("leave nothing to train on"));
   EXPECT_THAT(refusal(", val: {split: 500}"), HasSubstr("split"));
-  EXPECT_THAT(refusal(", image: {size: 8, augment: {random_resized_crop: [0.5, 0.1]}}"), HasSubstr("random_resized_crop"));
-  EXPECT_THAT(refusal(", image: {size: 8, augment: {random_resized_crop: [0.1, 1], random_crop_padding: 2}}"), HasSubstr("exclude each other"));
+  EXPECT_THAT(refusal(", image: {size: 8, augment: {random_resized_crop: [0.5, 0.1]}}"),
+              HasSubstr("random_resized_crop"));
+  EXPECT_THAT(refusal(", image: {size: 8, augment: {random_resized_crop: [0.1, 1], random_crop_padding: 2}}"),
+              HasSubstr("exclude each other"));
   EXPECT_THAT(refusal(", image: {augment: {random_resized_crop: [0.1, 1]}}"), HasSubstr("needs the size"));
   EXPECT_THAT(refusal(", image: {channels: 2}"), HasSubstr("1 (grey) or 3 (RGB)"));
   EXPECT_THAT(refusal(", image: {mean: [0.5]}"), HasSubstr("go together"));

@@ -47,11 +47,14 @@ std::string tar_entry(const TarHeader& entry) {
 const std::string kEnd(1024, '\0');
 const std::string kRed = png_of({255, 0, 0}), kGreen = png_of({0, 255, 0}), kBlue = png_of({0, 0, 255});
 
-std::string pax(const std::string& records) { return tar_entry({.name = "PaxHeader", .content = records, .type = 'x'}); }
+std::string pax(const std::string& records) {
+  return tar_entry({.name = "PaxHeader", .content = records, .type = 'x'});
+}
 
 class TarTest : public FolderTest {
  protected:
-  data::Datasets open_tar(const std::string& content, const std::string& options = "", const std::string& more = "") const {
+  data::Datasets open_tar(const std::string& content, const std::string& options = "",
+                          const std::string& more = "") const {
     return open("{train: {path: " + write("images.tar", content) + ", format: tar" + options + "}" + more + "}");
   }
   std::string refusal(const std::string& content, const std::string& options = "") const {
@@ -80,7 +83,8 @@ TEST_F(TarTest, ReadsLongNamesOfEveryKind) {
   const std::string folder = std::string(150, 'd'), name = folder + "/" + std::string(120, 'n') + ".png";
   const std::string record = " path=" + name + "\n", whole = std::to_string(record.size() + 3) + record;
   for (const std::string& tar :
-       {pax(whole) + tar_entry({"short.png", kRed}), tar_entry({"././@LongLink", name + '\0', 'L'}) + tar_entry({"short.png", kRed}),
+       {pax(whole) + tar_entry({"short.png", kRed}),
+        tar_entry({"././@LongLink", name + '\0', 'L'}) + tar_entry({"short.png", kRed}),
         tar_entry({.name = std::string(60, 'n') + ".png", .content = kRed, .prefix = folder})}) {
     const data::Datasets datasets = open_tar(tar + tar_entry({"b/x.png", kBlue}) + kEnd);
     EXPECT_EQ(datasets.train->class_names(), (std::vector<std::string>{"b", folder}));
@@ -114,7 +118,8 @@ TEST_F(TarTest, RefusesDamagedArchives) {
   EXPECT_THAT(refusal(""), HasSubstr("too short for a tar archive"));
   EXPECT_THAT(refusal(std::string(2000, 'x')), HasSubstr("not a tar archive"));
   EXPECT_THAT(refusal(one), HasSubstr("its end mark is missing"));
-  EXPECT_THAT(refusal(one.substr(0, 560)), HasSubstr("an entry of " + std::to_string(kRed.size()) + " bytes does not fit"));
+  EXPECT_THAT(refusal(one.substr(0, 560)),
+              HasSubstr("an entry of " + std::to_string(kRed.size()) + " bytes does not fit"));
   std::string damaged = one + one + kEnd;
   damaged[one.size() + 3] = '?';
   EXPECT_THAT(refusal(damaged), HasSubstr("a header's checksum is wrong"));
@@ -127,7 +132,8 @@ TEST_F(TarTest, RefusesAbsurdSizes) {
   const std::string negative(12, '\xff');
   EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = huge}) + kEnd), HasSubstr("size is not a number"));
   EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = large}) + kEnd), HasSubstr("does not fit"));
-  EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = negative}) + kEnd), HasSubstr("size is not a number"));
+  EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = negative}) + kEnd),
+              HasSubstr("size is not a number"));
   EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = "77777777777"}) + kEnd), HasSubstr("does not fit"));
   EXPECT_THAT(refusal(tar_entry({.name = "a/1.png", .size_field = "12x"}) + kEnd), HasSubstr("size is not a number"));
   EXPECT_THAT(refusal(pax("19 size=9999999999\n") + tar_entry({"a/1.png", kRed}) + kEnd), HasSubstr("does not fit"));
@@ -136,7 +142,8 @@ TEST_F(TarTest, RefusesAbsurdSizes) {
 
 TEST_F(TarTest, RefusesUnreadablePaxHeaders) {
   for (const char* records : {"x", "999 path=a\n", "5 a=\n6 b=", "0 \n", "10 path\n\n\n", "18446744073709551616 a=b\n"})
-    EXPECT_THAT(refusal(pax(records) + tar_entry({"a/1.png", kRed}) + kEnd), HasSubstr("a pax header is not readable")) << records;
+    EXPECT_THAT(refusal(pax(records) + tar_entry({"a/1.png", kRed}) + kEnd), HasSubstr("a pax header is not readable"))
+        << records;
 }
 
 TEST_F(TarTest, RefusesNamesThatLeadOutOfTheArchive) {
@@ -149,19 +156,24 @@ TEST_F(TarTest, RefusesLinksAndSparseFiles) {
   EXPECT_THAT(refusal(tar_entry({"a/1.png", "", '1'}) + kEnd), HasSubstr("a link instead of an image"));
   EXPECT_THAT(refusal(tar_entry({"a/1.png", "", '2'}) + kEnd), HasSubstr("--dereference"));
   EXPECT_THAT(refusal(tar_entry({"a/1.png", kRed, 'S'}) + kEnd), HasSubstr("a sparse file"));
-  EXPECT_THAT(refusal(pax("22 GNU.sparse.major=1\n") + tar_entry({"a/1.png", kRed}) + kEnd), HasSubstr("a sparse file"));
+  EXPECT_THAT(refusal(pax("22 GNU.sparse.major=1\n") + tar_entry({"a/1.png", kRed}) + kEnd),
+              HasSubstr("a sparse file"));
 }
 
 TEST_F(TarTest, RefusesWhatHasNoClasses) {
   EXPECT_THAT(refusal(kEnd), HasSubstr("no images"));
   EXPECT_THAT(refusal(tar_entry({"a/1.txt", "x"}) + kEnd), HasSubstr("no images"));
   EXPECT_THAT(refusal(tar_entry({"1.png", kRed}) + kEnd), HasSubstr("outside of the folders of the classes"));
-  EXPECT_THAT(refusal(tar_entry({"train/a/1.png", kRed}) + tar_entry({"val/a/1.png", kRed}) + kEnd), HasSubstr("prefix: train"));
-  EXPECT_THAT(refusal(tar_entry({"a/1.png", kRed}) + kEnd, ", prefix: test"), HasSubstr("images.tar: test/: no images"));
+  EXPECT_THAT(refusal(tar_entry({"train/a/1.png", kRed}) + tar_entry({"val/a/1.png", kRed}) + kEnd),
+              HasSubstr("prefix: train"));
+  EXPECT_THAT(refusal(tar_entry({"a/1.png", kRed}) + kEnd, ", prefix: test"),
+              HasSubstr("images.tar: test/: no images"));
 }
 
 TEST_F(TarTest, NamesTheImageThatCannotBeRead) {
-  const data::Datasets datasets = open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/2.png", kRed.substr(0, kRed.size() / 2)}) + kEnd, "", ", image: {size: 4}");
+  const data::Datasets datasets =
+      open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/2.png", kRed.substr(0, kRed.size() / 2)}) + kEnd, "",
+               ", image: {size: 4}");
   EXPECT_THAT(error_of([&] { read(*datasets.train, 1); }), HasSubstr("images.tar: a/2.png: damaged PNG"));
   std::filesystem::resize_file(path("images.tar"), 700);
   EXPECT_THAT(error_of([&] { read(*datasets.train, 1); }), HasSubstr("cut off"));
@@ -169,22 +181,26 @@ TEST_F(TarTest, NamesTheImageThatCannotBeRead) {
 
 TEST(RealTar, CifarHasTheKnownFacts) {
   GPUTRAIN_NEED_DATA(file, "cifar10-jpg.tar");
-  const data::Datasets datasets = open("{train: {path: " + file + ", format: tar, prefix: train}, val: {prefix: test}}");
+  const data::Datasets datasets =
+      open("{train: {path: " + file + ", format: tar, prefix: train}, val: {prefix: test}}");
   EXPECT_EQ(datasets.train->describe(), "50,000 images 32x32x3, 10 classes");
   EXPECT_EQ(datasets.val->describe(), "10,000 images 32x32x3, 10 classes");
   std::vector<int> counts(10);
-  for (int64_t i = 0; i < datasets.val->size(); i += 10) ++counts[static_cast<size_t>(read(*datasets.val, i).target[0])];
+  for (int64_t i = 0; i < datasets.val->size(); i += 10)
+    ++counts[static_cast<size_t>(read(*datasets.val, i).target[0])];
   for (const int count : counts) EXPECT_EQ(count, 100);
 }
 
 TEST(RealTar, EveryImagenetSampleDecodes) {
   GPUTRAIN_NEED_DATA(file, "imagenet-sample-250.tar");
-  const data::Datasets datasets = open("{train: {path: " + file + ", format: tar}, image: {size: 224, augment: {random_resized_crop: [0.08, 1.0]}}}");
+  const data::Datasets datasets = open(
+      "{train: {path: " + file + ", format: tar}, image: {size: 224, augment: {random_resized_crop: [0.08, 1.0]}}}");
   EXPECT_EQ(datasets.train->describe(), "250 images 224x224x3, 250 classes");
   for (int64_t i = 0; i < 250; ++i) {
     EXPECT_EQ(read(*datasets.train, i, {.augment = i % 2 == 0}).target[0], i);
   }
-  EXPECT_THAT(error_of([&file] { open("{train: {path: " + file + ", format: tar}}"); }, ExitCode::usage), HasSubstr("the images have different sizes"));
+  EXPECT_THAT(error_of([&file] { open("{train: {path: " + file + ", format: tar}}"); }, ExitCode::usage),
+              HasSubstr("the images have different sizes"));
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ TEST_F(TextTest, NumbersCharactersInOrderOfTheirCodePoints) {
   EXPECT_THAT(sample.target, ElementsAre(3, 0, 4, 1, 5));
   EXPECT_EQ(datasets.train->decoder()(sample.target), "é 日a😀");
   EXPECT_THAT(datasets.train->encoder()("a é"), ElementsAre(1, 0, 3));
-  EXPECT_THAT(error_of([&] { datasets.train->encoder()("ab"); }), HasSubstr("'b' (U+0062) is not in the training data"));
+  EXPECT_THAT(error_of([&] { datasets.train->encoder()("ab"); }),
+              HasSubstr("'b' (U+0062) is not in the training data"));
 }
 
 TEST_F(TextTest, TakesBytesWhenAsked) {
@@ -117,7 +118,8 @@ TEST_F(TextTest, FollowsLinksWithoutRunningInCircles) {
 }
 
 TEST_F(TextTest, TellsWhereTextIsNotUtf8) {
-  for (const char* bad : {"\xff", "\xc3(", "\xe2\x82", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\x80"}) {
+  for (const char* bad :
+       {"\xff", "\xc3(", "\xe2\x82", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\x80"}) {
     const std::string file = write("bad.txt", "fine é\nand " + std::string(bad) + "x");
     EXPECT_THAT(error_of([&] { open_text(file, 1); }), HasSubstr("bad.txt:2:5: not UTF-8 text: byte 0x")) << bad;
   }

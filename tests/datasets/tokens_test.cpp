@@ -78,7 +78,8 @@ TEST_F(TokensTest, ReadsFilesOfNanoGpt) {
 TEST_F(TokensTest, ReadsMegatronsIndexedFiles) {
   write("m.idx", megatron(8, {3, 2}, 2));
   write("m.bin", raw<uint16_t>({1, 2, 3, 4, 5}));
-  for (const char* name : {"m", "m.bin"}) EXPECT_THAT(read(*open_tokens(path(name), 4).train, 0).target, ElementsAre(2, 3, 4, 5));
+  for (const char* name : {"m", "m.bin"})
+    EXPECT_THAT(read(*open_tokens(path(name), 4).train, 0).target, ElementsAre(2, 3, 4, 5));
   write("l.idx", megatron(4, {2}, 4));
   write("l.bin", raw<int32_t>({100000, 7}));
   EXPECT_THAT(read(*open_tokens(path("l"), 1).train, 0).tokens(), ElementsAre(100000));
@@ -126,7 +127,8 @@ TEST_F(TokensTest, RefusesDamagedMegatronIndexes) {
   EXPECT_THAT(index_refusal(std::string(good).replace(0, 1, "X")), HasSubstr("does not begin with MMIDIDX"));
   EXPECT_THAT(index_refusal(std::string(good).replace(9, 1, "\2")), HasSubstr("version 2 of a Megatron index"));
   EXPECT_THAT(index_refusal(megatron(7, {3, 2}, 2)), HasSubstr("tokens are of type 7"));
-  EXPECT_THAT(index_refusal(std::string(good).replace(18, 8, "\xff\xff\xff\xff\xff\xff\xff\x7f")), HasSubstr("cut off: it tells of"));
+  EXPECT_THAT(index_refusal(std::string(good).replace(18, 8, "\xff\xff\xff\xff\xff\xff\xff\x7f")),
+              HasSubstr("cut off: it tells of"));
   EXPECT_THAT(index_refusal(megatron(8, {3, 3}, 2)), HasSubstr("its index tells of 6 tokens, the file holds 5"));
   EXPECT_THAT(index_refusal(megatron(8, {6, -1}, 2)), HasSubstr("sequence 1 has a negative length"));
   EXPECT_THAT(index_refusal(megatron(8, {3, 2}, 4)), HasSubstr("sequence 1 does not follow the one before it"));
@@ -134,12 +136,14 @@ TEST_F(TokensTest, RefusesDamagedMegatronIndexes) {
 
 TEST_F(TokensTest, RefusesTokensOutsideOfTheVocabulary) {
   const auto datasets = open_tokens(write("a.bin", raw<uint16_t>({1, 9, 3})), 2, ", vocab_size: 9");
-  EXPECT_THAT(error_of([&] { read(*datasets.train, 0); }), HasSubstr("a.bin: token 9 near position 0 is outside the vocabulary of 9"));
+  EXPECT_THAT(error_of([&] { read(*datasets.train, 0); }),
+              HasSubstr("a.bin: token 9 near position 0 is outside the vocabulary of 9"));
 }
 
 TEST_F(TokensTest, NeedsALanguageModelAndFiles) {
   EXPECT_THAT(error_of([this] { open_tokens(path("none*.bin"), 2); }), HasSubstr("no file matches this pattern"));
-  EXPECT_THAT(error_of([this] { open_tokens(write("a.bin", "abcd"), 0); }, ExitCode::usage), HasSubstr("does not take text"));
+  EXPECT_THAT(error_of([this] { open_tokens(write("a.bin", "abcd"), 0); }, ExitCode::usage),
+              HasSubstr("does not take text"));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ enum class Role { train, val, test };
 
 /// What one sample looks like in a batch.
 struct SampleLayout {
-  std::vector<int64_t> input_sizes;   // images: [height, width, channels] uint8; tokens: [time] int64
+  std::vector<int64_t> input_sizes;  // images: [height, width, channels] uint8; tokens: [time] int64
   at::ScalarType input_type = at::kByte;
   std::vector<int64_t> target_sizes;  // empty: one class index; tokens: [time]
   int64_t num_classes = 0;            // classes, or vocabulary size
@@ -79,7 +79,7 @@ class GPUTRAIN_API Dataset {
 
 /// What every format is told besides its own options.
 struct DatasetRequest {
-  std::string path;                     // after interpolation; may be empty for formats that need none
+  std::string path;  // after interpolation; may be empty for formats that need none
   Role role = Role::train;
   int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: not a text model
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults

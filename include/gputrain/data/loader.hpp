@@ -17,8 +17,8 @@ namespace gputrain::data {
 
 /// Which samples this rank takes: of a step's B positions rank r of W takes [B r / W, B (r+1) / W).
 struct Share {
-  int64_t global_batch = 1;        // samples per optimizer step over all ranks
-  int64_t micro_batch = 1;         // samples per micro-batch on this rank, at most
+  int64_t global_batch = 1;  // samples per optimizer step over all ranks
+  int64_t micro_batch = 1;   // samples per micro-batch on this rank, at most
   int rank = 0;
   int world_size = 1;
 };
@@ -35,14 +35,14 @@ struct LoaderOptions {
   uint64_t seed = 0;
   bool shuffle = true;
   bool augment = true;
-  bool drop_last = false;          // last partial step of an epoch: dropped, or padded with samples that do not count
-  int num_workers = 0;             // 0: read in the calling thread
-  int prefetch_batches = 2;        // micro-batches ready ahead, at least 1; never fewer than one step has
-  int64_t total_steps = 0;         // steps that will be asked for, nothing is read past them; 0: no end
-  double max_bad_fraction = 0;     // of an epoch's samples; a bad one keeps its position with weight 0
+  bool drop_last = false;       // last partial step of an epoch: dropped, or padded with samples that do not count
+  int num_workers = 0;          // 0: read in the calling thread
+  int prefetch_batches = 2;     // micro-batches ready ahead, at least 1; never fewer than one step has
+  int64_t total_steps = 0;      // steps that will be asked for, nothing is read past them; 0: no end
+  double max_bad_fraction = 0;  // of an epoch's samples; a bad one keeps its position with weight 0
   std::function<void(const BadSample&)> on_bad_sample = {};  // in order, from next_step()
-  double timeout_seconds = 600;    // longest wait for a batch
-  bool pin_memory = true;          // only when `device` is a GPU
+  double timeout_seconds = 600;                              // longest wait for a batch
+  bool pin_memory = true;                                    // only when `device` is a GPU
   at::Device device = at::kCPU;
   at::ScalarType float_type = at::kFloat;  // of normalised images
   bool channels_last = false;

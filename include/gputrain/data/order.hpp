@@ -15,7 +15,7 @@ class GPUTRAIN_API Permutation {
  public:
   Permutation(uint64_t seed, int64_t epoch, int64_t n) noexcept;  // n >= 1
 
-  int64_t operator()(int64_t position) const noexcept;            // 0 <= position < n
+  int64_t operator()(int64_t position) const noexcept;  // 0 <= position < n
 
  private:
   static constexpr int kRounds = 8;

@@ -32,10 +32,12 @@ struct HeldOutSource {
 
   static void describe(config::Description<HeldOutSource>& d) {
     d.summary("what is evaluated on: data of its own, or a part of the training data that is then not trained on");
-    d.key("path", &HeldOutSource::path, "file, folder or pattern; null: that of data.train, where a folder, a prefix or the role tells them apart");
+    d.key("path", &HeldOutSource::path,
+          "file, folder or pattern; null: that of data.train, where a folder, a prefix or the role tells them apart");
     d.choice("format", &HeldOutSource::format, catalog(), "how the data is stored; not given: as data.train")
         .inherits("data.train.format");
-    d.key("split", &HeldOutSource::split, "this part of the training data: 10%. Text: its end; others: picked at random, always the same")
+    d.key("split", &HeldOutSource::split,
+          "this part of the training data: 10%. Text: its end; others: picked at random, always the same")
         .units({config::Length::Unit::percent})
         .above(0)
         .below(100);
