@@ -39,7 +39,7 @@ class BrokenFile : public testing::TestWithParam<fs::path> {
   fs::path before_;
 };
 
-std::string content(const fs::path& path) {
+std::string page_beside(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -54,7 +54,7 @@ TEST_P(BrokenFile, IsRefusedWithThePageBesideIt) {
   } catch (const SpecError& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
     if (std::getenv("GPUTRAIN_WRITE_PAGES") != nullptr) std::ofstream(page) << error.render(false) << "\n";
-    EXPECT_EQ(error.render(false) + "\n", content(page));
+    EXPECT_EQ(error.render(false) + "\n", page_beside(page));
   }
 }
 

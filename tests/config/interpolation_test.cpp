@@ -28,7 +28,7 @@ Request request_of(const std::string& lines) {
 
 SampleJob job_of(const std::string& lines) { return load(schema_of<SampleJob>(), request_of(lines)).as<SampleJob>(); }
 
-std::string refusal_of(const std::string& lines) {
+std::string variables_refusal(const std::string& lines) {
   try {
     load(schema_of<SampleJob>(), request_of(lines));
     return "accepted";
@@ -59,9 +59,9 @@ TEST(Interpolation, ReadsTheEnvironmentAndItsDefaults) {
 TEST(Interpolation, KeepsTheTypeOfAWholeValueEvenInQuotes) {
   EXPECT_EQ(job_of("optimizer: {type: sgd, lr: \"${env:LR}\"}\n").optimizer.rule.as<SgdSpec>().lr, 0.25);
   EXPECT_EQ(job_of("vars: {n: 7}\nseed: ${n}\n").seed, 7);
-  EXPECT_THAT(refusal_of("vars: {n: \"7\"}\nseed: ${n}\n"),
+  EXPECT_THAT(variables_refusal("vars: {n: \"7\"}\nseed: ${n}\n"),
               HasSubstr("seed must be a whole number, not the quoted text '7'"));
-  EXPECT_THAT(refusal_of("seed: \"1${seed2}\"\nvars: {seed2: 2}\n"), HasSubstr("the quoted text '12'"));
+  EXPECT_THAT(variables_refusal("seed: \"1${seed2}\"\nvars: {seed2: 2}\n"), HasSubstr("the quoted text '12'"));
 }
 
 TEST(Interpolation, HappensOnce) {
@@ -83,20 +83,20 @@ TEST(Interpolation, KeepsLiteralDollarsThroughTheResolvedFile) {
 }
 
 TEST(Interpolation, RefusesWhatItCannotResolve) {
-  EXPECT_THAT(refusal_of("name: ${sed}\n"), HasSubstr("did you mean 'seed'?"));
-  EXPECT_THAT(refusal_of("name: ${LR}\n"), HasSubstr("for the environment variable write ${env:LR}"));
-  EXPECT_THAT(refusal_of("name: ${env:ABSENT}\n"), HasSubstr("'ABSENT' is not set"));
-  EXPECT_THAT(refusal_of("name: ${env:RUDE}\n"), HasSubstr("no plain text"));
-  EXPECT_THAT(refusal_of("name: ${train}\n"), HasSubstr("names a list or a group"));
-  EXPECT_THAT(refusal_of("name: ${train.max_steps}\n"), HasSubstr("nothing is named 'train.max_steps'"));
-  EXPECT_THAT(refusal_of("name: ${name}\n"), HasSubstr("goes in a circle"));
-  EXPECT_THAT(refusal_of("name: ${oc.env:X}\n"), HasSubstr("nothing is named 'oc.env:X'"));
-  EXPECT_THAT(refusal_of("vars: {a: null}\nname: x${a}\n"), HasSubstr("null, which cannot be part of a text"));
-  EXPECT_THAT(refusal_of("vars: 3\n"), HasSubstr("vars must be a group of names and values, not '3'"));
+  EXPECT_THAT(variables_refusal("name: ${sed}\n"), HasSubstr("did you mean 'seed'?"));
+  EXPECT_THAT(variables_refusal("name: ${LR}\n"), HasSubstr("for the environment variable write ${env:LR}"));
+  EXPECT_THAT(variables_refusal("name: ${env:ABSENT}\n"), HasSubstr("'ABSENT' is not set"));
+  EXPECT_THAT(variables_refusal("name: ${env:RUDE}\n"), HasSubstr("no plain text"));
+  EXPECT_THAT(variables_refusal("name: ${train}\n"), HasSubstr("names a list or a group"));
+  EXPECT_THAT(variables_refusal("name: ${train.max_steps}\n"), HasSubstr("nothing is named 'train.max_steps'"));
+  EXPECT_THAT(variables_refusal("name: ${name}\n"), HasSubstr("goes in a circle"));
+  EXPECT_THAT(variables_refusal("name: ${oc.env:X}\n"), HasSubstr("nothing is named 'oc.env:X'"));
+  EXPECT_THAT(variables_refusal("vars: {a: null}\nname: x${a}\n"), HasSubstr("null, which cannot be part of a text"));
+  EXPECT_THAT(variables_refusal("vars: 3\n"), HasSubstr("vars must be a group of names and values, not '3'"));
 }
 
 TEST(Interpolation, ReportsAFailureOnceAndOnlyThere) {
-  const std::string page = refusal_of("seed: ${nope}\n");
+  const std::string page = variables_refusal("seed: ${nope}\n");
   EXPECT_THAT(page, testing::StartsWith("1 mistake in job.yaml"));
 }
 

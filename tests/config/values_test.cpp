@@ -39,7 +39,7 @@ struct Values {
 
 Values values_of(const std::string& text) { return load(schema_of<Values>(), {.text = text}).as<Values>(); }
 
-std::string refusal_of(const std::string& text) {
+std::string value_refusal(const std::string& text) {
   try {
     values_of(text);
     return "accepted";
@@ -55,14 +55,14 @@ TEST(Integers, AreThoseOfTheCoreSchema) {
   EXPECT_EQ(values_of("integer: 0o17").integer, 15);
   EXPECT_EQ(values_of("integer: 9223372036854775807").integer, std::numeric_limits<int64_t>::max());
   EXPECT_EQ(values_of("integer: -9223372036854775808").integer, std::numeric_limits<int64_t>::min());
-  EXPECT_THAT(refusal_of("integer: 9223372036854775808"), HasSubstr("does not fit into 64 bits"));
-  EXPECT_THAT(refusal_of("integer: 0xFFFFFFFFFFFFFFFFF"), HasSubstr("does not fit into 64 bits"));
-  EXPECT_THAT(refusal_of("integer: 010"), HasSubstr("starts with a zero"));
+  EXPECT_THAT(value_refusal("integer: 9223372036854775808"), HasSubstr("does not fit into 64 bits"));
+  EXPECT_THAT(value_refusal("integer: 0xFFFFFFFFFFFFFFFFF"), HasSubstr("does not fit into 64 bits"));
+  EXPECT_THAT(value_refusal("integer: 010"), HasSubstr("starts with a zero"));
   for (const char* text : {"1_000", "0b11", "1,000", "12:30", "1k", "yes", "0x", "0o8", "--1"}) {
-    EXPECT_THAT(refusal_of(std::string("integer: ") + text), HasSubstr("must be a whole number")) << text;
+    EXPECT_THAT(value_refusal(std::string("integer: ") + text), HasSubstr("must be a whole number")) << text;
   }
-  EXPECT_THAT(refusal_of("integer: 1e3"), HasSubstr("write `1000`"));
-  EXPECT_THAT(refusal_of("integer: 2.0"), HasSubstr("write `2`"));
+  EXPECT_THAT(value_refusal("integer: 1e3"), HasSubstr("write `1000`"));
+  EXPECT_THAT(value_refusal("integer: 2.0"), HasSubstr("write `2`"));
 }
 
 TEST(Numbers, AreThoseOfTheCoreSchema) {
@@ -73,12 +73,12 @@ TEST(Numbers, AreThoseOfTheCoreSchema) {
   EXPECT_EQ(values_of("number: +1E+2").number, 100.0);
   EXPECT_EQ(values_of("number: -7").number, -7.0);
   EXPECT_EQ(values_of("number: 0x10").number, 16.0);
-  EXPECT_THAT(refusal_of("number: 1e400"), HasSubstr("beyond what a 64-bit float can hold"));
+  EXPECT_THAT(value_refusal("number: 1e400"), HasSubstr("beyond what a 64-bit float can hold"));
   for (const char* text : {".inf", "-.inf", ".nan"}) {
-    EXPECT_THAT(refusal_of(std::string("number: ") + text), HasSubstr("not a finite number")) << text;
+    EXPECT_THAT(value_refusal(std::string("number: ") + text), HasSubstr("not a finite number")) << text;
   }
   for (const char* text : {"nan", "inf", "1e", "e5", ".", "1_0.5", "0.1f", "1/3"}) {
-    EXPECT_THAT(refusal_of(std::string("number: ") + text), HasSubstr("must be a number")) << text;
+    EXPECT_THAT(value_refusal(std::string("number: ") + text), HasSubstr("must be a number")) << text;
   }
 }
 
@@ -86,9 +86,9 @@ TEST(Booleans, AreTrueAndFalseOnly) {
   EXPECT_TRUE(values_of("boolean: true").boolean);
   EXPECT_TRUE(values_of("boolean: True").boolean);
   EXPECT_FALSE(values_of("boolean: FALSE").boolean);
-  EXPECT_THAT(refusal_of("boolean: yes"), HasSubstr("must be true or false, not 'yes'"));
-  EXPECT_THAT(refusal_of("boolean: off"), HasSubstr("write `false`"));
-  EXPECT_THAT(refusal_of("boolean: 1"), HasSubstr("write `true`"));
+  EXPECT_THAT(value_refusal("boolean: yes"), HasSubstr("must be true or false, not 'yes'"));
+  EXPECT_THAT(value_refusal("boolean: off"), HasSubstr("write `false`"));
+  EXPECT_THAT(value_refusal("boolean: 1"), HasSubstr("write `true`"));
 }
 
 TEST(Texts, AreTakenAsWritten) {
@@ -117,15 +117,15 @@ TEST(Lengths, HaveAUnit) {
 }
 
 TEST(Lengths, WithAMistakenUnitAreToldTheRightOne) {
-  EXPECT_THAT(refusal_of("length: 5 epochs"), HasSubstr("write `5ep`"));
-  EXPECT_THAT(refusal_of("length: 100 steps"), HasSubstr("write `100`"));
-  EXPECT_THAT(refusal_of("length: 2B"), HasSubstr("write `2Btok` for tokens"));
-  EXPECT_THAT(refusal_of("length: 10k"), HasSubstr("write `10000` for steps, `10ktok` for tokens"));
-  EXPECT_THAT(refusal_of("length: 30min"), HasSubstr("write `30m`"));
-  EXPECT_THAT(refusal_of("length: 2.5"), HasSubstr("for epochs write `2.5ep`"));
-  EXPECT_THAT(refusal_of("length: 101%"), HasSubstr("more than 100%"));
+  EXPECT_THAT(value_refusal("length: 5 epochs"), HasSubstr("write `5ep`"));
+  EXPECT_THAT(value_refusal("length: 100 steps"), HasSubstr("write `100`"));
+  EXPECT_THAT(value_refusal("length: 2B"), HasSubstr("write `2Btok` for tokens"));
+  EXPECT_THAT(value_refusal("length: 10k"), HasSubstr("write `10000` for steps, `10ktok` for tokens"));
+  EXPECT_THAT(value_refusal("length: 30min"), HasSubstr("write `30m`"));
+  EXPECT_THAT(value_refusal("length: 2.5"), HasSubstr("for epochs write `2.5ep`"));
+  EXPECT_THAT(value_refusal("length: 101%"), HasSubstr("more than 100%"));
   for (const char* text : {"-5", "ep", "5m1h", "1e300", "5epp", "2Gtok", "auto", "1h1h", "0x10"}) {
-    EXPECT_THAT(refusal_of(std::string("length: ") + text), HasSubstr("length")) << text;
+    EXPECT_THAT(value_refusal(std::string("length: ") + text), HasSubstr("length")) << text;
   }
 }
 
@@ -141,8 +141,9 @@ TEST(Durations, CountSecondsWithoutAUnit) {
   EXPECT_EQ(values_of("duration: 1.5").duration.seconds, 1.5);
   EXPECT_EQ(values_of("duration: 2d").duration.seconds, 172800);
   EXPECT_EQ(values_of("duration: 1h2m3s").duration.seconds, 3723);
-  EXPECT_THAT(refusal_of("duration: 10 minutes"), HasSubstr("must be a duration (90s, 30m, 1h30m), not '10 minutes'"));
-  EXPECT_THAT(refusal_of("duration: -5"), HasSubstr("must be a duration"));
+  EXPECT_THAT(value_refusal("duration: 10 minutes"),
+              HasSubstr("must be a duration (90s, 30m, 1h30m), not '10 minutes'"));
+  EXPECT_THAT(value_refusal("duration: -5"), HasSubstr("must be a duration"));
 }
 
 /// A value at random, biased towards what is hard to print.
