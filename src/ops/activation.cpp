@@ -12,6 +12,7 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/tanh.h>
 
+#include "cpu/fused.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::ops {
@@ -41,7 +42,7 @@ at::Tensor activate(at::Tensor x, Activation activation) {
     case Activation::gelu:
       return at::gelu(x, "none");
     case Activation::gelu_tanh:
-      return at::gelu(x, "tanh");
+      return cpu::is_fusible(x) ? cpu::gelu_tanh(x) : at::gelu(x, "tanh");
     case Activation::silu:
       return at::silu(x);
   }

@@ -4,6 +4,7 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/rms_norm.h>
 
+#include "cpu/fused.hpp"
 #include "gputrain/ops/linear.hpp"
 
 namespace gputrain::ops {
@@ -18,12 +19,16 @@ at::Tensor norm_operand(const at::Tensor& weight, const at::Tensor& x) {
 }  // namespace
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
+  if (cpu::is_fusible(x)) return cpu::norm(x, weight, bias, eps, /*centred=*/true);
   return at::layer_norm(x, {weight.size(0)}, norm_operand(weight, x), bias.defined() ? norm_operand(bias, x) : bias,
                         eps, /*cudnn_enable=*/true);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return cast(at::rms_norm(x, {weight.size(0)}, norm_operand(weight, x), eps), x.scalar_type());
+  const at::Tensor operand = norm_operand(weight, x), wide = cast(x, operand.scalar_type());
+  const at::Tensor y = cpu::is_fusible(wide) ? cpu::norm(wide, operand, {}, eps, /*centred=*/false)
+                                             : at::rms_norm(wide, {weight.size(0)}, operand, eps);
+  return cast(y, x.scalar_type());
 }
 
 at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

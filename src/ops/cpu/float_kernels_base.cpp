@@ -1,0 +1,7 @@
+#include "float_kernels.hpp"
+#include "float_kernels.inl"
+
+namespace gputrain::ops::cpu {
+extern const FloatKernels kBaseKernels;
+const FloatKernels kBaseKernels{"base", gelu_tanh, gelu_tanh_backward, norm, norm_backward};
+}  // namespace gputrain::ops::cpu
