@@ -30,19 +30,19 @@ BufferPool::BufferPool(const SampleLayout& layout, int64_t rows, bool pinned)
       input_type_(layout.input_type),
       pinned_(pinned) {}
 
-BatchBuffers BufferPool::allocate() const {
+BatchBuffers BufferPool::get() {
   const auto options = at::TensorOptions().pinned_memory(pinned_);
-  return {at::empty(input_sizes_, options.dtype(input_type_)), at::empty(target_sizes_, options.dtype(at::kLong))};
+  return {inputs_.get(input_sizes_, options.dtype(input_type_)), targets_.get(target_sizes_, options.dtype(at::kLong))};
 }
 
-BatchBuffers BufferPool::get() {
+at::Tensor TensorPool::get(at::IntArrayRef sizes, const at::TensorOptions& options, at::MemoryFormat format) {
   // torch's allocator of pinned memory knows which copies to the device are still under way; we do not.
-  if (pinned_) return allocate();
-  const auto free = std::find_if(lent_.begin(), lent_.end(), [](const BatchBuffers& buffers) {
-    return is_held_by_us_alone(buffers.inputs) && is_held_by_us_alone(buffers.targets);
+  if (options.pinned_memory()) return at::empty(sizes, options, format);
+  const auto free = std::find_if(lent_.begin(), lent_.end(), [sizes](const at::Tensor& tensor) {
+    return tensor.sizes() == sizes && is_held_by_us_alone(tensor);
   });
   if (free != lent_.end()) return *free;
-  lent_.push_back(allocate());
+  lent_.push_back(at::empty(sizes, options, format));
   return lent_.back();
 }
 

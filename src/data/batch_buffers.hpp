@@ -16,7 +16,19 @@ struct BatchBuffers {
   Destination destination() const;
 };
 
-/// For one thread.
+/// Tensors of host memory, each used again when nobody else holds it: fresh memory costs more than filling it, page by
+/// page. For one thread.
+class TensorPool {
+ public:
+  /// A tensor of these sizes with undefined content.
+  at::Tensor get(at::IntArrayRef sizes, const at::TensorOptions& options,
+                 at::MemoryFormat format = at::MemoryFormat::Contiguous);
+
+ private:
+  std::vector<at::Tensor> lent_;
+};
+
+/// The buffers of one loader's micro-batches. For one thread.
 class BufferPool {
  public:
   BufferPool(const SampleLayout& layout, int64_t rows, bool pinned);
@@ -24,12 +36,10 @@ class BufferPool {
   BatchBuffers get();
 
  private:
-  BatchBuffers allocate() const;
-
   std::vector<int64_t> input_sizes_, target_sizes_;
   at::ScalarType input_type_;
   bool pinned_;
-  std::vector<BatchBuffers> lent_;
+  TensorPool inputs_, targets_;
 };
 
 }  // namespace gputrain::data

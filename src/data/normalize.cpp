@@ -21,8 +21,16 @@ void to_planes(const uint8_t* from, Real* to, int64_t pixels, const Real* scale,
 
 template <class Real, int64_t C>
 void to_pixels(const uint8_t* from, Real* to, int64_t pixels, const Real* scale, const Real* shift) {
-  for (int64_t p = 0; p < pixels; ++p)
-    for (int64_t c = 0; c < C; ++c) to[p * C + c] = static_cast<Real>(from[p * C + c]) * scale[c] + shift[c];
+  constexpr size_t kChannels = C, kRun = 16 * kChannels;  // whole vectors of whole pixels
+  Real scales[kRun], shifts[kRun];
+  for (size_t i = 0; i < kRun; ++i) {
+    scales[i] = scale[i % kChannels];
+    shifts[i] = shift[i % kChannels];
+  }
+  size_t left = static_cast<size_t>(pixels) * kChannels;
+  for (; left >= kRun; left -= kRun, from += kRun, to += kRun)
+    for (size_t i = 0; i < kRun; ++i) to[i] = static_cast<Real>(from[i]) * scales[i] + shifts[i];
+  for (size_t i = 0; i < left; ++i) to[i] = static_cast<Real>(from[i]) * scales[i] + shifts[i];
 }
 
 template <class Real, int64_t C>
@@ -72,15 +80,15 @@ ImageNormalizer::ImageNormalizer(const Normalization& statistics, int64_t channe
   device_shift_ = upload(shift_);
 }
 
-at::Tensor ImageNormalizer::operator()(const at::Tensor& images) const {
+at::Tensor ImageNormalizer::operator()(const at::Tensor& images) {
   return images.device().is_cpu() ? on_host(images) : on_device(images);
 }
 
-at::Tensor ImageNormalizer::on_host(const at::Tensor& images) const {
+at::Tensor ImageNormalizer::on_host(const at::Tensor& images) {
   const bool is_double = format_.type == at::kDouble;
-  at::Tensor out = at::empty({images.size(0), images.size(3), images.size(1), images.size(2)},
-                             at::TensorOptions().dtype(is_double ? at::kDouble : at::kFloat),
-                             format_.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  at::Tensor out = outputs_.get({images.size(0), images.size(3), images.size(1), images.size(2)},
+                                is_double ? at::kDouble : at::kFloat,
+                                format_.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
   if (is_double) {
     normalize_batch<double>(images, out, format_.channels_last, scale_, shift_);
   } else {

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "batch_buffers.hpp"
 #include "gputrain/data/dataset.hpp"
 
 namespace gputrain::data {
@@ -19,15 +20,16 @@ class ImageNormalizer {
   ImageNormalizer(const Normalization& statistics, int64_t channels, at::Device device, ImageFormat format);
 
   /// [batch, height, width, channels] bytes on our device -> [batch, channels, height, width] of the format.
-  at::Tensor operator()(const at::Tensor& images) const;
+  at::Tensor operator()(const at::Tensor& images);
 
  private:
-  at::Tensor on_host(const at::Tensor& images) const;
+  at::Tensor on_host(const at::Tensor& images);
   at::Tensor on_device(const at::Tensor& images) const;
 
   std::vector<double> scale_, shift_;  // value * scale + shift
   at::Tensor device_scale_, device_shift_;
   ImageFormat format_;
+  TensorPool outputs_;
 };
 
 }  // namespace gputrain::data

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "gputrain/core/error.hpp"
 
@@ -14,6 +15,7 @@ namespace gputrain::datasets {
 namespace {
 
 constexpr int64_t kBlock = 512;
+constexpr int64_t kReadAhead = 64 << 10;
 constexpr int64_t kMostExtension = 1 << 20;  // bytes of a pax header or a long name
 constexpr size_t kLongestName = 4096;
 
@@ -103,8 +105,7 @@ class TarReader {
     if (file_.size() - at_ < kBlock)
       fail(at_ == 0 ? "too short for a tar archive" : "the tar archive is cut off: its end mark is missing",
            "get or write the archive again");
-    Block block;
-    file_.read(at_, std::as_writable_bytes(std::span(block)));
+    const Block block = block_at(at_);
     if (std::all_of(block.begin(), block.end(), [](char c) { return c == 0; })) return std::nullopt;
     if (!checksum_fits(block)) {
       if (at_ > 0) fail("damaged tar archive: a header's checksum is wrong");
@@ -117,6 +118,19 @@ class TarReader {
            packed ? "unpack it once: gunzip, unxz or zstd -d" : "");
     }
     at_ += kBlock;
+    return block;
+  }
+
+  /// Small entries stand close together: their headers come with one read for many.
+  Block block_at(int64_t offset) {
+    if (offset < ahead_from_ || offset + kBlock > ahead_from_ + std::ssize(ahead_)) {
+      const bool is_near = offset - last_header_ < kReadAhead / 4;
+      ahead_ = file_.read(offset, std::min(is_near ? kReadAhead : kBlock, file_.size() - offset));
+      ahead_from_ = offset;
+    }
+    last_header_ = offset;
+    Block block;
+    std::memcpy(block.data(), ahead_.data() + (offset - ahead_from_), kBlock);
     return block;
   }
 
@@ -194,6 +208,8 @@ class TarReader {
 
   const data::ReadOnlyFile& file_;
   int64_t at_ = 0;
+  std::vector<std::byte> ahead_;
+  int64_t ahead_from_ = 0, last_header_ = 0;
 };
 
 }  // namespace
