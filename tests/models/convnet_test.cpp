@@ -8,6 +8,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/model.hpp"
+#include "models/small_job.hpp"
 #include "ops/compare.hpp"
 
 namespace gputrain::models {
@@ -48,6 +49,51 @@ TEST(Resnet, CountsTheOperationsThatItsPublishedFiguresSay) {
   EXPECT_NEAR(model_of("resnet18", kImageNet)->flops_per_sample() / 6e9, 1.814, 0.002);
   EXPECT_NEAR(model_of("resnet50", kImageNet)->flops_per_sample() / 6e9, 4.089, 0.002);
   EXPECT_NEAR(model_of("resnet152", kImageNet)->flops_per_sample() / 6e9, 11.514, 0.005);
+}
+
+/// Counted by hand: weights and biases of each layer.
+struct Published {
+  std::string options;
+  std::vector<int64_t> input_shape;
+  int64_t parameters;
+};
+
+TEST(Convnet, CanBeTheNetworksOfPublishedSmallResults) {
+  const std::vector<Published> published{
+      // MNIST: 3x3, 16 and 32 channels, each pooled, 128 hidden.
+      {"channels: [16, 32], hidden: [128], dropout: 0.25",
+       {1, 28, 28},
+       (9 * 16 + 16) + (9 * 16 * 32 + 32) + (7 * 7 * 32 * 128 + 128) + 1290},
+      // MNIST: 5x5, 32 and 64 channels, each pooled.
+      {"channels: [32, 64], kernel_size: 5, hidden: []",
+       {1, 28, 28},
+       (25 * 32 + 32) + (25 * 2048 + 64) + (3136 * 10 + 10)},
+      // CIFAR-10: stride 2 in three stages, each with a residual pair, and a global max-pool.
+      {"channels: [32, 64, 128], downsample: stride, batch_norm: true, residual: true, global_pool: max, hidden: []",
+       {3, 32, 32},
+       9 * (3 * 32 + 32 * 64 + 64 * 128) + 18 * (1024 + 4096 + 16384) + 3 * 2 * (32 + 64 + 128) + 1290}};
+  for (const auto& [options, shape, parameters] : published) {
+    const auto model = build(load_job("model: {type: convnet, config: {" + options + "}}\n"),
+                             {.input_shape = shape, .num_classes = 10});
+    nn::initialize(*model, 1);
+    EXPECT_EQ(parameters_of(*model), parameters) << options;
+    const at::NoGradGuard no_grad;
+    std::vector<int64_t> batch{2};
+    batch.insert(batch.end(), shape.begin(), shape.end());
+    EXPECT_EQ(model->forward(random_leaf(batch, 1, at::kFloat)).sizes(), (at::IntArrayRef{2, 10})) << options;
+  }
+}
+
+TEST(Convnet, RefusesEvenFiltersAndImagesTooSmallToHalve) {
+  EXPECT_THROW(load_job("model: {type: convnet, config: {kernel_size: 4}}\n"), Error);
+  const auto job = load_job("model: {type: convnet, config: {channels: [8, 8, 8, 8, 8]}}\n");
+  try {
+    build(job, kMnist);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("28 x 28 cannot be halved 5 times"));
+  }
 }
 
 TEST(ImageModels, SayThatTokensAreNotImages) {

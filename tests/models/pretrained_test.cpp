@@ -14,6 +14,7 @@
 #include "../../src/models/gpt.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
+#include "models/small_job.hpp"
 
 namespace gputrain::models {
 namespace {
@@ -24,22 +25,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
-
-struct ModelSpec {
-  config::Choice architecture;
-  static void describe(config::Description<ModelSpec>& d) {
-    d.choice("type", &ModelSpec::architecture, catalog(), "architecture", "config").required();
-  }
-};
-struct JobSpec {
-  ModelSpec model;
-  static void describe(config::Description<JobSpec>& d) { d.key("model", &JobSpec::model, "what learns"); }
-};
-
-config::Loaded job_of(const std::string& text, std::vector<std::string> set = {}) {
-  return config::load(config::schema_of<JobSpec>(),
-                      {.file = "job.yaml", .text = text, .set = std::move(set), .environment = {}});
-}
 
 const json kLlama{
     {"model_type", "llama"},         {"hidden_size", 64},
@@ -99,9 +84,9 @@ TEST(PublishedModel, RefusesWhatWeDoNotComputeAndWhatIsBroken) {
 
 TEST(PublishedModel, GivesItsSizesToAJobThatLeavesThemOut) {
   const std::string text = "model: {type: gpt, config: {dropout: 0.1, n_layer: 2, norm_eps: 0.000001}}\n";
-  const auto lines = settings_of(published_model(kLlama, ""), job_of(text), "model");
-  const config::Loaded job = job_of(text, lines);
-  const auto& spec = job.as<JobSpec>().model.architecture.as<GptSpec>();
+  const auto lines = settings_of(published_model(kLlama, ""), load_job(text), "model");
+  const config::Loaded job = load_job(text, lines);
+  const auto& spec = job.as<SmallJob>().model.architecture.as<GptSpec>();
   EXPECT_EQ(spec.n_embd, 64);
   EXPECT_EQ(spec.n_kv_head, 2);
   EXPECT_EQ(spec.position, "rotary");
@@ -112,14 +97,14 @@ TEST(PublishedModel, GivesItsSizesToAJobThatLeavesThemOut) {
 
 TEST(PublishedModel, RefusesAJobThatSetsItsSizesOtherwise) {
   try {
-    settings_of(published_model(kLlama, ""), job_of("model:\n  type: gpt\n  config: {n_layer: 3, n_embd: 36}\n"),
+    settings_of(published_model(kLlama, ""), load_job("model:\n  type: gpt\n  config: {n_layer: 3, n_embd: 36}\n"),
                 "model");
     FAIL() << "accepted";
   } catch (const config::SpecError& error) {
     ASSERT_EQ(error.problems().size(), 2U);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("n_layer"), HasSubstr("job.yaml:3"), HasSubstr("n_embd")));
   }
-  EXPECT_THROW(settings_of(published_model(kLlama, ""), job_of("model: {type: mlp}\n"), "model"), config::SpecError);
+  EXPECT_THROW(settings_of(published_model(kLlama, ""), load_job("model: {type: mlp}\n"), "model"), config::SpecError);
 }
 
 /// A source with a constant for each tensor of a small GPT-2.

@@ -19,6 +19,7 @@
 #include "gputrain/checkpoint/safetensors.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/models/pretrained.hpp"
+#include "models/small_job.hpp"
 #include "ops/compare.hpp"
 #include "support/python_reference.hpp"
 
@@ -31,32 +32,16 @@ using testing_support::relative_error;
 
 const std::vector<std::string> kNames{"resnet18", "resnet50", "gpt2", "gpt2_untied", "llama", "llama_biased"};
 
-struct ModelSpec {
-  config::Choice architecture;
-  static void describe(config::Description<ModelSpec>& d) {
-    d.choice("type", &ModelSpec::architecture, catalog(), "architecture", "config").required();
-  }
-};
-struct JobSpec {
-  ModelSpec model;
-  static void describe(config::Description<JobSpec>& d) { d.key("model", &JobSpec::model, "what learns"); }
-};
-
 /// The model that a job for this folder gets, its weights not yet filled.
 std::unique_ptr<Model> model_of(const std::string& name, const fs::path& folder) {
-  const auto load = [](const std::string& type, std::vector<std::string> set) {
-    return config::load(
-        config::schema_of<JobSpec>(),
-        {.file = "job.yaml", .text = "model: {type: " + type + "}\n", .set = std::move(set), .environment = {}});
-  };
-  const auto make = [](const config::Loaded& job, const DataFacts& facts) {
-    return catalog().make(job.as<JobSpec>().model.architecture, {}, facts);
-  };
-  if (name.starts_with("resnet")) return make(load(name, {}), {.input_shape = {3, 64, 64}, .num_classes = 10});
+  if (name.starts_with("resnet")) {
+    return build(load_job("model: {type: " + name + "}\n"), {.input_shape = {3, 64, 64}, .num_classes = 10});
+  }
+  const std::string text = "model: {type: gpt}\n";
   std::ifstream file(folder / "config.json");
   const auto published = published_model(nlohmann::json::parse(file), folder / "config.json");
-  const auto settings = settings_of(published, load("gpt", {}), "model");
-  return make(load("gpt", settings), {.input_shape = {20}, .num_classes = 89});
+  const auto settings = settings_of(published, load_job(text), "model");
+  return build(load_job(text, settings), {.input_shape = {20}, .num_classes = 89});
 }
 
 TensorSource source_of(const SafetensorsFile& file) {
