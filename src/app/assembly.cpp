@@ -9,8 +9,10 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/data/open.hpp"
+#include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/numerics.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/parallel/replicas.hpp"
 #include "weights.hpp"
 
 namespace gputrain::app {
@@ -28,6 +30,16 @@ int64_t longest_sequence(const Job& job) {
     if (setting.key == "model.config.block_size" && setting.value != "null") return std::stoll(setting.value);
   }
   return 0;
+}
+
+/// All ranks hold the same model from here on, or say which tensor of which rank differs.
+void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
+  if (groups.alone()) return;
+  parallel::NamedTensors buffers;
+  built.model->each_buffer([&](const std::string& name, nn::Buffer& buffer) { buffers.emplace_back(name, buffer.value); });
+  parallel::check_same_layout(groups, *built.arena, buffers);
+  parallel::broadcast(groups, *built.arena, buffers);
+  parallel::check_replicas(groups, *built.arena, buffers);
 }
 
 /// Every parameter once, in unit order, with its full name.
@@ -57,6 +69,7 @@ Place take_place(const JobSpec& spec) {
   Place place;
   place.launch = launch::read_environment();
   const auto& rendezvous = place.launch.rendezvous;
+  device::install_host_allocator();
   place.threads = device::plan_cpu_threads(rendezvous.local_world_size);
   device::set_cpu_threads(place.threads);
   place.device = device::choose_device(spec.device, rendezvous.local_rank);
@@ -91,7 +104,7 @@ Datasets open_datasets(const Job& job) {
   return datasets;
 }
 
-BuiltModel build_model(const Job& job, const Datasets& datasets, const Place& place) {
+BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
   const JobSpec& spec = job.spec();
   BuiltModel built;
   const nn::Context context{.policy = place.policy,
@@ -106,6 +119,7 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, const Place& pl
   }
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
   if (spec.model.pretrained) load_weights(*built.model, *spec.model.pretrained);
+  share_model(built, place.groups);
   return built;
 }
 

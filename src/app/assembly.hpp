@@ -55,7 +55,8 @@ struct BuiltModel {
   int64_t parameter_count = 0;
 };
 
-BuiltModel build_model(const Job& job, const Datasets& datasets, const Place& place);
+/// Every rank must call.
+BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place);
 
 /// What turns gradients into new weights.
 struct Updates {
