@@ -65,6 +65,8 @@ bool checksum_fits(const Block& block) {
   return told && (*told == plain || *told == with_signs);
 }
 
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
 /// What pax headers and GNU's long names say of the next entry.
 struct Extension {
   std::optional<std::string> name;
@@ -202,6 +204,8 @@ class TarReader {
     }
     if (entry.name.size() > kLongestName)
       fail("a name of " + std::to_string(entry.name.size()) + " bytes in the archive");
+    if (std::any_of(entry.name.begin(), entry.name.end(), is_control))
+      fail("a name with control characters in the archive");
     while (entry.name.starts_with("./")) entry.name.erase(0, 2);
     visitor(std::move(entry));
   }

@@ -87,12 +87,14 @@ Vocabulary Vocabulary::of_bytes() {
 }
 
 Vocabulary Vocabulary::of_characters(std::span<const std::string> texts) {
-  std::vector<bool> present(kHighestCodePoint + 1);
+  std::vector<bool> present(128);
   for (const std::string& text : texts)
     for (size_t at = 0; at < text.size();) {
       const int64_t point = next_code_point(text, at);
       GPUTRAIN_ASSERT(point >= 0, "the text has been checked");
-      present[static_cast<size_t>(point)] = true;
+      const auto index = static_cast<size_t>(point);
+      if (index >= present.size()) present.resize(index + 1);
+      present[index] = true;
     }
   Vocabulary vocabulary;
   for (size_t point = 0; point < present.size(); ++point) {

@@ -149,6 +149,7 @@ TEST_F(TarTest, RefusesUnreadablePaxHeaders) {
 TEST_F(TarTest, RefusesNamesThatLeadOutOfTheArchive) {
   for (const char* name : {"../a/1.png", "a/../../1.png", "/etc/1.png", "a/..png/../1.png"})
     EXPECT_THAT(refusal(tar_entry({name, kRed}) + kEnd), HasSubstr("an unsafe name")) << name;
+  EXPECT_THAT(refusal(tar_entry({"a/\x1b[2J.png", kRed}) + kEnd), HasSubstr("control characters"));
   EXPECT_EQ(open_tar(tar_entry({"a/..b..png", kRed}) + kEnd).train->size(), 1);
 }
 
