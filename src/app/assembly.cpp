@@ -164,16 +164,26 @@ parallel::BucketLimits bucket_limits(const JobSpec& spec) {
   return limits;
 }
 
-train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset, const Datasets& datasets,
-                                const Place& place, const train::BatchPlan& batch, std::string prefix) {
-  const int64_t tokens = datasets.tokens_per_sample();
-  const auto loader = loader_options(spec, *dataset, place, batch);
+train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
+                                const Assembly& assembly, std::string role) {
+  const auto& batch = assembly.plan.batch;
+  const int64_t tokens = assembly.datasets.tokens_per_sample();
+  const auto loader = loader_options(spec, *dataset, assembly.place, batch);
   return train::Evaluator(std::move(dataset),
-                          {.prefix = std::move(prefix),
+                          {.prefix = std::move(role),
                            .batch_size = spec.eval.batch_size.value_or(batch.micro_batch),
                            .max_samples = tokens > 0 ? (spec.eval.max_tokens.value_or(0) + tokens - 1) / tokens : 0,
-                           .is_text = datasets.is_text,
+                           .is_text = assembly.datasets.is_text,
                            .loader = loader});
+}
+
+Assembly assemble(const Job& job) {
+  Assembly assembly{.place = take_place(job.spec())};
+  assembly.datasets = open_datasets(job);
+  assembly.plan = plan_run(job.spec(), assembly.datasets, assembly.place);
+  assembly.built = build_model(job, assembly.datasets, assembly.place);
+  assembly.updates = build_updates(job, assembly.place, assembly.plan, assembly.built);
+  return assembly;
 }
 
 }  // namespace gputrain::app

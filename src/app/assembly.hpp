@@ -67,11 +67,25 @@ struct Updates {
 
 Updates build_updates(const Job& job, const Place& place, const train::Plan& plan, const BuiltModel& built);
 
+/// All of it, in the order it is built; what is declared first dies last.
+struct Assembly {
+  Place place;
+  Datasets datasets;
+  train::Plan plan;
+  BuiltModel built;
+  Updates updates;
+};
+
+/// Every rank must call.
+Assembly assemble(const Job& job);
+
 parallel::BucketLimits bucket_limits(const JobSpec& spec);
 train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place);
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,
                                    const train::BatchPlan& batch);
-train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset, const Datasets& datasets,
-                                const Place& place, const train::BatchPlan& batch, std::string prefix);
+
+/// Metrics get the name of `role`: "val/loss".
+train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
+                                const Assembly& assembly, std::string role);
 
 }  // namespace gputrain::app

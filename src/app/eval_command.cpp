@@ -25,18 +25,14 @@ std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const 
 
 int eval_command(const EvalRequest& request) {
   const Job job = load_job(request.job);
-  Place place = take_place(job.spec());
+  Assembly assembly = assemble(job);
+  Place& place = assembly.place;
   monitor::Console console(monitor::Console::detect(place.rank() == 0 && !request.json));
-  const Datasets datasets = open_datasets(job);
-  const auto dataset = dataset_for(request.on, datasets);
-  const BuiltModel built = build_model(job, datasets, place);
+  const auto dataset = dataset_for(request.on, assembly.datasets);
   const std::filesystem::path weights = request.weights.empty() ? RunFolder{job.output_dir}.weights()
                                                                 : std::filesystem::path(request.weights);
-  load_weights(*built.model, weights);
-  const auto batch = train::plan_batch(job.spec().train, {.dataset_size = dataset->size(),
-                                                          .tokens_per_sample = datasets.tokens_per_sample(),
-                                                          .world_size = place.groups.world_size()});
-  const auto metrics = make_evaluator(job.spec(), dataset, datasets, place, batch, request.on).run(*built.model, place.groups);
+  load_weights(*assembly.built.model, weights);
+  const auto metrics = make_evaluator(job.spec(), dataset, assembly, request.on).run(*assembly.built.model, place.groups);
   place.groups.control().barrier("end");
   if (place.rank() != 0) return 0;
   if (request.json) std::printf("%s\n", nlohmann::json(metrics).dump(2).c_str());

@@ -33,11 +33,10 @@ std::string hosts_text(const Place& place) {
   return text;
 }
 
-std::string model_text(const StartPage& page) {
-  const JobSpec& spec = page.job.spec();
+std::string model_text(const JobSpec& spec, const Assembly& assembly) {
   const std::string from = spec.model.pretrained ? "from " + *spec.model.pretrained : "from scratch";
-  return spec.model.architecture.name + " " + compact(static_cast<double>(page.built.parameter_count)) + " params  " +
-         spec.precision + (page.place.policy.compute != page.place.policy.master ? ", fp32 master weights" : "") + "  " +
+  return spec.model.architecture.name + " " + compact(static_cast<double>(assembly.built.parameter_count)) + " params  " +
+         spec.precision + (assembly.place.policy.compute != assembly.place.policy.master ? ", fp32 master weights" : "") + "  " +
          from + ", seed " + std::to_string(spec.seed);
 }
 
@@ -47,17 +46,17 @@ std::string data_text(const Datasets& datasets) {
   return text;
 }
 
-std::string batch_text(const StartPage& page) {
-  const auto& batch = page.plan.batch;
-  const int64_t sequence = page.datasets.tokens_per_sample();
-  const int world = page.place.groups.world_size();
-  std::string text = sequence > 0 ? grouped(page.plan.tokens_per_step) + " tokens/step" : grouped(batch.global_batch) + " samples/step";
+std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
+  const auto& batch = assembly.plan.batch;
+  const int64_t sequence = assembly.datasets.tokens_per_sample();
+  const int world = assembly.place.groups.world_size();
+  std::string text = sequence > 0 ? grouped(assembly.plan.tokens_per_step) + " tokens/step" : grouped(batch.global_batch) + " samples/step";
   text += " = " + grouped(batch.micro_batch) + " micro";
   if (sequence > 0) text += " x " + grouped(sequence) + " seq";
   text += " x " + plural(world, "rank") + " x " + grouped(batch.accumulation) + " accumulation";
   if (batch.micro_batch * batch.accumulation * world != batch.global_batch) text += " (at most)";
-  const double lr = page.job.spec().optimizer.peak_lr(batch.global_batch);
-  return text + "  " + page.updates.optimizer->describe() + " lr " + significant(lr);
+  const double lr = spec.optimizer.peak_lr(batch.global_batch);
+  return text + "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
 }
 
 std::string cadence_text(const train::Cadence& cadence) {
@@ -66,8 +65,8 @@ std::string cadence_text(const train::Cadence& cadence) {
   return "at the end";
 }
 
-std::string plan_text(const StartPage& page) {
-  const auto& plan = page.plan;
+std::string plan_text(const Assembly& assembly) {
+  const auto& plan = assembly.plan;
   std::string text;
   if (plan.is_time_limited()) {
     text = monitor::duration(plan.max_seconds) + " of training";
@@ -75,22 +74,22 @@ std::string plan_text(const StartPage& page) {
     const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
     text = plural(plan.total_steps, "step") + " = " + significant(epochs) + " epochs";
   }
-  text += "  " + page.updates.schedule->describe();
-  if (page.datasets.val) text += "  eval " + cadence_text(plan.eval);
+  text += "  " + assembly.updates.schedule->describe();
+  if (assembly.datasets.val) text += "  eval " + cadence_text(plan.eval);
   return text + "  save " + cadence_text(plan.save);
 }
 
 }  // namespace
 
-void print_start_page(monitor::Console& console, const StartPage& page) {
-  console.block("gputrain " + version() + "  run " + page.job.run_id + "  resolved " +
-                (page.job.output_dir / "job.resolved.yaml").string());
-  console.line("hosts", hosts_text(page.place));
-  console.line("model", model_text(page));
-  console.line("data", data_text(page.datasets));
-  console.line("batch", batch_text(page));
-  console.line("plan", plan_text(page));
-  console.line("resume", page.resume);
+void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const std::string& resume) {
+  console.block("gputrain " + version() + "  run " + job.run_id + "  resolved " +
+                (job.output_dir / "job.resolved.yaml").string());
+  console.line("hosts", hosts_text(assembly.place));
+  console.line("model", model_text(job.spec(), assembly));
+  console.line("data", data_text(assembly.datasets));
+  console.line("batch", batch_text(job.spec(), assembly));
+  console.line("plan", plan_text(assembly));
+  console.line("resume", resume);
 }
 
 }  // namespace gputrain::app

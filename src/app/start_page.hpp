@@ -8,16 +8,7 @@
 
 namespace gputrain::app {
 
-struct StartPage {
-  const Job& job;
-  const Place& place;
-  const Datasets& datasets;
-  const BuiltModel& built;
-  const train::Plan& plan;
-  const Updates& updates;
-  std::string resume;  // "none found in runs/x/ckpt", "step 500 of runs/x/ckpt/step-00000500"
-};
-
-void print_start_page(monitor::Console& console, const StartPage& page);
+/// `resume`: where the run starts from, as Checkpointing tells it.
+void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const std::string& resume);
 
 }  // namespace gputrain::app

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "gputrain/optim/gradients.hpp"
 
@@ -49,6 +50,7 @@ at::Tensor Step::accumulate_gradients(const Feed::Step& feed) {
     loss_sum.add_(loss.detach());
   }
   parts_.data_parallel.finish();
+  if (!std::exchange(views_checked_, true)) parts_.arena.check_views();
   return loss_sum;
 }
 

@@ -23,6 +23,9 @@ struct Reporting {
   const Plan& plan;
 };
 
+/// How often FiniteHook looks at a GPU's flag.
+inline constexpr int64_t kDeviceLookEvery = 50;
+
 /// Stops with Error(refused) at a loss or gradient that is not finite, or counts the update left out. On a GPU it looks
 /// only every so many steps: the update was left out on the device, so nothing is lost by looking late.
 class FiniteHook final : public Hook {

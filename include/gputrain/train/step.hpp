@@ -42,6 +42,7 @@ class Step {
 
   Parts parts_;
   Options options_;
+  bool views_checked_ = false;
 };
 
 }  // namespace gputrain::train

@@ -1,0 +1,96 @@
+#include "training.hpp"
+
+#include <optional>
+#include <utility>
+
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/train/sampler.hpp"
+#include "gputrain/train/trainer.hpp"
+#include "start_page.hpp"
+#include "weights.hpp"
+
+namespace gputrain::app {
+
+Training::Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console, RunFolder folder)
+    : request_(request),
+      job_(job),
+      spec_(job.spec()),
+      assembly_(assembly),
+      console_(console),
+      folder_(std::move(folder)),
+      reporting_{console, metrics_, assembly.plan},
+      finite_(spec_.train.nonfinite == "stop", assembly.place.device.is_cpu() ? 1 : train::kDeviceLookEvery,
+              assembly.updates.scaler.get()),
+      log_(reporting_, assembly.place.groups, assembly.place.device),
+      checkpointing_({job, assembly.place, assembly.built, assembly.updates, log_, folder_}) {
+  const std::string resume = checkpointing_.resume(progress_, request.accept);
+  if (assembly.place.rank() == 0) metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step);
+  print_start_page(console, job, assembly, resume);
+}
+
+int Training::run() {
+  try {
+    const monitor::Summary summary = train();
+    assembly_.place.groups.control().barrier("end");
+    if (assembly_.place.rank() == 0) monitor::write_summary(folder_.summary(), summary);
+    return summary.exit_code;
+  } catch (const std::exception& failure) {
+    if (assembly_.place.rank() == 0) {
+      record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
+    }
+    throw;
+  }
+}
+
+monitor::Summary Training::train() {
+  auto& [place, datasets, plan, built, updates] = assembly_;
+  data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);
+  if (!plan.is_time_limited()) reading.total_steps = plan.total_steps;
+  data::Loader loader(datasets.train, reading, {.step = progress_.step});
+  parallel::DataParallel data_parallel(place.groups, *built.arena, built.parameters, bucket_limits(spec_));
+  train::Step step({*built.model, *built.arena, loader, data_parallel, *updates.optimizer, updates.scaler.get()},
+                   {.label_smoothing = spec_.train.label_smoothing, .max_grad_norm = spec_.train.max_grad_norm});
+  train::Feed feed(loader, place.groups);
+
+  std::vector<train::Hook*> hooks{&finite_, &log_};
+  std::optional<train::EvalHook> eval;
+  if (datasets.val) {
+    eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, assembly_, "val"), *built.model, place.groups,
+                                        reporting_, spec_.eval.at_start});
+    hooks.push_back(&*eval);
+  }
+  train::SaveHook save(plan.save, [this](const train::Progress& progress) { checkpointing_.save(progress); });
+  hooks.push_back(&save);
+
+  train::Trainer trainer({step, feed, plan, [&](int64_t at) { return assembly_.updates.schedule->lr(at); }}, hooks);
+  const train::Outcome outcome = trainer.run(progress_);
+  if (datasets.test && outcome.kind != train::Outcome::Kind::stopped) test();
+  const Expectation expectation = check_expectation(spec_, progress_.metrics);
+  monitor::Summary summary = summarize(job_, place, plan, progress_, log_);
+  conclude(summary, outcome, expectation, request_.verify);
+  if (place.rank() == 0) finish(summary, expectation);
+  return summary;
+}
+
+void Training::test() {
+  const auto evaluator = make_evaluator(spec_, assembly_.datasets.test, assembly_, "test");
+  const auto metrics = evaluator.run(*assembly_.built.model, assembly_.place.groups);
+  for (const auto& [name, value] : metrics) progress_.metrics[name] = value;
+  const double epoch = static_cast<double>(progress_.step) / static_cast<double>(assembly_.plan.steps_per_epoch);
+  metrics_.append({.step = progress_.step, .epoch = epoch, .kind = "eval", .message = {}}, metrics);
+  console_.line("test", train::metrics_text(metrics, "test/"));
+}
+
+void Training::finish(const monitor::Summary& summary, const Expectation& expectation) {
+  auto& model = *assembly_.built.model;
+  write_weights(model, folder_);
+  const auto& sample = spec_.eval.sample;
+  if (sample && summary.status != "stopped") {
+    console_.line("sample", "temperature " + monitor::significant(sample->temperature));
+    console_.block(train::write_sample(model, *assembly_.datasets.train, assembly_.datasets.tokens_per_sample(), *sample,
+                                       static_cast<uint64_t>(spec_.seed)));
+  }
+  print_ending(console_, summary, assembly_.plan, expectation, folder_);
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,44 @@
+// A run under way: resumes, trains, and ends well or badly, with everything written down.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "assembly.hpp"
+#include "checkpointing.hpp"
+#include "ending.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/train/hooks.hpp"
+#include "gputrain/train/step.hpp"
+#include "run_folder.hpp"
+
+namespace gputrain::app {
+
+class Training {
+ public:
+  /// Everything given outlives the training. Every rank must call.
+  Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console, RunFolder folder);
+
+  /// From where the run stands to its end; returns the exit code. An error is recorded in summary.json and passed on.
+  int run();
+
+ private:
+  monitor::Summary train();
+  void test();
+  void finish(const monitor::Summary& summary, const Expectation& expectation);
+
+  const RunRequest& request_;
+  const Job& job_;
+  const JobSpec& spec_;
+  Assembly& assembly_;
+  monitor::Console& console_;
+  RunFolder folder_;
+  train::Progress progress_;
+  monitor::MetricsFile metrics_;
+  train::Reporting reporting_;
+  train::FiniteHook finite_;
+  train::LogHook log_;
+  Checkpointing checkpointing_;
+};
+
+}  // namespace gputrain::app
