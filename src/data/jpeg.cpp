@@ -68,17 +68,16 @@ ImageDecoder::Size JpegReader::open(std::span<const std::byte> file, const std::
   return size_;
 }
 
-void JpegReader::decompress(int format, int64_t width, int64_t height, int flags, std::vector<uint8_t>& pixels) {
+void JpegReader::decompress(int format, int64_t width, int64_t height, std::vector<uint8_t>& pixels) {
   // Hundreds of empty progressive scans make a small file take minutes.
   const int result =
       tjDecompress2(handle_.get(), reinterpret_cast<const unsigned char*>(file_.data()), file_.size(), pixels.data(),
-                    static_cast<int>(width), 0, static_cast<int>(height), format, flags | TJFLAG_LIMITSCANS);
+                    static_cast<int>(width), 0, static_cast<int>(height), format, TJFLAG_LIMITSCANS);
   if (result == 0) return;
   const char* message = tjGetErrorStr2(handle_.get());
   const bool is_warning = tjGetErrorCode(handle_.get()) == TJERR_WARNING;
   if (!is_warning || is_damage(message)) throw_bad_image(name_, "damaged JPEG file: " + std::string(message));
   // Only the first warning is told: a harmless one must not hide that the file is cut off.
-  if (flags != 0) return decompress(format, width, height, 0, pixels);
   if (!has_end(file_)) throw_bad_image(name_, "damaged JPEG file: it is cut off");
 }
 
@@ -89,10 +88,10 @@ ImageView JpegReader::decode(int64_t channels, int64_t reduction, std::vector<ui
   pixels.resize(area * static_cast<size_t>(channels));
   if (is_cmyk_) {
     inks_.resize(area * 4);
-    decompress(TJPF_CMYK, width, height, TJFLAG_STOPONWARNING, inks_);
+    decompress(TJPF_CMYK, width, height, inks_);
     inks_to_pixels(inks_, channels, pixels);
   } else {
-    decompress(channels == 1 ? TJPF_GRAY : TJPF_RGB, width, height, TJFLAG_STOPONWARNING, pixels);
+    decompress(channels == 1 ? TJPF_GRAY : TJPF_RGB, width, height, pixels);
   }
   return {pixels.data(), width, height, channels};
 }

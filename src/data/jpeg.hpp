@@ -17,7 +17,7 @@ class JpegReader {
   ImageView decode(int64_t channels, int64_t reduction, std::vector<uint8_t>& pixels);
 
  private:
-  void decompress(int format, int64_t width, int64_t height, int flags, std::vector<uint8_t>& pixels);
+  void decompress(int format, int64_t width, int64_t height, std::vector<uint8_t>& pixels);
 
   struct Free {
     void operator()(void* handle) const;

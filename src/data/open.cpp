@@ -38,8 +38,8 @@ class Opener {
     const double val = fraction_of(spec_.val), test = fraction_of(spec_.test), train = 1 - val - test;
     Datasets datasets;
     datasets.train = train < 1 ? part_of(whole, 0, train, Role::train) : whole;
-    datasets.val = held_out(spec_.val, whole, {train, train + val}, Role::val);
-    datasets.test = held_out(spec_.test, whole, {train + val, 1}, Role::test);
+    datasets.val = held_out(spec_.val, whole, {train, 1 - test}, Role::val);
+    datasets.test = held_out(spec_.test, whole, {1 - test, 1}, Role::test);
     return datasets;
   }
 
@@ -54,7 +54,7 @@ class Opener {
                                           const std::shared_ptr<const Dataset>& whole, std::pair<double, double> range,
                                           Role role) {
     if (!source) return nullptr;
-    if (source->split) return part_of(whole, range.first, std::min(1.0, range.second), role);
+    if (source->split) return part_of(whole, range.first, range.second, role);
     return make(source->path.value_or(spec_.train.path),
                 source->format.name.empty() ? spec_.train.format : source->format, role);
   }

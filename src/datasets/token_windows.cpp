@@ -62,7 +62,7 @@ std::shared_ptr<const data::Dataset> TokenWindows::part(double begin, double end
   const auto place = [this](double fraction) {
     return begin_ + static_cast<int64_t>(std::floor(fraction * static_cast<double>(end_ - begin_)));
   };
-  return std::make_shared<TokenWindows>(source_, place(begin), end >= 1 ? end_ : place(end), length_);
+  return std::make_shared<TokenWindows>(source_, place(begin), place(end), length_);
 }
 
 std::string TokenWindows::describe() const {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <ATen/ops/equal.h>
+#include <c10/core/InferenceMode.h>
 
 #include "data/numbered_dataset.hpp"
 #include "gputrain/core/error.hpp"
@@ -178,6 +179,7 @@ TEST(Loader, ShufflesEachEpochAnewAndTellsReadsTheEpoch) {
 }
 
 TEST(Loader, LeavesBatchesToTheCallerForAsLongAsItKeepsThem) {
+  const c10::InferenceMode views_do_not_keep_their_base;
   const auto dataset = std::make_shared<NumberedDataset>(4000);
   for (const int workers : {0, 2}) {
     Loader loader(dataset, options_for(8, 8, workers));

@@ -85,8 +85,8 @@ TEST_F(IdxTest, MeasuresTheTrainingImagesAndUsesThatForTheOthersToo) {
 }
 
 TEST_F(IdxTest, UnpacksGzip) {
-  write("train-images-idx3-ubyte.gz", gzip(kImages));
-  write("train-labels-idx1-ubyte.gz", gzip(kLabels).substr(0) + gzip(""));  // a second member, empty
+  write("train-images-idx3-ubyte.gz", gzip(kImages.substr(0, 20)) + gzip(kImages.substr(20)));  // two members
+  write("train-labels-idx1-ubyte.gz", gzip(kLabels));
   const data::Datasets datasets = open_idx();
   EXPECT_EQ(std::memcmp(read(*datasets.train, 2).input.data(), "\10\11\12\13", 4), 0);
 }

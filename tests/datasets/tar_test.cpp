@@ -107,6 +107,12 @@ TEST_F(TarTest, TakesSizesFromPaxAndBase256) {
   EXPECT_EQ(first_byte(*datasets.train, 1, 1), 255);
 }
 
+// Old programs write the size of a link's target into its header, though nothing follows it.
+TEST_F(TarTest, PassesLinksThatTellOfASize) {
+  const std::string link = tar_entry({.name = "a/notes.txt", .type = '1', .size_field = octal(100000)});
+  EXPECT_EQ(open_tar(link + tar_entry({"a/1.png", kRed}) + kEnd).train->size(), 1);
+}
+
 TEST_F(TarTest, TakesTheLastOfSeveralEntriesOfAName) {
   const data::Datasets datasets = open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/1.png", kBlue}) + kEnd);
   ASSERT_EQ(datasets.train->size(), 1);
