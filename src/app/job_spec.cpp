@@ -35,7 +35,10 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
         "number format of matrix products; weights and optimizer state stay fp32 (fp64: everything, for tests)")
       .choices({"fp32", "tf32", "bf16", "fp16", "fp64"})
       .change(Change::needs_accept)
-      .instead_of({"mixed_precision", "amp", "use_mixed_precision", "dtype"});
+      .instead_of({"mixed_precision", "amp", "use_mixed_precision", "dtype"})
+      .instead_of_flag("bf16", "bf16")
+      .instead_of_flag("fp16", "fp16")
+      .instead_of_flag("tf32", "tf32");
   d.key("model", &JobSpec::model, "what is trained").required();
   d.key("data", &JobSpec::data, "what it is trained on").required();
   d.key("train", &JobSpec::train, "how long and how big");

@@ -126,11 +126,13 @@ std::optional<Node> read_setting(const std::string& argument, Budget& budget, Pr
   const size_t equals = argument.find('=');
   auto source = std::make_shared<Source>();
   source->kind = Source::Kind::command_line;
+  source->text = argument;
   source->name = "--set " + argument.substr(0, equals);
   if (equals == std::string::npos) {
     problems.add({source, 0, 0}, "there is no value", "write --set train.max_steps=100");
     return std::nullopt;
   }
+  if (!is_clean(source, problems)) return std::nullopt;
   source->text = argument.substr(equals + 1);
   const std::vector<std::string> path = split_path(std::string_view(argument).substr(0, equals));
   if (path.size() > kMaxDepth || std::find(path.begin(), path.end(), "") != path.end()) {

@@ -64,9 +64,15 @@ Key& Key::instead_of(std::vector<std::string> foreign) {
   return *this;
 }
 
-Key& Key::instead_of(std::string foreign, std::string value) {
-  foreign_.push_back({std::move(foreign), std::move(value)});
+Key& Key::instead_of(std::string foreign, Convert convert) {
+  foreign_.push_back({std::move(foreign), std::move(convert)});
   return *this;
+}
+
+Key& Key::instead_of_flag(std::string foreign, std::string value) {
+  return instead_of(std::move(foreign), [value = std::move(value)](const std::string& given) {
+    return given == "false" || given == "False" ? std::string() : value;
+  });
 }
 
 Key& Key::unit(std::string unit) {

@@ -48,6 +48,19 @@ std::string named_in(const std::string& key, const std::string& group) {
   return "unknown key " + shown(key) + (group.empty() ? "" : " in " + shown(group));
 }
 
+struct Target {
+  std::string group, name;
+};
+
+/// Where a value for `known` goes: for `optim: sgd`, which stands for a group, into the key that picks its entry.
+Target target_of(const KnownKey& known, const Node& part) {
+  const Schema* group = group_inside(known.key->type());
+  if (part.kind == Node::Kind::scalar && group != nullptr && !group->choices().empty()) {
+    return {known.dotted(), group->keys()[group->choices().front().key].name()};
+  }
+  return {known.group, known.key->name()};
+}
+
 }  // namespace
 
 const KeyIndex& UnknownKeys::index() {
@@ -80,12 +93,17 @@ std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question
   };
   const KeyIndex::Renamed best =
       *std::max_element(found.begin(), found.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  const std::string value = best.foreign->value.empty() ? value_text(question.part) : best.foreign->value;
-  const std::string theirs = printable(question.part.key) + ": " + value_text(question.part);
-  Advice advice{in_backticks(theirs) + " is " + in_backticks(best.known->dotted() + ": " + value) + " here", {}};
+  const std::string theirs = in_backticks(printable(question.part.key) + ": " + value_text(question.part));
+  const bool converts = best.foreign->convert && question.part.kind == Node::Kind::scalar;
+  const std::string value = converts ? best.foreign->convert(question.part.text) : value_text(question.part);
+  if (value.empty()) return Advice{theirs + " needs no line here", "leave it out"};
+  const Target target = target_of(*best.known, question.part);
+  const std::string ours = in_backticks(join(target.group, target.name) + ": " + printable(value));
+  Advice advice{theirs + " is " + ours + " here", {}};
   const auto& source = question.part.key_place.source;
-  if (best.known->group != question.group || (source && source->kind == Source::Kind::command_line)) {
-    advice.hint = how_to_write(question.part, best.known->group, best.known->key->name(), value);
+  const bool is_set = source && source->kind == Source::Kind::command_line;
+  if (target.group != question.group || is_set) {
+    advice.hint = how_to_write(question.part, target.group, target.name, printable(value));
   }
   return advice;
 }

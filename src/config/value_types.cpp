@@ -127,6 +127,14 @@ std::string to_string(const Length& length) {
 
 std::string to_string(const Duration& duration) { return time_text(duration.seconds); }
 
+std::string percent_of_ratio(const std::string& ratio) {
+  const Parsed<double> number = parse_number(ratio);
+  // Rounded, because 0.07 * 100 is 7.000000000000001.
+  return number.value ? plain_number(std::round(*number.value * 1e8) / 1e6) + "%" : ratio;
+}
+
+std::string epochs_of_count(const std::string& count) { return parse_number(count).value ? count + "ep" : count; }
+
 Parsed<Length> parse_length(std::string_view text) {
   std::string_view unit = text;
   const std::optional<double> count = take_number(unit);

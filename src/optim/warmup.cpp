@@ -14,7 +14,9 @@ template <class Spec>
 void describe_warmup(config::Description<Spec>& d) {
   d.key("warmup", &Spec::warmup, "the rate rises from almost nothing to its peak over this length")
       .at_least(0)
-      .instead_of({"warmup_steps", "warmup_epochs", "warmup_ratio", "warmup_iters", "num_warmup_steps"});
+      .instead_of({"warmup_steps", "warmup_iters", "num_warmup_steps"})
+      .instead_of("warmup_epochs", config::epochs_of_count)
+      .instead_of("warmup_ratio", config::percent_of_ratio);
 }
 
 }  // namespace

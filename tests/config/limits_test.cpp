@@ -9,6 +9,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "config/sample_job.hpp"
 #include "gputrain/config/load.hpp"
@@ -114,6 +115,12 @@ TEST_F(HostileFile, OfAliasesOfAliasesIsRefused) {
   EXPECT_THAT(refusal_of_text(bomb), HasSubstr("grows to more than 100,000 values"));
 }
 
+TEST_F(HostileFile, OfOneLongListManyTimesOverIsRefused) {
+  std::string bomb = "vars:\n  long: &long [" + repeated("x, ", 900) + "x]\n";
+  for (int i = 0; i < 200; ++i) bomb += "  a" + std::to_string(i) + ": *long\n";
+  EXPECT_THAT(refusal_of_text(bomb), HasSubstr("grows to more than 100,000 values"));
+}
+
 TEST_F(HostileFile, OfLongTextsManyTimesOverIsRefused) {
   std::string bomb = "vars:\n  long: &long |\n";
   for (int i = 0; i < 32; ++i) bomb += "    " + std::string(60000, 'x') + "\n";
@@ -163,6 +170,16 @@ TEST_F(HostileFile, OfBytesThatAreNoTextIsRefused) {
 
 TEST_F(HostileFile, WithAValueInsideItselfIsRefused) {
   EXPECT_THAT(refusal_of_text("vars: &a {b: *a}\n"), HasSubstr("inside the value that it names"));
+}
+
+TEST_F(HostileFile, OrArgumentLeavesOnlyUtf8InTheMessage) {
+  const std::string long_name = "n: " + repeated("\u00fc", 100);
+  for (const std::string& page :
+       {refusal_of({.set = {"caf\xe9=1"}}), refusal_of({.set = {"caf\xe9"}}), refusal_of({.set = {"name=\xff"}}),
+        refusal_of({.file = "/tmp/\xff.yaml"}), refusal_of({.text = long_name})}) {
+    EXPECT_NE(page, "accepted");
+    EXPECT_NO_THROW(static_cast<void>(nlohmann::json(page).dump())) << page;  // which refuses other bytes
+  }
 }
 
 TEST_F(HostileFile, CannotPaintTheTerminal) {

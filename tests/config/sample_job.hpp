@@ -164,7 +164,9 @@ struct TrainSection {
         .unit("samples")
         .instead_of({"per_device_train_batch_size", "batch_size"});
     d.key("warmup", &TrainSection::warmup, "rising learning rate")
-        .units({Length::Unit::steps, Length::Unit::epochs, Length::Unit::percent});
+        .units({Length::Unit::steps, Length::Unit::epochs, Length::Unit::percent})
+        .instead_of("warmup_ratio", percent_of_ratio)
+        .instead_of("warmup_epochs", epochs_of_count);
     d.key("label_smoothing", &TrainSection::label_smoothing, "share given to the other classes").range(0, 1);
     d.key("ema", &TrainSection::ema, "running average of the weights");
     d.key("nonfinite", &TrainSection::nonfinite, "what to do").choices({"stop", "skip"});
@@ -179,7 +181,7 @@ struct OptimizerSection {
   Choice rule{"adamw"};
   std::vector<std::string> no_decay{"bias", "norm"};
   static void describe(Description<OptimizerSection>& d) {
-    d.choice("type", &OptimizerSection::rule, sample_rules(), "update rule").instead_of({"optim"});
+    d.choice("type", &OptimizerSection::rule, sample_rules(), "update rule");
     d.key("no_decay", &OptimizerSection::no_decay, "left out of weight decay").choices({"bias", "norm", "embedding"});
   }
 };
@@ -213,11 +215,11 @@ struct SampleJob {
     d.key("precision", &SampleJob::precision, "number format")
         .choices({"fp32", "bf16", "fp16"})
         .instead_of({"mixed_precision"})
-        .instead_of("bf16", "bf16");
+        .instead_of_flag("bf16", "bf16");
     d.key("model", &SampleJob::model, "the network").required();
     d.key("data", &SampleJob::data, "the data").required();
     d.key("train", &SampleJob::train, "the loop");
-    d.key("optimizer", &SampleJob::optimizer, "the update rule");
+    d.key("optimizer", &SampleJob::optimizer, "the update rule").instead_of({"optim"});
     d.key("env", &SampleJob::env, "environment variables").change(Change::safe);
     d.key("expect", &SampleJob::expect, "figures to reach").change(Change::safe);
   }

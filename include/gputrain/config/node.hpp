@@ -34,10 +34,10 @@ struct GPUTRAIN_API Node {
   enum class Kind { null, scalar, list, map };
 
   Kind kind = Kind::null;
-  bool quoted = false;    // scalar: text whatever it looks like
-  bool removes = false;   // null: took the place of a value from a lower layer
-  bool is_broken = false;     // its ${...} could not be resolved, which has been reported
-  std::string text = {};  // scalar
+  bool quoted = false;     // scalar: text whatever it looks like
+  bool removes = false;    // null: took the place of a value from a lower layer
+  bool is_broken = false;  // its ${...} could not be resolved, which has been reported
+  std::string text = {};   // scalar
   Place place = {};
   std::string key = {};  // when it is part of a map
   Place key_place = {};

@@ -61,8 +61,11 @@ class GPUTRAIN_API Key {
   Key& required();                                    // must be given
   Key& change(Change change);                         // default: that of the group around it, at the top `refused`
   Key& instead_of(std::vector<std::string> foreign);  // other tools' names for this key
-  Key& instead_of(std::string foreign, std::string value);  // a foreign key that stands for this key with `value`
-  Key& unit(std::string unit);                              // shown in help: "samples", "seconds"
+  /// Another tool's value in our words ("10%" for a ratio of 0.1); empty: no line is needed.
+  using Convert = std::function<std::string(const std::string& value)>;
+  Key& instead_of(std::string foreign, Convert convert);
+  Key& instead_of_flag(std::string foreign, std::string value);  // `bf16: true` stands for `precision: bf16`
+  Key& unit(std::string unit);                                   // shown in help: "samples", "seconds"
   /// For a choice: without a name here, the name and the options not given here are those of the choice at this dotted
   /// place of the job (`data.val.format` as in `data.train.format`).
   Key& inherits(std::string dotted);
@@ -78,8 +81,8 @@ class GPUTRAIN_API Key {
   const std::string& inherited_from() const noexcept { return inherited_from_; }
 
   struct Foreign {
-    std::string name;   // "learning_rate", or with parents: "auto_scale_lr.base_batch_size"
-    std::string value;  // what to write; empty: the value the user gave
+    std::string name;  // "learning_rate", or with parents: "auto_scale_lr.base_batch_size"
+    Convert convert;   // empty: the value stays
   };
   const std::vector<Foreign>& foreign_names() const noexcept { return foreign_; }
 

@@ -40,4 +40,8 @@ struct Duration {
 /// The text that reads back as exactly the same duration: "90s" becomes "1m30s", 1800 seconds "30m".
 GPUTRAIN_API std::string to_string(const Duration& duration);
 
+/// For Key::instead_of, where another tool has one key per unit: "0.1" as "10%", and "5" as "5ep".
+GPUTRAIN_API std::string percent_of_ratio(const std::string& ratio);
+GPUTRAIN_API std::string epochs_of_count(const std::string& count);
+
 }  // namespace gputrain::config
