@@ -23,15 +23,15 @@ using ::testing::Not;
 constexpr int kRestart = static_cast<int>(ExitCode::restart);
 
 // Rank 1 stops taking part; rank 0 waits for it in a collective.
-const RankBody lonely_reduce{"lonely_reduce", [] {
-                               ProcessGroups groups = join(std::chrono::seconds(2));
-                               groups.control().barrier("start");
-                               std::printf("ready\n");
-                               std::fflush(stdout);
-                               if (groups.rank() == 1) ::pause();
-                               groups.tensors().all_reduce_sum(at::zeros({1000}), "gradients 3").wait();
-                               return 0;
-                             }};
+const RankBody lonely_reduce("lonely_reduce", [] {
+  ProcessGroups groups = join(std::chrono::seconds(2));
+  groups.control().barrier("start");
+  std::printf("ready\n");
+  std::fflush(stdout);
+  if (groups.rank() == 1) ::pause();
+  groups.tensors().all_reduce_sum(at::zeros({1000}), "gradients 3").wait();
+  return 0;
+});
 
 TEST(Failure, SurvivorsOfAKilledRankEndAtOnceNamingTheCollective) {
   RankProcesses ranks("lonely_reduce", 3);
@@ -64,20 +64,20 @@ TEST(Failure, ARankThatHangsIsGivenUpAtTheDeadline) {
   EXPECT_LT(waited, std::chrono::seconds(10));
 }
 
-const RankBody late_use{"late_use", [] {
-                          ProcessGroups groups = join(std::chrono::seconds(2));
-                          groups.control().barrier("start");
-                          if (groups.rank() == 1) return 7;
-                          for (int i = 0; i < 2; ++i) {
-                            try {
-                              groups.control().barrier("later");
-                              return 98;
-                            } catch (const Error& error) {
-                              if (error.code() != ExitCode::restart) return 97;
-                            }
-                          }
-                          return 0;
-                        }};
+const RankBody late_use("late_use", [] {
+  ProcessGroups groups = join(std::chrono::seconds(2));
+  groups.control().barrier("start");
+  if (groups.rank() == 1) return 7;
+  for (int i = 0; i < 2; ++i) {
+    try {
+      groups.control().barrier("later");
+      return 98;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::restart) return 97;
+    }
+  }
+  return 0;
+});
 
 TEST(Failure, AGroupThatLostARankFailsEveryLaterCollectiveToo) {
   RankProcesses ranks("late_use", 2);

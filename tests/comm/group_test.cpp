@@ -40,24 +40,23 @@ int count_entries(const char* folder) {
   return count;
 }
 
-const RankBody collectives{
-    "collectives", [] {
-      ProcessGroups groups = join();
-      const int world = groups.world_size(), rank = groups.rank();
-      for (Group* group : {&groups.tensors(), &groups.control()}) {
-        const at::Tensor numbers = at::arange(1000, at::kDouble) * (rank + 1);
-        group->all_reduce_sum(numbers, "numbers").wait();
-        RANK_EXPECT(at::equal(numbers, at::arange(1000, at::kDouble) * (world * (world + 1) / 2)));
+const RankBody collectives("collectives", [] {
+  ProcessGroups groups = join();
+  const int world = groups.world_size(), rank = groups.rank();
+  for (Group* group : {&groups.tensors(), &groups.control()}) {
+    const at::Tensor numbers = at::arange(1000, at::kDouble) * (rank + 1);
+    group->all_reduce_sum(numbers, "numbers").wait();
+    RANK_EXPECT(at::equal(numbers, at::arange(1000, at::kDouble) * (world * (world + 1) / 2)));
 
-        const at::Tensor word = at::full({3}, rank, at::kLong);
-        RANK_EXPECT(
-            at::equal(group->all_gather(word, "word"), at::arange(world, at::kLong).unsqueeze(1).expand({world, 3})));
-        group->broadcast(word, world - 1, "word");
-        RANK_EXPECT(at::equal(word, at::full({3}, world - 1, at::kLong)));
-        group->barrier("end");
-      }
-      return 0;
-    }};
+    const at::Tensor word = at::full({3}, rank, at::kLong);
+    RANK_EXPECT(
+        at::equal(group->all_gather(word, "word"), at::arange(world, at::kLong).unsqueeze(1).expand({world, 3})));
+    group->broadcast(word, world - 1, "word");
+    RANK_EXPECT(at::equal(word, at::full({3}, world - 1, at::kLong)));
+    group->barrier("end");
+  }
+  return 0;
+});
 
 TEST(Group, AddsGathersAndBroadcastsOverRealProcesses) {
   for (const int world : {2, 4}) {
@@ -66,26 +65,25 @@ TEST(Group, AddsGathersAndBroadcastsOverRealProcesses) {
   }
 }
 
-const RankBody many_in_flight{
-    "many_in_flight", [] {
-      ProcessGroups groups = join();
-      std::vector<at::Tensor> buckets;
-      std::vector<Pending> pending;
-      for (int i = 0; i < 40; ++i) {
-        buckets.push_back(at::full({i % 7 == 0 ? 300000 : 10 + i}, i + groups.rank(), at::kFloat));
-        pending.push_back(groups.tensors().all_reduce_sum(buckets.back(), "bucket"));
-        const at::Tensor count = at::full({1}, 1, at::kLong);
-        Pending agreed = groups.control().all_reduce_sum(count, "count");
-        agreed.wait();
-        RANK_EXPECT(count.item<int64_t>() == groups.world_size());
-      }
-      for (int i = 39; i >= 0; --i) pending[static_cast<size_t>(i)].wait();
-      for (int i = 0; i < 40; ++i) {
-        RANK_EXPECT(at::equal(buckets[static_cast<size_t>(i)],
-                              at::full({buckets[static_cast<size_t>(i)].numel()}, 2 * i + 1, at::kFloat)));
-      }
-      return 0;
-    }};
+const RankBody many_in_flight("many_in_flight", [] {
+  ProcessGroups groups = join();
+  std::vector<at::Tensor> buckets;
+  std::vector<Pending> pending;
+  for (int i = 0; i < 40; ++i) {
+    buckets.push_back(at::full({i % 7 == 0 ? 300000 : 10 + i}, i + groups.rank(), at::kFloat));
+    pending.push_back(groups.tensors().all_reduce_sum(buckets.back(), "bucket"));
+    const at::Tensor count = at::full({1}, 1, at::kLong);
+    Pending agreed = groups.control().all_reduce_sum(count, "count");
+    agreed.wait();
+    RANK_EXPECT(count.item<int64_t>() == groups.world_size());
+  }
+  for (int i = 39; i >= 0; --i) pending[static_cast<size_t>(i)].wait();
+  for (int i = 0; i < 40; ++i) {
+    RANK_EXPECT(at::equal(buckets[static_cast<size_t>(i)],
+                          at::full({buckets[static_cast<size_t>(i)].numel()}, 2 * i + 1, at::kFloat)));
+  }
+  return 0;
+});
 
 TEST(Group, ManyCollectivesOfBothGroupsMayBeUnderWayTogether) {
   RankProcesses ranks("many_in_flight", 2);

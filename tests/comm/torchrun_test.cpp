@@ -18,16 +18,15 @@ namespace fs = std::filesystem;
 using gputrain::testing::join;
 using gputrain::testing::RankBody;
 
-const RankBody under_torchrun{"under_torchrun", [] {
-                                ProcessGroups groups = join();
-                                const at::Tensor number = at::full({4}, groups.rank() + 1, at::kFloat);
-                                groups.tensors().all_reduce_sum(number, "number").wait();
-                                groups.control().barrier("end");
-                                std::printf("rank %d of %d: sum %g, agent's store %s\n", groups.rank(),
-                                            groups.world_size(), number[0].item<double>(),
-                                            std::getenv("TORCHELASTIC_USE_AGENT_STORE"));
-                                return 0;
-                              }};
+const RankBody under_torchrun("under_torchrun", [] {
+  ProcessGroups groups = join();
+  const at::Tensor number = at::full({4}, groups.rank() + 1, at::kFloat);
+  groups.tensors().all_reduce_sum(number, "number").wait();
+  groups.control().barrier("end");
+  std::printf("rank %d of %d: sum %g, agent's store %s\n", groups.rank(), groups.world_size(), number[0].item<double>(),
+              std::getenv("TORCHELASTIC_USE_AGENT_STORE"));
+  return 0;
+});
 
 std::string torchrun() {
   const fs::path path = fs::path(GPUTRAIN_SOURCE_DIR) / ".deps/bin/torchrun";

@@ -94,16 +94,14 @@ int trains_like_one_rank(int64_t parts, const std::function<bool(int64_t step, i
   return distance(model.arena.values(), reference.arena.values()) < kTolerance ? 0 : fail("values differ", 0);
 }
 
-const RankBody one_micro_batch{"one_micro_batch",
-                               [] { return trains_like_one_rank(1, [](int64_t, int) { return true; }); }};
-const RankBody three_micro_batches{"three_micro_batches",
-                                   [] { return trains_like_one_rank(3, [](int64_t, int) { return true; }); }};
+const RankBody one_micro_batch("one_micro_batch",
+                               [] { return trains_like_one_rank(1, [](int64_t, int) { return true; }); });
+const RankBody three_micro_batches("three_micro_batches",
+                                   [] { return trains_like_one_rank(3, [](int64_t, int) { return true; }); });
 // Unit three is used by every rank, by one, or by none, changing from step to step.
-const RankBody unused_parameters{"unused_parameters", [] {
-                                   return trains_like_one_rank(2, [](int64_t step, int rank) {
-                                     return step % 3 == 0 || (step % 3 == 1 && rank == 1);
-                                   });
-                                 }};
+const RankBody unused_parameters("unused_parameters", [] {
+  return trains_like_one_rank(2, [](int64_t step, int rank) { return step % 3 == 0 || (step % 3 == 1 && rank == 1); });
+});
 
 TEST(DataParallel, TrainsLikeOneRankOnAllTheData) {
   for (const int world : {2, 4}) expect_success("one_micro_batch", world);
@@ -113,52 +111,48 @@ TEST(DataParallel, TrainsLikeOneRankWithAccumulation) { expect_success("three_mi
 
 TEST(DataParallel, ParametersThatARankDoesNotUseAreAddedUpAllTheSame) { expect_success("unused_parameters", 2); }
 
-const RankBody overlap{"overlap", [] {
-                         comm::ProcessGroups groups = join();
-                         SmallModel model;
-                         DataParallel parallel(groups, model.arena, model.parameters, kSmallBuckets);
-                         const auto data = rows(0, 0, 5);
-                         if (parallel.buckets() != 4) return fail("buckets", static_cast<double>(parallel.buckets()));
-                         parallel.prepare(false);
-                         model.loss_sum(data.inputs, data.targets).backward();
-                         if (parallel.started() != 0)
-                           return fail("started without synchronising", static_cast<double>(parallel.started()));
-                         parallel.prepare(true);
-                         model.loss_sum(data.inputs, data.targets).backward();
-                         if (parallel.started() != 4)
-                           return fail("started within backward", static_cast<double>(parallel.started()));
-                         parallel.finish();
-                         // Without the third unit, everything after it in the fixed order waits for finish().
-                         parallel.prepare(true);
-                         model.loss_sum(data.inputs, data.targets, false).backward();
-                         if (parallel.started() != 1)
-                           return fail("started past a gap", static_cast<double>(parallel.started()));
-                         parallel.finish();
-                         groups.control().barrier("end");
-                         return 0;
-                       }};
+const RankBody overlap("overlap", [] {
+  comm::ProcessGroups groups = join();
+  SmallModel model;
+  DataParallel parallel(groups, model.arena, model.parameters, kSmallBuckets);
+  const auto data = rows(0, 0, 5);
+  if (parallel.buckets() != 4) return fail("buckets", static_cast<double>(parallel.buckets()));
+  parallel.prepare(false);
+  model.loss_sum(data.inputs, data.targets).backward();
+  if (parallel.started() != 0) return fail("started without synchronising", static_cast<double>(parallel.started()));
+  parallel.prepare(true);
+  model.loss_sum(data.inputs, data.targets).backward();
+  if (parallel.started() != 4) return fail("started within backward", static_cast<double>(parallel.started()));
+  parallel.finish();
+  // Without the third unit, everything after it in the fixed order waits for finish().
+  parallel.prepare(true);
+  model.loss_sum(data.inputs, data.targets, false).backward();
+  if (parallel.started() != 1) return fail("started past a gap", static_cast<double>(parallel.started()));
+  parallel.finish();
+  groups.control().barrier("end");
+  return 0;
+});
 
 TEST(DataParallel, BucketsStartWithinBackwardInOneFixedOrder) { expect_success("overlap", 2); }
 
-const RankBody given_up_step{
-    "given_up_step", [] {
-      comm::ProcessGroups groups = join();
-      SmallModel model;
-      DataParallel parallel(groups, model.arena, model.parameters, kSmallBuckets);
-      const auto data = rows(0, 0, 5);
-      parallel.prepare(true);
-      model.loss_sum(data.inputs, data.targets, false).backward();  // one bucket is under way when every rank gives up
-      parallel.prepare(true);
-      model.clear_gradients();
-      model.loss_sum(data.inputs, data.targets).backward();
-      parallel.finish();
-      const at::Tensor summed = model.arena.gradients().clone();
-      model.clear_gradients();
-      parallel.prepare(false);
-      model.loss_sum(data.inputs, data.targets).backward();
-      const double difference = distance(summed, model.arena.gradients() * 2);
-      return difference < kTolerance ? 0 : fail("after a given-up step", difference);
-    }};
+const RankBody given_up_step("given_up_step", [] {
+  comm::ProcessGroups groups = join();
+  SmallModel model;
+  DataParallel parallel(groups, model.arena, model.parameters, kSmallBuckets);
+  const auto data = rows(0, 0, 5);
+  parallel.prepare(true);
+  model.loss_sum(data.inputs, data.targets, false).backward();  // one bucket is under way when every rank gives up
+  parallel.prepare(true);
+  model.clear_gradients();
+  model.loss_sum(data.inputs, data.targets).backward();
+  parallel.finish();
+  const at::Tensor summed = model.arena.gradients().clone();
+  model.clear_gradients();
+  parallel.prepare(false);
+  model.loss_sum(data.inputs, data.targets).backward();
+  const double difference = distance(summed, model.arena.gradients() * 2);
+  return difference < kTolerance ? 0 : fail("after a given-up step", difference);
+});
 
 TEST(DataParallel, AStepThatAllRanksGaveUpLeavesNothingBehind) { expect_success("given_up_step", 2); }
 
@@ -174,19 +168,19 @@ TEST(DataParallel, AloneHooksNothing) {
   EXPECT_EQ(parallel.buckets(), 0);
 }
 
-const RankBody dies_in_backward{"dies_in_backward", []() -> int {
-                                  comm::ProcessGroups groups = join();
-                                  SmallModel model;
-                                  DataParallel parallel(groups, model.arena, model.parameters, kSmallBuckets);
-                                  groups.control().barrier("start");
-                                  const auto data = rows(0, 0, 5);
-                                  for (int step = 0;; ++step) {
-                                    if (groups.rank() == 1 && step == 3) ::kill(::getpid(), SIGKILL);
-                                    parallel.prepare(true);
-                                    model.loss_sum(data.inputs, data.targets).backward();
-                                    parallel.finish();
-                                  }
-                                }};
+const RankBody dies_in_backward("dies_in_backward", []() -> int {
+  comm::ProcessGroups groups = join();
+  SmallModel model;
+  DataParallel parallel(groups, model.arena, model.parameters, kSmallBuckets);
+  groups.control().barrier("start");
+  const auto data = rows(0, 0, 5);
+  for (int step = 0;; ++step) {
+    if (groups.rank() == 1 && step == 3) ::kill(::getpid(), SIGKILL);
+    parallel.prepare(true);
+    model.loss_sum(data.inputs, data.targets).backward();
+    parallel.finish();
+  }
+});
 
 TEST(DataParallel, ARankThatDiesEndsTheOthersStepNamingTheBucket) {
   RankProcesses ranks("dies_in_backward", 2);

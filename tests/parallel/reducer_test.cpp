@@ -54,41 +54,39 @@ std::shared_ptr<c10d::Reducer> make_reducer(const std::vector<at::Tensor>& param
                                          std::vector<int64_t>{});
 }
 
-const RankBody beside_reducer{
-    "beside_reducer", [] {
-      comm::ProcessGroups groups = join();
-      const int64_t rank = groups.rank(), world = groups.world_size();
-      constexpr int64_t kRowsEach = 6;
-      SmallModel model, reference;
-      DataParallel parallel(groups, model.arena, model.parameters, {.bytes = 2600, .first_bytes = 600});
-      const auto reducer = make_reducer(reference.parameters, reference_group(groups.rank(), groups.world_size()));
-      const auto logger = std::make_shared<c10d::Logger>(reducer);
-      reducer->set_logger(logger);
-      for (int64_t step = 0; step < 10; ++step) {
-        const auto data = rows(step, rank * kRowsEach, (rank + 1) * kRowsEach);
-        parallel.prepare(true);
-        (model.loss_sum(data.inputs, data.targets) / (kRowsEach * world)).backward();
-        parallel.finish();
+const RankBody beside_reducer("beside_reducer", [] {
+  comm::ProcessGroups groups = join();
+  const int64_t rank = groups.rank(), world = groups.world_size();
+  constexpr int64_t kRowsEach = 6;
+  SmallModel model, reference;
+  DataParallel parallel(groups, model.arena, model.parameters, {.bytes = 2600, .first_bytes = 600});
+  const auto reducer = make_reducer(reference.parameters, reference_group(groups.rank(), groups.world_size()));
+  const auto logger = std::make_shared<c10d::Logger>(reducer);
+  reducer->set_logger(logger);
+  for (int64_t step = 0; step < 10; ++step) {
+    const auto data = rows(step, rank * kRowsEach, (rank + 1) * kRowsEach);
+    parallel.prepare(true);
+    (model.loss_sum(data.inputs, data.targets) / (kRowsEach * world)).backward();
+    parallel.finish();
 
-        reducer->prepare_for_forward();
-        reducer->rebuild_buckets();
-        const at::Tensor mean =
-            reference.loss_sum(data.inputs, data.targets) / kRowsEach;  // the reducer divides by world
-        reducer->prepare_for_backward({});
-        mean.backward();
-        const double difference = distance(model.arena.gradients(), reference.arena.gradients());
-        if (!(difference < 1e-13)) {
-          std::printf("step %ld: gradients differ by %g\n", static_cast<long>(step), difference);
-          return 98;
-        }
-        for (SmallModel* one : {&model, &reference}) {
-          one->descend(0.05);
-          one->clear_gradients();
-        }
-      }
-      groups.control().barrier("end");
-      return 0;
-    }};
+    reducer->prepare_for_forward();
+    reducer->rebuild_buckets();
+    const at::Tensor mean = reference.loss_sum(data.inputs, data.targets) / kRowsEach;  // the reducer divides by world
+    reducer->prepare_for_backward({});
+    mean.backward();
+    const double difference = distance(model.arena.gradients(), reference.arena.gradients());
+    if (!(difference < 1e-13)) {
+      std::printf("step %ld: gradients differ by %g\n", static_cast<long>(step), difference);
+      return 98;
+    }
+    for (SmallModel* one : {&model, &reference}) {
+      one->descend(0.05);
+      one->clear_gradients();
+    }
+  }
+  groups.control().barrier("end");
+  return 0;
+});
 
 TEST(DataParallel, GivesTheGradientsOfPyTorchsReducer) {
   RankProcesses ranks("beside_reducer", 2, {{"REFERENCE_PORT", std::to_string(gputrain::testing::free_port())}});

@@ -28,21 +28,21 @@ NamedTensors some_buffers(int rank) {
           {"norm.turned", at::full({4, 3}, rank, at::kFloat).t()}};
 }
 
-const RankBody broadcasts{"broadcasts", [] {
-                            comm::ProcessGroups groups = join();
-                            SmallModel model;
-                            const SmallModel original;
-                            const NamedTensors buffers = some_buffers(groups.rank()), expected = some_buffers(0);
-                            check_same_layout(groups, model.arena, buffers);
-                            if (groups.rank() > 0) at::Tensor(model.arena.values()).fill_(groups.rank());
-                            broadcast(groups, model.arena, buffers);
-                            check_replicas(groups, model.arena, buffers);
-                            if (!at::equal(model.arena.values(), original.arena.values())) return 98;
-                            for (size_t i = 0; i < buffers.size(); ++i) {
-                              if (!at::equal(buffers[i].second, expected[i].second)) return 97;
-                            }
-                            return 0;
-                          }};
+const RankBody broadcasts("broadcasts", [] {
+  comm::ProcessGroups groups = join();
+  SmallModel model;
+  const SmallModel original;
+  const NamedTensors buffers = some_buffers(groups.rank()), expected = some_buffers(0);
+  check_same_layout(groups, model.arena, buffers);
+  if (groups.rank() > 0) at::Tensor(model.arena.values()).fill_(groups.rank());
+  broadcast(groups, model.arena, buffers);
+  check_replicas(groups, model.arena, buffers);
+  if (!at::equal(model.arena.values(), original.arena.values())) return 98;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!at::equal(buffers[i].second, expected[i].second)) return 97;
+  }
+  return 0;
+});
 
 TEST(Replicas, EveryRankGetsRankZerosTensors) {
   RankProcesses ranks("broadcasts", 3);
@@ -50,18 +50,18 @@ TEST(Replicas, EveryRankGetsRankZerosTensors) {
 }
 
 // Rank 2 flips the sign of one number, the bit that a careless sum of products loses.
-const RankBody drifts{"drifts", [] {
-                        comm::ProcessGroups groups = join();
-                        SmallModel model;
-                        const NamedTensors buffers = some_buffers(0);
-                        check_replicas(groups, model.arena, buffers);
-                        if (groups.rank() == 2) {
-                          const at::Tensor bits = model.parameters[4].detach().view(at::kLong);
-                          bits.view({-1})[200].bitwise_xor_(INT64_MIN);
-                        }
-                        check_replicas(groups, model.arena, buffers);
-                        return 0;
-                      }};
+const RankBody drifts("drifts", [] {
+  comm::ProcessGroups groups = join();
+  SmallModel model;
+  const NamedTensors buffers = some_buffers(0);
+  check_replicas(groups, model.arena, buffers);
+  if (groups.rank() == 2) {
+    const at::Tensor bits = model.parameters[4].detach().view(at::kLong);
+    bits.view({-1})[200].bitwise_xor_(INT64_MIN);
+  }
+  check_replicas(groups, model.arena, buffers);
+  return 0;
+});
 
 TEST(Replicas, OneBitThatDiffersIsFoundAndNamed) {
   RankProcesses ranks("drifts", 3);
@@ -71,12 +71,12 @@ TEST(Replicas, OneBitThatDiffersIsFoundAndNamed) {
   }
 }
 
-const RankBody buffer_drifts{"buffer_drifts", [] {
-                               comm::ProcessGroups groups = join();
-                               const SmallModel model;
-                               check_replicas(groups, model.arena, some_buffers(groups.rank()));
-                               return 0;
-                             }};
+const RankBody buffer_drifts("buffer_drifts", [] {
+  comm::ProcessGroups groups = join();
+  const SmallModel model;
+  check_replicas(groups, model.arena, some_buffers(groups.rank()));
+  return 0;
+});
 
 TEST(Replicas, BuffersAreComparedToo) {
   RankProcesses ranks("buffer_drifts", 2);
@@ -85,14 +85,14 @@ TEST(Replicas, BuffersAreComparedToo) {
   }
 }
 
-const RankBody other_layout{"other_layout", [] {
-                              comm::ProcessGroups groups = join();
-                              const int64_t width = groups.rank() == 1 ? 40 : 32;
-                              const at::Tensor weight = at::empty({width, 2});
-                              const device::Arena arena({{"weight", weight}});
-                              check_same_layout(groups, arena, {});
-                              return 0;
-                            }};
+const RankBody other_layout("other_layout", [] {
+  comm::ProcessGroups groups = join();
+  const int64_t width = groups.rank() == 1 ? 40 : 32;
+  const at::Tensor weight = at::empty({width, 2});
+  const device::Arena arena({{"weight", weight}});
+  check_same_layout(groups, arena, {});
+  return 0;
+});
 
 TEST(Replicas, RanksWithDifferentModelsAreAUsageErrorBeforeAnythingIsSent) {
   RankProcesses ranks("other_layout", 2);
