@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "datasets/fuzzed_file.hpp"
 #include "gputrain/data/image.hpp"
+#include "support/fuzzed_file.hpp"
 
 namespace {
 
-using gputrain::datasets::require;
+using gputrain::testing::require;
 namespace data = gputrain::data;
 
 void mend_checksums(std::span<uint8_t> png) {
@@ -58,6 +58,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   std::vector<uint8_t> file(bytes + 2, bytes + size);
   if (file.size() > 8 && file[0] == 0x89) mend_checksums(file);
   static data::ImageDecoder decoder;  // kept, as by a worker: one image must not disturb the next
-  gputrain::datasets::accepts([&] { decode_and_fit(decoder, file, bytes[0], bytes[1]); });
+  gputrain::testing::accepts([&] { decode_and_fit(decoder, file, bytes[0], bytes[1]); });
   return 0;
 }

@@ -2,10 +2,11 @@
 //
 //   build/fuzz/tests/datasets/idx_fuzzer -max_total_time=300 CORPUS tests/datasets/seeds/idx
 #include "../../src/datasets/idx_file.hpp"
-#include "datasets/fuzzed_file.hpp"
+#include "support/fuzzed_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gputrain::datasets;
+  using namespace gputrain::testing;
   const FuzzedFile file({data, size});
   for (const size_t dimensions : {1u, 3u})
     accepts([&] {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "../../src/datasets/tar_index.hpp"
-#include "datasets/fuzzed_file.hpp"
+#include "support/fuzzed_file.hpp"
 
 namespace {
 
@@ -26,6 +26,7 @@ void mend_checksums(std::vector<uint8_t>& bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gputrain::datasets;
+  using namespace gputrain::testing;
   std::vector<uint8_t> bytes(data, data + size);
   mend_checksums(bytes);
   const FuzzedFile fuzzed(bytes);

@@ -6,10 +6,11 @@
 
 #include "../../src/datasets/file_list.hpp"
 #include "../../src/datasets/vocabulary.hpp"
-#include "datasets/fuzzed_file.hpp"
+#include "support/fuzzed_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gputrain::datasets;
+  using namespace gputrain::testing;
   const std::string text(reinterpret_cast<const char*>(data), size);
   std::vector<int64_t> tokens;
   Vocabulary::of_bytes().encode(text, "f", tokens);

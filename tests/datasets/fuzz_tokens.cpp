@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "../../src/datasets/token_file.hpp"
-#include "datasets/fuzzed_file.hpp"
+#include "support/fuzzed_file.hpp"
 
 namespace {
 
-using namespace gputrain::datasets;
+using gputrain::datasets::TokenFile;
+using gputrain::testing::accepts;
+using gputrain::testing::FuzzedFile;
 
 void read_all(const std::string& path, const std::string& type) {
   accepts([&] {

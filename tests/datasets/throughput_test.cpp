@@ -22,7 +22,7 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// Reads for about a second with each number of workers. CPU time is what a busy machine does not falsify.
+/// Reads for a moment with each number of workers. CPU time is what a busy machine does not falsify.
 void print_rates(const std::string& what, const std::string& section, int64_t batch, int64_t sequence = 0) {
   const auto opening = std::chrono::steady_clock::now();
   const data::Datasets datasets = open(section, sequence);
@@ -35,7 +35,7 @@ void print_rates(const std::string& what, const std::string& section, int64_t ba
     const auto begin = std::chrono::steady_clock::now();
     const double cpu_begin = cpu_seconds();
     int64_t samples = 0;
-    for (int64_t step = 0; step == 0 || seconds_since(begin) < 1; ++step) {
+    for (int64_t step = 0; step == 0 || seconds_since(begin) < 0.3; ++step) {
       const data::StepData data = loader.next_step();
       samples += data.samples;
       EXPECT_EQ(loader.to_device(data.micro_batches[0]).inputs.size(0), batch);

@@ -13,7 +13,7 @@
 
 #include "gputrain/core/error.hpp"
 
-namespace gputrain::datasets {
+namespace gputrain::testing {
 
 inline void require(bool condition) {
   if (!condition) std::abort();
@@ -50,4 +50,4 @@ bool accepts(Action&& action) {
   }
 }
 
-}  // namespace gputrain::datasets
+}  // namespace gputrain::testing
