@@ -18,7 +18,7 @@ using Kind = ValueType::Kind;
 using Row = std::array<std::string, 5>;  // key, type, default, unit, help
 
 constexpr size_t kLongestDefault = 24;
-constexpr size_t kMostNames = 8;
+constexpr size_t kLongestNames = 40;
 
 std::string limits_suffix(const Key::Limits& limits) {
   if (limits.low && limits.high) {
@@ -137,7 +137,7 @@ class Table {
   void add_choice(const Schema::ChoiceKey& choice, const Key& key, const void* defaults, const std::string& prefix) {
     const std::vector<std::string> names = choice.catalog->names();
     const std::string& kind = choice.catalog->kind();
-    rows_.push_back({prefix + key.name(), names.size() <= kMostNames ? joined(names) : "a " + kind,
+    rows_.push_back({prefix + key.name(), joined(names).size() <= kLongestNames ? joined(names) : "name of a " + kind,
                      default_text(key, defaults), "", key.help() + " (gputrain list " + kind + ")"});
     rows_.push_back({prefix + (choice.under.empty() ? "*" : choice.under), "options", "", "",
                      "of that " + kind + " (gputrain describe " + kind + " NAME)"});
