@@ -14,4 +14,4 @@ preset=release
 [[ $option == --cpu ]] || preset=cuda
 cd "$root"
 say "" "$ build/$preset/bin/gputrain run configs/quickstart.yaml"
-exec "build/$preset/bin/gputrain" run configs/quickstart.yaml
+"build/$preset/bin/gputrain" run configs/quickstart.yaml
