@@ -46,7 +46,8 @@ trap remove_machine EXIT
 make_machine() {
   debootstrap --variant=minbase "$suite" "$machine" http://deb.debian.org/debian
   cp /etc/resolv.conf "$machine/etc/resolv.conf"
-  echo "127.0.0.1 localhost" >"$machine/etc/hosts"  # written by installers and cloud images, not by debootstrap
+  # Written by installers and cloud images, not by debootstrap.
+  printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$machine/etc/hosts"
   # A proxy that signs with its own certificate: trusted here, so trusted there, by the distribution's mechanism.
   mkdir -p "$machine/usr/local/share/ca-certificates"
   find /usr/local/share/ca-certificates -name '*.crt' -exec cp {} "$machine/usr/local/share/ca-certificates/" \;

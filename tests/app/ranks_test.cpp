@@ -35,7 +35,8 @@ void expect_equal_losses(const std::string& a, const std::string& b, double tole
 }
 
 Result two_ranks(const std::string& job, const std::string& output, std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments{kTorchrun, "--no-python", "--standalone", "--nproc-per-node", "2",
+  std::vector<std::string> arguments{kTorchrun, "--no-python", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
+                                     "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1",
                                      gputrain_path(), "run", job, "--output-dir", output};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return Program(arguments).wait();

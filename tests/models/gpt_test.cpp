@@ -122,7 +122,7 @@ TEST(Gpt, StartsWithTheLossOfAGuessAndScaledResidualProjections) {
   spec.n_embd = 64;
   Gpt model(spec, {}, kFacts);
   nn::initialize(model, 1);
-  EXPECT_NEAR(model.loss(random_batch(), 0).item<double>() / 24, std::log(11.0), 0.1);
+  EXPECT_NEAR(model.loss(random_batch(), 0).item<double>() / 24, std::log(11.0), 0.3);
   std::map<std::string, double> deviation;
   model.each_parameter([&](const std::string& name, nn::Parameter& p) {
     if (p.value.dim() == 2) deviation[name] = p.value.std().item<double>();
