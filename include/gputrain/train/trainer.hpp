@@ -36,7 +36,7 @@ class Trainer {
 
  private:
   bool finished(const Progress& progress) const noexcept { return progress.step >= parts_.plan.total_steps; }
-  std::vector<bool> wishes(const Progress& progress) const;
+  std::vector<bool> wishes(const Progress& progress, const std::vector<bool>& granted) const;
   void advance(Progress& progress, const Feed::Step& feed);
 
   Parts parts_;
