@@ -68,7 +68,7 @@ class ConvUnit final : public nn::Module {
 
   at::Tensor forward(const at::Tensor& x) const {
     at::Tensor y = conv_->forward(x);
-    return ops::activate(norm_ != nullptr ? norm_->forward(y) : std::move(y), ops::Activation::relu);
+    return norm_ != nullptr ? norm_->forward_relu(y) : ops::activate(std::move(y), ops::Activation::relu);
   }
 
  private:

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/add.h>
-
 #include "gputrain/models/model.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/ops/activation.hpp"
@@ -81,17 +79,15 @@ class ResnetBlock final : public nn::Module {
 
   at::Tensor forward(const at::Tensor& x) const {
     at::Tensor y = x;
-    for (size_t i = 0; i + 1 < layers_.size(); ++i) y = ops::activate(layers_[i].forward(y), ops::Activation::relu);
-    y = layers_.back().forward(y);
-    y.add_(shortcut_.conv != nullptr ? shortcut_.forward(x) : x);
-    return ops::activate(std::move(y), ops::Activation::relu);
+    for (size_t i = 0; i + 1 < layers_.size(); ++i) y = layers_[i].norm->forward_relu(layers_[i].conv->forward(y));
+    const at::Tensor shortcut = shortcut_.conv != nullptr ? shortcut_.norm->forward(shortcut_.conv->forward(x)) : x;
+    return layers_.back().norm->forward_relu(layers_.back().conv->forward(y), shortcut);
   }
 
  private:
   struct Layer {
     nn::Conv2d* conv = nullptr;
     nn::BatchNorm2d* norm = nullptr;
-    at::Tensor forward(const at::Tensor& x) const { return norm->forward(conv->forward(x)); }
   };
 
   void add(int number, const nn::Conv2d::Options& options, bool zero_init = false) {
@@ -149,7 +145,7 @@ class Resnet : public Model {
 
   at::Tensor forward(const at::Tensor& inputs) override {
     at::Tensor x = context().channels_last ? inputs.contiguous(at::MemoryFormat::ChannelsLast) : inputs;
-    x = ops::activate(norm_->forward(conv_->forward(x)), ops::Activation::relu);
+    x = norm_->forward_relu(conv_->forward(x));
     if (pools_stem_) x = ops::max_pool2d(x, 3, 2, 1);
     for (const auto& [name, block] : blocks_) x = block->forward(x);
     return fc_->forward(ops::global_average_pool(x));

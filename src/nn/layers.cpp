@@ -55,9 +55,18 @@ BatchNorm2d::BatchNorm2d(const Context& context, int64_t channels, Init weight_i
   num_batches_tracked_ = register_buffer("num_batches_tracked", at::empty({}, options.dtype(at::kLong)), Init::zeros());
 }
 
-at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
+void BatchNorm2d::count_batch() {
   if (is_training()) num_batches_tracked_.add_(1);
+}
+
+at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
+  count_batch();
   return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, {.training = is_training()});
+}
+
+at::Tensor BatchNorm2d::forward_relu(const at::Tensor& x, const at::Tensor& residual) {
+  count_batch();
+  return ops::batch_norm_relu(x, weight_, bias_, running_mean_, running_var_, {.training = is_training()}, residual);
 }
 
 Norm::Norm(const Context& context, const Options& options) : Module(context), options_(options) {

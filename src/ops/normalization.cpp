@@ -2,6 +2,7 @@
 
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/relu.h>
 #include <ATen/ops/rms_norm.h>
 
 #include "cpu/fused.hpp"
@@ -35,6 +36,17 @@ at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
                       const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& options) {
   return at::batch_norm(x, weight, bias, running_mean, running_var, options.training, options.momentum, options.eps,
                         /*cudnn_enabled=*/true);
+}
+
+at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                           const at::Tensor& running_mean, const at::Tensor& running_var,
+                           const BatchNormOptions& options, const at::Tensor& residual) {
+  if (options.training && cpu::is_fusible_batch(x, residual)) {
+    return cpu::batch_norm_relu(x, weight, bias, residual, {running_mean, running_var, options.momentum}, options.eps);
+  }
+  at::Tensor y = batch_norm(x, weight, bias, running_mean, running_var, options);
+  if (residual.defined()) y.add_(residual);
+  return at::relu_(y);
 }
 
 }  // namespace gputrain::ops

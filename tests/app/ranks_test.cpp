@@ -16,28 +16,40 @@ using testing::HasSubstr;
 
 const std::string kTorchrun = GPUTRAIN_SOURCE_DIR "/.deps/bin/torchrun";
 
-/// The training losses of a run, one per step.
-std::vector<double> losses(const std::string& metrics) {
+/// A training metric of a run, one value per step.
+std::vector<double> values(const std::string& metrics, const std::string& name) {
   std::istringstream lines(read_file(metrics));
-  std::vector<double> losses;
+  std::vector<double> values;
   for (std::string line; std::getline(lines, line);) {
     const auto object = nlohmann::json::parse(line);
-    if (object["kind"] == "train") losses.push_back(object["train/loss"]);
+    if (object["kind"] == "train") values.push_back(object.at(name));
   }
-  return losses;
+  return values;
 }
 
 void expect_equal_losses(const std::string& a, const std::string& b, double tolerance) {
-  const auto expected = losses(a), actual = losses(b);
+  const auto expected = values(a, "train/loss"), actual = values(b, "train/loss");
   ASSERT_EQ(expected.size(), 20U);
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], tolerance) << "step " << i + 1;
 }
 
 Result two_ranks(const std::string& job, const std::string& output, std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments{kTorchrun, "--no-python", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
-                                     "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1",
-                                     gputrain_path(), "run", job, "--output-dir", output};
+  std::vector<std::string> arguments{kTorchrun,
+                                     "--no-python",
+                                     "--nproc-per-node",
+                                     "2",
+                                     "--rdzv-backend",
+                                     "c10d",
+                                     "--rdzv-endpoint",
+                                     "127.0.0.1:0",
+                                     "--local-addr",
+                                     "127.0.0.1",
+                                     gputrain_path(),
+                                     "run",
+                                     job,
+                                     "--output-dir",
+                                     output};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return Program(arguments).wait();
 }
@@ -65,9 +77,27 @@ TEST_F(Ranks, AccumulationEqualsOneLargeBatchIn64Bits) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "four", "--set", "train.micro_batch_size=2"}).exit_code, 0);
-  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "uneven", "--set", "train.micro_batch_size=3"}).exit_code, 0);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "uneven", "--set", "train.micro_batch_size=3"}).exit_code,
+            0);
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "four/metrics.jsonl", 1e-9);
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "uneven/metrics.jsonl", 1e-9);
+}
+
+TEST_F(Ranks, AndAccumulationGiveTheFirstStepIn32Bits) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n"), fp32 = "precision=fp32";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one", "--set", fp32}).exit_code, 0);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "accumulated", "--set", fp32, "--set",
+                      "train.micro_batch_size=3"})
+                .exit_code,
+            0);
+  ASSERT_EQ(two_ranks(job, folder_ / "two", {"--set", fp32}).exit_code, 0);
+  for (const std::string name : {"train/loss", "train/grad_norm"}) {
+    const double expected = values(folder_ / "one/metrics.jsonl", name).at(0);
+    for (const std::string other : {"accumulated", "two"}) {
+      const double actual = values(folder_ / (other + "/metrics.jsonl"), name).at(0);
+      EXPECT_NEAR(actual, expected, 1e-5 * expected) << name << " " << other;
+    }
+  }
 }
 
 TEST_F(Ranks, TwoResumeWhatOneSaved) {

@@ -1,7 +1,8 @@
 """torchvision and transformers as reference, on small random models.
 
 make DIR:  for each model a folder DIR/<name> with its weights as its library writes them (model.safetensors, for
-           transformers also config.json) and expected.safetensors: inputs, targets, logits, loss, gradients.
+           transformers also config.json) and expected.safetensors: inputs, targets, logits, loss, gradients, computed
+           in fp64.
 check DIR: loads what gputrain wrote into DIR/<name>/ours strictly and compares the logits with those it got.
 """
 import sys
@@ -14,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 SMOOTHING = 0.1
-RESNETS = ["resnet18", "resnet50"]
+RESNETS = ["resnet18", "resnet50", "resnet18_decided", "resnet50_decided"]
 GPT2 = dict(bos_token_id=None, eos_token_id=None, n_layer=2, n_head=4, n_embd=48, n_positions=24, vocab_size=89, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 LLAMA = dict(num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, hidden_size=64, intermediate_size=96,
              max_position_embeddings=24, vocab_size=89, rope_parameters={"rope_type": "default", "rope_theta": 500.0})
@@ -38,8 +39,26 @@ def shake(model):
                 tensor.add_(torch.randn_like(tensor), alpha=0.1)
 
 
+def decide(model):
+    """Puts every ReLU of a ResNet far on one side of 0, some channels closed. Otherwise rounding decides the sign of a
+    few of the millions of values, and each of those moves fp32 gradients by a percent (resnet50, torchvision in fp32
+    against itself in fp64)."""
+    last = "bn3" if hasattr(model.layer1[0], "bn3") else "bn2"
+    with torch.no_grad():
+        for name, module in model.named_modules():
+            if not isinstance(module, torch.nn.BatchNorm2d):
+                continue
+            module.weight.uniform_(0.3, 0.4)
+            if "layer" in name and name.endswith(last):
+                module.bias.uniform_(0.6, 1.0)  # added to what is far above 0 already
+                continue
+            module.bias.uniform_(2.4, 3.0)
+            if "layer" in name and not name.endswith("downsample.1"):
+                module.bias.mul_(torch.randint(4, module.bias.shape).clamp(max=1) * 2 - 1)
+
+
 def expected(model, logits_of, inputs, targets):
-    model.eval()
+    model.double().eval()
     with torch.no_grad():
         evaluated = logits_of(inputs).clone()
     model.train()
@@ -53,12 +72,18 @@ def expected(model, logits_of, inputs, targets):
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
+def resnet(name):
+    return torchvision.models.get_model(name.removesuffix("_decided"), num_classes=10)
+
+
 def make_resnet(name, folder):
-    model = torchvision.models.get_model(name, num_classes=10)
+    model = resnet(name)
     shake(model)
+    if name.endswith("_decided"):
+        decide(model)
     save_file(model.state_dict(), folder / "model.safetensors")
     targets = torch.tensor([3, 9, -100, 0, 5, 1])
-    save_file(expected(model, model, torch.randn(6, 3, 64, 64), targets), folder / "expected.safetensors")
+    save_file(expected(model, model, torch.randn(6, 3, 64, 64, dtype=torch.double), targets), folder / "expected.safetensors")
 
 
 def make_transformer(name, folder):
@@ -72,7 +97,7 @@ def make_transformer(name, folder):
 
 def load_strictly(name, folder):
     if name in RESNETS:
-        model = torchvision.models.get_model(name, num_classes=10)
+        model = resnet(name)
         model.load_state_dict(load_file(folder / "model.safetensors"), strict=True)
         return model.eval()
     model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)

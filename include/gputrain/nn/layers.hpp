@@ -53,8 +53,11 @@ class GPUTRAIN_API BatchNorm2d final : public Module {
  public:
   BatchNorm2d(const Context& context, int64_t channels, Init weight_init = Init::ones());
   at::Tensor forward(const at::Tensor& x);
+  at::Tensor forward_relu(const at::Tensor& x, const at::Tensor& residual = {});  // relu(forward(x) + residual)
 
  private:
+  void count_batch();
+
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
 };
 

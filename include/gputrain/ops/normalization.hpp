@@ -23,4 +23,10 @@ struct BatchNormOptions {
 at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& options);
 
+/// relu(batch_norm(x) + residual), the residual [batch, channels, height, width] or undefined: one operator, for what
+/// can be done in one go on a CPU.
+at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                           const at::Tensor& running_mean, const at::Tensor& running_var,
+                           const BatchNormOptions& options, const at::Tensor& residual);
+
 }  // namespace gputrain::ops

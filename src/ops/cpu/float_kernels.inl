@@ -6,6 +6,11 @@ namespace {
 
 constexpr int64_t kGrain = 8192;  // elements worth a thread of their own
 
+inline int64_t end_of(int64_t partial, int64_t rows) {
+  const int64_t end = (partial + 1) * kRowsPerPartial;
+  return end < rows ? end : rows;
+}
+
 // e^x to 2 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r, n into the exponent.
 // Comparisons are written so that a NaN passes through.
 inline float exponential(float x) {
@@ -112,8 +117,7 @@ void norm_backward(int threads, const NormRows& rows, const float* dy, float* dx
     float* __restrict db = dbias == nullptr ? nullptr : dbias + partial * n;
     for (int64_t i = 0; i < n; ++i) dw[i] = 0;
     for (int64_t i = 0; db != nullptr && i < n; ++i) db[i] = 0;
-    const int64_t end = (partial + 1) * kRowsPerPartial < rows.rows ? (partial + 1) * kRowsPerPartial : rows.rows;
-    for (int64_t row = partial * kRowsPerPartial; row < end; ++row) {
+    for (int64_t row = partial * kRowsPerPartial; row < end_of(partial, rows.rows); ++row) {
       const float* __restrict dy_row = dy + row * n;
       norm_backward_row(rows, row, dy_row, dx + row * n, dw);
       if (db == nullptr) continue;
@@ -121,6 +125,113 @@ void norm_backward(int threads, const NormRows& rows, const float* dy, float* dx
       for (int64_t i = 0; i < n; ++i) db[i] += dy_row[i];
     }
   }
+}
+
+// Two sweeps over a plane that is still in the cache: the mean first, so that nothing cancels.
+void batch_statistics(int threads, const BatchPlanes& planes, float* mean, float* squares) {
+  const int64_t count = planes.images * planes.channels, n = planes.pixels;
+#pragma omp parallel for schedule(static) num_threads(threads) if (count * n > kGrain)
+  for (int64_t plane = 0; plane < count; ++plane) {
+    const float* __restrict x = planes.x + plane * n;
+    mean[plane] = sum_of(n, x) / static_cast<float>(n);
+    squares[plane] = sum_of_squares(n, x, mean[plane]);
+  }
+}
+
+void batch_norm_relu(int threads, const BatchPlanes& planes, const float* residual, float* y) {
+  const int64_t count = planes.images * planes.channels, n = planes.pixels;
+#pragma omp parallel for schedule(static) num_threads(threads) if (count * n > kGrain)
+  for (int64_t plane = 0; plane < count; ++plane) {
+    const float scale = planes.scale[plane % planes.channels], shift = planes.shift[plane % planes.channels];
+    const float* __restrict x = planes.x + plane * n;
+    float* __restrict out = y + plane * n;
+    if (residual == nullptr) {
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) {
+        const float value = x[i] * scale + shift;
+        out[i] = value < 0.0F ? 0.0F : value;  // a NaN passes through
+      }
+    } else {
+      const float* __restrict added = residual + plane * n;
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) {
+        const float value = x[i] * scale + shift + added[i];
+        out[i] = value < 0.0F ? 0.0F : value;
+      }
+    }
+  }
+}
+
+void batch_sums(int threads, const BatchPlanes& planes, const BatchGradient& gradient, float* sum_g, float* sum_gx) {
+  const int64_t count = planes.images * planes.channels, n = planes.pixels;
+#pragma omp parallel for schedule(static) num_threads(threads) if (count * n > kGrain)
+  for (int64_t plane = 0; plane < count; ++plane) {
+    const int64_t channel = plane % planes.channels;
+    const float scale = planes.scale[channel], shift = planes.shift[channel], mean = gradient.mean[channel];
+    const float* __restrict x = planes.x + plane * n;
+    const float* __restrict dy = gradient.dy + plane * n;
+    float all = 0, all_x = 0;
+    if (gradient.y == nullptr) {
+#pragma omp simd reduction(+ : all, all_x)
+      for (int64_t i = 0; i < n; ++i) {
+        const float g = x[i] * scale + shift <= 0.0F ? 0.0F : dy[i];
+        all += g;
+        all_x += g * (x[i] - mean);
+      }
+    } else {
+      const float* __restrict y = gradient.y + plane * n;
+#pragma omp simd reduction(+ : all, all_x)
+      for (int64_t i = 0; i < n; ++i) {
+        const float g = y[i] <= 0.0F ? 0.0F : dy[i];
+        all += g;
+        all_x += g * (x[i] - mean);
+      }
+    }
+    sum_g[plane] = all;
+    sum_gx[plane] = all_x;
+  }
+}
+
+void batch_norm_relu_backward(int threads, const BatchPlanes& planes, const BatchGradient& gradient, float* dx,
+                              float* dresidual) {
+  const int64_t count = planes.images * planes.channels, n = planes.pixels;
+#pragma omp parallel for schedule(static) num_threads(threads) if (count * n > kGrain)
+  for (int64_t plane = 0; plane < count; ++plane) {
+    const int64_t channel = plane % planes.channels;
+    const float scale = planes.scale[channel], shift = planes.shift[channel];
+    const float mean = gradient.mean[channel], slope = gradient.slope[channel], offset = gradient.offset[channel];
+    const float* __restrict x = planes.x + plane * n;
+    const float* __restrict dy = gradient.dy + plane * n;
+    float* __restrict out = dx + plane * n;
+    if (gradient.y == nullptr) {
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) {
+        const float g = x[i] * scale + shift <= 0.0F ? 0.0F : dy[i];
+        out[i] = g * scale + (x[i] - mean) * slope + offset;
+      }
+    } else {
+      const float* __restrict y = gradient.y + plane * n;
+      float* __restrict passed = dresidual + plane * n;
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) {
+        const float g = y[i] <= 0.0F ? 0.0F : dy[i];
+        passed[i] = g;
+        out[i] = g * scale + (x[i] - mean) * slope + offset;
+      }
+    }
+  }
+}
+
+constexpr FloatKernels kernels_named(const char* name) {
+  return {name,
+          gelu_tanh,
+          gelu_tanh_backward,
+          norm,
+          norm_backward,
+          batch_statistics,
+          batch_norm_relu,
+          batch_sums,
+          batch_norm_relu_backward};
 }
 
 }  // namespace

@@ -3,5 +3,5 @@
 
 namespace gputrain::ops::cpu {
 extern const FloatKernels kAvx2Kernels;
-const FloatKernels kAvx2Kernels{"avx2", gelu_tanh, gelu_tanh_backward, norm, norm_backward};
+const FloatKernels kAvx2Kernels = kernels_named("avx2");
 }  // namespace gputrain::ops::cpu

@@ -3,5 +3,5 @@
 
 namespace gputrain::ops::cpu {
 extern const FloatKernels kAvx512Kernels;
-const FloatKernels kAvx512Kernels{"avx512", gelu_tanh, gelu_tanh_backward, norm, norm_backward};
+const FloatKernels kAvx512Kernels = kernels_named("avx512");
 }  // namespace gputrain::ops::cpu

@@ -3,5 +3,5 @@
 
 namespace gputrain::ops::cpu {
 extern const FloatKernels kBaseKernels;
-const FloatKernels kBaseKernels{"base", gelu_tanh, gelu_tanh_backward, norm, norm_backward};
+const FloatKernels kBaseKernels = kernels_named("base");
 }  // namespace gputrain::ops::cpu

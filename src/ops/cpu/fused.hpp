@@ -13,4 +13,16 @@ at::Tensor gelu_tanh(const at::Tensor& x);
 /// weight [channels]; bias may be undefined. Layer norm when `centred`, else RMS norm.
 at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, bool centred);
 
+/// Whether batch_norm_relu takes these images: contiguous, more than one value per channel.
+bool is_fusible_batch(const at::Tensor& x, const at::Tensor& residual);
+
+struct RunningStatistics {
+  at::Tensor mean, variance;  // moved towards the batch's
+  double momentum;
+};
+
+/// relu(batch_norm(x) + residual) in training; the residual may be undefined.
+at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                           const at::Tensor& residual, const RunningStatistics& running, double eps);
+
 }  // namespace gputrain::ops::cpu
