@@ -1,0 +1,236 @@
+// A cloud's metadata service on the loopback, as its documentation describes it, and as it behaves on a bad day.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <ctime>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace gputrain::testing {
+
+inline const std::vector<std::string> kClouds{"aws", "google", "azure", "alibaba", "tencent"};
+
+/// A socket bound to the loopback; until it listens, connections to its port are refused.
+class LoopbackSocket {
+ public:
+  LoopbackSocket() : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    auto* place = reinterpret_cast<sockaddr*>(&address);
+    if (descriptor_ < 0 || ::bind(descriptor_, place, length) != 0 ||
+        ::getsockname(descriptor_, place, &length) != 0) {
+      throw std::runtime_error("no socket on the loopback");
+    }
+    port_ = ntohs(address.sin_port);
+  }
+  ~LoopbackSocket() { ::close(descriptor_); }
+  LoopbackSocket(const LoopbackSocket&) = delete;
+  LoopbackSocket& operator=(const LoopbackSocket&) = delete;
+
+  int get() const { return descriptor_; }
+  uint16_t port() const { return port_; }
+
+ private:
+  int descriptor_;
+  uint16_t port_ = 0;
+};
+
+struct HttpAnswer {
+  enum class Then { close, hang, reset };
+  std::string bytes;
+  Then then = Then::close;
+};
+
+inline HttpAnswer http(int status, const std::string& body, const std::string& header = {}) {
+  return {.bytes = "HTTP/1.1 " + std::to_string(status) + " Some Reason\r\nServer: fake\r\n" +
+                   (header.empty() ? "" : header + "\r\n") + "Content-Length: " + std::to_string(body.size()) +
+                   "\r\n\r\n" + body};
+}
+inline HttpAnswer silence() { return {.bytes = {}, .then = HttpAnswer::Then::hang}; }
+inline HttpAnswer reset() { return {.bytes = {}, .then = HttpAnswer::Then::reset}; }
+
+/// A moment from now in a strftime format.
+inline std::string moment(double seconds_from_now, const char* format) {
+  const std::time_t when = std::time(nullptr) + static_cast<std::time_t>(seconds_from_now);
+  std::tm parts{};
+  ::gmtime_r(&when, &parts);
+  char text[64] = {};
+  std::strftime(text, sizeof text, format, &parts);
+  return text;
+}
+
+/// The answer by which a cloud says that it takes the machine in so many seconds. Google tells no time.
+inline std::string announcement(const std::string& cloud, double seconds) {
+  if (cloud == "aws") {
+    return R"({"action": "terminate", "time": ")" + moment(seconds, "%Y-%m-%dT%H:%M:%SZ") + "\"}";
+  }
+  if (cloud == "google") return "TRUE";
+  if (cloud == "azure") {
+    return R"({"DocumentIncarnation": 2, "Events": [{"EventId": "602d9444-d2cd-49c7-8624-8643e7171297", )"
+           R"("EventType": "Preempt", "ResourceType": "VirtualMachine", "Resources": ["trainer-7"], )"
+           R"("EventStatus": "Scheduled", "NotBefore": ")" +
+           moment(seconds, "%a, %d %b %Y %H:%M:%S GMT") + R"(", "Description": "", "EventSource": "Platform"}]})";
+  }
+  if (cloud == "alibaba") return moment(seconds, "%Y-%m-%dT%H:%M:%SZ");
+  return moment(seconds + 8 * 3600, "%Y-%m-%d %H:%M:%S");  // Tencent: China's time
+}
+
+class FakeCloud {
+ public:
+  explicit FakeCloud(std::string cloud) : cloud_(std::move(cloud)) {
+    if (::listen(listening_.get(), 64) != 0) throw std::runtime_error("cannot listen");
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~FakeCloud() {
+    ::shutdown(listening_.get(), SHUT_RDWR);  // ends accept()
+    thread_.join();
+    for (const int connection : hanging_) ::close(connection);
+  }
+  FakeCloud(const FakeCloud&) = delete;
+  FakeCloud& operator=(const FakeCloud&) = delete;
+
+  uint16_t port() const { return listening_.port(); }
+  /// For GPUTRAIN_METADATA_URL.
+  std::string url() const { return cloud_ + "=http://127.0.0.1:" + std::to_string(port()); }
+
+  /// From now on the service says this when asked for a notice; empty: that there is none.
+  void announce(std::optional<std::string> body) { set(notice_, std::move(body)); }
+  /// From now on it answers requests for a notice like this, whatever they say; empty: properly again.
+  void misbehave(std::optional<HttpAnswer> answer) { set(trouble_, std::move(answer)); }
+  /// The same for the request by which it is recognised.
+  void misbehave_when_probed(std::optional<HttpAnswer> answer) { set(probe_trouble_, std::move(answer)); }
+  /// From now on only this token is good.
+  void change_token(const std::string& token) { set(token_, token); }
+  /// Google only.
+  void announce_maintenance(const std::string& word) { set(maintenance_, word); }
+
+  /// Waits for so many requests since the start; false if they do not come.
+  bool wait_for_requests(size_t count) {
+    std::unique_lock lock(mutex_);
+    return arrived_.wait_for(lock, std::chrono::seconds(20), [&] { return requests_.size() >= count; });
+  }
+  /// The heads of the requests so far.
+  std::vector<std::string> requests() const {
+    const std::lock_guard lock(mutex_);
+    return requests_;
+  }
+
+ private:
+  template <class Field, class Value>
+  void set(Field& field, Value value) {
+    const std::lock_guard lock(mutex_);
+    field = std::move(value);
+  }
+
+  void serve() {
+    for (;;) {
+      const int connection = ::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+      if (connection < 0) return;
+      const std::string request = head_of(connection);
+      HttpAnswer answer = request.empty() ? HttpAnswer{} : answer_to(request);
+      send(connection, answer.bytes);
+      if (answer.then == HttpAnswer::Then::hang) {
+        hanging_.push_back(connection);
+        continue;
+      }
+      if (answer.then == HttpAnswer::Then::reset) {
+        const linger abruptly{.l_onoff = 1, .l_linger = 0};
+        ::setsockopt(connection, SOL_SOCKET, SO_LINGER, &abruptly, sizeof abruptly);
+      }
+      ::close(connection);
+    }
+  }
+
+  static std::string head_of(int connection) {
+    std::string head;
+    char part[1024];
+    while (!head.ends_with("\r\n\r\n")) {
+      const ssize_t got = ::recv(connection, part, sizeof part, 0);
+      if (got <= 0) return {};
+      head.append(part, static_cast<size_t>(got));
+    }
+    return head;
+  }
+
+  static void send(int connection, const std::string& bytes) {
+    for (size_t sent = 0; sent < bytes.size();) {
+      const ssize_t more = ::send(connection, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (more <= 0) return;
+      sent += static_cast<size_t>(more);
+    }
+  }
+
+  HttpAnswer answer_to(const std::string& request) {
+    const std::lock_guard lock(mutex_);
+    requests_.push_back(request);
+    arrived_.notify_all();
+    return proper_answer(request);
+  }
+
+  HttpAnswer proper_answer(const std::string& request) const {
+    const auto asks = [&](const std::string& line) { return request.starts_with(line + " HTTP/1.1\r\n"); };
+    const auto has = [&](const std::string& header) { return request.find("\r\n" + header + "\r\n") != request.npos; };
+    const auto announced = [&] {
+      if (trouble_) return *trouble_;
+      return notice_ ? http(200, *notice_) : http(404, "<html>not found</html>");
+    };
+    const auto recognised = [&](const std::string& body, const std::string& header = {}) {
+      return probe_trouble_ ? *probe_trouble_ : http(200, body, header);
+    };
+    if (cloud_ == "aws" || cloud_ == "alibaba") {
+      const std::string name = cloud_ == "aws" ? "X-aws-ec2-metadata-token" : "X-aliyun-ecs-metadata-token";
+      const std::string page = cloud_ == "aws" ? "spot/instance-action" : "instance/spot/termination-time";
+      if (asks("PUT /latest/api/token")) {
+        return has(name + "-ttl-seconds: 21600") ? recognised(token_) : http(400, "");
+      }
+      if (!has(name + ": " + token_)) return http(401, "");
+      return asks("GET /latest/meta-data/" + page) ? announced() : http(404, "");
+    }
+    if (cloud_ == "google") {
+      if (!has("Metadata-Flavor: Google")) return http(403, "");
+      const std::string path = "GET /computeMetadata/v1/instance/";
+      if (asks(path + "id")) return recognised("4520031799277582759", "Metadata-Flavor: Google");
+      if (trouble_) return *trouble_;
+      if (asks(path + "preempted")) return http(200, notice_.value_or("FALSE"), "Metadata-Flavor: Google");
+      return asks(path + "maintenance-event") ? http(200, maintenance_, "Metadata-Flavor: Google") : http(404, "");
+    }
+    if (cloud_ == "azure") {
+      if (!has("Metadata: true")) return http(400, "");
+      if (asks("GET /metadata/instance/compute/name?api-version=2021-02-01&format=text")) {
+        return recognised("trainer-7");
+      }
+      if (trouble_) return *trouble_;
+      if (!asks("GET /metadata/scheduledevents?api-version=2020-07-01")) return http(404, "");
+      return http(200, notice_.value_or(R"({"DocumentIncarnation": 1, "Events": []})"));
+    }
+    if (asks("GET /latest/meta-data/instance-id")) return recognised("ins-1a2b3c4d");
+    return asks("GET /latest/meta-data/spot/termination-time") ? announced() : http(404, "");
+  }
+
+  const std::string cloud_;
+  LoopbackSocket listening_;
+  std::vector<int> hanging_;  // the thread's, until it has ended
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<std::string> requests_;
+  std::optional<std::string> notice_;
+  std::optional<HttpAnswer> trouble_, probe_trouble_;
+  std::string token_ = "AQAEAHNlY3JldA==";
+  std::string maintenance_ = "NONE";
+  std::thread thread_;  // last: it uses everything above
+};
+
+}  // namespace gputrain::testing
