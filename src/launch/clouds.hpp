@@ -48,7 +48,7 @@ struct Cloud {
   std::string_view address;
   HttpRequest probe;
   std::optional<std::string> (*identify)(const HttpReply& reply);
-  std::string_view header;        // of every poll: "Metadata: true"; ends in ": " where the identity is its value
+  std::string_view header;  // of every poll: "Metadata: true"; ends in ": " where the identity is its value
   std::span<const CloudPoll> polls;
 
   bool uses_token() const noexcept { return header.ends_with(": "); }

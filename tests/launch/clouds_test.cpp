@@ -47,17 +47,17 @@ TEST(MetadataTimes, AreReadInEveryFormatACloudWrites) {
 }
 
 TEST(MetadataTimes, ThatAreNotWhatTheFormatSaysAreNone) {
-  for (const char* text : {"", "Z", "2017-09-18", "2017-09-18T08:22:00", "2017-09-18T08:22:00+00:00",
-                           "2017-09-18 08:22:00Z", "2017-13-18T08:22:00Z", "2017-02-29T08:22:00Z",
-                           "2017-09-18T24:22:00Z", "2017-09-18T08:60:00Z", " 2017-09-18T08:22:00Z",
-                           "2017-09-18T08:22:00Z ", "-017-09-18T08:22:00Z", "+017-09-18T08:22:00Z",
-                           "2017-9-18T08:22:00Z", "2017-09-18T08:22:00.Z", "99999-09-18T08:22:00Z"}) {
+  for (const char* text :
+       {"", "Z", "2017-09-18", "2017-09-18T08:22:00", "2017-09-18T08:22:00+00:00", "2017-09-18 08:22:00Z",
+        "2017-13-18T08:22:00Z", "2017-02-29T08:22:00Z", "2017-09-18T24:22:00Z", "2017-09-18T08:60:00Z",
+        " 2017-09-18T08:22:00Z", "2017-09-18T08:22:00Z ", "-017-09-18T08:22:00Z", "+017-09-18T08:22:00Z",
+        "2017-9-18T08:22:00Z", "2017-09-18T08:22:00.Z", "99999-09-18T08:22:00Z"}) {
     EXPECT_FALSE(read_utc_time(text)) << text;
   }
-  for (const char* text : {"", "Mon", "Mon, 19 Sep 2016 18:29:47", "Mon, 19 Sep 2016 18:29:47 CET",
-                           "Mon, 19 Sept 2016 18:29:47 GMT", "Mon, 31 Feb 2016 18:29:47 GMT",
-                           "Mon, 19 epO 2016 18:29:47 GMT", "Mon, 19  2016 18:29:47 GMT",
-                           "Foo, 19 Sep 2016 18:29:47 GMT", "2016-09-19T18:29:47Z"}) {
+  for (const char* text :
+       {"", "Mon", "Mon, 19 Sep 2016 18:29:47", "Mon, 19 Sep 2016 18:29:47 CET", "Mon, 19 Sept 2016 18:29:47 GMT",
+        "Mon, 31 Feb 2016 18:29:47 GMT", "Mon, 19 epO 2016 18:29:47 GMT", "Mon, 19  2016 18:29:47 GMT",
+        "Foo, 19 Sep 2016 18:29:47 GMT", "2016-09-19T18:29:47Z"}) {
     EXPECT_FALSE(read_http_date(text)) << text;
   }
   EXPECT_FALSE(read_china_time("2018-08-18T12:05:33Z"));
@@ -110,10 +110,12 @@ TEST(AzureNotice, EveryEventThatTakesTheMachineCountsAndAPauseDoesNot) {
 TEST(AzureNotice, EventsOfOtherMachinesOfTheSetAreNotOurs) {
   EXPECT_EQ(read("azure", azure_list({azure_event("Preempt", "Scheduled", R"(["trainer-8"])", kLater)})).kind,
             Kind::clear);
-  EXPECT_EQ(read("azure", azure_list({azure_event("Preempt", "Scheduled", R"(["trainer-77", "trainer"])", kLater)})).kind,
-            Kind::clear);
-  EXPECT_EQ(read("azure", azure_list({azure_event("Preempt", "Scheduled", R"(["trainer-8", "TRAINER-7"])", kLater)})).kind,
-            Kind::notice);
+  EXPECT_EQ(
+      read("azure", azure_list({azure_event("Preempt", "Scheduled", R"(["trainer-77", "trainer"])", kLater)})).kind,
+      Kind::clear);
+  EXPECT_EQ(
+      read("azure", azure_list({azure_event("Preempt", "Scheduled", R"(["trainer-8", "TRAINER-7"])", kLater)})).kind,
+      Kind::notice);
 }
 
 TEST(AzureNotice, AnEventUnderWayNeedsNoTimeAndOneThatIsOverIsNone) {
@@ -127,7 +129,8 @@ TEST(AzureNotice, AnEventUnderWayNeedsNoTimeAndOneThatIsOverIsNone) {
 TEST(AzureNotice, TheSoonestOfSeveralCountsAlsoBesideJunk) {
   const std::string later = azure_event("Reboot", "Scheduled", R"(["trainer-7"])", kLater);
   const std::string sooner = azure_event("Terminate", "Scheduled", R"(["trainer-7"])", kSooner);
-  for (const auto& events : {std::vector{later, sooner}, {sooner, later}, {"17", later, sooner}, {sooner, later, "{}"}}) {
+  for (const auto& events :
+       {std::vector{later, sooner}, {sooner, later}, {"17", later, sooner}, {sooner, later, "{}"}}) {
     EXPECT_EQ(read("azure", azure_list(events)).event, "Terminate");
   }
   EXPECT_EQ(read("azure", azure_list({"17"})).kind, Kind::junk);
@@ -163,7 +166,8 @@ TEST(HttpAnswers, AreWholeAtTheirLastByteAndNotBefore) {
        }) {
     HttpReply reply;
     for (size_t part = 0; part < bytes.size(); ++part) {
-      EXPECT_EQ(read_reply(std::string_view(bytes).substr(0, part), false, reply), Arrival::incomplete) << part << bytes;
+      EXPECT_EQ(read_reply(std::string_view(bytes).substr(0, part), false, reply), Arrival::incomplete)
+          << part << bytes;
       EXPECT_EQ(read_reply(std::string_view(bytes).substr(0, part), true, reply), Arrival::malformed) << part << bytes;
     }
     ASSERT_EQ(read_reply(bytes, false, reply), Arrival::complete) << bytes;
@@ -184,9 +188,13 @@ TEST(HttpAnswers, WithoutALengthEndWithTheConnection) {
 TEST(HttpAnswers, ThatAreNoneAreRecognisedFromTheirFirstBytes) {
   HttpReply reply;
   for (const std::string& bytes : {
-           std::string("SSH-2.0-OpenSSH_9.6\r\n"), std::string("\x16\x03\x01\x02", 4), std::string("HTTP/2 200\r\n"),
-           std::string("HTTP/1.1 20 OK\r\n\r\n"), std::string("HTTP/1.1 -20 OK\r\n\r\n"),
-           std::string("HTTP/1.1 999 OK\r\n\r\n"), std::string("HTTP/1.1 200 OK\r\nno colon\r\n\r\n"),
+           std::string("SSH-2.0-OpenSSH_9.6\r\n"),
+           std::string("\x16\x03\x01\x02", 4),
+           std::string("HTTP/2 200\r\n"),
+           std::string("HTTP/1.1 20 OK\r\n\r\n"),
+           std::string("HTTP/1.1 -20 OK\r\n\r\n"),
+           std::string("HTTP/1.1 999 OK\r\n\r\n"),
+           std::string("HTTP/1.1 200 OK\r\nno colon\r\n\r\n"),
            std::string("HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"),
            std::string("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n"),
            std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"),

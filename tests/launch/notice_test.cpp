@@ -13,12 +13,12 @@
 namespace gputrain::launch {
 namespace {
 
-using testing::FakeCloud;
-using testing::HttpAnswer;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::FakeCloud;
 using ::testing::Ge;
 using ::testing::HasSubstr;
+using testing::HttpAnswer;
 using ::testing::IsEmpty;
 using ::testing::Le;
 
@@ -127,11 +127,11 @@ TEST_P(EveryCloud, AnsweringBrokenlyLeavesTrainingAloneAndIsAskedOn) {
   elsewhere.announce(testing::announcement(GetParam(), kNotice));
   const std::string there = "Location: http://127.0.0.1:" + std::to_string(elsewhere.port()) + "/";
   NoticeWatcher watcher(asking(fake));
-  for (const HttpAnswer& trouble :
-       {testing::reset(), HttpAnswer{}, HttpAnswer{.bytes = "SSH-2.0-OpenSSH_9.6\r\n"},
-        testing::http(200, std::string(10'000'000, 'x')), testing::http(302, "", there), testing::http(500, "sorry"),
-        testing::http(429, ""), testing::http(403, ""), HttpAnswer{.bytes = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"},
-        HttpAnswer{.bytes = "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"}}) {
+  for (const HttpAnswer& trouble : {testing::reset(), HttpAnswer{}, HttpAnswer{.bytes = "SSH-2.0-OpenSSH_9.6\r\n"},
+                                    testing::http(200, std::string(10'000'000, 'x')), testing::http(302, "", there),
+                                    testing::http(500, "sorry"), testing::http(429, ""), testing::http(403, ""),
+                                    HttpAnswer{.bytes = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"},
+                                    HttpAnswer{.bytes = "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n"}}) {
     fake.misbehave(trouble);
     const int64_t before = watcher.counts().failed;
     ASSERT_TRUE(eventually([&] { return watcher.counts().failed > before + 3; })) << trouble.bytes.substr(0, 60);
@@ -305,10 +305,11 @@ TEST(NoticeWatcher, OfTwoThingsGoogleAnnouncesTheSoonerCounts) {
 
 TEST(Notice, IsUrgentAtTwoMinutesOrWhenSavingWouldNotFitTwiceBefore) {
   const auto in = [](double seconds) {
-    return Notice{.cloud = "AWS",
-                  .event = "stop",
-                  .answer = {},
-                  .deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::lround(seconds * 1000))};
+    return Notice{
+        .cloud = "AWS",
+        .event = "stop",
+        .answer = {},
+        .deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(std::lround(seconds * 1000))};
   };
   EXPECT_TRUE(in(119).is_urgent(0));
   EXPECT_FALSE(in(300).is_urgent(0));

@@ -30,8 +30,7 @@ class LoopbackSocket {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t length = sizeof address;
     auto* place = reinterpret_cast<sockaddr*>(&address);
-    if (descriptor_ < 0 || ::bind(descriptor_, place, length) != 0 ||
-        ::getsockname(descriptor_, place, &length) != 0) {
+    if (descriptor_ < 0 || ::bind(descriptor_, place, length) != 0 || ::getsockname(descriptor_, place, &length) != 0) {
       throw std::runtime_error("no socket on the loopback");
     }
     port_ = ntohs(address.sin_port);
