@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -48,7 +49,7 @@ class LoopbackSocket {
 };
 
 struct HttpAnswer {
-  enum class Then { close, hang, reset };
+  enum class Then { close, hang, reset, drip };
   std::string bytes;
   Then then = Then::close;
 };
@@ -59,6 +60,7 @@ inline HttpAnswer http(int status, const std::string& body, const std::string& h
                    "\r\n\r\n" + body};
 }
 inline HttpAnswer silence() { return {.bytes = {}, .then = HttpAnswer::Then::hang}; }
+inline HttpAnswer dripping() { return {.bytes = "HTTP/1.1 200 OK\r\n", .then = HttpAnswer::Then::drip}; }
 inline HttpAnswer reset() { return {.bytes = {}, .then = HttpAnswer::Then::reset}; }
 
 /// A moment from now in a strftime format.
@@ -145,6 +147,7 @@ class FakeCloud {
         hanging_.push_back(connection);
         continue;
       }
+      if (answer.then == HttpAnswer::Then::drip) drip(connection);
       if (answer.then == HttpAnswer::Then::reset) {
         const linger abruptly{.l_onoff = 1, .l_linger = 0};
         ::setsockopt(connection, SOL_SOCKET, SO_LINGER, &abruptly, sizeof abruptly);
@@ -170,6 +173,13 @@ class FakeCloud {
       if (more <= 0) return;
       sent += static_cast<size_t>(more);
     }
+  }
+
+  /// A byte of a header every few milliseconds, until the other side has had enough.
+  static void drip(int connection) {
+    constexpr int kPauseMilliseconds = 3;
+    pollfd closed{.fd = connection, .events = POLLRDHUP, .revents = 0};
+    while (::poll(&closed, 1, kPauseMilliseconds) == 0) send(connection, "x");
   }
 
   HttpAnswer answer_to(const std::string& request) {
