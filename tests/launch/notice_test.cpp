@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gputrain/config/load.hpp"
 #include "gputrain/core/error.hpp"
 #include "support/fake_cloud.hpp"
 
@@ -147,7 +148,7 @@ TEST_P(EveryCloud, AnsweringBrokenlyLeavesTrainingAloneAndIsAskedOn) {
 }
 
 TEST_P(EveryCloud, AnsweringTooLateIsAskedAgain) {
-  NoticeWatcher watcher(asking(fake, 0.02));
+  NoticeWatcher watcher(asking(fake, 0.1));
   ASSERT_TRUE(watcher.wait_until_known(20));
   for (const HttpAnswer& late : {testing::silence(), testing::dripping()}) {
     fake.misbehave(late);
@@ -185,7 +186,7 @@ TEST_P(EveryCloud, HangingDoesNotHoldUpTheEndOfTraining) {
 
 TEST_P(EveryCloud, ThatIsSlowWhenTrainingStartsIsFoundLater) {
   fake.misbehave_when_probed(testing::silence());
-  NoticeWatcher watcher(asking(fake, 0.1));
+  NoticeWatcher watcher(asking(fake, 0.3));
   EXPECT_THAT(watcher.description(), HasSubstr("looking for"));
   ASSERT_TRUE(fake.wait_for_requests(2));
   fake.misbehave_when_probed({});
@@ -322,6 +323,18 @@ TEST(Notice, IsUrgentAtTwoMinutesOrWhenSavingWouldNotFitTwiceBefore) {
   EXPECT_TRUE(in(60).leaves_time_for(50));
   EXPECT_FALSE(in(60).leaves_time_for(61));
   EXPECT_FALSE(in(-5).leaves_time_for(0));
+}
+
+TEST(NoticeSpec, IsOnUnlessToldOtherwiseAndKeepsToAPaceServicesBear) {
+  const auto load = [](const std::string& text) {
+    return config::load(config::schema_of<NoticeSpec>(), {.file = "job.yaml", .text = text}).as<NoticeSpec>();
+  };
+  EXPECT_TRUE(load("interval: 2s").watches());
+  EXPECT_EQ(load("interval: 2s").interval.seconds, 2);
+  EXPECT_FALSE(load("action: ignore").watches());
+  for (const char* wrong : {"action: stop", "interval: 0.5s", "interval: 2m", "interval: null"}) {
+    EXPECT_THROW(load(wrong), Error) << wrong;
+  }
 }
 
 TEST(MetadataSources, AreReadFromOneVariable) {
