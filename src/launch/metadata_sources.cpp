@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <string_view>
 
 #include "clouds.hpp"
@@ -64,6 +65,14 @@ std::vector<MetadataSource> read_metadata_sources(const Lookup& lookup) {
     if (comma == std::string_view::npos) return sources;
     rest.remove_prefix(comma + 1);
   }
+}
+
+std::vector<MetadataSource> read_metadata_sources() {
+  return read_metadata_sources([](const char* name) -> std::optional<std::string> {
+    const char* value = std::getenv(name);
+    if (value == nullptr) return std::nullopt;
+    return value;
+  });
 }
 
 }  // namespace gputrain::launch

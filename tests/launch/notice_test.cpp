@@ -347,6 +347,9 @@ TEST(MetadataSources, AreReadFromOneVariable) {
   EXPECT_THAT(read("aws=http://127.0.0.1:8080,tencent=http://10.0.0.1/"),
               ElementsAre(MetadataSource{"aws", "127.0.0.1", 8080}, MetadataSource{"tencent", "10.0.0.1", 80}));
   EXPECT_THAT(read(""), IsEmpty());
+  ::setenv("GPUTRAIN_METADATA_URL", "azure=http://127.0.0.2:81", 1);
+  EXPECT_THAT(read_metadata_sources(), ElementsAre(MetadataSource{"azure", "127.0.0.2", 81}));
+  ::unsetenv("GPUTRAIN_METADATA_URL");
   EXPECT_THAT(read_metadata_sources([](const char*) { return std::nullopt; }), IsEmpty());
   for (const char* wrong : {"127.0.0.1:80", "aws", "aws=127.0.0.1", "amazon=http://127.0.0.1", "aws=https://127.0.0.1",
                             "aws=http://localhost", "aws=http://127.0.0.1:0", "aws=http://127.0.0.1:65536",
