@@ -55,7 +55,8 @@ std::vector<MetadataSource> read_metadata_sources(const Lookup& lookup);
 std::vector<MetadataSource> read_metadata_sources();  // of this process
 
 /// Finds out in the background which cloud this machine belongs to and keeps asking it. One per machine is enough: on
-/// ranks with local rank 0. Whatever a service does or does not answer, training never hears more of it than take_remarks().
+/// ranks with local rank 0. Whatever a service does or does not answer, training never hears more of it than
+/// take_remarks().
 class NoticeWatcher {
  public:
   struct Options {
