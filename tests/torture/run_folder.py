@@ -1,0 +1,207 @@
+"""The job under torture, its run folder on a small disk of its own, and one attempt at it."""
+
+import ctypes
+import dataclasses
+import errno
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import promises
+import verifier
+
+JOB = """schema: 1
+model: {{type: gpt, config: {{n_layer: 1, n_head: 2, n_embd: 16, block_size: 8, dropout: 0.1}}}}
+data: {{train: {{path: {text}, format: text}}, num_workers: 0}}
+train: {{max_steps: {steps}, global_batch_size: 4}}
+optimizer: {{type: adamw, lr: 3e-3}}
+log: {{interval: 3}}
+checkpoint: {{interval: 3, keep_last: {keep_last}}}
+"""
+STEPS = 150
+TIMEOUT_SECONDS = 60
+DISK_BYTES = 16 << 20
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE, _MNT_DETACH = 1, 32, 4096, 16384, 1 << 18, 2
+
+
+def _call(function: str, *arguments) -> None:
+    if getattr(_libc, function)(*arguments) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{function}: {os.strerror(code)}")
+
+
+def enter_own_mounts() -> None:
+    """From here on what this process mounts is seen by it and its children, and goes with them."""
+    user, group = os.getuid(), os.getgid()
+    if user == 0:
+        _call("unshare", _CLONE_NEWNS)
+    else:
+        _call("unshare", _CLONE_NEWNS | _CLONE_NEWUSER)
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    _call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
+
+
+class Disk:
+    """A folder, and with `mounts` a file system in memory that can be made full."""
+
+    def __init__(self, path: Path, mounts: bool):
+        self.path, self.mounts = path, mounts
+        path.mkdir(parents=True)
+        if mounts:
+            _call("mount", b"tmpfs", bytes(path), b"tmpfs", 0, f"size={DISK_BYTES}".encode())
+
+    def leave_room(self, size: int) -> None:
+        """Makes the disk so small that only `size` bytes are free."""
+        while True:
+            status = os.statvfs(self.path)
+            try:
+                return self._resize((status.f_blocks - status.f_bfree) * status.f_frsize + size)
+            except OSError as error:
+                if error.errno != errno.EINVAL:  # which says that more is in use by now
+                    raise
+
+    def leave_plenty(self) -> None:
+        self._resize(DISK_BYTES)
+
+    def _resize(self, size: int) -> None:
+        _call("mount", b"tmpfs", bytes(self.path), b"tmpfs", _MS_REMOUNT, f"size={size}".encode())
+
+    def remove(self) -> None:
+        if self.mounts:
+            _call("umount2", bytes(self.path), _MNT_DETACH)
+        shutil.rmtree(self.path)
+
+
+class ReadOnly:
+    """Makes a folder a mount of its own, which can turn read-only under a running program."""
+
+    def __init__(self, folder: Path):
+        self._folder = bytes(folder)
+
+    def __enter__(self):
+        _call("mount", self._folder, self._folder, None, _MS_BIND, None)
+        return self
+
+    def turn(self) -> bool:
+        """False while a file there is open for writing."""
+        try:
+            _call("mount", None, self._folder, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY, None)
+            return True
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+
+    def __exit__(self, *_):
+        _call("umount2", self._folder, _MNT_DETACH)
+
+
+@dataclasses.dataclass
+class Outcome:
+    code: int | None  # None: it hung
+    out: str
+    err: str
+    operations: list[tuple[str, str]]  # what the preloaded library counted: operation and path
+    fault: tuple[str, str] | None  # the first one that was made to fail
+
+    @property
+    def durable_step(self) -> int:
+        """The newest checkpoint that was in place when the program went on to a later one."""
+        in_place = durable = 0
+        for name, path in self.operations:
+            begun, finished = re.search(r"/ckpt/step-\d+\.partial$", path), re.search(r"/ckpt/step-(\d+)$", path)
+            if name == "rename" and finished:
+                in_place = int(finished[1])
+            elif name == "mkdir" and begun:
+                durable = in_place
+        return durable
+
+    @property
+    def resumed_from(self) -> int | None:
+        found = promises.RESUMED.search(self.out)
+        return int(found[1].replace(",", "")) if found else None
+
+
+class Attempt:
+    """A started `gputrain run`; `faults` are settings of the preloaded library without their prefix."""
+
+    def __init__(self, folder: "RunFolder", settings: dict, faults: dict):
+        outside = folder.disk.path.parent
+        self._log, self._out, self._err = outside / "operations", outside / "out", outside / "err"
+        self._log.unlink(missing_ok=True)
+        environment = dict(os.environ, OMP_NUM_THREADS="1")
+        if faults:
+            environment["LD_PRELOAD"] = str(folder.library)
+            environment.update(FAULTS_LOG=str(self._log), FAULTS_SPARE=str(folder.spare))
+            environment.update({f"FAULTS_{name}": str(value) for name, value in faults.items()})
+        with open(self._out, "w") as out, open(self._err, "w") as err:
+            command = [folder.binary, "run", folder.job, "--output-dir", folder.path]
+            command += [argument for name, value in settings.items() for argument in ("--set", f"{name}={value}")]
+            self._process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_for_steps(self, count: int) -> bool:
+        """Until so many log lines were printed; False when the program ended before."""
+        while len(promises.STEP_LINE.findall(self._out.read_text())) < count:
+            if not self.is_running():
+                return False
+            time.sleep(0.0005)
+        return True
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+
+    def wait(self) -> Outcome:
+        try:
+            code = self._process.wait(TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self._process.wait()
+            code = None
+        lines = self._log.read_text().splitlines() if self._log.exists() else []
+        operations = [tuple(line.split(" ", 2)[1:]) for line in lines if not line.startswith("fault ")]
+        fault = next((tuple(line.split(" ", 3)[2:]) for line in lines if line.startswith("fault ")), None)
+        return Outcome(code, self._out.read_text(), self._err.read_text(), operations, fault)
+
+
+class RunFolder:
+    def __init__(self, disk: Disk, binary: Path, library: Path):
+        self.disk, self.binary, self.library = disk, binary, library
+        self.spare, self.area = disk.path / "spare", disk.path / "area"
+        self.path, self.checkpoints, self.job = self.area / "run", self.area / "run/ckpt", disk.path / "job.yaml"
+        self.spare.mkdir()
+        self.area.mkdir()
+        text = disk.path / "text.txt"
+        text.write_text("".join(f"the {i % 10} cats sat on the mat {i % 7} times;\n" for i in range(200)))
+        self.job.write_text(JOB.format(text=text, steps=STEPS, keep_last=promises.KEEP_LAST))
+
+    def start(self, settings: dict = {}, **faults) -> Attempt:
+        return Attempt(self, settings, faults)
+
+    def judged(self) -> tuple[list[int], dict[str, str]]:
+        return verifier.good_and_bad(self.checkpoints)
+
+    def weights(self) -> bytes | None:
+        path = self.path / "model.safetensors"
+        return path.read_bytes() if path.exists() else None
+
+    def curve(self) -> list[dict]:
+        rows = [json.loads(line) for line in (self.path / "metrics.jsonl").read_text().splitlines()]
+        return [{key: row[key] for key in row if key not in promises.CLOCK_KEYS} for row in rows if row["kind"] != "event"]
+
+    def kinds_of(self, operations) -> set[tuple[str, str]]:
+        """Operations with their paths below `area`, without the numbers of steps."""
+        prefix = str(self.area)
+        return {(name, re.sub(r"\d{8}", "*", path[len(prefix):])) for name, path in operations}

@@ -1,0 +1,362 @@
+#!/usr/bin/env python3
+"""Trains one small job over and over while it is killed, starved of disk and lied to, and its checkpoints are damaged.
+
+After every attempt the checkpoints are judged from their bytes (verifier.py), and the attempt counts as lost unless
+  - the newest good checkpoint of before is still there, or a newer one;
+  - the program resumed from exactly the newest good one, and named every newer one that it passed over;
+  - its exit code and message are the promised ones (promises.py);
+  - a finished run's weights, last checkpoint and curve equal those of a run that nothing disturbed.
+Prints `tried / survived / lost`; exits with 1 when anything was lost.
+"""
+
+import argparse
+import collections
+import errno
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import damage
+import promises
+import verifier
+from run_folder import STEPS, Attempt, Disk, Outcome, ReadOnly, RunFolder, enter_own_mounts
+
+ERRORS = [errno.ENOSPC, errno.EIO, errno.EROFS]
+DAMAGES = {"cut short": damage.cut_short, "bit flip": damage.flip_bit, "zeroed page": damage.zero_page,
+           "lost file": damage.lose_file, "swapped files": damage.swap_files}
+BY_OPERATION = ["kill before", "kill after", "torn write", "power cut", "error once", "errors", "hiccup"]
+BY_OTHER_OPERATION = ["kill, other files", "power cut, other files", "error, other files"]
+KINDS = ["kill any time", *BY_OPERATION, *BY_OTHER_OPERATION, *DAMAGES, "debris", "full disk", "read-only"]
+NEED_MOUNTS = {"full disk", "read-only"}
+
+
+class Lost(Exception):
+    """A promise that was broken."""
+
+
+def require(condition: bool, what: str) -> None:
+    if not condition:
+        raise Lost(what)
+
+
+class Reference:
+    """What a run gives that nothing disturbs, and how many operations it takes."""
+
+    def __init__(self, folder: RunFolder):
+        outcome = folder.start(FOLDER=folder.area).wait()
+        require(outcome.code == 0, f"the undisturbed run failed with {outcome.code}: {outcome.err}")
+        good, bad = folder.judged()
+        require(good[:1] == [STEPS] and len(good) == promises.KEEP_LAST and not bad, f"it left {good}, bad {bad}")
+        self.weights, self.curve = folder.weights(), folder.curve()
+        self.tensors = self.last_tensors(folder)
+        kinds = folder.kinds_of(outcome.operations)
+        self.of_checkpoints = sorted(kind for kind in kinds if kind[1].startswith("/run/ckpt/"))
+        self.of_other_files = sorted(kinds - set(self.of_checkpoints))
+        self.per_save = len(outcome.operations) * 3 // STEPS
+        seen = {name for name, _ in self.of_checkpoints}
+        require({"write", "fsync", "rename"} <= seen, f"of what the program does to checkpoints only {seen} is seen")
+
+    @staticmethod
+    def last_tensors(folder: RunFolder) -> dict[str, bytes]:
+        newest = folder.checkpoints / f"step-{STEPS:08}"
+        return {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
+
+
+class Torture:
+    def __init__(self, options, mounts: bool):
+        self.options, self.mounts = options, mounts
+        self.tried, self.lost = collections.Counter(), collections.Counter()
+        self.hit: set[tuple[str, str]] = set()
+        self.disks = 0
+        self.folder = self.fresh_folder()
+        self.reference = Reference(self.folder)
+        self.drop_folder()
+
+    def fresh_folder(self) -> RunFolder:
+        self.disks += 1
+        self.curve_is_whole = True
+        disk = Disk(self.options.workdir / f"disk{self.disks}", self.mounts)
+        return RunFolder(disk, self.options.binary, self.options.faults)
+
+    def drop_folder(self) -> None:
+        self.folder.disk.remove()
+
+    def kinds_of_round(self, number: int) -> list[str]:
+        kinds = [kind for kind in KINDS if self.options.only in (None, kind) and (self.mounts or kind not in NEED_MOUNTS)]
+        chance = random.Random(f"{self.options.seed}/{number}")
+        return chance.sample(kinds, len(kinds)) if len(kinds) > 1 else kinds * 10
+
+    def round(self, number: int) -> None:
+        """Attempts at one job, one of each kind, then one that nothing disturbs."""
+        self.folder = self.fresh_folder()
+        self.dealt = number * len(KINDS)
+        for index, kind in enumerate(self.kinds_of_round(number)):
+            if self.disturbed() >= self.options.kills and self.options.round is None:
+                break
+            chance = random.Random(f"{self.options.seed}/{number}/{index}")
+            self.guarded(kind, f"round {number}, attempt {index + 1}, {kind}", lambda: self.attempt(kind, chance))
+        self.guarded(None, f"round {number}, the last attempt", self.finish)
+        self.drop_folder()
+
+    def guarded(self, kind: str | None, title: str, action) -> None:
+        self.story = []
+        before = self.lost.total()
+        try:
+            was_disturbed = action()
+        except Lost as failure:
+            was_disturbed = True
+            self.lost[kind or "undisturbed"] += 1
+            self.report(title, failure)
+        if kind is None:
+            self.tried["undisturbed"] += 1
+        elif was_disturbed:
+            self.tried[kind] += 1
+        if self.options.verbose:
+            print(f"{title}: {'; '.join(self.story)}", flush=True)
+        if self.lost.total() > before:
+            self.drop_folder()
+            self.folder = self.fresh_folder()
+
+    def report(self, title: str, failure: Lost) -> None:
+        kept = self.options.workdir / f"lost{self.lost.total()}"
+        shutil.copytree(self.folder.disk.path, kept, symlinks=True)
+        again = f"{sys.argv[0]} --binary {self.options.binary} --faults {self.options.faults} --seed {self.options.seed}"
+        again += f" --round {title.split()[1].rstrip(',')}" + (f" --only '{self.options.only}'" if self.options.only else "")
+        print(f"LOST {title}: {failure}\n  done: {'; '.join(self.story)}\n  left: {kept}\n  again: {again}", flush=True)
+
+    def attempt(self, kind: str, chance: random.Random) -> bool:
+        """One disturbed attempt; False when it ended before the disturbance came."""
+        if kind in DAMAGES or kind == "debris":
+            self.prepare(2)
+            if kind == "debris":
+                self.story.append(damage.leave_debris(self.folder.checkpoints, chance))
+            else:
+                self.story.append(damage.damage(self.folder.checkpoints, DAMAGES[kind], chance))
+        elif kind == "read-only":
+            self.prepare(1)
+        elif kind.startswith("power cut") and chance.random() < 0.3:  # new run folders are names that can be lost, too
+            self.drop_folder()
+            self.folder = self.fresh_folder()
+        before = self.folder.judged()
+        outcome, came, promise = self.disturb(kind, chance)
+        self.check(before, outcome, promises.EXIT_CODES[promise] if came else {0})
+        if outcome.code == 0:
+            self.check_result()
+            self.drop_folder()
+            self.folder = self.fresh_folder()
+        return came
+
+    def prepare(self, checkpoints: int) -> None:
+        """Undisturbed saves, until there are so many good checkpoints."""
+        while len(self.folder.judged()[0]) < checkpoints:
+            before = self.folder.judged()
+            outcome = self.folder.start(FOLDER=self.folder.area, STOP_AFTER=2 * self.reference.per_save).wait()
+            self.check(before, outcome, promises.EXIT_CODES["go on"])
+
+    def disturb(self, kind: str, chance: random.Random) -> tuple[Outcome, bool, str]:
+        """The outcome, whether the disturbance came, and the promise that holds then."""
+        if kind == "kill any time":
+            return self.kill_any_time(chance)
+        if kind == "full disk":
+            return self.fill_disk(chance)
+        if kind == "read-only":
+            return self.turn_read_only(chance)
+        return self.at_operation(kind, chance)
+
+    def at_operation(self, kind: str, chance: random.Random) -> tuple[Outcome, bool, str]:
+        cut = chance.choice(["cut-before", "cut-after"])
+        what, promise = {
+            "torn write": ("torn", "kill"),
+            "kill after": ("kill-after", "kill"),
+            "power cut": (cut, "kill"),
+            "power cut, other files": (cut, "kill"),
+            "error once": ("error", "error once"),
+            "errors": ("errors", "errors"),
+            "error, other files": ("error", "error in the run folder"),
+            "hiccup": (chance.choice(["short", "interrupt"]), "go on"),
+        }.get(kind, ("kill-before", "kill"))
+        others = kind in BY_OTHER_OPERATION
+        name, path = self.deal(self.reference.of_other_files if others else self.reference.of_checkpoints)
+        at = 1 if others else chance.randint(1, 30 if name == "write" else 3)
+        error, keep_last = chance.choice(ERRORS), chance.choice([1, promises.KEEP_LAST])
+        faults = {"FOLDER": self.folder.area, "ON": f"{name} {self.folder.area}{path}", "AT": at, "DO": what, "ERROR": error,
+                  "SEED": chance.getrandbits(63)}
+        if promise != "kill":
+            faults["STOP_AFTER"] = 2 * self.reference.per_save
+        outcome = self.start({"checkpoint.keep_last": keep_last}, **faults).wait()
+        self.story.append(f"{what} at {name} {path} the {at}., keeping {keep_last}")
+        if outcome.fault:
+            self.hit |= self.folder.kinds_of([outcome.fault])
+            if what in ("error", "errors"):
+                self.story.append(os.strerror(error))
+                self.check_message(outcome, error)
+        if others and promise != "kill" or what == cut:
+            self.curve_is_whole = False
+        return outcome, outcome.fault is not None, promise
+
+    def deal(self, kinds: list[tuple[str, str]]) -> tuple[str, str]:
+        """All of them in turn, shuffled, so that each comes up as often as any other."""
+        self.dealt += 1
+        return random.Random(f"{self.options.seed}/deck").sample(kinds, len(kinds))[self.dealt % len(kinds)]
+
+    def start(self, settings: dict = {}, **faults) -> Attempt:
+        if self.options.lie:
+            faults["LIE"] = 1
+        return self.folder.start(settings, **faults)
+
+    def kill_any_time(self, chance: random.Random) -> tuple[Outcome, bool, str]:
+        lines, seconds = chance.randint(0, 8), chance.random()
+        attempt = self.folder.start()
+        attempt.wait_for_steps(lines)
+        time.sleep(seconds * (0.01 if lines else 0.3))
+        attempt.kill()
+        outcome = attempt.wait()
+        self.story.append(f"killed after {lines} log lines")
+        return outcome, outcome.code == promises.KILLED, "kill"
+
+    def fill_disk(self, chance: random.Random) -> tuple[Outcome, bool, str]:
+        save_bytes = sum(map(len, self.reference.tensors.values()))
+        attempt = self.folder.start()
+        attempt.wait_for_steps(chance.randint(0, 4))
+        room = chance.randint(0, int(1.5 * save_bytes))
+        self.folder.disk.leave_room(room)
+        outcome = attempt.wait()
+        self.folder.disk.leave_plenty()
+        self.story.append(f"room for {room} bytes, a checkpoint has {save_bytes}")
+        self.curve_is_whole = False
+        self.check_message(outcome, errno.ENOSPC)
+        return outcome, True, "full disk"
+
+    def turn_read_only(self, chance: random.Random) -> tuple[Outcome, bool, str]:
+        with ReadOnly(self.folder.checkpoints) as mount:
+            attempt = self.folder.start()
+            attempt.wait_for_steps(chance.randint(0, 4))
+            turned = False
+            while attempt.is_running() and not turned:
+                turned = mount.turn()
+            outcome = attempt.wait()
+        self.story.append("turned read-only" if turned else "ended before it could turn read-only")
+        self.check_message(outcome, errno.EROFS)
+        return outcome, turned, "read-only"
+
+    @staticmethod
+    def check_message(outcome: Outcome, error: int) -> None:
+        if outcome.code not in promises.ERROR_CODES:
+            return
+        named = any(cause in outcome.err for cause in promises.CAUSES[error])
+        require(named, f"the message does not name the cause, {os.strerror(error)}: {outcome.err}")
+
+    def check(self, before: tuple[list[int], dict[str, str]], outcome: Outcome, codes: set[int]) -> None:
+        good_before, bad_before = before
+        good, _ = self.folder.judged()
+        self.story.append(f"exit {outcome.code}, resumed from {outcome.resumed_from}, good {good_before} -> {good}")
+        require(outcome.code is not None, "it hung")
+        require(outcome.code in codes, f"exit {outcome.code} instead of one of {sorted(codes)}: {outcome.err[-500:]}")
+        require(max(good, default=0) >= max(good_before, default=0), f"of {good_before} only {good} are good; {self.folder.judged()[1]}")
+        require(max(good, default=0) >= outcome.durable_step, f"{outcome.durable_step} was saved, but {good} are good")
+        if promises.STARTED_FRESH.search(outcome.out):
+            require(not good_before, f"it started over although {good_before} are good")
+        elif outcome.resumed_from is not None:
+            newest = max(good_before, default=None)
+            require(outcome.resumed_from == newest, f"it resumed from {outcome.resumed_from} instead of {newest}")
+        if promises.STARTED_FRESH.search(outcome.out) or outcome.resumed_from is not None:
+            for name in bad_before:
+                if int(name[5:]) > max(good_before, default=0):
+                    require(name in outcome.err, f"it does not say that it passed over {name}")
+        if self.folder.weights() is not None:
+            self.require_whole(self.folder.weights())
+
+    @staticmethod
+    def require_whole(weights: bytes) -> None:
+        try:
+            verifier.check_safetensors(weights)
+        except (verifier.Bad, ValueError, LookupError) as problem:
+            raise Lost(f"model.safetensors is half written: {problem}") from problem
+
+    def check_result(self) -> None:
+        require(self.folder.weights() == self.reference.weights, "the weights differ from the undisturbed run's")
+        good, _ = self.folder.judged()
+        require(good[:1] == [STEPS], f"the last checkpoint is {good[:1]}")
+        require(Reference.last_tensors(self.folder) == self.reference.tensors, "the last checkpoint differs")
+        if self.curve_is_whole:
+            require(self.folder.curve() == self.reference.curve, "the curve differs")
+
+    def finish(self) -> bool:
+        before = self.folder.judged()
+        outcome = self.folder.start().wait()
+        self.check(before, outcome, {0})
+        self.check_result()
+        return True
+
+    def disturbed(self) -> int:
+        return sum(self.tried[kind] for kind in KINDS)
+
+    def run(self) -> int:
+        number = self.options.round or 0
+        while self.options.round is not None or self.disturbed() < self.options.kills:
+            self.round(number)
+            number += 1
+            if self.options.round is not None:
+                break
+        return self.summary()
+
+    def summary(self) -> int:
+        for kind in [*KINDS, "undisturbed"]:
+            if self.tried[kind]:
+                tried, lost = self.tried[kind], self.lost[kind]
+                print(f"{kind:22} tried {tried:4}  survived {tried - lost:4}  lost {lost}")
+        if self.options.only is None:
+            for what, kinds in {"checkpoints": self.reference.of_checkpoints, "other files": self.reference.of_other_files}.items():
+                missed = [" ".join(kind) for kind in kinds if kind not in self.hit]
+                print(f"of {len(kinds)} operations on {what}, {len(kinds) - len(missed)} were made to fail, not: {', '.join(missed) or '-'}")
+        tried = self.disturbed()
+        lost = self.lost.total()
+        print(f"seed {self.options.seed}: tried {tried} / survived {tried - sum(self.lost[kind] for kind in KINDS)} / lost {lost}")
+        return 1 if lost or not tried else 0
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", type=Path, required=True, help="the gputrain program")
+    parser.add_argument("--faults", type=Path, required=True, help="the library to preload, built from faults.cpp")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kills", type=int, default=300, help="disturbed attempts in all")
+    parser.add_argument("--only", choices=KINDS, help="one kind of disturbance")
+    parser.add_argument("--round", type=int, help="this round alone, to look at one that lost something")
+    parser.add_argument("--workdir", type=Path, help="default: a temporary folder")
+    parser.add_argument("--lie", action="store_true", help="let every sync do nothing; succeeds when that is noticed")
+    parser.add_argument("--verbose", action="store_true", help="a line per attempt")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse_options()
+    options.workdir = Path(tempfile.mkdtemp(prefix="torture-", dir=options.workdir)).resolve()
+    options.binary, options.faults = options.binary.resolve(), options.faults.resolve()
+    mounts = True
+    try:
+        enter_own_mounts()
+    except OSError as error:
+        mounts = False
+        reason = f"{'here not even' if os.getuid() == 0 else 'only'} root may mount file systems ({error})"
+        print(f"Skipped\n{reason}\n[  SKIPPED ] Torture.FullDisk\nSkipped\n{reason}\n[  SKIPPED ] Torture.ReadOnly")
+    begin = time.monotonic()
+    try:
+        code = Torture(options, mounts).run()
+    except Lost as failure:
+        print(f"LOST before anything was disturbed: {failure}")
+        code = 1
+    print(f"took {time.monotonic() - begin:.0f} s")
+    if options.lie:
+        code = 1 - code
+    if code == 0:
+        shutil.rmtree(options.workdir)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""Judges checkpoints from their bytes alone, sharing no code with gputrain."""
+
+import ctypes
+import json
+import re
+from pathlib import Path
+
+FINISHED_NAME = re.compile(r"step-(\d{8,})")
+ITEM_BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4, "U32": 4, "F32": 4,
+              "I64": 8, "U64": 8, "F64": 8}
+
+
+class Bad(Exception):
+    """Why a checkpoint is not good."""
+
+
+class _Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+def _load_hash():
+    function = ctypes.CDLL("libxxhash.so.0").XXH3_128bits
+    function.restype = _Hash128
+    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    return function
+
+
+_xxh3_128bits = _load_hash()
+
+
+def xxh3_128(content: bytes) -> str:
+    value = _xxh3_128bits(content, len(content))
+    return f"{value.high:016x}{value.low:016x}"
+
+
+def check_safetensors(content: bytes) -> None:
+    """The header is JSON, and its tensors cover the data without hole or overlap."""
+    header_bytes = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or header_bytes > len(content) - 8:
+        raise Bad("the header is cut off")
+    header = json.loads(content[8 : 8 + header_bytes])
+    header.pop("__metadata__", None)
+    reached = 0
+    for name, tensor in sorted(header.items(), key=lambda entry: entry[1]["data_offsets"]):
+        begin, end = tensor["data_offsets"]
+        wanted = ITEM_BYTES[tensor["dtype"]]
+        for size in tensor["shape"]:
+            wanted *= size
+        if begin != reached or end - begin != wanted:
+            raise Bad(f"tensor {name} is not where it should be")
+        reached = end
+    if reached != len(content) - 8 - header_bytes:
+        raise Bad("the tensors do not cover the file")
+
+
+def judge(folder: Path) -> int:
+    """The step of a good checkpoint; raises Bad for any other."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        if manifest["format"] != "gputrain checkpoint" or manifest["version"] != 1:
+            raise Bad("another format")
+        if not {"state.json", "model.safetensors", "optimizer.safetensors"} <= set(manifest["files"]):
+            raise Bad("files are missing from the manifest")
+        for name, seal in manifest["files"].items():
+            content = (folder / name).read_bytes()
+            if len(content) != seal["bytes"]:
+                raise Bad(f"{name} has {len(content)} bytes instead of {seal['bytes']}")
+            if xxh3_128(content) != seal["xxh3_128"]:
+                raise Bad(f"{name} has another hash")
+            if name.endswith(".safetensors"):
+                check_safetensors(content)
+        state = json.loads((folder / "state.json").read_bytes())
+        if not manifest["step"] == state["progress"]["step"] == int(FINISHED_NAME.fullmatch(folder.name)[1]):
+            raise Bad("it is of another step than its name says")
+        return manifest["step"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise Bad(f"{type(error).__name__}: {error}") from error
+
+
+def finished(checkpoints: Path) -> list[Path]:
+    """The folders that have the name of a finished checkpoint, newest first."""
+    if not checkpoints.is_dir():
+        return []
+    named = [path for path in checkpoints.iterdir() if FINISHED_NAME.fullmatch(path.name) and path.is_dir()]
+    return sorted(named, key=lambda path: int(FINISHED_NAME.fullmatch(path.name)[1]), reverse=True)
+
+
+def good_and_bad(checkpoints: Path) -> tuple[list[int], dict[str, str]]:
+    """The steps of the good checkpoints, newest first, and what is wrong with the others by name."""
+    good, bad = [], {}
+    for folder in finished(checkpoints):
+        try:
+            good.append(judge(folder))
+        except Bad as reason:
+            bad[folder.name] = str(reason)
+    return good, bad
