@@ -5,6 +5,7 @@
 #include <string>
 #include <system_error>
 
+#include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 
@@ -16,6 +17,14 @@ std::filesystem::path free_name_beside(const std::filesystem::path& path) {
     const std::filesystem::path candidate = path.string() + "." + std::to_string(number);
     if (!std::filesystem::exists(candidate)) return candidate;
   }
+}
+
+/// Creates a folder and those above it that are missing. Their names must be as durable as the checkpoints below them.
+void create_durably(const std::filesystem::path& folder, std::error_code& failure) {
+  if (std::filesystem::is_directory(folder, failure)) return;
+  const auto parent = folder.has_parent_path() ? folder.parent_path() : std::filesystem::path(".");
+  create_durably(parent, failure);
+  if (!failure && std::filesystem::create_directory(folder, failure)) sync_folder(parent, ExitCode::environment);
 }
 
 }  // namespace
@@ -35,8 +44,8 @@ RunFolder open_run_folder(const std::filesystem::path& path, bool fresh) {
     std::filesystem::rename(folder.path, aside, failure);
     if (!failure) log::warning("the earlier run in " + folder.path.string() + " is now " + aside.string());
   }
-  if (!failure) std::filesystem::create_directories(folder.path / "logs", failure);
-  if (!failure) std::filesystem::create_directories(folder.checkpoints(), failure);
+  if (!failure) create_durably(folder.path / "logs", failure);
+  if (!failure) create_durably(folder.checkpoints(), failure);
   if (failure) {
     throw Error(ExitCode::environment, {.what = "cannot use the run folder: " + failure.message(),
                                         .where = folder.path.string(),
