@@ -3,7 +3,7 @@
 import errno
 import re
 
-RESUMED = re.compile(r"^resume +step ([\d,]+) from ", re.M)
+RESUMED = re.compile(r"^resume +step ([\d,]+) from \S*?/(step-\d+)\s", re.M)
 STARTED_FRESH = re.compile(r"^resume +none found", re.M)
 STEP_LINE = re.compile(r"^step ", re.M)
 

@@ -129,6 +129,8 @@ class Outcome:
     @property
     def resumed_from(self) -> int | None:
         found = promises.RESUMED.search(self.out)
+        if found and int(found[2].removeprefix("step-")) != int(found[1].replace(",", "")):
+            return -1  # it took one checkpoint for another
         return int(found[1].replace(",", "")) if found else None
 
 
@@ -202,6 +204,6 @@ class RunFolder:
         return [{key: row[key] for key in row if key not in promises.CLOCK_KEYS} for row in rows if row["kind"] != "event"]
 
     def kinds_of(self, operations) -> set[tuple[str, str]]:
-        """Operations with their paths below `area`, without the numbers of steps."""
+        """Operations with their paths below `area`; step numbers become what fnmatch takes for any."""
         prefix = str(self.area)
-        return {(name, re.sub(r"\d{8}", "*", path[len(prefix):])) for name, path in operations}
+        return {(name, re.sub(r"\d{8}", "?" * 8, path[len(prefix):])) for name, path in operations}

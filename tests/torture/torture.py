@@ -93,7 +93,7 @@ class Torture:
     def round(self, number: int) -> None:
         """Attempts at one job, one of each kind, then one that nothing disturbs."""
         self.folder = self.fresh_folder()
-        self.dealt = number * len(KINDS)
+        self.dealt = collections.Counter({True: number * len(BY_OTHER_OPERATION), False: number * len(BY_OPERATION)})
         for index, kind in enumerate(self.kinds_of_round(number)):
             if self.disturbed() >= self.options.kills and self.options.round is None:
                 break
@@ -118,8 +118,7 @@ class Torture:
         if self.options.verbose:
             print(f"{title}: {'; '.join(self.story)}", flush=True)
         if self.lost.total() > before:
-            self.drop_folder()
-            self.folder = self.fresh_folder()
+            self.start_over()
 
     def report(self, title: str, failure: Lost) -> None:
         kept = self.options.workdir / f"lost{self.lost.total()}"
@@ -139,16 +138,22 @@ class Torture:
         elif kind == "read-only":
             self.prepare(1)
         elif kind.startswith("power cut") and chance.random() < 0.3:  # new run folders are names that can be lost, too
-            self.drop_folder()
-            self.folder = self.fresh_folder()
-        before = self.folder.judged()
+            self.start_over()
+        self.before = self.folder.judged()
         outcome, came, promise = self.disturb(kind, chance)
-        self.check(before, outcome, promises.EXIT_CODES[promise] if came else {0})
-        if outcome.code == 0:
-            self.check_result()
-            self.drop_folder()
-            self.folder = self.fresh_folder()
+        self.check(self.before, outcome, promises.EXIT_CODES[promise] if came else {0})
+        self.start_over_if_done(outcome)
         return came
+
+    def start_over_if_done(self, outcome: Outcome) -> None:
+        if outcome.code == promises.DONE:
+            self.check_result()
+            self.start_over()
+
+    def start_over(self) -> None:
+        self.drop_folder()
+        self.folder = self.fresh_folder()
+        self.before = self.folder.judged()
 
     def prepare(self, checkpoints: int) -> None:
         """Undisturbed saves, until there are so many good checkpoints."""
@@ -156,6 +161,7 @@ class Torture:
             before = self.folder.judged()
             outcome = self.folder.start(FOLDER=self.folder.area, STOP_AFTER=2 * self.reference.per_save).wait()
             self.check(before, outcome, promises.EXIT_CODES["go on"])
+            self.start_over_if_done(outcome)
 
     def disturb(self, kind: str, chance: random.Random) -> tuple[Outcome, bool, str]:
         """The outcome, whether the disturbance came, and the promise that holds then."""
@@ -180,7 +186,9 @@ class Torture:
             "hiccup": (chance.choice(["short", "interrupt"]), "go on"),
         }.get(kind, ("kill-before", "kill"))
         others = kind in BY_OTHER_OPERATION
-        name, path = self.deal(self.reference.of_other_files if others else self.reference.of_checkpoints)
+        name, path = self.deal(others)
+        if others and (name == "mkdir" or not path):  # done to new run folders only
+            self.start_over()
         at = 1 if others else chance.randint(1, 30 if name == "write" else 3)
         error, keep_last = chance.choice(ERRORS), chance.choice([1, promises.KEEP_LAST])
         faults = {"FOLDER": self.folder.area, "ON": f"{name} {self.folder.area}{path}", "AT": at, "DO": what, "ERROR": error,
@@ -193,15 +201,16 @@ class Torture:
             self.hit |= self.folder.kinds_of([outcome.fault])
             if what in ("error", "errors"):
                 self.story.append(os.strerror(error))
-                self.check_message(outcome, error)
+                self.check_message(outcome, error, must_tell=not others and not promises.may_pass_in_silence(*outcome.fault))
         if others and promise != "kill" or what == cut:
             self.curve_is_whole = False
         return outcome, outcome.fault is not None, promise
 
-    def deal(self, kinds: list[tuple[str, str]]) -> tuple[str, str]:
-        """All of them in turn, shuffled, so that each comes up as often as any other."""
-        self.dealt += 1
-        return random.Random(f"{self.options.seed}/deck").sample(kinds, len(kinds))[self.dealt % len(kinds)]
+    def deal(self, others: bool) -> tuple[str, str]:
+        """All operations in turn, shuffled, so that each comes up as often as any other."""
+        cards = self.reference.of_other_files if others else self.reference.of_checkpoints
+        self.dealt[others] += 1
+        return random.Random(f"{self.options.seed}/cards").sample(cards, len(cards))[self.dealt[others] % len(cards)]
 
     def start(self, settings: dict = {}, **faults) -> Attempt:
         if self.options.lie:
@@ -244,11 +253,11 @@ class Torture:
         return outcome, turned, "read-only"
 
     @staticmethod
-    def check_message(outcome: Outcome, error: int) -> None:
-        if outcome.code not in promises.ERROR_CODES:
-            return
+    def check_message(outcome: Outcome, error: int, must_tell: bool = False) -> None:
+        """A failed attempt says why; with `must_tell` also one that went on."""
         named = any(cause in outcome.err for cause in promises.CAUSES[error])
-        require(named, f"the message does not name the cause, {os.strerror(error)}: {outcome.err}")
+        is_due = must_tell or outcome.code in promises.ERROR_CODES
+        require(named or not is_due, f"no message names the cause, {os.strerror(error)}: {outcome.err}")
 
     def check(self, before: tuple[list[int], dict[str, str]], outcome: Outcome, codes: set[int]) -> None:
         good_before, bad_before = before
