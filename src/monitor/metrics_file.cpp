@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 
@@ -32,18 +33,7 @@ std::string kept_lines(const std::filesystem::path& path, int64_t last_step) {
 }  // namespace
 
 MetricsFile::MetricsFile(std::filesystem::path path, int64_t resume_step) : path_(std::move(path)) {
-  const std::string kept = kept_lines(path_, resume_step);
-  const auto beside = std::filesystem::path(path_.string() + ".tmp");
-  std::ofstream file(beside, std::ios::trunc);
-  file << kept;
-  file.close();
-  std::error_code failure;
-  if (file) std::filesystem::rename(beside, path_, failure);
-  if (!file || failure) {
-    throw Error(ExitCode::environment, {.what = "cannot write the metrics file",
-                                        .where = path_.string(),
-                                        .hint = "check that the folder is writable and the disk is not full"});
-  }
+  write_file_atomically(path_, kept_lines(path_, resume_step), ExitCode::environment);
 }
 
 void MetricsFile::append(const Line& line, const Metrics& metrics) {
