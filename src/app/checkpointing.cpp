@@ -1,6 +1,7 @@
 #include "checkpointing.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 
 #include <nlohmann/json.hpp>
 
@@ -51,10 +52,31 @@ void check_changes(const std::vector<config::Difference>& differences, bool acce
   }
 }
 
+std::string best_metric_of(const JobSpec& spec, bool has_validation, bool is_text) {
+  if (!has_validation || spec.checkpoint.keep_best == 0) return "";
+  const std::string name = spec.checkpoint.metric.value.value_or(is_text ? "loss" : "top1");
+  const bool is_measured = name == "loss" || (name == "perplexity") == is_text;
+  if (!is_measured) {
+    throw Error(ExitCode::usage, {.what = "checkpoint.metric: " + name + " is not measured on this data",
+                                  .hint = is_text ? "loss or perplexity" : "loss, top1 or top5"});
+  }
+  return "val/" + name;
+}
+
+checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan, const std::string& metric) {
+  return {.keep_last = spec.keep_last,
+          .keep_best = metric.empty() ? 0 : spec.keep_best,
+          .keep_every = spec.keep_every ? plan.steps_of(*spec.keep_every, "checkpoint.keep_every") : 0,
+          .smaller_is_better = train::smaller_is_better(metric)};
+}
+
 }  // namespace
 
 Checkpointing::Checkpointing(Parts parts)
-    : parts_(std::move(parts)), store_(parts_.folder.checkpoints(), parts_.job.spec().checkpoint.keep_last) {}
+    : parts_(std::move(parts)),
+      best_metric_(best_metric_of(parts_.job.spec(), parts_.datasets.val != nullptr, parts_.datasets.is_text)),
+      store_(parts_.folder.checkpoints(), retention_of(parts_.job.spec().checkpoint, parts_.plan, best_metric_)),
+      writer_(store_) {}
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
   const std::string& wish = parts_.job.spec().checkpoint.resume;
@@ -72,18 +94,34 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
          std::to_string(progress.attempts);
 }
 
+/// Rank 0 looks and every rank opens what it found: nobody goes on from somewhere else.
 std::optional<checkpoint::Checkpoint> Checkpointing::choose() const {
   const std::string& wish = parts_.job.spec().checkpoint.resume;
   if (wish == "never") return std::nullopt;
   if (wish != "auto" && wish != "must") return checkpoint::Checkpoint::open(wish);
-  auto search = store_.find_newest();
-  for (const auto& rejected : search.rejected) {
-    log::warning("checkpoint skipped: " + rejected.folder.string() + ": " + rejected.reason);
+  std::optional<checkpoint::Checkpoint> found;
+  const at::Tensor step = at::full({}, -1, at::kLong);
+  if (parts_.place.rank() == 0) {
+    found = newest_good();
+    if (found) step.fill_(found->step());
   }
-  if (!search.newest && wish == "must") {
+  parts_.place.groups.control().broadcast(step, 0, "checkpoint to resume from");
+  const auto agreed = step.item<int64_t>();
+  if (agreed < 0 && wish == "must") {
     throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",
                                        .where = parts_.folder.checkpoints().string(),
                                        .hint = "checkpoint.resume: auto starts from scratch when there is none"});
+  }
+  if (agreed >= 0 && !found) found = checkpoint::Checkpoint::open(store_.folder_of(agreed));
+  return found;
+}
+
+/// Names what is not good, and takes it out of the way.
+std::optional<checkpoint::Checkpoint> Checkpointing::newest_good() const {
+  auto search = store_.find_newest();
+  for (const auto& rejected : search.rejected) {
+    const auto aside = store_.set_aside(rejected.folder, "bad");
+    log::warning("checkpoint skipped: " + rejected.reason + "; it is now " + aside.filename().string());
   }
   return std::move(search.newest);
 }
@@ -123,30 +161,88 @@ void Checkpointing::restore_generators(const checkpoint::Checkpoint& from) {
 
 checkpoint::NamedTensors Checkpointing::weights() const { return named_weights(*parts_.built.model); }
 
-void Checkpointing::save(const train::Progress& progress) {
+checkpoint::Snapshot Checkpointing::snapshot(const train::Progress& progress, const at::Tensor& generators) const {
+  nlohmann::json state{{"version", version()},
+                       {"run_id", parts_.job.run_id},
+                       {"world_size", parts_.place.groups.world_size()},
+                       {"progress", progress.to_json()},
+                       {"log", parts_.log.state()},
+                       {"settings", settings_to_json(parts_.job.loaded.settings())}};
+  if (parts_.updates.scaler) {
+    const auto scaler = parts_.updates.scaler->state();
+    state["scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}};
+  }
+  std::optional<checkpoint::Score> score;
+  const auto measured = progress.metrics.find(best_metric_);
+  if (progress.evaluated_step == progress.step && measured != progress.metrics.end()) {
+    score = {.metric = best_metric_, .value = measured->second};
+  }
+  return {.step = progress.step,
+          .files = {{"model", weights()},
+                    {"optimizer", checkpoint::per_parameter(*parts_.built.arena, parts_.updates.optimizer->state())},
+                    {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
+          .state = state.dump(2) + "\n",
+          .score = score};
+}
+
+void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) {
+  const bool durable = mode == train::SaveMode::durable;
   auto& groups = parts_.place.groups;
   train::synchronise_buffers(*parts_.built.model, groups);
   const at::Tensor generators =
       groups.control().all_gather(device::generator_state(parts_.place.device), "random generators");
-  const nlohmann::json log = parts_.log.state();
+  const checkpoint::Snapshot live = snapshot(progress, generators);
   if (parts_.place.rank() == 0) {
-    nlohmann::json state{{"version", version()},
-                         {"run_id", parts_.job.run_id},
-                         {"world_size", groups.world_size()},
-                         {"progress", progress.to_json()},
-                         {"log", log},
-                         {"settings", settings_to_json(parts_.job.loaded.settings())}};
-    if (parts_.updates.scaler) {
-      const auto scaler = parts_.updates.scaler->state();
-      state["scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}};
+    if (durable) writer_.wait();
+    note_results();
+    if (durable) {
+      note(writer_.save(live));
+    } else {
+      if (mode == train::SaveMode::announced) announced_step_ = progress.step;
+      writer_.begin(live);
+      note_results();  // of the save that this one has waited for
     }
-    store_.save(progress.step,
-                {{"model", weights()},
-                 {"optimizer", checkpoint::per_parameter(*parts_.built.arena, parts_.updates.optimizer->state())},
-                 {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
-                state);
   }
-  groups.control().barrier("checkpoint");
+  if (fails_anywhere(durable ? failures_ > 0 : failures_ >= parts_.job.spec().checkpoint.max_save_failures)) {
+    throw Error(ExitCode::checkpoint,
+                {.what = "cannot save: " + (last_failure_.empty() ? "rank 0 has the reason" : last_failure_),
+                 .hint = "make room or mend the disk, then start again: training goes on from the last good checkpoint"});
+  }
+}
+
+bool Checkpointing::settle() {
+  if (parts_.place.rank() == 0) {
+    writer_.wait();
+    note_results();
+  }
+  return !fails_anywhere(failures_ > 0);
+}
+
+void Checkpointing::note_results() {
+  for (const auto& result : writer_.take_results()) note(result);
+}
+
+void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
+  stall_seconds_ += result.stall_seconds;
+  if (!result.failure) {
+    failures_ = 0;
+    if (result.step == announced_step_) {
+      parts_.console.line("save", "step " + monitor::grouped(result.step) + " on request  " +
+                                      monitor::bytes(static_cast<double>(result.bytes)) + " in " +
+                                      monitor::duration(result.seconds) + "  " + store_.folder_of(result.step).string());
+    }
+    return;
+  }
+  ++failures_;
+  last_failure_ = result.failure->what();
+  log::warning("no checkpoint of step " + std::to_string(result.step) + " (failure " + std::to_string(failures_) + " of " +
+               std::to_string(parts_.job.spec().checkpoint.max_save_failures) + " in a row): " + last_failure_);
+}
+
+bool Checkpointing::fails_anywhere(bool failed) {
+  at::Tensor count = at::full({}, failed ? 1 : 0, at::kLong);
+  parts_.place.groups.control().all_reduce_sum(count, "checkpoint").wait();
+  return count.item<int64_t>() > 0;
 }
 
 }  // namespace gputrain::app

@@ -1,12 +1,16 @@
 // Saving a run and going on from it: gathers what training consists of, and puts it back.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "assembly.hpp"
+#include "gputrain/checkpoint/background_writer.hpp"
 #include "gputrain/checkpoint/checkpoint.hpp"
-#include "gputrain/train/hook.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/train/hooks.hpp"
 #include "run_folder.hpp"
 
 namespace gputrain::app {
@@ -16,9 +20,12 @@ class Checkpointing {
   struct Parts {
     const Job& job;
     Place& place;
+    const Datasets& datasets;
     BuiltModel& built;
     Updates& updates;
+    const train::Plan& plan;
     train::Hook& log;  // its state belongs to the checkpoint
+    monitor::Console& console;
     RunFolder folder;
   };
 
@@ -29,17 +36,38 @@ class Checkpointing {
   /// does not allow going on. Every rank must call.
   std::string resume(train::Progress& progress, bool accept_changes);
 
-  /// Saves after `progress.step` steps and removes checkpoints past checkpoint.keep_last. Every rank must call.
-  void save(const train::Progress& progress);
+  /// Saves after `progress.step` steps. A save in the background that fails is told and counted; Error(checkpoint) ends
+  /// training when checkpoint.max_save_failures have failed in a row, or when a durable one fails. Every rank must call.
+  void save(const train::Progress& progress, train::SaveMode mode);
+  /// Tells how saves in the background have ended, if any has.
+  void note_results();
+
+  /// Waits for the save in the background; whether the last save ended well. Every rank must call.
+  bool settle();
+
+  /// The metric that makes a checkpoint the best; empty: the best is not kept.
+  const std::string& best_metric() const noexcept { return best_metric_; }
+  /// Seconds this attempt's training has waited for saves.
+  double stall_seconds() const noexcept { return stall_seconds_; }
 
  private:
   std::optional<checkpoint::Checkpoint> choose() const;
+  std::optional<checkpoint::Checkpoint> newest_good() const;
+  checkpoint::Snapshot snapshot(const train::Progress& progress, const at::Tensor& generators) const;
+  void note(const checkpoint::BackgroundWriter::Result& result);
+  bool fails_anywhere(bool failed);
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
   void restore_generators(const checkpoint::Checkpoint& from);
   checkpoint::NamedTensors weights() const;
 
   Parts parts_;
+  std::string best_metric_;
   checkpoint::CheckpointStore store_;
+  checkpoint::BackgroundWriter writer_;
+  int64_t announced_step_ = -1;
+  int64_t failures_ = 0;  // in a row
+  std::string last_failure_;
+  double stall_seconds_ = 0;
 };
 
 }  // namespace gputrain::app

@@ -1,7 +1,6 @@
 #include "ending.hpp"
 
 #include <algorithm>
-#include <csignal>
 
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
@@ -13,6 +12,20 @@ namespace gputrain::app {
 
 using monitor::grouped;
 using monitor::significant;
+
+namespace {
+
+std::string reason_of(train::Stop stop) {
+  switch (stop) {
+    case train::Stop::max_duration: return "limits.max_duration reached";
+    case train::Stop::notice: return "the machine is about to be taken away";
+    case train::Stop::restart: return "asked to make way (SIGUSR1)";
+    case train::Stop::interrupted: return "interrupted (SIGINT)";
+    default: return "terminated (SIGTERM)";
+  }
+}
+
+}  // namespace
 
 Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metrics) {
   Expectation expectation;
@@ -51,15 +64,14 @@ monitor::Summary summarize(const Job& job, const Place& place, const train::Plan
 }
 
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify) {
-  using Kind = train::Outcome::Kind;
-  if (outcome.kind == Kind::stopped) {
+  if (outcome.is_preempted()) {
     summary.status = "stopped";
-    summary.reason = outcome.signal == SIGINT ? "interrupted (SIGINT), saved" : "terminated (SIGTERM), saved";
-    summary.exit_code = static_cast<int>(outcome.signal == SIGINT ? ExitCode::interrupted : ExitCode::terminated);
+    summary.reason = reason_of(outcome.stop) + (summary.step > 0 ? ", saved" : ", nothing to save yet");
+    summary.exit_code = static_cast<int>(train::exit_code_of(outcome.stop));
     return;
   }
   summary.status = "done";
-  summary.reason = outcome.kind == Kind::time_is_up ? "train.max_time reached" : "all steps done";
+  summary.reason = outcome.stop == train::Stop::max_time ? "train.max_time reached" : "all steps done";
   summary.exit_code = 0;
   if (verify && !expectation.met) {
     summary.status = "failed";

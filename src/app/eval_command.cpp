@@ -32,7 +32,9 @@ int eval_command(const EvalRequest& request) {
   const std::filesystem::path weights = request.weights.empty() ? RunFolder{job.output_dir}.weights()
                                                                 : std::filesystem::path(request.weights);
   load_weights(*assembly.built.model, weights);
-  const auto metrics = make_evaluator(job.spec(), dataset, assembly, request.on).run(*assembly.built.model, place.groups);
+  train::StopPoll never(place.groups, {});
+  const auto metrics = make_evaluator(job.spec(), dataset, assembly, request.on).run(*assembly.built.model, place.groups, never);
+  never.finish();
   place.groups.control().barrier("end");
   if (place.rank() != 0) return 0;
   if (request.json) std::printf("%s\n", nlohmann::json(metrics).dump(2).c_str());

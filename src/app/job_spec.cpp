@@ -46,6 +46,7 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
   d.key("lr_scheduler", &JobSpec::lr_scheduler, "the learning rate over time").instead_of({"lr_scheduler_type", "sched"});
   d.key("eval", &JobSpec::eval, "evaluation");
   d.key("checkpoint", &JobSpec::checkpoint, "saving and resuming");
+  d.key("limits", &JobSpec::limits, "when to give the machine back");
   d.key("parallel", &JobSpec::parallel, "several ranks");
   d.key("log", &JobSpec::log, "console and metrics");
   d.key("expect", &JobSpec::expect, "what the job should reach").change(Change::safe);

@@ -46,6 +46,7 @@ struct JobSpec {
   optim::LrSchedulerSpec lr_scheduler;
   train::EvalSpec eval;
   train::CheckpointSpec checkpoint;
+  train::LimitsSpec limits;
   train::ParallelSpec parallel;
   train::LogSpec log;
   std::optional<ExpectSpec> expect;

@@ -15,6 +15,7 @@ struct RunFolder {
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path log(int rank) const;
   std::filesystem::path checkpoints() const { return path / "ckpt"; }
+  std::filesystem::path save_request() const { return path / "SAVE"; }  // `touch` it: a checkpoint is written
   std::filesystem::path weights() const { return path / "model.safetensors"; }
   std::filesystem::path model_config() const { return path / "config.json"; }
 };

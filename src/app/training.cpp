@@ -1,8 +1,10 @@
 #include "training.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "gputrain/core/process.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
@@ -22,9 +24,12 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
       finite_(spec_.train.nonfinite == "stop", assembly.place.device.is_cpu() ? 1 : train::kDeviceLookEvery,
               assembly.updates.scaler.get()),
       log_(reporting_, assembly.place.groups, assembly.place.device),
-      checkpointing_({job, assembly.place, assembly.built, assembly.updates, log_, folder_}) {
+      checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.plan, log_, console, folder_}),
+      save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
   const std::string resume = checkpointing_.resume(progress_, request.accept);
-  if (assembly.place.rank() == 0) metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step);
+  if (assembly.place.rank() == 0) {
+    metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step, progress_.evaluated_step);
+  }
   print_start_page(console, job, assembly, resume);
 }
 
@@ -43,6 +48,7 @@ int Training::run() {
 }
 
 monitor::Summary Training::train() {
+  train::note_signals();
   auto& [place, datasets, plan, built, updates] = assembly_;
   data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);
   if (!plan.is_time_limited()) reading.total_steps = plan.total_steps;
@@ -50,21 +56,27 @@ monitor::Summary Training::train() {
   parallel::DataParallel data_parallel(place.groups, *built.arena, built.parameters, bucket_limits(spec_));
   train::Step step({*built.model, *built.arena, loader, data_parallel, *updates.optimizer, updates.scaler.get()},
                    {.label_smoothing = spec_.train.label_smoothing, .max_grad_norm = spec_.train.max_grad_norm});
-  train::Feed feed(loader, place.groups);
+  const train::StopReason own_stop = [this] { return this->own_stop(); };
+  train::Feed feed(loader, place.groups, own_stop);
 
   std::vector<train::Hook*> hooks{&finite_, &log_};
   std::optional<train::EvalHook> eval;
   if (datasets.val) {
     eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, assembly_, "val"), *built.model, place.groups,
-                                        reporting_, spec_.eval.at_start});
+                                        reporting_, own_stop, spec_.eval.at_start});
     hooks.push_back(&*eval);
   }
-  train::SaveHook save(plan.save, [this](const train::Progress& progress) { checkpointing_.save(progress); });
+  train::SaveHook save({.cadence = plan.save,
+                        .best_metric = plan.save.is_never() ? "" : checkpointing_.best_metric(),
+                        .requests = save_requests_,
+                        .save = [this](const auto& progress, auto mode) { checkpointing_.save(progress, mode); },
+                        .look = [this] { checkpointing_.note_results(); },
+                        .settle = [this] { return checkpointing_.settle(); }});
   hooks.push_back(&save);
 
   train::Trainer trainer({step, feed, plan, [&](int64_t at) { return assembly_.updates.schedule->lr(at); }}, hooks);
-  const train::Outcome outcome = trainer.run(progress_);
-  if (datasets.test && outcome.kind != train::Outcome::Kind::stopped) test();
+  train::Outcome outcome = trainer.run(progress_);
+  if (datasets.test && !outcome.is_preempted()) outcome.stop = std::max(outcome.stop, test());
   const Expectation expectation = check_expectation(spec_, progress_.metrics);
   monitor::Summary summary = summarize(job_, place, plan, progress_, log_);
   conclude(summary, outcome, expectation, request_.verify);
@@ -72,13 +84,26 @@ monitor::Summary Training::train() {
   return summary;
 }
 
-void Training::test() {
+/// Signals reach any rank; clocks are rank 0's.
+train::Stop Training::own_stop() const {
+  const train::Stop signalled = train::noted_stop();
+  if (signalled != train::Stop::none || assembly_.place.rank() != 0) return signalled;
+  const auto& limit = spec_.limits.max_duration;
+  if (limit && seconds_since_process_start() >= limit->seconds) return train::Stop::max_duration;
+  const double max_seconds = assembly_.plan.max_seconds;
+  return max_seconds > 0 && progress_.train_seconds >= max_seconds ? train::Stop::max_time : train::Stop::none;
+}
+
+train::Stop Training::test() {
   const auto evaluator = make_evaluator(spec_, assembly_.datasets.test, assembly_, "test");
-  const auto metrics = evaluator.run(*assembly_.built.model, assembly_.place.groups);
+  train::StopPoll poll(assembly_.place.groups, [this] { return own_stop(); });
+  const auto metrics = evaluator.run(*assembly_.built.model, assembly_.place.groups, poll);
+  if (const train::Stop stop = poll.finish(); stop != train::Stop::none) return stop;
   for (const auto& [name, value] : metrics) progress_.metrics[name] = value;
   const double epoch = static_cast<double>(progress_.step) / static_cast<double>(assembly_.plan.steps_per_epoch);
   metrics_.append({.step = progress_.step, .epoch = epoch, .kind = "eval", .message = {}}, metrics);
   console_.line("test", train::metrics_text(metrics, "test/"));
+  return train::Stop::none;
 }
 
 void Training::finish(const monitor::Summary& summary, const Expectation& expectation) {

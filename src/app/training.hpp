@@ -24,7 +24,8 @@ class Training {
 
  private:
   monitor::Summary train();
-  void test();
+  train::Stop own_stop() const;
+  train::Stop test();
   void finish(const monitor::Summary& summary, const Expectation& expectation);
 
   const RunRequest& request_;
@@ -39,6 +40,7 @@ class Training {
   train::FiniteHook finite_;
   train::LogHook log_;
   Checkpointing checkpointing_;
+  train::SaveRequests save_requests_;
 };
 
 }  // namespace gputrain::app

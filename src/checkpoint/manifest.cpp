@@ -39,6 +39,10 @@ Manifest parse_manifest(const fs::path& path, const std::string& text) {
       manifest.files[name] = {.bytes = seal.at("bytes").get<uint64_t>(),
                               .xxh3_128 = seal.at("xxh3_128").get<std::string>()};
     }
+    if (json.contains("score")) {
+      const auto& score = json["score"];
+      manifest.score = {.metric = score.at("metric").get<std::string>(), .value = score.at("value").get<double>()};
+    }
     return manifest;
   } catch (const nlohmann::json::exception&) {
     reject(path, "damaged: not the JSON that was written");
@@ -58,8 +62,9 @@ void verify_file(const fs::path& path, const FileSeal& expected, bool hashes) {
 std::string to_json(const Manifest& manifest) {
   nlohmann::json files = nlohmann::json::object();
   for (const auto& [name, seal] : manifest.files) files[name] = {{"bytes", seal.bytes}, {"xxh3_128", seal.xxh3_128}};
-  const nlohmann::json json = {
+  nlohmann::json json = {
       {"format", kFormat}, {"version", kVersion}, {"step", manifest.step}, {"files", std::move(files)}};
+  if (manifest.score) json["score"] = {{"metric", manifest.score->metric}, {"value", manifest.score->value}};
   return json.dump(2) + "\n";
 }
 

@@ -1,21 +1,25 @@
-// The manifest of a checkpoint: which files it has, their sizes and hashes. Knows nothing of torch.
+// The manifest of a checkpoint: which files it has, their sizes and hashes.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "gputrain/checkpoint/file_seal.hpp"
+#include "gputrain/checkpoint/store.hpp"
 
 namespace gputrain::checkpoint {
 
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kStateName = "state.json";
+inline constexpr const char* kTensorSuffix = ".safetensors";
 
 struct Manifest {
   int64_t step = 0;
   std::map<std::string, FileSeal> files;  // by name in the checkpoint's folder
+  std::optional<Score> score;
 };
 
 std::string to_json(const Manifest& manifest);

@@ -1,5 +1,6 @@
 #include "gputrain/comm/process_groups.hpp"
 
+#include <csignal>
 #include <cstdlib>
 #include <utility>
 
@@ -73,6 +74,7 @@ ProcessGroups& ProcessGroups::operator=(ProcessGroups&&) noexcept = default;
 ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) : ProcessGroups() {
   if (at.world_size == 1) return;
   quiet_library_logs();
+  std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to ranks that may have died: an error to report, not a death of our own
   const std::string master = meeting_address(at);
   meeting_ = std::make_unique<Meeting>(Meeting{open_store(at, master, options.start_deadline)});
   const bool on_gpu = !options.device.is_cpu();

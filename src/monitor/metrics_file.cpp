@@ -1,5 +1,6 @@
 #include "gputrain/monitor/metrics_file.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -18,22 +19,24 @@ double seconds_since_epoch() {
   return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) / 1000;
 }
 
-/// The lines of an earlier attempt up to `last_step`; lines that are not JSON objects with a step are torn: dropped.
-std::string kept_lines(const std::filesystem::path& path, int64_t last_step) {
+/// The lines of an earlier attempt that stay; lines that are not JSON objects with a step are torn: dropped.
+std::string kept_lines(const std::filesystem::path& path, int64_t last_step, int64_t last_evaluation) {
   std::ifstream file(path);
   std::string kept, line;
   while (std::getline(file, line)) {
     const auto object = nlohmann::json::parse(line, nullptr, false);
     if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) continue;
-    if (object["step"].get<int64_t>() <= last_step) kept += line + "\n";
+    const int64_t last = object.value("kind", "") == "eval" ? std::min(last_step, last_evaluation) : last_step;
+    if (object["step"].get<int64_t>() <= last) kept += line + "\n";
   }
   return kept;
 }
 
 }  // namespace
 
-MetricsFile::MetricsFile(std::filesystem::path path, int64_t resume_step) : path_(std::move(path)) {
-  write_file_atomically(path_, kept_lines(path_, resume_step), ExitCode::environment);
+MetricsFile::MetricsFile(std::filesystem::path path, int64_t resume_step, int64_t evaluated_step)
+    : path_(std::move(path)) {
+  write_file_atomically(path_, kept_lines(path_, resume_step, evaluated_step), ExitCode::environment);
 }
 
 void MetricsFile::append(const Line& line, const Metrics& metrics) {

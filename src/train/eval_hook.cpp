@@ -4,15 +4,17 @@
 namespace gputrain::train {
 
 void EvalHook::before_training(Progress& progress) {
-  if (parts_.at_start && progress.step == 0) evaluate(progress);
+  const bool is_missing = parts_.reporting.plan.eval.at_step(progress.step) && progress.evaluated_step != progress.step;
+  if (progress.step == 0 ? parts_.at_start : is_missing) evaluate(progress);
 }
 
-void EvalHook::after_step(Progress& progress, const StepResult&, bool asked) {
-  if (asked || parts_.reporting.plan.eval.at_step(progress.step)) evaluate(progress);
+Stop EvalHook::after_step(Progress& progress, const StepResult&, bool asked) {
+  if (!asked && !parts_.reporting.plan.eval.at_step(progress.step)) return Stop::none;
+  return evaluate(progress);
 }
 
-void EvalHook::after_training(Progress& progress, bool stopped) {
-  if (!stopped && evaluated_step_ != progress.step) evaluate(progress);
+Stop EvalHook::after_training(Progress& progress, bool stopped) {
+  return stopped || progress.evaluated_step == progress.step ? Stop::none : evaluate(progress);
 }
 
 bool EvalHook::is_due() const {
@@ -20,10 +22,12 @@ bool EvalHook::is_due() const {
   return seconds > 0 && since_evaluation_.seconds() >= seconds;
 }
 
-void EvalHook::evaluate(Progress& progress) {
+Stop EvalHook::evaluate(Progress& progress) {
   const Stopwatch watch;
-  const auto metrics = parts_.evaluator.run(parts_.model, parts_.groups);
-  evaluated_step_ = progress.step;
+  StopPoll poll(parts_.groups, parts_.own_stop);
+  const auto metrics = parts_.evaluator.run(parts_.model, parts_.groups, poll);
+  if (const Stop stop = poll.finish(); stop != Stop::none) return stop;
+  progress.evaluated_step = progress.step;
   const auto earlier = progress.best;
   bool is_best = false;
   for (const auto& [name, value] : metrics) {
@@ -38,6 +42,7 @@ void EvalHook::evaluate(Progress& progress) {
   if (is_best && before != earlier.end()) text += " best (was " + monitor::significant(before->second.value) + ")";
   reporting.console.line("eval", text + " " + monitor::duration(watch.seconds()));
   since_evaluation_.lap();
+  return Stop::none;
 }
 
 }  // namespace gputrain::train

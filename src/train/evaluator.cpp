@@ -47,7 +47,7 @@ Evaluator::Evaluator(std::shared_ptr<const data::Dataset> dataset, Options optio
   options_.loader.drop_last = false;
 }
 
-monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& groups) const {
+monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const {
   const at::NoGradGuard no_grad;
   const EvaluationMode mode(model);
   synchronise_buffers(model, groups);
@@ -63,6 +63,7 @@ monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& group
   at::Tensor sums = at::zeros({4}, at::TensorOptions().dtype(at::kDouble).device(model.context().device));
   int64_t weight = 0;
   for (int64_t step = 0; step < steps; ++step) {
+    if (poll.next() != Stop::none) return {};
     const auto data = loader.next_step();
     for (const auto& host : data.micro_batches) {
       if (host.weight == 0) continue;

@@ -3,8 +3,6 @@
 #include <ATen/ops/tensor.h>
 
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
 #include <span>
 #include <utility>
 
@@ -13,19 +11,10 @@
 namespace gputrain::train {
 namespace {
 
-constexpr size_t kWeight = 0, kSamples = 1, kInterrupts = 2, kTerminations = 3, kWishes = 4;
-
-volatile std::sig_atomic_t first_signal = 0;
-
-extern "C" void note_signal(int signal) {
-  if (first_signal == SIGINT && signal == SIGINT) std::_Exit(static_cast<int>(ExitCode::interrupted));
-  if (first_signal == 0) first_signal = signal;
-}
+constexpr size_t kWeight = 0, kSamples = 1, kVotes = 2, kWishes = kVotes + kStopVotes;
 
 Agreement read_sums(std::span<const int64_t> sums) {
-  Agreement agreed{.weight = sums[kWeight], .samples = sums[kSamples], .stop_signal = 0, .wishes = {}};
-  if (sums[kInterrupts] > 0) agreed.stop_signal = SIGINT;
-  if (sums[kTerminations] > 0) agreed.stop_signal = SIGTERM;
+  Agreement agreed{.weight = sums[kWeight], .samples = sums[kSamples], .stop = agreed_stop(sums.subspan(kVotes)), .wishes = {}};
   for (const int64_t wish : sums.subspan(kWishes)) agreed.wishes.push_back(wish > 0);
   return agreed;
 }
@@ -36,9 +25,9 @@ void Feed::prefetch(const std::vector<bool>& wishes) {
   const auto begin = std::chrono::steady_clock::now();
   Step step{.data = loader_.next_step(), .agreed = {}, .wait_seconds = 0};
   step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const int signal = noted_signal();
-  std::vector<int64_t> mine{step.data.weight, step.data.samples, signal == SIGINT, signal == SIGTERM};
-  for (const bool wish : wishes) mine.push_back(wish && groups_.rank() == 0);
+  std::vector<int64_t> mine{step.data.weight, step.data.samples};
+  for (const int64_t vote : stop_votes(own_stop_ ? own_stop_() : Stop::none)) mine.push_back(vote);
+  mine.insert(mine.end(), wishes.begin(), wishes.end());
   sums_ = at::tensor(mine, at::kLong);
   pending_ = groups_.control().all_reduce_sum(sums_, "agreement on the next step");
   fetched_ = std::move(step);
@@ -52,14 +41,5 @@ Feed::Step Feed::next() {
   step.agreed = read_sums({sums_.const_data_ptr<int64_t>(), static_cast<size_t>(sums_.numel())});
   return step;
 }
-
-void watch_signals() {
-  struct sigaction action{};
-  action.sa_handler = note_signal;
-  sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
-}
-
-int noted_signal() noexcept { return first_signal; }
 
 }  // namespace gputrain::train

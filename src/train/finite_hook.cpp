@@ -5,14 +5,16 @@
 
 namespace gputrain::train {
 
-void FiniteHook::after_step(Progress& progress, const StepResult& result, bool) {
+Stop FiniteHook::after_step(Progress& progress, const StepResult& result, bool) {
   if (!left_out_.defined()) left_out_ = at::zeros_like(result.found_inf);
   left_out_.add_(result.found_inf);
   if (progress.step % look_every_ == 0) look(progress);
+  return Stop::none;
 }
 
-void FiniteHook::after_training(Progress& progress, bool) {
+Stop FiniteHook::after_training(Progress& progress, bool) {
   if (left_out_.defined()) look(progress);
+  return Stop::none;
 }
 
 void FiniteHook::look(Progress& progress) {

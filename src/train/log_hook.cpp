@@ -29,7 +29,7 @@ std::string metrics_text(const monitor::Metrics& metrics, const std::string& pre
   return text;
 }
 
-void LogHook::after_step(Progress& progress, const StepResult& result, bool asked) {
+Stop LogHook::after_step(Progress& progress, const StepResult& result, bool asked) {
   if (first_step_seconds_ == 0) note_first_step(progress, result);
   if (!interval_.loss_sum.defined()) interval_.loss_sum = at::zeros_like(result.loss_sum);
   interval_.loss_sum.add_(result.loss_sum);
@@ -39,14 +39,19 @@ void LogHook::after_step(Progress& progress, const StepResult& result, bool aske
   end_seconds_ = progress.train_seconds;
   end_samples_ = progress.samples;
   end_tokens_ = progress.tokens;
-  if (asked || reporting_.plan.log.at_step(progress.step)) return write_line(progress, result);
+  if (asked || reporting_.plan.log.at_step(progress.step)) {
+    write_line(progress, result);
+    return Stop::none;
+  }
   const double seconds = (progress.train_seconds - interval_.begin_seconds) / static_cast<double>(interval_.steps);
   const std::string total = reporting_.plan.is_time_limited() ? "" : "/" + grouped(reporting_.plan.total_steps);
   reporting_.console.status("step    " + grouped(progress.step) + total + " " + duration(seconds) + " per step");
+  return Stop::none;
 }
 
-void LogHook::after_training(Progress& progress, bool stopped) {
+Stop LogHook::after_training(Progress& progress, bool stopped) {
   if (!stopped && interval_.steps > 0 && last_) write_line(progress, *last_);
+  return Stop::none;
 }
 
 bool LogHook::is_due() const {

@@ -11,7 +11,8 @@ nlohmann::json Progress::to_json() const {
   auto best_json = nlohmann::json::object();
   for (const auto& [name, entry] : best) best_json[name] = {{"value", entry.value}, {"step", entry.step}};
   return {{"step", step},         {"samples", samples}, {"tokens", tokens},   {"train_seconds", train_seconds},
-          {"attempts", attempts}, {"metrics", metrics}, {"best", best_json}, {"nonfinite_steps", nonfinite_steps}};
+          {"attempts", attempts}, {"metrics", metrics}, {"best", best_json}, {"nonfinite_steps", nonfinite_steps},
+          {"evaluated_step", evaluated_step}};
 }
 
 Progress Progress::from_json(const nlohmann::json& json) {
@@ -23,6 +24,7 @@ Progress Progress::from_json(const nlohmann::json& json) {
     json.at("train_seconds").get_to(progress.train_seconds);
     json.at("attempts").get_to(progress.attempts);
     json.at("nonfinite_steps").get_to(progress.nonfinite_steps);
+    json.at("evaluated_step").get_to(progress.evaluated_step);
     for (const auto& [name, value] : json.at("metrics").items()) {
       if (value.is_number()) progress.metrics[name] = value.get<double>();  // null: was not finite
     }

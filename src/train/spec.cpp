@@ -65,10 +65,28 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
       .change(Change::safe).instead_of({"save_steps", "steps_per_checkpoint", "save_interval"});
   d.key("keep_last", &CheckpointSpec::keep_last, "checkpoints kept, the newest ones")
       .at_least(1).change(Change::safe).instead_of({"save_total_limit", "max_keep_ckpts"});
+  d.key("keep_best", &CheckpointSpec::keep_best,
+        "checkpoints kept besides, the best ones by checkpoint.metric; not 0: a best evaluation is saved at once")
+      .at_least(0).change(Change::safe).instead_of({"save_top_k", "keep_top_k"});
+  d.key("keep_every", &CheckpointSpec::keep_every, "checkpoints kept for good, at multiples of this; null: none")
+      .change(Change::safe);
+  d.key("metric", &CheckpointSpec::metric,
+        "what makes a checkpoint the best: loss, perplexity, top1 or top5 of data.val; auto: top1, loss for text")
+      .choices({"loss", "perplexity", "top1", "top5"}).change(Change::safe).instead_of({"metric_for_best_model", "monitor"});
+  d.key("max_save_failures", &CheckpointSpec::max_save_failures,
+        "go on training while fewer saves than this have failed in a row; then exit code 5")
+      .at_least(1).change(Change::safe);
   d.key("resume", &CheckpointSpec::resume,
         "auto: go on from the newest good checkpoint of the run folder, if any; must: fail without one; never: start "
         "over; a path: that checkpoint")
       .change(Change::safe).instead_of({"resume_from_checkpoint", "load_from", "init_from"});
+}
+
+void LimitsSpec::describe(config::Description<LimitsSpec>& d) {
+  d.summary("when to give the machine back");
+  d.key("max_duration", &LimitsSpec::max_duration,
+        "save and end this attempt after this much wall time, with exit code 138: the same command goes on")
+      .above(0).change(Change::safe);
 }
 
 void LogSpec::describe(config::Description<LogSpec>& d) {

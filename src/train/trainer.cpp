@@ -1,5 +1,7 @@
 #include "gputrain/train/trainer.hpp"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 namespace gputrain::train {
@@ -11,34 +13,36 @@ void Hook::restore(const nlohmann::json&) {}
 Outcome Trainer::run(Progress& progress) {
   for (Hook* hook : hooks_) hook->before_training(progress);
   Outcome outcome;
-  if (!finished(progress)) parts_.feed.prefetch(wishes(progress, {}));
+  if (!finished(progress)) parts_.feed.prefetch(wishes({}));
   while (!finished(progress)) {
     const Stopwatch watch;
     const Feed::Step feed = parts_.feed.next();
+    outcome.stop = feed.agreed.stop;
+    if (outcome.stop != Stop::none) break;
     const StepResult result = parts_.step.run(feed, parts_.lr(progress.step));
     advance(progress, feed);
-    const bool last = finished(progress) || feed.agreed.stop_signal != 0 || feed.agreed.wishes.back();
-    if (!last) parts_.feed.prefetch(wishes(progress, feed.agreed.wishes));
+    if (!finished(progress)) parts_.feed.prefetch(wishes(feed.agreed.wishes));
     progress.train_seconds += watch.seconds();
-    for (size_t i = 0; i < hooks_.size(); ++i) hooks_[i]->after_step(progress, result, feed.agreed.wishes[i]);
-    if (!last) continue;
-    if (feed.agreed.stop_signal != 0) outcome = {Outcome::Kind::stopped, feed.agreed.stop_signal};
-    else if (!finished(progress)) outcome = {Outcome::Kind::time_is_up, 0};
+    for (size_t i = 0; i < hooks_.size(); ++i) {
+      outcome.stop = std::max(outcome.stop, hooks_[i]->after_step(progress, result, feed.agreed.wishes[i]));
+    }
+    if (outcome.stop == Stop::none) continue;
+    if (!finished(progress)) parts_.feed.next();
     break;
   }
-  const bool stopped = outcome.kind == Outcome::Kind::stopped;
-  for (Hook* hook : hooks_) hook->after_training(progress, stopped);
+  for (Hook* hook : hooks_) {
+    outcome.stop = std::max(outcome.stop, hook->after_training(progress, outcome.is_preempted()));
+  }
   return outcome;
 }
 
-/// One wish per hook, and last whether the time limit has passed. A hook about to act on an earlier wish has none.
-std::vector<bool> Trainer::wishes(const Progress& progress, const std::vector<bool>& granted) const {
+/// One per hook. A hook about to act on an earlier wish has none.
+std::vector<bool> Trainer::wishes(const std::vector<bool>& granted) const {
   std::vector<bool> wishes;
   for (size_t i = 0; i < hooks_.size(); ++i) {
     const bool acts_now = i < granted.size() && granted[i];
     wishes.push_back(!acts_now && hooks_[i]->is_due());
   }
-  wishes.push_back(parts_.plan.max_seconds > 0 && progress.train_seconds >= parts_.plan.max_seconds);
   return wishes;
 }
 

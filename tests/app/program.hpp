@@ -29,6 +29,8 @@ class Program {
   Result wait(double seconds = 120);
   /// Returns when stdout holds `text`; false when the program ends or `seconds` pass without it.
   bool prints(const std::string& text, double seconds = 60);
+  /// prints() looks only at what comes after this.
+  void forget_output() { out_.clear(); }
 
  private:
   bool read_more(int timeout_milliseconds);

@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -15,18 +13,6 @@ namespace gputrain::testing_support {
 namespace {
 
 using testing::HasSubstr;
-
-/// The metrics file without what depends on the clock.
-std::string timeless_metrics(const std::string& path) {
-  std::istringstream lines(read_file(path));
-  std::string text;
-  for (std::string line; std::getline(lines, line);) {
-    auto object = nlohmann::json::parse(line);
-    for (const char* key : {"time", "train/tokens_per_second", "train/samples_per_second"}) object.erase(key);
-    if (object["kind"] != "event") text += object.dump() + "\n";
-  }
-  return text;
-}
 
 /// Dropout, accumulation and intervals that no stop divides: everything a resumed run must carry over.
 constexpr const char* kDemandingJob =

@@ -1,5 +1,8 @@
 #include "app/small_job.hpp"
 
+#include <nlohmann/json.hpp>
+#include <sstream>
+
 namespace gputrain::testing_support {
 
 std::string write_text(const TemporaryFolder& folder) {
@@ -19,6 +22,17 @@ std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extr
                                   "  val: {split: 10%}\n"
                                   "train: {max_steps: 20, global_batch_size: 8}\n"
                                   "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n" + extra);
+}
+
+std::string timeless_metrics(const std::string& path) {
+  std::istringstream lines(read_file(path));
+  std::string text;
+  for (std::string line; std::getline(lines, line);) {
+    auto object = nlohmann::json::parse(line);
+    for (const char* key : {"time", "train/tokens_per_second", "train/samples_per_second"}) object.erase(key);
+    if (object["kind"] != "event") text += object.dump() + "\n";
+  }
+  return text;
 }
 
 }  // namespace gputrain::testing_support

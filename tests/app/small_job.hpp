@@ -14,4 +14,7 @@ std::string write_text(const TemporaryFolder& folder);
 /// `extra`, lines of YAML appended to the job.
 std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extra = "");
 
+/// The metrics file of a run without what depends on the clock.
+std::string timeless_metrics(const std::string& path);
+
 }  // namespace gputrain::testing_support

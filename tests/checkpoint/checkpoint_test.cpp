@@ -1,4 +1,4 @@
-#include "gputrain/checkpoint/checkpoint.hpp"
+#include "gputrain/checkpoint/store.hpp"
 
 #include <csignal>
 #include <filesystem>
@@ -36,12 +36,19 @@ class CheckpointTest : public ::testing::Test {
   /// A checkpoint whose content tells its step.
   static void save(CheckpointStore& store, int64_t step) {
     const NamedTensors model{{"w", at::full({3}, static_cast<float>(step))}, {"b", at::arange(4)}};
-    store.save(step, {{"model", model}, {"rng", {{"cpu", at::arange(8, at::kByte)}}}}, {{"loader_step", step}});
+    store.save({.step = step,
+                .files = {{"model", model}, {"rng", {{"cpu", at::arange(8, at::kByte)}}}},
+                .state = nlohmann::json{{"loader_step", step}}.dump()});
+  }
+  static void save_scored(CheckpointStore& store, int64_t step, double loss) {
+    store.save({.step = step, .state = "{}", .score = Score{"val/loss", loss}});
   }
 
   std::vector<std::string> names() const {
     std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename());
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (entry.is_directory() && !entry.is_symlink()) names.push_back(entry.path().filename());
+    }
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -79,13 +86,13 @@ TEST_F(CheckpointTest, GivesBackTensorsAndStateOfTheNewestStep) {
 }
 
 TEST_F(CheckpointTest, KeepsTheLastFewAndNothingElse) {
-  CheckpointStore store(folder_, 2);
+  CheckpointStore store(folder_, {.keep_last = 2});
   for (const int64_t step : {1, 2, 3, 4}) save(store, step);
   EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000004"));
 }
 
 TEST_F(CheckpointTest, DoesNotCountADamagedCheckpointAmongThoseItKeeps) {
-  CheckpointStore store(folder_, 2);
+  CheckpointStore store(folder_, {.keep_last = 2});
   save(store, 1);
   save(store, 2);
   fs::remove(folder_ / "step-00000002" / "model.safetensors");
@@ -95,8 +102,73 @@ TEST_F(CheckpointTest, DoesNotCountADamagedCheckpointAmongThoseItKeeps) {
   EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000004"));
 }
 
+TEST_F(CheckpointTest, KeepsTheBestAndTheMultiplesBesideTheLast) {
+  CheckpointStore store(folder_, {.keep_last = 1, .keep_best = 2, .keep_every = 4});
+  const std::map<int64_t, double> losses{{1, 0.5}, {2, 0.1}, {3, 0.9}, {4, 0.8}, {5, 0.3}, {6, 0.7}, {7, 0.6}};
+  for (const auto& [step, loss] : losses) save_scored(store, step, loss);
+  EXPECT_THAT(names(), ElementsAre("step-00000002", "step-00000004", "step-00000005", "step-00000007"));
+  EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000002");
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "step-00000007");
+}
+
+TEST_F(CheckpointTest, KnowsThatAccuraciesGrowAndThatScoresOfAnotherMetricDoNotCompare) {
+  CheckpointStore store(folder_, {.keep_last = 1, .keep_best = 1, .smaller_is_better = false});
+  store.save({.step = 1, .state = "{}", .score = Score{"val/loss", 1000}});
+  for (const auto& [step, accuracy] : std::map<int64_t, double>{{2, 70}, {3, 90}, {4, 80}}) {
+    store.save({.step = step, .state = "{}", .score = Score{"val/top1", accuracy}});
+  }
+  save(store, 5);  // without a score
+  EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000005"));
+}
+
+TEST_F(CheckpointTest, ListsEveryCheckpointWithWhatIsWrongWithIt) {
+  CheckpointStore store(folder_, {.keep_last = 3});
+  save(store, 1);
+  save_scored(store, 2, 0.25);
+  fs::resize_file(folder_ / "step-00000001/model.safetensors", 10);
+  const auto listed = store.list();
+  ASSERT_EQ(listed.size(), 2U);
+  EXPECT_EQ(listed[0].step, 2);
+  EXPECT_EQ(listed[0].problem, "");
+  EXPECT_EQ(listed[0].score->value, 0.25);
+  EXPECT_THAT(listed[1].problem, HasSubstr("has 10 bytes instead of"));
+}
+
+TEST_F(CheckpointTest, TellsWhatPruningWouldRemoveBeforeItDoes) {
+  CheckpointStore all(folder_, {.keep_last = 9});
+  for (const int64_t step : {1, 2, 3}) save(all, step);
+  const CheckpointStore store(folder_, {.keep_last = 1});
+  EXPECT_THAT(store.prune(/*only_tell=*/true), ElementsAre(folder_ / "step-00000002", folder_ / "step-00000001"));
+  EXPECT_EQ(names().size(), 3U);
+  store.prune();
+  EXPECT_THAT(names(), ElementsAre("step-00000003"));
+}
+
+TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
+  CheckpointStore store(folder_);
+  for (int i = 0; i < 2; ++i) {
+    save(store, 1);
+    store.set_aside(folder_ / "step-00000001", "bad");
+  }
+  EXPECT_THAT(names(), ElementsAre("step-00000001.bad", "step-00000001.bad-2"));
+  EXPECT_FALSE(store.find_newest().newest);
+}
+
+TEST_F(CheckpointTest, LooksForRoomBeforeTheFirstByte) {
+  CheckpointStore store(folder_);
+  save(store, 1);
+  const at::Tensor petabytes = at::zeros({1}).expand({int64_t{1} << 50});
+  try {
+    store.save({.step = 2, .files = {{"model", {{"w", petabytes}}}}, .state = "{}"});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no room"));
+  }
+  EXPECT_THAT(names(), ElementsAre("step-00000001"));
+}
+
 TEST_F(CheckpointTest, LeavesNewerStepsOfAnAbandonedBranchAlone) {
-  CheckpointStore store(folder_, 1);
+  CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 5);
   save(store, 3);
   EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000005"));
@@ -211,7 +283,7 @@ TEST_F(CheckpointTest, KeepsTheOldCheckpointAndLeavesNothingWhenTheDiskRefuses) 
   const rlimit small{20'000, before.rlim_max};
   auto* handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const auto save_much = [&] { store.save(2, {{"model", {{"w", at::ones({10'000})}}}}, nlohmann::json::object()); };
+  const auto save_much = [&] { store.save({.step = 2, .files = {{"model", {{"w", at::ones({10'000})}}}}, .state = "{}"}); };
   EXPECT_THROW(save_much(), Error);
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
@@ -261,7 +333,7 @@ TEST_F(CheckpointTest, RestoresOptimizerStateIntoAnArenaOfAnotherOrderAndLayout)
   before.state.flat[0].second.copy_(at::randn({before.arena->values().numel()}));
   before.state.scalars[0].second.fill_(41);
   CheckpointStore store(folder_);
-  store.save(1, {{"optimizer", per_parameter(*before.arena, before.state)}}, nlohmann::json::object());
+  store.save({.step = 1, .files = {{"optimizer", per_parameter(*before.arena, before.state)}}, .state = "{}"});
   restore(store.find_newest().newest->file("optimizer"), per_parameter(*after.arena, after.state));
   EXPECT_EQ(after.state.scalars[0].second.item<float>(), 41);
   EXPECT_TRUE(after.average_of("conv").equal(before.average_of("conv")));

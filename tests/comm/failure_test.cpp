@@ -42,7 +42,7 @@ TEST(Failure, SurvivorsOfAKilledRankEndAtOnceNamingTheCollective) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
   EXPECT_EQ(results[1].signal, SIGKILL);
   for (const size_t rank : {size_t{0}, size_t{2}}) {
-    EXPECT_EQ(results[rank].exit_code, kRestart) << results[rank].output;
+    EXPECT_EQ(results[rank].exit_code, kRestart) << "signal " << results[rank].signal << " " << results[rank].output;
     EXPECT_THAT(results[rank].output, HasSubstr("rank " + std::to_string(rank)));
     EXPECT_THAT(results[rank].output, HasSubstr("all-reduce of gradients 3"));
     EXPECT_THAT(results[rank].output, Not(HasSubstr("frame #")));

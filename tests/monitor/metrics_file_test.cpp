@@ -33,7 +33,7 @@ class MetricsFileTest : public testing::Test {
 };
 
 TEST_F(MetricsFileTest, WritesOneObjectPerLineWithTheContractsNames) {
-  MetricsFile file(folder_ / "metrics.jsonl", 0);
+  MetricsFile file(folder_ / "metrics.jsonl", 0, 0);
   file.append({.step = 5, .epoch = 0.5, .kind = "train", .message = {}}, {{"train/loss", 1.25}});
   const auto objects = lines();
   ASSERT_EQ(objects.size(), 1U);
@@ -46,18 +46,31 @@ TEST_F(MetricsFileTest, WritesOneObjectPerLineWithTheContractsNames) {
 
 TEST_F(MetricsFileTest, DropsLinesPastTheResumeStepAndATornLastLine) {
   {
-    MetricsFile file(folder_ / "metrics.jsonl", 0);
+    MetricsFile file(folder_ / "metrics.jsonl", 0, 0);
     for (int64_t step : {10, 20, 30}) file.append({.step = step, .epoch = 0, .kind = "train", .message = {}});
     std::ofstream(folder_ / "metrics.jsonl", std::ios::app) << "{\"step\": 20, \"kin";
   }
-  MetricsFile resumed(folder_ / "metrics.jsonl", 20);
+  MetricsFile resumed(folder_ / "metrics.jsonl", 20, 20);
   const auto objects = lines();
   ASSERT_EQ(objects.size(), 2U);
   EXPECT_EQ(objects[1]["step"], 20);
 }
 
+TEST_F(MetricsFileTest, DropsAnEvaluationThatTheCheckpointDoesNotKnow) {
+  {
+    MetricsFile file(folder_ / "metrics.jsonl", 0, 0);
+    file.append({.step = 10, .epoch = 0, .kind = "eval", .message = {}});
+    for (const char* kind : {"train", "eval"}) file.append({.step = 20, .epoch = 0, .kind = kind, .message = {}});
+  }
+  MetricsFile resumed(folder_ / "metrics.jsonl", 20, 10);
+  const auto objects = lines();
+  ASSERT_EQ(objects.size(), 2U);
+  EXPECT_EQ(objects[0]["kind"], "eval");
+  EXPECT_EQ(objects[1]["kind"], "train");
+}
+
 TEST_F(MetricsFileTest, WritesNullForANumberThatJsonLacks) {
-  MetricsFile file(folder_ / "metrics.jsonl", 0);
+  MetricsFile file(folder_ / "metrics.jsonl", 0, 0);
   file.append({.step = 1, .epoch = 0, .kind = "train", .message = {}},
               {{"train/loss", std::numeric_limits<double>::quiet_NaN()}});
   EXPECT_TRUE(lines()[0]["train/loss"].is_null());
@@ -65,7 +78,7 @@ TEST_F(MetricsFileTest, WritesNullForANumberThatJsonLacks) {
 
 TEST_F(MetricsFileTest, RefusesAFolderThatIsNotThere) {
   try {
-    MetricsFile file(folder_ / "missing" / "metrics.jsonl", 0);
+    MetricsFile file(folder_ / "missing" / "metrics.jsonl", 0, 0);
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::environment);

@@ -1,15 +1,11 @@
-// Checkpoints that cannot tear: a folder per step, written beside its name, sealed by a manifest, renamed into place.
-//
-//   ckpt/step-00000100/{model,optimizer,...}.safetensors, state.json, manifest.json
-//
-// The manifest holds size and hash of every other file. A reader trusts nothing that does not match it.
+// A checkpoint as a reader sees it, and putting it back into live tensors. A reader trusts nothing that does not match
+// the manifest, which holds size and hash of every other file.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,35 +37,6 @@ class Checkpoint {
   int64_t step_ = 0;
   std::shared_ptr<const nlohmann::json> state_;
   std::map<std::string, SafetensorsFile> files_;
-};
-
-/// The checkpoints of a run. One process writes (rank 0).
-class CheckpointStore {
- public:
-  /// `folder` is created by the first save. After a save, the newest `keep_last` checkpoints stay.
-  explicit CheckpointStore(std::filesystem::path folder, int64_t keep_last = 2);
-
-  /// Saves tensors by file ("model" becomes model.safetensors) and small state. When this returns, the checkpoint is
-  /// durable, reads back, and older ones are pruned; a checkpoint of the same step is replaced. Throws
-  /// Error(checkpoint) otherwise, and then every older checkpoint is still there.
-  std::filesystem::path save(int64_t step, const std::map<std::string, NamedTensors>& files,
-                             const nlohmann::json& state);
-
-  struct Rejected {
-    std::filesystem::path folder;
-    std::string reason;
-  };
-  struct Search {
-    std::optional<Checkpoint> newest;
-    std::vector<Rejected> rejected;  // newer ones that did not verify
-  };
-
-  /// The newest checkpoint that verifies.
-  Search find_newest() const;
-
- private:
-  std::filesystem::path folder_;
-  int64_t keep_last_;
 };
 
 /// The live tensors of an optimizer, flat buffers cut into one view per parameter ("exp_avg.<parameter>"): what is

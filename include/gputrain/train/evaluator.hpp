@@ -9,6 +9,7 @@
 #include "gputrain/data/loader.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/monitor/metrics_file.hpp"
+#include "gputrain/train/preemption.hpp"
 
 namespace gputrain::train {
 
@@ -28,8 +29,9 @@ class Evaluator {
   Evaluator(std::shared_ptr<const data::Dataset> dataset, Options options);
 
   /// Loss (mean over targets), and perplexity for text, or top1 and top5 in percent for classes.
+  /// Ends early, with metrics of no use, once `poll` agrees on a stop; then poll.finish() says so.
   /// Every rank must call. The model is back in its earlier mode afterwards.
-  monitor::Metrics run(models::Model& model, comm::ProcessGroups& groups) const;
+  monitor::Metrics run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const;
 
  private:
   std::shared_ptr<const data::Dataset> dataset_;

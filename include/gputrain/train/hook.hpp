@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/train/preemption.hpp"
 #include "gputrain/train/progress.hpp"
 
 namespace gputrain::train {
@@ -24,13 +25,14 @@ class Hook {
   virtual ~Hook();
 
   virtual void before_training(Progress&) {}
-  /// After every optimizer step, on every rank, in the same order. `asked`: rank 0's is_due() was true before the step.
-  virtual void after_step(Progress& progress, const StepResult& result, bool asked) = 0;
+  /// After every optimizer step, on every rank, in the same order. `asked`: some rank's is_due() was true before the
+  /// step. Returns a stop when the ranks agreed on one meanwhile: training ends here.
+  virtual Stop after_step(Progress& progress, const StepResult& result, bool asked) = 0;
   /// Once at the end, not after an error. `stopped`: on request, to be continued later: only what must not be lost is
-  /// done now, quickly.
-  virtual void after_training(Progress&, bool /*stopped*/) {}
+  /// done now, quickly. Returns a stop as after_step does.
+  virtual Stop after_training(Progress&, bool /*stopped*/) { return Stop::none; }
 
-  /// Whether the clock says that this hook should act; only rank 0's answer counts, and all ranks follow it.
+  /// Whether a clock or a request says that this hook should act; when any rank's does, all of them act.
   virtual bool is_due() const { return false; }
 
   /// What must be in a checkpoint so that a resumed run continues this hook exactly; null: nothing. Every rank must

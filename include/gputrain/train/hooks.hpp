@@ -33,8 +33,8 @@ class FiniteHook final : public Hook {
   /// `scaler` null: every non-finite step counts; else only a scale that has collapsed stops training.
   FiniteHook(bool stops, int64_t look_every, const optim::GradScaler* scaler)
       : stops_(stops), look_every_(look_every), scaler_(scaler) {}
-  void after_step(Progress& progress, const StepResult& result, bool asked) override;
-  void after_training(Progress& progress, bool stopped) override;
+  Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
+  Stop after_training(Progress& progress, bool stopped) override;
 
  private:
   void look(Progress& progress);
@@ -50,8 +50,8 @@ class LogHook final : public Hook {
  public:
   LogHook(Reporting reporting, comm::ProcessGroups& groups, at::Device device)
       : reporting_(reporting), groups_(groups), device_(device) {}
-  void after_step(Progress& progress, const StepResult& result, bool asked) override;
-  void after_training(Progress& progress, bool stopped) override;
+  Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
+  Stop after_training(Progress& progress, bool stopped) override;
   bool is_due() const override;
   nlohmann::json state() override;
   void restore(const nlohmann::json& state) override;
@@ -87,7 +87,8 @@ class LogHook final : public Hook {
   int64_t end_samples_ = 0, end_tokens_ = 0;
 };
 
-/// Evaluates on data.val and keeps the best values.
+/// Evaluates on data.val and keeps the best values. An evaluation that was due but broken off by a stop is made up for
+/// by the next attempt, before its first step.
 class EvalHook final : public Hook {
  public:
   struct Parts {
@@ -95,36 +96,52 @@ class EvalHook final : public Hook {
     models::Model& model;
     comm::ProcessGroups& groups;
     Reporting reporting;
+    StopReason own_stop;
     bool at_start = false;
   };
   explicit EvalHook(Parts parts) : parts_(std::move(parts)) {}
   void before_training(Progress& progress) override;
-  void after_step(Progress& progress, const StepResult& result, bool asked) override;
-  void after_training(Progress& progress, bool stopped) override;
+  Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
+  Stop after_training(Progress& progress, bool stopped) override;
   bool is_due() const override;
 
  private:
-  void evaluate(Progress& progress);
+  Stop evaluate(Progress& progress);
 
   Parts parts_;
-  int64_t evaluated_step_ = -1;
   Stopwatch since_evaluation_;
 };
 
-/// Saves by calling `save`, at intervals and at the end.
+/// background: written while training goes on; announced: the same, and told when it is on disk; durable: on disk when
+/// the call returns, or an error.
+enum class SaveMode { background, announced, durable };
+
+/// Saves at intervals, on request, when an evaluation was the best so far, and at the end.
 class SaveHook final : public Hook {
  public:
-  using Save = std::function<void(const Progress& progress)>;
-  SaveHook(Cadence cadence, Save save) : cadence_(cadence), save_(std::move(save)) {}
-  void before_training(Progress& progress) override { saved_step_ = progress.step; }
-  void after_step(Progress& progress, const StepResult& result, bool asked) override;
-  void after_training(Progress& progress, bool stopped) override;
+  struct Parts {
+    Cadence cadence;
+    std::string best_metric;  // empty: the best is not kept
+    SaveRequests& requests;
+    /// Every rank must call.
+    std::function<void(const Progress& progress, SaveMode mode)> save;
+    /// Takes note of what was written meanwhile.
+    std::function<void()> look;
+    /// Waits for what is being written; whether the last save ended well. Every rank must call.
+    std::function<bool()> settle;
+  };
+  explicit SaveHook(Parts parts) : parts_(std::move(parts)) {}
+  void before_training(Progress& progress) override { note_saved(progress); }
+  Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
+  Stop after_training(Progress& progress, bool stopped) override;
   bool is_due() const override;
 
  private:
-  Cadence cadence_;
-  Save save_;
-  int64_t saved_step_ = -1;  // the newest step on disk
+  void note_saved(const Progress& progress);
+
+  Parts parts_;
+  int64_t saved_step_ = 0, saved_evaluation_ = 0;  // Progress::step and evaluated_step of the newest checkpoint
+  bool has_trained_ = false;                       // in this attempt
   Stopwatch since_save_;
 };
 

@@ -30,6 +30,7 @@ struct Cadence {
   double seconds = 0;
 
   bool at_step(int64_t step) const noexcept { return steps > 0 && step % steps == 0; }
+  bool is_never() const noexcept { return steps == 0 && seconds == 0; }
 };
 
 struct Plan {

@@ -50,9 +50,19 @@ struct EvalSpec {
 struct CheckpointSpec {
   std::optional<config::Length> interval = config::Length{1, config::Length::Unit::epochs};
   int64_t keep_last = 2;
+  int64_t keep_best = 1;
+  std::optional<config::Length> keep_every;
+  config::Auto<std::string> metric;
+  int64_t max_save_failures = 3;
   std::string resume = "auto";
 
   static void describe(config::Description<CheckpointSpec>& d);
+};
+
+struct LimitsSpec {
+  std::optional<config::Duration> max_duration;
+
+  static void describe(config::Description<LimitsSpec>& d);
 };
 
 struct LogSpec {

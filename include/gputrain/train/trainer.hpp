@@ -16,8 +16,10 @@ namespace gputrain::train {
 
 /// Why the loop ended.
 struct Outcome {
-  enum class Kind { finished, time_is_up, stopped } kind = Kind::finished;
-  int signal = 0;  // stopped: SIGINT or SIGTERM
+  Stop stop = Stop::none;  // none: all steps are done
+
+  /// On request, to be continued later.
+  bool is_preempted() const noexcept { return stop > Stop::max_time; }
 };
 
 class Trainer {
@@ -31,12 +33,12 @@ class Trainer {
 
   Trainer(Parts parts, std::vector<Hook*> hooks) : parts_(std::move(parts)), hooks_(std::move(hooks)) {}
 
-  /// Trains from `progress` to the plan's end, or until a signal or the time limit. Every rank must call.
+  /// Trains from `progress` to the plan's end, or until the ranks agree to stop. Every rank must call.
   Outcome run(Progress& progress);
 
  private:
   bool finished(const Progress& progress) const noexcept { return progress.step >= parts_.plan.total_steps; }
-  std::vector<bool> wishes(const Progress& progress, const std::vector<bool>& granted) const;
+  std::vector<bool> wishes(const std::vector<bool>& granted) const;
   void advance(Progress& progress, const Feed::Step& feed);
 
   Parts parts_;

@@ -1,0 +1,70 @@
+// Ending before the plan does: signals, limits, notices, and how the ranks agree on it. Nobody stops alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/comm/process_groups.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::train {
+
+/// Why training ends before its last step. When ranks differ, the last one of this list that any of them has counts.
+enum class Stop { none, max_time, max_duration, notice, restart, interrupted, terminated };
+
+/// A rank's own reason at this moment; asked often, from the training thread.
+using StopReason = std::function<Stop()>;
+
+/// Installs handlers: SIGTERM, SIGINT and SIGUSR1 ask to stop, SIGUSR2 asks for a checkpoint. As long as there is nothing
+/// to save they end the process at once, with the exit code of the stop: nobody need wait for a rank that is missing or a
+/// data set that is being read.
+void watch_signals();
+/// From now on signals are noted, for the ranks to agree on; only a second SIGINT still ends the process at once.
+void note_signals() noexcept;
+/// The strongest of the stops asked for by signals since note_signals().
+Stop noted_stop() noexcept;
+/// The exit code that a preempted run ends with.
+ExitCode exit_code_of(Stop stop) noexcept;
+
+/// Checkpoints asked for from outside: by SIGUSR2, or by a file that appears.
+class SaveRequests {
+ public:
+  explicit SaveRequests(std::filesystem::path file) : file_(std::move(file)) {}  // empty: signals only
+  bool pending() const;
+  /// Takes away what is pending: the file is removed.
+  void served();
+
+ private:
+  std::filesystem::path file_;
+  int64_t served_signals_ = 0;
+};
+
+/// Number of values a rank contributes to a sum over ranks to agree on a stop.
+inline constexpr size_t kStopVotes = static_cast<size_t>(Stop::terminated);
+std::array<int64_t, kStopVotes> stop_votes(Stop own) noexcept;
+Stop agreed_stop(std::span<const int64_t> summed_votes) noexcept;
+
+/// Agreement on a stop in a loop that every rank runs equally often, one iteration behind so that nobody waits. Ends that
+/// are part of the plan (max_time) do not count.
+class StopPoll {
+ public:
+  StopPoll(comm::ProcessGroups& groups, StopReason own);
+  /// What was agreed in the call before, and votes again. Every rank must call.
+  Stop next();
+  /// What was agreed in the last call. Every rank must call, unless it leaves by an error.
+  Stop finish();
+
+ private:
+  comm::ProcessGroups& groups_;
+  StopReason own_;
+  at::Tensor votes_;
+  comm::Pending pending_;
+};
+
+}  // namespace gputrain::train

@@ -1,0 +1,270 @@
+#include "gputrain/checkpoint/store.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include "gputrain/core/atomic_file.hpp"
+#include "manifest.hpp"
+
+namespace gputrain::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPartialSuffix = ".partial";
+
+/// Turns what the file system throws into our error.
+template <class Action>
+auto on_disk(const fs::path& path, const std::string& what, Action action) {
+  try {
+    return action();
+  } catch (const fs::filesystem_error& error) {
+    throw Error(ExitCode::checkpoint, {.what = what + ": " + error.code().message(), .where = path.string()});
+  }
+}
+
+/// The step of a folder's name, if it is the name of a finished checkpoint.
+std::optional<int64_t> step_of(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  if (error != std::errc() || rest != end || folder_name(step) != name) return std::nullopt;
+  return step;
+}
+
+/// The steps for which there is a folder, newest first.
+std::vector<int64_t> steps_in(const fs::path& folder) {
+  return on_disk(folder, "cannot list checkpoints", [&] {
+    std::vector<int64_t> steps;
+    if (!fs::exists(folder)) return steps;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const std::optional<int64_t> step = step_of(entry.path().filename().string());
+      if (step && entry.is_directory()) steps.push_back(*step);
+    }
+    std::sort(steps.rbegin(), steps.rend());
+    return steps;
+  });
+}
+
+/// Folders that a killed process was writing or removing.
+void remove_partial_folders(const fs::path& folder) {
+  on_disk(folder, "cannot remove what an earlier attempt left", [&] {
+    std::vector<fs::path> partial;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("step-") && name.ends_with(kPartialSuffix)) partial.push_back(entry.path());
+    }
+    for (const fs::path& path : partial) fs::remove_all(path);
+  });
+}
+
+/// Puts `written` in the place of `target`. An older folder there ends up under the name of `written`.
+void put_in_place(const fs::path& written, const fs::path& target) {
+  const unsigned int flags = fs::exists(target) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+  if (::renameat2(AT_FDCWD, written.c_str(), AT_FDCWD, target.c_str(), flags) == 0) return;
+  const bool is_unsupported = errno == EINVAL || errno == ENOSYS;
+  if (!is_unsupported) {
+    throw Error(ExitCode::checkpoint,
+                {.what = std::string("cannot rename into place: ") + std::strerror(errno), .where = target.string()});
+  }
+  on_disk(target, "cannot rename into place", [&] {  // file systems without exchange, such as NFS
+    const fs::path old = target.string() + ".old" + std::string(kPartialSuffix);
+    if (fs::exists(target)) fs::rename(target, old);
+    fs::rename(written, target);
+    fs::remove_all(old);
+  });
+}
+
+/// Writes everything into a folder; the manifest comes last.
+void write_folder(const fs::path& folder, const Snapshot& snapshot) {
+  on_disk(folder, "cannot create the folder", [&] { fs::create_directory(folder); });
+  Manifest manifest{.step = snapshot.step, .score = snapshot.score};
+  for (const auto& [name, tensors] : snapshot.files) {
+    const std::string file = name + kTensorSuffix;
+    manifest.files[file] = write_safetensors(folder / file, tensors);
+  }
+  write_file_atomically(folder / kStateName, snapshot.state, ExitCode::checkpoint);
+  Sealer sealer;
+  sealer.add(snapshot.state.data(), snapshot.state.size());
+  manifest.files[kStateName] = sealer.seal();
+  write_file_atomically(folder / kManifestName, to_json(manifest), ExitCode::checkpoint);
+}
+
+/// A full disk is better found out before an hour of writing than after it.
+void check_free_space(const fs::path& folder, const Snapshot& snapshot) {
+  const uint64_t needed = snapshot.bytes() + snapshot.state.size() + (uint64_t{1} << 16);
+  std::error_code unknown;
+  const fs::space_info space = fs::space(folder, unknown);
+  if (unknown || space.available >= needed) return;
+  throw Error(ExitCode::checkpoint,
+              {.what = fmt::format("no room for a checkpoint: it needs {:.1f} MB, {:.1f} MB are free",
+                                   static_cast<double>(needed) / 1e6, static_cast<double>(space.available) / 1e6),
+               .where = folder.string(),
+               .hint = "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best"});
+}
+
+/// Takes a checkpoint away so that no moment shows half of one under a finished name.
+void remove_checkpoint(const fs::path& folder) {
+  on_disk(folder, "cannot remove an old checkpoint", [&] {
+    const fs::path leaving = folder.string() + std::string(kPartialSuffix);
+    fs::rename(folder, leaving);
+    fs::remove_all(leaving);
+  });
+}
+
+Listed look_at(const fs::path& folder, int64_t step) {
+  Listed listed{.folder = folder, .step = step};
+  try {
+    const Manifest manifest = verify(folder, /*hashes=*/false);
+    for (const auto& [name, seal] : manifest.files) listed.bytes += seal.bytes;
+    listed.score = manifest.score;
+    if (manifest.step != step) listed.problem = fmt::format("its manifest is that of step {}", manifest.step);
+  } catch (const Error& error) {
+    listed.problem = error.what();
+  }
+  return listed;
+}
+
+/// The steps of the best `count` of these, by the metric of the newest one that has a score.
+std::vector<int64_t> best_of(const std::vector<Listed>& newest_first, const Retention& retention) {
+  std::vector<const Listed*> scored;
+  for (const Listed& listed : newest_first) {
+    if (!listed.problem.empty() || !listed.score) continue;
+    if (scored.empty() || listed.score->metric == scored.front()->score->metric) scored.push_back(&listed);
+  }
+  const auto is_better = [&](const Listed* a, const Listed* b) {
+    const double first = a->score->value, second = b->score->value;
+    return retention.smaller_is_better ? first < second : first > second;
+  };
+  std::stable_sort(scored.begin(), scored.end(), is_better);  // of equals the newer one
+  std::vector<int64_t> steps;
+  for (const Listed* listed : scored) steps.push_back(listed->step);
+  return steps;
+}
+
+/// A relative link that people may follow. Replaced in one move; a file system without links does without.
+void set_hint(const fs::path& link, const std::string& target) {
+  std::error_code ignored;
+  const fs::path fresh = link.string() + std::string(kPartialSuffix);
+  fs::remove(fresh, ignored);
+  fs::create_symlink(target, fresh, ignored);
+  fs::rename(fresh, link, ignored);
+}
+
+}  // namespace
+
+uint64_t Snapshot::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [name, tensors] : files) {
+    for (const auto& [tensor_name, tensor] : tensors) sum += tensor.nbytes();
+  }
+  return sum;
+}
+
+CheckpointStore::CheckpointStore(fs::path folder, Retention retention)
+    : folder_(std::move(folder)), retention_(retention) {
+  GPUTRAIN_ASSERT(retention.keep_last >= 1, "at least the newest checkpoint is kept");
+}
+
+fs::path CheckpointStore::folder_of(int64_t step) const { return folder_ / folder_name(step); }
+
+fs::path CheckpointStore::save(const Snapshot& snapshot) {
+  on_disk(folder_, "cannot create the folder", [&] { fs::create_directories(folder_); });
+  remove_partial_folders(folder_);
+  check_free_space(folder_, snapshot);
+  const fs::path target = folder_ / folder_name(snapshot.step);
+  const fs::path written = target.string() + std::string(kPartialSuffix);
+  try {
+    write_folder(written, snapshot);
+    verify(written, /*hashes=*/true);
+    put_in_place(written, target);
+    sync_folder(folder_, ExitCode::checkpoint);
+  } catch (...) {
+    std::error_code ignored;  // the first error is the one to tell
+    fs::remove_all(written, ignored);
+    throw;
+  }
+  remove_partial_folders(folder_);  // the one that was replaced
+  prune_up_to(snapshot.step, /*only_tell=*/false);
+  point_hints_at(snapshot.step);
+  return target;
+}
+
+CheckpointStore::Search CheckpointStore::find_newest() const {
+  Search search;
+  for (const int64_t step : steps_in(folder_)) {
+    const fs::path path = folder_ / folder_name(step);
+    try {
+      search.newest = Checkpoint::open(path);
+      if (search.newest->step() == step) return search;
+      search.rejected.push_back({path, fmt::format("its manifest is that of step {}", search.newest->step())});
+      search.newest.reset();
+    } catch (const Error& error) {
+      search.rejected.push_back({path, error.what()});
+    }
+  }
+  return search;
+}
+
+std::vector<Listed> CheckpointStore::list() const {
+  std::vector<Listed> listed;
+  for (const int64_t step : steps_in(folder_)) listed.push_back(look_at(folder_ / folder_name(step), step));
+  return listed;
+}
+
+std::vector<fs::path> CheckpointStore::prune(bool only_tell) const {
+  const std::vector<int64_t> steps = steps_in(folder_);
+  if (steps.empty()) return {};
+  return prune_up_to(steps.front(), only_tell);
+}
+
+/// A damaged checkpoint counts for nothing, and goes once enough good ones are newer.
+std::vector<fs::path> CheckpointStore::prune_up_to(int64_t newest, bool only_tell) const {
+  std::vector<Listed> candidates;
+  for (Listed& listed : list()) {
+    if (listed.step <= newest) candidates.push_back(std::move(listed));  // others are of a branch that was left
+  }
+  std::set<int64_t> kept;
+  const std::vector<int64_t> best = best_of(candidates, retention_);
+  const auto count = std::min(best.size(), static_cast<size_t>(retention_.keep_best));
+  kept.insert(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(count));
+  std::vector<fs::path> removed;
+  int64_t last = 0;
+  for (const Listed& listed : candidates) {
+    const bool is_good = listed.problem.empty();
+    const bool is_recent = last < retention_.keep_last;
+    if (is_good) ++last;
+    const bool is_multiple = retention_.keep_every > 0 && listed.step % retention_.keep_every == 0;
+    if (is_recent || (is_good && (is_multiple || kept.contains(listed.step)))) continue;
+    if (!only_tell) remove_checkpoint(listed.folder);
+    removed.push_back(listed.folder);
+  }
+  return removed;
+}
+
+void CheckpointStore::point_hints_at(int64_t newest) const {
+  set_hint(folder_ / "latest", folder_name(newest));
+  const std::vector<int64_t> best = best_of(list(), retention_);
+  if (!best.empty()) set_hint(folder_ / "best", folder_name(best.front()));
+}
+
+fs::path CheckpointStore::set_aside(const fs::path& folder, const std::string& suffix) const {
+  return on_disk(folder, "cannot set a checkpoint aside", [&] {
+    fs::path aside = folder.string() + "." + suffix;
+    for (int number = 2; fs::exists(aside); ++number) aside = fmt::format("{}.{}-{}", folder.string(), suffix, number);
+    fs::rename(folder, aside);
+    return aside;
+  });
+}
+
+}  // namespace gputrain::checkpoint

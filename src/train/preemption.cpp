@@ -1,0 +1,102 @@
+#include "gputrain/train/preemption.hpp"
+
+#include <ATen/ops/tensor.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include <unistd.h>
+
+namespace gputrain::train {
+namespace {
+
+volatile std::sig_atomic_t noted = static_cast<int>(Stop::none);
+volatile std::sig_atomic_t is_noting = 0, interrupts = 0, save_signals = 0;
+
+Stop stop_of(int signal) noexcept {
+  if (signal == SIGUSR1) return Stop::restart;
+  return signal == SIGINT ? Stop::interrupted : Stop::terminated;
+}
+
+[[noreturn]] void leave(Stop stop) noexcept {
+  static constexpr char kText[] = "stopped at once, on request; nothing was saved\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+  std::_Exit(static_cast<int>(exit_code_of(stop)));
+}
+
+extern "C" void note_signal(int signal) {
+  if (signal == SIGUSR2) {
+    save_signals = save_signals + 1;
+    return;
+  }
+  const Stop stop = stop_of(signal);
+  if (is_noting == 0 || (signal == SIGINT && interrupts != 0)) leave(stop);
+  if (signal == SIGINT) interrupts = 1;
+  if (static_cast<int>(stop) > noted) noted = static_cast<int>(stop);
+}
+
+}  // namespace
+
+void watch_signals() {
+  struct sigaction action{};
+  action.sa_handler = note_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may go; training goes on
+}
+
+void note_signals() noexcept { is_noting = 1; }
+
+ExitCode exit_code_of(Stop stop) noexcept {
+  if (stop == Stop::interrupted) return ExitCode::interrupted;
+  return stop == Stop::terminated ? ExitCode::terminated : ExitCode::restart;
+}
+
+Stop noted_stop() noexcept { return static_cast<Stop>(noted); }
+
+bool SaveRequests::pending() const {
+  if (save_signals > served_signals_) return true;
+  std::error_code unknown;
+  return !file_.empty() && std::filesystem::exists(file_, unknown);
+}
+
+void SaveRequests::served() {
+  served_signals_ = save_signals;
+  std::error_code ignored;  // a file that cannot be removed asks again
+  if (!file_.empty()) std::filesystem::remove(file_, ignored);
+}
+
+std::array<int64_t, kStopVotes> stop_votes(Stop own) noexcept {
+  std::array<int64_t, kStopVotes> votes{};
+  if (own != Stop::none) votes[static_cast<size_t>(own) - 1] = 1;
+  return votes;
+}
+
+Stop agreed_stop(std::span<const int64_t> summed_votes) noexcept {
+  for (size_t i = kStopVotes; i > 0; --i) {
+    if (summed_votes[i - 1] > 0) return static_cast<Stop>(i);
+  }
+  return Stop::none;
+}
+
+StopPoll::StopPoll(comm::ProcessGroups& groups, StopReason own) : groups_(groups), own_(std::move(own)) {}
+
+Stop StopPoll::next() {
+  const Stop agreed = finish();
+  const Stop own = own_ ? own_() : Stop::none;
+  const auto votes = stop_votes(own == Stop::max_time ? Stop::none : own);
+  votes_ = at::tensor(at::ArrayRef<int64_t>(votes), at::kLong);
+  pending_ = groups_.control().all_reduce_sum(votes_, "agreement on a stop");
+  return agreed;
+}
+
+Stop StopPoll::finish() {
+  if (!votes_.defined()) return Stop::none;
+  pending_.wait();
+  return agreed_stop({votes_.const_data_ptr<int64_t>(), kStopVotes});
+}
+
+}  // namespace gputrain::train

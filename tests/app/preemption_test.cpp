@@ -1,0 +1,135 @@
+// What a run does when it is asked to stop or to save, at any moment of its life.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/program.hpp"
+#include "app/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+/// Names of the finished checkpoints of a run, in order.
+std::vector<std::string> checkpoints(const std::string& run) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(fs::path(run) / "ckpt")) {
+    if (!entry.is_symlink()) names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+nlohmann::json summary(const std::string& run) { return nlohmann::json::parse(read_file(run + "/summary.json")); }
+
+/// A job that would go on for minutes, and saves only when it must.
+std::vector<std::string> endless(const TemporaryFolder& folder, std::vector<std::string> more = {}) {
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: null}\ncheckpoint: {interval: null}\n");
+  std::vector<std::string> arguments{gputrain_path(), "run",   job, "--output-dir", folder / "run",
+                                     "--set",         "train.max_steps=1000000"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+struct Request {
+  int signal, exit_code;
+};
+
+class Stopping : public testing::TestWithParam<Request> {};
+INSTANTIATE_TEST_SUITE_P(Signals, Stopping,
+                         testing::Values(Request{SIGTERM, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138}),
+                         [](const auto& entry) { return std::string(sigabbrev_np(entry.param.signal)); });
+
+TEST_P(Stopping, WhileTrainingSavesTheStepThatWasReached) {
+  const TemporaryFolder folder;
+  Program program(endless(folder));
+  ASSERT_TRUE(program.prints("step    20/"));
+  program.signal(GetParam().signal);
+  const Result result = program.wait();
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
+  const auto saved = checkpoints(folder / "run");
+  ASSERT_EQ(saved.size(), 1U);
+  const int64_t step = summary(folder / "run")["step"];
+  EXPECT_GE(step, 20);
+  EXPECT_THAT(saved[0], HasSubstr(std::to_string(step)));
+  EXPECT_EQ(summary(folder / "run")["status"], "stopped");
+}
+
+TEST_P(Stopping, WhileEvaluatingSavesAndMakesUpForTheEvaluationLater) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 1, batch_size: 1}\n");
+  const auto run = [&](const std::string& name, int64_t steps) {  // nearly all of its time it evaluates
+    return std::vector<std::string>{gputrain_path(), "run", job, "--accept", "--output-dir", folder / name, "--set",
+                                    "data.val.split=90%", "--set", "train.max_steps=" + std::to_string(steps)};
+  };
+  Program program(run("parts", 1000));
+  ASSERT_TRUE(program.prints("eval    2 "));
+  program.signal(GetParam().signal);
+  const Result stopped = program.wait();
+  EXPECT_EQ(stopped.exit_code, GetParam().exit_code) << stopped.out << stopped.err;
+  const int64_t steps = summary(folder / "parts")["step"].get<int64_t>() + 1;
+  const Result resumed = Program(run("parts", steps)).wait(), whole = Program(run("whole", steps)).wait();
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_EQ(timeless_metrics(folder / "parts/metrics.jsonl"), timeless_metrics(folder / "whole/metrics.jsonl"));
+  EXPECT_EQ(read_file(folder / "parts/model.safetensors"), read_file(folder / "whole/model.safetensors"));
+}
+
+TEST_P(Stopping, BeforeTheFirstStepSavesNothing) {
+  const TemporaryFolder folder;
+  Program program(endless(folder, {"--set", "eval.at_start=true", "--set", "data.val.split=90%", "--set", "eval.batch_size=1"}));
+  ASSERT_TRUE(program.prints("resume  none"));  // evaluates now
+  program.signal(GetParam().signal);
+  const Result result = program.wait();
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
+  EXPECT_TRUE(checkpoints(folder / "run").empty());
+}
+
+TEST(Saving, OnSigusr2OrAFileGoesOnTraining) {
+  const TemporaryFolder folder;
+  Program program(endless(folder));
+  ASSERT_TRUE(program.prints("step    20/"));
+  program.signal(SIGUSR2);
+  ASSERT_TRUE(program.prints("on request"));
+  EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
+  program.forget_output();
+  folder.write("run/SAVE", "");
+  ASSERT_TRUE(program.prints("on request"));
+  EXPECT_EQ(checkpoints(folder / "run").size(), 2U);
+  EXPECT_FALSE(fs::exists(folder / "run/SAVE"));
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait().exit_code, 143);
+}
+
+TEST(Limits, MaxDurationAsksToBeStartedAgain) {
+  const TemporaryFolder folder;
+  const Result first = Program(endless(folder, {"--set", "limits.max_duration=2s"})).wait();
+  EXPECT_EQ(first.exit_code, 138) << first.err;
+  const int64_t step = summary(folder / "run")["step"];
+  const Result second = Program(endless(folder, {"--set", "limits.max_duration=2s"})).wait();
+  EXPECT_EQ(second.exit_code, 138) << second.err;
+  EXPECT_GT(summary(folder / "run")["step"], step);
+}
+
+TEST_P(Stopping, WhileWaitingForARankThatNeverComesLeavesAtOnce) {
+  const TemporaryFolder folder;
+  Program program({gputrain_path(), "run", write_gpt_job(folder), "--output-dir", folder / "run"},
+                  {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29417"}});
+  ASSERT_FALSE(program.prints("resume", 1.5));
+  program.signal(GetParam().signal);
+  const Result result = program.wait(10);
+  EXPECT_EQ(result.exit_code, GetParam().exit_code);
+  EXPECT_THAT(result.err, HasSubstr("stopped at once"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

@@ -1,0 +1,79 @@
+#include "gputrain/checkpoint/background_writer.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace gputrain::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+class BackgroundWriterTest : public ::testing::Test {
+ protected:
+  void TearDown() override { fs::remove_all(folder_); }
+
+  Snapshot snapshot(int64_t step) const { return {.step = step, .files = {{"model", {{"w", weights_}}}}, .state = "{}"}; }
+  /// The value saved at a step, or -1 when that step is not there.
+  double saved_at(int64_t step) const {
+    const auto found = CheckpointStore(folder_).find_newest().newest;
+    if (!found || found->step() != step) return -1;
+    return found->file("model").tensor("w").mean().item<double>();
+  }
+
+  const fs::path folder_ = fs::temp_directory_path() / ("gputrain_writer_" + std::to_string(::getpid()));
+  at::Tensor weights_ = at::full({1 << 20}, 1.0);
+};
+
+TEST_F(BackgroundWriterTest, SavesWhatTheTensorsHeldWhenItWasAsked) {
+  BackgroundWriter writer{CheckpointStore(folder_)};
+  for (const int64_t step : {1, 2, 3}) {
+    writer.begin(snapshot(step));
+    weights_.fill_(100.0 * static_cast<double>(step));  // training goes on
+  }
+  writer.wait();
+  EXPECT_EQ(saved_at(3), 200);
+  const auto results = writer.take_results();
+  ASSERT_EQ(results.size(), 3U);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(results[i].step, static_cast<int64_t>(i) + 1);
+    EXPECT_FALSE(results[i].failure);
+    EXPECT_EQ(results[i].bytes, weights_.nbytes());
+    EXPECT_GT(results[i].seconds, 0);
+  }
+  EXPECT_TRUE(writer.take_results().empty());
+}
+
+TEST_F(BackgroundWriterTest, FinishesWhatItBeganBeforeItGoes) {
+  { BackgroundWriter(CheckpointStore(folder_)).begin(snapshot(7)); }
+  EXPECT_EQ(saved_at(7), 1);
+}
+
+TEST_F(BackgroundWriterTest, SavesInTheCallersThreadAfterWhatWasBegun) {
+  BackgroundWriter writer{CheckpointStore(folder_)};
+  writer.begin(snapshot(1));
+  weights_.fill_(5);
+  EXPECT_FALSE(writer.save(snapshot(2)).failure);
+  EXPECT_EQ(saved_at(2), 5);
+  EXPECT_EQ(writer.take_results().size(), 1U);
+}
+
+TEST_F(BackgroundWriterTest, ReportsAFailureInsteadOfThrowingIt) {
+  fs::create_directories(folder_);
+  const fs::path file = folder_ / "a file";
+  std::ofstream(file) << "in the way";
+  BackgroundWriter writer{CheckpointStore(file / "ckpt")};
+  writer.begin(snapshot(1));
+  EXPECT_TRUE(writer.save(snapshot(2)).failure);
+  const auto results = writer.take_results();
+  ASSERT_EQ(results.size(), 1U);
+  ASSERT_TRUE(results[0].failure);
+  EXPECT_EQ(results[0].failure->code(), ExitCode::checkpoint);
+}
+
+}  // namespace
+}  // namespace gputrain::checkpoint
