@@ -224,6 +224,7 @@ void Checkpointing::note_results() {
 
 void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   stall_seconds_ += result.stall_seconds;
+  save_seconds_ = result.seconds;
   if (!result.failure) {
     failures_ = 0;
     if (result.step == announced_step_) {

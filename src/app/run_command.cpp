@@ -39,12 +39,12 @@ int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
 }
 
 /// The folder is rank 0's to make; the others use it once it is there.
-RunFolder enter_run_folder(const Job& job, Place& place) {
-  RunFolder folder{job.output_dir};
-  if (place.rank() == 0) folder = open_run_folder(job.output_dir, job.spec().checkpoint.resume == "never");
+TakenRunFolder enter_run_folder(const Job& job, Place& place) {
+  TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
+  if (place.rank() == 0) taken = take_run_folder(job.output_dir, job.spec().checkpoint.resume == "never");
   place.groups.control().barrier("run folder");
-  log::open_file(folder.log(place.rank()));
-  return folder;
+  log::open_file(taken.folder.log(place.rank()));
+  return taken;
 }
 
 }  // namespace
@@ -57,7 +57,8 @@ int run_command(const RunRequest& request) {
   monitor::Console console(monitor::Console::detect(assembly.place.rank() == 0));
   if (request.dry_run) return dry_run(job, assembly, console);
 
-  const RunFolder folder = enter_run_folder(job, assembly.place);
+  const TakenRunFolder taken = enter_run_folder(job, assembly.place);
+  const RunFolder& folder = taken.folder;
   Training training(request, job, assembly, console, folder);
   if (assembly.place.rank() == 0) {
     write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);

@@ -35,11 +35,12 @@ std::filesystem::path RunFolder::log(int rank) const {
   return path / "logs" / name.data();
 }
 
-RunFolder open_run_folder(const std::filesystem::path& path, bool fresh) {
+TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
   RunFolder folder{path.lexically_normal()};
   if (folder.path.filename().empty()) folder.path = folder.path.parent_path();  // "runs/x/"
   std::error_code failure;
   if (fresh && std::filesystem::exists(folder.resolved())) {
+    const RunLock of_earlier_run(folder.path);
     const auto aside = free_name_beside(folder.path);
     std::filesystem::rename(folder.path, aside, failure);
     if (!failure) log::warning("the earlier run in " + folder.path.string() + " is now " + aside.string());
@@ -51,7 +52,7 @@ RunFolder open_run_folder(const std::filesystem::path& path, bool fresh) {
                                         .where = folder.path.string(),
                                         .hint = "choose another with --output-dir"});
   }
-  return folder;
+  return {folder, RunLock(folder.path)};
 }
 
 }  // namespace gputrain::app

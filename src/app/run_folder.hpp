@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "job.hpp"
+#include "run_lock.hpp"
 
 namespace gputrain::app {
 
@@ -20,8 +21,15 @@ struct RunFolder {
   std::filesystem::path model_config() const { return path / "config.json"; }
 };
 
-/// Creates the folder, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`, ...: nothing is
-/// ever overwritten by starting over. Throws Error(environment) when it cannot be written.
-RunFolder open_run_folder(const std::filesystem::path& path, bool fresh);
+/// A run folder that this process alone writes.
+struct TakenRunFolder {
+  RunFolder folder;
+  RunLock lock;
+};
+
+/// Creates the folder and locks it, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`, ...:
+/// nothing is ever overwritten by starting over. Throws Error(environment) when it cannot be written, Error(usage) when
+/// another process uses it.
+TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh);
 
 }  // namespace gputrain::app

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/sampler.hpp"
@@ -26,11 +27,18 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
       log_(reporting_, assembly.place.groups, assembly.place.device),
       checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.plan, log_, console, folder_}),
       save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
+  const auto sources = launch::read_metadata_sources();
+  if (spec_.checkpoint.notice.watches() && assembly.place.launch.rendezvous.local_rank == 0) {
+    notices_ = std::make_unique<launch::NoticeWatcher>(
+        launch::NoticeWatcher::Options{.interval_seconds = spec_.checkpoint.notice.interval.seconds,
+                                       .has_gpu = assembly.place.device.is_cuda(),
+                                       .sources = sources});
+  }
   const std::string resume = checkpointing_.resume(progress_, request.accept);
   if (assembly.place.rank() == 0) {
     metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step, progress_.evaluated_step);
   }
-  print_start_page(console, job, assembly, resume);
+  print_start_page(console, job, assembly, resume + notice_text());
 }
 
 int Training::run() {
@@ -84,10 +92,26 @@ monitor::Summary Training::train() {
   return summary;
 }
 
-/// Signals reach any rank; clocks are rank 0's.
-train::Stop Training::own_stop() const {
+std::string Training::notice_text() const {
+  return notices_ ? "  spot notice: " + notices_->description() : "";
+}
+
+/// Tells what the cloud announces, once; whether it is time to go.
+bool Training::is_leaving() {
+  if (!notices_) return false;
+  for (const std::string& remark : notices_->take_remarks()) log::warning(remark);
+  const auto notice = notices_->notice();
+  if (!notice) return false;
+  if (!std::exchange(notice_told_, true)) log::warning(notice->text());
+  return notice->is_urgent(checkpointing_.save_seconds());
+}
+
+/// Signals and notices reach any rank; clocks are rank 0's.
+train::Stop Training::own_stop() {
   const train::Stop signalled = train::noted_stop();
-  if (signalled != train::Stop::none || assembly_.place.rank() != 0) return signalled;
+  if (signalled != train::Stop::none) return signalled;
+  if (is_leaving()) return train::Stop::notice;
+  if (assembly_.place.rank() != 0) return train::Stop::none;
   const auto& limit = spec_.limits.max_duration;
   if (limit && seconds_since_process_start() >= limit->seconds) return train::Stop::max_duration;
   const double max_seconds = assembly_.plan.max_seconds;

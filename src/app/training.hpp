@@ -7,6 +7,7 @@
 #include "assembly.hpp"
 #include "checkpointing.hpp"
 #include "ending.hpp"
+#include "gputrain/launch/notice.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/train/hooks.hpp"
 #include "gputrain/train/step.hpp"
@@ -24,7 +25,9 @@ class Training {
 
  private:
   monitor::Summary train();
-  train::Stop own_stop() const;
+  train::Stop own_stop();
+  bool is_leaving();
+  std::string notice_text() const;
   train::Stop test();
   void finish(const monitor::Summary& summary, const Expectation& expectation);
 
@@ -41,6 +44,8 @@ class Training {
   train::LogHook log_;
   Checkpointing checkpointing_;
   train::SaveRequests save_requests_;
+  std::unique_ptr<launch::NoticeWatcher> notices_;  // one per machine
+  bool notice_told_ = false;
 };
 
 }  // namespace gputrain::app

@@ -12,12 +12,13 @@
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"
+#include "support/fake_cloud.hpp"
 
 namespace gputrain::testing_support {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// Names of the finished checkpoints of a run, in order.
 std::vector<std::string> checkpoints(const std::string& run) {
@@ -44,9 +45,9 @@ struct Request {
   int signal, exit_code;
 };
 
-class Stopping : public testing::TestWithParam<Request> {};
+class Stopping : public ::testing::TestWithParam<Request> {};
 INSTANTIATE_TEST_SUITE_P(Signals, Stopping,
-                         testing::Values(Request{SIGTERM, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138}),
+                         ::testing::Values(Request{SIGTERM, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138}),
                          [](const auto& entry) { return std::string(sigabbrev_np(entry.param.signal)); });
 
 TEST_P(Stopping, WhileTrainingSavesTheStepThatWasReached) {
@@ -108,6 +109,50 @@ TEST(Saving, OnSigusr2OrAFileGoesOnTraining) {
   EXPECT_FALSE(fs::exists(folder / "run/SAVE"));
   program.signal(SIGTERM);
   EXPECT_EQ(program.wait().exit_code, 143);
+}
+
+class Notice : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Clouds, Notice, ::testing::ValuesIn(gputrain::testing::kClouds),
+                         [](const auto& entry) { return entry.param; });
+
+TEST_P(Notice, OfTheCloudSavesAndAsksToBeStartedAgain) {
+  const TemporaryFolder folder;
+  gputrain::testing::FakeCloud cloud(GetParam());
+  Program program(endless(folder, {"--set", "checkpoint.notice.interval=1s"}), {{"GPUTRAIN_METADATA_URL", cloud.url()}});
+  ASSERT_TRUE(program.prints("step    20/"));
+  cloud.announce(gputrain::testing::announcement(GetParam(), 100));
+  const Result result = program.wait(30);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(" announces "));
+  EXPECT_THAT(result.out, HasSubstr("about to be taken away, saved"));
+  EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
+}
+
+TEST(Notice, ThatMakesNoSenseOrNeverComesDisturbsNothing) {
+  const TemporaryFolder folder;
+  gputrain::testing::FakeCloud cloud("aws");
+  Program program(endless(folder, {"--set", "checkpoint.notice.interval=1s", "--set", "limits.max_duration=6s"}),
+                  {{"GPUTRAIN_METADATA_URL", cloud.url()}});
+  ASSERT_TRUE(program.prints("step    20/"));
+  cloud.announce("{{{");
+  const Result result = program.wait(30);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("limits.max_duration reached"));
+  EXPECT_THAT(result.err, HasSubstr("AWS"));  // said once
+}
+
+TEST(RunFolder, OfARunningProcessIsRefusedToAnother) {
+  const TemporaryFolder folder;
+  Program first(endless(folder));
+  ASSERT_TRUE(first.prints("step    1/"));
+  for (const std::string resume : {"auto", "never"}) {
+    const Result second = Program(endless(folder, {"--set", "checkpoint.resume=" + resume})).wait();
+    EXPECT_EQ(second.exit_code, 2) << second.out;
+    EXPECT_THAT(second.err, HasSubstr("in use by process"));
+  }
+  first.signal(SIGKILL);
+  EXPECT_EQ(first.wait().exit_code, 137);
+  EXPECT_EQ(Program(endless(folder, {"--set", "train.max_steps=3"})).wait().exit_code, 0);  // no lock is left
 }
 
 TEST(Limits, MaxDurationAsksToBeStartedAgain) {

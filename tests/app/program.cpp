@@ -26,7 +26,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-std::vector<std::string> merged_environment(const std::map<std::string, std::string>& added) {
+std::vector<std::string> merged_environment(std::map<std::string, std::string> added) {
+  added.try_emplace("GPUTRAIN_METADATA_URL", "aws=http://127.0.0.1:9");  // nobody's: no test asks a real cloud
   std::vector<std::string> merged;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;

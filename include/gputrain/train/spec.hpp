@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gputrain/config/describe.hpp"
+#include "gputrain/launch/notice.hpp"
 
 namespace gputrain::train {
 
@@ -54,6 +55,7 @@ struct CheckpointSpec {
   std::optional<config::Length> keep_every;
   config::Auto<std::string> metric;
   int64_t max_save_failures = 3;
+  launch::NoticeSpec notice;
   std::string resume = "auto";
 
   static void describe(config::Description<CheckpointSpec>& d);
