@@ -12,7 +12,7 @@
 namespace gputrain::testing_support {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const std::string kTorchrun = GPUTRAIN_SOURCE_DIR "/.deps/bin/torchrun";
 
@@ -54,7 +54,7 @@ Result two_ranks(const std::string& job, const std::string& output, std::vector<
   return Program(arguments).wait();
 }
 
-class Ranks : public testing::Test {
+class Ranks : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::filesystem::exists(kTorchrun)) return;

@@ -12,7 +12,7 @@
 namespace gputrain::testing_support {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// Dropout, accumulation and intervals that no stop divides: everything a resumed run must carry over.
 constexpr const char* kDemandingJob =

@@ -10,7 +10,7 @@
 namespace gputrain::testing_support {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 nlohmann::json json_file(const std::string& path) { return nlohmann::json::parse(read_file(path)); }
 

@@ -9,7 +9,7 @@
 namespace gputrain::testing_support {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(Verbs, ValidateReportsEveryMistakeAtOnceWithItsPlace) {
   const TemporaryFolder folder;
