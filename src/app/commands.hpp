@@ -1,6 +1,7 @@
 // The verbs of the command line; each returns the process's exit code.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,14 @@ struct EvalRequest {
   bool json = false;
 };
 
+struct PruneRequest {
+  std::string run;  // a run folder or its ckpt/
+  int64_t keep_last = 0, keep_best = 0, keep_every = 0;
+  bool set_aside = false;  // remove those that were set aside too
+  bool dry_run = false;
+  bool json = false;
+};
+
 GPUTRAIN_API int run_command(const RunRequest& request);
 GPUTRAIN_API int eval_command(const EvalRequest& request);
 GPUTRAIN_API int validate_command(const JobRequest& request, bool json);
@@ -38,5 +47,11 @@ GPUTRAIN_API int schema_command();
 GPUTRAIN_API int list_command(const std::string& kind);
 GPUTRAIN_API int describe_command(const std::string& kind, const std::string& name);
 GPUTRAIN_API int version_command();
+GPUTRAIN_API int ckpt_ls_command(const std::string& run, bool json);
+/// 5 when a checkpoint is damaged or there is none.
+GPUTRAIN_API int ckpt_verify_command(const std::string& path, bool json);
+/// As diff(1): 0 when every tensor is equal bit for bit, else 1.
+GPUTRAIN_API int ckpt_diff_command(const std::string& a, const std::string& b, bool json);
+GPUTRAIN_API int ckpt_prune_command(const PruneRequest& request);
 
 }  // namespace gputrain::app

@@ -28,8 +28,9 @@ struct CommandLine {
   app::RunRequest run;
   app::EvalRequest eval;
   app::JobRequest job;
+  app::PruneRequest prune;
   bool json = false, origin = false;
-  std::string kind, name;
+  std::string kind, name, path, other_path;
   std::function<int()> action;
 
   CommandLine() {
@@ -39,6 +40,7 @@ struct CommandLine {
     add_run();
     add_eval();
     add_readers();
+    add_ckpt();
   }
 
   void add_run() {
@@ -85,6 +87,44 @@ struct CommandLine {
 
     auto* version = app.add_subcommand("version", "print versions of gputrain and what it was built with");
     version->callback([this] { action = [] { return app::version_command(); }; });
+  }
+
+  void add_ckpt() {
+    auto* ckpt = app.add_subcommand("ckpt", "list, verify, compare and remove checkpoints");
+    ckpt->require_subcommand(1);
+
+    auto* ls = ckpt->add_subcommand("ls", "the checkpoints of a run, newest last, by manifests and sizes");
+    ls->add_option("run", path, "a run folder, or its ckpt/")->required();
+    ls->callback([this] { action = [this] { return app::ckpt_ls_command(path, json); }; });
+
+    auto* verify = ckpt->add_subcommand("verify", "hash every file of a run's checkpoints, or of one");
+    verify->add_option("path", path, "a run folder, its ckpt/, or one checkpoint")->required();
+    verify->footer("Exit code: 0 all are good; 5 something is wrong, or there is no checkpoint.");
+    verify->callback([this] { action = [this] { return app::ckpt_verify_command(path, json); }; });
+
+    auto* diff = ckpt->add_subcommand("diff", "compare two checkpoints: settings, metrics, tensors");
+    diff->add_option("a", path, "a checkpoint, or a run folder: its newest good one")->required();
+    diff->add_option("b", other_path, "another")->required();
+    diff->footer("Exit code, as that of diff: 0 all tensors equal bit for bit; 1 they differ; 2, 5 unreadable.");
+    diff->callback([this] { action = [this] { return app::ckpt_diff_command(path, other_path, json); }; });
+
+    const auto at_least = [](int64_t least) {
+      return [least](const std::string& text) {
+        return std::atoll(text.c_str()) >= least ? "" : "must be a whole number of at least " + std::to_string(least);
+      };
+    };
+    auto* verb = ckpt->add_subcommand("prune", "remove checkpoints that no count keeps, and half written ones");
+    verb->add_option("run", prune.run, "a run folder, or its ckpt/")->required();
+    verb->add_option("--keep-last", prune.keep_last, "how many of the newest stay")->required()->check(at_least(1));
+    verb->add_option("--keep-best", prune.keep_best, "so many of the best by score stay too")->check(at_least(0));
+    verb->add_option("--keep-every", prune.keep_every, "multiples of so many steps stay too")->check(at_least(1));
+    verb->add_flag("--set-aside", prune.set_aside, "remove also those that were set aside (step-....bad)");
+    verb->add_flag("--dry-run", prune.dry_run, "only say what would go");
+    verb->footer("The newest checkpoint that verifies always stays.");
+    verb->callback([this] { action = [this] { return app::ckpt_prune_command(prune); }; });
+
+    for (auto* each : {ls, verify, diff}) each->add_flag("--json", json, "print one JSON document");
+    verb->add_flag("--json", prune.json, "print one JSON document");
   }
 };
 

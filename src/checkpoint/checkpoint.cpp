@@ -37,6 +37,12 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
   return checkpoint;
 }
 
+std::vector<std::string> Checkpoint::file_names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, file] : files_) names.push_back(name);
+  return names;
+}
+
 const SafetensorsFile& Checkpoint::file(const std::string& name) const {
   const auto found = files_.find(name);
   if (found == files_.end()) {

@@ -222,10 +222,12 @@ std::vector<Listed> CheckpointStore::list() const {
   return listed;
 }
 
-std::vector<fs::path> CheckpointStore::prune(bool only_tell) const {
-  const std::vector<int64_t> steps = steps_in(folder_);
-  if (steps.empty()) return {};
-  return prune_up_to(steps.front(), only_tell);
+std::vector<fs::path> CheckpointStore::prune(const Search& verified, bool only_tell) const {
+  if (!verified.newest) return {};
+  const int64_t newest = verified.newest->step();
+  std::vector<fs::path> removed = prune_up_to(newest, only_tell);
+  if (!only_tell && !removed.empty()) point_hints_at(newest);
+  return removed;
 }
 
 /// A damaged checkpoint counts for nothing, and goes once enough good ones are newer.

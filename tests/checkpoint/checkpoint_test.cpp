@@ -138,9 +138,9 @@ TEST_F(CheckpointTest, TellsWhatPruningWouldRemoveBeforeItDoes) {
   CheckpointStore all(folder_, {.keep_last = 9});
   for (const int64_t step : {1, 2, 3}) save(all, step);
   const CheckpointStore store(folder_, {.keep_last = 1});
-  EXPECT_THAT(store.prune(/*only_tell=*/true), ElementsAre(folder_ / "step-00000002", folder_ / "step-00000001"));
+  EXPECT_THAT(store.prune(store.find_newest(), /*only_tell=*/true), ElementsAre(folder_ / "step-00000002", folder_ / "step-00000001"));
   EXPECT_EQ(names().size(), 3U);
-  store.prune();
+  store.prune(store.find_newest());
   EXPECT_THAT(names(), ElementsAre("step-00000003"));
 }
 

@@ -27,6 +27,7 @@ class Checkpoint {
   int64_t step() const noexcept { return step_; }
   const nlohmann::json& state() const noexcept { return *state_; }
 
+  std::vector<std::string> file_names() const;  // "model", "optimizer", ...
   /// The tensors that were saved as `name`; Error(checkpoint) when there are none.
   const SafetensorsFile& file(const std::string& name) const;
 

@@ -78,9 +78,9 @@ class CheckpointStore {
   /// Those with a finished name, newest first, good or not.
   std::vector<Listed> list() const;
 
-  /// Removes what the retention does not keep; returns the removed folders. With `only_tell`
-  /// nothing is removed.
-  std::vector<std::filesystem::path> prune(bool only_tell = false) const;
+  /// Removes what the retention does not keep; returns the removed folders. With `only_tell` nothing is removed. The
+  /// newest that `verified` found stays, and so do newer ones, which count for nothing; without it nothing goes.
+  std::vector<std::filesystem::path> prune(const Search& verified, bool only_tell = false) const;
 
   /// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and
   /// returns it. Throws Error(checkpoint) when it cannot.
