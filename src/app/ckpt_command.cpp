@@ -51,7 +51,7 @@ int64_t best_of(const std::vector<CkptEntry>& entries) {
 std::string remark_on(const CkptEntry& entry, int64_t latest, int64_t best) {
   if (entry.kind == Kind::set_aside) return "set aside as " + entry.name();
   if (entry.kind == Kind::left_over) return "half written: " + entry.name();
-  if (!entry.problem.empty()) return "damaged: " + entry.problem;
+  if (!entry.problem.empty()) return "bad: " + entry.problem;
   std::string remark;
   if (entry.step == latest) remark = "latest";
   if (entry.step == best) remark += remark.empty() ? "best" : ", best";

@@ -144,13 +144,13 @@ TEST_F(Ckpt, LsTellsTornSetAsideAndHalfWrittenOnesApart) {
   }
   EXPECT_EQ(document["bytes"], bytes);
   const Result table = ckpt({"ls", in_ckpt("").string()});
-  EXPECT_THAT(table.out, HasSubstr("damaged: model.safetensors: has 100 bytes"));
+  EXPECT_THAT(table.out, HasSubstr("bad: model.safetensors: has 100 bytes"));
   EXPECT_THAT(table.out, HasSubstr("5 checkpoints, 1 set aside, 1 half written, "));
 }
 
 TEST_F(Ckpt, VerifyFindsAFlippedBitThatLsCannotSee) {
   flip(12, "optimizer.safetensors");
-  EXPECT_THAT(ckpt({"ls", run_}).out, Not(HasSubstr("damaged")));
+  EXPECT_THAT(ckpt({"ls", run_}).out, Not(HasSubstr("bad: ")));
   const Result result = ckpt({"verify", run_});
   EXPECT_EQ(result.exit_code, 5);
   const auto lines = lines_of(result.out);
