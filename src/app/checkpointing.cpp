@@ -89,6 +89,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   const auto differences = config::differences(settings_from_json(chosen->state().at("settings"), today), today);
   check_changes(differences, accept_changes, chosen->folder().string());
   restore(*chosen, progress);
+  if (parts_.place.rank() == 0) leave_newer(chosen->step());
   ++progress.attempts;
   return "step " + monitor::grouped(progress.step) + " from " + chosen->folder().string() + "  attempt " +
          std::to_string(progress.attempts);
@@ -116,12 +117,29 @@ std::optional<checkpoint::Checkpoint> Checkpointing::choose() const {
   return found;
 }
 
+/// Who goes on from an older checkpoint leaves the newer ones: the next attempt must not take them up.
+void Checkpointing::leave_newer(int64_t step) {
+  for (const auto& listed : store_.list()) {
+    if (listed.step <= step || !listed.problem.empty()) continue;
+    const auto aside = store_.set_aside(listed.folder, "left");
+    log::warning(listed.folder.filename().string() + " is of the way not taken; it is now " + aside.filename().string());
+  }
+}
+
 /// Names what is not good, and takes it out of the way.
 std::optional<checkpoint::Checkpoint> Checkpointing::newest_good() const {
   auto search = store_.find_newest();
   for (const auto& rejected : search.rejected) {
-    const auto aside = store_.set_aside(rejected.folder, "bad");
-    log::warning("checkpoint skipped: " + rejected.reason + "; it is now " + aside.filename().string());
+    if (!search.newest) continue;
+    const bool goes = rejected.is_damaged;  // what cannot be read now may be good later
+    const auto aside = goes ? store_.set_aside(rejected.folder, "bad") : rejected.folder;
+    log::warning("checkpoint skipped: " + rejected.reason + (goes ? "; it is now " + aside.filename().string() : ""));
+  }
+  if (!search.newest && !search.rejected.empty()) {
+    throw Error(ExitCode::checkpoint,
+                {.what = "none of the run's checkpoints is good; the newest: " + search.rejected.front().reason,
+                 .where = store_.folder().string(),
+                 .hint = "put a good copy there, or start over: --set checkpoint.resume=never keeps this run aside"});
   }
   return std::move(search.newest);
 }
@@ -182,7 +200,8 @@ checkpoint::Snapshot Checkpointing::snapshot(const train::Progress& progress, co
                     {"optimizer", checkpoint::per_parameter(*parts_.built.arena, parts_.updates.optimizer->state())},
                     {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
           .state = state.dump(2) + "\n",
-          .score = score};
+          .score = score,
+          .synced_before = {parts_.folder.metrics()}};
 }
 
 void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) {

@@ -58,6 +58,7 @@ class Checkpointing {
   checkpoint::Snapshot snapshot(const train::Progress& progress, const at::Tensor& generators) const;
   void note(const checkpoint::BackgroundWriter::Result& result);
   bool fails_anywhere(bool failed);
+  void leave_newer(int64_t step);
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
   void restore_generators(const checkpoint::Checkpoint& from);
   checkpoint::NamedTensors weights() const;

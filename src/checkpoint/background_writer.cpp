@@ -87,7 +87,7 @@ BackgroundWriter::Result BackgroundWriter::write(const Snapshot& snapshot) {
 
 Snapshot BackgroundWriter::copy_of(const Snapshot& live) {
   const at::NoGradGuard no_grad;
-  Snapshot copy{.step = live.step, .files = {}, .state = live.state, .score = live.score};
+  Snapshot copy{.step = live.step, .files = {}, .state = live.state, .score = live.score, .synced_before = live.synced_before};
   for (const auto& [file, tensors] : live.files) {
     NamedTensors& copies = copy.files[file];
     for (const auto& [name, tensor] : tensors) {

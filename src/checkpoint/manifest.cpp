@@ -17,7 +17,18 @@ constexpr int64_t kVersion = 1;
 constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
 
 [[noreturn]] void reject(const fs::path& path, const std::string& what) {
-  throw Error(ExitCode::checkpoint, {.what = what, .where = path.string()});
+  throw Damage(ExitCode::checkpoint, {.what = what, .where = path.string()});
+}
+
+/// The size of a file that must be there.
+uint64_t size_of(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) reject(path, "missing");
+  const uint64_t bytes = fs::is_regular_file(status) ? fs::file_size(path, error) : 0;
+  if (error) throw Error(ExitCode::checkpoint, {.what = "cannot read: " + error.message(), .where = path.string()});
+  if (!fs::is_regular_file(status)) reject(path, "is no file");
+  return bytes;
 }
 
 /// A name that stays inside the checkpoint's folder.
@@ -50,9 +61,7 @@ Manifest parse_manifest(const fs::path& path, const std::string& text) {
 }
 
 void verify_file(const fs::path& path, const FileSeal& expected, bool hashes) {
-  std::error_code error;
-  const uint64_t bytes = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
-  if (error || !fs::exists(path, error)) reject(path, "missing");
+  const uint64_t bytes = size_of(path);
   if (bytes != expected.bytes) reject(path, fmt::format("has {} bytes instead of {}", bytes, expected.bytes));
   if (hashes && seal_of(path, ExitCode::checkpoint) != expected) reject(path, "damaged: its hash differs");
 }
@@ -73,7 +82,7 @@ std::string folder_name(int64_t step) { return fmt::format("step-{:08}", step); 
 Manifest verify(const fs::path& folder, bool hashes) {
   const fs::path path = folder / kManifestName;
   std::error_code error;
-  if (!fs::exists(path, error)) reject(folder, "has no manifest");
+  if (fs::status(path, error).type() == fs::file_type::not_found) reject(folder, "has no manifest");
   Manifest manifest = parse_manifest(path, read_text(path));
   if (manifest.files.count(kStateName) == 0) reject(path, "names no state.json");
   for (const auto& [name, seal] : manifest.files) verify_file(folder / name, seal, /*hashes=*/false);
@@ -83,12 +92,13 @@ Manifest verify(const fs::path& folder, bool hashes) {
 }
 
 std::string read_text(const fs::path& path) {
-  std::error_code error;
-  const uint64_t bytes = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;
-  if (error || bytes > kMaxTextBytes) reject(path, "cannot be what was written");
+  const uint64_t bytes = size_of(path);
+  if (bytes > kMaxTextBytes) reject(path, "cannot be what was written");
   std::string text(bytes, '\0');
   std::ifstream file(path, std::ios::binary);
-  if (!file.read(text.data(), static_cast<std::streamsize>(bytes))) reject(path, "cannot be read");
+  if (!file.read(text.data(), static_cast<std::streamsize>(bytes))) {
+    throw Error(ExitCode::checkpoint, {.what = "cannot read it", .where = path.string()});
+  }
   return text;
 }
 

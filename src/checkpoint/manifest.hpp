@@ -22,13 +22,19 @@ struct Manifest {
   std::optional<Score> score;
 };
 
+/// A checkpoint that is not what was written; in contrast to one that cannot be read at this moment.
+class Damage : public Error {
+ public:
+  using Error::Error;
+};
+
 std::string to_json(const Manifest& manifest);
 
 /// "step-00000100"
 std::string folder_name(int64_t step);
 
 /// Reads a checkpoint's manifest and tests that every file has its size; with `hashes`, also its content. Throws
-/// Error(checkpoint) that names the file and what is wrong.
+/// Damage that names the file and what is wrong, or Error(checkpoint) when something cannot be read.
 Manifest verify(const std::filesystem::path& folder, bool hashes);
 
 /// A small text file, refused when it is larger than any that we write.

@@ -187,6 +187,7 @@ fs::path CheckpointStore::save(const Snapshot& snapshot) {
   try {
     write_folder(written, snapshot);
     verify(written, /*hashes=*/true);
+    for (const fs::path& other : snapshot.synced_before) sync_file(other, ExitCode::checkpoint);
     put_in_place(written, target);
     sync_folder(folder_, ExitCode::checkpoint);
   } catch (...) {
@@ -209,8 +210,10 @@ CheckpointStore::Search CheckpointStore::find_newest() const {
       if (search.newest->step() == step) return search;
       search.rejected.push_back({path, fmt::format("its manifest is that of step {}", search.newest->step())});
       search.newest.reset();
+    } catch (const Damage& damage) {
+      search.rejected.push_back({path, damage.what()});
     } catch (const Error& error) {
-      search.rejected.push_back({path, error.what()});
+      search.rejected.push_back({path, error.what(), /*is_damaged=*/false});
     }
   }
   return search;

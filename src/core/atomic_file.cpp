@@ -84,6 +84,15 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   file.commit();
 }
 
+void sync_file(const std::filesystem::path& path, ExitCode code) {
+  const int descriptor = open_retrying(path, O_RDONLY);
+  if (descriptor < 0 && errno == ENOENT) return;
+  if (descriptor < 0) throw_io_error(path, "open the file", errno, code);
+  const int failed = sync_retrying(descriptor) != 0 ? errno : 0;
+  ::close(descriptor);
+  if (failed != 0) throw_io_error(path, "sync the file", failed, code);
+}
+
 void sync_folder(const std::filesystem::path& folder, ExitCode code) {
   const int descriptor = open_retrying(folder, O_RDONLY | O_DIRECTORY);
   if (descriptor < 0) throw_io_error(folder, "open the folder", errno, code);

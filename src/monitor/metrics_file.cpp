@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
@@ -32,6 +36,24 @@ std::string kept_lines(const std::filesystem::path& path, int64_t last_step, int
   return kept;
 }
 
+/// A line that does not fit is taken back: half of it would spoil the next one.
+bool append_whole(const std::filesystem::path& path, const std::string& text) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor < 0) return false;
+  const off_t end = ::lseek(descriptor, 0, SEEK_END);
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = ::write(descriptor, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) break;
+    done += static_cast<size_t>(written);
+  }
+  const bool is_whole = done == text.size();
+  if (!is_whole && ::ftruncate(descriptor, end) != 0) log::warning(path.string() + ": ends in half a line");
+  ::close(descriptor);
+  return is_whole;
+}
+
 }  // namespace
 
 MetricsFile::MetricsFile(std::filesystem::path path, int64_t resume_step, int64_t evaluated_step)
@@ -47,10 +69,8 @@ void MetricsFile::append(const Line& line, const Metrics& metrics) {
   for (const auto& [name, value] : metrics) {
     object[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
   }
-  std::ofstream file(path_, std::ios::app);
-  file << object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
-  file.close();
-  if (!file && !std::exchange(failed_, true)) {
+  const std::string text = object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  if (!append_whole(path_, text) && !std::exchange(failed_, true)) {
     log::warning(path_.string() + ": cannot append; training goes on without its curve");
   }
 }

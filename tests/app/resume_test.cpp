@@ -53,6 +53,33 @@ TEST(Resume, NamesAndSkipsATornCheckpoint) {
   EXPECT_THAT(result.out, HasSubstr("resume  step 15"));
 }
 
+TEST(Resume, WithNothingButBadCheckpointsDoesNotStartOver) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  std::filesystem::resize_file(folder / "run/ckpt/step-00000020/model.safetensors", 100);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+    EXPECT_EQ(result.exit_code, 5) << result.out;
+    EXPECT_THAT(result.err, HasSubstr("none of the run's checkpoints is good"));
+  }
+}
+
+TEST(Resume, FromAnOlderCheckpointLeavesTheNewerOnesBehindForGood) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
+  const std::vector<std::string> run{"run", job, "--output-dir", folder / "run"};
+  ASSERT_EQ(gputrain(run).exit_code, 0);
+  Program again({gputrain_path(), "run", job, "--output-dir", folder / "run", "--set",
+                 "checkpoint.resume=" + (folder / "run/ckpt/step-00000010"), "--set", "checkpoint.interval=null", "--set",
+                 "log.interval=1", "--set", "checkpoint.keep_best=0"});
+  ASSERT_TRUE(again.prints("resume  step 10"));
+  again.signal(SIGKILL);
+  again.wait();
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020.left"));
+  EXPECT_THAT(gputrain(run).out, HasSubstr("resume  step 10"));
+}
+
 TEST(Resume, MustFailsWithExitCode5WithoutACheckpoint) {
   const TemporaryFolder folder;
   const Result result =

@@ -24,7 +24,7 @@ KEEP_LAST = 2
 EXIT_CODES = {
     "kill": {KILLED},
     "go on": {STOPPED, DONE},
-    "error once": {CHECKPOINT_ERROR, STOPPED, DONE},
+    "error once": {STOPPED, DONE},
     "errors": {CHECKPOINT_ERROR},
     "error in the run folder": {CHECKPOINT_ERROR, ENVIRONMENT_ERROR, STOPPED, DONE},
     "full disk": {CHECKPOINT_ERROR, ENVIRONMENT_ERROR, STOPPED, DONE},

@@ -202,7 +202,7 @@ class Torture:
             if what in ("error", "errors"):
                 self.story.append(os.strerror(error))
                 self.check_message(outcome, error, must_tell=not others and not promises.may_pass_in_silence(*outcome.fault))
-        if others and promise != "kill" or what == cut:
+        if others and promise != "kill":
             self.curve_is_whole = False
         return outcome, outcome.fault is not None, promise
 

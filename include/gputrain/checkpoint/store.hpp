@@ -27,6 +27,7 @@ struct Snapshot {
   std::map<std::string, NamedTensors> files;  // "model" becomes model.safetensors
   std::string state;                          // JSON text
   std::optional<Score> score;                 // when the metric was measured at this step
+  std::vector<std::filesystem::path> synced_before;  // other files that must be on disk no later than the checkpoint
 
   uint64_t bytes() const;  // of the tensors
 };
@@ -66,6 +67,7 @@ class CheckpointStore {
   struct Rejected {
     std::filesystem::path folder;
     std::string reason;
+    bool is_damaged = true;  // false: it cannot be read at this moment
   };
   struct Search {
     std::optional<Checkpoint> newest;

@@ -36,6 +36,9 @@ class AtomicFile {
 /// Replaces the file at `path` by `content`, atomically and durably.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content, ExitCode code);
 
+/// Makes what was written to a file durable; does nothing where there is no such file.
+void sync_file(const std::filesystem::path& path, ExitCode code);
+
 /// Makes names created in, renamed in or removed from a folder durable.
 void sync_folder(const std::filesystem::path& folder, ExitCode code);
 
