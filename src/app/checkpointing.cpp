@@ -10,6 +10,7 @@
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/evaluator.hpp"
+#include "record.hpp"
 #include "versions.hpp"
 #include "weights.hpp"
 
@@ -212,6 +213,7 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
       groups.control().all_gather(device::generator_state(parts_.place.device), "random generators");
   const checkpoint::Snapshot live = snapshot(progress, generators);
   if (parts_.place.rank() == 0) {
+    usage_[progress.step] = progress.usage;
     if (durable) writer_.wait();
     note_results();
     if (durable) {
@@ -244,8 +246,11 @@ void Checkpointing::note_results() {
 void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   stall_seconds_ += result.stall_seconds;
   save_seconds_ = result.seconds;
+  usage_.erase(usage_.begin(), usage_.find(result.step));  // the step itself may be saved once more
   if (!result.failure) {
     failures_ = 0;
+    parts_.ledger.append("checkpoint", {{"step", result.step}, {"data", to_json(usage_.at(result.step))}, {"bytes", result.bytes},
+                                        {"seconds", result.seconds}});
     if (result.step == announced_step_) {
       parts_.console.line("save", "step " + monitor::grouped(result.step) + " on request  " +
                                       monitor::bytes(static_cast<double>(result.bytes)) + " in " +
@@ -255,6 +260,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   }
   ++failures_;
   last_failure_ = result.failure->what();
+  parts_.ledger.append("save_failed", {{"step", result.step}, {"reason", last_failure_}});
   log::warning("no checkpoint of step " + std::to_string(result.step) + " (failure " + std::to_string(failures_) + " of " +
                std::to_string(parts_.job.spec().checkpoint.max_save_failures) + " in a row): " + last_failure_);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "gputrain/checkpoint/background_writer.hpp"
 #include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/ledger.hpp"
 #include "gputrain/train/hooks.hpp"
 #include "run_folder.hpp"
 
@@ -26,6 +28,7 @@ class Checkpointing {
     const train::Plan& plan;
     train::Hook& log;  // its state belongs to the checkpoint
     monitor::Console& console;
+    monitor::Ledger& ledger;
     RunFolder folder;
   };
 
@@ -67,6 +70,7 @@ class Checkpointing {
   std::string best_metric_;
   checkpoint::CheckpointStore store_;
   checkpoint::BackgroundWriter writer_;
+  std::map<int64_t, data::Usage> usage_;  // by step, of the newest save and of those whose end is not known
   int64_t announced_step_ = -1;
   int64_t failures_ = 0;  // in a row
   std::string last_failure_;

@@ -46,6 +46,8 @@ GPUTRAIN_API int config_command(const JobRequest& request, bool origin);
 GPUTRAIN_API int schema_command();
 GPUTRAIN_API int list_command(const std::string& kind);
 GPUTRAIN_API int describe_command(const std::string& kind, const std::string& name);
+/// `gputrain data audit RUN`
+GPUTRAIN_API int audit_command(const std::string& run, bool json);
 GPUTRAIN_API int version_command();
 GPUTRAIN_API int ckpt_ls_command(const std::string& run, bool json);
 /// 5 when a checkpoint is damaged or there is none.

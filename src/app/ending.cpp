@@ -48,7 +48,7 @@ monitor::Summary summarize(const Job& job, const Place& place, const train::Plan
   summary.run_id = job.run_id;
   summary.step = progress.step;
   summary.epoch = static_cast<double>(progress.step) / static_cast<double>(plan.steps_per_epoch);
-  summary.samples = progress.samples;
+  summary.samples = progress.usage.samples;
   summary.tokens = progress.tokens;
   summary.world_size = place.groups.world_size();
   summary.attempts = progress.attempts;
@@ -80,7 +80,7 @@ void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Ex
   }
 }
 
-void record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder) {
+monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder) {
   const auto* error = dynamic_cast<const Error*>(&failure);
   summary.status = "failed";
   summary.exit_code = static_cast<int>(error != nullptr ? error->code() : ExitCode::internal);
@@ -90,6 +90,7 @@ void record_failure(monitor::Summary summary, const std::exception& failure, con
   } catch (const Error& second) {
     log::warning(second.what());  // the first failure is the one to report
   }
+  return summary;
 }
 
 void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,

@@ -29,8 +29,8 @@ monitor::Summary summarize(const Job& job, const Place& place, const train::Plan
 /// Fills in how it ended: done, or stopped by a signal; the exit code is the summary's.
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify);
 
-/// Records an end by an error in summary.json; says nothing itself.
-void record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder);
+/// Records an end by an error in summary.json, and returns what it recorded; says nothing itself.
+monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder);
 
 /// The last lines of a run: done, result, speed, files.
 void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,

@@ -85,6 +85,13 @@ struct CommandLine {
     describe->add_option("name", name, "the entry, as `gputrain list` names it");
     describe->callback([this] { action = [this] { return app::describe_command(kind, name); }; });
 
+    auto* data = app.add_subcommand("data", "questions about a run's data");
+    data->require_subcommand(1);
+    auto* audit = data->add_subcommand("audit", "prove from a run's ledger that every sample was used once per epoch");
+    audit->add_option("run", name, "the run folder")->required();
+    audit->add_flag("--json", json, "print the result as JSON");
+    audit->callback([this] { action = [this] { return app::audit_command(name, json); }; });
+
     auto* version = app.add_subcommand("version", "print versions of gputrain and what it was built with");
     version->callback([this] { action = [] { return app::version_command(); }; });
   }

@@ -14,6 +14,7 @@ struct RunFolder {
   std::filesystem::path resolved() const { return path / "job.resolved.yaml"; }
   std::filesystem::path summary() const { return path / "summary.json"; }
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
+  std::filesystem::path ledger() const { return path / "ledger.jsonl"; }
   std::filesystem::path log(int rank) const;
   std::filesystem::path checkpoints() const { return path / "ckpt"; }
   std::filesystem::path save_request() const { return path / "SAVE"; }  // `touch` it: a checkpoint is written

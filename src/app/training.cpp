@@ -4,11 +4,14 @@
 #include <optional>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
+#include "record.hpp"
 #include "start_page.hpp"
 #include "weights.hpp"
 
@@ -25,7 +28,8 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
       finite_(spec_.train.nonfinite == "stop", assembly.place.device.is_cpu() ? 1 : train::kDeviceLookEvery,
               assembly.updates.scaler.get()),
       log_(reporting_, assembly.place.groups, assembly.place.device),
-      checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.plan, log_, console, folder_}),
+      ledger_(assembly.place.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
+      checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.plan, log_, console, ledger_, folder_}),
       save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
   const auto sources = launch::read_metadata_sources();
   if (spec_.checkpoint.notice.watches() && assembly.place.launch.rendezvous.local_rank == 0) {
@@ -38,6 +42,7 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
   if (assembly.place.rank() == 0) {
     metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step, progress_.evaluated_step);
   }
+  ledger_.append("attempt", attempt_record(job, assembly, progress_));
   print_start_page(console, job, assembly, resume + notice_text());
 }
 
@@ -46,10 +51,13 @@ int Training::run() {
     const monitor::Summary summary = train();
     assembly_.place.groups.control().barrier("end");
     if (assembly_.place.rank() == 0) monitor::write_summary(folder_.summary(), summary);
+    ledger_.append("end", end_record(summary, progress_));
     return summary.exit_code;
   } catch (const std::exception& failure) {
     if (assembly_.place.rank() == 0) {
-      record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
+      const auto summary =
+          record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
+      ledger_.append("end", end_record(summary, progress_));
     }
     throw;
   }

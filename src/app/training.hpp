@@ -42,6 +42,7 @@ class Training {
   train::Reporting reporting_;
   train::FiniteHook finite_;
   train::LogHook log_;
+  monitor::Ledger ledger_;
   Checkpointing checkpointing_;
   train::SaveRequests save_requests_;
   std::unique_ptr<launch::NoticeWatcher> notices_;  // one per machine

@@ -23,7 +23,7 @@ struct Loader::Impl {
   }
 
   void start();
-  Batch take();
+  Batch take(Usage& usage);
   void note_bad(std::vector<ReadOutcome::BadRow> bad);
 
   std::shared_ptr<const Dataset> dataset;
@@ -64,8 +64,9 @@ void Loader::Impl::note_bad(std::vector<ReadOutcome::BadRow> bad) {
   }
 }
 
-Batch Loader::Impl::take() {
+Batch Loader::Impl::take(Usage& usage) {
   FilledBatch filled = source->next();
+  usage.add(filled.outcome.usage);
   note_bad(std::move(filled.outcome.bad));
   const MicroBatchPlan plan = reader.plan().micro_batch(next_batch++);
   Batch batch;
@@ -93,7 +94,7 @@ StepData Loader::next_step() {
   step.epoch = impl_->state.step / steps_per_epoch();
   step.ends_epoch = (impl_->state.step + 1) % steps_per_epoch() == 0;
   for (int64_t i = 0; i < micro_batches_per_step(); ++i) {
-    step.micro_batches.push_back(impl_->take());
+    step.micro_batches.push_back(impl_->take(step.usage));
     step.weight += step.micro_batches.back().weight;
     step.samples += step.micro_batches.back().samples;
   }

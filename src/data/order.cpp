@@ -40,4 +40,10 @@ int64_t permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position) noexc
   return Permutation(seed, epoch, n)(position);
 }
 
+// Order and augmentation must not share random numbers.
+Permutation order_of_epoch(uint64_t loader_seed, int64_t epoch, int64_t n) noexcept {
+  constexpr uint64_t kOrderStream = 1;
+  return {mix(loader_seed, kOrderStream), epoch, n};
+}
+
 }  // namespace gputrain::data

@@ -13,8 +13,7 @@
 namespace gputrain::data {
 namespace {
 
-// Order and augmentation must not share random numbers.
-constexpr uint64_t kOrderStream = 1, kReadStream = 2;
+constexpr uint64_t kReadStream = 2;  // 1 is the order's
 
 Error with_sample(const Error& error, int64_t sample) {
   Error::Parts parts = error.parts();
@@ -28,6 +27,7 @@ Error with_sample(const Error& error, int64_t sample) {
 
 void ReadOutcome::add(ReadOutcome other) {
   weight += other.weight;
+  usage.add(other.usage);
   std::move(other.bad.begin(), other.bad.end(), std::back_inserter(bad));
   if (other.error && (!error || other.error_row < error_row)) {
     error = std::move(other.error);
@@ -83,7 +83,7 @@ void RowReader::read_counted(int64_t sample, const ReadContext& context, const D
 ReadOutcome RowReader::read(int64_t index, int64_t begin, int64_t end, const Destination& to,
                             const std::atomic<bool>& stop) const noexcept {
   const MicroBatchPlan batch = plan_.micro_batch(index);
-  const Permutation order(mix(seed_, kOrderStream), batch.epoch, samples_);
+  const Permutation order = order_of_epoch(seed_, batch.epoch, samples_);
   const ReadContext context{mix(seed_, kReadStream), batch.epoch, augment_};
   ReadOutcome outcome;
   for (int64_t i = begin; i < end && !stop.load(std::memory_order_relaxed); ++i) {
@@ -92,6 +92,7 @@ ReadOutcome RowReader::read(int64_t index, int64_t begin, int64_t end, const Des
     try {
       if (i < batch.counted) {
         read_counted(sample, context, row(to, i), i, outcome);
+        outcome.usage.add({1, usage_hash(batch.epoch, sample)});
       } else {
         fill_uncounted(sample, context, row(to, i));
       }

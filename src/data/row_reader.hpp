@@ -10,6 +10,7 @@
 
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/loader.hpp"
+#include "gputrain/data/usage.hpp"
 #include "step_plan.hpp"
 
 namespace gputrain::data {
@@ -28,6 +29,7 @@ struct ReadOutcome {
   };
 
   int64_t weight = 0;
+  Usage usage;  // of the rows that count, bad ones included: their position is used up
   std::vector<BadRow> bad;
   std::exception_ptr error;  // of the lowest row that failed
   int64_t error_row = 0;

@@ -1,27 +1,19 @@
 #include "gputrain/monitor/metrics_file.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include <fcntl.h>
-#include <unistd.h>
 
+#include "append_line.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 
 namespace gputrain::monitor {
 namespace {
-
-double seconds_since_epoch() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count()) / 1000;
-}
 
 /// The lines of an earlier attempt that stay; lines that are not JSON objects with a step are torn: dropped.
 std::string kept_lines(const std::filesystem::path& path, int64_t last_step, int64_t last_evaluation) {
@@ -34,24 +26,6 @@ std::string kept_lines(const std::filesystem::path& path, int64_t last_step, int
     if (object["step"].get<int64_t>() <= last) kept += line + "\n";
   }
   return kept;
-}
-
-/// A line that does not fit is taken back: half of it would spoil the next one.
-bool append_whole(const std::filesystem::path& path, const std::string& text) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor < 0) return false;
-  const off_t end = ::lseek(descriptor, 0, SEEK_END);
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = ::write(descriptor, text.data() + done, text.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) break;
-    done += static_cast<size_t>(written);
-  }
-  const bool is_whole = done == text.size();
-  if (!is_whole && ::ftruncate(descriptor, end) != 0) log::warning(path.string() + ": ends in half a line");
-  ::close(descriptor);
-  return is_whole;
 }
 
 }  // namespace
@@ -70,7 +44,7 @@ void MetricsFile::append(const Line& line, const Metrics& metrics) {
     object[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
   }
   const std::string text = object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  if (!append_whole(path_, text) && !std::exchange(failed_, true)) {
+  if (!append_line(path_, text, /*sync=*/false) && !std::exchange(failed_, true)) {
     log::warning(path_.string() + ": cannot append; training goes on without its curve");
   }
 }

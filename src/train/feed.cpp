@@ -11,10 +11,16 @@
 namespace gputrain::train {
 namespace {
 
-constexpr size_t kWeight = 0, kSamples = 1, kVotes = 2, kWishes = kVotes + kStopVotes;
+// The fingerprint travels in two halves, whose sums cannot overflow.
+constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kVotes = 4, kWishes = kVotes + kStopVotes;
+
+int64_t low_half(uint64_t value) { return static_cast<int64_t>(value & 0xFFFFFFFF); }
+int64_t high_half(uint64_t value) { return static_cast<int64_t>(value >> 32); }
 
 Agreement read_sums(std::span<const int64_t> sums) {
-  Agreement agreed{.weight = sums[kWeight], .samples = sums[kSamples], .stop = agreed_stop(sums.subspan(kVotes)), .wishes = {}};
+  Agreement agreed{.weight = sums[kWeight], .usage = {}, .stop = agreed_stop(sums.subspan(kVotes)), .wishes = {}};
+  agreed.usage.samples = sums[kSamples];
+  agreed.usage.fingerprint = static_cast<uint64_t>(sums[kUsageLow]) + (static_cast<uint64_t>(sums[kUsageHigh]) << 32);
   for (const int64_t wish : sums.subspan(kWishes)) agreed.wishes.push_back(wish > 0);
   return agreed;
 }
@@ -25,7 +31,8 @@ void Feed::prefetch(const std::vector<bool>& wishes) {
   const auto begin = std::chrono::steady_clock::now();
   Step step{.data = loader_.next_step(), .agreed = {}, .wait_seconds = 0};
   step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::vector<int64_t> mine{step.data.weight, step.data.samples};
+  std::vector<int64_t> mine{step.data.weight, step.data.usage.samples, low_half(step.data.usage.fingerprint),
+                            high_half(step.data.usage.fingerprint)};
   for (const int64_t vote : stop_votes(own_stop_ ? own_stop_() : Stop::none)) mine.push_back(vote);
   mine.insert(mine.end(), wishes.begin(), wishes.end());
   sums_ = at::tensor(mine, at::kLong);

@@ -37,7 +37,7 @@ Stop LogHook::after_step(Progress& progress, const StepResult& result, bool aske
   ++interval_.steps;
   last_ = result;
   end_seconds_ = progress.train_seconds;
-  end_samples_ = progress.samples;
+  end_samples_ = progress.usage.samples;
   end_tokens_ = progress.tokens;
   if (asked || reporting_.plan.log.at_step(progress.step)) {
     write_line(progress, result);
@@ -62,7 +62,7 @@ void LogHook::note_first_step(const Progress& progress, const StepResult& result
   result.loss_sum.item<double>();  // waits for the device
   first_step_seconds_ = seconds_since_process_start();
   first_step_end_ = progress.train_seconds;
-  first_samples_ = progress.samples;
+  first_samples_ = progress.usage.samples;
   first_tokens_ = progress.tokens;
 }
 
@@ -73,7 +73,7 @@ void LogHook::write_line(Progress& progress, const StepResult& result) {
   const double seconds = std::max(1e-9, progress.train_seconds - interval_.begin_seconds);
   const bool is_text = reporting_.plan.tokens_per_step > 0;
   const double rate = static_cast<double>(is_text ? progress.tokens - interval_.begin_tokens
-                                                  : progress.samples - interval_.begin_samples) / seconds;
+                                                  : progress.usage.samples - interval_.begin_samples) / seconds;
   progress.metrics["train/loss"] = loss;
   progress.metrics["train/grad_norm"] = result.gradient_norm.item<double>();
   progress.metrics["train/lr"] = result.lr;
@@ -107,7 +107,7 @@ void LogHook::begin_interval(const Progress& progress) {
   interval_.weight = 0;
   interval_.steps = 0;
   interval_.begin_seconds = progress.train_seconds;
-  interval_.begin_samples = progress.samples;
+  interval_.begin_samples = progress.usage.samples;
   interval_.begin_tokens = progress.tokens;
   since_line_.lap();
 }

@@ -10,7 +10,7 @@ namespace gputrain::train {
 nlohmann::json Progress::to_json() const {
   auto best_json = nlohmann::json::object();
   for (const auto& [name, entry] : best) best_json[name] = {{"value", entry.value}, {"step", entry.step}};
-  return {{"step", step},         {"samples", samples}, {"tokens", tokens},   {"train_seconds", train_seconds},
+  return {{"step", step},         {"samples", usage.samples}, {"data_fingerprint", usage.fingerprint}, {"tokens", tokens},   {"train_seconds", train_seconds},
           {"attempts", attempts}, {"metrics", metrics}, {"best", best_json}, {"nonfinite_steps", nonfinite_steps},
           {"evaluated_step", evaluated_step}};
 }
@@ -19,7 +19,8 @@ Progress Progress::from_json(const nlohmann::json& json) {
   try {
     Progress progress;
     json.at("step").get_to(progress.step);
-    json.at("samples").get_to(progress.samples);
+    json.at("samples").get_to(progress.usage.samples);
+    json.at("data_fingerprint").get_to(progress.usage.fingerprint);
     json.at("tokens").get_to(progress.tokens);
     json.at("train_seconds").get_to(progress.train_seconds);
     json.at("attempts").get_to(progress.attempts);

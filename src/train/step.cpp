@@ -18,7 +18,7 @@ at::TensorOptions double_on(at::Device device) { return at::TensorOptions().dtyp
 }  // namespace
 
 StepResult Step::run(const Feed::Step& feed, double lr) {
-  StepResult result{.weight = feed.agreed.weight, .samples = feed.agreed.samples, .lr = lr};
+  StepResult result{.weight = feed.agreed.weight, .samples = feed.agreed.usage.samples, .lr = lr};
   result.loss_sum = accumulate_gradients(feed);
   const at::NoGradGuard no_grad;
   optim::GradScaler* scaler = parts_.scaler;

@@ -48,7 +48,7 @@ std::vector<bool> Trainer::wishes(const std::vector<bool>& granted) const {
 
 void Trainer::advance(Progress& progress, const Feed::Step& feed) {
   ++progress.step;
-  progress.samples += feed.agreed.samples;
+  progress.usage.add(feed.agreed.usage);
   if (parts_.plan.tokens_per_step > 0) progress.tokens += feed.agreed.weight;
 }
 

@@ -12,6 +12,7 @@
 #include "gputrain/core/batch.hpp"
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/order.hpp"
+#include "gputrain/data/usage.hpp"
 
 namespace gputrain::data {
 
@@ -59,6 +60,7 @@ struct StepData {
   std::vector<Batch> micro_batches;  // on the host (pinned for a GPU); pass each through Loader::to_device
   int64_t weight = 0;                // sum of Batch::weight
   int64_t samples = 0;               // sum of Batch::samples
+  Usage usage;                       // as the samples were read
   int64_t epoch = 0;
   bool ends_epoch = false;
 };

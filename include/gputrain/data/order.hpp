@@ -28,6 +28,9 @@ class GPUTRAIN_API Permutation {
   std::array<uint64_t, kRounds> keys_;
 };
 
+/// The order in which a loader with this seed goes through an epoch of n samples.
+Permutation order_of_epoch(uint64_t loader_seed, int64_t epoch, int64_t n) noexcept;
+
 /// The sample at global position `position` of an epoch of n samples.
 GPUTRAIN_API int64_t permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position) noexcept;
 

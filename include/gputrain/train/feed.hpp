@@ -15,7 +15,7 @@ namespace gputrain::train {
 /// What the ranks told each other before a step.
 struct Agreement {
   int64_t weight = 0;        // targets of the step over all ranks
-  int64_t samples = 0;       // samples of the step over all ranks
+  data::Usage usage;         // samples of the step over all ranks
   Stop stop = Stop::none;    // instead of the step
   std::vector<bool> wishes;  // whether any rank had the wish, as given to prefetch()
 };

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "gputrain/data/usage.hpp"
 #include "gputrain/monitor/metrics_file.hpp"
 #include "gputrain/monitor/summary.hpp"
 
@@ -15,7 +16,7 @@ namespace gputrain::train {
 
 struct Progress {
   int64_t step = 0;           // optimizer steps done
-  int64_t samples = 0;        // over all ranks, without padding
+  data::Usage usage;          // samples over all ranks, without padding
   int64_t tokens = 0;         // targets of text that counted
   double train_seconds = 0;   // in steps, over all attempts
   int64_t attempts = 1;

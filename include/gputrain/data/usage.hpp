@@ -1,0 +1,39 @@
+// Which samples training has used, as sums that neither order nor ranks change: what a run records and an audit proves.
+#pragma once
+
+#include <cstdint>
+
+#include "gputrain/core/export.hpp"
+
+namespace gputrain::data {
+
+/// Samples used, and the sum modulo 2^64 of usage_hash() of each: a sample left out, used twice or exchanged for another
+/// changes it.
+struct Usage {
+  int64_t samples = 0;
+  uint64_t fingerprint = 0;
+
+  void add(const Usage& other) noexcept {
+    samples += other.samples;
+    fingerprint += other.fingerprint;
+  }
+  friend bool operator==(const Usage&, const Usage&) = default;
+};
+
+GPUTRAIN_API uint64_t usage_hash(int64_t epoch, int64_t sample) noexcept;
+
+/// All that the order of samples depends on.
+struct OrderFacts {
+  int64_t samples = 1;  // in the data set
+  int64_t global_batch = 1;
+  uint64_t seed = 0;  // as in LoaderOptions
+  bool shuffle = true;
+  bool drop_last = false;
+};
+
+int64_t steps_per_epoch(const OrderFacts& order) noexcept;
+
+/// What the optimizer steps [begin, end) use, counted from the start of training. O(samples used), without memory.
+GPUTRAIN_API Usage expected_usage(const OrderFacts& order, int64_t begin, int64_t end) noexcept;
+
+}  // namespace gputrain::data

@@ -1,0 +1,157 @@
+// `gputrain data audit`: what the ledger proves about the samples a run has used.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "commands.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/monitor/ledger.hpp"
+#include "record.hpp"
+#include "run_folder.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using monitor::grouped;
+
+/// A step of one attempt and what training had used by then, as the ledger tells it.
+struct Mark {
+  int64_t step = 0;
+  data::Usage used;
+};
+
+struct Attempt {
+  int64_t number = 1;
+  data::OrderFacts order;
+  std::vector<Mark> marks;  // where it began, its checkpoints, its end
+  std::optional<std::string> end;
+};
+
+std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
+  std::vector<Attempt> attempts;
+  for (const auto& line : lines) {
+    const std::string kind = line.at("kind").get<std::string>();
+    if (kind == "attempt") {
+      attempts.push_back({.number = line.at("attempt").get<int64_t>(), .order = order_from_json(line.at("order"))});
+    }
+    if (attempts.empty() || (kind != "attempt" && kind != "checkpoint" && kind != "end")) continue;
+    attempts.back().marks.push_back({line.at("step").get<int64_t>(), usage_from_json(line.at("data"))});
+    if (kind == "end") attempts.back().end = line.at("reason").get<std::string>();
+  }
+  return attempts;
+}
+
+/// Leaves of each attempt the marks up to where the next one took over: the rest was thrown away with it.
+void cut_to_what_counts(std::vector<Attempt>& attempts) {
+  int64_t end = INT64_MAX;
+  for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
+    std::erase_if(attempt->marks, [&](const Mark& mark) { return mark.step > end; });
+    if (!attempt->marks.empty()) end = std::min(end, attempt->marks.front().step);
+  }
+}
+
+struct Finding {
+  int64_t attempt, begin, end;  // between these steps
+  std::string what;
+};
+
+/// Compares what was used between two marks with what the order of samples gives for these steps.
+std::optional<Finding> compare(const Attempt& attempt, const Mark& from, const Mark& to) {
+  const data::Usage expected = data::expected_usage(attempt.order, from.step, to.step);
+  const int64_t samples = to.used.samples - from.used.samples;
+  if (samples == expected.samples && to.used.fingerprint - from.used.fingerprint == expected.fingerprint) return {};
+  Finding finding{.attempt = attempt.number, .begin = from.step, .end = to.step, .what = {}};
+  const int64_t difference = samples - expected.samples;
+  if (difference > 0) finding.what = grouped(difference) + " samples used more than once";
+  if (difference < 0) finding.what = grouped(-difference) + " samples left out";
+  if (difference == 0) finding.what = "as many samples as expected, but not those";
+  return finding;
+}
+
+struct Audit {
+  std::vector<Finding> findings;
+  std::vector<std::string> problems;  // of the ledger itself
+  int64_t attempts = 0, steps = 0, discarded = 0;
+  data::Usage used;
+  double epochs = 0;
+
+  bool is_clean() const { return findings.empty() && problems.empty(); }
+};
+
+Audit audit_of(const monitor::LedgerContent& ledger) {
+  std::vector<Attempt> attempts = attempts_of(ledger.lines);
+  Audit audit{.problems = ledger.problems, .attempts = static_cast<int64_t>(attempts.size())};
+  for (const Attempt& attempt : attempts) audit.discarded += attempt.marks.back().step - attempt.marks.front().step;
+  cut_to_what_counts(attempts);
+  Mark last;  // training begins at step 0, with nothing used
+  for (const Attempt& attempt : attempts) {
+    for (const Mark& mark : attempt.marks) {
+      if (auto finding = compare(attempt, last, mark)) audit.findings.push_back(std::move(*finding));
+      last = mark;
+    }
+  }
+  audit.steps = last.step;
+  audit.discarded -= last.step;
+  audit.used = last.used;
+  if (!attempts.empty()) {
+    audit.epochs = static_cast<double>(last.step) / static_cast<double>(data::steps_per_epoch(attempts.back().order));
+  }
+  return audit;
+}
+
+void print(const Audit& audit) {
+  std::printf("%s attempts  %s steps that count, at least %s thrown away  %s samples  %.2f epochs\n",
+              grouped(audit.attempts).c_str(), grouped(audit.steps).c_str(),
+              grouped(std::max<int64_t>(0, audit.discarded)).c_str(), grouped(audit.used.samples).c_str(), audit.epochs);
+  for (const std::string& problem : audit.problems) std::printf("ledger  %s\n", problem.c_str());
+  for (const Finding& finding : audit.findings) {
+    std::printf("attempt %lld, steps %s to %s: %s\n", static_cast<long long>(finding.attempt),
+                grouped(finding.begin).c_str(), grouped(finding.end).c_str(), finding.what.c_str());
+  }
+  std::printf("%s\n", audit.is_clean() ? "ok: every sample was used exactly once per epoch, as far as training has come"
+                                       : "NOT ok");
+}
+
+nlohmann::json json_of(const Audit& audit) {
+  auto findings = nlohmann::json::array();
+  for (const Finding& finding : audit.findings) {
+    findings.push_back(
+        {{"attempt", finding.attempt}, {"begin", finding.begin}, {"end", finding.end}, {"what", finding.what}});
+  }
+  return {{"ok", audit.is_clean()},       {"attempts", audit.attempts}, {"steps", audit.steps},
+          {"data", to_json(audit.used)},  {"epochs", audit.epochs},     {"findings", std::move(findings)},
+          {"problems", audit.problems}};
+}
+
+}  // namespace
+
+int audit_command(const std::string& run, bool json) {
+  const auto path = RunFolder{run}.ledger();
+  const monitor::LedgerContent ledger = monitor::read_ledger(path);
+  if (ledger.lines.empty() && ledger.problems.empty()) {
+    throw Error(ExitCode::usage, {.what = "there is no ledger", .where = path.string(), .hint = "name a run folder"});
+  }
+  Audit audit;
+  try {
+    audit = audit_of(ledger);
+  } catch (const std::logic_error& error) {  // JSON of another shape, digits that are none
+    throw Error(ExitCode::data, {.what = std::string("the ledger cannot be understood: ") + error.what(), .where = path.string()});
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(ExitCode::data, {.what = std::string("the ledger cannot be understood: ") + error.what(), .where = path.string()});
+  }
+  if (json) {
+    std::printf("%s\n", json_of(audit).dump(2).c_str());
+  } else {
+    print(audit);
+  }
+  return static_cast<int>(audit.is_clean() ? ExitCode::done : ExitCode::refused);
+}
+
+}  // namespace gputrain::app

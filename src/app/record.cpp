@@ -1,0 +1,61 @@
+#include "record.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "versions.hpp"
+
+namespace gputrain::app {
+
+nlohmann::json to_json(const data::Usage& usage) {
+  return {{"samples", usage.samples}, {"fingerprint", fmt::format("{:016x}", usage.fingerprint)}};
+}
+
+data::Usage usage_from_json(const nlohmann::json& json) {
+  return {.samples = json.at("samples").get<int64_t>(),
+          .fingerprint = std::stoull(json.at("fingerprint").get<std::string>(), nullptr, 16)};
+}
+
+nlohmann::json to_json(const data::OrderFacts& order) {
+  return {{"samples", order.samples},
+          {"global_batch", order.global_batch},
+          {"seed", order.seed},
+          {"shuffle", order.shuffle},
+          {"drop_last", order.drop_last}};
+}
+
+data::OrderFacts order_from_json(const nlohmann::json& json) {
+  return {.samples = json.at("samples").get<int64_t>(),
+          .global_batch = json.at("global_batch").get<int64_t>(),
+          .seed = json.at("seed").get<uint64_t>(),
+          .shuffle = json.at("shuffle").get<bool>(),
+          .drop_last = json.at("drop_last").get<bool>()};
+}
+
+nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
+  const auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
+  const data::OrderFacts order{.samples = assembly.datasets.train->size(),
+                               .global_batch = options.share.global_batch,
+                               .seed = options.seed,
+                               .shuffle = options.shuffle,
+                               .drop_last = options.drop_last};
+  return {{"attempt", progress.attempts},
+          {"run_id", job.run_id},
+          {"spec_hash", job.spec_hash},
+          {"version", version()},
+          {"process", ::getpid()},
+          {"host", assembly.place.groups.hosts().empty() ? "" : assembly.place.groups.hosts().front()},
+          {"world_size", assembly.place.groups.world_size()},
+          {"step", progress.step},
+          {"data", to_json(progress.usage)},
+          {"order", to_json(order)}};
+}
+
+nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress) {
+  return {{"attempt", progress.attempts},        {"step", progress.step},     {"data", to_json(progress.usage)},
+          {"status", summary.status},            {"reason", summary.reason},  {"exit_code", summary.exit_code}};
+}
+
+}  // namespace gputrain::app

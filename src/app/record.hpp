@@ -1,0 +1,24 @@
+// What a run writes into its ledger, and reads there again.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "assembly.hpp"
+#include "gputrain/data/usage.hpp"
+#include "gputrain/monitor/summary.hpp"
+#include "gputrain/train/progress.hpp"
+
+namespace gputrain::app {
+
+/// The fingerprint as hexadecimal digits: JSON readers elsewhere lose whole numbers of 64 bits.
+nlohmann::json to_json(const data::Usage& usage);
+/// Throws nlohmann::json::exception, or std::logic_error for digits that are none.
+data::Usage usage_from_json(const nlohmann::json& json);
+
+nlohmann::json to_json(const data::OrderFacts& order);
+data::OrderFacts order_from_json(const nlohmann::json& json);
+
+nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress);
+nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress);
+
+}  // namespace gputrain::app

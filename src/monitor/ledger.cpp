@@ -1,0 +1,88 @@
+#include "gputrain/monitor/ledger.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "append_line.hpp"
+#include "gputrain/checkpoint/file_seal.hpp"
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/log.hpp"
+
+namespace gputrain::monitor {
+namespace {
+
+/// Of a line without its own chain, after the line with chain `before`.
+std::string chain_of(const std::string& before, nlohmann::json line) {
+  line.erase("chain");
+  const std::string text = before + line.dump();
+  checkpoint::Sealer sealer;
+  sealer.add(text.data(), text.size());
+  return sealer.seal().xxh3_128;
+}
+
+/// The bytes of a text up to its last line break.
+size_t whole_lines(const std::string& text) {
+  const size_t last = text.rfind('\n');
+  return last == std::string::npos ? 0 : last + 1;
+}
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+Ledger::Ledger(std::filesystem::path path) : path_(std::move(path)) {
+  const std::string text = content_of(path_);
+  const size_t whole = whole_lines(text);
+  if (whole != text.size()) write_file_atomically(path_, text.substr(0, whole), ExitCode::environment);
+  if (whole == 0) return;
+  const size_t begin = text.rfind('\n', whole - 2) + 1;  // npos + 1 is 0
+  const auto last = nlohmann::json::parse(text.substr(begin, whole - 1 - begin), nullptr, false);
+  if (last.is_object()) chain_ = last.value("chain", "");
+}
+
+void Ledger::append(const std::string& kind, const nlohmann::json& fields) {
+  if (path_.empty()) return;
+  nlohmann::json line = fields;
+  line["kind"] = kind;
+  line["time"] = seconds_since_epoch();
+  const std::string chain = chain_of(chain_, line);
+  line["chain"] = chain;
+  const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  if (append_line(path_, text, /*sync=*/true)) {
+    chain_ = chain;
+  } else if (!std::exchange(failed_, true)) {
+    log::warning(path_.string() + ": cannot append; training goes on with a gap in its ledger");
+  }
+}
+
+LedgerContent read_ledger(const std::filesystem::path& path) {
+  LedgerContent content;
+  std::istringstream text(content_of(path));
+  std::string chain;
+  int64_t number = 0;
+  for (std::string line; std::getline(text, line);) {
+    ++number;
+    const std::string where = "line " + std::to_string(number) + ": ";
+    auto object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object() || !object.contains("kind") || !object["kind"].is_string()) {
+      content.problems.push_back(where + "is not a line of a ledger");
+      continue;
+    }
+    const std::string own = object.contains("chain") && object["chain"].is_string() ? object["chain"].get<std::string>() : "";
+    if (own != chain_of(chain, object)) content.problems.push_back(where + "was changed, or a line before it is missing");
+    chain = own;
+    content.lines.push_back(std::move(object));
+  }
+  return content;
+}
+
+}  // namespace gputrain::monitor

@@ -1,0 +1,106 @@
+// What the ledger proves about the samples of a run that was interrupted again and again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "app/program.hpp"
+#include "app/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::HasSubstr;
+
+nlohmann::json audit(const std::string& run, int expected_code) {
+  const Result result = gputrain({"data", "audit", run, "--json"});
+  EXPECT_EQ(result.exit_code, expected_code) << result.out << result.err;
+  return nlohmann::json::parse(result.out);
+}
+
+/// Applies `change` to every line of a ledger.
+void rewrite(const std::string& path, const std::function<void(nlohmann::json&)>& change) {
+  std::istringstream lines(read_file(path));
+  std::string text;
+  for (std::string line; std::getline(lines, line);) {
+    auto object = nlohmann::json::parse(line);
+    change(object);
+    text += object.dump() + "\n";
+  }
+  std::ofstream(path, std::ios::trunc) << text;
+}
+
+/// Text enough for hundreds of steps an epoch, and batches that do not divide it.
+std::string write_long_job(const TemporaryFolder& folder) {
+  return write_gpt_job(folder, "log: {interval: 20}\neval: {interval: null}\ncheckpoint: {interval: 25}\n");
+}
+
+TEST(Audit, AfterTwentyRandomInterruptionsEverySampleWasUsedOncePerEpoch) {
+  const TemporaryFolder folder;
+  const std::string job = write_long_job(folder);
+  const std::vector<std::string> run{"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=null", "--set",
+                                     "train.max_epochs=3", "--set", "train.global_batch_size=3"};
+  std::mt19937 draw(7);
+  int interruptions = 0;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    std::vector<std::string> arguments = run;
+    arguments.insert(arguments.begin(), gputrain_path());
+    Program program(arguments);
+    program.prints("step    ");
+    program.prints("never printed", 0.001 * static_cast<double>(draw() % 40));  // until some moment
+    program.signal(std::vector<int>{SIGKILL, SIGTERM, SIGINT, SIGUSR1}[draw() % 4]);
+    interruptions += program.wait().exit_code != 0 ? 1 : 0;
+  }
+  EXPECT_GE(interruptions, 10);
+  ASSERT_EQ(gputrain(run).exit_code, 0);
+  const auto result = audit(folder / "run", 0);
+  EXPECT_TRUE(result["ok"]) << result.dump(2);
+  EXPECT_EQ(result["epochs"], 3);
+  EXPECT_TRUE(result["problems"].empty());
+  EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr("exactly once per epoch"));
+}
+
+class Planted : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(gputrain({"run", write_long_job(folder_), "--output-dir", folder_ / "run", "--set", "train.max_steps=100"}).exit_code, 0);
+    ASSERT_TRUE(audit(folder_ / "run", 0)["ok"]);
+  }
+  /// What the audit finds once `samples` more than there were are on record from step 75 on.
+  std::string finding(int64_t samples) {
+    rewrite(folder_ / "run/ledger.jsonl", [&](nlohmann::json& line) {
+      if (line["step"].get<int64_t>() < 75) return;
+      line["data"]["samples"] = line["data"]["samples"].get<int64_t>() + samples;
+      line["data"]["fingerprint"] = "0123456789abcdef";
+    });
+    const auto result = audit(folder_ / "run", 4);
+    EXPECT_FALSE(result["problems"].empty());  // the chain shows it too
+    EXPECT_EQ(result["findings"][0]["begin"], 50);
+    EXPECT_EQ(result["findings"][0]["end"], 75);
+    return result["findings"][0]["what"];
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Planted, DuplicateIsFound) { EXPECT_EQ(finding(2), "2 samples used more than once"); }
+TEST_F(Planted, GapIsFound) { EXPECT_EQ(finding(-3), "3 samples left out"); }
+TEST_F(Planted, ExchangeIsFound) { EXPECT_EQ(finding(0), "as many samples as expected, but not those"); }
+
+TEST(Audit, RefusesAFolderWithoutALedgerAndNonsenseInIt) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(gputrain({"data", "audit", folder.path()}).exit_code, 2);
+  folder.write("ledger.jsonl", "{\"kind\":\"attempt\",\"attempt\":\"x\"}\n");
+  const Result result = gputrain({"data", "audit", folder.path()});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("cannot be understood"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

@@ -1,0 +1,85 @@
+#include "gputrain/monitor/ledger.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace gputrain::monitor {
+namespace {
+
+class LedgerTest : public ::testing::Test {
+ protected:
+  LedgerTest() { std::filesystem::create_directories(folder_); }
+  ~LedgerTest() override { std::filesystem::remove_all(folder_); }
+
+  void write(int lines) const {
+    Ledger ledger(path_);
+    for (int i = 0; i < lines; ++i) ledger.append("checkpoint", {{"step", i}});
+  }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    std::ifstream file(path_);
+    for (std::string line; std::getline(file, line);) lines.push_back(line);
+    return lines;
+  }
+  void rewrite(const std::vector<std::string>& lines) const {
+    std::ofstream file(path_, std::ios::trunc);
+    for (const std::string& line : lines) file << line << "\n";
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("gputrain_ledger_" + std::to_string(::getpid()));
+  const std::filesystem::path path_ = folder_ / "ledger.jsonl";
+};
+
+TEST_F(LedgerTest, GoesOnInTheNextAttemptWithOneUnbrokenChain) {
+  write(3);
+  write(2);
+  const LedgerContent content = read_ledger(path_);
+  EXPECT_EQ(content.lines.size(), 5U);
+  EXPECT_TRUE(content.problems.empty());
+  EXPECT_EQ(content.lines[2]["step"], 2);
+  EXPECT_EQ(content.lines[2]["kind"], "checkpoint");
+}
+
+TEST_F(LedgerTest, ShowsALineChangedRemovedOrMoved) {
+  write(4);
+  const auto good = lines();
+  auto changed = good;
+  changed[1].replace(changed[1].find("\"step\":1"), 8, "\"step\":7");
+  rewrite(changed);
+  EXPECT_EQ(read_ledger(path_).problems.size(), 1U);
+  rewrite({good[0], good[2], good[3]});
+  EXPECT_EQ(read_ledger(path_).problems.size(), 1U);
+  rewrite({good[0], good[2], good[1], good[3]});
+  EXPECT_EQ(read_ledger(path_).problems.size(), 3U);
+  rewrite(good);
+  EXPECT_TRUE(read_ledger(path_).problems.empty());
+}
+
+TEST_F(LedgerTest, DropsTheHalfLineOfAKilledProcess) {
+  write(2);
+  std::ofstream(path_, std::ios::app) << "{\"kind\":\"che";
+  write(1);
+  const LedgerContent content = read_ledger(path_);
+  EXPECT_EQ(content.lines.size(), 3U);
+  EXPECT_TRUE(content.problems.empty());
+}
+
+TEST_F(LedgerTest, ReadsAnyBytesWithoutHarm) {
+  std::ofstream(path_) << "\n[]\n{\"kind\":3}\n\xff\xfe{\n" << std::string(100000, '[') << "\n";
+  const LedgerContent content = read_ledger(path_);
+  EXPECT_TRUE(content.lines.empty());
+  EXPECT_EQ(content.problems.size(), 5U);
+  EXPECT_TRUE(read_ledger(folder_ / "absent").lines.empty());
+}
+
+}  // namespace
+}  // namespace gputrain::monitor
