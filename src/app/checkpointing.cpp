@@ -1,5 +1,7 @@
 #include "checkpointing.hpp"
 
+#include <cmath>
+
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 
@@ -193,7 +195,8 @@ checkpoint::Snapshot Checkpointing::snapshot(const train::Progress& progress, co
   }
   std::optional<checkpoint::Score> score;
   const auto measured = progress.metrics.find(best_metric_);
-  if (progress.evaluated_step == progress.step && measured != progress.metrics.end()) {
+  if (progress.evaluated_step == progress.step && measured != progress.metrics.end() &&
+      std::isfinite(measured->second)) {
     score = {.metric = best_metric_, .value = measured->second};
   }
   return {.step = progress.step,

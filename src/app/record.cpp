@@ -58,4 +58,28 @@ nlohmann::json end_record(const monitor::Summary& summary, const train::Progress
           {"status", summary.status},            {"reason", summary.reason},  {"exit_code", summary.exit_code}};
 }
 
+Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
+  Stuck stuck;
+  bool is_open = false;  // the newest attempt has no end so far: it was killed
+  for (const auto& line : ledger) {
+    const std::string kind = line.value("kind", "");
+    if (kind == "attempt") {
+      if (line.value("step", int64_t{-1}) != step) stuck = {};
+      ++stuck.attempts;
+      stuck.reason = "killed";
+      is_open = true;
+    } else if (kind == "end" && is_open) {
+      const int code = line.value("exit_code", 0);
+      stuck.reason = line.value("reason", "");
+      const bool is_wanted = code == static_cast<int>(ExitCode::done) || code == static_cast<int>(ExitCode::interrupted) ||
+                             code == static_cast<int>(ExitCode::terminated);
+      if (is_wanted) stuck = {};
+      is_open = false;
+    } else if (kind == "checkpoint" && line.value("step", int64_t{0}) > step) {
+      stuck = {};
+    }
+  }
+  return stuck;
+}
+
 }  // namespace gputrain::app

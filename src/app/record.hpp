@@ -1,6 +1,9 @@
 // What a run writes into its ledger, and reads there again.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <nlohmann/json_fwd.hpp>
 
 #include "assembly.hpp"
@@ -20,5 +23,12 @@ data::OrderFacts order_from_json(const nlohmann::json& json);
 
 nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress);
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress);
+
+/// Attempts that died one after the other without coming past `step`, and why the last one did.
+struct Stuck {
+  int64_t attempts = 0;
+  std::string reason;
+};
+Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step);
 
 }  // namespace gputrain::app

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include <ATen/ops/full.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/log.hpp"
@@ -42,8 +43,25 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
   if (assembly.place.rank() == 0) {
     metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step, progress_.evaluated_step);
   }
+  if (!request.accept) refuse_if_stuck();
   ledger_.append("attempt", attempt_record(job, assembly, progress_));
   print_start_page(console, job, assembly, resume + notice_text());
+}
+
+/// A job that always dies at the same place must not be started for ever on rented machines.
+void Training::refuse_if_stuck() {
+  const auto& limit = spec_.limits.max_attempts_without_progress;
+  if (!limit) return;
+  Stuck stuck;
+  if (assembly_.place.rank() == 0) stuck = stuck_at(monitor::read_ledger(folder_.ledger()).lines, progress_.step);
+  const at::Tensor attempts = at::full({}, stuck.attempts, at::kLong);
+  assembly_.place.groups.control().broadcast(attempts, 0, "attempts without progress");
+  if (attempts.item<int64_t>() < *limit) return;
+  throw Error(ExitCode::no_restart,
+              {.what = std::to_string(attempts.item<int64_t>()) + " attempts in a row have not come past step " +
+                       std::to_string(progress_.step) + (stuck.reason.empty() ? "" : "; the last one: " + stuck.reason),
+               .where = folder_.path.string(),
+               .hint = "mend the cause, then start once with --accept"});
 }
 
 int Training::run() {

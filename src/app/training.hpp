@@ -25,6 +25,7 @@ class Training {
 
  private:
   monitor::Summary train();
+  void refuse_if_stuck();
   train::Stop own_stop();
   bool is_leaving();
   std::string notice_text() const;

@@ -88,6 +88,9 @@ void LimitsSpec::describe(config::Description<LimitsSpec>& d) {
   d.key("max_duration", &LimitsSpec::max_duration,
         "save and end this attempt after this much wall time, with exit code 138: the same command goes on")
       .above(0).change(Change::safe);
+  d.key("max_attempts_without_progress", &LimitsSpec::max_attempts_without_progress,
+        "refuse to start, with exit code 93, once so many attempts in a row have died at the step they began with; null: never")
+      .at_least(1).change(Change::safe);
 }
 
 void LogSpec::describe(config::Description<LogSpec>& d) {

@@ -155,6 +155,23 @@ TEST(RunFolder, OfARunningProcessIsRefusedToAnother) {
   EXPECT_EQ(Program(endless(folder, {"--set", "train.max_steps=3"})).wait().exit_code, 0);  // no lock is left
 }
 
+TEST(Limits, AttemptsWithoutProgressAreRefusedInTheEnd) {
+  const TemporaryFolder folder;
+  const auto run = endless(folder, {"--set", "limits.max_attempts_without_progress=2"});
+  for (int i = 0; i < 2; ++i) {
+    Program attempt(run);
+    ASSERT_TRUE(attempt.prints("step    1/"));
+    attempt.signal(SIGKILL);
+    EXPECT_EQ(attempt.wait().exit_code, 137);
+  }
+  const Result refused = Program(run).wait();
+  EXPECT_EQ(refused.exit_code, 93) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("2 attempts in a row have not come past step 0; the last one: killed"));
+  auto accepted = run;
+  accepted.insert(accepted.end(), {"--accept", "--set", "train.max_steps=3"});
+  EXPECT_EQ(Program(accepted).wait().exit_code, 0);
+}
+
 TEST(Limits, MaxDurationAsksToBeStartedAgain) {
   const TemporaryFolder folder;
   const Result first = Program(endless(folder, {"--set", "limits.max_duration=2s"})).wait();

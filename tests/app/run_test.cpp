@@ -118,5 +118,14 @@ TEST(Run, WritesASampleThatDependsOnTheSeedAlone) {
   EXPECT_EQ(sample, sample_of("b"));
 }
 
+TEST(Run, SavesAlsoWhatEvaluatesToNothing) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "eval: {interval: 5}\ncheckpoint: {interval: 5}\n");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "optimizer.lr=1e200", "--set",
+                                  "precision=fp32", "--set", "train.nonfinite=skip"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020/manifest.json"));
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support

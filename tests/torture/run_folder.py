@@ -22,6 +22,7 @@ train: {{max_steps: {steps}, global_batch_size: 4}}
 optimizer: {{type: adamw, lr: 3e-3}}
 log: {{interval: 3}}
 checkpoint: {{interval: 3, keep_last: {keep_last}}}
+limits: {{max_attempts_without_progress: null}}
 """
 STEPS = 150
 TIMEOUT_SECONDS = 60

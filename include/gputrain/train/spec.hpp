@@ -63,6 +63,7 @@ struct CheckpointSpec {
 
 struct LimitsSpec {
   std::optional<config::Duration> max_duration;
+  std::optional<int64_t> max_attempts_without_progress = 5;
 
   static void describe(config::Description<LimitsSpec>& d);
 };
