@@ -253,7 +253,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   if (!result.failure) {
     failures_ = 0;
     parts_.ledger.append("checkpoint", {{"step", result.step}, {"data", to_json(usage_.at(result.step))}, {"bytes", result.bytes},
-                                        {"seconds", result.seconds}});
+                                        {"seconds", result.seconds}, {"stall_seconds", result.stall_seconds}});
     if (result.step == announced_step_) {
       parts_.console.line("save", "step " + monitor::grouped(result.step) + " on request  " +
                                       monitor::bytes(static_cast<double>(result.bytes)) + " in " +

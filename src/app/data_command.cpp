@@ -107,7 +107,7 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
 }
 
 void print(const Audit& audit) {
-  std::printf("%s attempts  %s steps that count, at least %s thrown away  %s samples  %.2f epochs\n",
+  std::printf("attempts %s  %s steps that count, at least %s thrown away  %s samples  %.2f epochs\n",
               grouped(audit.attempts).c_str(), grouped(audit.steps).c_str(),
               grouped(std::max<int64_t>(0, audit.discarded)).c_str(), grouped(audit.used.samples).c_str(), audit.epochs);
   for (const std::string& problem : audit.problems) std::printf("ledger  %s\n", problem.c_str());
