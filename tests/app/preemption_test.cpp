@@ -7,7 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/program.hpp"
@@ -93,6 +95,53 @@ TEST_P(Stopping, BeforeTheFirstStepSavesNothing) {
   const Result result = program.wait();
   EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
   EXPECT_TRUE(checkpoints(folder / "run").empty());
+}
+
+/// A job whose checkpoints take far longer than its steps, caught in the middle of writing its second one.
+class WhileSaving {
+ public:
+  explicit WhileSaving(const TemporaryFolder& folder)
+      : program_(endless(folder, {"--set", "model.config.n_embd=512", "--set", "checkpoint.interval=1"})),
+        ckpt_(fs::path(folder / "run") / "ckpt") {
+    while (!is_caught()) {
+      if (!program_.is_running()) throw std::runtime_error("the run ended before it saved");
+    }
+  }
+  Result end_by(int signal) {
+    program_.signal(signal);
+    return program_.wait();
+  }
+
+ private:
+  bool is_caught() const {
+    bool is_writing = false, has_one = false;
+    std::error_code gone;  // folders come and go while we look
+    for (const auto& entry : fs::directory_iterator(ckpt_, gone)) {
+      const std::string name = entry.path().filename();
+      if (!name.starts_with("step-")) continue;
+      (name.ends_with(".partial") ? is_writing : has_one) = true;
+    }
+    return is_writing && has_one;
+  }
+  Program program_;
+  fs::path ckpt_;
+};
+
+TEST_P(Stopping, WhileSavingEndsWithTheNewestStepOnDisk) {
+  const TemporaryFolder folder;
+  const Result result = WhileSaving(folder).end_by(GetParam().signal);
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
+  const auto saved = checkpoints(folder / "run");
+  ASSERT_FALSE(saved.empty());
+  EXPECT_THAT(saved.back(), HasSubstr(std::to_string(summary(folder / "run")["step"].get<int64_t>())));
+  EXPECT_EQ(gputrain({"ckpt", "verify", folder / "run"}).exit_code, 0);
+}
+
+TEST(Saving, ThatAKillCutsShortKeepsTheCheckpointBefore) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(WhileSaving(folder).end_by(SIGKILL).exit_code, 137);
+  const Result verified = gputrain({"ckpt", "verify", folder / "run"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
 }
 
 TEST(Saving, OnSigusr2OrAFileGoesOnTraining) {

@@ -102,6 +102,11 @@ Program::~Program() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
+bool Program::is_running() const {
+  siginfo_t ended{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0;
+}
+
 void Program::signal(int number) const { kill(pid_, number); }
 
 /// False at the end of the output and when nothing came in time.

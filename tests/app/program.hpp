@@ -25,6 +25,7 @@ class Program {
   ~Program();
 
   void signal(int number) const;
+  bool is_running() const;
   /// Waits for the end, at most `seconds`; a program that takes longer is killed and its exit code is 128 + SIGKILL.
   Result wait(double seconds = 120);
   /// Returns when stdout holds `text`; false when the program ends or `seconds` pass without it.
