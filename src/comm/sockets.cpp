@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::comm {
@@ -38,21 +39,6 @@ std::string numeric(const sockaddr* address, socklen_t length) {
   const int status = ::getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
   return status == 0 ? text : std::string();
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) noexcept : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const noexcept { return value_; }
-  int release() noexcept { return std::exchange(value_, -1); }
-
- private:
-  int value_;
-};
 
 std::string cause() { return std::system_category().message(errno); }
 

@@ -18,6 +18,7 @@
 #include <system_error>
 #include <utility>
 
+#include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::launch {
@@ -68,20 +69,6 @@ Waited wait_for(int descriptor, short events, Clock::time_point until, const Can
     if (ready > 0) return Waited::ready;
   }
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int value) noexcept : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const noexcept { return value_; }
-
- private:
-  int value_;
-};
 
 /// One connection; what goes wrong is thrown as HttpFailure, which never leaves exchange().
 class Connection {
