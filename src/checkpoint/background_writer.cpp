@@ -5,6 +5,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include "gputrain/core/signals.hpp"
+
 namespace gputrain::checkpoint {
 namespace {
 
@@ -34,7 +36,10 @@ void BackgroundWriter::begin(const Snapshot& live) {
     begun_ = std::move(copy);
     stall_seconds_ = seconds_since(begin);
   }
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (!thread_.joinable()) {
+    const SignalsBlocked in_the_new_thread;
+    thread_ = std::thread([this] { run(); });
+  }
   changed_.notify_all();
 }
 

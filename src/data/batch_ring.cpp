@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/signals.hpp"
 
 namespace gputrain::data {
 namespace {
@@ -18,22 +19,6 @@ int64_t rows_per_chunk(const RowReader& reader, int workers) {
   const int64_t fair = reader.plan().most_rows() / workers;
   return std::clamp(static_cast<int64_t>(kChunkBytes / bytes), int64_t{1}, std::max(int64_t{1}, fair));
 }
-
-/// Signals are for the main thread; a thread starts with its creator's mask.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 

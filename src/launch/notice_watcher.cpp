@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "clouds.hpp"
+#include "gputrain/core/signals.hpp"
 #include "gputrain/launch/notice.hpp"
 
 namespace gputrain::launch {
@@ -43,22 +44,6 @@ std::string shown(std::string_view body) {
   return text + (body.size() > kAnswerShown ? "..." : "");
 }
 
-/// No signal is for this thread: the training thread's handlers and waits rely on getting them.
-class SignalsElsewhere {
- public:
-  SignalsElsewhere() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsElsewhere() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsElsewhere(const SignalsElsewhere&) = delete;
-  SignalsElsewhere& operator=(const SignalsElsewhere&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 /// Busy or broken, unlike one that simply does not know the page.
 bool is_passing_trouble(int status) { return status == 429 || status >= 500; }
 
@@ -69,7 +54,7 @@ class NoticeWatcher::Watch {
  public:
   explicit Watch(Options options) : options_(std::move(options)), limits_{.total_seconds = options_.answer_seconds} {
     limits_.connect_seconds = std::min(limits_.connect_seconds, limits_.total_seconds);
-    const SignalsElsewhere inherited;
+    const SignalsBlocked inherited;
     thread_ = std::thread([this] { run(); });
   }
   ~Watch() {
