@@ -92,7 +92,9 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   const auto differences = config::differences(settings_from_json(chosen->state().at("settings"), today), today);
   check_changes(differences, accept_changes, chosen->folder().string());
   restore(*chosen, progress);
-  if (parts_.place.rank() == 0) leave_newer(chosen->step());
+  // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
+  const bool is_chosen = wish != "auto" && wish != "must";
+  if (is_chosen && parts_.place.rank() == 0) leave_newer(chosen->step());
   ++progress.attempts;
   return "step " + monitor::grouped(progress.step) + " from " + chosen->folder().string() + "  attempt " +
          std::to_string(progress.attempts);
@@ -247,7 +249,6 @@ void Checkpointing::note_results() {
 }
 
 void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
-  stall_seconds_ += result.stall_seconds;
   save_seconds_ = result.seconds;
   usage_.erase(usage_.begin(), usage_.find(result.step));  // the step itself may be saved once more
   if (!result.failure) {

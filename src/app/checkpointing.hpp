@@ -50,8 +50,6 @@ class Checkpointing {
 
   /// The metric that makes a checkpoint the best; empty: the best is not kept.
   const std::string& best_metric() const noexcept { return best_metric_; }
-  /// Seconds this attempt's training has waited for saves.
-  double stall_seconds() const noexcept { return stall_seconds_; }
   /// How long writing the last checkpoint took; 0: not known yet.
   double save_seconds() const noexcept { return save_seconds_; }
 
@@ -74,7 +72,7 @@ class Checkpointing {
   int64_t announced_step_ = -1;
   int64_t failures_ = 0;  // in a row
   std::string last_failure_;
-  double stall_seconds_ = 0, save_seconds_ = 0;
+  double save_seconds_ = 0;
 };
 
 }  // namespace gputrain::app
