@@ -227,6 +227,7 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
       if (mode == train::SaveMode::announced) announced_step_ = progress.step;
       writer_.begin(live);
       note_results();  // of the save that this one has waited for
+      parts_.pace.note_begun();
     }
   }
   if (fails_anywhere(durable ? failures_ > 0 : failures_ >= parts_.job.spec().checkpoint.max_save_failures)) {
@@ -253,6 +254,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   usage_.erase(usage_.begin(), usage_.find(result.step));  // the step itself may be saved once more
   if (!result.failure) {
     failures_ = 0;
+    parts_.pace.note_written(result.stall_seconds, result.seconds);
     parts_.ledger.append("checkpoint", {{"step", result.step}, {"data", to_json(usage_.at(result.step))}, {"bytes", result.bytes},
                                         {"seconds", result.seconds}, {"stall_seconds", result.stall_seconds}});
     if (result.step == announced_step_) {
@@ -263,6 +265,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
     return;
   }
   ++failures_;
+  parts_.pace.note_failed();
   last_failure_ = result.failure->what();
   parts_.ledger.append("save_failed", {{"step", result.step}, {"reason", last_failure_}});
   log::warning("no checkpoint of step " + std::to_string(result.step) + " (failure " + std::to_string(failures_) + " of " +

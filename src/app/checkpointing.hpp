@@ -29,6 +29,7 @@ class Checkpointing {
     train::Hook& log;  // its state belongs to the checkpoint
     monitor::Console& console;
     monitor::Ledger& ledger;
+    train::SavePace& pace;  // learns what saves cost
     RunFolder folder;
   };
 

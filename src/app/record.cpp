@@ -1,5 +1,7 @@
 #include "record.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -80,6 +82,30 @@ Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
     }
   }
   return stuck;
+}
+
+train::LossRecord losses_in(const std::vector<nlohmann::json>& ledger) {
+  train::LossRecord record;
+  bool is_open = false;
+  double last = 0;
+  for (const auto& line : ledger) {
+    const std::string kind = line.value("kind", "");
+    const auto time = line.find("time");
+    const double now = time != line.end() && time->is_number() ? time->get<double>() : last;
+    if (kind == "attempt") {
+      if (is_open) ++record.losses;
+      is_open = true;
+    } else if (is_open) {
+      record.seconds += std::max(0.0, now - last);  // up to its last sign of life
+    }
+    last = now;
+    if (kind != "end") continue;
+    const auto status = line.find("status");
+    if (is_open && status != line.end() && *status == "failed") ++record.losses;
+    is_open = false;
+  }
+  if (is_open) ++record.losses;  // killed
+  return record;
 }
 
 }  // namespace gputrain::app

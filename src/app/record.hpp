@@ -10,6 +10,7 @@
 #include "gputrain/data/usage.hpp"
 #include "gputrain/monitor/summary.hpp"
 #include "gputrain/train/progress.hpp"
+#include "gputrain/train/save_pace.hpp"
 
 namespace gputrain::app {
 
@@ -30,5 +31,8 @@ struct Stuck {
   std::string reason;
 };
 Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step);
+
+/// How often attempts ended by a failure or without a word, in how much time.
+train::LossRecord losses_in(const std::vector<nlohmann::json>& ledger);
 
 }  // namespace gputrain::app

@@ -27,7 +27,7 @@ void check_sample(const Job& job, const Datasets& datasets) {
 
 /// Everything short of training: reads one step of data and computes its loss, writes nothing.
 int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
-  print_start_page(console, job, assembly, "not looked for (dry run)");
+  print_start_page(console, job, assembly, {.saves = "auto", .resume = "not looked for (dry run)"});
   const auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
   data::Loader loader(assembly.datasets.train, options);
   const auto step = loader.next_step();

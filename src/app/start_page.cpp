@@ -65,7 +65,7 @@ std::string cadence_text(const train::Cadence& cadence) {
   return "at the end";
 }
 
-std::string plan_text(const Assembly& assembly) {
+std::string plan_text(const Assembly& assembly, const std::string& saves) {
   const auto& plan = assembly.plan;
   std::string text;
   if (plan.is_time_limited()) {
@@ -76,20 +76,20 @@ std::string plan_text(const Assembly& assembly) {
   }
   text += "  " + assembly.updates.schedule->describe();
   if (assembly.datasets.val) text += "  eval " + cadence_text(plan.eval);
-  return text + "  save " + cadence_text(plan.save);
+  return text + "  save " + (plan.save.is_auto ? saves : cadence_text(plan.save));
 }
 
 }  // namespace
 
-void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const std::string& resume) {
+void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const StartTexts& texts) {
   console.block("gputrain " + version() + "  run " + job.run_id + "  resolved " +
                 (job.output_dir / "job.resolved.yaml").string());
   console.line("hosts", hosts_text(assembly.place));
   console.line("model", model_text(job.spec(), assembly));
   console.line("data", data_text(assembly.datasets));
   console.line("batch", batch_text(job.spec(), assembly));
-  console.line("plan", plan_text(assembly));
-  console.line("resume", resume);
+  console.line("plan", plan_text(assembly, texts.saves));
+  console.line("resume", texts.resume);
 }
 
 }  // namespace gputrain::app

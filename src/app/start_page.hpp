@@ -8,7 +8,11 @@
 
 namespace gputrain::app {
 
-/// `resume`: where the run starts from, as Checkpointing tells it.
-void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const std::string& resume);
+struct StartTexts {
+  std::string saves;   // how often, where checkpoint.interval is auto
+  std::string resume;  // where the run starts from, as Checkpointing tells it
+};
+
+void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const StartTexts& texts);
 
 }  // namespace gputrain::app

@@ -30,7 +30,8 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
               assembly.updates.scaler.get()),
       log_(reporting_, assembly.place.groups, assembly.place.device),
       ledger_(assembly.place.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
-      checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.plan, log_, console, ledger_, folder_}),
+      checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.plan, log_, console,
+                      ledger_, pace_, folder_}),
       save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
   const auto sources = launch::read_metadata_sources();
   if (spec_.checkpoint.notice.watches() && assembly.place.launch.rendezvous.local_rank == 0) {
@@ -43,17 +44,20 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
   if (assembly.place.rank() == 0) {
     metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step, progress_.evaluated_step);
   }
-  if (!request.accept) refuse_if_stuck();
+  std::vector<nlohmann::json> earlier;
+  if (assembly.place.rank() == 0) earlier = monitor::read_ledger(folder_.ledger()).lines;
+  if (!request.accept) refuse_if_stuck(earlier);
+  pace_ = train::SavePace(losses_in(earlier));
   ledger_.append("attempt", attempt_record(job, assembly, progress_));
-  print_start_page(console, job, assembly, resume + notice_text());
+  print_start_page(console, job, assembly, {.saves = pace_.text(), .resume = resume + notice_text()});
 }
 
 /// A job that always dies at the same place must not be started for ever on rented machines.
-void Training::refuse_if_stuck() {
+void Training::refuse_if_stuck(const std::vector<nlohmann::json>& ledger) {
   const auto& limit = spec_.limits.max_attempts_without_progress;
   if (!limit) return;
   Stuck stuck;
-  if (assembly_.place.rank() == 0) stuck = stuck_at(monitor::read_ledger(folder_.ledger()).lines, progress_.step);
+  if (assembly_.place.rank() == 0) stuck = stuck_at(ledger, progress_.step);
   const at::Tensor attempts = at::full({}, stuck.attempts, at::kLong);
   assembly_.place.groups.control().broadcast(attempts, 0, "attempts without progress");
   if (attempts.item<int64_t>() < *limit) return;
@@ -101,10 +105,11 @@ monitor::Summary Training::train() {
     hooks.push_back(&*eval);
   }
   train::SaveHook save({.cadence = plan.save,
+                        .pace = plan.save.is_auto && place.rank() == 0 ? &pace_ : nullptr,
                         .best_metric = plan.save.is_never() ? "" : checkpointing_.best_metric(),
                         .requests = save_requests_,
                         .save = [this](const auto& progress, auto mode) { checkpointing_.save(progress, mode); },
-                        .look = [this] { checkpointing_.note_results(); },
+                        .look = [this] { look_at_saves(); },
                         .settle = [this] { return checkpointing_.settle(); }});
   hooks.push_back(&save);
 
@@ -116,6 +121,14 @@ monitor::Summary Training::train() {
   conclude(summary, outcome, expectation, request_.verify);
   if (place.rank() == 0) finish(summary, expectation);
   return summary;
+}
+
+/// Takes note of saves that were written meanwhile, and tells how often there will be more.
+void Training::look_at_saves() {
+  checkpointing_.note_results();
+  if (!assembly_.plan.save.is_auto) return;
+  pace_.set_notices_watched(notices_ && notices_->counts().polls > 0);
+  if (const std::string news = pace_.take_news(); !news.empty()) console_.line("save", news);
 }
 
 std::string Training::notice_text() const {

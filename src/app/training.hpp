@@ -4,6 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "assembly.hpp"
 #include "checkpointing.hpp"
 #include "ending.hpp"
@@ -25,7 +27,8 @@ class Training {
 
  private:
   monitor::Summary train();
-  void refuse_if_stuck();
+  void refuse_if_stuck(const std::vector<nlohmann::json>& ledger);
+  void look_at_saves();
   train::Stop own_stop();
   bool is_leaving();
   std::string notice_text() const;
@@ -44,6 +47,7 @@ class Training {
   train::FiniteHook finite_;
   train::LogHook log_;
   monitor::Ledger ledger_;
+  train::SavePace pace_;  // of saves; used where checkpoint.interval is auto
   Checkpointing checkpointing_;
   train::SaveRequests save_requests_;
   std::unique_ptr<launch::NoticeWatcher> notices_;  // one per machine

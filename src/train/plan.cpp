@@ -62,8 +62,13 @@ int64_t steps_per_epoch(const PlanFacts& facts, int64_t global_batch) {
 
 Cadence cadence_of(const std::optional<config::Length>& length, const Plan& plan, const std::string& key) {
   if (!length) return {};
-  if (length->unit == config::Length::Unit::seconds) return {.steps = 0, .seconds = length->value};
-  return {.steps = std::max<int64_t>(1, plan.steps_of(*length, key)), .seconds = 0};
+  if (length->unit == config::Length::Unit::seconds) return {.seconds = length->value};
+  return {.steps = std::max<int64_t>(1, plan.steps_of(*length, key))};
+}
+
+Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
+  if (spec.interval && spec.interval->is_auto()) return {.is_auto = true};
+  return cadence_of(spec.interval ? spec.interval->value : std::nullopt, plan, "checkpoint.interval");
 }
 
 }  // namespace
@@ -119,7 +124,7 @@ Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpe
   plan.total_steps = planned_steps(train, plan);
   plan.max_seconds = train.max_time ? train.max_time->seconds : 0;
   plan.eval = cadence_of(eval.interval, plan, "eval.interval");
-  plan.save = cadence_of(checkpoint.interval, plan, "checkpoint.interval");
+  plan.save = save_cadence(checkpoint, plan);
   plan.log = cadence_of(log.interval, plan, "log.interval");
   return plan;
 }

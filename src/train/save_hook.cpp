@@ -2,8 +2,15 @@
 
 namespace gputrain::train {
 
+void SaveHook::before_training(Progress& progress) {
+  note_saved(progress);
+  train_seconds_ = progress.train_seconds;
+}
+
 Stop SaveHook::after_step(Progress& progress, const StepResult&, bool asked) {
   has_trained_ = true;
+  if (parts_.pace != nullptr) parts_.pace->note_step(progress.train_seconds - train_seconds_);
+  train_seconds_ = progress.train_seconds;
   parts_.look();
   const auto best = progress.best.find(parts_.best_metric);
   const bool is_best = best != progress.best.end() && best->second.step == progress.step;
@@ -26,7 +33,8 @@ Stop SaveHook::after_training(Progress& progress, bool stopped) {
 }
 
 bool SaveHook::is_due() const {
-  return parts_.requests.pending() || (parts_.cadence.seconds > 0 && since_save_.seconds() >= parts_.cadence.seconds);
+  const double seconds = parts_.pace != nullptr ? parts_.pace->interval_seconds() : parts_.cadence.seconds;
+  return parts_.requests.pending() || (seconds > 0 && since_save_.seconds() >= seconds);
 }
 
 void SaveHook::note_saved(const Progress& progress) {

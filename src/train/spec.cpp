@@ -61,7 +61,8 @@ void EvalSpec::describe(config::Description<EvalSpec>& d) {
 
 void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
   d.summary("saving and resuming");
-  d.key("interval", &CheckpointSpec::interval, "time between checkpoints; null: only at the end")
+  d.key("interval", &CheckpointSpec::interval, "time between checkpoints; auto: as loses least time, from what a save costs here and how often the run's attempts "
+        "were killed; null: only at the end")
       .change(Change::safe).instead_of({"save_steps", "steps_per_checkpoint", "save_interval"});
   d.key("keep_last", &CheckpointSpec::keep_last, "checkpoints kept, the newest ones")
       .at_least(1).change(Change::safe).instead_of({"save_total_limit", "max_keep_ckpts"});

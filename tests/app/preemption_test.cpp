@@ -144,6 +144,20 @@ TEST(Saving, ThatAKillCutsShortKeepsTheCheckpointBefore) {
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
 }
 
+TEST(Saving, AtAutomaticIntervalsSavesEarlyAndLearnsFromKills) {
+  const TemporaryFolder folder;
+  const auto run = endless(folder, {"--set", "checkpoint.interval=auto"});
+  Program first(run);
+  ASSERT_TRUE(first.prints("save auto, first after 10s (work is lost once in 1d0h, presumed)"));
+  ASSERT_TRUE(first.prints("save    every ", 60));
+  first.signal(SIGKILL);
+  first.wait();
+  ASSERT_EQ(checkpoints(folder / "run").size(), 1U);
+  Program second(run);
+  ASSERT_TRUE(second.prints("resume  step "));
+  EXPECT_TRUE(second.prints("1 loss in "));
+}
+
 TEST(Saving, OnSigusr2OrAFileGoesOnTraining) {
   const TemporaryFolder folder;
   Program program(endless(folder));

@@ -124,5 +124,22 @@ TEST(Plan, ConvertsEveryUnitToSteps) {
               testing::HasSubstr("lr_scheduler.warmup cannot be a time"));
 }
 
+TEST(Plan, LeavesTheIntervalOfCheckpointsToTheRunUnlessTheJobGivesOne) {
+  TrainSpec train;
+  train.global_batch_size = 100;
+  train.max_epochs = 10;
+  CheckpointSpec spec;
+  const auto cadence = [&] { return make_plan(train, EvalSpec{}, spec, LogSpec{}, kText).save; };
+  EXPECT_TRUE(cadence().is_auto);
+  EXPECT_FALSE(cadence().is_never());
+  spec.interval = config::Auto<Length>{Length{2, Length::Unit::epochs}};
+  EXPECT_EQ(cadence().steps, 20);
+  spec.interval = config::Auto<Length>{Length{30, Length::Unit::seconds}};
+  EXPECT_EQ(cadence().seconds, 30);
+  EXPECT_FALSE(cadence().is_auto);
+  spec.interval.reset();
+  EXPECT_TRUE(cadence().is_never());
+}
+
 }  // namespace
 }  // namespace gputrain::train

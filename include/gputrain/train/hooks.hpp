@@ -13,6 +13,7 @@
 #include "gputrain/train/evaluator.hpp"
 #include "gputrain/train/hook.hpp"
 #include "gputrain/train/plan.hpp"
+#include "gputrain/train/save_pace.hpp"
 
 namespace gputrain::train {
 
@@ -121,6 +122,7 @@ class SaveHook final : public Hook {
  public:
   struct Parts {
     Cadence cadence;
+    SavePace* pace;           // where the cadence is auto, on rank 0; else null
     std::string best_metric;  // empty: the best is not kept
     SaveRequests& requests;
     /// Every rank must call.
@@ -131,7 +133,7 @@ class SaveHook final : public Hook {
     std::function<bool()> settle;
   };
   explicit SaveHook(Parts parts) : parts_(std::move(parts)) {}
-  void before_training(Progress& progress) override { note_saved(progress); }
+  void before_training(Progress& progress) override;
   Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
   Stop after_training(Progress& progress, bool stopped) override;
   bool is_due() const override;
@@ -142,6 +144,7 @@ class SaveHook final : public Hook {
   Parts parts_;
   int64_t saved_step_ = 0, saved_evaluation_ = 0;  // Progress::step and evaluated_step of the newest checkpoint
   bool has_trained_ = false;                       // in this attempt
+  double train_seconds_ = 0;                       // Progress::train_seconds at the last look
   Stopwatch since_save_;
 };
 

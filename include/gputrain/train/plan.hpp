@@ -24,13 +24,15 @@ struct BatchPlan {
   int64_t accumulation = 0;  // forward passes per optimizer step on one rank, at most
 };
 
-/// When something recurs: every so many steps, or every so many seconds; neither: only at the end.
+/// When something recurs: every so many steps, or every so many seconds, or as the run itself finds best; none of them:
+/// only at the end.
 struct Cadence {
   int64_t steps = 0;
   double seconds = 0;
+  bool is_auto = false;
 
   bool at_step(int64_t step) const noexcept { return steps > 0 && step % steps == 0; }
-  bool is_never() const noexcept { return steps == 0 && seconds == 0; }
+  bool is_never() const noexcept { return steps == 0 && seconds == 0 && !is_auto; }
 };
 
 struct Plan {

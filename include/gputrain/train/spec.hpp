@@ -49,7 +49,7 @@ struct EvalSpec {
 };
 
 struct CheckpointSpec {
-  std::optional<config::Length> interval = config::Length{1, config::Length::Unit::epochs};
+  std::optional<config::Auto<config::Length>> interval = config::Auto<config::Length>{};
   int64_t keep_last = 2;
   int64_t keep_best = 1;
   std::optional<config::Length> keep_every;

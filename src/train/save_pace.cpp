@@ -1,0 +1,101 @@
+#include "gputrain/train/save_pace.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gputrain/monitor/format.hpp"
+
+namespace gputrain::train {
+namespace {
+
+constexpr double kPresumedSeconds = 86400, kPresumedSecondsWithNotice = 4 * 86400;
+constexpr double kPresumptionLosses = 0.25;  // what the presumption counts for
+
+constexpr double kLargestShare = 0.05;  // of the time that may go into saving
+constexpr double kShortestSeconds = 10, kLongestSeconds = 3600;
+
+constexpr double kFirstSeconds = 10, kSecondSeconds = 60;
+constexpr int64_t kWarmUpSteps = 3;             // memory is allocated, kernels are chosen
+constexpr int64_t kStepsToCompare = 3;          // fewer say nothing about a slowdown
+constexpr double kShortestNoticeSeconds = 30;   // of Google and Azure; AWS gives two minutes
+constexpr double kSavesInHand = 2;              // a save may take longer than those before
+constexpr double kNewsRatio = 1.3;
+
+}  // namespace
+
+double seconds_between_losses(const LossRecord& record, bool with_notice) {
+  const double presumed = with_notice ? kPresumedSecondsWithNotice : kPresumedSeconds;
+  return (kPresumptionLosses * presumed + std::max(0.0, record.seconds)) /
+         (kPresumptionLosses + static_cast<double>(record.losses));
+}
+
+double best_save_interval(double save_cost_seconds, double seconds_between_losses) {
+  const double cost = std::max(0.0, save_cost_seconds), between = seconds_between_losses;
+  double best = between;
+  if (cost < 2 * between) {
+    const double root = std::sqrt(cost / (2 * between));
+    best = std::sqrt(2 * cost * between) * (1 + root / 3 + root * root / 9) - cost;
+  }
+  const double affordable = cost / kLargestShare - cost;
+  best = std::max(best, std::min(affordable, between / 2));
+  return std::clamp(best, kShortestSeconds, kLongestSeconds);
+}
+
+void SavePace::note_step(double seconds) {
+  record_.seconds += seconds;
+  if (++steps_ <= kWarmUpSteps) return;
+  Steps& steps = is_writing_ ? while_writing_ : alone_;
+  ++steps.count;
+  steps.seconds += seconds;
+}
+
+void SavePace::note_written(double stall_seconds, double write_seconds) {
+  is_writing_ = false;
+  ++saves_;
+  // The first save allocates the memory of its copy: it says little about those that follow.
+  const double weight = saves_ <= 2 ? 1 : 0.5;
+  stall_seconds_ += weight * (stall_seconds - stall_seconds_);
+  write_seconds_ += weight * (write_seconds - write_seconds_);
+}
+
+double SavePace::save_cost_seconds() const {
+  const bool is_comparable = alone_.count >= kStepsToCompare && while_writing_.count >= kStepsToCompare;
+  const double lost_share = is_comparable ? std::max(0.0, 1 - alone_.mean() / while_writing_.mean()) : 0;
+  return stall_seconds_ + lost_share * write_seconds_;
+}
+
+bool SavePace::has_notice() const {
+  return notices_watched_ && kSavesInHand * write_seconds_ < kShortestNoticeSeconds;
+}
+
+double SavePace::between_seconds() const { return seconds_between_losses(record_, has_notice()); }
+
+double SavePace::interval_seconds() const {
+  if (saves_ == 0) return kFirstSeconds;
+  const double cost = save_cost_seconds();
+  const double best = std::max(best_save_interval(cost, between_seconds()), write_seconds_);
+  return saves_ == 1 ? std::min(best, std::max(kSecondSeconds, cost / kLargestShare)) : best;
+}
+
+std::string SavePace::text() const {
+  std::string why = "work is lost once in " + monitor::duration(between_seconds());
+  if (record_.losses > 0) {
+    why += ", " + std::to_string(record_.losses) + (record_.losses == 1 ? " loss" : " losses") + " in " +
+           monitor::duration(record_.seconds);
+  } else {
+    why += has_notice() ? ", presumed where the cloud gives notice" : ", presumed";
+  }
+  if (saves_ == 0) return "auto, first after " + monitor::duration(kFirstSeconds) + " (" + why + ")";
+  return "every " + monitor::duration(interval_seconds()) + " (auto: a save costs " + monitor::duration(save_cost_seconds()) +
+         ", " + why + ")";
+}
+
+std::string SavePace::take_news() {
+  const double now = interval_seconds();
+  const bool is_news = saves_ > 0 && (now > told_seconds_ * kNewsRatio || now * kNewsRatio < told_seconds_);
+  if (!is_news) return {};
+  told_seconds_ = now;
+  return text();
+}
+
+}  // namespace gputrain::train
