@@ -100,26 +100,50 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
          std::to_string(progress.attempts);
 }
 
-/// Rank 0 looks and every rank opens what it found: nobody goes on from somewhere else.
 std::optional<checkpoint::Checkpoint> Checkpointing::choose() const {
   const std::string& wish = parts_.job.spec().checkpoint.resume;
   if (wish == "never") return std::nullopt;
   if (wish != "auto" && wish != "must") return checkpoint::Checkpoint::open(wish);
+  auto found = newest_on_all_ranks();
+  if (!found && wish == "must") {
+    throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",
+                                       .where = parts_.folder.checkpoints().string(),
+                                       .hint = "checkpoint.resume: auto starts from scratch when there is none"});
+  }
+  return found;
+}
+
+/// Rank 0 looks and every rank opens what it found: nobody goes on from somewhere else.
+std::optional<checkpoint::Checkpoint> Checkpointing::newest_on_all_ranks() const {
   std::optional<checkpoint::Checkpoint> found;
   const at::Tensor step = at::full({}, -1, at::kLong);
   if (parts_.place.rank() == 0) {
     found = newest_good();
     if (found) step.fill_(found->step());
   }
-  parts_.place.groups.control().broadcast(step, 0, "checkpoint to resume from");
+  parts_.place.groups.control().broadcast(step, 0, "newest good checkpoint");
   const auto agreed = step.item<int64_t>();
-  if (agreed < 0 && wish == "must") {
-    throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",
-                                       .where = parts_.folder.checkpoints().string(),
-                                       .hint = "checkpoint.resume: auto starts from scratch when there is none"});
-  }
   if (agreed >= 0 && !found) found = checkpoint::Checkpoint::open(store_.folder_of(agreed));
   return found;
+}
+
+int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {
+  settle();
+  const auto newest = newest_on_all_ranks();
+  if (!newest) {
+    throw Error(ExitCode::refused, {.what = "training diverged: " + reason + "; there is no checkpoint yet to go back to",
+                                    .where = parts_.folder.checkpoints().string(),
+                                    .hint = "a shorter checkpoint.interval, a longer warm-up, or train.nonfinite: skip"});
+  }
+  const train::Progress now = progress;
+  restore(*newest, progress);
+  const int64_t back_to = progress.step;
+  progress.step = now.step;
+  progress.train_seconds = now.train_seconds;
+  progress.attempts = now.attempts;
+  progress.nonfinite_steps = now.nonfinite_steps;
+  progress.rollbacks = now.rollbacks + 1;
+  return back_to;
 }
 
 /// Who goes on from an older checkpoint leaves the newer ones: the next attempt must not take them up.

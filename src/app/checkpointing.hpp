@@ -40,6 +40,10 @@ class Checkpointing {
   /// does not allow going on. Every rank must call.
   std::string resume(train::Progress& progress, bool accept_changes);
 
+  /// Puts everything back as the newest good checkpoint has it, but goes on from the step that `progress` is at; returns
+  /// the checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
+  int64_t roll_back(train::Progress& progress, const std::string& reason);
+
   /// Saves after `progress.step` steps. A save in the background that fails is told and counted; Error(checkpoint) ends
   /// training when checkpoint.max_save_failures have failed in a row, or when a durable one fails. Every rank must call.
   void save(const train::Progress& progress, train::SaveMode mode);
@@ -56,6 +60,7 @@ class Checkpointing {
 
  private:
   std::optional<checkpoint::Checkpoint> choose() const;
+  std::optional<checkpoint::Checkpoint> newest_on_all_ranks() const;
   std::optional<checkpoint::Checkpoint> newest_good() const;
   checkpoint::Snapshot snapshot(const train::Progress& progress, const at::Tensor& generators) const;
   void note(const checkpoint::BackgroundWriter::Result& result);

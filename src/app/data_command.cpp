@@ -25,13 +25,15 @@ using monitor::grouped;
 struct Mark {
   int64_t step = 0;
   data::Usage used;
+  bool is_rollback = false;  // what lies between the mark before and this one was passed over on purpose
 };
 
+/// From a start to an end, or to where it went back to a checkpoint: what follows counts as another one of that number.
 struct Attempt {
   int64_t number = 1;
   data::OrderFacts order;
-  std::vector<Mark> marks;  // where it began, its checkpoints, its end
-  std::optional<std::string> end;
+  std::vector<Mark> marks;     // where it began, its checkpoints, its end
+  std::vector<int64_t> skipped;  // steps whose update was left out
 };
 
 std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
@@ -41,9 +43,17 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
     if (kind == "attempt") {
       attempts.push_back({.number = line.at("attempt").get<int64_t>(), .order = order_from_json(line.at("order"))});
     }
-    if (attempts.empty() || (kind != "attempt" && kind != "checkpoint" && kind != "end")) continue;
-    attempts.back().marks.push_back({line.at("step").get<int64_t>(), usage_from_json(line.at("data"))});
-    if (kind == "end") attempts.back().end = line.at("reason").get<std::string>();
+    if (attempts.empty()) continue;
+    Attempt& attempt = attempts.back();
+    if (kind == "nonfinite" && line.at("action") == "skip") attempt.skipped.push_back(line.at("step").get<int64_t>());
+    if (kind != "attempt" && kind != "checkpoint" && kind != "end" && kind != "rollback") continue;
+    const Mark mark{line.at("step").get<int64_t>(), usage_from_json(line.at("data")), kind == "rollback"};
+    if (mark.is_rollback) {
+      const Mark back{line.at("back_to").get<int64_t>(), mark.used};
+      attempts.push_back({.number = attempt.number, .order = attempt.order, .marks = {back, mark}, .skipped = {}});
+    } else {
+      attempt.marks.push_back(mark);
+    }
   }
   return attempts;
 }
@@ -53,6 +63,7 @@ void cut_to_what_counts(std::vector<Attempt>& attempts) {
   int64_t end = INT64_MAX;
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
     std::erase_if(attempt->marks, [&](const Mark& mark) { return mark.step > end; });
+    std::erase_if(attempt->skipped, [&](int64_t step) { return step > end; });
     if (!attempt->marks.empty()) end = std::min(end, attempt->marks.front().step);
   }
 }
@@ -64,7 +75,8 @@ struct Finding {
 
 /// Compares what was used between two marks with what the order of samples gives for these steps.
 std::optional<Finding> compare(const Attempt& attempt, const Mark& from, const Mark& to) {
-  const data::Usage expected = data::expected_usage(attempt.order, from.step, to.step);
+  const data::Usage expected =
+      to.is_rollback ? data::Usage() : data::expected_usage(attempt.order, from.step, to.step);
   const int64_t samples = to.used.samples - from.used.samples;
   if (samples == expected.samples && to.used.fingerprint - from.used.fingerprint == expected.fingerprint) return {};
   Finding finding{.attempt = attempt.number, .begin = from.step, .end = to.step, .what = {}};
@@ -79,26 +91,35 @@ struct Audit {
   std::vector<Finding> findings;
   std::vector<std::string> problems;  // of the ledger itself
   int64_t attempts = 0, steps = 0, discarded = 0;
-  data::Usage used;
+  data::Usage used, passed_over;
+  int64_t steps_passed_over = 0, rollbacks = 0, steps_skipped = 0;
   double epochs = 0;
 
   bool is_clean() const { return findings.empty() && problems.empty(); }
+  void note_rollback(const Attempt& attempt, int64_t back_to, int64_t step) {
+    ++rollbacks;
+    steps_passed_over += step - back_to;
+    passed_over.add(data::expected_usage(attempt.order, back_to, step));
+  }
 };
 
 Audit audit_of(const monitor::LedgerContent& ledger) {
   std::vector<Attempt> attempts = attempts_of(ledger.lines);
-  Audit audit{.problems = ledger.problems, .attempts = static_cast<int64_t>(attempts.size())};
+  Audit audit{.problems = ledger.problems};
+  for (const auto& line : ledger.lines) audit.attempts += line.at("kind") == "attempt" ? 1 : 0;
   for (const Attempt& attempt : attempts) audit.discarded += attempt.marks.back().step - attempt.marks.front().step;
   cut_to_what_counts(attempts);
   Mark last;  // training begins at step 0, with nothing used
   for (const Attempt& attempt : attempts) {
     for (const Mark& mark : attempt.marks) {
       if (auto finding = compare(attempt, last, mark)) audit.findings.push_back(std::move(*finding));
+      if (mark.is_rollback) audit.note_rollback(attempt, last.step, mark.step);
       last = mark;
     }
+    audit.steps_skipped += static_cast<int64_t>(attempt.skipped.size());
   }
   audit.steps = last.step;
-  audit.discarded -= last.step;
+  audit.discarded -= last.step - audit.steps_passed_over;
   audit.used = last.used;
   if (!attempts.empty()) {
     audit.epochs = static_cast<double>(last.step) / static_cast<double>(data::steps_per_epoch(attempts.back().order));
@@ -108,15 +129,22 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
 
 void print(const Audit& audit) {
   std::printf("attempts %s  %s steps that count, at least %s thrown away  %s samples  %.2f epochs\n",
-              grouped(audit.attempts).c_str(), grouped(audit.steps).c_str(),
+              grouped(audit.attempts).c_str(), grouped(audit.steps - audit.steps_passed_over).c_str(),
               grouped(std::max<int64_t>(0, audit.discarded)).c_str(), grouped(audit.used.samples).c_str(), audit.epochs);
   for (const std::string& problem : audit.problems) std::printf("ledger  %s\n", problem.c_str());
   for (const Finding& finding : audit.findings) {
     std::printf("attempt %lld, steps %s to %s: %s\n", static_cast<long long>(finding.attempt),
                 grouped(finding.begin).c_str(), grouped(finding.end).c_str(), finding.what.c_str());
   }
-  std::printf("%s\n", audit.is_clean() ? "ok: every sample was used exactly once per epoch, as far as training has come"
-                                       : "NOT ok");
+  if (audit.rollbacks > 0) {
+    std::printf("passed over  %s samples of %s steps, by %s rollbacks\n", grouped(audit.passed_over.samples).c_str(),
+                grouped(audit.steps_passed_over).c_str(), grouped(audit.rollbacks).c_str());
+  }
+  if (audit.steps_skipped > 0) {
+    std::printf("without effect  %s steps whose update was skipped\n", grouped(audit.steps_skipped).c_str());
+  }
+  const std::string verdict = audit.rollbacks == 0 ? "used exactly once per epoch" : "used exactly once per epoch or passed over on purpose";
+  std::printf("%s\n", audit.is_clean() ? ("ok: every sample was " + verdict + ", as far as training has come").c_str() : "NOT ok");
 }
 
 nlohmann::json json_of(const Audit& audit) {
@@ -126,7 +154,9 @@ nlohmann::json json_of(const Audit& audit) {
         {{"attempt", finding.attempt}, {"begin", finding.begin}, {"end", finding.end}, {"what", finding.what}});
   }
   return {{"ok", audit.is_clean()},       {"attempts", audit.attempts}, {"steps", audit.steps},
-          {"data", to_json(audit.used)},  {"epochs", audit.epochs},     {"findings", std::move(findings)},
+          {"data", to_json(audit.used)},  {"epochs", audit.epochs},
+          {"passed_over", {{"rollbacks", audit.rollbacks}, {"steps", audit.steps_passed_over}, {"data", to_json(audit.passed_over)}}},
+          {"steps_skipped", audit.steps_skipped},     {"findings", std::move(findings)},
           {"problems", audit.problems}};
 }
 

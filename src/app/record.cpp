@@ -36,13 +36,16 @@ data::OrderFacts order_from_json(const nlohmann::json& json) {
           .drop_last = json.at("drop_last").get<bool>()};
 }
 
-nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
+data::OrderFacts order_facts(const Job& job, const Assembly& assembly) {
   const auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
-  const data::OrderFacts order{.samples = assembly.datasets.train->size(),
-                               .global_batch = options.share.global_batch,
-                               .seed = options.seed,
-                               .shuffle = options.shuffle,
-                               .drop_last = options.drop_last};
+  return {.samples = assembly.datasets.train->size(),
+          .global_batch = options.share.global_batch,
+          .seed = options.seed,
+          .shuffle = options.shuffle,
+          .drop_last = options.drop_last};
+}
+
+nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
   return {{"attempt", progress.attempts},
           {"run_id", job.run_id},
           {"spec_hash", job.spec_hash},
@@ -52,7 +55,7 @@ nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const tr
           {"world_size", assembly.place.groups.world_size()},
           {"step", progress.step},
           {"data", to_json(progress.usage)},
-          {"order", to_json(order)}};
+          {"order", to_json(order_facts(job, assembly))}};
 }
 
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress) {

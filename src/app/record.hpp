@@ -22,6 +22,9 @@ data::Usage usage_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const data::OrderFacts& order);
 data::OrderFacts order_from_json(const nlohmann::json& json);
 
+/// The order in which the job goes through its training data.
+data::OrderFacts order_facts(const Job& job, const Assembly& assembly);
+
 nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress);
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress);
 

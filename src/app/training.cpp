@@ -14,6 +14,7 @@
 #include "gputrain/train/trainer.hpp"
 #include "record.hpp"
 #include "start_page.hpp"
+#include "training_loop.hpp"
 #include "weights.hpp"
 
 namespace gputrain::app {
@@ -26,8 +27,6 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
       console_(console),
       folder_(std::move(folder)),
       reporting_{console, metrics_, assembly.plan},
-      finite_(spec_.train.nonfinite == "stop", assembly.place.device.is_cpu() ? 1 : train::kDeviceLookEvery,
-              assembly.updates.scaler.get()),
       log_(reporting_, assembly.place.groups, assembly.place.device),
       ledger_(assembly.place.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
       checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.plan, log_, console,
@@ -88,21 +87,13 @@ int Training::run() {
 monitor::Summary Training::train() {
   train::note_signals();
   auto& [place, datasets, plan, built, updates] = assembly_;
-  data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);
-  if (!plan.is_time_limited()) reading.total_steps = plan.total_steps;
-  data::Loader loader(datasets.train, reading, {.step = progress_.step});
-  parallel::DataParallel data_parallel(place.groups, *built.arena, built.parameters, bucket_limits(spec_));
-  train::Step step({*built.model, *built.arena, loader, data_parallel, *updates.optimizer, updates.scaler.get()},
-                   {.label_smoothing = spec_.train.label_smoothing, .max_grad_norm = spec_.train.max_grad_norm});
   const train::StopReason own_stop = [this] { return this->own_stop(); };
-  train::Feed feed(loader, place.groups, own_stop);
+  TrainingLoop loop(spec_, assembly_, own_stop);
 
-  std::vector<train::Hook*> hooks{&finite_, &log_};
   std::optional<train::EvalHook> eval;
   if (datasets.val) {
     eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, assembly_, "val"), *built.model, place.groups,
                                         reporting_, own_stop, spec_.eval.at_start});
-    hooks.push_back(&*eval);
   }
   train::SaveHook save({.cadence = plan.save,
                         .pace = plan.save.is_auto && place.rank() == 0 ? &pace_ : nullptr,
@@ -111,10 +102,19 @@ monitor::Summary Training::train() {
                         .save = [this](const auto& progress, auto mode) { checkpointing_.save(progress, mode); },
                         .look = [this] { look_at_saves(); },
                         .settle = [this] { return checkpointing_.settle(); }});
+  train::FiniteHook finite({.spec = spec_.train,
+                            .look_every = place.device.is_cpu() ? 1 : train::kDeviceLookEvery,
+                            .scaler = updates.scaler.get(),
+                            .plan = plan,
+                            .order = order_facts(job_, assembly_),
+                            .ledger = ledger_,
+                            .others_due = [&] { return save.is_due() || (eval && eval->is_due()); }});
+  std::vector<train::Hook*> hooks{&finite, &log_};
+  if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 
-  train::Trainer trainer({step, feed, plan, [&](int64_t at) { return assembly_.updates.schedule->lr(at); }}, hooks);
-  train::Outcome outcome = trainer.run(progress_);
+  train::Outcome outcome;
+  while ((outcome = loop.run(progress_, hooks)).stop == train::Stop::diverged) roll_back(finite.finding());
   if (datasets.test && !outcome.is_preempted()) outcome.stop = std::max(outcome.stop, test());
   const Expectation expectation = check_expectation(spec_, progress_.metrics);
   monitor::Summary summary = summarize(job_, place, plan, progress_, log_);
@@ -155,6 +155,30 @@ train::Stop Training::own_stop() {
   if (limit && seconds_since_process_start() >= limit->seconds) return train::Stop::max_duration;
   const double max_seconds = assembly_.plan.max_seconds;
   return max_seconds > 0 && progress_.train_seconds >= max_seconds ? train::Stop::max_time : train::Stop::none;
+}
+
+/// Goes back to the newest good checkpoint and on with the data after the present step. To train on the data between
+/// them again would lead to the same place: everything is deterministic.
+void Training::roll_back(const std::string& finding) {
+  const int64_t most = spec_.train.max_rollbacks;
+  if (progress_.rollbacks >= most) {
+    throw Error(ExitCode::refused, {.what = "training diverged: " + finding + ", after " + std::to_string(most) +
+                                            (most == 1 ? " rollback" : " rollbacks"),
+                                    .hint = "lower optimizer.lr, or set train.max_grad_norm: 1.0; train.max_rollbacks allows more"});
+  }
+  const int64_t step = progress_.step;
+  const int64_t back_to = checkpointing_.roll_back(progress_, finding);
+  const data::Usage passed_over = data::expected_usage(order_facts(job_, assembly_), back_to, step);
+  ledger_.append("rollback", {{"step", step}, {"back_to", back_to}, {"data", to_json(progress_.usage)},
+                              {"passed_over", to_json(passed_over)}, {"rollback", progress_.rollbacks}});
+  const std::string text = "to the weights of step " + monitor::grouped(back_to) + ", on with the data after step " +
+                           monitor::grouped(step) + ": " + monitor::grouped(passed_over.samples) + " samples passed over (" +
+                           std::to_string(progress_.rollbacks) + " of at most " + std::to_string(most) + ")";
+  log::warning(finding);
+  console_.line("back", text);
+  const double epoch = static_cast<double>(step) / static_cast<double>(assembly_.plan.steps_per_epoch);
+  metrics_.append({.step = step, .epoch = epoch, .kind = "event", .message = "back " + text});
+  checkpointing_.save(progress_, train::SaveMode::background);  // whoever resumes need not diverge once more
 }
 
 train::Stop Training::test() {

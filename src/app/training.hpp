@@ -12,7 +12,6 @@
 #include "gputrain/launch/notice.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/train/hooks.hpp"
-#include "gputrain/train/step.hpp"
 #include "run_folder.hpp"
 
 namespace gputrain::app {
@@ -32,6 +31,7 @@ class Training {
   train::Stop own_stop();
   bool is_leaving();
   std::string notice_text() const;
+  void roll_back(const std::string& finding);
   train::Stop test();
   void finish(const monitor::Summary& summary, const Expectation& expectation);
 
@@ -44,7 +44,6 @@ class Training {
   train::Progress progress_;
   monitor::MetricsFile metrics_;
   train::Reporting reporting_;
-  train::FiniteHook finite_;
   train::LogHook log_;
   monitor::Ledger ledger_;
   train::SavePace pace_;  // of saves; used where checkpoint.interval is auto

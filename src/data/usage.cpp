@@ -12,6 +12,16 @@ StepPlan plan_of(const OrderFacts& order) {
   return {order.samples, alone, order.drop_last};
 }
 
+/// Calls `use` with each sample of a batch that is the whole step.
+template <typename Use>
+void each_sample(const OrderFacts& order, const MicroBatchPlan& batch, Use use) {
+  const Permutation permutation = order_of_epoch(order.seed, batch.epoch, order.samples);
+  for (int64_t i = 0; i < batch.counted; ++i) {
+    const int64_t position = (batch.first_position + i) % order.samples;
+    use(order.shuffle ? permutation(position) : position);
+  }
+}
+
 }  // namespace
 
 uint64_t usage_hash(int64_t epoch, int64_t sample) noexcept {
@@ -25,14 +35,17 @@ Usage expected_usage(const OrderFacts& order, int64_t begin, int64_t end) noexce
   Usage usage;
   for (int64_t step = begin; step < end; ++step) {
     const MicroBatchPlan batch = plan.micro_batch(step);
-    const Permutation permutation = order_of_epoch(order.seed, batch.epoch, order.samples);
-    for (int64_t i = 0; i < batch.counted; ++i) {
-      const int64_t position = (batch.first_position + i) % order.samples;
-      usage.fingerprint += usage_hash(batch.epoch, order.shuffle ? permutation(position) : position);
-    }
+    each_sample(order, batch, [&](int64_t sample) { usage.fingerprint += usage_hash(batch.epoch, sample); });
     usage.samples += batch.counted;
   }
   return usage;
+}
+
+StepSamples samples_of_step(const OrderFacts& order, int64_t step) {
+  const MicroBatchPlan batch = plan_of(order).micro_batch(step);
+  StepSamples of_step{.epoch = batch.epoch, .samples = {}};
+  each_sample(order, batch, [&](int64_t sample) { of_step.samples.push_back(sample); });
+  return of_step;
 }
 
 }  // namespace gputrain::data

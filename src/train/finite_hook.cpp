@@ -1,41 +1,93 @@
-#include <ATen/ops/zeros_like.h>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/train/hooks.hpp"
 
 namespace gputrain::train {
+namespace {
 
-Stop FiniteHook::after_step(Progress& progress, const StepResult& result, bool) {
-  if (!left_out_.defined()) left_out_ = at::zeros_like(result.found_inf);
-  left_out_.add_(result.found_inf);
-  if (progress.step % look_every_ == 0) look(progress);
-  return Stop::none;
+constexpr size_t kSamplesShown = 8;
+
+std::vector<int64_t> shown(const data::StepSamples& step) {
+  return {step.samples.begin(), step.samples.begin() + static_cast<int64_t>(std::min(step.samples.size(), kSamplesShown))};
 }
 
-Stop FiniteHook::after_training(Progress& progress, bool) {
-  if (left_out_.defined()) look(progress);
-  return Stop::none;
+std::string text_of(const data::StepSamples& step) {
+  std::string text = fmt::format("epoch {}, samples {}", step.epoch, fmt::join(shown(step), ", "));
+  if (step.samples.size() > kSamplesShown) text += fmt::format(" and {} more", step.samples.size() - kSamplesShown);
+  return text;
 }
 
-void FiniteHook::look(Progress& progress) {
-  const auto count = static_cast<int64_t>(left_out_.item<float>());
-  if (count > 0) {
-    left_out_.zero_();
-    progress.nonfinite_steps += count;
-    if (stops_ && scaler_ == nullptr) {
-      const std::string when = look_every_ == 1 ? "at step " + std::to_string(progress.step)
-                                                : "within " + std::to_string(look_every_) + " steps before step " +
-                                                      std::to_string(progress.step);
-      throw Error(ExitCode::refused,
-                  {.what = "training diverged: the loss or a gradient is not finite " + when + "; that update was not made",
-                   .hint = "lower optimizer.lr, set train.max_grad_norm: 1.0, or train.nonfinite: skip to go on"});
+}  // namespace
+
+Stop FiniteHook::after_step(Progress& progress, const StepResult& result, bool asked) {
+  if (!flags_.defined()) flags_ = at::zeros({parts_.look_every}, result.found_inf.options());
+  flags_.narrow(0, steps_++, 1).copy_(result.found_inf);
+  const bool others_act = asked || parts_.plan.eval.at_step(progress.step) || parts_.plan.save.at_step(progress.step);
+  return others_act || steps_ == parts_.look_every ? look(progress) : Stop::none;
+}
+
+Stop FiniteHook::after_training(Progress& progress, bool) { return look(progress); }
+
+Stop FiniteHook::look(Progress& progress) {
+  if (steps_ == 0) return Stop::none;
+  const at::Tensor flags = flags_.narrow(0, 0, steps_).to(at::kCPU);
+  const int64_t first = progress.step - steps_ + 1;
+  const int64_t count = std::exchange(steps_, 0);
+  if (parts_.scaler != nullptr) return look_at_scale(progress.step);
+  for (int64_t i = 0; i < count; ++i) {
+    if (flags.const_data_ptr<float>()[i] == 0) {
+      skipped_in_a_row_ = 0;
+      continue;
     }
+    ++progress.nonfinite_steps;
+    if (const Stop stop = act(first + i); stop != Stop::none) return stop;
   }
-  if (scaler_ != nullptr && scaler_->has_collapsed()) {
+  return Stop::none;
+}
+
+Stop FiniteHook::act(int64_t step) {
+  record(step, "the loss or a gradient is not finite");
+  const auto& spec = parts_.spec;
+  if (spec.nonfinite == "rollback") return Stop::diverged;
+  if (spec.nonfinite == "stop") {
     throw Error(ExitCode::refused,
-                {.what = "training diverged: gradients are not finite at any loss scale at step " + std::to_string(progress.step),
-                 .hint = "lower optimizer.lr, or use precision: bf16"});
+                {.what = "training diverged: " + finding_ + "; that update was not made",
+                 .hint = "lower optimizer.lr, set train.max_grad_norm: 1.0, or train.nonfinite: skip or rollback to go on"});
   }
+  if (++skipped_in_a_row_ > spec.max_skips_in_a_row) {
+    throw Error(ExitCode::refused,
+                {.what = "training diverged: " + finding_ + ", after " + std::to_string(spec.max_skips_in_a_row) +
+                         " skipped updates in a row",
+                 .hint = "lower optimizer.lr, set train.max_grad_norm: 1.0, or train.nonfinite: rollback; "
+                         "train.max_skips_in_a_row allows more"});
+  }
+  log::warning("update skipped: " + finding_);
+  return Stop::none;
+}
+
+Stop FiniteHook::look_at_scale(int64_t step) {
+  if (!parts_.scaler->has_collapsed()) return Stop::none;
+  record(step, "gradients are not finite at any loss scale");
+  if (parts_.spec.nonfinite == "rollback") return Stop::diverged;
+  throw Error(ExitCode::refused, {.what = "training diverged: " + finding_,
+                                  .hint = "lower optimizer.lr, or use precision: bf16"});
+}
+
+void FiniteHook::record(int64_t step, const std::string& what) {
+  const data::StepSamples of_step = data::samples_of_step(parts_.order, step - 1);
+  finding_ = what + " at step " + std::to_string(step) + " (" + text_of(of_step) + ")";
+  parts_.ledger.append("nonfinite", {{"step", step}, {"epoch", of_step.epoch}, {"what", what},
+                                     {"action", parts_.spec.nonfinite}, {"samples", shown(of_step)},
+                                     {"sample_count", of_step.samples.size()}});
 }
 
 }  // namespace gputrain::train

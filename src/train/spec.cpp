@@ -32,8 +32,16 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.key("max_grad_norm", &TrainSpec::max_grad_norm, "clip the gradient's 2-norm to this")
       .above(0).instead_of({"gradient_clip_val", "clip_grad", "gradient_clipping", "grad_clip"});
   d.key("nonfinite", &TrainSpec::nonfinite,
-        "on a loss or gradient that is not finite: stop with exit code 4, or skip the update and go on")
-      .choices({"stop", "skip"}).change(Change::safe);
+        "on a loss or gradient that is not finite: stop with exit code 4; skip the update and go on; or rollback: take "
+        "up the newest good checkpoint and go on with the data after the offending step, so that all steps since the "
+        "checkpoint are passed over (to train on them again would lead to the same place)")
+      .choices({"stop", "skip", "rollback"}).change(Change::safe);
+  d.key("max_skips_in_a_row", &TrainSpec::max_skips_in_a_row,
+        "under nonfinite: skip, updates left out one after the other; one more ends training with exit code 4")
+      .at_least(1).change(Change::safe);
+  d.key("max_rollbacks", &TrainSpec::max_rollbacks,
+        "under nonfinite: rollback, how often over all attempts; one more ends training with exit code 4")
+      .at_least(1).change(Change::safe);
   d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: where it is faster")
       .change(Change::safe);
 }

@@ -25,12 +25,14 @@ Outcome Trainer::run(Progress& progress) {
     progress.train_seconds += watch.seconds();
     for (size_t i = 0; i < hooks_.size(); ++i) {
       outcome.stop = std::max(outcome.stop, hooks_[i]->after_step(progress, result, feed.agreed.wishes[i]));
+      if (outcome.stop == Stop::diverged) break;  // nobody evaluates or saves what is about to be undone
     }
     if (outcome.stop == Stop::none) continue;
     if (!finished(progress)) parts_.feed.next();
     break;
   }
   for (Hook* hook : hooks_) {
+    if (outcome.stop == Stop::diverged) break;
     outcome.stop = std::max(outcome.stop, hook->after_training(progress, outcome.is_preempted()));
   }
   return outcome;

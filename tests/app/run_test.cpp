@@ -122,7 +122,8 @@ TEST(Run, SavesAlsoWhatEvaluatesToNothing) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {interval: 5}\ncheckpoint: {interval: 5}\n");
   const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "optimizer.lr=1e200", "--set",
-                                  "precision=fp32", "--set", "train.nonfinite=skip"});
+                                  "precision=fp32", "--set", "train.nonfinite=skip", "--set",
+                                  "train.max_skips_in_a_row=20"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020/manifest.json"));
 }

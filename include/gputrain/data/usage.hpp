@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "gputrain/core/export.hpp"
 
@@ -35,5 +36,12 @@ int64_t steps_per_epoch(const OrderFacts& order) noexcept;
 
 /// What the optimizer steps [begin, end) use, counted from the start of training. O(samples used), without memory.
 GPUTRAIN_API Usage expected_usage(const OrderFacts& order, int64_t begin, int64_t end) noexcept;
+
+/// What one optimizer step is made of, over all ranks; steps count from 0.
+struct StepSamples {
+  int64_t epoch = 0;
+  std::vector<int64_t> samples;  // in the data set, in the order they are used
+};
+GPUTRAIN_API StepSamples samples_of_step(const OrderFacts& order, int64_t step);
 
 }  // namespace gputrain::data

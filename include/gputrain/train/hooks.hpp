@@ -7,7 +7,9 @@
 #include <string>
 
 #include "gputrain/comm/process_groups.hpp"
+#include "gputrain/data/usage.hpp"
 #include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/ledger.hpp"
 #include "gputrain/monitor/metrics_file.hpp"
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/train/evaluator.hpp"
@@ -24,26 +26,43 @@ struct Reporting {
   const Plan& plan;
 };
 
-/// How often FiniteHook looks at a GPU's flag.
+/// How often FiniteHook looks at a GPU's flags.
 inline constexpr int64_t kDeviceLookEvery = 50;
 
-/// Stops with Error(refused) at a loss or gradient that is not finite, or counts the update left out. On a GPU it looks
-/// only every so many steps: the update was left out on the device, so nothing is lost by looking late.
+/// Finds losses and gradients that are not finite, names step and samples, and does as `train.nonfinite` says. Such an
+/// update was left out on the device, so nothing is lost by looking late: on a GPU every so many steps, and before what
+/// reads the device anyway. What loss scaling leaves out does not count, only a scale that has collapsed.
 class FiniteHook final : public Hook {
  public:
-  /// `scaler` null: every non-finite step counts; else only a scale that has collapsed stops training.
-  FiniteHook(bool stops, int64_t look_every, const optim::GradScaler* scaler)
-      : stops_(stops), look_every_(look_every), scaler_(scaler) {}
+  struct Parts {
+    const TrainSpec& spec;
+    int64_t look_every = 1;
+    const optim::GradScaler* scaler = nullptr;  // null without loss scaling
+    const Plan& plan;
+    data::OrderFacts order;
+    monitor::Ledger& ledger;
+    std::function<bool()> others_due = {};  // whether a clock or a request makes another hook act
+  };
+  explicit FiniteHook(Parts parts) : parts_(std::move(parts)) {}
+  /// Throws Error(refused) where training is not to go on; Stop::diverged where it is to go back first.
   Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
   Stop after_training(Progress& progress, bool stopped) override;
+  bool is_due() const override { return parts_.others_due && parts_.others_due(); }
+
+  /// The newest finding in words: "the loss or a gradient is not finite at step 12 (epoch 0, samples 5, 17, 3)".
+  const std::string& finding() const noexcept { return finding_; }
 
  private:
-  void look(Progress& progress);
+  Stop look(Progress& progress);
+  Stop act(int64_t step);
+  Stop look_at_scale(int64_t step);
+  void record(int64_t step, const std::string& what);
 
-  bool stops_;
-  int64_t look_every_;
-  const optim::GradScaler* scaler_;
-  at::Tensor left_out_;  // [1] updates left out since the last look
+  Parts parts_;
+  at::Tensor flags_;  // [look_every] StepResult::found_inf of the steps since the last look
+  int64_t steps_ = 0;  // of them
+  int64_t skipped_in_a_row_ = 0;
+  std::string finding_;
 };
 
 /// One console line and one metrics line per log interval, the status line in between.

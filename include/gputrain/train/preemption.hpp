@@ -16,7 +16,8 @@
 namespace gputrain::train {
 
 /// Why training ends before its last step. When ranks differ, the last one of this list that any of them has counts.
-enum class Stop { none, max_time, max_duration, notice, restart, interrupted, terminated };
+/// `diverged`, to go back to a checkpoint and on from there, is never voted on: every rank sees it.
+enum class Stop { none, max_time, max_duration, notice, restart, interrupted, terminated, diverged };
 
 /// A rank's own reason at this moment; asked often, from the training thread.
 using StopReason = std::function<Stop()>;

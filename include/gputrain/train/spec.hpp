@@ -23,6 +23,8 @@ struct TrainSpec {
   double label_smoothing = 0;
   std::optional<double> max_grad_norm;
   std::string nonfinite = "stop";
+  int64_t max_skips_in_a_row = 10;
+  int64_t max_rollbacks = 3;
   config::Auto<bool> channels_last;
 
   static void describe(config::Description<TrainSpec>& d);

@@ -19,7 +19,7 @@ struct Outcome {
   Stop stop = Stop::none;  // none: all steps are done
 
   /// On request, to be continued later.
-  bool is_preempted() const noexcept { return stop > Stop::max_time; }
+  bool is_preempted() const noexcept { return stop > Stop::max_time && stop < Stop::diverged; }
 };
 
 class Trainer {
@@ -33,7 +33,8 @@ class Trainer {
 
   Trainer(Parts parts, std::vector<Hook*> hooks) : parts_(std::move(parts)), hooks_(std::move(hooks)) {}
 
-  /// Trains from `progress` to the plan's end, or until the ranks agree to stop. Every rank must call.
+  /// Trains from `progress` to the plan's end, or until the ranks agree to stop; after Stop::diverged the hooks' work at
+  /// the end is left to the next run(). Every rank must call.
   Outcome run(Progress& progress);
 
  private:

@@ -1,0 +1,30 @@
+#include "training_loop.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "gputrain/train/step.hpp"
+
+namespace gputrain::app {
+
+TrainingLoop::TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop)
+    : spec_(spec),
+      assembly_(assembly),
+      own_stop_(std::move(own_stop)),
+      data_parallel_(assembly.place.groups, *assembly.built.arena, assembly.built.parameters, bucket_limits(spec)) {}
+
+train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step) {
+  auto& [place, datasets, plan, built, updates] = assembly_;
+  train::Plan until = plan;
+  until.total_steps = std::min(plan.total_steps, last_step);
+  data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);
+  if (!until.is_time_limited()) reading.total_steps = until.total_steps;
+  data::Loader loader(datasets.train, reading, {.step = progress.step});
+  train::Step step({*built.model, *built.arena, loader, data_parallel_, *updates.optimizer, updates.scaler.get()},
+                   {.label_smoothing = spec_.train.label_smoothing, .max_grad_norm = spec_.train.max_grad_norm});
+  train::Feed feed(loader, place.groups, own_stop_);
+  const auto lr = [&](int64_t at) { return updates.schedule->lr(at); };
+  return train::Trainer({step, feed, until, lr}, hooks).run(progress);
+}
+
+}  // namespace gputrain::app

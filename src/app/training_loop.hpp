@@ -1,0 +1,29 @@
+// The loop of a run, ready to train from any step: data, reduction and update put together around what is trained.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "assembly.hpp"
+#include "gputrain/parallel/data_parallel.hpp"
+#include "gputrain/train/hook.hpp"
+#include "gputrain/train/trainer.hpp"
+
+namespace gputrain::app {
+
+class TrainingLoop {
+ public:
+  /// What is given outlives the loop. Every rank must call.
+  TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop);
+
+  /// Trains from `progress` to its end, or to `last_step`; may be called again, from another step. Every rank must call.
+  train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
+
+ private:
+  const JobSpec& spec_;
+  Assembly& assembly_;
+  train::StopReason own_stop_;
+  parallel::DataParallel data_parallel_;
+};
+
+}  // namespace gputrain::app
