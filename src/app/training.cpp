@@ -40,15 +40,27 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
                                        .sources = sources});
   }
   const std::string resume = checkpointing_.resume(progress_, request.accept);
-  if (assembly.place.rank() == 0) {
-    metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step, progress_.evaluated_step);
-  }
+  leave_later_steps();
   std::vector<nlohmann::json> earlier;
   if (assembly.place.rank() == 0) earlier = monitor::read_ledger(folder_.ledger()).lines;
   if (!request.accept) refuse_if_stuck(earlier);
   pace_ = train::SavePace(losses_in(earlier));
   ledger_.append("attempt", attempt_record(job, assembly, progress_));
   print_start_page(console, job, assembly, {.saves = pace_.text(), .resume = resume + notice_text()});
+}
+
+/// Curve and log are those of the run as it is now; what they said of steps to be taken again is kept beside them.
+void Training::leave_later_steps() {
+  const int rank = assembly_.place.rank();
+  if (rank == 0) metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step, progress_.evaluated_step);
+  const auto left = cut_logs(folder_, assembly_.place, progress_);
+  if (progress_.attempts == 1 && left == 0) return;
+  const std::string mark =
+      "resumed at step " + monitor::grouped(progress_.step) + ", attempt " + std::to_string(progress_.attempts);
+  log::info(mark + (left == 0 ? "" : "; " + std::to_string(left) + " lines about later steps are now in " +
+                                         folder_.log(rank).filename().string() + ".left"));
+  const double epoch = static_cast<double>(progress_.step) / static_cast<double>(assembly_.plan.steps_per_epoch);
+  metrics_.append({.step = progress_.step, .epoch = epoch, .kind = "event", .message = mark});
 }
 
 /// A job that always dies at the same place must not be started for ever on rented machines.

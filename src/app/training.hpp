@@ -28,6 +28,7 @@ class Training {
   monitor::Summary train();
   void refuse_if_stuck(const std::vector<nlohmann::json>& ledger);
   void look_at_saves();
+  void leave_later_steps();
   train::Stop own_stop();
   bool is_leaving();
   std::string notice_text() const;

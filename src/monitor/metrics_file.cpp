@@ -2,37 +2,32 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
-
 
 #include "append_line.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/monitor/abandoned_lines.hpp"
 
 namespace gputrain::monitor {
 namespace {
 
-/// The lines of an earlier attempt that stay; lines that are not JSON objects with a step are torn: dropped.
-std::string kept_lines(const std::filesystem::path& path, int64_t last_step, int64_t last_evaluation) {
-  std::ifstream file(path);
-  std::string kept, line;
-  while (std::getline(file, line)) {
-    const auto object = nlohmann::json::parse(line, nullptr, false);
-    if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) continue;
-    const int64_t last = object.value("kind", "") == "eval" ? std::min(last_step, last_evaluation) : last_step;
-    if (object["step"].get<int64_t>() <= last) kept += line + "\n";
-  }
-  return kept;
+/// Whether a line of an earlier attempt is about what is still true; one that is no JSON object with a step is torn.
+bool is_history(const std::string& line, int64_t last_step, int64_t last_evaluation) {
+  const auto object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) return false;
+  const bool is_eval = object.contains("kind") && object["kind"] == "eval";
+  return object["step"].get<int64_t>() <= (is_eval ? std::min(last_step, last_evaluation) : last_step);
 }
 
 }  // namespace
 
 MetricsFile::MetricsFile(std::filesystem::path path, int64_t resume_step, int64_t evaluated_step)
     : path_(std::move(path)) {
-  write_file_atomically(path_, kept_lines(path_, resume_step, evaluated_step), ExitCode::environment);
+  set_lines_aside(path_, [&](const std::string& line) { return is_history(line, resume_step, evaluated_step); });
+  if (!std::filesystem::exists(path_)) write_file_atomically(path_, {}, ExitCode::environment);
 }
 
 void MetricsFile::append(const Line& line, const Metrics& metrics) {

@@ -42,6 +42,28 @@ TEST(Resume, AfterThreeSignalsEqualsAnUninterruptedRunBitForBit) {
   EXPECT_EQ(timeless_metrics(folder / "whole/metrics.jsonl"), timeless_metrics(folder / "parts/metrics.jsonl"));
 }
 
+TEST(Resume, CutsCurveAndLogAtItsStepAndKeepsWhatItCuts) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 6}\ncheckpoint: {interval: 5, keep_last: 9}\n");
+  const std::vector<std::string> run{"run", job, "--output-dir", folder / "run"};
+  ASSERT_EQ(gputrain(run).exit_code, 0);
+  const std::string curve = timeless_metrics(folder / "run/metrics.jsonl");
+  for (const char* step : {"20", "18", "15"}) std::filesystem::remove_all(folder / "run/ckpt/step-000000" + step);
+  ASSERT_EQ(gputrain(run).exit_code, 0);
+  EXPECT_EQ(timeless_metrics(folder / "run/metrics.jsonl"), curve);
+  EXPECT_THAT(read_file(folder / "run/metrics.jsonl"), HasSubstr("resumed at step 12, attempt 2"));
+  EXPECT_THAT(read_file(folder / "run/metrics.jsonl.left"), HasSubstr("\"step\":13"));
+  const std::string log = read_file(folder / "run/logs/rank_0000.log"), left = read_file(folder / "run/logs/rank_0000.log.left");
+  const size_t mark = log.find("resumed at step 12, attempt 2");
+  ASSERT_NE(mark, std::string::npos);
+  for (const char* once : {" step    12/20", " step    13/20", " step    20/20", " eval    18 "}) {
+    EXPECT_EQ(log.find(once), log.rfind(once)) << once;
+    EXPECT_EQ(log.find(once) > mark, std::string(once) != " step    12/20") << once;
+  }
+  EXPECT_THAT(left, HasSubstr(" step    13/20"));
+  EXPECT_THAT(left, ::testing::Not(HasSubstr(" step    12/20")));
+}
+
 TEST(Resume, NamesAndSkipsATornCheckpoint) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");

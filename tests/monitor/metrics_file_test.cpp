@@ -54,6 +54,10 @@ TEST_F(MetricsFileTest, DropsLinesPastTheResumeStepAndATornLastLine) {
   const auto objects = lines();
   ASSERT_EQ(objects.size(), 2U);
   EXPECT_EQ(objects[1]["step"], 20);
+  std::ifstream left(folder_ / "metrics.jsonl.left");
+  std::string line;
+  ASSERT_TRUE(std::getline(left, line));
+  EXPECT_EQ(nlohmann::json::parse(line)["step"], 30);
 }
 
 TEST_F(MetricsFileTest, DropsAnEvaluationThatTheCheckpointDoesNotKnow) {
