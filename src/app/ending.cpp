@@ -85,6 +85,7 @@ monitor::Summary record_failure(monitor::Summary summary, const std::exception& 
   summary.status = "failed";
   summary.exit_code = static_cast<int>(error != nullptr ? error->code() : ExitCode::internal);
   summary.reason = error != nullptr ? error->parts().what : failure.what();
+  summary.reason.resize(std::min(summary.reason.size(), summary.reason.find('\n')));  // the rest is for the console
   try {
     monitor::write_summary(folder.summary(), summary);
   } catch (const Error& second) {

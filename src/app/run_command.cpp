@@ -5,6 +5,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "memory_page.hpp"
 #include "run_folder.hpp"
 #include "start_page.hpp"
 #include "training.hpp"
@@ -47,11 +48,7 @@ TakenRunFolder enter_run_folder(const Job& job, Place& place) {
   return taken;
 }
 
-}  // namespace
-
-int run_command(const RunRequest& request) {
-  const Job job = load_job(request.job);
-  train::watch_signals();
+int run_job(const RunRequest& request, const Job& job) {
   Assembly assembly = assemble(job);
   check_sample(job, assembly.datasets);
   monitor::Console console(monitor::Console::detect(assembly.place.rank() == 0));
@@ -64,6 +61,20 @@ int run_command(const RunRequest& request) {
     write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
   }
   return training.run();
+}
+
+}  // namespace
+
+int run_command(const RunRequest& request) {
+  const Job job = load_job(request.job);
+  train::watch_signals();
+  try {
+    return run_job(request, job);
+  } catch (const std::exception& failure) {
+    const auto shortage = out_of_memory_error(failure, job, nullptr, "before the first step");
+    if (shortage) throw Error(*shortage);
+    throw;
+  }
 }
 
 }  // namespace gputrain::app

@@ -12,6 +12,7 @@
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
+#include "memory_page.hpp"
 #include "record.hpp"
 #include "start_page.hpp"
 #include "training_loop.hpp"
@@ -87,13 +88,26 @@ int Training::run() {
     ledger_.append("end", end_record(summary, progress_));
     return summary.exit_code;
   } catch (const std::exception& failure) {
-    if (assembly_.place.rank() == 0) {
-      const auto summary =
-          record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
-      ledger_.append("end", end_record(summary, progress_));
-    }
+    const auto shortage = out_of_memory_error(failure, job_, &assembly_, present_work());
+    record_end(shortage ? *shortage : failure);
+    if (shortage) throw Error(*shortage);
     throw;
   }
+}
+
+/// What training is at, in words.
+std::string Training::present_work() const {
+  const int64_t step = progress_.step;
+  const bool is_done = step >= assembly_.plan.total_steps;
+  const bool is_evaluating = assembly_.datasets.val && progress_.evaluated_step != step && (is_done || assembly_.plan.eval.at_step(step));
+  if (is_evaluating && step > 0) return "in the evaluation after step " + monitor::grouped(step);
+  return is_done ? "at the end, after step " + monitor::grouped(step) : "in step " + monitor::grouped(step + 1);
+}
+
+void Training::record_end(const std::exception& failure) {
+  if (assembly_.place.rank() != 0) return;
+  const auto summary = record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
+  ledger_.append("end", end_record(summary, progress_));
 }
 
 monitor::Summary Training::train() {

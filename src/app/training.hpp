@@ -1,6 +1,7 @@
 // A run under way: resumes, trains, and ends well or badly, with everything written down.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,8 @@ class Training {
 
  private:
   monitor::Summary train();
+  std::string present_work() const;
+  void record_end(const std::exception& failure);
   void refuse_if_stuck(const std::vector<nlohmann::json>& ledger);
   void look_at_saves();
   void leave_later_steps();

@@ -1,8 +1,6 @@
 #include "gputrain/device/arena.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -12,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/out_of_memory.hpp"
 
 namespace gputrain::device {
 namespace {
@@ -25,11 +24,7 @@ int64_t rounded_up(int64_t value, int64_t multiple) { return (value + multiple -
 at::Tensor untouched_zeros(int64_t numel, const at::TensorOptions& options) {
   const auto bytes = static_cast<size_t>(std::max<int64_t>(numel, 1)) * options.dtype().itemsize();
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    throw Error(ExitCode::environment,
-                {.what = "cannot reserve " + std::to_string(bytes >> 20) + " MiB of memory: " + std::strerror(errno),
-                 .hint = "train a smaller model, or free memory"});
-  }
+  if (memory == MAP_FAILED) throw OutOfMemory(static_cast<int64_t>(bytes));
   // Large pages: one pass over the flat buffers meets each address once, so misses of the TLB are pure loss.
   ::madvise(memory, bytes, MADV_HUGEPAGE);
   return at::from_blob(

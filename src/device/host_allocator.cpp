@@ -9,13 +9,12 @@
 #include <cstring>
 #include <map>
 #include <mutex>
-#include <string>
 #include <unordered_map>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
-#include "gputrain/core/error.hpp"
+#include "gputrain/device/out_of_memory.hpp"
 
 namespace gputrain::device {
 namespace {
@@ -23,12 +22,6 @@ namespace {
 constexpr size_t kAlignment = 64;                  // what ATen's vector code expects
 constexpr size_t kLargeBytes = size_t{256} << 10;  // below, malloc is fast and wastes less than whole pages
 constexpr size_t kHugePageBytes = size_t{2} << 20;
-
-[[noreturn]] void tell_exhausted(size_t bytes) {
-  throw Error(ExitCode::environment,
-              {.what = "out of memory: " + std::to_string(bytes >> 20) + " MiB more cannot be had from the system",
-               .hint = "lower train.micro_batch_size, or run on a machine with more memory"});
-}
 
 size_t page_bytes() {
   static const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
@@ -94,7 +87,7 @@ class LargeBlocks {
   void* map_new(size_t size) {
     make_room(static_cast<int64_t>(size));
     void* block = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED) tell_exhausted(size);
+    if (block == MAP_FAILED) throw OutOfMemory(static_cast<int64_t>(size));
     if (size >= kHugePageBytes) ::madvise(block, size, MADV_HUGEPAGE);
     hand_out(block, size);
     return block;
@@ -136,7 +129,7 @@ void* obtain(size_t bytes) {
   if (bytes == 0) return nullptr;
   if (bytes >= kLargeBytes) return large_blocks().take(bytes);
   void* block = nullptr;
-  if (::posix_memalign(&block, kAlignment, bytes) != 0) tell_exhausted(bytes);
+  if (::posix_memalign(&block, kAlignment, bytes) != 0) throw OutOfMemory(static_cast<int64_t>(bytes));
   return block;
 }
 

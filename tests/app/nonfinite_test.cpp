@@ -41,7 +41,7 @@ std::string write_poisoned_job(const TemporaryFolder& folder, const std::vector<
   }
   folder.write("data/train-images-idx3-ubyte", images);
   folder.write("data/train-labels-idx1-ubyte", labels);
-  return folder.write("job.yaml", "schema: 1\nprecision: fp64\nseed: 1337\n"
+  return folder.write("job.yaml", "schema: 1\ndevice: cpu\nprecision: fp64\nseed: 1337\n"
                                   "model: {type: mlp, config: {hidden: [8], dropout: 0.2}}\n"
                                   "data: {train: {path: " + folder / "data" + ", format: idx}, image: {mean: [0], std: [1e-309]}}\n"
                                   "train: {max_steps: " + std::to_string(kSteps) + ", global_batch_size: " + std::to_string(kBatch) + "}\n"

@@ -1,0 +1,73 @@
+#include "gputrain/device/out_of_memory.hpp"
+
+#include <sys/resource.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <new>
+
+#include <c10/util/Exception.h>
+
+#include "gputrain/device/host.hpp"
+#include "gputrain/device/host_allocator.hpp"
+#include "gputrain/device/runtime.hpp"
+
+namespace gputrain::device {
+namespace {
+
+/// The size in "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has ..."; 0 when the text is another one.
+int64_t requested_in(const std::string& text) {
+  static const std::string kBefore = "Tried to allocate ";
+  const size_t found = text.find(kBefore);
+  if (found == std::string::npos) return 0;
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str() + found + kBefore.size(), &end);
+  const std::string unit = end;
+  const int shift = unit.starts_with(" GiB") ? 30 : unit.starts_with(" MiB") ? 20 : unit.starts_with(" KiB") ? 10 : 0;
+  return std::llround(std::ldexp(value, shift));
+}
+
+}  // namespace
+
+OutOfMemory::OutOfMemory(int64_t requested_bytes)
+    : Error(ExitCode::environment,
+            {.what = "out of memory: " + std::to_string((requested_bytes + (1 << 20) - 1) >> 20) +
+                     " MiB more cannot be had from the system",
+             .hint = "a smaller model or batch, or a machine with more memory"}),
+      requested_bytes_(requested_bytes) {}
+
+OutOfMemory::~OutOfMemory() = default;
+
+std::optional<Shortage> shortage_of(const std::exception& failure) {
+  if (const auto* ours = dynamic_cast<const OutOfMemory*>(&failure)) return Shortage{ours->requested_bytes()};
+  if (dynamic_cast<const std::bad_alloc*>(&failure) != nullptr) return Shortage{};
+  if (const auto* error = dynamic_cast<const c10::Error*>(&failure)) {
+    const std::string text = error->what_without_backtrace();
+    const bool is_shortage = dynamic_cast<const c10::OutOfMemoryError*>(error) != nullptr ||
+                             text.find("DefaultCPUAllocator: can't allocate memory") != std::string::npos;
+    if (is_shortage) return Shortage{requested_in(text)};
+  }
+  return std::nullopt;
+}
+
+MemoryReading read_memory(at::Device device) {
+  if (!device.is_cpu()) {
+    return {.peak_tensor_bytes = peak_allocated_bytes(device), .limit_bytes = facts_of(device).total_bytes, .limit = "of the GPU"};
+  }
+  MemoryReading reading{.peak_tensor_bytes = host_allocator_facts().peak_in_use_bytes,
+                        .peak_process_bytes = peak_resident_bytes(),
+                        .limit_bytes = host_memory_bytes(),
+                        .limit = "of the machine or its container"};
+  const auto consider = [&](auto resource, const char* name) {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+    if (static_cast<int64_t>(limit.rlim_cur) >= reading.limit_bytes) return;
+    reading.limit_bytes = static_cast<int64_t>(limit.rlim_cur);
+    reading.limit = name;
+  };
+  consider(RLIMIT_AS, "of addresses by ulimit -v");
+  consider(RLIMIT_DATA, "by ulimit -d");
+  return reading;
+}
+
+}  // namespace gputrain::device

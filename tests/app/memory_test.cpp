@@ -1,0 +1,69 @@
+// Memory that runs out, under a limit that the kernel enforces.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/program.hpp"
+#include "app/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+class Memory : public ::testing::Test {
+ protected:
+  /// Runs a text model with activations of about 300 MiB, in a process that may have `mebibytes` of data.
+  Result run_within(int mebibytes, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{"sh", "-c", "ulimit -d " + std::to_string(mebibytes * 1024) + "; exec \"$@\"", "sh",
+                                       gputrain_path(), "run", job_, "--output-dir", run_};
+    for (const char* set : {"device=cpu", "precision=fp32", "model.config.n_layer=4", "model.config.n_embd=256", "model.config.block_size=64",
+                            "train.global_batch_size=64", "train.max_steps=2", "data.num_workers=0"}) {
+      arguments.insert(arguments.end(), {"--set", set});
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Program(arguments, {{"OMP_NUM_THREADS", "1"}}).wait();
+  }
+
+  TemporaryFolder folder_;
+  std::string job_ = write_gpt_job(folder_), run_ = folder_ / "run";
+};
+
+TEST_F(Memory, ThatRunsOutIsToldOnOnePageWithWhatHelps) {
+  const Result result = run_within(300);
+  EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("error: out of memory in step 1: "));
+  for (const char* part : {"parameters ", "gradients ", "optimizer state ", "rest ", "limit              300 MiB  by ulimit -d"}) {
+    EXPECT_THAT(result.err, HasSubstr(part));
+  }
+  EXPECT_THAT(result.err, HasSubstr("the global batch stays 64\n    2  --set precision=bf16 "));
+  const auto summary = nlohmann::json::parse(read_file(run_ + "/summary.json"));
+  EXPECT_EQ(summary["exit_code"], 6);
+  EXPECT_THAT(summary["reason"].get<std::string>(), MatchesRegex("out of memory in step 1: [0-9.]+ MiB more could not be had"));
+}
+
+TEST_F(Memory, IsEnoughOnceTheFirstRemedyIsTaken) {
+  const Result refused = run_within(300);
+  ASSERT_EQ(refused.exit_code, 6) << refused.out;
+  const size_t begin = refused.err.find("1  --set ") + 9;
+  const std::string remedy = refused.err.substr(begin, refused.err.find(' ', begin) - begin);
+  EXPECT_THAT(remedy, HasSubstr("train.micro_batch_size="));
+  const Result result = run_within(300, {"--set", remedy});
+  EXPECT_EQ(result.exit_code, 0) << remedy << "\n" << result.err;
+}
+
+TEST_F(Memory, ThatAModelAloneExceedsIsToldBeforeTheFirstStep) {
+  const Result result = run_within(300, {"--set", "model.config.n_embd=2048"});
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("out of memory before the first step: "));
+  EXPECT_THAT(result.err, HasSubstr("1  --set model.config.n_layer=2 "));
+  EXPECT_THAT(result.err, Not(HasSubstr("micro_batch_size")));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

@@ -1,0 +1,50 @@
+#include "gputrain/device/out_of_memory.hpp"
+
+#include <new>
+#include <stdexcept>
+
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/device/host_allocator.hpp"
+
+namespace gputrain::device {
+namespace {
+
+TEST(Shortage, OfTheHostAllocatorTellsTheRequest) {
+  install_host_allocator();
+  constexpr int64_t kMoreThanAnyMachineHas = int64_t{1} << 56;
+  try {
+    at::empty({kMoreThanAnyMachineHas}, at::kByte);
+    FAIL() << "that much memory was had";
+  } catch (const std::exception& failure) {
+    ASSERT_TRUE(shortage_of(failure));
+    EXPECT_EQ(shortage_of(failure)->requested_bytes, kMoreThanAnyMachineHas);
+  }
+}
+
+TEST(Shortage, OfAGpuTellsTheRequest) {
+  const auto requested = [](const std::string& size) {
+    const c10::OutOfMemoryError failure({__func__, __FILE__, __LINE__},
+                                        "CUDA out of memory. Tried to allocate " + size + ". GPU 0 has a total capacity of 139.72 GiB");
+    return shortage_of(failure)->requested_bytes;
+  };
+  EXPECT_EQ(requested("2.50 GiB"), int64_t{5} << 29);
+  EXPECT_EQ(requested("20.00 MiB"), int64_t{20} << 20);
+  EXPECT_EQ(requested("nothing"), 0);
+}
+
+TEST(Shortage, OfTheLibrariesIsRecognised) {
+  EXPECT_TRUE(shortage_of(std::bad_alloc()));
+  EXPECT_TRUE(shortage_of(c10::Error({__func__, __FILE__, __LINE__},
+                                     "[enforce fail at alloc_cpu.cpp:113] err == 0. DefaultCPUAllocator: can't allocate memory")));
+}
+
+TEST(Shortage, IsNotWhatFailsOtherwise) {
+  EXPECT_FALSE(shortage_of(std::runtime_error("out of memory, it says")));
+  EXPECT_FALSE(shortage_of(c10::Error({__func__, __FILE__, __LINE__}, "sizes do not match")));
+}
+
+}  // namespace
+}  // namespace gputrain::device
