@@ -24,12 +24,11 @@ done
 
 summary=() status=0
 
-# run_tests NAME PRESET [CTEST_OPTIONS...]: one thread per test program, as many programs at a time as cores.
+# run_tests NAME PRESET FOLDER: one thread per test program, as many programs at a time as cores; FOLDER is below build/.
 run_tests() {
-  local name=$1 preset=$2 line
-  shift 2
-  (cd "$root" && OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} ctest --preset "$preset" --parallel "$(nproc)" "$@") || status=1
-  line=$("$deps/bin/python" "$root/scripts/summarize_tests.py" "$name" "$root/build/$preset") || status=1
+  local name=$1 preset=$2 folder=$3 line
+  (cd "$root" && OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} ctest --preset "$preset" --parallel "$(nproc)") || status=1
+  line=$("$deps/bin/python" "$root/scripts/summarize_tests.py" "$name" "$root/build/$folder") || status=1
   summary+=("$line")
 }
 
@@ -37,12 +36,12 @@ run_tests() {
 preset=release
 [[ $device == cpu ]] || preset=cuda
 "$root/scripts/build.sh" --preset "$preset"
-run_tests "$preset" "$preset"
+run_tests "$preset" "$preset" "$preset"
 if $all; then
-  run_tests slow "$preset-slow"
+  run_tests slow "$preset-slow" "$preset"
   for sanitizer in asan tsan; do
     "$root/scripts/build.sh" --preset "$sanitizer"
-    run_tests "$sanitizer" "$sanitizer"
+    run_tests "$sanitizer" "$sanitizer" "$sanitizer"
   done
 fi
 

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using checkpoint::Checkpoint;
-using checkpoint::SafetensorsFile;
+using checkpoint::Part;
 
 /// A part of the state as an object; empty where it is not one.
 nlohmann::json object_at(const Checkpoint& checkpoint, const char* pointer) {
@@ -123,7 +123,7 @@ void compare_tensor(const std::string& name, const at::Tensor& a, const at::Tens
 }
 
 /// A file that one of them lacks is one without tensors.
-FileDifference compare_files(const std::string& name, const SafetensorsFile* a, const SafetensorsFile* b) {
+FileDifference compare_files(const std::string& name, const Part* a, const Part* b) {
   FileDifference file{.name = name};
   for (const auto& tensor : a == nullptr ? std::vector<std::string>() : a->names()) {
     if (b != nullptr && b->contains(tensor))
@@ -141,9 +141,9 @@ FileDifference compare_files(const std::string& name, const SafetensorsFile* a, 
 }
 
 std::vector<FileDifference> compare_all_files(const Checkpoint& a, const Checkpoint& b) {
-  std::map<std::string, std::pair<const SafetensorsFile*, const SafetensorsFile*>> files;
-  for (const auto& name : a.file_names()) files[name].first = &a.file(name);
-  for (const auto& name : b.file_names()) files[name].second = &b.file(name);
+  std::map<std::string, std::pair<const Part*, const Part*>> files;
+  for (const auto& name : a.part_names()) files[name].first = &a.part(name);
+  for (const auto& name : b.part_names()) files[name].second = &b.part(name);
   std::vector<FileDifference> differences;
   for (const auto& [name, pair] : files) differences.push_back(compare_files(name, pair.first, pair.second));
   return differences;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 
 #include <nlohmann/json.hpp>
@@ -55,6 +56,12 @@ void check_changes(const std::vector<config::Difference>& differences, bool acce
   }
 }
 
+checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const checkpoint::CheckpointStore::Read& read) {
+  auto checkpoint = checkpoint::Checkpoint::look_into(folder);
+  read(checkpoint);
+  return checkpoint;
+}
+
 std::string best_metric_of(const JobSpec& spec, bool has_validation, bool is_text) {
   if (!has_validation || spec.checkpoint.keep_best == 0) return "";
   const std::string name = spec.checkpoint.metric.value.value_or(is_text ? "loss" : "top1");
@@ -83,15 +90,17 @@ Checkpointing::Checkpointing(Parts parts)
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
   const std::string& wish = parts_.job.spec().checkpoint.resume;
-  const auto chosen = choose();
+  const auto today = parts_.job.loaded.settings();
+  const auto chosen = choose([&](const checkpoint::Checkpoint& from) {
+    const auto differences = config::differences(settings_from_json(from.state().at("settings"), today), today);
+    check_changes(differences, accept_changes, from.folder().string());
+    restore(from, progress);
+  });
   if (!chosen) {
     if (wish == "never") return "off (checkpoint.resume: never)";
     return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
   }
-  const auto today = parts_.job.loaded.settings();
-  const auto differences = config::differences(settings_from_json(chosen->state().at("settings"), today), today);
-  check_changes(differences, accept_changes, chosen->folder().string());
-  restore(*chosen, progress);
+  tell_other_versions(*chosen);
   // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
   const bool is_chosen = wish != "auto" && wish != "must";
   if (is_chosen && parts_.place.rank() == 0) leave_newer(chosen->step());
@@ -100,11 +109,11 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
          std::to_string(progress.attempts);
 }
 
-std::optional<checkpoint::Checkpoint> Checkpointing::choose() const {
+std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {
   const std::string& wish = parts_.job.spec().checkpoint.resume;
   if (wish == "never") return std::nullopt;
-  if (wish != "auto" && wish != "must") return checkpoint::Checkpoint::open(wish);
-  auto found = newest_on_all_ranks();
+  if (wish != "auto" && wish != "must") return read_from(wish, read);
+  auto found = newest_on_all_ranks(read);
   if (!found && wish == "must") {
     throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",
                                        .where = parts_.folder.checkpoints().string(),
@@ -113,30 +122,29 @@ std::optional<checkpoint::Checkpoint> Checkpointing::choose() const {
   return found;
 }
 
-/// Rank 0 looks and every rank opens what it found: nobody goes on from somewhere else.
-std::optional<checkpoint::Checkpoint> Checkpointing::newest_on_all_ranks() const {
+/// Rank 0 looks and every rank reads what it found: nobody goes on from somewhere else.
+std::optional<checkpoint::Checkpoint> Checkpointing::newest_on_all_ranks(const Read& read) const {
   std::optional<checkpoint::Checkpoint> found;
   const at::Tensor step = at::full({}, -1, at::kLong);
   if (parts_.place.rank() == 0) {
-    found = newest_good();
+    found = newest_good(read);
     if (found) step.fill_(found->step());
   }
   parts_.place.groups.control().broadcast(step, 0, "newest good checkpoint");
   const auto agreed = step.item<int64_t>();
-  if (agreed >= 0 && !found) found = checkpoint::Checkpoint::open(store_.folder_of(agreed));
+  if (agreed >= 0 && !found) found = read_from(store_.folder_of(agreed), read);
   return found;
 }
 
 int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {
   settle();
-  const auto newest = newest_on_all_ranks();
+  const train::Progress now = progress;
+  const auto newest = newest_on_all_ranks([&](const checkpoint::Checkpoint& from) { restore(from, progress); });
   if (!newest) {
     throw Error(ExitCode::refused, {.what = "training diverged: " + reason + "; there is no checkpoint yet to go back to",
                                     .where = parts_.folder.checkpoints().string(),
                                     .hint = "a shorter checkpoint.interval, a longer warm-up, or train.nonfinite: skip"});
   }
-  const train::Progress now = progress;
-  restore(*newest, progress);
   const int64_t back_to = progress.step;
   progress.step = now.step;
   progress.train_seconds = now.train_seconds;
@@ -156,8 +164,8 @@ void Checkpointing::leave_newer(int64_t step) {
 }
 
 /// Names what is not good, and takes it out of the way.
-std::optional<checkpoint::Checkpoint> Checkpointing::newest_good() const {
-  auto search = store_.find_newest();
+std::optional<checkpoint::Checkpoint> Checkpointing::newest_good(const Read& read) const {
+  auto search = store_.find_newest(read);
   for (const auto& rejected : search.rejected) {
     if (!search.newest) continue;
     const bool goes = rejected.is_damaged;  // what cannot be read now may be good later
@@ -175,11 +183,12 @@ std::optional<checkpoint::Checkpoint> Checkpointing::newest_good() const {
 
 void Checkpointing::restore(const checkpoint::Checkpoint& from, train::Progress& progress) {
   const at::NoGradGuard no_grad;
+  finish_copy();
   try {
     const auto& state = from.state();
     progress = train::Progress::from_json(state.at("progress"));
-    checkpoint::restore(from.file("model"), weights());
-    checkpoint::restore(from.file("optimizer"),
+    checkpoint::restore(from.part("model"), weights());
+    checkpoint::restore(from.part("optimizer"),
                         checkpoint::per_parameter(*parts_.built.arena, parts_.updates.optimizer->state()));
     if (parts_.updates.scaler && state.contains("scaler")) {
       parts_.updates.scaler->restore({.scale = state["scaler"].at("scale").get<double>(),
@@ -194,10 +203,25 @@ void Checkpointing::restore(const checkpoint::Checkpoint& from, train::Progress&
   }
 }
 
+/// Another library may round otherwise: who compares runs bit for bit must know.
+void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) const {
+  if (parts_.place.rank() != 0) return;
+  auto today = versions(parts_.place.device);
+  std::string changed;
+  for (const auto& [name, before] : from.manifest().origin.versions) {
+    if (today[name] != before) changed += (changed.empty() ? "" : ", ") + name + " " + before + " -> " + today[name];
+  }
+  if (changed.empty()) return;
+  log::warning("the checkpoint was written with other versions (" + changed + "): results may differ in their last bits");
+}
+
 /// Each rank takes up its own generator; at another number of ranks there is none of its own, and each starts one that
 /// depends on the step.
 void Checkpointing::restore_generators(const checkpoint::Checkpoint& from) {
-  const at::Tensor states = from.file("generators").tensor(parts_.place.device.is_cpu() ? "cpu" : "cuda");
+  const auto& generators = from.part("generators");
+  const std::string name = parts_.place.device.is_cpu() ? "cpu" : "cuda";
+  const at::Tensor states = at::empty_like(generators.tensor(name));
+  generators.read({{.name = name, .tensor = states, .slice = {}}});
   if (states.size(0) == parts_.place.groups.world_size()) {
     device::set_generator_state(parts_.place.device, states.select(0, parts_.place.rank()).clone());
   } else {
@@ -231,7 +255,17 @@ checkpoint::Snapshot Checkpointing::snapshot(const train::Progress& progress, co
                     {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
           .state = state.dump(2) + "\n",
           .score = score,
+          .origin = {.spec_hash = parts_.job.spec_hash,
+                     .world_size = parts_.place.groups.world_size(),
+                     .versions = versions(parts_.place.device)},
           .synced_before = {parts_.folder.metrics()}};
+}
+
+/// Buffers are not among them: a forward pass changes running statistics.
+std::vector<at::Tensor> Checkpointing::what_only_updates_change() const {
+  std::vector<at::Tensor> tensors{parts_.built.arena->values()};
+  for (const auto& [name, flat] : parts_.updates.optimizer->state().flat) tensors.push_back(flat);
+  return tensors;
 }
 
 void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) {
@@ -249,7 +283,7 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
       note(writer_.save(live));
     } else {
       if (mode == train::SaveMode::announced) announced_step_ = progress.step;
-      writer_.begin(live);
+      writer_.begin(live, what_only_updates_change());
       note_results();  // of the save that this one has waited for
       parts_.pace.note_begun();
     }
@@ -280,7 +314,8 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
     failures_ = 0;
     parts_.pace.note_written(result.stall_seconds, result.seconds);
     parts_.ledger.append("checkpoint", {{"step", result.step}, {"data", to_json(usage_.at(result.step))}, {"bytes", result.bytes},
-                                        {"seconds", result.seconds}, {"stall_seconds", result.stall_seconds}});
+                                        {"seconds", result.seconds}, {"verify_seconds", result.verify_seconds},
+                                        {"stall_seconds", result.stall_seconds}});
     if (result.step == announced_step_) {
       parts_.console.line("save", "step " + monitor::grouped(result.step) + " on request  " +
                                       monitor::bytes(static_cast<double>(result.bytes)) + " in " +

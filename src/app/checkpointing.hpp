@@ -47,6 +47,8 @@ class Checkpointing {
   /// Saves after `progress.step` steps. A save in the background that fails is told and counted; Error(checkpoint) ends
   /// training when checkpoint.max_save_failures have failed in a row, or when a durable one fails. Every rank must call.
   void save(const train::Progress& progress, train::SaveMode mode);
+  /// To be called before weights or the optimizer's state change: the save in the background may be copying them.
+  void finish_copy() { writer_.finish_copy(); }
   /// Tells how saves in the background have ended, if any has.
   void note_results();
 
@@ -59,14 +61,17 @@ class Checkpointing {
   double save_seconds() const noexcept { return save_seconds_; }
 
  private:
-  std::optional<checkpoint::Checkpoint> choose() const;
-  std::optional<checkpoint::Checkpoint> newest_on_all_ranks() const;
-  std::optional<checkpoint::Checkpoint> newest_good() const;
+  using Read = checkpoint::CheckpointStore::Read;
+  std::optional<checkpoint::Checkpoint> choose(const Read& read) const;
+  std::optional<checkpoint::Checkpoint> newest_on_all_ranks(const Read& read) const;
+  std::optional<checkpoint::Checkpoint> newest_good(const Read& read) const;
   checkpoint::Snapshot snapshot(const train::Progress& progress, const at::Tensor& generators) const;
+  std::vector<at::Tensor> what_only_updates_change() const;
   void note(const checkpoint::BackgroundWriter::Result& result);
   bool fails_anywhere(bool failed);
   void leave_newer(int64_t step);
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
+  void tell_other_versions(const checkpoint::Checkpoint& from) const;
   void restore_generators(const checkpoint::Checkpoint& from);
   checkpoint::NamedTensors weights() const;
 

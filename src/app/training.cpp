@@ -114,7 +114,7 @@ monitor::Summary Training::train() {
   train::note_signals();
   auto& [place, datasets, plan, built, updates] = assembly_;
   const train::StopReason own_stop = [this] { return this->own_stop(); };
-  TrainingLoop loop(spec_, assembly_, own_stop);
+  TrainingLoop loop(spec_, assembly_, own_stop, [this] { checkpointing_.finish_copy(); });
 
   std::optional<train::EvalHook> eval;
   if (datasets.val) {

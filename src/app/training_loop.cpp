@@ -7,10 +7,12 @@
 
 namespace gputrain::app {
 
-TrainingLoop::TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop)
+TrainingLoop::TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop,
+                           std::function<void()> before_update)
     : spec_(spec),
       assembly_(assembly),
       own_stop_(std::move(own_stop)),
+      before_update_(std::move(before_update)),
       data_parallel_(assembly.place.groups, *assembly.built.arena, assembly.built.parameters, bucket_limits(spec)) {}
 
 train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step) {
@@ -20,7 +22,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);
   if (!until.is_time_limited()) reading.total_steps = until.total_steps;
   data::Loader loader(datasets.train, reading, {.step = progress.step});
-  train::Step step({*built.model, *built.arena, loader, data_parallel_, *updates.optimizer, updates.scaler.get()},
+  train::Step step({*built.model, *built.arena, loader, data_parallel_, *updates.optimizer, updates.scaler.get(), before_update_},
                    {.label_smoothing = spec_.train.label_smoothing, .max_grad_norm = spec_.train.max_grad_norm});
   train::Feed feed(loader, place.groups, own_stop_);
   const auto lr = [&](int64_t at) { return updates.schedule->lr(at); };

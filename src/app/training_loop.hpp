@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "assembly.hpp"
@@ -13,8 +14,9 @@ namespace gputrain::app {
 
 class TrainingLoop {
  public:
-  /// What is given outlives the loop. Every rank must call.
-  TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop);
+  /// What is given outlives the loop. `before_update` is called in every step before weights or the optimizer's state
+  /// change. Every rank must call.
+  TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop, std::function<void()> before_update);
 
   /// Trains from `progress` to its end, or to `last_step`; may be called again, from another step. Every rank must call.
   train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
@@ -23,6 +25,7 @@ class TrainingLoop {
   const JobSpec& spec_;
   Assembly& assembly_;
   train::StopReason own_stop_;
+  std::function<void()> before_update_;
   parallel::DataParallel data_parallel_;
 };
 

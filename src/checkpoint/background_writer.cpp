@@ -1,9 +1,12 @@
 #include "gputrain/checkpoint/background_writer.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 
 #include "gputrain/core/signals.hpp"
 
@@ -11,6 +14,14 @@ namespace gputrain::checkpoint {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// A thread of its own copies these without the operators' threads, which training needs. A GPU's memory is copied in
+/// the order of its stream instead: by the caller.
+bool is_copied_by_bytes(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.is_non_overlapping_and_dense(); }
+
+void copy_bytes(const at::Tensor& to, const at::Tensor& from) {
+  std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
+}
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
@@ -27,13 +38,14 @@ BackgroundWriter::~BackgroundWriter() {
   if (thread_.joinable()) thread_.join();
 }
 
-void BackgroundWriter::begin(const Snapshot& live) {
+void BackgroundWriter::begin(const Snapshot& live, const std::vector<at::Tensor>& still) {
   const auto begin = Clock::now();
   wait();
-  Snapshot copy = copy_of(live);
+  Snapshot copy = copy_of(live, still);
   {
     const std::lock_guard lock(mutex_);
     begun_ = std::move(copy);
+    copying_ = true;
     stall_seconds_ = seconds_since(begin);
   }
   if (!thread_.joinable()) {
@@ -41,6 +53,14 @@ void BackgroundWriter::begin(const Snapshot& live) {
     thread_ = std::thread([this] { run(); });
   }
   changed_.notify_all();
+}
+
+void BackgroundWriter::finish_copy() {
+  std::unique_lock lock(mutex_);
+  if (!copying_) return;
+  const auto begin = Clock::now();
+  changed_.wait(lock, [this] { return !copying_; });
+  stall_seconds_ += seconds_since(begin);
 }
 
 BackgroundWriter::Result BackgroundWriter::save(const Snapshot& live) {
@@ -67,6 +87,11 @@ void BackgroundWriter::run() {
     changed_.wait(lock, [this] { return begun_.has_value() || closing_; });
     if (!begun_) return;
     lock.unlock();
+    for (const auto& [to, from] : std::exchange(to_copy_, {})) copy_bytes(to, from);
+    lock.lock();
+    copying_ = false;
+    changed_.notify_all();
+    lock.unlock();
     Result result = write(*begun_);  // nobody else touches it before it is reset
     lock.lock();
     result.stall_seconds = stall_seconds_;
@@ -79,32 +104,52 @@ void BackgroundWriter::run() {
 BackgroundWriter::Result BackgroundWriter::write(const Snapshot& snapshot) {
   const auto begin = Clock::now();
   Result result{.step = snapshot.step, .bytes = snapshot.bytes()};
+  double durable_seconds = 0;
   try {
-    store_.save(snapshot);
+    store_.write(snapshot);
+    durable_seconds = seconds_since(begin);
+    store_.confirm(snapshot.step);
   } catch (const Error& error) {
     result.failure = error;
   } catch (const std::exception& error) {  // of memory, say: a save must not end a training run
     result.failure = Error(ExitCode::checkpoint, {.what = error.what(), .where = store_.folder().string()});
   }
-  result.seconds = seconds_since(begin);
+  const double seconds = seconds_since(begin);
+  result.seconds = durable_seconds > 0 ? durable_seconds : seconds;
+  result.verify_seconds = seconds - result.seconds;
   return result;
 }
 
-Snapshot BackgroundWriter::copy_of(const Snapshot& live) {
+Snapshot BackgroundWriter::copy_of(const Snapshot& live, const std::vector<at::Tensor>& still) {
   const at::NoGradGuard no_grad;
-  Snapshot copy{.step = live.step, .files = {}, .state = live.state, .score = live.score, .synced_before = live.synced_before};
-  for (const auto& [file, tensors] : live.files) {
-    NamedTensors& copies = copy.files[file];
-    for (const auto& [name, tensor] : tensors) {
-      at::Tensor& kept = memory_[{file, name}];
-      if (!kept.defined() || kept.sizes() != tensor.sizes() || kept.scalar_type() != tensor.scalar_type()) {
-        kept = at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()).pinned_memory(tensor.is_cuda()));
+  Snapshot copy = live;
+  const auto take = [&](const std::string& file, NamedTensors& tensors) {
+    for (auto& [name, tensor] : tensors) {
+      const at::Tensor from = tensor.detach();
+      tensor = kept_memory(file, name, from);
+      const bool is_still = std::any_of(still.begin(), still.end(), [&](const auto& held) { return held.is_alias_of(from); });
+      if (is_still && is_copied_by_bytes(from)) {
+        to_copy_.emplace_back(tensor, from);
+      } else {
+        tensor.copy_(from);
       }
-      kept.copy_(tensor.detach());
-      copies.emplace_back(name, kept);
     }
-  }
+  };
+  for (auto& [part, tensors] : copy.files) take(part, tensors);
+  for (Shard& shard : copy.shards) take(file_name(shard.part, shard.rank, shard.ranks), shard.tensors);
   return copy;
+}
+
+/// In the same order of elements, so that bytes can be copied.
+at::Tensor BackgroundWriter::kept_memory(const std::string& file, const std::string& name, const at::Tensor& like) {
+  at::Tensor& kept = memory_[{file, name}];
+  const bool is_dense = like.is_non_overlapping_and_dense();
+  const bool fits = kept.defined() && kept.sizes() == like.sizes() && kept.scalar_type() == like.scalar_type() &&
+                    (!is_dense || kept.strides() == like.strides());
+  if (fits) return kept;
+  const auto options = at::TensorOptions().dtype(like.scalar_type()).pinned_memory(like.is_cuda());
+  kept = is_dense ? at::empty_strided(like.sizes(), like.strides(), options) : at::empty(like.sizes(), options);
+  return kept;
 }
 
 }  // namespace gputrain::checkpoint

@@ -1,11 +1,7 @@
 #include "gputrain/checkpoint/file_seal.hpp"
 
-#include <cerrno>
-#include <cstring>
-#include <vector>
+#include <new>
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 namespace gputrain::checkpoint {
@@ -39,24 +35,6 @@ FileSeal Sealer::seal() const {
     seal.xxh3_128 += kDigits[byte & 15];
   }
   return seal;
-}
-
-FileSeal seal_of(const std::filesystem::path& path, ExitCode code) {
-  // Plain reads, not a mapping: a bad sector is an error here and would be a SIGBUS there.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  Sealer sealer;
-  std::vector<char> buffer(size_t{1} << 20);
-  ssize_t got = descriptor < 0 ? -1 : 0;
-  while (descriptor >= 0) {
-    got = ::read(descriptor, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    sealer.add(buffer.data(), static_cast<size_t>(got));
-  }
-  const int error = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (got < 0) throw Error(code, {.what = std::string("cannot read: ") + std::strerror(error), .where = path.string()});
-  return sealer.seal();
 }
 
 }  // namespace gputrain::checkpoint

@@ -1,35 +1,17 @@
-#include "manifest.hpp"
-
-#include <fstream>
+#include "gputrain/checkpoint/manifest.hpp"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include "gputrain/core/error.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
 
 constexpr const char* kFormat = "gputrain checkpoint";
-constexpr int64_t kVersion = 1;
-constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;
-
-[[noreturn]] void reject(const fs::path& path, const std::string& what) {
-  throw Damage(ExitCode::checkpoint, {.what = what, .where = path.string()});
-}
-
-/// The size of a file that must be there.
-uint64_t size_of(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) reject(path, "missing");
-  const uint64_t bytes = fs::is_regular_file(status) ? fs::file_size(path, error) : 0;
-  if (error) throw Error(ExitCode::checkpoint, {.what = "cannot read: " + error.message(), .where = path.string()});
-  if (!fs::is_regular_file(status)) reject(path, "is no file");
-  return bytes;
-}
+constexpr int64_t kVersion = 2;
+constexpr size_t kMaxDimensions = 64;
 
 /// A name that stays inside the checkpoint's folder.
 bool is_plain(const std::string& name) {
@@ -37,69 +19,96 @@ bool is_plain(const std::string& name) {
          name.find('\0') == std::string::npos && name != kManifestName;
 }
 
-Manifest parse_manifest(const fs::path& path, const std::string& text) {
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    if (json.at("format") != kFormat) reject(path, "not a manifest of a checkpoint");
-    if (json.at("version") != kVersion) {
-      reject(path, fmt::format("format version {} is unknown to this gputrain", json.at("version").dump()));
-    }
-    Manifest manifest{.step = json.at("step").get<int64_t>()};
-    for (const auto& [name, seal] : json.at("files").items()) {
-      if (!is_plain(name)) reject(path, "a file's name leads out of the folder");
-      manifest.files[name] = {.bytes = seal.at("bytes").get<uint64_t>(),
-                              .xxh3_128 = seal.at("xxh3_128").get<std::string>()};
-    }
-    if (json.contains("score")) {
-      const auto& score = json["score"];
-      manifest.score = {.metric = score.at("metric").get<std::string>(), .value = score.at("value").get<double>()};
-    }
-    return manifest;
-  } catch (const nlohmann::json::exception&) {
-    reject(path, "damaged: not the JSON that was written");
-  }
+/// Throws what the caller turns into Damage.
+uint64_t count_in(const json& value) {
+  if (!value.is_number_unsigned() || value.get<uint64_t>() > INT64_MAX) throw std::domain_error("not a count");
+  return value.get<uint64_t>();
 }
 
-void verify_file(const fs::path& path, const FileSeal& expected, bool hashes) {
-  const uint64_t bytes = size_of(path);
-  if (bytes != expected.bytes) reject(path, fmt::format("has {} bytes instead of {}", bytes, expected.bytes));
-  if (hashes && seal_of(path, ExitCode::checkpoint) != expected) reject(path, "damaged: its hash differs");
+Slice slice_in(const json& value) {
+  Slice slice{.shape = {}, .begin = static_cast<int64_t>(count_in(value.at("begin")))};
+  if (!value.at("shape").is_array() || value["shape"].size() > kMaxDimensions) throw std::domain_error("not a shape");
+  uint64_t numel = 1;
+  for (const json& size : value["shape"]) {
+    slice.shape.push_back(static_cast<int64_t>(count_in(size)));
+    if (__builtin_mul_overflow(numel, count_in(size), &numel)) throw std::domain_error("a shape beyond all memory");
+  }
+  if (numel > INT64_MAX || static_cast<uint64_t>(slice.begin) > numel) throw std::domain_error("a slice out of its tensor");
+  return slice;
+}
+
+Manifest::File file_in(const json& value) {
+  Manifest::File file{.seal = {.bytes = count_in(value.at("bytes")), .xxh3_128 = value.at("xxh3_128").get<std::string>()}};
+  if (!value.contains("part")) return file;
+  file.part = value["part"].get<std::string>();
+  file.rank = static_cast<int64_t>(count_in(value.at("rank")));
+  if (!value.contains("slices")) return file;
+  for (const auto& [name, slice] : value["slices"].items()) file.slices[name] = slice_in(slice);
+  return file;
+}
+
+Origin origin_in(const json& value) {
+  return {.spec_hash = value.at("spec_hash").get<std::string>(),
+          .world_size = static_cast<int64_t>(count_in(value.at("world_size"))),
+          .versions = value.at("versions").get<std::map<std::string, std::string>>()};
+}
+
+json to_json(const Manifest::File& file) {
+  json value = {{"bytes", file.seal.bytes}, {"xxh3_128", file.seal.xxh3_128}};
+  if (file.part.empty()) return value;
+  value["part"] = file.part;
+  value["rank"] = file.rank;
+  for (const auto& [name, slice] : file.slices) value["slices"][name] = {{"shape", slice.shape}, {"begin", slice.begin}};
+  return value;
 }
 
 }  // namespace
 
 std::string to_json(const Manifest& manifest) {
-  nlohmann::json files = nlohmann::json::object();
-  for (const auto& [name, seal] : manifest.files) files[name] = {{"bytes", seal.bytes}, {"xxh3_128", seal.xxh3_128}};
-  nlohmann::json json = {
-      {"format", kFormat}, {"version", kVersion}, {"step", manifest.step}, {"files", std::move(files)}};
-  if (manifest.score) json["score"] = {{"metric", manifest.score->metric}, {"value", manifest.score->value}};
-  return json.dump(2) + "\n";
+  json files = json::object();
+  for (const auto& [name, file] : manifest.files) files[name] = to_json(file);
+  json value = {{"format", kFormat},
+                {"version", kVersion},
+                {"step", manifest.step},
+                {"origin",
+                 {{"spec_hash", manifest.origin.spec_hash},
+                  {"world_size", manifest.origin.world_size},
+                  {"versions", manifest.origin.versions}}},
+                {"files", std::move(files)}};
+  if (manifest.score) value["score"] = {{"metric", manifest.score->metric}, {"value", manifest.score->value}};
+  return value.dump(2) + "\n";
+}
+
+Manifest parse_manifest(std::string_view text, const fs::path& path) {
+  try {
+    const json value = json::parse(text);
+    if (value.at("format") != kFormat) throw Damage("not a manifest of a checkpoint", path);
+    if (value.at("version") != kVersion) {
+      throw Damage(fmt::format("format version {} is unknown to this gputrain", value["version"].dump(-1, ' ', true)), path);
+    }
+    Manifest manifest{.step = static_cast<int64_t>(count_in(value.at("step"))), .origin = origin_in(value.at("origin"))};
+    for (const auto& [name, file] : value.at("files").items()) {
+      if (!is_plain(name)) throw Damage("a file's name leads out of the folder", path);
+      manifest.files[name] = file_in(file);
+    }
+    if (manifest.files.count(kStateName) == 0) throw Damage("names no state.json", path);
+    if (value.contains("score")) {
+      const json& score = value["score"];
+      manifest.score = {.metric = score.at("metric").get<std::string>(), .value = score.at("value").get<double>()};
+    }
+    return manifest;
+  } catch (const json::exception&) {
+    throw Damage("damaged: not the JSON that was written", path);
+  } catch (const std::domain_error& problem) {
+    throw Damage(std::string("damaged: ") + problem.what(), path);
+  }
 }
 
 std::string folder_name(int64_t step) { return fmt::format("step-{:08}", step); }
 
-Manifest verify(const fs::path& folder, bool hashes) {
-  const fs::path path = folder / kManifestName;
-  std::error_code error;
-  if (fs::status(path, error).type() == fs::file_type::not_found) reject(folder, "has no manifest");
-  Manifest manifest = parse_manifest(path, read_text(path));
-  if (manifest.files.count(kStateName) == 0) reject(path, "names no state.json");
-  for (const auto& [name, seal] : manifest.files) verify_file(folder / name, seal, /*hashes=*/false);
-  if (!hashes) return manifest;
-  for (const auto& [name, seal] : manifest.files) verify_file(folder / name, seal, /*hashes=*/true);
-  return manifest;
-}
-
-std::string read_text(const fs::path& path) {
-  const uint64_t bytes = size_of(path);
-  if (bytes > kMaxTextBytes) reject(path, "cannot be what was written");
-  std::string text(bytes, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(text.data(), static_cast<std::streamsize>(bytes))) {
-    throw Error(ExitCode::checkpoint, {.what = "cannot read it", .where = path.string()});
-  }
-  return text;
+std::string file_name(const std::string& part, int64_t rank, int64_t ranks) {
+  if (ranks == 1) return part + kTensorSuffix;
+  return fmt::format("{}-{:05}-of-{:05}{}", part, rank + 1, ranks, kTensorSuffix);
 }
 
 }  // namespace gputrain::checkpoint

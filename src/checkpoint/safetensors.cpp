@@ -1,7 +1,6 @@
 #include "gputrain/checkpoint/safetensors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <string_view>
@@ -13,41 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "block_file.hpp"
+#include "dtypes.hpp"
 #include "gputrain/checkpoint/safetensors_header.hpp"
 #include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/descriptor.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
-
-constexpr std::array<std::pair<std::string_view, at::ScalarType>, 15> kScalarTypes{{{"BOOL", at::kBool},
-                                                                                    {"U8", at::kByte},
-                                                                                    {"I8", at::kChar},
-                                                                                    {"F8_E5M2", at::kFloat8_e5m2},
-                                                                                    {"F8_E4M3", at::kFloat8_e4m3fn},
-                                                                                    {"I16", at::kShort},
-                                                                                    {"U16", at::kUInt16},
-                                                                                    {"F16", at::kHalf},
-                                                                                    {"BF16", at::kBFloat16},
-                                                                                    {"I32", at::kInt},
-                                                                                    {"U32", at::kUInt32},
-                                                                                    {"F32", at::kFloat},
-                                                                                    {"F64", at::kDouble},
-                                                                                    {"I64", at::kLong},
-                                                                                    {"U64", at::kUInt64}}};
-
-at::ScalarType scalar_type_of(std::string_view dtype) {
-  const auto* found =
-      std::find_if(kScalarTypes.begin(), kScalarTypes.end(), [&](const auto& entry) { return entry.first == dtype; });
-  GPUTRAIN_ASSERT(found != kScalarTypes.end(), "the header parser lets through only dtypes of this table");
-  return found->second;
-}
-
-std::string dtype_of(at::ScalarType type) {
-  const auto* found =
-      std::find_if(kScalarTypes.begin(), kScalarTypes.end(), [&](const auto& entry) { return entry.second == type; });
-  GPUTRAIN_ASSERT(found != kScalarTypes.end(), std::string("safetensors has no dtype for ") + at::toString(type));
-  return std::string(found->first);
-}
 
 [[noreturn]] void refuse_to_read(const std::filesystem::path& path, const std::string& problem, ExitCode code) {
   throw Error(code, {.what = "cannot read: " + problem, .where = path.string()});
@@ -84,7 +56,7 @@ struct SafetensorsFile::Mapping {
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, ExitCode code)
     : path_(path), code_(code), mapping_(std::make_shared<const Mapping>(path, code)) {
-  SafetensorsHeader header = parse_safetensors(mapping_->content(), path.string(), code);
+  SafetensorsHeader header = parse_safetensors(mapping_->content(), mapping_->bytes, path.string(), code);
   for (StoredTensor& tensor : header.tensors) {
     entries_.emplace(std::move(tensor.name), Entry{.type = scalar_type_of(tensor.dtype),
                                                    .sizes = std::move(tensor.sizes),
@@ -111,12 +83,8 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   const auto options = at::TensorOptions().dtype(entry.type);
   char* data = static_cast<char*>(mapping_->begin) + entry.begin;
   if (entry.begin == entry.end) return at::empty(entry.sizes, options);
-  if (entry.type == at::kBool) {
-    const auto is_invalid = [](char byte) { return byte != 0 && byte != 1; };
-    if (std::any_of(data, data + (entry.end - entry.begin), is_invalid)) {
-      throw Error(code_,
-                  {.what = "tensor '" + name + "' has truth values other than 0 and 1", .where = path_.string()});
-    }
+  if (entry.type == at::kBool && !are_truth_values(data, entry.end - entry.begin)) {
+    throw Error(code_, {.what = "tensor '" + name + "' has truth values other than 0 and 1", .where = path_.string()});
   }
   // Nothing in the format makes a header's length or an offset a multiple of the element's size.
   if (entry.begin % at::elementSize(entry.type) != 0) {
@@ -126,6 +94,24 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   }
   return at::from_blob(
       data, entry.sizes, [mapping = mapping_](void*) {}, options);
+}
+
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, ExitCode code) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) refuse_to_read(path, std::strerror(errno), code);
+  if (!S_ISREG(status.st_mode)) refuse_to_read(path, "not a file", code);
+  const auto file_bytes = static_cast<uint64_t>(status.st_size);
+  std::string front;
+  for (uint64_t wanted = front_bytes(front, file_bytes); front.size() < wanted; wanted = front_bytes(front, file_bytes)) {
+    const size_t begin = front.size();
+    front.resize(wanted);
+    const ssize_t got = ::pread(file.get(), front.data() + begin, wanted - begin, static_cast<off_t>(begin));
+    if (got < 0 && errno != EINTR) refuse_to_read(path, std::strerror(errno), code);
+    if (got == 0) refuse_to_read(path, "it became shorter meanwhile", code);
+    front.resize(begin + static_cast<size_t>(std::max<ssize_t>(0, got)));
+  }
+  return parse_safetensors(front, file_bytes, path.string(), code);
 }
 
 FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
@@ -138,18 +124,15 @@ FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors
   }
   const std::string header = layout_safetensors(stored, metadata);
   AtomicFile file(path, ExitCode::checkpoint);
-  Sealer sealer;
-  const auto write = [&](const void* data, size_t bytes) {
-    sealer.add(data, bytes);
-    file.write(data, bytes);
-  };
-  write(header.data(), header.size());
+  BlockWriter blocks(file);
+  blocks.write(header.data(), header.size());
   for (const StoredTensor& entry : stored) {  // one at a time: at most one tensor is copied to row-major CPU memory
     const at::Tensor rows = by_name.at(entry.name)->detach().to(at::kCPU).contiguous();
-    write(rows.const_data_ptr(), rows.nbytes());
+    blocks.write(rows.const_data_ptr(), rows.nbytes());
   }
+  FileSeal seal = blocks.finish();
   file.commit();
-  return sealer.seal();
+  return seal;
 }
 
 }  // namespace gputrain::checkpoint

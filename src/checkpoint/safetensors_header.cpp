@@ -227,6 +227,13 @@ std::string arrange(std::vector<StoredTensor>& tensors, uint64_t data_bytes) {
   return {};
 }
 
+/// The length of the header, little-endian in the first 8 bytes.
+uint64_t length_in(std::string_view front) noexcept {
+  uint64_t length = 0;
+  for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(front[i]);
+  return length;
+}
+
 }  // namespace
 
 uint64_t item_bytes(std::string_view dtype) noexcept {
@@ -234,22 +241,30 @@ uint64_t item_bytes(std::string_view dtype) noexcept {
   return found == kTypes.end() ? 0 : found->bytes;
 }
 
-SafetensorsHeader parse_safetensors(std::string_view file, const std::string& where, ExitCode code) {
+uint64_t front_bytes(std::string_view front, uint64_t file_bytes) noexcept {
+  if (front.size() < kLengthBytes) return std::min(kLengthBytes, file_bytes);
+  const uint64_t header_bytes = length_in(front);
+  if (header_bytes > kMaxHeaderBytes) return std::min(kLengthBytes, file_bytes);  // refused by its length
+  return std::min(kLengthBytes + header_bytes, file_bytes);
+}
+
+SafetensorsHeader parse_safetensors(std::string_view front, uint64_t file_bytes, const std::string& where, ExitCode code) {
   const auto refuse = [&](const std::string& problem) {
     throw Error(code, {.what = "not a safetensors file: " + problem, .where = where});
   };
-  if (file.size() < kLengthBytes) refuse("it has only " + std::to_string(file.size()) + " bytes");
-  uint64_t header_bytes = 0;
-  for (size_t i = kLengthBytes; i-- > 0;) header_bytes = header_bytes << 8 | static_cast<unsigned char>(file[i]);
+  if (file_bytes < kLengthBytes || front.size() < kLengthBytes) {
+    refuse("it has only " + std::to_string(file_bytes) + " bytes");
+  }
+  const uint64_t header_bytes = length_in(front);
   if (header_bytes > kMaxHeaderBytes) refuse("its header would be over 100 MB");
-  file.remove_prefix(kLengthBytes);
-  if (header_bytes > file.size()) refuse("it is cut off inside the header");
+  front.remove_prefix(kLengthBytes);
+  if (header_bytes > front.size()) refuse("it is cut off inside the header");
 
-  const std::string_view json = file.substr(0, header_bytes);
+  const std::string_view json = front.substr(0, header_bytes);
   HeaderReader reader;
   if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) refuse(reader.problem());
   SafetensorsHeader header = reader.take();
-  const std::string problem = arrange(header.tensors, file.size() - header_bytes);
+  const std::string problem = arrange(header.tensors, file_bytes - kLengthBytes - header_bytes);
   if (!problem.empty()) refuse(problem);
   for (StoredTensor& tensor : header.tensors) {
     tensor.begin += kLengthBytes + header_bytes;

@@ -12,7 +12,6 @@
 #include <stdio.h>
 
 #include "gputrain/core/atomic_file.hpp"
-#include "manifest.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -85,18 +84,25 @@ void put_in_place(const fs::path& written, const fs::path& target) {
   });
 }
 
+Manifest::File write_part(const fs::path& folder, const Shard& shard) {
+  const fs::path path = folder / file_name(shard.part, shard.rank, shard.ranks);
+  return {.seal = write_safetensors(path, shard.tensors), .part = shard.part, .rank = shard.rank, .slices = shard.slices};
+}
+
 /// Writes everything into a folder; the manifest comes last.
 void write_folder(const fs::path& folder, const Snapshot& snapshot) {
   on_disk(folder, "cannot create the folder", [&] { fs::create_directory(folder); });
-  Manifest manifest{.step = snapshot.step, .score = snapshot.score};
-  for (const auto& [name, tensors] : snapshot.files) {
-    const std::string file = name + kTensorSuffix;
-    manifest.files[file] = write_safetensors(folder / file, tensors);
+  Manifest manifest{.step = snapshot.step, .origin = snapshot.origin, .files = {}, .score = snapshot.score};
+  for (const auto& [part, tensors] : snapshot.files) {
+    manifest.files[file_name(part, 0, 1)] = write_part(folder, {.part = part, .tensors = tensors, .slices = {}});
+  }
+  for (const Shard& shard : snapshot.shards) {
+    manifest.files[file_name(shard.part, shard.rank, shard.ranks)] = write_part(folder, shard);
   }
   write_file_atomically(folder / kStateName, snapshot.state, ExitCode::checkpoint);
   Sealer sealer;
   sealer.add(snapshot.state.data(), snapshot.state.size());
-  manifest.files[kStateName] = sealer.seal();
+  manifest.files[kStateName] = {.seal = sealer.seal(), .part = {}, .slices = {}};
   write_file_atomically(folder / kManifestName, to_json(manifest), ExitCode::checkpoint);
 }
 
@@ -125,8 +131,8 @@ void remove_checkpoint(const fs::path& folder) {
 Listed look_at(const fs::path& folder, int64_t step) {
   Listed listed{.folder = folder, .step = step};
   try {
-    const Manifest manifest = verify(folder, /*hashes=*/false);
-    for (const auto& [name, seal] : manifest.files) listed.bytes += seal.bytes;
+    const Manifest manifest = look_at_files(folder);
+    for (const auto& [name, file] : manifest.files) listed.bytes += file.seal.bytes;
     listed.score = manifest.score;
     if (manifest.step != step) listed.problem = fmt::format("its manifest is that of step {}", manifest.step);
   } catch (const Error& error) {
@@ -168,6 +174,9 @@ uint64_t Snapshot::bytes() const {
   for (const auto& [name, tensors] : files) {
     for (const auto& [tensor_name, tensor] : tensors) sum += tensor.nbytes();
   }
+  for (const Shard& shard : shards) {
+    for (const auto& [name, tensor] : shard.tensors) sum += tensor.nbytes();
+  }
   return sum;
 }
 
@@ -178,7 +187,7 @@ CheckpointStore::CheckpointStore(fs::path folder, Retention retention)
 
 fs::path CheckpointStore::folder_of(int64_t step) const { return folder_ / folder_name(step); }
 
-fs::path CheckpointStore::save(const Snapshot& snapshot) {
+fs::path CheckpointStore::write(const Snapshot& snapshot) {
   on_disk(folder_, "cannot create the folder", [&] { fs::create_directories(folder_); });
   remove_partial_folders(folder_);
   check_free_space(folder_, snapshot);
@@ -186,7 +195,6 @@ fs::path CheckpointStore::save(const Snapshot& snapshot) {
   const fs::path written = target.string() + std::string(kPartialSuffix);
   try {
     write_folder(written, snapshot);
-    verify(written, /*hashes=*/true);
     for (const fs::path& other : snapshot.synced_before) sync_file(other, ExitCode::checkpoint);
     put_in_place(written, target);
     sync_folder(folder_, ExitCode::checkpoint);
@@ -195,25 +203,37 @@ fs::path CheckpointStore::save(const Snapshot& snapshot) {
     fs::remove_all(written, ignored);
     throw;
   }
-  remove_partial_folders(folder_);  // the one that was replaced
-  prune_up_to(snapshot.step, /*only_tell=*/false);
-  point_hints_at(snapshot.step);
   return target;
 }
 
-CheckpointStore::Search CheckpointStore::find_newest() const {
+void CheckpointStore::confirm(int64_t step) {
+  const fs::path folder = folder_of(step);
+  verify(folder, look_at_files(folder));
+  remove_partial_folders(folder_);  // the one that was replaced
+  prune_up_to(step, /*only_tell=*/false);
+  point_hints_at(step);
+}
+
+fs::path CheckpointStore::save(const Snapshot& snapshot) {
+  fs::path written = write(snapshot);
+  confirm(snapshot.step);
+  return written;
+}
+
+CheckpointStore::Search CheckpointStore::find_newest(const Read& read) const {
   Search search;
   for (const int64_t step : steps_in(folder_)) {
     const fs::path path = folder_ / folder_name(step);
     try {
-      search.newest = Checkpoint::open(path);
-      if (search.newest->step() == step) return search;
-      search.rejected.push_back({path, fmt::format("its manifest is that of step {}", search.newest->step())});
-      search.newest.reset();
+      Checkpoint candidate = Checkpoint::look_into(path);
+      if (candidate.step() != step) throw Damage(fmt::format("its manifest is that of step {}", candidate.step()), path);
+      read ? read(candidate) : verify(path, candidate.manifest());
+      search.newest = std::move(candidate);
+      return search;
     } catch (const Damage& damage) {
       search.rejected.push_back({path, damage.what()});
-    } catch (const Error& error) {
-      search.rejected.push_back({path, error.what(), /*is_damaged=*/false});
+    } catch (const Unreadable& trouble) {
+      search.rejected.push_back({path, trouble.what(), /*is_damaged=*/false});
     }
   }
   return search;

@@ -36,6 +36,11 @@ int sync_retrying(int descriptor) {
   return result;
 }
 
+bool is_direct(int descriptor) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  return flags >= 0 && (flags & O_DIRECT) != 0;
+}
+
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
@@ -61,10 +66,19 @@ void AtomicFile::write(const void* data, size_t bytes) {
   while (bytes > 0) {
     const ssize_t written = ::write(descriptor_, next, std::min(bytes, kMaxPerCall));
     if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EINVAL && is_direct(descriptor_)) {  // not here, or not from this place
+      bypass_page_cache(false);
+      continue;
+    }
     if (written < 0) fail("write");
     next += written;
     bytes -= static_cast<size_t>(written);
   }
+}
+
+void AtomicFile::bypass_page_cache(bool bypass) noexcept {
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  if (flags >= 0) ::fcntl(descriptor_, F_SETFL, bypass ? flags | O_DIRECT : flags & ~O_DIRECT);
 }
 
 void AtomicFile::commit() {

@@ -26,6 +26,7 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
       parts_.arena.gradients(), {.scale = scaler != nullptr ? std::optional(scaler->scale()) : std::nullopt, .max_norm = options_.max_grad_norm});
   const at::Device device = parts_.arena.values().device();
   const auto rate = at::TensorOptions().dtype(device.is_cpu() ? at::kDouble : at::kFloat).device(device);
+  parts_.before_update();
   parts_.optimizer.step({.lr = at::scalar_tensor(lr, rate), .found_inf = report.found_inf, .divisor = report.divisor});
   if (scaler != nullptr) scaler->update(report.found_inf);
   result.gradient_norm = report.norm;

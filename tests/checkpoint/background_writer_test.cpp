@@ -22,7 +22,7 @@ class BackgroundWriterTest : public ::testing::Test {
   double saved_at(int64_t step) const {
     const auto found = CheckpointStore(folder_).find_newest().newest;
     if (!found || found->step() != step) return -1;
-    return found->file("model").tensor("w").mean().item<double>();
+    return found->part("model").tensor("w").mean().item<double>();
   }
 
   const fs::path folder_ = fs::temp_directory_path() / ("gputrain_writer_" + std::to_string(::getpid()));
@@ -46,6 +46,34 @@ TEST_F(BackgroundWriterTest, SavesWhatTheTensorsHeldWhenItWasAsked) {
     EXPECT_GT(results[i].seconds, 0);
   }
   EXPECT_TRUE(writer.take_results().empty());
+}
+
+TEST_F(BackgroundWriterTest, CopiesWhatHoldsStillWhileTheCallerGoesOn) {
+  BackgroundWriter writer{CheckpointStore(folder_)};
+  const at::Tensor moving = at::full({3}, 1.0);
+  Snapshot live = snapshot(1);
+  live.files["model"].emplace_back("moving", moving);
+  for (const int64_t step : {1, 2, 3}) {
+    weights_.fill_(static_cast<double>(step));
+    moving.fill_(static_cast<double>(step));
+    live.step = step;
+    writer.begin(live, {weights_});
+    moving.fill_(-1);  // may change at once
+    writer.finish_copy();
+    weights_.fill_(-1);
+  }
+  writer.wait();
+  EXPECT_EQ(saved_at(3), 3);
+  EXPECT_EQ(CheckpointStore(folder_).find_newest().newest->part("model").tensor("moving").sum().item<float>(), 9);
+}
+
+TEST_F(BackgroundWriterTest, HasNothingToFinishWhenNothingWasBegun) {
+  BackgroundWriter writer{CheckpointStore(folder_)};
+  writer.finish_copy();
+  writer.begin(snapshot(1), {weights_});
+  writer.wait();
+  writer.finish_copy();
+  EXPECT_EQ(saved_at(1), 1);
 }
 
 TEST_F(BackgroundWriterTest, FinishesWhatItBeganBeforeItGoes) {

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-float weight_of(const Checkpoint& checkpoint) { return checkpoint.file("model").tensor("w").min().item<float>(); }
+float weight_of(const Checkpoint& checkpoint) { return checkpoint.part("model").tensor("w").min().item<float>(); }
 
 class CheckpointTest : public ::testing::Test {
  protected:
@@ -81,8 +81,8 @@ TEST_F(CheckpointTest, GivesBackTensorsAndStateOfTheNewestStep) {
   EXPECT_EQ(search.newest->folder(), folder_ / "step-00000100");
   EXPECT_EQ(search.newest->state(), (nlohmann::json{{"loader_step", 100}}));
   EXPECT_EQ(weight_of(*search.newest), 100);
-  EXPECT_EQ(search.newest->file("rng").tensor("cpu").numel(), 8);
-  EXPECT_THROW(search.newest->file("optimizer"), Error);
+  EXPECT_EQ(search.newest->part("rng").tensor("cpu").numel(), 8);
+  EXPECT_THROW(search.newest->part("optimizer"), Error);
 }
 
 TEST_F(CheckpointTest, KeepsTheLastFewAndNothingElse) {
@@ -204,16 +204,17 @@ TEST_F(CheckpointTest, FallsBackToTheNewestGoodOneAndSaysWhatIsWrongWithTheOther
       {"manifest.json: damaged", [](const fs::path& f) { overwrite(f / "manifest.json", ""); }},
       {"manifest.json: damaged", [](const fs::path& f) { overwrite(f / "manifest.json", "[1]"); }},
       {"manifest.json: not a manifest", [](const fs::path& f) { overwrite(f / "manifest.json", R"({"format":"x"})"); }},
-      {"format version 2 is unknown",
-       [](const fs::path& f) { overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":2})"); }},
+      {"format version 1 is unknown",
+       [](const fs::path& f) { overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":1})"); }},
       {"leads out of the folder",
        [](const fs::path& f) {
-         overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":1,"step":2,
+         overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":2,"step":2,"origin":{"spec_hash":"","world_size":1,"versions":{}},
                                           "files":{"../step-00000001/state.json":{"bytes":1,"xxh3_128":""}}})");
        }},
       {"names no state.json",
        [](const fs::path& f) {
-         overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":1,"step":2,"files":{}})");
+         overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":2,"step":2,"files":{},
+                                                 "origin":{"spec_hash":"","world_size":1,"versions":{}}})");
        }},
       {"model.safetensors: missing", [](const fs::path& f) { fs::remove(f / "model.safetensors"); }},
       {"model.safetensors: has 10 bytes instead of",
@@ -334,7 +335,7 @@ TEST_F(CheckpointTest, RestoresOptimizerStateIntoAnArenaOfAnotherOrderAndLayout)
   before.state.scalars[0].second.fill_(41);
   CheckpointStore store(folder_);
   store.save({.step = 1, .files = {{"optimizer", per_parameter(*before.arena, before.state)}}, .state = "{}"});
-  restore(store.find_newest().newest->file("optimizer"), per_parameter(*after.arena, after.state));
+  restore(store.find_newest().newest->part("optimizer"), per_parameter(*after.arena, after.state));
   EXPECT_EQ(after.state.scalars[0].second.item<float>(), 41);
   EXPECT_TRUE(after.average_of("conv").equal(before.average_of("conv")));
   EXPECT_TRUE(after.average_of("bias").equal(before.average_of("bias")));
@@ -344,7 +345,7 @@ TEST_F(CheckpointTest, RestoresIntoParametersThatRequireGradients) {
   CheckpointStore store(folder_);
   save(store, 5);
   const at::Tensor weight = at::zeros({3}).requires_grad_(true), bias = at::zeros({4}, at::kLong);
-  restore(store.find_newest().newest->file("model"), {{"w", weight}, {"b", bias}});
+  restore(store.find_newest().newest->part("model"), {{"w", weight}, {"b", bias}});
   EXPECT_EQ(weight.detach().sum().item<float>(), 15);
   EXPECT_TRUE(weight.is_leaf());
 }
@@ -361,7 +362,7 @@ TEST_F(CheckpointTest, RefusesOtherNamesShapesAndTypesBeforeTouchingAnything) {
       {{{"w", w}}, "has 2 tensors, this job 1"}};
   for (const auto& [live, told] : wrong) {
     try {
-      restore(checkpoint.file("model"), live);
+      restore(checkpoint.part("model"), live);
       FAIL() << told;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::checkpoint);

@@ -21,7 +21,7 @@ std::string file_with(const std::string& header, size_t data_bytes, int64_t clai
 
 std::string refusal_of(const std::string& file) {
   try {
-    parse_safetensors(file, "model.safetensors", ExitCode::data);
+    parse_safetensors(file, file.size(), "model.safetensors", ExitCode::data);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::data);
     EXPECT_EQ(error.parts().where, "model.safetensors");
@@ -30,13 +30,15 @@ std::string refusal_of(const std::string& file) {
   return "accepted";
 }
 
+SafetensorsHeader parse(const std::string& file) { return parse_safetensors(file, file.size(), "f", ExitCode::data); }
+
 const std::string kA = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
 
 TEST(SafetensorsHeader, ReadsTensorsInTheOrderOfTheirData) {
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"b":{"data_offsets":[8,12],"shape":[],"dtype":"I32"},)" + kA +
       R"(,"e":{"dtype":"F16","shape":[0,3],"data_offsets":[8,8]}}  )";
-  const SafetensorsHeader parsed = parse_safetensors(file_with(header, 12), "f", ExitCode::data);
+  const SafetensorsHeader parsed = parse(file_with(header, 12));
   ASSERT_EQ(parsed.tensors.size(), 3u);
   EXPECT_EQ(parsed.tensors[0].name, "a");
   EXPECT_EQ(parsed.tensors[0].begin, 8 + header.size());
@@ -48,7 +50,7 @@ TEST(SafetensorsHeader, ReadsTensorsInTheOrderOfTheirData) {
 }
 
 TEST(SafetensorsHeader, AcceptsAFileWithoutTensors) {
-  EXPECT_TRUE(parse_safetensors(file_with("{}", 0), "f", ExitCode::data).tensors.empty());
+  EXPECT_TRUE(parse(file_with("{}", 0)).tensors.empty());
 }
 
 struct Broken {
@@ -134,7 +136,7 @@ TEST(SafetensorsHeader, LaysOutAnAlignedHeaderThatReadsBack) {
                                     {.name = "a", .dtype = "F32", .sizes = {0, 7}}};
   const std::string header = layout_safetensors(tensors, {{"format", "pt"}});
   EXPECT_EQ(header.size() % 8, 0u);
-  const SafetensorsHeader parsed = parse_safetensors(header + std::string(18, 'd'), "f", ExitCode::data);
+  const SafetensorsHeader parsed = parse(header + std::string(18, 'd'));
   ASSERT_EQ(parsed.tensors.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(parsed.tensors[i].name, tensors[i].name);

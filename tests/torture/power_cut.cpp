@@ -97,6 +97,7 @@ void Unsynced::lose_data(std::mt19937_64& random) {
   for (auto& [inode, data] : files_) {
     const uint64_t how = random() % 3;  // nothing is lost; pages are; everything is
     if (how == 0) continue;
+    ::fcntl(data.fd, F_SETFL, ::fcntl(data.fd, F_GETFL) & ~O_DIRECT);  // for what is smaller than a sector
     for (const auto& [begin, end] : data.ranges) {
       for (off_t page = begin; page < end; page = (page / kPageBytes + 1) * kPageBytes) {
         const off_t page_end = std::min(end, (page / kPageBytes + 1) * kPageBytes);

@@ -57,7 +57,7 @@ def judge(folder: Path) -> int:
     """The step of a good checkpoint; raises Bad for any other."""
     try:
         manifest = json.loads((folder / "manifest.json").read_bytes())
-        if manifest["format"] != "gputrain checkpoint" or manifest["version"] != 1:
+        if manifest["format"] != "gputrain checkpoint" or manifest["version"] != 2:
             raise Bad("another format")
         if not {"state.json", "model.safetensors", "optimizer.safetensors"} <= set(manifest["files"]):
             raise Bad("files are missing from the manifest")

@@ -26,14 +26,20 @@ class BackgroundWriter {
   struct Result {
     int64_t step = 0;
     uint64_t bytes = 0;
-    double seconds = 0;        // of writing
-    double stall_seconds = 0;  // of the caller: waiting for the save before, and copying
+    double seconds = 0;         // until it was durable
+    double verify_seconds = 0;  // of reading it back, and removing older ones
+    double stall_seconds = 0;   // of the caller: waiting for the save before, and for the copy
     std::optional<Error> failure;
   };
 
-  /// Copies the snapshot's tensors, which may change as soon as this returns, and saves the copy in the background. Waits
-  /// first for the save before it, which there can be one of. The memory of the copy is kept for the next one.
-  void begin(const Snapshot& live);
+  /// Copies the snapshot's tensors and saves the copy, in the background. Waits first for the save before it, which
+  /// there can be one of. Tensors may change as soon as this returns, but not those in the storage of `still`: they are
+  /// copied while training already computes the next gradients, and hold still until finish_copy() has returned. The
+  /// memory of the copy is kept for the next one.
+  void begin(const Snapshot& live, const std::vector<at::Tensor>& still = {});
+
+  /// To be called before what was `still` changes.
+  void finish_copy();
 
   /// Saves in the calling thread, without a copy, after what was begun.
   Result save(const Snapshot& live);
@@ -47,14 +53,17 @@ class BackgroundWriter {
  private:
   void run();
   Result write(const Snapshot& snapshot);
-  Snapshot copy_of(const Snapshot& live);
+  Snapshot copy_of(const Snapshot& live, const std::vector<at::Tensor>& still);
+  at::Tensor kept_memory(const std::string& file, const std::string& name, const at::Tensor& like);
 
   CheckpointStore store_;
   std::map<std::pair<std::string, std::string>, at::Tensor> memory_;  // by file and tensor; kept between saves
+  std::vector<std::pair<at::Tensor, at::Tensor>> to_copy_;            // to, from: of begun_, by the thread
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<Snapshot> begun_;  // being written
-  double stall_seconds_ = 0;       // of begun_
+  std::optional<Snapshot> begun_;  // being copied or written
+  bool copying_ = false;
+  double stall_seconds_ = 0;  // of begun_
   std::vector<Result> results_;
   bool closing_ = false;
   std::thread thread_;  // started by the first begin()

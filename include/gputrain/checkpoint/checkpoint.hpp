@@ -11,41 +11,49 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "gputrain/checkpoint/safetensors.hpp"
+#include "gputrain/checkpoint/manifest.hpp"
+#include "gputrain/checkpoint/part.hpp"
 #include "gputrain/device/arena.hpp"
 #include "gputrain/optim/optimizer.hpp"
 
 namespace gputrain::checkpoint {
 
-/// A checkpoint whose every file was verified.
 class Checkpoint {
  public:
-  /// Throws Error(checkpoint) that says what is wrong with the folder.
+  /// Every file is there and has its size, and the state is what was written; the tensors are compared with their hashes
+  /// as they are read. Throws Damage or Unreadable that says what is wrong with the folder.
+  static Checkpoint look_into(const std::filesystem::path& folder);
+
+  /// As look_into, and compares every file with its hash.
   static Checkpoint open(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
-  int64_t step() const noexcept { return step_; }
+  int64_t step() const noexcept { return manifest_.step; }
+  const Manifest& manifest() const noexcept { return manifest_; }
   const nlohmann::json& state() const noexcept { return *state_; }
 
-  std::vector<std::string> file_names() const;  // "model", "optimizer", ...
+  std::vector<std::string> part_names() const;  // "model", "optimizer", ...
   /// The tensors that were saved as `name`; Error(checkpoint) when there are none.
-  const SafetensorsFile& file(const std::string& name) const;
+  const Part& part(const std::string& name) const;
 
  private:
   Checkpoint() = default;
 
   std::filesystem::path folder_;
-  int64_t step_ = 0;
+  Manifest manifest_;
   std::shared_ptr<const nlohmann::json> state_;
-  std::map<std::string, SafetensorsFile> files_;
+  std::map<std::string, Part> parts_;
 };
+
+/// Compares every file of a checkpoint with its hash, by what the disk holds rather than what memory remembers of it,
+/// where the file system can tell. Throws Damage or Unreadable.
+void verify(const std::filesystem::path& folder, const Manifest& manifest);
+
+/// Reads a manifest and tests that every file of it is there and has its size. Throws Damage or Unreadable.
+Manifest look_at_files(const std::filesystem::path& folder);
 
 /// The live tensors of an optimizer, flat buffers cut into one view per parameter ("exp_avg.<parameter>"): what is
 /// saved, and what `restore` fills. Independent of the order and padding of the arena.
 NamedTensors per_parameter(const device::Arena& arena, const optim::Optimizer::State& state);
-
-/// Copies a file into live tensors. Names, dtypes and shapes must agree exactly; throws Error(checkpoint) otherwise,
-/// before anything is copied.
-void restore(const SafetensorsFile& file, const NamedTensors& live);
 
 }  // namespace gputrain::checkpoint

@@ -3,11 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
-
-#include "gputrain/core/error.hpp"
 
 namespace gputrain::checkpoint {
 
@@ -31,8 +28,5 @@ class Sealer {
   std::unique_ptr<State> state_;
   uint64_t bytes_ = 0;
 };
-
-/// Reads a whole file; throws Error(code) when it cannot be read.
-FileSeal seal_of(const std::filesystem::path& path, ExitCode code);
 
 }  // namespace gputrain::checkpoint

@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/checkpoint/file_seal.hpp"
+#include "gputrain/checkpoint/safetensors_header.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::checkpoint {
@@ -44,6 +45,9 @@ class SafetensorsFile {
   std::map<std::string, Entry> entries_;
   std::map<std::string, std::string> metadata_;
 };
+
+/// What a file holds, by its header alone. Throws Error(code) as SafetensorsFile does.
+SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, ExitCode code);
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 

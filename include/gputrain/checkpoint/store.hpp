@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -15,18 +16,23 @@
 
 namespace gputrain::checkpoint {
 
-/// The metric that tells which checkpoint is best.
-struct Score {
-  std::string metric;
-  double value = 0;
+/// What one rank owns of a part, where ranks share it out.
+struct Shard {
+  std::string part;
+  int64_t rank = 0;
+  int64_t ranks = 1;                    // that the part is cut over
+  NamedTensors tensors;                 // those in `slices` are flat
+  std::map<std::string, Slice> slices;  // by tensor; one that is not here is whole
 };
 
 /// What one checkpoint consists of. The tensors may be live: whoever keeps the snapshot decides how long they hold still.
 struct Snapshot {
   int64_t step = 0;
-  std::map<std::string, NamedTensors> files;  // "model" becomes model.safetensors
+  std::map<std::string, NamedTensors> files;  // parts in one piece: "model" becomes model.safetensors
+  std::vector<Shard> shards;                  // parts in several
   std::string state;                          // JSON text
   std::optional<Score> score;                 // when the metric was measured at this step
+  Origin origin;
   std::vector<std::filesystem::path> synced_before;  // other files that must be on disk no later than the checkpoint
 
   uint64_t bytes() const;  // of the tensors
@@ -59,9 +65,16 @@ class CheckpointStore {
   /// Where the checkpoint of a step is, if there is one.
   std::filesystem::path folder_of(int64_t step) const;
 
-  /// When this returns, the checkpoint is durable and reads back, and older ones that nothing keeps are gone; a
-  /// checkpoint of the same step is replaced. Throws Error(checkpoint) otherwise; then every older checkpoint is still
-  /// there, and what was half written is gone. Looks for free space before the first byte.
+  /// Writes a checkpoint; when this returns it is durable. One of the same step is replaced. Throws Error(checkpoint)
+  /// otherwise; then every older checkpoint is still there, and what was half written is gone. Looks for free space
+  /// before the first byte.
+  std::filesystem::path write(const Snapshot& snapshot);
+
+  /// Reads the checkpoint of a step back from the disk, and only when it is good removes older ones that nothing keeps.
+  /// Throws Error(checkpoint) that says what is wrong with it.
+  void confirm(int64_t step);
+
+  /// write() and confirm().
   std::filesystem::path save(const Snapshot& snapshot);
 
   struct Rejected {
@@ -74,8 +87,12 @@ class CheckpointStore {
     std::vector<Rejected> rejected;  // newer ones that did not verify
   };
 
-  /// The newest checkpoint that verifies, hashes included.
-  Search find_newest() const;
+  /// Reads a candidate, all that is needed of it; throws Damage or Unreadable when it is not good.
+  using Read = std::function<void(const Checkpoint&)>;
+
+  /// The newest checkpoint that is good. `read` is called for one after the other, the newest first, until it returns;
+  /// by default every file is compared with its hash. What else `read` throws ends the search.
+  Search find_newest(const Read& read = {}) const;
 
   /// Those with a finished name, newest first, good or not.
   std::vector<Listed> list() const;

@@ -22,6 +22,10 @@ class AtomicFile {
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
 
+  /// From now on whole blocks go straight to the disk, where the file system can: addresses, sizes and places must then
+  /// be multiples of 4096 bytes. What is not is written through the cache.
+  void bypass_page_cache(bool bypass) noexcept;
+
   /// Syncs the content, renames it to `path` and syncs the folder: after this a power cut cannot take it back.
   void commit();
 

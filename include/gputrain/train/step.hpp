@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "gputrain/data/loader.hpp"
@@ -30,6 +31,7 @@ class Step {
     parallel::DataParallel& data_parallel;
     optim::Optimizer& optimizer;
     optim::GradScaler* scaler;  // null unless the precision needs loss scaling
+    std::function<void()> before_update = [] {};  // called once per step, before weights or optimizer state change
   };
 
   Step(Parts parts, Options options) : parts_(parts), options_(options) {}

@@ -1,0 +1,84 @@
+// The manifest of a checkpoint: which files it has, their sizes and hashes, and which stretch of which tensor each of
+// them holds. Knows nothing of torch, so that it can be fuzzed on its own.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gputrain/checkpoint/file_seal.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::checkpoint {
+
+inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr const char* kStateName = "state.json";
+inline constexpr const char* kTensorSuffix = ".safetensors";
+
+/// A checkpoint that is not what was written.
+class Damage : public Error {
+ public:
+  explicit Damage(std::string what, const std::filesystem::path& where)
+      : Error(ExitCode::checkpoint, {.what = std::move(what), .where = where.string()}) {}
+};
+
+/// A checkpoint that cannot be read at this moment, and may be good.
+class Unreadable : public Error {
+ public:
+  explicit Unreadable(std::string what, const std::filesystem::path& where)
+      : Error(ExitCode::checkpoint, {.what = std::move(what), .where = where.string()}) {}
+};
+
+/// The metric that tells which checkpoint is best.
+struct Score {
+  std::string metric;
+  double value = 0;
+};
+
+/// A stretch of a larger tensor: so many elements as there are, from `begin`, in row-major order.
+struct Slice {
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t begin = 0;
+
+  friend bool operator==(const Slice&, const Slice&) = default;
+};
+
+/// What a checkpoint belongs to and who wrote it.
+struct Origin {
+  std::string spec_hash;                        // of the settings that a resumed run may not change
+  int64_t world_size = 1;                       // ranks that wrote it
+  std::map<std::string, std::string> versions;  // of gputrain and the libraries that computed it
+
+  friend bool operator==(const Origin&, const Origin&) = default;
+};
+
+struct Manifest {
+  struct File {
+    FileSeal seal;
+    std::string part;                     // "model", "optimizer"; empty for what holds no tensors
+    int64_t rank = 0;                     // that wrote it
+    std::map<std::string, Slice> slices;  // by tensor; one that is not here is whole
+  };
+
+  int64_t step = 0;
+  Origin origin;
+  std::map<std::string, File> files;  // by name in the checkpoint's folder
+  std::optional<Score> score;
+};
+
+std::string to_json(const Manifest& manifest);
+
+/// Throws Damage for anything but what to_json wrote; `path` is for the message. Every name is one in the same folder.
+Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
+
+/// "step-00000100"
+std::string folder_name(int64_t step);
+
+/// "model.safetensors", or "model-00002-of-00004.safetensors" for rank 1 of 4.
+std::string file_name(const std::string& part, int64_t rank, int64_t ranks);
+
+}  // namespace gputrain::checkpoint

@@ -1,0 +1,145 @@
+#include "block_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "gputrain/checkpoint/manifest.hpp"
+#include "gputrain/core/signals.hpp"
+
+namespace gputrain::checkpoint {
+namespace {
+
+constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // a pipe in the place of a file must not make us wait
+
+int open_to_read(const std::filesystem::path& path, bool directly) {
+  if (directly) {
+    const int descriptor = ::open(path.c_str(), kReadFlags | O_DIRECT);
+    if (descriptor >= 0 || errno != EINVAL) return descriptor;
+  }
+  return ::open(path.c_str(), kReadFlags);
+}
+
+}  // namespace
+
+BlockWriter::BlockWriter(AtomicFile& file) : file_(file) {}
+
+BlockWriter::~BlockWriter() {
+  pipe_.stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void BlockWriter::write(const void* data, size_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    if (block_ == nullptr) block_ = pipe_.begin_fill();
+    const size_t count = std::min(bytes, BlockPipe::kBlockBytes - filled_);
+    std::memcpy(block_ + filled_, next, count);
+    filled_ += count;
+    next += count;
+    bytes -= count;
+    if (filled_ == BlockPipe::kBlockBytes) hand_over();
+  }
+}
+
+void BlockWriter::hand_over() {
+  pipe_.end_fill(filled_);
+  sealer_.add(block_, filled_);  // both sides only read it
+  block_ = nullptr;
+  filled_ = 0;
+  if (thread_.joinable()) return;
+  file_.bypass_page_cache(true);
+  const SignalsBlocked in_the_new_thread;
+  thread_ = std::thread([this] { drain(); });
+}
+
+void BlockWriter::drain() {
+  try {
+    for (std::string_view block = pipe_.begin_drain(); !block.empty(); block = pipe_.begin_drain()) {
+      file_.write(block);
+      pipe_.end_drain();
+    }
+  } catch (...) {
+    pipe_.fail(std::current_exception());
+  }
+}
+
+FileSeal BlockWriter::finish() {
+  if (thread_.joinable()) {
+    pipe_.wait_until_drained();
+    pipe_.stop();
+    thread_.join();
+    file_.bypass_page_cache(false);  // the rest need not be whole sectors
+  }
+  if (block_ != nullptr) {
+    sealer_.add(block_, filled_);
+    file_.write(std::string_view(std::exchange(block_, nullptr), filled_));
+  }
+  return sealer_.seal();
+}
+
+BlockReader::BlockReader(std::filesystem::path path, From from)
+    : path_(std::move(path)), file_(open_to_read(path_, from == From::disk)) {
+  if (file_.get() < 0) throw Unreadable(std::string("cannot read: ") + std::strerror(errno), path_);
+  if (from == From::cache) ::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  const SignalsBlocked in_the_new_thread;
+  thread_ = std::thread([this] { fill(); });
+}
+
+BlockReader::~BlockReader() {
+  pipe_.stop();
+  thread_.join();
+}
+
+std::string_view BlockReader::next() {
+  if (std::exchange(lent_, false)) pipe_.end_drain();
+  const std::string_view block = pipe_.begin_drain();
+  lent_ = !block.empty();
+  return block;
+}
+
+void BlockReader::fill() {
+  try {
+    for (char* block = pipe_.begin_fill(); block != nullptr; block = pipe_.begin_fill()) {
+      const size_t bytes = read_block(block);
+      if (bytes == 0) return pipe_.stop();
+      pipe_.end_fill(bytes);
+    }
+  } catch (...) {
+    pipe_.fail(std::current_exception());
+  }
+}
+
+/// Plain reads, not a mapping: a bad sector is an error here and would be a SIGBUS there.
+size_t BlockReader::read_block(char* block) {
+  size_t bytes = 0;
+  while (bytes < BlockPipe::kBlockBytes) {
+    const ssize_t got = ::read(file_.get(), block + bytes, BlockPipe::kBlockBytes - bytes);
+    if (got == 0) break;
+    if (got > 0) {
+      bytes += static_cast<size_t>(got);
+      continue;
+    }
+    if (errno == EINTR) continue;
+    const int flags = ::fcntl(file_.get(), F_GETFL);
+    // Some file systems let a file be opened for direct reads and then do not read; so does an odd place to go on from.
+    const bool is_direct = errno == EINVAL && flags >= 0 && (flags & O_DIRECT) != 0;
+    if (is_direct && ::fcntl(file_.get(), F_SETFL, flags & ~O_DIRECT) == 0) continue;
+    throw Unreadable(std::string("cannot read: ") + std::strerror(errno), path_);
+  }
+  return bytes;
+}
+
+FileSeal seal_of(const std::filesystem::path& path) {
+  BlockReader reader(path, BlockReader::From::disk);
+  Sealer sealer;
+  for (std::string_view block = reader.next(); !block.empty(); block = reader.next()) sealer.add(block.data(), block.size());
+  return sealer.seal();
+}
+
+}  // namespace gputrain::checkpoint

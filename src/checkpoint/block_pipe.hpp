@@ -1,0 +1,54 @@
+// Bytes on their way between a disk and memory, in large blocks: one side fills a block while the other empties the one
+// before it. Blocks start at addresses that direct input and output ask for.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+namespace gputrain::checkpoint {
+
+/// Between two threads: one fills, one drains.
+class BlockPipe {
+ public:
+  static constexpr size_t kBlockBytes = size_t{8} << 20;
+
+  BlockPipe();
+
+  /// A block of kBlockBytes to fill, once there is an empty one; null when the draining side has stopped. Rethrows what
+  /// the draining side failed with.
+  char* begin_fill();
+  void end_fill(size_t bytes);
+
+  /// The next block in order, once it is filled; empty at the end. Rethrows what the filling side failed with.
+  std::string_view begin_drain();
+  void end_drain();
+
+  /// Filling: there is no more. Draining: no more is wanted.
+  void stop();
+  /// As stop(); the other side's next call throws this.
+  void fail(std::exception_ptr reason);
+  /// Returns when every filled block was drained, or the draining side has stopped; rethrows its failure.
+  void wait_until_drained();
+
+ private:
+  struct Free {
+    void operator()(char* memory) const { std::free(memory); }
+  };
+  void throw_failure() const;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::array<std::unique_ptr<char, Free>, 2> memory_;
+  std::array<size_t, 2> bytes_{};
+  size_t filled_ = 0, drained_ = 0;  // blocks so far; at most two apart
+  bool stopped_ = false;
+  std::exception_ptr failure_;
+};
+
+}  // namespace gputrain::checkpoint

@@ -1,0 +1,196 @@
+#include "gputrain/checkpoint/part.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <tuple>
+
+#include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "block_file.hpp"
+#include "dtypes.hpp"
+#include "gputrain/checkpoint/safetensors_header.hpp"
+
+namespace gputrain::checkpoint {
+namespace {
+
+int64_t numel_of(const std::vector<int64_t>& sizes) { return c10::multiply_integers(sizes); }
+
+std::string shown(at::ScalarType type, at::IntArrayRef sizes) {
+  return fmt::format("{} [{}]", at::toString(type), fmt::join(sizes, ", "));
+}
+
+/// Who opens a damaged file finds some flaw of form; what is wrong with it is the damage.
+SafetensorsHeader read_header(const Part::File& file) {
+  try {
+    return read_safetensors_header(file.path, ExitCode::checkpoint);
+  } catch (const Error& flaw) {
+    if (seal_of(file.path) != file.seal) throw Damage("damaged: its hash differs", file.path);
+    throw Damage(flaw.parts().what, file.path);
+  }
+}
+
+/// Bytes [begin, end) of a file go to memory.
+struct Copy {
+  uint64_t begin, end;
+  char* to;
+};
+
+/// One pass over a file: the copies, and the comparison with its seal.
+void read_file(const Part::File& file, std::vector<Copy> copies) {
+  std::sort(copies.begin(), copies.end(), [](const Copy& a, const Copy& b) { return a.begin < b.begin; });
+  BlockReader reader(file.path, BlockReader::From::cache);
+  Sealer sealer;
+  uint64_t place = 0;
+  auto next = copies.begin();
+  for (std::string_view block = reader.next(); !block.empty(); block = reader.next()) {
+    sealer.add(block.data(), block.size());
+    const uint64_t block_end = place + block.size();
+    while (next != copies.end() && next->begin < block_end) {
+      const uint64_t count = std::min(next->end, block_end) - next->begin;
+      std::memcpy(next->to, block.data() + (next->begin - place), count);
+      next->begin += count;
+      next->to += count;
+      if (next->begin < next->end) break;  // goes on in the next block
+      ++next;
+    }
+    place = block_end;
+  }
+  if (sealer.seal() != file.seal) throw Damage("damaged: its hash differs", file.path);
+}
+
+/// The memory that a file's bytes can go to: the tensor's own where that is in row-major order on the CPU.
+at::Tensor rows_of(const at::Tensor& tensor) {
+  if (tensor.is_cpu() && tensor.is_contiguous()) return tensor.detach();
+  return at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()));
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::filesystem::path& where) {
+  throw Error(ExitCode::checkpoint, {.what = what,
+                                     .where = where.string(),
+                                     .hint = "resume with the job that wrote it, or set checkpoint.resume: never"});
+}
+
+}  // namespace
+
+Part::Part(std::vector<File> files) : files_(std::move(files)) {
+  for (size_t i = 0; i < files_.size(); ++i) add_file(i);
+  for (auto& [name, entry] : tensors_) {
+    const std::filesystem::path& where = files_[entry.pieces.front().file].path;
+    std::sort(entry.pieces.begin(), entry.pieces.end(),
+              [](const Piece& a, const Piece& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+    int64_t reached = 0;
+    for (const Piece& piece : entry.pieces) {
+      if (piece.begin > reached) throw Damage(fmt::format("no file has element {} of '{}'", reached, name), where);
+      if (piece.begin < reached) throw Damage(fmt::format("two files have element {} of '{}'", piece.begin, name), where);
+      reached = piece.end;
+    }
+    if (reached != numel_of(entry.sizes)) throw Damage(fmt::format("no file has element {} of '{}'", reached, name), where);
+  }
+}
+
+void Part::add_file(size_t index) {
+  const File& file = files_[index];
+  size_t sliced = 0;
+  for (StoredTensor& stored : read_header(file).tensors) {
+    const auto slice = file.slices.find(stored.name);
+    const bool is_slice = slice != file.slices.end();
+    sliced += is_slice;
+    const int64_t begin = is_slice ? slice->second.begin : 0, numel = numel_of(stored.sizes);
+    const std::vector<int64_t>& shape = is_slice ? slice->second.shape : stored.sizes;
+    if (is_slice && (stored.sizes.size() != 1 || numel > numel_of(shape) - begin)) {
+      throw Damage("'" + stored.name + "' is not the slice that the manifest says", file.path);
+    }
+    const auto [place, is_new] = tensors_.try_emplace(
+        stored.name, Entry{.type = scalar_type_of(stored.dtype), .sizes = shape, .pieces = {}});
+    Entry& entry = place->second;
+    if (entry.sizes != shape || entry.type != scalar_type_of(stored.dtype)) {
+      throw Damage("'" + stored.name + "' is another tensor in another file", file.path);
+    }
+    entry.pieces.push_back({.file = index, .begin = begin, .end = begin + numel, .place = stored.begin});
+  }
+  if (sliced != file.slices.size()) throw Damage("lacks a slice that the manifest names", file.path);
+}
+
+std::vector<std::string> Part::names() const {
+  std::vector<std::string> names;
+  names.reserve(tensors_.size());
+  for (const auto& [name, entry] : tensors_) names.push_back(name);
+  return names;
+}
+
+const Part::Entry& Part::entry_of(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) refuse("there is no tensor '" + name + "'", files_.front().path);
+  return found->second;
+}
+
+const SafetensorsFile& Part::mapped(size_t file) const {
+  return mapped_.try_emplace(file, files_[file].path, ExitCode::checkpoint).first->second;
+}
+
+at::Tensor Part::tensor(const std::string& name) const {
+  const Entry& entry = entry_of(name);
+  if (entry.pieces.size() == 1) return mapped(entry.pieces[0].file).tensor(name).view(entry.sizes);
+  at::Tensor whole = at::empty(entry.sizes, at::TensorOptions().dtype(entry.type));
+  const at::Tensor flat = whole.view(-1);
+  for (const Piece& piece : entry.pieces) {
+    flat.slice(0, piece.begin, piece.end).copy_(mapped(piece.file).tensor(name));
+  }
+  return whole;
+}
+
+void Part::check(const Target& target) const {
+  const Entry& entry = entry_of(target.name);
+  const at::IntArrayRef sizes = target.slice ? at::IntArrayRef(target.slice->shape) : target.tensor.sizes();
+  if (entry.type != target.tensor.scalar_type() || sizes != at::IntArrayRef(entry.sizes)) {
+    refuse(fmt::format("'{}' is {}, but {} in this job", target.name, shown(entry.type, entry.sizes),
+                       shown(target.tensor.scalar_type(), sizes)),
+           files_[entry.pieces.front().file].path);
+  }
+  GPUTRAIN_ASSERT(!target.slice || target.slice->begin + target.tensor.numel() <= numel_of(entry.sizes),
+                  "a slice lies within its tensor");
+}
+
+void Part::read(const std::vector<Target>& targets, bool all) const {
+  for (const Target& target : targets) check(target);
+  if (all && targets.size() != tensors_.size()) {
+    refuse(fmt::format("has {} tensors, this job {}", tensors_.size(), targets.size()), files_.front().path);
+  }
+  std::vector<std::vector<Copy>> copies(files_.size());
+  std::vector<at::Tensor> rows;
+  for (const Target& target : targets) {
+    rows.push_back(rows_of(target.tensor));
+    const int64_t begin = target.slice ? target.slice->begin : 0, end = begin + target.tensor.numel();
+    const auto item = static_cast<int64_t>(target.tensor.element_size());
+    char* const memory = static_cast<char*>(rows.back().mutable_data_ptr());
+    for (const Piece& piece : entry_of(target.name).pieces) {
+      const int64_t from = std::max(begin, piece.begin), until = std::min(end, piece.end);
+      if (from >= until) continue;
+      const uint64_t place = piece.place + static_cast<uint64_t>((from - piece.begin) * item);
+      const uint64_t bytes = static_cast<uint64_t>((until - from) * item);
+      copies[piece.file].push_back({place, place + bytes, memory + (from - begin) * item});
+    }
+  }
+  for (size_t i = 0; i < files_.size(); ++i) {
+    if (!copies[i].empty()) read_file(files_[i], std::move(copies[i]));
+  }
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const at::Tensor& from = rows[i];
+    if (from.scalar_type() == at::kBool && !are_truth_values(static_cast<const char*>(from.const_data_ptr()), from.nbytes())) {
+      throw Damage("'" + targets[i].name + "' has truth values other than 0 and 1", files_.front().path);
+    }
+    if (!from.is_alias_of(targets[i].tensor)) targets[i].tensor.detach().copy_(from);
+  }
+}
+
+void restore(const Part& part, const NamedTensors& live) {
+  std::vector<Part::Target> targets;
+  for (const auto& [name, tensor] : live) targets.push_back({.name = name, .tensor = tensor, .slice = std::nullopt});
+  part.read(targets, /*all=*/true);
+}
+
+}  // namespace gputrain::checkpoint

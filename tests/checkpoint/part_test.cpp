@@ -1,0 +1,183 @@
+#include "gputrain/checkpoint/part.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/checkpoint/store.hpp"
+
+namespace gputrain::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kRows = 30, kColumns = 7, kBiases = 13;
+constexpr int64_t kFlat = kRows * kColumns + kBiases;  // both in one flat buffer, as an arena has them
+
+/// What rank `rank` of `ranks` owns of a flat buffer.
+std::pair<int64_t, int64_t> range_of(int64_t rank, int64_t ranks) {
+  return {kFlat * rank / ranks, kFlat * (rank + 1) / ranks};
+}
+
+/// The slices of the two tensors within a range of the flat buffer, and views of `flat` for them.
+std::vector<Part::Target> targets_in(const at::Tensor& flat, int64_t begin, int64_t end) {
+  std::vector<Part::Target> targets;
+  const auto add = [&](const std::string& name, std::vector<int64_t> shape, int64_t first, int64_t last) {
+    const int64_t from = std::max(begin, first), until = std::min(end, last);
+    if (from >= until) return;
+    targets.push_back({name, flat.slice(0, from - begin, until - begin), Slice{std::move(shape), from - first}});
+  };
+  add("exp_avg.weight", {kRows, kColumns}, 0, kRows * kColumns);
+  add("exp_avg.bias", {kBiases}, kRows * kColumns, kFlat);
+  return targets;
+}
+
+Shard shard_of(const at::Tensor& whole, int64_t rank, int64_t ranks) {
+  const auto [begin, end] = range_of(rank, ranks);
+  Shard shard{.part = "optimizer", .rank = rank, .ranks = ranks, .tensors = {}, .slices = {}};
+  for (const Part::Target& target : targets_in(whole.slice(0, begin, end), begin, end)) {
+    shard.tensors.emplace_back(target.name, target.tensor);
+    shard.slices[target.name] = *target.slice;
+  }
+  if (rank == 0) shard.tensors.emplace_back("step", at::full({}, 5.0));
+  return shard;
+}
+
+class PartTest : public ::testing::Test {
+ protected:
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// A checkpoint of four ranks that share the optimizer's state.
+  void save_four_ranks() {
+    Snapshot snapshot{.step = 8, .state = "{}"};
+    for (int64_t rank = 0; rank < 4; ++rank) snapshot.shards.push_back(shard_of(state_, rank, 4));
+    snapshot.origin.world_size = 4;
+    CheckpointStore(folder_).save(snapshot);
+  }
+  Part optimizer() const { return CheckpointStore(folder_).find_newest().newest->part("optimizer"); }
+  fs::path file_of(int64_t rank) const { return folder_ / "step-00000008" / file_name("optimizer", rank, 4); }
+  std::string rejection() const {
+    const auto search = CheckpointStore(folder_).find_newest();
+    return search.rejected.empty() ? "accepted" : search.rejected[0].reason;
+  }
+  /// Changes the manifest as somebody would who knows how to.
+  void edit_manifest(const std::function<void(nlohmann::json&)>& edit) {
+    const fs::path path = folder_ / "step-00000008/manifest.json";
+    nlohmann::json manifest = nlohmann::json::parse(std::ifstream(path));
+    edit(manifest);
+    std::ofstream(path) << manifest;
+  }
+
+  const fs::path folder_ = fs::temp_directory_path() / ("gputrain_part_" + std::to_string(::getpid()));
+  const at::Tensor state_ = at::arange(kFlat).to(at::kFloat);
+};
+
+TEST_F(PartTest, OfFourRanksIsReadByAnyNumberOfRanks) {
+  save_four_ranks();
+  const Part part = optimizer();
+  for (const int64_t ranks : {1, 2, 3, 4, 7}) {
+    std::vector<at::Tensor> flats;
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const auto [begin, end] = range_of(rank, ranks);
+      flats.push_back(at::full({end - begin}, -1.0));
+      part.read(targets_in(flats.back(), begin, end));
+    }
+    EXPECT_TRUE(at::cat(flats).equal(state_)) << ranks;
+  }
+}
+
+TEST_F(PartTest, OfFourRanksIsReadAsWholeTensors) {
+  save_four_ranks();
+  EXPECT_THAT(optimizer().names(), ElementsAre("exp_avg.bias", "exp_avg.weight", "step"));
+  const at::Tensor weight = at::zeros({kRows, kColumns}), bias = at::zeros({kBiases}), step = at::zeros({});
+  restore(optimizer(), {{"exp_avg.weight", weight}, {"exp_avg.bias", bias}, {"step", step}});
+  EXPECT_TRUE(at::cat({weight.view(-1), bias}).equal(state_));
+  EXPECT_EQ(step.item<float>(), 5);
+  EXPECT_TRUE(optimizer().tensor("exp_avg.weight").equal(weight));
+  EXPECT_TRUE(optimizer().tensor("exp_avg.bias").equal(bias));
+}
+
+TEST_F(PartTest, FillsTensorsOfAnyStrides) {
+  save_four_ranks();
+  const at::Tensor columns = at::zeros({kColumns, kRows}).t();
+  optimizer().read({{"exp_avg.weight", columns, {}}});
+  EXPECT_TRUE(columns.equal(state_.slice(0, 0, kRows * kColumns).view({kRows, kColumns})));
+}
+
+TEST_F(PartTest, NoticesDamageInTheFileThatItReads) {
+  save_four_ranks();
+  const Part part = optimizer();  // looked good then
+  std::fstream file(file_of(2), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end).put('\x7f');
+  file.close();
+  const at::Tensor bias = at::zeros({kBiases});
+  EXPECT_NO_THROW(part.read({{"exp_avg.bias", bias, {}}}));  // rank 3 alone has it
+  const at::Tensor weight = at::zeros({kRows, kColumns});
+  EXPECT_THROW(part.read({{"exp_avg.weight", weight, {}}}), Damage);
+  EXPECT_THAT(rejection(), HasSubstr("optimizer-00003-of-00004.safetensors: damaged"));
+}
+
+TEST_F(PartTest, IsRefusedWhenARanksFileIsMissing) {
+  save_four_ranks();
+  fs::remove(file_of(1));
+  EXPECT_THAT(rejection(), HasSubstr("optimizer-00002-of-00004.safetensors: missing"));
+}
+
+TEST_F(PartTest, IsRefusedWhenSlicesDoNotCoverATensorExactlyOnce) {
+  const auto weight_of = [](nlohmann::json& manifest, int rank) -> nlohmann::json& {
+    return manifest["files"][file_name("optimizer", rank, 4)]["slices"]["exp_avg.weight"];
+  };
+  const std::vector<std::pair<std::string, std::function<void(nlohmann::json&)>>> edits{
+      {"no file has element 55 of 'exp_avg.weight'", [&](auto& m) { weight_of(m, 1)["begin"] = 56; }},
+      {"two files have element 54 of 'exp_avg.weight'", [&](auto& m) { weight_of(m, 1)["begin"] = 54; }},
+      {"no file has element 55 of", [](auto& m) { m["files"].erase(file_name("optimizer", 1, 4)); }},
+      {"is another tensor in another file", [&](auto& m) { weight_of(m, 1)["shape"] = {7, 30}; }},
+      {"a slice out of its tensor", [&](auto& m) { weight_of(m, 1)["begin"] = 211; }},
+      {"is not the slice that the manifest says", [&](auto& m) { weight_of(m, 1)["begin"] = 200; }},
+      {"not a count", [&](auto& m) { weight_of(m, 1)["begin"] = -1; }},
+      {"beyond all memory", [&](auto& m) { weight_of(m, 1)["shape"] = {INT64_MAX, 3}; }},
+      {"lacks a slice", [](auto& m) { m["files"][file_name("optimizer", 1, 4)]["slices"]["v"] = {{"shape", {1}}, {"begin", 0}}; }},
+      {"is another tensor", [](auto& m) { m["files"][file_name("optimizer", 1, 4)].erase("slices"); }}};
+  for (const auto& [reason, edit] : edits) {
+    fs::remove_all(folder_);
+    save_four_ranks();
+    edit_manifest(edit);
+    EXPECT_THAT(rejection(), HasSubstr(reason));
+  }
+}
+
+TEST_F(PartTest, RefusesASliceOfAnotherShapeBeforeAnythingChanges) {
+  save_four_ranks();
+  const at::Tensor some = at::zeros({10});
+  EXPECT_THROW(optimizer().read({{"exp_avg.bias", some, Slice{{kBiases + 1}, 0}}}), Error);
+  EXPECT_EQ(some.sum().item<float>(), 0);
+}
+
+TEST_F(PartTest, ManyBlocksLongGivesBackEveryByte) {
+  const at::Tensor large = at::arange(5'000'003, at::kInt), small = at::arange(3, at::kByte);
+  CheckpointStore(folder_).save({.step = 1, .files = {{"model", {{"large", large}, {"small", small}}}}, .state = "{}"});
+  const at::Tensor live = at::zeros_like(large), bytes = at::zeros_like(small);
+  const Checkpoint saved = *CheckpointStore(folder_).find_newest().newest;
+  restore(saved.part("model"), {{"large", live}, {"small", bytes}});
+  EXPECT_TRUE(live.equal(large));
+  EXPECT_TRUE(bytes.equal(small));
+  EXPECT_TRUE(saved.part("model").tensor("large").equal(large));
+}
+
+}  // namespace
+}  // namespace gputrain::checkpoint
