@@ -281,15 +281,17 @@ TEST_F(CheckpointTest, KeepsTheOldCheckpointAndLeavesNothingWhenTheDiskRefuses) 
   save(store, 1);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit small{20'000, before.rlim_max};
   auto* handler = std::signal(SIGXFSZ, SIG_IGN);
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const auto save_much = [&] { store.save({.step = 2, .files = {{"model", {{"w", at::ones({10'000})}}}}, .state = "{}"}); };
-  EXPECT_THROW(save_much(), Error);
-  setrlimit(RLIMIT_FSIZE, &before);
+  // Within the only block; in the third, whole blocks having gone to the disk; in the rest after whole ones.
+  for (const auto& [limit, items] : std::map<rlim_t, int64_t>{{20'000, 10'000}, {20'000'000, 10'000'000}, {39'999'000, 10'000'000}}) {
+    const rlimit small{limit, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    EXPECT_THROW(store.save({.step = 2, .files = {{"model", {{"w", at::ones({items})}}}}, .state = "{}"}), Error) << limit;
+    setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT_THAT(names(), ElementsAre("step-00000001")) << limit;
+    EXPECT_EQ(store.find_newest().newest->step(), 1) << limit;
+  }
   std::signal(SIGXFSZ, handler);
-  EXPECT_THAT(names(), ElementsAre("step-00000001"));
-  EXPECT_EQ(store.find_newest().newest->step(), 1);
 }
 
 TEST_F(CheckpointTest, TellsWhereItCannotWrite) {
