@@ -47,7 +47,9 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
   if (!request.accept) refuse_if_stuck(earlier);
   pace_ = train::SavePace(losses_in(earlier));
   ledger_.append("attempt", attempt_record(job, assembly, progress_));
-  print_start_page(console, job, assembly, {.saves = pace_.text(), .resume = resume + notice_text()});
+  const auto& mirror = spec_.checkpoint.mirror;
+  print_start_page(console, job, assembly,
+                   {.saves = pace_.text(), .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text()});
 }
 
 /// Curve and log are those of the run as it is now; what they said of steps to be taken again is kept beside them.
@@ -86,6 +88,7 @@ int Training::run() {
     assembly_.place.groups.control().barrier("end");
     if (assembly_.place.rank() == 0) monitor::write_summary(folder_.summary(), summary);
     ledger_.append("end", end_record(summary, progress_));
+    finish_mirror();
     return summary.exit_code;
   } catch (const std::exception& failure) {
     const auto shortage = out_of_memory_error(failure, job_, &assembly_, present_work());
@@ -139,14 +142,28 @@ monitor::Summary Training::train() {
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 
+  if (checkpointing_.is_from_mirror()) checkpointing_.save(progress_, train::SaveMode::background);  // two copies again
   train::Outcome outcome;
   while ((outcome = loop.run(progress_, hooks)).stop == train::Stop::diverged) roll_back(finite.finding());
   if (datasets.test && !outcome.is_preempted()) outcome.stop = std::max(outcome.stop, test());
+  stop_ = outcome.stop;
   const Expectation expectation = check_expectation(spec_, progress_.metrics);
   monitor::Summary summary = summarize(job_, place, plan, progress_, log_);
   conclude(summary, outcome, expectation, request_.verify);
   if (place.rank() == 0) finish(summary, expectation);
   return summary;
+}
+
+/// The run itself is safe: the second copy has what time the machine is likely to leave.
+void Training::finish_mirror() {
+  constexpr double kSeconds = 600, kSecondsOnRequest = 10, kSecondsToLeave = 3;
+  const train::Stopwatch waited;
+  checkpointing_.finish_mirror([&] {
+    const auto notice = notices_ ? notices_->notice() : std::nullopt;
+    const double machine_seconds = notice ? notice->seconds_left() - kSecondsToLeave : kSeconds;
+    const bool is_asked = stop_ > train::Stop::notice || train::noted_stop() != train::Stop::none;
+    return std::min(machine_seconds, (is_asked ? kSecondsOnRequest : kSeconds) - waited.seconds());
+  });
 }
 
 /// Takes note of saves that were written meanwhile, and tells how often there will be more.

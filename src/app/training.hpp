@@ -31,6 +31,7 @@ class Training {
   void record_end(const std::exception& failure);
   void refuse_if_stuck(const std::vector<nlohmann::json>& ledger);
   void look_at_saves();
+  void finish_mirror();
   void leave_later_steps();
   train::Stop own_stop();
   bool is_leaving();
@@ -55,6 +56,7 @@ class Training {
   train::SaveRequests save_requests_;
   std::unique_ptr<launch::NoticeWatcher> notices_;  // one per machine
   bool notice_told_ = false;
+  train::Stop stop_ = train::Stop::none;  // why training has ended
 };
 
 }  // namespace gputrain::app

@@ -85,6 +85,10 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
   d.key("max_save_failures", &CheckpointSpec::max_save_failures,
         "go on training while fewer saves than this have failed in a row; then exit code 5")
       .at_least(1).change(Change::safe);
+  d.key("mirror", &CheckpointSpec::mirror,
+        "a folder, on another disk say, that gets a second copy of each checkpoint in the background; what goes wrong there "
+        "is told and ends nothing; resume takes the newest good one of both; null: none")
+      .change(Change::safe);
   d.key("notice", &CheckpointSpec::notice, "when the cloud is about to take the machine away");
   d.key("resume", &CheckpointSpec::resume,
         "auto: go on from the newest good checkpoint of the run folder, if any; must: fail without one; never: start "

@@ -57,6 +57,7 @@ struct CheckpointSpec {
   std::optional<config::Length> keep_every;
   config::Auto<std::string> metric;
   int64_t max_save_failures = 3;
+  std::optional<std::string> mirror;
   launch::NoticeSpec notice;
   std::string resume = "auto";
 

@@ -1,0 +1,124 @@
+// A second copy of every checkpoint, and a run that goes on from it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "app/program.hpp"
+#include "app/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class MirroredRun : public ::testing::Test {
+ protected:
+  std::vector<std::string> run(std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments{"run", job_, "--output-dir", folder_ / "run", "--set", "checkpoint.mirror=" + mirror_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  }
+  std::string ledger() const { return read_file(folder_ / "run/ledger.jsonl"); }
+  static std::string step(const std::string& folder, const char* number) { return folder + "/step-000000" + number; }
+
+  const TemporaryFolder folder_;
+  const std::string mirror_ = folder_ / "far/mirror", ckpt_ = folder_ / "run/ckpt";
+  const std::string job_ = write_gpt_job(folder_, "log: {interval: 1}\neval: {interval: null}\ncheckpoint: {interval: 5, keep_last: 3}\n");
+};
+
+TEST_F(MirroredRun, HasTheLastCheckpointTwiceAndSaysSoInItsLedger) {
+  const Result result = gputrain(run());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("  mirror " + mirror_));
+  EXPECT_EQ(gputrain({"ckpt", "verify", mirror_}).exit_code, 0);
+  EXPECT_EQ(read_file(step(mirror_, "20") + "/model.safetensors"), read_file(step(ckpt_, "20") + "/model.safetensors"));
+  EXPECT_THAT(ledger(), HasSubstr("\"kind\":\"mirror\""));
+  EXPECT_EQ(gputrain({"data", "audit", folder_ / "run"}).exit_code, 0);
+}
+
+TEST_F(MirroredRun, GoesOnFromTheMirrorWhenItsOwnFolderIsLost) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  const std::string weights = read_file(folder_ / "run/model.safetensors");
+  fs::remove_all(folder_ / "run");
+  fs::remove_all(step(mirror_, "20"));
+  const Result result = gputrain(run());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("from " + mirror_ + "/step-000000"));
+  EXPECT_THAT(result.out, HasSubstr("the mirror's"));
+  EXPECT_EQ(read_file(folder_ / "run/model.safetensors"), weights);
+  EXPECT_TRUE(fs::exists(step(ckpt_, "20")));
+}
+
+TEST_F(MirroredRun, TakesTheNewestGoodOneOfBothFolders) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  fs::resize_file(step(ckpt_, "20") + "/model.safetensors", 100);
+  const Result torn = gputrain(run());
+  EXPECT_THAT(torn.out, HasSubstr("resume  step 20 from " + mirror_));
+  EXPECT_THAT(torn.err, HasSubstr("checkpoint skipped: " + step(ckpt_, "20")));
+  EXPECT_EQ(gputrain({"ckpt", "verify", folder_ / "run"}).exit_code, 0);  // two good copies again
+  fs::remove_all(step(mirror_, "20"));
+  EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 20 from " + ckpt_));
+  EXPECT_TRUE(fs::exists(step(mirror_, "20")));  // made up for
+  const std::string damaged = step(mirror_, "20") + "/model.safetensors";
+  std::fstream(damaged, std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('\x7f');
+  fs::remove_all(step(ckpt_, "20"));
+  const Result result = gputrain(run());  // sizes say that the mirror's is the newest, hashes that it is bad
+  EXPECT_THAT(result.out, HasSubstr("resume  step 15 from " + ckpt_)) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("checkpoint skipped"));
+  EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".bad"));
+  EXPECT_EQ(result.exit_code, 0);
+}
+
+TEST_F(MirroredRun, LeavesTheWayNotTakenInTheMirrorToo) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  Program again({gputrain_path(), "run", job_, "--output-dir", folder_ / "run", "--set", "checkpoint.mirror=" + mirror_, "--set",
+                 "checkpoint.resume=" + step(ckpt_, "10"), "--set", "checkpoint.interval=null"});
+  ASSERT_TRUE(again.prints("resume  step 10"));
+  again.signal(SIGKILL);
+  again.wait();
+  EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left"));
+  EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 10"));
+  EXPECT_EQ(gputrain(run({"--set", "checkpoint.resume=never", "--set", "checkpoint.interval=null"})).exit_code, 0);
+  EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left-2"));
+}
+
+TEST_F(MirroredRun, EndsWellWithoutTheMirrorAndTellsOnceWhy) {
+  folder_.write("far", "a file where a folder should be");
+  const Result result = gputrain(run());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const size_t first = result.err.find("no second copy of step");
+  EXPECT_NE(first, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("no second copy of step", first + 1), std::string::npos) << result.err;
+  EXPECT_THAT(ledger(), HasSubstr("\"kind\":\"mirror_failed\""));
+  EXPECT_EQ(gputrain(run()).exit_code, 0);
+}
+
+TEST_F(MirroredRun, MirrorsTheCheckpointItSavesWhenItIsStopped) {
+  Program program({gputrain_path(), "run", job_, "--output-dir", folder_ / "run", "--set", "checkpoint.mirror=" + mirror_, "--set",
+                   "checkpoint.interval=null", "--set", "train.max_steps=1000000"});
+  ASSERT_TRUE(program.prints("step    20/"));
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait().exit_code, 143);
+  ASSERT_FALSE(fs::is_empty(mirror_));
+  EXPECT_EQ(gputrain({"ckpt", "verify", mirror_}).exit_code, 0);
+}
+
+TEST_F(MirroredRun, IsRefusedWhereAnotherMirrorsOrSavesItself) {
+  EXPECT_EQ(gputrain(run({"--set", "checkpoint.mirror=" + ckpt_})).exit_code, 2);
+  Program other({gputrain_path(), "run", job_, "--output-dir", folder_ / "other", "--set", "checkpoint.mirror=" + mirror_, "--set",
+                 "train.max_steps=1000000"});
+  ASSERT_TRUE(other.prints("step    20/"));
+  const Result refused = gputrain(run());
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("run under way"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
