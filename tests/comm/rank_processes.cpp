@@ -1,12 +1,9 @@
 #include "comm/rank_processes.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -170,19 +167,6 @@ RankResult run_program(const std::vector<std::string>& argv, const Environment& 
     process.read_some(std::chrono::milliseconds(100));
   }
   return process.result;
-}
-
-int free_port() {
-  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const bool bound = ::bind(probe, generic, length) == 0 && ::getsockname(probe, generic, &length) == 0;
-  ::close(probe);
-  if (!bound) throw std::runtime_error("no free port");
-  return ntohs(address.sin_port);
 }
 
 comm::ProcessGroups join(std::chrono::milliseconds deadline) {

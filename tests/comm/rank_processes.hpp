@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gputrain/comm/process_groups.hpp"
+#include "support/ports.hpp"
 
 namespace gputrain::testing {
 
@@ -58,9 +59,6 @@ class RankProcesses {
 /// Runs `argv` to its end. `environment` is set on top of this process's.
 RankResult run_program(const std::vector<std::string>& argv, const Environment& environment,
                        std::chrono::seconds limit);
-
-/// A TCP port of the loopback that was free a moment ago.
-int free_port();
 
 /// This process's groups, from its environment, for use in bodies. START_SECONDS there bounds the wait for the others.
 comm::ProcessGroups join(std::chrono::milliseconds deadline = std::chrono::seconds(30));

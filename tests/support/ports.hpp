@@ -1,0 +1,58 @@
+// TCP ports of this machine.
+#pragma once
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace gputrain::testing {
+
+/// A port that nobody serves at this moment.
+inline int free_port() {
+  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  const bool bound = ::bind(probe, generic, length) == 0 && ::getsockname(probe, generic, &length) == 0;
+  ::close(probe);
+  if (!bound) throw std::runtime_error("no free port");
+  return ntohs(address.sin_port);
+}
+
+/// Whether somebody on this machine takes connections to a port, by the kernel's tables.
+inline bool is_open(int port) {
+  const std::string end = fmt::format(":{:04X}", port);
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream file(table);
+    for (std::string line; std::getline(file, line);) {
+      std::istringstream fields(line);
+      std::string number, local, remote, state;
+      fields >> number >> local >> remote >> state;
+      if (local.ends_with(end) && state == "0A") return true;
+    }
+  }
+  return false;
+}
+
+/// Waits for that; false after a minute.
+inline bool becomes_open(int port) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!is_open(port)) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the kernel tells nobody
+  }
+  return true;
+}
+
+}  // namespace gputrain::testing
