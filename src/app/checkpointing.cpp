@@ -151,8 +151,9 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   is_from_mirror_ = is_mirrored(*chosen);
   if (mirror_ && !is_from_mirror_) mirror_->begin(chosen->folder());
   ++progress.attempts;
-  return "step " + monitor::grouped(progress.step) + " from " + chosen->folder().string() + "  attempt " +
-         std::to_string(progress.attempts) + (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
+  return "step " + monitor::grouped(progress.step) + " from " + chosen->folder().string() + " in " +
+         monitor::duration(restore_seconds_) + "  attempt " + std::to_string(progress.attempts) +
+         (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
 }
 
 std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {
@@ -273,6 +274,7 @@ std::optional<checkpoint::Checkpoint> Checkpointing::newest_good(const Read& rea
 void Checkpointing::restore(const checkpoint::Checkpoint& from, train::Progress& progress) {
   const at::NoGradGuard no_grad;
   finish_copy();
+  const train::Stopwatch watch;
   try {
     const auto& state = from.state();
     progress = train::Progress::from_json(state.at("progress"));
@@ -285,6 +287,7 @@ void Checkpointing::restore(const checkpoint::Checkpoint& from, train::Progress&
     }
     parts_.log.restore(state.at("log"));
     restore_generators(from);
+    restore_seconds_ = watch.seconds();
   } catch (const nlohmann::json::exception& failure) {
     throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's state cannot be read: ") + failure.what(),
                                        .where = from.folder().string(),

@@ -67,6 +67,8 @@ class Checkpointing {
   const std::string& best_metric() const noexcept { return best_metric_; }
   /// How long writing the last checkpoint took; 0: not known yet.
   double save_seconds() const noexcept { return save_seconds_; }
+  /// How long reading the last checkpoint took; 0: none was read.
+  double restore_seconds() const noexcept { return restore_seconds_; }
 
  private:
   using Read = checkpoint::CheckpointStore::Read;
@@ -102,6 +104,7 @@ class Checkpointing {
   int64_t failures_ = 0;  // in a row
   std::string last_failure_;
   double save_seconds_ = 0;
+  double restore_seconds_ = 0;
 };
 
 }  // namespace gputrain::app

@@ -46,7 +46,9 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
   if (assembly.place.rank() == 0) earlier = monitor::read_ledger(folder_.ledger()).lines;
   if (!request.accept) refuse_if_stuck(earlier);
   pace_ = train::SavePace(losses_in(earlier));
-  ledger_.append("attempt", attempt_record(job, assembly, progress_));
+  nlohmann::json attempt = attempt_record(job, assembly, progress_);
+  if (checkpointing_.restore_seconds() > 0) attempt["restore_seconds"] = checkpointing_.restore_seconds();
+  ledger_.append("attempt", attempt);
   const auto& mirror = spec_.checkpoint.mirror;
   print_start_page(console, job, assembly,
                    {.saves = pace_.text(), .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text()});
