@@ -130,12 +130,8 @@ void Checkpointing::open_mirror(const std::string& path, const checkpoint::Reten
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
   const std::string& wish = parts_.job.spec().checkpoint.resume;
-  const auto today = parts_.job.loaded.settings();
-  const auto chosen = choose([&](const checkpoint::Checkpoint& from) {
-    const auto differences = config::differences(settings_from_json(from.state().at("settings"), today), today);
-    check_changes(differences, accept_changes, from.folder().string());
-    restore(from, progress);
-  });
+  const auto chosen =
+      choose([&](const checkpoint::Checkpoint& from) { take_up(from, progress, accept_changes); });
   if (!chosen) {
     if (wish == "never") {
       if (mirror_) leave_newer(*mirror_store_, -1);
@@ -154,6 +150,13 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   return "step " + monitor::grouped(progress.step) + " from " + chosen->folder().string() + " in " +
          monitor::duration(restore_seconds_) + "  attempt " + std::to_string(progress.attempts) +
          (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
+}
+
+void Checkpointing::take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes) {
+  const auto today = parts_.job.loaded.settings();
+  const auto differences = config::differences(settings_from_json(from.state().at("settings"), today), today);
+  check_changes(differences, accept_changes, from.folder().string());
+  restore(from, progress);
 }
 
 std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {

@@ -43,6 +43,10 @@ class Checkpointing {
   /// does not allow going on. Every rank must call.
   std::string resume(train::Progress& progress, bool accept_changes);
 
+  /// Restores everything from one checkpoint, and leaves the run's others alone. Throws Error(usage) when the job has
+  /// changed since in a way that does not allow it.
+  void take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes);
+
   /// Puts everything back as the newest good checkpoint has it, but goes on from the step that `progress` is at; returns
   /// the checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
   int64_t roll_back(train::Progress& progress, const std::string& reason);

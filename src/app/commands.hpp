@@ -31,6 +31,12 @@ struct EvalRequest {
   bool json = false;
 };
 
+struct ReplayRequest {
+  std::string run;  // a run folder
+  int64_t step = 0;
+  bool json = false;
+};
+
 struct PruneRequest {
   std::string run;  // a run folder or its ckpt/
   int64_t keep_last = 0, keep_best = 0, keep_every = 0;
@@ -41,6 +47,8 @@ struct PruneRequest {
 
 GPUTRAIN_API int run_command(const RunRequest& request);
 GPUTRAIN_API int eval_command(const EvalRequest& request);
+/// 4 when the step comes out otherwise than recorded.
+GPUTRAIN_API int replay_command(const ReplayRequest& request);
 GPUTRAIN_API int validate_command(const JobRequest& request, bool json);
 GPUTRAIN_API int config_command(const JobRequest& request, bool origin);
 GPUTRAIN_API int schema_command();

@@ -27,6 +27,7 @@ struct CommandLine {
   CLI::App app{"Trains deep-learning models from one YAML file, on a CPU, a GPU, or many machines.", "gputrain"};
   app::RunRequest run;
   app::EvalRequest eval;
+  app::ReplayRequest replay;
   app::JobRequest job;
   app::PruneRequest prune;
   bool json = false, origin = false;
@@ -41,6 +42,7 @@ struct CommandLine {
     add_eval();
     add_readers();
     add_ckpt();
+    add_replay();
   }
 
   void add_run() {
@@ -60,6 +62,18 @@ struct CommandLine {
     verb->add_option("--on", eval.on, "which data: train, val or test")->check(CLI::IsMember({"train", "val", "test"}));
     verb->add_flag("--json", eval.json, "print the metrics as JSON");
     verb->callback([this] { action = [this] { return app::eval_command(eval); }; });
+  }
+
+  void add_replay() {
+    auto* verb = app.add_subcommand("replay", "take a step of a run again and compare with what was recorded");
+    verb->add_option("run", replay.run, "the run folder; nothing in it is changed")->required();
+    verb->add_option("--step", replay.step, "the step, taken from the newest checkpoint before it")
+        ->required()->check(CLI::PositiveNumber);
+    verb->add_flag("--json", replay.json, "print one JSON document");
+    verb->footer("Compares loss, gradient norm and learning rate with metrics.jsonl at every recorded step on the way, and\n"
+                 "weights and optimizer with the checkpoint of the step, where there is one.\n"
+                 "Exit code: 0 equal bit for bit; 4 they differ.");
+    verb->callback([this] { action = [this] { return app::replay_command(replay); }; });
   }
 
   void add_readers() {

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/device/runtime.hpp"
 #include "versions.hpp"
 
 namespace gputrain::app {
@@ -53,6 +54,8 @@ nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const tr
           {"process", ::getpid()},
           {"host", assembly.place.groups.hosts().empty() ? "" : assembly.place.groups.hosts().front()},
           {"world_size", assembly.place.groups.world_size()},
+          {"device", assembly.place.device.is_cpu() ? "cpu" : device::facts_of(assembly.place.device).name},
+          {"threads", assembly.place.threads.count},
           {"step", progress.step},
           {"data", to_json(progress.usage)},
           {"order", to_json(order_facts(job, assembly))}};

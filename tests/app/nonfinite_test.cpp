@@ -158,6 +158,21 @@ TEST(Nonfinite, ARunStoppedAfterARollbackGoesOnBitForBit) {
   }
 }
 
+TEST(Nonfinite, StepsAroundARollbackReplayFromTheCheckpointsBesideIt) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(gputrain(run_of(folder, write_poisoned_job(folder, {sample_of_step(13)}), "rollback")).exit_code, 0);
+  const std::string run = folder / "rollback";
+  for (const char* step : {"12", "13", "14", "20"}) {  // step 12 was taken, and then passed over
+    const Result result = gputrain({"replay", run, "--step", step});
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  }
+  std::filesystem::remove_all(run + "/ckpt/step-00000013");
+  std::filesystem::remove_all(run + "/ckpt/step-00000015");
+  const Result across = gputrain({"replay", run, "--step", "18"});
+  EXPECT_EQ(across.exit_code, 2);
+  EXPECT_THAT(across.err, HasSubstr("went back to a checkpoint at step 13, between step 10"));
+}
+
 TEST(Nonfinite, RollbacksAreBoundedOverAllAttempts) {
   const TemporaryFolder folder;
   const std::string job = write_poisoned_job(folder, {sample_of_step(13)}, "");
