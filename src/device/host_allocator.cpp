@@ -28,6 +28,10 @@ size_t page_bytes() {
   return bytes;
 }
 
+void* map_anonymous(size_t bytes) {
+  return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
 /// Memory mappings by their size: the ones in use, and the ones kept.
 class LargeBlocks {
  public:
@@ -86,7 +90,11 @@ class LargeBlocks {
 
   void* map_new(size_t size) {
     make_room(static_cast<int64_t>(size));
-    void* block = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* block = map_anonymous(size);
+    while (block == MAP_FAILED && !kept_.empty()) {
+      give_back_longest_unused();
+      block = map_anonymous(size);
+    }
     if (block == MAP_FAILED) throw OutOfMemory(static_cast<int64_t>(size));
     if (size >= kHugePageBytes) ::madvise(block, size, MADV_HUGEPAGE);
     hand_out(block, size);
@@ -96,12 +104,16 @@ class LargeBlocks {
   // Gives the longest unused blocks back until the new one fits under the peak.
   void make_room(int64_t size) {
     while (!kept_.empty() && facts_.in_use_bytes + facts_.kept_bytes + size > facts_.peak_in_use_bytes) {
-      const auto oldest = std::min_element(
-          kept_.begin(), kept_.end(), [](const auto& a, const auto& b) { return a.second.since < b.second.since; });
-      ::munmap(oldest->second.block, oldest->first);
-      facts_.kept_bytes -= static_cast<int64_t>(oldest->first);
-      kept_.erase(oldest);
+      give_back_longest_unused();
     }
+  }
+
+  void give_back_longest_unused() {
+    const auto oldest = std::min_element(
+        kept_.begin(), kept_.end(), [](const auto& a, const auto& b) { return a.second.since < b.second.since; });
+    ::munmap(oldest->second.block, oldest->first);
+    facts_.kept_bytes -= static_cast<int64_t>(oldest->first);
+    kept_.erase(oldest);
   }
 
   std::mutex mutex_;

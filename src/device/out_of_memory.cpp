@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 
 #include <c10/util/Exception.h>
 
@@ -41,6 +42,10 @@ OutOfMemory::~OutOfMemory() = default;
 std::optional<Shortage> shortage_of(const std::exception& failure) {
   if (const auto* ours = dynamic_cast<const OutOfMemory*>(&failure)) return Shortage{ours->requested_bytes()};
   if (dynamic_cast<const std::bad_alloc*>(&failure) != nullptr) return Shortage{};
+  if (const auto* error = dynamic_cast<const std::system_error*>(&failure)) {  // a thread has no memory for its stack
+    const bool is_shortage = error->code() == std::errc::resource_unavailable_try_again || error->code() == std::errc::not_enough_memory;
+    if (is_shortage) return Shortage{};
+  }
   if (const auto* error = dynamic_cast<const c10::Error*>(&failure)) {
     const std::string text = error->what_without_backtrace();
     const bool is_shortage = dynamic_cast<const c10::OutOfMemoryError*>(error) != nullptr ||

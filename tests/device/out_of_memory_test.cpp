@@ -2,6 +2,7 @@
 
 #include <new>
 #include <stdexcept>
+#include <system_error>
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
@@ -37,12 +38,14 @@ TEST(Shortage, OfAGpuTellsTheRequest) {
 
 TEST(Shortage, OfTheLibrariesIsRecognised) {
   EXPECT_TRUE(shortage_of(std::bad_alloc()));
+  EXPECT_TRUE(shortage_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "thread")));
   EXPECT_TRUE(shortage_of(c10::Error({__func__, __FILE__, __LINE__},
                                      "[enforce fail at alloc_cpu.cpp:113] err == 0. DefaultCPUAllocator: can't allocate memory")));
 }
 
 TEST(Shortage, IsNotWhatFailsOtherwise) {
   EXPECT_FALSE(shortage_of(std::runtime_error("out of memory, it says")));
+  EXPECT_FALSE(shortage_of(std::system_error(std::make_error_code(std::errc::no_such_file_or_directory))));
   EXPECT_FALSE(shortage_of(c10::Error({__func__, __FILE__, __LINE__}, "sizes do not match")));
 }
 
