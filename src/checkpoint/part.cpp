@@ -17,7 +17,7 @@
 namespace gputrain::checkpoint {
 namespace {
 
-int64_t numel_of(const std::vector<int64_t>& sizes) { return c10::multiply_integers(sizes); }
+int64_t product_of(const std::vector<int64_t>& sizes) { return c10::multiply_integers(sizes); }
 
 std::string shown(at::ScalarType type, at::IntArrayRef sizes) {
   return fmt::format("{} [{}]", at::toString(type), fmt::join(sizes, ", "));
@@ -88,7 +88,7 @@ Part::Part(std::vector<File> files) : files_(std::move(files)) {
       if (piece.begin < reached) throw Damage(fmt::format("two files have element {} of '{}'", piece.begin, name), where);
       reached = piece.end;
     }
-    if (reached != numel_of(entry.sizes)) throw Damage(fmt::format("no file has element {} of '{}'", reached, name), where);
+    if (reached != product_of(entry.sizes)) throw Damage(fmt::format("no file has element {} of '{}'", reached, name), where);
   }
 }
 
@@ -99,9 +99,9 @@ void Part::add_file(size_t index) {
     const auto slice = file.slices.find(stored.name);
     const bool is_slice = slice != file.slices.end();
     sliced += is_slice;
-    const int64_t begin = is_slice ? slice->second.begin : 0, numel = numel_of(stored.sizes);
+    const int64_t begin = is_slice ? slice->second.begin : 0, numel = product_of(stored.sizes);
     const std::vector<int64_t>& shape = is_slice ? slice->second.shape : stored.sizes;
-    if (is_slice && (stored.sizes.size() != 1 || numel > numel_of(shape) - begin)) {
+    if (is_slice && (stored.sizes.size() != 1 || numel > product_of(shape) - begin)) {
       throw Damage("'" + stored.name + "' is not the slice that the manifest says", file.path);
     }
     const auto [place, is_new] = tensors_.try_emplace(
@@ -151,7 +151,7 @@ void Part::check(const Target& target) const {
                        shown(target.tensor.scalar_type(), sizes)),
            files_[entry.pieces.front().file].path);
   }
-  GPUTRAIN_ASSERT(!target.slice || target.slice->begin + target.tensor.numel() <= numel_of(entry.sizes),
+  GPUTRAIN_ASSERT(!target.slice || target.slice->begin + target.tensor.numel() <= product_of(entry.sizes),
                   "a slice lies within its tensor");
 }
 
