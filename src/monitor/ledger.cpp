@@ -46,7 +46,7 @@ Ledger::Ledger(std::filesystem::path path) : path_(std::move(path)) {
   if (whole == 0) return;
   const size_t begin = text.rfind('\n', whole - 2) + 1;  // npos + 1 is 0
   const auto last = nlohmann::json::parse(text.substr(begin, whole - 1 - begin), nullptr, false);
-  if (last.is_object()) chain_ = last.value("chain", "");
+  if (last.is_object() && last.contains("chain") && last["chain"].is_string()) chain_ = last["chain"];
 }
 
 void Ledger::append(const std::string& kind, const nlohmann::json& fields) {
@@ -66,7 +66,8 @@ void Ledger::append(const std::string& kind, const nlohmann::json& fields) {
 
 LedgerContent read_ledger(const std::filesystem::path& path) {
   LedgerContent content;
-  std::istringstream text(content_of(path));
+  const std::string all = content_of(path);
+  std::istringstream text(all.substr(0, whole_lines(all)));
   std::string chain;
   int64_t number = 0;
   for (std::string line; std::getline(text, line);) {

@@ -93,6 +93,18 @@ TEST_F(Planted, DuplicateIsFound) { EXPECT_EQ(finding(2), "2 samples used more t
 TEST_F(Planted, GapIsFound) { EXPECT_EQ(finding(-3), "3 samples left out"); }
 TEST_F(Planted, ExchangeIsFound) { EXPECT_EQ(finding(0), "as many samples as expected, but not those"); }
 
+TEST(Audit, NamesTheLineAtWhichTheChainBreaks) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(gputrain({"run", write_long_job(folder), "--output-dir", folder / "run", "--set", "train.max_steps=100"}).exit_code, 0);
+  const std::string path = folder / "run/ledger.jsonl", whole = read_file(path);
+  std::ofstream(path, std::ios::app) << "{\"kind\":\"checkp";  // killed while it wrote
+  EXPECT_TRUE(audit(folder / "run", 0)["ok"]);
+  const size_t second = whole.find('\n') + 1, third = whole.find('\n', second) + 1;
+  std::ofstream(path, std::ios::trunc) << whole.substr(0, second) << whole.substr(third);
+  EXPECT_THAT(audit(folder / "run", 4)["problems"].dump(), HasSubstr("line 2: was changed, or a line before it is missing"));
+  EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr("ledger  line 2:"));
+}
+
 TEST(Audit, RefusesAFolderWithoutALedgerAndNonsenseInIt) {
   const TemporaryFolder folder;
   EXPECT_EQ(gputrain({"data", "audit", folder.path()}).exit_code, 2);

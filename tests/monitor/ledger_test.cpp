@@ -55,7 +55,7 @@ TEST_F(LedgerTest, ShowsALineChangedRemovedOrMoved) {
   auto changed = good;
   changed[1].replace(changed[1].find("\"step\":1"), 8, "\"step\":7");
   rewrite(changed);
-  EXPECT_EQ(read_ledger(path_).problems.size(), 1U);
+  EXPECT_EQ(read_ledger(path_).problems, (std::vector<std::string>{"line 2: was changed, or a line before it is missing"}));
   rewrite({good[0], good[2], good[3]});
   EXPECT_EQ(read_ledger(path_).problems.size(), 1U);
   rewrite({good[0], good[2], good[1], good[3]});
@@ -67,10 +67,22 @@ TEST_F(LedgerTest, ShowsALineChangedRemovedOrMoved) {
 TEST_F(LedgerTest, DropsTheHalfLineOfAKilledProcess) {
   write(2);
   std::ofstream(path_, std::ios::app) << "{\"kind\":\"che";
+  EXPECT_EQ(read_ledger(path_).lines.size(), 2U);
+  EXPECT_TRUE(read_ledger(path_).problems.empty());
   write(1);
   const LedgerContent content = read_ledger(path_);
   EXPECT_EQ(content.lines.size(), 3U);
   EXPECT_TRUE(content.problems.empty());
+}
+
+TEST_F(LedgerTest, GoesOnAfterALineWithoutAChainAndShowsTheBreak) {
+  write(1);
+  std::ofstream(path_, std::ios::app) << "{\"kind\":\"end\",\"chain\":7}\n";
+  write(2);
+  const LedgerContent content = read_ledger(path_);
+  EXPECT_EQ(content.lines.size(), 4U);
+  ASSERT_EQ(content.problems.size(), 1U);
+  EXPECT_EQ(content.problems[0].substr(0, 7), "line 2:");
 }
 
 TEST_F(LedgerTest, ReadsAnyBytesWithoutHarm) {
