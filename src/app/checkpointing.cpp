@@ -15,6 +15,7 @@
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/evaluator.hpp"
+#include "newest_checkpoint.hpp"
 #include "record.hpp"
 #include "versions.hpp"
 #include "weights.hpp"
@@ -64,18 +65,6 @@ checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const chec
   return checkpoint;
 }
 
-/// By manifest and sizes; -1: there is none, or no looking.
-int64_t newest_step(const checkpoint::CheckpointStore& store) {
-  try {
-    for (const auto& listed : store.list()) {
-      if (listed.problem.empty()) return listed.step;
-    }
-  } catch (const Error& error) {
-    log::warning(error.what());
-  }
-  return -1;
-}
-
 std::string best_metric_of(const JobSpec& spec, bool has_validation, bool is_text) {
   if (!has_validation || spec.checkpoint.keep_best == 0) return "";
   const std::string name = spec.checkpoint.metric.value.value_or(is_text ? "loss" : "top1");
@@ -102,30 +91,13 @@ Checkpointing::Checkpointing(Parts parts)
       store_(parts_.folder.checkpoints(), retention_of(parts_.job.spec().checkpoint, parts_.plan, best_metric_)),
       writer_(store_) {
   const auto& spec = parts_.job.spec().checkpoint;
-  if (spec.mirror) open_mirror(*spec.mirror, retention_of(spec, parts_.plan, best_metric_));
-}
-
-void Checkpointing::open_mirror(const std::string& path, const checkpoint::Retention& retention) {
-  std::error_code unknown;
-  if (std::filesystem::weakly_canonical(path, unknown) == std::filesystem::weakly_canonical(store_.folder(), unknown)) {
-    throw Error(ExitCode::usage, {.what = "checkpoint.mirror is where the checkpoints themselves are",
-                                  .where = path,
-                                  .hint = "a folder on another disk"});
-  }
-  mirror_store_.emplace(path, retention);
-  if (parts_.place.rank() != 0) return;
-  mirror_.emplace(path, retention);
-  std::filesystem::create_directories(path, unknown);
-  try {
-    mirror_lock_ = RunLock(path);
-  } catch (const Error& error) {
-    if (error.code() == ExitCode::usage) {
-      throw Error(ExitCode::usage, {.what = "checkpoint.mirror is that of a run under way: " + error.parts().what,
-                                    .where = path,
-                                    .hint = "a folder for each run: checkpoint.mirror: /mnt/backup/${name}"});
-    }
-    log::warning(std::string("the mirror cannot be written now: ") + error.what());
-  }
+  if (!spec.mirror) return;
+  mirror_.emplace(RunMirror::Parts{.folder = *spec.mirror,
+                                   .own_folder = store_.folder(),
+                                   .retention = retention_of(spec, parts_.plan, best_metric_),
+                                   .writes = parts_.place.rank() == 0,
+                                   .ledger = parts_.ledger,
+                                   .console = parts_.console});
 }
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
@@ -134,7 +106,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
       choose([&](const checkpoint::Checkpoint& from) { take_up(from, progress, accept_changes); });
   if (!chosen) {
     if (wish == "never") {
-      if (mirror_) leave_newer(*mirror_store_, -1);
+      if (mirror_ && parts_.place.rank() == 0) leave_newer(mirror_->store(), -1);
       return "off (checkpoint.resume: never)";
     }
     return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
@@ -142,9 +114,11 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   tell_other_versions(*chosen);
   // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
   const bool is_chosen = wish != "auto" && wish != "must";
-  if (is_chosen && parts_.place.rank() == 0) leave_newer(store_, chosen->step());
-  if (is_chosen && mirror_) leave_newer(*mirror_store_, chosen->step());
-  is_from_mirror_ = is_mirrored(*chosen);
+  if (is_chosen && parts_.place.rank() == 0) {
+    leave_newer(store_, chosen->step());
+    if (mirror_) leave_newer(mirror_->store(), chosen->step());
+  }
+  is_from_mirror_ = mirror_ && mirror_->holds(*chosen);
   if (mirror_ && !is_from_mirror_) mirror_->begin(chosen->folder());
   ++progress.attempts;
   return "step " + monitor::grouped(progress.step) + " from " + chosen->folder().string() + " in " +
@@ -172,22 +146,18 @@ std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) co
   return found;
 }
 
-bool Checkpointing::is_mirrored(const checkpoint::Checkpoint& from) const {
-  return mirror_store_ && from.folder() == mirror_store_->folder_of(from.step());
-}
-
 /// Rank 0 looks and every rank reads what it found: nobody goes on from somewhere else.
 std::optional<checkpoint::Checkpoint> Checkpointing::newest_on_all_ranks(const Read& read) const {
   std::optional<checkpoint::Checkpoint> found;
   const at::Tensor choice = at::full({2}, -1, at::kLong);  // step, and whether it is the mirror's
   if (parts_.place.rank() == 0) {
-    found = newest_good(read);
+    found = newest_good(store_, mirror_ ? &mirror_->store() : nullptr, read);
     if (found) choice[0].fill_(found->step());
-    if (found) choice[1].fill_(is_mirrored(*found) ? 1 : 0);
+    if (found) choice[1].fill_(mirror_ && mirror_->holds(*found) ? 1 : 0);
   }
   parts_.place.groups.control().broadcast(choice, 0, "newest good checkpoint");
   const auto agreed = choice[0].item<int64_t>();
-  const auto& store = choice[1].item<int64_t>() == 1 ? *mirror_store_ : store_;
+  const auto& store = choice[1].item<int64_t>() == 1 ? mirror_->store() : store_;
   if (agreed >= 0 && !found) found = read_from(store.folder_of(agreed), read);
   return found;
 }
@@ -208,70 +178,6 @@ int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& r
   progress.nonfinite_steps = now.nonfinite_steps;
   progress.rollbacks = now.rollbacks + 1;
   return back_to;
-}
-
-/// Who goes on from an older checkpoint leaves the newer ones: the next attempt must not take them up.
-void Checkpointing::leave_newer(const checkpoint::CheckpointStore& store, int64_t step) {
-  for (const auto& listed : store.list()) {
-    if (listed.step <= step || !listed.problem.empty()) continue;
-    const auto aside = store.set_aside(listed.folder, "left");
-    log::warning(listed.folder.string() + " is of the way not taken; it is now " + aside.filename().string());
-  }
-}
-
-/// The newest good one of a folder. A mirror that cannot be read has none.
-checkpoint::CheckpointStore::Search Checkpointing::newest_in(const checkpoint::CheckpointStore& store, const Read& read) const {
-  if (&store == &store_) return store.find_newest(read);
-  try {
-    return store.find_newest(read);
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::checkpoint) throw;
-    log::warning(std::string("the mirror cannot be read: ") + error.what());
-    return {};
-  }
-}
-
-/// Takes a damaged checkpoint out of the way and returns its new name; empty where a mirror does not allow that.
-std::string Checkpointing::quarantined(const std::filesystem::path& folder) const {
-  if (folder.parent_path() == store_.folder()) return store_.set_aside(folder, "bad").filename().string();
-  try {
-    return mirror_store_->set_aside(folder, "bad").filename().string();
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-/// Names what is not good, and takes it out of the way. Of the run's own and the mirror's, the newer is read first.
-std::optional<checkpoint::Checkpoint> Checkpointing::newest_good(const Read& read) const {
-  const auto& other = mirror_store_ ? *mirror_store_ : store_;
-  const int64_t own_step = newest_step(store_), other_step = mirror_store_ ? newest_step(other) : -1;
-  const bool is_other_first = other_step > own_step;
-  auto search = newest_in(is_other_first ? other : store_, read);
-  const int64_t found = search.newest ? search.newest->step() : -1;
-  if (mirror_store_ && (is_other_first ? found <= own_step : found < other_step)) {
-    auto second = newest_in(is_other_first ? store_ : other, read);
-    const int64_t least = is_other_first ? found : found + 1;  // of equals the run's own
-    const bool is_newer = second.newest && second.newest->step() >= least;
-    if (!is_newer && second.newest && search.newest) read(*search.newest);  // what was read last must be what counts
-    if (is_newer) search.newest = std::move(second.newest);
-    search.rejected.insert(search.rejected.end(), second.rejected.begin(), second.rejected.end());
-  } else if (is_other_first) {
-    for (const auto& listed : store_.list()) {  // passed over without being read
-      if (listed.step >= found && !listed.problem.empty()) search.rejected.push_back({listed.folder, listed.problem, false});
-    }
-  }
-  if (!search.newest && !search.rejected.empty()) {
-    throw Error(ExitCode::checkpoint,
-                {.what = "none of the run's checkpoints is good; the newest: " + search.rejected.front().reason,
-                 .where = store_.folder().string(),
-                 .hint = "put a good copy there, or start over: --set checkpoint.resume=never keeps this run aside"});
-  }
-  for (const auto& rejected : search.rejected) {
-    // What cannot be read now may be good later.
-    const auto aside = rejected.is_damaged ? quarantined(rejected.folder) : std::string();
-    log::warning("checkpoint skipped: " + rejected.reason + (aside.empty() ? "" : "; it is now " + aside));
-  }
-  return std::move(search.newest);
 }
 
 void Checkpointing::restore(const checkpoint::Checkpoint& from, train::Progress& progress) {
@@ -402,31 +308,11 @@ bool Checkpointing::settle() {
 
 void Checkpointing::note_results() {
   for (const auto& result : writer_.take_results()) note(result);
-  if (!mirror_) return;
-  for (const auto& result : mirror_->take_results()) note(result);
-}
-
-/// Told once for each cause: a mirror that is gone for the night is one warning.
-void Checkpointing::note(const checkpoint::Mirror::Result& result) {
-  if (!result.failure) {
-    mirror_failure_.clear();
-    parts_.ledger.append("mirror", {{"step", result.step}, {"bytes", result.bytes}, {"seconds", result.seconds}});
-    return;
-  }
-  parts_.ledger.append("mirror_failed", {{"step", result.step}, {"reason", result.failure->what()}});
-  if (std::exchange(mirror_failure_, result.failure->parts().what) == mirror_failure_) return;
-  log::warning("no second copy of step " + std::to_string(result.step) + ": " + result.failure->what());
+  if (mirror_) mirror_->note_results();
 }
 
 void Checkpointing::finish_mirror(const std::function<double()>& seconds_left) {
-  constexpr double kLookEverySeconds = 0.1;
-  if (!mirror_) return;
-  bool is_done = mirror_->wait(0);
-  if (!is_done) parts_.console.line("mirror", "copying the last checkpoint to " + mirror_store_->folder().string());
-  while (!is_done && seconds_left() > 0) is_done = mirror_->wait(std::min(kLookEverySeconds, seconds_left()));
-  note_results();
-  if (is_done) return;
-  log::warning("the mirror does not have the last checkpoint yet; the next attempt copies it first");
+  if (mirror_) mirror_->finish(seconds_left);
 }
 
 void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
@@ -435,7 +321,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   if (!result.failure) {
     failures_ = 0;
     if (mirror_) mirror_->begin(store_.folder_of(result.step));
-    parts_.pace.note_written(result.stall_seconds, result.seconds);
+    parts_.pace.note_written(result.stall_seconds, result.seconds + result.verify_seconds);
     parts_.ledger.append("checkpoint", {{"step", result.step}, {"data", to_json(usage_.at(result.step))}, {"bytes", result.bytes},
                                         {"seconds", result.seconds}, {"verify_seconds", result.verify_seconds},
                                         {"stall_seconds", result.stall_seconds}});

@@ -11,12 +11,11 @@
 #include "assembly.hpp"
 #include "gputrain/checkpoint/background_writer.hpp"
 #include "gputrain/checkpoint/checkpoint.hpp"
-#include "gputrain/checkpoint/mirror.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/ledger.hpp"
 #include "gputrain/train/hooks.hpp"
 #include "run_folder.hpp"
-#include "run_lock.hpp"
+#include "run_mirror.hpp"
 
 namespace gputrain::app {
 
@@ -78,17 +77,10 @@ class Checkpointing {
   using Read = checkpoint::CheckpointStore::Read;
   std::optional<checkpoint::Checkpoint> choose(const Read& read) const;
   std::optional<checkpoint::Checkpoint> newest_on_all_ranks(const Read& read) const;
-  checkpoint::CheckpointStore::Search newest_in(const checkpoint::CheckpointStore& store, const Read& read) const;
-  std::optional<checkpoint::Checkpoint> newest_good(const Read& read) const;
-  void open_mirror(const std::string& path, const checkpoint::Retention& retention);
-  bool is_mirrored(const checkpoint::Checkpoint& from) const;
-  std::string quarantined(const std::filesystem::path& folder) const;
   checkpoint::Snapshot snapshot(const train::Progress& progress, const at::Tensor& generators) const;
   std::vector<at::Tensor> what_only_updates_change() const;
   void note(const checkpoint::BackgroundWriter::Result& result);
   bool fails_anywhere(bool failed);
-  void leave_newer(const checkpoint::CheckpointStore& store, int64_t step);
-  void note(const checkpoint::Mirror::Result& result);
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
   void tell_other_versions(const checkpoint::Checkpoint& from) const;
   void restore_generators(const checkpoint::Checkpoint& from);
@@ -98,10 +90,7 @@ class Checkpointing {
   std::string best_metric_;
   checkpoint::CheckpointStore store_;
   checkpoint::BackgroundWriter writer_;
-  std::optional<checkpoint::CheckpointStore> mirror_store_;  // where there is a mirror, for reading
-  RunLock mirror_lock_;
-  std::optional<checkpoint::Mirror> mirror_;  // on rank 0
-  std::string mirror_failure_;                // the last one that was told
+  std::optional<RunMirror> mirror_;
   bool is_from_mirror_ = false;
   std::map<int64_t, data::Usage> usage_;  // by step, of the newest save and of those whose end is not known
   int64_t announced_step_ = -1;

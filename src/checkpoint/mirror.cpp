@@ -29,7 +29,7 @@ constexpr const char* kPartial = ".partial";
 
 struct BrokenOff {};
 
-[[noreturn]] void fail(const std::string& what, const fs::path& where) {
+[[noreturn]] void fail_to_mirror(const std::string& what, const fs::path& where) {
   throw Error(ExitCode::checkpoint, {.what = what + ": " + std::strerror(errno), .where = where.string()});
 }
 
@@ -46,22 +46,22 @@ ssize_t retrying(Call call) {
 template <class Pause>
 void copy_file(const fs::path& from, const fs::path& to, std::vector<char>& piece, const Pause& pause) {
   const Descriptor source(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
-  if (source.get() < 0) fail("cannot open", from);
+  if (source.get() < 0) fail_to_mirror("cannot open", from);
   const Descriptor target(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (target.get() < 0) fail("cannot create", to);
+  if (target.get() < 0) fail_to_mirror("cannot create", to);
   while (true) {
     pause();
     const ssize_t got = retrying([&] { return ::read(source.get(), piece.data(), piece.size()); });
-    if (got < 0) fail("cannot read", from);
+    if (got < 0) fail_to_mirror("cannot read", from);
     if (got == 0) break;
     for (ssize_t done = 0; done < got;) {
       const auto left = static_cast<size_t>(got - done);
       const ssize_t written = retrying([&] { return ::write(target.get(), piece.data() + done, left); });
-      if (written < 0) fail("cannot write", to);
+      if (written < 0) fail_to_mirror("cannot write", to);
       done += written;
     }
   }
-  if (::fsync(target.get()) != 0) fail("cannot sync", to);
+  if (::fsync(target.get()) != 0) fail_to_mirror("cannot sync", to);
 }
 
 void check_room(const fs::path& folder, uint64_t needed) {

@@ -1,0 +1,21 @@
+// Which checkpoint a run goes on from, of its own and of those in its mirror.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "gputrain/checkpoint/store.hpp"
+
+namespace gputrain::app {
+
+/// The newest good one of both folders, of equals the run's own; `mirror` may be null. The one returned is what `read`
+/// was called for last. Names what is not good, and takes it out of the way. Throws Error(checkpoint) when there are
+/// checkpoints but none is good.
+std::optional<checkpoint::Checkpoint> newest_good(const checkpoint::CheckpointStore& own,
+                                                  const checkpoint::CheckpointStore* mirror,
+                                                  const checkpoint::CheckpointStore::Read& read);
+
+/// Who goes on from an older checkpoint leaves the newer ones: they are set aside, or the next attempt would take them up.
+void leave_newer(const checkpoint::CheckpointStore& store, int64_t step);
+
+}  // namespace gputrain::app

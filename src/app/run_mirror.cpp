@@ -1,0 +1,80 @@
+#include "run_mirror.hpp"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+
+namespace gputrain::app {
+
+RunMirror::RunMirror(Parts parts) : parts_(std::move(parts)), store_(parts_.folder, parts_.retention) {
+  std::error_code unknown;
+  if (std::filesystem::weakly_canonical(parts_.folder, unknown) == std::filesystem::weakly_canonical(parts_.own_folder, unknown)) {
+    throw Error(ExitCode::usage, {.what = "checkpoint.mirror is where the checkpoints themselves are",
+                                  .where = parts_.folder.string(),
+                                  .hint = "a folder on another disk"});
+  }
+  if (!parts_.writes) return;
+  std::filesystem::create_directories(parts_.folder, unknown);
+  lock();
+  copies_.emplace(parts_.folder, parts_.retention);
+}
+
+/// Two runs would remove each other's copies.
+void RunMirror::lock() {
+  try {
+    lock_ = RunLock(parts_.folder);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::usage) {
+      throw Error(ExitCode::usage, {.what = "checkpoint.mirror is that of a run under way: " + error.parts().what,
+                                    .where = parts_.folder.string(),
+                                    .hint = "a folder for each run: checkpoint.mirror: /mnt/backup/${name}"});
+    }
+    log::warning(std::string("the mirror cannot be written now: ") + error.what());
+  }
+}
+
+bool RunMirror::holds(const checkpoint::Checkpoint& checkpoint) const {
+  return checkpoint.folder() == store_.folder_of(checkpoint.step());
+}
+
+void RunMirror::begin(const std::filesystem::path& checkpoint) {
+  if (copies_) copies_->begin(checkpoint);
+}
+
+void RunMirror::hold(bool held) {
+  if (copies_) copies_->hold(held);
+}
+
+void RunMirror::note_results() {
+  if (!copies_) return;
+  for (const auto& result : copies_->take_results()) note(result);
+}
+
+void RunMirror::note(const checkpoint::Mirror::Result& result) {
+  if (!result.failure) {
+    told_.clear();
+    parts_.ledger.append("mirror", {{"step", result.step}, {"bytes", result.bytes}, {"seconds", result.seconds}});
+    return;
+  }
+  parts_.ledger.append("mirror_failed", {{"step", result.step}, {"reason", result.failure->what()}});
+  const std::string& cause = result.failure->parts().what;
+  if (std::exchange(told_, cause) == cause) return;
+  log::warning("no second copy of step " + std::to_string(result.step) + ": " + result.failure->what());
+}
+
+void RunMirror::finish(const std::function<double()>& seconds_left) {
+  constexpr double kLookEverySeconds = 0.1;
+  if (!copies_) return;
+  bool is_done = copies_->wait(0);
+  if (!is_done) parts_.console.line("mirror", "copying the last checkpoint to " + parts_.folder.string());
+  while (!is_done && seconds_left() > 0) is_done = copies_->wait(std::min(kLookEverySeconds, seconds_left()));
+  note_results();
+  if (!is_done) log::warning("the mirror does not have the last checkpoint yet; the next attempt copies it first");
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,51 @@
+// checkpoint.mirror of a run: its folder, who writes there, and what is told of it.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "gputrain/checkpoint/mirror.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/ledger.hpp"
+#include "run_lock.hpp"
+
+namespace gputrain::app {
+
+class RunMirror {
+ public:
+  struct Parts {
+    std::filesystem::path folder;
+    std::filesystem::path own_folder;  // where the run's checkpoints are
+    checkpoint::Retention retention;
+    bool writes;  // true on rank 0; the others may only read
+    monitor::Ledger& ledger;
+    monitor::Console& console;
+  };
+  /// Throws Error(usage) when the folder is the run's own or in use by another run.
+  explicit RunMirror(Parts parts);
+
+  const checkpoint::CheckpointStore& store() const noexcept { return store_; }
+  bool holds(const checkpoint::Checkpoint& checkpoint) const;
+
+  void begin(const std::filesystem::path& checkpoint);
+  /// Other writing comes first.
+  void hold(bool held);
+  /// Tells how copies have ended, a cause once: a mirror that is gone for the night is one warning.
+  void note_results();
+  /// Waits for what still has to be copied, at most for as long as `seconds_left` says; asked again and again.
+  void finish(const std::function<double()>& seconds_left);
+
+ private:
+  void lock();
+  void note(const checkpoint::Mirror::Result& result);
+
+  Parts parts_;
+  checkpoint::CheckpointStore store_;
+  RunLock lock_;
+  std::optional<checkpoint::Mirror> copies_;
+  std::string told_;  // the failure that was told last
+};
+
+}  // namespace gputrain::app
