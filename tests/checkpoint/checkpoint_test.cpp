@@ -193,13 +193,13 @@ TEST_F(CheckpointTest, IgnoresAndRemovesWhatAKilledProcessLeftHalfWritten) {
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
 }
 
-struct Damage {
+struct Injury {
   std::string reason;
   void (*apply)(const fs::path& folder);
 };
 
 TEST_F(CheckpointTest, FallsBackToTheNewestGoodOneAndSaysWhatIsWrongWithTheOther) {
-  const std::vector<Damage> damages{
+  const std::vector<Injury> injuries{
       {"has no manifest", [](const fs::path& f) { fs::remove(f / "manifest.json"); }},
       {"manifest.json: damaged", [](const fs::path& f) { overwrite(f / "manifest.json", ""); }},
       {"manifest.json: damaged", [](const fs::path& f) { overwrite(f / "manifest.json", "[1]"); }},
@@ -229,18 +229,18 @@ TEST_F(CheckpointTest, FallsBackToTheNewestGoodOneAndSaysWhatIsWrongWithTheOther
          fs::remove_all(f);
          fs::copy(f.parent_path() / "step-00000001", f);
        }}};
-  for (const Damage& damage : damages) {
+  for (const Injury& injury : injuries) {
     fs::remove_all(folder_);
     CheckpointStore store(folder_);
     save(store, 1);
     save(store, 2);
-    damage.apply(folder_ / "step-00000002");
+    injury.apply(folder_ / "step-00000002");
     const CheckpointStore::Search search = store.find_newest();
-    ASSERT_TRUE(search.newest) << damage.reason;
-    EXPECT_EQ(search.newest->step(), 1) << damage.reason;
-    ASSERT_EQ(search.rejected.size(), 1u) << damage.reason;
+    ASSERT_TRUE(search.newest) << injury.reason;
+    EXPECT_EQ(search.newest->step(), 1) << injury.reason;
+    ASSERT_EQ(search.rejected.size(), 1u) << injury.reason;
     EXPECT_EQ(search.rejected[0].folder, folder_ / "step-00000002");
-    EXPECT_THAT(search.rejected[0].reason, HasSubstr(damage.reason));
+    EXPECT_THAT(search.rejected[0].reason, HasSubstr(injury.reason));
   }
 }
 
