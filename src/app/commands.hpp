@@ -24,6 +24,13 @@ struct RunRequest {
   bool verify = false;  // a missed `expect:` is exit code 4
 };
 
+/// `gputrain launch`: its own options, as settings of the job, and the command that every rank runs.
+struct LaunchRequest {
+  RunRequest run;
+  std::vector<std::string> set;        // "launch.max_restarts=2"
+  std::vector<std::string> arguments;  // "run", "job.yaml", ...: of every rank
+};
+
 struct EvalRequest {
   JobRequest job;
   std::string weights;  // model.safetensors or a run folder; empty: the job's own run folder
@@ -46,6 +53,9 @@ struct PruneRequest {
 };
 
 GPUTRAIN_API int run_command(const RunRequest& request);
+GPUTRAIN_API int launch_command(const LaunchRequest& request);
+/// What `gputrain launch` starts on each host; speaks with it over stdin and stdout.
+GPUTRAIN_API int agent_command();
 GPUTRAIN_API int eval_command(const EvalRequest& request);
 /// 4 when the step comes out otherwise than recorded.
 GPUTRAIN_API int replay_command(const ReplayRequest& request);

@@ -48,8 +48,13 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
   d.key("checkpoint", &JobSpec::checkpoint, "saving and resuming");
   d.key("limits", &JobSpec::limits, "when to give the machine back");
   d.key("parallel", &JobSpec::parallel, "several ranks");
+  d.key("launch", &JobSpec::launch, "ranks that `gputrain launch` starts");
+  d.key("env", &JobSpec::env,
+        "environment variables of every rank, set before its libraries are loaded; they win over those that are set already")
+      .change(Change::safe).mask_secrets();
   d.key("log", &JobSpec::log, "console and metrics");
   d.key("expect", &JobSpec::expect, "what the job should reach").change(Change::safe);
+  d.check([](const JobSpec& spec, config::Complaints& complaints) { launch::check_environment_names(spec.env, complaints); });
 }
 
 }  // namespace gputrain::app

@@ -10,6 +10,7 @@
 
 #include "gputrain/config/describe.hpp"
 #include "gputrain/data/spec.hpp"
+#include "gputrain/launch/hosts.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/optim/spec.hpp"
 #include "gputrain/train/spec.hpp"
@@ -48,7 +49,9 @@ struct JobSpec {
   train::CheckpointSpec checkpoint;
   train::LimitsSpec limits;
   train::ParallelSpec parallel;
+  launch::LaunchSpec launch;
   train::LogSpec log;
+  std::map<std::string, std::string> env;
   std::optional<ExpectSpec> expect;
 
   static void describe(config::Description<JobSpec>& d);

@@ -1,11 +1,16 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <optional>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "commands.hpp"
 #include "gputrain/config/problem.hpp"
@@ -28,6 +33,7 @@ struct CommandLine {
   app::RunRequest run;
   app::EvalRequest eval;
   app::ReplayRequest replay;
+  app::LaunchRequest launch;
   app::JobRequest job;
   app::PruneRequest prune;
   bool json = false, origin = false;
@@ -39,6 +45,7 @@ struct CommandLine {
     app.set_help_all_flag("--help-all", "help of every verb");
     app.failure_message(CLI::FailureMessage::simple);
     add_run();
+    add_launch();
     add_eval();
     add_readers();
     add_ckpt();
@@ -54,6 +61,48 @@ struct CommandLine {
     verb->add_flag("--verify", run.verify, "exit with 4 when the result misses the job's expect: band");
     verb->callback([this] { action = [this] { return app::run_command(run); }; });
   }
+
+  void add_launch() {
+    auto* verb = app.add_subcommand("launch", "start, watch and restart the ranks of a job, here or on many hosts");
+    const auto add = [&](const std::string& option, const std::string& key, const std::string& help) {
+      verb->add_option_function<std::string>(option, [this, key](const std::string& text) { add_launch_setting(key, text); }, help);
+    };
+    add("--hosts", "hosts", "where, with ranks per host: h1:4,h2:4; names your ssh knows (default: here)");
+    add("--hostfile", "hostfile", "the same from a file: `h1 slots=4` or `h1:4` per line");
+    add("--nnodes", "nnodes", "hosts to train on; MIN:MAX goes on without lost ones and takes them back");
+    add("--nproc-per-node", "nproc_per_node", "ranks on a host that names no number; auto: one per GPU");
+    add("--max-restarts", "max_restarts", "attempts after the first one (default: 3)");
+    verb->prefix_command();
+    verb->footer("Then the command of every rank: gputrain launch --nproc-per-node 4 run job.yaml [options of run]\n"
+                 "The same options are keys of the job: `gputrain describe job`, group launch.");
+    verb->callback([this, verb] {
+      launch.arguments = verb->remaining();
+      action = [this] { return start_ranks(); };
+    });
+    auto* agent = app.add_subcommand("agent", "what `launch` starts on each host")->group("");
+    agent->callback([this] { action = [] { return app::agent_command(); }; });
+  }
+
+  /// An option of `launch` is a setting of the job; what looks like YAML is no more than text.
+  void add_launch_setting(const std::string& key, const std::string& text) {
+    const auto quoted = [](const std::string& word) {
+      std::string yaml = "'";
+      for (const char c : word) yaml += c == '\'' ? "''" : std::string(1, c);
+      return yaml + "'";
+    };
+    std::string value = text;
+    if (key == "hosts") {
+      std::string list;
+      std::istringstream words(text);
+      for (std::string word; std::getline(words, word, ',');) list += (list.empty() ? "" : ", ") + quoted(word);
+      value = "[" + list + "]";
+    } else if (key == "hostfile" || key == "nnodes") {
+      value = quoted(text);
+    }
+    launch.set.push_back("launch." + key + "=" + value);
+  }
+
+  int start_ranks();
 
   void add_eval() {
     auto* verb = app.add_subcommand("eval", "evaluate trained weights on the job's data");
@@ -176,16 +225,35 @@ int report(std::exception_ptr failure) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  CommandLine line;
+/// Reads a command line; what it says by itself (an error, --help) has been said when there is an exit code.
+std::optional<int> read(CommandLine& line, std::vector<std::string> words) {
   try {
-    line.app.parse(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    line.app.parse(words);
+    return std::nullopt;
   } catch (const CLI::ParseError& error) {
     const int code = line.app.exit(error);
     return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
   }
+}
+
+/// What follows the options of `launch` is a command line of its own, which every rank reads again.
+int CommandLine::start_ranks() {
+  if (launch.arguments.empty() || launch.arguments[0] != "run") {
+    throw Error(ExitCode::usage, {.what = "launch needs the command that every rank runs",
+                                  .hint = "gputrain launch --nproc-per-node 2 run job.yaml"});
+  }
+  CommandLine ranks;
+  if (const auto code = read(ranks, launch.arguments)) return *code;
+  launch.run = ranks.run;
+  return app::launch_command(launch);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CommandLine line;
+  if (const auto code = read(line, {argv + 1, argv + argc})) return *code;
   try {
     return line.action();
   } catch (...) {

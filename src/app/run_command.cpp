@@ -5,6 +5,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "job_environment.hpp"
 #include "memory_page.hpp"
 #include "run_folder.hpp"
 #include "start_page.hpp"
@@ -67,6 +68,7 @@ int run_job(const RunRequest& request, const Job& job) {
 
 int run_command(const RunRequest& request) {
   const Job job = load_job(request.job);
+  take_environment(job.spec().env);
   train::watch_signals();
   try {
     return run_job(request, job);

@@ -49,6 +49,11 @@ Key& Key::units(std::vector<Length::Unit> allowed) {
   return *this;
 }
 
+Key& Key::mask_secrets() {
+  masks_secrets_ = true;
+  return *this;
+}
+
 Key& Key::required() {
   required_ = true;
   return *this;

@@ -1,5 +1,7 @@
 #include "write.hpp"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "gputrain/config/value_type.hpp"
@@ -14,6 +16,12 @@ using Kind = ValueType::Kind;
 
 Node bare(std::string text) { return {.kind = Node::Kind::scalar, .text = std::move(text)}; }
 Node text_node(std::string text) { return {.kind = Node::Kind::scalar, .quoted = true, .text = std::move(text)}; }
+
+/// Names under which people keep what others must not see.
+bool is_secret(const std::string& name) {
+  return std::ranges::any_of(std::array{"TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"},
+                             [&](const char* word) { return name.find(word) != std::string::npos; });
+}
 
 class Writer {
  public:
@@ -58,7 +66,9 @@ class Writer {
   void add_keys(Node& map, const Schema& schema, const void* spec, const std::string& dotted, Change change) {
     for (const Key& key : schema.keys()) {
       const Change own = key.change().value_or(change);
+      masks_secrets_ = key.masks_secrets();
       add(map, key.name(), value(key.type(), key.locate(spec), join(dotted, key.name()), own));
+      masks_secrets_ = false;
       if (const Schema::ChoiceKey* choice = schema.choice_of(key)) add_options(map, *choice, key, spec, dotted, own);
     }
     if (const Key* pattern = schema.pattern()) {
@@ -113,7 +123,8 @@ class Writer {
   Node map(const ValueType& type, const void* holder, const std::string& dotted, Change change) {
     Node node{.kind = Node::Kind::map};
     type.each(holder, [&](const std::string& key, const void* part) {
-      add(node, key, value(*type.inner, part, join(dotted, key), change));
+      const bool is_masked = masks_secrets_ && is_secret(key);
+      add(node, key, is_masked ? leaf(text_node("***"), join(dotted, key), change) : value(*type.inner, part, join(dotted, key), change));
     });
     return node;
   }
@@ -124,6 +135,7 @@ class Writer {
   }
 
   std::vector<Setting>* settings_;
+  bool masks_secrets_ = false;
 };
 
 }  // namespace

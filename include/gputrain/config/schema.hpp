@@ -65,6 +65,8 @@ class GPUTRAIN_API Key {
   using Convert = std::function<std::string(const std::string& value)>;
   Key& instead_of(std::string foreign, Convert convert);
   Key& instead_of_flag(std::string foreign, std::string value);  // `bf16: true` stands for `precision: bf16`
+  /// Of a map: values of names like *TOKEN* or *KEY* are written as ***, wherever the job is written down.
+  Key& mask_secrets();
   Key& unit(std::string unit);                                   // shown in help: "samples", "seconds"
   /// For a choice: without a name here, the name and the options not given here are those of the choice at this dotted
   /// place of the job (`data.val.format` as in `data.train.format`).
@@ -75,6 +77,7 @@ class GPUTRAIN_API Key {
   const std::string& unit() const noexcept { return unit_; }
   const ValueType& type() const noexcept { return *type_; }
   bool is_required() const noexcept { return required_; }
+  bool masks_secrets() const noexcept { return masks_secrets_; }
   std::optional<Change> change() const noexcept { return change_; }
   const std::vector<std::string>& allowed() const noexcept { return allowed_; }
   const std::vector<Length::Unit>& allowed_units() const noexcept { return allowed_units_; }
@@ -104,7 +107,7 @@ class GPUTRAIN_API Key {
   std::vector<std::string> allowed_;
   std::vector<Length::Unit> allowed_units_;
   std::vector<Foreign> foreign_;
-  bool required_ = false;
+  bool required_ = false, masks_secrets_ = false;
   std::optional<Change> change_;
 };
 

@@ -1,0 +1,40 @@
+// Starts the ranks of a job on one host or many, watches them, and restarts them where that makes sense.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/launch/hosts.hpp"
+
+namespace gputrain::launch {
+
+/// How far a run has come, as its folder tells.
+struct RunState {
+  std::optional<int64_t> step;             // the last one reported
+  std::optional<int64_t> checkpoint_step;  // of the newest good checkpoint
+  std::string checkpoint;                  // its path
+};
+
+struct LaunchRequest {
+  HostPlan plan;
+  std::function<std::vector<std::string>()> command;  // of every rank, after the program: "run", "job.yaml", ...
+  std::map<std::string, std::string> environment;  // for every rank, before its libraries are loaded
+  std::filesystem::path run_folder;                // logs/attempt_K/ goes there
+  std::string device;                              // the job's: auto, cpu, cuda
+  std::string version;                             // hosts with another one are refused
+  int64_t max_restarts = 3;
+  uint16_t master_port = 0;  // 0: a free one
+  double grace_seconds = 300, host_timeout_seconds = 300;
+  std::function<RunState()> state;  // for reports
+};
+
+/// Runs the job to its end and returns the exit code; what went wrong for good has been told on one page.
+/// Throws Error(environment) when a host cannot be reached at the start.
+int launch(const LaunchRequest& request);
+
+}  // namespace gputrain::launch

@@ -1,0 +1,236 @@
+#include "gputrain/launch/agent.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "host_signs.hpp"
+#include "rank_process.hpp"
+
+namespace gputrain::launch {
+namespace {
+
+using nlohmann::json;
+
+/// A port that nobody uses at this moment. The kernel deals them out at random, so that it will still be free when
+/// rank 0 wants it.
+int find_port() {
+  const Descriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (::bind(probe.get(), generic, length) != 0 || ::getsockname(probe.get(), generic, &length) != 0) {
+    throw Error(ExitCode::environment, {.what = "this host has no free port"});
+  }
+  return ntohs(address.sin_port);
+}
+
+/// Variables by which other launchers, under which this one may run, say what a rank is.
+bool is_foreign_rank_variable(const std::string& entry) {
+  constexpr std::array kPrefixes{"SLURM_", "OMPI_", "PMI_", "PMIX_", "PET_", "TORCHELASTIC_"};
+  return std::ranges::any_of(kPrefixes, [&](const char* prefix) { return entry.starts_with(prefix); });
+}
+
+std::vector<std::string> environment_of_rank(const StartOrder& order, int local_rank) {
+  auto variables = order.environment;
+  const auto set = [&](const char* name, int value) { variables[name] = std::to_string(value); };
+  set("RANK", order.first_rank + local_rank);
+  set("WORLD_SIZE", order.world_size);
+  set("LOCAL_RANK", local_rank);
+  set("LOCAL_WORLD_SIZE", order.ranks);
+  set("GROUP_RANK", order.host_number);
+  set("GROUP_WORLD_SIZE", order.hosts);
+  set("MASTER_PORT", order.master_port);
+  set("TORCHELASTIC_RESTART_COUNT", order.restarts);
+  variables["MASTER_ADDR"] = order.master_address;
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (!variables.contains(text.substr(0, text.find('='))) && !is_foreign_rank_variable(text)) all.push_back(text);
+  }
+  for (const auto& [name, value] : variables) all.push_back(name + "=" + value);
+  return all;
+}
+
+/// The address by which the launcher has reached this host, and its own: what sshd says of the connection.
+std::pair<std::string, std::string> addresses_of_connection() {
+  const char* text = std::getenv("SSH_CONNECTION");
+  std::istringstream words(text == nullptr ? "" : text);
+  std::string client, client_port, server;
+  words >> client >> client_port >> server;
+  return {server, client};
+}
+
+class Agent {
+ public:
+  explicit Agent(std::string version) : version_(std::move(version)) {}
+  int run();
+
+ private:
+  void wait();
+  void take_order(std::string_view line);
+  void obey(const json& order);
+  void greet(const json& order);
+  void start(const StartOrder& order);
+  void attend(RankProcess& rank);
+  void end_ranks(std::chrono::seconds grace);
+  void leave();
+  bool has_ranks() const;
+  void say(const json& message) { launcher_.insist(to_line(message)); }
+
+  std::string version_;
+  SignalReader signals_{SIGCHLD, SIGTERM, SIGINT, SIGHUP};
+  LineReader orders_{::dup(STDIN_FILENO)};
+  LineWriter launcher_{::dup(STDOUT_FILENO), size_t{4} << 20};
+  HostSigns signs_;
+  std::vector<std::unique_ptr<RankProcess>> ranks_;
+  Clock::time_point last_heard_ = Clock::now(), next_alive_ = Clock::now();
+  std::optional<Clock::time_point> kill_at_;
+  bool is_far_ = false, is_leaving_ = false;
+};
+
+int Agent::run() {
+  while (!is_leaving_ || has_ranks()) {
+    wait();
+    while (const auto signal = signals_.next()) {
+      if (*signal != SIGCHLD) leave();
+    }
+    for (auto& rank : ranks_) attend(*rank);
+    orders_.read([this](std::string_view line) { take_order(line); });
+    const bool is_silent = is_far_ && Clock::now() - last_heard_ > kLongestSilence;
+    if (orders_.is_at_end() || launcher_.is_broken() || is_silent) leave();
+    if (kill_at_ && Clock::now() >= *kill_at_) {
+      for (auto& rank : ranks_) rank->signal(SIGKILL);
+    }
+    if (Clock::now() >= next_alive_) {
+      say({{"kind", "alive"}});
+      next_alive_ = Clock::now() + kAliveEvery;
+    }
+    launcher_.flush();
+  }
+  return 0;
+}
+
+void Agent::wait() {
+  Poll poll;
+  poll.add(signals_.descriptor());
+  poll.add(orders_.descriptor());
+  poll.add(launcher_.wants(), POLLOUT);
+  for (const auto& rank : ranks_) rank->add_to(poll);
+  poll.wake_at(next_alive_);
+  if (kill_at_ && has_ranks()) poll.wake_at(std::max(*kill_at_, Clock::now() + std::chrono::milliseconds(20)));
+  poll.wait();
+}
+
+bool Agent::has_ranks() const {
+  return std::ranges::any_of(ranks_, [](const auto& rank) { return rank->is_running(); });
+}
+
+/// The launcher is gone, or needs us no more.
+void Agent::leave() {
+  if (std::exchange(is_leaving_, true)) return;
+  end_ranks(kEndGrace);
+}
+
+void Agent::end_ranks(std::chrono::seconds grace) {
+  for (auto& rank : ranks_) rank->signal(SIGTERM);
+  const auto moment = Clock::now() + grace;
+  kill_at_ = kill_at_ ? std::min(*kill_at_, moment) : moment;
+}
+
+void Agent::take_order(std::string_view line) {
+  last_heard_ = Clock::now();
+  const auto order = read_message(line);
+  try {
+    if (order) obey(*order);
+  } catch (const Error& error) {
+    say({{"kind", "problem"}, {"text", error.what()}});
+  } catch (const std::exception& error) {  // nonsense in an order, a file system that refuses
+    say({{"kind", "problem"}, {"text", error.what()}});
+  }
+}
+
+void Agent::obey(const json& order) {
+  const std::string kind = order.at("kind");
+  if (kind == "hello") greet(order);
+  if (kind == "find_port") say({{"kind", "port"}, {"port", find_port()}});
+  if (kind == "start") start(order.at("order").get<StartOrder>());
+  if (kind == "stop") end_ranks(std::chrono::seconds(order.at("grace").get<int>()));
+  if (kind == "goodbye") leave();
+  if (kind == "signal") {
+    for (auto& rank : ranks_) rank->signal(order.at("signal").get<int>());
+  }
+}
+
+void Agent::greet(const json& order) {
+  is_far_ = order.at("is_far").get<bool>();
+  const std::string folder = order.at("folder");
+  if (::chdir(folder.c_str()) != 0) {
+    throw Error(ExitCode::environment, {.what = "the folder " + folder + " is not there",
+                                        .hint = "job, data and the folder they are started from lie at the same place on every host"});
+  }
+  const bool on_gpu = order.at("device") != "cpu" && device::gpu_count() > 0;
+  const auto [own, launchers] = addresses_of_connection();
+  say({{"kind", "ready"},
+       {"protocol", kProtocol},
+       {"version", version_},
+       {"ranks", on_gpu ? device::gpu_count() : 1},
+       {"address", own},
+       {"launcher_address", launchers}});
+}
+
+void Agent::start(const StartOrder& order) {
+  if (has_ranks()) throw Error(ExitCode::internal, {.what = "ranks of the attempt before still run"});
+  ranks_.clear();
+  kill_at_.reset();
+  const auto own_path = std::filesystem::read_symlink("/proc/self/exe").string();
+  Child::Options options{.argv = order.command, .environment = {}};
+  options.argv.insert(options.argv.begin(), own_path);
+  for (int local = 0; local < order.ranks; ++local) {
+    const int rank = order.first_rank + local;
+    std::array<char, 32> name{};
+    std::snprintf(name.data(), name.size(), "rank_%04d.log", rank);
+    options.environment = environment_of_rank(order, local);
+    ranks_.push_back(std::make_unique<RankProcess>(rank, options, std::filesystem::path(order.logs) / name.data()));
+  }
+}
+
+void Agent::attend(RankProcess& rank) {
+  const RankProcess::Line tell = [&](std::string_view line, bool is_error) {
+    // Lines may be lost when nobody reads them in time: the log file has them all.
+    launcher_.write(to_line({{"kind", "line"}, {"rank", rank.rank()}, {"is_error", is_error}, {"text", line}}));
+  };
+  const auto fate = rank.look(tell);
+  if (!fate) return rank.read(tell);
+  if (!fate->is_end()) {
+    say({{"kind", "fate"}, {"rank", rank.rank()}, {"stopped", fate->kind == Fate::Kind::stopped}, {"signal", fate->number}});
+    return;
+  }
+  RankEnd end = rank.end(*fate);
+  if (!fate->went_well()) {
+    if (const auto sign = signs_.since_last(end.process); !sign.empty()) end.clue = sign;
+  }
+  say({{"kind", "exit"}, {"end", end}});
+}
+
+}  // namespace
+
+int serve_agent(const std::string& version) {
+  std::signal(SIGPIPE, SIG_IGN);
+  return Agent(version).run();
+}
+
+}  // namespace gputrain::launch

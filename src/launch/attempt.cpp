@@ -1,0 +1,212 @@
+#include "attempt.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::launch {
+namespace {
+
+using nlohmann::json;
+
+// A person at a debugger or a batch system that suspends a job is done with it sooner, or must say so to all ranks.
+constexpr std::chrono::seconds kLongestStop{10};
+// A process that not even SIGKILL ends hangs in the kernel: its host is given up.
+constexpr std::chrono::seconds kHopeless{15};
+
+}  // namespace
+
+Attempt::Attempt(const LaunchRequest& request, const std::vector<HostLink*>& links, Terminal& terminal)
+    : request_(request), terminal_(terminal) {
+  for (HostLink* link : links) {
+    parts_.push_back({.link = link, .first_rank = world_size_, .ranks = link->ranks()});
+    world_size_ += link->ranks();
+  }
+}
+
+void Attempt::start(const Start& start) {
+  start_ = start;
+  std::string where;
+  for (size_t i = 0; i < parts_.size() && i < 8; ++i) {
+    where += (i == 0 ? "" : ", ") + parts_[i].link->name() + ":" + std::to_string(parts_[i].ranks);
+  }
+  if (parts_.size() > 8) where += ", ...";
+  terminal_.say(std::to_string(world_size_) + (world_size_ == 1 ? " rank" : " ranks") + " on " + where + "  meeting at " + start.place.address + " port " +
+                std::to_string(start.place.port) + "  attempt " + std::to_string(start.number) + "  output " + start.logs);
+  const auto command = request_.command();
+  int number = 0;
+  for (const Part& part : parts_) {
+    const StartOrder order{.attempt = start.number,
+                           .restarts = start.restarts,
+                           .command = command,
+                           .environment = request_.environment,
+                           .logs = start.logs,
+                           .first_rank = part.first_rank,
+                           .ranks = part.ranks,
+                           .world_size = world_size_,
+                           .host_number = number++,
+                           .hosts = static_cast<int>(parts_.size()),
+                           .master_address = start.place.address,
+                           .master_port = start.place.port};
+    part.link->send({{"kind", "start"}, {"order", order}});
+  }
+}
+
+void Attempt::pass_on(int signal) {
+  for (const Part& part : parts_) part.link->send({{"kind", "signal"}, {"signal", signal}});
+}
+
+void Attempt::ask_to_stop(int signal) {
+  if (stop_signal_ != 0) return end_all(std::chrono::seconds(1));
+  stop_signal_ = signal;
+  pass_on(signal);
+  const auto grace = std::chrono::duration<double>(request_.grace_seconds);
+  grace_ends_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace);
+}
+
+void Attempt::ask_to_grow() {
+  grows_ = true;
+  ask_to_stop(SIGUSR1);
+}
+
+void Attempt::end_all(std::chrono::seconds grace) {
+  is_ending_ = true;
+  for (const Part& part : parts_) part.link->send({{"kind", "stop"}, {"grace", grace.count()}});
+  if (!hopeless_at_) hopeless_at_ = Clock::now() + grace + kHopeless;
+}
+
+void Attempt::note(Cause cause) {
+  causes_.push_back(std::move(cause));
+  if (!is_ending_) end_all(kEndGrace);
+}
+
+void Attempt::take(HostLink& link, const json& message) {
+  const std::string kind = message.at("kind");
+  if (kind == "line") {
+    const int rank = message.at("rank").get<int>();
+    // Once something is wrong every rank complains of it in its own words; the log files have them.
+    if (!is_ending_) terminal_.pass_on(rank, message.at("text").get<std::string>(), message.at("is_error").get<bool>());
+  } else if (kind == "fate") {
+    take_fate(link, message);
+  } else if (kind == "exit") {
+    const auto end = message.at("end").get<RankEnd>();
+    stopped_.erase(end.rank);
+    ends_[end.rank] = end;
+    if (auto cause = cause_of(end, link.name())) note(std::move(*cause));
+    else if (!grace_ends_) grace_ends_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request_.grace_seconds));
+  } else if (kind == "problem") {
+    note({.kind = Cause::Kind::not_started, .host = link.name(), .story = message.at("text").get<std::string>()});
+    link.drop("given up");
+  }
+}
+
+void Attempt::take_fate(const HostLink& link, const json& message) {
+  const int rank = message.at("rank").get<int>();
+  if (!message.at("stopped").get<bool>()) {
+    stopped_.erase(rank);
+    return;
+  }
+  stopped_.try_emplace(rank, Clock::now());
+  if (!is_ending_) {
+    terminal_.say("rank " + std::to_string(rank) + " on " + link.name() + " was stopped by " + signal_text(message.at("signal").get<int>()) +
+                  "; unless it goes on within " + std::to_string(kLongestStop.count()) + " s the attempt ends");
+  }
+}
+
+void Attempt::look() {
+  const auto now = Clock::now();
+  for (Part& part : parts_) {
+    if (part.is_lost || part.link->state() == HostLink::State::ready) continue;
+    part.is_lost = true;
+    const bool was_given_up = std::ranges::any_of(causes_, [&](const Cause& cause) { return cause.host == part.link->name() && cause.kind == Cause::Kind::not_started; });
+    if (!was_given_up) note({.kind = Cause::Kind::host_lost, .host = part.link->name(), .story = part.link->loss()});
+  }
+  for (const auto& [rank, since] : stopped_) {
+    if (is_ending_ || now < since + kLongestStop) continue;
+    note({.kind = Cause::Kind::rank_stopped,
+          .host = host_of(rank),
+          .story = "has stood still for " + std::to_string(kLongestStop.count()) + " s, stopped by a signal (SIGSTOP)"});
+    causes_.back().end.rank = rank;
+  }
+  if (grace_ends_ && now >= *grace_ends_ && !is_ending_) end_all(std::chrono::seconds(1));
+  if (hopeless_at_ && now >= *hopeless_at_) {
+    for (Part& part : parts_) {
+      bool has_all = true;
+      for (int rank = part.first_rank; rank < part.first_rank + part.ranks; ++rank) has_all = has_all && ends_.contains(rank);
+      if (!has_all && !part.is_lost) part.link->drop("its processes cannot be ended");
+    }
+  }
+}
+
+Clock::time_point Attempt::next_deadline() const {
+  auto next = Clock::now() + std::chrono::seconds(60);
+  for (const auto& [rank, since] : stopped_) {
+    if (!is_ending_) next = std::min(next, since + kLongestStop);
+  }
+  if (grace_ends_ && !is_ending_) next = std::min(next, *grace_ends_);
+  if (hopeless_at_) next = std::min(next, *hopeless_at_);
+  return next;
+}
+
+bool Attempt::is_over() const {
+  return std::ranges::all_of(parts_, [this](const Part& part) {
+    if (part.is_lost) return true;
+    for (int rank = part.first_rank; rank < part.first_rank + part.ranks; ++rank) {
+      if (!ends_.contains(rank)) return false;
+    }
+    return true;
+  });
+}
+
+std::string Attempt::host_of(int rank) const {
+  for (const Part& part : parts_) {
+    if (rank >= part.first_rank && rank < part.first_rank + part.ranks) return part.link->name();
+  }
+  return "?";
+}
+
+/// The first thing that went wrong by itself; what lost its peers tells only that there was one.
+const Cause* Attempt::main_cause() const {
+  const auto own = std::ranges::find(causes_, false, &Cause::is_consequence);
+  if (own != causes_.end()) return &*own;
+  return causes_.empty() ? nullptr : &causes_.front();
+}
+
+Attempt::Result Attempt::result() const {
+  if (const Cause* cause = main_cause()) return {.kind = Kind::failed, .exit_code = cause->exit_code()};
+  int code = 0;
+  bool was_killed = false;
+  for (const auto& [rank, end] : ends_) {
+    if (end.fate.kind == Fate::Kind::exited) code = std::max(code, end.fate.number);
+    else was_killed = true;
+  }
+  if (stop_signal_ == 0) return {.kind = code == 0 ? Kind::done : Kind::stopped, .exit_code = code};
+  if (code == 0 && !was_killed) return {.kind = Kind::done, .exit_code = 0};
+  const int wanted = stop_signal_ == SIGUSR1 ? static_cast<int>(ExitCode::restart) : 128 + stop_signal_;
+  return {.kind = grows_ ? Kind::grows : Kind::stopped, .exit_code = wanted};
+}
+
+ExitReport Attempt::report() const {
+  const Cause* main = main_cause();
+  GPUTRAIN_ASSERT(main != nullptr, "an attempt that went well has no report");
+  ExitReport report{.cause = *main,
+                    .others = {},
+                    .attempt = start_.number,
+                    .seconds = std::chrono::duration<double>(Clock::now() - began_).count(),
+                    .state = request_.state(),
+                    .restarts = {}};
+  constexpr size_t kMostOthers = 4;
+  for (const Cause& cause : causes_) {
+    if (&cause == main) continue;
+    if (report.others.size() == kMostOthers) {
+      report.others.push_back("and " + std::to_string(causes_.size() - 1 - kMostOthers) + " more");
+      break;
+    }
+    report.others.push_back(cause.text());
+  }
+  return report;
+}
+
+}  // namespace gputrain::launch

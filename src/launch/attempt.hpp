@@ -1,0 +1,82 @@
+// One start of all ranks, from its beginning to the end of the last of them.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exit_report.hpp"
+#include "gputrain/launch/launcher.hpp"
+#include "host_link.hpp"
+#include "terminal.hpp"
+
+namespace gputrain::launch {
+
+class Attempt {
+ public:
+  struct Place {
+    std::string address;
+    int port = 0;
+  };
+  struct Start {
+    int number = 1, restarts = 0;
+    std::string logs;
+    Place place;
+  };
+
+  /// Ranks on these hosts, in this order.
+  Attempt(const LaunchRequest& request, const std::vector<HostLink*>& links, Terminal& terminal);
+
+  void start(const Start& start);
+  /// A signal of the user's that asks for a stop; the second one gives no more time.
+  void ask_to_stop(int signal);
+  /// The ranks save and end, to be started again on more hosts.
+  void ask_to_grow();
+  void pass_on(int signal);
+
+  void take(HostLink& link, const nlohmann::json& message);
+  /// Looks at deadlines and at hosts that were lost.
+  void look();
+  Clock::time_point next_deadline() const;
+
+  size_t hosts() const noexcept { return parts_.size(); }
+  bool is_over() const;
+  bool is_ending() const noexcept { return is_ending_ || stop_signal_ != 0; }
+
+  enum class Kind { done, stopped, grows, failed };
+  struct Result {
+    Kind kind = Kind::done;
+    int exit_code = 0;
+  };
+  Result result() const;
+  ExitReport report() const;
+  const std::string& logs() const noexcept { return start_.logs; }
+
+ private:
+  struct Part {
+    HostLink* link;
+    int first_rank, ranks;
+    bool is_lost = false;
+  };
+  void note(Cause cause);
+  void end_all(std::chrono::seconds grace);
+  void take_fate(const HostLink& link, const nlohmann::json& message);
+  const Cause* main_cause() const;
+  std::string host_of(int rank) const;
+
+  const LaunchRequest& request_;
+  Terminal& terminal_;
+  std::vector<Part> parts_;
+  int world_size_ = 0;
+  Start start_;
+  Clock::time_point began_ = Clock::now();
+  std::map<int, RankEnd> ends_;
+  std::map<int, Clock::time_point> stopped_;  // ranks that stand still, since when
+  std::vector<Cause> causes_;                 // in the order in which they became known
+  int stop_signal_ = 0;
+  bool grows_ = false, is_ending_ = false;
+  std::optional<Clock::time_point> grace_ends_, hopeless_at_;
+};
+
+}  // namespace gputrain::launch

@@ -1,0 +1,45 @@
+// Why an attempt ended, and the one page that says so.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gputrain/launch/launcher.hpp"
+#include "messages.hpp"
+
+namespace gputrain::launch {
+
+/// Something that ends an attempt before its time.
+struct Cause {
+  enum class Kind { rank_ended, rank_stopped, host_lost, not_started };
+  Kind kind = Kind::rank_ended;
+  std::string host;
+  std::string story;           // host lost, not started: why
+  RankEnd end = {};            // of a rank
+  bool is_consequence = false; // of something else, most likely: it lost its peers, or had been told to end
+
+  /// "rank 1 on node2 (process 4711) was killed by SIGKILL (killed)"
+  std::string text() const;
+  int exit_code() const;
+  bool allows_restart() const;
+};
+
+/// Whether the end of a rank ends the attempt, and why. Empty: it went well, or did what it was told.
+std::optional<Cause> cause_of(const RankEnd& end, const std::string& host);
+
+struct ExitReport {
+  Cause cause;
+  std::vector<std::string> others;  // what happened besides, one line each
+  int attempt = 1;
+  double seconds = 0;  // of the attempt
+  RunState state;
+  std::string restarts;  // why there is no further one: "no restart is left (launch.max_restarts: 3)"
+
+  std::string page() const;
+};
+
+/// "from step 20", "from the start"
+std::string resume_text(const RunState& state);
+
+}  // namespace gputrain::launch

@@ -1,0 +1,157 @@
+#include "host_link.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::launch {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::seconds kConnectTime{30}, kLastWords{1};
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) all.emplace_back(*entry);
+  return all;
+}
+
+/// This program, at the place where the other hosts have it too. ssh hands its words to a shell over there: a path that
+/// a shell would read as anything but one word is refused.
+std::string own_path(bool for_shell) {
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
+  const auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("/._+-").find(c) != std::string_view::npos;
+  };
+  if (for_shell && !std::ranges::all_of(path, is_plain)) {
+    throw Error(ExitCode::usage, {.what = "the program's path cannot be given to a shell on another host",
+                                  .where = path,
+                                  .hint = "put it where the path has only letters, digits and / . _ + -"});
+  }
+  return path;
+}
+
+}  // namespace
+
+HostLink::HostLink(Host host, std::string version, std::string device)
+    : host_(std::move(host)), version_(std::move(version)), device_(std::move(device)), is_here_(host_.is_here()) {}
+
+/// Always the same words; whatever else is to be known over there goes through the pipe.
+std::vector<std::string> HostLink::command() const {
+  if (is_here_) return {own_path(false), "agent"};
+  std::string name = host_.name;
+  std::erase_if(name, [](char c) { return c == '[' || c == ']'; });
+  return {"ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10", "-o",
+          "ControlPath=none", "--", name, own_path(true), "agent"};
+}
+
+void HostLink::connect() {
+  process_.reset();
+  remark_.clear();
+  // An agent must end its ranks when we are gone, so it is not killed with us; ssh has no such duty.
+  process_.emplace(Child::Options{.argv = command(), .environment = own_environment(), .has_input = true, .dies_with_us = !is_here_});
+  output_.emplace(process_->take_output());
+  errors_.emplace(process_->take_errors());
+  input_.emplace(process_->take_input(), size_t{16} << 20);
+  ended_output_.reset();
+  began_ = last_heard_ = Clock::now();
+  next_alive_ = began_ + kAliveEvery;
+  state_ = State::connecting;
+  send({{"kind", "hello"}, {"is_far", !is_here_}, {"folder", std::filesystem::current_path().string()}, {"device", device_}});
+}
+
+void HostLink::send(const json& message) {
+  if (state_ != State::away) input_->insist(to_line(message));
+}
+
+void HostLink::drop(std::string why) {
+  state_ = State::away;
+  loss_ = std::move(why);
+  if (input_) input_->close();
+  // The agent here ends its ranks when its input ends; give it the time for that.
+  if (is_here_ && process_ && process_->is_running()) {
+    const auto latest = Clock::now() + kEndGrace + kLastWords;
+    while (process_->is_running() && Clock::now() < latest) {
+      Poll poll;
+      poll.wake_at(Clock::now() + std::chrono::milliseconds(20));
+      poll.wait();
+      process_->look();
+    }
+  }
+  process_.reset();
+  output_.reset();
+  errors_.reset();
+}
+
+void HostLink::add_to(Poll& poll) const {
+  if (state_ == State::away) return;
+  poll.add(output_->descriptor());
+  poll.add(errors_->descriptor());
+  poll.add(input_->wants(), POLLOUT);
+  poll.wake_at(next_alive_);
+  if (ended_output_) poll.wake_at(*ended_output_ + kLastWords);
+}
+
+void HostLink::attend(const Take& take) {
+  if (state_ == State::away) return;
+  const auto fate = process_->look();
+  output_->read([&](std::string_view line) {
+    if (state_ != State::away) take_line(line, take);
+  });
+  if (state_ == State::away) return;
+  errors_->read([&](std::string_view line) { remark_ = std::string(line.substr(0, 300)); });
+  const auto now = Clock::now();
+  if (fate && fate->is_end()) return drop(story_of(*fate));
+  if (output_->is_at_end() && !ended_output_) ended_output_ = now;
+  if (ended_output_ && now > *ended_output_ + kLastWords) return drop("the agent there has closed its output");
+  if (state_ == State::connecting && now > began_ + kConnectTime) return drop("no answer within 30 s");
+  if (state_ == State::ready && now > last_heard_ + kLongestSilence) return drop("nothing was heard of it for 15 s");
+  if (now >= next_alive_) {
+    send({{"kind", "alive"}});
+    next_alive_ = now + kAliveEvery;
+  }
+  input_->flush();
+}
+
+void HostLink::take_line(std::string_view line, const Take& take) {
+  const auto message = read_message(line);
+  if (!message) {  // what a login shell over there prints
+    remark_ = std::string(line.substr(0, 300));
+    return;
+  }
+  last_heard_ = Clock::now();
+  try {
+    const std::string kind = message->at("kind");
+    if (state_ == State::connecting && kind == "problem") return drop(message->at("text"));
+    if (state_ == State::connecting && kind == "ready") return get_ready(*message);
+    if (kind != "alive") take(*message);
+  } catch (const json::exception& error) {
+    drop(std::string("the agent there talks nonsense: ") + error.what());
+  }
+}
+
+void HostLink::get_ready(const json& message) {
+  const std::string version = message.at("version");
+  if (message.at("protocol") != kProtocol || version != version_) {
+    return drop("gputrain there is " + version + ", here " + version_);
+  }
+  own_ranks_ = message.at("ranks").get<int>();
+  address_ = message.at("address");
+  launcher_address_ = message.at("launcher_address");
+  state_ = State::ready;
+}
+
+std::string HostLink::story_of(const Fate& fate) const {
+  const std::string who = is_here_ ? "its agent" : "ssh to it";
+  if (fate.kind == Fate::Kind::killed) return who + " was killed by " + signal_text(fate.number);
+  if (!remark_.empty()) return remark_;
+  if (!is_here_ && state_ == State::ready) return "the agent there ended without a word (ssh exit code " + std::to_string(fate.number) + ")";
+  return who + " ended with exit code " + std::to_string(fate.number);
+}
+
+}  // namespace gputrain::launch

@@ -1,0 +1,200 @@
+#include "gputrain/launch/hosts.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::launch {
+namespace {
+
+constexpr int kMostRanksOfAHost = 4096;
+
+bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+
+bool is_name(const std::string& text, std::string_view also) {
+  return !text.empty() && text.size() <= 253 && text[0] != '-' && text[0] != '.' &&
+         std::ranges::all_of(text, [also](char c) { return is_letter_or_digit(c) || also.find(c) != std::string_view::npos; });
+}
+
+std::optional<int> read_number(std::string_view text, int lowest, int highest) {
+  int value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_good = failure == std::errc{} && end == text.data() + text.size() && value >= lowest && value <= highest;
+  return is_good ? std::optional(value) : std::nullopt;
+}
+
+std::string own_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+/// The text for a message, with nothing in it that a terminal would act on.
+std::string shown(const std::string& text) {
+  std::string safe = text.substr(0, 80);
+  for (char& c : safe) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return "'" + safe + "'";
+}
+
+void check_hosts(const LaunchSpec& spec, config::Complaints& complaints) {
+  if (spec.hosts && spec.hostfile) complaints.about("hostfile", "launch.hosts and launch.hostfile are both given", "keep one");
+  std::set<std::string> seen;
+  for (const auto& text : spec.hosts.value_or(std::vector<std::string>())) {
+    std::string problem;
+    const auto host = read_host(text, problem);
+    if (!host) complaints.about("hosts", problem, "as in [\"node0:8\", \"node1:8\"]");
+    else if (!seen.insert(host->name).second) complaints.about("hosts", "the host " + host->name + " is named twice");
+  }
+}
+
+void check_count(const LaunchSpec& spec, config::Complaints& complaints) {
+  if (!spec.nnodes) return;
+  const auto count = read_host_count(*spec.nnodes);
+  if (!count) {
+    complaints.about("nnodes", shown(*spec.nnodes) + " is no number of hosts", "as in 2, or \"1:4\" for at least 1 and at most 4");
+  } else if (spec.hosts && count->most > static_cast<int>(spec.hosts->size())) {
+    complaints.about("nnodes", "up to " + std::to_string(count->most) + " hosts are wanted, but launch.hosts names " +
+                                   std::to_string(spec.hosts->size()));
+  }
+}
+
+std::vector<Host> named_hosts(const LaunchSpec& spec) {
+  if (spec.hostfile) return read_hostfile(*spec.hostfile);
+  std::vector<Host> hosts;
+  for (const auto& text : spec.hosts.value_or(std::vector<std::string>{"localhost"})) {
+    std::string problem;
+    if (auto host = read_host(text, problem)) hosts.push_back(std::move(*host));
+  }
+  return hosts;
+}
+
+}  // namespace
+
+void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
+  using config::Change;
+  d.summary("ranks that `gputrain launch` starts, watches and restarts");
+  d.key("hosts", &LaunchSpec::hosts, "where, by the names your ssh knows, with ranks per host: [\"node0:8\", \"node1:8\"]; null: here")
+      .elements(1, 4096).change(Change::safe);
+  d.key("hostfile", &LaunchSpec::hostfile, "a file with one host per line, \"node0 slots=8\" or \"node0:8\"").change(Change::safe);
+  d.key("nnodes", &LaunchSpec::nnodes,
+        "hosts to train on; \"MIN:MAX\": a lost one is left out as long as MIN are there, and taken back; null: all")
+      .change(Change::safe).instead_of({"num_machines", "num_nodes"});
+  d.key("nproc_per_node", &LaunchSpec::nproc_per_node, "ranks on a host that names no number; auto: its GPUs, 1 without")
+      .range(1, kMostRanksOfAHost).change(Change::safe).instead_of({"slots_per_trial", "num_processes"});
+  d.key("master_port", &LaunchSpec::master_port, "where the ranks meet on the first host; 0: a free port")
+      .range(0, 65535).change(Change::safe);
+  d.key("max_restarts", &LaunchSpec::max_restarts, "attempts after the first one, from the newest good checkpoint")
+      .at_least(0).change(Change::safe);
+  d.key("grace", &LaunchSpec::grace, "how long ranks that were asked to stop may take to save before they are killed")
+      .above(0).change(Change::safe);
+  d.key("host_timeout", &LaunchSpec::host_timeout, "how long to wait for lost hosts when too few are left")
+      .at_least(0).change(Change::safe);
+  d.check([](const LaunchSpec& spec, config::Complaints& complaints) {
+    check_hosts(spec, complaints);
+    check_count(spec, complaints);
+  });
+}
+
+void check_environment_names(const std::map<std::string, std::string>& variables, config::Complaints& complaints) {
+  static const std::set<std::string> of_ranks{"RANK",       "WORLD_SIZE",       "LOCAL_RANK",  "LOCAL_WORLD_SIZE",
+                                              "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+  for (const auto& [name, value] : variables) {
+    const bool is_name = !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&
+                         std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '_'; });
+    if (!is_name) complaints.about("env", shown(name) + " is no name of a variable", "letters, digits and _");
+    if (of_ranks.contains(name) || name.starts_with("TORCHELASTIC_")) {
+      complaints.about("env." + name, "says what a rank is: that is for who starts the ranks", "remove it");
+    }
+    if (value.find('\0') != std::string::npos) complaints.about("env." + name, "has a zero byte, which no variable can hold");
+  }
+}
+
+bool Host::is_here() const { return name == "localhost" || name == "127.0.0.1" || name == "[::1]" || name == own_name(); }
+
+std::optional<Host> read_host(const std::string& text, std::string& problem) {
+  Host host{.name = text, .ranks = {}};
+  const size_t colon = text.rfind(':');
+  if (colon != std::string::npos && !text.ends_with(']')) {
+    host.name = text.substr(0, colon);
+    host.ranks = read_number(std::string_view(text).substr(colon + 1), 1, kMostRanksOfAHost);
+    if (!host.ranks) {
+      problem = shown(text) + " ends in no number of ranks from 1 to " + std::to_string(kMostRanksOfAHost);
+      return std::nullopt;
+    }
+  }
+  const size_t at = host.name.find('@');
+  const std::string user = at == std::string::npos ? "user" : host.name.substr(0, at);
+  const std::string machine = at == std::string::npos ? host.name : host.name.substr(at + 1);
+  const bool is_v6 = machine.size() > 2 && machine.starts_with('[') && machine.ends_with(']');
+  const bool is_good = is_v6 ? is_name("x" + machine.substr(1, machine.size() - 2), ":.%") : is_name(machine, ".-_");
+  if (!is_good || !is_name(user, ".-_")) {
+    problem = shown(text) + " is no host name";
+    return std::nullopt;
+  }
+  return host;
+}
+
+std::vector<Host> read_hostfile(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<Host> hosts;
+  int number = 0;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ExitCode::usage, {.what = what,
+                                  .where = number == 0 ? path : path + ":" + std::to_string(number),
+                                  .hint = "one host per line, as in `node0 slots=8` or `node0:8`"});
+  };
+  if (!file) refuse("the file of hosts cannot be read");
+  for (std::string line; ++number, std::getline(file, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name, slots, more, problem;
+    if (!(words >> name)) continue;
+    words >> slots >> more;
+    auto host = read_host(name, problem);
+    if (!host) refuse(problem);
+    if (!slots.empty()) {
+      const auto ranks = slots.starts_with("slots=") ? read_number(std::string_view(slots).substr(6), 1, kMostRanksOfAHost) : std::nullopt;
+      if (!ranks || host->ranks || !more.empty()) refuse("after the host only slots=N is known, not " + shown(slots + " " + more));
+      host->ranks = ranks;
+    }
+    if (std::ranges::any_of(hosts, [&](const Host& other) { return other.name == host->name; })) refuse("the host " + host->name + " is named twice");
+    hosts.push_back(std::move(*host));
+  }
+  number = 0;
+  if (hosts.empty()) refuse("the file names no host");
+  return hosts;
+}
+
+std::optional<HostCount> read_host_count(const std::string& text) {
+  constexpr int kMostHosts = 1 << 16;
+  const size_t colon = text.find(':');
+  const auto least = read_number(std::string_view(text).substr(0, colon), 1, kMostHosts);
+  const auto most = colon == std::string::npos ? least : read_number(std::string_view(text).substr(colon + 1), 1, kMostHosts);
+  if (!least || !most || *least > *most) return std::nullopt;
+  return HostCount{.least = *least, .most = *most};
+}
+
+HostPlan plan_hosts(const LaunchSpec& spec) {
+  HostPlan plan{.hosts = named_hosts(spec), .count = {}};
+  const int all = static_cast<int>(plan.hosts.size());
+  plan.count = {.least = all, .most = all};
+  if (spec.nnodes) plan.count = read_host_count(*spec.nnodes).value_or(plan.count);
+  if (plan.count.most > all) {
+    throw Error(ExitCode::usage, {.what = "launch.nnodes wants up to " + std::to_string(plan.count.most) + " hosts, but " +
+                                          std::to_string(all) + (all == 1 ? " is" : " are") + " named",
+                                  .hint = "name them with --hosts or --hostfile"});
+  }
+  for (auto& host : plan.hosts) {
+    if (!host.ranks && spec.nproc_per_node.value) host.ranks = static_cast<int>(*spec.nproc_per_node.value);
+  }
+  return plan;
+}
+
+}  // namespace gputrain::launch

@@ -1,0 +1,287 @@
+#include "gputrain/launch/launcher.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "attempt.hpp"
+#include "exit_report.hpp"
+#include "gputrain/core/error.hpp"
+#include "host_link.hpp"
+#include "terminal.hpp"
+
+namespace gputrain::launch {
+namespace {
+
+constexpr std::chrono::seconds kFirstMeeting{30}, kBetweenTries{3};
+
+Clock::duration seconds_of(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+std::string plural(int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+class Launcher {
+ public:
+  explicit Launcher(const LaunchRequest& request);
+  ~Launcher();
+  int run();
+
+ private:
+  enum class Gathered { enough, too_few, stopped };
+  Gathered gather();
+  void connect_missing();
+  std::vector<HostLink*> ready_links() const;
+  [[noreturn]] void refuse_unreachable() const;
+  Attempt::Place find_place(const std::vector<HostLink*>& links);
+  bool run_attempt();
+  bool restart_after(Attempt& attempt);
+  bool made_progress();
+  void back_off();
+  void finish(ExitReport report, std::string restarts);
+  void pump(Attempt* attempt, std::optional<Clock::time_point> latest);
+  void take_signals(Attempt* attempt);
+  void take_back(Attempt& attempt);
+  const HostLink* missing() const;
+
+  const LaunchRequest& request_;
+  SignalReader signals_{SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+  Terminal terminal_;
+  std::vector<std::unique_ptr<HostLink>> links_;
+  Clock::time_point next_try_{};
+  std::optional<int> port_;
+  int attempt_number_ = 0, log_number_, restarts_ = 0, without_progress_ = 0;
+  std::optional<int64_t> furthest_;
+  int stop_signal_ = 0;
+  int exit_code_ = 0;
+};
+
+/// Logs of earlier launches stay.
+int last_log_number(const std::filesystem::path& run_folder) {
+  int last = 0;
+  std::error_code absent;
+  for (const auto& entry : std::filesystem::directory_iterator(run_folder / "logs", absent)) {
+    int number = 0;
+    if (std::sscanf(entry.path().filename().c_str(), "attempt_%9d", &number) == 1) last = std::max(last, number);
+  }
+  return last;
+}
+
+Launcher::Launcher(const LaunchRequest& request) : request_(request), log_number_(last_log_number(request.run_folder)) {
+  for (const auto& host : request.plan.hosts) {
+    links_.push_back(std::make_unique<HostLink>(host, request.version, request.device));
+  }
+}
+
+Launcher::~Launcher() {
+  for (auto& link : links_) link->send({{"kind", "goodbye"}});
+  const auto latest = Clock::now() + kEndGrace;
+  const auto is_away = [](const auto& link) { return link->state() == HostLink::State::away; };
+  try {
+    while (!std::ranges::all_of(links_, is_away) && Clock::now() < latest) pump(nullptr, latest);
+  } catch (const std::exception&) {  // on the way out; the links end what is left
+  }
+}
+
+int Launcher::run() {
+  bool goes_on = true;
+  while (goes_on) {
+    switch (gather()) {
+      case Gathered::enough: goes_on = run_attempt(); break;
+      case Gathered::too_few: return exit_code_;  // that of the attempt before, which has been told
+      case Gathered::stopped: goes_on = false; break;
+    }
+  }
+  return exit_code_;
+}
+
+std::vector<HostLink*> Launcher::ready_links() const {
+  std::vector<HostLink*> ready;
+  for (const auto& link : links_) {
+    if (link->state() == HostLink::State::ready && static_cast<int>(ready.size()) < request_.plan.count.most) ready.push_back(link.get());
+  }
+  return ready;
+}
+
+void Launcher::connect_missing() {
+  for (auto& link : links_) {
+    if (link->state() == HostLink::State::away) link->connect();
+  }
+  next_try_ = Clock::now() + kBetweenTries;
+}
+
+const HostLink* Launcher::missing() const {
+  for (const auto& link : links_) {
+    if (link->state() == HostLink::State::away) return link.get();
+  }
+  return nullptr;
+}
+
+/// At the start a host that cannot be reached is the user's to mend; later it may come back.
+void Launcher::refuse_unreachable() const {
+  const HostLink* link = missing();
+  throw Error(ExitCode::environment, {.what = link == nullptr ? "not enough hosts answer" : link->loss(),
+                                      .where = link == nullptr ? "" : link->name(),
+                                      .hint = link == nullptr || link->is_here()
+                                                  ? ""
+                                                  : "`ssh -o BatchMode=yes " + link->name() +
+                                                        " true` must work without a question: a key without passphrase or an agent "
+                                                        "for it, and the host in known_hosts"});
+}
+
+Launcher::Gathered Launcher::gather() {
+  const bool is_first = attempt_number_ == 0;
+  const auto latest = Clock::now() + (is_first ? Clock::duration(kFirstMeeting) : seconds_of(request_.host_timeout_seconds));
+  const auto& count = request_.plan.count;
+  connect_missing();
+  for (;;) {
+    if (stop_signal_ != 0) return Gathered::stopped;
+    const int ready = static_cast<int>(ready_links().size());
+    const bool is_trying = std::ranges::any_of(links_, [](const auto& link) { return link->state() == HostLink::State::connecting; });
+    if (ready >= count.most || (ready >= count.least && !is_trying)) return Gathered::enough;
+    if (is_first && !is_trying) refuse_unreachable();
+    if (Clock::now() >= latest) {
+      if (ready >= count.least) return Gathered::enough;
+      if (is_first) refuse_unreachable();
+      const HostLink* link = missing();
+      terminal_.page("launch  only " + plural(ready, "host") + " of at least " + std::to_string(count.least) + (link == nullptr ? "" : "; " + link->name() + ": " + link->loss()));
+      return Gathered::too_few;
+    }
+    if (!is_trying && Clock::now() >= next_try_) connect_missing();
+    pump(nullptr, is_trying ? latest : std::min(latest, next_try_));
+  }
+}
+
+/// Where the ranks meet: on the first host, at the address by which the others reach it.
+Attempt::Place Launcher::find_place(const std::vector<HostLink*>& links) {
+  Attempt::Place place{.address = "127.0.0.1", .port = request_.master_port};
+  if (links.size() > 1) {
+    place.address = links[0]->address();
+    for (size_t i = 1; links[0]->is_here() && i < links.size() && place.address.empty(); ++i) place.address = links[i]->launcher_address();
+    if (place.address.empty()) place.address = links[0]->name();
+  }
+  if (place.port != 0) return place;
+  port_.reset();
+  links[0]->send({{"kind", "find_port"}});
+  while (!port_ && links[0]->state() == HostLink::State::ready) pump(nullptr, std::nullopt);
+  place.port = port_.value_or(0);
+  return place;
+}
+
+/// Whether there is to be another one.
+bool Launcher::run_attempt() {
+  const auto links = ready_links();
+  const auto place = find_place(links);
+  if (place.port == 0) return true;  // the first host has just been lost
+  ++attempt_number_;
+  const auto logs = request_.run_folder / "logs" / ("attempt_" + std::to_string(++log_number_));
+  Attempt attempt(request_, links, terminal_);
+  attempt.start({.number = attempt_number_, .restarts = attempt_number_ - 1, .logs = logs.string(), .place = place});
+  if (stop_signal_ != 0) attempt.ask_to_stop(stop_signal_);
+  while (!attempt.is_over()) {
+    pump(&attempt, std::nullopt);
+    take_back(attempt);
+  }
+  const auto result = attempt.result();
+  exit_code_ = result.exit_code;
+  if (result.kind == Attempt::Kind::grows) {
+    terminal_.say("a host is back: on with " + std::to_string(ready_links().size()) + " hosts " + resume_text(request_.state()));
+    return stop_signal_ == 0;
+  }
+  if (result.kind == Attempt::Kind::failed) return restart_after(attempt);
+  if (result.kind == Attempt::Kind::stopped) terminal_.say("stopped on request; exit " + std::to_string(exit_code_));
+  return false;
+}
+
+/// A lost host that has returned takes part again: the ranks save and end, and all start once more.
+void Launcher::take_back(Attempt& attempt) {
+  const size_t most = static_cast<size_t>(request_.plan.count.most);
+  if (attempt.is_ending() || attempt.hosts() >= most) return;
+  if (ready_links().size() > attempt.hosts()) return attempt.ask_to_grow();
+  const bool is_trying = std::ranges::any_of(links_, [](const auto& link) { return link->state() == HostLink::State::connecting; });
+  if (!is_trying && Clock::now() >= next_try_) connect_missing();
+}
+
+bool Launcher::made_progress() {
+  const auto state = request_.state();
+  const auto now = state.checkpoint_step;
+  return now && (!furthest_ || *now > *std::exchange(furthest_, now));
+}
+
+bool Launcher::restart_after(Attempt& attempt) {
+  ExitReport report = attempt.report();
+  const Cause& cause = report.cause;
+  const bool progressed = made_progress();
+  without_progress_ = progressed ? 1 : without_progress_ + 1;
+  // Hosts come and go where that is allowed for: as long as training gets further they cost no restart.
+  const bool is_free = cause.kind == Cause::Kind::host_lost && request_.plan.count.least < request_.plan.count.most && progressed;
+  if (!is_free) ++restarts_;
+  if (stop_signal_ != 0) return finish(std::move(report), ""), false;
+  if (!cause.allows_restart()) return finish(std::move(report), request_.max_restarts == 0 ? "" : "a restart would not help"), false;
+  if (restarts_ > request_.max_restarts) {
+    const std::string limit = "launch.max_restarts: " + std::to_string(request_.max_restarts);
+    return finish(std::move(report), request_.max_restarts == 0 ? "" : "no restart is left (" + limit + ")"), false;
+  }
+  terminal_.say(cause.text() + (cause.end.clue.empty() ? "" : " (" + cause.end.clue + ")"));
+  terminal_.say((is_free ? "start once more " : "restart " + std::to_string(restarts_) + " of " + std::to_string(request_.max_restarts) + " ") +
+                resume_text(report.state) + "; what was said is in " + attempt.logs());
+  back_off();
+  return stop_signal_ == 0;
+}
+
+/// 1 s, 2 s, 4 s, ... while nothing is gained.
+void Launcher::back_off() {
+  const auto latest = Clock::now() + std::min(std::chrono::seconds(60), std::chrono::seconds(1 << std::min(without_progress_ - 1, 6)));
+  while (stop_signal_ == 0 && Clock::now() < latest) pump(nullptr, latest);
+}
+
+void Launcher::finish(ExitReport report, std::string restarts) {
+  report.restarts = std::move(restarts);
+  terminal_.page(report.page());
+}
+
+void Launcher::take_signals(Attempt* attempt) {
+  while (const auto signal = signals_.next()) {
+    if (*signal == SIGCHLD) continue;
+    if (*signal == SIGUSR2) {
+      if (attempt != nullptr) attempt->pass_on(SIGUSR2);
+      continue;
+    }
+    stop_signal_ = *signal == SIGHUP ? SIGTERM : *signal;
+    exit_code_ = stop_signal_ == SIGUSR1 ? static_cast<int>(ExitCode::restart) : 128 + stop_signal_;
+    if (attempt != nullptr) attempt->ask_to_stop(stop_signal_);
+  }
+}
+
+/// Waits for whatever comes next, at most until `latest`, and takes it in.
+void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
+  Poll poll;
+  poll.add(signals_.descriptor());
+  terminal_.add_to(poll);
+  for (const auto& link : links_) link->add_to(poll);
+  if (latest) poll.wake_at(*latest);
+  if (attempt != nullptr) poll.wake_at(std::min(attempt->next_deadline(), std::max(next_try_, Clock::now() + std::chrono::milliseconds(50))));
+  poll.wait();
+  take_signals(attempt);
+  for (auto& link : links_) {
+    link->attend([&](const nlohmann::json& message) {
+      if (message.at("kind") == "port") port_ = message.at("port").get<int>();
+      if (attempt != nullptr) attempt->take(*link, message);
+    });
+  }
+  if (attempt != nullptr) attempt->look();
+  terminal_.flush();
+}
+
+}  // namespace
+
+int launch(const LaunchRequest& request) {
+  std::signal(SIGPIPE, SIG_IGN);
+  return Launcher(request).run();
+}
+
+}  // namespace gputrain::launch

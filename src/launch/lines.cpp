@@ -1,0 +1,98 @@
+#include "lines.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+namespace gputrain::launch {
+namespace {
+
+// A program that never ends its line must not fill the memory of whoever reads it.
+constexpr size_t kLongestLine = size_t{1} << 20;
+
+int without_waiting(int descriptor) {
+  if (descriptor >= 0) ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+  return descriptor;
+}
+
+bool has_room(int descriptor) {
+  pollfd room{.fd = descriptor, .events = POLLOUT, .revents = 0};
+  return ::poll(&room, 1, 0) > 0;
+}
+
+}  // namespace
+
+LineReader::LineReader(int descriptor) : descriptor_(without_waiting(descriptor)) {}
+
+LineReader::LineReader(LineReader&& other) noexcept
+    : descriptor_(other.descriptor_.release()), rest_(std::move(other.rest_)) {}
+
+void LineReader::hand_on(const Each& each) {
+  size_t begin = 0;
+  for (size_t end; (end = rest_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    std::string_view line(rest_.data() + begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    each(line);
+  }
+  rest_.erase(0, begin);
+  if (rest_.size() < kLongestLine) return;
+  each(rest_);
+  rest_.clear();
+}
+
+void LineReader::read(const Each& each) {
+  std::array<char, 65536> buffer{};
+  while (!is_at_end()) {
+    const ssize_t count = ::read(descriptor(), buffer.data(), buffer.size());
+    if (count > 0) {
+      rest_.append(buffer.data(), static_cast<size_t>(count));
+      hand_on(each);
+      continue;
+    }
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    ::close(descriptor_.release());
+    if (!rest_.empty()) each(std::exchange(rest_, {}));
+  }
+}
+
+LineWriter::LineWriter(int descriptor, size_t most_bytes) : most_bytes_(most_bytes), descriptor_(descriptor) {}
+
+bool LineWriter::write(std::string_view line) {
+  if (waiting_.size() + line.size() >= most_bytes_) return false;
+  insist(line);
+  return true;
+}
+
+void LineWriter::insist(std::string_view line) {
+  if (is_broken()) return;
+  waiting_ += line;
+  waiting_ += '\n';
+  flush();
+}
+
+// The descriptor may be one that others share (a terminal), so it stays as it is: no more than a pipe surely takes is
+// written after a look whether there is room.
+void LineWriter::flush() {
+  while (!waiting_.empty() && !is_broken() && has_room(descriptor_.get())) {
+    const ssize_t count = ::write(descriptor_.get(), waiting_.data(), std::min<size_t>(waiting_.size(), PIPE_BUF));
+    if (count >= 0) {
+      waiting_.erase(0, static_cast<size_t>(count));
+    } else if (errno != EINTR && errno != EAGAIN) {
+      close();
+    }
+  }
+}
+
+void LineWriter::close() {
+  waiting_.clear();
+  if (!is_broken()) ::close(descriptor_.release());
+}
+
+}  // namespace gputrain::launch

@@ -1,0 +1,33 @@
+#include "messages.hpp"
+
+namespace gputrain::launch {
+
+void to_json(nlohmann::json& json, const RankEnd& end) {
+  json = {{"rank", end.rank},         {"process", end.process},
+          {"killed", end.fate.kind == Fate::Kind::killed},
+          {"number", end.fate.number}, {"was_told", end.was_told},
+          {"tail", end.tail},         {"clue", end.clue},
+          {"log", end.log}};
+}
+
+void from_json(const nlohmann::json& json, RankEnd& end) {
+  end.rank = json.at("rank").get<int>();
+  end.process = json.at("process").get<int>();
+  end.fate = {json.at("killed").get<bool>() ? Fate::Kind::killed : Fate::Kind::exited, json.at("number").get<int>()};
+  end.was_told = json.at("was_told").get<bool>();
+  end.tail = json.at("tail").get<std::vector<std::string>>();
+  end.clue = json.at("clue").get<std::string>();
+  end.log = json.at("log").get<std::string>();
+}
+
+std::string to_line(const nlohmann::json& message) {
+  return message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::optional<nlohmann::json> read_message(std::string_view line) {
+  auto message = nlohmann::json::parse(line, nullptr, false);
+  if (!message.is_object() || !message.contains("kind") || !message["kind"].is_string()) return std::nullopt;
+  return message;
+}
+
+}  // namespace gputrain::launch

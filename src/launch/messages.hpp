@@ -1,0 +1,57 @@
+// What launcher and agents say to each other: one JSON object per line, over the agent's stdin and stdout.
+//
+//   launcher: hello, alive, find_port, start, signal, stop, goodbye
+//   agent:    ready, alive, port, line, fate, exit, problem
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "child.hpp"
+
+namespace gputrain::launch {
+
+inline constexpr int kProtocol = 1;
+// Both sides speak at least so often, and take a longer silence for the other's end: a host whose network is gone says
+// nothing, and the connection to it stands for minutes.
+inline constexpr std::chrono::seconds kAliveEvery{2}, kLongestSilence{15};
+// How long ranks may take to end, without time to save, once the run is lost.
+inline constexpr std::chrono::seconds kEndGrace{4};
+
+/// The ranks of one host in one attempt.
+struct StartOrder {
+  int attempt = 1, restarts = 0;
+  std::vector<std::string> command;
+  std::map<std::string, std::string> environment;
+  std::string logs;  // folder of the attempt
+  int first_rank = 0, ranks = 1, world_size = 1;
+  int host_number = 0, hosts = 1;
+  std::string master_address;
+  int master_port = 0;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartOrder, attempt, restarts, command, environment, logs, first_rank, ranks, world_size,
+                                   host_number, hosts, master_address, master_port)
+
+/// How a rank ended.
+struct RankEnd {
+  int rank = 0, process = 0;
+  Fate fate;
+  bool was_told = false;           // it had been sent a signal before
+  std::vector<std::string> tail;   // its last lines
+  std::string clue;                // what its host or its output says about memory or the GPU
+  std::string log;                 // where all its lines are
+};
+void to_json(nlohmann::json& json, const RankEnd& end);
+void from_json(const nlohmann::json& json, RankEnd& end);
+
+std::string to_line(const nlohmann::json& message);
+/// Empty for what is no message.
+std::optional<nlohmann::json> read_message(std::string_view line);
+
+}  // namespace gputrain::launch

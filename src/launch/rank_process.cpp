@@ -1,0 +1,70 @@
+#include "rank_process.hpp"
+
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "host_signs.hpp"
+
+namespace gputrain::launch {
+namespace {
+
+constexpr size_t kTailLines = 12, kLongestTailLine = 400;
+
+}  // namespace
+
+RankProcess::RankProcess(int rank, const Child::Options& options, std::filesystem::path log)
+    : rank_(rank),
+      process_(-1),
+      child_((std::filesystem::create_directories(log.parent_path()), options)),
+      output_(child_.take_output()),
+      errors_(child_.take_errors()),
+      log_path_(std::move(log)),
+      log_(log_path_, std::ios::app) {
+  process_ = child_.id();
+  if (!log_) {
+    throw Error(ExitCode::environment, {.what = "cannot write a rank's log",
+                                        .where = log_path_.string(),
+                                        .hint = "check that the folder is writable and the disk is not full"});
+  }
+}
+
+void RankProcess::add_to(Poll& poll) const {
+  poll.add(output_.descriptor());
+  poll.add(errors_.descriptor());
+}
+
+void RankProcess::take(std::string_view text, bool is_error, const Line& line) {
+  log_ << text << std::endl;  // a disk that is full takes no more lines; training goes on
+  tail_.emplace_back(text.substr(0, kLongestTailLine));
+  if (tail_.size() > kTailLines) tail_.pop_front();
+  if (auto telling = telling_line(tail_.back()); !telling.empty()) telling_ = std::move(telling);
+  line(text, is_error);
+}
+
+void RankProcess::read(const Line& line) {
+  output_.read([&](std::string_view text) { take(text, false, line); });
+  errors_.read([&](std::string_view text) { take(text, true, line); });
+}
+
+std::optional<Fate> RankProcess::look(const Line& line) {
+  const auto fate = child_.look();
+  if (fate && fate->is_end()) read(line);
+  return fate;
+}
+
+RankEnd RankProcess::end(const Fate& fate) const {
+  return {.rank = rank_,
+          .process = process_,
+          .fate = fate,
+          .was_told = was_told_,
+          .tail = {tail_.begin(), tail_.end()},
+          .clue = telling_,
+          .log = log_path_.string()};
+}
+
+void RankProcess::signal(int number) {
+  if (number != SIGUSR2) was_told_ = true;
+  child_.signal(number);
+}
+
+}  // namespace gputrain::launch

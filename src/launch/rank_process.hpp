@@ -1,0 +1,47 @@
+// One rank on this host: its process, its lines, its log file.
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "child.hpp"
+#include "lines.hpp"
+#include "messages.hpp"
+#include "poll.hpp"
+
+namespace gputrain::launch {
+
+class RankProcess {
+ public:
+  using Line = std::function<void(std::string_view line, bool is_error)>;
+
+  RankProcess(int rank, const Child::Options& options, std::filesystem::path log);
+
+  int rank() const noexcept { return rank_; }
+  bool is_running() const noexcept { return child_.is_running(); }
+  void add_to(Poll& poll) const;
+  /// Hands on what the rank has written, after it has gone to the log file.
+  void read(const Line& line);
+  /// What has happened to the process. After its end all its lines have been read.
+  std::optional<Fate> look(const Line& line);
+  RankEnd end(const Fate& fate) const;
+  void signal(int number);
+
+ private:
+  void take(std::string_view text, bool is_error, const Line& line);
+
+  int rank_, process_;
+  Child child_;
+  LineReader output_, errors_;
+  std::filesystem::path log_path_;
+  std::ofstream log_;
+  std::deque<std::string> tail_;
+  std::string telling_;
+  bool was_told_ = false;
+};
+
+}  // namespace gputrain::launch
