@@ -83,6 +83,7 @@ std::string signal_text(int signal) {
   const char* meaning = ::sigdescr_np(signal);
   if (name == nullptr) return "signal " + std::to_string(signal);
   std::string text = meaning == nullptr ? "" : meaning;
+  if (text.find('(') != std::string::npos) text.clear();  // "Stopped (signal)" says no more than SIGSTOP
   if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] - 'A' + 'a');
   return "SIG" + std::string(name) + (text.empty() ? "" : " (" + text + ")");
 }

@@ -34,8 +34,9 @@ std::string meaning_of(int code) {
   }
 }
 
-std::string advice_for(const Cause& cause, int code) {
-  const std::string again = "the same command goes on from the newest checkpoint";
+std::string advice_for(const Cause& cause, int code, const RunState& state) {
+  const std::string again = state.checkpoint_step ? "the same command goes on " + resume_text(state)
+                                                  : "the same command starts over (set checkpoint.interval to lose less)";
   if (cause.kind == Cause::Kind::host_lost) return "see to " + cause.host + ", or go on without it (--nnodes MIN:MAX); " + again;
   if (cause.kind == Cause::Kind::rank_stopped) return "someone or something has stopped that process; " + again;
   if (cause.kind == Cause::Kind::rank_ended && cause.end.fate.kind == Fate::Kind::killed) {
@@ -110,7 +111,7 @@ std::string ExitReport::page() const {
   }
   page += line("state", (state.step ? "last step " + std::to_string(*state.step) : "no step was finished") + "; " +
                             (state.checkpoint_step ? "newest checkpoint " + state.checkpoint : "no checkpoint"));
-  return page + line("next", advice_for(cause, code));
+  return page + line("next", advice_for(cause, code, state));
 }
 
 }  // namespace gputrain::launch
