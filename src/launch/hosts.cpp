@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "gputrain/core/error.hpp"
+#include "host_name.hpp"
 
 namespace gputrain::launch {
 namespace {
@@ -17,11 +18,6 @@ namespace {
 constexpr int kMostRanksOfAHost = 4096;
 
 bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
-
-bool is_name(const std::string& text, std::string_view also) {
-  return !text.empty() && text.size() <= 253 && text[0] != '-' && text[0] != '.' &&
-         std::ranges::all_of(text, [also](char c) { return is_letter_or_digit(c) || also.find(c) != std::string_view::npos; });
-}
 
 std::optional<int> read_number(std::string_view text, int lowest, int highest) {
   int value = 0;
@@ -33,15 +29,6 @@ std::optional<int> read_number(std::string_view text, int lowest, int highest) {
 std::string own_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
-/// The text for a message, with nothing in it that a terminal would act on.
-std::string shown(const std::string& text) {
-  std::string safe = text.substr(0, 80);
-  for (char& c : safe) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return "'" + safe + "'";
 }
 
 void check_hosts(const LaunchSpec& spec, config::Complaints& complaints) {
@@ -59,7 +46,7 @@ void check_count(const LaunchSpec& spec, config::Complaints& complaints) {
   if (!spec.nnodes) return;
   const auto count = read_host_count(*spec.nnodes);
   if (!count) {
-    complaints.about("nnodes", shown(*spec.nnodes) + " is no number of hosts", "as in 2, or \"1:4\" for at least 1 and at most 4");
+    complaints.about("nnodes", quoted(*spec.nnodes) + " is no number of hosts", "as in 2, or \"1:4\" for at least 1 and at most 4");
   } else if (spec.hosts && count->most > static_cast<int>(spec.hosts->size())) {
     complaints.about("nnodes", "up to " + std::to_string(count->most) + " hosts are wanted, but launch.hosts names " +
                                    std::to_string(spec.hosts->size()));
@@ -109,7 +96,7 @@ void check_environment_names(const std::map<std::string, std::string>& variables
   for (const auto& [name, value] : variables) {
     const bool is_name = !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&
                          std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '_'; });
-    if (!is_name) complaints.about("env", shown(name) + " is no name of a variable", "letters, digits and _");
+    if (!is_name) complaints.about("env", quoted(name) + " is no name of a variable", "letters, digits and _");
     if (of_ranks.contains(name) || name.starts_with("TORCHELASTIC_")) {
       complaints.about("env." + name, "says what a rank is: that is for who starts the ranks", "remove it");
     }
@@ -126,7 +113,7 @@ std::optional<Host> read_host(const std::string& text, std::string& problem) {
     host.name = text.substr(0, colon);
     host.ranks = read_number(std::string_view(text).substr(colon + 1), 1, kMostRanksOfAHost);
     if (!host.ranks) {
-      problem = shown(text) + " ends in no number of ranks from 1 to " + std::to_string(kMostRanksOfAHost);
+      problem = quoted(text) + " ends in no number of ranks from 1 to " + std::to_string(kMostRanksOfAHost);
       return std::nullopt;
     }
   }
@@ -134,9 +121,10 @@ std::optional<Host> read_host(const std::string& text, std::string& problem) {
   const std::string user = at == std::string::npos ? "user" : host.name.substr(0, at);
   const std::string machine = at == std::string::npos ? host.name : host.name.substr(at + 1);
   const bool is_v6 = machine.size() > 2 && machine.starts_with('[') && machine.ends_with(']');
-  const bool is_good = is_v6 ? is_name("x" + machine.substr(1, machine.size() - 2), ":.%") : is_name(machine, ".-_");
-  if (!is_good || !is_name(user, ".-_")) {
-    problem = shown(text) + " is no host name";
+  const bool is_good = is_v6 ? machine[1] != '[' && is_host_name("x" + machine.substr(1, machine.size() - 2))
+                             : is_host_name(machine) && machine.find_first_of(":%") == std::string::npos;
+  if (!is_good || !is_host_name(user)) {
+    problem = quoted(text) + " is no host name";
     return std::nullopt;
   }
   return host;
@@ -161,7 +149,7 @@ std::vector<Host> read_hostfile(const std::string& path) {
     if (!host) refuse(problem);
     if (!slots.empty()) {
       const auto ranks = slots.starts_with("slots=") ? read_number(std::string_view(slots).substr(6), 1, kMostRanksOfAHost) : std::nullopt;
-      if (!ranks || host->ranks || !more.empty()) refuse("after the host only slots=N is known, not " + shown(slots + " " + more));
+      if (!ranks || host->ranks || !more.empty()) refuse("after the host only slots=N is known, not " + quoted(slots + " " + more));
       host->ranks = ranks;
     }
     if (std::ranges::any_of(hosts, [&](const Host& other) { return other.name == host->name; })) refuse("the host " + host->name + " is named twice");
