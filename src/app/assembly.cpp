@@ -117,6 +117,11 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
     built.parameters.push_back(resident.value);
     built.parameter_count += resident.value.numel();
   }
+  const int ranks = place.groups.world_size();
+  if (spec.parallel.shard == "optimizer" && ranks > 1) {
+    built.owners = parallel::plan_shards(*built.arena, ranks);
+    built.arena->own(built.owners[static_cast<size_t>(place.rank())]);
+  }
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
   if (spec.model.pretrained) load_weights(*built.model, *spec.model.pretrained);
   share_model(built, place.groups);

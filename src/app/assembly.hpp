@@ -53,6 +53,7 @@ struct BuiltModel {
   std::unique_ptr<device::Arena> arena;
   std::vector<at::Tensor> parameters;
   int64_t parameter_count = 0;
+  std::vector<device::Range> owners;  // what each rank updates, where they share that out; otherwise empty
 };
 
 /// Every rank must call.

@@ -188,8 +188,7 @@ void Checkpointing::restore(const checkpoint::Checkpoint& from, train::Progress&
     const auto& state = from.state();
     progress = train::Progress::from_json(state.at("progress"));
     checkpoint::restore(from.part("model"), weights());
-    checkpoint::restore(from.part("optimizer"),
-                        checkpoint::per_parameter(*parts_.built.arena, parts_.updates.optimizer->state()));
+    restore_optimizer(from.part("optimizer"));
     if (parts_.updates.scaler && state.contains("scaler")) {
       parts_.updates.scaler->restore({.scale = state["scaler"].at("scale").get<double>(),
                                       .growth_tracker = state["scaler"].at("growth_tracker").get<int64_t>()});
@@ -202,6 +201,13 @@ void Checkpointing::restore(const checkpoint::Checkpoint& from, train::Progress&
                                        .where = from.folder().string(),
                                        .hint = "resume from another one: --set checkpoint.resume=PATH"});
   }
+}
+
+/// Each rank reads what it owns, whoever wrote it.
+void Checkpointing::restore_optimizer(const checkpoint::Part& part) {
+  const auto& arena = *parts_.built.arena;
+  const auto state = parts_.updates.optimizer->state();
+  part.read(checkpoint::per_parameter(arena, state), state.scalars.size() + state.flat.size() * arena.segments().size());
 }
 
 /// Another library may round otherwise: who compares runs bit for bit must know.
@@ -250,16 +256,35 @@ checkpoint::Snapshot Checkpointing::snapshot(const train::Progress& progress, co
       std::isfinite(measured->second)) {
     score = {.metric = best_metric_, .value = measured->second};
   }
+  std::vector<std::string> awaited;
+  for (size_t rank = 1; rank < parts_.built.owners.size(); ++rank) {
+    awaited.push_back(checkpoint::file_name("optimizer", static_cast<int64_t>(rank), std::ssize(parts_.built.owners)));
+  }
   return {.step = progress.step,
-          .files = {{"model", weights()},
-                    {"optimizer", checkpoint::per_parameter(*parts_.built.arena, parts_.updates.optimizer->state())},
-                    {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
+          .files = {{"model", weights()}, {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
+          .shards = {own_shard()},
           .state = state.dump(2) + "\n",
           .score = score,
           .origin = {.spec_hash = parts_.job.spec_hash,
                      .world_size = parts_.place.groups.world_size(),
                      .versions = versions(parts_.place.device)},
+          .rank = parts_.place.rank(),
+          .awaited = std::move(awaited),
+          .patience_seconds = parts_.job.spec().parallel.timeout.seconds,
           .synced_before = {parts_.folder.metrics()}};
+}
+
+/// What this rank owns of the optimizer's state; what is not cut is rank 0's.
+checkpoint::Shard Checkpointing::own_shard() const {
+  checkpoint::Shard shard{.part = "optimizer", .tensors = {}, .slices = {}};
+  if (shares()) shard.rank = parts_.place.rank(), shard.ranks = std::ssize(parts_.built.owners);
+  auto state = parts_.updates.optimizer->state();
+  if (shard.rank != 0) state.scalars.clear();
+  for (auto& owned : checkpoint::per_parameter(*parts_.built.arena, state)) {
+    if (owned.slice) shard.slices[owned.name] = *owned.slice;
+    shard.tensors.emplace_back(owned.name, owned.tensor);
+  }
+  return shard;
 }
 
 /// Buffers are not among them: a forward pass changes running statistics.
@@ -275,31 +300,47 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
   train::synchronise_buffers(*parts_.built.model, groups);
   const at::Tensor generators =
       groups.control().all_gather(device::generator_state(parts_.place.device), "random generators");
-  const checkpoint::Snapshot live = snapshot(progress, generators);
-  if (parts_.place.rank() == 0) {
+  const checkpoint::Snapshot live = snapshot(progress, generators);  // on every rank: the log's state is gathered
+  if (writes()) {
     usage_[progress.step] = progress.usage;
-    if (durable) writer_.wait();
+    if (durable || shares()) writer_.wait();
     note_results();
-    if (durable) {
-      if (mirror_) mirror_->hold(true);  // what is saved here comes first
-      note(writer_.save(live));
-      if (mirror_) mirror_->hold(false);
-    } else {
-      if (mode == train::SaveMode::announced) announced_step_ = progress.step;
-      writer_.begin(live, what_only_updates_change());
-      note_results();  // of the save that this one has waited for
-      parts_.pace.note_begun();
-    }
+    if (!shares() || prepare(live)) write(live, mode);
   }
   if (fails_anywhere(durable ? failures_ > 0 : failures_ >= parts_.job.spec().checkpoint.max_save_failures)) {
     throw Error(ExitCode::checkpoint,
-                {.what = "cannot save: " + (last_failure_.empty() ? "rank 0 has the reason" : last_failure_),
+                {.what = "cannot save: " + (last_failure_.empty() ? "another rank has the reason" : last_failure_),
                  .hint = "make room or mend the disk, then start again: training goes on from the last good checkpoint"});
   }
 }
 
+/// Every rank that writes must call: rank 0 makes room for what they write together. False: there is none.
+bool Checkpointing::prepare(const checkpoint::Snapshot& live) {
+  bool failed = false;
+  try {
+    if (live.rank == 0) store_.prepare(live);
+  } catch (const Error& failure) {
+    failed = true;
+    note(checkpoint::BackgroundWriter::Result{.step = live.step, .failure = failure});
+  }
+  return !fails_anywhere(failed);
+}
+
+void Checkpointing::write(const checkpoint::Snapshot& live, train::SaveMode mode) {
+  if (mode == train::SaveMode::durable) {
+    if (mirror_) mirror_->hold(true);  // what is saved here comes first
+    note(writer_.save(live));
+    if (mirror_) mirror_->hold(false);
+    return;
+  }
+  if (mode == train::SaveMode::announced && live.rank == 0) announced_step_ = live.step;
+  writer_.begin(live, what_only_updates_change());
+  note_results();  // of the save that this one has waited for
+  parts_.pace.note_begun();
+}
+
 bool Checkpointing::settle() {
-  if (parts_.place.rank() == 0) {
+  if (writes()) {
     writer_.wait();
     note_results();
   }

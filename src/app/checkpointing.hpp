@@ -82,6 +82,13 @@ class Checkpointing {
   void note(const checkpoint::BackgroundWriter::Result& result);
   bool fails_anywhere(bool failed);
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
+  void restore_optimizer(const checkpoint::Part& part);
+  checkpoint::Shard own_shard() const;
+  /// Whether ranks share out the optimizer's state, and so write together.
+  bool shares() const noexcept { return !parts_.built.owners.empty(); }
+  bool writes() const noexcept { return shares() || parts_.place.rank() == 0; }
+  bool prepare(const checkpoint::Snapshot& live);
+  void write(const checkpoint::Snapshot& live, train::SaveMode mode);
   void tell_other_versions(const checkpoint::Checkpoint& from) const;
   void restore_generators(const checkpoint::Checkpoint& from);
   checkpoint::NamedTensors weights() const;

@@ -179,10 +179,12 @@ class ReplayHook final : public train::Hook {
   Comparison& comparison_;
 };
 
-void compare_tensors(const std::string& name, const checkpoint::Part& part, const checkpoint::NamedTensors& live,
-                     Comparison& comparison) {
-  for (const auto& [tensor, value] : live) {
-    const auto difference = difference_between(part.tensor(tensor).contiguous(), value.to(at::kCPU).contiguous());
+void compare_tensors(const std::string& name, const checkpoint::Part& part,
+                     const std::vector<checkpoint::Part::Target>& live, Comparison& comparison) {
+  for (const auto& [tensor, value, slice] : live) {
+    at::Tensor saved = part.tensor(tensor).contiguous();
+    if (slice) saved = saved.view(-1).narrow(0, slice->begin, value.numel());
+    const auto difference = difference_between(saved, value.to(at::kCPU).contiguous());
     ++comparison.tensors;
     if (difference.differing > 0) comparison.tensors_differing.push_back({name, tensor, difference});
   }
@@ -232,7 +234,8 @@ Comparison replay(const Passage& passage, const Job& job, Assembly& assembly, co
   comparison.seconds = watch.seconds();
   if (passage.at_step) {
     train::synchronise_buffers(*assembly.built.model, assembly.place.groups);
-    compare_tensors("model", passage.at_step->part("model"), named_weights(*assembly.built.model), comparison);
+    compare_tensors("model", passage.at_step->part("model"), checkpoint::whole(named_weights(*assembly.built.model)),
+                    comparison);
     compare_tensors("optimizer", passage.at_step->part("optimizer"),
                     checkpoint::per_parameter(*assembly.built.arena, assembly.updates.optimizer->state()), comparison);
   }

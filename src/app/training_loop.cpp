@@ -13,7 +13,8 @@ TrainingLoop::TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopR
       assembly_(assembly),
       own_stop_(std::move(own_stop)),
       before_update_(std::move(before_update)),
-      data_parallel_(assembly.place.groups, *assembly.built.arena, assembly.built.parameters, bucket_limits(spec)) {}
+      data_parallel_(assembly.place.groups, *assembly.built.arena, assembly.built.parameters, bucket_limits(spec),
+                     assembly.built.owners) {}
 
 train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step) {
   auto& [place, datasets, plan, built, updates] = assembly_;

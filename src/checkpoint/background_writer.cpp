@@ -108,7 +108,7 @@ BackgroundWriter::Result BackgroundWriter::write(const Snapshot& snapshot) {
   try {
     store_.write(snapshot);
     durable_seconds = seconds_since(begin);
-    store_.confirm(snapshot.step);
+    if (snapshot.rank == 0) store_.confirm(snapshot.step);
   } catch (const Error& error) {
     result.failure = error;
   } catch (const std::exception& error) {  // of memory, say: a save must not end a training run

@@ -1,5 +1,6 @@
 #include "gputrain/checkpoint/checkpoint.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
@@ -101,14 +102,25 @@ const Part& Checkpoint::part(const std::string& name) const {
   return found->second;
 }
 
-NamedTensors per_parameter(const device::Arena& arena, const optim::Optimizer::State& state) {
-  NamedTensors tensors = state.scalars;
+std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim::Optimizer::State& state) {
+  std::vector<Part::Target> targets;
+  for (const auto& [name, tensor] : state.scalars) targets.push_back({.name = name, .tensor = tensor, .slice = std::nullopt});
+  const device::Range& owned = arena.owned();
   for (const auto& [kind, flat] : state.flat) {
     for (const device::Segment& segment : arena.segments()) {
-      tensors.emplace_back(kind + "." + segment.name, arena.view(flat, segment));
+      const std::string name = kind + "." + segment.name;
+      const int64_t end = segment.offset + segment.numel;
+      const int64_t from = std::max(owned.begin, segment.offset), until = std::min(owned.end, end);
+      if (from == segment.offset && until == end) {
+        targets.push_back({.name = name, .tensor = arena.state_view(flat, segment), .slice = std::nullopt});
+      } else if (from < until) {
+        targets.push_back({.name = name,
+                           .tensor = flat.narrow(0, from - owned.begin, until - from),
+                           .slice = Slice{.shape = segment.sizes, .begin = from - segment.offset}});
+      }
     }
   }
-  return tensors;
+  return targets;
 }
 
 }  // namespace gputrain::checkpoint

@@ -53,7 +53,7 @@ Origin origin_in(const json& value) {
           .versions = value.at("versions").get<std::map<std::string, std::string>>()};
 }
 
-json to_json(const Manifest::File& file) {
+json json_of(const Manifest::File& file) {
   json value = {{"bytes", file.seal.bytes}, {"xxh3_128", file.seal.xxh3_128}};
   if (file.part.empty()) return value;
   value["part"] = file.part;
@@ -66,7 +66,7 @@ json to_json(const Manifest::File& file) {
 
 std::string to_json(const Manifest& manifest) {
   json files = json::object();
-  for (const auto& [name, file] : manifest.files) files[name] = to_json(file);
+  for (const auto& [name, file] : manifest.files) files[name] = json_of(file);
   json value = {{"format", kFormat},
                 {"version", kVersion},
                 {"step", manifest.step},
@@ -77,6 +77,18 @@ std::string to_json(const Manifest& manifest) {
                 {"files", std::move(files)}};
   if (manifest.score) value["score"] = {{"metric", manifest.score->metric}, {"value", manifest.score->value}};
   return value.dump(2) + "\n";
+}
+
+std::string to_json(const Manifest::File& file) { return json_of(file).dump(2) + "\n"; }
+
+Manifest::File parse_file(std::string_view text, const fs::path& path) {
+  try {
+    return file_in(json::parse(text));
+  } catch (const json::exception&) {
+    throw Damage("damaged: not the JSON that was written", path);
+  } catch (const std::domain_error& problem) {
+    throw Damage(std::string("damaged: ") + problem.what(), path);
+  }
 }
 
 Manifest parse_manifest(std::string_view text, const fs::path& path) {

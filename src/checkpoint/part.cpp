@@ -155,10 +155,10 @@ void Part::check(const Target& target) const {
                   "a slice lies within its tensor");
 }
 
-void Part::read(const std::vector<Target>& targets, bool all) const {
+void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensors) const {
   for (const Target& target : targets) check(target);
-  if (all && targets.size() != tensors_.size()) {
-    refuse(fmt::format("has {} tensors, this job {}", tensors_.size(), targets.size()), files_.front().path);
+  if (tensors && *tensors != tensors_.size()) {
+    refuse(fmt::format("has {} tensors, this job {}", tensors_.size(), *tensors), files_.front().path);
   }
   std::vector<std::vector<Copy>> copies(files_.size());
   std::vector<at::Tensor> rows;
@@ -187,10 +187,12 @@ void Part::read(const std::vector<Target>& targets, bool all) const {
   }
 }
 
-void restore(const Part& part, const NamedTensors& live) {
+std::vector<Part::Target> whole(const NamedTensors& tensors) {
   std::vector<Part::Target> targets;
-  for (const auto& [name, tensor] : live) targets.push_back({.name = name, .tensor = tensor, .slice = std::nullopt});
-  part.read(targets, /*all=*/true);
+  for (const auto& [name, tensor] : tensors) targets.push_back({.name = name, .tensor = tensor, .slice = std::nullopt});
+  return targets;
 }
+
+void restore(const Part& part, const NamedTensors& live) { part.read(whole(live), live.size()); }
 
 }  // namespace gputrain::checkpoint

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "gputrain/core/atomic_file.hpp"
+#include "together.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -91,7 +92,6 @@ Manifest::File write_part(const fs::path& folder, const Shard& shard) {
 
 /// Writes everything into a folder; the manifest comes last.
 void write_folder(const fs::path& folder, const Snapshot& snapshot) {
-  on_disk(folder, "cannot create the folder", [&] { fs::create_directory(folder); });
   Manifest manifest{.step = snapshot.step, .origin = snapshot.origin, .files = {}, .score = snapshot.score};
   for (const auto& [part, tensors] : snapshot.files) {
     manifest.files[file_name(part, 0, 1)] = write_part(folder, {.part = part, .tensors = tensors, .slices = {}});
@@ -99,6 +99,7 @@ void write_folder(const fs::path& folder, const Snapshot& snapshot) {
   for (const Shard& shard : snapshot.shards) {
     manifest.files[file_name(shard.part, shard.rank, shard.ranks)] = write_part(folder, shard);
   }
+  manifest.files.merge(collect(folder, snapshot.awaited, snapshot.patience_seconds));
   write_file_atomically(folder / kStateName, snapshot.state, ExitCode::checkpoint);
   Sealer sealer;
   sealer.add(snapshot.state.data(), snapshot.state.size());
@@ -106,9 +107,25 @@ void write_folder(const fs::path& folder, const Snapshot& snapshot) {
   write_file_atomically(folder / kManifestName, to_json(manifest), ExitCode::checkpoint);
 }
 
+/// What a rank other than 0 does.
+void write_own_shards(const fs::path& folder, const Snapshot& snapshot) {
+  for (const Shard& shard : snapshot.shards) {
+    const std::string name = file_name(shard.part, shard.rank, shard.ranks);
+    try {
+      hand_in(folder, name, write_part(folder, shard));
+    } catch (const std::exception& failure) {
+      hand_in_failure(folder, name, failure.what());
+      throw;
+    }
+  }
+}
+
 /// A full disk is better found out before an hour of writing than after it.
 void check_free_space(const fs::path& folder, const Snapshot& snapshot) {
-  const uint64_t needed = snapshot.bytes() + snapshot.state.size() + (uint64_t{1} << 16);
+  uint64_t needed = snapshot.bytes() + snapshot.state.size() + (uint64_t{1} << 16);
+  for (const Shard& shard : snapshot.shards) {  // the others' are about as large
+    for (const auto& [name, tensor] : shard.tensors) needed += snapshot.awaited.size() * tensor.nbytes();
+  }
   std::error_code unknown;
   const fs::space_info space = fs::space(folder, unknown);
   if (unknown || space.available >= needed) return;
@@ -187,12 +204,25 @@ CheckpointStore::CheckpointStore(fs::path folder, Retention retention)
 
 fs::path CheckpointStore::folder_of(int64_t step) const { return folder_ / folder_name(step); }
 
-fs::path CheckpointStore::write(const Snapshot& snapshot) {
+fs::path CheckpointStore::partial_folder_of(int64_t step) const {
+  return folder_of(step).string() + std::string(kPartialSuffix);
+}
+
+void CheckpointStore::prepare(const Snapshot& snapshot) {
   on_disk(folder_, "cannot create the folder", [&] { fs::create_directories(folder_); });
   remove_partial_folders(folder_);
   check_free_space(folder_, snapshot);
-  const fs::path target = folder_ / folder_name(snapshot.step);
-  const fs::path written = target.string() + std::string(kPartialSuffix);
+  const fs::path written = partial_folder_of(snapshot.step);
+  on_disk(written, "cannot create the folder", [&] { fs::create_directory(written); });
+}
+
+fs::path CheckpointStore::write(const Snapshot& snapshot) {
+  const fs::path target = folder_of(snapshot.step), written = partial_folder_of(snapshot.step);
+  if (snapshot.rank != 0) {
+    write_own_shards(written, snapshot);
+    return target;
+  }
+  if (snapshot.awaited.empty()) prepare(snapshot);
   try {
     write_folder(written, snapshot);
     for (const fs::path& other : snapshot.synced_before) sync_file(other, ExitCode::checkpoint);

@@ -109,15 +109,30 @@ Pending Group::all_reduce_sum(const at::Tensor& tensor, std::string name) {
   });
 }
 
-void Group::broadcast(const at::Tensor& tensor, int root, std::string name) {
-  if (!connection_) return;
+Pending Group::reduce_sum(const at::Tensor& tensor, int root, std::string name) {
+  if (!connection_) return {};
   check_tensor(*connection_, tensor);
-  start_transfer(connection_, "broadcast of " + std::move(name), [&] {
+  return start_transfer(connection_, "reduce of " + std::move(name), [&] {
+    std::vector<at::Tensor> tensors{tensor};
+    auto options = with_deadline<c10d::ReduceOptions>(*connection_);
+    options.rootRank = root;
+    return connection_->backend->reduce(tensors, options);
+  });
+}
+
+void Group::broadcast(const at::Tensor& tensor, int root, std::string name) {
+  start_broadcast(tensor, root, std::move(name)).wait();
+}
+
+Pending Group::start_broadcast(const at::Tensor& tensor, int root, std::string name) {
+  if (!connection_) return {};
+  check_tensor(*connection_, tensor);
+  return start_transfer(connection_, "broadcast of " + std::move(name), [&] {
     std::vector<at::Tensor> tensors{tensor};
     auto options = with_deadline<c10d::BroadcastOptions>(*connection_);
     options.rootRank = root;
     return connection_->backend->broadcast(tensors, options);
-  }).wait();
+  });
 }
 
 at::Tensor Group::all_gather(const at::Tensor& tensor, std::string name) {

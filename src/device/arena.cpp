@@ -108,10 +108,20 @@ Arena::Arena(const std::vector<Resident>& residents) {
   const at::TensorOptions options = residents.front().value.options().requires_grad(false);
   values_ = flat_zeros(numel, options);
   gradients_ = flat_zeros(numel, options);
+  owned_ = {.begin = 0, .end = numel};
   for (size_t i = 0; i < segments_.size(); ++i) {
     residents_[i].set_data(view(values_, segments_[i]));
     residents_[i].mutable_grad() = view(gradients_, segments_[i]);
   }
+}
+
+bool Segment::is_row_major() const noexcept {
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    if (sizes[i] != 1 && strides[i] != stride) return false;
+    stride *= sizes[i];
+  }
+  return true;
 }
 
 std::vector<Range> Arena::decay_ranges() const {
@@ -122,7 +132,17 @@ std::vector<Range> Arena::unit_ranges() const {
   return runs_of(segments_, [](const Segment& segment) { return segment.unit; });
 }
 
-at::Tensor Arena::make_state() const { return flat_zeros(values_.numel(), values_.options()); }
+void Arena::own(const Range& range) {
+  GPUTRAIN_ASSERT(0 <= range.begin && range.begin <= range.end && range.end <= values_.numel(), "a stretch of the arena");
+  owned_ = range;
+}
+
+at::Tensor Arena::make_state() const { return flat_zeros(owned_.size(), values_.options()); }
+
+at::Tensor Arena::state_view(const at::Tensor& state, const Segment& segment) const {
+  GPUTRAIN_ASSERT(owned_.begin <= segment.offset && segment.offset + segment.numel <= owned_.end, "the rank owns it");
+  return at::as_strided(state, segment.sizes, segment.strides, segment.offset - owned_.begin);
+}
 
 at::Tensor Arena::view(const at::Tensor& flat, const Segment& segment) const {
   return at::as_strided(flat, segment.sizes, segment.strides, segment.offset);

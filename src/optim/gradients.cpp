@@ -4,6 +4,7 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 
 namespace gputrain::optim {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 /// is 1.4 % off), so short rows are summed in float and the rows' norms in double.
 at::Tensor norm_of(const at::Tensor& flat) {
   constexpr int64_t kRow = 512;
+  if (flat.numel() == 0) return at::zeros({}, flat.options().dtype(at::kDouble));
   const int64_t whole = flat.numel() / kRow * kRow;
   const at::Tensor rows = at::linalg_vector_norm(flat.narrow(0, 0, whole).view({-1, kRow}), 2, {1});
   const at::Tensor rest = at::linalg_vector_norm(flat.narrow(0, whole, flat.numel() - whole), 2, {0}, true);
@@ -22,6 +24,11 @@ at::Tensor norm_of(const at::Tensor& flat) {
 
 GradientReport measure_gradient(const at::Tensor& flat, const GradientOptions& options) {
   GradientReport report{.norm = norm_of(flat)};
+  if (options.add_up_over_ranks) {
+    const at::Tensor square = report.norm.square();
+    options.add_up_over_ranks(square);
+    report.norm = square.sqrt();
+  }
   // Squares never cancel: the norm is finite exactly when every element is (and their squares can be added up).
   report.found_inf = report.norm.isfinite().logical_not().to(at::kFloat).view({1});
   std::optional<at::Tensor> divisor;

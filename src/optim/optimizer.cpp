@@ -1,5 +1,6 @@
 #include "gputrain/optim/optimizer.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -12,17 +13,32 @@ OptimizerCatalog& catalog() {
   return catalog;
 }
 
-std::vector<at::Tensor> DecayGroup::slices(const at::Tensor& flat) const {
-  std::vector<at::Tensor> slices;
-  slices.reserve(ranges.size());
-  for (const device::Range& range : ranges) slices.push_back(flat.narrow(0, range.begin, range.size()));
-  return slices;
+namespace {
+
+std::vector<at::Tensor> views_of(const at::Tensor& flat, const std::vector<device::Range>& ranges, int64_t begin) {
+  std::vector<at::Tensor> views;
+  views.reserve(ranges.size());
+  for (const device::Range& range : ranges) views.push_back(flat.narrow(0, range.begin - begin, range.size()));
+  return views;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> DecayGroup::slices(const at::Tensor& flat) const { return views_of(flat, ranges, 0); }
+
+std::vector<at::Tensor> DecayGroup::state_slices(const at::Tensor& state) const {
+  return views_of(state, ranges, owned_begin);
 }
 
 std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_decay) {
-  if (weight_decay == 0) return {{.ranges = {{.begin = 0, .end = arena.values().numel()}}}};
-  DecayGroup decaying{.weight_decay = weight_decay}, plain{.weight_decay = 0};
-  for (const device::Range& range : arena.decay_ranges()) (range.decays ? decaying : plain).ranges.push_back(range);
+  const device::Range& owned = arena.owned();
+  DecayGroup decaying{.weight_decay = weight_decay, .owned_begin = owned.begin}, plain{.owned_begin = owned.begin};
+  const bool is_one_group = weight_decay == 0;
+  for (device::Range range : is_one_group ? std::vector<device::Range>{owned} : arena.decay_ranges()) {
+    range.begin = std::max(range.begin, owned.begin);
+    range.end = std::min(range.end, owned.end);
+    if (range.begin < range.end) (!is_one_group && range.decays ? decaying : plain).ranges.push_back(range);
+  }
   std::vector<DecayGroup> groups;
   for (DecayGroup& group : {std::ref(decaying), std::ref(plain)}) {
     if (!group.ranges.empty()) groups.push_back(std::move(group));

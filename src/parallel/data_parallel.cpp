@@ -26,14 +26,32 @@ std::vector<device::Range> plan_buckets(const device::Arena& arena, const Bucket
   return buckets;
 }
 
+std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks) {
+  const int64_t step = 128 / static_cast<int64_t>(arena.values().itemsize());
+  const auto& segments = arena.segments();
+  std::vector<device::Range> shards(static_cast<size_t>(ranks));
+  int64_t begin = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int64_t end = rank + 1 == ranks ? arena.values().numel() : arena.values().numel() * (rank + 1) / ranks / step * step;
+    for (const device::Segment& segment : segments) {
+      const bool is_cut = segment.offset < end && end < segment.offset + segment.padded;
+      if (is_cut && !segment.is_row_major()) end = segment.offset;
+    }
+    end = std::max(begin, end);
+    shards[static_cast<size_t>(rank)] = {.begin = begin, .end = end};
+    begin = end;
+  }
+  return shards;
+}
+
 /// The buckets of one step. Hooks call it from the thread that runs backward, which the caller waits for.
 class DataParallel::Reduction {
  public:
   Reduction(comm::Group& group, const device::Arena& arena, const std::vector<at::Tensor>& parameters,
-            const BucketLimits& limits)
-      : group_(group) {
+            const BucketLimits& limits, std::vector<device::Range> owners)
+      : group_(group), gradients_(arena.gradients()), values_(arena.values()), owners_(std::move(owners)) {
     for (const device::Range& range : plan_buckets(arena, limits)) {
-      buckets_.push_back({.range = range, .gradients = arena.gradients().narrow(0, range.begin, range.size())});
+      buckets_.push_back({.range = range});
     }
     for (const at::Tensor& parameter : parameters) hook(arena, parameter);
   }
@@ -56,16 +74,28 @@ class DataParallel::Reduction {
     synchronising_ = false;
   }
 
+  void publish() {
+    std::vector<comm::Pending> under_way;
+    for (size_t rank = 0; rank < owners_.size(); ++rank) {
+      if (owners_[rank].size() == 0) continue;
+      under_way.push_back(group_.start_broadcast(values_.narrow(0, owners_[rank].begin, owners_[rank].size()),
+                                                 static_cast<int>(rank), "values of rank " + std::to_string(rank)));
+    }
+    for (comm::Pending& pending : under_way) pending.wait();
+  }
+
+  bool shares() const noexcept { return !owners_.empty(); }
+  void add_up(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "a part of every rank").wait(); }
+
   size_t buckets() const noexcept { return buckets_.size(); }
   size_t started() const noexcept { return next_; }
 
  private:
   struct Bucket {
     device::Range range;
-    at::Tensor gradients;  // the range's view of the arena
-    int64_t tensors = 0;   // hooked ones
-    int64_t waiting = 0;   // of them, without a gradient yet
-    comm::Pending pending = {};
+    int64_t tensors = 0;  // hooked ones
+    int64_t waiting = 0;  // of them, without a gradient yet
+    std::vector<comm::Pending> under_way = {};
   };
 
   struct ReadyHook final : torch::autograd::PostAccumulateGradHook {
@@ -100,15 +130,28 @@ class DataParallel::Reduction {
 
   void start_next() {
     Bucket& bucket = buckets_[next_];
-    bucket.pending = group_.all_reduce_sum(bucket.gradients, "gradient bucket " + std::to_string(next_));
+    const std::string name = "gradient bucket " + std::to_string(next_);
+    if (owners_.empty()) bucket.under_way.push_back(group_.all_reduce_sum(slice(bucket.range), name));
+    for (size_t rank = 0; rank < owners_.size(); ++rank) {
+      const device::Range piece{.begin = std::max(bucket.range.begin, owners_[rank].begin),
+                                .end = std::min(bucket.range.end, owners_[rank].end)};
+      if (piece.begin >= piece.end) continue;
+      bucket.under_way.push_back(group_.reduce_sum(slice(piece), static_cast<int>(rank), name));
+    }
     ++next_;
   }
 
+  at::Tensor slice(const device::Range& range) const { return gradients_.narrow(0, range.begin, range.size()); }
+
   void wait_for_started() {
-    for (Bucket& bucket : buckets_) bucket.pending.wait();
+    for (Bucket& bucket : buckets_) {
+      for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
+    }
   }
 
   comm::Group& group_;
+  const at::Tensor gradients_, values_;  // of the arena
+  const std::vector<device::Range> owners_;
   std::vector<Bucket> buckets_;
   std::vector<at::Tensor> hooked_;
   size_t next_ = 0;  // the bucket that starts next
@@ -116,8 +159,10 @@ class DataParallel::Reduction {
 };
 
 DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& arena,
-                           const std::vector<at::Tensor>& parameters, const BucketLimits& limits) {
-  if (!groups.alone()) reduction_ = std::make_unique<Reduction>(groups.tensors(), arena, parameters, limits);
+                           const std::vector<at::Tensor>& parameters, const BucketLimits& limits,
+                           std::vector<device::Range> owners) {
+  if (groups.alone()) return;
+  reduction_ = std::make_unique<Reduction>(groups.tensors(), arena, parameters, limits, std::move(owners));
 }
 
 DataParallel::~DataParallel() = default;
@@ -128,6 +173,16 @@ void DataParallel::prepare(bool synchronise) {
 
 void DataParallel::finish() {
   if (reduction_) reduction_->finish();
+}
+
+bool DataParallel::shares() const noexcept { return reduction_ && reduction_->shares(); }
+
+void DataParallel::add_up(const at::Tensor& tensor) {
+  if (reduction_) reduction_->add_up(tensor);
+}
+
+void DataParallel::publish() {
+  if (reduction_) reduction_->publish();
 }
 
 int64_t DataParallel::buckets() const noexcept { return reduction_ ? static_cast<int64_t>(reduction_->buckets()) : 0; }

@@ -114,6 +114,8 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
 
 void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
   d.summary("several ranks");
+  d.key("shard", &ParallelSpec::shard, "optimizer: each rank keeps and updates its part of the optimizer's state (ZeRO 1)")
+      .choices({"none", "optimizer"}).change(Change::safe).instead_of({"zero_stage"});
   d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb, "gradient bytes reduced at once; auto: by device")
       .above(0).unit("MiB").change(Change::safe);
   d.key("timeout", &ParallelSpec::timeout, "the longest a collective may take").above(0).change(Change::safe);

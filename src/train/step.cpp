@@ -22,12 +22,16 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
   result.loss_sum = accumulate_gradients(feed);
   const at::NoGradGuard no_grad;
   optim::GradScaler* scaler = parts_.scaler;
-  const auto report = optim::measure_gradient(
-      parts_.arena.gradients(), {.scale = scaler != nullptr ? std::optional(scaler->scale()) : std::nullopt, .max_norm = options_.max_grad_norm});
+  const device::Range& owned = parts_.arena.owned();
+  optim::GradientOptions options{.scale = std::nullopt, .max_norm = options_.max_grad_norm, .add_up_over_ranks = {}};
+  if (scaler != nullptr) options.scale = scaler->scale();
+  if (parts_.data_parallel.shares()) options.add_up_over_ranks = [this](const at::Tensor& sum) { parts_.data_parallel.add_up(sum); };
+  const auto report = optim::measure_gradient(parts_.arena.gradients().narrow(0, owned.begin, owned.size()), options);
   const at::Device device = parts_.arena.values().device();
   const auto rate = at::TensorOptions().dtype(device.is_cpu() ? at::kDouble : at::kFloat).device(device);
   parts_.before_update();
   parts_.optimizer.step({.lr = at::scalar_tensor(lr, rate), .found_inf = report.found_inf, .divisor = report.divisor});
+  parts_.data_parallel.publish();
   if (scaler != nullptr) scaler->update(report.found_inf);
   result.gradient_norm = report.norm;
   result.found_inf = report.found_inf;

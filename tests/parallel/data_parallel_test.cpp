@@ -64,6 +64,26 @@ TEST(Buckets, GoFromTheLastUnitToTheFirstWithinTheirLimits) {
             (Bounds{{224, 256}, {128, 224}, {96, 128}, {32, 96}, {0, 32}}));
 }
 
+std::vector<std::pair<int64_t, int64_t>> shards_of(const device::Arena& arena, int ranks) {
+  std::vector<std::pair<int64_t, int64_t>> bounds;
+  for (const device::Range& range : plan_shards(arena, ranks)) bounds.emplace_back(range.begin, range.end);
+  return bounds;
+}
+
+TEST(Shards, CoverTheArenaInEqualPartsOfWholeLines) {
+  const device::Arena arena = arena_of({100, 64, 32, 96, 32});  // padded: 128, 64, 32, 96, 32
+  EXPECT_EQ(shards_of(arena, 1), (Bounds{{0, 352}}));
+  EXPECT_EQ(shards_of(arena, 2), (Bounds{{0, 160}, {160, 352}}));
+  EXPECT_EQ(shards_of(arena, 3), (Bounds{{0, 96}, {96, 224}, {224, 352}}));
+  EXPECT_EQ(shards_of(arena_of({10}), 3), (Bounds{{0, 0}, {0, 0}, {0, 32}}));
+}
+
+TEST(Shards, NeverCutATensorOfAnotherOrder) {
+  const auto options = at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
+  const device::Arena arena({{"a", at::empty({32}), 0, true}, {"conv", at::empty({8, 4, 3, 3}, options), 0, true}, {"b", at::empty({64}), 0, true}});
+  EXPECT_EQ(shards_of(arena, 2), (Bounds{{0, 32}, {32, 384}}));
+}
+
 // Each rank takes an uneven share of the rows in `parts` micro-batches; the reference takes all of them at once.
 int trains_like_one_rank(int64_t parts, const std::function<bool(int64_t step, int rank)>& uses_third) {
   comm::ProcessGroups groups = join();

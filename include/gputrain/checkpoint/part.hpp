@@ -45,8 +45,8 @@ class Part {
   /// Fills the targets in one pass over the files they need, while each file is compared with its seal. Names, dtypes
   /// and shapes must agree: throws Error(checkpoint) otherwise, before anything is changed. Throws Damage for a file
   /// that is not what was written, Unreadable for one that cannot be read; the targets then hold anything.
-  /// `all`: that they are all tensors of the part is checked, too.
-  void read(const std::vector<Target>& targets, bool all = false) const;
+  /// `tensors`: how many the part must have.
+  void read(const std::vector<Target>& targets, std::optional<size_t> tensors = std::nullopt) const;
 
  private:
   /// Elements [begin, end) of a tensor, from byte `place` of a file.
@@ -70,6 +70,9 @@ class Part {
   std::map<std::string, Entry> tensors_;
   mutable std::map<size_t, SafetensorsFile> mapped_;  // those that tensor() was asked for
 };
+
+/// Tensors as targets of their own.
+std::vector<Part::Target> whole(const NamedTensors& tensors);
 
 /// Fills live tensors, all that the part has and no other; otherwise as Part::read.
 void restore(const Part& part, const NamedTensors& live);

@@ -33,6 +33,9 @@ struct Snapshot {
   std::string state;                          // JSON text
   std::optional<Score> score;                 // when the metric was measured at this step
   Origin origin;
+  int64_t rank = 0;                 // that writes this: rank 0 everything, another one its shards
+  std::vector<std::string> awaited;  // names of the files that other ranks write, in rank 0's
+  double patience_seconds = 0;      // how long rank 0 waits for them
   std::vector<std::filesystem::path> synced_before;  // other files that must be on disk no later than the checkpoint
 
   uint64_t bytes() const;  // of the tensors
@@ -65,7 +68,12 @@ class CheckpointStore {
   /// Where the checkpoint of a step is, if there is one.
   std::filesystem::path folder_of(int64_t step) const;
 
-  /// Writes a checkpoint; when this returns it is durable. One of the same step is replaced. Throws Error(checkpoint)
+  /// Where ranks write together: what rank 0 does, before any of them calls write(). Throws Error(checkpoint) when there
+  /// is no room.
+  void prepare(const Snapshot& snapshot);
+
+  /// Writes a checkpoint, or a rank's shards of one that rank 0 completes; all ranks' folders are on one disk. When this
+  /// returns it is durable. One of the same step is replaced. Throws Error(checkpoint)
   /// otherwise; then every older checkpoint is still there, and what was half written is gone. Looks for free space
   /// before the first byte.
   std::filesystem::path write(const Snapshot& snapshot);
@@ -106,6 +114,7 @@ class CheckpointStore {
   std::filesystem::path set_aside(const std::filesystem::path& folder, const std::string& suffix) const;
 
  private:
+  std::filesystem::path partial_folder_of(int64_t step) const;
   std::vector<std::filesystem::path> prune_up_to(int64_t newest, bool only_tell) const;
   void point_hints_at(int64_t newest) const;
 

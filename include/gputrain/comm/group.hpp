@@ -44,8 +44,12 @@ class Group {
   /// Adds up `tensor` over the ranks, in place. Contiguous, of the same shape and type everywhere.
   [[nodiscard]] Pending all_reduce_sum(const at::Tensor& tensor, std::string name);
 
+  /// As all_reduce_sum, but only the root has the sum; what the others' tensors hold afterwards is of no use.
+  [[nodiscard]] Pending reduce_sum(const at::Tensor& tensor, int root, std::string name);
+
   /// Overwrites `tensor` with the root's. Contiguous, of the same shape and type everywhere.
   void broadcast(const at::Tensor& tensor, int root, std::string name);
+  [[nodiscard]] Pending start_broadcast(const at::Tensor& tensor, int root, std::string name);
 
   /// Every rank's tensor, stacked: [size, ...]. Contiguous, of the same shape and type everywhere.
   at::Tensor all_gather(const at::Tensor& tensor, std::string name);

@@ -30,6 +30,9 @@ struct Segment {
   std::vector<int64_t> sizes, strides;
   int64_t unit = 0;
   bool decays = true;
+
+  /// Whether the elements stand in row-major order; channels-last ones do not.
+  bool is_row_major() const noexcept;
 };
 
 /// A stretch of the flat buffers.
@@ -56,11 +59,18 @@ class GPUTRAIN_API Arena {
   /// One range per unit, in order; their `decays` says nothing.
   std::vector<Range> unit_ranges() const;
 
-  /// A new zeroed flat buffer shaped like `values()`: an optimizer's state. On the CPU it takes memory only as it is
+  /// The stretch that this rank updates, and keeps an optimizer's state for; all of it unless `own` said otherwise.
+  const Range& owned() const noexcept { return owned_; }
+  /// To be called before anybody asks for owned() or state.
+  void own(const Range& range);
+
+  /// A new zeroed flat buffer for the owned stretch: an optimizer's state. On the CPU it takes memory only as it is
   /// written to.
   at::Tensor make_state() const;
-  /// The view of `flat` that belongs to a segment, with the segment's sizes and strides.
+  /// The view of `flat`, a buffer of the whole arena, that belongs to a segment, with the segment's sizes and strides.
   at::Tensor view(const at::Tensor& flat, const Segment& segment) const;
+  /// The same of a state; the segment lies in the owned stretch.
+  at::Tensor state_view(const at::Tensor& state, const Segment& segment) const;
 
   /// Asserts that values and gradients of all residents still are the arena's views (clearing gradients to "none", or
   /// a backward with other strides, replaces a `.grad`).
@@ -68,6 +78,7 @@ class GPUTRAIN_API Arena {
 
  private:
   at::Tensor values_, gradients_;
+  Range owned_;
   std::vector<Segment> segments_;
   std::vector<at::Tensor> residents_;  // beside segments_
 };

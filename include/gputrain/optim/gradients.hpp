@@ -2,6 +2,7 @@
 // gradient, and no wait for the device.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +14,8 @@ namespace gputrain::optim {
 struct GradientOptions {
   std::optional<at::Tensor> scale;  // 0-dim: what the loss was multiplied by (GradScaler::scale)
   std::optional<double> max_norm;   // clip to this 2-norm, as torch.nn.utils.clip_grad_norm_ does
+  /// Where each rank has a part of the gradient: adds a 0-dim double tensor up over the ranks, in place.
+  std::function<void(const at::Tensor&)> add_up_over_ranks;
 };
 
 /// Device scalars about a gradient. The gradient itself is unscaled and clipped by the update, which takes `divisor`,
@@ -24,7 +27,7 @@ struct GradientReport {
   std::optional<at::Tensor> divisor;  // [1] float: what the gradient remains to be divided by
 };
 
-/// Reports on a flat gradient, on any device. Call under NoGradGuard.
+/// Reports on a flat gradient, or this rank's part of it, on any device. Call under NoGradGuard.
 GPUTRAIN_API GradientReport measure_gradient(const at::Tensor& flat, const GradientOptions& options);
 
 }  // namespace gputrain::optim

@@ -29,10 +29,11 @@ class GPUTRAIN_API Optimizer {
   /// Updates the arena's values from its gradients. Call under NoGradGuard.
   virtual void step(const StepScalars& scalars) = 0;
 
-  /// Everything that must be in a checkpoint beside the weights: flat buffers shaped like the arena (to be stored per
-  /// segment) and small tensors (step count), by name. The tensors are the live ones: copy into them to restore.
+  /// Everything that must be in a checkpoint beside the weights: flat buffers over what the rank owns of the arena (to
+  /// be stored per segment) and small tensors (step count), by name. The tensors are the live ones: copy into them to
+  /// restore.
   struct State {
-    std::vector<std::pair<std::string, at::Tensor>> flat;  // [arena numel]
+    std::vector<std::pair<std::string, at::Tensor>> flat;  // [arena.owned().size()]
     std::vector<std::pair<std::string, at::Tensor>> scalars;
   };
   virtual State state() = 0;
@@ -43,16 +44,20 @@ class GPUTRAIN_API Optimizer {
 using OptimizerCatalog = config::Catalog<Optimizer, const device::Arena&>;
 GPUTRAIN_API OptimizerCatalog& catalog();
 
-/// The ranges of the arena that share one weight decay, as views: what a fused update takes.
+/// The ranges of the arena that this rank updates and that share one weight decay: what a fused update takes.
 struct DecayGroup {
   double weight_decay = 0;
   std::vector<device::Range> ranges;
+  int64_t owned_begin = 0;  // of what the rank owns
 
   /// The group's views of a flat buffer of the arena.
   GPUTRAIN_API std::vector<at::Tensor> slices(const at::Tensor& flat) const;
+  /// The group's views of a state.
+  GPUTRAIN_API std::vector<at::Tensor> state_slices(const at::Tensor& state) const;
 };
 
-/// Splits an arena by decay; one group over everything where `weight_decay` is zero.
+/// Splits what this rank owns of an arena by decay; one group over everything where `weight_decay` is zero, and none
+/// where it owns nothing.
 GPUTRAIN_API std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_decay);
 
 }  // namespace gputrain::optim

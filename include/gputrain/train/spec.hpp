@@ -78,6 +78,7 @@ struct LogSpec {
 };
 
 struct ParallelSpec {
+  std::string shard = "none";
   config::Auto<double> bucket_cap_mb;
   config::Duration timeout{600};
 

@@ -42,8 +42,8 @@ class AdamW final : public Optimizer {
       groups_.push_back({.weight_decay = group.weight_decay,
                          .values = group.slices(arena.values()),
                          .gradients = group.slices(arena.gradients()),
-                         .first = group.slices(first_),
-                         .second = group.slices(second_),
+                         .first = group.state_slices(first_),
+                         .second = group.state_slices(second_),
                          .steps = std::vector<at::Tensor>(group.ranges.size(), step_)});
     }
   }

@@ -42,7 +42,7 @@ class Sgd final : public Optimizer {
       groups_.push_back({.weight_decay = group.weight_decay,
                          .values = group.slices(arena.values()),
                          .gradients = group.slices(arena.gradients()),
-                         .velocities = velocity_.defined() ? group.slices(velocity_) : std::vector<at::Tensor>{}});
+                         .velocities = velocity_.defined() ? group.state_slices(velocity_) : std::vector<at::Tensor>{}});
     }
   }
 
