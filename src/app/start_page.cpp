@@ -56,7 +56,8 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
   text += " x " + plural(world, "rank") + " x " + grouped(batch.accumulation) + " accumulation";
   if (batch.micro_batch * batch.accumulation * world != batch.global_batch) text += " (at most)";
   const double lr = spec.optimizer.peak_lr(batch.global_batch);
-  return text + "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
+  text += "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
+  return text + (assembly.built.owners.empty() ? "" : "  its state shared out over the ranks");
 }
 
 std::string cadence_text(const train::Cadence& cadence) {
