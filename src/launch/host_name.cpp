@@ -13,7 +13,7 @@ bool is_host_name(std::string_view text) {
          std::ranges::all_of(text, fits);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr size_t kLongest = 80;
   std::string safe(text.substr(0, kLongest));
   std::ranges::replace_if(safe, [](char c) { return c < ' ' || c > '~'; }, '?');

@@ -13,6 +13,6 @@ inline constexpr size_t kLongestHostName = 253;  // of the domain name system
 bool is_host_name(std::string_view text);
 
 /// Text for a message: in single quotes, not too long, with nothing in it that a terminal would act on.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 }  // namespace gputrain::launch

@@ -93,7 +93,7 @@ class NodeEntry {
     const auto low = list_number(low_text);
     const auto high = dash == std::string_view::npos ? low : list_number(range.substr(dash + 1));
     if (!low || !high || *low > *high) {
-      problem_ = quoted(range) + " in it is no range of numbers";
+      problem_ = in_quotes(range) + " in it is no range of numbers";
     } else if (static_cast<size_t>(*high - *low) >= limit_ - all.size()) {
       fail_by_size();
     } else {
@@ -125,7 +125,7 @@ std::optional<std::vector<std::string>> expand_node_list(std::string_view text, 
     NodeEntry entry(part, kMostNodes - hosts.size());
     problem = entry.problem();
     for (auto& name : entry.names()) {
-      if (problem.empty() && !is_host_name(name)) problem = quoted(name) + " in it is no host name";
+      if (problem.empty() && !is_host_name(name)) problem = in_quotes(name) + " in it is no host name";
       if (!problem.empty()) return std::nullopt;
       hosts.push_back(std::move(name));
     }
@@ -145,7 +145,7 @@ std::optional<std::vector<int>> expand_task_counts(std::string_view text, std::s
       times = part.ends_with(')') ? list_number(part.substr(open + 2, part.size() - open - 3)) : std::nullopt;
     }
     if (!count || !times || *times < 1) {
-      problem = quoted(part) + " in it is no number of tasks";
+      problem = in_quotes(part) + " in it is no number of tasks";
       return std::nullopt;
     }
     if (static_cast<size_t>(*times) > kMostNodes - counts.size()) {
