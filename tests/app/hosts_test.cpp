@@ -134,7 +134,6 @@ TEST_F(Hosts, ADeadAgentEndsEverything) {
 TEST_F(Hosts, ADeadSshEndsEverything) {
   launch("h1,h2", {"--max-restarts", "0"}, kNeverEnding);
   ASSERT_TRUE(program_->prints("step    7/"));
-  const std::string command = family_.living().at(0);
   pid_t ssh = -1;
   for (const auto& living : family_.living()) {
     if (living.find("ssh") != std::string::npos && living.find(" h2 ") != std::string::npos) ssh = std::stoi(living);
@@ -174,7 +173,7 @@ TEST_F(Hosts, AfterARestartEndBitEqualToAnUndisturbedRun) {
 }
 
 TEST_F(Hosts, ThreeThenTwoThenThreeAgainUseEverySampleOnce) {
-  const Settings settings{"train.max_steps=6000", "checkpoint.interval=50", "eval.interval=null"};
+  const Settings settings{"train.max_steps=4000", "checkpoint.interval=50", "eval.interval=null"};
   launch("h1,h2,h3", {"--nnodes", "2:3"}, settings);
   ASSERT_TRUE(program_->prints("step    120/"));
   hosts_->set_link(3, false);

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <stdexcept>
 
@@ -78,6 +79,9 @@ SshHosts::~SshHosts() { remove(); }
 
 void SshHosts::add_host(int host) {
   const std::string name = name_of(host), outer = prefix_ + "v" + std::to_string(host);
+  // Names cannot be asked for in there; that is to be known at once, not after the nameserver's silence.
+  fs::create_directories("/etc/netns/" + name);
+  std::ofstream("/etc/netns/" + name + "/resolv.conf") << "nameserver 127.0.0.1\n";
   must({"ip", "netns", "add", name});
   must({"ip", "link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", name});
   must({"ip", "link", "set", outer, "master", prefix_ + "b", "up"});
@@ -100,6 +104,8 @@ void SshHosts::remove() {
   for (int host = 1; host <= count_; ++host) {
     for (const pid_t process : processes_on(host)) kill(process, SIGKILL);
     command({"ip", "netns", "del", name_of(host)});
+    std::error_code ignored;
+    fs::remove_all("/etc/netns/" + name_of(host), ignored);
     command({"ip", "link", "del", prefix_ + "v" + std::to_string(host)});
   }
   servers_.clear();
