@@ -46,7 +46,7 @@ void check_count(const LaunchSpec& spec, config::Complaints& complaints) {
   if (!spec.nnodes) return;
   const auto count = read_host_count(*spec.nnodes);
   if (!count) {
-    complaints.about("nnodes", quoted(*spec.nnodes) + " is no number of hosts", "as in 2, or \"1:4\" for at least 1 and at most 4");
+    complaints.about("nnodes", in_quotes(*spec.nnodes) + " is no number of hosts", "as in 2, or \"1:4\" for at least 1 and at most 4");
   } else if (spec.hosts && count->most > static_cast<int>(spec.hosts->size())) {
     complaints.about("nnodes", "up to " + std::to_string(count->most) + " hosts are wanted, but launch.hosts names " +
                                    std::to_string(spec.hosts->size()));
@@ -96,7 +96,7 @@ void check_environment_names(const std::map<std::string, std::string>& variables
   for (const auto& [name, value] : variables) {
     const bool is_name = !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&
                          std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '_'; });
-    if (!is_name) complaints.about("env", quoted(name) + " is no name of a variable", "letters, digits and _");
+    if (!is_name) complaints.about("env", in_quotes(name) + " is no name of a variable", "letters, digits and _");
     if (of_ranks.contains(name) || name.starts_with("TORCHELASTIC_")) {
       complaints.about("env." + name, "says what a rank is: that is for who starts the ranks", "remove it");
     }
@@ -113,7 +113,7 @@ std::optional<Host> read_host(const std::string& text, std::string& problem) {
     host.name = text.substr(0, colon);
     host.ranks = read_number(std::string_view(text).substr(colon + 1), 1, kMostRanksOfAHost);
     if (!host.ranks) {
-      problem = quoted(text) + " ends in no number of ranks from 1 to " + std::to_string(kMostRanksOfAHost);
+      problem = in_quotes(text) + " ends in no number of ranks from 1 to " + std::to_string(kMostRanksOfAHost);
       return std::nullopt;
     }
   }
@@ -124,7 +124,7 @@ std::optional<Host> read_host(const std::string& text, std::string& problem) {
   const bool is_good = is_v6 ? machine[1] != '[' && is_host_name("x" + machine.substr(1, machine.size() - 2))
                              : is_host_name(machine) && machine.find_first_of(":%") == std::string::npos;
   if (!is_good || !is_host_name(user)) {
-    problem = quoted(text) + " is no host name";
+    problem = in_quotes(text) + " is no host name";
     return std::nullopt;
   }
   return host;
@@ -149,7 +149,7 @@ std::vector<Host> read_hostfile(const std::string& path) {
     if (!host) refuse(problem);
     if (!slots.empty()) {
       const auto ranks = slots.starts_with("slots=") ? read_number(std::string_view(slots).substr(6), 1, kMostRanksOfAHost) : std::nullopt;
-      if (!ranks || host->ranks || !more.empty()) refuse("after the host only slots=N is known, not " + quoted(slots + " " + more));
+      if (!ranks || host->ranks || !more.empty()) refuse("after the host only slots=N is known, not " + in_quotes(slots + " " + more));
       host->ranks = ranks;
     }
     if (std::ranges::any_of(hosts, [&](const Host& other) { return other.name == host->name; })) refuse("the host " + host->name + " is named twice");
