@@ -1,127 +1,148 @@
 #include "gputrain/launch/environment.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <utility>
 #include <vector>
 
+#include "claim.hpp"
 #include "gputrain/core/error.hpp"
+#include "host_name.hpp"
 
 namespace gputrain::launch {
 namespace {
 
-// Enough for any cluster, and small enough that arithmetic on ranks never overflows.
-constexpr int kMaximumRanks = 1 << 20;
-
-/// The variables of one launcher convention, as they stand in the environment.
-class Variables {
- public:
-  explicit Variables(const Lookup& lookup) {
-    for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
-      values_.emplace_back(name, lookup(name));
-    }
-  }
-
-  const std::optional<std::string>& operator[](std::string_view name) const {
-    for (const auto& [known, value] : values_) {
-      if (known == name) return value;
-    }
-    GPUTRAIN_ASSERT(false, "a variable that was not read");
-  }
-
-  /// "RANK=1 WORLD_SIZE=2 MASTER_ADDR unset": all that decide, for messages.
-  std::string text() const {
-    std::string all;
-    for (const auto& [name, value] : values_) {
-      if (!all.empty()) all += ' ';
-      all += value ? name + "=" + *value : name + " unset";
-    }
-    return all;
-  }
-
-  int number(std::string_view name, int lowest, int highest) const {
-    const std::string& value = *(*this)[name];
-    int result = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
-    if (error != std::errc{} || end != value.data() + value.size() || result < lowest || result > highest) {
-      fail(std::string(name) + "=" + value + " is not a whole number from " + std::to_string(lowest) + " to " +
-           std::to_string(highest));
-    }
-    return result;
-  }
-
-  [[noreturn]] void fail(std::string what) const {
-    throw Error(ExitCode::usage,
-                {.what = std::move(what),
-                 .where = "environment",
-                 .hint = "set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT together, or none of them to train "
-                         "alone; now " +
-                         text()});
-  }
-
- private:
-  std::vector<std::pair<std::string, std::optional<std::string>>> values_;
-};
+constexpr uint16_t kUsualPort = 29500;  // of torchrun too
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address == "::1" || address.starts_with("127.");
 }
 
-void check_complete(const Variables& variables) {
-  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
-    if (!variables[name] || variables[name]->empty()) {
-      variables.fail(std::string("the environment names a rank of many, but ") + name + " is " +
-                     (variables[name] ? "empty" : "unset"));
-    }
+bool differ(const std::optional<Number>& a, const std::optional<Number>& b) { return a && b && a->value != b->value; }
+
+/// Whether the outer launcher started not this process, but what started it: torchrun under srun, mpirun in an sbatch
+/// script, which has its agents started by srun.
+bool is_agents_launcher(const Claim& inner, const Claim& outer) {
+  if (!inner.rank) return false;
+  const bool is_mpi = !inner.how_to_set.empty();
+  if (is_mpi && outer.starts_agents) {
+    return differ(inner.rank, outer.rank) || differ(inner.world_size, outer.world_size);
   }
+  if (!inner.world_size || !outer.world_size) return false;
+  const bool is_one_task = outer.world_size->value == 1 && inner.world_size->value > 1;
+  return is_one_task || inner.agents == outer.world_size->value;
+}
+
+/// Both take from each other what they do not say themselves; what both say must be the same.
+Claim combine(const Variables& variables, Claim inner, const Claim& outer) {
+  if (is_agents_launcher(inner, outer)) return inner;
+  const auto merge = [&](std::optional<Number>& own, const std::optional<Number>& other) {
+    if (differ(own, other)) {
+      variables.fail("two launchers contradict each other: " + own->text() + ", but " + other->text(),
+                     "start the job with one of them, or unset the variables of the other");
+    }
+    if (!own) own = other;
+  };
+  if (!inner.rank) inner.launcher = outer.launcher;
+  merge(inner.rank, outer.rank);
+  merge(inner.world_size, outer.world_size);
+  merge(inner.local_rank, outer.local_rank);
+  merge(inner.local_world_size, outer.local_world_size);
+  if (inner.first_host.empty()) inner.first_host = outer.first_host;
+  if (!inner.port) inner.port = outer.port;
+  if (inner.job.empty()) inner.job = outer.job;
+  if (inner.how_to_set.empty()) inner.how_to_set = outer.how_to_set;
+  inner.starts_agents = inner.starts_agents || outer.starts_agents;
+  return inner;
+}
+
+/// What all launchers together say; empty without any.
+std::optional<Claim> combined_claim(const Variables& variables) {
+  std::optional<Claim> claim;
+  for (const auto read : {&slurm_claim, &pmix_claim, &pmi_claim, &open_mpi_claim, &explicit_claim}) {  // from outside in
+    auto inner = read(variables);
+    if (inner) claim = claim ? combine(variables, *std::move(inner), *claim) : *std::move(inner);
+  }
+  return claim;
+}
+
+/// For a claim that names no launcher but the user's hand.
+void require(const Variables& variables, const char* name, bool is_there) {
+  if (!is_there) variables.fail(std::string("the environment names a rank of many, but ") + name + " is unset");
 }
 
 // Without LOCAL_*, ranks that meet on the loopback are all on this host; others have a host each.
-void read_local(const Variables& variables, comm::Rendezvous& at) {
-  if (variables["LOCAL_RANK"].has_value() != variables["LOCAL_WORLD_SIZE"].has_value()) {
-    if (!variables["LOCAL_RANK"]) variables.fail("LOCAL_WORLD_SIZE is set, but LOCAL_RANK is not");
+void read_local(const Variables& variables, const Claim& claim, comm::Rendezvous& at) {
+  if (claim.local_world_size && !claim.local_rank) {
+    variables.fail(claim.local_world_size->text() + " is set, but LOCAL_RANK is not");
   }
   const bool one_host = is_loopback(at.master_address);
   at.local_world_size = one_host ? at.world_size : 1;
   at.local_rank = one_host ? at.rank : 0;
-  if (variables["LOCAL_RANK"]) at.local_rank = variables.number("LOCAL_RANK", 0, at.world_size - 1);
-  if (variables["LOCAL_WORLD_SIZE"])
-    at.local_world_size = variables.number("LOCAL_WORLD_SIZE", 1, at.world_size);
-  else
-    at.local_world_size = std::max(at.local_world_size, at.local_rank + 1);
+  if (claim.local_rank) at.local_rank = claim.local_rank->value;
+  at.local_world_size =
+      claim.local_world_size ? claim.local_world_size->value : std::max(at.local_world_size, at.local_rank + 1);
+  if (at.local_world_size > at.world_size) {
+    variables.fail((claim.local_world_size ? claim.local_world_size : claim.local_rank)->text() +
+                   " does not fit " + claim.world_size->text());
+  }
   if (at.local_rank >= at.local_world_size) {
-    variables.fail("LOCAL_RANK=" + std::to_string(at.local_rank) +
-                   " is not below LOCAL_WORLD_SIZE=" + std::to_string(at.local_world_size));
+    variables.fail(claim.local_rank->text() + " is not below " + claim.local_world_size->text());
   }
-  if (at.local_rank > at.rank) {
-    variables.fail("LOCAL_RANK=" + std::to_string(at.local_rank) + " is above RANK=" + std::to_string(at.rank));
-  }
+  if (at.local_rank > at.rank) variables.fail(claim.local_rank->text() + " is above " + claim.rank->text());
 }
+
+bool is_on_one_host(const Claim& claim) {
+  return claim.local_world_size && claim.local_world_size->value == claim.world_size->value;
+}
+
+std::string read_address(const Variables& variables, const Claim& claim) {
+  if (const auto given = variables.text("MASTER_ADDR")) {
+    if (given->empty()) variables.fail("the environment names a rank of many, but MASTER_ADDR is empty");
+    if (!is_host_name(*given)) {
+      variables.fail("MASTER_ADDR=" + in_quotes(*given) + " is no host name",
+                     "give the name or the numeric address of rank 0's host");
+    }
+    return *given;
+  }
+  if (claim.how_to_set.empty()) require(variables, "MASTER_ADDR", false);
+  if (is_on_one_host(claim)) return "127.0.0.1";
+  if (claim.first_host.empty()) {
+    variables.fail(claim.launcher + " does not say which host rank 0 is on, and MASTER_ADDR is unset",
+                   "name it: " + claim.how_to_set + " MASTER_ADDR" +
+                       (claim.how_to_set.ends_with("-genv") ? " " : "=") + "HOST_OF_RANK_0");
+  }
+  return claim.first_host;
+}
+
+uint16_t read_port(const Variables& variables, const Claim& claim) {
+  if (const auto given = variables.number("MASTER_PORT", 1, 65535)) return static_cast<uint16_t>(given->value);
+  if (claim.how_to_set.empty()) require(variables, "MASTER_PORT", false);
+  return claim.port.value_or(kUsualPort);
+}
+
+Launch alone(const Variables& variables) { return {.launcher = "alone", .remark = remark_on_slurm(variables)}; }
 
 }  // namespace
 
 Launch read_environment(const Lookup& lookup) {
   const Variables variables(lookup);
-  // MASTER_ADDR and MASTER_PORT alone are often left over in a shell profile; a rank is what makes us one of many.
-  const bool alone =
-      !variables["RANK"] && !variables["WORLD_SIZE"] && !variables["LOCAL_RANK"] && !variables["LOCAL_WORLD_SIZE"];
-  if (alone) return {.launcher = "alone"};
-
-  check_complete(variables);
-  comm::Rendezvous at;
-  at.world_size = variables.number("WORLD_SIZE", 1, kMaximumRanks);
-  if (variables.number("RANK", 0, kMaximumRanks) >= at.world_size) {
-    variables.fail("RANK=" + *variables["RANK"] + " is not below WORLD_SIZE=" + *variables["WORLD_SIZE"]);
+  const auto claim = combined_claim(variables);
+  if (!claim) return alone(variables);
+  require(variables, "RANK", claim->rank.has_value());
+  require(variables, "WORLD_SIZE", claim->world_size.has_value());
+  if (claim->rank->value >= claim->world_size->value) {
+    variables.fail(claim->rank->text() + " is not below " + claim->world_size->text());
   }
-  at.rank = variables.number("RANK", 0, at.world_size - 1);
-  at.master_address = *variables["MASTER_ADDR"];
-  at.master_port = static_cast<uint16_t>(variables.number("MASTER_PORT", 1, 65535));
-  read_local(variables, at);
+  comm::Rendezvous at{.rank = claim->rank->value, .world_size = claim->world_size->value};
+  at.master_address = read_address(variables, *claim);
+  at.master_port = read_port(variables, *claim);
+  read_local(variables, *claim, at);
   // torchrun's agent keeps its store open for its workers: then rank 0 must not try to serve one on the same port.
   at.store_is_running = lookup("TORCHELASTIC_USE_AGENT_STORE") == "True";
   at.attempt = lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");
-  return {.launcher = lookup("TORCHELASTIC_RUN_ID") ? "torchrun" : "environment", .rendezvous = std::move(at)};
+  at.job = claim->job;
+  return {.launcher = claim->launcher, .rendezvous = std::move(at)};
 }
 
 Launch read_environment() {

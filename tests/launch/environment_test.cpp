@@ -122,5 +122,214 @@ TEST(Environment, ValuesThatAreNoNumbersOrOutOfRangeAreRefused) {
   }
 }
 
+
+// --- Open MPI, PMI, PMIx ---------------------------------------------------------------------------------------------
+
+Values under_mpirun(const std::string& rank = "1") {
+  return {{"OMPI_COMM_WORLD_RANK", rank},
+          {"OMPI_COMM_WORLD_SIZE", "2"},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", rank},
+          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+          {"PMIX_RANK", rank},
+          {"PMIX_NAMESPACE", "591200257"}};
+}
+
+Values across_hosts(Values values) {
+  values["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
+  values["OMPI_COMM_WORLD_LOCAL_RANK"] = "0";
+  return values;
+}
+
+TEST(Environment, OfOpenMpiOnOneHostMeetsOnTheLoopbackAtAPortOfTheJob) {
+  const Launch launch = read(under_mpirun());
+  EXPECT_EQ(launch.launcher, "Open MPI");
+  EXPECT_EQ(launch.rendezvous.rank, 1);
+  EXPECT_EQ(launch.rendezvous.world_size, 2);
+  EXPECT_EQ(launch.rendezvous.local_rank, 1);
+  EXPECT_EQ(launch.rendezvous.local_world_size, 2);
+  EXPECT_EQ(launch.rendezvous.master_address, "127.0.0.1");
+  EXPECT_EQ(launch.rendezvous.master_port, read(under_mpirun("0")).rendezvous.master_port);
+  EXPECT_GE(launch.rendezvous.master_port, 20000);
+  EXPECT_LT(launch.rendezvous.master_port, 30000);
+  EXPECT_NE(launch.rendezvous.master_port, read(with(under_mpirun(), "PMIX_NAMESPACE", "591265793")).rendezvous.master_port);
+}
+
+TEST(Environment, OfOpenMpiAcrossHostsNeedsTheAddressAndSaysHowToPassIt) {
+  EXPECT_THAT(refusal_of(across_hosts(under_mpirun())), HasSubstr("mpirun -x MASTER_ADDR=HOST_OF_RANK_0"));
+  const auto at = read(with(across_hosts(under_mpirun()), "MASTER_ADDR", "node0")).rendezvous;
+  EXPECT_EQ(at.master_address, "node0");
+  EXPECT_EQ(at.local_rank, 0);
+  EXPECT_EQ(at.local_world_size, 1);
+}
+
+TEST(Environment, GivenAddressAndPortDecideUnderEveryLauncher) {
+  const auto at = read(with(with(under_mpirun(), "MASTER_ADDR", "10.0.0.1"), "MASTER_PORT", "4000")).rendezvous;
+  EXPECT_EQ(at.master_address, "10.0.0.1");
+  EXPECT_EQ(at.master_port, 4000);
+}
+
+TEST(Environment, OfMpichAndIntelMpiIsRead) {
+  const Values values{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}};
+  const Launch launch = read(values);
+  EXPECT_EQ(launch.launcher, "PMI");
+  EXPECT_EQ(launch.rendezvous.rank, 1);
+  EXPECT_EQ(launch.rendezvous.world_size, 4);
+  EXPECT_EQ(launch.rendezvous.local_world_size, 4);
+  EXPECT_EQ(launch.rendezvous.master_address, "127.0.0.1");
+  EXPECT_EQ(launch.rendezvous.master_port, 29500);
+  EXPECT_THAT(refusal_of(with(values, "MPI_LOCALNRANKS", "2")), HasSubstr("mpiexec -genv MASTER_ADDR HOST_OF_RANK_0"));
+  EXPECT_THAT(refusal_of(without(values, "PMI_SIZE")), HasSubstr("WORLD_SIZE is unset"));
+}
+
+TEST(Environment, OfPmixAloneLacksTheSize) {
+  EXPECT_THAT(refusal_of({{"PMIX_RANK", "1"}}), AllOf(HasSubstr("WORLD_SIZE is unset"), HasSubstr("PMIX_RANK=1")));
+}
+
+TEST(Environment, HalfSetVariablesOfMpiAreRefused) {
+  EXPECT_THAT(refusal_of(without(under_mpirun(), "OMPI_COMM_WORLD_SIZE")), HasSubstr("WORLD_SIZE is unset"));
+  EXPECT_THAT(refusal_of(without(without(under_mpirun(), "OMPI_COMM_WORLD_RANK"), "PMIX_RANK")), HasSubstr("RANK is unset"));
+  EXPECT_THAT(refusal_of(with(under_mpirun(), "OMPI_COMM_WORLD_RANK", "")), HasSubstr("OMPI_COMM_WORLD_RANK="));
+}
+
+// --- Slurm -----------------------------------------------------------------------------------------------------------
+
+// Task 2 of three, on the second of two nodes.
+Values under_srun() {
+  return {{"SLURM_JOB_ID", "12"},       {"SLURM_STEP_ID", "0"},
+          {"SLURM_PROCID", "2"},        {"SLURM_NTASKS", "3"},
+          {"SLURM_LOCALID", "0"},       {"SLURM_NODEID", "1"},
+          {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
+          {"SLURM_STEP_NODELIST", "n[1-2]"}};
+}
+
+TEST(Environment, OfSrunMeetsOnTheFirstNodeAtAPortOfTheJobAndStep) {
+  const Launch launch = read(under_srun());
+  EXPECT_EQ(launch.launcher, "Slurm");
+  EXPECT_EQ(launch.rendezvous.rank, 2);
+  EXPECT_EQ(launch.rendezvous.world_size, 3);
+  EXPECT_EQ(launch.rendezvous.local_rank, 0);
+  EXPECT_EQ(launch.rendezvous.local_world_size, 1);
+  EXPECT_EQ(launch.rendezvous.master_address, "n1");
+  EXPECT_EQ(launch.rendezvous.master_port, 20000 + 12 * 16);
+  EXPECT_EQ(launch.rendezvous.job, "Slurm job 12 step 0");
+  EXPECT_EQ(read(with(under_srun(), "SLURM_STEP_ID", "3")).rendezvous.master_port, 20000 + 12 * 16 + 3);
+  EXPECT_EQ(read(with(under_srun(), "SLURM_JOB_ID", "4294967295")).rendezvous.master_port, 20000 + 67295 * 16 % 10000);
+  EXPECT_EQ(read(with(with(under_srun(), "SLURM_NODEID", "0"), "SLURM_LOCALID", "1")).rendezvous.local_world_size, 2);
+}
+
+TEST(Environment, OfSrunOnOneNodeMeetsOnTheLoopback) {
+  const auto at = read(with(with(with(under_srun(), "SLURM_NODEID", "0"), "SLURM_STEP_TASKS_PER_NODE", "3"),
+                            "SLURM_STEP_NODELIST", "n1")).rendezvous;
+  EXPECT_EQ(at.master_address, "127.0.0.1");
+  EXPECT_EQ(at.local_world_size, 3);
+}
+
+// What Slurm sets in a batch script, in the shell of salloc, and under pam_slurm_adopt.
+TEST(Environment, OfABatchScriptIsNoRankAndTheUnusedTasksAreToldOf) {
+  for (const char* step : {"", "batch", "extern", "interactive", "4294967290", "4294967291", "4294967292"}) {
+    Values values = with(with(under_srun(), "SLURM_PROCID", "0"), "SLURM_STEP_ID", step);
+    if (std::string(step).empty()) values = without(values, "SLURM_STEP_ID");
+    const Launch launch = read(values);
+    EXPECT_EQ(launch.launcher, "alone") << step;
+    EXPECT_THAT(launch.remark, AllOf(HasSubstr("'3' tasks"), HasSubstr("srun gputrain run"))) << step;
+  }
+  EXPECT_EQ(read(without(under_srun(), "SLURM_PROCID")).launcher, "alone");
+  EXPECT_EQ(read({{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "1"}}).remark, "");
+  EXPECT_EQ(read({}).remark, "");
+}
+
+TEST(Environment, HalfSetOrContradictoryVariablesOfSlurmAreRefused) {
+  for (const char* name : {"SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID"}) {
+    EXPECT_THAT(refusal_of(without(under_srun(), name)), HasSubstr(std::string(name) + " is unset"));
+  }
+  EXPECT_THAT(refusal_of(without(without(under_srun(), "SLURM_NTASKS"), "SLURM_STEP_NUM_TASKS")),
+              HasSubstr("SLURM_NTASKS is unset"));
+  EXPECT_THAT(refusal_of(without(under_srun(), "SLURM_STEP_NODELIST")), HasSubstr("SLURM_JOB_NODELIST is unset"));
+  EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_TASKS_PER_NODE", "2")),
+              AllOf(HasSubstr("adds up to 2"), HasSubstr("SLURM_STEP_NUM_TASKS=3")));
+  EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_NODEID", "2")), HasSubstr("SLURM_NODEID=2"));
+  EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_NODELIST", "n[1-3]")), HasSubstr("names 3 nodes"));
+  EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_NODELIST", "n[1-999999999]")), HasSubstr("more than 65536 hosts"));
+  EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_NODELIST", "-oProxyCommand=id,n2")), HasSubstr("no host name"));
+  EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_TASKS_PER_NODE", "1(x999999999)")), HasSubstr("more than"));
+  EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_ID", "0x")), HasSubstr("SLURM_STEP_ID=0x"));
+  EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_PROCID", "3")), HasSubstr("SLURM_PROCID=3"));
+}
+
+TEST(Environment, OfSrunWithTasksPlacedByHandNeedsTheAddress) {
+  const Values placed = with(under_srun(), "SLURM_DISTRIBUTION", "arbitrary");
+  EXPECT_THAT(refusal_of(placed), HasSubstr("export MASTER_ADDR=HOST_OF_RANK_0"));
+  EXPECT_EQ(read(with(placed, "MASTER_ADDR", "n2")).rendezvous.master_address, "n2");
+}
+
+// --- several launchers at once ---------------------------------------------------------------------------------------
+
+Values operator+(Values a, const Values& b) {
+  for (const auto& [name, value] : b) a[name] = value;
+  return a;
+}
+
+TEST(Environment, ThatTwoLaunchersContradictIsRefusedShowingBoth) {
+  EXPECT_THAT(refusal_of(with(two_ranks(), "RANK", "0") + under_mpirun("1")),
+              AllOf(HasSubstr("RANK=0"), HasSubstr("OMPI_COMM_WORLD_RANK=1"), HasSubstr("unset")));
+  EXPECT_THAT(refusal_of(with(two_ranks(), "WORLD_SIZE", "4") + under_mpirun("1")),
+              AllOf(HasSubstr("WORLD_SIZE=4"), HasSubstr("OMPI_COMM_WORLD_SIZE=2")));
+  EXPECT_THAT(refusal_of(two_ranks() + under_srun()), AllOf(HasSubstr("RANK=1"), HasSubstr("SLURM_PROCID=2")));
+  EXPECT_THAT(refusal_of(with(under_mpirun(), "PMIX_RANK", "0")),
+              AllOf(HasSubstr("OMPI_COMM_WORLD_RANK=1"), HasSubstr("PMIX_RANK=0")));
+  EXPECT_THAT(refusal_of(under_mpirun() + Values{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"PMIX_RANK", "0"}}), HasSubstr("PMIX_RANK=0"));
+  Values torchrun = two_ranks() + Values{{"TORCHELASTIC_RUN_ID", "none"}, {"GROUP_WORLD_SIZE", "1"}};
+  EXPECT_THAT(refusal_of(torchrun + under_mpirun("0")), HasSubstr("contradict"));  // mpirun -np 2 torchrun: twice the same
+}
+
+TEST(Environment, SetByHandFromSlurmsVariablesIsCompletedByThem) {
+  const auto at = read(under_srun() + Values{{"RANK", "2"}, {"WORLD_SIZE", "3"}}).rendezvous;
+  EXPECT_EQ(at.rank, 2);
+  EXPECT_EQ(at.master_address, "n1");
+  EXPECT_EQ(read(with(under_srun(), "WORLD_SIZE", "3")).launcher, "Slurm");
+  EXPECT_THAT(refusal_of(with(under_srun(), "WORLD_SIZE", "2")), HasSubstr("WORLD_SIZE=2"));
+}
+
+TEST(Environment, OfSrunThatServesPmiTooIsOneAndTheSame) {
+  const Launch launch = read(under_srun() + Values{{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}, {"PMI_JOBID", "12.0"}});
+  EXPECT_EQ(launch.rendezvous.master_address, "n1");
+  EXPECT_EQ(launch.rendezvous.local_rank, 0);
+  EXPECT_EQ(launch.rendezvous.master_port, 20000 + 12 * 16);
+  EXPECT_EQ(read(with(under_srun(), "PMIX_RANK", "2")).rendezvous.world_size, 3);
+}
+
+TEST(Environment, OfTorchrunThatSrunStartedOncePerNodeIsTorchruns) {
+  const Values torchrun{{"RANK", "3"},           {"WORLD_SIZE", "6"},       {"LOCAL_RANK", "1"},
+                        {"LOCAL_WORLD_SIZE", "2"}, {"GROUP_WORLD_SIZE", "3"}, {"TORCHELASTIC_RUN_ID", "12"},
+                        {"MASTER_ADDR", "n1"},   {"MASTER_PORT", "29500"}};
+  const Launch launch = read(under_srun() + torchrun);
+  EXPECT_EQ(launch.launcher, "torchrun");
+  EXPECT_EQ(launch.rendezvous.rank, 3);
+  EXPECT_EQ(launch.rendezvous.world_size, 6);
+}
+
+// mpirun has srun start one agent per node, and its ranks inherit the agent's variables.
+TEST(Environment, OfMpirunInASlurmJobIsMpiruns) {
+  const Launch launch = read(under_srun() + under_mpirun("0"));
+  EXPECT_EQ(launch.launcher, "Open MPI");
+  EXPECT_EQ(launch.rendezvous.rank, 0);
+  EXPECT_EQ(launch.rendezvous.world_size, 2);
+  const Values one_task = with(with(under_srun(), "SLURM_PROCID", "0") + Values{{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NODEID", "0"}},
+                               "SLURM_STEP_TASKS_PER_NODE", "1");
+  EXPECT_EQ(read(one_task + two_ranks()).rendezvous.rank, 1);
+}
+
+TEST(Environment, AMasterAddressThatIsNoHostNameIsRefusedAndShownHarmless) {
+  for (const char* name : {"-oProxyCommand=touch /tmp/x", "node 0", "$(id)", "`id`", "node0;id", "a\nb", "\x1b[2J", "node0/x", "..",
+                           "http://node0", "[::1]"}) {
+    const std::string refusal = refusal_of(with(two_ranks(), "MASTER_ADDR", name));
+    EXPECT_THAT(refusal, AllOf(HasSubstr("MASTER_ADDR='"), HasSubstr("no host name"))) << name;
+    for (const char c : refusal) EXPECT_TRUE((c >= ' ' && c <= '~') || c == '\n') << name;
+  }
+  for (const char* name : {"node0", "gpu-01.cluster.local", "10.0.0.1", "::1", "fe80::1%eth0", "a_b"}) {
+    EXPECT_EQ(read(with(two_ranks(), "MASTER_ADDR", name)).rendezvous.master_address, name);
+  }
+}
+
 }  // namespace
 }  // namespace gputrain::launch

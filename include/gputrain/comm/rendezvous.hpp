@@ -15,6 +15,7 @@ struct Rendezvous {
   uint16_t master_port = 0;
   bool store_is_running = false;  // the launcher already serves the store at master_address:master_port
   std::string attempt;            // tells apart restarts that share one store
+  std::string job;                // "Slurm job 12 step 0", for messages; empty: not known
 };
 
 }  // namespace gputrain::comm

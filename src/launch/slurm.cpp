@@ -1,0 +1,94 @@
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "claim.hpp"
+#include "gputrain/launch/node_list.hpp"
+#include "host_name.hpp"
+
+namespace gputrain::launch {
+namespace {
+
+/// The number of the step that srun started this process in. Empty outside of Slurm, in a batch script and in the shell
+/// of salloc: variables of a first task stand there too, but nobody started the others.
+std::optional<uint64_t> step_of(const Variables& variables) {
+  constexpr std::array kNames{"batch", "extern", "interactive", "pending"};
+  constexpr uint64_t kFirstSpecial = 0xfffffff0;  // the numbers by which Slurm means those
+  const char* name = variables.has("SLURM_STEP_ID") ? "SLURM_STEP_ID" : "SLURM_STEPID";
+  const auto text = variables.text(name);
+  if (!text || std::ranges::find(kNames, *text) != kNames.end() || !variables.has("SLURM_PROCID")) return std::nullopt;
+  const auto step = variables.large_number(name);
+  return *step < kFirstSpecial ? step : std::nullopt;
+}
+
+/// The value of a variable that srun always sets.
+template <class Value>
+Value required(const Variables& variables, const char* name, std::optional<Value> value) {
+  if (!value) variables.fail("srun started this process, but " + std::string(name) + " is unset");
+  return *value;
+}
+
+std::vector<int> task_counts(const Variables& variables) {
+  constexpr const char* kName = "SLURM_STEP_TASKS_PER_NODE";
+  const auto text = required(variables, kName, variables.text(kName));
+  std::string problem;
+  const auto counts = expand_task_counts(text, problem);
+  if (!counts) variables.fail(std::string(kName) + "=" + in_quotes(text) + " is no list of tasks per node: " + problem);
+  return *counts;
+}
+
+std::vector<std::string> node_names(const Variables& variables, size_t count) {
+  const char* name = variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
+  const auto text = required(variables, name, variables.text(name));
+  std::string problem;
+  const auto hosts = expand_node_list(text, problem);
+  if (!hosts) variables.fail(std::string(name) + "=" + in_quotes(text) + " is no list of nodes: " + problem);
+  if (hosts->size() != count) {
+    variables.fail(std::string(name) + "=" + in_quotes(text) + " names " + std::to_string(hosts->size()) +
+                   " nodes, but SLURM_STEP_TASKS_PER_NODE has " + std::to_string(count));
+  }
+  return *hosts;
+}
+
+void read_tasks_of_node(const Variables& variables, const std::vector<int>& counts, Claim& claim) {
+  const int64_t sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  if (sum != claim.world_size->value) {
+    variables.fail("SLURM_STEP_TASKS_PER_NODE adds up to " + std::to_string(sum) + ", but " + claim.world_size->text());
+  }
+  const auto node = required(variables, "SLURM_NODEID", variables.number("SLURM_NODEID", 0, kMaximumRanks));
+  if (static_cast<size_t>(node.value) >= counts.size()) {
+    variables.fail(node.text() + ", but SLURM_STEP_TASKS_PER_NODE names " + std::to_string(counts.size()) + " nodes");
+  }
+  claim.local_world_size = Number{"SLURM_STEP_TASKS_PER_NODE", counts[static_cast<size_t>(node.value)]};
+}
+
+}  // namespace
+
+std::optional<Claim> slurm_claim(const Variables& variables) {
+  const auto step = step_of(variables);
+  if (!step) return std::nullopt;
+  Claim claim{.launcher = "Slurm", .how_to_set = "before srun: export", .starts_agents = true};
+  claim.rank = variables.number("SLURM_PROCID", 0, kMaximumRanks - 1);
+  claim.world_size = required(variables, "SLURM_NTASKS",
+                              variables.number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, 1, kMaximumRanks));
+  claim.local_rank = required(variables, "SLURM_LOCALID", variables.number("SLURM_LOCALID", 0, kMaximumRanks - 1));
+  const auto counts = task_counts(variables);
+  read_tasks_of_node(variables, counts, claim);
+  const auto job = required(variables, "SLURM_JOB_ID", variables.large_number("SLURM_JOB_ID"));
+  constexpr uint64_t kStepsApart = 16;  // steps of one job that get a port each before jobs share them
+  claim.port = port_of_job(job % 10000 * kStepsApart + *step);
+  claim.job = "Slurm job " + std::to_string(job) + " step " + std::to_string(*step);
+  // Task 0 is on the first node, but for a distribution of the user's own.
+  const bool is_arbitrary = variables.text("SLURM_DISTRIBUTION").value_or("").starts_with("arbitrary");
+  if (!is_arbitrary && !variables.has("MASTER_ADDR")) claim.first_host = node_names(variables, counts.size()).front();
+  return claim;
+}
+
+std::string remark_on_slurm(const Variables& variables) {
+  const auto job = variables.text("SLURM_JOB_ID"), tasks = variables.text("SLURM_NTASKS");
+  if (!job || !tasks || *tasks == "1") return {};
+  return "Slurm job " + in_quotes(*job) + " has " + in_quotes(*tasks) +
+         " tasks, but this process is none of them: it trains alone; to use them all: srun gputrain run ...";
+}
+
+}  // namespace gputrain::launch
