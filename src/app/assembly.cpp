@@ -69,8 +69,9 @@ Place take_place(const JobSpec& spec) {
   Place place;
   place.launch = launch::read_environment();
   const auto& rendezvous = place.launch.rendezvous;
+  if (!place.launch.remark.empty()) log::warning(place.launch.remark);
   device::install_host_allocator();
-  place.threads = device::plan_cpu_threads(rendezvous.local_world_size);
+  place.threads = device::plan_cpu_threads(rendezvous.local_world_size, place.launch.allotted_cpus);
   device::set_cpu_threads(place.threads);
   place.device = device::choose_device(spec.device, rendezvous.local_rank);
   const auto precision = ops::precision_from_name(spec.precision);

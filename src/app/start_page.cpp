@@ -18,6 +18,11 @@ std::string plural(int64_t count, const std::string& noun) {
   return grouped(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+std::string launcher_text(const launch::Launch& launch) {
+  const auto& at = launch.rendezvous;
+  return "by " + launch.launcher + ", met at " + at.master_address + ":" + std::to_string(at.master_port);
+}
+
 std::string hosts_text(const Place& place) {
   const auto facts = device::facts_of(place.device);
   const auto& groups = place.groups;
@@ -29,7 +34,7 @@ std::string hosts_text(const Place& place) {
   text += facts.name + " (" + monitor::bytes(static_cast<double>(facts.total_bytes)) + ")";
   if (place.device.is_cpu()) text += "  " + plural(place.threads.count, "thread") + " (" + place.threads.reason + ")";
   if (!facts.software.empty()) text += "  " + facts.software;
-  if (!groups.alone()) text += "  " + groups.description();
+  if (!groups.alone()) text += "  " + groups.description() + "  " + launcher_text(place.launch);
   return text;
 }
 

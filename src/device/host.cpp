@@ -60,10 +60,24 @@ std::optional<double> quota_cores() {
   return time / whole;
 }
 
-// mpirun and srun bind each rank to cores of its own; then the parent may use more cores than we may.
-bool bound_by_launcher() {
+/// The cores by affinity alone: of this rank, and of all ranks on this host together.
+struct Binding {
+  int own = 1, host = 1;
+};
+
+// mpirun and srun bind each rank to some of the cores; then the parent, which is theirs, may use more than we may. What a
+// scheduler allotted counts instead of the parent's where it is known: a job's cgroup is narrower than its daemon.
+Binding binding_of(int allotted_cpus) {
   const auto own = affinity_of(0), parent = affinity_of(::getppid());
-  return own && parent && CPU_COUNT(&*own) < CPU_COUNT(&*parent);
+  if (!own) return {};
+  Binding binding{.own = cores_in(*own)};
+  binding.host = std::max(binding.own, parent ? cores_in(*parent) : 1);
+  if (allotted_cpus > 0) {
+    const double cpus_per_core = static_cast<double>(CPU_COUNT(&*own)) / binding.own;
+    binding.host = std::max(1, static_cast<int>(allotted_cpus / cpus_per_core + 0.5));
+    binding.own = std::min(binding.own, binding.host);
+  }
+  return binding;
 }
 
 std::optional<int> threads_from_environment() {
@@ -93,13 +107,26 @@ int available_cores() {
   return cores;
 }
 
-CpuThreads plan_cpu_threads(int local_world_size) {
+int ranks_on_same_cores(int own, int host, int ranks) {
+  const int64_t wanted = int64_t{ranks} * own;
+  return static_cast<int>(std::clamp<int64_t>((wanted + host - 1) / host, 1, ranks));
+}
+
+CpuThreads plan_cpu_threads(int local_world_size, int allotted_cpus) {
   if (const auto given = threads_from_environment()) return {*given, "OMP_NUM_THREADS"};
-  const int cores = available_cores();
-  if (local_world_size <= 1) return {cores, "all cores"};
-  if (bound_by_launcher()) return {cores, "bound by the launcher"};
-  return {std::max(1, cores / local_world_size),
-          std::to_string(cores) + " cores for " + std::to_string(local_world_size) + " ranks"};
+  const int ranks = std::max(1, local_world_size);
+  const Binding binding = binding_of(allotted_cpus);
+  const int sharing = ranks_on_same_cores(binding.own, binding.host, ranks);
+  int cores = binding.own, sharers = sharing;
+  if (const auto quota = quota_cores()) {  // one for all ranks in the container
+    const int limit = std::max(1, static_cast<int>(*quota + 0.5));
+    if (limit / ranks < cores / sharing) cores = limit, sharers = ranks;
+  }
+  CpuThreads threads{std::max(1, cores / sharers), std::to_string(cores) + " cores for " + std::to_string(sharers) + " ranks"};
+  const bool is_all = cores == available_cores();
+  if (sharers == 1 && ranks == 1) threads.reason = is_all ? "all cores" : "allotted by the scheduler";
+  if (sharers == 1 && ranks > 1) threads.reason = "bound by the launcher";
+  return threads;
 }
 
 void set_cpu_threads(const CpuThreads& threads) { at::set_num_threads(threads.count); }

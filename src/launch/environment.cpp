@@ -121,14 +121,20 @@ uint16_t read_port(const Variables& variables, const Claim& claim) {
   return claim.port.value_or(kUsualPort);
 }
 
-Launch alone(const Variables& variables) { return {.launcher = "alone", .remark = remark_on_slurm(variables)}; }
+int allotted_cpus(const Variables& variables) {
+  constexpr int kMostCpus = 1 << 16;
+  const auto cpus = variables.number("SLURM_CPUS_ON_NODE", 1, kMostCpus);
+  return cpus ? cpus->value : 0;
+}
 
 }  // namespace
 
 Launch read_environment(const Lookup& lookup) {
   const Variables variables(lookup);
   const auto claim = combined_claim(variables);
-  if (!claim) return alone(variables);
+  if (!claim) {
+    return {.launcher = "alone", .allotted_cpus = allotted_cpus(variables), .remark = remark_on_slurm(variables)};
+  }
   require(variables, "RANK", claim->rank.has_value());
   require(variables, "WORLD_SIZE", claim->world_size.has_value());
   if (claim->rank->value >= claim->world_size->value) {
@@ -142,7 +148,7 @@ Launch read_environment(const Lookup& lookup) {
   at.store_is_running = lookup("TORCHELASTIC_USE_AGENT_STORE") == "True";
   at.attempt = lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");
   at.job = claim->job;
-  return {.launcher = claim->launcher, .rendezvous = std::move(at)};
+  return {.launcher = claim->launcher, .rendezvous = std::move(at), .allotted_cpus = allotted_cpus(variables)};
 }
 
 Launch read_environment() {

@@ -53,6 +53,24 @@ TEST_F(CpuThreadsPlan, CoresBoundToThisRankByItsLauncherAreNotDividedAgain) {
   EXPECT_EQ(plan.reason, "bound by the launcher");
 }
 
+TEST(RanksOnSameCores, AreAllWhenNobodyBoundThemAndOneWhenEachHasItsOwn) {
+  EXPECT_EQ(ranks_on_same_cores(64, 64, 8), 8);  // not bound
+  EXPECT_EQ(ranks_on_same_cores(8, 64, 8), 1);   // mpirun --map-by slot:PE=8, srun --cpu-bind=cores -c 8
+  EXPECT_EQ(ranks_on_same_cores(1, 64, 2), 1);   // mpirun --bind-to core
+  EXPECT_EQ(ranks_on_same_cores(32, 64, 8), 4);  // mpirun --bind-to socket
+  EXPECT_EQ(ranks_on_same_cores(32, 64, 2), 1);
+  EXPECT_EQ(ranks_on_same_cores(1, 2, 4), 2);  // more ranks than cores
+  EXPECT_EQ(ranks_on_same_cores(64, 64, 1), 1);
+}
+
+TEST_F(CpuThreadsPlan, WhatASchedulerAllotsIsWhatTheRanksShare) {
+  const int cores = available_cores();
+  EXPECT_EQ(plan_cpu_threads(1, 1).count, 1);
+  EXPECT_EQ(plan_cpu_threads(1, 1).reason, cores > 1 ? "allotted by the scheduler" : "all cores");
+  EXPECT_EQ(plan_cpu_threads(2, 1000 * 1000).reason, "bound by the launcher");  // far more for all than this rank has
+  EXPECT_EQ(plan_cpu_threads(2, 1000 * 1000).count, cores);
+}
+
 TEST_F(CpuThreadsPlan, IsWhatAtenComputesWith) {
   const int before = at::get_num_threads();
   set_cpu_threads({.count = 1, .reason = "test"});

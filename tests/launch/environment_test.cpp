@@ -262,6 +262,13 @@ TEST(Environment, OfSrunWithTasksPlacedByHandNeedsTheAddress) {
   EXPECT_EQ(read(with(placed, "MASTER_ADDR", "n2")).rendezvous.master_address, "n2");
 }
 
+TEST(Environment, OfSlurmTellsTheCpusOfAllRanksHere) {
+  EXPECT_EQ(read(with(under_srun(), "SLURM_CPUS_ON_NODE", "16")).allotted_cpus, 16);
+  EXPECT_EQ(read({{"SLURM_CPUS_ON_NODE", "16"}}).allotted_cpus, 16);
+  EXPECT_EQ(read(under_srun()).allotted_cpus, 0);
+  EXPECT_THAT(refusal_of({{"SLURM_CPUS_ON_NODE", "many"}}), HasSubstr("SLURM_CPUS_ON_NODE=many"));
+}
+
 // --- several launchers at once ---------------------------------------------------------------------------------------
 
 Values operator+(Values a, const Values& b) {

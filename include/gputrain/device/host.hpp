@@ -9,7 +9,7 @@ namespace gputrain::device {
 /// How many threads a rank computes with and why.
 struct CpuThreads {
   int count = 1;
-  std::string reason;  // "4 of 8 cores, 2 ranks", "OMP_NUM_THREADS"
+  std::string reason;  // "8 cores for 2 ranks", "OMP_NUM_THREADS"
 };
 
 /// The processor's model name, "Intel(R) Xeon(R) Platinum 8480C".
@@ -19,8 +19,12 @@ std::string cpu_name();
 int available_cores();
 
 /// A rank's share of the cores, at least 1. OMP_NUM_THREADS, when set to a number, decides alone; a launcher that has
-/// already bound this rank to cores of its own is respected.
-CpuThreads plan_cpu_threads(int local_world_size);
+/// already bound this rank to cores, its own or those of some of the ranks, is respected. `allotted_cpus`: logical CPUs
+/// that a scheduler gave to all ranks on this host together, 0 when nobody said.
+CpuThreads plan_cpu_threads(int local_world_size, int allotted_cpus = 0);
+
+/// Of `ranks` on a host, bound evenly or not at all to `own` cores each out of `host`: how many have the same ones.
+int ranks_on_same_cores(int own, int host, int ranks);
 
 /// Makes ATen compute with so many threads. Call before the first operator.
 void set_cpu_threads(const CpuThreads& threads);

@@ -17,7 +17,8 @@ namespace gputrain::launch {
 struct Launch {
   std::string launcher;  // "alone", "torchrun", "Open MPI", "PMI", "PMIx", "Slurm", or "environment": set by hand
   comm::Rendezvous rendezvous;
-  std::string remark;  // what the user should be told, if anything
+  int allotted_cpus = 0;  // logical CPUs a scheduler gave to all ranks on this host; 0: nobody said
+  std::string remark;     // what the user should be told, if anything
 };
 
 /// How a variable is looked up: absent or its value.
