@@ -9,8 +9,9 @@ usage: scripts/setup.sh [--cpu | --cuda] [--tests] [--skip-system]
   --cpu          only what a CPU build needs (1.3 GB)
   --cuda         also the CUDA libraries (4 GB), and the CUDA 13 compiler if there is none
                  without either: --cuda where there is an nvcc or a GPU, else --cpu
-  --tests        also the Python packages that tests compare with (torchvision, transformers, ...)
-  --skip-system  leave system packages alone (then bring those of scripts/packages.txt yourself)
+  --tests        also what tests run (Open MPI, Slurm, ...) and compare with (torchvision, transformers, ...)
+  --skip-system  leave system packages alone (then bring those of scripts/packages.txt yourself, and for the tests
+                 that need them those of scripts/packages-tests.txt)
 Environment: PYTHON, the python3 to make .deps/ with (default: /usr/bin/python3, else python3).
 END
 }
@@ -31,15 +32,17 @@ device=${device:-$(default_device)}
 
 # --- system packages -------------------------------------------------------------------------------------------------
 
-# Prints the alternatives ("a" or "a|b") of scripts/packages.txt of which none is installed.
+# Prints the alternatives ("a" or "a|b") of the lists of which none is installed.
 missing_packages() {
+  local lists=("$root/scripts/packages.txt")
+  if $tests; then lists+=("$root/scripts/packages-tests.txt"); fi
   local installed names
   installed=" $(dpkg-query -W -f '${db:Status-Abbrev}${Package}\n' 2>/dev/null | sed -n 's/^ii *//p' | tr '\n' ' ')"
   while read -r names _; do
     local name found=false
     for name in ${names//|/ }; do [[ $installed == *" $name "* ]] && found=true; done
     $found || echo "$names"
-  done < <(grep -v '^#' "$root/scripts/packages.txt")
+  done < <(grep -hv '^#' "${lists[@]}")
 }
 
 # Of each argument's alternatives, the first that this distribution has.
@@ -61,7 +64,7 @@ install_system_packages() {
   local missing as_root=()
   mapfile -t missing < <(missing_packages)
   ((${#missing[@]} > 0)) || return 0
-  say "System packages, for the build (scripts/packages.txt says what each is for):"
+  say "System packages (scripts/packages*.txt say what each is for):"
   say "  ${missing[*]%%|*}"
   if ((EUID != 0)); then
     if ! command -v sudo >/dev/null || { [[ ! -t 0 ]] && ! sudo -n true 2>/dev/null; }; then

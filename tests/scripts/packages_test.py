@@ -1,4 +1,4 @@
-"""scripts/packages.txt names packages that Debian 12 and Ubuntu 24.04 both have, in versions that suffice.
+"""scripts/packages*.txt name packages that Debian 12 and Ubuntu 24.04 both have, in versions that suffice.
 
 The table is Ubuntu 24.04's (noble); Debian's names are tried for real by scripts/fresh_machine.sh.
 """
@@ -11,13 +11,16 @@ NOBLE = {
     "libcli11-dev": "2.4.1", "nlohmann-json3-dev": "3.11.3", "libfmt-dev": "9.1.0", "libspdlog-dev": "1.12.0",
     "libpng-dev": "1.6.43", "libturbojpeg0-dev": "2.1.5", "zlib1g-dev": "1.3", "libxxhash-dev": "0.8.2",
     "libgtest-dev": "1.14.0", "libgmock-dev": "1.14.0",
+    "openmpi-bin": "4.1.6", "mpich": "4.2.0", "slurmctld": "23.11.4", "slurmd": "23.11.4", "slurm-client": "23.11.4",
+    "munge": "0.5.15", "iproute2": "6.1.0", "faketime": "0.9.10",
 }
 AT_LEAST = {"g++": (12,), "cmake": (3, 25), "python3": (3, 10)}
 
 
 class Packages(unittest.TestCase):
     def lines(self) -> list[list[str]]:
-        text = (pathlib.Path(__file__).resolve().parents[2] / "scripts/packages.txt").read_text()
+        scripts = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+        text = "".join((scripts / name).read_text() for name in ("packages.txt", "packages-tests.txt"))
         return [line.split(None, 1) for line in text.splitlines() if line and not line.startswith("#")]
 
     def test_each_has_a_name_in_ubuntu(self):

@@ -1,0 +1,205 @@
+// Every launcher starts the same job: the real mpirun, mpiexec, srun, sbatch and torchrun, against ranks started by hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+
+#include "app/program.hpp"
+#include "app/small_job.hpp"
+#include "support/ports.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+using Environment = std::map<std::string, std::string>;
+
+const std::string kSource = GPUTRAIN_SOURCE_DIR;
+const std::string kTorchrunProgram = kSource + "/.deps/bin/torchrun";
+
+/// Where a program lies; empty when it is not installed.
+std::string path_of(const std::string& program) {
+  if (program.front() == '/') return ::access(program.c_str(), X_OK) == 0 ? program : "";
+  std::istringstream folders(std::getenv("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string path = folder + "/" + program;
+    if (::access(path.c_str(), X_OK) == 0) return path;
+  }
+  return {};
+}
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class Launchers : public ::testing::Test {
+ protected:
+  /// Skips the test where a program is missing; in continuous integration, fails it.
+  void need(const Words& programs) {
+    for (const auto& program : programs) {
+      if (!path_of(program).empty()) continue;
+      missing_ = program + " is missing: run scripts/setup.sh --tests";
+      break;
+    }
+  }
+  void need_root() {
+    if (::geteuid() != 0) missing_ = "namespaces of hosts need root";
+  }
+  bool is_skipped() {
+    if (missing_.empty()) return false;
+    EXPECT_EQ(std::getenv("CI"), nullptr) << missing_;
+    return true;
+  }
+
+  Words run(const std::string& output) const { return {gputrain_path(), "run", job_, "--output-dir", folder_ / output}; }
+
+  Result start(Words command, Environment environment = {{"OMP_NUM_THREADS", "1"}}) {
+    command[0] = path_of(command[0]);
+    return Program(command, environment).wait(100);
+  }
+
+  Result in_slurm(const Words& command, const Environment& environment = {{"OMP_NUM_THREADS", "1"}}) {
+    return start(Words{"unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc", "--kill-child",
+                       kSource + "/tests/app/clusters/slurm.sh", folder_ / "slurm"} + command, environment);
+  }
+
+  /// What ranks that know of each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come to.
+  std::string by_hand(int ranks) {
+    const std::string output = "by_hand_" + std::to_string(ranks);
+    const std::string port = std::to_string(gputrain::testing::free_port());
+    std::vector<std::unique_ptr<Program>> programs;
+    for (int rank = 0; rank < ranks; ++rank) {
+      programs.push_back(std::make_unique<Program>(run(output), Environment{{"RANK", std::to_string(rank)},
+                                                                            {"WORLD_SIZE", std::to_string(ranks)},
+                                                                            {"MASTER_ADDR", "127.0.0.1"},
+                                                                            {"MASTER_PORT", port},
+                                                                            {"OMP_NUM_THREADS", "1"}}));
+    }
+    for (auto& program : programs) {
+      const Result result = program->wait();
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+    }
+    return timeless_metrics(folder_ / (output + "/metrics.jsonl"));
+  }
+
+  void expect_same(const Result& result, const std::string& output, int ranks, const std::string& start_page) {
+    ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, ContainsRegex("hosts .*" + start_page));
+    const std::string metrics = timeless_metrics(folder_ / (output + "/metrics.jsonl"));
+    EXPECT_THAT(metrics, HasSubstr("\"step\":20"));
+    EXPECT_EQ(metrics, by_hand(ranks));
+  }
+
+  TemporaryFolder folder_;
+  std::string job_ = write_gpt_job(folder_, "log: {interval: 1}\n");
+  std::string missing_;
+};
+
+// The README's table shows these commands.
+
+TEST_F(Launchers, OpenMpi) {
+  need({"mpirun.openmpi"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = start(Words{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "2"} + run("mpi"));
+  expect_same(result, "mpi", 2, "1 host, 2 ranks .* by Open MPI, met at 127.0.0.1:2[0-9]*");
+}
+
+TEST_F(Launchers, Mpich) {
+  need({"mpiexec.hydra"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const std::string port = std::to_string(gputrain::testing::free_port());
+  const Result result = start(Words{"mpiexec.hydra", "-genv", "MASTER_PORT", port, "-n", "2"} + run("mpich"));
+  expect_same(result, "mpich", 2, "1 host, 2 ranks .* by PMI, met at 127.0.0.1:" + port);
+}
+
+TEST_F(Launchers, Torchrun) {
+  need({kTorchrunProgram});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = start(Words{kTorchrunProgram, "--no-python", "--standalone", "--local-addr", "127.0.0.1",
+                                    "--nproc-per-node", "2"} + run("torchrun"));
+  expect_same(result, "torchrun", 2, "1 host, 2 ranks .* by torchrun, met at ");
+}
+
+class SlurmLauncher : public Launchers {
+ protected:
+  void SetUp() override {
+    need({"unshare", "ip", "munged", "slurmctld", "slurmd", "srun", "sbatch"});
+    need_root();
+  }
+};
+
+TEST_F(SlurmLauncher, SrunOnOneNode) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = in_slurm(Words{"srun", "-N1", "-n2"} + run("slurm"));
+  expect_same(result, "slurm", 2, "1 host, 2 ranks .* by Slurm, met at 127.0.0.1:20016");
+}
+
+TEST_F(SlurmLauncher, SrunOnTwoNodes) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = in_slurm(Words{"srun", "-N2", "--ntasks-per-node=2"} + run("slurm"));
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by Slurm, met at n1:20016");
+}
+
+TEST_F(SlurmLauncher, TorchrunUnderSrun) {
+  need({kTorchrunProgram});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = in_slurm(Words{"srun", "-N2", "--ntasks-per-node=1", kTorchrunProgram, "--no-python", "--nnodes=2",
+                                       "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=n1:29400"} + run("slurm"));
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by torchrun, met at n1:");
+}
+
+TEST_F(SlurmLauncher, MpirunInABatchScript) {
+  need({"mpirun.openmpi"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  std::string line = "mpirun.openmpi --allow-run-as-root -x MASTER_ADDR=n1 -np 4";
+  for (const auto& word : run("slurm")) line += " '" + word + "'";
+  const std::string script = folder_.write("batch.sh", "#!/bin/sh\nexport GPUTRAIN_METADATA_URL=aws=http://127.0.0.1:9\n" + line + "\n");
+  const std::string log = folder_ / "batch.log";
+  Result result = in_slurm({"sbatch", "--wait", "--nodes=2", "--ntasks-per-node=2", "--output=" + log, script});
+  result.out = read_file(log);
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by Open MPI, met at n1:2[0-9]*");
+}
+
+TEST_F(SlurmLauncher, WithoutSrunTrainsAloneAndSaysSo) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = in_slurm(Words{"salloc", "-n3"} + run("alone"));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("has '3' tasks"), HasSubstr("srun gputrain run")));
+}
+
+// --- cores per rank --------------------------------------------------------------------------------------------------
+
+TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
+  need({"mpirun.openmpi"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = start(Words{"mpirun.openmpi", "--allow-run-as-root", "--bind-to", "core", "--use-hwthread-cpus", "-np", "2"} +
+                              run("bound"), {});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 thread (bound by the launcher)"));
+}
+
+TEST_F(Launchers, ThatDoNotBindRanksHaveTheCoresDivided) {
+  need({"mpirun.openmpi"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result =
+      start(Words{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"} + run("free"), {});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("cores for 2 ranks)"));
+}
+
+TEST_F(SlurmLauncher, RanksShareTheCpusOfTheirJobAndNotOfTheNode) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = in_slurm(Words{"srun", "-n1"} + run("one"), {});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 thread (allotted by the scheduler)"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
