@@ -176,11 +176,13 @@ TEST_F(SlurmLauncher, WithoutSrunTrainsAloneAndSaysSo) {
 
 // --- cores per rank --------------------------------------------------------------------------------------------------
 
+const Environment kOwnChoice{{"OMP_NUM_THREADS", ""}};  // also where the tests themselves are given one thread each
+
 TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
   need({"mpirun.openmpi"});
   if (is_skipped()) GTEST_SKIP() << missing_;
   const Result result = start(Words{"mpirun.openmpi", "--allow-run-as-root", "--bind-to", "core", "--use-hwthread-cpus", "-np", "2"} +
-                              run("bound"), {});
+                              run("bound"), kOwnChoice);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("1 thread (bound by the launcher)"));
 }
@@ -189,14 +191,14 @@ TEST_F(Launchers, ThatDoNotBindRanksHaveTheCoresDivided) {
   need({"mpirun.openmpi"});
   if (is_skipped()) GTEST_SKIP() << missing_;
   const Result result =
-      start(Words{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"} + run("free"), {});
+      start(Words{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"} + run("free"), kOwnChoice);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("cores for 2 ranks)"));
 }
 
 TEST_F(SlurmLauncher, RanksShareTheCpusOfTheirJobAndNotOfTheNode) {
   if (is_skipped()) GTEST_SKIP() << missing_;
-  const Result result = in_slurm(Words{"srun", "-n1"} + run("one"), {});
+  const Result result = in_slurm(Words{"srun", "-n1"} + run("one"), kOwnChoice);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("1 thread (allotted by the scheduler)"));
 }
