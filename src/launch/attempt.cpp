@@ -125,18 +125,27 @@ void Attempt::look() {
   }
   for (const auto& [rank, since] : stopped_) {
     if (is_ending_ || now < since + kLongestStop) continue;
-    note({.kind = Cause::Kind::rank_stopped,
+    note({.kind = Cause::Kind::rank_hangs,
           .host = host_of(rank),
           .story = "has stood still for " + std::to_string(kLongestStop.count()) + " s, stopped by a signal (SIGSTOP)"});
     causes_.back().end.rank = rank;
   }
-  if (grace_ends_ && now >= *grace_ends_ && !is_ending_) end_all(std::chrono::seconds(1));
+  if (grace_ends_ && now >= *grace_ends_ && !is_ending_) note_laggards();
   if (hopeless_at_ && now >= *hopeless_at_) {
     for (Part& part : parts_) {
       bool has_all = true;
       for (int rank = part.first_rank; rank < part.first_rank + part.ranks; ++rank) has_all = has_all && ends_.contains(rank);
       if (!has_all && !part.is_lost) part.link->drop("its processes cannot be ended");
     }
+  }
+}
+
+/// Some ranks have ended, or all have been asked to, and others go on for too long.
+void Attempt::note_laggards() {
+  for (int rank = 0; rank < world_size_; ++rank) {
+    if (ends_.contains(rank)) continue;
+    note({.kind = Cause::Kind::rank_hangs, .host = host_of(rank), .story = "did not end in time (launch.grace), so it was killed"});
+    causes_.back().end.rank = rank;
   }
 }
 
@@ -177,13 +186,11 @@ const Cause* Attempt::main_cause() const {
 Attempt::Result Attempt::result() const {
   if (const Cause* cause = main_cause()) return {.kind = Kind::failed, .exit_code = cause->exit_code()};
   int code = 0;
-  bool was_killed = false;
   for (const auto& [rank, end] : ends_) {
-    if (end.fate.kind == Fate::Kind::exited) code = std::max(code, end.fate.number);
-    else was_killed = true;
+    code = std::max(code, end.fate.number + (end.fate.kind == Fate::Kind::killed ? 128 : 0));
   }
-  if (stop_signal_ == 0) return {.kind = code == 0 ? Kind::done : Kind::stopped, .exit_code = code};
-  if (code == 0 && !was_killed) return {.kind = Kind::done, .exit_code = 0};
+  if (code == 0) return {.kind = Kind::done, .exit_code = 0};
+  if (stop_signal_ == 0) return {.kind = Kind::stopped, .exit_code = code};  // somebody asked the ranks themselves
   const int wanted = stop_signal_ == SIGUSR1 ? static_cast<int>(ExitCode::restart) : 128 + stop_signal_;
   return {.kind = grows_ ? Kind::grows : Kind::stopped, .exit_code = wanted};
 }

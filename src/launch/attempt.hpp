@@ -60,6 +60,7 @@ class Attempt {
     bool is_lost = false;
   };
   void note(Cause cause);
+  void note_laggards();
   void end_all(std::chrono::seconds grace);
   void take_fate(const HostLink& link, const nlohmann::json& message);
   const Cause* main_cause() const;

@@ -38,7 +38,7 @@ std::string advice_for(const Cause& cause, int code, const RunState& state) {
   const std::string again = state.checkpoint_step ? "the same command goes on " + resume_text(state)
                                                   : "the same command starts over (set checkpoint.interval to lose less)";
   if (cause.kind == Cause::Kind::host_lost) return "see to " + cause.host + ", or go on without it (--nnodes MIN:MAX); " + again;
-  if (cause.kind == Cause::Kind::rank_stopped) return "someone or something has stopped that process; " + again;
+  if (cause.kind == Cause::Kind::rank_hangs) return "`gputrain launch` ends ranks that stand still; " + again;
   if (cause.kind == Cause::Kind::rank_ended && cause.end.fate.kind == Fate::Kind::killed) {
     if (cause.end.fate.number == SIGKILL) return "if nobody killed it: less memory (train.micro_batch_size, ranks per host); " + again;
     return "a crash inside the program is a bug: please report it with the log; " + again;
@@ -60,7 +60,7 @@ std::string Cause::text() const {
   if (kind == Kind::host_lost) return "the host " + host + " is lost: " + story;
   if (kind == Kind::not_started) return "the ranks on " + host + " did not start: " + story;
   const std::string who = "rank " + std::to_string(end.rank) + " on " + host + " (process " + std::to_string(end.process) + ")";
-  if (kind == Kind::rank_stopped) return "rank " + std::to_string(end.rank) + " on " + host + " " + story;
+  if (kind == Kind::rank_hangs) return "rank " + std::to_string(end.rank) + " on " + host + " " + story;
   if (end.fate.kind == Fate::Kind::killed) return who + " was killed by " + signal_text(end.fate.number);
   return who + " ended with exit code " + std::to_string(end.fate.number) + " (" + meaning_of(end.fate.number) + ")";
 }

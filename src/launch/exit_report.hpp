@@ -12,10 +12,10 @@ namespace gputrain::launch {
 
 /// Something that ends an attempt before its time.
 struct Cause {
-  enum class Kind { rank_ended, rank_stopped, host_lost, not_started };
+  enum class Kind { rank_ended, rank_hangs, host_lost, not_started };
   Kind kind = Kind::rank_ended;
   std::string host;
-  std::string story;           // host lost, not started: why
+  std::string story;           // of all but rank_ended: what happened
   RankEnd end = {};            // of a rank
   bool is_consequence = false; // of something else, most likely: it lost its peers, or had been told to end
 

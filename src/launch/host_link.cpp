@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <utility>
 
@@ -150,7 +151,10 @@ std::string HostLink::story_of(const Fate& fate) const {
   const std::string who = is_here_ ? "its agent" : "ssh to it";
   if (fate.kind == Fate::Kind::killed) return who + " was killed by " + signal_text(fate.number);
   if (!remark_.empty()) return remark_;
-  if (!is_here_ && state_ == State::ready) return "the agent there ended without a word (ssh exit code " + std::to_string(fate.number) + ")";
+  const bool is_of_agent = !is_here_ && state_ == State::ready;
+  // The shell over there tells of a signal by its exit code.
+  if (is_of_agent && fate.number > 128 && fate.number < 128 + NSIG) return "its agent was killed by " + signal_text(fate.number - 128);
+  if (is_of_agent) return "the agent there ended without a word (ssh exit code " + std::to_string(fate.number) + ")";
   return who + " ended with exit code " + std::to_string(fate.number);
 }
 

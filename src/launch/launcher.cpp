@@ -16,6 +16,7 @@ namespace gputrain::launch {
 namespace {
 
 constexpr std::chrono::seconds kFirstMeeting{30}, kBetweenTries{3};
+constexpr std::chrono::milliseconds kShortWait{500};
 
 Clock::duration seconds_of(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -45,6 +46,7 @@ class Launcher {
   void finish(ExitReport report, std::string restarts);
   void pump(Attempt* attempt, std::optional<Clock::time_point> latest);
   void take_signals(Attempt* attempt);
+  bool is_short_of_hosts(const Attempt& attempt) const;
   void take_back(Attempt& attempt);
   const HostLink* missing() const;
 
@@ -197,10 +199,13 @@ bool Launcher::run_attempt() {
   return false;
 }
 
+bool Launcher::is_short_of_hosts(const Attempt& attempt) const {
+  return !attempt.is_ending() && attempt.hosts() < static_cast<size_t>(request_.plan.count.most);
+}
+
 /// A lost host that has returned takes part again: the ranks save and end, and all start once more.
 void Launcher::take_back(Attempt& attempt) {
-  const size_t most = static_cast<size_t>(request_.plan.count.most);
-  if (attempt.is_ending() || attempt.hosts() >= most) return;
+  if (!is_short_of_hosts(attempt)) return;
   if (ready_links().size() > attempt.hosts()) return attempt.ask_to_grow();
   const bool is_trying = std::ranges::any_of(links_, [](const auto& link) { return link->state() == HostLink::State::connecting; });
   if (!is_trying && Clock::now() >= next_try_) connect_missing();
@@ -264,7 +269,8 @@ void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
   terminal_.add_to(poll);
   for (const auto& link : links_) link->add_to(poll);
   if (latest) poll.wake_at(*latest);
-  if (attempt != nullptr) poll.wake_at(std::min(attempt->next_deadline(), std::max(next_try_, Clock::now() + std::chrono::milliseconds(50))));
+  if (attempt != nullptr) poll.wake_at(attempt->next_deadline());
+  if (attempt != nullptr && is_short_of_hosts(*attempt)) poll.wake_at(std::max(next_try_, Clock::now() + kShortWait));
   poll.wait();
   take_signals(attempt);
   for (auto& link : links_) {

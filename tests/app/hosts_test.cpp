@@ -127,7 +127,7 @@ TEST_F(Hosts, ADeadAgentEndsEverything) {
     launch("h1,h2", {"--max-restarts", "0"}, kNeverEnding);
     ASSERT_TRUE(program_->prints("step    7/"));
     kill(hosts_->agent(host), SIGKILL);
-    expect_end(138, "cause   the host h" + std::to_string(host) + " is lost", 10);
+    expect_end(138, "cause   the host h" + std::to_string(host) + " is lost: its agent was killed by SIGKILL", 10);
   }
 }
 
@@ -173,8 +173,11 @@ TEST_F(Hosts, AfterARestartEndBitEqualToAnUndisturbedRun) {
 }
 
 TEST_F(Hosts, ThreeThenTwoThenThreeAgainUseEverySampleOnce) {
-  const Settings settings{"train.max_steps=4000", "checkpoint.interval=50", "eval.interval=null"};
-  launch("h1,h2,h3", {"--nnodes", "2:3"}, settings);
+  const Settings settings{"checkpoint.interval=50", "eval.interval=null"};
+  Settings endless = settings, first_steps = settings;
+  endless.push_back("train.max_steps=1000000");
+  first_steps.push_back("train.max_steps=500");
+  launch("h1,h2,h3", {"--nnodes", "2:3"}, endless);
   ASSERT_TRUE(program_->prints("step    120/"));
   hosts_->set_link(3, false);
   ASSERT_TRUE(program_->prints("2 ranks on h1:1, h2:1", 40));
@@ -183,13 +186,16 @@ TEST_F(Hosts, ThreeThenTwoThenThreeAgainUseEverySampleOnce) {
   hosts_->set_link(3, true);
   ASSERT_TRUE(program_->prints("a host is back", 40));
   ASSERT_TRUE(program_->prints("3 ranks on h1:1, h2:1, h3:1", 40));
-  const Result result = program_->wait();
-  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  program_->forget_output();
+  ASSERT_TRUE(program_->prints("step    "));
+  program_->signal(SIGTERM);
+  expect_end(143, "", 30);
   const Result audit = gputrain({"data", "audit", run_});
   EXPECT_EQ(audit.exit_code, 0) << audit.out << audit.err;
-  const auto expected = losses_of(one_process(settings)), actual = losses_of(run_);
-  ASSERT_EQ(actual.size(), expected.size());
-  for (size_t i = 0; i < 500; ++i) ASSERT_NEAR(actual[i], expected[i], 1e-6) << "step " << i + 1;
+  const auto expected = losses_of(one_process(first_steps)), actual = losses_of(run_);
+  ASSERT_EQ(expected.size(), 500U);
+  ASSERT_GT(actual.size(), 120U);
+  for (size_t i = 0; i < std::min(expected.size(), actual.size()); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-6) << "step " << i + 1;
 }
 
 }  // namespace

@@ -269,12 +269,12 @@ TEST(DeathOfTheLauncher, EndsEverything) {
 struct Request {
   int signal, exit_code;
 };
-class StoppingTheLauncher : public ::testing::TestWithParam<Request> {};
-INSTANTIATE_TEST_SUITE_P(Signals, StoppingTheLauncher,
+class Stopping : public ::testing::TestWithParam<Request> {};
+INSTANTIATE_TEST_SUITE_P(Signals, Stopping,
                          ::testing::Values(Request{SIGTERM, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138}, Request{SIGHUP, 143}),
                          [](const auto& entry) { return std::string(sigabbrev_np(entry.param.signal)); });
 
-TEST_P(StoppingTheLauncher, SavesAndStartsNothingAgain) {
+TEST_P(Stopping, SavesAndStartsNothingAgain) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    20/"));
@@ -287,7 +287,7 @@ TEST_P(StoppingTheLauncher, SavesAndStartsNothingAgain) {
   EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
 }
 
-TEST_P(StoppingTheLauncher, BeforeRanksAreThereEndsAtOnce) {
+TEST_P(Stopping, BeforeRanksAreThereEndsAtOnce) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
   ASSERT_GT(launched.family().agent(), 0);
@@ -296,6 +296,18 @@ TEST_P(StoppingTheLauncher, BeforeRanksAreThereEndsAtOnce) {
   // Before the launcher listens, the signal itself ends it.
   EXPECT_TRUE(result.exit_code == GetParam().exit_code || result.exit_code == 128 + GetParam().signal) << result.exit_code << result.err;
   EXPECT_TRUE(launched.family().ends_within(10)) << ::testing::PrintToString(launched.family().living());
+}
+
+TEST(StoppingTheLauncher, KillsRanksThatDoNotEndInTimeAndSaysSo) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless + Words{"launch.grace=2s"});
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  kill(launched.family().rank(1), SIGSTOP);
+  launched.program().signal(SIGTERM);
+  const Result result = launched.program().wait(20);
+  EXPECT_EQ(result.exit_code, 138);
+  EXPECT_THAT(result.err, HasSubstr("rank 1 on localhost did not end in time (launch.grace)"));
+  EXPECT_THAT(launched.family().living(), IsEmpty());
 }
 
 TEST(SavingUnderTheLauncher, OnSigusr2GoesOn) {
