@@ -37,7 +37,8 @@ void take_environment(const std::map<std::string, std::string>& variables) {
   for (auto& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   if (!words.empty()) ::execv("/proc/self/exe", pointers.data());
-  throw Error(ExitCode::environment, {.what = std::string("the job's env: cannot be given to the program: ") + std::strerror(errno)});
+  throw Error(ExitCode::environment,
+              {.what = std::string("the job's env: cannot be given to the program: ") + std::strerror(errno)});
 }
 
 }  // namespace gputrain::app

@@ -28,7 +28,8 @@ std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
   std::optional<int64_t> step;
   for (std::string line; std::getline(file, line);) {
     const auto object = nlohmann::json::parse(line, nullptr, false);
-    if (object.is_object() && object.contains("step") && object["step"].is_number_integer()) step = object["step"].get<int64_t>();
+    if (object.is_object() && object.contains("step") && object["step"].is_number_integer())
+      step = object["step"].get<int64_t>();
   }
   return step;
 }
@@ -53,8 +54,8 @@ launch::RunState state_of(const RunFolder& folder) {
   return state;
 }
 
-/// What a rank runs in a given attempt. A checkpoint chosen by path is where the first one starts; the others go on from
-/// what has been saved since.
+/// What a rank runs in a given attempt. A checkpoint chosen by path is where the first one starts; the others go on
+/// from what has been saved since.
 class RankCommand {
  public:
   RankCommand(std::vector<std::string> arguments, std::string resume, RunFolder folder)
@@ -62,7 +63,8 @@ class RankCommand {
 
   std::vector<std::string> operator()() const {
     auto words = arguments_;
-    if (resume_ == "never" || (is_path() && has_saved())) words.insert(words.end(), {"--set", "checkpoint.resume=auto"});
+    if (resume_ == "never" || (is_path() && has_saved()))
+      words.insert(words.end(), {"--set", "checkpoint.resume=auto"});
     return words;
   }
 

@@ -179,8 +179,9 @@ void Agent::greet(const json& order) {
   is_far_ = order.at("is_far").get<bool>();
   const std::string folder = order.at("folder");
   if (::chdir(folder.c_str()) != 0) {
-    throw Error(ExitCode::environment, {.what = "the folder " + folder + " is not there",
-                                        .hint = "job, data and the folder they are started from lie at the same place on every host"});
+    throw Error(ExitCode::environment,
+                {.what = "the folder " + folder + " is not there",
+                 .hint = "job, data and the folder they are started from lie at the same place on every host"});
   }
   const bool on_gpu = order.at("device") != "cpu" && device::gpu_count() > 0;
   const auto [own, launchers] = addresses_of_connection();
@@ -216,7 +217,10 @@ void Agent::attend(RankProcess& rank) {
   const auto fate = rank.look(tell);
   if (!fate) return rank.read(tell);
   if (!fate->is_end()) {
-    say({{"kind", "fate"}, {"rank", rank.rank()}, {"stopped", fate->kind == Fate::Kind::stopped}, {"signal", fate->number}});
+    say({{"kind", "fate"},
+         {"rank", rank.rank()},
+         {"stopped", fate->kind == Fate::Kind::stopped},
+         {"signal", fate->number}});
     return;
   }
   RankEnd end = rank.end(*fate);

@@ -33,8 +33,9 @@ void Attempt::start(const Start& start) {
     where += (i == 0 ? "" : ", ") + parts_[i].link->name() + ":" + std::to_string(parts_[i].ranks);
   }
   if (parts_.size() > 8) where += ", ...";
-  terminal_.say(std::to_string(world_size_) + (world_size_ == 1 ? " rank" : " ranks") + " on " + where + "  meeting at " + start.place.address + " port " +
-                std::to_string(start.place.port) + "  attempt " + std::to_string(start.number) + "  output " + start.logs);
+  terminal_.say(std::to_string(world_size_) + (world_size_ == 1 ? " rank" : " ranks") + " on " + where +
+                "  meeting at " + start.place.address + " port " + std::to_string(start.place.port) + "  attempt " +
+                std::to_string(start.number) + "  output " + start.logs);
   const auto command = request_.command();
   int number = 0;
   for (const Part& part : parts_) {
@@ -94,8 +95,11 @@ void Attempt::take(HostLink& link, const json& message) {
     const auto end = message.at("end").get<RankEnd>();
     stopped_.erase(end.rank);
     ends_[end.rank] = end;
-    if (auto cause = cause_of(end, link.name())) note(std::move(*cause));
-    else if (!grace_ends_) grace_ends_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request_.grace_seconds));
+    if (auto cause = cause_of(end, link.name()))
+      note(std::move(*cause));
+    else if (!grace_ends_)
+      grace_ends_ = Clock::now() +
+                    std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request_.grace_seconds));
   } else if (kind == "problem") {
     note({.kind = Cause::Kind::not_started, .host = link.name(), .story = message.at("text").get<std::string>()});
     link.drop("given up");
@@ -110,8 +114,9 @@ void Attempt::take_fate(const HostLink& link, const json& message) {
   }
   stopped_.try_emplace(rank, Clock::now());
   if (!is_ending_) {
-    terminal_.say("rank " + std::to_string(rank) + " on " + link.name() + " was stopped by " + signal_text(message.at("signal").get<int>()) +
-                  "; unless it goes on within " + std::to_string(kLongestStop.count()) + " s the attempt ends");
+    terminal_.say("rank " + std::to_string(rank) + " on " + link.name() + " was stopped by " +
+                  signal_text(message.at("signal").get<int>()) + "; unless it goes on within " +
+                  std::to_string(kLongestStop.count()) + " s the attempt ends");
   }
 }
 
@@ -120,21 +125,25 @@ void Attempt::look() {
   for (Part& part : parts_) {
     if (part.is_lost || part.link->state() == HostLink::State::ready) continue;
     part.is_lost = true;
-    const bool was_given_up = std::ranges::any_of(causes_, [&](const Cause& cause) { return cause.host == part.link->name() && cause.kind == Cause::Kind::not_started; });
+    const bool was_given_up = std::ranges::any_of(causes_, [&](const Cause& cause) {
+      return cause.host == part.link->name() && cause.kind == Cause::Kind::not_started;
+    });
     if (!was_given_up) note({.kind = Cause::Kind::host_lost, .host = part.link->name(), .story = part.link->loss()});
   }
   for (const auto& [rank, since] : stopped_) {
     if (is_ending_ || now < since + kLongestStop) continue;
-    note({.kind = Cause::Kind::rank_hangs,
-          .host = host_of(rank),
-          .story = "has stood still for " + std::to_string(kLongestStop.count()) + " s, stopped by a signal (SIGSTOP)"});
+    note(
+        {.kind = Cause::Kind::rank_hangs,
+         .host = host_of(rank),
+         .story = "has stood still for " + std::to_string(kLongestStop.count()) + " s, stopped by a signal (SIGSTOP)"});
     causes_.back().end.rank = rank;
   }
   if (grace_ends_ && now >= *grace_ends_ && !is_ending_) note_laggards();
   if (hopeless_at_ && now >= *hopeless_at_) {
     for (Part& part : parts_) {
       bool has_all = true;
-      for (int rank = part.first_rank; rank < part.first_rank + part.ranks; ++rank) has_all = has_all && ends_.contains(rank);
+      for (int rank = part.first_rank; rank < part.first_rank + part.ranks; ++rank)
+        has_all = has_all && ends_.contains(rank);
       if (!has_all && !part.is_lost) part.link->drop("its processes cannot be ended");
     }
   }
@@ -144,7 +153,9 @@ void Attempt::look() {
 void Attempt::note_laggards() {
   for (int rank = 0; rank < world_size_; ++rank) {
     if (ends_.contains(rank)) continue;
-    note({.kind = Cause::Kind::rank_hangs, .host = host_of(rank), .story = "did not end in time (launch.grace), so it was killed"});
+    note({.kind = Cause::Kind::rank_hangs,
+          .host = host_of(rank),
+          .story = "did not end in time (launch.grace), so it was killed"});
     causes_.back().end.rank = rank;
   }
 }

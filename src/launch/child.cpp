@@ -18,8 +18,9 @@ namespace gputrain::launch {
 namespace {
 
 [[noreturn]] void refuse(const char* what) {
-  throw Error(ExitCode::environment, {.what = std::string("cannot start a process: ") + what + ": " + std::strerror(errno),
-                                      .hint = "see `ulimit -u` and `ulimit -n`"});
+  throw Error(ExitCode::environment,
+              {.what = std::string("cannot start a process: ") + what + ": " + std::strerror(errno),
+               .hint = "see `ulimit -u` and `ulimit -n`"});
 }
 
 struct Pipe {
@@ -140,11 +141,15 @@ std::optional<Fate> Child::look() {
   ::waitid(P_PID, id, &news, WEXITED | WSTOPPED | WCONTINUED | WNOHANG);
   if (is_end) id_ = -1;
   switch (news.si_code) {
-    case CLD_EXITED: return Fate{Fate::Kind::exited, news.si_status};
-    case CLD_CONTINUED: return Fate{Fate::Kind::continued, news.si_status};
+    case CLD_EXITED:
+      return Fate{Fate::Kind::exited, news.si_status};
+    case CLD_CONTINUED:
+      return Fate{Fate::Kind::continued, news.si_status};
     case CLD_STOPPED:
-    case CLD_TRAPPED: return Fate{Fate::Kind::stopped, news.si_status};
-    default: return Fate{Fate::Kind::killed, news.si_status};
+    case CLD_TRAPPED:
+      return Fate{Fate::Kind::stopped, news.si_status};
+    default:
+      return Fate{Fate::Kind::killed, news.si_status};
   }
 }
 

@@ -20,37 +20,57 @@ std::string line(const char* label, const std::string& text) {
 
 std::string meaning_of(int code) {
   switch (static_cast<ExitCode>(code)) {
-    case ExitCode::internal: return "internal error";
-    case ExitCode::usage: return "job or command line";
-    case ExitCode::data: return "data";
-    case ExitCode::refused: return "result refused";
-    case ExitCode::checkpoint: return "checkpoint";
-    case ExitCode::environment: return "environment or memory";
-    case ExitCode::no_restart: return "do not start again";
-    case ExitCode::restart: return "start again";
-    case ExitCode::interrupted: return "interrupted, saved";
-    case ExitCode::terminated: return "terminated, saved";
-    default: return "no code of gputrain";
+    case ExitCode::internal:
+      return "internal error";
+    case ExitCode::usage:
+      return "job or command line";
+    case ExitCode::data:
+      return "data";
+    case ExitCode::refused:
+      return "result refused";
+    case ExitCode::checkpoint:
+      return "checkpoint";
+    case ExitCode::environment:
+      return "environment or memory";
+    case ExitCode::no_restart:
+      return "do not start again";
+    case ExitCode::restart:
+      return "start again";
+    case ExitCode::interrupted:
+      return "interrupted, saved";
+    case ExitCode::terminated:
+      return "terminated, saved";
+    default:
+      return "no code of gputrain";
   }
 }
 
 std::string advice_for(const Cause& cause, int code, const RunState& state) {
-  const std::string again = state.checkpoint_step ? "the same command goes on " + resume_text(state)
-                                                  : "the same command starts over (set checkpoint.interval to lose less)";
-  if (cause.kind == Cause::Kind::host_lost) return "see to " + cause.host + ", or go on without it (--nnodes MIN:MAX); " + again;
+  const std::string again = state.checkpoint_step
+                                ? "the same command goes on " + resume_text(state)
+                                : "the same command starts over (set checkpoint.interval to lose less)";
+  if (cause.kind == Cause::Kind::host_lost)
+    return "see to " + cause.host + ", or go on without it (--nnodes MIN:MAX); " + again;
   if (cause.kind == Cause::Kind::rank_hangs) return "`gputrain launch` ends ranks that stand still; " + again;
   if (cause.kind == Cause::Kind::rank_ended && cause.end.fate.kind == Fate::Kind::killed) {
-    if (cause.end.fate.number == SIGKILL) return "if nobody killed it: less memory (train.micro_batch_size, ranks per host); " + again;
+    if (cause.end.fate.number == SIGKILL)
+      return "if nobody killed it: less memory (train.micro_batch_size, ranks per host); " + again;
     return "a crash inside the program is a bug: please report it with the log; " + again;
   }
   switch (static_cast<ExitCode>(code)) {
-    case ExitCode::usage: return "mend the job or the command; its message says how";
-    case ExitCode::data: return "mend the data; its message says what";
-    case ExitCode::checkpoint: return "make room or mend the disk, then " + again;
-    case ExitCode::environment: return "its message says what to change; then " + again;
+    case ExitCode::usage:
+      return "mend the job or the command; its message says how";
+    case ExitCode::data:
+      return "mend the data; its message says what";
+    case ExitCode::checkpoint:
+      return "make room or mend the disk, then " + again;
+    case ExitCode::environment:
+      return "its message says what to change; then " + again;
     case ExitCode::refused:
-    case ExitCode::no_restart: return "its message says why starting again would not help";
-    default: return again;
+    case ExitCode::no_restart:
+      return "its message says why starting again would not help";
+    default:
+      return again;
   }
 }
 
@@ -59,7 +79,8 @@ std::string advice_for(const Cause& cause, int code, const RunState& state) {
 std::string Cause::text() const {
   if (kind == Kind::host_lost) return "the host " + host + " is lost: " + story;
   if (kind == Kind::not_started) return "the ranks on " + host + " did not start: " + story;
-  const std::string who = "rank " + std::to_string(end.rank) + " on " + host + " (process " + std::to_string(end.process) + ")";
+  const std::string who =
+      "rank " + std::to_string(end.rank) + " on " + host + " (process " + std::to_string(end.process) + ")";
   if (kind == Kind::rank_hangs) return "rank " + std::to_string(end.rank) + " on " + host + " " + story;
   if (end.fate.kind == Fate::Kind::killed) return who + " was killed by " + signal_text(end.fate.number);
   return who + " ended with exit code " + std::to_string(end.fate.number) + " (" + meaning_of(end.fate.number) + ")";
@@ -73,10 +94,14 @@ int Cause::exit_code() const {
 
 bool Cause::allows_restart() const {
   constexpr int kNoSuchProgram = 127;
-  constexpr std::array kFinal{static_cast<int>(ExitCode::usage),       static_cast<int>(ExitCode::data),
-                              static_cast<int>(ExitCode::refused),     static_cast<int>(ExitCode::checkpoint),
-                              static_cast<int>(ExitCode::environment), static_cast<int>(ExitCode::no_restart),
-                              static_cast<int>(ExitCode::interrupted), static_cast<int>(ExitCode::terminated),
+  constexpr std::array kFinal{static_cast<int>(ExitCode::usage),
+                              static_cast<int>(ExitCode::data),
+                              static_cast<int>(ExitCode::refused),
+                              static_cast<int>(ExitCode::checkpoint),
+                              static_cast<int>(ExitCode::environment),
+                              static_cast<int>(ExitCode::no_restart),
+                              static_cast<int>(ExitCode::interrupted),
+                              static_cast<int>(ExitCode::terminated),
                               kNoSuchProgram};
   return std::ranges::find(kFinal, exit_code()) == kFinal.end();
 }
@@ -87,7 +112,8 @@ std::optional<Cause> cause_of(const RankEnd& end, const std::string& host) {
     if (end.was_told) return std::nullopt;
     return Cause{.host = host, .story = {}, .end = end};
   }
-  const bool is_stop = number == static_cast<int>(ExitCode::interrupted) || number == static_cast<int>(ExitCode::terminated);
+  const bool is_stop =
+      number == static_cast<int>(ExitCode::interrupted) || number == static_cast<int>(ExitCode::terminated);
   if (number == 0 || is_stop || (end.was_told && number == kRestart)) return std::nullopt;
   return Cause{.host = host, .story = {}, .end = end, .is_consequence = number == kRestart || end.was_told};
 }
@@ -100,13 +126,14 @@ std::string ExitReport::page() const {
   std::array<char, 32> time{};
   std::snprintf(time.data(), time.size(), "%.1f s", seconds);
   const int code = cause.exit_code();
-  std::string page = line("ended", "attempt " + std::to_string(attempt) + " after " + time.data() + "; exit " + std::to_string(code) +
-                                       (restarts.empty() ? "" : "; " + restarts));
+  std::string page = line("ended", "attempt " + std::to_string(attempt) + " after " + time.data() + "; exit " +
+                                       std::to_string(code) + (restarts.empty() ? "" : "; " + restarts));
   page += line("cause", cause.text());
   if (!cause.end.clue.empty()) page += line("", cause.end.clue);
   for (const auto& other : others) page += line("then", other);
   if (!cause.end.tail.empty()) {
-    page += line("output", "the last lines of rank " + std::to_string(cause.end.rank) + ", all of them in " + cause.end.log);
+    page += line("output",
+                 "the last lines of rank " + std::to_string(cause.end.rank) + ", all of them in " + cause.end.log);
     for (const auto& text : cause.end.tail) page += "        | " + text + "\n";
   }
   page += line("state", (state.step ? "last step " + std::to_string(*state.step) : "no step was finished") + "; " +

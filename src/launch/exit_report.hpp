@@ -15,9 +15,9 @@ struct Cause {
   enum class Kind { rank_ended, rank_hangs, host_lost, not_started };
   Kind kind = Kind::rank_ended;
   std::string host;
-  std::string story;           // of all but rank_ended: what happened
-  RankEnd end = {};            // of a rank
-  bool is_consequence = false; // of something else, most likely: it lost its peers, or had been told to end
+  std::string story;            // of all but rank_ended: what happened
+  RankEnd end = {};             // of a rank
+  bool is_consequence = false;  // of something else, most likely: it lost its peers, or had been told to end
 
   /// "rank 1 on node2 (process 4711) was killed by SIGKILL (killed)"
   std::string text() const;

@@ -27,7 +27,8 @@ std::vector<std::string> own_environment() {
 std::string own_path(bool for_shell) {
   const std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
   const auto is_plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::string_view("/._+-").find(c) != std::string_view::npos;
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("/._+-").find(c) != std::string_view::npos;
   };
   if (for_shell && !std::ranges::all_of(path, is_plain)) {
     throw Error(ExitCode::usage, {.what = "the program's path cannot be given to a shell on another host",
@@ -47,15 +48,29 @@ std::vector<std::string> HostLink::command() const {
   if (is_here_) return {own_path(false), "agent"};
   std::string name = host_.name;
   std::erase_if(name, [](char c) { return c == '[' || c == ']'; });
-  return {"ssh", "-T", "-x", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=10", "-o",
-          "ControlPath=none", "--", name, own_path(true), "agent"};
+  return {"ssh",
+          "-T",
+          "-x",
+          "-o",
+          "BatchMode=yes",
+          "-o",
+          "StrictHostKeyChecking=yes",
+          "-o",
+          "ConnectTimeout=10",
+          "-o",
+          "ControlPath=none",
+          "--",
+          name,
+          own_path(true),
+          "agent"};
 }
 
 void HostLink::connect() {
   process_.reset();
   remark_.clear();
   // An agent must end its ranks when we are gone, so it is not killed with us; ssh has no such duty.
-  process_.emplace(Child::Options{.argv = command(), .environment = own_environment(), .has_input = true, .dies_with_us = !is_here_});
+  process_.emplace(Child::Options{
+      .argv = command(), .environment = own_environment(), .has_input = true, .dies_with_us = !is_here_});
   output_.emplace(process_->take_output());
   errors_.emplace(process_->take_errors());
   input_.emplace(process_->take_input(), size_t{16} << 20);
@@ -63,7 +78,10 @@ void HostLink::connect() {
   began_ = last_heard_ = Clock::now();
   next_alive_ = began_ + kAliveEvery;
   state_ = State::connecting;
-  send({{"kind", "hello"}, {"is_far", !is_here_}, {"folder", std::filesystem::current_path().string()}, {"device", device_}});
+  send({{"kind", "hello"},
+        {"is_far", !is_here_},
+        {"folder", std::filesystem::current_path().string()},
+        {"device", device_}});
 }
 
 void HostLink::send(const json& message) {
@@ -153,7 +171,8 @@ std::string HostLink::story_of(const Fate& fate) const {
   if (!remark_.empty()) return remark_;
   const bool is_of_agent = !is_here_ && state_ == State::ready;
   // The shell over there tells of a signal by its exit code.
-  if (is_of_agent && fate.number > 128 && fate.number < 128 + NSIG) return "its agent was killed by " + signal_text(fate.number - 128);
+  if (is_of_agent && fate.number > 128 && fate.number < 128 + NSIG)
+    return "its agent was killed by " + signal_text(fate.number - 128);
   if (is_of_agent) return "the agent there ended without a word (ssh exit code " + std::to_string(fate.number) + ")";
   return who + " ended with exit code " + std::to_string(fate.number);
 }

@@ -43,7 +43,8 @@ std::string HostSigns::since_last(int id) {
   if (kills > std::exchange(kills_, kills)) sign = "the kernel has killed a process on that host: it ran out of memory";
   std::array<char, 8192> record{};
   const std::string process = "Killed process " + std::to_string(id) + " ";
-  for (ssize_t count; kernel_log_.get() >= 0 && (count = ::read(kernel_log_.get(), record.data(), record.size())) > 0;) {
+  for (ssize_t count;
+       kernel_log_.get() >= 0 && (count = ::read(kernel_log_.get(), record.data(), record.size())) > 0;) {
     const std::string text = text_of({record.data(), static_cast<size_t>(count)});
     if (text.find("NVRM: Xid") != std::string::npos || text.find(process) != std::string::npos) sign = text;
   }

@@ -22,7 +22,8 @@ bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && 
 std::optional<int> read_number(std::string_view text, int lowest, int highest) {
   int value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_good = failure == std::errc{} && end == text.data() + text.size() && value >= lowest && value <= highest;
+  const bool is_good =
+      failure == std::errc{} && end == text.data() + text.size() && value >= lowest && value <= highest;
   return is_good ? std::optional(value) : std::nullopt;
 }
 
@@ -32,13 +33,16 @@ std::string own_name() {
 }
 
 void check_hosts(const LaunchSpec& spec, config::Complaints& complaints) {
-  if (spec.hosts && spec.hostfile) complaints.about("hostfile", "launch.hosts and launch.hostfile are both given", "keep one");
+  if (spec.hosts && spec.hostfile)
+    complaints.about("hostfile", "launch.hosts and launch.hostfile are both given", "keep one");
   std::set<std::string> seen;
   for (const auto& text : spec.hosts.value_or(std::vector<std::string>())) {
     std::string problem;
     const auto host = read_host(text, problem);
-    if (!host) complaints.about("hosts", problem, "as in [\"node0:8\", \"node1:8\"]");
-    else if (!seen.insert(host->name).second) complaints.about("hosts", "the host " + host->name + " is named twice");
+    if (!host)
+      complaints.about("hosts", problem, "as in [\"node0:8\", \"node1:8\"]");
+    else if (!seen.insert(host->name).second)
+      complaints.about("hosts", "the host " + host->name + " is named twice");
   }
 }
 
@@ -46,7 +50,8 @@ void check_count(const LaunchSpec& spec, config::Complaints& complaints) {
   if (!spec.nnodes) return;
   const auto count = read_host_count(*spec.nnodes);
   if (!count) {
-    complaints.about("nnodes", in_quotes(*spec.nnodes) + " is no number of hosts", "as in 2, or \"1:4\" for at least 1 and at most 4");
+    complaints.about("nnodes", in_quotes(*spec.nnodes) + " is no number of hosts",
+                     "as in 2, or \"1:4\" for at least 1 and at most 4");
   } else if (spec.hosts && count->most > static_cast<int>(spec.hosts->size())) {
     complaints.about("nnodes", "up to " + std::to_string(count->most) + " hosts are wanted, but launch.hosts names " +
                                    std::to_string(spec.hosts->size()));
@@ -68,22 +73,33 @@ std::vector<Host> named_hosts(const LaunchSpec& spec) {
 void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
   using config::Change;
   d.summary("ranks that `gputrain launch` starts, watches and restarts");
-  d.key("hosts", &LaunchSpec::hosts, "where, by the names your ssh knows, with ranks per host: [\"node0:8\", \"node1:8\"]; null: here")
-      .elements(1, 4096).change(Change::safe);
-  d.key("hostfile", &LaunchSpec::hostfile, "a file with one host per line, \"node0 slots=8\" or \"node0:8\"").change(Change::safe);
+  d.key("hosts", &LaunchSpec::hosts,
+        "where, by the names your ssh knows, with ranks per host: [\"node0:8\", \"node1:8\"]; null: here")
+      .elements(1, 4096)
+      .change(Change::safe);
+  d.key("hostfile", &LaunchSpec::hostfile, "a file with one host per line, \"node0 slots=8\" or \"node0:8\"")
+      .change(Change::safe);
   d.key("nnodes", &LaunchSpec::nnodes,
         "hosts to train on; \"MIN:MAX\": a lost one is left out as long as MIN are there, and taken back; null: all")
-      .change(Change::safe).instead_of({"num_machines", "num_nodes"});
-  d.key("nproc_per_node", &LaunchSpec::nproc_per_node, "ranks on a host that names no number; auto: its GPUs, 1 without")
-      .range(1, kMostRanksOfAHost).change(Change::safe).instead_of({"slots_per_trial", "num_processes"});
+      .change(Change::safe)
+      .instead_of({"num_machines", "num_nodes"});
+  d.key("nproc_per_node", &LaunchSpec::nproc_per_node,
+        "ranks on a host that names no number; auto: its GPUs, 1 without")
+      .range(1, kMostRanksOfAHost)
+      .change(Change::safe)
+      .instead_of({"slots_per_trial", "num_processes"});
   d.key("master_port", &LaunchSpec::master_port, "where the ranks meet on the first host; 0: a free port")
-      .range(0, 65535).change(Change::safe);
+      .range(0, 65535)
+      .change(Change::safe);
   d.key("max_restarts", &LaunchSpec::max_restarts, "attempts after the first one, from the newest good checkpoint")
-      .at_least(0).change(Change::safe);
+      .at_least(0)
+      .change(Change::safe);
   d.key("grace", &LaunchSpec::grace, "how long ranks that were asked to stop may take to save before they are killed")
-      .above(0).change(Change::safe);
+      .above(0)
+      .change(Change::safe);
   d.key("host_timeout", &LaunchSpec::host_timeout, "how long to wait for lost hosts when too few are left")
-      .at_least(0).change(Change::safe);
+      .at_least(0)
+      .change(Change::safe);
   d.check([](const LaunchSpec& spec, config::Complaints& complaints) {
     check_hosts(spec, complaints);
     check_count(spec, complaints);
@@ -100,11 +116,14 @@ void check_environment_names(const std::map<std::string, std::string>& variables
     if (of_ranks.contains(name) || name.starts_with("TORCHELASTIC_")) {
       complaints.about("env." + name, "says what a rank is: that is for who starts the ranks", "remove it");
     }
-    if (value.find('\0') != std::string::npos) complaints.about("env." + name, "has a zero byte, which no variable can hold");
+    if (value.find('\0') != std::string::npos)
+      complaints.about("env." + name, "has a zero byte, which no variable can hold");
   }
 }
 
-bool Host::is_here() const { return name == "localhost" || name == "127.0.0.1" || name == "[::1]" || name == own_name(); }
+bool Host::is_here() const {
+  return name == "localhost" || name == "127.0.0.1" || name == "[::1]" || name == own_name();
+}
 
 std::optional<Host> read_host(const std::string& text, std::string& problem) {
   Host host{.name = text, .ranks = {}};
@@ -148,11 +167,15 @@ std::vector<Host> read_hostfile(const std::string& path) {
     auto host = read_host(name, problem);
     if (!host) refuse(problem);
     if (!slots.empty()) {
-      const auto ranks = slots.starts_with("slots=") ? read_number(std::string_view(slots).substr(6), 1, kMostRanksOfAHost) : std::nullopt;
-      if (!ranks || host->ranks || !more.empty()) refuse("after the host only slots=N is known, not " + in_quotes(slots + " " + more));
+      const auto ranks = slots.starts_with("slots=")
+                             ? read_number(std::string_view(slots).substr(6), 1, kMostRanksOfAHost)
+                             : std::nullopt;
+      if (!ranks || host->ranks || !more.empty())
+        refuse("after the host only slots=N is known, not " + in_quotes(slots + " " + more));
       host->ranks = ranks;
     }
-    if (std::ranges::any_of(hosts, [&](const Host& other) { return other.name == host->name; })) refuse("the host " + host->name + " is named twice");
+    if (std::ranges::any_of(hosts, [&](const Host& other) { return other.name == host->name; }))
+      refuse("the host " + host->name + " is named twice");
     hosts.push_back(std::move(*host));
   }
   number = 0;
@@ -164,7 +187,8 @@ std::optional<HostCount> read_host_count(const std::string& text) {
   constexpr int kMostHosts = 1 << 16;
   const size_t colon = text.find(':');
   const auto least = read_number(std::string_view(text).substr(0, colon), 1, kMostHosts);
-  const auto most = colon == std::string::npos ? least : read_number(std::string_view(text).substr(colon + 1), 1, kMostHosts);
+  const auto most =
+      colon == std::string::npos ? least : read_number(std::string_view(text).substr(colon + 1), 1, kMostHosts);
   if (!least || !most || *least > *most) return std::nullopt;
   return HostCount{.least = *least, .most = *most};
 }
@@ -175,8 +199,8 @@ HostPlan plan_hosts(const LaunchSpec& spec) {
   plan.count = {.least = all, .most = all};
   if (spec.nnodes) plan.count = read_host_count(*spec.nnodes).value_or(plan.count);
   if (plan.count.most > all) {
-    throw Error(ExitCode::usage, {.what = "launch.nnodes wants up to " + std::to_string(plan.count.most) + " hosts, but " +
-                                          std::to_string(all) + (all == 1 ? " is" : " are") + " named",
+    throw Error(ExitCode::usage, {.what = "launch.nnodes wants up to " + std::to_string(plan.count.most) +
+                                          " hosts, but " + std::to_string(all) + (all == 1 ? " is" : " are") + " named",
                                   .hint = "name them with --hosts or --hostfile"});
   }
   for (auto& host : plan.hosts) {

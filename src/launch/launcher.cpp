@@ -93,9 +93,14 @@ int Launcher::run() {
   bool goes_on = true;
   while (goes_on) {
     switch (gather()) {
-      case Gathered::enough: goes_on = run_attempt(); break;
-      case Gathered::too_few: return exit_code_;  // that of the attempt before, which has been told
-      case Gathered::stopped: goes_on = false; break;
+      case Gathered::enough:
+        goes_on = run_attempt();
+        break;
+      case Gathered::too_few:
+        return exit_code_;  // that of the attempt before, which has been told
+      case Gathered::stopped:
+        goes_on = false;
+        break;
     }
   }
   return exit_code_;
@@ -104,7 +109,8 @@ int Launcher::run() {
 std::vector<HostLink*> Launcher::ready_links() const {
   std::vector<HostLink*> ready;
   for (const auto& link : links_) {
-    if (link->state() == HostLink::State::ready && static_cast<int>(ready.size()) < request_.plan.count.most) ready.push_back(link.get());
+    if (link->state() == HostLink::State::ready && static_cast<int>(ready.size()) < request_.plan.count.most)
+      ready.push_back(link.get());
   }
   return ready;
 }
@@ -126,31 +132,35 @@ const HostLink* Launcher::missing() const {
 /// At the start a host that cannot be reached is the user's to mend; later it may come back.
 void Launcher::refuse_unreachable() const {
   const HostLink* link = missing();
-  throw Error(ExitCode::environment, {.what = link == nullptr ? "not enough hosts answer" : link->loss(),
-                                      .where = link == nullptr ? "" : link->name(),
-                                      .hint = link == nullptr || link->is_here()
-                                                  ? ""
-                                                  : "`ssh -o BatchMode=yes " + link->name() +
-                                                        " true` must work without a question: a key without passphrase or an agent "
-                                                        "for it, and the host in known_hosts"});
+  throw Error(ExitCode::environment,
+              {.what = link == nullptr ? "not enough hosts answer" : link->loss(),
+               .where = link == nullptr ? "" : link->name(),
+               .hint = link == nullptr || link->is_here()
+                           ? ""
+                           : "`ssh -o BatchMode=yes " + link->name() +
+                                 " true` must work without a question: a key without passphrase or an agent "
+                                 "for it, and the host in known_hosts"});
 }
 
 Launcher::Gathered Launcher::gather() {
   const bool is_first = attempt_number_ == 0;
-  const auto latest = Clock::now() + (is_first ? Clock::duration(kFirstMeeting) : seconds_of(request_.host_timeout_seconds));
+  const auto latest =
+      Clock::now() + (is_first ? Clock::duration(kFirstMeeting) : seconds_of(request_.host_timeout_seconds));
   const auto& count = request_.plan.count;
   connect_missing();
   for (;;) {
     if (stop_signal_ != 0) return Gathered::stopped;
     const int ready = static_cast<int>(ready_links().size());
-    const bool is_trying = std::ranges::any_of(links_, [](const auto& link) { return link->state() == HostLink::State::connecting; });
+    const bool is_trying =
+        std::ranges::any_of(links_, [](const auto& link) { return link->state() == HostLink::State::connecting; });
     if (ready >= count.most || (ready >= count.least && !is_trying)) return Gathered::enough;
     if (is_first && !is_trying) refuse_unreachable();
     if (Clock::now() >= latest) {
       if (ready >= count.least) return Gathered::enough;
       if (is_first) refuse_unreachable();
       const HostLink* link = missing();
-      terminal_.page("launch  only " + plural(ready, "host") + " of at least " + std::to_string(count.least) + (link == nullptr ? "" : "; " + link->name() + ": " + link->loss()));
+      terminal_.page("launch  only " + plural(ready, "host") + " of at least " + std::to_string(count.least) +
+                     (link == nullptr ? "" : "; " + link->name() + ": " + link->loss()));
       return Gathered::too_few;
     }
     if (!is_trying && Clock::now() >= next_try_) connect_missing();
@@ -163,7 +173,8 @@ Attempt::Place Launcher::find_place(const std::vector<HostLink*>& links) {
   Attempt::Place place{.address = "127.0.0.1", .port = request_.master_port};
   if (links.size() > 1) {
     place.address = links[0]->address();
-    for (size_t i = 1; links[0]->is_here() && i < links.size() && place.address.empty(); ++i) place.address = links[i]->launcher_address();
+    for (size_t i = 1; links[0]->is_here() && i < links.size() && place.address.empty(); ++i)
+      place.address = links[i]->launcher_address();
     if (place.address.empty()) place.address = links[0]->name();
   }
   if (place.port != 0) return place;
@@ -191,7 +202,8 @@ bool Launcher::run_attempt() {
   const auto result = attempt.result();
   exit_code_ = result.exit_code;
   if (result.kind == Attempt::Kind::grows) {
-    terminal_.say("a host is back: on with " + std::to_string(ready_links().size()) + " hosts " + resume_text(request_.state()));
+    terminal_.say("a host is back: on with " + std::to_string(ready_links().size()) + " hosts " +
+                  resume_text(request_.state()));
     return stop_signal_ == 0;
   }
   if (result.kind == Attempt::Kind::failed) return restart_after(attempt);
@@ -207,7 +219,8 @@ bool Launcher::is_short_of_hosts(const Attempt& attempt) const {
 void Launcher::take_back(Attempt& attempt) {
   if (!is_short_of_hosts(attempt)) return;
   if (ready_links().size() > attempt.hosts()) return attempt.ask_to_grow();
-  const bool is_trying = std::ranges::any_of(links_, [](const auto& link) { return link->state() == HostLink::State::connecting; });
+  const bool is_trying =
+      std::ranges::any_of(links_, [](const auto& link) { return link->state() == HostLink::State::connecting; });
   if (!is_trying && Clock::now() >= next_try_) connect_missing();
 }
 
@@ -223,16 +236,20 @@ bool Launcher::restart_after(Attempt& attempt) {
   const bool progressed = made_progress();
   without_progress_ = progressed ? 1 : without_progress_ + 1;
   // Hosts come and go where that is allowed for: as long as training gets further they cost no restart.
-  const bool is_free = cause.kind == Cause::Kind::host_lost && request_.plan.count.least < request_.plan.count.most && progressed;
+  const bool is_free =
+      cause.kind == Cause::Kind::host_lost && request_.plan.count.least < request_.plan.count.most && progressed;
   if (!is_free) ++restarts_;
   if (stop_signal_ != 0) return finish(std::move(report), ""), false;
-  if (!cause.allows_restart()) return finish(std::move(report), request_.max_restarts == 0 ? "" : "a restart would not help"), false;
+  if (!cause.allows_restart())
+    return finish(std::move(report), request_.max_restarts == 0 ? "" : "a restart would not help"), false;
   if (restarts_ > request_.max_restarts) {
     const std::string limit = "launch.max_restarts: " + std::to_string(request_.max_restarts);
     return finish(std::move(report), request_.max_restarts == 0 ? "" : "no restart is left (" + limit + ")"), false;
   }
   terminal_.say(cause.text() + (cause.end.clue.empty() ? "" : " (" + cause.end.clue + ")"));
-  terminal_.say((is_free ? "start once more " : "restart " + std::to_string(restarts_) + " of " + std::to_string(request_.max_restarts) + " ") +
+  terminal_.say((is_free
+                     ? "start once more "
+                     : "restart " + std::to_string(restarts_) + " of " + std::to_string(request_.max_restarts) + " ") +
                 resume_text(report.state) + "; what was said is in " + attempt.logs());
   back_off();
   return stop_signal_ == 0;
@@ -240,7 +257,8 @@ bool Launcher::restart_after(Attempt& attempt) {
 
 /// 1 s, 2 s, 4 s, ... while nothing is gained.
 void Launcher::back_off() {
-  const auto latest = Clock::now() + std::min(std::chrono::seconds(60), std::chrono::seconds(1 << std::min(without_progress_ - 1, 6)));
+  const auto latest =
+      Clock::now() + std::min(std::chrono::seconds(60), std::chrono::seconds(1 << std::min(without_progress_ - 1, 6)));
   while (stop_signal_ == 0 && Clock::now() < latest) pump(nullptr, latest);
 }
 

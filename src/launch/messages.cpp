@@ -3,10 +3,13 @@
 namespace gputrain::launch {
 
 void to_json(nlohmann::json& json, const RankEnd& end) {
-  json = {{"rank", end.rank},         {"process", end.process},
+  json = {{"rank", end.rank},
+          {"process", end.process},
           {"killed", end.fate.kind == Fate::Kind::killed},
-          {"number", end.fate.number}, {"was_told", end.was_told},
-          {"tail", end.tail},         {"clue", end.clue},
+          {"number", end.fate.number},
+          {"was_told", end.was_told},
+          {"tail", end.tail},
+          {"clue", end.clue},
           {"log", end.log}};
 }
 

@@ -35,17 +35,17 @@ struct StartOrder {
   std::string master_address;
   int master_port = 0;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartOrder, attempt, restarts, command, environment, logs, first_rank, ranks, world_size,
-                                   host_number, hosts, master_address, master_port)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartOrder, attempt, restarts, command, environment, logs, first_rank, ranks,
+                                   world_size, host_number, hosts, master_address, master_port)
 
 /// How a rank ended.
 struct RankEnd {
   int rank = 0, process = 0;
   Fate fate;
-  bool was_told = false;           // it had been sent a signal before
-  std::vector<std::string> tail;   // its last lines
-  std::string clue;                // what its host or its output says about memory or the GPU
-  std::string log;                 // where all its lines are
+  bool was_told = false;          // it had been sent a signal before
+  std::vector<std::string> tail;  // its last lines
+  std::string clue;               // what its host or its output says about memory or the GPU
+  std::string log;                // where all its lines are
 };
 void to_json(nlohmann::json& json, const RankEnd& end);
 void from_json(const nlohmann::json& json, RankEnd& end);

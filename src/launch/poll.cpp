@@ -14,7 +14,7 @@ int open_signals(std::initializer_list<int> signals, sigset_t& before) {
   sigset_t wanted;
   sigemptyset(&wanted);
   for (const int signal : signals) {
-    struct sigaction now{};
+    struct sigaction now {};
     const bool is_ignored = sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
     if (!is_ignored) sigaddset(&wanted, signal);
   }

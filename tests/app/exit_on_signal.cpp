@@ -1,4 +1,5 @@
-// Loaded into a program: ends it with exit code 1 at a signal, wherever it is, as a failure deep inside a library would.
+// Loaded into a program: ends it with exit code 1 at a signal, wherever it is, as a failure deep inside a library
+// would.
 #include <unistd.h>
 
 #include <csignal>

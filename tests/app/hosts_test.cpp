@@ -48,8 +48,11 @@ class Hosts : public ::testing::Test {
 
   /// Starts the launcher; ranks inherit the family's mark by the job's env:, as nothing else reaches other hosts.
   void launch(const std::string& hosts, const Settings& options, const Settings& settings) {
-    const std::string job = write_gpt_job(folder_, "log: {interval: 1}\nenv: {OMP_NUM_THREADS: 1, GPUTRAIN_METADATA_URL: 'aws=http://127.0.0.1:9', "
-                                                   "GPUTRAIN_TEST_MARK: '" + family_.mark() + "', MY_TOKEN: 'not-to-be-seen'}\n");
+    const std::string job =
+        write_gpt_job(folder_,
+                      "log: {interval: 1}\nenv: {OMP_NUM_THREADS: 1, GPUTRAIN_METADATA_URL: 'aws=http://127.0.0.1:9', "
+                      "GPUTRAIN_TEST_MARK: '" +
+                          family_.mark() + "', MY_TOKEN: 'not-to-be-seen'}\n");
     Settings command{gputrain_path(), "launch", "--hosts", hosts};
     command.insert(command.end(), options.begin(), options.end());
     command.insert(command.end(), {"run", job, "--output-dir", run_, "--set", "train.global_batch_size=12"});
@@ -60,7 +63,8 @@ class Hosts : public ::testing::Test {
   }
 
   std::string one_process(const Settings& settings) {
-    Settings command{gputrain_path(), "run", folder_ / "job.yaml", "--output-dir", folder_ / "one", "--set", "train.global_batch_size=12"};
+    Settings command{gputrain_path(), "run",   folder_ / "job.yaml",        "--output-dir",
+                     folder_ / "one", "--set", "train.global_batch_size=12"};
     for (const auto& setting : settings) command.insert(command.end(), {"--set", setting});
     EXPECT_EQ(Program(command).wait().exit_code, 0);
     return folder_ / "one";
@@ -195,7 +199,8 @@ TEST_F(Hosts, ThreeThenTwoThenThreeAgainUseEverySampleOnce) {
   const auto expected = losses_of(one_process(first_steps)), actual = losses_of(run_);
   ASSERT_EQ(expected.size(), 500U);
   ASSERT_GT(actual.size(), 120U);
-  for (size_t i = 0; i < std::min(expected.size(), actual.size()); ++i) ASSERT_NEAR(actual[i], expected[i], 1e-6) << "step " << i + 1;
+  for (size_t i = 0; i < std::min(expected.size(), actual.size()); ++i)
+    ASSERT_NEAR(actual[i], expected[i], 1e-6) << "step " << i + 1;
 }
 
 }  // namespace

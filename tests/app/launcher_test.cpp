@@ -100,11 +100,13 @@ TEST(Launch, DividesTheCoresAmongTheRanks) {
   const auto threads = [&](const Words& command) {
     const Result result = Program(command, {{"OMP_NUM_THREADS", ""}}).wait();
     std::smatch found;
-    EXPECT_TRUE(std::regex_search(result.out, found, std::regex("  ([0-9]+) threads? \\("))) << result.out << result.err;
+    EXPECT_TRUE(std::regex_search(result.out, found, std::regex("  ([0-9]+) threads? \\(")))
+        << result.out << result.err;
     return found.empty() ? 0 : std::stoi(found[1]);
   };
   const int alone = threads({gputrain_path(), "run", job, "--output-dir", folder / "one"});
-  const int shared = threads({gputrain_path(), "launch", "--nproc-per-node", "2", "run", job, "--output-dir", folder / "two"});
+  const int shared =
+      threads({gputrain_path(), "launch", "--nproc-per-node", "2", "run", job, "--output-dir", folder / "two"});
   EXPECT_EQ(shared, std::max(1, alone / 2));
 }
 
@@ -114,9 +116,11 @@ TEST(Launch, GivesTheJobsVariablesToRanksBeforeTheyLoadLibraries) {
   ASSERT_TRUE(two.program().prints("step    5/"));
   for (const int rank : {0, 1}) {
     const std::string environ = read_file("/proc/" + std::to_string(two.family().rank(rank)) + "/environ");
-    EXPECT_THAT(environ, AllOf(HasSubstr("GREETING=hello, \"$(world)\""), HasSubstr("MY_TOKEN=hidden"), HasSubstr("NUMBER=7")));
+    EXPECT_THAT(environ,
+                AllOf(HasSubstr("GREETING=hello, \"$(world)\""), HasSubstr("MY_TOKEN=hidden"), HasSubstr("NUMBER=7")));
   }
-  EXPECT_THAT(read_file(two.run() + "/job.resolved.yaml"), AllOf(HasSubstr("MY_TOKEN: \"***\""), Not(HasSubstr("hidden"))));
+  EXPECT_THAT(read_file(two.run() + "/job.resolved.yaml"),
+              AllOf(HasSubstr("MY_TOKEN: \"***\""), Not(HasSubstr("hidden"))));
   two.program().signal(SIGTERM);
   EXPECT_EQ(two.program().wait().exit_code, 143);
 }
@@ -125,7 +129,8 @@ TEST(Run, TakesTheJobsVariablesInTheSameProcess) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "env: {GREETING: hello}\nlog: {interval: 1}\n");
   const ProcessFamily family;
-  Program program({gputrain_path(), "run", job, "--output-dir", folder / "run", "--set", "train.max_steps=1000000"}, family.environment());
+  Program program({gputrain_path(), "run", job, "--output-dir", folder / "run", "--set", "train.max_steps=1000000"},
+                  family.environment());
   ASSERT_TRUE(program.prints("step    5/"));
   EXPECT_EQ(family.living().size(), 1U);
   program.signal(SIGTERM);
@@ -143,8 +148,9 @@ TEST(Run, RefusesVariablesThatSayWhatARankIs) {
 TEST(Launch, RefusesHostileHostNamesAndRunsNothing) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder), trap = folder / "trap";
-  for (const std::string& name : Words{"-oProxyCommand=touch " + trap, "a b", "$(touch " + trap + ")", "`touch " + trap + "`", "a;touch " + trap,
-                                 "-l", "a|b", "x\ny", "", "@a", "u@-a", "a:0", "a:x"}) {
+  for (const std::string& name :
+       Words{"-oProxyCommand=touch " + trap, "a b", "$(touch " + trap + ")", "`touch " + trap + "`", "a;touch " + trap,
+             "-l", "a|b", "x\ny", "", "@a", "u@-a", "a:0", "a:x"}) {
     const Result result = gputrain({"launch", "--hosts", name, "run", job});
     EXPECT_EQ(result.exit_code, 2) << name << result.out;
     const std::string file = folder.write("hosts", name + "\n");
@@ -163,8 +169,10 @@ struct Way {
   int exit_code;
   double seconds;
 };
-const Way kKill{"Kill", SIGKILL, "was killed by SIGKILL", 138, 10}, kCrash{"Crash", SIGSEGV, "was killed by SIGSEGV", 138, 10},
-    kExit{"Exit1", SIGRTMIN + 5, "ended with exit code 1 (internal error)", 1, 10}, kStop{"Stop", SIGSTOP, "has stood still", 138, 30};
+const Way kKill{"Kill", SIGKILL, "was killed by SIGKILL", 138, 10},
+    kCrash{"Crash", SIGSEGV, "was killed by SIGSEGV", 138, 10},
+    kExit{"Exit1", SIGRTMIN + 5, "ended with exit code 1 (internal error)", 1, 10},
+    kStop{"Stop", SIGSTOP, "has stood still", 138, 30};
 
 struct Death {
   Way way;
@@ -194,8 +202,10 @@ INSTANTIATE_TEST_SUITE_P(Ways, DeathOfARank, ::testing::ValuesIn(deaths()), [](c
 });
 
 Words settings_for(const std::string& phase) {
-  if (phase == "Evaluation") return kEndless + Words{"eval.at_start=true", "data.val.split=90%", "eval.batch_size=1", "model.config.n_layer=16"};
-  if (phase == "Save") return {"train.max_steps=1000000", "eval.interval=null", "model.config.n_embd=512", "checkpoint.interval=1"};
+  if (phase == "Evaluation")
+    return kEndless + Words{"eval.at_start=true", "data.val.split=90%", "eval.batch_size=1", "model.config.n_layer=16"};
+  if (phase == "Save")
+    return {"train.max_steps=1000000", "eval.interval=null", "model.config.n_embd=512", "checkpoint.interval=1"};
   return kEndless;
 }
 
@@ -233,7 +243,8 @@ TEST_P(DeathOfARank, EndsEverythingAndIsNamed) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   EXPECT_TRUE(all_gone) << ::testing::PrintToString(launched.family().living());
   EXPECT_LT(seconds, way.seconds);
-  const bool is_early_exit = phase == "Start" && way.name == "Exit1";  // before the handler is there the signal itself kills
+  const bool is_early_exit =
+      phase == "Start" && way.name == "Exit1";  // before the handler is there the signal itself kills
   EXPECT_THAT(result.err, HasSubstr("cause   rank " + std::to_string(rank) + " on localhost"));
   if (!is_early_exit) {
     EXPECT_EQ(result.exit_code, way.exit_code) << result.err;
@@ -271,7 +282,8 @@ struct Request {
 };
 class Stopping : public ::testing::TestWithParam<Request> {};
 INSTANTIATE_TEST_SUITE_P(Signals, Stopping,
-                         ::testing::Values(Request{SIGTERM, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138}, Request{SIGHUP, 143}),
+                         ::testing::Values(Request{SIGTERM, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138},
+                                           Request{SIGHUP, 143}),
                          [](const auto& entry) { return std::string(sigabbrev_np(entry.param.signal)); });
 
 TEST_P(Stopping, SavesAndStartsNothingAgain) {
@@ -294,7 +306,8 @@ TEST_P(Stopping, BeforeRanksAreThereEndsAtOnce) {
   launched.program().signal(GetParam().signal);
   const Result result = launched.program().wait(20);
   // Before the launcher listens, the signal itself ends it.
-  EXPECT_TRUE(result.exit_code == GetParam().exit_code || result.exit_code == 128 + GetParam().signal) << result.exit_code << result.err;
+  EXPECT_TRUE(result.exit_code == GetParam().exit_code || result.exit_code == 128 + GetParam().signal)
+      << result.exit_code << result.err;
   EXPECT_TRUE(launched.family().ends_within(10)) << ::testing::PrintToString(launched.family().living());
 }
 
@@ -352,7 +365,8 @@ TEST(Restarting, EndsWhenNoRestartIsLeft) {
 
 TEST(Restarting, IsNotTriedWhereItCannotHelp) {
   const TemporaryFolder folder;
-  for (const auto& [setting, code] : std::map<std::string, int>{{"data.train.path=/nowhere", 3}, {"checkpoint.resume=must", 5}}) {
+  for (const auto& [setting, code] :
+       std::map<std::string, int>{{"data.train.path=/nowhere", 3}, {"checkpoint.resume=must", 5}}) {
     Launched launched(folder, {}, {setting});
     const Result result = launched.program().wait();
     EXPECT_EQ(result.exit_code, code) << result.err;

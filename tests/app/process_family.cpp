@@ -65,7 +65,8 @@ std::vector<ProcessFamily::Process> ProcessFamily::find() const {
 pid_t ProcessFamily::rank(int number) const {
   return first_found([&] {
     for (auto& process : find()) {
-      if (process.variables["RANK"] == std::to_string(number) && process.command.find(" run ") != std::string::npos) return process.id;
+      if (process.variables["RANK"] == std::to_string(number) && process.command.find(" run ") != std::string::npos)
+        return process.id;
     }
     return -1;
   });

@@ -36,7 +36,8 @@ std::string command_of(pid_t process) {
 std::string SshHosts::missing() {
   if (geteuid() != 0) return "needs root for network namespaces";
   for (const char* program : {"/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen"}) {
-    if (!fs::exists(program)) return std::string(program) + " is missing: apt-get install openssh-server openssh-client";
+    if (!fs::exists(program))
+      return std::string(program) + " is missing: apt-get install openssh-server openssh-client";
   }
   const std::string probe = "gtprobe" + std::to_string(getpid());
   try {
@@ -48,7 +49,10 @@ std::string SshHosts::missing() {
   return {};
 }
 
-SshHosts::SshHosts(int count) : prefix_("gt" + std::to_string(getpid())), subnet_("10.231." + std::to_string(getpid() % 250) + "."), count_(count) {
+SshHosts::SshHosts(int count)
+    : prefix_("gt" + std::to_string(getpid())),
+      subnet_("10.231." + std::to_string(getpid() % 250) + "."),
+      count_(count) {
   try {
     fs::create_directories("/run/sshd");  // sshd wants it
     must({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder_ / "user"});
@@ -57,7 +61,8 @@ SshHosts::SshHosts(int count) : prefix_("gt" + std::to_string(getpid())), subnet
     must({"ip", "link", "add", prefix_ + "b", "type", "bridge"});
     must({"ip", "addr", "add", subnet_ + "254/24", "dev", prefix_ + "b"});
     must({"ip", "link", "set", prefix_ + "b", "up"});
-    std::string config = "UserKnownHostsFile " + (folder_ / "known_hosts") + "\nGlobalKnownHostsFile /dev/null\nIdentityFile " + (folder_ / "user") +
+    std::string config = "UserKnownHostsFile " + (folder_ / "known_hosts") +
+                         "\nGlobalKnownHostsFile /dev/null\nIdentityFile " + (folder_ / "user") +
                          "\nIdentitiesOnly yes\nUser root\nLogLevel ERROR\n";
     std::string known;
     for (int host = 1; host <= count; ++host) {
@@ -67,7 +72,8 @@ SshHosts::SshHosts(int count) : prefix_("gt" + std::to_string(getpid())), subnet
     }
     folder_.write("known_hosts", known);
     folder_.write("ssh_config", config);
-    const std::string wrapper = folder_.write("bin/ssh", "#!/bin/sh\nexec /usr/bin/ssh -F " + (folder_ / "ssh_config") + " \"$@\"\n");
+    const std::string wrapper =
+        folder_.write("bin/ssh", "#!/bin/sh\nexec /usr/bin/ssh -F " + (folder_ / "ssh_config") + " \"$@\"\n");
     fs::permissions(wrapper, fs::perms::owner_all);
   } catch (...) {
     remove();
@@ -89,14 +95,17 @@ void SshHosts::add_host(int host) {
   must({"ip", "-n", name, "link", "set", "eth0", "up"});
   must({"ip", "-n", name, "link", "set", "lo", "up"});
   must({"ip", "-n", name, "route", "add", "default", "via", subnet_ + "254"});
-  const std::string config = folder_.write("sshd_config" + std::to_string(host),
-                                           "ListenAddress " + address_of(host) + "\nHostKey " + (folder_ / "host") + "\nAuthorizedKeysFile " +
-                                               (folder_ / "authorized_keys") +
-                                               "\nStrictModes no\nPermitRootLogin yes\nUsePAM no\nPidFile none\nLogLevel ERROR\nMaxStartups 100\n");
-  servers_.push_back(std::make_unique<Program>(std::vector<std::string>{"ip", "netns", "exec", name, "/usr/sbin/sshd", "-D", "-e", "-f", config}));
+  const std::string config = folder_.write(
+      "sshd_config" + std::to_string(host),
+      "ListenAddress " + address_of(host) + "\nHostKey " + (folder_ / "host") + "\nAuthorizedKeysFile " +
+          (folder_ / "authorized_keys") +
+          "\nStrictModes no\nPermitRootLogin yes\nUsePAM no\nPidFile none\nLogLevel ERROR\nMaxStartups 100\n");
+  servers_.push_back(std::make_unique<Program>(
+      std::vector<std::string>{"ip", "netns", "exec", name, "/usr/sbin/sshd", "-D", "-e", "-f", config}));
   const auto latest = Clock::now() + std::chrono::seconds(10);
   while (command({"ip", "netns", "exec", name, "ss", "-Hltn", "sport", "=", ":22"}).out.empty()) {
-    if (Clock::now() > latest || !servers_.back()->is_running()) throw std::runtime_error("sshd does not start: " + servers_.back()->wait(1).err);
+    if (Clock::now() > latest || !servers_.back()->is_running())
+      throw std::runtime_error("sshd does not start: " + servers_.back()->wait(1).err);
   }
 }
 
@@ -152,7 +161,8 @@ std::vector<std::string> SshHosts::commands() const {
   for (int host = 1; host <= count_; ++host) {
     for (const pid_t process : processes_on(host)) {
       const std::string text = command_of(process);
-      if (!text.empty() && text.find("sshd") == std::string::npos) commands.push_back("h" + std::to_string(host) + ": " + text);
+      if (!text.empty() && text.find("sshd") == std::string::npos)
+        commands.push_back("h" + std::to_string(host) + ": " + text);
     }
   }
   return commands;

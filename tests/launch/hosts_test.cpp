@@ -31,8 +31,38 @@ TEST(HostNames, MayHaveAUserAndANumberOfRanks) {
 }
 
 TEST(HostNames, ThatSshOrAShellWouldTakeForSomethingElseAreRefused) {
-  for (const char* name : {"-oProxyCommand=x", "me@-x", "-l@x", "a b", "$(x)", "`x`", "a;b", "a|b", "a&b", "a/b", "a\nb", "a\tb", "a\"b", "a'b", "a\\b",
-                           "", "@", "a@", "@a", "a@b@c", "[a", "a]", "[]", "[[a]]", "fe80::1", "a:0", "a:-1", "a:4097", "a:1x", "a:", ":4", "\x7f"}) {
+  for (const char* name : {"-oProxyCommand=x",
+                           "me@-x",
+                           "-l@x",
+                           "a b",
+                           "$(x)",
+                           "`x`",
+                           "a;b",
+                           "a|b",
+                           "a&b",
+                           "a/b",
+                           "a\nb",
+                           "a\tb",
+                           "a\"b",
+                           "a'b",
+                           "a\\b",
+                           "",
+                           "@",
+                           "a@",
+                           "@a",
+                           "a@b@c",
+                           "[a",
+                           "a]",
+                           "[]",
+                           "[[a]]",
+                           "fe80::1",
+                           "a:0",
+                           "a:-1",
+                           "a:4097",
+                           "a:1x",
+                           "a:",
+                           ":4",
+                           "\x7f"}) {
     EXPECT_THAT(told(name), HasSubstr("refused: ")) << name;
   }
   EXPECT_THAT(told(std::string(300, 'a')), HasSubstr("refused: "));
@@ -43,7 +73,8 @@ TEST(HostCounts, AreANumberOrARange) {
   EXPECT_EQ(read_host_count("3")->most, 3);
   EXPECT_EQ(read_host_count("1:4")->least, 1);
   EXPECT_EQ(read_host_count("1:4")->most, 4);
-  for (const char* text : {"", "0", "4:1", "0:2", "1:", ":1", "1:2:3", "1-2", "x"}) EXPECT_FALSE(read_host_count(text)) << text;
+  for (const char* text : {"", "0", "4:1", "0:2", "1:", ":1", "1:2:3", "1-2", "x"})
+    EXPECT_FALSE(read_host_count(text)) << text;
 }
 
 class Hostfile : public ::testing::Test {

@@ -23,10 +23,10 @@ struct RunState {
 struct LaunchRequest {
   HostPlan plan;
   std::function<std::vector<std::string>()> command;  // of every rank, after the program: "run", "job.yaml", ...
-  std::map<std::string, std::string> environment;  // for every rank, before its libraries are loaded
-  std::filesystem::path run_folder;                // logs/attempt_K/ goes there
-  std::string device;                              // the job's: auto, cpu, cuda
-  std::string version;                             // hosts with another one are refused
+  std::map<std::string, std::string> environment;     // for every rank, before its libraries are loaded
+  std::filesystem::path run_folder;                   // logs/attempt_K/ goes there
+  std::string device;                                 // the job's: auto, cpu, cuda
+  std::string version;                                // hosts with another one are refused
   int64_t max_restarts = 3;
   uint16_t master_port = 0;  // 0: a free one
   double grace_seconds = 300, host_timeout_seconds = 300;
