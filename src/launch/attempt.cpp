@@ -187,11 +187,10 @@ std::string Attempt::host_of(int rank) const {
   return "?";
 }
 
-/// The first thing that went wrong by itself; what lost its peers tells only that there was one.
+/// What weighs most, and of that what became known first.
 const Cause* Attempt::main_cause() const {
-  const auto own = std::ranges::find(causes_, false, &Cause::is_consequence);
-  if (own != causes_.end()) return &*own;
-  return causes_.empty() ? nullptr : &causes_.front();
+  const auto most = std::ranges::max_element(causes_, {}, &Cause::weight);
+  return most == causes_.end() ? nullptr : &*most;
 }
 
 Attempt::Result Attempt::result() const {

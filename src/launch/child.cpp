@@ -153,6 +153,12 @@ std::optional<Fate> Child::look() {
   }
 }
 
+bool Child::has_ended() const {
+  siginfo_t news{};
+  return !is_running() ||
+         (::waitid(P_PID, static_cast<id_t>(id_), &news, WEXITED | WNOHANG | WNOWAIT) == 0 && news.si_pid != 0);
+}
+
 void Child::signal(int number) const {
   if (is_running()) ::kill(-id_, number);
 }

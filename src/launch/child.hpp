@@ -47,6 +47,8 @@ class Child {
 
   /// What has happened to it since the last call, if anything. Once it has ended, what it left in its group is killed.
   std::optional<Fate> look();
+  /// Whether its end waits to be seen by look().
+  bool has_ended() const;
   /// To the whole group.
   void signal(int number) const;
 

@@ -109,13 +109,17 @@ bool Cause::allows_restart() const {
 std::optional<Cause> cause_of(const RankEnd& end, const std::string& host) {
   const int number = end.fate.number;
   if (end.fate.kind == Fate::Kind::killed) {
-    if (end.was_told) return std::nullopt;
-    return Cause{.host = host, .story = {}, .end = end};
+    const bool is_ours = number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGUSR1;
+    if (end.was_told && is_ours) return std::nullopt;
+    const auto weight = end.was_told ? Cause::Weight::had_been_told : Cause::Weight::by_itself;
+    return Cause{.host = host, .story = {}, .end = end, .weight = weight};
   }
   const bool is_stop =
       number == static_cast<int>(ExitCode::interrupted) || number == static_cast<int>(ExitCode::terminated);
   if (number == 0 || is_stop || (end.was_told && number == kRestart)) return std::nullopt;
-  return Cause{.host = host, .story = {}, .end = end, .is_consequence = number == kRestart || end.was_told};
+  auto weight = end.was_told ? Cause::Weight::had_been_told : Cause::Weight::by_itself;
+  if (number == kRestart) weight = Cause::Weight::lost_its_peers;
+  return Cause{.host = host, .story = {}, .end = end, .weight = weight};
 }
 
 std::string resume_text(const RunState& state) {

@@ -13,11 +13,14 @@ namespace gputrain::launch {
 /// Something that ends an attempt before its time.
 struct Cause {
   enum class Kind { rank_ended, rank_hangs, host_lost, not_started };
+  /// How likely it is what began it all: a rank that ends because it lost its peers says so by its code, one that had
+  /// been told to end may have had a reason of its own.
+  enum class Weight { lost_its_peers, had_been_told, by_itself };
   Kind kind = Kind::rank_ended;
   std::string host;
-  std::string story;            // of all but rank_ended: what happened
-  RankEnd end = {};             // of a rank
-  bool is_consequence = false;  // of something else, most likely: it lost its peers, or had been told to end
+  std::string story;  // of all but rank_ended: what happened
+  RankEnd end = {};   // of a rank
+  Weight weight = Weight::by_itself;
 
   /// "rank 1 on node2 (process 4711) was killed by SIGKILL (killed)"
   std::string text() const;

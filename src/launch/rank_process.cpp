@@ -63,7 +63,8 @@ RankEnd RankProcess::end(const Fate& fate) const {
 }
 
 void RankProcess::signal(int number) {
-  if (number != SIGUSR2) was_told_ = true;
+  // One that is dead already, though nobody has looked yet, has died by itself.
+  if (number != SIGUSR2 && !child_.has_ended()) was_told_ = true;
   child_.signal(number);
 }
 
