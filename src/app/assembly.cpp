@@ -81,7 +81,7 @@ Place take_place(const JobSpec& spec) {
   if (rendezvous.world_size > 1) {
     log::set_stderr_enabled(rendezvous.rank == 0);
     const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
-    place.groups = comm::ProcessGroups(rendezvous, {.device = place.device, .deadline = deadline});
+    place.groups = comm::ProcessGroups(rendezvous, {.device = place.device, .deadline = deadline, .on_waiting = log::warning});
   }
   return place;
 }

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <sstream>
 #include <utility>
 
@@ -16,9 +18,13 @@
 namespace gputrain::comm {
 namespace {
 
+/// What a rank writes down about itself.
 struct Arrival {
-  std::string host, device_kind;
+  std::string host, device_kind, job;
   int world_size = 0;
+  int64_t process = 0;
+
+  std::string text() const { return "process " + std::to_string(process) + " on " + host; }
 };
 
 std::string host_name() {
@@ -27,51 +33,131 @@ std::string host_name() {
   return name.data();
 }
 
-std::string write_down(const Arrival& arrival) {
-  return arrival.host + ' ' + arrival.device_kind + ' ' + std::to_string(arrival.world_size);
+std::vector<uint8_t> write_down(const Arrival& arrival) {
+  const std::string text = arrival.host + '\n' + arrival.device_kind + '\n' + std::to_string(arrival.world_size) + '\n' +
+                           std::to_string(arrival.process) + '\n' + arrival.job + '\n';
+  return {text.begin(), text.end()};
 }
 
-Arrival read_back(const std::string& text) {
+Arrival read_back(const std::vector<uint8_t>& bytes) {
+  std::istringstream text(std::string(bytes.begin(), bytes.end()));
   Arrival arrival;
-  std::istringstream(text) >> arrival.host >> arrival.device_kind >> arrival.world_size;
+  std::string number;
+  std::getline(text, arrival.host);
+  std::getline(text, arrival.device_kind);
+  if (std::getline(text, number)) arrival.world_size = static_cast<int>(std::strtol(number.c_str(), nullptr, 10));
+  if (std::getline(text, number)) arrival.process = std::strtoll(number.c_str(), nullptr, 10);
+  std::getline(text, arrival.job);
   return arrival;
 }
 
 std::string key_of(int rank) { return "arrived/" + std::to_string(rank); }
 
-std::string missing_ranks(c10d::Store& store, int world_size) {
-  constexpr int kMostNamed = 16;
-  std::string missing;
+struct Missing {
   int count = 0;
+  std::string ranks;  // "2, 5", the first of them
+};
+
+Missing missing_ranks(c10d::Store& store, int world_size) {
+  constexpr int kMostNamed = 16;
+  Missing missing;
   for (int rank = 0; rank < world_size; ++rank) {
     if (store.check({key_of(rank)})) continue;
-    if (++count <= kMostNamed) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+    if (++missing.count <= kMostNamed) missing.ranks += (missing.count == 1 ? "" : ", ") + std::to_string(rank);
   }
-  return missing + (count > kMostNamed ? ", ..." : "");
+  if (missing.count > kMostNamed) missing.ranks += ", ...";
+  return missing;
 }
 
 std::string seconds_of(std::chrono::milliseconds time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }
 
-void wait_for_all(c10d::Store& store, const Rendezvous& at, std::chrono::milliseconds deadline) {
+[[noreturn]] void fail_in_vain(c10d::Store& store, const Rendezvous& at, std::chrono::milliseconds deadline) {
+  Missing missing;
+  try {
+    missing = missing_ranks(store, at.world_size);
+  } catch (const std::exception&) {
+    throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + ": rank 0 ended while the ranks met",
+                                    .hint = "its own last lines say why"});
+  }
+  throw Error(ExitCode::restart,
+              {.what = "rank " + std::to_string(at.rank) + " waited " + seconds_of(deadline) + " in vain for rank " +
+                       missing.ranks + " of " + std::to_string(at.world_size),
+               .hint = "see whether they were started, with the same MASTER_ADDR and MASTER_PORT"});
+}
+
+/// Tells from time to time whom rank 0 waits for, each state once.
+class Waiting {
+ public:
+  Waiting(c10d::Store& store, const Rendezvous& at, const GroupOptions& options)
+      : store_(store), at_(at), options_(options) {}
+
+  bool is_told() const { return at_.rank == 0 && options_.on_waiting != nullptr; }
+
+  void tell() {
+    const Missing missing = missing_ranks(store_, at_.world_size);
+    if (missing.count == 0 || missing.ranks == last_) return;
+    last_ = missing.ranks;
+    options_.on_waiting(std::to_string(at_.world_size - missing.count) + "/" + std::to_string(at_.world_size) +
+                        " ranks, waiting for rank " + missing.ranks);
+  }
+
+ private:
+  c10d::Store& store_;
+  const Rendezvous& at_;
+  const GroupOptions& options_;
+  std::string last_;
+};
+
+void wait_for_all(c10d::Store& store, const Rendezvous& at, const GroupOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  using std::chrono::milliseconds;
   std::vector<std::string> keys;
   for (int rank = 0; rank < at.world_size; ++rank) keys.push_back(key_of(rank));
-  try {
-    store.wait(keys, deadline);
-  } catch (const std::exception&) {
-    std::string missing;
+  Waiting waiting(store, at, options);
+  const auto end = Clock::now() + options.start_deadline;
+  while (true) {
+    const auto left = std::max(std::chrono::duration_cast<milliseconds>(end - Clock::now()), milliseconds(1));
+    const bool is_last = !waiting.is_told() || left <= options.patience;
     try {
-      missing = missing_ranks(store, at.world_size);
+      store.wait(keys, is_last ? left : options.patience);
+      return;
     } catch (const std::exception&) {
-      throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + ": rank 0 ended while the ranks met",
-                                      .hint = "its own last lines say why"});
+      if (is_last) fail_in_vain(store, at, options.start_deadline);
     }
-    throw Error(ExitCode::restart,
-                {.what = "rank " + std::to_string(at.rank) + " waited " + seconds_of(deadline) + " in vain for rank " +
-                         missing + " of " + std::to_string(at.world_size),
-                 .hint = "see whether they were started, with the same MASTER_ADDR and MASTER_PORT"});
+    try {
+      waiting.tell();
+    } catch (const std::exception&) {
+      fail_in_vain(store, at, options.start_deadline);
+    }
   }
+}
+
+/// Before anything is written into a store: whether it is this job's. Rank 0 writes itself down as soon as it serves.
+void check_job(c10d::Store& store, const Rendezvous& at, const Arrival& own, const GroupOptions& options) {
+  if (at.rank == 0 || at.store_is_running || own.job.empty()) return;
+  try {
+    store.wait({key_of(0)}, options.start_deadline);
+  } catch (const std::exception&) {
+    fail_in_vain(store, at, options.start_deadline);
+  }
+  const Arrival first = read_back(store.get(key_of(0)));
+  if (first.job.empty() || first.job == own.job) return;
+  throw Error(ExitCode::usage, {.what = "at " + at.master_address + " port " + std::to_string(at.master_port) +
+                                        " another job meets: " + first.job + ", " + first.text() + "; this is " + own.job,
+                                .hint = "choose another MASTER_PORT for one of them"});
+}
+
+/// One process per rank: the second is refused, and told of the first where that is known yet.
+void claim_rank(c10d::Store& store, const Rendezvous& at, const Arrival& own) {
+  const std::string rank = std::to_string(at.rank);
+  if (store.add("claimed/" + rank, 1) == 1) return;
+  std::string what = "two processes say RANK=" + rank + ": this one, " + own.text() + ", and an earlier one";
+  if (store.check({key_of(at.rank)})) what += ", " + read_back(store.get(key_of(at.rank))).text();
+  throw Error(ExitCode::usage, {.what = std::move(what),
+                                .hint = "the job was started twice, or two jobs use " + at.master_address + " port " +
+                                        std::to_string(at.master_port)});
 }
 
 }  // namespace
@@ -117,22 +203,20 @@ c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::stri
   }
 }
 
-std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const std::string& device_kind,
-                              std::chrono::milliseconds deadline) {
-  if (store.add("claimed/" + std::to_string(at.rank), 1) > 1) {
-    throw Error(ExitCode::usage, {.what = "two processes say RANK=" + std::to_string(at.rank),
-                                  .hint = "the job was started twice, or two jobs use " + at.master_address + " port " +
-                                          std::to_string(at.master_port)});
-  }
-  const Arrival own{host_name(), device_kind, at.world_size};
-  const std::string text = write_down(own);
-  store.set(key_of(at.rank), std::vector<uint8_t>(text.begin(), text.end()));
-  wait_for_all(store, at, deadline);
+std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const GroupOptions& options) {
+  const Arrival own{.host = host_name(),
+                    .device_kind = options.device.is_cpu() ? "cpu" : "cuda",
+                    .job = at.job,
+                    .world_size = at.world_size,
+                    .process = ::getpid()};
+  check_job(store, at, own, options);
+  claim_rank(store, at, own);
+  store.set(key_of(at.rank), write_down(own));
+  wait_for_all(store, at, options);
 
   std::vector<std::string> hosts;
   for (int rank = 0; rank < at.world_size; ++rank) {
-    const std::vector<uint8_t> bytes = store.get(key_of(rank));
-    const Arrival other = read_back(std::string(bytes.begin(), bytes.end()));
+    const Arrival other = read_back(store.get(key_of(rank)));
     if (other.world_size != own.world_size || other.device_kind != own.device_kind) {
       throw Error(ExitCode::usage, {.what = "the ranks contradict each other: rank " + std::to_string(at.rank) +
                                             " says WORLD_SIZE=" + std::to_string(own.world_size) + " on " +

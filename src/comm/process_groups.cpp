@@ -78,7 +78,7 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
   const std::string master = meeting_address(at);
   meeting_ = std::make_unique<Meeting>(Meeting{open_store(at, master, options.start_deadline)});
   const bool on_gpu = !options.device.is_cpu();
-  hosts_ = meet(*meeting_->store, at, on_gpu ? "cuda" : "cpu", options.start_deadline);
+  hosts_ = meet(*meeting_->store, at, options);
 
   const std::string address = source_address_towards(master), interface = interface_of(address);
   GlooPlace place{at.rank, at.world_size, 1, address, options.start_deadline};

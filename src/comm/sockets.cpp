@@ -15,6 +15,7 @@
 
 #include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
+#include "port_owner.hpp"
 
 namespace gputrain::comm {
 namespace {
@@ -106,9 +107,14 @@ ListeningSocket::ListeningSocket(const std::string& address, uint16_t port) {
   if (socket.get() >= 0) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (socket.get() < 0 || ::bind(socket.get(), list->ai_addr, list->ai_addrlen) != 0 ||
       ::listen(socket.get(), SOMAXCONN) != 0) {
+    const bool is_taken = errno == EADDRINUSE;
+    std::string what = "rank 0 cannot listen on " + address + " port " + std::to_string(port) + ": " + cause();
+    const std::string owner = is_taken ? port_owner(port) : "";
+    if (!owner.empty()) what += ": there is " + owner;
     throw Error(ExitCode::environment,
-                {.what = "rank 0 cannot listen on " + address + " port " + std::to_string(port) + ": " + cause(),
-                 .hint = "another program, perhaps another job, uses the port: choose another MASTER_PORT"});
+                {.what = std::move(what),
+                 .hint = is_taken ? "if that is this job, started before, end one of them; else choose another MASTER_PORT"
+                                  : "check MASTER_ADDR and MASTER_PORT"});
   }
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;

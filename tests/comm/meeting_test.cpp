@@ -115,6 +115,32 @@ TEST(Meeting, TwoProcessesOfOneRankAreAUsageErrorOfTheSecond) {
   const auto results = end_servers(ranks);
   EXPECT_EQ(results[2].exit_code, static_cast<int>(ExitCode::usage)) << results[2].output;
   EXPECT_THAT(results[2].output, HasSubstr("two processes say RANK=1"));
+  EXPECT_THAT(results[2].output, HasSubstr("an earlier one, process " + std::to_string(ranks.process(1))));
+}
+
+TEST(Meeting, ARankOfAnotherJobIsToldWhoseMeetingItIsAndDisturbsNobody) {
+  RankProcesses ranks("serves", 2, {{"JOB", "Slurm job 12 step 0"}});
+  ranks.wait_for_output(0, "open");
+  ranks.wait_for_output(1, "open");
+  ranks.start_another(1, {{"JOB", "Slurm job 637 step 0"}});
+  ranks.wait_for_end(2);
+  const auto results = end_servers(ranks);
+  EXPECT_EQ(results[2].exit_code, static_cast<int>(ExitCode::usage)) << results[2].output;
+  EXPECT_THAT(results[2].output, HasSubstr("another job meets: Slurm job 12 step 0, process " + std::to_string(ranks.process(0))));
+  EXPECT_THAT(results[2].output, HasSubstr("this is Slurm job 637 step 0"));
+}
+
+TEST(Meeting, RankZeroCountsTheArrivalsAloud) {
+  RankProcesses ranks("meets", 3);
+  ranks.kill(1, SIGSTOP);
+  ranks.kill(2, SIGSTOP);
+  ranks.wait_for_output(0, "1/3 ranks, waiting for rank 1, 2");
+  ranks.kill(2, SIGCONT);
+  ranks.wait_for_output(0, "2/3 ranks, waiting for rank 1");
+  ranks.kill(1, SIGCONT);
+  const auto results = ranks.finish();
+  for (const auto& result : results) EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(results[2].output, Not(HasSubstr("waiting")));
 }
 
 TEST(Meeting, APortInUseIsAnEnvironmentErrorThatNamesIt) {
@@ -125,6 +151,8 @@ TEST(Meeting, APortInUseIsAnEnvironmentErrorThatNamesIt) {
   const auto results = end_servers(ranks);
   EXPECT_EQ(results[2].exit_code, static_cast<int>(ExitCode::environment)) << results[2].output;
   EXPECT_THAT(results[2].output, HasSubstr("cannot listen on 127.0.0.1 port"));
+  EXPECT_THAT(results[2].output, HasSubstr("there is process " + std::to_string(ranks.process(0)) + ", "));
+  EXPECT_THAT(results[2].output, HasSubstr("--body serves"));
 }
 
 TEST(Meeting, RanksOfDifferentWorldsContradictEachOther) {

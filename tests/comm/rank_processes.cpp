@@ -127,6 +127,8 @@ void RankProcesses::start_another(int rank, const Environment& extra) { start(ra
 
 void RankProcesses::kill(int index, int signal) { ::kill(processes_.at(static_cast<size_t>(index)).id, signal); }
 
+pid_t RankProcesses::process(int index) const { return processes_.at(static_cast<size_t>(index)).id; }
+
 void RankProcesses::wait_for_output(int index, const std::string& text) {
   Process& process = processes_.at(static_cast<size_t>(index));
   const auto give_up = Clock::now() + std::chrono::seconds(60);
@@ -183,7 +185,16 @@ comm::ProcessGroups join(std::chrono::milliseconds deadline) {
   at.master_port = static_cast<uint16_t>(number("MASTER_PORT"));
   const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   at.store_is_running = agent != nullptr && std::string(agent) == "True";
-  return {at, {.deadline = deadline, .start_deadline = std::chrono::seconds(number("START_SECONDS"))}};
+  if (const char* job = std::getenv("JOB")) at.job = job;
+  const auto tell = [](const std::string& text) {
+    std::printf("%s\n", text.c_str());
+    std::fflush(stdout);
+  };
+  return {at,
+          {.deadline = deadline,
+           .start_deadline = std::chrono::seconds(number("START_SECONDS")),
+           .patience = std::chrono::milliseconds(500),
+           .on_waiting = tell}};
 }
 
 }  // namespace gputrain::testing

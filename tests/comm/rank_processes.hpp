@@ -40,6 +40,7 @@ class RankProcesses {
 
   void start_another(int rank, const Environment& extra = {});  // appended behind the others
   void kill(int index, int signal);
+  pid_t process(int index) const;
   void wait_for_output(int index, const std::string& text);
   void wait_for_end(int index);
   /// Waits for all, at most so long, then kills the rest.
@@ -60,7 +61,8 @@ class RankProcesses {
 RankResult run_program(const std::vector<std::string>& argv, const Environment& environment,
                        std::chrono::seconds limit);
 
-/// This process's groups, from its environment, for use in bodies. START_SECONDS there bounds the wait for the others.
+/// This process's groups, from its environment, for use in bodies. START_SECONDS there bounds the wait for the others,
+/// JOB names the job. Rank 0 prints whom it waits for, twice a second at most.
 comm::ProcessGroups join(std::chrono::milliseconds deadline = std::chrono::seconds(30));
 
 }  // namespace gputrain::testing

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ struct GroupOptions {
   at::Device device = at::kCPU;                       // where tensors() works
   std::chrono::milliseconds deadline{600'000};        // of one collective
   std::chrono::milliseconds start_deadline{300'000};  // until every rank has arrived
+  std::chrono::milliseconds patience{5'000};          // before rank 0 tells whom it waits for
+  std::function<void(const std::string&)> on_waiting;  // "3/4 ranks, waiting for rank 2", on rank 0 whenever that changes
 };
 
 class ProcessGroups {
