@@ -70,17 +70,18 @@ class Launchers : public ::testing::Test {
                        kSource + "/tests/app/clusters/slurm.sh", folder_ / "slurm"} + command, environment);
   }
 
-  /// What ranks that know of each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come to.
-  std::string by_hand(int ranks) {
-    const std::string output = "by_hand_" + std::to_string(ranks);
+  /// What ranks that know of each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come to. `of_first` is for
+  /// rank 0 only.
+  std::string by_hand(int ranks, const Environment& of_first = {}) {
+    const std::string output = "by_hand_" + std::to_string(ranks) + (of_first.empty() ? "" : "_changed");
     const std::string port = std::to_string(gputrain::testing::free_port());
     std::vector<std::unique_ptr<Program>> programs;
     for (int rank = 0; rank < ranks; ++rank) {
-      programs.push_back(std::make_unique<Program>(run(output), Environment{{"RANK", std::to_string(rank)},
-                                                                            {"WORLD_SIZE", std::to_string(ranks)},
-                                                                            {"MASTER_ADDR", "127.0.0.1"},
-                                                                            {"MASTER_PORT", port},
-                                                                            {"OMP_NUM_THREADS", "1"}}));
+      Environment environment{{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(ranks)},
+                              {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", port},
+                              {"OMP_NUM_THREADS", "1"}};
+      if (rank == 0) environment.insert(of_first.begin(), of_first.end());
+      programs.push_back(std::make_unique<Program>(run(output), environment));
     }
     for (auto& program : programs) {
       const Result result = program->wait();
@@ -172,6 +173,62 @@ TEST_F(SlurmLauncher, WithoutSrunTrainsAloneAndSaysSo) {
   const Result result = in_slurm(Words{"salloc", "-n3"} + run("alone"));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("has '3' tasks"), HasSubstr("srun gputrain run")));
+}
+
+// --- what may go wrong between launchers -----------------------------------------------------------------------------
+
+TEST_F(Launchers, OfTwoJobsOnOneHostDoNotMeetEachOther) {
+  need({"mpirun.openmpi"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  std::vector<std::unique_ptr<Program>> jobs;
+  for (const char* output : {"first", "second"}) {
+    jobs.push_back(std::make_unique<Program>(
+        Words{path_of("mpirun.openmpi"), "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-np", "2"} + run(output),
+        Environment{{"OMP_NUM_THREADS", "1"}}));
+  }
+  const Result first = jobs[0]->wait(), second = jobs[1]->wait();
+  expect_same(first, "first", 2, "by Open MPI");
+  expect_same(second, "second", 2, "by Open MPI");
+}
+
+TEST_F(Launchers, OfTheSameJobTwiceAreToldOfTheFirst) {
+  Environment two{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"OMP_NUM_THREADS", "1"}};
+  const int port = gputrain::testing::free_port();
+  two["MASTER_PORT"] = std::to_string(port);
+  Program waits(run("one"), two);
+  ASSERT_TRUE(gputrain::testing::becomes_open(port));
+  const Result second = start(run("two"), two);
+  EXPECT_EQ(second.exit_code, 6);
+  EXPECT_THAT(second.err, AllOf(HasSubstr("there is process"), HasSubstr("gputrain run"), HasSubstr("MASTER_PORT")));
+}
+
+TEST_F(Launchers, ThatContradictEachOtherAreRefused) {
+  const Result result = start(run("never"), {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"},
+                                             {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("RANK=0"), HasSubstr("OMPI_COMM_WORLD_RANK=1")));
+}
+
+/// The library by which `faketime` shifts a program's clock.
+std::string fake_clock() {
+  const std::string print = "LD_PRELOAD= ; faketime -f +0 sh -c 'echo $LD_PRELOAD'";
+  const Result result = Program({"/bin/sh", "-c", print}).wait();
+  return result.out.substr(0, result.out.find_first_of(": \n"));
+}
+
+TEST_F(Launchers, OfHostsWhoseClocksAreAnHourApartTrainAllTheSame) {
+  need({"faketime"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  // Rank 0's wall clock goes wrong; the clock that measures spans is what it is on any machine.
+  const Environment an_hour_early{{"LD_PRELOAD", fake_clock()}, {"FAKETIME", "-1h"}, {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
+  const std::string changed = by_hand(2, an_hour_early);
+  EXPECT_EQ(changed, by_hand(2));
+  const std::string time_key = "\"time\":";
+  const auto time_of = [&](const std::string& output) {
+    const std::string text = read_file(folder_ / (output + "/metrics.jsonl"));
+    return std::strtod(text.c_str() + text.find(time_key) + time_key.size(), nullptr);
+  };
+  EXPECT_NEAR(time_of("by_hand_2") - time_of("by_hand_2_changed"), 3600, 100);
 }
 
 // --- cores per rank --------------------------------------------------------------------------------------------------
