@@ -34,8 +34,8 @@ std::string host_name() {
 }
 
 std::vector<uint8_t> write_down(const Arrival& arrival) {
-  const std::string text = arrival.host + '\n' + arrival.device_kind + '\n' + std::to_string(arrival.world_size) + '\n' +
-                           std::to_string(arrival.process) + '\n' + arrival.job + '\n';
+  const std::string text = arrival.host + '\n' + arrival.device_kind + '\n' + std::to_string(arrival.world_size) +
+                           '\n' + std::to_string(arrival.process) + '\n' + arrival.job + '\n';
   return {text.begin(), text.end()};
 }
 
@@ -81,10 +81,9 @@ std::string seconds_of(std::chrono::milliseconds time) {
     throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + ": rank 0 ended while the ranks met",
                                     .hint = "its own last lines say why"});
   }
-  throw Error(ExitCode::restart,
-              {.what = "rank " + std::to_string(at.rank) + " waited " + seconds_of(deadline) + " in vain for rank " +
-                       missing.ranks + " of " + std::to_string(at.world_size),
-               .hint = "see whether they were started, with the same MASTER_ADDR and MASTER_PORT"});
+  throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + " waited " + seconds_of(deadline) +
+                                          " in vain for rank " + missing.ranks + " of " + std::to_string(at.world_size),
+                                  .hint = "see whether they were started, with the same MASTER_ADDR and MASTER_PORT"});
 }
 
 /// Tells from time to time whom rank 0 waits for, each state once.
@@ -111,14 +110,14 @@ class Waiting {
 };
 
 void wait_for_all(c10d::Store& store, const Rendezvous& at, const GroupOptions& options) {
-  using Clock = std::chrono::steady_clock;
   using std::chrono::milliseconds;
   std::vector<std::string> keys;
   for (int rank = 0; rank < at.world_size; ++rank) keys.push_back(key_of(rank));
   Waiting waiting(store, at, options);
-  const auto end = Clock::now() + options.start_deadline;
+  const auto end = std::chrono::steady_clock::now() + options.start_deadline;
   while (true) {
-    const auto left = std::max(std::chrono::duration_cast<milliseconds>(end - Clock::now()), milliseconds(1));
+    const auto left =
+        std::max(std::chrono::duration_cast<milliseconds>(end - std::chrono::steady_clock::now()), milliseconds(1));
     const bool is_last = !waiting.is_told() || left <= options.patience;
     try {
       store.wait(keys, is_last ? left : options.patience);
@@ -144,9 +143,10 @@ void check_job(c10d::Store& store, const Rendezvous& at, const Arrival& own, con
   }
   const Arrival first = read_back(store.get(key_of(0)));
   if (first.job.empty() || first.job == own.job) return;
-  throw Error(ExitCode::usage, {.what = "at " + at.master_address + " port " + std::to_string(at.master_port) +
-                                        " another job meets: " + first.job + ", " + first.text() + "; this is " + own.job,
-                                .hint = "choose another MASTER_PORT for one of them"});
+  throw Error(ExitCode::usage,
+              {.what = "at " + at.master_address + " port " + std::to_string(at.master_port) +
+                       " another job meets: " + first.job + ", " + first.text() + "; this is " + own.job,
+               .hint = "choose another MASTER_PORT for one of them"});
 }
 
 /// One process per rank: the second is refused, and told of the first where that is known yet.

@@ -20,8 +20,8 @@ std::string meeting_address(const Rendezvous& at);
 c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,
                                            std::chrono::milliseconds deadline);
 
-/// Writes this rank down, waits for all, and checks that they are of one job and agree on the world size and the kind of
-/// device. Returns the host name of each rank.
+/// Writes this rank down, waits for all, and checks that they are of one job and agree on the world size and the kind
+/// of device. Returns the host name of each rank.
 std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const GroupOptions& options);
 
 }  // namespace gputrain::comm

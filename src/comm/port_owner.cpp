@@ -26,8 +26,8 @@ std::optional<std::string> listening_inode(uint16_t port) {
       fields >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >> timeout >> inode;
       const size_t colon = local.rfind(':');
       constexpr int kHexadecimal = 16;
-      const bool is_port = colon != std::string::npos &&
-                           std::strtoul(local.c_str() + colon + 1, nullptr, kHexadecimal) == port;
+      const bool is_port =
+          colon != std::string::npos && std::strtoul(local.c_str() + colon + 1, nullptr, kHexadecimal) == port;
       if (is_port && state == "0A" && !inode.empty()) return inode;
     }
   }
@@ -50,7 +50,8 @@ std::string command_of(const fs::path& process) {
   std::string command{std::istreambuf_iterator<char>(file), {}};
   while (!command.empty() && command.back() == '\0') command.pop_back();
   std::ranges::replace(command, '\0', ' ');
-  std::ranges::replace_if(command, [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      command, [](char c) { return c < ' ' || c > '~'; }, '?');
   return command.size() <= kLongest ? command : command.substr(0, kLongest) + "...";
 }
 
@@ -66,7 +67,8 @@ std::string port_owner(uint16_t port) {
   std::error_code gone;
   for (fs::directory_iterator entry("/proc", gone), end; !gone && entry != end; entry.increment(gone)) {
     const std::string name = entry->path().filename();
-    if (is_number(name) && holds_socket(entry->path(), *inode)) return "process " + name + ", " + command_of(entry->path());
+    if (is_number(name) && holds_socket(entry->path(), *inode))
+      return "process " + name + ", " + command_of(entry->path());
   }
   return {};
 }

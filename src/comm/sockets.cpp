@@ -111,10 +111,11 @@ ListeningSocket::ListeningSocket(const std::string& address, uint16_t port) {
     std::string what = "rank 0 cannot listen on " + address + " port " + std::to_string(port) + ": " + cause();
     const std::string owner = is_taken ? port_owner(port) : "";
     if (!owner.empty()) what += ": there is " + owner;
-    throw Error(ExitCode::environment,
-                {.what = std::move(what),
-                 .hint = is_taken ? "if that is this job, started before, end one of them; else choose another MASTER_PORT"
-                                  : "check MASTER_ADDR and MASTER_PORT"});
+    throw Error(
+        ExitCode::environment,
+        {.what = std::move(what),
+         .hint = is_taken ? "if that is this job, started before, end one of them; else choose another MASTER_PORT"
+                          : "check MASTER_ADDR and MASTER_PORT"});
   }
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;

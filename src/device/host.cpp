@@ -65,8 +65,8 @@ struct Binding {
   int own = 1, host = 1;
 };
 
-// mpirun and srun bind each rank to some of the cores; then the parent, which is theirs, may use more than we may. What a
-// scheduler allotted counts instead of the parent's where it is known: a job's cgroup is narrower than its daemon.
+// mpirun and srun bind each rank to some of the cores; then the parent, which is theirs, may use more than we may. What
+// a scheduler allotted counts instead of the parent's where it is known: a job's cgroup is narrower than its daemon.
 Binding binding_of(int allotted_cpus) {
   const auto own = affinity_of(0), parent = affinity_of(::getppid());
   if (!own) return {};
@@ -122,7 +122,8 @@ CpuThreads plan_cpu_threads(int local_world_size, int allotted_cpus) {
     const int limit = std::max(1, static_cast<int>(*quota + 0.5));
     if (limit / ranks < cores / sharing) cores = limit, sharers = ranks;
   }
-  CpuThreads threads{std::max(1, cores / sharers), std::to_string(cores) + " cores for " + std::to_string(sharers) + " ranks"};
+  CpuThreads threads{std::max(1, cores / sharers),
+                     std::to_string(cores) + " cores for " + std::to_string(sharers) + " ranks"};
   const bool is_all = cores == available_cores();
   if (sharers == 1 && ranks == 1) threads.reason = is_all ? "all cores" : "allotted by the scheduler";
   if (sharers == 1 && ranks > 1) threads.reason = "bound by the launcher";

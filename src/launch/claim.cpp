@@ -57,8 +57,10 @@ std::optional<Claim> pmi_claim(const Variables& variables) {
 }
 
 std::optional<Claim> pmix_claim(const Variables& variables) {
-  if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("PMI_RANK")) return std::nullopt;  // they know the size too
-  Claim claim{.launcher = "PMIx", .rank = variables.number("PMIX_RANK", 0, kMaximumRanks - 1), .how_to_set = "prterun -x"};
+  if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("PMI_RANK"))
+    return std::nullopt;  // they know the size too
+  Claim claim{
+      .launcher = "PMIx", .rank = variables.number("PMIX_RANK", 0, kMaximumRanks - 1), .how_to_set = "prterun -x"};
   if (!claim.rank) return std::nullopt;
   return claim;
 }

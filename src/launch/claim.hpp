@@ -12,12 +12,12 @@ namespace gputrain::launch {
 struct Claim {
   std::string launcher;
   std::optional<Number> rank, world_size, local_rank, local_world_size;
-  std::string first_host;         // where rank 0 is; empty: not said
-  std::optional<uint16_t> port;   // to meet at, the same for all ranks of a job and different between jobs
-  std::string job;                // "Slurm job 12 step 0"; empty: not said
-  std::string how_to_set;         // how a variable is given to all ranks: "mpirun -x"
-  std::optional<int> agents;      // of a launcher that starts an agent per host, which starts the ranks there: how many
-  bool starts_agents = false;     // srun: mpirun has it start one agent per host, whose variables its ranks inherit
+  std::string first_host;        // where rank 0 is; empty: not said
+  std::optional<uint16_t> port;  // to meet at, the same for all ranks of a job and different between jobs
+  std::string job;               // "Slurm job 12 step 0"; empty: not said
+  std::string how_to_set;        // how a variable is given to all ranks: "mpirun -x"
+  std::optional<int> agents;     // of a launcher that starts an agent per host, which starts the ranks there: how many
+  bool starts_agents = false;    // srun: mpirun has it start one agent per host, whose variables its ranks inherit
 };
 
 /// Ports for jobs whose launcher names none lie in [20000, 30000): below those that systems hand out by themselves, and

@@ -59,7 +59,8 @@ Claim combine(const Variables& variables, Claim inner, const Claim& outer) {
 /// What all launchers together say; empty without any.
 std::optional<Claim> combined_claim(const Variables& variables) {
   std::optional<Claim> claim;
-  for (const auto read : {&slurm_claim, &pmix_claim, &pmi_claim, &open_mpi_claim, &explicit_claim}) {  // from outside in
+  for (const auto read :
+       {&slurm_claim, &pmix_claim, &pmi_claim, &open_mpi_claim, &explicit_claim}) {  // from outside in
     auto inner = read(variables);
     if (inner) claim = claim ? combine(variables, *std::move(inner), *claim) : *std::move(inner);
   }
@@ -83,8 +84,8 @@ void read_local(const Variables& variables, const Claim& claim, comm::Rendezvous
   at.local_world_size =
       claim.local_world_size ? claim.local_world_size->value : std::max(at.local_world_size, at.local_rank + 1);
   if (at.local_world_size > at.world_size) {
-    variables.fail((claim.local_world_size ? claim.local_world_size : claim.local_rank)->text() +
-                   " does not fit " + claim.world_size->text());
+    variables.fail((claim.local_world_size ? claim.local_world_size : claim.local_rank)->text() + " does not fit " +
+                   claim.world_size->text());
   }
   if (at.local_rank >= at.local_world_size) {
     variables.fail(claim.local_rank->text() + " is not below " + claim.local_world_size->text());
@@ -109,8 +110,8 @@ std::string read_address(const Variables& variables, const Claim& claim) {
   if (is_on_one_host(claim)) return "127.0.0.1";
   if (claim.first_host.empty()) {
     variables.fail(claim.launcher + " does not say which host rank 0 is on, and MASTER_ADDR is unset",
-                   "name it: " + claim.how_to_set + " MASTER_ADDR" +
-                       (claim.how_to_set.ends_with("-genv") ? " " : "=") + "HOST_OF_RANK_0");
+                   "name it: " + claim.how_to_set + " MASTER_ADDR" + (claim.how_to_set.ends_with("-genv") ? " " : "=") +
+                       "HOST_OF_RANK_0");
   }
   return claim.first_host;
 }

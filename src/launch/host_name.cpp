@@ -16,7 +16,8 @@ bool is_host_name(std::string_view text) {
 std::string in_quotes(std::string_view text) {
   constexpr size_t kLongest = 80;
   std::string safe(text.substr(0, kLongest));
-  std::ranges::replace_if(safe, [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      safe, [](char c) { return c < ' ' || c > '~'; }, '?');
   return "'" + safe + (text.size() > kLongest ? "...'" : "'");
 }
 

@@ -10,7 +10,7 @@ namespace gputrain::launch {
 namespace {
 
 constexpr size_t kMostNodes = 1 << 16;
-constexpr size_t kMostDigits = 9;         // of a number in a range: fits an int
+constexpr size_t kMostDigits = 9;  // of a number in a range: fits an int
 
 std::optional<int> list_number(std::string_view text) {
   int value = 0;

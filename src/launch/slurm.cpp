@@ -69,8 +69,8 @@ std::optional<Claim> slurm_claim(const Variables& variables) {
   if (!step) return std::nullopt;
   Claim claim{.launcher = "Slurm", .how_to_set = "before srun: export", .starts_agents = true};
   claim.rank = variables.number("SLURM_PROCID", 0, kMaximumRanks - 1);
-  claim.world_size = required(variables, "SLURM_NTASKS",
-                              variables.number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, 1, kMaximumRanks));
+  claim.world_size =
+      required(variables, "SLURM_NTASKS", variables.number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, 1, kMaximumRanks));
   claim.local_rank = required(variables, "SLURM_LOCALID", variables.number("SLURM_LOCALID", 0, kMaximumRanks - 1));
   const auto counts = task_counts(variables);
   read_tasks_of_node(variables, counts, claim);

@@ -11,13 +11,29 @@ namespace gputrain::launch {
 namespace {
 
 constexpr std::array kShownAlways{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
-constexpr std::array kShownWhenSet{
-    "LOCAL_RANK",           "LOCAL_WORLD_SIZE",           "GROUP_WORLD_SIZE",
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",       "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "PMI_RANK",             "PMI_SIZE",                   "PMI_LOCAL_RANK",             "PMI_LOCAL_SIZE",
-    "MPI_LOCALRANKID",      "MPI_LOCALNRANKS",            "PMIX_RANK",                  "SLURM_JOB_ID",
-    "SLURM_STEP_ID",        "SLURM_PROCID",               "SLURM_NTASKS",               "SLURM_STEP_NUM_TASKS",
-    "SLURM_LOCALID",        "SLURM_NODEID",               "SLURM_STEP_TASKS_PER_NODE",  "SLURM_STEP_NODELIST"};
+constexpr std::array kShownWhenSet{"LOCAL_RANK",
+                                   "LOCAL_WORLD_SIZE",
+                                   "GROUP_WORLD_SIZE",
+                                   "OMPI_COMM_WORLD_RANK",
+                                   "OMPI_COMM_WORLD_SIZE",
+                                   "OMPI_COMM_WORLD_LOCAL_RANK",
+                                   "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                   "PMI_RANK",
+                                   "PMI_SIZE",
+                                   "PMI_LOCAL_RANK",
+                                   "PMI_LOCAL_SIZE",
+                                   "MPI_LOCALRANKID",
+                                   "MPI_LOCALNRANKS",
+                                   "PMIX_RANK",
+                                   "SLURM_JOB_ID",
+                                   "SLURM_STEP_ID",
+                                   "SLURM_PROCID",
+                                   "SLURM_NTASKS",
+                                   "SLURM_STEP_NUM_TASKS",
+                                   "SLURM_LOCALID",
+                                   "SLURM_NODEID",
+                                   "SLURM_STEP_TASKS_PER_NODE",
+                                   "SLURM_STEP_NODELIST"};
 
 bool is_plain(std::string_view text) {
   return text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:%[](),") ==

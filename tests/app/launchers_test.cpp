@@ -1,4 +1,5 @@
-// Every launcher starts the same job: the real mpirun, mpiexec, srun, sbatch and torchrun, against ranks started by hand.
+// Every launcher starts the same job: the real mpirun, mpiexec, srun, sbatch and torchrun, against ranks started by
+// hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -58,7 +59,9 @@ class Launchers : public ::testing::Test {
     return true;
   }
 
-  Words run(const std::string& output) const { return {gputrain_path(), "run", job_, "--output-dir", folder_ / output}; }
+  Words run(const std::string& output) const {
+    return {gputrain_path(), "run", job_, "--output-dir", folder_ / output};
+  }
 
   Result start(Words command, Environment environment = {{"OMP_NUM_THREADS", "1"}}) {
     command[0] = path_of(command[0]);
@@ -67,7 +70,9 @@ class Launchers : public ::testing::Test {
 
   Result in_slurm(const Words& command, const Environment& environment = {{"OMP_NUM_THREADS", "1"}}) {
     return start(Words{"unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc", "--kill-child",
-                       kSource + "/tests/app/clusters/slurm.sh", folder_ / "slurm"} + command, environment);
+                       kSource + "/tests/app/clusters/slurm.sh", folder_ / "slurm"} +
+                     command,
+                 environment);
   }
 
   /// What ranks that know of each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come to. `of_first` is for
@@ -77,8 +82,10 @@ class Launchers : public ::testing::Test {
     const std::string port = std::to_string(gputrain::testing::free_port());
     std::vector<std::unique_ptr<Program>> programs;
     for (int rank = 0; rank < ranks; ++rank) {
-      Environment environment{{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(ranks)},
-                              {"MASTER_ADDR", "127.0.0.1"},   {"MASTER_PORT", port},
+      Environment environment{{"RANK", std::to_string(rank)},
+                              {"WORLD_SIZE", std::to_string(ranks)},
+                              {"MASTER_ADDR", "127.0.0.1"},
+                              {"MASTER_PORT", port},
                               {"OMP_NUM_THREADS", "1"}};
       if (rank == 0) environment.insert(of_first.begin(), of_first.end());
       programs.push_back(std::make_unique<Program>(run(output), environment));
@@ -108,7 +115,8 @@ class Launchers : public ::testing::Test {
 TEST_F(Launchers, OpenMpi) {
   need({"mpirun.openmpi"});
   if (is_skipped()) GTEST_SKIP() << missing_;
-  const Result result = start(Words{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "2"} + run("mpi"));
+  const Result result =
+      start(Words{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "2"} + run("mpi"));
   expect_same(result, "mpi", 2, "1 host, 2 ranks .* by Open MPI, met at 127.0.0.1:2[0-9]*");
 }
 
@@ -123,8 +131,9 @@ TEST_F(Launchers, Mpich) {
 TEST_F(Launchers, Torchrun) {
   need({kTorchrunProgram});
   if (is_skipped()) GTEST_SKIP() << missing_;
-  const Result result = start(Words{kTorchrunProgram, "--no-python", "--standalone", "--local-addr", "127.0.0.1",
-                                    "--nproc-per-node", "2"} + run("torchrun"));
+  const Result result = start(
+      Words{kTorchrunProgram, "--no-python", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"} +
+      run("torchrun"));
   expect_same(result, "torchrun", 2, "1 host, 2 ranks .* by torchrun, met at ");
 }
 
@@ -151,8 +160,10 @@ TEST_F(SlurmLauncher, SrunOnTwoNodes) {
 TEST_F(SlurmLauncher, TorchrunUnderSrun) {
   need({kTorchrunProgram});
   if (is_skipped()) GTEST_SKIP() << missing_;
-  const Result result = in_slurm(Words{"srun", "-N2", "--ntasks-per-node=1", kTorchrunProgram, "--no-python", "--nnodes=2",
-                                       "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=n1:29400"} + run("slurm"));
+  const Result result =
+      in_slurm(Words{"srun", "-N2", "--ntasks-per-node=1", kTorchrunProgram, "--no-python", "--nnodes=2",
+                     "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=n1:29400"} +
+               run("slurm"));
   expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by torchrun, met at n1:");
 }
 
@@ -161,7 +172,8 @@ TEST_F(SlurmLauncher, MpirunInABatchScript) {
   if (is_skipped()) GTEST_SKIP() << missing_;
   std::string line = "mpirun.openmpi --allow-run-as-root -x MASTER_ADDR=n1 -np 4";
   for (const auto& word : run("slurm")) line += " '" + word + "'";
-  const std::string script = folder_.write("batch.sh", "#!/bin/sh\nexport GPUTRAIN_METADATA_URL=aws=http://127.0.0.1:9\n" + line + "\n");
+  const std::string script =
+      folder_.write("batch.sh", "#!/bin/sh\nexport GPUTRAIN_METADATA_URL=aws=http://127.0.0.1:9\n" + line + "\n");
   const std::string log = folder_ / "batch.log";
   Result result = in_slurm({"sbatch", "--wait", "--nodes=2", "--ntasks-per-node=2", "--output=" + log, script});
   result.out = read_file(log);
@@ -183,7 +195,8 @@ TEST_F(Launchers, OfTwoJobsOnOneHostDoNotMeetEachOther) {
   std::vector<std::unique_ptr<Program>> jobs;
   for (const char* output : {"first", "second"}) {
     jobs.push_back(std::make_unique<Program>(
-        Words{path_of("mpirun.openmpi"), "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-np", "2"} + run(output),
+        Words{path_of("mpirun.openmpi"), "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-np", "2"} +
+            run(output),
         Environment{{"OMP_NUM_THREADS", "1"}}));
   }
   const Result first = jobs[0]->wait(), second = jobs[1]->wait();
@@ -203,8 +216,12 @@ TEST_F(Launchers, OfTheSameJobTwiceAreToldOfTheFirst) {
 }
 
 TEST_F(Launchers, ThatContradictEachOtherAreRefused) {
-  const Result result = start(run("never"), {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"},
-                                             {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  const Result result = start(run("never"), {{"RANK", "0"},
+                                             {"WORLD_SIZE", "2"},
+                                             {"MASTER_ADDR", "127.0.0.1"},
+                                             {"MASTER_PORT", "29500"},
+                                             {"OMPI_COMM_WORLD_RANK", "1"},
+                                             {"OMPI_COMM_WORLD_SIZE", "2"}});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, AllOf(HasSubstr("RANK=0"), HasSubstr("OMPI_COMM_WORLD_RANK=1")));
 }
@@ -220,7 +237,8 @@ TEST_F(Launchers, OfHostsWhoseClocksAreAnHourApartTrainAllTheSame) {
   need({"faketime"});
   if (is_skipped()) GTEST_SKIP() << missing_;
   // Rank 0's wall clock goes wrong; the clock that measures spans is what it is on any machine.
-  const Environment an_hour_early{{"LD_PRELOAD", fake_clock()}, {"FAKETIME", "-1h"}, {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
+  const Environment an_hour_early{
+      {"LD_PRELOAD", fake_clock()}, {"FAKETIME", "-1h"}, {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
   const std::string changed = by_hand(2, an_hour_early);
   EXPECT_EQ(changed, by_hand(2));
   const std::string time_key = "\"time\":";
@@ -238,8 +256,10 @@ const Environment kOwnChoice{{"OMP_NUM_THREADS", ""}};  // also where the tests 
 TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
   need({"mpirun.openmpi"});
   if (is_skipped()) GTEST_SKIP() << missing_;
-  const Result result = start(Words{"mpirun.openmpi", "--allow-run-as-root", "--bind-to", "core", "--use-hwthread-cpus", "-np", "2"} +
-                              run("bound"), kOwnChoice);
+  const Result result =
+      start(Words{"mpirun.openmpi", "--allow-run-as-root", "--bind-to", "core", "--use-hwthread-cpus", "-np", "2"} +
+                run("bound"),
+            kOwnChoice);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("1 thread (bound by the launcher)"));
 }
@@ -247,8 +267,9 @@ TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
 TEST_F(Launchers, ThatDoNotBindRanksHaveTheCoresDivided) {
   need({"mpirun.openmpi"});
   if (is_skipped()) GTEST_SKIP() << missing_;
-  const Result result =
-      start(Words{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"} + run("free"), kOwnChoice);
+  const Result result = start(
+      Words{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"} + run("free"),
+      kOwnChoice);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("cores for 2 ranks)"));
 }

@@ -126,7 +126,8 @@ TEST(Meeting, ARankOfAnotherJobIsToldWhoseMeetingItIsAndDisturbsNobody) {
   ranks.wait_for_end(2);
   const auto results = end_servers(ranks);
   EXPECT_EQ(results[2].exit_code, static_cast<int>(ExitCode::usage)) << results[2].output;
-  EXPECT_THAT(results[2].output, HasSubstr("another job meets: Slurm job 12 step 0, process " + std::to_string(ranks.process(0))));
+  EXPECT_THAT(results[2].output,
+              HasSubstr("another job meets: Slurm job 12 step 0, process " + std::to_string(ranks.process(0))));
   EXPECT_THAT(results[2].output, HasSubstr("this is Slurm job 637 step 0"));
 }
 

@@ -122,16 +122,11 @@ TEST(Environment, ValuesThatAreNoNumbersOrOutOfRangeAreRefused) {
   }
 }
 
-
 // --- Open MPI, PMI, PMIx ---------------------------------------------------------------------------------------------
 
 Values under_mpirun(const std::string& rank = "1") {
-  return {{"OMPI_COMM_WORLD_RANK", rank},
-          {"OMPI_COMM_WORLD_SIZE", "2"},
-          {"OMPI_COMM_WORLD_LOCAL_RANK", rank},
-          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-          {"PMIX_RANK", rank},
-          {"PMIX_NAMESPACE", "591200257"}};
+  return {{"OMPI_COMM_WORLD_RANK", rank},      {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", rank},
+          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_RANK", rank},           {"PMIX_NAMESPACE", "591200257"}};
 }
 
 Values across_hosts(Values values) {
@@ -151,7 +146,8 @@ TEST(Environment, OfOpenMpiOnOneHostMeetsOnTheLoopbackAtAPortOfTheJob) {
   EXPECT_EQ(launch.rendezvous.master_port, read(under_mpirun("0")).rendezvous.master_port);
   EXPECT_GE(launch.rendezvous.master_port, 20000);
   EXPECT_LT(launch.rendezvous.master_port, 30000);
-  EXPECT_NE(launch.rendezvous.master_port, read(with(under_mpirun(), "PMIX_NAMESPACE", "591265793")).rendezvous.master_port);
+  EXPECT_NE(launch.rendezvous.master_port,
+            read(with(under_mpirun(), "PMIX_NAMESPACE", "591265793")).rendezvous.master_port);
 }
 
 TEST(Environment, OfOpenMpiAcrossHostsNeedsTheAddressAndSaysHowToPassIt) {
@@ -187,7 +183,8 @@ TEST(Environment, OfPmixAloneLacksTheSize) {
 
 TEST(Environment, HalfSetVariablesOfMpiAreRefused) {
   EXPECT_THAT(refusal_of(without(under_mpirun(), "OMPI_COMM_WORLD_SIZE")), HasSubstr("WORLD_SIZE is unset"));
-  EXPECT_THAT(refusal_of(without(without(under_mpirun(), "OMPI_COMM_WORLD_RANK"), "PMIX_RANK")), HasSubstr("RANK is unset"));
+  EXPECT_THAT(refusal_of(without(without(under_mpirun(), "OMPI_COMM_WORLD_RANK"), "PMIX_RANK")),
+              HasSubstr("RANK is unset"));
   EXPECT_THAT(refusal_of(with(under_mpirun(), "OMPI_COMM_WORLD_RANK", "")), HasSubstr("OMPI_COMM_WORLD_RANK="));
 }
 
@@ -195,10 +192,14 @@ TEST(Environment, HalfSetVariablesOfMpiAreRefused) {
 
 // Task 2 of three, on the second of two nodes.
 Values under_srun() {
-  return {{"SLURM_JOB_ID", "12"},       {"SLURM_STEP_ID", "0"},
-          {"SLURM_PROCID", "2"},        {"SLURM_NTASKS", "3"},
-          {"SLURM_LOCALID", "0"},       {"SLURM_NODEID", "1"},
-          {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
+  return {{"SLURM_JOB_ID", "12"},
+          {"SLURM_STEP_ID", "0"},
+          {"SLURM_PROCID", "2"},
+          {"SLURM_NTASKS", "3"},
+          {"SLURM_LOCALID", "0"},
+          {"SLURM_NODEID", "1"},
+          {"SLURM_STEP_NUM_TASKS", "3"},
+          {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
           {"SLURM_STEP_NODELIST", "n[1-2]"}};
 }
 
@@ -219,7 +220,8 @@ TEST(Environment, OfSrunMeetsOnTheFirstNodeAtAPortOfTheJobAndStep) {
 
 TEST(Environment, OfSrunOnOneNodeMeetsOnTheLoopback) {
   const auto at = read(with(with(with(under_srun(), "SLURM_NODEID", "0"), "SLURM_STEP_TASKS_PER_NODE", "3"),
-                            "SLURM_STEP_NODELIST", "n1")).rendezvous;
+                            "SLURM_STEP_NODELIST", "n1"))
+                      .rendezvous;
   EXPECT_EQ(at.master_address, "127.0.0.1");
   EXPECT_EQ(at.local_world_size, 3);
 }
@@ -249,7 +251,8 @@ TEST(Environment, HalfSetOrContradictoryVariablesOfSlurmAreRefused) {
               AllOf(HasSubstr("adds up to 2"), HasSubstr("SLURM_STEP_NUM_TASKS=3")));
   EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_NODEID", "2")), HasSubstr("SLURM_NODEID=2"));
   EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_NODELIST", "n[1-3]")), HasSubstr("names 3 nodes"));
-  EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_NODELIST", "n[1-999999999]")), HasSubstr("more than 65536 hosts"));
+  EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_NODELIST", "n[1-999999999]")),
+              HasSubstr("more than 65536 hosts"));
   EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_NODELIST", "-oProxyCommand=id,n2")), HasSubstr("no host name"));
   EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_TASKS_PER_NODE", "1(x999999999)")), HasSubstr("more than"));
   EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_STEP_ID", "0x")), HasSubstr("SLURM_STEP_ID=0x"));
@@ -284,9 +287,11 @@ TEST(Environment, ThatTwoLaunchersContradictIsRefusedShowingBoth) {
   EXPECT_THAT(refusal_of(two_ranks() + under_srun()), AllOf(HasSubstr("RANK=1"), HasSubstr("SLURM_PROCID=2")));
   EXPECT_THAT(refusal_of(with(under_mpirun(), "PMIX_RANK", "0")),
               AllOf(HasSubstr("OMPI_COMM_WORLD_RANK=1"), HasSubstr("PMIX_RANK=0")));
-  EXPECT_THAT(refusal_of(under_mpirun() + Values{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"PMIX_RANK", "0"}}), HasSubstr("PMIX_RANK=0"));
+  EXPECT_THAT(refusal_of(under_mpirun() + Values{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"PMIX_RANK", "0"}}),
+              HasSubstr("PMIX_RANK=0"));
   Values torchrun = two_ranks() + Values{{"TORCHELASTIC_RUN_ID", "none"}, {"GROUP_WORLD_SIZE", "1"}};
-  EXPECT_THAT(refusal_of(torchrun + under_mpirun("0")), HasSubstr("contradict"));  // mpirun -np 2 torchrun: twice the same
+  EXPECT_THAT(refusal_of(torchrun + under_mpirun("0")),
+              HasSubstr("contradict"));  // mpirun -np 2 torchrun: twice the same
 }
 
 TEST(Environment, SetByHandFromSlurmsVariablesIsCompletedByThem) {
@@ -306,9 +311,14 @@ TEST(Environment, OfSrunThatServesPmiTooIsOneAndTheSame) {
 }
 
 TEST(Environment, OfTorchrunThatSrunStartedOncePerNodeIsTorchruns) {
-  const Values torchrun{{"RANK", "3"},           {"WORLD_SIZE", "6"},       {"LOCAL_RANK", "1"},
-                        {"LOCAL_WORLD_SIZE", "2"}, {"GROUP_WORLD_SIZE", "3"}, {"TORCHELASTIC_RUN_ID", "12"},
-                        {"MASTER_ADDR", "n1"},   {"MASTER_PORT", "29500"}};
+  const Values torchrun{{"RANK", "3"},
+                        {"WORLD_SIZE", "6"},
+                        {"LOCAL_RANK", "1"},
+                        {"LOCAL_WORLD_SIZE", "2"},
+                        {"GROUP_WORLD_SIZE", "3"},
+                        {"TORCHELASTIC_RUN_ID", "12"},
+                        {"MASTER_ADDR", "n1"},
+                        {"MASTER_PORT", "29500"}};
   const Launch launch = read(under_srun() + torchrun);
   EXPECT_EQ(launch.launcher, "torchrun");
   EXPECT_EQ(launch.rendezvous.rank, 3);
@@ -321,14 +331,15 @@ TEST(Environment, OfMpirunInASlurmJobIsMpiruns) {
   EXPECT_EQ(launch.launcher, "Open MPI");
   EXPECT_EQ(launch.rendezvous.rank, 0);
   EXPECT_EQ(launch.rendezvous.world_size, 2);
-  const Values one_task = with(with(under_srun(), "SLURM_PROCID", "0") + Values{{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NODEID", "0"}},
-                               "SLURM_STEP_TASKS_PER_NODE", "1");
+  const Values one_task =
+      with(with(under_srun(), "SLURM_PROCID", "0") + Values{{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NODEID", "0"}},
+           "SLURM_STEP_TASKS_PER_NODE", "1");
   EXPECT_EQ(read(one_task + two_ranks()).rendezvous.rank, 1);
 }
 
 TEST(Environment, AMasterAddressThatIsNoHostNameIsRefusedAndShownHarmless) {
-  for (const char* name : {"-oProxyCommand=touch /tmp/x", "node 0", "$(id)", "`id`", "node0;id", "a\nb", "\x1b[2J", "node0/x", "..",
-                           "http://node0", "[::1]"}) {
+  for (const char* name : {"-oProxyCommand=touch /tmp/x", "node 0", "$(id)", "`id`", "node0;id", "a\nb", "\x1b[2J",
+                           "node0/x", "..", "http://node0", "[::1]"}) {
     const std::string refusal = refusal_of(with(two_ranks(), "MASTER_ADDR", name));
     EXPECT_THAT(refusal, AllOf(HasSubstr("MASTER_ADDR='"), HasSubstr("no host name"))) << name;
     for (const char c : refusal) EXPECT_TRUE((c >= ' ' && c <= '~') || c == '\n') << name;

@@ -57,12 +57,47 @@ TEST(NodeList, UnfoldsTheLargestClusterButNoBomb) {
 }
 
 TEST(NodeList, RefusesWhatIsMalformedOrNoHostName) {
-  const std::vector<std::string> wrong{"",        ",",         "n1,",        ",n1",      "n1,,n2",     "n[",          "n]",
-                                       "n[1",     "n1]",       "n[[1]]",     "n[1]]",    "n[]",        "n[1,]",       "n[,1]",
-                                       "n[-1]",   "n[1-]",     "n[3-1]",     "n[1-2-3]", "n[a-b]",     "n[1-2x]",     "n[ 1]",
-                                       "n[1..3]", "n[+1]",     "-oProxy=x",  "$(id)",    "n1 n2",      "n1;id",       "`id`",
-                                       "n1\nn2",  "n1\x1b[2J", "n[0x1-0x2]", ".n",       "n[1e9]",     "(null)",      "n/1",
-                                       "n\x80",   "-[1-2]",    "n[1-2],-x",  "n[1-2",    "n[99999999999]", "n[4294967297]"};
+  const std::vector<std::string> wrong{"",
+                                       ",",
+                                       "n1,",
+                                       ",n1",
+                                       "n1,,n2",
+                                       "n[",
+                                       "n]",
+                                       "n[1",
+                                       "n1]",
+                                       "n[[1]]",
+                                       "n[1]]",
+                                       "n[]",
+                                       "n[1,]",
+                                       "n[,1]",
+                                       "n[-1]",
+                                       "n[1-]",
+                                       "n[3-1]",
+                                       "n[1-2-3]",
+                                       "n[a-b]",
+                                       "n[1-2x]",
+                                       "n[ 1]",
+                                       "n[1..3]",
+                                       "n[+1]",
+                                       "-oProxy=x",
+                                       "$(id)",
+                                       "n1 n2",
+                                       "n1;id",
+                                       "`id`",
+                                       "n1\nn2",
+                                       "n1\x1b[2J",
+                                       "n[0x1-0x2]",
+                                       ".n",
+                                       "n[1e9]",
+                                       "(null)",
+                                       "n/1",
+                                       "n\x80",
+                                       "-[1-2]",
+                                       "n[1-2],-x",
+                                       "n[1-2",
+                                       "n[99999999999]",
+                                       "n[4294967297]"};
   for (const auto& text : wrong) {
     std::string problem;
     EXPECT_FALSE(expand_node_list(text, problem)) << text;
@@ -105,8 +140,8 @@ TEST(TaskCounts, UnfoldRepetitions) {
 }
 
 TEST(TaskCounts, RefuseWhatIsMalformedOrABomb) {
-  for (const char* text : {"", ",", "2,", "2(", "2(x", "2(x)", "2(x0)", "2(x3", "2(3)", "(x3)", "-1", "2(x-1)", "2 ", "two",
-                           "1(x65537)", "1(x999999999)", "1(x9999999999)", "1,1(x65536)", "2(x3)4"}) {
+  for (const char* text : {"", ",", "2,", "2(", "2(x", "2(x)", "2(x0)", "2(x3", "2(3)", "(x3)", "-1", "2(x-1)", "2 ",
+                           "two", "1(x65537)", "1(x999999999)", "1(x9999999999)", "1,1(x65536)", "2(x3)4"}) {
     std::string problem;
     EXPECT_FALSE(expand_task_counts(text, problem)) << text;
     EXPECT_FALSE(problem.empty()) << text;

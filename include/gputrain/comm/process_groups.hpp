@@ -19,7 +19,8 @@ struct GroupOptions {
   std::chrono::milliseconds deadline{600'000};        // of one collective
   std::chrono::milliseconds start_deadline{300'000};  // until every rank has arrived
   std::chrono::milliseconds patience{5'000};          // before rank 0 tells whom it waits for
-  std::function<void(const std::string&)> on_waiting;  // "3/4 ranks, waiting for rank 2", on rank 0 whenever that changes
+  std::function<void(const std::string&)>
+      on_waiting;  // "3/4 ranks, waiting for rank 2", on rank 0 whenever that changes
 };
 
 class ProcessGroups {

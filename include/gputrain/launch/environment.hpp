@@ -1,9 +1,10 @@
 // Reads what a launcher says in the environment: which rank this process is, of how many, and where they meet.
 //
 // From the inside out: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (torchrun, or set by hand); Open MPI; PMI (MPICH,
-// Intel MPI, Cray); PMIx; Slurm's srun. Several may be set: an inner launcher that an outer one started counts alone, and
-// else they complete each other and must not contradict each other. MASTER_ADDR and MASTER_PORT always decide; without
-// them ranks of one host meet on its loopback, those of srun on the first node, at a port that follows from the job's id.
+// Intel MPI, Cray); PMIx; Slurm's srun. Several may be set: an inner launcher that an outer one started counts alone,
+// and else they complete each other and must not contradict each other. MASTER_ADDR and MASTER_PORT always decide;
+// without them ranks of one host meet on its loopback, those of srun on the first node, at a port that follows from the
+// job's id.
 #pragma once
 
 #include <functional>
