@@ -132,7 +132,9 @@ TEST(Run, TakesTheJobsVariablesInTheSameProcess) {
   Program program({gputrain_path(), "run", job, "--output-dir", folder / "run", "--set", "train.max_steps=1000000"},
                   family.environment());
   ASSERT_TRUE(program.prints("step    5/"));
-  EXPECT_EQ(family.living().size(), 1U);
+  const auto living = family.living();
+  ASSERT_EQ(living.size(), 1U);
+  EXPECT_THAT(read_file("/proc/" + std::to_string(std::stoi(living[0])) + "/environ"), HasSubstr("GREETING=hello"));
   program.signal(SIGTERM);
   const Result result = program.wait();
   EXPECT_EQ(result.exit_code, 143);
