@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <sstream>
 
@@ -63,9 +64,16 @@ class Launchers : public ::testing::Test {
     return {gputrain_path(), "run", job_, "--output-dir", folder_ / output};
   }
 
+  /// Open MPI's runs share a folder in /tmp otherwise, and one that ends may take it from under one that starts.
+  Environment with_own_folder(Environment environment, const std::string& name = "mpi_session") const {
+    std::filesystem::create_directories(folder_ / name);
+    environment.emplace("OMPI_MCA_orte_tmpdir_base", folder_ / name);
+    return environment;
+  }
+
   Result start(Words command, Environment environment = {{"OMP_NUM_THREADS", "1"}}) {
     command[0] = path_of(command[0]);
-    return Program(command, environment).wait(100);
+    return Program(command, with_own_folder(std::move(environment))).wait(100);
   }
 
   Result in_slurm(const Words& command, const Environment& environment = {{"OMP_NUM_THREADS", "1"}}) {
@@ -197,7 +205,7 @@ TEST_F(Launchers, OfTwoJobsOnOneHostDoNotMeetEachOther) {
     jobs.push_back(std::make_unique<Program>(
         Words{path_of("mpirun.openmpi"), "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-np", "2"} +
             run(output),
-        Environment{{"OMP_NUM_THREADS", "1"}}));
+        with_own_folder({{"OMP_NUM_THREADS", "1"}}, "session_of_" + std::string(output))));
   }
   const Result first = jobs[0]->wait(), second = jobs[1]->wait();
   expect_same(first, "first", 2, "by Open MPI");
