@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <sstream>
+#include <thread>
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"
@@ -263,6 +264,7 @@ const Environment kOwnChoice{{"OMP_NUM_THREADS", ""}};  // also where the tests 
 
 TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
   need({"mpirun.openmpi"});
+  if (std::thread::hardware_concurrency() < 2) missing_ = "two cores are needed";
   if (is_skipped()) GTEST_SKIP() << missing_;
   const Result result =
       start(Words{"mpirun.openmpi", "--allow-run-as-root", "--bind-to", "core", "--use-hwthread-cpus", "-np", "2"} +
