@@ -140,7 +140,8 @@ std::string ExitReport::page() const {
                  "the last lines of rank " + std::to_string(cause.end.rank) + ", all of them in " + cause.end.log);
     for (const auto& text : cause.end.tail) page += "        | " + text + "\n";
   }
-  page += line("state", (state.step ? "last step " + std::to_string(*state.step) : "no step was finished") + "; " +
+  const auto step = std::max(state.step, state.checkpoint_step);  // not every step is told of
+  page += line("state", (step ? "last step " + std::to_string(*step) : "no step was finished") + "; " +
                             (state.checkpoint_step ? "newest checkpoint " + state.checkpoint : "no checkpoint"));
   return page + line("next", advice_for(cause, code, state));
 }
