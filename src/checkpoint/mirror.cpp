@@ -1,20 +1,16 @@
 #include "gputrain/checkpoint/mirror.hpp"
 
 #include <chrono>
-#include <cerrno>
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
+#include "block_file.hpp"
 #include "gputrain/core/atomic_file.hpp"
-#include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/signals.hpp"
+#include "places.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -22,66 +18,23 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kPieceBytes = size_t{1} << 22;
 constexpr uint64_t kSpareBytes = uint64_t{1} << 16;  // for the manifest and the folder
 constexpr auto kPatienceAtTheEnd = std::chrono::seconds(2);
-constexpr const char* kPartial = ".partial";
 
 struct BrokenOff {};
 
-[[noreturn]] void fail_to_mirror(const std::string& what, const fs::path& where) {
-  throw Error(ExitCode::checkpoint, {.what = what + ": " + std::strerror(errno), .where = where.string()});
-}
-
-/// Goes back to read() or write() after a signal.
-template <class Call>
-ssize_t retrying(Call call) {
-  ssize_t count = 0;
-  do {
-    count = call();
-  } while (count < 0 && errno == EINTR);
-  return count;
-}
-
+/// Past the page cache, as the checkpoint itself was written.
 template <class Pause>
-void copy_file(const fs::path& from, const fs::path& to, std::vector<char>& piece, const Pause& pause) {
-  const Descriptor source(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
-  if (source.get() < 0) fail_to_mirror("cannot open", from);
-  const Descriptor target(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (target.get() < 0) fail_to_mirror("cannot create", to);
-  while (true) {
+void copy_file(const fs::path& from, const fs::path& to, const FileSeal& seal, const Pause& pause) {
+  BlockReader source(from, BlockReader::From::cache);
+  AtomicFile file(to, ExitCode::checkpoint);
+  BlockWriter target(file);
+  for (std::string_view block = source.next(); !block.empty(); block = source.next()) {
     pause();
-    const ssize_t got = retrying([&] { return ::read(source.get(), piece.data(), piece.size()); });
-    if (got < 0) fail_to_mirror("cannot read", from);
-    if (got == 0) break;
-    for (ssize_t done = 0; done < got;) {
-      const auto left = static_cast<size_t>(got - done);
-      const ssize_t written = retrying([&] { return ::write(target.get(), piece.data() + done, left); });
-      if (written < 0) fail_to_mirror("cannot write", to);
-      done += written;
-    }
+    target.write(block.data(), block.size());
   }
-  if (::fsync(target.get()) != 0) fail_to_mirror("cannot sync", to);
-}
-
-void check_room(const fs::path& folder, uint64_t needed) {
-  std::error_code unknown;
-  const fs::space_info space = fs::space(folder, unknown);
-  if (unknown || space.available >= needed) return;
-  throw Error(ExitCode::checkpoint,
-              {.what = fmt::format("no room in the mirror: a checkpoint needs {:.1f} MB, {:.1f} MB are free",
-                                   static_cast<double>(needed) / 1e6, static_cast<double>(space.available) / 1e6),
-               .where = folder.string()});
-}
-
-/// What a process that was killed, or a copy that was broken off, has left.
-void remove_partial(const fs::path& folder) {
-  std::vector<fs::path> partial;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && name.ends_with(kPartial)) partial.push_back(entry.path());
-  }
-  for (const auto& path : partial) fs::remove_all(path);
+  if (target.finish() != seal) throw Damage("damaged: its hash differs", from);
+  file.commit();
 }
 
 bool is_copy_of(const fs::path& folder, const Manifest& manifest) {
@@ -166,26 +119,23 @@ std::optional<Mirror::Result> Mirror::State::copy(const fs::path& checkpoint) {
 }
 
 void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) {
-  const fs::path target = folder / folder_name(manifest.step), written = target.string() + kPartial;
+  const fs::path target = folder / folder_name(manifest.step), written = partial_name_of(target);
   fs::create_directories(folder);
-  remove_partial(folder);
-  check_room(folder, bytes_of(manifest) + kSpareBytes);
+  remove_partial_folders(folder);
+  check_room(folder, bytes_of(manifest) + kSpareBytes, "free space there, or name another checkpoint.mirror");
   try {
     fs::create_directory(written);
-    std::vector<char> piece(kPieceBytes);
-    for (const auto& [name, file] : manifest.files) copy_file(checkpoint / name, written / name, piece, [&] { pause(); });
+    for (const auto& [name, file] : manifest.files) copy_file(checkpoint / name, written / name, file.seal, [&] { pause(); });
     write_file_atomically(written / kManifestName, to_json(manifest), ExitCode::checkpoint);
     verify(written, manifest);
     pause();
-    if (fs::exists(target)) fs::rename(target, target.string() + ".old" + kPartial);
-    fs::rename(written, target);
-    sync_folder(folder, ExitCode::checkpoint);
+    put_in_place(written, target);
   } catch (...) {
     std::error_code ignored;  // the first error is the one to tell
     fs::remove_all(written, ignored);
     throw;
   }
-  remove_partial(folder);
+  remove_partial_folders(folder);  // the one that was replaced
   CheckpointStore(folder, retention).prune({.newest = Checkpoint::look_into(target), .rejected = {}});
 }
 

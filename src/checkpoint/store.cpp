@@ -1,35 +1,20 @@
 #include "gputrain/checkpoint/store.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <set>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <stdio.h>
 
 #include "gputrain/core/atomic_file.hpp"
+#include "places.hpp"
 #include "together.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kPartialSuffix = ".partial";
-
-/// Turns what the file system throws into our error.
-template <class Action>
-auto on_disk(const fs::path& path, const std::string& what, Action action) {
-  try {
-    return action();
-  } catch (const fs::filesystem_error& error) {
-    throw Error(ExitCode::checkpoint, {.what = what + ": " + error.code().message(), .where = path.string()});
-  }
-}
 
 /// The step of a folder's name, if it is the name of a finished checkpoint.
 std::optional<int64_t> step_of(const std::string& name) {
@@ -53,35 +38,6 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
     }
     std::sort(steps.rbegin(), steps.rend());
     return steps;
-  });
-}
-
-/// Folders that a killed process was writing or removing.
-void remove_partial_folders(const fs::path& folder) {
-  on_disk(folder, "cannot remove what an earlier attempt left", [&] {
-    std::vector<fs::path> partial;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      const std::string name = entry.path().filename().string();
-      if (name.starts_with("step-") && name.ends_with(kPartialSuffix)) partial.push_back(entry.path());
-    }
-    for (const fs::path& path : partial) fs::remove_all(path);
-  });
-}
-
-/// Puts `written` in the place of `target`. An older folder there ends up under the name of `written`.
-void put_in_place(const fs::path& written, const fs::path& target) {
-  const unsigned int flags = fs::exists(target) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
-  if (::renameat2(AT_FDCWD, written.c_str(), AT_FDCWD, target.c_str(), flags) == 0) return;
-  const bool is_unsupported = errno == EINVAL || errno == ENOSYS;
-  if (!is_unsupported) {
-    throw Error(ExitCode::checkpoint,
-                {.what = std::string("cannot rename into place: ") + std::strerror(errno), .where = target.string()});
-  }
-  on_disk(target, "cannot rename into place", [&] {  // file systems without exchange, such as NFS
-    const fs::path old = target.string() + ".old" + std::string(kPartialSuffix);
-    if (fs::exists(target)) fs::rename(target, old);
-    fs::rename(written, target);
-    fs::remove_all(old);
   });
 }
 
@@ -120,26 +76,18 @@ void write_own_shards(const fs::path& folder, const Snapshot& snapshot) {
   }
 }
 
-/// A full disk is better found out before an hour of writing than after it.
-void check_free_space(const fs::path& folder, const Snapshot& snapshot) {
+uint64_t bytes_needed(const Snapshot& snapshot) {
   uint64_t needed = snapshot.bytes() + snapshot.state.size() + (uint64_t{1} << 16);
   for (const Shard& shard : snapshot.shards) {  // the others' are about as large
     for (const auto& [name, tensor] : shard.tensors) needed += snapshot.awaited.size() * tensor.nbytes();
   }
-  std::error_code unknown;
-  const fs::space_info space = fs::space(folder, unknown);
-  if (unknown || space.available >= needed) return;
-  throw Error(ExitCode::checkpoint,
-              {.what = fmt::format("no room for a checkpoint: it needs {:.1f} MB, {:.1f} MB are free",
-                                   static_cast<double>(needed) / 1e6, static_cast<double>(space.available) / 1e6),
-               .where = folder.string(),
-               .hint = "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best"});
+  return needed;
 }
 
 /// Takes a checkpoint away so that no moment shows half of one under a finished name.
 void remove_checkpoint(const fs::path& folder) {
   on_disk(folder, "cannot remove an old checkpoint", [&] {
-    const fs::path leaving = folder.string() + std::string(kPartialSuffix);
+    const fs::path leaving = partial_name_of(folder);
     fs::rename(folder, leaving);
     fs::remove_all(leaving);
   });
@@ -178,7 +126,7 @@ std::vector<int64_t> best_of(const std::vector<Listed>& newest_first, const Rete
 /// A relative link that people may follow. Replaced in one move; a file system without links does without.
 void set_hint(const fs::path& link, const std::string& target) {
   std::error_code ignored;
-  const fs::path fresh = link.string() + std::string(kPartialSuffix);
+  const fs::path fresh = partial_name_of(link);
   fs::remove(fresh, ignored);
   fs::create_symlink(target, fresh, ignored);
   fs::rename(fresh, link, ignored);
@@ -205,13 +153,13 @@ CheckpointStore::CheckpointStore(fs::path folder, Retention retention)
 fs::path CheckpointStore::folder_of(int64_t step) const { return folder_ / folder_name(step); }
 
 fs::path CheckpointStore::partial_folder_of(int64_t step) const {
-  return folder_of(step).string() + std::string(kPartialSuffix);
+  return partial_name_of(folder_of(step));
 }
 
 void CheckpointStore::prepare(const Snapshot& snapshot) {
   on_disk(folder_, "cannot create the folder", [&] { fs::create_directories(folder_); });
   remove_partial_folders(folder_);
-  check_free_space(folder_, snapshot);
+  check_room(folder_, bytes_needed(snapshot), "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best");
   const fs::path written = partial_folder_of(snapshot.step);
   on_disk(written, "cannot create the folder", [&] { fs::create_directory(written); });
 }
@@ -227,7 +175,6 @@ fs::path CheckpointStore::write(const Snapshot& snapshot) {
     write_folder(written, snapshot);
     for (const fs::path& other : snapshot.synced_before) sync_file(other, ExitCode::checkpoint);
     put_in_place(written, target);
-    sync_folder(folder_, ExitCode::checkpoint);
   } catch (...) {
     std::error_code ignored;  // the first error is the one to tell
     fs::remove_all(written, ignored);

@@ -121,7 +121,7 @@ TEST_F(MirrorTest, LooksForRoomBeforeTheFirstByte) {
   bytes = fs::space(folder_).available + (uint64_t{1} << 33);
   fs::resize_file(checkpoint / "model.safetensors", bytes);  // holes
   write_file_atomically(checkpoint / kManifestName, to_json(manifest), ExitCode::checkpoint);
-  EXPECT_THAT(mirror(copies, checkpoint), HasSubstr("no room in the mirror"));
+  EXPECT_THAT(mirror(copies, checkpoint), HasSubstr("no room for a checkpoint"));
   EXPECT_THAT(names(), IsEmpty());
 }
 
@@ -155,7 +155,7 @@ TEST_F(MirrorOnADisk, ThatFillsUpKeepsTheOldCopyAndRecovers) {
   ASSERT_TRUE(results[0].failure);
   EXPECT_THAT(results[0].failure->what(), HasSubstr("No space left"));
   EXPECT_THAT(names(), ElementsAre("filler", "step-00000001"));
-  EXPECT_THAT(mirror(copies, save(3, 300'000)), HasSubstr("no room in the mirror"));
+  EXPECT_THAT(mirror(copies, save(3, 300'000)), HasSubstr("no room for a checkpoint"));
   fs::remove(mirrored_ / "filler");
   EXPECT_EQ(mirror(copies, save(4, 200'000)), "");
   EXPECT_THAT(names(), ElementsAre("step-00000004"));

@@ -1,0 +1,68 @@
+#include "places.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include "gputrain/core/atomic_file.hpp"
+
+namespace gputrain::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kSuffix = ".partial";
+
+void rename_into_place(const fs::path& written, const fs::path& target) {
+  const unsigned int flags = fs::exists(target) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+  if (::renameat2(AT_FDCWD, written.c_str(), AT_FDCWD, target.c_str(), flags) == 0) return;
+  const bool is_unsupported = errno == EINVAL || errno == ENOSYS;
+  if (!is_unsupported) {
+    throw Error(ExitCode::checkpoint,
+                {.what = std::string("cannot rename into place: ") + std::strerror(errno), .where = target.string()});
+  }
+  on_disk(target, "cannot rename into place", [&] {  // file systems without exchange, such as NFS
+    const fs::path old = target.string() + ".old" + kSuffix;
+    if (fs::exists(target)) fs::rename(target, old);
+    fs::rename(written, target);
+    fs::remove_all(old);
+  });
+}
+
+}  // namespace
+
+fs::path partial_name_of(const fs::path& checkpoint) { return checkpoint.string() + kSuffix; }
+
+void remove_partial_folders(const fs::path& folder) {
+  on_disk(folder, "cannot remove what an earlier attempt left", [&] {
+    std::vector<fs::path> partial;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("step-") && name.ends_with(kSuffix)) partial.push_back(entry.path());
+    }
+    for (const fs::path& path : partial) fs::remove_all(path);
+  });
+}
+
+void check_room(const fs::path& folder, uint64_t needed, const std::string& hint) {
+  std::error_code unknown;
+  const fs::space_info space = fs::space(folder, unknown);
+  if (unknown || space.available >= needed) return;
+  throw Error(ExitCode::checkpoint,
+              {.what = fmt::format("no room for a checkpoint: it needs {:.1f} MB, {:.1f} MB are free",
+                                   static_cast<double>(needed) / 1e6, static_cast<double>(space.available) / 1e6),
+               .where = folder.string(),
+               .hint = hint});
+}
+
+void put_in_place(const fs::path& written, const fs::path& target) {
+  rename_into_place(written, target);
+  sync_folder(target.parent_path(), ExitCode::checkpoint);
+}
+
+}  // namespace gputrain::checkpoint
