@@ -32,6 +32,16 @@ int64_t longest_sequence(const Job& job) {
   return 0;
 }
 
+void check_recompute(const Job& job, const models::Model& model) {
+  const auto how = model.context().recompute;
+  if (how == nn::Recompute::none || model.offers(how)) return;
+  const bool offers_blocks = model.offers(nn::Recompute::block);
+  throw job.loaded.error("train.activation_checkpointing",
+                         job.spec().model.architecture.name + (offers_blocks ? " has nothing that is cheap to compute again"
+                                                                             : " has no blocks to compute again"),
+                         offers_blocks ? "block, or leave it out" : "leave it out");
+}
+
 /// All ranks hold the same model from here on, or say which tensor of which rank differs.
 void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
   if (groups.alone()) return;
@@ -110,8 +120,10 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
   BuiltModel built;
   const nn::Context context{.policy = place.policy,
                             .device = place.device,
-                            .channels_last = wants_channels_last(spec, datasets, place.device)};
+                            .channels_last = wants_channels_last(spec, datasets, place.device),
+                            .recompute = nn::recompute_from_name(spec.train.activation_checkpointing)};
   built.model = models::catalog().make(spec.model.architecture, context, datasets.facts);
+  check_recompute(job, *built.model);
   const auto residents = residents_of(*built.model, spec.optimizer);
   built.arena = std::make_unique<device::Arena>(residents);
   for (const auto& resident : residents) {

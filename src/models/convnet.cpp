@@ -122,7 +122,7 @@ class Convnet final : public Model {
 
   at::Tensor forward(const at::Tensor& inputs) override {
     at::Tensor x = context().channels_last ? inputs.contiguous(at::MemoryFormat::ChannelsLast) : inputs;
-    for (const Stage* stage : stages_) x = stage->forward(x);
+    for (const Stage* stage : stages_) x = run_block(x, [stage](const at::Tensor& in) { return stage->forward(in); });
     x = dropout_->forward(pooled(x));
     for (const nn::Linear* layer : hidden_) {
       x = dropout_->forward(ops::activate(layer->forward(x), ops::Activation::relu));
@@ -138,6 +138,8 @@ class Convnet final : public Model {
     units.push_back(std::move(head));
     return units;
   }
+
+  bool offers(nn::Recompute how) const override { return how == nn::Recompute::block; }
 
  private:
   static int64_t halved(const ConvnetSpec& spec, int64_t size) {

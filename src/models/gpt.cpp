@@ -113,7 +113,9 @@ at::Tensor Gpt::hidden_states(const at::Tensor& tokens) {
   at::Tensor x = tokens_->forward(tokens);
   if (positions_ != nullptr) x = at::add(x, positions_->first_rows(time));
   x = dropout_->forward(ops::cast(x, context().policy.compute));
-  for (const GptBlock* block : blocks_) x = block->forward(x, rotary_ ? &*rotary_ : nullptr);
+  for (const GptBlock* block : blocks_) {
+    x = run_block(x, [this, block](const at::Tensor& in) { return block->forward(in, rotary_ ? &*rotary_ : nullptr); });
+  }
   return norm_->forward(x);
 }
 

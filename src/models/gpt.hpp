@@ -66,6 +66,7 @@ class Gpt final : public Model {
   std::vector<Unit> units() override;
   nlohmann::json ecosystem_config() const override;
   std::string parameter_of(const std::string& file_name) const override;
+  bool offers(nn::Recompute) const override { return true; }
   double flops_per_sample() const override;
 
  protected:

@@ -147,7 +147,9 @@ class Resnet : public Model {
     at::Tensor x = context().channels_last ? inputs.contiguous(at::MemoryFormat::ChannelsLast) : inputs;
     x = norm_->forward_relu(conv_->forward(x));
     if (pools_stem_) x = ops::max_pool2d(x, 3, 2, 1);
-    for (const auto& [name, block] : blocks_) x = block->forward(x);
+    for (const auto& [name, block] : blocks_) {
+      x = run_block(x, [one = block](const at::Tensor& in) { return one->forward(in); });
+    }
     return fc_->forward(ops::global_average_pool(x));
   }
 
@@ -158,6 +160,8 @@ class Resnet : public Model {
     units.push_back({"head", {fc_}});
     return units;
   }
+
+  bool offers(nn::Recompute how) const override { return how == nn::Recompute::block; }
 
   // A multiplication and an addition per weight and output pixel, once forward and twice backward.
   double flops_per_sample() const override { return 6 * multiplications_; }

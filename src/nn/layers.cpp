@@ -6,7 +6,6 @@
 
 #include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/linear.hpp"
-#include "gputrain/ops/normalization.hpp"
 
 namespace gputrain::nn {
 namespace {
@@ -55,18 +54,18 @@ BatchNorm2d::BatchNorm2d(const Context& context, int64_t channels, Init weight_i
   num_batches_tracked_ = register_buffer("num_batches_tracked", at::empty({}, options.dtype(at::kLong)), Init::zeros());
 }
 
-void BatchNorm2d::count_batch() {
+ops::BatchNormOptions BatchNorm2d::begin_batch() {
+  if (is_recomputing()) return {.training = is_training(), .momentum = 0};  // this batch has been counted
   if (is_training()) num_batches_tracked_.add_(1);
+  return {.training = is_training()};
 }
 
 at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
-  count_batch();
-  return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, {.training = is_training()});
+  return ops::batch_norm(x, weight_, bias_, running_mean_, running_var_, begin_batch());
 }
 
 at::Tensor BatchNorm2d::forward_relu(const at::Tensor& x, const at::Tensor& residual) {
-  count_batch();
-  return ops::batch_norm_relu(x, weight_, bias_, running_mean_, running_var_, {.training = is_training()}, residual);
+  return ops::batch_norm_relu(x, weight_, bias_, running_mean_, running_var_, begin_batch(), residual);
 }
 
 Norm::Norm(const Context& context, const Options& options) : Module(context), options_(options) {
@@ -77,8 +76,11 @@ Norm::Norm(const Context& context, const Options& options) : Module(context), op
 }
 
 at::Tensor Norm::forward(const at::Tensor& x) const {
-  return options_.kind == Kind::layernorm ? ops::layer_norm(x, weight_, bias_, options_.eps)
-                                          : ops::rms_norm(x, weight_, options_.eps);
+  const auto norm = [this](const at::Tensor& in, const at::Tensor&) {
+    return options_.kind == Kind::layernorm ? ops::layer_norm(in, weight_, bias_, options_.eps)
+                                            : ops::rms_norm(in, weight_, options_.eps);
+  };
+  return recomputed_value(context().recompute, norm, x);
 }
 
 Embedding::Embedding(const Context& context, const Options& options) : Module(context) {

@@ -24,10 +24,21 @@ FeedForward::FeedForward(const Context& context, const Options& options) : Modul
 
 at::Tensor FeedForward::forward(const at::Tensor& x) const {
   at::Tensor inner = inputs_[0]->forward(x);
-  if (!options_.gated) return output_->forward(ops::activate(std::move(inner), options_.activation));
-  if (inputs_.size() == 2) return output_->forward(ops::swiglu(inner, inputs_[1]->forward(x)));
+  if (!options_.gated) return output_->forward(activated(std::move(inner)));
+  if (inputs_.size() == 2) return output_->forward(gated(inner, inputs_[1]->forward(x)));
   const auto halves = inner.chunk(2, -1);
-  return output_->forward(ops::swiglu(halves[0], halves[1]));
+  return output_->forward(gated(halves[0], halves[1]));
+}
+
+at::Tensor FeedForward::activated(at::Tensor inner) const {
+  const auto activation = options_.activation;
+  if (ops::overwrites_input(activation)) return ops::activate(std::move(inner), activation);
+  const auto activate = [activation](const at::Tensor& in, const at::Tensor&) { return ops::activate(in, activation); };
+  return recomputed_value(context().recompute, activate, inner);
+}
+
+at::Tensor FeedForward::gated(const at::Tensor& gate, const at::Tensor& up) const {
+  return recomputed_value(context().recompute, ops::swiglu, gate, up);
 }
 
 }  // namespace gputrain::nn

@@ -33,6 +33,10 @@ Activation activation_from_name(std::string_view name) {
   throw Error(ExitCode::usage, {.what = "unknown activation '" + std::string(name) + "'", .hint = "one of " + known});
 }
 
+bool overwrites_input(Activation activation) noexcept {
+  return activation == Activation::relu || activation == Activation::tanh;
+}
+
 at::Tensor activate(at::Tensor x, Activation activation) {
   switch (activation) {
     case Activation::relu:

@@ -42,6 +42,11 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.key("max_rollbacks", &TrainSpec::max_rollbacks,
         "under nonfinite: rollback, how often over all attempts; one more ends training with exit code 4")
       .at_least(1).change(Change::safe);
+  d.key("activation_checkpointing", &TrainSpec::activation_checkpointing,
+        "keep less of the forward pass and compute it again in the backward pass, with the same gradients bit for bit: block, "
+        "all but the inputs of blocks, for a third more time; selective, only norms and activations, which costs little")
+      .choices({"none", "selective", "block"}).change(Change::safe)
+      .instead_of({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
   d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: where it is faster")
       .change(Change::safe);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,6 +58,9 @@ class GPUTRAIN_API Model : public nn::Module {
   /// The parameter or buffer of ours that a tensor of a weights file fills; empty for one to be passed over.
   virtual std::string parameter_of(const std::string& file_name) const;
 
+  /// Whether anything of this model can be computed again in this way.
+  virtual bool offers(nn::Recompute) const { return false; }
+
   /// Floating-point operations of forward and backward for one sample (6 N D rule refined by the model); 0: unknown.
   virtual double flops_per_sample() const { return 0; }
 
@@ -65,6 +69,11 @@ class GPUTRAIN_API Model : public nn::Module {
     at::Tensor values;  // [..., columns >= classes], not used by anything else: the loss overwrites them
     int64_t classes = 0;
   };
+  /// A block of a model that offers nn::Recompute::block, by which it may be run again in the backward pass.
+  at::Tensor run_block(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& block) const {
+    return nn::recomputed_block(context().recompute, x, block);
+  }
+
   /// What `loss` works on; differs from `forward` in a model that computes more columns than it has classes.
   virtual Logits loss_logits(const at::Tensor& inputs);
 };

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/nn/module.hpp"
+#include "gputrain/ops/normalization.hpp"
 
 namespace gputrain::nn {
 
@@ -56,7 +57,7 @@ class GPUTRAIN_API BatchNorm2d final : public Module {
   at::Tensor forward_relu(const at::Tensor& x, const at::Tensor& residual = {});  // relu(forward(x) + residual)
 
  private:
-  void count_batch();
+  ops::BatchNormOptions begin_batch();
 
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
 };

@@ -17,6 +17,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/core/export.hpp"
+#include "gputrain/nn/recompute.hpp"
 #include "gputrain/ops/precision.hpp"
 
 namespace gputrain::nn {
@@ -26,6 +27,7 @@ struct Context {
   ops::Policy policy;
   at::Device device = at::kCPU;
   bool channels_last = false;  // 4-D weights and activations in NHWC memory order
+  Recompute recompute = Recompute::none;
 };
 
 /// Initial values, each element a function of (seed, full parameter name, index) alone.

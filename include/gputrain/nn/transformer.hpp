@@ -63,6 +63,9 @@ class GPUTRAIN_API FeedForward final : public Module {
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
+  at::Tensor activated(at::Tensor inner) const;
+  at::Tensor gated(const at::Tensor& gate, const at::Tensor& up) const;
+
   Options options_;
   std::vector<Linear*> inputs_;  // one, or gate and up
   Linear* output_;

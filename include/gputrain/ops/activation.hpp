@@ -17,6 +17,9 @@ std::vector<std::string> activation_names();
 /// Reads one of `activation_names()`; throws Error(usage) for anything else.
 Activation activation_from_name(std::string_view name);
 
+/// Whether `activate` writes its result into its input.
+bool overwrites_input(Activation activation) noexcept;
+
 /// May overwrite `x` where the gradient needs only the result: hand it over.
 at::Tensor activate(at::Tensor x, Activation activation);
 

@@ -26,6 +26,7 @@ struct TrainSpec {
   int64_t max_skips_in_a_row = 10;
   int64_t max_rollbacks = 3;
   config::Auto<bool> channels_last;
+  std::string activation_checkpointing = "none";
 
   static void describe(config::Description<TrainSpec>& d);
 };

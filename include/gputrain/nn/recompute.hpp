@@ -1,0 +1,38 @@
+// Activation checkpointing: the forward pass keeps less, the backward pass computes it again. Gradients are the same
+// bit for bit, also with dropout: what is computed again draws the same random numbers.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/core/export.hpp"
+
+namespace gputrain::nn {
+
+/// What is computed again.
+enum class Recompute {
+  none,
+  selective,  // norms and activations, which cost much memory and little time
+  block       // whole blocks: only their inputs are kept (Chen et al., arXiv:1604.06174)
+};
+
+/// Reads none, selective or block.
+GPUTRAIN_API Recompute recompute_from_name(std::string_view name);
+
+/// block(x), of which `how` == block keeps only x, and runs it again in the backward pass. The first block of a model,
+/// whose input needs no gradient, is kept. `block` is copied, and what it refers to outlives the backward pass.
+GPUTRAIN_API at::Tensor recomputed_block(Recompute how, const at::Tensor& x,
+                                         const std::function<at::Tensor(const at::Tensor&)>& block);
+
+/// Whether a block is being run for the second time, when it must not count as another batch.
+GPUTRAIN_API bool is_recomputing() noexcept;
+
+/// compute(a, b), a function of its arguments alone. Under `how` == selective whoever saves the result for the backward
+/// pass keeps a and b instead, and the result is computed again when it is asked for. `b` may be undefined.
+GPUTRAIN_API at::Tensor recomputed_value(Recompute how,
+                                         const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& compute,
+                                         const at::Tensor& a, const at::Tensor& b = {});
+
+}  // namespace gputrain::nn

@@ -1,0 +1,178 @@
+#include "gputrain/nn/recompute.hpp"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/as_strided.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/runtime.hpp"
+
+namespace gputrain::nn {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::SavedVariableHooks;
+using torch::autograd::variable_list;
+using Block = std::function<at::Tensor(const at::Tensor&)>;
+
+thread_local bool recomputing = false;
+
+/// The random states a block starts from: the CPU's and, for one on a GPU, that one's.
+class RandomStates {
+ public:
+  explicit RandomStates(at::Device device) : device_(device), host_(device::generator_state(at::kCPU)) {
+    if (!device.is_cpu()) gpu_ = device::generator_state(device);
+  }
+  void set() const {
+    device::set_generator_state(at::kCPU, host_);
+    if (gpu_.defined()) device::set_generator_state(device_, gpu_);
+  }
+
+ private:
+  at::Device device_;
+  at::Tensor host_, gpu_;
+};
+
+/// The second run of a block: from the random states of the first, leaving those of the present.
+class SecondRun {
+ public:
+  SecondRun(const RandomStates& first, at::Device device) : present_(device) {
+    first.set();
+    recomputing = true;
+  }
+  SecondRun(const SecondRun&) = delete;
+  SecondRun& operator=(const SecondRun&) = delete;
+  ~SecondRun() {
+    recomputing = false;
+    present_.set();
+  }
+
+ private:
+  RandomStates present_;
+};
+
+struct FirstRun final : torch::CustomClassHolder {
+  FirstRun(Block to_run, at::Device device) : block(std::move(to_run)), random(device) {}
+  Block block;
+  RandomStates random;
+};
+
+struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Block& block) {
+    auto run = c10::make_intrusive<FirstRun>(block, x.device());
+    context->save_for_backward({x});
+    at::Tensor y = block(x);
+    context->saved_data["run"] = c10::IValue::make_capsule(std::move(run));
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "a block that is run again has no second derivative");
+    const auto run = c10::static_intrusive_pointer_cast<FirstRun>(context->saved_data["run"].toCapsule());
+    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
+    at::Tensor y;
+    {
+      const SecondRun second(run->random, x.device());
+      const at::AutoGradMode with_graph(true);
+      y = run->block(x);
+    }
+    y.backward(gradients[0]);
+    return {x.grad(), at::Tensor()};
+  }
+};
+
+/// How a tensor is made again, for as long as it lives.
+struct Recipe {
+  c10::weak_intrusive_ptr<c10::StorageImpl> made;
+  std::shared_ptr<const std::function<at::Tensor()>> make;
+};
+
+thread_local std::vector<Recipe> recipes;  // of the present forward pass: few live at a time
+
+std::shared_ptr<const std::function<at::Tensor()>> recipe_for(const at::Tensor& tensor) {
+  for (const Recipe& recipe : recipes) {
+    if (!recipe.made.expired() && recipe.made._unsafe_get_target() == tensor.storage().unsafeGetStorageImpl()) {
+      return recipe.make;
+    }
+  }
+  return nullptr;
+}
+
+/// Keeps a saved tensor's recipe where there is one, and else the tensor.
+class RecipeInstead final : public SavedVariableHooks {
+ public:
+  void call_pack_hook(const at::Tensor& tensor) override {
+    make_ = tensor.has_storage() ? recipe_for(tensor) : nullptr;
+    if (make_ == nullptr) {
+      tensor_ = tensor;
+      return;
+    }
+    sizes_ = tensor.sizes().vec();
+    strides_ = tensor.strides().vec();
+    offset_ = tensor.storage_offset();
+  }
+
+  at::Tensor call_unpack_hook() override {
+    if (make_ == nullptr) return tensor_;
+    const at::NoGradGuard no_grad;
+    return at::as_strided((*make_)(), sizes_, strides_, offset_);
+  }
+
+ private:
+  at::Tensor tensor_;
+  std::shared_ptr<const std::function<at::Tensor()>> make_;
+  std::vector<int64_t> sizes_, strides_;
+  int64_t offset_ = 0;
+};
+
+/// The engine is where autograd asks how tensors are to be saved.
+class Engine final : public torch::autograd::Engine {
+ public:
+  std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return recipes.empty() ? nullptr : std::make_unique<RecipeInstead>();
+  }
+};
+
+torch::autograd::Engine& engine() {
+  static auto* const one = new Engine;  // never destroyed: its threads may outlive main()
+  return *one;
+}
+
+void remember(const at::Tensor& made, std::function<at::Tensor()> make) {
+  static const bool is_installed = (torch::autograd::set_default_engine_stub(engine), true);
+  (void)is_installed;
+  std::erase_if(recipes, [](const Recipe& recipe) { return recipe.made.expired(); });
+  const auto storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(made.storage().unsafeGetStorageImpl());
+  recipes.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(storage),
+                     std::make_shared<const std::function<at::Tensor()>>(std::move(make))});
+}
+
+}  // namespace
+
+Recompute recompute_from_name(std::string_view name) {
+  if (name == "selective") return Recompute::selective;
+  return name == "block" ? Recompute::block : Recompute::none;
+}
+
+bool is_recomputing() noexcept { return recomputing; }
+
+at::Tensor recomputed_block(Recompute how, const at::Tensor& x, const Block& block) {
+  const bool keeps_all = how != Recompute::block || !at::GradMode::is_enabled() || !x.requires_grad();
+  return keeps_all ? block(x) : RecomputedBlock::apply(x, block);
+}
+
+at::Tensor recomputed_value(Recompute how,
+                            const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& compute,
+                            const at::Tensor& a, const at::Tensor& b) {
+  at::Tensor y = compute(a, b);
+  if (how != Recompute::selective || !at::GradMode::is_enabled() || !y.requires_grad()) return y;
+  remember(y, [compute, a = a.detach(), b = b.defined() ? b.detach() : b] { return compute(a, b); });
+  return y;
+}
+
+}  // namespace gputrain::nn

@@ -1,0 +1,147 @@
+// What is computed again in the backward pass must come out as it was, and must not be kept.
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include "../../src/models/gpt.hpp"
+#include "gputrain/device/host_allocator.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/models/model.hpp"
+
+namespace gputrain::models {
+namespace {
+
+using nn::Recompute;
+using Tensors = std::map<std::string, at::Tensor>;
+
+constexpr int64_t kSymbols = 7;
+
+/// A model by what a job would call it, and the options that make it small or random.
+struct Kind {
+  std::string name;
+  GptSpec gpt;  // of a gpt
+};
+
+GptSpec small_gpt2() { return {.n_layer = 3, .n_head = 2, .n_embd = 32, .dropout = 0.2}; }
+
+GptSpec small_llama() {
+  return {.n_layer = 3,
+          .n_head = 4,
+          .n_kv_head = 2,
+          .n_embd = 32,
+          .dropout = 0.1,
+          .position = "rotary",
+          .norm = "rmsnorm",
+          .activation = "swiglu",
+          .tie_embeddings = false};
+}
+
+GptSpec with_relu() {
+  GptSpec spec = small_gpt2();
+  spec.activation = "relu";
+  return spec;
+}
+
+std::unique_ptr<Model> make(const Kind& kind, const nn::Context& context) {
+  const bool is_text = kind.name == "gpt";
+  auto options = catalog().find(kind.name)->schema->create();
+  if (is_text) *static_cast<GptSpec*>(options.get()) = kind.gpt;
+  const auto shape = is_text ? std::vector<int64_t>{6} : std::vector<int64_t>{3, 32, 32};
+  auto model = catalog().make({kind.name, options}, context, {.input_shape = shape, .num_classes = kSymbols});
+  nn::initialize(*model, 7);
+  return model;
+}
+
+/// What a step leaves behind: loss, gradients, buffers, and the random state after it.
+Tensors step(const Kind& kind, const nn::Context& context) {
+  const auto model = make(kind, context);
+  device::seed_generators(at::kCPU, 11);
+  const auto labels = at::TensorOptions().dtype(at::kLong);
+  const bool is_text = kind.name == "gpt";
+  Batch batch{.samples = 4, .weight = is_text ? 24 : 4};
+  batch.targets = at::randint(kSymbols, is_text ? std::vector<int64_t>{4, 6} : std::vector<int64_t>{4}, labels);
+  batch.inputs = is_text ? at::randint(kSymbols, {4, 6}, labels)
+                         : at::randn({4, 3, 32, 32}, at::TensorOptions().dtype(context.policy.master));
+  Tensors left;
+  for (int pass = 0; pass < 2; ++pass) {  // twice, so that a state that is lost shows
+    const at::Tensor loss = model->loss(batch, 0.1);
+    loss.backward();
+    left["loss" + std::to_string(pass)] = loss.detach();
+  }
+  model->each_parameter(
+      [&](const std::string& name, nn::Parameter& parameter) { left[name] = parameter.value.grad(); });
+  model->each_buffer([&](const std::string& name, nn::Buffer& buffer) { left[name] = buffer.value; });
+  left["random state"] = device::generator_state(at::kCPU);
+  return left;
+}
+
+class Recomputing : public testing::TestWithParam<std::pair<const char*, Kind>> {};
+INSTANTIATE_TEST_SUITE_P(Models, Recomputing,
+                         testing::Values(std::pair<const char*, Kind>("Gpt2", {"gpt", small_gpt2()}),
+                                         std::pair<const char*, Kind>("Gpt2WithRelu", {"gpt", with_relu()}),
+                                         std::pair<const char*, Kind>("Llama", {"gpt", small_llama()}),
+                                         std::pair<const char*, Kind>("Resnet18", {"resnet18", {}}),
+                                         std::pair<const char*, Kind>("Convnet", {"convnet", {}})),
+                         [](const auto& entry) { return entry.param.first; });
+
+TEST_P(Recomputing, LeavesEveryBitOfAStepAsItWas) {
+  const Kind& kind = GetParam().second;
+  for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16, ops::Precision::fp64}) {
+    const nn::Context plain{.policy = ops::policy_of(precision)};
+    const Tensors expected = step(kind, plain);
+    for (const auto how : {Recompute::selective, Recompute::block}) {
+      nn::Context context = plain;
+      context.recompute = how;
+      if (!make(kind, context)->offers(how)) continue;
+      const Tensors actual = step(kind, context);
+      ASSERT_EQ(actual.size(), expected.size());
+      for (const auto& [name, tensor] : expected) {
+        EXPECT_TRUE(actual.at(name).equal(tensor)) << name << " in " << ops::name_of(precision);
+      }
+    }
+  }
+}
+
+/// Bytes of large blocks that a forward pass holds on to.
+int64_t held_by_forward(Recompute how, bool with_backward) {
+  const GptSpec spec{.n_layer = 12, .n_head = 4, .n_embd = 128};
+  const Gpt model(spec, {.recompute = how}, {.input_shape = {128}, .num_classes = kSymbols});
+  auto& trained = const_cast<Gpt&>(model);
+  nn::initialize(trained, 7);
+  const auto labels = at::TensorOptions().dtype(at::kLong);
+  const Batch batch{.inputs = at::randint(kSymbols, {8, 128}, labels),
+                    .targets = at::randint(kSymbols, {8, 128}, labels),
+                    .samples = 8,
+                    .weight = 1024};
+  const int64_t before = device::host_allocator_facts().in_use_bytes;
+  const at::Tensor loss = trained.loss(batch, 0);
+  if (with_backward) loss.backward();
+  return device::host_allocator_facts().in_use_bytes - before;
+}
+
+TEST(RecomputingMemory, IsHeldForAFractionOfWhatThePlainPassHolds) {
+  device::install_host_allocator();
+  const auto block = static_cast<double>(held_by_forward(Recompute::block, false));
+  const double block_peak = static_cast<double>(device::host_allocator_facts().peak_in_use_bytes);
+  const auto selective = static_cast<double>(held_by_forward(Recompute::selective, false));
+  const auto plain = static_cast<double>(held_by_forward(Recompute::none, false));
+  const double plain_peak = static_cast<double>(device::host_allocator_facts().peak_in_use_bytes);
+  EXPECT_LE(block, 0.2 * plain);
+  EXPECT_LE(selective, 0.75 * plain);
+  EXPECT_LE(block_peak, 0.4 * plain_peak);
+}
+
+TEST(RecomputingMemory, IsGivenBackAfterTheBackwardPass) {
+  device::install_host_allocator();
+  const int64_t plain = held_by_forward(Recompute::none, true);
+  EXPECT_LE(held_by_forward(Recompute::block, true), plain);
+  EXPECT_LE(held_by_forward(Recompute::selective, true), plain + (int64_t{8} << 20));  // the last recipes' inputs
+}
+
+}  // namespace
+}  // namespace gputrain::models
