@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -125,13 +124,15 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
   built.model = models::catalog().make(spec.model.architecture, context, datasets.facts);
   check_recompute(job, *built.model);
   const auto residents = residents_of(*built.model, spec.optimizer);
-  built.arena = std::make_unique<device::Arena>(residents);
+  const int ranks = place.groups.world_size();
+  const bool shares_gradients = spec.parallel.shard == "gradients" && ranks > 1;
+  built.arena = std::make_unique<device::Arena>(
+      residents, shares_gradients ? device::Gradients::owned : device::Gradients::whole);
   for (const auto& resident : residents) {
     built.parameters.push_back(resident.value);
     built.parameter_count += resident.value.numel();
   }
-  const int ranks = place.groups.world_size();
-  if (spec.parallel.shard == "optimizer" && ranks > 1) {
+  if (spec.parallel.shard != "none" && ranks > 1) {
     built.owners = parallel::plan_shards(*built.arena, ranks);
     built.arena->own(built.owners[static_cast<size_t>(place.rank())]);
   }
@@ -176,12 +177,6 @@ Updates build_updates(const Job& job, const Place& place, const train::Plan& pla
   return updates;
 }
 
-parallel::BucketLimits bucket_limits(const JobSpec& spec) {
-  parallel::BucketLimits limits;
-  if (const auto& megabytes = spec.parallel.bucket_cap_mb.value) limits.bytes = std::llround(*megabytes * (1 << 20));
-  return limits;
-}
-
 train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
                                 const Assembly& assembly, std::string role) {
   const auto& batch = assembly.plan.batch;
@@ -201,6 +196,7 @@ Assembly assemble(const Job& job) {
   assembly.plan = plan_run(job.spec(), assembly.datasets, assembly.place);
   assembly.built = build_model(job, assembly.datasets, assembly.place);
   assembly.updates = build_updates(job, assembly.place, assembly.plan, assembly.built);
+  assembly.reduction = plan_reduction(job.spec(), assembly.place.groups, *assembly.built.arena);
   return assembly;
 }
 

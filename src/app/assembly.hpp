@@ -15,10 +15,10 @@
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/optim/optimizer.hpp"
 #include "gputrain/optim/schedule.hpp"
-#include "gputrain/parallel/data_parallel.hpp"
 #include "gputrain/train/evaluator.hpp"
 #include "gputrain/train/plan.hpp"
 #include "job.hpp"
+#include "reduction.hpp"
 
 namespace gputrain::app {
 
@@ -75,12 +75,12 @@ struct Assembly {
   train::Plan plan;
   BuiltModel built;
   Updates updates;
+  Reduction reduction;
 };
 
 /// Every rank must call.
 Assembly assemble(const Job& job);
 
-parallel::BucketLimits bucket_limits(const JobSpec& spec);
 train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place);
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,
                                    const train::BatchPlan& batch);

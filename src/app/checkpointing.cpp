@@ -189,6 +189,7 @@ void Checkpointing::restore(const checkpoint::Checkpoint& from, train::Progress&
     progress = train::Progress::from_json(state.at("progress"));
     checkpoint::restore(from.part("model"), weights());
     restore_optimizer(from.part("optimizer"));
+    parts_.reduction.restore(from, parts_.place.groups);
     if (parts_.updates.scaler && state.contains("scaler")) {
       parts_.updates.scaler->restore({.scale = state["scaler"].at("scale").get<double>(),
                                       .growth_tracker = state["scaler"].at("growth_tracker").get<int64_t>()});
@@ -256,22 +257,32 @@ checkpoint::Snapshot Checkpointing::snapshot(const train::Progress& progress, co
       std::isfinite(measured->second)) {
     score = {.metric = best_metric_, .value = measured->second};
   }
-  std::vector<std::string> awaited;
-  for (size_t rank = 1; rank < parts_.built.owners.size(); ++rank) {
-    awaited.push_back(checkpoint::file_name("optimizer", static_cast<int64_t>(rank), std::ssize(parts_.built.owners)));
-  }
+  parts_.reduction.note(state);
+  std::vector<checkpoint::Shard> shards;
+  if (shares() || parts_.place.rank() == 0) shards.push_back(own_shard());
+  if (parts_.reduction.power_sgd) shards.push_back(parts_.reduction.shard(parts_.place.groups));
   return {.step = progress.step,
           .files = {{"model", weights()}, {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
-          .shards = {own_shard()},
+          .shards = std::move(shards),
           .state = state.dump(2) + "\n",
           .score = score,
           .origin = {.spec_hash = parts_.job.spec_hash,
                      .world_size = parts_.place.groups.world_size(),
                      .versions = versions(parts_.place.device)},
           .rank = parts_.place.rank(),
-          .awaited = std::move(awaited),
+          .awaited = files_of_others(),
           .patience_seconds = parts_.job.spec().parallel.timeout.seconds,
           .synced_before = {parts_.folder.metrics()}};
+}
+
+std::vector<std::string> Checkpointing::files_of_others() const {
+  std::vector<std::string> names;
+  const int64_t world = parts_.place.groups.world_size();
+  for (int64_t rank = 1; rank < world; ++rank) {
+    if (shares()) names.push_back(checkpoint::file_name("optimizer", rank, world));
+    if (parts_.reduction.power_sgd) names.push_back(checkpoint::file_name("compression", rank, world));
+  }
+  return names;
 }
 
 /// What this rank owns of the optimizer's state; what is not cut is rank 0's.
@@ -303,9 +314,9 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
   const checkpoint::Snapshot live = snapshot(progress, generators);  // on every rank: the log's state is gathered
   if (writes()) {
     usage_[progress.step] = progress.usage;
-    if (durable || shares()) writer_.wait();
+    if (durable || write_together()) writer_.wait();
     note_results();
-    if (!shares() || prepare(live)) write(live, mode);
+    if (!write_together() || prepare(live)) write(live, mode);
   }
   if (fails_anywhere(durable ? failures_ > 0 : failures_ >= parts_.job.spec().checkpoint.max_save_failures)) {
     throw Error(ExitCode::checkpoint,

@@ -27,6 +27,7 @@ class Checkpointing {
     const Datasets& datasets;
     BuiltModel& built;
     Updates& updates;
+    Reduction& reduction;
     const train::Plan& plan;
     train::Hook& log;  // its state belongs to the checkpoint
     monitor::Console& console;
@@ -84,9 +85,12 @@ class Checkpointing {
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
   void restore_optimizer(const checkpoint::Part& part);
   checkpoint::Shard own_shard() const;
-  /// Whether ranks share out the optimizer's state, and so write together.
+  std::vector<std::string> files_of_others() const;
+  /// Whether ranks share out the optimizer's state.
   bool shares() const noexcept { return !parts_.built.owners.empty(); }
-  bool writes() const noexcept { return shares() || parts_.place.rank() == 0; }
+  /// Whether every rank has something of its own to write.
+  bool write_together() const noexcept { return shares() || parts_.reduction.power_sgd; }
+  bool writes() const noexcept { return write_together() || parts_.place.rank() == 0; }
   bool prepare(const checkpoint::Snapshot& live);
   void write(const checkpoint::Snapshot& live, train::SaveMode mode);
   void tell_other_versions(const checkpoint::Checkpoint& from) const;

@@ -25,6 +25,13 @@ std::string reason_of(train::Stop stop) {
   }
 }
 
+std::string sent_text(const monitor::Summary& summary) {
+  const auto sent = static_cast<double>(summary.sent_bytes_per_step);
+  const auto full = static_cast<double>(summary.uncompressed_bytes_per_step);
+  if (sent == 0) return "";
+  return "  sent " + monitor::bytes(sent) + " a step" + (sent == full ? "" : " instead of " + monitor::bytes(full));
+}
+
 }  // namespace
 
 Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metrics) {
@@ -61,6 +68,12 @@ monitor::Summary summarize(const Job& job, const Place& place, const train::Plan
   summary.peak_memory_bytes =
       place.device.is_cpu() ? device::peak_resident_bytes() : device::peak_allocated_bytes(place.device);
   return summary;
+}
+
+void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic) {
+  if (traffic.steps == 0) return;
+  summary.sent_bytes_per_step = traffic.bytes / traffic.steps;
+  summary.uncompressed_bytes_per_step = traffic.full_bytes / traffic.steps;
 }
 
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify) {
@@ -115,7 +128,8 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
   console.line("speed", monitor::compact(is_text ? summary.tokens_per_second : summary.samples_per_second) +
                             (is_text ? " tok/s" : " samples/s") + "  first step after " +
                             monitor::duration(summary.first_step_seconds) + "  memory " +
-                            monitor::bytes(static_cast<double>(summary.peak_memory_bytes)));
+                            monitor::bytes(static_cast<double>(summary.peak_memory_bytes)) +
+                            sent_text(summary));
   console.line("files", folder.weights().string() + "  " + folder.metrics().filename().string() + "  " +
                             folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() + "/");
 }

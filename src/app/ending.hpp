@@ -26,6 +26,9 @@ Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metri
 monitor::Summary summarize(const Job& job, const Place& place, const train::Plan& plan, const train::Progress& progress,
                            const train::LogHook& log);
 
+/// What its steps have sent, where there are other ranks.
+void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic);
+
 /// Fills in how it ended: done, or stopped by a signal; the exit code is the summary's.
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify);
 

@@ -54,7 +54,13 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
       .change(Change::safe).mask_secrets();
   d.key("log", &JobSpec::log, "console and metrics");
   d.key("expect", &JobSpec::expect, "what the job should reach").change(Change::safe);
-  d.check([](const JobSpec& spec, config::Complaints& complaints) { launch::check_environment_names(spec.env, complaints); });
+  d.check([](const JobSpec& spec, config::Complaints& complaints) {
+    launch::check_environment_names(spec.env, complaints);
+    if (spec.precision == "fp16" && spec.parallel.compress == "powersgd") {
+      complaints.about("parallel.compress", "powersgd carries errors from step to step, which fp16's loss scale changes",
+                       "precision: bf16, or parallel.compress: fp16");
+    }
+  });
 }
 
 }  // namespace gputrain::app

@@ -43,8 +43,9 @@ int64_t batches_ahead(const JobSpec& spec, const Assembly& assembly) {
 MemoryUse use_of(const device::Shortage& shortage, const JobSpec& spec, const Assembly& assembly) {
   const at::Device device = assembly.place.device;
   MemoryUse use{.reading = device::read_memory(device), .requested = shortage.requested_bytes};
-  use.parameters = bytes_of(assembly.built.arena->values());
-  use.gradients = bytes_of(assembly.built.arena->gradients());
+  const device::Arena& arena = *assembly.built.arena;
+  use.parameters = bytes_of(arena.values());
+  use.gradients = bytes_of(arena.keeps_owned_gradients_only() ? arena.owned_gradients() : arena.gradients());
   for (const auto& [name, tensor] : assembly.updates.optimizer->state().flat) use.optimizer_state += bytes_of(tensor);
   if (device.is_cpu()) use.data = batch_bytes(assembly) * batches_ahead(spec, assembly);
   // On the CPU the arena and what is shaped like it are mapped by themselves, so that the allocator has the others only.

@@ -223,7 +223,7 @@ Comparison replay(const Passage& passage, const Job& job, Assembly& assembly, co
   monitor::Ledger no_ledger;
   train::SavePace pace;
   train::LogHook log({silent, no_file, assembly.plan}, assembly.place.groups, assembly.place.device);
-  Checkpointing checkpointing({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.plan, log,
+  Checkpointing checkpointing({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.reduction, assembly.plan, log,
                                silent, no_ledger, pace, passage.folder});
   train::Progress progress;
   take_up(passage.from, checkpointing, progress);

@@ -62,7 +62,15 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
   if (batch.micro_batch * batch.accumulation * world != batch.global_batch) text += " (at most)";
   const double lr = spec.optimizer.peak_lr(batch.global_batch);
   text += "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
-  return text + (assembly.built.owners.empty() ? "" : "  its state shared out over the ranks");
+  if (assembly.built.owners.empty()) return text;
+  const bool shares_gradients = assembly.built.arena->keeps_owned_gradients_only();
+  return text + (shares_gradients ? "  its state and the gradients" : "  its state") + " shared out over the ranks";
+}
+
+std::string reduction_text(const Assembly& assembly) {
+  const auto& built = assembly.built;
+  const auto one_step = traffic_of_one_step(assembly.reduction, *built.arena, assembly.plan.batch.accumulation, !built.owners.empty());
+  return describe(assembly.reduction, *built.arena, one_step);
 }
 
 std::string cadence_text(const train::Cadence& cadence) {
@@ -94,6 +102,7 @@ void print_start_page(monitor::Console& console, const Job& job, const Assembly&
   console.line("model", model_text(job.spec(), assembly));
   console.line("data", data_text(assembly.datasets));
   console.line("batch", batch_text(job.spec(), assembly));
+  if (!assembly.place.groups.alone()) console.line("reduce", reduction_text(assembly));
   console.line("plan", plan_text(assembly, texts.saves));
   console.line("resume", texts.resume);
 }

@@ -30,8 +30,8 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
       reporting_{console, metrics_, assembly.plan},
       log_(reporting_, assembly.place.groups, assembly.place.device),
       ledger_(assembly.place.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
-      checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.plan, log_, console,
-                      ledger_, pace_, folder_}),
+      checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.reduction, assembly.plan, log_,
+                      console, ledger_, pace_, folder_}),
       save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
   const auto sources = launch::read_metadata_sources();
   if (spec_.checkpoint.notice.watches() && assembly.place.launch.rendezvous.local_rank == 0) {
@@ -117,7 +117,7 @@ void Training::record_end(const std::exception& failure) {
 
 monitor::Summary Training::train() {
   train::note_signals();
-  auto& [place, datasets, plan, built, updates] = assembly_;
+  auto& [place, datasets, plan, built, updates, reduction] = assembly_;
   const train::StopReason own_stop = [this] { return this->own_stop(); };
   TrainingLoop loop(spec_, assembly_, own_stop, [this] { checkpointing_.finish_copy(); });
 
@@ -151,6 +151,7 @@ monitor::Summary Training::train() {
   stop_ = outcome.stop;
   const Expectation expectation = check_expectation(spec_, progress_.metrics);
   monitor::Summary summary = summarize(job_, place, plan, progress_, log_);
+  note_traffic(summary, loop.traffic());
   conclude(summary, outcome, expectation, request_.verify);
   if (place.rank() == 0) finish(summary, expectation);
   return summary;

@@ -13,11 +13,14 @@ TrainingLoop::TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopR
       assembly_(assembly),
       own_stop_(std::move(own_stop)),
       before_update_(std::move(before_update)),
-      data_parallel_(assembly.place.groups, *assembly.built.arena, assembly.built.parameters, bucket_limits(spec),
-                     assembly.built.owners) {}
+      data_parallel_(assembly.place.groups, *assembly.built.arena, assembly.built.parameters,
+                     {.buckets = assembly.reduction.buckets,
+                      .owners = assembly.built.owners,
+                      .wire_type = assembly.reduction.wire_type,
+                      .power_sgd = assembly.reduction.power_sgd.get()}) {}
 
 train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step) {
-  auto& [place, datasets, plan, built, updates] = assembly_;
+  auto& [place, datasets, plan, built, updates, reduction] = assembly_;
   train::Plan until = plan;
   until.total_steps = std::min(plan.total_steps, last_step);
   data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);

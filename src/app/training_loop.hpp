@@ -21,6 +21,8 @@ class TrainingLoop {
   /// Trains from `progress` to its end, or to `last_step`; may be called again, from another step. Every rank must call.
   train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
 
+  parallel::Traffic traffic() const noexcept { return data_parallel_.traffic(); }
+
  private:
   const JobSpec& spec_;
   Assembly& assembly_;

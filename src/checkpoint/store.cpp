@@ -79,7 +79,7 @@ void write_own_shards(const fs::path& folder, const Snapshot& snapshot) {
 uint64_t bytes_needed(const Snapshot& snapshot) {
   uint64_t needed = snapshot.bytes() + snapshot.state.size() + (uint64_t{1} << 16);
   for (const Shard& shard : snapshot.shards) {  // the others' are about as large
-    for (const auto& [name, tensor] : shard.tensors) needed += snapshot.awaited.size() * tensor.nbytes();
+    for (const auto& [name, tensor] : shard.tensors) needed += static_cast<uint64_t>(shard.ranks - 1) * tensor.nbytes();
   }
   return needed;
 }

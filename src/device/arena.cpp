@@ -97,7 +97,7 @@ std::vector<Range> runs_of(const std::vector<Segment>& segments, Key key) {
 
 }  // namespace
 
-Arena::Arena(const std::vector<Resident>& residents) {
+Arena::Arena(const std::vector<Resident>& residents, Gradients kept) : kept_(kept) {
   check_residents(residents);
   int64_t numel = 0;
   for (const size_t index : memory_order(residents)) {
@@ -107,11 +107,13 @@ Arena::Arena(const std::vector<Resident>& residents) {
   }
   const at::TensorOptions options = residents.front().value.options().requires_grad(false);
   values_ = flat_zeros(numel, options);
-  gradients_ = flat_zeros(numel, options);
-  owned_ = {.begin = 0, .end = numel};
+  if (kept == Gradients::whole) {
+    gradients_ = flat_zeros(numel, options);
+    own({.begin = 0, .end = numel});
+  }
   for (size_t i = 0; i < segments_.size(); ++i) {
     residents_[i].set_data(view(values_, segments_[i]));
-    residents_[i].mutable_grad() = view(gradients_, segments_[i]);
+    residents_[i].mutable_grad() = gradients_.defined() ? view(gradients_, segments_[i]) : at::Tensor();
   }
 }
 
@@ -135,7 +137,10 @@ std::vector<Range> Arena::unit_ranges() const {
 void Arena::own(const Range& range) {
   GPUTRAIN_ASSERT(0 <= range.begin && range.begin <= range.end && range.end <= values_.numel(), "a stretch of the arena");
   owned_ = range;
+  owned_gradients_ = kept_ == Gradients::whole ? gradients_.narrow(0, range.begin, range.size()) : make_state();
 }
+
+void Arena::clear_gradients() { (kept_ == Gradients::whole ? gradients_ : owned_gradients_).zero_(); }
 
 at::Tensor Arena::make_state() const { return flat_zeros(owned_.size(), values_.options()); }
 
@@ -152,7 +157,9 @@ void Arena::check_views() const {
   for (size_t i = 0; i < segments_.size(); ++i) {
     const std::string& name = segments_[i].name;
     GPUTRAIN_ASSERT(lives_in(residents_[i], values_, segments_[i]), "the value left the arena: " + name);
-    GPUTRAIN_ASSERT(lives_in(residents_[i].grad(), gradients_, segments_[i]), "the gradient left the arena: " + name);
+    const at::Tensor& gradient = residents_[i].grad();
+    const bool is_ours = gradients_.defined() ? lives_in(gradient, gradients_, segments_[i]) : !gradient.defined();
+    GPUTRAIN_ASSERT(is_ours, "the gradient left the arena: " + name);
   }
 }
 

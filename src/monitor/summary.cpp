@@ -9,7 +9,7 @@ namespace gputrain::monitor {
 void write_summary(const std::filesystem::path& path, const Summary& summary) {
   auto best = nlohmann::ordered_json::object();
   for (const auto& [name, entry] : summary.best) best[name] = {{"value", entry.value}, {"step", entry.step}};
-  const nlohmann::ordered_json object{
+  nlohmann::ordered_json object{
       {"schema", 1},
       {"run_id", summary.run_id},
       {"status", summary.status},
@@ -29,6 +29,10 @@ void write_summary(const std::filesystem::path& path, const Summary& summary) {
       {"first_step_seconds", summary.first_step_seconds},
       {"peak_memory_bytes", summary.peak_memory_bytes},
   };
+  if (summary.sent_bytes_per_step > 0) {
+    object["communication"] = {{"bytes_per_step", summary.sent_bytes_per_step},
+                               {"uncompressed_bytes_per_step", summary.uncompressed_bytes_per_step}};
+  }
   write_file_atomically(path, object.dump(2) + "\n", ExitCode::environment);
 }
 

@@ -4,171 +4,240 @@
 #include <string>
 #include <utility>
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::parallel {
+namespace {
 
-std::vector<device::Range> plan_buckets(const device::Arena& arena, const BucketLimits& limits) {
-  const auto element_bytes = static_cast<int64_t>(arena.values().itemsize());
-  std::vector<device::Range> units = arena.unit_ranges(), buckets;
-  std::reverse(units.begin(), units.end());
-  for (const device::Range& unit : units) {
-    const int64_t limit = buckets.size() <= 1 ? limits.first_bytes : limits.bytes;
-    if (!buckets.empty() && (buckets.back().end - unit.begin) * element_bytes <= limit) {
-      buckets.back().begin = unit.begin;
-    } else {
-      buckets.push_back(unit);
-    }
-  }
-  return buckets;
+constexpr size_t kMostUnderWay = 2;  // buckets, where each has memory of its own
+
+device::Range overlap(const device::Range& a, const device::Range& b) {
+  const int64_t begin = std::max(a.begin, b.begin);
+  return {.begin = begin, .end = std::max(begin, std::min(a.end, b.end))};
 }
 
-std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks) {
-  const int64_t step = 128 / static_cast<int64_t>(arena.values().itemsize());
-  const auto& segments = arena.segments();
-  std::vector<device::Range> shards(static_cast<size_t>(ranks));
-  int64_t begin = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    int64_t end = rank + 1 == ranks ? arena.values().numel() : arena.values().numel() * (rank + 1) / ranks / step * step;
-    for (const device::Segment& segment : segments) {
-      const bool is_cut = segment.offset < end && end < segment.offset + segment.padded;
-      if (is_cut && !segment.is_row_major()) end = segment.offset;
-    }
-    end = std::max(begin, end);
-    shards[static_cast<size_t>(rank)] = {.begin = begin, .end = end};
-    begin = end;
-  }
-  return shards;
-}
+}  // namespace
 
 /// The buckets of one step. Hooks call it from the thread that runs backward, which the caller waits for.
 class DataParallel::Reduction {
  public:
   Reduction(comm::Group& group, const device::Arena& arena, const std::vector<at::Tensor>& parameters,
-            const BucketLimits& limits, std::vector<device::Range> owners)
-      : group_(group), gradients_(arena.gradients()), values_(arena.values()), owners_(std::move(owners)) {
-    for (const device::Range& range : plan_buckets(arena, limits)) {
+            ReductionOptions options)
+      : group_(group), arena_(arena), options_(std::move(options)) {
+    for (const device::Range& range : plan_buckets(arena, options_.buckets)) {
       buckets_.push_back({.range = range});
+      Bucket& bucket = buckets_.back();
+      if (!shares_gradients()) bucket.gradient = arena.gradients().narrow(0, range.begin, range.size());
+      if (options_.power_sgd != nullptr) bucket.exchange.emplace(*options_.power_sgd, range);
     }
-    for (const at::Tensor& parameter : parameters) hook(arena, parameter);
+    for (const at::Tensor& parameter : parameters) hook(parameter);
   }
 
   ~Reduction() {
     for (const at::Tensor& parameter : hooked_) torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
   }
 
-  void prepare(bool synchronise) {
-    wait_for_started();  // of a step that was given up
-    synchronising_ = synchronise;
+  void prepare(bool is_last) {
+    abandon();  // what is under way of a step that was given up
+    is_last_ = is_last;
+    synchronising_ = is_last || shares_gradients();
     next_ = 0;
     for (Bucket& bucket : buckets_) bucket.waiting = bucket.tensors;
   }
 
   void finish() {
-    GPUTRAIN_ASSERT(synchronising_, "finish() follows prepare(true)");
+    if (!synchronising_) return;
+    const at::NoGradGuard no_grad;
     while (next_ < buckets_.size()) start_next();
-    wait_for_started();
+    options_.power_sgd != nullptr ? complete_exchanges() : complete_all();
     synchronising_ = false;
+    if (is_last_) ++traffic_.steps;
   }
 
   void publish() {
+    const at::Tensor& values = arena_.values();
     std::vector<comm::Pending> under_way;
-    for (size_t rank = 0; rank < owners_.size(); ++rank) {
-      if (owners_[rank].size() == 0) continue;
-      under_way.push_back(group_.start_broadcast(values_.narrow(0, owners_[rank].begin, owners_[rank].size()),
-                                                 static_cast<int>(rank), "values of rank " + std::to_string(rank)));
+    for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
+      const device::Range& owned = options_.owners[rank];
+      if (owned.size() == 0) continue;
+      under_way.push_back(group_.start_broadcast(values.narrow(0, owned.begin, owned.size()), static_cast<int>(rank),
+                                                 "values of rank " + std::to_string(rank)));
     }
     for (comm::Pending& pending : under_way) pending.wait();
+    if (shares()) count(static_cast<int64_t>(values.nbytes()), static_cast<int64_t>(values.nbytes()));
   }
 
-  bool shares() const noexcept { return !owners_.empty(); }
+  bool shares() const noexcept { return !options_.owners.empty(); }
   void add_up(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "a part of every rank").wait(); }
 
   size_t buckets() const noexcept { return buckets_.size(); }
   size_t started() const noexcept { return next_; }
+  const Traffic& traffic() const noexcept { return traffic_; }
 
  private:
   struct Bucket {
     device::Range range;
-    int64_t tensors = 0;  // hooked ones
-    int64_t waiting = 0;  // of them, without a gradient yet
+    int64_t tensors = 0;       // hooked ones
+    int64_t waiting = 0;       // of them, without a gradient yet
+    at::Tensor gradient = {};  // [range.size()]: the arena's, or memory of its own while it needs some
+    at::Tensor sent = {};      // the same, or in a narrower type; defined while it is under way
     std::vector<comm::Pending> under_way = {};
+    std::optional<PowerSgd::Exchange> exchange = {};
   };
 
   struct ReadyHook final : torch::autograd::PostAccumulateGradHook {
-    ReadyHook(Reduction& to_tell, size_t of_bucket) : reduction(to_tell), bucket(of_bucket) {}
-    void operator()(const at::Tensor&) override { reduction.gradient_is_there(bucket); }
+    ReadyHook(Reduction& to_tell, const device::Segment& of_segment, size_t of_bucket)
+        : reduction(to_tell), segment(of_segment), bucket(of_bucket) {}
+    void operator()(const at::Tensor& parameter) override {
+      if (reduction.shares_gradients()) reduction.take(parameter, segment, reduction.buckets_[bucket]);
+      reduction.gradient_is_there(bucket);
+    }
     Reduction& reduction;
+    const device::Segment& segment;  // the arena's
     size_t bucket;
   };
 
-  void hook(const device::Arena& arena, const at::Tensor& parameter) {
-    GPUTRAIN_ASSERT(parameter.is_alias_of(arena.values()), "data parallelism needs parameters that live in the arena");
+  bool shares_gradients() const noexcept { return arena_.keeps_owned_gradients_only(); }
+
+  void hook(const at::Tensor& parameter) {
+    GPUTRAIN_ASSERT(parameter.is_alias_of(arena_.values()), "data parallelism needs parameters that live in the arena");
     if (!parameter.requires_grad()) return;
     const int64_t offset = parameter.storage_offset();
     const auto bucket = std::find_if(buckets_.begin(), buckets_.end(), [offset](const Bucket& one) {
       return one.range.begin <= offset && offset < one.range.end;
     });
-    const auto index = static_cast<size_t>(bucket - buckets_.begin());
+    const auto segment = std::find_if(arena_.segments().begin(), arena_.segments().end(),
+                                      [offset](const device::Segment& one) { return one.offset == offset; });
     GPUTRAIN_ASSERT(torch::autograd::impl::post_acc_grad_hooks(parameter) == nullptr,
                     "the parameter's only hook is taken");
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<ReadyHook>(*this, index));
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        parameter, std::make_unique<ReadyHook>(*this, *segment, static_cast<size_t>(bucket - buckets_.begin())));
     hooked_.push_back(parameter);
     ++bucket->tensors;
   }
 
+  /// Moves what backward has left at a parameter into its bucket.
+  void take(const at::Tensor& parameter, const device::Segment& segment, Bucket& bucket) {
+    const at::NoGradGuard no_grad;
+    give_memory(bucket);
+    const at::Tensor place =
+        bucket.gradient.as_strided(segment.sizes, segment.strides, segment.offset - bucket.range.begin);
+    place.copy_(parameter.mutable_grad());
+    parameter.mutable_grad().reset();
+  }
+
+  void give_memory(Bucket& bucket) {
+    if (!bucket.gradient.defined()) bucket.gradient = at::zeros({bucket.range.size()}, arena_.values().options());
+  }
+
   void gradient_is_there(size_t index) {
     if (!synchronising_) return;
-    GPUTRAIN_ASSERT(index >= next_,
-                    "a gradient came after its bucket was sent: two backwards after one prepare(true)?");
+    GPUTRAIN_ASSERT(index >= next_, "a gradient came after its bucket was sent: two backwards after one prepare()?");
     --buckets_[index].waiting;
     while (next_ < buckets_.size() && buckets_[next_].waiting <= 0) start_next();
   }
 
   void start_next() {
-    Bucket& bucket = buckets_[next_];
-    const std::string name = "gradient bucket " + std::to_string(next_);
-    if (owners_.empty()) bucket.under_way.push_back(group_.all_reduce_sum(slice(bucket.range), name));
-    for (size_t rank = 0; rank < owners_.size(); ++rank) {
-      const device::Range piece{.begin = std::max(bucket.range.begin, owners_[rank].begin),
-                                .end = std::min(bucket.range.end, owners_[rank].end)};
-      if (piece.begin >= piece.end) continue;
-      bucket.under_way.push_back(group_.reduce_sum(slice(piece), static_cast<int>(rank), name));
+    const size_t index = next_++;
+    Bucket& bucket = buckets_[index];
+    if (bucket.exchange) {
+      bucket.exchange->start(group_, name_of(index));
+      count(bucket.exchange->bytes(), static_cast<int64_t>(bucket.gradient.nbytes()));
+      if (index > 0) turn(index - 1);
+      return;
     }
-    ++next_;
+    if (shares_gradients()) {
+      give_memory(bucket);
+      if (index >= kMostUnderWay) complete(buckets_[index - kMostUnderWay]);
+    }
+    send(bucket, name_of(index));
   }
 
-  at::Tensor slice(const device::Range& range) const { return gradients_.narrow(0, range.begin, range.size()); }
+  void send(Bucket& bucket, const std::string& name) {
+    const auto full_bytes = static_cast<int64_t>(bucket.gradient.nbytes());
+    bucket.sent = bucket.gradient;
+    if (options_.wire_type) bucket.sent = bucket.gradient.div_(group_.size()).to(*options_.wire_type);
+    if (shares_gradients()) bucket.gradient.reset();
+    count(static_cast<int64_t>(bucket.sent.nbytes()), full_bytes);
+    if (!shares()) bucket.under_way.push_back(group_.all_reduce_sum(bucket.sent, name));
+    for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
+      const device::Range piece = overlap(bucket.range, options_.owners[rank]);
+      if (piece.size() == 0) continue;
+      const at::Tensor sent = bucket.sent.narrow(0, piece.begin - bucket.range.begin, piece.size());
+      bucket.under_way.push_back(group_.reduce_sum(sent, static_cast<int>(rank), name));
+    }
+  }
 
-  void wait_for_started() {
+  /// The second part of a compressed bucket. It follows the first of the bucket after it: the same order on all ranks.
+  void turn(size_t index) { buckets_[index].exchange->turn(group_, name_of(index) + ", second factors"); }
+
+  void complete_exchanges() {
+    turn(buckets_.size() - 1);
+    at::Tensor all_are_finite = buckets_.front().exchange->is_finite();
+    for (const Bucket& bucket : buckets_) all_are_finite = all_are_finite.logical_and(bucket.exchange->is_finite());
+    for (Bucket& bucket : buckets_) bucket.exchange->finish(all_are_finite);
+  }
+
+  void complete_all() {
+    for (Bucket& bucket : buckets_) complete(bucket);
+  }
+
+  /// Puts the sum where it belongs; nothing to do where that was done.
+  void complete(Bucket& bucket) {
+    for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
+    const at::Tensor sent = std::exchange(bucket.sent, {});
+    const device::Range mine = shares() ? overlap(bucket.range, arena_.owned()) : bucket.range;
+    if (!sent.defined() || mine.size() == 0) return;
+    at::Tensor sum = sent.narrow(0, mine.begin - bucket.range.begin, mine.size());
+    if (shares_gradients()) {
+      if (options_.wire_type) sum = sum.to(arena_.values().scalar_type()).mul_(group_.size());
+      arena_.owned_gradients().narrow(0, mine.begin - arena_.owned().begin, mine.size()).add_(sum);
+    } else if (options_.wire_type) {
+      bucket.gradient.narrow(0, mine.begin - bucket.range.begin, mine.size()).copy_(sum).mul_(group_.size());
+    }
+  }
+
+  void abandon() {
     for (Bucket& bucket : buckets_) {
+      if (bucket.exchange) bucket.exchange->abandon();
       for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
+      bucket.sent.reset();
+      if (shares_gradients()) bucket.gradient.reset();
     }
   }
+
+  void count(int64_t bytes, int64_t full_bytes) {
+    traffic_.bytes += bytes;
+    traffic_.full_bytes += full_bytes;
+  }
+
+  static std::string name_of(size_t index) { return "gradient bucket " + std::to_string(index); }
 
   comm::Group& group_;
-  const at::Tensor gradients_, values_;  // of the arena
-  const std::vector<device::Range> owners_;
+  const device::Arena& arena_;
+  const ReductionOptions options_;
   std::vector<Bucket> buckets_;
   std::vector<at::Tensor> hooked_;
   size_t next_ = 0;  // the bucket that starts next
-  bool synchronising_ = false;
+  bool is_last_ = false, synchronising_ = false;
+  Traffic traffic_;
 };
 
 DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& arena,
-                           const std::vector<at::Tensor>& parameters, const BucketLimits& limits,
-                           std::vector<device::Range> owners) {
+                           const std::vector<at::Tensor>& parameters, ReductionOptions options) {
   if (groups.alone()) return;
-  reduction_ = std::make_unique<Reduction>(groups.tensors(), arena, parameters, limits, std::move(owners));
+  reduction_ = std::make_unique<Reduction>(groups.tensors(), arena, parameters, std::move(options));
 }
 
 DataParallel::~DataParallel() = default;
 
-void DataParallel::prepare(bool synchronise) {
-  if (reduction_) reduction_->prepare(synchronise);
+void DataParallel::prepare(bool is_last) {
+  if (reduction_) reduction_->prepare(is_last);
 }
 
 void DataParallel::finish() {
@@ -188,5 +257,7 @@ void DataParallel::publish() {
 int64_t DataParallel::buckets() const noexcept { return reduction_ ? static_cast<int64_t>(reduction_->buckets()) : 0; }
 
 int64_t DataParallel::started() const noexcept { return reduction_ ? static_cast<int64_t>(reduction_->started()) : 0; }
+
+Traffic DataParallel::traffic() const noexcept { return reduction_ ? reduction_->traffic() : Traffic{}; }
 
 }  // namespace gputrain::parallel

@@ -119,11 +119,31 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
 
 void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
   d.summary("several ranks");
-  d.key("shard", &ParallelSpec::shard, "optimizer: each rank keeps and updates its part of the optimizer's state (ZeRO 1)")
-      .choices({"none", "optimizer"}).change(Change::safe).instead_of({"zero_stage"});
-  d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb, "gradient bytes reduced at once; auto: by device")
+  d.key("shard", &ParallelSpec::shard,
+        "optimizer: each rank keeps and updates its part of the optimizer's state (ZeRO 1); gradients: and has only that "
+        "part of the gradient (ZeRO 2), which is sent for every forward pass of a step")
+      .choices({"none", "optimizer", "gradients"}).change(Change::safe).instead_of({"zero_stage"});
+  d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb,
+        "gradient bytes reduced at once; auto: from the model's size and what an all-reduce takes here; 25 where "
+        "deterministic is true")
       .above(0).unit("MiB").change(Change::safe);
+  d.key("compress", &ParallelSpec::compress,
+        "what gradients are sent as: fp16 or bf16, half the bytes; powersgd, two thin factors of each matrix, whose "
+        "error is added to the next gradient")
+      .choices({"none", "fp16", "bf16", "powersgd"}).change(Change::needs_accept).instead_of({"communication_data_type"});
+  d.key("powersgd_rank", &ParallelSpec::powersgd_rank, "columns of powersgd's factors; auto: 4")
+      .at_least(1).change(Change::needs_accept).instead_of({"matrix_approximation_rank"});
   d.key("timeout", &ParallelSpec::timeout, "the longest a collective may take").above(0).change(Change::safe);
+  d.check([](const ParallelSpec& spec, config::Complaints& complaints) {
+    if (spec.compress == "powersgd" && spec.shard != "none") {
+      complaints.about("compress", "powersgd needs every rank to have all of a matrix's gradient, but shard is " + spec.shard,
+                       "compress: bf16 or fp16, or shard: none");
+    }
+    if (spec.compress != "powersgd" && !spec.powersgd_rank.is_auto()) {
+      complaints.about("powersgd_rank", "powersgd_rank is for compress: powersgd, but compress is " + spec.compress,
+                       "compress: powersgd, or leave powersgd_rank out");
+    }
+  });
 }
 
 }  // namespace gputrain::train

@@ -22,11 +22,10 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
   result.loss_sum = accumulate_gradients(feed);
   const at::NoGradGuard no_grad;
   optim::GradScaler* scaler = parts_.scaler;
-  const device::Range& owned = parts_.arena.owned();
   optim::GradientOptions options{.scale = std::nullopt, .max_norm = options_.max_grad_norm, .add_up_over_ranks = {}};
   if (scaler != nullptr) options.scale = scaler->scale();
   if (parts_.data_parallel.shares()) options.add_up_over_ranks = [this](const at::Tensor& sum) { parts_.data_parallel.add_up(sum); };
-  const auto report = optim::measure_gradient(parts_.arena.gradients().narrow(0, owned.begin, owned.size()), options);
+  const auto report = optim::measure_gradient(parts_.arena.owned_gradients(), options);
   const at::Device device = parts_.arena.values().device();
   const auto rate = at::TensorOptions().dtype(device.is_cpu() ? at::kDouble : at::kFloat).device(device);
   parts_.before_update();
@@ -39,22 +38,23 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
 }
 
 /// Leaves the gradient of (loss sum over all ranks and micro-batches) / (their targets), times the loss scale, in the
-/// arena; returns this rank's loss sum.
+/// arena, on each rank or what each owns of it; returns this rank's loss sum.
 at::Tensor Step::accumulate_gradients(const Feed::Step& feed) {
   const at::Device device = parts_.arena.values().device();
   at::Tensor seed = at::full({}, 1.0 / static_cast<double>(std::max<int64_t>(1, feed.agreed.weight)), double_on(device));
   if (parts_.scaler != nullptr) seed.mul_(parts_.scaler->scale());
-  parts_.arena.gradients().zero_();
+  parts_.arena.clear_gradients();
   at::Tensor loss_sum = at::zeros({}, double_on(device));
   const auto& batches = feed.data.micro_batches;
   for (size_t i = 0; i < batches.size(); ++i) {
     parts_.data_parallel.prepare(i + 1 == batches.size());
-    if (batches[i].weight == 0) continue;  // padding only: finish() reduces what this rank does not touch
-    const at::Tensor loss = parts_.model.loss(parts_.loader.to_device(batches[i]), options_.label_smoothing);
-    loss.backward(seed);
-    loss_sum.add_(loss.detach());
+    if (batches[i].weight > 0) {  // else padding only: finish() reduces what this rank does not touch
+      const at::Tensor loss = parts_.model.loss(parts_.loader.to_device(batches[i]), options_.label_smoothing);
+      loss.backward(seed);
+      loss_sum.add_(loss.detach());
+    }
+    parts_.data_parallel.finish();
   }
-  parts_.data_parallel.finish();
   if (!std::exchange(views_checked_, true)) parts_.arena.check_views();
   return loss_sum;
 }

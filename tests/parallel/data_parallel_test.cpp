@@ -3,11 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdio>
-
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/variable.h>
@@ -20,6 +17,8 @@ namespace gputrain::parallel {
 namespace {
 
 using gputrain::testing::distance;
+using gputrain::testing::expect_success;
+using gputrain::testing::fail;
 using gputrain::testing::join;
 using gputrain::testing::RankBody;
 using gputrain::testing::RankProcesses;
@@ -30,66 +29,12 @@ constexpr BucketLimits kSmallBuckets{.bytes = 2600, .first_bytes = 600};  // of 
 constexpr int64_t kRows = 24;
 constexpr double kTolerance = 1e-12;
 
-void expect_success(const std::string& body, int world) {
-  RankProcesses ranks(body, world);
-  for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
-}
-
-int fail(const char* what, double value) {
-  std::printf("%s: %g\n", what, value);
-  return 98;
-}
-
-device::Arena arena_of(const std::vector<int64_t>& unit_sizes) {
-  std::vector<device::Resident> residents;
-  for (size_t i = 0; i < unit_sizes.size(); ++i) {
-    residents.push_back({"unit" + std::to_string(i), at::empty({unit_sizes[i]}), static_cast<int64_t>(i), true});
-  }
-  return device::Arena(residents);
-}
-
-std::vector<std::pair<int64_t, int64_t>> planned(const device::Arena& arena, const BucketLimits& limits) {
-  std::vector<std::pair<int64_t, int64_t>> bounds;
-  for (const device::Range& range : plan_buckets(arena, limits)) bounds.emplace_back(range.begin, range.end);
-  return bounds;
-}
-
-using Bounds = std::vector<std::pair<int64_t, int64_t>>;
-
-TEST(Buckets, GoFromTheLastUnitToTheFirstWithinTheirLimits) {
-  const device::Arena arena = arena_of({32, 64, 32, 96, 32});  // ends 32, 96, 128, 224, 256
-  EXPECT_EQ(planned(arena, {.bytes = 4 * 1000, .first_bytes = 4 * 1000}), (Bounds{{0, 256}}));
-  EXPECT_EQ(planned(arena, {.bytes = 4 * 128, .first_bytes = 4 * 32}), (Bounds{{224, 256}, {96, 224}, {0, 96}}));
-  EXPECT_EQ(planned(arena, {.bytes = 1, .first_bytes = 1}),
-            (Bounds{{224, 256}, {128, 224}, {96, 128}, {32, 96}, {0, 32}}));
-}
-
-std::vector<std::pair<int64_t, int64_t>> shards_of(const device::Arena& arena, int ranks) {
-  std::vector<std::pair<int64_t, int64_t>> bounds;
-  for (const device::Range& range : plan_shards(arena, ranks)) bounds.emplace_back(range.begin, range.end);
-  return bounds;
-}
-
-TEST(Shards, CoverTheArenaInEqualPartsOfWholeLines) {
-  const device::Arena arena = arena_of({100, 64, 32, 96, 32});  // padded: 128, 64, 32, 96, 32
-  EXPECT_EQ(shards_of(arena, 1), (Bounds{{0, 352}}));
-  EXPECT_EQ(shards_of(arena, 2), (Bounds{{0, 160}, {160, 352}}));
-  EXPECT_EQ(shards_of(arena, 3), (Bounds{{0, 96}, {96, 224}, {224, 352}}));
-  EXPECT_EQ(shards_of(arena_of({10}), 3), (Bounds{{0, 0}, {0, 0}, {0, 32}}));
-}
-
-TEST(Shards, NeverCutATensorOfAnotherOrder) {
-  const auto options = at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
-  const device::Arena arena({{"a", at::empty({32}), 0, true}, {"conv", at::empty({8, 4, 3, 3}, options), 0, true}, {"b", at::empty({64}), 0, true}});
-  EXPECT_EQ(shards_of(arena, 2), (Bounds{{0, 32}, {32, 384}}));
-}
-
 // Each rank takes an uneven share of the rows in `parts` micro-batches; the reference takes all of them at once.
 int trains_like_one_rank(int64_t parts, const std::function<bool(int64_t step, int rank)>& uses_third) {
   comm::ProcessGroups groups = join();
   const int64_t rank = groups.rank(), world = groups.world_size();
   SmallModel model, reference;
-  DataParallel parallel(groups, model.arena, model.parameters, kSmallBuckets);
+  DataParallel parallel(groups, model.arena, model.parameters, {.buckets = kSmallBuckets});
   const auto first_row = [world](int64_t r) { return r == 0 ? 0 : r == world ? kRows : kRows * r / world + 1; };
   for (int64_t step = 0; step < 20; ++step) {
     const int64_t begin = first_row(rank), count = first_row(rank + 1) - begin;
@@ -134,7 +79,7 @@ TEST(DataParallel, ParametersThatARankDoesNotUseAreAddedUpAllTheSame) { expect_s
 const RankBody overlap("overlap", [] {
   comm::ProcessGroups groups = join();
   SmallModel model;
-  DataParallel parallel(groups, model.arena, model.parameters, kSmallBuckets);
+  DataParallel parallel(groups, model.arena, model.parameters, {.buckets = kSmallBuckets});
   const auto data = rows(0, 0, 5);
   if (parallel.buckets() != 4) return fail("buckets", static_cast<double>(parallel.buckets()));
   parallel.prepare(false);
@@ -158,7 +103,7 @@ TEST(DataParallel, BucketsStartWithinBackwardInOneFixedOrder) { expect_success("
 const RankBody given_up_step("given_up_step", [] {
   comm::ProcessGroups groups = join();
   SmallModel model;
-  DataParallel parallel(groups, model.arena, model.parameters, kSmallBuckets);
+  DataParallel parallel(groups, model.arena, model.parameters, {.buckets = kSmallBuckets});
   const auto data = rows(0, 0, 5);
   parallel.prepare(true);
   model.loss_sum(data.inputs, data.targets, false).backward();  // one bucket is under way when every rank gives up
@@ -191,7 +136,7 @@ TEST(DataParallel, AloneHooksNothing) {
 const RankBody dies_in_backward("dies_in_backward", []() -> int {
   comm::ProcessGroups groups = join();
   SmallModel model;
-  DataParallel parallel(groups, model.arena, model.parameters, kSmallBuckets);
+  DataParallel parallel(groups, model.arena, model.parameters, {.buckets = kSmallBuckets});
   groups.control().barrier("start");
   const auto data = rows(0, 0, 5);
   for (int step = 0;; ++step) {

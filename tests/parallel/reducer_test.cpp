@@ -59,7 +59,7 @@ const RankBody beside_reducer("beside_reducer", [] {
   const int64_t rank = groups.rank(), world = groups.world_size();
   constexpr int64_t kRowsEach = 6;
   SmallModel model, reference;
-  DataParallel parallel(groups, model.arena, model.parameters, {.bytes = 2600, .first_bytes = 600});
+  DataParallel parallel(groups, model.arena, model.parameters, {.buckets = {.bytes = 2600, .first_bytes = 600}});
   const auto reducer = make_reducer(reference.parameters, reference_group(groups.rank(), groups.world_size()));
   const auto logger = std::make_shared<c10d::Logger>(reducer);
   reducer->set_logger(logger);

@@ -1,5 +1,8 @@
 #include "parallel/small_model.hpp"
 
+#include <cstdio>
+#include <cstdlib>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -7,6 +10,9 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/tanh.h>
+#include <gtest/gtest.h>
+
+#include "comm/rank_processes.hpp"
 
 namespace gputrain::testing {
 namespace {
@@ -35,7 +41,7 @@ std::vector<device::Resident> residents(const std::vector<at::Tensor>& parameter
 
 }  // namespace
 
-SmallModel::SmallModel() : parameters(make_parameters()), arena(residents(parameters)) {
+SmallModel::SmallModel(device::Gradients kept) : parameters(make_parameters()), arena(residents(parameters), kept) {
   const at::NoGradGuard no_grad;
   double phase = 0.3;
   for (const at::Tensor& parameter : parameters) {
@@ -53,7 +59,7 @@ at::Tensor SmallModel::loss_sum(const at::Tensor& inputs, const at::Tensor& targ
   return (difference * difference).sum();
 }
 
-void SmallModel::clear_gradients() { at::Tensor(arena.gradients()).zero_(); }
+void SmallModel::clear_gradients() { arena.clear_gradients(); }
 
 void SmallModel::descend(double rate) {
   const at::NoGradGuard no_grad;
@@ -66,6 +72,20 @@ Rows rows(int64_t step, int64_t begin, int64_t end) {
           at::sin(index * 0.7 + at::arange(kOutputs, at::kDouble))};
 }
 
-double distance(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return a.numel() == 0 ? 0 : (a - b).abs().max().item<double>();
+}
+
+void expect_success(const std::string& body, int world, const std::map<std::string, std::string>& extra) {
+  RankProcesses ranks(body, world, extra);
+  for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+int fail(const char* what, double value) {
+  std::printf("%s: %g\n", what, value);
+  return 98;
+}
+
+int64_t given(const char* name) { return std::atoll(std::getenv(name)); }
 
 }  // namespace gputrain::testing

@@ -1,7 +1,10 @@
-// A small fp64 network in an arena, and the data its ranks share: enough to compare gradients exactly.
+// A small fp64 network in an arena, the data its ranks share, and how their bodies tell what went wrong: enough to
+// compare gradients exactly.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +18,7 @@ struct SmallModel {
   std::vector<at::Tensor> parameters;
   device::Arena arena;
 
-  SmallModel();
+  explicit SmallModel(device::Gradients kept = device::Gradients::whole);
   at::Tensor loss_sum(const at::Tensor& inputs, const at::Tensor& targets, bool with_third = true) const;
   void clear_gradients();
   void descend(double rate);
@@ -27,7 +30,16 @@ struct Rows {
 };
 Rows rows(int64_t step, int64_t begin, int64_t end);
 
-/// The largest difference between two tensors.
+/// The largest difference between two tensors; 0 where they are empty.
 double distance(const at::Tensor& a, const at::Tensor& b);
+
+/// Runs a body on so many ranks, of which each must end well.
+void expect_success(const std::string& body, int world, const std::map<std::string, std::string>& extra = {});
+
+/// What a body returns that says what went wrong.
+int fail(const char* what, double value);
+
+/// A whole number from the environment that a body was given.
+int64_t given(const char* name);
 
 }  // namespace gputrain::testing

@@ -43,15 +43,24 @@ struct Range {
   int64_t size() const noexcept { return end - begin; }
 };
 
+/// Which gradients there is memory for: all, or those of the stretch that the rank owns.
+enum class Gradients { whole, owned };
+
 class GPUTRAIN_API Arena {
  public:
   /// Moves every resident's storage into one flat buffer of their (common) dtype and device and gives each a `.grad`
   /// that is a view of a second flat buffer. Old contents are not copied: initialize or load afterwards.
   /// Within a unit, segments that decay come first, so that few ranges cover the arena.
-  explicit Arena(const std::vector<Resident>& residents);
+  /// Gradients::owned: no `.grad` is defined, and whoever takes what backward leaves there undefines it again.
+  explicit Arena(const std::vector<Resident>& residents, Gradients kept = Gradients::whole);
 
-  const at::Tensor& values() const noexcept { return values_; }        // [numel]
-  const at::Tensor& gradients() const noexcept { return gradients_; }  // [numel], zero after construction
+  const at::Tensor& values() const noexcept { return values_; }  // [numel]
+  /// [numel], zero after construction; undefined where only owned ones are kept.
+  const at::Tensor& gradients() const noexcept { return gradients_; }
+  /// [owned().size()]: a view of gradients(), or all that there is.
+  const at::Tensor& owned_gradients() const noexcept { return owned_gradients_; }
+  bool keeps_owned_gradients_only() const noexcept { return kept_ == Gradients::owned; }
+  void clear_gradients();
   const std::vector<Segment>& segments() const noexcept { return segments_; }
 
   /// Maximal runs of segments with the same decay flag, in order; together they cover the arena.
@@ -61,7 +70,7 @@ class GPUTRAIN_API Arena {
 
   /// The stretch that this rank updates, and keeps an optimizer's state for; all of it unless `own` said otherwise.
   const Range& owned() const noexcept { return owned_; }
-  /// To be called before anybody asks for owned() or state.
+  /// To be called before anybody asks for owned(), owned_gradients() or state.
   void own(const Range& range);
 
   /// A new zeroed flat buffer for the owned stretch: an optimizer's state. On the CPU it takes memory only as it is
@@ -73,11 +82,12 @@ class GPUTRAIN_API Arena {
   at::Tensor state_view(const at::Tensor& state, const Segment& segment) const;
 
   /// Asserts that values and gradients of all residents still are the arena's views (clearing gradients to "none", or
-  /// a backward with other strides, replaces a `.grad`).
+  /// a backward with other strides, replaces a `.grad`), or that no `.grad` was left behind.
   void check_views() const;
 
  private:
-  at::Tensor values_, gradients_;
+  Gradients kept_;
+  at::Tensor values_, gradients_, owned_gradients_;
   Range owned_;
   std::vector<Segment> segments_;
   std::vector<at::Tensor> residents_;  // beside segments_

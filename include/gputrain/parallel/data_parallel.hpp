@@ -1,8 +1,10 @@
 // Data parallelism: adds up the arena's gradients over the ranks, bucket by bucket, while backward still runs.
 //
-//   parallel.prepare(last_micro_batch);
-//   loss.backward();                      // loss sum * scale / total over all ranks and micro-batches
-//   if (last_micro_batch) parallel.finish();
+//   for (every micro-batch) {
+//     parallel.prepare(is_last);
+//     loss.backward();  // loss sum * scale / total over all ranks and micro-batches
+//     parallel.finish();
+//   }
 //
 // A bucket is a stretch of the arena: neighbouring units up to a byte limit, from the last unit to the first, which is
 // the order in which backward completes them. A bucket starts when all its gradients are there and the bucket before it
@@ -11,47 +13,59 @@
 // Where ranks share out the optimizer's state (ZeRO stage 1: Rajbhandari et al., "ZeRO: memory optimizations toward
 // training trillion parameter models", SC 2020), each owns a stretch of the arena: the sum of a gradient goes to its
 // owner alone, which updates the values and gives them to the others. That moves as many bytes as adding up everywhere.
+//
+// Where they share out the gradients too (stage 2), a bucket has memory only from its first gradient until its sum is
+// with the owners, which add it to what they keep. That happens for every micro-batch, and so moves as many times the
+// bytes. Few buckets have memory at one time, unless a parameter is not used: those after it wait for finish().
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/device/arena.hpp"
+#include "gputrain/parallel/buckets.hpp"
+#include "gputrain/parallel/power_sgd.hpp"
 
 namespace gputrain::parallel {
 
-struct BucketLimits {
-  int64_t bytes = int64_t{25} << 20;
-  int64_t first_bytes = int64_t{1} << 20;  // small, so that the wires are busy early
+struct ReductionOptions {
+  BucketLimits buckets = {};
+  /// Each rank's stretch where they share out the optimizer's state; empty: each rank updates everything. Gradients are
+  /// shared out where the arena keeps the owned ones only.
+  std::vector<device::Range> owners = {};
+  /// A narrower type that gradients travel in, divided by the number of ranks, so that sums stay in its range.
+  std::optional<at::ScalarType> wire_type = {};
+  PowerSgd* power_sgd = nullptr;  // compresses them, where each rank updates everything; outlives the reduction
 };
 
-/// The buckets of an arena in the order they start; together they cover it. A unit above the limit has its own.
-std::vector<device::Range> plan_buckets(const device::Arena& arena, const BucketLimits& limits);
-
-/// Cuts an arena into one stretch per rank, equal up to a few tensors: bounds lie at multiples of 128 bytes, and never
-/// within a tensor that is not in row-major order. Together they cover it; some may be empty.
-std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks);
+/// What was handed to the collectives of steps.
+struct Traffic {
+  int64_t bytes = 0;
+  int64_t full_bytes = 0;  // had nothing been compressed
+  int64_t steps = 0;
+};
 
 class DataParallel {
  public:
-  /// `parameters` are the arena's residents, in any order. `owners`: each rank's stretch where they share out the
-  /// optimizer's state; empty: each rank updates everything. Alone, nothing is hooked and every call returns at once.
+  /// `parameters` are the arena's residents, in any order. Alone, nothing is hooked and every call returns at once.
   DataParallel(comm::ProcessGroups& groups, const device::Arena& arena, const std::vector<at::Tensor>& parameters,
-               const BucketLimits& limits = {}, std::vector<device::Range> owners = {});
+               ReductionOptions options = {});
   ~DataParallel();  // takes the hooks off
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// Before every micro-batch's backward: whether this one, the last of the step, adds up over the ranks.
-  void prepare(bool synchronise);
+  /// Before every micro-batch's backward: whether it is the step's last, after which the gradients are added up over
+  /// the ranks. Every rank has as many micro-batches.
+  void prepare(bool is_last);
 
-  /// After the backward that was prepared to synchronise: starts what did not start by itself, because a parameter was
-  /// not used, and waits for all. Afterwards the gradients are the sum over ranks on each of them, or each owner's
-  /// stretch is on the owner and the others hold anything.
+  /// After that backward, or in its place where a rank has nothing to compute. Starts what did not start by itself,
+  /// because a parameter was not used, and waits for all. After the last micro-batch each rank has the sum over ranks,
+  /// or its owned stretch of it and elsewhere anything.
   void finish();
 
   /// Whether each rank has only its part of the gradient after finish().
@@ -63,8 +77,9 @@ class DataParallel {
   void publish();
 
   int64_t buckets() const noexcept;
-  /// Buckets under way or done since prepare(true); before finish(), those that overlap with backward.
+  /// Buckets under way or done since prepare(); before finish(), those that overlap with backward.
   int64_t started() const noexcept;
+  Traffic traffic() const noexcept;
 
  private:
   class Reduction;

@@ -81,6 +81,8 @@ struct LogSpec {
 struct ParallelSpec {
   std::string shard = "none";
   config::Auto<double> bucket_cap_mb;
+  std::string compress = "none";
+  config::Auto<int64_t> powersgd_rank;
   config::Duration timeout{600};
 
   static void describe(config::Description<ParallelSpec>& d);

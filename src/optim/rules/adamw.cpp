@@ -41,7 +41,7 @@ class AdamW final : public Optimizer {
     for (const DecayGroup& group : decay_groups(arena, spec.weight_decay)) {
       groups_.push_back({.weight_decay = group.weight_decay,
                          .values = group.slices(arena.values()),
-                         .gradients = group.slices(arena.gradients()),
+                         .gradients = group.state_slices(arena.owned_gradients()),
                          .first = group.state_slices(first_),
                          .second = group.state_slices(second_),
                          .steps = std::vector<at::Tensor>(group.ranges.size(), step_)});

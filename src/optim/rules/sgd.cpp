@@ -41,7 +41,7 @@ class Sgd final : public Optimizer {
     for (const DecayGroup& group : decay_groups(arena, spec.weight_decay)) {
       groups_.push_back({.weight_decay = group.weight_decay,
                          .values = group.slices(arena.values()),
-                         .gradients = group.slices(arena.gradients()),
+                         .gradients = group.state_slices(arena.owned_gradients()),
                          .velocities = velocity_.defined() ? group.state_slices(velocity_) : std::vector<at::Tensor>{}});
     }
   }

@@ -1,0 +1,84 @@
+#include "gputrain/parallel/buckets.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include "gputrain/device/runtime.hpp"
+
+namespace gputrain::parallel {
+namespace {
+
+/// The best of a few, because whatever else happens only makes one longer.
+double seconds_of_all_reduce(comm::Group& group, at::Device device, int64_t bytes) {
+  constexpr int kTimes = 5;
+  const at::Tensor tensor = at::zeros({bytes / 4}, at::TensorOptions().dtype(at::kFloat).device(device));
+  double best = INFINITY;
+  for (int i = 0; i < kTimes; ++i) {
+    device::synchronize(device);
+    const auto begin = std::chrono::steady_clock::now();
+    group.all_reduce_sum(tensor, "a measurement of the link").wait();
+    device::synchronize(device);
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return best;
+}
+
+}  // namespace
+
+std::vector<device::Range> plan_buckets(const device::Arena& arena, const BucketLimits& limits) {
+  const auto element_bytes = static_cast<int64_t>(arena.values().itemsize());
+  std::vector<device::Range> units = arena.unit_ranges(), buckets;
+  std::reverse(units.begin(), units.end());
+  for (const device::Range& unit : units) {
+    const int64_t limit = buckets.size() <= 1 ? limits.first_bytes : limits.bytes;
+    if (!buckets.empty() && (buckets.back().end - unit.begin) * element_bytes <= limit) {
+      buckets.back().begin = unit.begin;
+    } else {
+      buckets.push_back(unit);
+    }
+  }
+  return buckets;
+}
+
+std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks) {
+  const int64_t step = 128 / static_cast<int64_t>(arena.values().itemsize());
+  const auto& segments = arena.segments();
+  std::vector<device::Range> shards(static_cast<size_t>(ranks));
+  int64_t begin = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int64_t end =
+        rank + 1 == ranks ? arena.values().numel() : arena.values().numel() * (rank + 1) / ranks / step * step;
+    for (const device::Segment& segment : segments) {
+      const bool is_cut = segment.offset < end && end < segment.offset + segment.padded;
+      if (is_cut && !segment.is_row_major()) end = segment.offset;
+    }
+    end = std::max(begin, end);
+    shards[static_cast<size_t>(rank)] = {.begin = begin, .end = end};
+    begin = end;
+  }
+  return shards;
+}
+
+LinkSpeed measure_link(comm::ProcessGroups& groups, at::Device device) {
+  constexpr int64_t kSmallBytes = int64_t{4} << 10, kLargeBytes = int64_t{4} << 20;
+  const double small = seconds_of_all_reduce(groups.tensors(), device, kSmallBytes);
+  const double large = seconds_of_all_reduce(groups.tensors(), device, kLargeBytes);
+  const at::Tensor measured = at::tensor({small, kLargeBytes / std::max(large - small, 1e-9)}, at::kDouble);
+  groups.control().broadcast(measured, 0, "speed of the link");
+  return {.latency_seconds = measured[0].item<double>(), .bytes_per_second = measured[1].item<double>()};
+}
+
+// n buckets of b bytes take n latencies; of the last one, b / speed is not hidden behind backward. With n = gradient /
+// b the sum is least where b^2 = gradient * latency * speed.
+int64_t best_bucket_bytes(const LinkSpeed& link, int64_t gradient_bytes) {
+  constexpr double kMebibyte = 1 << 20;
+  const double best = std::sqrt(static_cast<double>(gradient_bytes) * link.latency_seconds * link.bytes_per_second);
+  const double exponent = std::round(std::log2(std::max(best, 1.0) / kMebibyte));
+  return std::llround(kMebibyte * std::exp2(std::clamp(exponent, 0.0, 7.0)));
+}
+
+}  // namespace gputrain::parallel

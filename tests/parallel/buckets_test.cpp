@@ -1,0 +1,115 @@
+#include "gputrain/parallel/buckets.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include "comm/rank_processes.hpp"
+#include "parallel/small_model.hpp"
+
+namespace gputrain::parallel {
+namespace {
+
+using gputrain::testing::expect_success;
+using gputrain::testing::fail;
+using gputrain::testing::join;
+using gputrain::testing::RankBody;
+
+device::Arena arena_of(const std::vector<int64_t>& unit_sizes) {
+  std::vector<device::Resident> residents;
+  for (size_t i = 0; i < unit_sizes.size(); ++i) {
+    residents.push_back({"unit" + std::to_string(i), at::empty({unit_sizes[i]}), static_cast<int64_t>(i), true});
+  }
+  return device::Arena(residents);
+}
+
+std::vector<std::pair<int64_t, int64_t>> planned(const device::Arena& arena, const BucketLimits& limits) {
+  std::vector<std::pair<int64_t, int64_t>> bounds;
+  for (const device::Range& range : plan_buckets(arena, limits)) bounds.emplace_back(range.begin, range.end);
+  return bounds;
+}
+
+using Bounds = std::vector<std::pair<int64_t, int64_t>>;
+
+TEST(Buckets, GoFromTheLastUnitToTheFirstWithinTheirLimits) {
+  const device::Arena arena = arena_of({32, 64, 32, 96, 32});  // ends 32, 96, 128, 224, 256
+  EXPECT_EQ(planned(arena, {.bytes = 4 * 1000, .first_bytes = 4 * 1000}), (Bounds{{0, 256}}));
+  EXPECT_EQ(planned(arena, {.bytes = 4 * 128, .first_bytes = 4 * 32}), (Bounds{{224, 256}, {96, 224}, {0, 96}}));
+  EXPECT_EQ(planned(arena, {.bytes = 1, .first_bytes = 1}),
+            (Bounds{{224, 256}, {128, 224}, {96, 128}, {32, 96}, {0, 32}}));
+}
+
+std::vector<std::pair<int64_t, int64_t>> shards_of(const device::Arena& arena, int ranks) {
+  std::vector<std::pair<int64_t, int64_t>> bounds;
+  for (const device::Range& range : plan_shards(arena, ranks)) bounds.emplace_back(range.begin, range.end);
+  return bounds;
+}
+
+TEST(Shards, CoverTheArenaInEqualPartsOfWholeLines) {
+  const device::Arena arena = arena_of({100, 64, 32, 96, 32});  // padded: 128, 64, 32, 96, 32
+  EXPECT_EQ(shards_of(arena, 1), (Bounds{{0, 352}}));
+  EXPECT_EQ(shards_of(arena, 2), (Bounds{{0, 160}, {160, 352}}));
+  EXPECT_EQ(shards_of(arena, 3), (Bounds{{0, 96}, {96, 224}, {224, 352}}));
+  EXPECT_EQ(shards_of(arena_of({10}), 3), (Bounds{{0, 0}, {0, 0}, {0, 32}}));
+}
+
+TEST(Shards, NeverCutATensorOfAnotherOrder) {
+  const auto options = at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
+  const device::Arena arena({{"a", at::empty({32}), 0, true},
+                             {"conv", at::empty({8, 4, 3, 3}, options), 0, true},
+                             {"b", at::empty({64}), 0, true}});
+  EXPECT_EQ(shards_of(arena, 2), (Bounds{{0, 32}, {32, 384}}));
+}
+
+constexpr int64_t kMebibyte = 1 << 20;
+
+TEST(BucketSize, GrowsWithTheLatencyTheSpeedAndTheModel) {
+  const LinkSpeed ethernet{.latency_seconds = 5e-4, .bytes_per_second = 1e9};
+  EXPECT_EQ(best_bucket_bytes(ethernet, 500'000'000), 16 * kMebibyte);  // sqrt(5e-4 * 1e9 * 5e8) = 15.8e6
+  EXPECT_EQ(best_bucket_bytes(ethernet, 8'000'000), 2 * kMebibyte);
+  EXPECT_EQ(best_bucket_bytes({.latency_seconds = 2e-3, .bytes_per_second = 1e9}, 500'000'000), 32 * kMebibyte);
+  EXPECT_EQ(best_bucket_bytes({.latency_seconds = 2e-5, .bytes_per_second = 1e11}, 500'000'000), 32 * kMebibyte);
+}
+
+TEST(BucketSize, StaysWithinBounds) {
+  EXPECT_EQ(best_bucket_bytes({.latency_seconds = 1e-9, .bytes_per_second = 1}, 1), kMebibyte);
+  EXPECT_EQ(best_bucket_bytes({.latency_seconds = 10, .bytes_per_second = 1e12}, INT64_MAX), 128 * kMebibyte);
+  EXPECT_EQ(best_bucket_bytes({}, 1), kMebibyte);
+}
+
+const RankBody measures_a_link("measures_a_link", [] {
+  comm::ProcessGroups groups = join();
+  const LinkSpeed link = measure_link(groups, at::kCPU);
+  if (!(link.latency_seconds > 0 && link.latency_seconds < 1)) return fail("latency", link.latency_seconds);
+  if (!(link.bytes_per_second > 1e6)) return fail("speed", link.bytes_per_second);
+  const at::Tensor mine = at::tensor({link.latency_seconds, link.bytes_per_second}, at::kDouble);
+  const at::Tensor all = groups.control().all_gather(mine, "what each rank has");
+  return at::equal(all[0], all[1]) && at::equal(all[0], all[2]) ? 0 : fail("ranks disagree", 0);
+});
+
+TEST(BucketSize, IsMeasuredOnceForAllRanks) { expect_success("measures_a_link", 3); }
+
+// Why a measured size is kept in checkpoints: where an element stands decides in which order three ranks add it up.
+const RankBody adds_up_in_two_sizes("adds_up_in_two_sizes", [] {
+  comm::ProcessGroups groups = join();
+  constexpr int64_t kElements = 30'000;
+  at::Tensor whole = at::randn({kElements}, at::kFloat) * (groups.rank() + 1);
+  at::Tensor pieces = whole.clone();
+  groups.tensors().all_reduce_sum(whole, "whole").wait();
+  for (int64_t begin = 0; begin < kElements; begin += 1000) {
+    groups.tensors().all_reduce_sum(pieces.narrow(0, begin, 1000), "piece").wait();
+  }
+  const bool is_equal = at::equal(whole, pieces);
+  return is_equal == (groups.world_size() == 2) ? 0 : fail("equal", is_equal);
+});
+
+TEST(BucketSize, DecidesHowThreeRanksRoundButNotHowTwoDo) {
+  expect_success("adds_up_in_two_sizes", 2);
+  expect_success("adds_up_in_two_sizes", 3);
+}
+
+}  // namespace
+}  // namespace gputrain::parallel

@@ -1,0 +1,235 @@
+// Gradients that travel as something smaller: what arrives, and what really was sent.
+#include <dirent.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include "comm/rank_processes.hpp"
+#include "gputrain/parallel/data_parallel.hpp"
+#include "parallel/small_model.hpp"
+
+namespace gputrain::parallel {
+namespace {
+
+using gputrain::testing::distance;
+using gputrain::testing::expect_success;
+using gputrain::testing::fail;
+using gputrain::testing::given;
+using gputrain::testing::join;
+using gputrain::testing::RankBody;
+using gputrain::testing::rows;
+using gputrain::testing::SmallModel;
+
+/// One weight of a million numbers, whose gradient is what it is told; and a bias that makes a bucket of its own.
+struct WideModel {
+  static constexpr int64_t kRows = 1000, kColumns = 1000;
+  at::Tensor weight = at::empty({kRows, kColumns}).requires_grad_(true),
+             bias = at::empty({kColumns}).requires_grad_(true);
+  device::Arena arena;
+
+  explicit WideModel(device::Gradients kept = device::Gradients::whole)
+      : arena({{"weight", weight, 0, true}, {"bias", bias, 1, false}}, kept) {
+    at::Tensor(arena.values()).fill_(0);
+  }
+  std::vector<at::Tensor> parameters() const { return {weight, bias}; }
+  void backward(const at::Tensor& weight_gradient, const at::Tensor& bias_gradient) const {
+    ((weight * weight_gradient).sum() + (bias * bias_gradient).sum()).backward();
+  }
+};
+
+/// What this process has sent over all its TCP connections, by the kernel's count.
+int64_t bytes_on_the_wire() {
+  int64_t sum = 0;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
+  while (const dirent* entry = ::readdir(folder.get())) {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    const int descriptor = std::atoi(entry->d_name);
+    if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
+      sum += static_cast<int64_t>(info.tcpi_bytes_acked);
+  }
+  return sum;
+}
+
+at::Tensor exact_sum(comm::ProcessGroups& groups, const at::Tensor& tensor) {
+  const at::Tensor sum = tensor.to(at::kDouble);
+  groups.tensors().all_reduce_sum(sum, "in double").wait();
+  return sum;
+}
+
+/// Each rank rounds once when it sends and once for each addition: u (|sum| + world sum |x|) bounds it generously.
+bool is_rounded_sum(comm::ProcessGroups& groups, const at::Tensor& actual, const at::Tensor& own, double unit,
+                    double smallest) {
+  const at::Tensor expected = exact_sum(groups, own);
+  const at::Tensor sizes = exact_sum(groups, own.abs());
+  const at::Tensor bound = sizes * (unit * (groups.world_size() + 1)) + smallest * groups.world_size();
+  return (actual.to(at::kDouble) - expected).abs().le(bound).all().item<bool>();
+}
+
+const RankBody sends_half("sends_half", [] {
+  comm::ProcessGroups groups = join();
+  const bool is_fp16 = given("FP16") == 1;
+  const int64_t stage = given("STAGE"), world = groups.world_size();
+  WideModel model(stage == 2 ? device::Gradients::owned : device::Gradients::whole);
+  ReductionOptions options{.wire_type = is_fp16 ? at::kHalf : at::kBFloat16};
+  if (stage > 0) options.owners = plan_shards(model.arena, groups.world_size());
+  const device::Range mine =
+      stage == 0 ? device::Range{0, model.arena.values().numel()} : options.owners[static_cast<size_t>(groups.rank())];
+  model.arena.own(mine);
+  DataParallel parallel(groups, model.arena, model.parameters(), options);
+  const at::Tensor weight = at::randn({WideModel::kRows, WideModel::kColumns}) * (1 + groups.rank());
+  const at::Tensor bias = at::empty({WideModel::kColumns}).fill_(50'000);  // whose sum fp16 does not have
+  model.arena.clear_gradients();
+  parallel.prepare(true);
+  model.backward(weight, bias);
+  parallel.finish();
+  at::Tensor own = at::empty({model.arena.values().numel()}).fill_(0);
+  own.narrow(0, 0, weight.numel()).copy_(weight.view(-1));
+  own.narrow(0, model.arena.segments()[1].offset, bias.numel()).copy_(bias);
+  const double unit = is_fp16 ? 0x1p-11 : 0x1p-8, smallest = is_fp16 ? 0x1p-24 * static_cast<double>(world) : 0;
+  at::Tensor sum = at::empty_like(own);
+  sum.narrow(0, mine.begin, mine.size()).copy_(model.arena.owned_gradients());
+  for (int rank = 0; rank < world && stage > 0; ++rank) {
+    const device::Range& part = options.owners[static_cast<size_t>(rank)];
+    if (part.size() > 0) groups.tensors().broadcast(sum.narrow(0, part.begin, part.size()), rank, "part");
+  }
+  if (!is_rounded_sum(groups, sum, own, unit, smallest)) return fail("rounded too far", 0);
+  if (distance(sum, exact_sum(groups, own)) == 0) return fail("was not rounded", 0);
+  const Traffic traffic = parallel.traffic();
+  return traffic.full_bytes == 2 * traffic.bytes ? 0 : fail("bytes", static_cast<double>(traffic.bytes));
+});
+
+TEST(Compression, InSixteenBitsIsWithinRoundingOfTheSum) {
+  for (const char* fp16 : {"0", "1"}) {
+    for (const char* stage : {"0", "1", "2"}) {
+      for (const int world : {2, 3}) expect_success("sends_half", world, {{"FP16", fp16}, {"STAGE", stage}});
+    }
+  }
+}
+
+const RankBody overflows("overflows", [] {
+  comm::ProcessGroups groups = join();
+  WideModel model;
+  DataParallel parallel(groups, model.arena, model.parameters(), {.wire_type = at::kHalf});
+  const bool is_bad = groups.rank() == 1;
+  const at::Tensor weight = at::empty({WideModel::kRows, WideModel::kColumns}).fill_(1);
+  const at::Tensor bias = at::empty({WideModel::kColumns}).fill_(is_bad ? 1e6 : 1);  // more than fp16 holds
+  parallel.prepare(true);
+  model.backward(weight, bias);
+  parallel.finish();
+  const bool shows = model.bias.grad().isinf().all().item<bool>() && model.weight.grad().eq(2).all().item<bool>();
+  return shows ? 0 : fail("does not show", 0);
+});
+
+TEST(Compression, AGradientThatFp16DoesNotHaveIsInfiniteOnAllRanks) { expect_success("overflows", 2); }
+
+/// Bytes on the wire for one step of the wide model, and what was counted.
+std::pair<int64_t, int64_t> sent_by_one_step(comm::ProcessGroups& groups, WideModel& model,
+                                             const ReductionOptions& options) {
+  DataParallel parallel(groups, model.arena, model.parameters(), options);
+  const at::Tensor weight = at::randn({WideModel::kRows, WideModel::kColumns}), bias = at::randn({WideModel::kColumns});
+  groups.control().barrier("before");
+  const int64_t before = bytes_on_the_wire();
+  for (int step = 0; step < 4; ++step) {
+    parallel.prepare(true);
+    model.backward(weight, bias);
+    parallel.finish();
+  }
+  groups.control().barrier("after");
+  return {(bytes_on_the_wire() - before) / 4, parallel.traffic().bytes / 4};
+}
+
+// Two ranks send each other half of an all-reduce's bytes twice, so each sends as many as the tensor has.
+const RankBody counts_bytes("counts_bytes", [] {
+  comm::ProcessGroups groups = join();
+  WideModel model;
+  PowerSgd power(model.arena, 4, 7);
+  const ReductionOptions ways[] = {{}, {.wire_type = at::kBFloat16}, {.power_sgd = &power}};
+  const int64_t expected[] = {4'004'096, 2'002'048, 4 * (2000 * 4 + 1024)};
+  for (size_t i = 0; i < 3; ++i) {
+    const auto [wire, counted] = sent_by_one_step(groups, model, ways[i]);
+    if (counted != expected[i]) return fail("counted", static_cast<double>(counted));
+    const double share = static_cast<double>(wire) / static_cast<double>(counted);
+    if (!(share > 0.99 && share < 1.01 + 4000.0 / static_cast<double>(counted)))
+      return fail("share on the wire", share);
+  }
+  return power.bytes() == expected[2] ? 0 : fail("planned", static_cast<double>(power.bytes()));
+});
+
+TEST(Compression, CountsTheBytesThatTheKernelSends) { expect_success("counts_bytes", 2); }
+
+// Errors and factors stay as they were when one rank's gradient is not finite, and every rank's gradient shows it.
+const RankBody powersgd_nonfinite("powersgd_nonfinite", [] {
+  comm::ProcessGroups groups = join();
+  SmallModel model;
+  PowerSgd power(model.arena, 2, 7);
+  DataParallel parallel(groups, model.arena, model.parameters,
+                        {.buckets = {.bytes = 2600, .first_bytes = 600}, .power_sgd = &power});
+  const auto step = [&](int64_t number, bool is_bad) {
+    model.clear_gradients();
+    parallel.prepare(true);
+    const auto data = rows(number, groups.rank() * 6, groups.rank() * 6 + 6);
+    const double slope = is_bad ? std::numeric_limits<double>::infinity() : 0;  // of one number of one weight
+    (model.loss_sum(data.inputs, data.targets) + model.parameters[2][3][4] * slope).backward();
+    parallel.finish();
+  };
+  step(0, false);
+  std::vector<at::Tensor> before;
+  for (const auto& [name, tensor] : power.state().errors) before.push_back(tensor.clone());
+  for (const auto& [name, tensor] : power.state().factors) before.push_back(tensor.clone());
+  step(1, groups.rank() == 1);
+  if (model.parameters[2].grad().isfinite().all().item<bool>()) return fail("hidden", 0);
+  std::vector<at::Tensor> after;
+  for (const auto& [name, tensor] : power.state().errors) after.push_back(tensor);
+  for (const auto& [name, tensor] : power.state().factors) after.push_back(tensor);
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (!at::equal(before[i], after[i])) return fail("changed", static_cast<double>(i));
+  }
+  step(2, false);
+  return model.arena.gradients().isfinite().all().item<bool>() ? 0 : fail("does not recover", 0);
+});
+
+TEST(PowerSgd, IsUntouchedByANumberThatIsNotFinite) { expect_success("powersgd_nonfinite", 2); }
+
+// A gradient of low rank arrives whole, of a tensor in channels-last order too; one that was zero does no harm.
+const RankBody powersgd_low_rank("powersgd_low_rank", [] {
+  comm::ProcessGroups groups = join();
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  const at::Tensor conv =
+      at::empty({16, 8, 3, 3}, options.memory_format(at::MemoryFormat::ChannelsLast)).requires_grad_(true);
+  const at::Tensor dense = at::empty({40, 30}, options).requires_grad_(true);
+  device::Arena arena({{"conv", conv, 0, true}, {"dense", dense, 1, true}});
+  at::Tensor(arena.values()).fill_(0);
+  PowerSgd power(arena, 2, 7);
+  DataParallel parallel(groups, arena, {conv, dense}, {.power_sgd = &power});
+  const at::Tensor conv_gradient = (at::randn({16, 1}, options).mm(at::randn({1, 72}, options))).view({16, 8, 3, 3});
+  const at::Tensor dense_gradient = at::randn({40, 1}, options).mm(at::randn({1, 30}, options));
+  for (int step = 0; step < 4; ++step) {
+    arena.clear_gradients();
+    parallel.prepare(true);
+    const double factor = step == 0 ? 0 : step;
+    ((conv * conv_gradient).sum() * factor + (dense * dense_gradient).sum() * factor).backward();
+    parallel.finish();
+    const double difference = std::max(distance(conv.grad(), exact_sum(groups, conv_gradient) * factor),
+                                       distance(dense.grad(), exact_sum(groups, dense_gradient) * factor));
+    if (!(difference < 1e-9)) return fail("difference", difference);
+  }
+  return 0;
+});
+
+TEST(PowerSgd, GivesASumOfLowRankExactly) { expect_success("powersgd_low_rank", 2); }
+
+}  // namespace
+}  // namespace gputrain::parallel
