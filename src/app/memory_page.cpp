@@ -86,6 +86,16 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const A
                       .saved = use.rest - use.rest * micro / batch.micro_batch});
 }
 
+void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const MemoryUse& use) {
+  const int64_t ranks = assembly.place.groups.world_size();
+  if (ranks == 1 || spec.parallel.shard == "gradients" || spec.parallel.compress == "powersgd") return;
+  const int64_t shared = use.gradients + (spec.parallel.shard == "none" ? use.optimizer_state : 0);
+  remedies.push_back({.set = "parallel.shard=gradients",
+                      .effect = fmt::format("each of {} ranks keeps its part of gradients and optimizer state", ranks),
+                      .saved = shared - shared / ranks,
+                      .change = 1});
+}
+
 void add_evaluation(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const MemoryUse& use) {
   const int64_t micro = assembly.plan.batch.micro_batch;
   if (!spec.eval.batch_size || *spec.eval.batch_size <= micro) return;
@@ -153,6 +163,7 @@ std::vector<Remedy> remedies_for(const Job& job, const Assembly& assembly, const
   const JobSpec& spec = job.spec();
   std::vector<Remedy> remedies;
   add_micro_batch(remedies, spec, assembly, use);
+  add_sharding(remedies, spec, assembly, use);
   add_evaluation(remedies, spec, assembly, use);
   if (assembly.place.device.is_cpu()) add_reading(remedies, spec, assembly, use);
   add_recompute(remedies, spec, assembly, use);

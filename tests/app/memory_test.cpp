@@ -2,12 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"
+#include "support/ports.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -19,7 +22,7 @@ using ::testing::Not;
 class Memory : public ::testing::Test {
  protected:
   /// Runs a text model with activations of about 350 MiB, in a process that may have `mebibytes` of data.
-  Result run_within(int mebibytes, std::vector<std::string> more = {}) {
+  Result run_within(int mebibytes, std::vector<std::string> more = {}, std::map<std::string, std::string> environment = {}) {
     std::vector<std::string> arguments{"sh", "-c", "ulimit -d " + std::to_string(mebibytes * 1024) + "; exec \"$@\"", "sh",
                                        gputrain_path(), "run", job_, "--output-dir", run_};
     for (const char* set : {"device=cpu", "precision=fp32", "model.config.n_layer=4", "model.config.n_embd=256", "model.config.block_size=64",
@@ -27,7 +30,8 @@ class Memory : public ::testing::Test {
       arguments.insert(arguments.end(), {"--set", set});
     }
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return Program(arguments, {{"OMP_NUM_THREADS", "1"}}).wait();
+    environment.emplace("OMP_NUM_THREADS", "1");
+    return Program(arguments, environment).wait();
   }
 
   TemporaryFolder folder_;
@@ -55,6 +59,22 @@ TEST_F(Memory, IsEnoughOnceTheFirstRemedyIsTaken) {
   EXPECT_THAT(remedy, HasSubstr("train.micro_batch_size="));
   const Result result = run_within(450, {"--set", remedy});
   EXPECT_EQ(result.exit_code, 0) << remedy << "\n" << result.err;
+}
+
+TEST_F(Memory, OfOneOfTwoRanksIsHelpedBySharingOut) {
+  std::map<std::string, std::string> place{{"LOCAL_WORLD_SIZE", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"},
+                                           {"MASTER_PORT", std::to_string(::gputrain::testing::free_port())}};
+  const auto number = [&](const char* rank) { place["RANK"] = place["LOCAL_RANK"] = rank; };
+  number("1");
+  auto other = std::async(std::launch::async, [&, there = place] {
+    return run_within(4000, {"--set", "train.global_batch_size=192"}, there);
+  });
+  number("0");
+  const Result result = run_within(450, {"--set", "train.global_batch_size=192"}, place);
+  EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("--set parallel.shard=gradients "));
+  EXPECT_THAT(result.err, HasSubstr("each of 2 ranks keeps its part of gradients and optimizer state"));
+  EXPECT_EQ(other.get().exit_code, 138);
 }
 
 TEST_F(Memory, ThatAModelAloneExceedsIsToldBeforeTheFirstStep) {
