@@ -1,0 +1,92 @@
+// Step by step beside PyTorch: DistributedDataParallel in Python, and PowerSGD written down there once more.
+#include <filesystem>
+#include <string>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "comm/rank_processes.hpp"
+#include "gputrain/checkpoint/safetensors.hpp"
+#include "gputrain/parallel/data_parallel.hpp"
+#include "optim/optim_fixture.hpp"
+#include "parallel/small_model.hpp"
+
+namespace gputrain::parallel {
+namespace {
+
+using gputrain::testing::expect_success;
+using gputrain::testing::given;
+using gputrain::testing::join;
+using gputrain::testing::RankBody;
+using gputrain::testing::rows;
+using gputrain::testing::SmallModel;
+
+constexpr int64_t kRowsEach = 6;
+
+/// Trains 20 steps; rank 0 writes down where it began, on what, and every step's gradient.
+const RankBody writes_its_steps("writes_its_steps", [] {
+  comm::ProcessGroups groups = join();
+  const int64_t rank = groups.rank(), world = groups.world_size();
+  SmallModel model;
+  checkpoint::NamedTensors written;
+  const auto write = [&](const std::string& name, const at::Tensor& tensor) {
+    written.emplace_back(name, tensor.detach().clone());
+  };
+  for (size_t i = 0; i < model.parameters.size(); ++i) write("weight." + std::to_string(i), model.parameters[i]);
+  ReductionOptions options{.buckets = {.bytes = 2600, .first_bytes = 600}};
+  std::optional<PowerSgd> power;
+  if (given("POWERSGD") > 0) {
+    power.emplace(model.arena, given("POWERSGD"), 5);
+    options.power_sgd = &*power;
+    for (const auto& [name, factor] : power->state().factors) write(name, factor);
+  }
+  DataParallel parallel(groups, model.arena, model.parameters, options);
+  const auto optimizer = optim::optimizer_of("{type: adamw, weight_decay: 0.1}", model.arena);
+  for (int64_t step = 0; step < 20; ++step) {
+    const auto data = rows(step, rank * kRowsEach, (rank + 1) * kRowsEach), all = rows(step, 0, world * kRowsEach);
+    write("inputs." + std::to_string(step), all.inputs);
+    write("targets." + std::to_string(step), all.targets);
+    model.clear_gradients();
+    parallel.prepare(true);
+    (model.loss_sum(data.inputs, data.targets) / (kRowsEach * world)).backward();
+    parallel.finish();
+    for (size_t i = 0; i < model.parameters.size(); ++i) {
+      write("gradient." + std::to_string(step) + "." + std::to_string(i), model.parameters[i].grad());
+    }
+    const at::NoGradGuard no_grad;
+    optimizer->step({.lr = at::full({}, 0.02, at::kDouble), .found_inf = {}, .divisor = {}});
+  }
+  for (size_t i = 0; i < model.parameters.size(); ++i) write("end." + std::to_string(i), model.parameters[i]);
+  if (rank == 0) checkpoint::write_safetensors(std::getenv("WRITTEN"), written);
+  groups.control().barrier("end");
+  return 0;
+});
+
+class BesidePython : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    GPUTRAIN_NEED_REFERENCE("torch.distributed");
+    GPUTRAIN_NEED_REFERENCE("safetensors");
+  }
+  void TearDown() override { std::filesystem::remove(file_); }
+
+  void compare(const std::string& with, int powersgd_rank) {
+    const std::string world = std::to_string(GetParam());
+    expect_success("writes_its_steps", GetParam(), {{"WRITTEN", file_}, {"POWERSGD", std::to_string(powersgd_rank)}});
+    EXPECT_TRUE(gputrain::testing::run_reference("parity/ddp_reference.py", {with, file_, world}));
+  }
+
+ private:
+  const std::string file_ = std::filesystem::temp_directory_path() / ("gputrain_ddp_" + std::to_string(::getpid()));
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, BesidePython, ::testing::Values(2, 4));
+
+TEST_P(BesidePython, GradientsAreThoseOfDistributedDataParallel) { compare("ddp", 0); }
+
+TEST_P(BesidePython, PowerSgdIsTheAlgorithmOfThePaper) { compare("powersgd", 2); }
+
+}  // namespace
+}  // namespace gputrain::parallel
