@@ -14,6 +14,8 @@
 
 namespace gputrain::comm {
 
+struct Traffic;  // imagined.hpp
+
 struct GroupOptions {
   at::Device device = at::kCPU;                       // where tensors() works
   std::chrono::milliseconds deadline{600'000};        // of one collective
@@ -31,6 +33,9 @@ class ProcessGroups {
   /// Every rank must call. Meets the others at the master's address, then connects. Throws Error(usage) when ranks
   /// contradict each other, Error(environment) when the port cannot be served, Error(restart) when a rank is missing.
   ProcessGroups(const Rendezvous& at, const GroupOptions& options);
+
+  /// Groups of ranks that are not there, for CPU tensors: nothing is sent. What would be is added to `traffic`.
+  static ProcessGroups imagined(const Rendezvous& at, std::shared_ptr<Traffic> traffic);
 
   /// The store of all ranks lives in rank 0: end a run that went well with `control().barrier("end")`.
   ~ProcessGroups();

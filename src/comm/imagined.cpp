@@ -1,0 +1,98 @@
+#include "gputrain/comm/imagined.hpp"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "connection.hpp"
+#include "gputrain/comm/process_groups.hpp"
+
+namespace gputrain::comm {
+namespace {
+
+class DoneWork final : public c10d::Work {
+ public:
+  bool isCompleted() override { return true; }
+  bool wait(std::chrono::milliseconds) override { return true; }
+};
+
+/// One rank of many, without the others.
+class ImaginedBackend final : public c10d::Backend {
+ public:
+  ImaginedBackend(int rank, int size, std::shared_ptr<Traffic> traffic)
+      : Backend(rank, size), traffic_(std::move(traffic)) {}
+
+  const std::string getBackendName() const override { return "imagined"; }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions&) override {
+    return count(traffic_->all_reduce, tensors.front());
+  }
+  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions&) override {
+    return count(traffic_->reduce, tensors.front());
+  }
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions&) override {
+    return count(traffic_->broadcast, tensors.front());
+  }
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& all, at::Tensor& own,
+                                                 const c10d::AllgatherOptions&) override {
+    all.view({getSize(), -1}).copy_(own.view({1, -1}).expand({getSize(), -1}));
+    return count(traffic_->all_gather, own);
+  }
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& own, at::Tensor& all,
+                                                      const c10d::ReduceScatterOptions&) override {
+    own.view(-1).copy_(all.view({getSize(), -1}).select(0, getRank()));
+    return count(traffic_->reduce_scatter, all);
+  }
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
+    return c10::make_intrusive<DoneWork>();
+  }
+
+ private:
+  static c10::intrusive_ptr<c10d::Work> count(Traffic::Kind& kind, const at::Tensor& tensor) {
+    ++kind.calls;
+    kind.bytes += static_cast<int64_t>(tensor.nbytes());
+    return c10::make_intrusive<DoneWork>();
+  }
+
+  std::shared_ptr<Traffic> traffic_;
+};
+
+Group imagined_group(const Rendezvous& at, std::shared_ptr<Traffic> traffic) {
+  auto connection = std::make_shared<Connection>();
+  connection->backend = c10::make_intrusive<ImaginedBackend>(at.rank, at.world_size, std::move(traffic));
+  return Group(std::move(connection));
+}
+
+}  // namespace
+
+int64_t Traffic::calls() const noexcept {
+  return all_reduce.calls + reduce.calls + broadcast.calls + all_gather.calls + reduce_scatter.calls;
+}
+
+Traffic Traffic::operator-(const Traffic& earlier) const noexcept {
+  const auto since = [](const Kind& now, const Kind& then) {
+    return Kind{now.calls - then.calls, now.bytes - then.bytes};
+  };
+  return {since(all_reduce, earlier.all_reduce), since(reduce, earlier.reduce), since(broadcast, earlier.broadcast),
+          since(all_gather, earlier.all_gather), since(reduce_scatter, earlier.reduce_scatter)};
+}
+
+double Traffic::ring_bytes(int world_size) const noexcept {
+  const double others = static_cast<double>(world_size - 1), share = others / static_cast<double>(world_size);
+  const auto once = static_cast<double>(reduce.bytes + broadcast.bytes + reduce_scatter.bytes);
+  return share * (2 * static_cast<double>(all_reduce.bytes) + once) + others * static_cast<double>(all_gather.bytes);
+}
+
+ProcessGroups ProcessGroups::imagined(const Rendezvous& at, std::shared_ptr<Traffic> traffic) {
+  ProcessGroups groups;
+  if (at.world_size == 1) return groups;
+  groups.control_ = imagined_group(at, std::make_shared<Traffic>());
+  groups.tensors_ = imagined_group(at, std::move(traffic));
+  groups.hosts_.assign(static_cast<size_t>(at.world_size), "imagined");
+  groups.description_ = "imagined";
+  return groups;
+}
+
+}  // namespace gputrain::comm
