@@ -1,0 +1,112 @@
+#include "gputrain/data/epoch_shares.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/order.hpp"
+#include "step_plan.hpp"
+
+namespace gputrain::data {
+namespace {
+
+constexpr int64_t kMostLookedUp = int64_t{1} << 26;  // a few seconds
+
+std::vector<StepPlan> plans_of(const OrderFacts& order, int64_t micro_batch, int world_size) {
+  std::vector<StepPlan> plans;
+  plans.reserve(static_cast<size_t>(world_size));
+  for (int rank = 0; rank < world_size; ++rank) {
+    const Share share{
+        .global_batch = order.global_batch, .micro_batch = micro_batch, .rank = rank, .world_size = world_size};
+    plans.emplace_back(order.samples, share, order.drop_last);
+  }
+  return plans;
+}
+
+/// The samples that a rank takes in a step.
+template <typename Take>  // void(position)
+int64_t take_step(const StepPlan& plan, int64_t step, const Take& take) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < plan.micro_batches_per_step(); ++i) {
+    const MicroBatchPlan batch = plan.micro_batch(step * plan.micro_batches_per_step() + i);
+    GPUTRAIN_ASSERT(batch.epoch == 0, "a step of the first epoch");
+    for (int64_t row = 0; row < batch.counted; ++row) take(batch.first_position + row);
+    count += batch.counted;
+  }
+  return count;
+}
+
+EpochShares::Spread spread_of(const std::vector<int64_t>& counts) {
+  const auto [fewest, most] = std::minmax_element(counts.begin(), counts.end());
+  return {.fewest = *fewest, .most = *most};
+}
+
+/// Marks what one step of all ranks takes, and returns how much each of them does.
+class TakenSamples {
+ public:
+  explicit TakenSamples(const OrderFacts& order)
+      : order_(order), permutation_(order_of_epoch(order.seed, 0, order.samples)) {
+    if (order.samples <= kMostLookedUp) taken_.resize(static_cast<size_t>(order.samples));
+  }
+
+  bool looks_up() const noexcept { return !taken_.empty(); }
+  int64_t used() const noexcept { return used_; }
+
+  std::vector<int64_t> take(const std::vector<StepPlan>& plans, int64_t step) {
+    int64_t next = step * order_.global_batch;  // positions of a step are taken rank by rank, without a gap
+    std::vector<int64_t> counts;
+    for (const StepPlan& plan : plans) {
+      counts.push_back(take_step(plan, step, [&](int64_t position) {
+        GPUTRAIN_ASSERT(position == next++ && position < order_.samples, "two ranks or none take a position");
+        if (looks_up()) mark(order_.shuffle ? permutation_(position) : position);
+      }));
+      used_ += counts.back();
+    }
+    return counts;
+  }
+
+ private:
+  void mark(int64_t sample) {
+    const auto index = static_cast<size_t>(sample);
+    GPUTRAIN_ASSERT(index < taken_.size() && !taken_[index], "a sample is taken twice");
+    taken_[index] = true;
+  }
+
+  const OrderFacts& order_;
+  Permutation permutation_;
+  std::vector<bool> taken_;  // by sample; empty: too many
+  int64_t used_ = 0;
+};
+
+}  // namespace
+
+EpochShares walk_epoch(const OrderFacts& order, int64_t micro_batch, int world_size) {
+  const auto plans = plans_of(order, micro_batch, world_size);
+  TakenSamples taken(order);
+  EpochShares shares{.steps = plans.front().steps_per_epoch(),
+                     .micro_batches = plans.front().micro_batches_per_step(),
+                     .most_rows = plans.front().most_rows(),
+                     .each_looked_up = taken.looks_up()};
+  std::vector<int64_t> in_epoch(plans.size()), counts;
+  for (int64_t step = 0; step < shares.steps; ++step) {
+    const bool is_last = step + 1 == shares.steps;
+    const bool is_like_the_first = !taken.looks_up() && step > 0 && !is_last;
+    if (is_like_the_first) {  // steps that are not full come last
+      for (size_t rank = 0; rank < plans.size(); ++rank) in_epoch[rank] += counts[rank] * (shares.steps - 2);
+      shares.used += taken.used() * (shares.steps - 2);
+      step = shares.steps - 2;
+      continue;
+    }
+    counts = taken.take(plans, step);
+    for (size_t rank = 0; rank < plans.size(); ++rank) in_epoch[rank] += counts[rank];
+    if (step == 0) shares.in_step = spread_of(counts);
+  }
+  shares.used += taken.used();
+  for (const int64_t count : counts) shares.in_last_step += count, shares.idle_in_last_step += count == 0;
+  shares.in_epoch = spread_of(in_epoch);
+  const int64_t whole = order.drop_last ? shares.steps * order.global_batch : order.samples;
+  GPUTRAIN_ASSERT(shares.used == whole, "an epoch uses each sample");
+  return shares;
+}
+
+}  // namespace gputrain::data
