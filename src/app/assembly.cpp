@@ -72,6 +72,18 @@ std::vector<device::Resident> residents_of(models::Model& model, const optim::Op
   return residents;
 }
 
+/// What the process computes with; `device` names the kind, of which the rank takes its own.
+void set_up(Place& place, const JobSpec& spec, const std::string& device, int ranks_here) {
+  device::install_host_allocator();
+  place.threads = device::plan_cpu_threads(ranks_here, place.launch.allotted_cpus);
+  device::set_cpu_threads(place.threads);
+  place.device = device::choose_device(device, place.launch.rendezvous.local_rank);
+  const auto precision = ops::precision_from_name(spec.precision);
+  place.policy = ops::policy_of(precision);
+  device::apply({.tf32 = precision == ops::Precision::tf32, .deterministic = spec.deterministic});
+  device::seed_generators(place.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(place.rank()));
+}
+
 }  // namespace
 
 Place take_place(const JobSpec& spec) {
@@ -79,19 +91,20 @@ Place take_place(const JobSpec& spec) {
   place.launch = launch::read_environment();
   const auto& rendezvous = place.launch.rendezvous;
   if (!place.launch.remark.empty()) log::warning(place.launch.remark);
-  device::install_host_allocator();
-  place.threads = device::plan_cpu_threads(rendezvous.local_world_size, place.launch.allotted_cpus);
-  device::set_cpu_threads(place.threads);
-  place.device = device::choose_device(spec.device, rendezvous.local_rank);
-  const auto precision = ops::precision_from_name(spec.precision);
-  place.policy = ops::policy_of(precision);
-  device::apply({.tf32 = precision == ops::Precision::tf32, .deterministic = spec.deterministic});
-  device::seed_generators(place.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(rendezvous.rank));
+  set_up(place, spec, spec.device, rendezvous.local_world_size);
   if (rendezvous.world_size > 1) {
     log::set_stderr_enabled(rendezvous.rank == 0);
     const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
     place.groups = comm::ProcessGroups(rendezvous, {.device = place.device, .deadline = deadline, .on_waiting = log::warning});
   }
+  return place;
+}
+
+Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared_ptr<comm::Traffic> traffic) {
+  Place place;
+  place.launch = {.launcher = "dry run", .rendezvous = at, .allotted_cpus = 0, .remark = {}};
+  set_up(place, spec, "cpu", 1);
+  place.groups = comm::ProcessGroups::imagined(at, std::move(traffic));
   return place;
 }
 
@@ -191,13 +204,30 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
 }
 
 Assembly assemble(const Job& job) {
-  Assembly assembly{.place = take_place(job.spec())};
-  assembly.datasets = open_datasets(job);
+  Place place = take_place(job.spec());
+  return assemble(job, std::move(place), open_datasets(job));
+}
+
+Assembly assemble(const Job& job, Place place, Datasets datasets) {
+  Assembly assembly{.place = std::move(place)};
+  assembly.datasets = std::move(datasets);
   assembly.plan = plan_run(job.spec(), assembly.datasets, assembly.place);
   assembly.built = build_model(job, assembly.datasets, assembly.place);
   assembly.updates = build_updates(job, assembly.place, assembly.plan, assembly.built);
   assembly.reduction = plan_reduction(job.spec(), assembly.place.groups, *assembly.built.arena);
   return assembly;
+}
+
+void check_sample(const Job& job, const Datasets& datasets) {
+  const auto& sample = job.spec().eval.sample;
+  if (!sample) return;
+  if (!datasets.train->encoder()) {
+    throw job.loaded.error("eval.sample", "the training data has no vocabulary to write text with",
+                           "leave eval.sample out, or train on format: text");
+  }
+  if (datasets.train->encoder()(sample->prompt).empty()) {
+    throw job.loaded.error("eval.sample.prompt", "the prompt is empty", "give it at least one character");
+  }
 }
 
 }  // namespace gputrain::app

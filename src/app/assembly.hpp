@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "gputrain/comm/imagined.hpp"
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/data/loader.hpp"
 #include "gputrain/data/open.hpp"
@@ -36,6 +37,10 @@ struct Place {
 /// Sets the process up for the job: threads, device, numerics, random seeds, and the meeting of the ranks.
 /// Every rank must call.
 Place take_place(const JobSpec& spec);
+
+/// The same for a rank whose others are not there: it computes on this machine's CPU with all its cores, and nothing is
+/// sent. What would be is added to `traffic`.
+Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared_ptr<comm::Traffic> traffic);
 
 /// The job's datasets and what they say to the model; val and test are null when the job has none.
 struct Datasets : data::Datasets {
@@ -80,6 +85,10 @@ struct Assembly {
 
 /// Every rank must call.
 Assembly assemble(const Job& job);
+Assembly assemble(const Job& job, Place place, Datasets datasets);
+
+/// Finds out before training what would fail after it: a prompt that the vocabulary cannot spell.
+void check_sample(const Job& job, const Datasets& datasets);
 
 train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place);
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,

@@ -65,8 +65,11 @@ checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const chec
   return checkpoint;
 }
 
-std::string best_metric_of(const JobSpec& spec, bool has_validation, bool is_text) {
-  if (!has_validation || spec.checkpoint.keep_best == 0) return "";
+}  // namespace
+
+std::string best_metric_of(const JobSpec& spec, const Datasets& datasets) {
+  if (!datasets.val || spec.checkpoint.keep_best == 0) return "";
+  const bool is_text = datasets.is_text;
   const std::string name = spec.checkpoint.metric.value.value_or(is_text ? "loss" : "top1");
   const bool is_measured = name == "loss" || (name == "perplexity") == is_text;
   if (!is_measured) {
@@ -83,11 +86,21 @@ checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const trai
           .smaller_is_better = train::smaller_is_better(metric)};
 }
 
-}  // namespace
+checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank) {
+  checkpoint::Shard shard{.part = "optimizer", .tensors = {}, .slices = {}};
+  if (!built.owners.empty()) shard.rank = rank, shard.ranks = std::ssize(built.owners);
+  auto state = optimizer.state();
+  if (shard.rank != 0) state.scalars.clear();
+  for (auto& owned : checkpoint::per_parameter(*built.arena, state)) {
+    if (owned.slice) shard.slices[owned.name] = *owned.slice;
+    shard.tensors.emplace_back(owned.name, owned.tensor);
+  }
+  return shard;
+}
 
 Checkpointing::Checkpointing(Parts parts)
     : parts_(std::move(parts)),
-      best_metric_(best_metric_of(parts_.job.spec(), parts_.datasets.val != nullptr, parts_.datasets.is_text)),
+      best_metric_(best_metric_of(parts_.job.spec(), parts_.datasets)),
       store_(parts_.folder.checkpoints(), retention_of(parts_.job.spec().checkpoint, parts_.plan, best_metric_)),
       writer_(store_) {
   const auto& spec = parts_.job.spec().checkpoint;
@@ -259,7 +272,7 @@ checkpoint::Snapshot Checkpointing::snapshot(const train::Progress& progress, co
   }
   parts_.reduction.note(state);
   std::vector<checkpoint::Shard> shards;
-  if (shares() || parts_.place.rank() == 0) shards.push_back(own_shard());
+  if (shares() || parts_.place.rank() == 0) shards.push_back(optimizer_shard(parts_.built, *parts_.updates.optimizer, parts_.place.rank()));
   if (parts_.reduction.power_sgd) shards.push_back(parts_.reduction.shard(parts_.place.groups));
   return {.step = progress.step,
           .files = {{"model", weights()}, {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
@@ -283,19 +296,6 @@ std::vector<std::string> Checkpointing::files_of_others() const {
     if (parts_.reduction.power_sgd) names.push_back(checkpoint::file_name("compression", rank, world));
   }
   return names;
-}
-
-/// What this rank owns of the optimizer's state; what is not cut is rank 0's.
-checkpoint::Shard Checkpointing::own_shard() const {
-  checkpoint::Shard shard{.part = "optimizer", .tensors = {}, .slices = {}};
-  if (shares()) shard.rank = parts_.place.rank(), shard.ranks = std::ssize(parts_.built.owners);
-  auto state = parts_.updates.optimizer->state();
-  if (shard.rank != 0) state.scalars.clear();
-  for (auto& owned : checkpoint::per_parameter(*parts_.built.arena, state)) {
-    if (owned.slice) shard.slices[owned.name] = *owned.slice;
-    shard.tensors.emplace_back(owned.name, owned.tensor);
-  }
-  return shard;
 }
 
 /// Buffers are not among them: a forward pass changes running statistics.

@@ -19,6 +19,15 @@
 
 namespace gputrain::app {
 
+/// What a rank owns of the optimizer's state and saves; what is not cut is rank 0's.
+checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank);
+
+/// The metric that makes a checkpoint the best, "val/loss"; empty: the best is not kept. Throws Error(usage) for one
+/// that is not measured.
+std::string best_metric_of(const JobSpec& spec, const Datasets& datasets);
+
+checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan, const std::string& best_metric);
+
 class Checkpointing {
  public:
   struct Parts {
@@ -84,7 +93,6 @@ class Checkpointing {
   bool fails_anywhere(bool failed);
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
   void restore_optimizer(const checkpoint::Part& part);
-  checkpoint::Shard own_shard() const;
   std::vector<std::string> files_of_others() const;
   /// Whether ranks share out the optimizer's state.
   bool shares() const noexcept { return !parts_.built.owners.empty(); }

@@ -17,9 +17,17 @@ struct JobRequest {
   std::optional<std::string> output_dir;
 };
 
+/// What `run --dry-run --world-size` asks about: ranks that are not there.
+struct RehearsalRequest {
+  int world_size = 0;         // 0: not asked
+  std::string device_memory;  // "80GiB"; empty: not said
+  bool json = false;
+};
+
 struct RunRequest {
   JobRequest job;
   bool dry_run = false;
+  RehearsalRequest rehearsal;
   bool accept = false;  // go on although settings changed that may change results
   bool verify = false;  // a missed `expect:` is exit code 4
 };

@@ -86,7 +86,7 @@ class RankCommand {
 
 int launch_command(const LaunchRequest& request) {
   if (request.run.dry_run) {
-    throw Error(ExitCode::usage, {.what = "a dry run starts no ranks", .hint = "leave out `launch` and its options"});
+    throw Error(ExitCode::usage, {.what = "a dry run starts no ranks", .hint = "gputrain run JOB --dry-run --world-size N checks a job for N ranks"});
   }
   JobRequest reading = request.run.job;
   reading.set.insert(reading.set.end(), request.set.begin(), request.set.end());

@@ -56,7 +56,17 @@ struct CommandLine {
     auto* verb = app.add_subcommand("run", "train");
     add_job(*verb, run.job);
     verb->add_option("--output-dir", run.job.output_dir, "the run folder, as --set output_dir=DIR");
-    verb->add_flag("--dry-run", run.dry_run, "check everything short of training: data, model, memory, run folder");
+    auto* dry = verb->add_flag("--dry-run", run.dry_run, "check everything short of training: data, model, memory, run folder");
+    auto& rehearsal = run.rehearsal;
+    auto* world = verb->add_option("--world-size", rehearsal.world_size, "with --dry-run: check the job for so many ranks, here and now")
+                      ->check(CLI::Range(1, 1 << 20))->needs(dry);
+    verb->add_option_function<int>("--nproc-per-node", [this](int ranks) {
+          run.job.set.push_back("launch.nproc_per_node=" + std::to_string(ranks));
+        }, "with --world-size: ranks on each host")
+        ->check(CLI::Range(1, 4096))->needs(world);
+    verb->add_option("--device-memory", rehearsal.device_memory, "with --world-size: what each rank's device has, as 80GiB")
+        ->needs(world);
+    verb->add_flag("--json", rehearsal.json, "with --world-size: print one JSON document")->needs(world);
     verb->add_flag("--accept", run.accept, "resume although settings changed that may change the results");
     verb->add_flag("--verify", run.verify, "exit with 4 when the result misses the job's expect: band");
     verb->callback([this] { action = [this] { return app::run_command(run); }; });

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "fixed_memory.hpp"
 #include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/monitor/format.hpp"
 
@@ -27,27 +28,15 @@ struct MemoryUse {
   int64_t total() const noexcept { return fixed() + data + rest; }
 };
 
-int64_t bytes_of(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
-
-/// One micro-batch as the loader keeps it.
-int64_t batch_bytes(const Assembly& assembly) {
-  const auto& layout = assembly.datasets.train->layout();
-  const size_t sample = layout.input_bytes() + layout.target_count() * sizeof(int64_t);
-  return static_cast<int64_t>(sample) * assembly.plan.batch.micro_batch;
-}
-
-int64_t batches_ahead(const JobSpec& spec, const Assembly& assembly) {
-  return std::max(spec.data.prefetch_factor, assembly.plan.batch.accumulation);
-}
-
 MemoryUse use_of(const device::Shortage& shortage, const JobSpec& spec, const Assembly& assembly) {
   const at::Device device = assembly.place.device;
   MemoryUse use{.reading = device::read_memory(device), .requested = shortage.requested_bytes};
-  const device::Arena& arena = *assembly.built.arena;
-  use.parameters = bytes_of(arena.values());
-  use.gradients = bytes_of(arena.keeps_owned_gradients_only() ? arena.owned_gradients() : arena.gradients());
-  for (const auto& [name, tensor] : assembly.updates.optimizer->state().flat) use.optimizer_state += bytes_of(tensor);
-  if (device.is_cpu()) use.data = batch_bytes(assembly) * batches_ahead(spec, assembly);
+  const FixedMemory fixed = fixed_memory(assembly.built, assembly.updates);
+  use.parameters = fixed.parameters;
+  use.gradients = fixed.gradients;
+  use.optimizer_state = fixed.optimizer_state;
+  const auto& batch = assembly.plan.batch;
+  if (device.is_cpu()) use.data = batch_bytes(*assembly.datasets.train, batch.micro_batch) * batches_ahead(spec, batch);
   // On the CPU the arena and what is shaped like it are mapped by themselves, so that the allocator has the others only.
   const int64_t known = device.is_cpu() ? use.data : use.fixed();
   use.rest = std::max<int64_t>(0, use.reading.peak_tensor_bytes - known);
@@ -105,7 +94,7 @@ void add_evaluation(std::vector<Remedy>& remedies, const JobSpec& spec, const As
 }
 
 void add_reading(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const MemoryUse& use) {
-  const int64_t least = std::max<int64_t>(1, assembly.plan.batch.accumulation), ahead = batches_ahead(spec, assembly);
+  const int64_t least = std::max<int64_t>(1, assembly.plan.batch.accumulation), ahead = batches_ahead(spec, assembly.plan.batch);
   if (use.data == 0 || ahead <= least) return;
   remedies.push_back({.set = fmt::format("data.prefetch_factor={}", least),
                       .effect = "fewer batches are read ahead",
@@ -186,7 +175,7 @@ std::string use_text(const JobSpec& spec, const Assembly& assembly, const Memory
   line("parameters", use.parameters, "");
   line("gradients", use.gradients, "");
   line("optimizer state", use.optimizer_state, spec.optimizer.type.name);
-  if (use.data > 0) line("data", use.data, monitor::grouped(batches_ahead(spec, assembly)) + " micro-batches read ahead");
+  if (use.data > 0) line("data", use.data, monitor::grouped(batches_ahead(spec, assembly.plan.batch)) + " micro-batches read ahead");
   line("rest", use.rest, "activations of a micro-batch of " + monitor::grouped(assembly.plan.batch.micro_batch));
   line("sum", use.total(), reading.peak_process_bytes > 0 ? "at the peak; the process held " + size_text(reading.peak_process_bytes) : "at the peak");
   line("limit", reading.limit_bytes, reading.limit);

@@ -25,6 +25,8 @@ void choose_buckets(Reduction& reduction, const JobSpec& spec, comm::ProcessGrou
     reduction.bucket_reason = "auto: all of it";
   } else if (spec.deterministic) {
     reduction.bucket_reason = "auto: not measured, because deterministic is true";
+  } else if (groups.is_imagined()) {
+    reduction.bucket_reason = "auto: a run measures its ranks' all-reduces";
   } else {
     const auto link = parallel::measure_link(groups, arena.values().device());
     reduction.buckets.bytes = parallel::best_bucket_bytes(link, gradient_bytes);

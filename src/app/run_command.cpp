@@ -1,6 +1,7 @@
 // `gputrain run`: the way a job takes, from the file to the trained model.
 #include "assembly.hpp"
 #include "commands.hpp"
+#include "dry_run.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/monitor/console.hpp"
@@ -13,19 +14,6 @@
 
 namespace gputrain::app {
 namespace {
-
-/// Finds out before training what would fail after it: a prompt that the vocabulary cannot spell.
-void check_sample(const Job& job, const Datasets& datasets) {
-  const auto& sample = job.spec().eval.sample;
-  if (!sample) return;
-  if (!datasets.train->encoder()) {
-    throw job.loaded.error("eval.sample", "the training data has no vocabulary to write text with",
-                           "leave eval.sample out, or train on format: text");
-  }
-  if (datasets.train->encoder()(sample->prompt).empty()) {
-    throw job.loaded.error("eval.sample.prompt", "the prompt is empty", "give it at least one character");
-  }
-}
 
 /// Everything short of training: reads one step of data and computes its loss, writes nothing.
 int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
@@ -68,6 +56,7 @@ int run_job(const RunRequest& request, const Job& job) {
 
 int run_command(const RunRequest& request) {
   const Job job = load_job(request.job);
+  if (request.rehearsal.world_size > 0) return rehearse(request.rehearsal, job);
   take_environment(job.spec().env);
   train::watch_signals();
   try {

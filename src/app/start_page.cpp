@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "fixed_memory.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "versions.hpp"
@@ -93,17 +94,29 @@ std::string plan_text(const Assembly& assembly, const std::string& saves) {
   return text + "  save " + (plan.save.is_auto ? saves : cadence_text(plan.save));
 }
 
+/// What stays for the whole run, to the byte; what a step needs besides is not known before one has been taken.
+std::string memory_text(const Assembly& assembly) {
+  const auto sized = [](int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); };
+  const FixedMemory fixed = fixed_memory(assembly.built, assembly.updates);
+  const int64_t all = device::facts_of(assembly.place.device).total_bytes;
+  const int here = assembly.place.device.is_cpu() ? assembly.place.launch.rendezvous.local_world_size : 1;
+  return sized(fixed.total()) + " of " + sized(all) + (here > 1 ? " for " + plural(here, "rank") : "") + ": weights " +
+         sized(fixed.parameters + fixed.buffers) + "  grads " + sized(fixed.gradients) + "  optimizer " +
+         sized(fixed.optimizer_state) + "  then activations";
+}
+
 }  // namespace
 
 void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const StartTexts& texts) {
   console.block("gputrain " + version() + "  run " + job.run_id + "  resolved " +
                 (job.output_dir / "job.resolved.yaml").string());
-  console.line("hosts", hosts_text(assembly.place));
+  console.line("hosts", texts.hosts.empty() ? hosts_text(assembly.place) : texts.hosts);
   console.line("model", model_text(job.spec(), assembly));
   console.line("data", data_text(assembly.datasets));
   console.line("batch", batch_text(job.spec(), assembly));
   if (!assembly.place.groups.alone()) console.line("reduce", reduction_text(assembly));
   console.line("plan", plan_text(assembly, texts.saves));
+  console.line("memory", texts.memory.empty() ? memory_text(assembly) : texts.memory);
   console.line("resume", texts.resume);
 }
 

@@ -25,6 +25,10 @@ namespace {
   throw Error(code, {.what = "cannot read: " + problem, .where = path.string()});
 }
 
+StoredTensor to_be_stored(const std::string& name, const at::Tensor& tensor) {
+  return {.name = name, .dtype = dtype_of(tensor.scalar_type()), .sizes = tensor.sizes().vec()};
+}
+
 }  // namespace
 
 struct SafetensorsFile::Mapping {
@@ -114,13 +118,23 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, Exi
   return parse_safetensors(front, file_bytes, path.string(), code);
 }
 
+uint64_t safetensors_bytes(const NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
+  std::vector<StoredTensor> stored;
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) {
+    stored.push_back(to_be_stored(name, tensor));
+    bytes += tensor.nbytes();
+  }
+  return layout_safetensors(stored, metadata).size() + bytes;
+}
+
 FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                            const std::map<std::string, std::string>& metadata) {
   std::map<std::string_view, const at::Tensor*> by_name;
   std::vector<StoredTensor> stored;
   for (const auto& [name, tensor] : tensors) {
     GPUTRAIN_ASSERT(by_name.emplace(name, &tensor).second, "two tensors of one name: " + name);
-    stored.push_back({.name = name, .dtype = dtype_of(tensor.scalar_type()), .sizes = tensor.sizes().vec()});
+    stored.push_back(to_be_stored(name, tensor));
   }
   const std::string header = layout_safetensors(stored, metadata);
   AtomicFile file(path, ExitCode::checkpoint);

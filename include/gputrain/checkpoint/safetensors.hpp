@@ -51,6 +51,10 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, Exi
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
+/// How large write_safetensors would make the file.
+uint64_t safetensors_bytes(const NamedTensors& tensors,
+                           const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
 /// Writes tensors (any device, any strides) beside `path`, syncs, and renames into place. The bytes are those of the
 /// safetensors package, whatever the order of `tensors`. Throws Error(checkpoint) and leaves an existing file untouched
 /// when the disk refuses.

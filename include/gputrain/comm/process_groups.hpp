@@ -45,6 +45,7 @@ class ProcessGroups {
   int rank() const noexcept { return control_.rank(); }
   int world_size() const noexcept { return control_.size(); }
   bool alone() const noexcept { return world_size() == 1; }
+  bool is_imagined() const noexcept { return !alone() && meeting_ == nullptr; }
 
   Group& tensors() noexcept { return tensors_; }
   Group& control() noexcept { return control_; }  // CPU tensors only

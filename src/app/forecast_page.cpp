@@ -1,0 +1,193 @@
+#include "forecast_page.hpp"
+
+#include <string>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/monitor/format.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using monitor::grouped;
+using monitor::significant;
+
+std::string sized(int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); }
+
+std::string spread_text(const data::EpochShares::Spread& spread) {
+  return grouped(spread.fewest) + (spread.fewest == spread.most ? "" : " to " + grouped(spread.most));
+}
+
+std::string order_text(const Assembly& assembly, const data::EpochShares& epoch) {
+  const int64_t samples = assembly.datasets.train->size(), batch = assembly.plan.batch.global_batch;
+  std::string text =
+      spread_text(epoch.in_step) + " samples per rank and step, " + spread_text(epoch.in_epoch) + " per epoch";
+  text += epoch.each_looked_up ? "; every one of " + grouped(epoch.used) + " once, looked up for all ranks"
+                               : "; " + grouped(epoch.used) + " are too many to look up each";
+  if (epoch.used < samples) text += "; " + grouped(samples - epoch.used) + " left out (data.last: drop)";
+  if (epoch.in_last_step < batch) {
+    text += fmt::format("; the last step has {} of {}", grouped(epoch.in_last_step), grouped(batch));
+    if (epoch.idle_in_last_step > 0) text += ", " + grouped(epoch.idle_in_last_step) + " ranks none";
+  }
+  return text;
+}
+
+std::string times_text(const Times& times) { return times ? grouped(*times) : std::string("auto"); }
+
+std::string events_text(const Assembly& assembly, const Forecast& forecast) {
+  std::string text;
+  if (assembly.datasets.val) text += "evaluations " + times_text(forecast.evaluations) + "  ";
+  text += "saves " + times_text(forecast.saves) + (forecast.saves_more ? ", and new bests" : "") + "  lr " +
+          significant(forecast.first_lr);
+  return assembly.plan.is_time_limited() ? text : text + " to " + significant(forecast.last_lr);
+}
+
+std::string wires_text(const WireForecast& wires) {
+  const auto& traffic = wires.traffic;
+  std::string kinds;
+  const auto add = [&](const comm::Traffic::Kind& kind, const char* name) {
+    if (kind.calls == 0) return;
+    kinds += fmt::format("{}{} {} of {}", kinds.empty() ? "" : " + ", grouped(kind.calls), name, sized(kind.bytes));
+  };
+  add(traffic.all_reduce, "all-reduce");
+  add(traffic.reduce_scatter, "reduce-scatter");
+  add(traffic.reduce, "reduce");
+  add(traffic.all_gather, "all-gather");
+  add(traffic.broadcast, "broadcast");
+  return fmt::format("{} buckets of at most {}  a step: {}; each rank sends {} (ring)", grouped(wires.buckets),
+                     sized(wires.largest_bucket), kinds, monitor::bytes(wires.bytes_per_rank));
+}
+
+std::string shards_text(const Assembly& assembly, const ShardForecast& shards) {
+  std::string text = fmt::format("{} ranks own {} to {} of the parameters", grouped(std::ssize(assembly.built.owners)),
+                                 sized(shards.fewest_owned), sized(shards.most_owned));
+  if (shards.owning_nothing > 0) text += "; " + grouped(shards.owning_nothing) + " own nothing";
+  return text + "; optimizer state at most " + sized(shards.most_state);
+}
+
+std::string checkpoint_text(const CheckpointForecast& checkpoint) {
+  std::string text = fmt::format("{} in {} files, the largest {}; at most {} at once are {}", sized(checkpoint.bytes),
+                                 grouped(checkpoint.files), sized(checkpoint.largest_file),
+                                 grouped(checkpoint.most_at_once), sized(checkpoint.most_at_once * checkpoint.bytes));
+  if (checkpoint.free_bytes > 0) text += " of " + sized(checkpoint.free_bytes) + " free here";
+  return text + (checkpoint.fits() ? "" : ": TOO MUCH");
+}
+
+std::string host_text(const Forecast& forecast, int ranks_per_host) {
+  std::string text = sized(forecast.memory.data) + " per rank for data";
+  if (ranks_per_host > 1) text += ", " + sized(forecast.memory.data * ranks_per_host) + " per host";
+  if (forecast.checkpoint.copy_bytes > 0)
+    text += "; " + sized(forecast.checkpoint.copy_bytes) + " on rank 0 while it saves";
+  return text;
+}
+
+nlohmann::json to_json(const data::EpochShares::Spread& spread) {
+  return {{"fewest", spread.fewest}, {"most", spread.most}};
+}
+nlohmann::json to_json(const comm::Traffic::Kind& kind) { return {{"calls", kind.calls}, {"bytes", kind.bytes}}; }
+nlohmann::json to_json(const Times& times) { return times ? nlohmann::json(*times) : nlohmann::json(); }
+
+nlohmann::json data_json(const Assembly& assembly, const data::EpochShares& epoch) {
+  return {{"samples", assembly.datasets.train->size()},
+          {"used_per_epoch", epoch.used},
+          {"steps_per_epoch", epoch.steps},
+          {"samples_per_rank_and_step", to_json(epoch.in_step)},
+          {"samples_per_rank", to_json(epoch.in_epoch)},
+          {"last_step_samples", epoch.in_last_step},
+          {"ranks_idle_in_last_step", epoch.idle_in_last_step},
+          {"each_looked_up", epoch.each_looked_up}};
+}
+
+nlohmann::json wires_json(const WireForecast& wires) {
+  const auto& traffic = wires.traffic;
+  return {{"buckets", wires.buckets},
+          {"largest_bucket_bytes", wires.largest_bucket},
+          {"all_reduce", to_json(traffic.all_reduce)},
+          {"reduce", to_json(traffic.reduce)},
+          {"broadcast", to_json(traffic.broadcast)},
+          {"all_gather", to_json(traffic.all_gather)},
+          {"reduce_scatter", to_json(traffic.reduce_scatter)},
+          {"sent_bytes_per_rank", static_cast<int64_t>(wires.bytes_per_rank)}};
+}
+
+nlohmann::json memory_json(const MemoryForecast& memory) {
+  const FixedMemory& fixed = memory.fixed;
+  nlohmann::json json{{"weights", fixed.parameters},
+                      {"buffers", fixed.buffers},
+                      {"gradients", fixed.gradients},
+                      {"optimizer", fixed.optimizer_state},
+                      {"activations", memory.activations.bytes(memory.micro_batch)},
+                      {"bytes_per_sample", memory.activations.bytes_per_sample},
+                      {"measured_samples", memory.activations.measured_samples},
+                      {"measured_bytes", memory.activations.measured_bytes},
+                      {"micro_batch", memory.micro_batch},
+                      {"total", memory.total()},
+                      {"host_data", memory.data}};
+  if (memory.limit > 0) json["limit"] = memory.limit, json["fits"] = memory.fits();
+  return json;
+}
+
+}  // namespace
+
+std::string memory_text(const MemoryForecast& memory) {
+  const FixedMemory& fixed = memory.fixed;
+  std::string text = "predicted " + sized(memory.total());
+  if (memory.limit > 0) text += " of " + sized(memory.limit);
+  text += fmt::format(": weights {}  grads {}  optimizer {}  activations {} for {}",
+                      sized(fixed.parameters + fixed.buffers), sized(fixed.gradients), sized(fixed.optimizer_state),
+                      sized(memory.activations.bytes(memory.micro_batch)), grouped(memory.micro_batch));
+  if (memory.micro_batch > 1)
+    text += fmt::format(" ({} each, measured with {})", sized(memory.activations.bytes_per_sample),
+                        grouped(memory.activations.measured_samples));
+  if (memory.limit == 0) return text;
+  return text + (memory.fits() ? "  fits" : "  DOES NOT FIT");
+}
+
+void print_forecast(monitor::Console& console, const Job& job, const Assembly& assembly, const Forecast& forecast,
+                    int ranks_per_host) {
+  console.line("order", order_text(assembly, forecast.epoch));
+  console.line("events", events_text(assembly, forecast));
+  if (forecast.wires.buckets > 0) console.line("wires", wires_text(forecast.wires));
+  if (!assembly.built.owners.empty()) console.line("shards", shards_text(assembly, forecast.shards));
+  console.line("ckpt", checkpoint_text(forecast.checkpoint) + "  " + job.output_dir.string());
+  console.line("host", host_text(forecast, ranks_per_host));
+}
+
+nlohmann::json to_json(const Job& job, const Assembly& assembly, const RehearsalHosts& hosts,
+                       const Forecast& forecast) {
+  const auto& plan = assembly.plan;
+  const auto& checkpoint = forecast.checkpoint;
+  const auto& shards = forecast.shards;
+  nlohmann::json json{{"schema", 1}, {"run_id", job.run_id}, {"world_size", assembly.place.groups.world_size()}};
+  if (hosts.hosts > 0) json["hosts"] = hosts.hosts, json["ranks_per_host"] = hosts.ranks_per_host;
+  json["parameters"] = assembly.built.parameter_count;
+  json["batch"] = {{"global", plan.batch.global_batch},
+                   {"micro", plan.batch.micro_batch},
+                   {"accumulation", plan.batch.accumulation},
+                   {"tokens_per_step", plan.tokens_per_step}};
+  json["data"] = data_json(assembly, forecast.epoch);
+  json["plan"] = {{"steps", plan.is_time_limited() ? nlohmann::json() : nlohmann::json(plan.total_steps)},
+                  {"evaluations", to_json(forecast.evaluations)},
+                  {"saves", to_json(forecast.saves)},
+                  {"saves_new_bests_besides", forecast.saves_more},
+                  {"first_lr", forecast.first_lr},
+                  {"last_lr", forecast.last_lr}};
+  json["shards"] = {{"shard", job.spec().parallel.shard},
+                    {"most_owned_bytes", shards.most_owned},
+                    {"fewest_owned_bytes", shards.fewest_owned},
+                    {"ranks_owning_nothing", shards.owning_nothing}};
+  json["wires"] = wires_json(forecast.wires);
+  json["checkpoint"] = {{"files", checkpoint.files},
+                        {"bytes", checkpoint.bytes},
+                        {"largest_file_bytes", checkpoint.largest_file},
+                        {"most_at_once", checkpoint.most_at_once},
+                        {"free_bytes", checkpoint.free_bytes},
+                        {"host_copy_bytes", checkpoint.copy_bytes},
+                        {"fits", checkpoint.fits()}};
+  json["memory"] = memory_json(forecast.memory);
+  json["first_loss"] = forecast.memory.activations.loss;
+  return json;
+}
+
+}  // namespace gputrain::app
