@@ -56,26 +56,27 @@ void check_ranks(const Datasets& datasets, int world_size) {
                                 .hint = fmt::format("at most --world-size {}, or more data", samples)});
 }
 
-std::string remedy(const JobSpec& spec, const MemoryForecast& memory, int world_size) {
-  const int64_t micro = memory.smaller_micro_batch();
+std::string what_would_help(const JobSpec& spec, const MemoryForecast& memory, Assembly& assembly) {
   std::string text;
-  if (micro > 0) {
-    text = fmt::format("--set train.micro_batch_size={} (predicted {})", micro,
+  if (const int64_t micro = memory.smaller_micro_batch(); micro > 0) {
+    text = fmt::format("--set train.micro_batch_size={} (predicted {}), or ", micro,
                        monitor::bytes(static_cast<double>(memory.total(micro))));
   }
-  if (spec.parallel.shard == "none" && world_size > 1)
-    text += (text.empty() ? "" : ", or ") + std::string("--set parallel.shard=optimizer");
-  return text + (text.empty() ? "" : ", or ") + "devices with more memory";
+  if (spec.train.activation_checkpointing != "block" && assembly.built.model->offers(nn::Recompute::block)) {
+    text += "--set train.activation_checkpointing=block, or ";
+  }
+  if (spec.parallel.shard == "none" && !assembly.place.groups.alone()) text += "--set parallel.shard=optimizer, or ";
+  return text + "devices with more memory";
 }
 
 /// Found out at last, when all that was found has been told.
-void refuse_what_does_not_fit(const Job& job, const Forecast& forecast, int world_size) {
+void refuse_what_does_not_fit(const Job& job, const Forecast& forecast, Assembly& assembly) {
   const auto& memory = forecast.memory;
   if (!memory.fits()) {
     throw Error(ExitCode::environment, {.what = fmt::format("a rank needs about {}, its device has {}",
                                                             monitor::bytes(static_cast<double>(memory.total())),
                                                             monitor::bytes(static_cast<double>(memory.limit))),
-                                        .hint = remedy(job.spec(), memory, world_size)});
+                                        .hint = what_would_help(job.spec(), memory, assembly)});
   }
   const auto& checkpoint = forecast.checkpoint;
   if (!checkpoint.fits()) {
@@ -116,7 +117,7 @@ int rehearse(const RehearsalRequest& request, const Job& job) {
                     .saves = "auto",
                     .resume = "not looked for (dry run)"});
   print_forecast(console, job, assembly, forecast, hosts.ranks_per_host);
-  refuse_what_does_not_fit(job, forecast, world);
+  refuse_what_does_not_fit(job, forecast, assembly);
   console.line("dry run", "all checks passed; first loss " + monitor::significant(forecast.memory.activations.loss) +
                               "; memory besides: the GPU's context, NCCL, cuBLAS; nothing was written");
   return 0;
