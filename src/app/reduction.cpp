@@ -14,8 +14,6 @@ namespace {
 
 constexpr double kMebibyte = 1 << 20;
 
-std::string size_text(int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); }
-
 void choose_buckets(Reduction& reduction, const JobSpec& spec, comm::ProcessGroups& groups,
                     const device::Arena& arena) {
   const auto gradient_bytes = static_cast<int64_t>(arena.values().nbytes());
@@ -113,13 +111,13 @@ parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::
 }
 
 std::string describe(const Reduction& reduction, const device::Arena& arena, const parallel::Traffic& one_step) {
-  std::string text = size_text(one_step.bytes) + " a step";
+  std::string text = monitor::bytes(static_cast<double>(one_step.bytes)) + " a step";
   if (one_step.bytes != one_step.full_bytes) {
-    text += " instead of " + size_text(one_step.full_bytes) + ", gradients as " + wire_text(reduction);
+    text += " instead of " + monitor::bytes(static_cast<double>(one_step.full_bytes)) + ", gradients as " + wire_text(reduction);
   }
   const auto buckets = std::ssize(parallel::plan_buckets(arena, reduction.buckets));
   text += "  " + monitor::grouped(buckets) +
-          (buckets == 1 ? " bucket" : " buckets of " + size_text(reduction.buckets.bytes));
+          (buckets == 1 ? " bucket" : " buckets of " + monitor::bytes(static_cast<double>(reduction.buckets.bytes)));
   return text + (reduction.bucket_reason.empty() ? "" : " (" + reduction.bucket_reason + ")");
 }
 
