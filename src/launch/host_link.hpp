@@ -8,10 +8,10 @@
 #include <string>
 
 #include "child.hpp"
+#include "gputrain/core/lines.hpp"
+#include "gputrain/core/poll.hpp"
 #include "gputrain/launch/hosts.hpp"
-#include "lines.hpp"
 #include "messages.hpp"
-#include "poll.hpp"
 
 namespace gputrain::launch {
 

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "child.hpp"
-#include "lines.hpp"
+#include "gputrain/core/lines.hpp"
+#include "gputrain/core/poll.hpp"
 #include "messages.hpp"
-#include "poll.hpp"
 
 namespace gputrain::launch {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "lines.hpp"
-#include "poll.hpp"
+#include "gputrain/core/lines.hpp"
+#include "gputrain/core/poll.hpp"
 
 namespace gputrain::launch {
 

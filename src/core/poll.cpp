@@ -1,4 +1,4 @@
-#include "poll.hpp"
+#include "gputrain/core/poll.hpp"
 
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <system_error>
 
-namespace gputrain::launch {
+namespace gputrain {
 namespace {
 
 int open_signals(std::initializer_list<int> signals, sigset_t& before) {
@@ -58,4 +58,4 @@ std::optional<int> SignalReader::next() {
   return static_cast<int>(info.ssi_signo);
 }
 
-}  // namespace gputrain::launch
+}  // namespace gputrain

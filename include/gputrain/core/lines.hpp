@@ -1,4 +1,4 @@
-// Lines of text over pipes, read and written without ever waiting.
+// Lines of text over pipes and sockets, read and written without ever waiting.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 #include "gputrain/core/descriptor.hpp"
 
-namespace gputrain::launch {
+namespace gputrain {
 
 class LineReader {
  public:
@@ -52,4 +52,4 @@ class LineWriter {
   std::string waiting_;
 };
 
-}  // namespace gputrain::launch
+}  // namespace gputrain

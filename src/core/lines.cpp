@@ -1,4 +1,4 @@
-#include "lines.hpp"
+#include "gputrain/core/lines.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include <climits>
 #include <utility>
 
-namespace gputrain::launch {
+namespace gputrain {
 namespace {
 
 // A program that never ends its line must not fill the memory of whoever reads it.
@@ -95,4 +95,4 @@ void LineWriter::close() {
   if (!is_broken()) ::close(descriptor_.release());
 }
 
-}  // namespace gputrain::launch
+}  // namespace gputrain

@@ -11,7 +11,7 @@
 
 #include "gputrain/core/descriptor.hpp"
 
-namespace gputrain::launch {
+namespace gputrain {
 
 using Clock = std::chrono::steady_clock;
 
@@ -46,4 +46,4 @@ class SignalReader {
   Descriptor descriptor_;
 };
 
-}  // namespace gputrain::launch
+}  // namespace gputrain
