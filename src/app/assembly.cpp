@@ -12,6 +12,7 @@
 #include "gputrain/device/numerics.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/parallel/replicas.hpp"
+#include "versions.hpp"
 #include "weights.hpp"
 
 namespace gputrain::app {
@@ -86,7 +87,8 @@ void set_up(Place& place, const JobSpec& spec, const std::string& device, int ra
 
 }  // namespace
 
-Place take_place(const JobSpec& spec) {
+Place take_place(const Job& job) {
+  const JobSpec& spec = job.spec();
   Place place;
   place.launch = launch::read_environment();
   const auto& rendezvous = place.launch.rendezvous;
@@ -95,7 +97,11 @@ Place take_place(const JobSpec& spec) {
   if (rendezvous.world_size > 1) {
     log::set_stderr_enabled(rendezvous.rank == 0);
     const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
-    place.groups = comm::ProcessGroups(rendezvous, {.device = place.device, .deadline = deadline, .on_waiting = log::warning});
+    place.groups = comm::ProcessGroups(rendezvous, {.device = place.device,
+                                                    .deadline = deadline,
+                                                    .on_waiting = log::warning,
+                                                    .program = "gputrain " + version() + " with " + torch_version(),
+                                                    .run = "run " + job.run_id});
   }
   return place;
 }
@@ -204,17 +210,21 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
 }
 
 Assembly assemble(const Job& job) {
-  Place place = take_place(job.spec());
-  return assemble(job, std::move(place), open_datasets(job));
+  return assemble(job, take_place(job), [&] { return open_datasets(job); });
 }
 
-Assembly assemble(const Job& job, Place place, Datasets datasets) {
+Assembly assemble(const Job& job, Place place, const std::function<Datasets()>& open) {
   Assembly assembly{.place = std::move(place)};
-  assembly.datasets = std::move(datasets);
-  assembly.plan = plan_run(job.spec(), assembly.datasets, assembly.place);
-  assembly.built = build_model(job, assembly.datasets, assembly.place);
-  assembly.updates = build_updates(job, assembly.place, assembly.plan, assembly.built);
-  assembly.reduction = plan_reduction(job.spec(), assembly.place.groups, *assembly.built.arena);
+  try {
+    assembly.datasets = open();
+    assembly.plan = plan_run(job.spec(), assembly.datasets, assembly.place);
+    assembly.built = build_model(job, assembly.datasets, assembly.place);
+    assembly.updates = build_updates(job, assembly.place, assembly.plan, assembly.built);
+    assembly.reduction = plan_reduction(job.spec(), assembly.place.groups, *assembly.built.arena);
+  } catch (const std::exception& failure) {
+    assembly.place.groups.leave(failure);
+    throw;
+  }
   return assembly;
 }
 

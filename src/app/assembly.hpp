@@ -1,6 +1,7 @@
 // Everything a run is made of, built from the job in the order data takes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,7 +37,7 @@ struct Place {
 
 /// Sets the process up for the job: threads, device, numerics, random seeds, and the meeting of the ranks.
 /// Every rank must call.
-Place take_place(const JobSpec& spec);
+Place take_place(const Job& job);
 
 /// The same for a rank whose others are not there: it computes on this machine's CPU with all its cores, and nothing is
 /// sent. What would be is added to `traffic`.
@@ -85,7 +86,8 @@ struct Assembly {
 
 /// Every rank must call.
 Assembly assemble(const Job& job);
-Assembly assemble(const Job& job, Place place, Datasets datasets);
+/// The same at a place that is taken; `open` gives the datasets.
+Assembly assemble(const Job& job, Place place, const std::function<Datasets()>& open);
 
 /// Finds out before training what would fail after it: a prompt that the vocabulary cannot spell.
 void check_sample(const Job& job, const Datasets& datasets);

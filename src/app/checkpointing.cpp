@@ -308,6 +308,7 @@ std::vector<at::Tensor> Checkpointing::what_only_updates_change() const {
 void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) {
   const bool durable = mode == train::SaveMode::durable;
   auto& groups = parts_.place.groups;
+  groups.enter("in the save after step", progress.step);
   train::synchronise_buffers(*parts_.built.model, groups);
   const at::Tensor generators =
       groups.control().all_gather(device::generator_state(parts_.place.device), "random generators");

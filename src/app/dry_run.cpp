@@ -105,8 +105,9 @@ int rehearse(const RehearsalRequest& request, const Job& job) {
   plan_run(spec, datasets, place);  // what is refused is refused before anything large is built
   check_ranks(datasets, world);
   check_sample(job, datasets);
-  if (world > 1) assemble(job, imagine(world - 1), datasets);
-  Assembly assembly = assemble(job, std::move(place), datasets);
+  const auto open = [&] { return datasets; };
+  if (world > 1) assemble(job, imagine(world - 1), open);
+  Assembly assembly = assemble(job, std::move(place), open);
   const Forecast forecast = make_forecast(job, assembly, *traffic, limit);
 
   if (request.json) std::printf("%s\n", to_json(job, assembly, hosts, forecast).dump(2).c_str());

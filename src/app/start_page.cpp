@@ -1,7 +1,7 @@
 #include "start_page.hpp"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "fixed_memory.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -24,18 +24,29 @@ std::string launcher_text(const launch::Launch& launch) {
   return "by " + launch.launcher + ", met at " + at.master_address + ":" + std::to_string(at.master_port);
 }
 
+/// "2 hosts, 4 ranks x ", with how many on each where that differs.
+std::string ranks_text(const std::vector<std::string>& hosts) {
+  std::map<std::string, int64_t> ranks;
+  for (const auto& host : hosts) ++ranks[host];
+  std::string text = plural(static_cast<int64_t>(ranks.size()), "host");
+  const auto differs = [&](const auto& entry) { return entry.second != ranks.begin()->second; };
+  if (std::ranges::any_of(ranks, differs)) {
+    std::string each;
+    for (const auto& [host, count] : ranks) each += (each.empty() ? "" : " ") + host + ":" + std::to_string(count);
+    text += " (" + each + ")";
+  }
+  return text + ", " + plural(static_cast<int64_t>(hosts.size()), "rank") + " x ";
+}
+
 std::string hosts_text(const Place& place) {
   const auto facts = device::facts_of(place.device);
   const auto& groups = place.groups;
   std::string text;
-  if (!groups.alone()) {
-    const std::set<std::string> hosts(groups.hosts().begin(), groups.hosts().end());
-    text = plural(static_cast<int64_t>(hosts.size()), "host") + ", " + plural(groups.world_size(), "rank") + " x ";
-  }
+  if (!groups.alone()) text = ranks_text(groups.hosts());
   text += facts.name + " (" + monitor::bytes(static_cast<double>(facts.total_bytes)) + ")";
   if (place.device.is_cpu()) text += "  " + plural(place.threads.count, "thread") + " (" + place.threads.reason + ")";
   if (!facts.software.empty()) text += "  " + facts.software;
-  if (!groups.alone()) text += "  " + groups.description() + "  " + launcher_text(place.launch);
+  if (!groups.alone()) text += "  " + torch_version() + "  " + groups.description() + "  " + launcher_text(place.launch);
   return text;
 }
 

@@ -19,6 +19,27 @@
 #include "weights.hpp"
 
 namespace gputrain::app {
+namespace {
+
+/// While this lives, `words` are said before a process is ended that its main thread cannot end.
+class LastWords {
+ public:
+  LastWords(comm::ProcessGroups& groups, std::mutex& end, std::function<void(const Error&)> words) : groups_(groups), end_(end) {
+    groups_.set_last_words(std::move(words));
+  }
+  LastWords(const LastWords&) = delete;
+  LastWords& operator=(const LastWords&) = delete;
+  ~LastWords() {
+    const std::lock_guard lock(end_);  // whoever is saying them needs what dies after this
+    groups_.set_last_words(nullptr);
+  }
+
+ private:
+  comm::ProcessGroups& groups_;
+  std::mutex& end_;
+};
+
+}  // namespace
 
 Training::Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console, RunFolder folder)
     : request_(request),
@@ -85,6 +106,8 @@ void Training::refuse_if_stuck(const std::vector<nlohmann::json>& ledger) {
 }
 
 int Training::run() {
+  note_reached();
+  const LastWords last_words(assembly_.place.groups, end_mutex_, [this](const Error& failure) { record_forced_end(failure); });
   try {
     const monitor::Summary summary = train();
     assembly_.place.groups.control().barrier("end");
@@ -94,6 +117,7 @@ int Training::run() {
     return summary.exit_code;
   } catch (const std::exception& failure) {
     const auto shortage = out_of_memory_error(failure, job_, &assembly_, present_work());
+    assembly_.place.groups.leave(shortage ? *shortage : failure);
     record_end(shortage ? *shortage : failure);
     if (shortage) throw Error(*shortage);
     throw;
@@ -111,8 +135,24 @@ std::string Training::present_work() const {
 
 void Training::record_end(const std::exception& failure) {
   if (assembly_.place.rank() != 0) return;
+  const std::lock_guard lock(end_mutex_);
   const auto summary = record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
   ledger_.append("end", end_record(summary, progress_));
+}
+
+/// Where a run stands when its main thread is stuck cannot be asked then: so it is written down before, at every step.
+void Training::note_reached() {
+  if (assembly_.place.rank() != 0 || assembly_.place.groups.alone()) return;
+  Reached now{summarize(job_, assembly_.place, assembly_.plan, progress_, log_), progress_};
+  const std::lock_guard lock(end_mutex_);
+  reached_ = std::move(now);
+}
+
+void Training::record_forced_end(const Error& failure) {
+  if (assembly_.place.rank() != 0) return;
+  const std::lock_guard lock(end_mutex_);
+  const auto summary = record_failure(reached_.summary, failure, folder_);
+  monitor::Ledger(folder_.ledger()).append("end", end_record(summary, reached_.progress));  // ledger_ is the main thread's
 }
 
 monitor::Summary Training::train() {
@@ -153,6 +193,7 @@ monitor::Summary Training::train() {
   monitor::Summary summary = summarize(job_, place, plan, progress_, log_);
   note_traffic(summary, loop.traffic());
   conclude(summary, outcome, expectation, request_.verify);
+  place.groups.enter("at the end, after step", progress_.step);
   if (place.rank() == 0) finish(summary, expectation);
   return summary;
 }
@@ -193,6 +234,7 @@ bool Training::is_leaving() {
 
 /// Signals and notices reach any rank; clocks are rank 0's.
 train::Stop Training::own_stop() {
+  note_reached();
   const train::Stop signalled = train::noted_stop();
   if (signalled != train::Stop::none) return signalled;
   if (is_leaving()) return train::Stop::notice;

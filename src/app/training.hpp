@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -29,6 +30,8 @@ class Training {
   monitor::Summary train();
   std::string present_work() const;
   void record_end(const std::exception& failure);
+  void note_reached();
+  void record_forced_end(const Error& failure);
   void refuse_if_stuck(const std::vector<nlohmann::json>& ledger);
   void look_at_saves();
   void finish_mirror();
@@ -57,6 +60,13 @@ class Training {
   std::unique_ptr<launch::NoticeWatcher> notices_;  // one per machine
   bool notice_told_ = false;
   train::Stop stop_ = train::Stop::none;  // why training has ended
+
+  struct Reached {  // by the newest step
+    monitor::Summary summary;
+    train::Progress progress;
+  };
+  std::mutex end_mutex_;  // the end is written down by one thread
+  Reached reached_;
 };
 
 }  // namespace gputrain::app

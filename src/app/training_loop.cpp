@@ -30,7 +30,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
                    {.label_smoothing = spec_.train.label_smoothing, .max_grad_norm = spec_.train.max_grad_norm});
   train::Feed feed(loader, place.groups, own_stop_);
   const auto lr = [&](int64_t at) { return updates.schedule->lr(at); };
-  return train::Trainer({step, feed, until, lr}, hooks).run(progress);
+  return train::Trainer({step, feed, until, lr, place.groups}, hooks).run(progress);
 }
 
 }  // namespace gputrain::app

@@ -7,6 +7,7 @@
 namespace gputrain::app {
 
 std::string version() { return GPUTRAIN_VERSION; }
+std::string torch_version() { return "torch " TORCH_VERSION; }
 
 std::map<std::string, std::string> versions(at::Device device) {
   std::map<std::string, std::string> versions{{"gputrain", version()}, {"torch", TORCH_VERSION}};

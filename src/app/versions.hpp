@@ -9,6 +9,7 @@
 namespace gputrain::app {
 
 std::string version();        // "0.1.0"
+std::string torch_version();  // "torch 2.11.0"
 /// Of what decides the last bits of results: "gputrain", "torch", and on a GPU "device" software.
 std::map<std::string, std::string> versions(at::Device device);
 std::string versions_text();  // lines for `gputrain version`

@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <string>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "gputrain/comm/group.hpp"
+#include "watch.hpp"
 
 namespace gputrain::comm {
 
@@ -15,7 +17,11 @@ struct Connection {
   c10::intrusive_ptr<c10d::Backend> backend;
   at::Device device = at::kCPU;
   std::chrono::milliseconds deadline{};
+  std::shared_ptr<Watch> watch;  // null where the others are only imagined
+  Channel channel = Channel::control;
   bool failed = false;  // a collective broke off: the backend is torn down without waiting for the others
+
+  bool is_lost() const { return failed || (watch && watch->verdict()); }
 
   ~Connection();
 };
@@ -24,6 +30,7 @@ struct Transfer {
   std::shared_ptr<Connection> connection;
   c10::intrusive_ptr<c10d::Work> work;
   std::string what;  // "all-reduce of gradients 3"
+  int64_t number;    // in the watch's journal
   std::chrono::steady_clock::time_point start;
 };
 

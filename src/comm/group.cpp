@@ -21,27 +21,68 @@ std::string seconds_text(Clock::duration time) {
   return text;
 }
 
-[[noreturn]] void tell_failure(Connection& connection, const std::string& what, Clock::time_point start,
-                               const std::string& cause) {
+/// A collective of this rank, from its call to its end.
+struct Course {
+  const std::string& what;
+  int64_t number;
+  Clock::time_point start;
+};
+
+[[noreturn]] void tell_failure(Connection& connection, const Course& course, const std::string& cause) {
   connection.failed = true;
-  throw Error(
-      ExitCode::restart,
-      {.what = "rank " + std::to_string(connection.backend->getRank()) + ": " + what + " broke off after " +
-               seconds_text(Clock::now() - start) + " (deadline " + seconds_text(connection.deadline) + "): " + cause,
-       .hint = "another rank has most likely ended or hangs: its own last lines say why; a restart goes on "
-               "from the newest checkpoint"});
+  const auto time = Clock::now() - course.start;
+  const auto verdict = connection.watch->judge(
+      {.message = cause,
+       .in = Awaited{connection.channel, course.number, course.what, std::chrono::duration<double>(time).count()}});
+  const int rank = connection.backend->getRank();
+  const std::string happening =
+      course.what + " broke off after " + seconds_text(time) + " (deadline " + seconds_text(connection.deadline) + ")";
+  if (verdict) throw verdict->error_of(rank, happening);
+  throw Error(ExitCode::restart,
+              {.what = "rank " + std::to_string(rank) + ": " + happening + ": " + cause,
+               .hint = "another rank has most likely ended or hangs: its own last lines say why; a restart goes on "
+                       "from the newest checkpoint"});
 }
 
+/// Throws when the group is of no use any more.
+void check_group(Connection& connection, const Course& course) {
+  if (connection.watch && connection.watch->verdict()) tell_failure(connection, course, "");
+  check_nccl(connection);
+}
+
+/// `tensor`: what is moved; undefined for a barrier.
 template <class Start>
-Pending start_transfer(const std::shared_ptr<Connection>& connection, std::string what, Start start) {
+Pending start_transfer(const std::shared_ptr<Connection>& connection, std::string what, const at::Tensor& tensor,
+                       Start start) {
   const auto now = Clock::now();
+  const int64_t number = connection->watch ? connection->watch->journal().begin(connection->channel, what, tensor) : 0;
+  const Course course{what, number, now};
   try {
-    check_nccl(*connection);
+    check_group(*connection, course);
     auto work = start();
-    return Pending(std::make_unique<Transfer>(Transfer{connection, std::move(work), std::move(what), now}));
+    return Pending(std::make_unique<Transfer>(Transfer{connection, std::move(work), std::move(what), number, now}));
   } catch (const c10::DistError& error) {  // any other type is a wrong argument, and so a bug
-    tell_failure(*connection, what, now, plain_message(error));
+    tell_failure(*connection, course, plain_message(error));
   }
+}
+
+// What Gloo waits for cannot be called off: so we wait a little at a time, and look whether there still is a run.
+bool wait_in_slices(const Transfer& transfer, const Course& course) {
+  constexpr std::chrono::milliseconds kSlice{250};
+  auto& [connection, work, what, number, start] = transfer;
+  if (!connection->watch) return work->wait();
+  Journal& journal = connection->watch->journal();
+  if (!work->isCompleted()) journal.wait_for({connection->channel, number, what});
+  while (!work->isCompleted()) {
+    check_group(*connection, course);
+    try {
+      work->wait(kSlice);
+    } catch (const std::exception&) {
+      // The slice is over, or the work has failed: that is told by waiting for what is completed.
+    }
+  }
+  journal.waited();
+  return work->wait();
 }
 
 template <class Options>
@@ -71,7 +112,10 @@ std::string plain_message(const std::exception& error) {
 }
 
 Connection::~Connection() {
-  if (backend) release_nccl(*this);
+  if (!backend) return;
+  release_nccl(*this);
+  // Gloo's threads would be waited for until the deadline of what they are stuck in; the process ends sooner.
+  if (is_lost() && device.is_cpu()) static_cast<void>(backend.release());
 }
 
 Pending::Pending() noexcept = default;
@@ -83,12 +127,18 @@ Pending::~Pending() = default;
 void Pending::wait() {
   if (!transfer_) return;
   const auto transfer = std::move(transfer_);
+  const Course course{transfer->what, transfer->number, transfer->start};
   // Gloo throws types of its own, c10d others: here all of them mean that the group has lost a rank.
   try {
-    check_nccl(*transfer->connection);
-    if (!transfer->work->wait()) throw std::runtime_error("it was aborted");
+    const bool is_on_gpu = !transfer->connection->device.is_cpu();
+    if (is_on_gpu) check_group(*transfer->connection, course);
+    if (!(is_on_gpu ? transfer->work->wait() : wait_in_slices(*transfer, course))) {
+      throw std::runtime_error("it was aborted");
+    }
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& error) {
-    tell_failure(*transfer->connection, transfer->what, transfer->start, plain_message(error));
+    tell_failure(*transfer->connection, course, plain_message(error));
   }
 }
 
@@ -103,7 +153,7 @@ int Group::size() const noexcept { return connection_ ? connection_->backend->ge
 Pending Group::all_reduce_sum(const at::Tensor& tensor, std::string name) {
   if (!connection_) return {};
   check_tensor(*connection_, tensor);
-  return start_transfer(connection_, "all-reduce of " + std::move(name), [&] {
+  return start_transfer(connection_, "all-reduce of " + std::move(name), tensor, [&] {
     std::vector<at::Tensor> tensors{tensor};
     return connection_->backend->allreduce(tensors, with_deadline<c10d::AllreduceOptions>(*connection_));
   });
@@ -112,7 +162,7 @@ Pending Group::all_reduce_sum(const at::Tensor& tensor, std::string name) {
 Pending Group::reduce_sum(const at::Tensor& tensor, int root, std::string name) {
   if (!connection_) return {};
   check_tensor(*connection_, tensor);
-  return start_transfer(connection_, "reduce of " + std::move(name), [&] {
+  return start_transfer(connection_, "reduce of " + std::move(name), tensor, [&] {
     std::vector<at::Tensor> tensors{tensor};
     auto options = with_deadline<c10d::ReduceOptions>(*connection_);
     options.rootRank = root;
@@ -127,7 +177,7 @@ void Group::broadcast(const at::Tensor& tensor, int root, std::string name) {
 Pending Group::start_broadcast(const at::Tensor& tensor, int root, std::string name) {
   if (!connection_) return {};
   check_tensor(*connection_, tensor);
-  return start_transfer(connection_, "broadcast of " + std::move(name), [&] {
+  return start_transfer(connection_, "broadcast of " + std::move(name), tensor, [&] {
     std::vector<at::Tensor> tensors{tensor};
     auto options = with_deadline<c10d::BroadcastOptions>(*connection_);
     options.rootRank = root;
@@ -141,7 +191,7 @@ at::Tensor Group::all_gather(const at::Tensor& tensor, std::string name) {
   std::vector<int64_t> sizes = tensor.sizes().vec();
   sizes.insert(sizes.begin(), size());
   at::Tensor all = at::empty({size() * tensor.numel()}, tensor.options());
-  start_transfer(connection_, "all-gather of " + std::move(name), [&] {
+  start_transfer(connection_, "all-gather of " + std::move(name), tensor, [&] {
     at::Tensor input = tensor.view({-1});
     return connection_->backend->_allgather_base(all, input, with_deadline<c10d::AllgatherOptions>(*connection_));
   }).wait();
@@ -150,7 +200,7 @@ at::Tensor Group::all_gather(const at::Tensor& tensor, std::string name) {
 
 void Group::barrier(std::string name) {
   if (!connection_) return;
-  start_transfer(connection_, "barrier " + std::move(name), [&] {
+  start_transfer(connection_, "barrier " + std::move(name), {}, [&] {
     auto options = with_deadline<c10d::BarrierOptions>(*connection_);
     if (!connection_->device.is_cpu()) options.device = connection_->device;
     return connection_->backend->barrier(options);

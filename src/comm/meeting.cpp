@@ -20,7 +20,7 @@ namespace {
 
 /// What a rank writes down about itself.
 struct Arrival {
-  std::string host, device_kind, job;
+  std::string host, device_kind, job, program, run;
   int world_size = 0;
   int64_t process = 0;
 
@@ -35,7 +35,8 @@ std::string host_name() {
 
 std::vector<uint8_t> write_down(const Arrival& arrival) {
   const std::string text = arrival.host + '\n' + arrival.device_kind + '\n' + std::to_string(arrival.world_size) +
-                           '\n' + std::to_string(arrival.process) + '\n' + arrival.job + '\n';
+                           '\n' + std::to_string(arrival.process) + '\n' + arrival.job + '\n' + arrival.program + '\n' +
+                           arrival.run + '\n';
   return {text.begin(), text.end()};
 }
 
@@ -48,6 +49,8 @@ Arrival read_back(const std::vector<uint8_t>& bytes) {
   if (std::getline(text, number)) arrival.world_size = static_cast<int>(std::strtol(number.c_str(), nullptr, 10));
   if (std::getline(text, number)) arrival.process = std::strtoll(number.c_str(), nullptr, 10);
   std::getline(text, arrival.job);
+  std::getline(text, arrival.program);
+  std::getline(text, arrival.run);
   return arrival;
 }
 
@@ -160,6 +163,23 @@ void claim_rank(c10d::Store& store, const Rendezvous& at, const Arrival& own) {
                                         std::to_string(at.master_port)});
 }
 
+/// Ranks that do not belong together are told what each of the two is.
+void check_equal(const Rendezvous& at, const Arrival& own, int rank, const Arrival& other) {
+  const auto contradict = [&](const std::string& own_value, const std::string& other_value, const std::string& hint) {
+    if (own_value == other_value) return;
+    throw Error(ExitCode::usage, {.what = "the ranks contradict each other: rank " + std::to_string(at.rank) + " on " +
+                                          own.host + " says " + own_value + ", rank " + std::to_string(rank) + " on " +
+                                          other.host + " says " + other_value,
+                                  .hint = hint});
+  };
+  const auto size_of = [](const Arrival& one) {
+    return "WORLD_SIZE=" + std::to_string(one.world_size) + " on " + one.device_kind;
+  };
+  contradict(size_of(own), size_of(other), "start all ranks with the same job and world size");
+  contradict(own.program, other.program, "install the same version on every host");
+  contradict(own.run, other.run, "start all ranks with the same job file and the same --set");
+}
+
 }  // namespace
 
 std::string meeting_address(const Rendezvous& at) {
@@ -207,6 +227,8 @@ std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const Gr
   const Arrival own{.host = host_name(),
                     .device_kind = options.device.is_cpu() ? "cpu" : "cuda",
                     .job = at.job,
+                    .program = options.program,
+                    .run = options.run,
                     .world_size = at.world_size,
                     .process = ::getpid()};
   check_job(store, at, own, options);
@@ -214,19 +236,33 @@ std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const Gr
   store.set(key_of(at.rank), write_down(own));
   wait_for_all(store, at, options);
 
+  std::vector<Arrival> all;
+  try {
+    for (int rank = 0; rank < at.world_size; ++rank) all.push_back(read_back(store.get(key_of(rank))));
+    note_read(store, at, "arrived");
+  } catch (const std::exception&) {
+    fail_in_vain(store, at, options.start_deadline);
+  }
   std::vector<std::string> hosts;
   for (int rank = 0; rank < at.world_size; ++rank) {
-    const Arrival other = read_back(store.get(key_of(rank)));
-    if (other.world_size != own.world_size || other.device_kind != own.device_kind) {
-      throw Error(ExitCode::usage, {.what = "the ranks contradict each other: rank " + std::to_string(at.rank) +
-                                            " says WORLD_SIZE=" + std::to_string(own.world_size) + " on " +
-                                            own.device_kind + ", rank " + std::to_string(rank) + " says WORLD_SIZE=" +
-                                            std::to_string(other.world_size) + " on " + other.device_kind,
-                                    .hint = "start all ranks with the same job and world size"});
-    }
+    const Arrival& other = all[static_cast<size_t>(rank)];
+    check_equal(at, own, rank, other);
     hosts.push_back(other.host);
   }
   return hosts;
+}
+
+void note_read(c10d::Store& store, const Rendezvous& at, const std::string& round) {
+  constexpr std::chrono::seconds kPatience{5};
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < at.world_size; ++rank) keys.push_back("read/" + round + "/" + std::to_string(rank));
+  store.set(keys[static_cast<size_t>(at.rank)], std::vector<uint8_t>{1});
+  if (at.rank != 0) return;
+  try {
+    store.wait(keys, kPatience);
+  } catch (const std::exception&) {
+    // Who is late has ended, or will say so.
+  }
 }
 
 }  // namespace gputrain::comm

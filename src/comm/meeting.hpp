@@ -24,4 +24,8 @@ c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::stri
 /// of device. Returns the host name of each rank.
 std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const GroupOptions& options);
 
+/// Says that this rank has read what it wanted to know of the others; on rank 0, which serves the store, waits until
+/// all have, a few seconds at most: so that all of them come to the same conclusion. `round`: a name for it.
+void note_read(c10d::Store& store, const Rendezvous& at, const std::string& round);
+
 }  // namespace gputrain::comm

@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <random>
 #include <utility>
 
 #include <c10/util/Flags.h>
@@ -10,10 +11,13 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "connection.hpp"
+#include "gloo_failure.hpp"
 #include "gputrain/core/error.hpp"
 #include "meeting.hpp"
 #include "nccl.hpp"
+#include "probe.hpp"
 #include "sockets.hpp"
+#include "watch.hpp"
 
 C10_DECLARE_int(caffe2_log_level);
 
@@ -44,26 +48,47 @@ c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& s
   return c10::make_intrusive<c10d::PrefixStore>(name, store);
 }
 
+/// 64 random bits, for those who meet.
+std::string new_secret() {
+  std::random_device random;
+  return std::to_string(random()) + "-" + std::to_string(random());
+}
+
+/// Each rank finds out whether it reaches the others, and from then on watches them.
+std::shared_ptr<Watch> begin_watch(c10d::Store& store, const Rendezvous& at, const GroupOptions& options,
+                                   const std::vector<std::string>& hosts, const std::string& address) {
+  ListeningSocket socket(address, 0);
+  const Post own{.address = address, .port = socket.port(), .secret = at.rank == 0 ? new_secret() : ""};
+  const Post first = probe(store, at, hosts, own);
+  Watch::Options watch{
+      .rank = at.rank, .hosts = hosts, .secret = first.secret, .silence = options.silence, .grace = options.grace};
+  return std::make_shared<Watch>(std::move(watch), at.rank == 0 ? socket.release() : connect_to(first));
+}
+
 // Connecting reads what the others wrote into the store: it fails when one of them ends meanwhile.
 template <class Connect>
-std::shared_ptr<Connection> connected(at::Device device, const GroupOptions& options, int rank, Connect connect) {
-  auto connection = std::make_shared<Connection>();
-  connection->device = device;
-  connection->deadline = options.deadline;
+std::shared_ptr<Connection> connected(Connection properties, Connect connect) {
+  auto connection = std::make_shared<Connection>(std::move(properties));
+  const int rank = connection->watch->rank();
   try {
     connection->backend = connect();
+    return connection;
   } catch (const std::exception& error) {
+    const std::string happening = "cannot connect to the others";
+    if (const auto verdict = connection->watch->judge({.message = plain_message(error), .in = {}})) {
+      throw verdict->error_of(rank, happening);
+    }
     throw Error(ExitCode::restart,
-                {.what = "rank " + std::to_string(rank) + " cannot connect to the others: " + plain_message(error),
-                 .hint = "a rank ended while they met, or a firewall lies between the hosts"});
+                {.what = "rank " + std::to_string(rank) + ": " + happening + ": " + plain_message(error),
+                 .hint = "a rank ended while they met; its own last lines say why"});
   }
-  return connection;
 }
 
 }  // namespace
 
 struct ProcessGroups::Meeting {
   c10::intrusive_ptr<c10d::Store> store;
+  std::shared_ptr<Watch> watch;
 };
 
 ProcessGroups::ProcessGroups() : hosts_{"localhost"}, description_("alone") {}
@@ -76,25 +101,42 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
   quiet_library_logs();
   std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to ranks that may have died: an error to report, not a death of our own
   const std::string master = meeting_address(at);
-  meeting_ = std::make_unique<Meeting>(Meeting{open_store(at, master, options.start_deadline)});
+  meeting_ = std::make_unique<Meeting>(Meeting{open_store(at, master, options.start_deadline), nullptr});
   const bool on_gpu = !options.device.is_cpu();
   hosts_ = meet(*meeting_->store, at, options);
 
   const std::string address = source_address_towards(master), interface = interface_of(address);
+  const auto watch = meeting_->watch = begin_watch(*meeting_->store, at, options, hosts_, address);
+  survive_gloo_failures(watch);
+  const auto part = [&](Channel channel, at::Device device) {
+    return Connection{.device = device, .deadline = options.deadline, .watch = watch, .channel = channel};
+  };
   GlooPlace place{at.rank, at.world_size, 1, address, options.start_deadline};
-  control_ = Group(
-      connected(at::kCPU, options, at.rank, [&] { return connect_gloo(part_of(meeting_->store, "control"), place); }));
+  control_ = Group(connected(part(Channel::control, at::kCPU),
+                             [&] { return connect_gloo(part_of(meeting_->store, "control"), place); }));
   if (on_gpu) {
     const NcclPlace nccl{at.rank, at.world_size, options.device, interface, options.deadline};
-    tensors_ = Group(connected(options.device, options, at.rank,
+    tensors_ = Group(connected(part(Channel::tensors, options.device),
                                [&] { return connect_nccl(part_of(meeting_->store, "tensors"), nccl); }));
   } else {
     place.threads = 2;  // two buckets under way at a time
-    tensors_ = Group(connected(at::kCPU, options, at.rank,
+    tensors_ = Group(connected(part(Channel::tensors, at::kCPU),
                                [&] { return connect_gloo(part_of(meeting_->store, "tensors"), place); }));
   }
   description_ =
       (on_gpu ? nccl_name() + ", control" : std::string("gloo")) + " over " + interface + " (" + address + ")";
+}
+
+void ProcessGroups::enter(const char* place, int64_t step) {
+  if (meeting_) meeting_->watch->enter(place, step);
+}
+
+void ProcessGroups::leave(const std::exception& failure) {
+  if (meeting_ && meeting_->watch) meeting_->watch->leave(plain_message(failure), true);
+}
+
+void ProcessGroups::set_last_words(std::function<void(const Error&)> last_words) {
+  if (meeting_) meeting_->watch->set_last_words(std::move(last_words));
 }
 
 }  // namespace gputrain::comm

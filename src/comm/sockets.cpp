@@ -100,6 +100,21 @@ std::string interface_of(const std::string& address) {
   return {};
 }
 
+int begin_connecting(const std::string& address, uint16_t port) {
+  const AddressList list = look_up(address, port, AI_NUMERICHOST);
+  Descriptor socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (socket.get() < 0) return -1;
+  const bool failed = ::connect(socket.get(), list->ai_addr, list->ai_addrlen) != 0 && errno != EINPROGRESS;
+  return failed ? -1 : socket.release();
+}
+
+std::string connecting_failure(int descriptor) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  return error == 0 ? std::string() : std::system_category().message(error);
+}
+
 ListeningSocket::ListeningSocket(const std::string& address, uint16_t port) {
   const AddressList list = look_up(address, port, AI_NUMERICHOST);
   Descriptor socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -21,6 +21,13 @@ std::string outward_address();
 /// "eth0"; empty when no interface has the address.
 std::string interface_of(const std::string& address);
 
+/// A TCP socket that begins to connect, without waiting: ready to be written to once that is decided. Negative where
+/// it failed at once, with errno saying how.
+int begin_connecting(const std::string& address, uint16_t port);
+
+/// What has become of it: "Connection refused"; empty when it is connected.
+std::string connecting_failure(int descriptor);
+
 /// A TCP socket that listens on one address only and is closed in child processes.
 class ListeningSocket {
  public:

@@ -13,15 +13,16 @@ void Hook::restore(const nlohmann::json&) {}
 Outcome Trainer::run(Progress& progress) {
   for (Hook* hook : hooks_) hook->before_training(progress);
   Outcome outcome;
-  if (!finished(progress)) parts_.feed.prefetch(wishes({}));
+  if (!finished(progress)) prefetch(progress, {});
   while (!finished(progress)) {
     const Stopwatch watch;
+    parts_.groups.enter("in step", progress.step + 1);
     const Feed::Step feed = parts_.feed.next();
     outcome.stop = feed.agreed.stop;
     if (outcome.stop != Stop::none) break;
     const StepResult result = parts_.step.run(feed, parts_.lr(progress.step));
     advance(progress, feed);
-    if (!finished(progress)) parts_.feed.prefetch(wishes(feed.agreed.wishes));
+    if (!finished(progress)) prefetch(progress, feed.agreed.wishes);
     progress.train_seconds += watch.seconds();
     for (size_t i = 0; i < hooks_.size(); ++i) {
       outcome.stop = std::max(outcome.stop, hooks_[i]->after_step(progress, result, feed.agreed.wishes[i]));
@@ -36,6 +37,11 @@ Outcome Trainer::run(Progress& progress) {
     outcome.stop = std::max(outcome.stop, hook->after_training(progress, outcome.is_preempted()));
   }
   return outcome;
+}
+
+void Trainer::prefetch(const Progress& progress, const std::vector<bool>& granted) {
+  parts_.groups.enter("reading the data of step", progress.step + 1);
+  parts_.feed.prefetch(wishes(granted));
 }
 
 /// One per hook. A hook about to act on an earlier wish has none.

@@ -172,15 +172,19 @@ RankResult run_program(const std::vector<std::string>& argv, const Environment& 
 }
 
 comm::ProcessGroups join(std::chrono::milliseconds deadline) {
-  const auto number = [](const char* name) {
+  const auto number = [](const char* name, int otherwise = 30) {
     const char* text = std::getenv(name);
-    return text == nullptr ? 30 : std::atoi(text);
+    return text == nullptr ? otherwise : std::atoi(text);
+  };
+  const auto text_of = [](const char* name) -> std::string {
+    const char* text = std::getenv(name);
+    return text == nullptr ? "" : text;
   };
   comm::Rendezvous at;
   at.rank = number("RANK");
   at.world_size = number("WORLD_SIZE");
   at.local_rank = at.rank;
-  at.local_world_size = at.world_size;
+  at.local_world_size = number("LOCAL_WORLD_SIZE", at.world_size);
   at.master_address = std::getenv("MASTER_ADDR");
   at.master_port = static_cast<uint16_t>(number("MASTER_PORT"));
   const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
@@ -194,7 +198,11 @@ comm::ProcessGroups join(std::chrono::milliseconds deadline) {
           {.deadline = deadline,
            .start_deadline = std::chrono::seconds(number("START_SECONDS")),
            .patience = std::chrono::milliseconds(500),
-           .on_waiting = tell}};
+           .on_waiting = tell,
+           .program = text_of("PROGRAM"),
+           .run = text_of("RUN"),
+           .silence = std::chrono::milliseconds(number("SILENCE_MILLISECONDS", 15'000)),
+           .grace = std::chrono::milliseconds(number("GRACE_MILLISECONDS", 8'000))}};
 }
 
 }  // namespace gputrain::testing

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +13,7 @@
 
 #include "gputrain/comm/group.hpp"
 #include "gputrain/comm/rendezvous.hpp"
+#include "gputrain/core/error.hpp"
 
 namespace gputrain::comm {
 
@@ -22,7 +25,11 @@ struct GroupOptions {
   std::chrono::milliseconds start_deadline{300'000};  // until every rank has arrived
   std::chrono::milliseconds patience{5'000};          // before rank 0 tells whom it waits for
   std::function<void(const std::string&)>
-      on_waiting;  // "3/4 ranks, waiting for rank 2", on rank 0 whenever that changes
+      on_waiting;            // "3/4 ranks, waiting for rank 2", on rank 0 whenever that changes
+  std::string program, run;  // "gputrain 0.1.0", "quickstart-5d85e2": the same on all ranks
+  // A rank that is not heard from for so long is lost. From the moment that is known, or that another rank has ended by
+  // an error, a process has `grace` to end in good order.
+  std::chrono::milliseconds silence{15'000}, grace{8'000};
 };
 
 class ProcessGroups {
@@ -42,6 +49,14 @@ class ProcessGroups {
   ProcessGroups(ProcessGroups&&) noexcept;
   ProcessGroups& operator=(ProcessGroups&&) noexcept;
 
+  /// What this rank is at from now on, for the others to know where it keeps them waiting: "in step", 12.
+  void enter(const char* place, int64_t step);
+  /// Tells the others that this rank ends, and why: they end too.
+  void leave(const std::exception& failure);
+  /// What to do before a process is ended that cannot end in good order, because its main thread is stuck; on another
+  /// thread, in at most three seconds. null: nothing.
+  void set_last_words(std::function<void(const Error&)> last_words);
+
   int rank() const noexcept { return control_.rank(); }
   int world_size() const noexcept { return control_.size(); }
   bool alone() const noexcept { return world_size() == 1; }
@@ -55,7 +70,7 @@ class ProcessGroups {
 
  private:
   struct Meeting;
-  std::unique_ptr<Meeting> meeting_;  // declared first: groups are torn down while the store still answers
+  std::unique_ptr<Meeting> meeting_;  // declared first: groups are torn down while store and watch still answer
   Group control_, tensors_;
   std::vector<std::string> hosts_;
   std::string description_;

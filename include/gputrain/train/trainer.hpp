@@ -29,6 +29,7 @@ class Trainer {
     Feed& feed;
     const Plan& plan;
     std::function<double(int64_t step)> lr;  // learning rate of the step with this index, from 0
+    comm::ProcessGroups& groups;
   };
 
   Trainer(Parts parts, std::vector<Hook*> hooks) : parts_(std::move(parts)), hooks_(std::move(hooks)) {}
@@ -40,6 +41,7 @@ class Trainer {
  private:
   bool finished(const Progress& progress) const noexcept { return progress.step >= parts_.plan.total_steps; }
   std::vector<bool> wishes(const std::vector<bool>& granted) const;
+  void prefetch(const Progress& progress, const std::vector<bool>& granted);
   void advance(Progress& progress, const Feed::Step& feed);
 
   Parts parts_;

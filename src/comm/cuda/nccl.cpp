@@ -52,7 +52,7 @@ void check_nccl(Connection& connection) {
 void release_nccl(Connection& connection) noexcept {
   if (connection.device.is_cpu()) return;
   try {
-    if (connection.failed) {
+    if (connection.is_lost()) {
       connection.backend->abort();
     } else {
       connection.backend->shutdown();

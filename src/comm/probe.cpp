@@ -1,0 +1,155 @@
+#include "probe.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "gputrain/core/descriptor.hpp"
+#include "gputrain/core/error.hpp"
+#include "meeting.hpp"
+#include "sockets.hpp"
+
+namespace gputrain::comm {
+namespace {
+
+using PollClock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kAnswerTime{5}, kMeetingTime{20};
+
+std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+std::vector<uint8_t> write_post(const Post& post) {
+  return bytes_of(post.address + '\n' + std::to_string(post.port) + '\n' + post.secret + '\n');
+}
+
+Post read_post(const std::vector<uint8_t>& bytes) {
+  std::istringstream text(std::string(bytes.begin(), bytes.end()));
+  Post post;
+  std::string port;
+  std::getline(text, post.address);
+  std::getline(text, port);
+  std::getline(text, post.secret);
+  post.port = static_cast<uint16_t>(std::strtoul(port.c_str(), nullptr, 10));
+  return post;
+}
+
+/// What every rank has written under a key of its own.
+std::vector<std::vector<uint8_t>> exchange_texts(c10d::Store& store, const Rendezvous& at, const std::string& key,
+                                                 const std::vector<uint8_t>& own) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < at.world_size; ++rank) keys.push_back(key + std::to_string(rank));
+  std::vector<std::vector<uint8_t>> texts;
+  try {
+    store.set(keys[static_cast<size_t>(at.rank)], own);
+    store.wait(keys, kMeetingTime);
+    for (const std::string& each : keys) texts.push_back(store.get(each));
+    note_read(store, at, key);
+  } catch (const std::exception&) {
+    throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + ": a rank ended while the ranks met",
+                                    .hint = "its own last lines say why"});
+  }
+  return texts;
+}
+
+/// A way to another rank that is being tried.
+struct Attempt {
+  int rank;
+  std::unique_ptr<Descriptor> socket;
+  std::string failure;
+};
+
+std::vector<Attempt> try_all(const std::vector<Post>& posts, const Post& own) {
+  std::vector<Attempt> attempts;
+  for (size_t rank = 0; rank < posts.size(); ++rank) {
+    if (posts[rank].address == own.address) continue;
+    const int socket = begin_connecting(posts[rank].address, posts[rank].port);
+    const std::string failure = socket < 0 ? std::system_category().message(errno) : "";
+    attempts.push_back({static_cast<int>(rank), std::make_unique<Descriptor>(socket), failure});
+  }
+  return attempts;
+}
+
+/// Waits until it is decided for all of them, or long enough.
+void wait_for(std::vector<Attempt>& attempts) {
+  const auto end = PollClock::now() + kAnswerTime;
+  while (true) {
+    std::vector<pollfd> open;
+    std::vector<Attempt*> whose;
+    for (Attempt& attempt : attempts) {
+      if (attempt.socket->get() < 0) continue;
+      open.push_back({.fd = attempt.socket->get(), .events = POLLOUT, .revents = 0});
+      whose.push_back(&attempt);
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - PollClock::now()).count();
+    if (open.empty() || left <= 0) break;
+    if (::poll(open.data(), open.size(), static_cast<int>(left)) < 0 && errno != EINTR) break;
+    for (size_t i = 0; i < open.size(); ++i) {
+      if (open[i].revents == 0) continue;
+      whose[i]->failure = connecting_failure(open[i].fd);
+      whose[i]->socket = std::make_unique<Descriptor>(-1);
+    }
+  }
+  for (Attempt& attempt : attempts) {
+    if (attempt.socket->get() >= 0) attempt.failure = "no answer in " + std::to_string(kAnswerTime.count()) + " s";
+  }
+}
+
+[[noreturn]] void tell_closed_ways(const Rendezvous& at, const std::string& ways, const std::string& own_address) {
+  const std::string first = ways.substr(0, ways.find('\n'));
+  const bool tells_all = at.rank == 0 && ways != first;
+  throw Error(ExitCode::environment,
+              {.what = tells_all ? "ranks cannot reach each other:\n    " + ways : first,
+               .hint = "open all TCP ports between these hosts in both directions, on the network of the way to "
+                       "MASTER_ADDR (here " +
+                       interface_of(own_address) + ", " + own_address +
+                       "), or give MASTER_ADDR by its address in another one"});
+}
+
+}  // namespace
+
+Post probe(c10d::Store& store, const Rendezvous& at, const std::vector<std::string>& hosts, const Post& own) {
+  constexpr size_t kMostTold = 16;
+  std::vector<Post> posts;
+  for (const auto& text : exchange_texts(store, at, "post/", write_post(own))) posts.push_back(read_post(text));
+  std::vector<Attempt> attempts = try_all(posts, own);
+  wait_for(attempts);
+  const auto name = [&](int rank) {
+    return "rank " + std::to_string(rank) + " on " + hosts[static_cast<size_t>(rank)];
+  };
+  std::string failures;
+  for (const Attempt& attempt : attempts) {
+    if (attempt.failure.empty()) continue;
+    failures += name(at.rank) + " cannot reach " + name(attempt.rank) + " at " +
+                posts[static_cast<size_t>(attempt.rank)].text() + " (" + attempt.failure + ")\n";
+  }
+  std::string ways;
+  size_t told = 0;
+  for (const auto& text : exchange_texts(store, at, "reached/", bytes_of(failures + '\n'))) {
+    std::istringstream lines(std::string(text.begin(), text.end()));
+    for (std::string line; std::getline(lines, line) && !line.empty(); ++told) {
+      if (told < kMostTold) ways += (ways.empty() ? "" : "\n    ") + line;
+    }
+  }
+  if (told > kMostTold) ways += "\n    and " + std::to_string(told - kMostTold) + " more";
+  if (told > 0) tell_closed_ways(at, ways, own.address);
+  return posts.front();
+}
+
+int connect_to(const Post& post) {
+  Descriptor socket(begin_connecting(post.address, post.port));
+  pollfd ready{.fd = socket.get(), .events = POLLOUT, .revents = 0};
+  const auto patience = std::chrono::milliseconds(kAnswerTime).count();
+  const bool is_decided = socket.get() >= 0 && ::poll(&ready, 1, static_cast<int>(patience)) > 0;
+  const std::string failure = is_decided ? connecting_failure(socket.get()) : "no answer";
+  if (failure.empty()) return socket.release();
+  throw Error(ExitCode::restart,
+              {.what = "rank 0 is gone: at " + post.text() + ": " + failure, .hint = "its own last lines say why"});
+}
+
+}  // namespace gputrain::comm

@@ -1,0 +1,377 @@
+#include "watch.hpp"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <utility>
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/signals.hpp"
+
+namespace gputrain::comm {
+namespace {
+
+using nlohmann::json;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kBeatEvery{1};
+constexpr seconds kJudging{3};          // how long a rank waits to be told why its collective broke off
+constexpr seconds kGathering{1};        // how long rank 0 waits for what others have to say before it decides
+constexpr seconds kLastWords{3};        // of a process that is ended
+constexpr seconds kOwnSleep{5};         // who was stopped for so long knows nothing of the others' silence
+constexpr double kStuckSeconds = 2;     // in a collective, before what the ranks have called is compared
+constexpr size_t kMostBytes = 1 << 20;  // that wait to be sent to one rank
+constexpr size_t kMostStrangers = 64;   // besides one for each rank
+
+std::string text_of(const json& message) { return message.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+std::string whole_seconds_of(milliseconds time) {
+  return std::to_string(std::chrono::duration_cast<seconds>(time).count()) + " s";
+}
+
+json to_json(const Failure& failure) {
+  json all{{"message", failure.message}};
+  if (failure.in) {
+    Standing standing;
+    standing.waiting = failure.in;
+    all["in"] = to_json(standing);
+  }
+  return all;
+}
+
+Failure failure_from_json(const json& all) {
+  Failure failure{.message = all.at("message"), .in = {}};
+  if (all.contains("in")) failure.in = standing_from_json(all["in"]).waiting;
+  return failure;
+}
+
+}  // namespace
+
+Watch::Link::Link(int descriptor) : in(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), out(descriptor, kMostBytes) {}
+
+Watch::Watch(Options options, int socket)
+    : options_(std::move(options)),
+      bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      listener_(options_.rank == 0 ? socket : -1),
+      roster_(options_.hosts, options_.rank) {
+  if (is_arbiter()) {
+    ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
+    for (int rank = 1; rank < std::ssize(options_.hosts); ++rank) awaited_.emplace(rank, Clock::now());
+  } else {
+    links_[0] = std::make_unique<Link>(socket);
+    links_[0]->out.insist(text_of({{"hello", options_.rank}, {"secret", options_.secret}}));
+  }
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { run(); });
+}
+
+Watch::~Watch() {
+  const bool failed = std::uncaught_exceptions() > 0;
+  leave(failed ? "its own last lines say why" : "", failed);
+  {
+    const std::lock_guard lock(mutex_);
+    stops_ = true;
+  }
+  ::eventfd_write(bell_.get(), 1);
+  thread_.join();
+}
+
+void Watch::enter(const char* place, int64_t step) {
+  if (!journal_.enter(place, step) || Clock::now() - hastened_ < kBeatEvery) return;
+  hastened_ = Clock::now();
+  hastens_ = true;
+  ::eventfd_write(bell_.get(), 1);
+}
+
+std::optional<Verdict> Watch::verdict() const {
+  if (!has_verdict_) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  return verdict_;
+}
+
+void Watch::report(Failure failure) {
+  {
+    const std::lock_guard lock(mutex_);
+    reports_.push_back(std::move(failure));
+  }
+  ::eventfd_write(bell_.get(), 1);
+}
+
+std::optional<Verdict> Watch::judge(Failure failure) {
+  if (!has_verdict_) report(std::move(failure));
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kJudging, [this] { return verdict_ || is_deaf_; });
+  return verdict_;
+}
+
+void Watch::leave(const std::string& words, bool failed) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!goodbye_.empty()) return;
+    goodbye_ = text_of({{"bye", {{"words", words.substr(0, words.find('\n'))}, {"failed", failed}}}});
+    is_spared_ = !verdict_;
+  }
+  ::eventfd_write(bell_.get(), 1);
+}
+
+void Watch::set_last_words(std::function<void(const Error&)> last_words) {
+  const std::lock_guard lock(mutex_);
+  last_words_ = std::move(last_words);
+}
+
+// The thread
+
+void Watch::run() {
+  while (true) {
+    wait();
+    accept();
+    greet();
+    for (auto& [rank, link] : links_) read(rank, *link);
+    std::erase_if(links_, [](const auto& entry) { return entry.second->in.is_at_end(); });
+    take_reports();
+    if (hastens_.exchange(false)) beat(false);
+    if (Clock::now() >= next_beat_) {
+      next_beat_ = Clock::now() + kBeatEvery;
+      beat(false);
+      look_for_silence();
+      has_news_ = true;
+    }
+    if (std::exchange(has_news_, false) || (gathering_ && Clock::now() >= gathering_->until)) decide();
+    end_if_overdue();
+    const std::lock_guard lock(mutex_);
+    if (!goodbye_.empty() && !std::exchange(goodbye_said_, true)) tell_all(goodbye_);
+    if (stops_) return;
+  }
+}
+
+void Watch::wait() {
+  Poll poll;
+  poll.wake_at(next_beat_);
+  if (gathering_) poll.wake_at(gathering_->until);
+  poll.add(bell_.get());
+  poll.add(listener_.get());
+  const auto add = [&](const Link& link) {
+    poll.add(link.in.descriptor());
+    poll.add(link.out.wants(), POLLOUT);
+  };
+  for (const auto& stranger : strangers_) add(*stranger);
+  for (const auto& [rank, link] : links_) add(*link);
+  poll.wait();
+  eventfd_t ignored = 0;
+  ::eventfd_read(bell_.get(), &ignored);
+  if (Clock::now() - std::exchange(awake_, Clock::now()) > kOwnSleep) forgive();
+}
+
+/// Whoever was stopped himself has heard nobody.
+void Watch::forgive() {
+  for (auto& [rank, link] : links_) link->heard = Clock::now();
+  for (auto& [rank, since] : awaited_) since = Clock::now();
+}
+
+void Watch::accept() {
+  while (listener_.get() >= 0) {
+    const int descriptor = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (descriptor < 0) return;
+    strangers_.push_back(std::make_unique<Link>(descriptor));
+    if (strangers_.size() > kMostStrangers + options_.hosts.size()) strangers_.erase(strangers_.begin());
+  }
+}
+
+/// Whoever is a rank says so, and knows the secret; everyone else is sent away.
+void Watch::greet() {
+  for (auto& stranger : strangers_) {
+    std::optional<int> rank;
+    bool has_spoken = false;
+    stranger->in.read([&](std::string_view line) {
+      if (!std::exchange(has_spoken, true)) {
+        rank = rank_of(line);
+      } else if (rank) {
+        take(*rank, line);
+      }
+    });
+    const bool is_old = Clock::now() - stranger->heard > options_.silence;
+    const bool is_done = has_spoken || is_old || stranger->in.is_at_end();
+    if (rank) {
+      awaited_.erase(*rank);
+      links_[*rank] = std::move(stranger);
+      beat(false);
+    } else if (is_done) {
+      stranger.reset();
+    }
+  }
+  std::erase(strangers_, nullptr);
+}
+
+std::optional<int> Watch::rank_of(std::string_view hello) const {
+  try {
+    const json said = json::parse(hello);
+    const int rank = said.at("hello");
+    if (said.at("secret") == options_.secret && awaited_.contains(rank)) return rank;
+  } catch (const json::exception&) {
+    // Not one of us.
+  }
+  return std::nullopt;
+}
+
+void Watch::read(int rank, Link& link) {
+  link.out.flush();
+  link.in.read([&](std::string_view line) {
+    link.heard = Clock::now();
+    take(rank, line);
+  });
+  if (!link.in.is_at_end() || !roster_.is_here(rank)) return;
+  roster_.lose(rank, "has ended without a word (killed or crashed)");
+  has_news_ = true;
+}
+
+void Watch::take(int rank, std::string_view line) {
+  try {
+    take_message(rank, json::parse(line));
+  } catch (const json::exception&) {
+    // Half a line of a rank that died; what matters is said again or known by its end.
+  }
+}
+
+void Watch::take_message(int rank, const json& message) {
+  if (message.contains("at")) {
+    roster_.hear(rank, standing_from_json(message["at"]));
+    if (message.contains("news") && gathering_) gathering_->missing.erase(rank);
+    has_news_ = has_news_ || message.contains("news");
+  }
+  if (message.contains("tell")) beat(true);
+  if (message.contains("failed")) note_failure(failure_from_json(message["failed"]));
+  if (message.contains("verdict")) announce(verdict_from_json(message["verdict"]));
+  if (!message.contains("bye")) return;
+  const json& bye = message["bye"];
+  roster_.leave(rank, bye.at("words"), bye.at("failed"));
+  has_news_ = true;
+  if (is_arbiter()) return;
+  const std::lock_guard lock(mutex_);
+  is_deaf_ = true;
+  changed_.notify_all();
+}
+
+void Watch::take_reports() {
+  std::vector<Failure> reports;
+  {
+    const std::lock_guard lock(mutex_);
+    reports.swap(reports_);
+  }
+  for (Failure& failure : reports) {
+    if (is_arbiter()) {
+      note_failure(std::move(failure));
+    } else {
+      beat(true);
+      tell_all(text_of({{"failed", to_json(failure)}}));
+    }
+  }
+}
+
+/// The first one counts; what the others have seen of it decides what it means.
+void Watch::note_failure(Failure failure) {
+  if (failure_ || has_verdict_) return;
+  failure_ = std::move(failure);
+  has_news_ = true;
+}
+
+void Watch::beat(bool with_calls) {
+  Standing standing = journal_.standing(with_calls);
+  json message{{"at", to_json(standing)}};
+  if (with_calls) message["news"] = true;
+  const std::string text = text_of(message);
+  for (auto& [rank, link] : links_) link->out.write(text);
+  roster_.hear(options_.rank, std::move(standing));
+}
+
+void Watch::look_for_silence() {
+  const auto now = Clock::now();
+  for (const auto& [rank, link] : links_) {
+    if (now - link->heard <= options_.silence || !roster_.is_here(rank)) continue;
+    roster_.lose(rank, "has not been heard from for " + whole_seconds_of(options_.silence) +
+                           " (stopped, or its host or network is gone)");
+  }
+  for (const auto& [rank, since] : awaited_) {
+    if (now - since > options_.silence && roster_.is_here(rank)) roster_.lose(rank, "never came");
+  }
+}
+
+/// Asks everyone what they are at and have called.
+void Watch::gather() {
+  gathering_ = {.until = Clock::now() + kGathering, .missing = {}};
+  for (const auto& [rank, link] : links_) gathering_->missing.insert(rank);
+  beat(true);
+  tell_all(text_of({{"tell", true}}));
+}
+
+bool Watch::has_gathered() {
+  std::erase_if(gathering_->missing, [this](int rank) { return !roster_.is_here(rank); });
+  return gathering_->missing.empty() || Clock::now() >= gathering_->until;
+}
+
+void Watch::decide() {
+  if (has_verdict_) return;
+  if (!is_arbiter()) {
+    if (!roster_.has_loss()) return;
+    beat(false);
+    return announce(*roster_.loss());
+  }
+  const bool has_failed = failure_ || roster_.has_loss();
+  if (!gathering_ && (has_failed || roster_.is_suspicious(kStuckSeconds))) gather();
+  if (gathering_ && !has_gathered()) return;
+  gathering_.reset();
+  auto found = roster_.loss();
+  if (!found) found = roster_.disagreement(kStuckSeconds);
+  if (!found && failure_) found = roster_.failure(*failure_);
+  if (found) announce(*found);
+}
+
+void Watch::announce(const Verdict& verdict) {
+  if (has_verdict_) return;
+  if (is_arbiter()) tell_all(text_of({{"verdict", to_json(verdict)}}));
+  const std::lock_guard lock(mutex_);
+  verdict_ = verdict;
+  end_at_ = Clock::now() + options_.grace;
+  has_verdict_ = true;
+  changed_.notify_all();
+}
+
+/// A thread that trains may be stuck where nothing wakes it: in a GPU's queue, in a disk that is gone, in user code.
+void Watch::end_if_overdue() {
+  std::unique_lock lock(mutex_);
+  if (!verdict_ || is_spared_ || Clock::now() < end_at_) return;
+  const Error error = verdict_->error_of(options_.rank, "");
+  const auto last_words = last_words_;
+  lock.unlock();
+  end(error, last_words);
+}
+
+/// Says the page first: what comes after it may be stuck as well, and has only so long.
+void Watch::end(const Error& error, std::function<void(const Error&)> last_words) {
+  const std::string text = std::string("error: ") + error.what() + "\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  if (last_words) {
+    std::thread([&] {
+      try {
+        last_words(error);
+      } catch (const std::exception&) {
+        // The process ends either way.
+      }
+      std::_Exit(static_cast<int>(error.code()));
+    }).detach();
+    std::this_thread::sleep_for(kLastWords);
+  }
+  std::_Exit(static_cast<int>(error.code()));
+}
+
+void Watch::tell_all(const std::string& message) {
+  for (auto& [rank, link] : links_) link->out.insist(message);
+}
+
+}  // namespace gputrain::comm

@@ -1,0 +1,124 @@
+// Tells the other ranks that this one lives and what it is at, and notices when another does not: on a thread and over
+// connections of its own, so that it goes on while the ranks wait in a collective, compute, or read.
+//
+// All ranks tell rank 0, and rank 0 tells them: why they all have to end, if so. A rank that is slow but lives is left
+// in peace; one that is stopped, or whose host is gone, has `silence` to be heard of again.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gputrain/core/descriptor.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/lines.hpp"
+#include "gputrain/core/poll.hpp"
+#include "journal.hpp"
+#include "roster.hpp"
+
+namespace gputrain::comm {
+
+class Watch {
+ public:
+  struct Options {
+    int rank = 0;
+    std::vector<std::string> hosts;  // of each rank
+    std::string secret;              // by which ranks know each other
+    std::chrono::milliseconds silence{}, grace{};
+  };
+  /// `socket`: listening, on rank 0; connected to that on the others.
+  Watch(Options options, int socket);
+  /// Says goodbye: as after an error where one is on its way up.
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  int rank() const noexcept { return options_.rank; }
+  Journal& journal() noexcept { return journal_; }
+  /// Journal::enter(), and that the others hear of it soon.
+  void enter(const char* place, int64_t step);
+
+  /// Why this rank has to end, if it has to. Once there is a verdict, the process has `grace` to end in good order.
+  std::optional<Verdict> verdict() const;
+  /// Tells that a collective broke off, and waits a moment for what it means. Empty: nobody is there who would know.
+  std::optional<Verdict> judge(Failure failure);
+  /// The same without waiting.
+  void report(Failure failure);
+  /// This rank ends by itself; `words`: why, where that is an error.
+  void leave(const std::string& words, bool failed);
+  /// What to do before a process that does not end in good order is ended; null: nothing.
+  void set_last_words(std::function<void(const Error&)> last_words);
+
+ private:
+  struct Link {
+    explicit Link(int descriptor);
+    LineReader in;
+    LineWriter out;
+    Clock::time_point heard = Clock::now();
+  };
+
+  void run();
+  void wait();
+  void forgive();
+  void accept();
+  void greet();
+  std::optional<int> rank_of(std::string_view hello) const;
+  void read(int rank, Link& link);
+  void take(int rank, std::string_view line);
+  void take_message(int rank, const nlohmann::json& message);
+  void take_reports();
+  void note_failure(Failure failure);
+  void beat(bool with_calls);
+  void look_for_silence();
+  void gather();
+  bool has_gathered();
+  void decide();
+  void announce(const Verdict& verdict);
+  void end_if_overdue();
+  [[noreturn]] void end(const Error& error, std::function<void(const Error&)> last_words);
+  void tell_all(const std::string& message);
+  bool is_arbiter() const noexcept { return options_.rank == 0; }
+
+  const Options options_;
+  Journal journal_;
+  Descriptor bell_;             // wakes the thread
+  Clock::time_point hastened_;  // the last beat out of turn
+
+  // Of the thread alone.
+  Descriptor listener_;
+  std::map<int, std::unique_ptr<Link>> links_;
+  std::vector<std::unique_ptr<Link>> strangers_;  // that have not said who they are
+  Roster roster_;
+  std::map<int, Clock::time_point> awaited_;  // ranks that have not come yet, since when
+  std::optional<Failure> failure_;
+  struct Gathering {  // of what every rank is at and has called, before a verdict
+    Clock::time_point until;
+    std::set<int> missing;
+  };
+  std::optional<Gathering> gathering_;
+  Clock::time_point next_beat_ = Clock::now(), awake_ = Clock::now();
+  bool has_news_ = false;
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::atomic<bool> has_verdict_ = false, hastens_ = false;
+  std::optional<Verdict> verdict_;
+  Clock::time_point end_at_;
+  std::vector<Failure> reports_;
+  std::string goodbye_;  // empty: not yet
+  bool goodbye_said_ = false, is_spared_ = false, is_deaf_ = false, stops_ = false;
+  std::function<void(const Error&)> last_words_;
+
+  std::thread thread_;
+};
+
+}  // namespace gputrain::comm
