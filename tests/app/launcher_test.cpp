@@ -71,7 +71,8 @@ TEST(Launch, TrainsAsOneProcessDoes) {
   Launched two(folder, {}, {});
   const Result result = two.program().wait();
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("2 ranks on localhost:2"), HasSubstr("done    20/20")));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("2 ranks on localhost:2"), HasSubstr("  torch "), HasSubstr("done    20/20")));
   ASSERT_EQ(gputrain({"run", folder / "job.yaml", "--output-dir", folder / "one"}).exit_code, 0);
   const auto expected = losses(folder / "one"), actual = losses(two.run());
   ASSERT_EQ(actual.size(), 20U);
