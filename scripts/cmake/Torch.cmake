@@ -23,7 +23,7 @@ target_include_directories(gputrain_torch SYSTEM INTERFACE
   ${GPUTRAIN_TORCH_DIR}/include ${GPUTRAIN_TORCH_DIR}/include/torch/csrc/api/include)
 target_compile_definitions(gputrain_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 target_link_directories(gputrain_torch INTERFACE ${GPUTRAIN_TORCH_DIR}/lib)
-target_link_options(gputrain_torch INTERFACE -Wl,-rpath,${GPUTRAIN_TORCH_DIR}/lib)
+list(APPEND CMAKE_BUILD_RPATH ${GPUTRAIN_TORCH_DIR}/lib)
 if(GPUTRAIN_CUDA)
   # The system's toolkit, else the one that scripts/setup.sh put beside torch.
   cmake_path(GET GPUTRAIN_TORCH_DIR PARENT_PATH wheels)

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Puts a built gputrain and all it loads into one folder that needs neither this checkout nor Python nor a compiler: only
+# the C and C++ libraries that every Debian 12 or Ubuntu 24.04 has, of the distribution it was built on or a newer one.
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/steps.sh"
+
+usage() {
+  cat <<'END_OF_USAGE'
+usage: docker/assemble.sh --cpu | --cuda | --build FOLDER  TARGET
+  --cpu, --cuda   what scripts/build.sh has built with the same option
+  --build         the folder of another build
+  TARGET          becomes bin/gputrain, lib/ and share/gputrain/
+END_OF_USAGE
+}
+
+build=''
+case ${1:-} in
+  --cpu) build=$root/build/release; shift ;;
+  --cuda) build=$root/build/cuda; shift ;;
+  --build) build=${2:?--build needs a folder}; shift 2 ;;
+  -h | --help) usage; exit ;;
+esac
+[[ -n $build && $# == 1 ]] || { usage >&2; exit 2; }
+target=$1
+[[ -e $build/bin/gputrain ]] || fail "nothing is built in $build" "Run scripts/build.sh first."
+packages=$(dirname "$(sed -n 's/^GPUTRAIN_TORCH_DIR:PATH=//p' "$build/CMakeCache.txt")")
+
+# In every image, and not to be mixed with those of another machine.
+is_of_base() { [[ ${1##*/} =~ ^(ld-linux|libc|libm|libdl|librt|libpthread|libutil|libresolv|libgcc_s|libstdc\+\+)[-.] ]]; }
+
+# libtorch_cuda opens these by name when it first needs them.
+opened_later() {
+  [[ -n $(ldd "$build/lib/libgputrain.so" | grep libtorch_cuda) ]] || return 0
+  printf '%s\n' "$packages"/torch/lib/lib{torch_cuda_linalg,caffe2_nvrtc}.so "$packages"/nvidia/cudnn/lib/lib*.so.* \
+    "$packages"/nvidia/cu13/lib/libnvrtc{,-builtins}.so.*
+}
+
+# What a file loads, itself included; libcuda.so.1 is the driver's, which the container gets from its host.
+closure() {
+  local missing
+  missing=$(ldd "$@" | awk '/not found/ && $1 != "libcuda.so.1"')
+  [[ -z $missing ]] || fail "libraries are missing:" "$missing"
+  { printf '%s\n' "$@"; ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}'; } | xargs -n 1 realpath -s | sort -u
+}
+
+place_of() {
+  case $1 in
+    "$packages"/*) echo "$target/lib/${1#"$packages"/}" ;;  # where torch's own run paths look: torch/lib, nvidia/*/lib
+    *) echo "$target/lib/${1##*/}" ;;
+  esac
+}
+
+cmake --install "$build" --prefix "$target" --strip >/dev/null
+mapfile -t later < <(opened_later)
+closure "$build/lib/libgputrain.so" "${later[@]}" | while read -r library; do
+  is_of_base "$library" || [[ $library == */libgputrain.so ]] || install -D -m 644 "$library" "$(place_of "$library")"
+done
+
+install -D -m 644 -t "$target/share/gputrain/configs" "$root"/configs/*.yaml
+install -D -m 644 "$root/LICENSE" "$target/share/gputrain/LICENSE"
+for licenses in "$packages"/{torch,nvidia_*}-*.dist-info/licenses; do
+  name=$(basename "$(dirname "$licenses")")
+  mkdir -p "$target/share/gputrain/licenses"
+  cp -r "$licenses" "$target/share/gputrain/licenses/${name%.dist-info}"
+done
+
+outside=$(ldd "$target/bin/gputrain" "$target/lib/libgputrain.so" | awk '$3 ~ /^\// {print $3}' | xargs realpath -s | sort -u |
+  while read -r library; do is_of_base "$library" || [[ $library == "$target"/* ]] || echo "$library"; done)
+[[ -z $outside ]] || fail "what was assembled still loads from elsewhere:" "$outside"
+say "Assembled $(du -sh "$target" | cut -f1) in $target"
