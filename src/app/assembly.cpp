@@ -8,6 +8,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/data/open.hpp"
+#include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/numerics.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -93,7 +94,10 @@ Place take_place(const Job& job) {
   place.launch = launch::read_environment();
   const auto& rendezvous = place.launch.rendezvous;
   if (!place.launch.remark.empty()) log::warning(place.launch.remark);
+  if (spec.alloc_conf) device::set_gpu_allocator(*spec.alloc_conf);
   set_up(place, spec, spec.device, rendezvous.local_world_size);
+  if (spec.alloc_conf && place.device.is_cpu() && rendezvous.rank == 0)
+    log::warning("alloc_conf has no effect: it is of a GPU's memory, and there is no GPU here");
   if (rendezvous.world_size > 1) {
     log::set_stderr_enabled(rendezvous.rank == 0);
     const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));

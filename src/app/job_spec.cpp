@@ -1,8 +1,22 @@
 #include "job_spec.hpp"
 
+#include "gputrain/device/gpu_allocator.hpp"
+
 namespace gputrain::app {
 
 using config::Change;
+
+namespace {
+
+void check_allocator(const JobSpec& spec, config::Complaints& complaints) {
+  if (!spec.alloc_conf) return;
+  if (const auto problem = device::problem_of_allocator_settings(*spec.alloc_conf); !problem.empty())
+    complaints.about("alloc_conf", problem);
+  if (spec.device == "cpu")
+    complaints.about("alloc_conf", "is of a GPU's memory, but device is cpu", "remove it, or set device: auto");
+}
+
+}  // namespace
 
 void ModelSpec::describe(config::Description<ModelSpec>& d) {
   d.summary("what is trained");
@@ -30,6 +44,9 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
       .change(Change::needs_accept);
   d.key("output_dir", &JobSpec::output_dir, "the run folder; null: runs/<name>").change(Change::safe);
   d.key("device", &JobSpec::device, "where to train; auto: the GPU if there is one").choices({"auto", "cpu", "cuda"})
+      .change(Change::safe);
+  d.key("alloc_conf", &JobSpec::alloc_conf,
+        "settings of the GPU's memory allocator, in the words of PYTORCH_ALLOC_CONF: \"expandable_segments:True\"")
       .change(Change::safe);
   d.key("precision", &JobSpec::precision,
         "number format of matrix products; weights and optimizer state stay fp32 (fp64: everything, for tests)")
@@ -60,6 +77,7 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
       complaints.about("parallel.compress", "powersgd carries errors from step to step, which fp16's loss scale changes",
                        "precision: bf16, or parallel.compress: fp16");
     }
+    check_allocator(spec, complaints);
   });
 }
 

@@ -39,6 +39,7 @@ struct JobSpec {
   bool deterministic = false;
   std::optional<std::string> output_dir;
   std::string device = "auto";
+  std::optional<std::string> alloc_conf;
   std::string precision = "fp32";
   ModelSpec model;
   data::DataSpec data;

@@ -1,5 +1,6 @@
 #include "gputrain/device/runtime.hpp"
 
+#include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/device/host.hpp"
 
 namespace gputrain::device {
@@ -11,5 +12,6 @@ void synchronize(at::Device) {}
 int64_t peak_allocated_bytes(at::Device) { return 0; }
 void reset_peak_allocated_bytes(at::Device) {}
 bool has_pinned_memory(at::Device) { return false; }
+void set_gpu_allocator(const std::string&) {}
 
 }  // namespace gputrain::device

@@ -9,6 +9,8 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/device/host.hpp"
 
 namespace gputrain::device {
@@ -34,6 +36,18 @@ std::string software_line() {
 size_t aggregate() { return static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE); }
 
 }  // namespace
+
+void set_gpu_allocator(const std::string& settings) {
+  try {
+    c10::cuda::CUDACachingAllocator::setAllocatorSettings(settings);
+  } catch (const std::exception& failure) {
+    const auto* of_torch = dynamic_cast<const c10::Error*>(&failure);
+    throw Error(ExitCode::usage,
+                {.what = std::string("the GPU's memory allocator refuses its settings: ") +
+                         (of_torch != nullptr ? of_torch->what_without_backtrace() : failure.what()),
+                 .where = "alloc_conf: " + settings});
+  }
+}
 
 int gpu_count() { return c10::cuda::device_count(); }
 bool built_with_cuda() noexcept { return true; }
