@@ -15,6 +15,7 @@
 #include "commands.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/process.hpp"
 
 namespace {
 
@@ -262,6 +263,7 @@ int CommandLine::start_ranks() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  let_signals_end_init();
   CommandLine line;
   if (const auto code = read(line, {argv + 1, argv + argc})) return *code;
   try {

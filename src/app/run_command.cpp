@@ -1,9 +1,12 @@
 // `gputrain run`: the way a job takes, from the file to the trained model.
+#include <csignal>
+
 #include "assembly.hpp"
 #include "commands.hpp"
 #include "dry_run.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/process.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "job_environment.hpp"
@@ -59,6 +62,7 @@ int run_command(const RunRequest& request) {
   if (request.rehearsal.world_size > 0) return rehearse(request.rehearsal, job);
   take_environment(job.spec().env);
   train::watch_signals();
+  if (is_init()) std::signal(SIGCHLD, SIG_IGN);  // it has no children of its own: orphans, which the kernel then collects
   try {
     return run_job(request, job);
   } catch (const std::exception& failure) {

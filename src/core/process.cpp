@@ -1,8 +1,11 @@
 #include "gputrain/core/process.hpp"
 
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -20,7 +23,28 @@ double start_ticks() {
   return std::stod(field);
 }
 
+extern "C" void end_by_signal(int signal) { std::_Exit(128 + signal); }
+
 }  // namespace
+
+bool is_init() { return ::getpid() == 1; }
+
+void let_signals_end_init() {
+  if (!is_init()) return;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    struct sigaction now {};
+    if (::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(signal, end_by_signal);
+  }
+}
+
+// One that is known keeps those behind it from being seen, until it is collected.
+void collect_orphans(const std::function<bool(pid_t)>& is_known) {
+  siginfo_t news{};
+  while (::waitid(P_ALL, 0, &news, WEXITED | WNOHANG | WNOWAIT) == 0 && news.si_pid != 0 && !is_known(news.si_pid)) {
+    ::waitpid(news.si_pid, nullptr, WNOHANG);
+    news = {};
+  }
+}
 
 double seconds_since_process_start() {
   timespec now{};

@@ -25,6 +25,7 @@ class HostLink {
   const std::string& name() const noexcept { return host_.name; }
   State state() const noexcept { return state_; }
   bool is_here() const noexcept { return is_here_; }
+  pid_t process() const noexcept { return process_ ? process_->id() : -1; }
   int ranks() const { return host_.ranks.value_or(own_ranks_); }
   const std::string& address() const noexcept { return address_; }                    // by which we reached it
   const std::string& launcher_address() const noexcept { return launcher_address_; }  // ours, as seen from there

@@ -9,6 +9,7 @@
 #include "attempt.hpp"
 #include "exit_report.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/process.hpp"
 #include "host_link.hpp"
 #include "terminal.hpp"
 
@@ -46,6 +47,7 @@ class Launcher {
   void finish(ExitReport report, std::string restarts);
   void pump(Attempt* attempt, std::optional<Clock::time_point> latest);
   void take_signals(Attempt* attempt);
+  bool is_known(pid_t process) const;
   bool is_short_of_hosts(const Attempt& attempt) const;
   void take_back(Attempt& attempt);
   const HostLink* missing() const;
@@ -280,6 +282,10 @@ void Launcher::take_signals(Attempt* attempt) {
   }
 }
 
+bool Launcher::is_known(pid_t process) const {
+  return std::ranges::any_of(links_, [process](const auto& link) { return link->process() == process; });
+}
+
 /// Waits for whatever comes next, at most until `latest`, and takes it in.
 void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
   Poll poll;
@@ -298,6 +304,7 @@ void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
     });
   }
   if (attempt != nullptr) attempt->look();
+  if (is_init()) collect_orphans([this](pid_t process) { return is_known(process); });
   terminal_.flush();
 }
 

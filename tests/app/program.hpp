@@ -24,6 +24,7 @@ class Program {
   Program& operator=(const Program&) = delete;
   ~Program();
 
+  pid_t id() const noexcept { return pid_; }
   void signal(int number) const;
   bool is_running() const;
   /// Waits for the end, at most `seconds`; a program that takes longer is killed and its exit code is 128 + SIGKILL.

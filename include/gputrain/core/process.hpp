@@ -1,10 +1,26 @@
-// Facts about this process.
+// Facts about this process, and what it owes as the first one of a container.
 #pragma once
+
+#include <functional>
+
+#include <sys/types.h>
+
+#include "gputrain/core/export.hpp"
 
 namespace gputrain {
 
 /// Wall-clock seconds since the kernel started this process (program loading included), to about 10 ms. A script that
 /// ends in `exec gputrain` is the same process: its time counts too.
 double seconds_since_process_start();
+
+/// Whether this process is PID 1: the kernel keeps signals from it that it has no handler for, gives it all orphans,
+/// and ends everything else with it.
+bool is_init();
+
+/// Lets the signals that end other processes end this one too, where nobody handles them; for PID 1.
+GPUTRAIN_API void let_signals_end_init();
+
+/// Collects ended children; those of which `is_known` is true are left to whoever started them.
+void collect_orphans(const std::function<bool(pid_t)>& is_known);
 
 }  // namespace gputrain
