@@ -93,7 +93,11 @@ int launch_command(const LaunchRequest& request) {
   const Job job = load_job(reading);
   const JobSpec& spec = job.spec();
   const RunFolder folder{job.output_dir};
-  launch::LaunchRequest plan{.plan = launch::plan_hosts(spec.launch),
+  const bool names_hosts = spec.launch.hosts || spec.launch.hostfile;
+  const auto node = names_hosts ? std::nullopt : launch::read_node();
+  launch::LaunchRequest plan{.plan = node ? launch::plan_nodes(spec.launch, *node)
+                                          : launch::plan_hosts(spec.launch, launch::allocated_nodes()),
+                             .node = node,
                              .command = RankCommand(request.arguments, spec.checkpoint.resume, folder),
                              .environment = spec.env,
                              .run_folder = folder.path,
@@ -105,7 +109,7 @@ int launch_command(const LaunchRequest& request) {
                              .host_timeout_seconds = spec.launch.host_timeout.seconds,
                              .state = [folder] { return state_of(folder); }};
   // The logs of this start belong into the new folder, not into the one that rank 0 would move aside.
-  if (spec.checkpoint.resume == "never") take_run_folder(folder.path, true);
+  if (spec.checkpoint.resume == "never" && (!node || node->node == 0)) take_run_folder(folder.path, true);
   return launch::launch(plan);
 }
 

@@ -12,8 +12,8 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "connection.hpp"
+#include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/error.hpp"
-#include "sockets.hpp"
 
 namespace gputrain::comm {
 namespace {
@@ -181,24 +181,6 @@ void check_equal(const Rendezvous& at, const Arrival& own, int rank, const Arriv
 }
 
 }  // namespace
-
-std::string meeting_address(const Rendezvous& at) {
-  std::string address = resolve(at.master_address);
-  const bool spans_hosts = at.world_size > at.local_world_size;
-  // A host's own name often stands for its loopback, and a service name for nobody's address: rank 0 then serves the
-  // address the outside reaches it by.
-  if ((spans_hosts && is_loopback(address)) || (at.rank == 0 && !at.store_is_running && !is_own_address(address))) {
-    std::string outward = outward_address();
-    if (outward.empty()) {
-      throw Error(ExitCode::environment,
-                  {.what = "MASTER_ADDR=" + at.master_address + " is " + address +
-                           ", which other hosts cannot reach, and this host has no other address",
-                   .hint = "set MASTER_ADDR to the address of rank 0's host in the ranks' network"});
-    }
-    return outward;
-  }
-  return address;
-}
 
 c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,
                                            std::chrono::milliseconds deadline) {

@@ -13,9 +13,6 @@
 
 namespace gputrain::comm {
 
-/// Where the store is reached from here, as a numeric address.
-std::string meeting_address(const Rendezvous& at);
-
 /// Serves the store (rank 0, unless the launcher does) or connects to it.
 c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,
                                            std::chrono::milliseconds deadline);

@@ -13,7 +13,7 @@
 #include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
 #include "meeting.hpp"
-#include "sockets.hpp"
+#include "gputrain/comm/sockets.hpp"
 
 namespace gputrain::comm {
 namespace {

@@ -12,11 +12,11 @@
 
 #include "connection.hpp"
 #include "gloo_failure.hpp"
+#include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/error.hpp"
 #include "meeting.hpp"
 #include "nccl.hpp"
 #include "probe.hpp"
-#include "sockets.hpp"
 #include "watch.hpp"
 
 C10_DECLARE_int(caffe2_log_level);

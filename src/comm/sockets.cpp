@@ -1,4 +1,4 @@
-#include "sockets.hpp"
+#include "gputrain/comm/sockets.hpp"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -115,6 +115,24 @@ std::string connecting_failure(int descriptor) {
   return error == 0 ? std::string() : std::system_category().message(error);
 }
 
+std::string meeting_address(const Rendezvous& at) {
+  std::string address = resolve(at.master_address);
+  const bool spans_hosts = at.world_size > at.local_world_size;
+  // A host's own name often stands for its loopback, and a service name for nobody's address: rank 0 then serves the
+  // address the outside reaches it by.
+  if ((spans_hosts && is_loopback(address)) || (at.rank == 0 && !at.store_is_running && !is_own_address(address))) {
+    std::string outward = outward_address();
+    if (outward.empty()) {
+      throw Error(ExitCode::environment,
+                  {.what = "MASTER_ADDR=" + at.master_address + " is " + address +
+                           ", which other hosts cannot reach, and this host has no other address",
+                   .hint = "set MASTER_ADDR to the address of rank 0's host in the ranks' network"});
+    }
+    return outward;
+  }
+  return address;
+}
+
 ListeningSocket::ListeningSocket(const std::string& address, uint16_t port) {
   const AddressList list = look_up(address, port, AI_NUMERICHOST);
   Descriptor socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -123,7 +141,7 @@ ListeningSocket::ListeningSocket(const std::string& address, uint16_t port) {
   if (socket.get() < 0 || ::bind(socket.get(), list->ai_addr, list->ai_addrlen) != 0 ||
       ::listen(socket.get(), SOMAXCONN) != 0) {
     const bool is_taken = errno == EADDRINUSE;
-    std::string what = "rank 0 cannot listen on " + address + " port " + std::to_string(port) + ": " + cause();
+    std::string what = "cannot listen on " + address + " port " + std::to_string(port) + ": " + cause();
     const std::string owner = is_taken ? port_owner(port) : "";
     if (!owner.empty()) what += ": there is " + owner;
     throw Error(

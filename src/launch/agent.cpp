@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,8 +16,10 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/process.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "host_signs.hpp"
+#include "join.hpp"
 #include "rank_process.hpp"
 
 namespace gputrain::launch {
@@ -66,7 +69,7 @@ std::vector<std::string> environment_of_rank(const StartOrder& order, int local_
 }
 
 /// The address by which the launcher has reached this host, and its own: what sshd says of the connection.
-std::pair<std::string, std::string> addresses_of_connection() {
+std::pair<std::string, std::string> addresses_of_ssh() {
   const char* text = std::getenv("SSH_CONNECTION");
   std::istringstream words(text == nullptr ? "" : text);
   std::string client, client_port, server;
@@ -74,9 +77,27 @@ std::pair<std::string, std::string> addresses_of_connection() {
   return {server, client};
 }
 
+/// Both ends of a connection: the launcher cannot be reached but by the address that this one has gone to.
+std::pair<std::string, std::string> addresses_of(int socket) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof peer;
+  std::array<char, NI_MAXHOST> text{};
+  auto* generic = reinterpret_cast<sockaddr*>(&peer);
+  if (::getpeername(socket, generic, &length) == 0)
+    ::getnameinfo(generic, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  return {"", text.data()};
+}
+
 class Agent {
  public:
-  explicit Agent(std::string version) : version_(std::move(version)) {}
+  explicit Agent(std::string version)
+      : version_(std::move(version)), orders_(::dup(STDIN_FILENO)), launcher_(::dup(STDOUT_FILENO), kMostWaiting) {}
+  Agent(const LaunchRequest& own, int socket)
+      : version_(own.version),
+        own_(&own),
+        orders_(::fcntl(socket, F_DUPFD_CLOEXEC, 0)),
+        launcher_(socket, kMostWaiting),
+        exit_code_(static_cast<int>(ExitCode::restart)) {}
   int run();
 
  private:
@@ -84,31 +105,40 @@ class Agent {
   void take_order(std::string_view line);
   void obey(const json& order);
   void greet(const json& order);
-  void start(const StartOrder& order);
+  void keep_own(StartOrder& order) const;
+  void start(StartOrder order);
   void attend(RankProcess& rank);
+  void take_signal(int signal);
   void end_ranks(std::chrono::seconds grace);
   void leave();
   bool has_ranks() const;
+  bool is_known(pid_t process) const;
   void say(const json& message) { launcher_.insist(to_line(message)); }
 
+  static constexpr size_t kMostWaiting = size_t{4} << 20;
+
   std::string version_;
-  SignalReader signals_{SIGCHLD, SIGTERM, SIGINT, SIGHUP};
-  LineReader orders_{::dup(STDIN_FILENO)};
-  LineWriter launcher_{::dup(STDOUT_FILENO), size_t{4} << 20};
+  const LaunchRequest* own_ = nullptr;  // of a node that has come to its launcher by itself
+  SignalReader signals_{SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+  LineReader orders_;
+  LineWriter launcher_;
+  int exit_code_ = 0;
   HostSigns signs_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   Clock::time_point last_heard_ = Clock::now(), next_alive_ = Clock::now();
   std::optional<Clock::time_point> kill_at_;
   bool is_far_ = false, is_leaving_ = false;
+  int own_ranks_ = 1;
 };
 
 int Agent::run() {
   while (!is_leaving_ || has_ranks()) {
     wait();
     while (const auto signal = signals_.next()) {
-      if (*signal != SIGCHLD) leave();
+      if (*signal != SIGCHLD) take_signal(*signal);
     }
     for (auto& rank : ranks_) attend(*rank);
+    if (is_init()) collect_orphans([this](pid_t process) { return is_known(process); });
     orders_.read([this](std::string_view line) { take_order(line); });
     const bool is_silent = is_far_ && Clock::now() - last_heard_ > kLongestSilence;
     if (orders_.is_at_end() || launcher_.is_broken() || is_silent) leave();
@@ -121,7 +151,7 @@ int Agent::run() {
     }
     launcher_.flush();
   }
-  return 0;
+  return exit_code_;
 }
 
 void Agent::wait() {
@@ -137,6 +167,16 @@ void Agent::wait() {
 
 bool Agent::has_ranks() const {
   return std::ranges::any_of(ranks_, [](const auto& rank) { return rank->is_running(); });
+}
+
+bool Agent::is_known(pid_t process) const {
+  return std::ranges::any_of(ranks_, [process](const auto& rank) { return rank->process() == process; });
+}
+
+/// A scheduler tells every node: it is for the launcher to say when the ranks end, and together.
+void Agent::take_signal(int signal) {
+  if (own_ == nullptr) return leave();
+  say({{"kind", "signal"}, {"signal", signal}});
 }
 
 /// The launcher is gone, or needs us no more.
@@ -169,7 +209,10 @@ void Agent::obey(const json& order) {
   if (kind == "find_port") say({{"kind", "port"}, {"port", find_port()}});
   if (kind == "start") start(order.at("order").get<StartOrder>());
   if (kind == "stop") end_ranks(std::chrono::seconds(order.at("grace").get<int>()));
-  if (kind == "goodbye") leave();
+  if (kind == "goodbye") {
+    if (own_ != nullptr) exit_code_ = order.at("exit").get<int>();
+    leave();
+  }
   if (kind == "signal") {
     for (auto& rank : ranks_) rank->signal(order.at("signal").get<int>());
   }
@@ -178,23 +221,43 @@ void Agent::obey(const json& order) {
 void Agent::greet(const json& order) {
   is_far_ = order.at("is_far").get<bool>();
   const std::string folder = order.at("folder");
-  if (::chdir(folder.c_str()) != 0) {
+  if (own_ == nullptr && ::chdir(folder.c_str()) != 0) {
     throw Error(ExitCode::environment,
                 {.what = "the folder " + folder + " is not there",
                  .hint = "job, data and the folder they are started from lie at the same place on every host"});
   }
   const bool on_gpu = order.at("device") != "cpu" && device::gpu_count() > 0;
-  const auto [own, launchers] = addresses_of_connection();
+  own_ranks_ = on_gpu ? device::gpu_count() : 1;
+  if (own_ != nullptr) own_ranks_ = own_->plan.hosts[0].ranks.value_or(own_ranks_);
+  const auto [own, launchers] = own_ != nullptr ? addresses_of(orders_.descriptor()) : addresses_of_ssh();
   say({{"kind", "ready"},
        {"protocol", kProtocol},
        {"version", version_},
-       {"ranks", on_gpu ? device::gpu_count() : 1},
+       {"ranks", own_ranks_},
        {"address", own},
        {"launcher_address", launchers}});
 }
 
-void Agent::start(const StartOrder& order) {
+/// Over a connection that anybody could have taken up, a node learns when to start and as which ranks; what it starts,
+/// with which variables, and where it writes is its own.
+void Agent::keep_own(StartOrder& order) const {
+  if (order.ranks != own_ranks_) {
+    throw Error(ExitCode::internal,
+                {.what = std::to_string(order.ranks) + " ranks are wanted of this node, which has " +
+                         std::to_string(own_ranks_)});
+  }
+  // What is not the first attempt may have to go on from what was saved since: node 0's launcher knows.
+  const std::vector<std::string> go_on{"--set", "checkpoint.resume=auto"};
+  const bool goes_on = order.command.size() > 2 && std::equal(go_on.begin(), go_on.end(), order.command.end() - 2);
+  order.command = own_->command();
+  if (goes_on) order.command.insert(order.command.end(), go_on.begin(), go_on.end());
+  order.environment = own_->environment;
+  order.logs = own_->run_folder / "logs" / ("attempt_" + std::to_string(order.log_number));
+}
+
+void Agent::start(StartOrder order) {
   if (has_ranks()) throw Error(ExitCode::internal, {.what = "ranks of the attempt before still run"});
+  if (own_ != nullptr) keep_own(order);
   ranks_.clear();
   kill_at_.reset();
   const auto own_path = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -235,6 +298,11 @@ void Agent::attend(RankProcess& rank) {
 int serve_agent(const std::string& version) {
   std::signal(SIGPIPE, SIG_IGN);
   return Agent(version).run();
+}
+
+int serve_node(const LaunchRequest& own, int socket) {
+  std::signal(SIGPIPE, SIG_IGN);
+  return Agent(own, socket).run();
 }
 
 }  // namespace gputrain::launch

@@ -20,7 +20,7 @@ class Attempt {
     int port = 0;
   };
   struct Start {
-    int number = 1, restarts = 0;
+    int number = 1, restarts = 0, log_number = 1;
     std::string logs;
     Place place;
   };

@@ -1,5 +1,6 @@
 #include "host_link.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,14 @@ std::string own_path(bool for_shell) {
 HostLink::HostLink(Host host, std::string version, std::string device)
     : host_(std::move(host)), version_(std::move(version)), device_(std::move(device)), is_here_(host_.is_here()) {}
 
+std::unique_ptr<HostLink> HostLink::to_node(int node, std::string version, std::string device) {
+  auto link = std::make_unique<HostLink>(Host{.name = "node " + std::to_string(node), .ranks = {}}, std::move(version),
+                                         std::move(device));
+  link->comes_by_itself_ = true;
+  link->loss_ = "it has not come";
+  return link;
+}
+
 /// Always the same words; whatever else is to be known over there goes through the pipe.
 std::vector<std::string> HostLink::command() const {
   if (is_here_) return {own_path(false), "agent"};
@@ -66,6 +75,9 @@ std::vector<std::string> HostLink::command() const {
 }
 
 void HostLink::connect() {
+  began_ = Clock::now();
+  state_ = State::connecting;
+  if (comes_by_itself_) return;
   process_.reset();
   remark_.clear();
   // An agent must end its ranks when we are gone, so it is not killed with us; ssh has no such duty.
@@ -74,10 +86,22 @@ void HostLink::connect() {
   output_.emplace(process_->take_output());
   errors_.emplace(process_->take_errors());
   input_.emplace(process_->take_input(), size_t{16} << 20);
+  greet();
+}
+
+bool HostLink::welcome(int socket) {
+  if (output_) return false;
+  output_.emplace(::fcntl(socket, F_DUPFD_CLOEXEC, 0));
+  input_.emplace(socket, size_t{16} << 20);
+  state_ = State::connecting;
+  greet();
+  return true;
+}
+
+void HostLink::greet() {
   ended_output_.reset();
   began_ = last_heard_ = Clock::now();
   next_alive_ = began_ + kAliveEvery;
-  state_ = State::connecting;
   send({{"kind", "hello"},
         {"is_far", !is_here_},
         {"folder", std::filesystem::current_path().string()},
@@ -85,7 +109,7 @@ void HostLink::connect() {
 }
 
 void HostLink::send(const json& message) {
-  if (state_ != State::away) input_->insist(to_line(message));
+  if (state_ != State::away && input_) input_->insist(to_line(message));
 }
 
 void HostLink::drop(std::string why) {
@@ -105,12 +129,14 @@ void HostLink::drop(std::string why) {
   process_.reset();
   output_.reset();
   errors_.reset();
+  input_.reset();
 }
 
 void HostLink::add_to(Poll& poll) const {
   if (state_ == State::away) return;
+  if (!output_) return poll.wake_at(began_ + kConnectTime);
   poll.add(output_->descriptor());
-  poll.add(errors_->descriptor());
+  if (errors_) poll.add(errors_->descriptor());
   poll.add(input_->wants(), POLLOUT);
   poll.wake_at(next_alive_);
   if (ended_output_) poll.wake_at(*ended_output_ + kLastWords);
@@ -118,15 +144,20 @@ void HostLink::add_to(Poll& poll) const {
 
 void HostLink::attend(const Take& take) {
   if (state_ == State::away) return;
-  const auto fate = process_->look();
+  if (!output_) {
+    if (Clock::now() > began_ + kConnectTime) drop("it has not come");
+    return;
+  }
+  const auto fate = process_ ? process_->look() : std::nullopt;
   output_->read([&](std::string_view line) {
     if (state_ != State::away) take_line(line, take);
   });
   if (state_ == State::away) return;
-  errors_->read([&](std::string_view line) { remark_ = std::string(line.substr(0, 300)); });
+  if (errors_) errors_->read([&](std::string_view line) { remark_ = std::string(line.substr(0, 300)); });
   const auto now = Clock::now();
   if (fate && fate->is_end()) return drop(story_of(*fate));
   if (output_->is_at_end() && !ended_output_) ended_output_ = now;
+  if (ended_output_ && comes_by_itself_) return drop("its launcher has ended");
   if (ended_output_ && now > *ended_output_ + kLastWords) return drop("the agent there has closed its output");
   if (state_ == State::connecting && now > began_ + kConnectTime) return drop("no answer within 30 s");
   if (state_ == State::ready && now > last_heard_ + kLongestSilence) return drop("nothing was heard of it for 15 s");

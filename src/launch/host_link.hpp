@@ -1,4 +1,5 @@
-// The launcher's side of one host: the agent there, behind a pipe or behind the user's own ssh.
+// The launcher's side of one host: the agent there, behind a pipe, behind the user's own ssh, or behind a connection
+// that it has made itself.
 #pragma once
 
 #include <deque>
@@ -21,17 +22,23 @@ class HostLink {
   using Take = std::function<void(const nlohmann::json& message)>;
 
   HostLink(Host host, std::string version, std::string device);
+  /// Of a node whose own launcher is to come.
+  static std::unique_ptr<HostLink> to_node(int node, std::string version, std::string device);
 
   const std::string& name() const noexcept { return host_.name; }
   State state() const noexcept { return state_; }
   bool is_here() const noexcept { return is_here_; }
   pid_t process() const noexcept { return process_ ? process_->id() : -1; }
+  bool has_agent() const noexcept { return output_.has_value(); }  // or somebody who is to become it
   int ranks() const { return host_.ranks.value_or(own_ranks_); }
   const std::string& address() const noexcept { return address_; }                    // by which we reached it
   const std::string& launcher_address() const noexcept { return launcher_address_; }  // ours, as seen from there
   const std::string& loss() const noexcept { return loss_; }                          // why it is away
 
+  /// Of a node: waits for it.
   void connect();
+  /// The node has come. False: it is here already; the socket stays the caller's.
+  bool welcome(int socket);
   void send(const nlohmann::json& message);
   void drop(std::string why);
   void add_to(Poll& poll) const;
@@ -40,13 +47,14 @@ class HostLink {
 
  private:
   std::vector<std::string> command() const;
+  void greet();
   void take_line(std::string_view line, const Take& take);
   void get_ready(const nlohmann::json& message);
   std::string story_of(const Fate& fate) const;
 
   Host host_;
   std::string version_, device_;
-  bool is_here_;
+  bool is_here_, comes_by_itself_ = false;
   State state_ = State::away;
   int own_ranks_ = 1;
   std::string address_, launcher_address_, loss_;

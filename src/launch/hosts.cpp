@@ -58,10 +58,10 @@ void check_count(const LaunchSpec& spec, config::Complaints& complaints) {
   }
 }
 
-std::vector<Host> named_hosts(const LaunchSpec& spec) {
+std::vector<Host> named_hosts(const LaunchSpec& spec, const std::vector<std::string>& allocated) {
   if (spec.hostfile) return read_hostfile(*spec.hostfile);
   std::vector<Host> hosts;
-  for (const auto& text : spec.hosts.value_or(std::vector<std::string>{"localhost"})) {
+  for (const auto& text : spec.hosts.value_or(allocated.empty() ? std::vector<std::string>{"localhost"} : allocated)) {
     std::string problem;
     if (auto host = read_host(text, problem)) hosts.push_back(std::move(*host));
   }
@@ -193,8 +193,8 @@ std::optional<HostCount> read_host_count(const std::string& text) {
   return HostCount{.least = *least, .most = *most};
 }
 
-HostPlan plan_hosts(const LaunchSpec& spec) {
-  HostPlan plan{.hosts = named_hosts(spec), .count = {}};
+HostPlan plan_hosts(const LaunchSpec& spec, const std::vector<std::string>& allocated) {
+  HostPlan plan{.hosts = named_hosts(spec, allocated), .count = {}};
   const int all = static_cast<int>(plan.hosts.size());
   plan.count = {.least = all, .most = all};
   if (spec.nnodes) plan.count = read_host_count(*spec.nnodes).value_or(plan.count);
@@ -205,6 +205,21 @@ HostPlan plan_hosts(const LaunchSpec& spec) {
   }
   for (auto& host : plan.hosts) {
     if (!host.ranks && spec.nproc_per_node.value) host.ranks = static_cast<int>(*spec.nproc_per_node.value);
+  }
+  return plan;
+}
+
+HostPlan plan_nodes(const LaunchSpec& spec, const NodePlace& place) {
+  HostPlan plan{.hosts = {Host{.name = "localhost", .ranks = place.ranks}},
+                .count = {.least = place.nodes, .most = place.nodes}};
+  if (spec.nproc_per_node.value) plan.hosts[0].ranks = static_cast<int>(*spec.nproc_per_node.value);
+  if (!spec.nnodes) return plan;
+  plan.count = read_host_count(*spec.nnodes).value_or(plan.count);
+  if (plan.count.most != place.nodes) {
+    throw Error(ExitCode::usage,
+                {.what = "launch.nnodes is " + in_quotes(*spec.nnodes) + ", but " + place.scheduler +
+                         " says that there are " + std::to_string(place.nodes) + " nodes",
+                 .hint = "leave it out, or give MIN:" + std::to_string(place.nodes) + " to go on without lost ones"});
   }
   return plan;
 }

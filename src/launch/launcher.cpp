@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "attempt.hpp"
@@ -11,6 +13,8 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
 #include "host_link.hpp"
+#include "join.hpp"
+#include "node_door.hpp"
 #include "terminal.hpp"
 
 namespace gputrain::launch {
@@ -47,6 +51,8 @@ class Launcher {
   void finish(ExitReport report, std::string restarts);
   void pump(Attempt* attempt, std::optional<Clock::time_point> latest);
   void take_signals(Attempt* attempt);
+  void take_signal(int signal, const HostLink* node, Attempt* attempt);
+  std::string welcome(int node, int socket);
   bool is_known(pid_t process) const;
   bool is_short_of_hosts(const Attempt& attempt) const;
   void take_back(Attempt& attempt);
@@ -55,12 +61,14 @@ class Launcher {
   const LaunchRequest& request_;
   SignalReader signals_{SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
   Terminal terminal_;
+  std::optional<NodeDoor> door_;
   std::vector<std::unique_ptr<HostLink>> links_;
   Clock::time_point next_try_{};
   std::optional<int> port_;
   int attempt_number_ = 0, log_number_, restarts_ = 0, without_progress_ = 0;
   std::optional<int64_t> furthest_;
   int stop_signal_ = 0;
+  std::set<const HostLink*> has_told_;  // of a stop; null: this process itself
   int exit_code_ = 0;
 };
 
@@ -76,15 +84,27 @@ int last_log_number(const std::filesystem::path& run_folder) {
 }
 
 Launcher::Launcher(const LaunchRequest& request) : request_(request), log_number_(last_log_number(request.run_folder)) {
-  for (const auto& host : request.plan.hosts) {
-    links_.push_back(std::make_unique<HostLink>(host, request.version, request.device));
+  if (!request.node) {
+    for (const auto& host : request.plan.hosts)
+      links_.push_back(std::make_unique<HostLink>(host, request.version, request.device));
+    return;
+  }
+  const NodePlace& place = *request.node;
+  links_.push_back(std::make_unique<HostLink>(request.plan.hosts[0], request.version, request.device));
+  for (int node = 1; node < place.nodes; ++node)
+    links_.push_back(HostLink::to_node(node, request.version, request.device));
+  if (place.nodes > 1) {
+    door_.emplace(place, coming_of(request));
+    terminal_.say(text_of(place) + ", where the others come to");
   }
 }
 
 Launcher::~Launcher() {
-  for (auto& link : links_) link->send({{"kind", "goodbye"}});
+  const bool is_failing = std::uncaught_exceptions() > 0;  // what is thrown is of the hosts or of this machine
+  const int code = is_failing ? static_cast<int>(ExitCode::environment) : exit_code_;
+  for (auto& link : links_) link->send({{"kind", "goodbye"}, {"exit", code}});
   const auto latest = Clock::now() + kEndGrace;
-  const auto is_away = [](const auto& link) { return link->state() == HostLink::State::away; };
+  const auto is_away = [](const auto& link) { return !link->has_agent(); };
   try {
     while (!std::ranges::all_of(links_, is_away) && Clock::now() < latest) pump(nullptr, latest);
   } catch (const std::exception&) {  // on the way out; the links end what is left
@@ -126,7 +146,7 @@ void Launcher::connect_missing() {
 
 const HostLink* Launcher::missing() const {
   for (const auto& link : links_) {
-    if (link->state() == HostLink::State::away) return link.get();
+    if (!link->has_agent()) return link.get();
   }
   return nullptr;
 }
@@ -137,17 +157,17 @@ void Launcher::refuse_unreachable() const {
   throw Error(ExitCode::environment,
               {.what = link == nullptr ? "not enough hosts answer" : link->loss(),
                .where = link == nullptr ? "" : link->name(),
-               .hint = link == nullptr || link->is_here()
-                           ? ""
-                           : "`ssh -o BatchMode=yes " + link->name() +
-                                 " true` must work without a question: a key without passphrase or an agent "
-                                 "for it, and the host in known_hosts"});
+               .hint = link == nullptr || link->is_here() ? ""
+                       : door_ ? "see what its own launcher says, and whether a firewall lies between"
+                               : "`ssh -o BatchMode=yes " + link->name() +
+                                     " true` must work without a question: a key without passphrase or an agent "
+                                     "for it, and the host in known_hosts"});
 }
 
 Launcher::Gathered Launcher::gather() {
   const bool is_first = attempt_number_ == 0;
   const auto latest =
-      Clock::now() + (is_first ? Clock::duration(kFirstMeeting) : seconds_of(request_.host_timeout_seconds));
+      Clock::now() + (is_first && !door_ ? Clock::duration(kFirstMeeting) : seconds_of(request_.host_timeout_seconds));
   const auto& count = request_.plan.count;
   connect_missing();
   for (;;) {
@@ -156,7 +176,7 @@ Launcher::Gathered Launcher::gather() {
     const bool is_trying =
         std::ranges::any_of(links_, [](const auto& link) { return link->state() == HostLink::State::connecting; });
     if (ready >= count.most || (ready >= count.least && !is_trying)) return Gathered::enough;
-    if (is_first && !is_trying) refuse_unreachable();
+    if (is_first && !door_ && !is_trying) refuse_unreachable();
     if (Clock::now() >= latest) {
       if (ready >= count.least) return Gathered::enough;
       if (is_first) refuse_unreachable();
@@ -195,7 +215,11 @@ bool Launcher::run_attempt() {
   ++attempt_number_;
   const auto logs = request_.run_folder / "logs" / ("attempt_" + std::to_string(++log_number_));
   Attempt attempt(request_, links, terminal_);
-  attempt.start({.number = attempt_number_, .restarts = attempt_number_ - 1, .logs = logs.string(), .place = place});
+  attempt.start({.number = attempt_number_,
+                 .restarts = attempt_number_ - 1,
+                 .log_number = log_number_,
+                 .logs = logs.string(),
+                 .place = place});
   if (stop_signal_ != 0) attempt.ask_to_stop(stop_signal_);
   while (!attempt.is_over()) {
     pump(&attempt, std::nullopt);
@@ -271,15 +295,25 @@ void Launcher::finish(ExitReport report, std::string restarts) {
 
 void Launcher::take_signals(Attempt* attempt) {
   while (const auto signal = signals_.next()) {
-    if (*signal == SIGCHLD) continue;
-    if (*signal == SIGUSR2) {
-      if (attempt != nullptr) attempt->pass_on(SIGUSR2);
-      continue;
-    }
-    stop_signal_ = *signal == SIGHUP ? SIGTERM : *signal;
-    exit_code_ = stop_signal_ == SIGUSR1 ? static_cast<int>(ExitCode::restart) : 128 + stop_signal_;
-    if (attempt != nullptr) attempt->ask_to_stop(stop_signal_);
+    if (*signal != SIGCHLD) take_signal(*signal, nullptr, attempt);
   }
+}
+
+/// A scheduler tells all its nodes, which pass it on: only who has told before insists.
+void Launcher::take_signal(int signal, const HostLink* node, Attempt* attempt) {
+  if (signal == SIGUSR2) {
+    if (attempt != nullptr) attempt->pass_on(SIGUSR2);
+    return;
+  }
+  const bool is_new = has_told_.insert(node).second;
+  if (stop_signal_ != 0 && is_new) return;
+  stop_signal_ = signal == SIGHUP ? SIGTERM : signal;
+  exit_code_ = stop_signal_ == SIGUSR1 ? static_cast<int>(ExitCode::restart) : 128 + stop_signal_;
+  if (attempt != nullptr) attempt->ask_to_stop(stop_signal_);
+}
+
+std::string Launcher::welcome(int node, int socket) {
+  return links_[static_cast<size_t>(node)]->welcome(socket) ? "" : "node " + std::to_string(node) + " is here already";
 }
 
 bool Launcher::is_known(pid_t process) const {
@@ -292,14 +326,17 @@ void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
   poll.add(signals_.descriptor());
   terminal_.add_to(poll);
   for (const auto& link : links_) link->add_to(poll);
+  if (door_) door_->add_to(poll);
   if (latest) poll.wake_at(*latest);
   if (attempt != nullptr) poll.wake_at(attempt->next_deadline());
   if (attempt != nullptr && is_short_of_hosts(*attempt)) poll.wake_at(std::max(next_try_, Clock::now() + kShortWait));
   poll.wait();
   take_signals(attempt);
+  if (door_) door_->attend([this](int node, int socket) { return welcome(node, socket); });
   for (auto& link : links_) {
     link->attend([&](const nlohmann::json& message) {
       if (message.at("kind") == "port") port_ = message.at("port").get<int>();
+      if (message.at("kind") == "signal") take_signal(message.at("signal").get<int>(), link.get(), attempt);
       if (attempt != nullptr) attempt->take(*link, message);
     });
   }
@@ -312,6 +349,7 @@ void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
 
 int launch(const LaunchRequest& request) {
   std::signal(SIGPIPE, SIG_IGN);
+  if (request.node && request.node->node > 0) return join(request);
   return Launcher(request).run();
 }
 

@@ -23,6 +23,7 @@ class RankProcess {
 
   int rank() const noexcept { return rank_; }
   bool is_running() const noexcept { return child_.is_running(); }
+  pid_t process() const noexcept { return child_.id(); }
   void add_to(Poll& poll) const;
   /// Hands on what the rank has written, after it has gone to the log file.
   void read(const Line& line);

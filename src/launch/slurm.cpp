@@ -4,6 +4,7 @@
 
 #include "claim.hpp"
 #include "gputrain/launch/node_list.hpp"
+#include "gputrain/launch/nodes.hpp"
 #include "host_name.hpp"
 
 namespace gputrain::launch {
@@ -37,17 +38,22 @@ std::vector<int> task_counts(const Variables& variables) {
   return *counts;
 }
 
+std::vector<std::string> listed_nodes(const Variables& variables, const char* name, const std::string& text) {
+  std::string problem;
+  auto hosts = expand_node_list(text, problem);
+  if (!hosts) variables.fail(std::string(name) + "=" + in_quotes(text) + " is no list of nodes: " + problem);
+  return *std::move(hosts);
+}
+
 std::vector<std::string> node_names(const Variables& variables, size_t count) {
   const char* name = variables.has("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
   const auto text = required(variables, name, variables.text(name));
-  std::string problem;
-  const auto hosts = expand_node_list(text, problem);
-  if (!hosts) variables.fail(std::string(name) + "=" + in_quotes(text) + " is no list of nodes: " + problem);
-  if (hosts->size() != count) {
-    variables.fail(std::string(name) + "=" + in_quotes(text) + " names " + std::to_string(hosts->size()) +
+  auto hosts = listed_nodes(variables, name, text);
+  if (hosts.size() != count) {
+    variables.fail(std::string(name) + "=" + in_quotes(text) + " names " + std::to_string(hosts.size()) +
                    " nodes, but SLURM_STEP_TASKS_PER_NODE has " + std::to_string(count));
   }
-  return *hosts;
+  return hosts;
 }
 
 void read_tasks_of_node(const Variables& variables, const std::vector<int>& counts, Claim& claim) {
@@ -82,6 +88,14 @@ std::optional<Claim> slurm_claim(const Variables& variables) {
   const bool is_arbitrary = variables.text("SLURM_DISTRIBUTION").value_or("").starts_with("arbitrary");
   if (!is_arbitrary && !variables.has("MASTER_ADDR")) claim.first_host = node_names(variables, counts.size()).front();
   return claim;
+}
+
+std::vector<std::string> allocated_nodes(const Lookup& lookup) {
+  const Variables variables(lookup);
+  constexpr const char* kName = "SLURM_JOB_NODELIST";
+  const auto text = variables.text(kName);
+  if (!text || step_of(variables)) return {};
+  return listed_nodes(variables, kName, *text);
 }
 
 std::string remark_on_slurm(const Variables& variables) {

@@ -33,7 +33,22 @@ constexpr std::array kShownWhenSet{"LOCAL_RANK",
                                    "SLURM_LOCALID",
                                    "SLURM_NODEID",
                                    "SLURM_STEP_TASKS_PER_NODE",
-                                   "SLURM_STEP_NODELIST"};
+                                   "SLURM_STEP_NODELIST",
+                                   "SLURM_JOB_NODELIST",
+                                   "PET_NNODES",
+                                   "PET_NODE_RANK",
+                                   "PET_NPROC_PER_NODE",
+                                   "PET_MASTER_ADDR",
+                                   "PET_MASTER_PORT",
+                                   "SKYPILOT_NODE_RANK",
+                                   "SKYPILOT_NUM_NODES",
+                                   "SKYPILOT_NODE_IPS",
+                                   "SKYPILOT_NUM_GPUS_PER_NODE",
+                                   "DSTACK_NODE_RANK",
+                                   "DSTACK_NODES_NUM",
+                                   "DSTACK_MASTER_NODE_IP",
+                                   "DSTACK_NODES_IPS",
+                                   "DSTACK_GPUS_PER_NODE"};
 
 bool is_plain(std::string_view text) {
   return text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:%[](),") ==

@@ -189,6 +189,41 @@ TEST_F(SlurmLauncher, MpirunInABatchScript) {
   expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by Open MPI, met at n1:2[0-9]*");
 }
 
+TEST_F(SlurmLauncher, SrunOfALauncherPerNode) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  Words command{"srun", "-N2", "--ntasks-per-node=1", gputrain_path(), "launch", "--nproc-per-node", "2"};
+  const Words ranks = run("slurm");
+  command.insert(command.end(), ranks.begin() + 1, ranks.end());
+  const Result result = in_slurm(command);
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .*, met at 10.77.0.1:");
+  EXPECT_THAT(result.out, HasSubstr("node 1 of 2 by Slurm, node 0 at n1 port 20016"));
+}
+
+TEST_F(SlurmLauncher, SrunOfSeveralLaunchersPerNodeIsRefused) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result =
+      in_slurm(Words{"srun", "-n2", "-N1", gputrain_path(), "launch", "run", job_, "--output-dir", folder_ / "never"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("srun --ntasks-per-node=1 gputrain launch"));
+}
+
+TEST_F(SlurmLauncher, LaunchInABatchScript) {
+  need({"/usr/sbin/sshd", "ssh-keygen"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  std::string line = kSource + "/tests/app/clusters/second_sshd.sh " + (folder_ / "ssh");
+  for (const auto& word : run("slurm")) {
+    line += " '" + word + "'";
+    if (word == gputrain_path()) line += " launch --nproc-per-node 2";
+  }
+  const std::string script =
+      folder_.write("batch.sh", "#!/bin/sh\nexport GPUTRAIN_METADATA_URL=aws=http://127.0.0.1:9\n" + line + "\n");
+  const std::string log = folder_ / "batch.log";
+  Result result = in_slurm({"sbatch", "--wait", "--nodes=2", "--ntasks-per-node=1", "--output=" + log, script});
+  result.out = read_file(log);
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .*, met at 10.77.0.");
+  EXPECT_THAT(result.out, HasSubstr("4 ranks on n1:2, n2:2"));
+}
+
 TEST_F(SlurmLauncher, WithoutSrunTrainsAloneAndSaysSo) {
   if (is_skipped()) GTEST_SKIP() << missing_;
   const Result result = in_slurm(Words{"salloc", "-n3"} + run("alone"));

@@ -25,6 +25,9 @@ class SshHosts {
 
   /// PATH with an ssh that finds the hosts, and no one else's keys.
   std::map<std::string, std::string> environment() const;
+  /// What puts a command line onto a host, to be written before it.
+  std::vector<std::string> entering(int host) const { return {"ip", "netns", "exec", name_of(host)}; }
+  std::string address_of(int host) const { return subnet_ + std::to_string(host); }
   void set_link(int host, bool is_up) const;
   void forget_key_of(int host) const;
   /// The agent on a host, waited for until it exists; -1 after ten seconds.
@@ -36,7 +39,6 @@ class SshHosts {
 
  private:
   std::string name_of(int host) const { return prefix_ + "h" + std::to_string(host); }
-  std::string address_of(int host) const { return subnet_ + std::to_string(host); }
   std::vector<pid_t> processes_on(int host) const;
   void add_host(int host);
   void remove();

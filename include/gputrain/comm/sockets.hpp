@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "gputrain/comm/rendezvous.hpp"
+
 namespace gputrain::comm {
 
 /// A numeric address of `host`, IPv4 first. Throws Error(environment) when the name cannot be resolved.
@@ -27,6 +29,9 @@ int begin_connecting(const std::string& address, uint16_t port);
 
 /// What has become of it: "Connection refused"; empty when it is connected.
 std::string connecting_failure(int descriptor);
+
+/// Where those who meet are reached from here, as a numeric address.
+std::string meeting_address(const Rendezvous& at);
 
 /// A TCP socket that listens on one address only and is closed in child processes.
 class ListeningSocket {

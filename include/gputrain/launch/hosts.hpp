@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gputrain/config/describe.hpp"
+#include "gputrain/launch/nodes.hpp"
 
 namespace gputrain::launch {
 
@@ -49,11 +50,14 @@ struct HostCount {
 };
 std::optional<HostCount> read_host_count(const std::string& text);
 
-/// The hosts of a job, and how many of them it runs on: this machine alone where it names none. Throws Error(usage).
+/// The hosts of a job, and how many of them it runs on. Throws Error(usage).
 struct HostPlan {
   std::vector<Host> hosts;
   HostCount count;
 };
-HostPlan plan_hosts(const LaunchSpec& spec);
+/// Those that the job names; else `allocated` ones; else this machine alone.
+HostPlan plan_hosts(const LaunchSpec& spec, const std::vector<std::string>& allocated = {});
+/// Nodes that a scheduler has started a launcher on, this one before the others.
+HostPlan plan_nodes(const LaunchSpec& spec, const NodePlace& place);
 
 }  // namespace gputrain::launch

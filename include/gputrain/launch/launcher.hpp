@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gputrain/launch/hosts.hpp"
+#include "gputrain/launch/nodes.hpp"
 
 namespace gputrain::launch {
 
@@ -22,6 +23,7 @@ struct RunState {
 
 struct LaunchRequest {
   HostPlan plan;
+  std::optional<NodePlace> node;  // of a scheduler that runs this on each node; the plan's hosts are they
   std::function<std::vector<std::string>()> command;  // of every rank, after the program: "run", "job.yaml", ...
   std::map<std::string, std::string> environment;     // for every rank, before its libraries are loaded
   std::filesystem::path run_folder;                   // logs/attempt_K/ goes there
@@ -33,7 +35,8 @@ struct LaunchRequest {
   std::function<RunState()> state;  // for reports
 };
 
-/// Runs the job to its end and returns the exit code; what went wrong for good has been told on one page.
+/// Runs the job to its end and returns the exit code; what went wrong for good has been told on one page. On a node but
+/// the first it is node 0's launcher that says what is to be done, and what this one ends with.
 /// Throws Error(environment) when a host cannot be reached at the start.
 int launch(const LaunchRequest& request);
 

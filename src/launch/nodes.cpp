@@ -1,0 +1,221 @@
+#include "gputrain/launch/nodes.hpp"
+
+#include <cstdlib>
+#include <sstream>
+#include <utility>
+
+#include "claim.hpp"
+#include "gputrain/core/error.hpp"
+#include "host_name.hpp"
+
+namespace gputrain::launch {
+namespace {
+
+constexpr uint16_t kPortOfNodes = 29500;  // as torchrun's
+constexpr int kMostRanksOfANode = 4096;
+
+/// What one scheduler says.
+struct NodeClaim {
+  std::string scheduler, name_of_node, name_of_nodes;  // and the variables that are to say it
+  std::optional<Number> node, nodes, ranks;
+  std::string address, name_of_address;  // where node 0 is
+  std::optional<uint16_t> port;
+  std::string job;
+};
+
+[[noreturn]] void refuse(const Variables& variables, std::string what) {
+  variables.fail(
+      std::move(what),
+      "a scheduler that starts `gputrain launch` on each node sets all of its variables on every one; to start "
+      "ranks from here alone, unset them or name --hosts");
+}
+
+std::vector<std::string> lines_of(const Variables& variables, const char* name) {
+  std::vector<std::string> lines;
+  std::istringstream words(variables.text(name).value_or(""));
+  for (std::string word; words >> word;) lines.push_back(word);
+  return lines;
+}
+
+std::optional<Number> count_of(const Variables& variables, const char* name, int lowest) {
+  return variables.number(name, lowest, lowest == 0 ? kMaximumRanks - 1 : kMaximumRanks);
+}
+
+/// GPUs of a node, each to be a rank's; none: not said.
+std::optional<Number> gpus_of(const Variables& variables, const char* name) {
+  auto gpus = variables.number(name, 0, kMostRanksOfANode);
+  return gpus && gpus->value == 0 ? std::nullopt : gpus;
+}
+
+std::optional<Number> ranks_of_torchrun(const Variables& variables) {
+  constexpr const char* kName = "PET_NPROC_PER_NODE";
+  const auto text = variables.text(kName);
+  if (!text || *text == "auto" || *text == "gpu") return std::nullopt;
+  return variables.number(kName, 1, kMostRanksOfANode);
+}
+
+std::optional<Number> nodes_of_torchrun(const Variables& variables) {
+  constexpr const char* kName = "PET_NNODES";
+  const auto text = variables.text(kName);
+  if (text && text->find(':') != std::string::npos) {
+    refuse(variables, std::string(kName) + "=" + in_quotes(*text) +
+                          " leaves open how many nodes there are; `gputrain launch` wants a number, and takes the "
+                          "least and the most from --nnodes MIN:MAX");
+  }
+  return count_of(variables, kName, 1);
+}
+
+std::optional<NodeClaim> torchrun_node(const Variables& variables) {
+  if (!variables.has("PET_NNODES") && !variables.has("PET_NODE_RANK") && !variables.has("PET_NPROC_PER_NODE"))
+    return std::nullopt;
+  NodeClaim claim{.scheduler = "torchrun's variables", .name_of_node = "PET_NODE_RANK", .name_of_nodes = "PET_NNODES"};
+  claim.node = count_of(variables, "PET_NODE_RANK", 0);
+  claim.nodes = nodes_of_torchrun(variables);
+  claim.ranks = ranks_of_torchrun(variables);
+  claim.name_of_address = "PET_MASTER_ADDR";
+  claim.address = variables.text("PET_MASTER_ADDR").value_or("");
+  if (const auto port = variables.number("PET_MASTER_PORT", 1, 65535)) claim.port = static_cast<uint16_t>(port->value);
+  return claim;
+}
+
+/// Of schedulers that tell the addresses of all nodes, node 0's first.
+void read_addresses(const Variables& variables, const char* name, NodeClaim& claim) {
+  const auto addresses = lines_of(variables, name);
+  if (addresses.empty()) return;
+  const int count = static_cast<int>(addresses.size());
+  if (!claim.nodes) claim.nodes = Number{name, count};
+  if (claim.nodes->value != count) {
+    refuse(variables, std::string(name) + " has " + std::to_string(count) + " addresses, but " + claim.nodes->text());
+  }
+  if (!claim.address.empty() && claim.address != addresses[0]) {
+    refuse(variables, claim.name_of_address + "=" + in_quotes(claim.address) + ", but " + name + " begins with " +
+                          in_quotes(addresses[0]));
+  }
+  claim.address = addresses[0];
+}
+
+std::optional<NodeClaim> skypilot_node(const Variables& variables) {
+  NodeClaim claim{.scheduler = "SkyPilot",
+                  .name_of_node = "SKYPILOT_NODE_RANK",
+                  .name_of_nodes = "SKYPILOT_NUM_NODES",
+                  .node = count_of(variables, "SKYPILOT_NODE_RANK", 0),
+                  .nodes = count_of(variables, "SKYPILOT_NUM_NODES", 1),
+                  .ranks = gpus_of(variables, "SKYPILOT_NUM_GPUS_PER_NODE"),
+                  .name_of_address = "SKYPILOT_NODE_IPS"};
+  if (!claim.node && !claim.nodes && !variables.has("SKYPILOT_NODE_IPS")) return std::nullopt;
+  read_addresses(variables, "SKYPILOT_NODE_IPS", claim);
+  return claim;
+}
+
+std::optional<NodeClaim> dstack_node(const Variables& variables) {
+  NodeClaim claim{.scheduler = "dstack",
+                  .name_of_node = "DSTACK_NODE_RANK",
+                  .name_of_nodes = "DSTACK_NODES_NUM",
+                  .node = count_of(variables, "DSTACK_NODE_RANK", 0),
+                  .nodes = count_of(variables, "DSTACK_NODES_NUM", 1),
+                  .ranks = gpus_of(variables, "DSTACK_GPUS_PER_NODE"),
+                  .address = variables.text("DSTACK_MASTER_NODE_IP").value_or(""),
+                  .name_of_address = "DSTACK_MASTER_NODE_IP"};
+  if (!claim.node && !claim.nodes) return std::nullopt;
+  read_addresses(variables, "DSTACK_NODES_IPS", claim);
+  return claim;
+}
+
+std::optional<NodeClaim> slurm_node(const Variables& variables) {
+  const auto task = slurm_claim(variables);
+  if (!task) return std::nullopt;
+  if (task->local_world_size->value != 1) {
+    variables.fail("srun has started " + std::to_string(task->local_world_size->value) +
+                       " tasks on this node, but `gputrain launch` starts the ranks of a node by itself",
+                   "srun --ntasks-per-node=1 gputrain launch ..., or without it: srun gputrain run ...");
+  }
+  return NodeClaim{.scheduler = "Slurm",
+                   .name_of_node = "SLURM_PROCID",
+                   .name_of_nodes = "SLURM_NTASKS",
+                   .node = task->rank,
+                   .nodes = task->world_size,
+                   .address = task->first_host,
+                   .name_of_address = "MASTER_ADDR",
+                   .port = task->port,
+                   .job = task->job};
+}
+
+void merge(const Variables& variables, std::optional<Number>& own, const std::optional<Number>& other) {
+  if (own && other && own->value != other->value) {
+    refuse(variables, "two schedulers contradict each other: " + own->text() + ", but " + other->text());
+  }
+  if (!own) own = other;
+}
+
+NodeClaim combine(const Variables& variables, NodeClaim inner, const NodeClaim& outer) {
+  merge(variables, inner.node, outer.node);
+  merge(variables, inner.nodes, outer.nodes);
+  merge(variables, inner.ranks, outer.ranks);
+  if (inner.address.empty()) inner.address = outer.address;
+  if (!inner.port) inner.port = outer.port;
+  if (inner.job.empty()) inner.job = outer.job;
+  return inner;
+}
+
+std::string address_of(const Variables& variables, const NodeClaim& claim) {
+  const auto of_torchrun = variables.text("PET_MASTER_ADDR"), given = variables.text("MASTER_ADDR");
+  const std::string address = of_torchrun ? *of_torchrun : given ? *given : claim.address;
+  if (address.empty()) {
+    refuse(variables,
+           claim.nodes->text() + ", but " + claim.name_of_address + " is unset: nobody says where node 0 is");
+  }
+  if (!is_host_name(address)) refuse(variables, in_quotes(address) + " is no host name, and node 0 is to be there");
+  return address;
+}
+
+uint16_t port_of(const Variables& variables, const NodeClaim& claim) {
+  for (const char* name : {"PET_MASTER_PORT", "MASTER_PORT"}) {
+    if (const auto given = variables.number(name, 1, 65535)) return static_cast<uint16_t>(given->value);
+  }
+  return claim.port.value_or(kPortOfNodes);
+}
+
+template <class Read>
+auto of_this_process(Read read) {
+  return read([](const char* name) -> std::optional<std::string> {
+    const char* value = std::getenv(name);
+    if (value == nullptr) return std::nullopt;
+    return value;
+  });
+}
+
+}  // namespace
+
+std::optional<NodePlace> read_node(const Lookup& lookup) {
+  const Variables variables(lookup);
+  std::optional<NodeClaim> claim;
+  for (const auto read : {&slurm_node, &dstack_node, &skypilot_node, &torchrun_node}) {  // from outside in
+    auto inner = read(variables);
+    if (inner) claim = claim ? combine(variables, *std::move(inner), *claim) : *std::move(inner);
+  }
+  if (!claim) return std::nullopt;
+  NodePlace place{.scheduler = claim->scheduler, .job = claim->job};
+  if (claim->ranks) place.ranks = claim->ranks->value;
+  if (!claim->nodes && claim->node && claim->node->value > 0)
+    refuse(variables, claim->node->text() + ", but " + claim->name_of_nodes + " is unset");
+  if (!claim->nodes || claim->nodes->value == 1) claim->nodes = Number{claim->name_of_nodes, 1};
+  place.nodes = claim->nodes->value;
+  if (place.nodes > 1 && !claim->node)
+    refuse(variables, claim->nodes->text() + ", but " + claim->name_of_node + " is unset");
+  if (claim->node) place.node = claim->node->value;
+  if (place.node >= place.nodes) refuse(variables, claim->node->text() + " is not below " + claim->nodes->text());
+  if (place.nodes == 1) return place;
+  place.address = address_of(variables, *claim);
+  place.port = port_of(variables, *claim);
+  return place;
+}
+
+std::optional<NodePlace> read_node() {
+  return of_this_process([](const Lookup& lookup) { return read_node(lookup); });
+}
+
+std::vector<std::string> allocated_nodes() {
+  return of_this_process([](const Lookup& lookup) { return allocated_nodes(lookup); });
+}
+
+}  // namespace gputrain::launch
