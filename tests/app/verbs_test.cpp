@@ -31,6 +31,21 @@ TEST(Verbs, ValidateReportsEveryMistakeAtOnceWithItsPlace) {
   EXPECT_GE(report["problems"].size(), 4U);
 }
 
+TEST(Verbs, ValidateChecksTheGpusAllocatorWithoutAGpu) {
+  const TemporaryFolder folder;
+  const auto problem_with = [&](const std::string& line) {
+    const Result result = gputrain({"validate", write_gpt_job(folder, line)});
+    EXPECT_EQ(result.exit_code, line.empty() ? 0 : 2) << line;
+    return result.err;
+  };
+  EXPECT_THAT(problem_with("alloc_conf: \"expandable_segment:True\"\n"), HasSubstr("no setting 'expandable_segment'"));
+  EXPECT_THAT(problem_with("alloc_conf: \"expandable_segments:True\"\ndevice: cpu\n"), HasSubstr("device is cpu"));
+  const Result run = gputrain({"run", write_gpt_job(folder, "alloc_conf: \"expandable_segments:True\"\n"), "--dry-run"},
+                              {{"CUDA_VISIBLE_DEVICES", ""}});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("alloc_conf has no effect"));
+}
+
 TEST(Verbs, ConfigPrintsAJobThatReadsBackTheSame) {
   const TemporaryFolder folder;
   const Result first = gputrain({"config", write_gpt_job(folder)});
