@@ -100,14 +100,15 @@ Reduction plan_reduction(const JobSpec& spec, comm::ProcessGroups& groups, const
   return reduction;
 }
 
-parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::Arena& arena, int64_t passes,
-                                      bool shares) {
+parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::Arena& arena, const StepShape& step) {
   const auto gradient = static_cast<int64_t>(arena.values().nbytes());
   int64_t sent = gradient;
   if (reduction.wire_type) sent = arena.values().numel() * static_cast<int64_t>(at::elementSize(*reduction.wire_type));
   if (reduction.power_sgd) sent = reduction.power_sgd->bytes();
-  const int64_t times = arena.keeps_owned_gradients_only() ? passes : 1, values = shares ? gradient : 0;
-  return {.bytes = times * sent + values, .full_bytes = times * gradient + values, .steps = 1};
+  const int64_t back = step.shares ? gradient : sent;  // values, or the sum
+  const int64_t times = arena.keeps_owned_gradients_only() ? step.passes : 1;
+  const auto share = [&](int64_t bytes) { return bytes * (step.ranks - 1) / step.ranks; };
+  return {.bytes = share(times * sent + back), .full_bytes = share(times * gradient + gradient), .steps = 1};
 }
 
 std::string describe(const Reduction& reduction, const device::Arena& arena, const parallel::Traffic& one_step) {

@@ -34,10 +34,14 @@ struct Reduction {
 /// Every rank must call.
 Reduction plan_reduction(const JobSpec& spec, comm::ProcessGroups& groups, const device::Arena& arena);
 
-/// Where the arena's gradients are shared out they are sent once per forward pass of a step, of which there are
-/// `passes`.
-parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::Arena& arena, int64_t passes,
-                                      bool shares);
+struct StepShape {
+  int64_t ranks = 1;
+  int64_t passes = 1;   // forward passes, for each of which gradients are sent where they are shared out
+  bool shares = false;  // the optimizer's state, at least
+};
+
+/// What parallel::Traffic will say after one.
+parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::Arena& arena, const StepShape& step);
 
 /// "25 MiB a step instead of 50 MiB, gradients as fp16  3 buckets of at most 16 MiB (auto: ...)"
 std::string describe(const Reduction& reduction, const device::Arena& arena, const parallel::Traffic& one_step);

@@ -81,7 +81,10 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
 
 std::string reduction_text(const Assembly& assembly) {
   const auto& built = assembly.built;
-  const auto one_step = traffic_of_one_step(assembly.reduction, *built.arena, assembly.plan.batch.accumulation, !built.owners.empty());
+  const StepShape step{.ranks = assembly.place.groups.world_size(),
+                       .passes = assembly.plan.batch.accumulation,
+                       .shares = !built.owners.empty()};
+  const auto one_step = traffic_of_one_step(assembly.reduction, *built.arena, step);
   return describe(assembly.reduction, *built.arena, one_step);
 }
 

@@ -77,7 +77,12 @@ class DataParallel::Reduction {
 
   size_t buckets() const noexcept { return buckets_.size(); }
   size_t started() const noexcept { return next_; }
-  const Traffic& traffic() const noexcept { return traffic_; }
+  Traffic traffic() const noexcept {
+    const int64_t ranks = group_.size();
+    return {.bytes = traffic_.bytes * (ranks - 1) / ranks,
+            .full_bytes = traffic_.full_bytes * (ranks - 1) / ranks,
+            .steps = traffic_.steps};
+  }
 
  private:
   struct Bucket {
@@ -147,7 +152,7 @@ class DataParallel::Reduction {
     Bucket& bucket = buckets_[index];
     if (bucket.exchange) {
       bucket.exchange->start(group_, name_of(index));
-      count(bucket.exchange->bytes(), static_cast<int64_t>(bucket.gradient.nbytes()));
+      count(2 * bucket.exchange->bytes(), 2 * static_cast<int64_t>(bucket.gradient.nbytes()));
       if (index > 0) turn(index - 1);
       return;
     }
@@ -163,7 +168,8 @@ class DataParallel::Reduction {
     bucket.sent = bucket.gradient;
     if (options_.wire_type) bucket.sent = bucket.gradient.div_(group_.size()).to(*options_.wire_type);
     if (shares_gradients()) bucket.gradient.reset();
-    count(static_cast<int64_t>(bucket.sent.nbytes()), full_bytes);
+    const int64_t times = shares() ? 1 : 2;
+    count(times * static_cast<int64_t>(bucket.sent.nbytes()), times * full_bytes);
     if (!shares()) bucket.under_way.push_back(group_.all_reduce_sum(bucket.sent, name));
     for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
       const device::Range piece = overlap(bucket.range, options_.owners[rank]);
@@ -225,7 +231,7 @@ class DataParallel::Reduction {
   std::vector<at::Tensor> hooked_;
   size_t next_ = 0;  // the bucket that starts next
   bool is_last_ = false, synchronising_ = false;
-  Traffic traffic_;
+  Traffic traffic_;  // of all ranks together, for one of them
 };
 
 DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& arena,

@@ -45,7 +45,7 @@ TEST_F(Memory, ThatRunsOutIsToldOnOnePageWithWhatHelps) {
   for (const char* part : {"parameters ", "gradients ", "optimizer state ", "rest ", "limit              450 MiB  by ulimit -d"}) {
     EXPECT_THAT(result.err, HasSubstr(part));
   }
-  EXPECT_THAT(result.err, HasSubstr("the global batch stays 96\n    2  --set precision=bf16 "));
+  EXPECT_THAT(result.err, HasSubstr("the global batch stays 96\n    2  --set train.activation_checkpointing=block "));
   const auto summary = nlohmann::json::parse(read_file(run_ + "/summary.json"));
   EXPECT_EQ(summary["exit_code"], 6);
   EXPECT_THAT(summary["reason"].get<std::string>(), MatchesRegex("out of memory in step 1: [0-9.]+ MiB more could not be had"));

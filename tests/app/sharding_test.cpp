@@ -25,7 +25,7 @@ class Sharding : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Of, Sharding, ::testing::Values("optimizer", "gradients"),
                          [](const auto& entry) { return entry.param; });
 
-// The 8 samples of a step at once, or one after the other; three ranks have 2, 3 and 3.
+// The 8 samples of a step at once, or one after the other; three ranks have 2, 3 and 3; two compute blocks again.
 TEST_P(Sharding, TrainsAsOneRankDoes) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
@@ -107,9 +107,9 @@ TEST(ShardingOfGradients, TakesLessMemoryInEachProcess) {
   EXPECT_NEAR(summaries["gradients"]["metrics"]["train/loss"], summaries["optimizer"]["metrics"]["train/loss"], 1e-5);
   // The price: the gradient is sent for each of two micro-batches, the weights once.
   const auto sent = [&](const char* what) {
-    return summaries[what]["communication"].at("bytes_per_step").get<int64_t>();
+    return summaries[what]["communication"].at("bytes_per_step").get<double>();
   };
-  EXPECT_EQ(2 * sent("gradients"), 3 * sent("optimizer"));
+  EXPECT_NEAR(2.0 * sent("gradients"), 3.0 * sent("optimizer"), 4);  // bytes, of rounding
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ struct Summary {
   double tokens_per_second = 0;
   double wall_seconds = 0;         // this attempt
   double first_step_seconds = 0;   // from process start to the end of the first optimizer step
-  int64_t sent_bytes_per_step = 0;         // what a rank handed to collectives for gradients and weights
+  int64_t sent_bytes_per_step = 0;         // what a rank sends for gradients and weights, on average
   int64_t uncompressed_bytes_per_step = 0;
   int64_t peak_memory_bytes = 0;   // device memory on a GPU, resident memory of this process on the CPU
 };

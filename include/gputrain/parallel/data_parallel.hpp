@@ -43,7 +43,8 @@ struct ReductionOptions {
   PowerSgd* power_sgd = nullptr;  // compresses them, where each rank updates everything; outlives the reduction
 };
 
-/// What was handed to the collectives of steps.
+/// What a rank has sent in steps, on average, by what was handed to collectives: of n ranks each sends (n - 1) / n of a
+/// tensor that is added up at its owners or given to all, and twice that of one that is added up everywhere.
 struct Traffic {
   int64_t bytes = 0;
   int64_t full_bytes = 0;  // had nothing been compressed
