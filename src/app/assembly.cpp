@@ -171,6 +171,7 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
   const bool channels_last = dataset.layout().target_sizes.empty() && spec.train.channels_last.value.value_or(place.device.is_cuda());
   return {.share = {.global_batch = batch.global_batch,
                     .micro_batch = batch.micro_batch,
+                    .micro_batches = batch.micro_batches,
                     .rank = rendezvous.rank,
                     .world_size = rendezvous.world_size},
           .seed = static_cast<uint64_t>(spec.seed),
@@ -204,10 +205,16 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
                                 const Assembly& assembly, std::string role) {
   const auto& batch = assembly.plan.batch;
   const int64_t tokens = assembly.datasets.tokens_per_sample();
-  const auto loader = loader_options(spec, *dataset, assembly.place, batch);
+  auto loader = loader_options(spec, *dataset, assembly.place, batch);
+  const int world = loader.share.world_size;
+  loader.share.global_batch = batch.micro_batch_over_ranks(world);
+  if (const auto& size = spec.eval.batch_size) {
+    loader.share.micro_batch = *size;
+    loader.share.micro_batches.clear();
+    loader.share.global_batch = *size * world;
+  }
   return train::Evaluator(std::move(dataset),
                           {.prefix = std::move(role),
-                           .batch_size = spec.eval.batch_size.value_or(batch.micro_batch),
                            .max_samples = tokens > 0 ? (spec.eval.max_tokens.value_or(0) + tokens - 1) / tokens : 0,
                            .is_text = assembly.datasets.is_text,
                            .loader = loader});

@@ -152,7 +152,10 @@ Forecast make_forecast(const Job& job, Assembly& assembly, const comm::Traffic& 
   const auto& plan = assembly.plan;
   Forecast forecast;
   forecast.epoch =
-      data::walk_epoch(order_facts(job, assembly), plan.batch.micro_batch, assembly.place.groups.world_size());
+      data::walk_epoch(order_facts(job, assembly), {.global_batch = plan.batch.global_batch,
+                                                    .micro_batch = plan.batch.micro_batch,
+                                                    .micro_batches = plan.batch.micro_batches,
+                                                    .world_size = assembly.place.groups.world_size()});
   if (assembly.datasets.val) forecast.evaluations = times_of(plan.eval, plan);
   if (forecast.evaluations && job.spec().eval.at_start) ++*forecast.evaluations;
   forecast.saves = times_of(plan.save, plan);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "fixed_memory.hpp"
 #include "gputrain/device/out_of_memory.hpp"
@@ -28,6 +29,8 @@ struct MemoryUse {
   int64_t total() const noexcept { return fixed() + data + rest; }
 };
 
+int64_t own_micro_batch(const Assembly& assembly) { return assembly.plan.batch.micro_batch_of(assembly.place.rank()); }
+
 MemoryUse use_of(const device::Shortage& shortage, const JobSpec& spec, const Assembly& assembly) {
   const at::Device device = assembly.place.device;
   MemoryUse use{.reading = device::read_memory(device), .requested = shortage.requested_bytes};
@@ -36,7 +39,7 @@ MemoryUse use_of(const device::Shortage& shortage, const JobSpec& spec, const As
   use.gradients = fixed.gradients;
   use.optimizer_state = fixed.optimizer_state;
   const auto& batch = assembly.plan.batch;
-  if (device.is_cpu()) use.data = batch_bytes(*assembly.datasets.train, batch.micro_batch) * batches_ahead(spec, batch);
+  if (device.is_cpu()) use.data = batch_bytes(*assembly.datasets.train, own_micro_batch(assembly)) * batches_ahead(spec, batch);
   // On the CPU the arena and what is shaped like it are mapped by themselves, so that the allocator has the others only.
   const int64_t known = device.is_cpu() ? use.data : use.fixed();
   use.rest = std::max<int64_t>(0, use.reading.peak_tensor_bytes - known);
@@ -62,17 +65,24 @@ int64_t smaller_micro_batch(int64_t micro, const MemoryUse& use) {
 
 void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const MemoryUse& use) {
   const auto& batch = assembly.plan.batch;
-  if (batch.micro_batch < 2) return;
-  const int64_t micro = smaller_micro_batch(batch.micro_batch, use), per_pass = micro * assembly.place.groups.world_size();
+  const int64_t present = own_micro_batch(assembly);
+  if (present < 2) return;
+  const int64_t micro = smaller_micro_batch(present, use);
+  train::BatchPlan smaller = batch;
+  smaller.micro_batch = micro;
+  if (!batch.micro_batches.empty()) smaller.micro_batches[static_cast<size_t>(assembly.place.rank())] = micro;
+  const int64_t per_pass = smaller.micro_batch_over_ranks(assembly.place.groups.world_size());
   const int64_t passes = (batch.global_batch + per_pass - 1) / per_pass;
-  std::string set = fmt::format("train.micro_batch_size={}", micro);
+  std::string set = "train.micro_batch_size=" + (batch.micro_batches.empty()
+                                                     ? fmt::format("{}", micro)
+                                                     : fmt::format("[{}]", fmt::join(smaller.micro_batches, ",")));
   if (!spec.train.gradient_accumulation_steps.is_auto()) {
     set += fmt::format(" --set train.gradient_accumulation_steps={}", passes);
   }
   remedies.push_back({.set = set,
-                      .effect = fmt::format("{} forward passes per step instead of {}; the global batch stays {}", passes,
-                                            batch.accumulation, batch.global_batch),
-                      .saved = use.rest - use.rest * micro / batch.micro_batch});
+                      .effect = fmt::format("{} forward passes per step instead of {}; the global batch stays {}",
+                                            passes, batch.accumulation, batch.global_batch),
+                      .saved = use.rest - use.rest * micro / present});
 }
 
 void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const MemoryUse& use) {
@@ -85,8 +95,9 @@ void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const Asse
                       .change = 1});
 }
 
-void add_evaluation(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const MemoryUse& use) {
-  const int64_t micro = assembly.plan.batch.micro_batch;
+void add_evaluation(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly,
+                    const MemoryUse& use) {
+  const int64_t micro = own_micro_batch(assembly);
   if (!spec.eval.batch_size || *spec.eval.batch_size <= micro) return;
   remedies.push_back({.set = fmt::format("eval.batch_size={}", micro),
                       .effect = "evaluation in passes as large as those of training",
@@ -175,9 +186,12 @@ std::string use_text(const JobSpec& spec, const Assembly& assembly, const Memory
   line("parameters", use.parameters, "");
   line("gradients", use.gradients, "");
   line("optimizer state", use.optimizer_state, spec.optimizer.type.name);
-  if (use.data > 0) line("data", use.data, monitor::grouped(batches_ahead(spec, assembly.plan.batch)) + " micro-batches read ahead");
-  line("rest", use.rest, "activations of a micro-batch of " + monitor::grouped(assembly.plan.batch.micro_batch));
-  line("sum", use.total(), reading.peak_process_bytes > 0 ? "at the peak; the process held " + size_text(reading.peak_process_bytes) : "at the peak");
+  if (use.data > 0)
+    line("data", use.data, monitor::grouped(batches_ahead(spec, assembly.plan.batch)) + " micro-batches read ahead");
+  line("rest", use.rest, "activations of a micro-batch of " + monitor::grouped(own_micro_batch(assembly)));
+  line("sum", use.total(),
+       reading.peak_process_bytes > 0 ? "at the peak; the process held " + size_text(reading.peak_process_bytes)
+                                      : "at the peak");
   line("limit", reading.limit_bytes, reading.limit);
   return text;
 }

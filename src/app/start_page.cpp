@@ -67,11 +67,14 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
   const auto& batch = assembly.plan.batch;
   const int64_t sequence = assembly.datasets.tokens_per_sample();
   const int world = assembly.place.groups.world_size();
-  std::string text = sequence > 0 ? grouped(assembly.plan.tokens_per_step) + " tokens/step" : grouped(batch.global_batch) + " samples/step";
-  text += " = " + grouped(batch.micro_batch) + " micro";
+  std::string text = sequence > 0 ? grouped(assembly.plan.tokens_per_step) + " tokens/step"
+                                  : grouped(batch.global_batch) + " samples/step";
+  const bool is_even = batch.micro_batches.empty();
+  text += " = " + (is_even ? grouped(batch.micro_batch) : "(" + train::sum_text(batch.micro_batches) + ")") + " micro";
   if (sequence > 0) text += " x " + grouped(sequence) + " seq";
-  text += " x " + plural(world, "rank") + " x " + grouped(batch.accumulation) + " accumulation";
-  if (batch.micro_batch * batch.accumulation * world != batch.global_batch) text += " (at most)";
+  if (is_even) text += " x " + plural(world, "rank");
+  text += " x " + grouped(batch.accumulation) + " accumulation";
+  if (batch.micro_batch_over_ranks(world) * batch.accumulation != batch.global_batch) text += " (at most)";
   const double lr = spec.optimizer.peak_lr(batch.global_batch);
   text += "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
   if (assembly.built.owners.empty()) return text;

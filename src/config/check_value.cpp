@@ -58,6 +58,10 @@ void Checker::read_value(const Slot& slot, const ValueType& type, const Node& no
       return read_group(type.schema(), {&node, slot.dotted, node.key_place.source ? node.key_place : node.place},
                         target);
     case Kind::list:
+      if (type.takes_one && node.kind == Node::Kind::scalar) {
+        type.clear(target);
+        return read_value(slot, *type.inner, node, type.part_to_fill(target, {}));
+      }
       return read_list(slot, type, node, target);
     case Kind::map:
       return read_map(slot, type, node, target);

@@ -72,7 +72,8 @@ std::string expectation(const ValueType& type, const Key& key) {
     case Kind::optional:
       return expectation(*type.inner, key) + " or null";
     case Kind::list:
-      return "a list of " + plural(*type.inner, key);
+      return type.takes_one ? expectation(*type.inner, key) + ", a list of them"
+                            : "a list of " + plural(*type.inner, key);
     case Kind::map:
       return "a map of names to " + plural(*type.inner, key);
     case Kind::group:

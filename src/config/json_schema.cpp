@@ -148,7 +148,9 @@ class SchemaWriter {
     Json list{{"type", "array"}, {"items", inner}};
     if (key.limits().fewest) list["minItems"] = *key.limits().fewest;
     if (key.limits().most) list["maxItems"] = *key.limits().most;
-    return {list};
+    if (!type.takes_one) return {list};
+    parts.push_back(std::move(list));
+    return parts;
   }
 
   Json value_schema(const Key& key, const void* defaults) {

@@ -57,7 +57,7 @@ std::string type_text(const ValueType& type, const Key& key) {
     case Kind::optional:
       return type_text(*type.inner, key) + " | null";
     case Kind::list:
-      return list_type_text(*type.inner, key);
+      return type.takes_one ? type_text(*type.inner, key) + " | list" : list_type_text(*type.inner, key);
     case Kind::map:
       return "map of " + type_text(*type.inner, key);
     case Kind::group:

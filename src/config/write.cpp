@@ -117,6 +117,7 @@ class Writer {
     type.each(holder, [&](const std::string&, const void* part) {
       node.parts.push_back(parts.value(*type.inner, part, dotted, change));
     });
+    if (type.takes_one && node.parts.size() == 1) node = Node(node.parts.front());
     return leaf(std::move(node), dotted, change);
   }
 

@@ -12,28 +12,13 @@ namespace {
 
 constexpr int64_t kMostLookedUp = int64_t{1} << 26;  // a few seconds
 
-std::vector<StepPlan> plans_of(const OrderFacts& order, int64_t micro_batch, int world_size) {
+std::vector<StepPlan> plans_of(const OrderFacts& order, Share share) {
   std::vector<StepPlan> plans;
-  plans.reserve(static_cast<size_t>(world_size));
-  for (int rank = 0; rank < world_size; ++rank) {
-    const Share share{
-        .global_batch = order.global_batch, .micro_batch = micro_batch, .rank = rank, .world_size = world_size};
+  plans.reserve(static_cast<size_t>(share.world_size));
+  for (share.rank = 0; share.rank < share.world_size; ++share.rank) {
     plans.emplace_back(order.samples, share, order.drop_last);
   }
   return plans;
-}
-
-/// The samples that a rank takes in a step.
-template <typename Take>  // void(position)
-int64_t take_step(const StepPlan& plan, int64_t step, const Take& take) {
-  int64_t count = 0;
-  for (int64_t i = 0; i < plan.micro_batches_per_step(); ++i) {
-    const MicroBatchPlan batch = plan.micro_batch(step * plan.micro_batches_per_step() + i);
-    GPUTRAIN_ASSERT(batch.epoch == 0, "a step of the first epoch");
-    for (int64_t row = 0; row < batch.counted; ++row) take(batch.first_position + row);
-    count += batch.counted;
-  }
-  return count;
 }
 
 EpochShares::Spread spread_of(const std::vector<int64_t>& counts) {
@@ -53,14 +38,20 @@ class TakenSamples {
   int64_t used() const noexcept { return used_; }
 
   std::vector<int64_t> take(const std::vector<StepPlan>& plans, int64_t step) {
-    int64_t next = step * order_.global_batch;  // positions of a step are taken rank by rank, without a gap
-    std::vector<int64_t> counts;
-    for (const StepPlan& plan : plans) {
-      counts.push_back(take_step(plan, step, [&](int64_t position) {
-        GPUTRAIN_ASSERT(position == next++ && position < order_.samples, "two ranks or none take a position");
-        if (looks_up()) mark(order_.shuffle ? permutation_(position) : position);
-      }));
-      used_ += counts.back();
+    int64_t next = step * order_.global_batch;  // positions are taken by micro-batch and rank by rank, without a gap
+    std::vector<int64_t> counts(plans.size());
+    const int64_t micro_batches = plans.front().micro_batches_per_step();
+    for (int64_t i = step * micro_batches; i < (step + 1) * micro_batches; ++i) {
+      for (size_t rank = 0; rank < plans.size(); ++rank) {
+        const MicroBatchPlan batch = plans[rank].micro_batch(i);
+        GPUTRAIN_ASSERT(batch.epoch == 0, "a step of the first epoch");
+        counts[rank] += batch.counted;
+        used_ += batch.counted;
+        for (int64_t position = batch.first_position; position < batch.first_position + batch.counted; ++position) {
+          GPUTRAIN_ASSERT(position == next++ && position < order_.samples, "two ranks or none take a position");
+          if (looks_up()) mark(order_.shuffle ? permutation_(position) : position);
+        }
+      }
     }
     return counts;
   }
@@ -80,12 +71,14 @@ class TakenSamples {
 
 }  // namespace
 
-EpochShares walk_epoch(const OrderFacts& order, int64_t micro_batch, int world_size) {
-  const auto plans = plans_of(order, micro_batch, world_size);
+EpochShares walk_epoch(const OrderFacts& order, const Share& share) {
+  const auto plans = plans_of(order, share);
   TakenSamples taken(order);
   EpochShares shares{.steps = plans.front().steps_per_epoch(),
                      .micro_batches = plans.front().micro_batches_per_step(),
-                     .most_rows = plans.front().most_rows(),
+                     .most_rows = std::max_element(plans.begin(), plans.end(), [](const auto& a, const auto& b) {
+                                    return a.most_rows() < b.most_rows();
+                                  })->most_rows(),
                      .each_looked_up = taken.looks_up()};
   std::vector<int64_t> in_epoch(plans.size()), counts;
   for (int64_t step = 0; step < shares.steps; ++step) {

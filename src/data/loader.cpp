@@ -56,7 +56,7 @@ void Loader::Impl::note_bad(std::vector<ReadOutcome::BadRow> bad) {
     if (options.on_bad_sample) options.on_bad_sample(sample);
     if (sample.epoch != std::exchange(bad_epoch, sample.epoch)) bad_in_epoch = 0;
     ++bad_in_epoch;
-    const double share = static_cast<double>(dataset->size()) / options.share.world_size;
+    const double share = static_cast<double>(dataset->size()) * reader.plan().share_of_rank();
     if (static_cast<double>(bad_in_epoch) <= std::ceil(options.max_bad_fraction * share)) continue;
     throw Error(ExitCode::data,
                 {.what = std::to_string(bad_in_epoch) + " samples of epoch " + std::to_string(sample.epoch) +
@@ -70,9 +70,11 @@ Batch Loader::Impl::take(Usage& usage) {
   note_bad(std::move(filled.outcome.bad));
   const MicroBatchPlan plan = reader.plan().micro_batch(next_batch++);
   Batch batch;
-  batch.inputs = filled.buffers.inputs.narrow(0, 0, plan.rows);
-  batch.targets = filled.buffers.targets.narrow(0, 0, plan.rows);
+  const int64_t rows = options.pads ? plan.rows : plan.counted;
+  batch.inputs = filled.buffers.inputs.narrow(0, 0, rows);
+  batch.targets = filled.buffers.targets.narrow(0, 0, rows);
   batch.samples = plan.counted;
+  batch.samples_on_all_ranks = plan.counted_on_all_ranks;
   batch.weight = filled.outcome.weight;
   return batch;
 }

@@ -7,13 +7,14 @@
 
 namespace gputrain::data {
 
-/// The rows of one micro-batch. Row i is the sample at position (first_position + i) mod the epoch's samples; only the
-/// first `counted` rows count, the others fill the shape.
+/// The rows of one micro-batch on this rank. Row i is the sample at position (first_position + i) mod the epoch's
+/// samples; only the first `counted` rows count, the others fill the shape.
 struct MicroBatchPlan {
   int64_t epoch = 0;
   int64_t first_position = 0;
   int64_t rows = 0;
   int64_t counted = 0;
+  int64_t counted_on_all_ranks = 0;
 };
 
 class StepPlan {
@@ -23,6 +24,7 @@ class StepPlan {
   int64_t steps_per_epoch() const noexcept { return steps_per_epoch_; }
   int64_t micro_batches_per_step() const noexcept { return micro_batches_; }
   int64_t most_rows() const noexcept;
+  double share_of_rank() const noexcept { return static_cast<double>(own_parts_) / static_cast<double>(parts_); }
 
   /// Micro-batch `index` since the start of training: step index / micro_batches_per_step().
   MicroBatchPlan micro_batch(int64_t index) const noexcept;
@@ -30,8 +32,7 @@ class StepPlan {
  private:
   int64_t samples_;
   int64_t global_batch_;
-  int64_t share_begin_, share_end_;  // this rank's positions within a step
-  int64_t rows_per_step_;            // of the rank with the largest share
+  int64_t parts_ = 0, parts_below_ = 0, own_parts_ = 0;  // of a micro-batch: all ranks', lower ranks', this rank's
   int64_t micro_batches_;
   int64_t steps_per_epoch_;
 };

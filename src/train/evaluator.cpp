@@ -52,10 +52,6 @@ monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& group
   const EvaluationMode mode(model);
   synchronise_buffers(model, groups);
   auto options = options_.loader;
-  options.share = {.global_batch = options_.batch_size * groups.world_size(),
-                   .micro_batch = options_.batch_size,
-                   .rank = groups.rank(),
-                   .world_size = groups.world_size()};
   const int64_t samples = options_.max_samples > 0 ? std::min(options_.max_samples, dataset_->size()) : dataset_->size();
   const int64_t steps = (samples + options.share.global_batch - 1) / options.share.global_batch;
   options.total_steps = steps;

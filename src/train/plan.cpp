@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "gputrain/core/error.hpp"
 
@@ -33,6 +35,18 @@ int64_t named_global_batch(const TrainSpec& spec, const PlanFacts& facts) {
   return tokens / facts.tokens_per_sample;
 }
 
+/// What train.micro_batch_size says of each rank; empty: nothing.
+std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts) {
+  if (spec.micro_batch_size.is_auto()) return {};
+  std::vector<int64_t> sizes = spec.micro_batch_size.value->values;
+  const auto world = static_cast<size_t>(facts.world_size);
+  if (sizes.size() == 1) sizes.resize(world, sizes[0]);
+  if (sizes.size() == world) return sizes;
+  refuse("train.micro_batch_size has " + std::to_string(sizes.size()) + " numbers for " + std::to_string(world) +
+             (world == 1 ? " rank" : " ranks"),
+         "one number for each rank, rank 0's first, or one for all of them");
+}
+
 /// 2.5 epochs of 100 steps are 250 steps; at least one.
 int64_t at_least_one(double steps) { return std::max<int64_t>(1, std::llround(steps)); }
 
@@ -60,15 +74,9 @@ int64_t steps_per_epoch(const PlanFacts& facts, int64_t global_batch) {
   return facts.dataset_size / global_batch;
 }
 
-Cadence cadence_of(const std::optional<config::Length>& length, const Plan& plan, const std::string& key) {
-  if (!length) return {};
-  if (length->unit == config::Length::Unit::seconds) return {.seconds = length->value};
-  return {.steps = std::max<int64_t>(1, plan.steps_of(*length, key))};
-}
-
 Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
   if (spec.interval && spec.interval->is_auto()) return {.is_auto = true};
-  return cadence_of(spec.interval ? spec.interval->value : std::nullopt, plan, "checkpoint.interval");
+  return plan.cadence_of(spec.interval ? spec.interval->value : std::nullopt, "checkpoint.interval");
 }
 
 }  // namespace
@@ -91,28 +99,66 @@ int64_t Plan::steps_of(const config::Length& length, const std::string& key) con
   return 0;
 }
 
+Cadence Plan::cadence_of(const std::optional<config::Length>& length, const std::string& key) const {
+  if (!length) return {};
+  if (length->unit == config::Length::Unit::seconds) return {.seconds = length->value};
+  return {.steps = std::max<int64_t>(1, steps_of(*length, key))};
+}
+
+int64_t BatchPlan::micro_batch_of(int rank) const {
+  return micro_batches.empty() ? micro_batch : micro_batches.at(static_cast<size_t>(rank));
+}
+
+int64_t BatchPlan::micro_batch_over_ranks(int world_size) const {
+  return micro_batches.empty() ? micro_batch * world_size
+                               : std::accumulate(micro_batches.begin(), micro_batches.end(), int64_t{0});
+}
+
+std::string sum_text(const std::vector<int64_t>& sizes) {
+  std::string text;
+  for (auto begin = sizes.begin(); begin != sizes.end();) {
+    const auto end = std::find_if(begin, sizes.end(), [begin](int64_t size) { return size != *begin; });
+    text += (text.empty() ? "" : " + ") + (end - begin > 1 ? std::to_string(end - begin) + " x " : "") +
+            std::to_string(*begin);
+    begin = end;
+  }
+  return text;
+}
+
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
   int64_t global = named_global_batch(spec, facts);
   const int64_t world = facts.world_size;
-  const int64_t micro = spec.micro_batch_size.value.value_or(0);
+  const std::vector<int64_t> micro = micro_batches(spec, facts);
   const int64_t accumulation = spec.gradient_accumulation_steps.value.value_or(0);
-  if (global == 0 && micro == 0) {
+  if (global == 0 && micro.empty()) {
     refuse("no batch size is given", "add train.global_batch_size (samples per optimizer step)");
   }
-  if (global == 0) global = micro * std::max<int64_t>(1, accumulation) * world;
+  const int64_t together = std::accumulate(micro.begin(), micro.end(), int64_t{0});
+  if (global == 0) global = together * std::max<int64_t>(1, accumulation);
   if (global < world) {
     refuse("a global batch of " + std::to_string(global) + " cannot be shared by " + std::to_string(world) + " ranks",
            "raise train.global_batch_size to at least " + std::to_string(world));
   }
-  const int64_t share = ceil_divide(global, world);  // the largest share; others have one sample less
-  if (micro > 0 && accumulation > 0 && micro * accumulation * world != global) {
-    refuse("train.global_batch_size " + std::to_string(global) + " is not micro_batch_size " + std::to_string(micro) +
-               " x gradient_accumulation_steps " + std::to_string(accumulation) + " x " + std::to_string(world) + " ranks",
+  const int64_t share = ceil_divide(global, world);  // the largest equal share; others have one sample less
+  if (micro.empty()) {
+    const int64_t parts = std::min(share, std::max<int64_t>(1, accumulation));
+    return {.global_batch = global, .micro_batch = ceil_divide(share, parts), .accumulation = parts};
+  }
+  const bool is_even = std::adjacent_find(micro.begin(), micro.end(), std::not_equal_to<>()) == micro.end();
+  if (accumulation > 0 && together * accumulation != global) {
+    refuse("train.global_batch_size " + std::to_string(global) + " is not micro_batch_size " +
+               (is_even ? std::to_string(micro[0]) : "(" + sum_text(micro) + ")") + " x gradient_accumulation_steps " +
+               std::to_string(accumulation) + (is_even ? " x " + std::to_string(world) + " ranks" : ""),
            "leave one of the three out, it is derived");
   }
-  if (micro > 0) return {.global_batch = global, .micro_batch = std::min(micro, share), .accumulation = ceil_divide(share, micro)};
-  const int64_t parts = std::min(share, std::max<int64_t>(1, accumulation));
-  return {.global_batch = global, .micro_batch = ceil_divide(share, parts), .accumulation = parts};
+  BatchPlan plan{.global_batch = global, .micro_batch = micro[0], .accumulation = ceil_divide(global, together)};
+  if (is_even) {
+    plan.micro_batch = std::min(plan.micro_batch, share);
+  } else {
+    plan.micro_batches = micro;
+    plan.micro_batch = *std::max_element(micro.begin(), micro.end());
+  }
+  return plan;
 }
 
 Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint, const LogSpec& log,
@@ -123,9 +169,9 @@ Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpe
   plan.steps_per_epoch = steps_per_epoch(facts, plan.batch.global_batch);
   plan.total_steps = planned_steps(train, plan);
   plan.max_seconds = train.max_time ? train.max_time->seconds : 0;
-  plan.eval = cadence_of(eval.interval, plan, "eval.interval");
+  plan.eval = plan.cadence_of(eval.interval, "eval.interval");
   plan.save = save_cadence(checkpoint, plan);
-  plan.log = cadence_of(log.interval, plan, "log.interval");
+  plan.log = plan.cadence_of(log.interval, "log.interval");
   return plan;
 }
 

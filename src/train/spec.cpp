@@ -20,7 +20,8 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.key("global_batch_tokens", &TrainSpec::global_batch_tokens, "the same, in tokens (text)")
       .at_least(1).unit("tokens").change(Change::needs_accept);
   d.key("micro_batch_size", &TrainSpec::micro_batch_size,
-        "samples per forward pass on one rank; auto: the global batch divided by ranks and accumulation")
+        "samples per forward pass on one rank, or a list with a number for each rank, where their GPUs differ: a step is "
+        "shared out in this proportion; auto: the global batch divided by ranks and accumulation")
       .at_least(1).unit("samples").change(Change::safe)
       .instead_of({"per_device_train_batch_size", "train_micro_batch_size_per_gpu", "device_train_microbatch_size",
                    "batch_size"});

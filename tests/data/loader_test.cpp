@@ -130,33 +130,111 @@ TEST(Loader, DropsTheLastPartialStepWhenAsked) {
   EXPECT_THROW(Loader(dataset, options), Error);
 }
 
+std::vector<std::unique_ptr<Loader>> loaders_of(const std::shared_ptr<NumberedDataset>& dataset, LoaderOptions options,
+                                                int world) {
+  std::vector<std::unique_ptr<Loader>> ranks;
+  options.share.world_size = world;
+  for (options.share.rank = 0; options.share.rank < world; ++options.share.rank) {
+    options.num_workers = options.share.rank % 2;
+    ranks.push_back(std::make_unique<Loader>(dataset, options));
+  }
+  return ranks;
+}
+
+/// What the ranks' next step counts, micro-batch by micro-batch, in each by rank; notes its shapes.
+std::vector<std::vector<int64_t>> next_together(const std::vector<std::unique_ptr<Loader>>& ranks,
+                                                std::vector<std::vector<int64_t>>& shapes) {
+  std::vector<std::vector<int64_t>> together(static_cast<size_t>(ranks.front()->micro_batches_per_step()));
+  shapes.clear();
+  for (const auto& rank : ranks) {
+    const StepData data = rank->next_step();
+    shapes.emplace_back();
+    for (size_t i = 0; i < together.size(); ++i) {
+      const Batch& batch = data.micro_batches.at(i);
+      shapes.back().push_back(batch.inputs.size(0));
+      for (const int64_t target : values(batch.targets))
+        if (target != kIgnoreIndex) together[i].push_back(target);
+    }
+  }
+  return together;
+}
+
+std::vector<int64_t> joined(const std::vector<std::vector<int64_t>>& parts) {
+  std::vector<int64_t> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
 // Positions do not depend on the number of ranks: together they take what one rank takes, also when it does not divide.
 TEST(Loader, SharesAStepBetweenRanks) {
   const auto dataset = std::make_shared<NumberedDataset>(50);
   for (const int world : {1, 2, 3, 5}) {
     Loader alone(dataset, options_for(13, 4));
-    std::vector<std::unique_ptr<Loader>> ranks;
-    for (int rank = 0; rank < world; ++rank) {
-      LoaderOptions options = options_for(13, 4, rank % 2);
-      options.share.rank = rank;
-      options.share.world_size = world;
-      ranks.push_back(std::make_unique<Loader>(dataset, options));
-    }
+    const auto ranks = loaders_of(dataset, options_for(13, 4), world);
     for (int step = 0; step < 9; ++step) {
-      std::vector<int64_t> together;
       std::vector<std::vector<int64_t>> shapes;
-      for (auto& rank : ranks) {
-        const StepData data = rank->next_step();
-        const std::vector<int64_t> targets = counted_targets(data);
-        together.insert(together.end(), targets.begin(), targets.end());
-        shapes.emplace_back();
-        for (const Batch& batch : data.micro_batches) shapes.back().push_back(batch.inputs.size(0));
-        EXPECT_EQ(shapes.back(), shapes.front()) << "every rank computes the same shapes";
-        EXPECT_LE(*std::max_element(shapes.back().begin(), shapes.back().end()), 4);
+      const auto together = next_together(ranks, shapes);
+      for (const auto& shape : shapes) {
+        EXPECT_EQ(shape, shapes.front()) << "every rank computes the same shapes";
+        EXPECT_LE(*std::max_element(shape.begin(), shape.end()), 4);
       }
-      EXPECT_EQ(together, counted_targets(alone.next_step())) << world << " ranks, step " << step;
+      EXPECT_EQ(joined(together), counted_targets(alone.next_step())) << world << " ranks, step " << step;
     }
   }
+}
+
+// Batch norm over all ranks sees the same batches then.
+TEST(Loader, AMicroBatchIsTheSameSamplesOnAnyNumberOfRanks) {
+  const auto dataset = std::make_shared<NumberedDataset>(50);
+  std::vector<std::vector<int64_t>> shapes;
+  for (const int world : {2, 4}) {
+    const auto alone = loaders_of(dataset, options_for(16, 8), 1),
+               ranks = loaders_of(dataset, options_for(16, 8 / world), world);
+    for (int step = 0; step < 9; ++step) EXPECT_EQ(next_together(ranks, shapes), next_together(alone, shapes));
+  }
+}
+
+TEST(Loader, SharesAStepInProportionToTheRanksMicroBatches) {
+  const auto dataset = std::make_shared<NumberedDataset>(200);
+  for (const int64_t global_batch : {13, 48, 50, 96}) {
+    Loader alone(dataset, options_for(global_batch, 7));
+    LoaderOptions options = options_for(global_batch, 1);
+    options.share.micro_batches = {32, 3, 13};
+    const auto ranks = loaders_of(dataset, options, 3);
+    EXPECT_EQ(ranks[0]->micro_batches_per_step(), (global_batch + 47) / 48);
+    for (int step = 0; step < 20; ++step) {
+      std::vector<std::vector<int64_t>> shapes;
+      const auto together = next_together(ranks, shapes);
+      EXPECT_EQ(joined(together), counted_targets(alone.next_step())) << global_batch << ", step " << step;
+      for (size_t rank = 0; rank < 3; ++rank) {
+        for (const int64_t rows : shapes[rank]) EXPECT_LE(rows, options.share.micro_batches[rank]);
+        if (global_batch % 48 == 0) {
+          EXPECT_EQ(shapes[rank].front(), options.share.micro_batches[rank]);
+        }
+      }
+    }
+  }
+}
+
+TEST(Loader, CutsWhatDoesNotCountWhenAskedDownToNoRows) {
+  const auto dataset = std::make_shared<NumberedDataset>(11);
+  LoaderOptions options = options_for(8, 2);
+  options.pads = false;
+  const auto ranks = loaders_of(dataset, options, 2);
+  std::vector<std::vector<int64_t>> shapes;
+  next_together(ranks, shapes);
+  EXPECT_EQ(shapes, (std::vector<std::vector<int64_t>>{{2, 2}, {2, 2}}));
+  const StepData first = ranks[0]->next_step(), second = ranks[1]->next_step();
+  std::vector<int64_t> rows, on_all_ranks;
+  for (const StepData* data : {&first, &second}) {
+    for (const Batch& batch : data->micro_batches) {
+      rows.push_back(batch.inputs.size(0));
+      on_all_ranks.push_back(batch.samples_on_all_ranks);
+      EXPECT_EQ(ranks[0]->to_device(batch).inputs.size(0), batch.inputs.size(0));
+    }
+  }
+  EXPECT_EQ(rows, (std::vector<int64_t>{2, 0, 1, 0}));
+  EXPECT_EQ(on_all_ranks, (std::vector<int64_t>{3, 0, 3, 0}));
 }
 
 TEST(Loader, GoesOnExactlyFromAStateOnAnyNumberOfRanks) {

@@ -59,6 +59,39 @@ TEST(BatchPlan, CoversAnUnevenShareWithSmallerMicroBatches) {
   EXPECT_EQ(batch.accumulation, 2);
 }
 
+TEST(BatchPlan, TakesAMicroBatchForEachRank) {
+  TrainSpec spec;
+  spec.micro_batch_size.value = {32, 16};
+  EXPECT_EQ(plan_batch(spec, kText).global_batch, 48);
+  spec.global_batch_size = 100;
+  const auto batch = plan_batch(spec, kText);
+  EXPECT_EQ(batch.accumulation, 3);
+  EXPECT_EQ(batch.micro_batches, (std::vector<int64_t>{32, 16}));
+  EXPECT_EQ(batch.micro_batch_of(0), 32);
+  EXPECT_EQ(batch.micro_batch_of(1), 16);
+  spec.gradient_accumulation_steps.value = 2;
+  EXPECT_THAT(message_of([&] { plan_batch(spec, kText); }),
+              testing::HasSubstr("100 is not micro_batch_size (32 + 16) x gradient_accumulation_steps 2"));
+  spec.micro_batch_size.value = {32, 16, 8};
+  EXPECT_THAT(message_of([&] { plan_batch(spec, kText); }),
+              testing::HasSubstr("micro_batch_size has 3 numbers for 2 ranks"));
+}
+
+TEST(BatchPlan, EqualMicroBatchesAreAsOneNumber) {
+  TrainSpec spec;
+  spec.global_batch_size = 20;
+  spec.micro_batch_size.value = {32, 32};
+  const auto batch = plan_batch(spec, kText);
+  EXPECT_TRUE(batch.micro_batches.empty());
+  EXPECT_EQ(batch.micro_batch, 10);
+  EXPECT_EQ(batch.accumulation, 1);
+}
+
+TEST(BatchPlan, MicroBatchesOfManyRanksReadShortly) {
+  EXPECT_EQ(sum_text({32, 16}), "32 + 16");
+  EXPECT_EQ(sum_text({32, 32, 32, 16, 8, 8}), "3 x 32 + 16 + 2 x 8");
+}
+
 TEST(BatchPlan, RefusesContradictionsAndMissingSizes) {
   TrainSpec spec;
   EXPECT_THAT(message_of([&] { plan_batch(spec, kImages); }), testing::HasSubstr("train.global_batch_size"));

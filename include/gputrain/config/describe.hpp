@@ -11,9 +11,9 @@
 //   };
 //
 // A default is what the member holds in a default-constructed struct. Members may be bool, int64_t, double,
-// std::string, Auto<T>, Length, Duration, std::optional<T> (null allowed), std::vector<T>, std::map<std::string, T>
-// (free keys), another described struct (a nested map), or Choice (a registry entry picked by a key, with that entry's
-// own options).
+// std::string, Auto<T>, Length, Duration, std::optional<T> (null allowed), std::vector<T>, OneOrMore<T>,
+// std::map<std::string, T> (free keys), another described struct (a nested map), or Choice (a registry entry picked by
+// a key, with that entry's own options).
 #pragma once
 
 #include <map>

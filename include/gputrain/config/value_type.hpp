@@ -23,6 +23,7 @@ struct ValueType {
   Kind kind = Kind::string;
   const ValueType* inner = nullptr;     // automatic, optional, list, map: the type of the parts
   const Schema& (*schema)() = nullptr;  // group: the described struct
+  bool takes_one = false;               // list: its only part may stand for it
 
   /// How to reach the parts of a holder (automatic, optional: none or one; list; map). Keys are empty but for maps.
   using Visit = std::function<void(const std::string& key, const void* part)>;
@@ -69,18 +70,29 @@ ValueType optional_type(ValueType::Kind kind) {
   return type;
 }
 
-template <class T>
+/// `vector_of` finds the std::vector inside a holder: the holder itself, or the member of a OneOrMore.
+template <class T, class Holder>
+std::vector<T>& vector_of(void* holder) {
+  if constexpr (is_specialization<Holder, OneOrMore>) {
+    return static_cast<Holder*>(holder)->values;
+  } else {
+    return *static_cast<Holder*>(holder);
+  }
+}
+
+template <class T, class Holder>
 ValueType list_type() {
   static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no addressable elements");
   ValueType type;
   type.kind = ValueType::Kind::list;
   type.inner = &type_of<T>();
-  type.clear = [](void* holder) { static_cast<std::vector<T>*>(holder)->clear(); };
+  type.takes_one = is_specialization<Holder, OneOrMore>;
+  type.clear = [](void* holder) { vector_of<T, Holder>(holder).clear(); };
   type.part_to_fill = [](void* holder, const std::string&) -> void* {
-    return &static_cast<std::vector<T>*>(holder)->emplace_back();
+    return &vector_of<T, Holder>(holder).emplace_back();
   };
   type.each = [](const void* holder, const ValueType::Visit& visit) {
-    for (const T& part : *static_cast<const std::vector<T>*>(holder)) visit({}, &part);
+    for (const T& part : vector_of<T, Holder>(const_cast<void*>(holder))) visit({}, &part);
   };
   return type;
 }
@@ -121,7 +133,9 @@ ValueType make_type() {
   } else if constexpr (is_specialization<T, std::optional>) {
     return optional_type<typename T::value_type, T>(Kind::optional);
   } else if constexpr (is_specialization<T, std::vector>) {
-    return list_type<typename T::value_type>();
+    return list_type<typename T::value_type, T>();
+  } else if constexpr (is_specialization<T, OneOrMore>) {
+    return list_type<typename decltype(T::values)::value_type, T>();
   } else if constexpr (is_specialization<T, std::map>) {
     static_assert(std::is_same_v<typename T::key_type, std::string>, "maps are keyed by text");
     return map_type<typename T::mapped_type>();

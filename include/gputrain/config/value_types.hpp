@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gputrain/core/export.hpp"
 
@@ -16,6 +19,18 @@ struct Auto {
   bool is_auto() const noexcept { return !value.has_value(); }
 
   friend bool operator==(const Auto&, const Auto&) = default;
+};
+
+/// A list that may also be written as the one value it holds: `32` or `[32, 16]`.
+template <class T>
+struct OneOrMore {
+  std::vector<T> values;
+
+  OneOrMore() = default;
+  OneOrMore(T one) : values{std::move(one)} {}
+  OneOrMore(std::initializer_list<T> several) : values(several) {}
+
+  friend bool operator==(const OneOrMore&, const OneOrMore&) = default;
 };
 
 /// A length of training: `500` (steps), `5ep`, `10%`, `2Btok`, `30m`.

@@ -11,10 +11,11 @@ namespace gputrain {
 inline constexpr int64_t kIgnoreIndex = -100;
 
 struct Batch {
-  at::Tensor inputs;    // images: [batch, channels, height, width] float; tokens: [batch, time] int64
-  at::Tensor targets;   // int64 [batch] or [batch, time]; kIgnoreIndex where nothing is learned
-  int64_t samples = 0;  // samples that are not padding
-  int64_t weight = 0;   // targets that count (samples, or unmasked tokens); may be 0
+  at::Tensor inputs;                 // images: [batch, channels, height, width] float; tokens: [batch, time] int64
+  at::Tensor targets;                // int64 [batch] or [batch, time]; kIgnoreIndex where nothing is learned
+  int64_t samples = 0;               // samples that are not padding
+  int64_t samples_on_all_ranks = 0;  // of this micro-batch
+  int64_t weight = 0;                // targets that count (samples, or unmasked tokens); may be 0
 };
 
 }  // namespace gputrain

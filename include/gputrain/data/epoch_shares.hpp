@@ -29,7 +29,7 @@ struct EpochShares {
 };
 
 /// Goes through the first epoch of all ranks. A sample that two ranks or none of them would take is an assertion.
-/// Throws what a rank's loader would.
-GPUTRAIN_API EpochShares walk_epoch(const OrderFacts& order, int64_t micro_batch, int world_size);
+/// `share`: of whichever rank. Throws what a rank's loader would.
+GPUTRAIN_API EpochShares walk_epoch(const OrderFacts& order, const Share& share);
 
 }  // namespace gputrain::data

@@ -16,10 +16,13 @@
 
 namespace gputrain::data {
 
-/// Which samples this rank takes: of a step's B positions rank r of W takes [B r / W, B (r+1) / W).
+/// Which samples this rank takes. Of a step's B positions micro-batch i of m takes [B i / m, B (i+1) / m) over all
+/// ranks, so that it is the same samples on any number of ranks; of its n positions rank r of W takes [n r / W, n (r+1)
+/// / W), or its part by `micro_batches`.
 struct Share {
-  int64_t global_batch = 1;  // samples per optimizer step over all ranks
-  int64_t micro_batch = 1;   // samples per micro-batch on this rank, at most
+  int64_t global_batch = 1;                 // samples per optimizer step over all ranks
+  int64_t micro_batch = 1;                  // samples per micro-batch on each rank, at most
+  std::vector<int64_t> micro_batches = {};  // the same of each rank, where they differ; empty: micro_batch everywhere
   int rank = 0;
   int world_size = 1;
 };
@@ -37,6 +40,7 @@ struct LoaderOptions {
   bool shuffle = true;
   bool augment = true;
   bool drop_last = false;       // last partial step of an epoch: dropped, or padded with samples that do not count
+  bool pads = true;             // false: what does not count is cut off, so that the last step's shapes differ
   int num_workers = 0;          // 0: read in the calling thread
   int prefetch_batches = 2;     // micro-batches ready ahead, at least 1; never fewer than one step has
   int64_t total_steps = 0;      // steps that will be asked for, nothing is read past them; 0: no end
@@ -55,7 +59,7 @@ struct LoaderState {
 };
 
 /// The micro-batches of one optimizer step on this rank, with targets counted before anything is computed. Every step
-/// of every rank has the same number of micro-batches with the same shapes.
+/// of every rank has the same number of micro-batches; its shapes are those of every other step, unless they are cut.
 struct StepData {
   std::vector<Batch> micro_batches;  // on the host (pinned for a GPU); pass each through Loader::to_device
   int64_t weight = 0;                // sum of Batch::weight

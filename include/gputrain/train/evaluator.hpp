@@ -20,10 +20,9 @@ class Evaluator {
  public:
   struct Options {
     std::string prefix = "val";   // metric names: "val/loss", "val/top1", ...
-    int64_t batch_size = 1;       // samples per forward pass on one rank
     int64_t max_samples = 0;      // 0: all
     bool is_text = false;         // loss and perplexity instead of loss and accuracies
-    data::LoaderOptions loader;   // device, workers, number format; share and order are the evaluator's
+    data::LoaderOptions loader;   // a step's share is a forward pass on each rank; the order is the evaluator's
   };
 
   Evaluator(std::shared_ptr<const data::Dataset> dataset, Options options);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "gputrain/train/spec.hpp"
 
@@ -19,9 +20,15 @@ struct PlanFacts {
 
 /// How one step's samples are divided.
 struct BatchPlan {
-  int64_t global_batch = 0;  // samples per optimizer step over all ranks
-  int64_t micro_batch = 0;   // samples per forward pass on one rank, at most
-  int64_t accumulation = 0;  // forward passes per optimizer step on one rank, at most
+  int64_t global_batch = 0;                 // samples per optimizer step over all ranks
+  int64_t micro_batch = 0;                  // samples per forward pass on one rank, at most
+  int64_t accumulation = 0;                 // forward passes per optimizer step on one rank, at most
+  std::vector<int64_t> micro_batches = {};  // of each rank, where they differ; micro_batch is the largest then
+
+  /// Samples per forward pass on this rank, at most.
+  int64_t micro_batch_of(int rank) const;
+  /// The same over all ranks.
+  int64_t micro_batch_over_ranks(int world_size) const;
 };
 
 /// When something recurs: every so many steps, or every so many seconds, or as the run itself finds best; none of them:
@@ -46,10 +53,16 @@ struct Plan {
   bool is_time_limited() const noexcept { return total_steps == INT64_MAX; }
   /// A length in steps, at least 0; percent is of total_steps. Throws Error(usage) where the unit makes no sense.
   int64_t steps_of(const config::Length& length, const std::string& key) const;
+  /// The same for what recurs; a time is kept as one, null is never.
+  Cadence cadence_of(const std::optional<config::Length>& length, const std::string& key) const;
 };
 
+/// The ranks' micro-batches in order: "32 + 16", "8 x 32 + 8 x 16".
+std::string sum_text(const std::vector<int64_t>& sizes);
+
 /// Any two of global batch, micro-batch and accumulation give the third. Throws Error(usage) when they contradict,
-/// when none is given, or when a batch is smaller than the number of ranks.
+/// when none is given, when a batch is smaller than the number of ranks, or when the ranks' micro-batches are not as
+/// many.
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts);
 
 Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint, const LogSpec& log,

@@ -18,7 +18,7 @@ struct TrainSpec {
   std::optional<config::Duration> max_time;
   std::optional<int64_t> global_batch_size;
   std::optional<int64_t> global_batch_tokens;
-  config::Auto<int64_t> micro_batch_size;
+  config::Auto<config::OneOrMore<int64_t>> micro_batch_size;
   config::Auto<int64_t> gradient_accumulation_steps;
   double label_smoothing = 0;
   std::optional<double> max_grad_norm;
