@@ -12,6 +12,7 @@
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/numerics.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/nn/layers.hpp"
 #include "gputrain/parallel/replicas.hpp"
 #include "versions.hpp"
 #include "weights.hpp"
@@ -86,6 +87,14 @@ void set_up(Place& place, const JobSpec& spec, const std::string& device, int ra
   device::seed_generators(place.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(place.rank()));
 }
 
+bool has_batch_norm(models::Model& model) {
+  bool found = false;
+  model.each_module([&](const std::string&, nn::Module& module) {
+    found = found || dynamic_cast<nn::BatchNorm2d*>(&module) != nullptr;
+  });
+  return found;
+}
+
 }  // namespace
 
 Place take_place(const Job& job) {
@@ -143,9 +152,12 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
   const nn::Context context{.policy = place.policy,
                             .device = place.device,
                             .channels_last = wants_channels_last(spec, datasets, place.device),
-                            .recompute = nn::recompute_from_name(spec.train.activation_checkpointing)};
+                            .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
+                            .batch_group = spec.parallel.sync_bn ? &place.groups.tensors() : nullptr};
   built.model = models::catalog().make(spec.model.architecture, context, datasets.facts);
   check_recompute(job, *built.model);
+  built.sync_batch_norm = spec.parallel.sync_bn && has_batch_norm(*built.model);
+  if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
   const auto residents = residents_of(*built.model, spec.optimizer);
   const int ranks = place.groups.world_size();
   const bool shares_gradients = spec.parallel.shard == "gradients" && ranks > 1;
@@ -220,23 +232,19 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
                            .loader = loader});
 }
 
-Assembly assemble(const Job& job) {
-  return assemble(job, take_place(job), [&] { return open_datasets(job); });
-}
+Assembly::Assembly(const Job& job) : Assembly(job, take_place(job), [&] { return open_datasets(job); }) {}
 
-Assembly assemble(const Job& job, Place place, const std::function<Datasets()>& open) {
-  Assembly assembly{.place = std::move(place)};
+Assembly::Assembly(const Job& job, Place at, const std::function<Datasets()>& open) : place(std::move(at)) {
   try {
-    assembly.datasets = open();
-    assembly.plan = plan_run(job.spec(), assembly.datasets, assembly.place);
-    assembly.built = build_model(job, assembly.datasets, assembly.place);
-    assembly.updates = build_updates(job, assembly.place, assembly.plan, assembly.built);
-    assembly.reduction = plan_reduction(job.spec(), assembly.place.groups, *assembly.built.arena);
+    datasets = open();
+    plan = plan_run(job.spec(), datasets, place);
+    built = build_model(job, datasets, place);
+    updates = build_updates(job, place, plan, built);
+    reduction = plan_reduction(job.spec(), place.groups, *built.arena);
   } catch (const std::exception& failure) {
-    assembly.place.groups.leave(failure);
+    place.groups.leave(failure);
     throw;
   }
-  return assembly;
 }
 
 void check_sample(const Job& job, const Datasets& datasets) {

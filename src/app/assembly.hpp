@@ -59,6 +59,7 @@ struct BuiltModel {
   std::unique_ptr<device::Arena> arena;
   std::vector<at::Tensor> parameters;
   int64_t parameter_count = 0;
+  bool sync_batch_norm = false;       // its batch norm in training is over the batches of all ranks
   std::vector<device::Range> owners;  // what each rank updates, where they share that out; otherwise empty
 };
 
@@ -74,8 +75,16 @@ struct Updates {
 
 Updates build_updates(const Job& job, const Place& place, const train::Plan& plan, const BuiltModel& built);
 
-/// All of it, in the order it is built; what is declared first dies last.
+/// All of it, in the order it is built; what is declared first dies last. It stays where it is: the model knows the
+/// group in `place`.
 struct Assembly {
+  /// Every rank must call.
+  explicit Assembly(const Job& job);
+  /// The same at a place that is taken; `open` gives the datasets.
+  Assembly(const Job& job, Place at, const std::function<Datasets()>& open);
+  Assembly(const Assembly&) = delete;
+  Assembly& operator=(const Assembly&) = delete;
+
   Place place;
   Datasets datasets;
   train::Plan plan;
@@ -83,11 +92,6 @@ struct Assembly {
   Updates updates;
   Reduction reduction;
 };
-
-/// Every rank must call.
-Assembly assemble(const Job& job);
-/// The same at a place that is taken; `open` gives the datasets.
-Assembly assemble(const Job& job, Place place, const std::function<Datasets()>& open);
 
 /// Finds out before training what would fail after it: a prompt that the vocabulary cannot spell.
 void check_sample(const Job& job, const Datasets& datasets);

@@ -106,8 +106,8 @@ int rehearse(const RehearsalRequest& request, const Job& job) {
   check_ranks(datasets, world);
   check_sample(job, datasets);
   const auto open = [&] { return datasets; };
-  if (world > 1) assemble(job, imagine(world - 1), open);
-  Assembly assembly = assemble(job, std::move(place), open);
+  if (world > 1) Assembly(job, imagine(world - 1), open);
+  Assembly assembly(job, std::move(place), open);
   const Forecast forecast = make_forecast(job, assembly, *traffic, limit);
 
   if (request.json) std::printf("%s\n", to_json(job, assembly, hosts, forecast).dump(2).c_str());

@@ -25,7 +25,7 @@ std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const 
 
 int eval_command(const EvalRequest& request) {
   const Job job = load_job(request.job);
-  Assembly assembly = assemble(job);
+  Assembly assembly(job);
   Place& place = assembly.place;
   monitor::Console console(monitor::Console::detect(place.rank() == 0 && !request.json));
   const auto dataset = dataset_for(request.on, assembly.datasets);

@@ -41,7 +41,7 @@ TakenRunFolder enter_run_folder(const Job& job, Place& place) {
 }
 
 int run_job(const RunRequest& request, const Job& job) {
-  Assembly assembly = assemble(job);
+  Assembly assembly(job);
   check_sample(job, assembly.datasets);
   monitor::Console console(monitor::Console::detect(assembly.place.rank() == 0));
   if (request.dry_run) return dry_run(job, assembly, console);

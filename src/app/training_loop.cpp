@@ -24,10 +24,14 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   train::Plan until = plan;
   until.total_steps = std::min(plan.total_steps, last_step);
   data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);
+  reading.pads = !built.sync_batch_norm;  // statistics are of what counts
   if (!until.is_time_limited()) reading.total_steps = until.total_steps;
   data::Loader loader(datasets.train, reading, {.step = progress.step});
-  train::Step step({*built.model, *built.arena, loader, data_parallel_, *updates.optimizer, updates.scaler.get(), before_update_},
-                   {.label_smoothing = spec_.train.label_smoothing, .max_grad_norm = spec_.train.max_grad_norm});
+  train::Step step(
+      {*built.model, *built.arena, loader, data_parallel_, *updates.optimizer, updates.scaler.get(), before_update_},
+      {.label_smoothing = spec_.train.label_smoothing,
+       .max_grad_norm = spec_.train.max_grad_norm,
+       .sync_batch_norm = built.sync_batch_norm});
   train::Feed feed(loader, place.groups, own_stop_);
   const auto lr = [&](int64_t at) { return updates.schedule->lr(at); };
   return train::Trainer({step, feed, until, lr, place.groups}, hooks).run(progress);

@@ -16,6 +16,7 @@ namespace {
 
 struct ResnetSpec {
   std::string stem = "imagenet";
+  int64_t width = 64;
   bool zero_init_residual = false;
   std::optional<int64_t> num_classes;
 
@@ -25,6 +26,9 @@ struct ResnetSpec {
         "convolution has the stride.");
     d.key("stem", &ResnetSpec::stem, "imagenet: 7x7 stride 2 and max-pooling; cifar: 3x3 for small images")
         .choices({"imagenet", "cifar"});
+    d.key("width", &ResnetSpec::width,
+          "channels of the first stage, each later one having twice as many; published weights: 64")
+        .range(1, 1 << 16);
     d.key("zero_init_residual", &ResnetSpec::zero_init_residual,
           "start each block as the identity (Goyal et al., arXiv:1706.02677)");
     d.key("num_classes", &ResnetSpec::num_classes, "classes; null: the data's").range(1, 1e8);
@@ -121,16 +125,16 @@ class Resnet : public Model {
   Resnet(const ResnetPlan& plan, const ResnetSpec& spec, const nn::Context& context, const DataFacts& facts)
       : Model(context), pools_stem_(spec.stem == "imagenet") {
     const ImageShape image = image_shape_of(facts);
-    add_stem(image.channels);
+    add_stem(image.channels, spec.width);
     Extent extent{image.height, image.width};
     if (pools_stem_) extent.halve();
-    multiplications_ = static_cast<double>(image.channels * 64 * (pools_stem_ ? 49 : 9)) * extent.pixels();
+    multiplications_ = static_cast<double>(image.channels * spec.width * (pools_stem_ ? 49 : 9)) * extent.pixels();
     if (pools_stem_) extent.halve();
-    int64_t in = 64;
+    int64_t in = spec.width;
     for (size_t stage = 0; stage < plan.blocks.size(); ++stage) {
       for (int64_t i = 0; i < plan.blocks[stage]; ++i) {
         const ResnetBlock::Options options{.in = in,
-                                           .width = int64_t{64} << stage,
+                                           .width = spec.width << stage,
                                            .stride = stage > 0 && i == 0 ? 2 : 1,
                                            .bottleneck = plan.bottleneck,
                                            .zero_init = spec.zero_init_residual};
@@ -167,10 +171,10 @@ class Resnet : public Model {
   double flops_per_sample() const override { return 6 * multiplications_; }
 
  private:
-  void add_stem(int64_t channels) {
-    conv_ = add_child<nn::Conv2d>("conv1", context(),
-                                  pools_stem_ ? conv_options(channels, 64, 7, 2) : conv_options(channels, 64, 3, 1));
-    norm_ = add_child<nn::BatchNorm2d>("bn1", context(), 64);
+  void add_stem(int64_t channels, int64_t width) {
+    conv_ = add_child<nn::Conv2d>(
+        "conv1", context(), pools_stem_ ? conv_options(channels, width, 7, 2) : conv_options(channels, width, 3, 1));
+    norm_ = add_child<nn::BatchNorm2d>("bn1", context(), width);
   }
 
   void add_block(const std::string& name, const ResnetBlock::Options& options, Extent& extent) {

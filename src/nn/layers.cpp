@@ -55,9 +55,13 @@ BatchNorm2d::BatchNorm2d(const Context& context, int64_t channels, Init weight_i
 }
 
 ops::BatchNormOptions BatchNorm2d::begin_batch() {
-  if (is_recomputing()) return {.training = is_training(), .momentum = 0};  // this batch has been counted
-  if (is_training()) num_batches_tracked_.add_(1);
-  return {.training = is_training()};
+  ops::BatchNormOptions options{.training = is_training(), .group = context().batch_group};
+  if (is_recomputing()) {
+    options.momentum = 0;  // this batch has been counted
+  } else if (is_training()) {
+    num_batches_tracked_.add_(1);
+  }
+  return options;
 }
 
 at::Tensor BatchNorm2d::forward(const at::Tensor& x) {

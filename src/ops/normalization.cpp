@@ -6,10 +6,17 @@
 #include <ATen/ops/rms_norm.h>
 
 #include "cpu/fused.hpp"
+#include "gputrain/comm/group.hpp"
 #include "gputrain/ops/linear.hpp"
+#include "synchronised_batch_norm.hpp"
 
 namespace gputrain::ops {
 namespace {
+
+/// Alone, ATen does the same faster, but refuses a single value per channel.
+bool is_synchronised(const at::Tensor& x, const BatchNormOptions& options) {
+  return options.training && options.group != nullptr && (options.group->size() > 1 || x.numel() <= x.size(1));
+}
 
 // ATen's GPU kernels want weight and activations of one type; its CPU kernels also take fp32 weights beside 16-bit
 // activations, which keeps the weights exact.
@@ -34,6 +41,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 
 at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& options) {
+  if (is_synchronised(x, options)) return synchronised_batch_norm(x, weight, bias, running_mean, running_var, options);
   return at::batch_norm(x, weight, bias, running_mean, running_var, options.training, options.momentum, options.eps,
                         /*cudnn_enabled=*/true);
 }
@@ -41,7 +49,7 @@ at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& running_mean, const at::Tensor& running_var,
                            const BatchNormOptions& options, const at::Tensor& residual) {
-  if (options.training && cpu::is_fusible_batch(x, residual)) {
+  if (options.training && !is_synchronised(x, options) && cpu::is_fusible_batch(x, residual)) {
     return cpu::batch_norm_relu(x, weight, bias, residual, {running_mean, running_var, options.momentum}, options.eps);
   }
   at::Tensor y = batch_norm(x, weight, bias, running_mean, running_var, options);

@@ -128,6 +128,10 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
         "gradient bytes reduced at once; auto: from the model's size and what an all-reduce takes here; 25 where "
         "deterministic is true")
       .above(0).unit("MiB").change(Change::safe);
+  d.key("sync_bn", &ParallelSpec::sync_bn,
+        "batch norm in training takes its statistics over the micro-batches of all ranks; of an epoch's last ones over the "
+        "samples that count")
+      .change(Change::needs_accept).instead_of({"sync_batchnorm", "sync_batch_norm"});
   d.key("compress", &ParallelSpec::compress,
         "what gradients are sent as: fp16 or bf16, half the bytes; powersgd, two thin factors of each matrix, whose "
         "error is added to the next gradient")

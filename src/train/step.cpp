@@ -48,7 +48,8 @@ at::Tensor Step::accumulate_gradients(const Feed::Step& feed) {
   const auto& batches = feed.data.micro_batches;
   for (size_t i = 0; i < batches.size(); ++i) {
     parts_.data_parallel.prepare(i + 1 == batches.size());
-    if (batches[i].weight > 0) {  // else padding only: finish() reduces what this rank does not touch
+    // Else padding only: finish() reduces what this rank does not touch.
+    if ((options_.sync_batch_norm ? batches[i].samples_on_all_ranks : batches[i].weight) > 0) {
       const at::Tensor loss = parts_.model.loss(parts_.loader.to_device(batches[i]), options_.label_smoothing);
       loss.backward(seed);
       loss_sum.add_(loss.detach());

@@ -52,7 +52,7 @@ const gputrain::testing::RankBody train_two_steps("train two steps", [] {
   app::JobRequest request{.file = std::getenv("JOB_FILE"), .set = {}, .output_dir = {}};
   for (std::string line; std::getline(lines, line);) request.set.push_back(line);
   const app::Job job = app::load_job(request);
-  app::Assembly assembly = app::assemble(job);
+  app::Assembly assembly(job);
 
   const auto options = app::loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
   int64_t samples = 0;
@@ -169,7 +169,7 @@ TEST(Forecast, DrawsActivationsOutFromFewSamplesToMany) {
   for (const auto& [kind, tried] : {std::pair(kGpt, 2), std::pair(kResnet, 8)}) {
     const std::string file = folder.write(kind.name + ".yaml", job_of(kind));
     const app::Job job = app::load_job({.file = file, .set = {"train.global_batch_size=32"}, .output_dir = {}});
-    app::Assembly assembly = app::assemble(job);
+    app::Assembly assembly(job);
     const auto one = app::take_trial_step(job, assembly, 1);
     const auto forecast = app::measure_activations(job, assembly, one, tried);
     EXPECT_EQ(forecast.measured_samples, tried);

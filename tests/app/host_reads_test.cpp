@@ -85,7 +85,7 @@ TEST_P(Steps, HandNoNumberToTheHost) {
                       "label_smoothing: 0.1, activation_checkpointing: " +
                       of.recompute + "}\n");
   const Job job = load_job({.file = path});
-  Assembly assembly = assemble(job);
+  Assembly assembly(job);
   TrainingLoop loop(
       job.spec(), assembly, [] { return train::Stop::none; }, [] {});
   train::Progress progress;

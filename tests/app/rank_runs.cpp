@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -12,11 +11,12 @@
 
 namespace gputrain::testing_support {
 
-Result ranks(int world, const std::string& job, const std::string& output, const std::vector<std::string>& more) {
+RankPrograms start_ranks(int world, const std::string& job, const std::string& output,
+                         const std::vector<std::string>& more) {
   std::vector<std::string> arguments{gputrain_path(), "run", job, "--output-dir", output};
   arguments.insert(arguments.end(), more.begin(), more.end());
   const std::string port = std::to_string(::gputrain::testing::free_port()), size = std::to_string(world);
-  std::vector<std::unique_ptr<Program>> programs;
+  RankPrograms programs;
   for (int rank = 0; rank < world; ++rank) {
     const std::string number = std::to_string(rank);
     programs.push_back(
@@ -27,9 +27,18 @@ Result ranks(int world, const std::string& job, const std::string& output, const
                                                                                 {"MASTER_ADDR", "127.0.0.1"},
                                                                                 {"MASTER_PORT", port}}));
   }
+  return programs;
+}
+
+Result wait_for(RankPrograms& programs) {
   Result first = programs[0]->wait();
   for (size_t rank = 1; rank < programs.size(); ++rank) EXPECT_EQ(programs[rank]->wait().exit_code, first.exit_code);
   return first;
+}
+
+Result ranks(int world, const std::string& job, const std::string& output, const std::vector<std::string>& more) {
+  RankPrograms programs = start_ranks(world, job, output, more);
+  return wait_for(programs);
 }
 
 std::vector<double> values(const std::string& metrics, const std::string& name) {

@@ -1,6 +1,7 @@
-// Jobs on several ranks, and what tests ask of them.
+// Runs of several ranks started by hand, and their curves.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,13 +9,22 @@
 
 namespace gputrain::testing_support {
 
-/// Starts ranks by hand, and returns rank 0's result; the others must end as it does.
+using RankPrograms = std::vector<std::unique_ptr<Program>>;
+
+/// Starts a training run of so many ranks.
+RankPrograms start_ranks(int world, const std::string& job, const std::string& output,
+                         const std::vector<std::string>& more = {});
+
+/// Waits for all; returns rank 0's result. The others must end with the same exit code.
+Result wait_for(RankPrograms& programs);
+
+/// Both.
 Result ranks(int world, const std::string& job, const std::string& output, const std::vector<std::string>& more = {});
 
-/// A training metric of a run, one value per step.
+/// A training metric of a run's metrics.jsonl, one value per step.
 std::vector<double> values(const std::string& metrics, const std::string& name);
 
-/// Compares the 20 losses of two metrics files.
+/// Twenty steps whose losses differ by at most `tolerance`. Takes two metrics.jsonl.
 void expect_equal_losses(const std::string& a, const std::string& b, double tolerance);
 
 /// Takes a run's newest checkpoint away from a copy of it: `to` has to take the steps since the one before again.

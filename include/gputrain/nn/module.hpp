@@ -20,6 +20,10 @@
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/ops/precision.hpp"
 
+namespace gputrain::comm {
+class Group;
+}
+
 namespace gputrain::nn {
 
 /// What every layer is told when it is built.
@@ -28,6 +32,7 @@ struct Context {
   at::Device device = at::kCPU;
   bool channels_last = false;  // 4-D weights and activations in NHWC memory order
   Recompute recompute = Recompute::none;
+  comm::Group* batch_group = nullptr;  // whose batches are one to batch norm in training; null: each rank's own is
 };
 
 /// Initial values, each element a function of (seed, full parameter name, index) alone.

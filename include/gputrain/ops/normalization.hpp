@@ -4,6 +4,10 @@
 
 #include <ATen/core/Tensor.h>
 
+namespace gputrain::comm {
+class Group;
+}
+
 namespace gputrain::ops {
 
 /// Over the last dim; weight and bias [channels], bias may be undefined. (Ba et al., arXiv:1607.06450)
@@ -16,6 +20,9 @@ struct BatchNormOptions {
   bool training = true;
   double momentum = 0.1;  // weight of the batch in the running statistics
   double eps = 1e-5;
+  /// In training the statistics are those of all its ranks' x together, each value with the same weight; every rank
+  /// must call, forward and backward, also one whose x has no rows. Null: those of x alone.
+  comm::Group* group = nullptr;
 };
 
 /// x [batch, channels, height, width]; in training updates `running_mean` and `running_var` in place.

@@ -81,6 +81,7 @@ struct LogSpec {
 struct ParallelSpec {
   std::string shard = "none";
   config::Auto<double> bucket_cap_mb;
+  bool sync_bn = false;
   std::string compress = "none";
   config::Auto<int64_t> powersgd_rank;
   config::Duration timeout{600};

@@ -22,6 +22,7 @@ class Step {
   struct Options {
     double label_smoothing = 0;
     std::optional<double> max_grad_norm;
+    bool sync_batch_norm = false;  // a forward pass is one over all ranks: none leaves it out alone
   };
   /// What a step works on; all outlive it.
   struct Parts {
