@@ -47,11 +47,10 @@ void check_recompute(const Job& job, const models::Model& model) {
 /// All ranks hold the same model from here on, or say which tensor of which rank differs.
 void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
   if (groups.alone()) return;
-  parallel::NamedTensors buffers;
-  built.model->each_buffer([&](const std::string& name, nn::Buffer& buffer) { buffers.emplace_back(name, buffer.value); });
+  const parallel::NamedTensors buffers = train::buffers_of(*built.model);
   parallel::check_same_layout(groups, *built.arena, buffers);
   parallel::broadcast(groups, *built.arena, buffers);
-  parallel::check_replicas(groups, *built.arena, buffers);
+  parallel::check_replicas(groups, *built.arena, buffers, "at the start");
 }
 
 /// Every parameter once, in unit order, with its full name.

@@ -10,6 +10,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/train/replica_hook.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
 #include "memory_page.hpp"
@@ -166,11 +167,19 @@ monitor::Summary Training::train() {
     eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, assembly_, "val"), *built.model, place.groups,
                                         reporting_, own_stop, spec_.eval.at_start});
   }
+  train::ReplicaHook replicas({.cadence = plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),
+                               .groups = place.groups,
+                               .arena = *built.arena,
+                               .buffers = built.sync_batch_norm ? train::buffers_of(*built.model) : parallel::NamedTensors()});
   train::SaveHook save({.cadence = plan.save,
                         .pace = plan.save.is_auto && place.rank() == 0 ? &pace_ : nullptr,
                         .best_metric = plan.save.is_never() ? "" : checkpointing_.best_metric(),
                         .requests = save_requests_,
-                        .save = [this](const auto& progress, auto mode) { checkpointing_.save(progress, mode); },
+                        .save =
+                            [&](const auto& progress, auto mode) {
+                              replicas.check(progress);
+                              checkpointing_.save(progress, mode);
+                            },
                         .look = [this] { look_at_saves(); },
                         .settle = [this] { return checkpointing_.settle(); }});
   train::FiniteHook finite({.spec = spec_.train,
@@ -180,7 +189,7 @@ monitor::Summary Training::train() {
                             .order = order_facts(job_, assembly_),
                             .ledger = ledger_,
                             .others_due = [&] { return save.is_due() || (eval && eval->is_due()); }});
-  std::vector<train::Hook*> hooks{&finite, &log_};
+  std::vector<train::Hook*> hooks{&finite, &log_, &replicas};
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 

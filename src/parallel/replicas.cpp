@@ -1,6 +1,8 @@
 #include "gputrain/parallel/replicas.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <span>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -47,15 +49,35 @@ at::Tensor bits_of(const at::Tensor& tensor) {
 /// The sum of every element's bits times an odd number of its own, modulo 2^64: one changed element always changes it,
 /// and it does not depend on the order of adding. [1] int64 on the tensor's device.
 at::Tensor hash_of(const at::Tensor& tensor) {
-  constexpr int64_t kChunk = int64_t{1} << 22;  // bounds the temporaries
   const at::Tensor bits = bits_of(tensor.detach());
+  const int64_t chunk = int64_t{1} << (bits.is_cpu() ? 15 : 22);  // the temporaries stay in a CPU's cache
   at::Tensor sum = at::zeros({1}, bits.options().dtype(at::kLong));
-  for (int64_t begin = 0; begin < bits.numel(); begin += kChunk) {
-    const int64_t size = std::min(kChunk, bits.numel() - begin);
+  for (int64_t begin = 0; begin < bits.numel(); begin += chunk) {
+    const int64_t size = std::min(chunk, bits.numel() - begin);
     at::Tensor weights = at::arange(2 * begin + 1, 2 * (begin + size) + 1, 2, sum.options());
     sum.add_(weights.mul_(bits.narrow(0, begin, size)).sum());
   }
   return sum;
+}
+
+using Hashes = std::span<const int64_t>;  // one tensor's, by rank
+
+/// Where most ranks agree, another is at fault; of two ranks nobody can tell which one is.
+[[noreturn]] void tell_drift(const comm::ProcessGroups& groups, const std::string& tensor, Hashes hashes,
+                             const std::string& when) {
+  const auto votes = [&](int64_t hash) { return std::ranges::count(hashes, hash); };
+  const int64_t common = *std::ranges::max_element(hashes, {}, votes);  // of equals, rank 0's
+  const bool is_majority = 2 * votes(common) > std::ssize(hashes);
+  const auto odd =
+      static_cast<size_t>(std::ranges::find_if(hashes, [&](int64_t hash) { return hash != common; }) - hashes.begin());
+  const std::string host = groups.hosts()[odd], suspects = is_majority ? host : host + " or " + groups.hosts()[0];
+  throw Error(ExitCode::refused, {.what = "the replicas have drifted apart" + (when.empty() ? "" : " " + when) + ": " +
+                                          tensor + " on rank " + std::to_string(odd) + " is not what " +
+                                          (is_majority ? "the other ranks have" : "rank 0 has"),
+                                  .where = "rank " + std::to_string(odd) + " on " + host,
+                                  .hint = "memory or a device of " + suspects +
+                                          " may be faulty; no checkpoint was written since they were last "
+                                          "equal, and the same command goes on from the newest one"});
 }
 
 }  // namespace
@@ -92,7 +114,8 @@ void broadcast(comm::ProcessGroups& groups, const NamedTensors& buffers) {
   }
 }
 
-void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers) {
+void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers,
+                    const std::string& when) {
   if (groups.alone()) return;
   std::vector<std::string> names;
   std::vector<at::Tensor> hashes;
@@ -104,17 +127,13 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
     names.push_back(name);
     hashes.push_back(hash_of(buffer));
   }
-  const auto count = static_cast<int64_t>(names.size());
-  const at::Tensor all = groups.control().all_gather(at::cat(hashes).cpu(), "replica hashes");
-  const auto* rows = all.const_data_ptr<int64_t>();
-  for (int64_t rank = 1; rank < groups.world_size(); ++rank) {
-    for (int64_t i = 0; i < count; ++i) {
-      if (rows[rank * count + i] == rows[i]) continue;
-      throw Error(ExitCode::environment, {.what = "the replicas have drifted apart: " + names[static_cast<size_t>(i)] +
-                                                  " on rank " + std::to_string(rank) + " is not what rank 0 has",
-                                          .hint = "memory or a device may be faulty; rank " + std::to_string(rank) +
-                                                  " runs on " + groups.hosts()[static_cast<size_t>(rank)]});
-    }
+  const at::Tensor all = groups.control().all_gather(at::cat(hashes).cpu(), "replica hashes").t().contiguous();
+  const auto* of_tensor = all.const_data_ptr<int64_t>();  // one hash per rank
+  for (const std::string& name : names) {
+    const Hashes ranks(of_tensor, static_cast<size_t>(groups.world_size()));
+    if (std::adjacent_find(ranks.begin(), ranks.end(), std::not_equal_to<>()) != ranks.end())
+      tell_drift(groups, name, ranks, when);
+    of_tensor += ranks.size();
   }
 }
 

@@ -33,11 +33,14 @@ at::Tensor as_vector(const models::Statistics& statistics) {
 
 }  // namespace
 
-void synchronise_buffers(models::Model& model, comm::ProcessGroups& groups) {
-  if (groups.alone()) return;
+parallel::NamedTensors buffers_of(models::Model& model) {
   parallel::NamedTensors buffers;
   model.each_buffer([&](const std::string& name, nn::Buffer& buffer) { buffers.emplace_back(name, buffer.value); });
-  parallel::broadcast(groups, buffers);
+  return buffers;
+}
+
+void synchronise_buffers(models::Model& model, comm::ProcessGroups& groups) {
+  if (!groups.alone()) parallel::broadcast(groups, buffers_of(model));
 }
 
 Evaluator::Evaluator(std::shared_ptr<const data::Dataset> dataset, Options options)
@@ -52,7 +55,8 @@ monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& group
   const EvaluationMode mode(model);
   synchronise_buffers(model, groups);
   auto options = options_.loader;
-  const int64_t samples = options_.max_samples > 0 ? std::min(options_.max_samples, dataset_->size()) : dataset_->size();
+  const int64_t samples =
+      options_.max_samples > 0 ? std::min(options_.max_samples, dataset_->size()) : dataset_->size();
   const int64_t steps = (samples + options.share.global_batch - 1) / options.share.global_batch;
   options.total_steps = steps;
   data::Loader loader(dataset_, options);

@@ -138,6 +138,10 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
       .choices({"none", "fp16", "bf16", "powersgd"}).change(Change::needs_accept).instead_of({"communication_data_type"});
   d.key("powersgd_rank", &ParallelSpec::powersgd_rank, "columns of powersgd's factors; auto: 4")
       .at_least(1).change(Change::needs_accept).instead_of({"matrix_approximation_rank"});
+  d.key("check_replicas", &ParallelSpec::check_replicas,
+        "compare the ranks' weights bit for bit this often, and before every checkpoint; exit code 4 names the first tensor "
+        "and rank that differ; null: never")
+      .change(Change::safe);
   d.key("timeout", &ParallelSpec::timeout, "the longest a collective may take").above(0).change(Change::safe);
   d.check([](const ParallelSpec& spec, config::Complaints& complaints) {
     if (spec.compress == "powersgd" && spec.shard != "none") {

@@ -36,7 +36,7 @@ const RankBody broadcasts("broadcasts", [] {
   check_same_layout(groups, model.arena, buffers);
   if (groups.rank() > 0) at::Tensor(model.arena.values()).fill_(groups.rank());
   broadcast(groups, model.arena, buffers);
-  check_replicas(groups, model.arena, buffers);
+  check_replicas(groups, model.arena, buffers, "at step 1");
   if (!at::equal(model.arena.values(), original.arena.values())) return 98;
   for (size_t i = 0; i < buffers.size(); ++i) {
     if (!at::equal(buffers[i].second, expected[i].second)) return 97;
@@ -49,41 +49,48 @@ TEST(Replicas, EveryRankGetsRankZerosTensors) {
   for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-// Rank 2 flips the sign of one number, the bit that a careless sum of products loses.
-const RankBody drifts("drifts", [] {
+// A rank flips the sign of one number, the bit that a careless sum of products loses.
+int drift_of_rank(int rank) {
   comm::ProcessGroups groups = join();
   SmallModel model;
   const NamedTensors buffers = some_buffers(0);
-  check_replicas(groups, model.arena, buffers);
-  if (groups.rank() == 2) {
+  check_replicas(groups, model.arena, buffers, "at step 1");
+  if (groups.rank() == rank) {
     const at::Tensor bits = model.parameters[4].detach().view(at::kLong);
     bits.view({-1})[200].bitwise_xor_(INT64_MIN);
   }
-  check_replicas(groups, model.arena, buffers);
+  check_replicas(groups, model.arena, buffers, "at step 2");
   return 0;
-});
+}
+
+const RankBody drifts("drifts", [] { return drift_of_rank(2); });
+const RankBody first_rank_drifts("first_rank_drifts", [] { return drift_of_rank(0); });
+
+void expect_told(const std::string& body, int world, const std::string& told) {
+  RankProcesses ranks(body, world);
+  for (const auto& result : ranks.finish()) {
+    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::refused)) << result.output;
+    EXPECT_THAT(result.output, ::testing::HasSubstr(told));
+  }
+}
 
 TEST(Replicas, OneBitThatDiffersIsFoundAndNamed) {
-  RankProcesses ranks("drifts", 3);
-  for (const auto& result : ranks.finish()) {
-    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::environment)) << result.output;
-    EXPECT_THAT(result.output, ::testing::HasSubstr("unit2.weight on rank 2"));
-  }
+  expect_told("drifts", 3, "drifted apart at step 2: unit2.weight on rank 2 is not what the other ranks have");
+}
+
+TEST(Replicas, MostRanksAreRight) {
+  expect_told("first_rank_drifts", 3, "at step 2: unit2.weight on rank 0 is not what the other ranks have");
+  expect_told("first_rank_drifts", 2, "at step 2: unit2.weight on rank 1 is not what rank 0 has");
 }
 
 const RankBody buffer_drifts("buffer_drifts", [] {
   comm::ProcessGroups groups = join();
   const SmallModel model;
-  check_replicas(groups, model.arena, some_buffers(groups.rank()));
+  check_replicas(groups, model.arena, some_buffers(groups.rank()), "at step 3");
   return 0;
 });
 
-TEST(Replicas, BuffersAreComparedToo) {
-  RankProcesses ranks("buffer_drifts", 2);
-  for (const auto& result : ranks.finish()) {
-    EXPECT_THAT(result.output, ::testing::HasSubstr("norm.mean on rank 1"));
-  }
-}
+TEST(Replicas, BuffersAreComparedToo) { expect_told("buffer_drifts", 2, "norm.mean on rank 1"); }
 
 const RankBody other_layout("other_layout", [] {
   comm::ProcessGroups groups = join();

@@ -23,8 +23,10 @@ void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, 
 void broadcast(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers);
 void broadcast(comm::ProcessGroups& groups, const NamedTensors& buffers);
 
-/// Compares a hash of every tensor's bits over the ranks. Throws Error(environment) naming the first tensor and
-/// rank that differ from rank 0. One pass over the model and one small collective.
-void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers);
+/// Compares a hash of every tensor's bits over the ranks. Throws Error(refused), `when` in it ("at step 7"), naming the
+/// first tensor that differs and the first rank that has it otherwise than most. One pass over the model and one small
+/// collective.
+void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers,
+                    const std::string& when);
 
 }  // namespace gputrain::parallel

@@ -9,9 +9,12 @@
 #include "gputrain/data/loader.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/monitor/metrics_file.hpp"
+#include "gputrain/parallel/replicas.hpp"
 #include "gputrain/train/preemption.hpp"
 
 namespace gputrain::train {
+
+parallel::NamedTensors buffers_of(models::Model& model);
 
 /// Gives every rank rank 0's buffers: batch norm's averages drift apart in training. Every rank must call.
 void synchronise_buffers(models::Model& model, comm::ProcessGroups& groups);
@@ -19,10 +22,10 @@ void synchronise_buffers(models::Model& model, comm::ProcessGroups& groups);
 class Evaluator {
  public:
   struct Options {
-    std::string prefix = "val";   // metric names: "val/loss", "val/top1", ...
-    int64_t max_samples = 0;      // 0: all
-    bool is_text = false;         // loss and perplexity instead of loss and accuracies
-    data::LoaderOptions loader;   // a step's share is a forward pass on each rank; the order is the evaluator's
+    std::string prefix = "val";  // metric names: "val/loss", "val/top1", ...
+    int64_t max_samples = 0;     // 0: all
+    bool is_text = false;        // loss and perplexity instead of loss and accuracies
+    data::LoaderOptions loader;  // a step's share is a forward pass on each rank; the order is the evaluator's
   };
 
   Evaluator(std::shared_ptr<const data::Dataset> dataset, Options options);

@@ -84,6 +84,7 @@ struct ParallelSpec {
   bool sync_bn = false;
   std::string compress = "none";
   config::Auto<int64_t> powersgd_rank;
+  std::optional<config::Length> check_replicas = config::Length{1000, config::Length::Unit::steps};
   config::Duration timeout{600};
 
   static void describe(config::Description<ParallelSpec>& d);
