@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gputrain/core/export.hpp"
+#include "gputrain/data/loader.hpp"
 #include "gputrain/data/usage.hpp"
 
 namespace gputrain::data {
