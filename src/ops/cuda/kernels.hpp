@@ -1,0 +1,36 @@
+// Launchers of our CUDA kernels, on raw pointers and without LibTorch. Tensors are contiguous with the shapes given;
+// their elements are of type `element`, and what is `float` is fp32 whatever that is. Everything a kernel writes is
+// written whole. The same input gives the same bits on the same grid: nothing is added up by atomics.
+#pragma once
+
+#include <cstdint>
+
+struct CUstream_st;
+
+namespace gputrain::ops::cuda {
+
+using Stream = CUstream_st*;  // cudaStream_t
+
+enum class Element { fp32, bf16, fp16 };
+
+/// Where dropout's random bits come from: Philox by seed and offset, those being read on the device under a CUDA graph.
+struct Dropout {
+  unsigned threshold = 0;  // of 65536: the share that is dropped; 0: none
+  uint64_t seed = 0, offset = 0;
+  const int64_t* seed_pointer = nullptr;
+  const int64_t* offset_pointer = nullptr;  // added to `offset`
+};
+
+/// out[c] = sum over parts of partials[p][c], in a fixed order. partials [parts, columns], out [columns].
+struct ColumnSum {
+  const float* partials;
+  float* out;
+  int64_t parts, columns;
+};
+void column_sum(const ColumnSum& p, Stream stream);
+
+/// out[0] = the sum of values [count], in double and in a fixed order.
+void total(const float* values, int64_t count, double* out, Stream stream);
+void total(const double* values, int64_t count, double* out, Stream stream);
+
+}  // namespace gputrain::ops::cuda
