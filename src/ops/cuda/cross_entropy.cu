@@ -1,0 +1,156 @@
+// Cross entropy of rows of logits, a block for each row: maximum and sum in one pass (Milakov and Gimelshein, "Online
+// normalizer calculation for softmax", arXiv:1805.02867), then the gradient over the logits while they are in the
+// cache. Registers: cross_entropy_kernel 64
+#include "cross_entropy.hpp"
+
+#include "device.cuh"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+/// The exponentials of some logits x: sum = sum of exp(x - top). `plain` is the sum of x.
+struct Exponentials {
+  float top = -FLT_MAX;  // finite: logits of minus infinity count for nothing
+  float sum = 0, plain = 0;
+
+  __device__ void add(const Exponentials& other) {
+    const float higher = fmaxf(top, other.top);
+    sum = sum * __expf(top - higher) + other.sum * __expf(other.top - higher);
+    plain += other.plain;
+    top = higher;
+  }
+  __device__ float lse() const { return top + logf(sum); }
+};
+
+/// How many of kVector columns beginning here are classes.
+template <int kVector>
+__device__ int classes_from(int64_t column, int64_t classes) {
+  const int64_t left = classes - column;
+  return left >= kVector ? kVector : (left > 0 ? static_cast<int>(left) : 0);
+}
+
+template <class T, int kVector>
+__device__ Exponentials of_thread(const T* row, int64_t classes) {
+  Exponentials all;
+  GPUTRAIN_UNROLL_4
+  for (int64_t column = thread_x() * kVector; column < classes; column += threads_x() * kVector) {
+    const int count = classes_from<kVector>(column, classes);
+    float x[kVector];
+    load(row + column, x);
+    float top = all.top;
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) {
+      if (k < count) top = fmaxf(top, x[k]);
+    }
+    float sum = 0, plain = 0;
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) {
+      if (k >= count) continue;
+      sum += __expf(x[k] - top);
+      plain += x[k];
+    }
+    all.sum = all.sum * __expf(all.top - top) + sum;
+    all.plain += plain;
+    all.top = top;
+  }
+  return all;
+}
+
+/// The same for every thread of the block, added up in a fixed order. One barrier.
+__device__ inline Exponentials of_block(Exponentials mine) {
+  struct Warps {
+    float top[kWarpSize], sum[kWarpSize], plain[kWarpSize];
+  };
+  Warps& warps = block_memory<Warps>();
+  GPUTRAIN_UNROLL
+  for (int distance = kWarpSize / 2; distance > 0; distance /= 2) {
+    Exponentials other;
+    other.top = __shfl_xor_sync(kWholeWarp, mine.top, distance);
+    other.sum = __shfl_xor_sync(kWholeWarp, mine.sum, distance);
+    other.plain = __shfl_xor_sync(kWholeWarp, mine.plain, distance);
+    mine.add(other);
+  }
+  if (thread_x() % kWarpSize == 0) {
+    warps.top[thread_x() / kWarpSize] = mine.top;
+    warps.sum[thread_x() / kWarpSize] = mine.sum;
+    warps.plain[thread_x() / kWarpSize] = mine.plain;
+  }
+  __syncthreads();
+  Exponentials all;
+  for (int warp = 0; warp < threads_x() / kWarpSize; ++warp) {
+    Exponentials other;
+    other.top = warps.top[warp];
+    other.sum = warps.sum[warp];
+    other.plain = warps.plain[warp];
+    all.add(other);
+  }
+  return all;
+}
+
+template <class T, int kVector>
+__device__ void overwrite(T* row, int64_t target, bool counts, float lse, const CrossEntropyRows& p) {
+  const float scale = static_cast<float>(*p.scale), even = p.smoothing / static_cast<float>(p.classes);
+  for (int64_t column = thread_x() * kVector; column < p.columns; column += threads_x() * kVector) {
+    const int count = counts ? classes_from<kVector>(column, p.classes) : 0;
+    float x[kVector];
+    load(row + column, x);
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) {
+      const float hit = column + k == target ? 1 - p.smoothing : 0.0F;
+      x[k] = k < count ? (__expf(x[k] - lse) - even - hit) * scale : 0.0F;
+    }
+    store(row + column, x);
+  }
+}
+
+template <class T, int kVector, bool kMeasures, bool kOverwrites>
+__global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(CrossEntropyRows p) {
+  const int64_t row = block_x(), target = p.targets[row];
+  const bool counts = target != p.ignored;
+  if (counts && (target < 0 || target >= p.classes)) __trap();
+  T* const logits = static_cast<T*>(p.logits) + row * p.columns;
+  float lse = 0;
+  if constexpr (kMeasures) {
+    if (counts) {
+      // Read before the barrier: after it a thread may have overwritten it.
+      const float at_target = widen(logits[target]);
+      const Exponentials all = of_block(of_thread<T, kVector>(logits, p.classes));
+      lse = all.lse();
+      if (thread_x() == 0) {
+        const float mean = all.plain / static_cast<float>(p.classes);
+        p.loss[row] =
+            p.smoothing > 0 ? (1 - p.smoothing) * (lse - at_target) + p.smoothing * (lse - mean) : lse - at_target;
+      }
+    } else if (thread_x() == 0) {
+      p.loss[row] = 0;
+    }
+    if (thread_x() == 0) p.lse[row] = lse;
+  } else {
+    lse = p.lse[row];
+  }
+  if constexpr (kOverwrites) overwrite<T, kVector>(logits, target, counts, lse, p);
+}
+
+template <bool kMeasures, bool kOverwrites>
+void launch_rows(const CrossEntropyRows& p, Stream stream) {
+  with_type(p.element, [&](auto type) {
+    using T = decltype(type);
+    constexpr int kVector = kPackOf<T>;
+    const bool packed = is_packed(p.columns, kVector, p.logits);
+    const int64_t warps = divided_up(p.columns, int64_t{kWarpSize} * (packed ? kVector : 1));
+    const dim3 threads{extent(warps * kWarpSize < kMostThreads ? warps * kWarpSize : kMostThreads), 1, 1};
+    const dim3 blocks{extent(p.rows), 1, 1};
+    if (packed) return launch(cross_entropy_kernel<T, kVector, kMeasures, kOverwrites>, blocks, threads, stream, p);
+    launch(cross_entropy_kernel<T, 1, kMeasures, kOverwrites>, blocks, threads, stream, p);
+  });
+}
+
+}  // namespace
+
+void cross_entropy_forward(const CrossEntropyRows& p, Stream stream) { launch_rows<true, false>(p, stream); }
+void cross_entropy_backward(const CrossEntropyRows& p, Stream stream) { launch_rows<false, true>(p, stream); }
+void cross_entropy_in_place(const CrossEntropyRows& p, Stream stream) { launch_rows<true, true>(p, stream); }
+
+}  // namespace gputrain::ops::cuda

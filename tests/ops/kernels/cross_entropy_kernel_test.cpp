@@ -1,0 +1,140 @@
+#include "../../../src/ops/cuda/cross_entropy.hpp"
+
+#include <cmath>
+#include <stdexcept>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ops/kernels/kernel_case.hpp"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+using namespace testing_support;
+
+constexpr int64_t kIgnored = -100;
+
+struct LossCase {
+  int64_t rows, classes, columns;
+  double smoothing = 0;
+  double spread = 3;  // of the logits
+};
+
+struct LossTensors {
+  at::Tensor logits, targets, loss, lse, gradient, total;
+  std::vector<at::Tensor> results() const { return {loss, lse, gradient, total}; }
+};
+
+CrossEntropyRows rows_of(const LossCase& c, const Storage& storage, const LossTensors& t, const double& scale) {
+  return {.element = storage.element,
+          .rows = c.rows,
+          .columns = c.columns,
+          .classes = c.classes,
+          .ignored = kIgnored,
+          .smoothing = static_cast<float>(c.smoothing),
+          .logits = pointer(t.gradient),
+          .targets = pointer<int64_t>(t.targets),
+          .loss = pointer<float>(t.loss),
+          .lse = pointer<float>(t.lse),
+          .scale = &scale};
+}
+
+constexpr double kScale = 0.37;
+
+/// Logits, targets and room for results; every third row is left out.
+LossTensors tensors_of(const LossCase& c, const Storage& storage) {
+  LossTensors t{.logits = noise({c.rows, c.columns}, 1, at::kFloat).mul(c.spread).to(storage.type),
+                .targets = at::empty({c.rows}, at::kLong),
+                .loss = poisoned({c.rows}, at::kFloat),
+                .lse = poisoned({c.rows}, at::kFloat),
+                .total = poisoned({1}, at::kDouble)};
+  for (int64_t i = 0; i < c.rows; ++i) {
+    t.targets.mutable_data_ptr<int64_t>()[i] = i % 3 == 2 ? kIgnored : (i * 7919 + c.classes - 1) % c.classes;
+  }
+  // What is no class must not be looked at.
+  if (c.columns > c.classes) t.logits.narrow(1, c.classes, c.columns - c.classes).fill_(std::nan(""));
+  t.gradient = t.logits.clone();
+  return t;
+}
+
+LossTensors run(const LossCase& c, const Storage& storage, bool in_place) {
+  LossTensors t = tensors_of(c, storage);
+  const CrossEntropyRows p = rows_of(c, storage, t, kScale);
+  if (in_place) {
+    cross_entropy_in_place(p, nullptr);
+  } else {
+    cross_entropy_forward(p, nullptr);
+    cross_entropy_backward(p, nullptr);
+  }
+  total(p.loss, c.rows, pointer<double>(t.total), nullptr);
+  return t;
+}
+
+void check(const LossCase& c) {
+  for (const Storage& storage : storages()) {
+    const std::string place = std::string(storage.name) + " " + std::to_string(c.columns);
+    const LossTensors t = run(c, storage, true);
+    const at::Tensor leaf = wide_leaf(t.logits.narrow(1, 0, c.classes));
+    const at::Tensor loss = at::cross_entropy_loss(leaf, t.targets, {}, at::Reduction::Sum, kIgnored, c.smoothing);
+    (loss * kScale).backward();
+    expect_within(1e-6, t.total, loss.view({1}), place + " loss");
+    expect_close(t.gradient, at::constant_pad_nd(leaf.grad(), {0, c.columns - c.classes}), place + " gradient");
+    expect_same_bits(t.results(), run(c, storage, true).results());
+    expect_same_bits(t.results(), run(c, storage, false).results());  // in two steps it is the same
+  }
+}
+
+TEST(CrossEntropyKernels, AreRightForAnyNumberOfClasses) {
+  check({.rows = 7, .classes = 13, .columns = 13});
+  check({.rows = 4, .classes = 1000, .columns = 1000});
+  check({.rows = 2, .classes = 1, .columns = 1});
+}
+
+TEST(CrossEntropyKernels, LeavePaddedColumnsOutAndGiveThemNoGradient) {
+  check({.rows = 2, .classes = 50257, .columns = 50304});
+  check({.rows = 1, .classes = 50257, .columns = 50257});
+  check({.rows = 4, .classes = 5, .columns = 64});
+}
+
+TEST(CrossEntropyKernels, SmoothLabels) {
+  check({.rows = 5, .classes = 100, .columns = 104, .smoothing = 0.1});
+  check({.rows = 5, .classes = 33, .columns = 33, .smoothing = 1});
+}
+
+TEST(CrossEntropyKernels, StandLogitsFarApart) { check({.rows = 6, .classes = 40, .columns = 40, .spread = 200}); }
+
+TEST(CrossEntropyKernels, CountALogitOfMinusInfinityForNothing) {
+  const LossCase c{.rows = 1, .classes = 3, .columns = 3};
+  LossTensors t = tensors_of(c, storages()[0]);
+  t.gradient.select(1, 0).fill_(-INFINITY);
+  t.gradient.select(1, 1).fill_(1.0);
+  t.gradient.select(1, 2).fill_(1.0);
+  cross_entropy_in_place(rows_of(c, storages()[0], t, kScale), nullptr);
+  EXPECT_NEAR(t.loss.item<float>(), std::log(2.0), 1e-6);
+  EXPECT_EQ(t.gradient[0][0].item<float>(), 0);
+}
+
+TEST(CrossEntropyKernels, PassANanOn) {
+  const LossCase c{.rows = 1, .classes = 40, .columns = 40};
+  LossTensors t = tensors_of(c, storages()[0]);
+  t.gradient[0][33].fill_(std::nan(""));
+  cross_entropy_in_place(rows_of(c, storages()[0], t, kScale), nullptr);
+  EXPECT_TRUE(std::isnan(t.loss.item<float>()));
+}
+
+TEST(CrossEntropyKernels, TrapAtATargetThatIsNoClass) {
+  const LossCase c{.rows = 1, .classes = 3, .columns = 8};
+  LossTensors t = tensors_of(c, storages()[0]);
+  t.targets.fill_(3);
+  EXPECT_THAT([&] { cross_entropy_forward(rows_of(c, storages()[0], t, kScale), nullptr); },
+              testing::ThrowsMessage<std::runtime_error>(testing::HasSubstr("trapped")));
+}
+
+}  // namespace
+}  // namespace gputrain::ops::cuda
