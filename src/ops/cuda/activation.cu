@@ -1,0 +1,107 @@
+// GELU (Hendrycks and Gimpel, arXiv:1606.08415) exact and by tanh, and SiLU, with the bias before them.
+// Registers: curve_forward_kernel 48, curve_backward_kernel 64
+#include "activation.hpp"
+
+#include "columns.cuh"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+__device__ inline float logistic(float x) { return __fdividef(1.0F, 1.0F + __expf(-x)); }
+
+constexpr float kRootTwoOverPi = 0.7978845608028654F, kCubic = 0.044715F;
+constexpr float kRootHalf = 0.7071067811865476F, kRootHalfOverPi = 0.3989422804014327F;
+
+/// (value, slope) of a curve at x. tanh(u) is 2 logistic(2 u) - 1: one exponential, and exact far from 0.
+struct Point {
+  float value, slope;
+};
+template <class T, Curve kCurve>
+__device__ Point point_at(float x) {
+  if constexpr (kCurve == Curve::gelu) {
+    // erfcf keeps its digits far below 0, which 16 bits do not hold and erff is half the work of.
+    const float share = 0.5F * (sizeof(T) == 4 ? erfcf(-x * kRootHalf) : 1.0F + erff(x * kRootHalf));
+    return {x * share, share + x * kRootHalfOverPi * __expf(-0.5F * x * x)};
+  } else if constexpr (kCurve == Curve::gelu_tanh) {
+    const float share = logistic(2 * kRootTwoOverPi * x * (1 + kCubic * x * x));
+    const float steepness = 2 * kRootTwoOverPi * (1 + 3 * kCubic * x * x);
+    return {x * share, share + x * share * (1 - share) * steepness};
+  } else {
+    const float share = logistic(x);
+    return {x * share, share * (1 + x * (1 - share))};
+  }
+}
+
+template <class T, int kVector, Curve kCurve>
+__global__ void __launch_bounds__(kColumnThreads) curve_forward_kernel(CurveRows p) {
+  const ColumnWalk<kVector> walk(p.rows, p.width);
+  float bias[kVector] = {};
+  if (p.bias != nullptr && walk.column < p.width) load_floats(p.bias + walk.column, bias);
+  for (int64_t row = walk.first; row < walk.end; row += walk.step) {
+    float x[kVector];
+    load(static_cast<const T*>(p.x) + row * p.width + walk.column, x);
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) x[k] = point_at<T, kCurve>(x[k] + bias[k]).value;
+    store(static_cast<T*>(p.y) + row * p.width + walk.column, x);
+  }
+}
+
+template <class T, int kVector, Curve kCurve>
+__global__ void __launch_bounds__(kColumnThreads) curve_backward_kernel(CurveRows p) {
+  const ColumnWalk<kVector> walk(p.rows, p.width);
+  float bias[kVector] = {}, sums[kVector] = {};
+  if (p.bias != nullptr && walk.column < p.width) load_floats(p.bias + walk.column, bias);
+  for (int64_t row = walk.first; row < walk.end; row += walk.step) {
+    const int64_t place = row * p.width + walk.column;
+    float x[kVector], dx[kVector];
+    load(static_cast<const T*>(p.x) + place, x);
+    load(static_cast<const T*>(p.dy) + place, dx);
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) {
+      dx[k] *= point_at<T, kCurve>(x[k] + bias[k]).slope;
+      sums[k] += dx[k];
+    }
+    store(static_cast<T*>(p.dx) + place, dx);
+  }
+  if (p.partials == nullptr) return;
+  write_column_sums(sums, walk.column, p.width, p.partials + static_cast<int64_t>(block_y()) * p.width);
+}
+
+template <class Visit>
+void with_curve(Curve curve, const Visit& visit) {
+  switch (curve) {
+    case Curve::gelu:
+      return visit(Number<static_cast<int>(Curve::gelu)>{});
+    case Curve::gelu_tanh:
+      return visit(Number<static_cast<int>(Curve::gelu_tanh)>{});
+    case Curve::silu:
+      return visit(Number<static_cast<int>(Curve::silu)>{});
+  }
+}
+
+template <class T, int kVector, Curve kCurve>
+void launch_curve(const CurveRows& p, bool forward, Stream stream) {
+  const ColumnGrid grid = column_grid(p.width, kVector, p.parts);
+  launch(forward ? curve_forward_kernel<T, kVector, kCurve> : curve_backward_kernel<T, kVector, kCurve>, grid.blocks,
+         grid.threads, stream, p);
+}
+
+void run(const CurveRows& p, bool forward, Stream stream) {
+  with_type(p.element, [&](auto type) {
+    with_curve(p.curve, [&](auto curve) {
+      using T = decltype(type);
+      constexpr auto kCurve = static_cast<Curve>(decltype(curve)::value);
+      if (is_packed(p.width, kPackOf<T>, p.x, p.bias, forward ? p.y : p.dy, forward ? p.y : p.dx, p.partials)) {
+        return launch_curve<T, kPackOf<T>, kCurve>(p, forward, stream);
+      }
+      launch_curve<T, 1, kCurve>(p, forward, stream);
+    });
+  });
+}
+
+}  // namespace
+
+void curve_forward(const CurveRows& p, Stream stream) { run(p, true, stream); }
+void curve_backward(const CurveRows& p, Stream stream) { run(p, false, stream); }
+
+}  // namespace gputrain::ops::cuda

@@ -1,0 +1,55 @@
+// Element-wise functions between two products, and the sums over rows that are the bias gradients before them.
+#pragma once
+
+#include "kernels.hpp"
+
+namespace gputrain::ops::cuda {
+
+enum class Curve { gelu, gelu_tanh, silu };  // gelu: exact, with erf
+
+/// y = curve(x + bias), and its gradient.
+struct CurveRows {
+  Element element;
+  Curve curve;
+  int64_t rows, width;
+  const void* x;      // [rows, width]
+  const float* bias;  // [width] or nullptr
+  void* y;            // [rows, width]; forward only
+  const void* dy;     // [rows, width]; backward only, as what follows
+  void* dx;           // [rows, width]; may be dy
+  float* partials;    // [parts, width]: sums of dx over rows, or nullptr
+  int parts;          // blocks that share the rows, at most 65535
+};
+void curve_forward(const CurveRows& p, Stream stream);
+void curve_backward(const CurveRows& p, Stream stream);
+
+/// y = silu(gate) up (Shazeer, arXiv:2002.05202), and its gradients. Gate and up may be halves of one tensor: their
+/// rows, and those of their gradients, are `stride` elements apart.
+struct GatedRows {
+  Element element;
+  int64_t rows, width, stride;
+  const void* gate;  // [rows, width]
+  const void* up;    // [rows, width]
+  void* y;           // [rows, width], contiguous; forward only
+  const void* dy;    // [rows, width], contiguous; backward only, as what follows
+  void* dgate;       // [rows, width]
+  void* dup;         // [rows, width]
+  int parts;         // blocks that share the rows, at most 65535
+};
+void gated_forward(const GatedRows& p, Stream stream);
+void gated_backward(const GatedRows& p, Stream stream);
+
+/// Rotary positions (Su et al., arXiv:2104.09864): channel i of a head turns with channel i + half by the angle of its
+/// position; direction -1 turns back, which is the gradient. y is laid out as x.
+struct Rotation {
+  Element element;
+  int64_t batch, heads, time, half;                // half: channels of a head / 2
+  int64_t batch_stride, head_stride, time_stride;  // in elements; channels are contiguous
+  float direction;
+  const void* x;               // [batch, heads, time, 2 half]
+  const float *cosine, *sine;  // [time, half]
+  void* y;                     // as x; may be x
+};
+void rotate(const Rotation& p, Stream stream);
+
+}  // namespace gputrain::ops::cuda

@@ -1,0 +1,60 @@
+// Kernels that go down the rows of [rows, width] with the columns of a thread fixed: what belongs to a column is loaded
+// once, and sums over rows stay in registers.
+#pragma once
+
+#include "device.cuh"
+
+namespace gputrain::ops::cuda {
+
+constexpr int kColumnThreads = 256;
+
+struct ColumnGrid {
+  dim3 blocks, threads;
+};
+
+/// `parts` blocks share the rows; where rows are narrow, several of them lie beside each other in a warp.
+inline ColumnGrid column_grid(int64_t width, int vector, int64_t parts) {
+  const int64_t packs = divided_up(width, vector);
+  int64_t x = 1;
+  while (x < packs && x < kWarpSize) x *= 2;
+  return {dim3{extent(divided_up(packs, x)), extent(parts), 1}, dim3{extent(x), extent(kColumnThreads / x), 1}};
+}
+
+template <int kVector>
+struct ColumnWalk {
+  int64_t column, first, step, end;
+
+  __device__ ColumnWalk(int64_t rows, int64_t width)
+      : column((static_cast<int64_t>(block_x()) * threads_x() + thread_x()) * kVector),
+        first(static_cast<int64_t>(block_y()) * threads_y() + thread_y()),
+        step(static_cast<int64_t>(blocks_y()) * threads_y()),
+        end(column < width ? rows : 0) {}
+
+  /// How many rows this thread visits.
+  __device__ int64_t count() const { return first < end ? (end - first - 1) / step + 1 : 0; }
+};
+
+/// Adds the threads of a block up that have the same columns, in a fixed order; the first of them writes to
+/// `partials` [part][width], where that is not nullptr. Every thread of the block must call.
+template <int kVector>
+__device__ void write_column_sums(const float (&sums)[kVector], int64_t column, int64_t width, float* partials) {
+  struct Values {
+    float of[kColumnThreads][kVector];
+  };
+  Values& values = block_memory<Values>();
+  __syncthreads();
+  GPUTRAIN_UNROLL
+  for (int k = 0; k < kVector; ++k) values.of[thread_y() * threads_x() + thread_x()][k] = sums[k];
+  __syncthreads();
+  if (thread_y() != 0 || column >= width || partials == nullptr) return;
+  float total[kVector];
+  GPUTRAIN_UNROLL
+  for (int k = 0; k < kVector; ++k) total[k] = sums[k];
+  for (int y = 1; y < threads_y(); ++y) {
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) total[k] += values.of[y * threads_x() + thread_x()][k];
+  }
+  store_floats(partials + column, total);
+}
+
+}  // namespace gputrain::ops::cuda

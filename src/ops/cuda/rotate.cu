@@ -1,0 +1,49 @@
+// Rotary positions, a row being one position of one head.
+// Registers: rotate_kernel 64
+#include "activation.hpp"
+
+#include "columns.cuh"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+template <class T, int kVector>
+__global__ void __launch_bounds__(kColumnThreads) rotate_kernel(Rotation p) {
+  const ColumnWalk<kVector> walk(p.batch * p.heads * p.time, p.half);
+  for (int64_t row = walk.first; row < walk.end; row += walk.step) {
+    const int64_t time = row % p.time, head = row / p.time % p.heads, batch = row / p.time / p.heads;
+    const int64_t place = batch * p.batch_stride + head * p.head_stride + time * p.time_stride + walk.column;
+    float low[kVector], high[kVector], cosine[kVector], sine[kVector];
+    load(static_cast<const T*>(p.x) + place, low);
+    load(static_cast<const T*>(p.x) + place + p.half, high);
+    load_floats(p.cosine + time * p.half + walk.column, cosine);
+    load_floats(p.sine + time * p.half + walk.column, sine);
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) {
+      const float turned = sine[k] * p.direction, kept = low[k];
+      low[k] = low[k] * cosine[k] - high[k] * turned;
+      high[k] = high[k] * cosine[k] + kept * turned;
+    }
+    store(static_cast<T*>(p.y) + place, low);
+    store(static_cast<T*>(p.y) + place + p.half, high);
+  }
+}
+
+}  // namespace
+
+void rotate(const Rotation& p, Stream stream) {
+  with_type(p.element, [&](auto type) {
+    using T = decltype(type);
+    constexpr int kVector = kPackOf<T>;
+    const bool packed = is_packed(p.half, kVector, p.x, p.y, p.cosine, p.sine) && p.batch_stride % kVector == 0 &&
+                        p.head_stride % kVector == 0 && p.time_stride % kVector == 0;
+    constexpr int64_t kRowsOfThread = 4;
+    const int64_t rows = p.batch * p.heads * p.time;
+    ColumnGrid grid = column_grid(p.half, packed ? kVector : 1, 1);
+    const int64_t parts = divided_up(rows, grid.threads.y * kRowsOfThread);
+    grid.blocks.y = extent(parts < 65535 ? parts : 65535);
+    launch(packed ? rotate_kernel<T, kVector> : rotate_kernel<T, 1>, grid.blocks, grid.threads, stream, p);
+  });
+}
+
+}  // namespace gputrain::ops::cuda

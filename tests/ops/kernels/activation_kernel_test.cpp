@@ -1,0 +1,184 @@
+#include "../../../src/ops/cuda/activation.hpp"
+
+#include <array>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/silu.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/ops/attention.hpp"
+#include "ops/kernels/kernel_case.hpp"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+using namespace testing_support;
+
+at::Tensor reference(Curve curve, const at::Tensor& x) {
+  return curve == Curve::silu ? at::silu(x) : at::gelu(x, curve == Curve::gelu ? "none" : "tanh");
+}
+
+struct CurveTensors {
+  at::Tensor x, bias, y, dy, dx, sums;
+  std::vector<at::Tensor> results() const { return {y, dx, sums}; }
+};
+
+CurveTensors run(Curve curve, int64_t rows, int64_t width, bool with_bias, const Storage& storage) {
+  CurveTensors t{.x = noise({rows, width}, 1, at::kFloat).mul(2).to(storage.type),
+                 .y = poisoned({rows, width}, storage.type),
+                 .dy = noise({rows, width}, 2, storage.type),
+                 .dx = poisoned({rows, width}, storage.type),
+                 .sums = poisoned({width}, at::kFloat)};
+  if (with_bias) t.bias = noise({width}, 3, at::kFloat);
+  constexpr int kParts = 2;
+  const at::Tensor partials = poisoned({kParts, width}, at::kFloat);
+  const CurveRows p{.element = storage.element,
+                    .curve = curve,
+                    .rows = rows,
+                    .width = width,
+                    .x = pointer(t.x),
+                    .bias = pointer<float>(t.bias),
+                    .y = pointer(t.y),
+                    .dy = pointer(t.dy),
+                    .dx = pointer(t.dx),
+                    .partials = pointer<float>(partials),
+                    .parts = kParts};
+  curve_forward(p, nullptr);
+  curve_backward(p, nullptr);
+  column_sum({pointer<float>(partials), pointer<float>(t.sums), kParts, width}, nullptr);
+  return t;
+}
+
+void check(Curve curve, int64_t rows, int64_t width, bool with_bias) {
+  for (const Storage& storage : storages()) {
+    const std::string place = std::string(storage.name) + " " + std::to_string(width);
+    const CurveTensors t = run(curve, rows, width, with_bias, storage);
+    const at::Tensor leaf = (with_bias ? wide(t.x) + wide(t.bias) : wide(t.x)).set_requires_grad(true);
+    const at::Tensor y = reference(curve, leaf);
+    (y * wide(t.dy)).sum().backward();
+    expect_close(t.y, y, place + " y");
+    expect_close(t.dx, leaf.grad(), place + " dx");
+    expect_close(t.sums, leaf.grad().sum(0), place + " bias gradient", 1.0);
+    expect_same_bits(t.results(), run(curve, rows, width, with_bias, storage).results());
+  }
+}
+
+TEST(CurveKernels, AreRightWithTheirGradients) {
+  for (const Curve curve : {Curve::gelu, Curve::gelu_tanh, Curve::silu}) {
+    check(curve, 40, 96, true);
+    check(curve, 21, 7, true);
+    check(curve, 1, 1, false);
+    check(curve, 3, 640, false);
+  }
+}
+
+TEST(CurveKernels, StandLargeNumbers) {
+  for (const Curve curve : {Curve::gelu, Curve::gelu_tanh, Curve::silu}) {
+    const at::Tensor x = at::cat({noise({4, 8}, 1, at::kFloat).mul(1e4), noise({4, 8}, 2, at::kFloat).mul(100)});
+    const at::Tensor y = poisoned({8, 8}, at::kFloat), dy = noise({8, 8}, 3, at::kFloat),
+                     dx = poisoned({8, 8}, at::kFloat);
+    const CurveRows p{.element = Element::fp32,
+                      .curve = curve,
+                      .rows = 8,
+                      .width = 8,
+                      .x = pointer(x),
+                      .bias = nullptr,
+                      .y = pointer(y),
+                      .dy = pointer(dy),
+                      .dx = pointer(dx),
+                      .partials = nullptr,
+                      .parts = 1};
+    curve_forward(p, nullptr);
+    curve_backward(p, nullptr);
+    const at::Tensor leaf = wide_leaf(x);
+    (reference(curve, leaf) * wide(dy)).sum().backward();
+    expect_close(y, reference(curve, leaf), "y");
+    expect_close(dx, leaf.grad(), "dx");
+  }
+}
+
+struct GatedTensors {
+  at::Tensor joined, y, dy, djoined;
+  std::vector<at::Tensor> results() const { return {y, djoined}; }
+};
+
+GatedTensors run_gated(int64_t rows, int64_t width, const Storage& storage) {
+  GatedTensors t{.joined = noise({rows, 2 * width}, 1, storage.type),
+                 .y = poisoned({rows, width}, storage.type),
+                 .dy = noise({rows, width}, 2, storage.type),
+                 .djoined = poisoned({rows, 2 * width}, storage.type)};
+  const auto upper = [&](const at::Tensor& tensor) { return pointer(tensor.narrow(1, width, width)); };
+  const GatedRows p{.element = storage.element,
+                    .rows = rows,
+                    .width = width,
+                    .stride = 2 * width,
+                    .gate = pointer(t.joined),
+                    .up = upper(t.joined),
+                    .y = pointer(t.y),
+                    .dy = pointer(t.dy),
+                    .dgate = pointer(t.djoined),
+                    .dup = upper(t.djoined),
+                    .parts = 2};
+  gated_forward(p, nullptr);
+  gated_backward(p, nullptr);
+  return t;
+}
+
+TEST(GatedKernels, AreRightOnHalvesOfOneTensor) {
+  for (const Storage& storage : storages()) {
+    for (const auto& [rows, width] : std::vector<std::pair<int64_t, int64_t>>{{1, 8}, {37, 96}, {5, 11}}) {
+      const GatedTensors t = run_gated(rows, width, storage);
+      const at::Tensor leaf = wide_leaf(t.joined);
+      const at::Tensor y = at::silu(leaf.narrow(1, 0, width)) * leaf.narrow(1, width, width);
+      (y * wide(t.dy)).sum().backward();
+      expect_close(t.y, y, storage.name);
+      expect_close(t.djoined, leaf.grad(), storage.name);
+      expect_same_bits(t.results(), run_gated(rows, width, storage).results());
+    }
+  }
+}
+
+/// x [batch, heads, time, channels], a view of the layout [batch, time, heads, channels] that attention's products
+/// have.
+at::Tensor turned(const at::Tensor& x, const RotaryTable& table, float direction, Element element) {
+  const auto laid_out = [&](const at::Tensor& tensor) { return tensor.transpose(1, 2); };
+  const at::Tensor y = laid_out(poisoned({x.size(0), x.size(2), x.size(1), x.size(3)}, x.scalar_type()));
+  rotate({.element = element,
+          .batch = x.size(0),
+          .heads = x.size(1),
+          .time = x.size(2),
+          .half = x.size(3) / 2,
+          .batch_stride = x.stride(0),
+          .head_stride = x.stride(1),
+          .time_stride = x.stride(2),
+          .direction = direction,
+          .x = pointer(x),
+          .cosine = pointer<float>(table.cosine),
+          .sine = pointer<float>(table.sine),
+          .y = pointer(y)},
+         nullptr);
+  return y;
+}
+
+TEST(RotateKernel, IsRightAndTurnsBack) {
+  for (const Storage& storage : storages()) {
+    for (const auto& shape : std::vector<std::array<int64_t, 4>>{{2, 3, 19, 64}, {1, 1, 1, 2}, {1, 2, 7, 6}}) {
+      const auto [batch, heads, time, channels] = shape;
+      const RotaryTable table(time, channels, 10000, at::kFloat);
+      const at::Tensor x = noise({batch, time, heads, channels}, 1, storage.type).transpose(1, 2);
+      const at::Tensor half = wide(x), low = half.narrow(3, 0, channels / 2),
+                       high = half.narrow(3, channels / 2, channels / 2);
+      const at::Tensor cosine = wide(table.cosine), sine = wide(table.sine);
+      const at::Tensor expected = at::cat({low * cosine - high * sine, high * cosine + low * sine}, 3);
+      const at::Tensor y = turned(x, table, 1, storage.element);
+      expect_close(y, expected, storage.name);
+      expect_close(turned(y, table, -1, storage.element), wide(x), storage.name);
+      expect_same_bits({y.contiguous()}, {turned(x, table, 1, storage.element).contiguous()});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::ops::cuda
