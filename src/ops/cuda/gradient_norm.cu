@@ -1,0 +1,60 @@
+// The norm of a flat gradient, whether it is finite, and what it has to be divided by: one pass over the gradient, and
+// nothing read on the host.
+// Registers: square_sums_kernel 40, gradient_scalars_kernel 32
+#include "optimizer.hpp"
+
+#include "device.cuh"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+constexpr int kThreads = 512, kVector = 4;
+
+/// Squares of four neighbours are added up in float, all else in double: a sum over millions of floats loses digits.
+__global__ void __launch_bounds__(kThreads) square_sums_kernel(const float* values, int64_t count, double* partials) {
+  struct Sums {
+    double of[kThreads / kWarpSize];
+  };
+  Sums& sums = block_memory<Sums>();
+  const int64_t thread = static_cast<int64_t>(block_x()) * kThreads + thread_x();
+  const int64_t threads = static_cast<int64_t>(blocks_x()) * kThreads, packs = count / kVector;
+  double sum = 0;
+  GPUTRAIN_UNROLL_4
+  for (int64_t pack = thread; pack < packs; pack += threads) {
+    float x[kVector];
+    load(values + pack * kVector, x);
+    sum += static_cast<double>((x[0] * x[0] + x[1] * x[1]) + (x[2] * x[2] + x[3] * x[3]));
+  }
+  const int64_t rest = packs * kVector + thread;
+  if (rest < count) sum += static_cast<double>(values[rest] * values[rest]);
+  sum = warp_sum(sum);
+  if (thread_x() % kWarpSize == 0) sums.of[thread_x() / kWarpSize] = sum;
+  __syncthreads();
+  if (thread_x() != 0) return;
+  for (int warp = 1; warp < kThreads / kWarpSize; ++warp) sum += sums.of[warp];
+  partials[block_x()] = sum;
+}
+
+__global__ void __launch_bounds__(kWarpSize) gradient_scalars_kernel(GradientScalars p) {
+  if (thread_x() != 0) return;
+  double norm = sqrt(*p.square);
+  *p.found_inf = norm <= DBL_MAX ? 0.0F : 1.0F;  // a NaN is not below either
+  const double scale = p.scale != nullptr ? static_cast<double>(*p.scale) : 1.0;
+  norm /= scale;
+  *p.norm = norm;
+  double excess = 1;
+  if (p.max_norm > 0 && !((norm + 1e-6) / p.max_norm <= 1)) excess = (norm + 1e-6) / p.max_norm;
+  *p.divisor = static_cast<float>(scale * excess);
+}
+
+}  // namespace
+
+void square_sums(const float* values, int64_t count, double* partials, int parts, Stream stream) {
+  launch(square_sums_kernel, dim3{extent(parts), 1, 1}, dim3{kThreads, 1, 1}, stream, values, count, partials);
+}
+
+void gradient_scalars(const GradientScalars& p, Stream stream) {
+  launch(gradient_scalars_kernel, dim3{1, 1, 1}, dim3{kWarpSize, 1, 1}, stream, p);
+}
+
+}  // namespace gputrain::ops::cuda

@@ -1,0 +1,148 @@
+// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019) and SGD with momentum (Nesterov's:
+// Sutskever et al., ICML 2013), in torch.optim's arithmetic, over all stretches of an arena at once.
+// Registers: adamw_kernel 72, sgd_kernel 64
+#include "optimizer.hpp"
+
+#include <cmath>
+
+#include "device.cuh"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+constexpr int kThreads = 256, kPacks = 2, kVector = 4;
+constexpr int64_t kBlockElements = int64_t{kThreads} * kPacks * kVector;
+
+__device__ inline const Stretch& stretch_of(const Update& p, int64_t block) {
+  int low = 0, high = p.count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (p.stretches[middle].first_block <= block) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return p.stretches[low];
+}
+
+__device__ inline bool is_skipped(const Update& p) { return p.found_inf != nullptr && *p.found_inf != 0; }
+
+/// The elements of a thread: kPacks packs, beginning at place(i) of the arena where that is below end.
+struct Share {
+  int64_t begin, end;
+  float decay;
+
+  __device__ explicit Share(const Update& p) {
+    const Stretch& stretch = stretch_of(p, block_x());
+    begin = stretch.begin + (block_x() - stretch.first_block) * kBlockElements + thread_x() * kVector;
+    end = stretch.end;
+    decay = stretch.decay;
+  }
+  __device__ int64_t place(int pack) const { return begin + pack * kThreads * kVector; }
+};
+
+using Values = float[kPacks][kVector];
+
+__device__ inline void load_share(const float* from, const Share& share, int64_t shift, Values& to) {
+  GPUTRAIN_UNROLL
+  for (int pack = 0; pack < kPacks; ++pack) {
+    if (share.place(pack) < share.end) load(from + (share.place(pack) - shift), to[pack]);
+  }
+}
+
+__device__ inline void store_share(float* to, const Share& share, int64_t shift, const Values& from) {
+  GPUTRAIN_UNROLL
+  for (int pack = 0; pack < kPacks; ++pack) {
+    if (share.place(pack) < share.end) store(to + (share.place(pack) - shift), from[pack]);
+  }
+}
+
+__device__ inline void store_working(const Update& p, const Share& share, const Values& from) {
+  if (p.working == nullptr) return;
+  GPUTRAIN_UNROLL
+  for (int pack = 0; pack < kPacks; ++pack) {
+    if (share.place(pack) >= share.end) continue;
+    if (p.working_element == Element::bf16) {
+      store(static_cast<Bf16*>(p.working) + share.place(pack), from[pack]);
+    } else {
+      store(static_cast<Fp16*>(p.working) + share.place(pack), from[pack]);
+    }
+  }
+}
+
+struct AdamWRates {
+  float log_beta1, log_beta2, one_less_beta1, one_less_beta2;  // differences from 1 are taken in double
+};
+
+__global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWUpdate p, AdamWRates rates) {
+  if (is_skipped(p.common)) return;
+  const Share share(p.common);
+  Values value, gradient, first, second;
+  load_share(p.common.values, share, 0, value);
+  load_share(p.common.gradients, share, 0, gradient);
+  load_share(p.first, share, p.common.state_begin, first);
+  load_share(p.second, share, p.common.state_begin, second);
+  const float lr = *p.common.lr, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
+  // 1 - beta^step: by expm1, because beta^step is almost 1 in the first steps.
+  const float step_size = lr / -expm1f(*p.step * rates.log_beta1);
+  const float second_root = sqrtf(-expm1f(*p.step * rates.log_beta2));
+  const float beta2 = static_cast<float>(p.beta2);
+  GPUTRAIN_UNROLL
+  for (int pack = 0; pack < kPacks; ++pack) {
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) {
+      const float g = gradient[pack][k] / divisor;
+      float& v = value[pack][k];
+      v -= lr * share.decay * v;
+      first[pack][k] += (g - first[pack][k]) * rates.one_less_beta1;
+      second[pack][k] = beta2 * second[pack][k] + rates.one_less_beta2 * g * g;
+      v -= step_size * first[pack][k] / (sqrtf(second[pack][k]) / second_root + p.eps);
+    }
+  }
+  store_share(p.common.values, share, 0, value);
+  store_share(p.first, share, p.common.state_begin, first);
+  store_share(p.second, share, p.common.state_begin, second);
+  store_working(p.common, share, value);
+}
+
+__global__ void __launch_bounds__(kThreads) sgd_kernel(SgdUpdate p) {
+  if (is_skipped(p.common)) return;
+  const Share share(p.common);
+  Values value, gradient, velocity = {};
+  load_share(p.common.values, share, 0, value);
+  load_share(p.common.gradients, share, 0, gradient);
+  if (p.velocity != nullptr) load_share(p.velocity, share, p.common.state_begin, velocity);
+  const float lr = *p.common.lr, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
+  GPUTRAIN_UNROLL
+  for (int pack = 0; pack < kPacks; ++pack) {
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) {
+      float& v = value[pack][k];
+      const float g = gradient[pack][k] / divisor + share.decay * v;
+      velocity[pack][k] = p.momentum * velocity[pack][k] + g;
+      v -= lr * (p.nesterov ? g + p.momentum * velocity[pack][k] : velocity[pack][k]);
+    }
+  }
+  store_share(p.common.values, share, 0, value);
+  if (p.velocity != nullptr) store_share(p.velocity, share, p.common.state_begin, velocity);
+  store_working(p.common, share, value);
+}
+
+}  // namespace
+
+int64_t blocks_of(int64_t elements) { return divided_up(elements, kBlockElements); }
+
+void adamw(const AdamWUpdate& p, Stream stream) {
+  const AdamWRates rates{.log_beta1 = static_cast<float>(std::log(p.beta1)),
+                         .log_beta2 = static_cast<float>(std::log(p.beta2)),
+                         .one_less_beta1 = static_cast<float>(1 - p.beta1),
+                         .one_less_beta2 = static_cast<float>(1 - p.beta2)};
+  launch(adamw_kernel, dim3{extent(p.common.blocks), 1, 1}, dim3{kThreads, 1, 1}, stream, p, rates);
+}
+
+void sgd(const SgdUpdate& p, Stream stream) {
+  launch(sgd_kernel, dim3{extent(p.common.blocks), 1, 1}, dim3{kThreads, 1, 1}, stream, p);
+}
+
+}  // namespace gputrain::ops::cuda

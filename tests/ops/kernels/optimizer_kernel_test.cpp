@@ -1,0 +1,219 @@
+#include "../../../src/ops/cuda/optimizer.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "ops/kernels/kernel_case.hpp"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+using namespace testing_support;
+
+constexpr int64_t kNumel = 6000, kOwned = 256;  // the rank's own begins there
+constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8, kLr = 0.01, kDecay = 0.1;
+
+at::Tensor scalar(double value) { return at::full({1}, value, at::kFloat); }
+
+/// Three stretches of an arena, the second without decay, and a gap that belongs to somebody else.
+std::vector<Stretch> stretches() {
+  std::vector<Stretch> list{{kOwned, 2052, 0, static_cast<float>(kDecay)},
+                            {2052, 4100, 0, 0.0F},
+                            {4200, kNumel, 0, static_cast<float>(kDecay)}};
+  int64_t blocks = 0;
+  for (Stretch& stretch : list) {
+    stretch.first_block = blocks;
+    blocks += blocks_of(stretch.end - stretch.begin);
+  }
+  return list;
+}
+
+struct Arena {
+  at::Tensor values = noise({kNumel}, 1, at::kFloat), gradients = noise({kNumel}, 2, at::kFloat);
+  at::Tensor first = at::zeros({kNumel - kOwned}, at::kFloat), second = at::zeros({kNumel - kOwned}, at::kFloat);
+  at::Tensor working = poisoned({kNumel}, at::kBFloat16);
+  at::Tensor lr = scalar(kLr), divisor = scalar(2), found_inf = scalar(0), step = scalar(0);
+  std::vector<Stretch> table = stretches();
+
+  Update update() const {
+    return {.values = pointer<float>(values),
+            .gradients = pointer<float>(gradients),
+            .working = pointer(working),
+            .working_element = Element::bf16,
+            .stretches = table.data(),
+            .count = static_cast<int>(table.size()),
+            .blocks = table.back().first_block + blocks_of(table.back().end - table.back().begin),
+            .state_begin = kOwned,
+            .lr = pointer<float>(lr),
+            .divisor = pointer<float>(divisor),
+            .found_inf = pointer<float>(found_inf)};
+  }
+  void adamw_step() {
+    step.add_(1);
+    adamw({.common = update(),
+           .first = pointer<float>(first),
+           .second = pointer<float>(second),
+           .step = pointer<float>(step),
+           .beta1 = kBeta1,
+           .beta2 = kBeta2,
+           .eps = static_cast<float>(kEps)},
+          nullptr);
+  }
+  void sgd_step(double momentum, bool nesterov) {
+    sgd({.common = update(),
+         .velocity = momentum > 0 ? pointer<float>(first) : nullptr,
+         .momentum = static_cast<float>(momentum),
+         .nesterov = nesterov},
+        nullptr);
+  }
+  std::vector<at::Tensor> state() const { return {values, first, second, working}; }
+};
+
+/// The rules as their papers write them, in double, on what the stretches cover.
+struct Reference {
+  std::vector<double> values, first = std::vector<double>(kNumel), second = std::vector<double>(kNumel);
+  int step = 0;
+
+  explicit Reference(const at::Tensor& start) {
+    const at::Tensor copy = wide(start);
+    values.assign(copy.const_data_ptr<double>(), copy.const_data_ptr<double>() + kNumel);
+  }
+  template <class Rule>  // void(value, gradient, decay, index)
+  void each(const at::Tensor& gradients, const Rule& rule) {
+    ++step;
+    for (const Stretch& stretch : stretches()) {
+      for (int64_t i = stretch.begin; i < stretch.end; ++i) {
+        const auto index = static_cast<size_t>(i);
+        rule(values[index], gradients.const_data_ptr<float>()[i] / 2.0, stretch.decay > 0 ? kDecay : 0.0, index);
+      }
+    }
+  }
+  void adamw(const at::Tensor& gradients) {
+    each(gradients, [&](double& value, double g, double decay, size_t i) {
+      value *= 1 - kLr * decay;
+      first[i] = kBeta1 * first[i] + (1 - kBeta1) * g;
+      second[i] = kBeta2 * second[i] + (1 - kBeta2) * g * g;
+      const double m = first[i] / (1 - std::pow(kBeta1, step)), v = second[i] / (1 - std::pow(kBeta2, step));
+      value -= kLr * m / (std::sqrt(v) + kEps);
+    });
+  }
+  void sgd(const at::Tensor& gradients, double momentum, bool nesterov) {
+    each(gradients, [&](double& value, double g, double decay, size_t i) {
+      g += decay * value;
+      first[i] = momentum * first[i] + g;
+      value -= kLr * (nesterov ? g + momentum * first[i] : first[i]);
+    });
+  }
+  at::Tensor tensor() const {
+    at::Tensor copy = at::zeros({kNumel}, at::kDouble);
+    std::copy(values.begin(), values.end(), copy.mutable_data_ptr<double>());
+    return copy;
+  }
+};
+
+/// Changes of 10 steps against the reference's, and the working copy against the values.
+template <class Ours, class Theirs>
+void check(const Ours& ours, const Theirs& theirs) {
+  Arena arena, again;
+  const at::Tensor start = wide(arena.values);
+  Reference reference(arena.values);
+  for (uint64_t i = 0; i < 10; ++i) {
+    arena.gradients.copy_(noise({kNumel}, 10 + i, at::kFloat));
+    again.gradients.copy_(arena.gradients);
+    ours(arena);
+    ours(again);
+    theirs(reference, arena.gradients);
+  }
+  expect_within(1e-6, arena.values, reference.tensor(), "values");
+  expect_within(1e-5, wide(arena.values) - start, reference.tensor() - start, "changes");
+  expect_same_bits(arena.state(), again.state());
+  for (const Stretch& stretch : stretches()) {
+    const int64_t size = stretch.end - stretch.begin;
+    EXPECT_TRUE(arena.working.narrow(0, stretch.begin, size)
+                    .equal(arena.values.narrow(0, stretch.begin, size).to(at::kBFloat16)));
+  }
+  // What lies outside of the stretches is somebody else's.
+  EXPECT_TRUE(wide(arena.values).narrow(0, 4100, 100).equal(start.narrow(0, 4100, 100)));
+  EXPECT_TRUE(wide(arena.values).narrow(0, 0, kOwned).equal(start.narrow(0, 0, kOwned)));
+}
+
+TEST(OptimizerKernels, AdamWFollowsItsRule) {
+  check([](Arena& arena) { arena.adamw_step(); }, [](Reference& r, const at::Tensor& g) { r.adamw(g); });
+}
+
+TEST(OptimizerKernels, SgdFollowsItsRule) {
+  for (const auto& [momentum, nesterov] : std::vector<std::pair<double, bool>>{{0, false}, {0.9, false}, {0.9, true}}) {
+    check([&](Arena& arena) { arena.sgd_step(momentum, nesterov); },
+          [&](Reference& r, const at::Tensor& g) { r.sgd(g, momentum, nesterov); });
+  }
+}
+
+TEST(OptimizerKernels, ChangeNothingWhereTheGradientIsNotFinite) {
+  Arena arena, untouched;
+  arena.adamw_step();
+  untouched.adamw_step();
+  arena.gradients.fill_(std::nan(""));
+  arena.found_inf.fill_(1);
+  arena.adamw_step();
+  arena.sgd_step(0.9, true);
+  expect_same_bits(arena.state(), untouched.state());
+}
+
+TEST(GradientNormKernels, AreRightForAnyCount) {
+  for (const int64_t count : {int64_t{1}, int64_t{3}, int64_t{4}, int64_t{2050}, int64_t{30001}}) {
+    const at::Tensor values = noise({count}, 3, at::kFloat), partials = poisoned({3}, at::kDouble);
+    const at::Tensor square = poisoned({1}, at::kDouble);
+    square_sums(pointer<float>(values), count, pointer<double>(partials), 3, nullptr);
+    total(pointer<double>(partials), 3, pointer<double>(square), nullptr);
+    expect_within(1e-7, square, wide(values).square().sum().view({1}), std::to_string(count));
+  }
+}
+
+struct Scalars {
+  at::Tensor norm = poisoned({1}, at::kDouble), found_inf = poisoned({1}, at::kFloat),
+             divisor = poisoned({1}, at::kFloat);
+};
+
+Scalars scalars_of(double square, const at::Tensor& scale, double max_norm) {
+  const Scalars s;
+  gradient_scalars({.square = &square,
+                    .scale = pointer<float>(scale),
+                    .max_norm = max_norm,
+                    .norm = pointer<double>(s.norm),
+                    .found_inf = pointer<float>(s.found_inf),
+                    .divisor = pointer<float>(s.divisor)},
+                   nullptr);
+  return s;
+}
+
+TEST(GradientNormKernels, UnscaleAndClip) {
+  const Scalars clipped = scalars_of(64 * 64.0 * 9, scalar(64), 1.5);  // of norm 3 without its scale
+  EXPECT_DOUBLE_EQ(clipped.norm.item<double>(), 3);
+  EXPECT_EQ(clipped.found_inf.item<float>(), 0);
+  EXPECT_NEAR(clipped.divisor.item<float>(), 128, 1e-3);
+  EXPECT_EQ(scalars_of(9, {}, 5).divisor.item<float>(), 1);
+  EXPECT_EQ(scalars_of(9, {}, 0).divisor.item<float>(), 1);
+}
+
+TEST(GradientNormKernels, TellOfWhatIsNotFinite) {
+  for (const double square : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    EXPECT_EQ(scalars_of(square, {}, 1).found_inf.item<float>(), 1);
+  }
+}
+
+TEST(GradientNormKernels, SeeASingleNanOrInfinity) {
+  for (const float bad : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
+    const at::Tensor values = noise({5000}, 3, at::kFloat), partials = poisoned({4}, at::kDouble);
+    values[4321].fill_(bad);
+    square_sums(pointer<float>(values), 5000, pointer<double>(partials), 4, nullptr);
+    EXPECT_FALSE(std::isfinite(partials.sum().item<double>()));
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::ops::cuda
