@@ -1,6 +1,6 @@
 // Cross entropy of rows of logits, a block for each row: maximum and sum in one pass (Milakov and Gimelshein, "Online
-// normalizer calculation for softmax", arXiv:1805.02867), then the gradient over the logits while they are in the
-// cache. Registers: cross_entropy_kernel 64
+// normalizer calculation for softmax", arXiv:1805.02867), then the gradient over the logits while the cache has them.
+// Registers: cross_entropy_kernel 64
 #include "cross_entropy.hpp"
 
 #include "device.cuh"

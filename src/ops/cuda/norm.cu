@@ -1,7 +1,7 @@
 // Residual + dropout + LayerNorm (Ba et al., arXiv:1607.06450) or RMSNorm (Zhang and Sennrich, arXiv:1910.07467), each
 // tensor read and written once. A row belongs to one or more whole warps, which hold it in registers; the statistics
 // are those of z as it is stored, so that the backward pass sees the same numbers.
-// Registers: norm_forward_kernel 80, norm_backward_kernel 168
+// Registers: norm_forward_kernel 96, norm_backward_kernel 168
 #include "norm.hpp"
 
 #include "device.cuh"
@@ -19,7 +19,7 @@ __device__ int column_of(int pack) {
 }
 
 template <class T, int kVector, int kPacks>
-__global__ void __launch_bounds__(512) norm_forward_kernel(NormForward p) {
+__global__ void __launch_bounds__(512, 1) norm_forward_kernel(NormForward p) {
   RowScratch& for_mean = block_memory<RowScratch, 0>();
   RowScratch& for_variance = block_memory<RowScratch, 1>();
   const int width = static_cast<int>(p.width);

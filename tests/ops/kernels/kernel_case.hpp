@@ -16,7 +16,8 @@ struct Storage {
   at::ScalarType type;
   ops::cuda::Element element;
 };
-const std::vector<Storage>& storages();  // fp32, bf16, fp16
+const std::vector<Storage>&
+storages();  // fp32, bf16, fp16; ThreadSanitizer, for which each is a program alike, gets fp32
 
 /// Normal values, rounded to the type.
 at::Tensor noise(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type);
