@@ -13,6 +13,7 @@
 #include <ATen/ops/tanh.h>
 
 #include "cpu/fused.hpp"
+#include "gpu.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::ops {
@@ -37,7 +38,9 @@ bool overwrites_input(Activation activation) noexcept {
   return activation == Activation::relu || activation == Activation::tanh;
 }
 
-at::Tensor activate(at::Tensor x, Activation activation) {
+namespace {
+
+at::Tensor aten_activate(at::Tensor x, Activation activation) {
   switch (activation) {
     case Activation::relu:
       return at::relu_(x);
@@ -46,14 +49,29 @@ at::Tensor activate(at::Tensor x, Activation activation) {
     case Activation::gelu:
       return at::gelu(x, "none");
     case Activation::gelu_tanh:
-      return cpu::is_fusible(x) ? cpu::gelu_tanh(x) : at::gelu(x, "tanh");
+      return at::gelu(x, "tanh");
     case Activation::silu:
       return at::silu(x);
   }
   GPUTRAIN_ASSERT(false, "an activation without a branch");
 }
 
-at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) { return at::mul(at::silu(gate), up); }
+}  // namespace
+
+at::Tensor activate(at::Tensor x, Activation activation) {
+  if (gpu::is_here(x) && !overwrites_input(activation)) {
+    const Way plain = [activation](const Tensors& t) { return Tensors{aten_activate(t[0], activation)}; };
+    return run(kActivationNames[static_cast<size_t>(activation)], {x}, {}, gpu::curve(x, activation), plain)[0];
+  }
+  if (activation == Activation::gelu_tanh && cpu::is_fusible(x)) return cpu::gelu_tanh(x);
+  return aten_activate(x, activation);
+}
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
+  const Way plain = [](const Tensors& t) { return Tensors{at::mul(at::silu(t[0]), t[1])}; };
+  if (!gpu::is_here(gate)) return plain({gate, up})[0];
+  return run("swiglu", {gate, up}, {.batched = 2, .differentiable = 2}, gpu::swiglu(gate, up), plain)[0];
+}
 
 at::Tensor dropout(const at::Tensor& x, double probability) { return at::dropout(x, probability, /*train=*/true); }
 

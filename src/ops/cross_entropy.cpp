@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "gpu.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/ops/linear.hpp"
@@ -114,7 +115,13 @@ at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, co
   GPUTRAIN_ASSERT(rows.size(0) == flat_targets.size(0) && rows.size(1) >= options.classes,
                   "logits and targets must agree");
   check_targets(flat_targets, options.classes);
-  return CrossEntropy::apply(rows, flat_targets, options.classes, options.label_smoothing);
+  const Way plain = [&](const Tensors& t) {
+    return Tensors{CrossEntropy::apply(t[0], t[1], options.classes, options.label_smoothing)};
+  };
+  if (!gpu::is_here(rows)) return plain({rows, flat_targets})[0];
+  return run("cross_entropy " + std::to_string(options.classes), {rows, flat_targets},
+             {.batched = 2, .differentiable = 1}, gpu::cross_entropy(rows, options.classes, options.label_smoothing),
+             plain)[0];
 }
 
 }  // namespace gputrain::ops

@@ -1,11 +1,15 @@
 #include "gputrain/ops/normalization.hpp"
 
+#include <string>
+
+#include <ATen/ops/add.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/rms_norm.h>
 
 #include "cpu/fused.hpp"
+#include "gpu.hpp"
 #include "gputrain/comm/group.hpp"
 #include "gputrain/ops/linear.hpp"
 #include "synchronised_batch_norm.hpp"
@@ -24,24 +28,92 @@ at::Tensor norm_operand(const at::Tensor& weight, const at::Tensor& x) {
   return x.is_cuda() ? cast(weight, x.scalar_type()) : weight;
 }
 
-}  // namespace
-
-at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
-  if (cpu::is_fusible(x)) return cpu::norm(x, weight, bias, eps, /*centred=*/true);
+at::Tensor aten_layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
   return at::layer_norm(x, {weight.size(0)}, norm_operand(weight, x), bias.defined() ? norm_operand(bias, x) : bias,
                         eps, /*cudnn_enable=*/true);
 }
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+at::Tensor aten_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   const at::Tensor operand = norm_operand(weight, x), wide = cast(x, operand.scalar_type());
   const at::Tensor y = cpu::is_fusible(wide) ? cpu::norm(wide, operand, {}, eps, /*centred=*/false)
                                              : at::rms_norm(wide, {weight.size(0)}, operand, eps);
   return cast(y, x.scalar_type());
 }
 
+/// By ATen or a kernel of our own; `inputs` as gpu::norm takes them.
+Tensors norm_on_gpu(const Tensors& inputs, double eps, bool centred) {
+  const Way plain = [=](const Tensors& t) {
+    const at::Tensor z = t[3].defined() ? at::add(t[0], t[3]) : t[0];
+    const at::Tensor y = centred ? aten_layer_norm(z, t[1], t[2], eps) : aten_rms_norm(z, t[1], eps);
+    return t[3].defined() ? Tensors{y, z} : Tensors{y};
+  };
+  const char* name = centred ? "layer_norm" : "rms_norm";
+  if (!inputs[3].defined())
+    return run(name, inputs, {.batched = 1, .differentiable = 4}, gpu::norm(inputs, eps, centred), plain);
+  // The residual beside x, so that both are cut alike where a part serves to measure.
+  const Tensors ordered{inputs[0], inputs[3], inputs[1], inputs[2]};
+  const auto restored = [](const Way& way) -> Way {
+    if (!way) return {};
+    return [way](const Tensors& t) { return way({t[0], t[2], t[3], t[1]}); };
+  };
+  return run(std::string(name) + "_of_sum", ordered, {.batched = 2, .differentiable = 4},
+             restored(gpu::norm(inputs, eps, centred)), restored(plain));
+}
+
+}  // namespace
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
+  if (gpu::is_here(x)) return norm_on_gpu({x, weight, bias, {}}, eps, /*centred=*/true)[0];
+  if (cpu::is_fusible(x)) return cpu::norm(x, weight, bias, eps, /*centred=*/true);
+  return aten_layer_norm(x, weight, bias, eps);
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  if (gpu::is_here(x)) return norm_on_gpu({x, weight, {}, {}}, eps, /*centred=*/false)[0];
+  return aten_rms_norm(x, weight, eps);
+}
+
+NormedSum layer_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
+                            const at::Tensor& bias, double eps) {
+  if (gpu::is_here(x) && residual.scalar_type() == x.scalar_type()) {
+    const Tensors found = norm_on_gpu({x, weight, bias, residual}, eps, /*centred=*/true);
+    return {.sum = found[1], .normed = found[0]};
+  }
+  const at::Tensor sum = at::add(residual, x);
+  return {.sum = sum, .normed = layer_norm(sum, weight, bias, eps)};
+}
+
+NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps) {
+  if (gpu::is_here(x) && residual.scalar_type() == x.scalar_type()) {
+    const Tensors found = norm_on_gpu({x, weight, {}, residual}, eps, /*centred=*/false);
+    return {.sum = found[1], .normed = found[0]};
+  }
+  const at::Tensor sum = at::add(residual, x);
+  return {.sum = sum, .normed = rms_norm(sum, weight, eps)};
+}
+
+namespace {
+
+/// In training, by ATen or a kernel of our own; `inputs` as gpu::batch_norm takes them.
+at::Tensor batch_norm_on_gpu(const Tensors& inputs, const BatchNormOptions& options, bool relu) {
+  const Way plain = [=](const Tensors& t) {
+    at::Tensor y = at::batch_norm(t[0], t[1], t[2], t[4], t[5], /*training=*/true, options.momentum, options.eps,
+                                  /*cudnn_enabled=*/true);
+    if (t[3].defined()) y.add_(t[3]);
+    return Tensors{relu ? at::relu_(y) : y};
+  };
+  return run(relu ? "batch_norm_relu" : "batch_norm", inputs, {.batched = 1, .differentiable = 4},
+             gpu::batch_norm(inputs, options, relu), plain)[0];
+}
+
+}  // namespace
+
 at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& options) {
   if (is_synchronised(x, options)) return synchronised_batch_norm(x, weight, bias, running_mean, running_var, options);
+  if (options.training && gpu::is_here(x)) {
+    return batch_norm_on_gpu({x, weight, bias, {}, running_mean, running_var}, options, /*relu=*/false);
+  }
   return at::batch_norm(x, weight, bias, running_mean, running_var, options.training, options.momentum, options.eps,
                         /*cudnn_enabled=*/true);
 }
@@ -49,6 +121,9 @@ at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& running_mean, const at::Tensor& running_var,
                            const BatchNormOptions& options, const at::Tensor& residual) {
+  if (options.training && !is_synchronised(x, options) && gpu::is_here(x)) {
+    return batch_norm_on_gpu({x, weight, bias, residual, running_mean, running_var}, options, /*relu=*/true);
+  }
   if (options.training && !is_synchronised(x, options) && cpu::is_fusible_batch(x, residual)) {
     return cpu::batch_norm_relu(x, weight, bias, residual, {running_mean, running_var, options.momentum}, options.eps);
   }

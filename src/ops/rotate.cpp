@@ -2,6 +2,7 @@
 #include <ATen/ops/mul.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "gpu.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/ops/attention.hpp"
 
@@ -47,7 +48,10 @@ struct Rotate : torch::autograd::Function<Rotate> {
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table) {
   const int64_t time = x.size(-2);
   GPUTRAIN_ASSERT(time <= table.cosine.size(0), "more positions than the rotary table has");
-  return Rotate::apply(x, table.cosine.narrow(0, 0, time), table.sine.narrow(0, 0, time));
+  const Tensors inputs{x, table.cosine.narrow(0, 0, time), table.sine.narrow(0, 0, time)};
+  const Way plain = [](const Tensors& t) { return Tensors{Rotate::apply(t[0], t[1], t[2])}; };
+  if (!gpu::is_here(x)) return plain(inputs)[0];
+  return run("rotate", inputs, {}, gpu::rotate(x), plain)[0];
 }
 
 }  // namespace gputrain::ops

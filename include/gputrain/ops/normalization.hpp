@@ -16,6 +16,15 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 /// x / sqrt(mean(x^2) + eps) * weight over the last dim. (Zhang and Sennrich, arXiv:1910.07467)
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
+/// What a block that adds to a residual stream goes on with.
+struct NormedSum {
+  at::Tensor sum, normed;
+};
+/// x + residual and its layer norm: one operator, for what can be done in one go on a GPU.
+NormedSum layer_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
+                            const at::Tensor& bias, double eps);
+NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps);
+
 struct BatchNormOptions {
   bool training = true;
   double momentum = 0.1;  // weight of the batch in the running statistics
@@ -31,7 +40,7 @@ at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
                       const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& options);
 
 /// relu(batch_norm(x) + residual), the residual [batch, channels, height, width] or undefined: one operator, for what
-/// can be done in one go on a CPU.
+/// can be done in one go.
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& running_mean, const at::Tensor& running_var,
                            const BatchNormOptions& options, const at::Tensor& residual);

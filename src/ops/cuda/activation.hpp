@@ -24,10 +24,10 @@ void curve_forward(const CurveRows& p, Stream stream);
 void curve_backward(const CurveRows& p, Stream stream);
 
 /// y = silu(gate) up (Shazeer, arXiv:2002.05202), and its gradients. Gate and up may be halves of one tensor: their
-/// rows, and those of their gradients, are `stride` elements apart.
+/// rows are `stride` elements apart, those of their gradients `gradient_stride`.
 struct GatedRows {
   Element element;
-  int64_t rows, width, stride;
+  int64_t rows, width, stride, gradient_stride;
   const void* gate;  // [rows, width]
   const void* up;    // [rows, width]
   void* y;           // [rows, width], contiguous; forward only
@@ -40,11 +40,14 @@ void gated_forward(const GatedRows& p, Stream stream);
 void gated_backward(const GatedRows& p, Stream stream);
 
 /// Rotary positions (Su et al., arXiv:2104.09864): channel i of a head turns with channel i + half by the angle of its
-/// position; direction -1 turns back, which is the gradient. y is laid out as x.
+/// position; direction -1 turns back, which is the gradient.
 struct Rotation {
+  struct Strides {
+    int64_t batch, head, time;  // in elements; channels are contiguous
+  };
   Element element;
-  int64_t batch, heads, time, half;                // half: channels of a head / 2
-  int64_t batch_stride, head_stride, time_stride;  // in elements; channels are contiguous
+  int64_t batch, heads, time, half;  // half: channels of a head / 2
+  Strides x_strides, y_strides;
   float direction;
   const void* x;               // [batch, heads, time, 2 half]
   const float *cosine, *sine;  // [time, half]

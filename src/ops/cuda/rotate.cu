@@ -12,10 +12,14 @@ __global__ void __launch_bounds__(kColumnThreads) rotate_kernel(Rotation p) {
   const ColumnWalk<kVector> walk(p.batch * p.heads * p.time, p.half);
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
     const int64_t time = row % p.time, head = row / p.time % p.heads, batch = row / p.time / p.heads;
-    const int64_t place = batch * p.batch_stride + head * p.head_stride + time * p.time_stride + walk.column;
+    const auto place = [&](const Rotation::Strides& strides) {
+      return batch * strides.batch + head * strides.head + time * strides.time + walk.column;
+    };
+    const T* const x = static_cast<const T*>(p.x) + place(p.x_strides);
+    T* const y = static_cast<T*>(p.y) + place(p.y_strides);
     float low[kVector], high[kVector], cosine[kVector], sine[kVector];
-    load(static_cast<const T*>(p.x) + place, low);
-    load(static_cast<const T*>(p.x) + place + p.half, high);
+    load(x, low);
+    load(x + p.half, high);
     load_floats(p.cosine + time * p.half + walk.column, cosine);
     load_floats(p.sine + time * p.half + walk.column, sine);
     GPUTRAIN_UNROLL
@@ -24,8 +28,8 @@ __global__ void __launch_bounds__(kColumnThreads) rotate_kernel(Rotation p) {
       low[k] = low[k] * cosine[k] - high[k] * turned;
       high[k] = high[k] * cosine[k] + kept * turned;
     }
-    store(static_cast<T*>(p.y) + place, low);
-    store(static_cast<T*>(p.y) + place + p.half, high);
+    store(y, low);
+    store(y + p.half, high);
   }
 }
 
@@ -35,8 +39,11 @@ void rotate(const Rotation& p, Stream stream) {
   with_type(p.element, [&](auto type) {
     using T = decltype(type);
     constexpr int kVector = kPackOf<T>;
-    const bool packed = is_packed(p.half, kVector, p.x, p.y, p.cosine, p.sine) && p.batch_stride % kVector == 0 &&
-                        p.head_stride % kVector == 0 && p.time_stride % kVector == 0;
+    const auto packs = [](const Rotation::Strides& strides) {
+      return strides.batch % kVector == 0 && strides.head % kVector == 0 && strides.time % kVector == 0;
+    };
+    const bool packed =
+        is_packed(p.half, kVector, p.x, p.y, p.cosine, p.sine) && packs(p.x_strides) && packs(p.y_strides);
     constexpr int64_t kRowsOfThread = 4;
     const int64_t rows = p.batch * p.heads * p.time;
     ColumnGrid grid = column_grid(p.half, packed ? kVector : 1, 1);

@@ -8,7 +8,6 @@
 #include <ATen/ops/silu.h>
 #include <gtest/gtest.h>
 
-#include "gputrain/ops/attention.hpp"
 #include "ops/kernels/kernel_case.hpp"
 
 namespace gputrain::ops::cuda {
@@ -114,6 +113,7 @@ GatedTensors run_gated(int64_t rows, int64_t width, const Storage& storage) {
                     .rows = rows,
                     .width = width,
                     .stride = 2 * width,
+                    .gradient_stride = 2 * width,
                     .gate = pointer(t.joined),
                     .up = upper(t.joined),
                     .y = pointer(t.y),
@@ -142,21 +142,22 @@ TEST(GatedKernels, AreRightOnHalvesOfOneTensor) {
 
 /// x [batch, heads, time, channels], a view of the layout [batch, time, heads, channels] that attention's products
 /// have.
-at::Tensor turned(const at::Tensor& x, const RotaryTable& table, float direction, Element element) {
+at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, float direction,
+                  Element element) {
   const auto laid_out = [&](const at::Tensor& tensor) { return tensor.transpose(1, 2); };
   const at::Tensor y = laid_out(poisoned({x.size(0), x.size(2), x.size(1), x.size(3)}, x.scalar_type()));
+  const auto strides = [](const at::Tensor& t) { return Rotation::Strides{t.stride(0), t.stride(1), t.stride(2)}; };
   rotate({.element = element,
           .batch = x.size(0),
           .heads = x.size(1),
           .time = x.size(2),
           .half = x.size(3) / 2,
-          .batch_stride = x.stride(0),
-          .head_stride = x.stride(1),
-          .time_stride = x.stride(2),
+          .x_strides = strides(x),
+          .y_strides = strides(y),
           .direction = direction,
           .x = pointer(x),
-          .cosine = pointer<float>(table.cosine),
-          .sine = pointer<float>(table.sine),
+          .cosine = pointer<float>(cosine),
+          .sine = pointer<float>(sine),
           .y = pointer(y)},
          nullptr);
   return y;
@@ -166,16 +167,16 @@ TEST(RotateKernel, IsRightAndTurnsBack) {
   for (const Storage& storage : storages()) {
     for (const auto& shape : std::vector<std::array<int64_t, 4>>{{2, 3, 19, 64}, {1, 1, 1, 2}, {1, 2, 7, 6}}) {
       const auto [batch, heads, time, channels] = shape;
-      const RotaryTable table(time, channels, 10000, at::kFloat);
+      const at::Tensor angles = noise({time, channels / 2}, 3, at::kFloat), cosine = angles.cos(), sine = angles.sin();
       const at::Tensor x = noise({batch, time, heads, channels}, 1, storage.type).transpose(1, 2);
       const at::Tensor half = wide(x), low = half.narrow(3, 0, channels / 2),
                        high = half.narrow(3, channels / 2, channels / 2);
-      const at::Tensor cosine = wide(table.cosine), sine = wide(table.sine);
-      const at::Tensor expected = at::cat({low * cosine - high * sine, high * cosine + low * sine}, 3);
-      const at::Tensor y = turned(x, table, 1, storage.element);
+      const at::Tensor expected =
+          at::cat({low * wide(cosine) - high * wide(sine), high * wide(cosine) + low * wide(sine)}, 3);
+      const at::Tensor y = turned(x, cosine, sine, 1, storage.element);
       expect_close(y, expected, storage.name);
-      expect_close(turned(y, table, -1, storage.element), wide(x), storage.name);
-      expect_same_bits({y.contiguous()}, {turned(x, table, 1, storage.element).contiguous()});
+      expect_close(turned(y, cosine, sine, -1, storage.element), wide(x), storage.name);
+      expect_same_bits({y.contiguous()}, {turned(x, cosine, sine, 1, storage.element).contiguous()});
     }
   }
 }

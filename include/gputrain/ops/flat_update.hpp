@@ -1,0 +1,75 @@
+// What optimizers do with flat buffers, by kernels of our own on a GPU: one launch for all stretches of a buffer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace gputrain::ops {
+
+/// Elements of a flat buffer that share a weight decay.
+struct FlatStretch {
+  int64_t begin = 0, end = 0;
+  double weight_decay = 0;
+};
+
+/// Device scalars of an update; the last two as in optim::StepScalars.
+struct UpdateScalars {
+  at::Tensor lr;
+  std::optional<at::Tensor> found_inf, divisor;
+};
+
+struct AdamWBuffers {
+  at::Tensor values, gradients;  // fp32 [numel]
+  at::Tensor first, second;      // of the owned elements
+  at::Tensor step;               // 0-dim fp32: updates made, with this one
+};
+struct AdamWRule {
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+};
+
+struct SgdBuffers {
+  at::Tensor values, gradients;  // fp32 [numel]
+  at::Tensor velocity;           // of the owned elements; undefined without momentum
+};
+struct SgdRule {
+  double momentum = 0;
+  bool nesterov = false;
+};
+
+class FlatUpdate {
+ public:
+  /// `stretches` in order, all among the owned elements, the first of which is `owned_begin`.
+  FlatUpdate(std::vector<FlatStretch> stretches, int64_t owned_begin);
+
+  /// False where nothing was done, and the update is ATen's to make: on a CPU, in builds without CUDA, for fp64, and
+  /// where ATen was found to be faster.
+  bool adamw(const AdamWBuffers& buffers, const UpdateScalars& scalars, const AdamWRule& rule);
+  bool sgd(const SgdBuffers& buffers, const UpdateScalars& scalars, const SgdRule& rule);
+
+ private:
+  bool takes(const at::Tensor& values);
+  void upload(at::Device device);
+
+  std::vector<FlatStretch> stretches_;
+  int64_t owned_begin_;
+  at::Tensor table_;  // the stretches on the device, bytes
+  int64_t blocks_ = 0;
+  friend struct FlatLaunch;
+};
+
+/// Scalars of a gradient; see optim::GradientReport.
+struct GradientScalars {
+  at::Tensor square;              // 0-dim double: the sum of squares
+  at::Tensor norm;                // 0-dim double
+  at::Tensor found_inf, divisor;  // [1] float
+};
+
+/// The sum of squares of a flat fp32 gradient, 0-dim double; undefined where it is ATen's to compute.
+at::Tensor square_sum(const at::Tensor& flat);
+/// What follows from a sum of squares that square_sum() gave. `max_norm` 0: no clipping.
+GradientScalars gradient_scalars(const at::Tensor& square, const std::optional<at::Tensor>& scale, double max_norm);
+
+}  // namespace gputrain::ops

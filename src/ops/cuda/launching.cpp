@@ -1,0 +1,69 @@
+#include "launching.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <torch/headeronly/version.h>
+
+#include "../gpu.hpp"
+#include "gputrain/device/runtime.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+const std::string kTorch = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + "." +
+                           std::to_string(TORCH_VERSION_PATCH);
+
+double milliseconds(const std::function<void()>& work) {
+  at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
+  begin.record();
+  work();
+  end.record();
+  end.synchronize();
+  return static_cast<double>(begin.elapsed_time(end));
+}
+
+bool can_measure() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None; }
+
+std::filesystem::path choices_file() {
+  if (const char* given = std::getenv("GPUTRAIN_KERNEL_CHOICES")) return given;
+  const char* home = std::getenv("HOME");
+  return home == nullptr ? std::filesystem::path()
+                         : std::filesystem::path(home) / ".cache/gputrain/kernel_choices.jsonl";
+}
+
+PathChoice::Options options_of_process() {
+  const char* kernels = std::getenv("GPUTRAIN_KERNELS");
+  const bool is_off = kernels != nullptr && std::string_view(kernels) == "aten";
+  const device::DeviceFacts facts = device::facts_of({at::kCUDA, at::cuda::current_device()});
+  return {.mode = is_off ? PathChoice::Mode::never : PathChoice::Mode::measure,
+          .machine = facts.name + ", " + facts.software + ", torch " + kTorch + ", gputrain " GPUTRAIN_VERSION,
+          .file = choices_file(),
+          .time_counts = !at::globalContext().deterministicAlgorithms(),
+          .milliseconds = milliseconds,
+          .can_measure = can_measure};
+}
+
+}  // namespace
+
+PathChoice& path_choice() {
+  static PathChoice choice(options_of_process());
+  return choice;
+}
+
+namespace cuda {
+
+bool runs_kernels(const at::Tensor& tensor) { return tensor.is_cuda(); }
+Stream current_stream() { return at::cuda::getCurrentCUDAStream(); }
+int multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
+void check_launches() { C10_CUDA_KERNEL_LAUNCH_CHECK(); }
+
+}  // namespace cuda
+}  // namespace gputrain::ops

@@ -1,0 +1,28 @@
+// Where kernels run: what the functions that launch them ask of the device. The tests answer for a CPU.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels.hpp"
+
+namespace gputrain::ops::cuda {
+
+bool runs_kernels(const at::Tensor& tensor);  // it lies on the device
+Stream current_stream();
+int multiprocessors();
+/// After launches: throws when one was refused.
+void check_launches();
+
+Element element_of(const at::Tensor& tensor);  // of a type that kernels store
+bool is_stored(const at::Tensor& tensor);      // whether it is of such a type
+
+template <class T = void>
+const T* read(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<const T*>(tensor.const_data_ptr()) : nullptr;
+}
+template <class T = void>
+T* write(const at::Tensor& tensor) {
+  return tensor.defined() ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
+}
+
+}  // namespace gputrain::ops::cuda

@@ -1,0 +1,32 @@
+// Operators by kernels of our own on a GPU, on the autograd graph. Each function makes the way that PathChoice compares
+// with ATen's; it is empty in a build without CUDA, and where the kernels do not take the tensors.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "gputrain/ops/activation.hpp"
+#include "gputrain/ops/normalization.hpp"
+#include "path_choice.hpp"
+
+namespace gputrain::ops::gpu {
+
+/// Whether this tensor is where our kernels could take it: anything else costs no further look.
+bool is_here(const at::Tensor& x);
+
+/// Inputs {x, weight, bias, residual}, the last two may be undefined -> {norm(x + residual), x + residual}, the latter
+/// only with a residual.
+Way norm(const Tensors& inputs, double eps, bool centred);
+
+Way curve(const at::Tensor& x, Activation activation);     // {x} -> {y}
+Way swiglu(const at::Tensor& gate, const at::Tensor& up);  // {gate, up} -> {y}
+Way rotate(const at::Tensor& x);                           // {x, cosine, sine} -> {y}
+
+/// {logits [rows, columns], targets [rows]} -> {loss sum}; the backward pass overwrites the logits.
+Way cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing);
+
+/// {x, weight, bias, residual, running mean, running variance}, in training -> {y}; moves the running statistics.
+Way batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu);
+
+}  // namespace gputrain::ops::gpu

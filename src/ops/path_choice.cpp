@@ -1,0 +1,181 @@
+#include "path_choice.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/randn_like.h>
+#include <ATen/ops/sub.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/log.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+/// How far our results may lie from the exact ones: as far as the type's rounding takes them, as far as ATen's lie
+/// times two where that is more.
+double tolerance_of(at::ScalarType type) { return type == at::kFloat || type == at::kDouble ? 2e-5 : 6e-3; }
+
+std::string key_of(std::string_view name, const Tensors& inputs) {
+  std::string key(name);
+  for (const at::Tensor& input : inputs) {
+    if (!input.defined()) {
+      key += " -";
+      continue;
+    }
+    key += fmt::format(" {} {}", c10::toString(input.scalar_type()), fmt::join(input.sizes(), "x"));
+    if (!input.is_contiguous()) key += fmt::format("/{}", fmt::join(input.strides(), "x"));
+  }
+  return key;
+}
+
+/// Leaves with the values of the inputs, or of a part of those that are large; in `wider` where it is given.
+Tensors leaves_of(const Tensors& inputs, const PathChoice::Inputs& kinds, bool wider) {
+  Tensors leaves;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined()) {
+      leaves.emplace_back();
+      continue;
+    }
+    at::Tensor part = inputs[i].detach();
+    if (i < kinds.batched && part.dim() > 0 && inputs[0].numel() > PathChoice::kMostElements) {
+      const int64_t per_row = inputs[0].numel() / inputs[0].size(0);
+      part = part.narrow(0, 0, std::clamp<int64_t>(PathChoice::kMostElements / per_row, 1, part.size(0)));
+    }
+    const bool is_float = at::isFloatingType(part.scalar_type());
+    // Strides that leave no gaps are kept; a view's become those of a tensor of its own, as they would in a clone.
+    at::Tensor leaf = wider && is_float ? part.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true) : part.clone();
+    leaves.push_back(leaf.set_requires_grad(i < kinds.differentiable));
+  }
+  return leaves;
+}
+
+/// The results and the gradients of what requires them, for gradients that both ways are given alike.
+Tensors results_of(const Way& way, const Tensors& leaves, const Tensors& gradients) {
+  Tensors handed;  // a way may overwrite what it is handed over; a leaf is not
+  for (const at::Tensor& leaf : leaves) {
+    const bool is_leaf = leaf.defined() && leaf.requires_grad();
+    if (is_leaf) leaf.mutable_grad() = at::Tensor();
+    handed.push_back(is_leaf ? leaf.view_as(leaf) : leaf);
+  }
+  const Tensors outputs = way(handed);
+  Tensors results, roots, root_gradients;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    results.push_back(outputs[i].detach());
+    if (!outputs[i].requires_grad()) continue;
+    roots.push_back(outputs[i]);
+    root_gradients.push_back(gradients[i].to(outputs[i].scalar_type()));
+  }
+  if (!roots.empty()) torch::autograd::backward(roots, root_gradients);
+  for (const at::Tensor& leaf : leaves) {
+    if (leaf.defined() && leaf.requires_grad() && leaf.grad().defined()) results.push_back(leaf.grad().clone());
+  }
+  return results;
+}
+
+double error_of(const at::Tensor& result, const at::Tensor& exact) {
+  const auto norm = [](const at::Tensor& x) { return at::linalg_vector_norm(x.to(at::kDouble)).item<double>(); };
+  const double length = norm(exact), difference = norm(at::sub(result.to(at::kDouble), exact.to(at::kDouble)));
+  return difference == 0 ? 0 : difference / length;
+}
+
+}  // namespace
+
+PathChoice::PathChoice(Options options) : options_(std::move(options)) { read_file(); }
+
+bool PathChoice::takes_own(std::string_view name, const Tensors& inputs, const Inputs& kinds, const Way& own,
+                           const Way& plain) {
+  if (options_.mode == Mode::never) return false;
+  const std::string key = key_of(name, inputs);
+  const std::lock_guard lock(mutex_);
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  if (!options_.can_measure()) return false;
+  Verdict verdict;
+  try {
+    verdict = compare(inputs, kinds, own, plain);
+  } catch (const std::exception& error) {
+    const std::string_view what = error.what();  // of which ATen's go on with stack frames
+    log::warning(fmt::format("{}: ATen's way is taken, our kernel failed: {}", key, what.substr(0, what.find('\n'))));
+    known_.emplace(key, false);
+    return false;
+  }
+  log::info(fmt::format("kernels {}: own {:.3f} ms, aten {:.3f} ms, error {:.1e}: {}", key, verdict.own_ms,
+                        verdict.plain_ms, verdict.apart, verdict.own ? "own" : "aten"));
+  known_.emplace(key, verdict.own);
+  remember(key, verdict);
+  return verdict.own;
+}
+
+PathChoice::Verdict PathChoice::compare(const Tensors& inputs, const Inputs& kinds, const Way& own,
+                                        const Way& plain) const {
+  const at::AutoGradMode grad(kinds.differentiable > 0);
+  const Tensors wide = leaves_of(inputs, kinds, /*wider=*/true);
+  Tensors gradients;
+  {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& y : plain(leaves_of(inputs, kinds, false))) {
+      gradients.push_back(y.dim() > 0 ? at::randn_like(y) : at::ones_like(y));
+    }
+  }
+  const Tensors exact = results_of(plain, wide, gradients);
+  const Tensors ours = results_of(own, leaves_of(inputs, kinds, false), gradients);
+  const Tensors theirs = results_of(plain, leaves_of(inputs, kinds, false), gradients);
+  Verdict verdict{.own = ours.size() == exact.size()};
+  for (size_t i = 0; verdict.own && i < exact.size(); ++i) {
+    const double error = error_of(ours[i], exact[i]);
+    verdict.apart = std::max(verdict.apart, error);
+    const double allowed = std::max(tolerance_of(inputs[0].scalar_type()), 2 * error_of(theirs[i], exact[i]));
+    verdict.own = verdict.own && error <= allowed;  // a NaN is not
+  }
+  if (!verdict.own) return verdict;
+  const Tensors leaves = leaves_of(inputs, kinds, false);
+  // By turns, and the best of each: a clock that rises or falls meets both.
+  verdict.own_ms = verdict.plain_ms = 1e30;
+  for (int turn = 0; turn < 5; ++turn) {
+    const auto best = [&](double& ms, const Way& way) {
+      ms = std::min(ms, options_.milliseconds([&] { results_of(way, leaves, gradients); }));
+    };
+    best(verdict.plain_ms, plain);
+    best(verdict.own_ms, own);
+  }
+  verdict.own = !options_.time_counts || verdict.own_ms < verdict.plain_ms;
+  return verdict;
+}
+
+void PathChoice::read_file() {
+  std::ifstream file(options_.file);
+  for (std::string line; std::getline(file, line);) {
+    const auto entry = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!entry.is_object() || entry.value("machine", nlohmann::json()) != options_.machine) continue;
+    const auto key = entry.find("operator"), own = entry.find("own");
+    if (key == entry.end() || own == entry.end() || !key->is_string() || !own->is_boolean()) continue;
+    known_[key->get<std::string>()] = own->get<bool>();
+  }
+}
+
+// One write per line, appended: several ranks may do so at once.
+void PathChoice::remember(const std::string& key, const Verdict& verdict) const {
+  if (options_.file.empty()) return;
+  std::error_code ignored;  // without the file the next run measures again
+  std::filesystem::create_directories(options_.file.parent_path(), ignored);
+  const nlohmann::json entry{{"machine", options_.machine}, {"operator", key},
+                             {"own", verdict.own},          {"own_ms", verdict.own_ms},
+                             {"aten_ms", verdict.plain_ms}, {"error", verdict.apart}};
+  std::ofstream file(options_.file, std::ios::app);
+  file << entry.dump() + "\n" << std::flush;
+}
+
+Tensors run(std::string_view name, const Tensors& inputs, const PathChoice::Inputs& kinds, const Way& own,
+            const Way& plain) {
+  return own && path_choice().takes_own(name, inputs, kinds, own, plain) ? own(inputs) : plain(inputs);
+}
+
+}  // namespace gputrain::ops

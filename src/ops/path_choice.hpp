@@ -1,0 +1,72 @@
+// Which way an operator takes on a GPU: ATen's, or a kernel of our own. Decided where a shape is first met, by running
+// both ways on it: ours has to be right and faster. Remembered in a file.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace gputrain::ops {
+
+using Tensors = std::vector<at::Tensor>;
+/// An operator on the autograd graph: its results from its inputs, of which some may be undefined.
+using Way = std::function<Tensors(const Tensors&)>;
+
+class PathChoice {
+ public:
+  enum class Mode { measure, never };  // never: ATen's way everywhere
+
+  struct Options {
+    Mode mode = Mode::measure;
+    std::string machine;         // GPU and versions: what was found on another does not count
+    std::filesystem::path file;  // one line of JSON per choice; empty: nothing is remembered
+    bool time_counts = true;     // false: what is right is taken, so that a run does not depend on a clock
+    std::function<double(const std::function<void()>&)> milliseconds;  // that a piece of work takes
+    std::function<bool()> can_measure;                                 // false: under capture, for instance
+  };
+
+  explicit PathChoice(Options options);
+
+  /// What both ways are compared on: at most so many elements of an input, by taking fewer of its first dim.
+  static constexpr int64_t kMostElements = int64_t{1} << 26;
+
+  /// What the first inputs of an operator are.
+  struct Inputs {
+    size_t batched = 1;         // they share their first dim, of which a part serves to measure
+    size_t differentiable = 1;  // they may require a gradient
+  };
+
+  /// Whether the operator takes our own way, forward and backward: the answer is the same with and without a gradient,
+  /// so that what is computed again is computed alike. Inputs are copied: neither they nor their gradients change.
+  bool takes_own(std::string_view name, const Tensors& inputs, const Inputs& kinds, const Way& own, const Way& plain);
+
+ private:
+  struct Verdict {
+    bool own = false;
+    double own_ms = 0, plain_ms = 0, apart = 0;  // apart: relative error of the worst result against fp32 or fp64
+  };
+  Verdict compare(const Tensors& inputs, const Inputs& kinds, const Way& own, const Way& plain) const;
+  void read_file();
+  void remember(const std::string& key, const Verdict& verdict) const;
+
+  Options options_;
+  std::mutex mutex_;
+  std::unordered_map<std::string, bool> known_;
+};
+
+/// The one of this process; on a machine without a GPU, and in builds without CUDA, it is never asked.
+/// GPUTRAIN_KERNELS=aten switches our own kernels off; GPUTRAIN_KERNEL_CHOICES names the file, instead of
+/// kernel_choices.jsonl in ~/.cache/gputrain.
+PathChoice& path_choice();
+
+/// The operator by the way that path_choice() finds; an empty `own` is none. See PathChoice::takes_own.
+Tensors run(std::string_view name, const Tensors& inputs, const PathChoice::Inputs& kinds, const Way& own,
+            const Way& plain);
+
+}  // namespace gputrain::ops

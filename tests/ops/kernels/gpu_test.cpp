@@ -1,0 +1,275 @@
+// The operators made of kernels, on the autograd graph, with the tensors of a CPU: against ATen in fp64.
+#include "../../../src/ops/gpu.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/ops/flat_update.hpp"
+#include "ops/kernels/kernel_case.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+using namespace testing_support;
+
+constexpr double kEps = 1e-5;
+
+Tensors leaves_of(const Tensors& inputs, size_t differentiable, bool in_double) {
+  Tensors leaves;
+  for (const at::Tensor& input : inputs) {
+    const bool is_float = input.defined() && at::isFloatingType(input.scalar_type());
+    at::Tensor leaf = !input.defined() ? at::Tensor() : is_float && in_double ? wide(input) : input.clone();
+    if (leaves.size() < differentiable && leaf.defined()) leaf.set_requires_grad(true);
+    leaves.push_back(leaf);
+  }
+  return leaves;
+}
+
+/// Results, gradients and what a way changed in its other inputs are those of the reference in fp64.
+void compare(const Tensors& inputs, size_t differentiable, const Way& own, const Way& reference) {
+  ASSERT_TRUE(own);
+  const Tensors ours = leaves_of(inputs, differentiable, false), exact = leaves_of(inputs, differentiable, true);
+  Tensors handed;
+  for (const at::Tensor& leaf : ours)
+    handed.push_back(leaf.defined() && leaf.requires_grad() ? leaf.view_as(leaf) : leaf);
+  const Tensors results = own(handed), expected = reference(exact);
+  ASSERT_EQ(results.size(), expected.size());
+  at::Tensor objective, exact_objective;
+  for (size_t i = 0; i < results.size(); ++i) {
+    expect_close(results[i].detach(), expected[i], "result " + std::to_string(i));
+    const at::Tensor weights = noise(expected[i].sizes(), 90 + i, results[i].scalar_type());
+    const at::Tensor part = (results[i] * weights).sum(), exact_part = (expected[i] * wide(weights)).sum();
+    objective = i == 0 ? part : objective + part;
+    exact_objective = i == 0 ? exact_part : exact_objective + exact_part;
+  }
+  objective.backward();
+  exact_objective.backward();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined()) continue;
+    const std::string place = "input " + std::to_string(i);
+    // Gradients of fp32 weights carry the rounding of 16-bit activations.
+    if (i < differentiable)
+      expect_within(inputs[0].element_size() == 2 ? 3e-3 : 1e-5, ours[i].grad(), exact[i].grad(), place);
+    if (i >= differentiable && at::isFloatingType(inputs[i].scalar_type())) expect_close(ours[i], exact[i], place);
+  }
+}
+
+TEST(GpuOperators, LayerNormAndRmsNorm) {
+  for (const Storage& storage : storages()) {
+    const at::Tensor x = noise({2, 7, 40}, 1, storage.type), weight = noise({40}, 2, at::kFloat),
+                     bias = noise({40}, 3, at::kFloat);
+    const Tensors both{x, weight, bias, {}}, without_bias{x, weight, {}, {}};
+    const Way layer = [](const Tensors& t) { return Tensors{at::layer_norm(t[0], {40}, t[1], t[2], kEps)}; };
+    compare(both, 4, gpu::norm(both, kEps, true), layer);
+    compare(without_bias, 4, gpu::norm(without_bias, kEps, true), layer);
+    compare(without_bias, 4, gpu::norm(without_bias, kEps, false),
+            [](const Tensors& t) { return Tensors{at::rms_norm(t[0], {40}, t[1], kEps)}; });
+  }
+}
+
+TEST(GpuOperators, NormOfASumWithTheGradientsOfBothResults) {
+  for (const Storage& storage : storages()) {
+    const Tensors inputs{noise({3, 5, 24}, 1, storage.type), noise({24}, 2, at::kFloat), noise({24}, 3, at::kFloat),
+                         noise({3, 5, 24}, 4, storage.type)};
+    const Way reference = [](const Tensors& t) {
+      const at::Tensor z = at::add(t[0], t[3]);
+      return Tensors{at::layer_norm(z, {24}, t[1], t[2], kEps), z};
+    };
+    compare(inputs, 4, gpu::norm(inputs, kEps, true), reference);
+    const Way own = gpu::norm(inputs, kEps, true);
+    const auto only = [](const Way& way, size_t index) -> Way {
+      return [way, index](const Tensors& t) { return Tensors{way(t)[index]}; };
+    };
+    compare(inputs, 4, only(own, 0), only(reference, 0));
+    const Tensors sum = own(leaves_of(inputs, 4, false));
+    sum[1].sum().backward();  // of the sum alone: nothing to go through the norm
+  }
+}
+
+TEST(GpuOperators, Activations) {
+  for (const Storage& storage : storages()) {
+    const Tensors inputs{noise({3, 4, 33}, 1, storage.type)};
+    compare(inputs, 1, gpu::curve(inputs[0], Activation::gelu),
+            [](const Tensors& t) { return Tensors{at::gelu(t[0])}; });
+    compare(inputs, 1, gpu::curve(inputs[0], Activation::gelu_tanh),
+            [](const Tensors& t) { return Tensors{at::gelu(t[0], "tanh")}; });
+    compare(inputs, 1, gpu::curve(inputs[0], Activation::silu),
+            [](const Tensors& t) { return Tensors{at::silu(t[0])}; });
+    EXPECT_FALSE(gpu::curve(inputs[0], Activation::relu));
+    EXPECT_FALSE(gpu::curve(inputs[0].transpose(0, 1), Activation::gelu));
+  }
+}
+
+TEST(GpuOperators, SwigluOfTensorsAndOfHalves) {
+  for (const Storage& storage : storages()) {
+    const Way reference = [](const Tensors& t) { return Tensors{at::silu(t[0]) * t[1]}; };
+    const Tensors apart{noise({2, 3, 16}, 1, storage.type), noise({2, 3, 16}, 2, storage.type)};
+    compare(apart, 2, gpu::swiglu(apart[0], apart[1]), reference);
+    const Tensors joined{noise({2, 3, 32}, 3, storage.type)};
+    const auto halves = [](const Way& way) -> Way {
+      return [way](const Tensors& t) {
+        const auto parts = t[0].chunk(2, -1);
+        return way({parts[0], parts[1]});
+      };
+    };
+    const auto parts = joined[0].chunk(2, -1);
+    compare(joined, 1, halves(gpu::swiglu(parts[0], parts[1])), halves(reference));
+    EXPECT_FALSE(gpu::swiglu(apart[0], parts[0]));
+  }
+}
+
+TEST(GpuOperators, RotationOfAViewOfJoinedHeads) {
+  for (const Storage& storage : storages()) {
+    const Tensors inputs{noise({2, 5, 3 * 24}, 1, storage.type), noise({5, 4}, 2, at::kFloat),
+                         noise({5, 4}, 3, at::kFloat)};
+    const auto query = [](const at::Tensor& joined) {
+      return joined.narrow(2, 24, 24).view({2, 5, 3, 8}).transpose(1, 2);
+    };
+    const Way own = gpu::rotate(query(inputs[0]));
+    ASSERT_TRUE(own);
+    compare(
+        inputs, 1,
+        [&](const Tensors& t) {
+          return own({query(t[0]), t[1], t[2]});
+        },
+        [&](const Tensors& t) {
+          const at::Tensor x = query(t[0]), low = x.narrow(3, 0, 4), high = x.narrow(3, 4, 4);
+          return Tensors{at::cat({low * t[1] - high * t[2], high * t[1] + low * t[2]}, 3)};
+        });
+  }
+}
+
+TEST(GpuOperators, CrossEntropyWithPaddedColumns) {
+  for (const Storage& storage : storages()) {
+    at::Tensor targets = at::randint(13, {6}, at::TensorOptions().dtype(at::kLong));
+    targets[2].fill_(-100);
+    const Tensors inputs{noise({6, 16}, 1, storage.type), targets};
+    const Way reference = [](const Tensors& t) {
+      return Tensors{at::cross_entropy_loss(t[0].narrow(1, 0, 13), t[1], {}, at::Reduction::Sum, -100, 0.1)};
+    };
+    const Way own = gpu::cross_entropy(inputs[0], 13, 0.1);
+    compare(inputs, 1, own, reference);
+    const at::Tensor leaf = inputs[0].clone().set_requires_grad(true);
+    const at::Tensor loss = own({leaf.view_as(leaf), targets})[0];
+    loss.backward({}, /*retain_graph=*/true);
+    EXPECT_ANY_THROW(loss.backward());  // the logits are gone
+  }
+}
+
+TEST(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
+  for (const Storage& storage : storages()) {
+    const auto images = [&](uint64_t seed) {
+      return noise({3, 16, 5, 4}, seed, storage.type).contiguous(at::MemoryFormat::ChannelsLast);
+    };
+    for (const bool relu : {false, true}) {
+      for (const bool has_residual : {false, true}) {
+        const Tensors inputs{images(1),
+                             noise({16}, 2, at::kFloat),
+                             noise({16}, 3, at::kFloat),
+                             has_residual ? images(4) : at::Tensor(),
+                             at::zeros({16}, at::kFloat),
+                             at::ones({16}, at::kFloat)};
+        // Where a rounded y is 0 and the exact one is not the ReLU differs: none of them lies so close.
+        compare(inputs, 4, gpu::batch_norm(inputs, {}, relu), [&](const Tensors& t) {
+          at::Tensor y = at::batch_norm(t[0], t[1], t[2], t[4], t[5], true, 0.1, kEps, false);
+          if (t[3].defined()) y = y + t[3];
+          return Tensors{relu ? at::relu(y) : y};
+        });
+      }
+    }
+    const Tensors rows_first{
+        noise({3, 16, 5, 4}, 1, storage.type), noise({16}, 2, at::kFloat), noise({16}, 3, at::kFloat), {},
+        at::zeros({16}, at::kFloat),           at::ones({16}, at::kFloat)};
+    EXPECT_FALSE(gpu::batch_norm(rows_first, {}, true));
+  }
+}
+
+constexpr int64_t kNumel = 5000, kOwned = 64;
+
+struct Flat {
+  at::Tensor values = noise({kNumel}, 1, at::kFloat), gradients = noise({kNumel}, 2, at::kFloat);
+  at::Tensor first = at::zeros({kNumel - kOwned}, at::kFloat), second = at::zeros({kNumel - kOwned}, at::kFloat);
+  at::Tensor step = at::ones({}, at::kFloat);
+  UpdateScalars scalars{.lr = at::full({}, 0.01, at::kFloat),
+                        .found_inf = at::zeros({1}, at::kFloat),
+                        .divisor = at::full({1}, 2, at::kFloat)};
+};
+
+const std::vector<FlatStretch> kStretches{{kOwned, 3000, 0.1}, {3000, kNumel, 0}};
+
+TEST(GpuUpdates, AdamWEqualsAtens) {
+  Flat ours, theirs;
+  FlatUpdate update(kStretches, kOwned);
+  const AdamWRule rule;
+  ASSERT_TRUE(update.adamw({ours.values, ours.gradients, ours.first, ours.second, ours.step}, ours.scalars, rule));
+  for (const FlatStretch& s : kStretches) {
+    const auto part = [&](const at::Tensor& flat, int64_t shift) {
+      return flat.narrow(0, s.begin - shift, s.end - s.begin);
+    };
+    at::_fused_adamw_({part(theirs.values, 0)}, {part(theirs.gradients, 0)}, {part(theirs.first, kOwned)},
+                      {part(theirs.second, kOwned)}, {}, {theirs.step}, 0.01, rule.beta1, rule.beta2, s.weight_decay,
+                      rule.eps, false, false, theirs.scalars.divisor, theirs.scalars.found_inf);
+  }
+  expect_within(1e-6, ours.values, wide(theirs.values), "values");
+  expect_within(1e-6, ours.first, wide(theirs.first), "first average");
+  expect_within(1e-6, ours.second, wide(theirs.second), "second average");
+}
+
+TEST(GpuUpdates, SgdEqualsAtensWithAndWithoutMomentum) {
+  for (const double momentum : {0.0, 0.9}) {
+    Flat ours, theirs;
+    FlatUpdate update(kStretches, kOwned);
+    const at::Tensor velocity = momentum > 0 ? ours.first : at::Tensor();
+    const SgdRule rule{.momentum = momentum, .nesterov = momentum > 0};
+    ASSERT_TRUE(update.sgd({ours.values, ours.gradients, velocity}, ours.scalars, rule));
+    for (const FlatStretch& s : kStretches) {
+      const auto part = [&](const at::Tensor& flat, int64_t shift) {
+        return flat.narrow(0, s.begin - shift, s.end - s.begin);
+      };
+      at::_fused_sgd_({part(theirs.values, 0)}, {part(theirs.gradients, 0)},
+                      momentum > 0 ? Tensors{part(theirs.first, kOwned)} : Tensors{}, s.weight_decay, momentum, 0.01, 0,
+                      rule.nesterov, false, false, theirs.scalars.divisor, theirs.scalars.found_inf);
+    }
+    expect_within(1e-6, ours.values, wide(theirs.values), "values");
+    if (momentum > 0) expect_within(1e-6, ours.first, wide(theirs.first), "velocity");
+  }
+}
+
+TEST(GpuUpdates, AreAtensWhereAStretchIsNotAligned) {
+  Flat flat;
+  FlatUpdate update({{0, 3, 0}}, 0);
+  EXPECT_FALSE(update.sgd({flat.values, flat.gradients, {}}, flat.scalars, {}));
+}
+
+TEST(GpuUpdates, MeasureAGradient) {
+  const at::Tensor gradient = noise({30001}, 1, at::kFloat), square = square_sum(gradient);
+  ASSERT_TRUE(square.defined());
+  expect_within(1e-7, square.view({1}), wide(gradient).square().sum().view({1}), "square");
+  const GradientScalars scalars = gradient_scalars(square, at::full({}, 4, at::kFloat), 1.0);
+  const double norm = wide(gradient).norm().item<double>() / 4;
+  EXPECT_NEAR(scalars.norm.item<double>(), norm, 1e-5);
+  EXPECT_NEAR(scalars.divisor.item<float>(), 4 * norm, 1e-3);
+  EXPECT_EQ(scalars.found_inf.item<float>(), 0);
+}
+
+TEST(GpuOperators, AreNotForDoubles) { EXPECT_FALSE(gpu::is_here(at::ones({3}, at::kDouble))); }
+
+}  // namespace
+}  // namespace gputrain::ops

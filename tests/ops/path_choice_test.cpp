@@ -1,0 +1,140 @@
+#include "../../src/ops/path_choice.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/mul.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "ops/compare.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+using testing_support::random_leaf;
+
+/// A clock that counts ticks: the ways below say how long they take.
+double ticks = 0;
+Way taking(double time, double factor = 1) {
+  return [=](const Tensors& t) {
+    ticks += time;
+    return Tensors{at::mul(at::mul(t[0], t[1]), factor)};
+  };
+}
+
+constexpr PathChoice::Inputs kBoth{.batched = 1, .differentiable = 2};
+
+struct Machine {
+  std::filesystem::path file = std::filesystem::temp_directory_path() / fmt_name();
+  bool can_measure = true;
+  int measured = 0;
+
+  static std::string fmt_name() { return "choices_" + std::to_string(::getpid()) + ".jsonl"; }
+  Machine() { std::filesystem::remove(file); }
+  ~Machine() { std::filesystem::remove(file); }
+
+  PathChoice choice(const std::string& name = "gpu", bool time_counts = true) {
+    return PathChoice({.machine = name,
+                       .file = file,
+                       .time_counts = time_counts,
+                       .milliseconds =
+                           [this](const std::function<void()>& work) {
+                             ++measured;
+                             const double before = ticks;
+                             work();
+                             return ticks - before;
+                           },
+                       .can_measure = [this] { return can_measure; }});
+  }
+};
+
+Tensors inputs(int64_t rows = 4) { return {random_leaf({rows, 3}, 1, at::kFloat), random_leaf({3}, 2, at::kFloat)}; }
+
+TEST(PathChoice, TakesTheOwnWayWhereItIsRightAndFaster) {
+  Machine machine;
+  PathChoice choice = machine.choice();
+  EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(1), taking(2)));
+  EXPECT_FALSE(choice.takes_own("slow", inputs(), kBoth, taking(3), taking(2)));
+  EXPECT_FALSE(choice.takes_own("wrong", inputs(), kBoth, taking(1, 1.001), taking(2)));
+}
+
+TEST(PathChoice, LooksAtGradientsToo) {
+  Machine machine;
+  PathChoice choice = machine.choice();
+  const Way forgets_one = [](const Tensors& t) { return Tensors{at::mul(t[0], t[1].detach())}; };
+  const Way doubles_one = [](const Tensors& t) {
+    const at::Tensor y = at::mul(t[0], t[1]);
+    return Tensors{at::add(y, at::add(t[1], t[1].detach(), -1).expand_as(y))};
+  };
+  EXPECT_FALSE(choice.takes_own("forgets", inputs(), kBoth, forgets_one, taking(2)));
+  EXPECT_FALSE(choice.takes_own("doubles", inputs(), kBoth, doubles_one, taking(2)));
+}
+
+TEST(PathChoice, IsMadeOnceForEachShapeAndType) {
+  Machine machine;
+  PathChoice choice = machine.choice();
+  EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(1), taking(2)));
+  const int measured = machine.measured;
+  EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(9), taking(2)));
+  EXPECT_EQ(machine.measured, measured);
+  EXPECT_FALSE(choice.takes_own("product", inputs(5), kBoth, taking(9), taking(2)));
+}
+
+TEST(PathChoice, IsRememberedForTheSameMachineOnly) {
+  Machine machine;
+  machine.choice().takes_own("product", inputs(), kBoth, taking(1), taking(2));
+  std::ofstream(machine.file, std::ios::app) << "torn {\n[]\n{\"machine\": \"gpu\"}\n";
+  EXPECT_TRUE(machine.choice().takes_own("product", inputs(), kBoth, taking(9), taking(2)));
+  EXPECT_FALSE(machine.choice("another").takes_own("product", inputs(), kBoth, taking(9), taking(2)));
+}
+
+TEST(PathChoice, IsAtensWhereNothingCanBeMeasured) {
+  Machine machine;
+  machine.can_measure = false;
+  PathChoice choice = machine.choice();
+  EXPECT_FALSE(choice.takes_own("product", inputs(), kBoth, taking(1), taking(2)));
+  machine.can_measure = true;
+  EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(1), taking(2)));
+}
+
+TEST(PathChoice, DoesNotDependOnAClockWhereItMustNot) {
+  Machine machine;
+  PathChoice choice = machine.choice("gpu", /*time_counts=*/false);
+  EXPECT_TRUE(choice.takes_own("slow", inputs(), kBoth, taking(3), taking(2)));
+  EXPECT_FALSE(choice.takes_own("wrong", inputs(), kBoth, taking(3, 2), taking(2)));
+}
+
+TEST(PathChoice, IsAtensWhereOurWayThrows) {
+  Machine machine;
+  const Way throws = [](const Tensors&) -> Tensors { throw std::runtime_error("no such kernel"); };
+  EXPECT_FALSE(machine.choice().takes_own("throws", inputs(), kBoth, throws, taking(2)));
+}
+
+TEST(PathChoice, IsTheSameWithoutAGradient) {
+  Machine machine;
+  PathChoice choice = machine.choice();
+  EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(1), taking(2)));
+  const at::NoGradGuard no_grad;
+  EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(9), taking(2)));
+}
+
+TEST(PathChoice, LeavesInputsAndTheirGradientsAlone) {
+  Machine machine;
+  const Tensors given = inputs();
+  const at::Tensor before = given[0].detach().clone();
+  const Way overwrites = [](const Tensors& t) {
+    const at::Tensor y = at::mul(t[0], t[1]);
+    t[0].detach().zero_();
+    return Tensors{y};
+  };
+  machine.choice().takes_own("overwrites", given, kBoth, overwrites, taking(2));
+  EXPECT_TRUE(given[0].equal(before));
+  EXPECT_FALSE(given[0].grad().defined());
+}
+
+}  // namespace
+}  // namespace gputrain::ops
