@@ -71,8 +71,8 @@ GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSiz
 }
 
 at::Tensor GptBlock::forward(const at::Tensor& x, const ops::RotaryTable* rotary) const {
-  const at::Tensor y = at::add(x, dropout_->forward(attention_->forward(norm_1_->forward(x), rotary)));
-  return at::add(y, dropout_->forward(feed_forward_->forward(norm_2_->forward(y))));
+  const auto [y, normed] = norm_2_->forward_sum(dropout_->forward(attention_->forward(norm_1_->forward(x), rotary)), x);
+  return at::add(y, dropout_->forward(feed_forward_->forward(normed)));
 }
 
 Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts)

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 
 #include "gputrain/ops/activation.hpp"
@@ -85,6 +86,15 @@ at::Tensor Norm::forward(const at::Tensor& x) const {
                                             : ops::rms_norm(in, weight_, options_.eps);
   };
   return recomputed_value(context().recompute, norm, x);
+}
+
+ops::NormedSum Norm::forward_sum(const at::Tensor& x, const at::Tensor& residual) const {
+  if (context().recompute == Recompute::selective) {
+    const at::Tensor sum = at::add(residual, x);
+    return {.sum = sum, .normed = forward(sum)};
+  }
+  return options_.kind == Kind::layernorm ? ops::layer_norm_of_sum(x, residual, weight_, bias_, options_.eps)
+                                          : ops::rms_norm_of_sum(x, residual, weight_, options_.eps);
 }
 
 Embedding::Embedding(const Context& context, const Options& options) : Module(context) {

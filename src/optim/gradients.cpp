@@ -6,6 +6,8 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
+#include "gputrain/ops/flat_update.hpp"
+
 namespace gputrain::optim {
 namespace {
 
@@ -20,9 +22,21 @@ at::Tensor norm_of(const at::Tensor& flat) {
   return at::linalg_vector_norm(at::cat({rows, rest}).to(at::kDouble));
 }
 
+/// By kernels of our own, where they are found to be better.
+std::optional<GradientReport> measure_on_gpu(const at::Tensor& flat, const GradientOptions& options) {
+  const at::Tensor square = ops::square_sum(flat);
+  if (!square.defined()) return std::nullopt;
+  if (options.add_up_over_ranks) options.add_up_over_ranks(square);
+  const ops::GradientScalars scalars = ops::gradient_scalars(square, options.scale, options.max_norm.value_or(0));
+  GradientReport report{.norm = scalars.norm, .found_inf = scalars.found_inf};
+  if (options.scale || options.max_norm) report.divisor = scalars.divisor;
+  return report;
+}
+
 }  // namespace
 
 GradientReport measure_gradient(const at::Tensor& flat, const GradientOptions& options) {
+  if (const auto report = measure_on_gpu(flat, options)) return *report;
   GradientReport report{.norm = norm_of(flat)};
   if (options.add_up_over_ranks) {
     const at::Tensor square = report.norm.square();

@@ -46,4 +46,15 @@ std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_d
   return groups;
 }
 
+std::vector<ops::FlatStretch> flat_stretches(const std::vector<DecayGroup>& groups) {
+  std::vector<ops::FlatStretch> stretches;
+  for (const DecayGroup& group : groups) {
+    for (const device::Range& range : group.ranges) {
+      stretches.push_back({range.begin - group.owned_begin, range.end - group.owned_begin, group.weight_decay});
+    }
+  }
+  std::sort(stretches.begin(), stretches.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  return stretches;
+}
+
 }  // namespace gputrain::optim

@@ -75,6 +75,7 @@ class GPUTRAIN_API Norm final : public Module {
 
   Norm(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& x) const;
+  ops::NormedSum forward_sum(const at::Tensor& x, const at::Tensor& residual) const;  // of x + residual
 
  private:
   Options options_;

@@ -11,6 +11,7 @@
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/core/export.hpp"
 #include "gputrain/device/arena.hpp"
+#include "gputrain/ops/flat_update.hpp"
 
 namespace gputrain::optim {
 
@@ -59,5 +60,8 @@ struct DecayGroup {
 /// Splits what this rank owns of an arena by decay; one group over everything where `weight_decay` is zero, and none
 /// where it owns nothing.
 GPUTRAIN_API std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_decay);
+
+/// The same for an update of all groups at once, counted from the first element that the rank owns.
+GPUTRAIN_API std::vector<ops::FlatStretch> flat_stretches(const std::vector<DecayGroup>& groups);
 
 }  // namespace gputrain::optim

@@ -37,7 +37,10 @@ class AdamW final : public Optimizer {
       : spec_(spec),
         first_(arena.make_state()),
         second_(arena.make_state()),
-        step_(at::zeros({}, arena.values().options().dtype(at::kFloat))) {
+        step_(at::zeros({}, arena.values().options().dtype(at::kFloat))),
+        values_(arena.values().narrow(0, arena.owned().begin, arena.owned().size())),
+        gradients_(arena.owned_gradients()),
+        update_(flat_stretches(decay_groups(arena, spec.weight_decay)), /*owned_begin=*/0) {
     for (const DecayGroup& group : decay_groups(arena, spec.weight_decay)) {
       groups_.push_back({.weight_decay = group.weight_decay,
                          .values = group.slices(arena.values()),
@@ -50,11 +53,10 @@ class AdamW final : public Optimizer {
 
   void step(const StepScalars& scalars) override {
     step_.add_(1);
-    for (Group& group : groups_) {
-      at::_fused_adamw_(group.values, group.gradients, group.first, group.second, {}, group.steps, scalars.lr,
-                        spec_.betas[0], spec_.betas[1], group.weight_decay, spec_.eps, /*amsgrad=*/false,
-                        /*maximize=*/false, scalars.divisor, scalars.found_inf);
-    }
+    const ops::AdamWRule rule{.beta1 = spec_.betas[0], .beta2 = spec_.betas[1], .eps = spec_.eps};
+    const bool is_done = update_.adamw({values_, gradients_, first_, second_, step_},
+                                       {scalars.lr, scalars.found_inf, scalars.divisor}, rule);
+    if (!is_done) update_groups(scalars);
     // The fused kernels skip themselves; the count is ours to take back, without asking the device.
     if (scalars.found_inf) step_.sub_(scalars.found_inf->squeeze(0));
   }
@@ -73,8 +75,17 @@ class AdamW final : public Optimizer {
     std::vector<at::Tensor> values, gradients, first, second, steps;
   };
 
+  void update_groups(const StepScalars& scalars) {
+    for (Group& group : groups_) {
+      at::_fused_adamw_(group.values, group.gradients, group.first, group.second, {}, group.steps, scalars.lr,
+                        spec_.betas[0], spec_.betas[1], group.weight_decay, spec_.eps, /*amsgrad=*/false,
+                        /*maximize=*/false, scalars.divisor, scalars.found_inf);
+    }
+  }
+
   AdamWSpec spec_;
-  at::Tensor first_, second_, step_;
+  at::Tensor first_, second_, step_, values_, gradients_;
+  ops::FlatUpdate update_;
   std::vector<Group> groups_;
 };
 

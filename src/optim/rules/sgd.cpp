@@ -36,17 +36,24 @@ struct SgdSpec {
 
 class Sgd final : public Optimizer {
  public:
-  Sgd(const SgdSpec& spec, const device::Arena& arena) : spec_(spec) {
+  Sgd(const SgdSpec& spec, const device::Arena& arena)
+      : spec_(spec),
+        values_(arena.values().narrow(0, arena.owned().begin, arena.owned().size())),
+        gradients_(arena.owned_gradients()),
+        update_(flat_stretches(decay_groups(arena, spec.weight_decay)), /*owned_begin=*/0) {
     if (spec.momentum > 0) velocity_ = arena.make_state();
     for (const DecayGroup& group : decay_groups(arena, spec.weight_decay)) {
-      groups_.push_back({.weight_decay = group.weight_decay,
-                         .values = group.slices(arena.values()),
-                         .gradients = group.state_slices(arena.owned_gradients()),
-                         .velocities = velocity_.defined() ? group.state_slices(velocity_) : std::vector<at::Tensor>{}});
+      groups_.push_back(
+          {.weight_decay = group.weight_decay,
+           .values = group.slices(arena.values()),
+           .gradients = group.state_slices(arena.owned_gradients()),
+           .velocities = velocity_.defined() ? group.state_slices(velocity_) : std::vector<at::Tensor>{}});
     }
   }
 
   void step(const StepScalars& scalars) override {
+    const ops::SgdRule rule{.momentum = spec_.momentum, .nesterov = spec_.nesterov};
+    if (update_.sgd({values_, gradients_, velocity_}, {scalars.lr, scalars.found_inf, scalars.divisor}, rule)) return;
     for (Group& group : groups_) {
       // Never "the first step": a velocity of zero gives the same, also when the first steps were skipped.
       at::_fused_sgd_(group.values, group.gradients, group.velocities, group.weight_decay, spec_.momentum, scalars.lr,
@@ -73,7 +80,8 @@ class Sgd final : public Optimizer {
   };
 
   SgdSpec spec_;
-  at::Tensor velocity_;
+  at::Tensor velocity_, values_, gradients_;
+  ops::FlatUpdate update_;
   std::vector<Group> groups_;
 };
 
