@@ -76,7 +76,11 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
 at::Tensor dropout(const at::Tensor& x, double probability) { return at::dropout(x, probability, /*train=*/true); }
 
 at::Tensor max_pool2d(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding) {
-  return at::max_pool2d(x, {kernel, kernel}, {stride, stride}, {padding, padding});
+  const Way plain = [=](const Tensors& t) {
+    return Tensors{at::max_pool2d(t[0], {kernel, kernel}, {stride, stride}, {padding, padding})};
+  };
+  if (!gpu::is_here(x)) return plain({x})[0];
+  return run("max_pool", {x}, {}, gpu::max_pool(x, kernel, stride, padding), plain)[0];
 }
 
 at::Tensor global_max_pool(const at::Tensor& x) { return at::max_pool2d(x, {x.size(2), x.size(3)}).flatten(1); }

@@ -29,4 +29,7 @@ Way cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing);
 /// {x, weight, bias, residual, running mean, running variance}, in training -> {y}; moves the running statistics.
 Way batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu);
 
+/// {x} -> {y}: of channels-last images, by windows of 3 x 3 with stride 2 and padding 1.
+Way max_pool(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding);
+
 }  // namespace gputrain::ops::gpu

@@ -2,6 +2,7 @@
 #include "../../src/ops/cuda/launching.hpp"
 
 #include "../../src/ops/path_choice.hpp"
+#include "ops/kernels/kernel_case.hpp"
 
 namespace gputrain::ops::cuda {
 
@@ -27,3 +28,9 @@ PathChoice& path_choice() {
 }
 
 }  // namespace gputrain::ops
+
+namespace gputrain::testing_support {
+
+at::Device kernel_device() { return at::kCPU; }
+
+}  // namespace gputrain::testing_support

@@ -1,4 +1,5 @@
-// The operators made of kernels, on the autograd graph, with the tensors of a CPU: against ATen in fp64.
+// The operators made of kernels, on the autograd graph: against ATen in fp64. On a CPU, and on a GPU where there is
+// one.
 #include "../../../src/ops/gpu.hpp"
 
 #include <ATen/TensorOperators.h>
@@ -12,6 +13,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
@@ -30,6 +32,8 @@ namespace {
 using namespace testing_support;
 
 constexpr double kEps = 1e-5;
+
+at::TensorOptions on_device(at::ScalarType type = at::kFloat) { return at::device(kernel_device()).dtype(type); }
 
 Tensors leaves_of(const Tensors& inputs, size_t differentiable, bool in_double) {
   Tensors leaves;
@@ -158,7 +162,7 @@ TEST(GpuOperators, RotationOfAViewOfJoinedHeads) {
 
 TEST(GpuOperators, CrossEntropyWithPaddedColumns) {
   for (const Storage& storage : storages()) {
-    at::Tensor targets = at::randint(13, {6}, at::TensorOptions().dtype(at::kLong));
+    at::Tensor targets = at::randint(13, {6}, on_device(at::kLong));
     targets[2].fill_(-100);
     const Tensors inputs{noise({6, 16}, 1, storage.type), targets};
     const Way reference = [](const Tensors& t) {
@@ -184,8 +188,8 @@ TEST(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
                              noise({16}, 2, at::kFloat),
                              noise({16}, 3, at::kFloat),
                              has_residual ? images(4) : at::Tensor(),
-                             at::zeros({16}, at::kFloat),
-                             at::ones({16}, at::kFloat)};
+                             at::zeros({16}, on_device()),
+                             at::ones({16}, on_device())};
         // Where a rounded y is 0 and the exact one is not the ReLU differs: none of them lies so close.
         compare(inputs, 4, gpu::batch_norm(inputs, {}, relu), [&](const Tensors& t) {
           at::Tensor y = at::batch_norm(t[0], t[1], t[2], t[4], t[5], true, 0.1, kEps, false);
@@ -196,8 +200,18 @@ TEST(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
     }
     const Tensors rows_first{
         noise({3, 16, 5, 4}, 1, storage.type), noise({16}, 2, at::kFloat), noise({16}, 3, at::kFloat), {},
-        at::zeros({16}, at::kFloat),           at::ones({16}, at::kFloat)};
+        at::zeros({16}, on_device()),          at::ones({16}, on_device())};
     EXPECT_FALSE(gpu::batch_norm(rows_first, {}, true));
+  }
+}
+
+TEST(GpuOperators, MaxPool) {
+  for (const Storage& storage : storages()) {
+    const Tensors inputs{noise({2, 16, 7, 10}, 1, storage.type).contiguous(at::MemoryFormat::ChannelsLast)};
+    compare(inputs, 1, gpu::max_pool(inputs[0], 3, 2, 1), [](const Tensors& t) {
+      return Tensors{at::max_pool2d(t[0], {3, 3}, {2, 2}, {1, 1})};
+    });
+    EXPECT_FALSE(gpu::max_pool(inputs[0], 2, 2, 0));
   }
 }
 
@@ -205,11 +219,11 @@ constexpr int64_t kNumel = 5000, kOwned = 64;
 
 struct Flat {
   at::Tensor values = noise({kNumel}, 1, at::kFloat), gradients = noise({kNumel}, 2, at::kFloat);
-  at::Tensor first = at::zeros({kNumel - kOwned}, at::kFloat), second = at::zeros({kNumel - kOwned}, at::kFloat);
-  at::Tensor step = at::ones({}, at::kFloat);
-  UpdateScalars scalars{.lr = at::full({}, 0.01, at::kFloat),
-                        .found_inf = at::zeros({1}, at::kFloat),
-                        .divisor = at::full({1}, 2, at::kFloat)};
+  at::Tensor first = at::zeros({kNumel - kOwned}, on_device()), second = at::zeros({kNumel - kOwned}, on_device());
+  at::Tensor step = at::ones({}, on_device());
+  UpdateScalars scalars{.lr = at::full({}, 0.01, on_device()),
+                        .found_inf = at::zeros({1}, on_device()),
+                        .divisor = at::full({1}, 2, on_device())};
 };
 
 const std::vector<FlatStretch> kStretches{{kOwned, 3000, 0.1}, {3000, kNumel, 0}};
@@ -262,14 +276,14 @@ TEST(GpuUpdates, MeasureAGradient) {
   const at::Tensor gradient = noise({30001}, 1, at::kFloat), square = square_sum(gradient);
   ASSERT_TRUE(square.defined());
   expect_within(1e-7, square.view({1}), wide(gradient).square().sum().view({1}), "square");
-  const GradientScalars scalars = gradient_scalars(square, at::full({}, 4, at::kFloat), 1.0);
+  const GradientScalars scalars = gradient_scalars(square, at::full({}, 4, on_device()), 1.0);
   const double norm = wide(gradient).norm().item<double>() / 4;
   EXPECT_NEAR(scalars.norm.item<double>(), norm, 1e-5);
   EXPECT_NEAR(scalars.divisor.item<float>(), 4 * norm, 1e-3);
   EXPECT_EQ(scalars.found_inf.item<float>(), 0);
 }
 
-TEST(GpuOperators, AreNotForDoubles) { EXPECT_FALSE(gpu::is_here(at::ones({3}, at::kDouble))); }
+TEST(GpuOperators, AreNotForDoubles) { EXPECT_FALSE(gpu::is_here(at::ones({3}, on_device(at::kDouble)))); }
 
 }  // namespace
 }  // namespace gputrain::ops

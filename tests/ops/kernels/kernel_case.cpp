@@ -33,12 +33,12 @@ at::Tensor noise(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type) {
     const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
     data[i] = static_cast<float>(radius * std::cos(6.283185307179586 * random.uniform()));
   }
-  return values.to(type);
+  return values.to(at::TensorOptions().dtype(type).device(kernel_device()));
 }
 
 at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType type) {
-  if (at::isFloatingType(type)) return at::full(sizes, std::nan(""), type);
-  return at::full(sizes, 77, type);
+  if (at::isFloatingType(type)) return at::full(sizes, std::nan(""), at::device(kernel_device()).dtype(type));
+  return at::full(sizes, 77, at::device(kernel_device()).dtype(type));
 }
 
 at::Tensor wide(const at::Tensor& tensor) { return tensor.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true); }

@@ -19,6 +19,9 @@ struct Storage {
 const std::vector<Storage>&
 storages();  // fp32, bf16, fp16; ThreadSanitizer, for which each is a program alike, gets fp32
 
+/// Where kernels run: the CPU, but for the tests that are for a GPU.
+at::Device kernel_device();
+
 /// Normal values, rounded to the type.
 at::Tensor noise(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type);
 
