@@ -4,9 +4,11 @@
 #include <fstream>
 #include <stdexcept>
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -112,6 +114,15 @@ TEST(PathChoice, IsAtensWhereOurWayThrows) {
   Machine machine;
   const Way throws = [](const Tensors&) -> Tensors { throw std::runtime_error("no such kernel"); };
   EXPECT_FALSE(machine.choice().takes_own("throws", inputs(), kBoth, throws, taking(2)));
+}
+
+TEST(PathChoice, DrawsNoneOfTheRunsRandomNumbers) {
+  Machine machine;
+  at::manual_seed(5);
+  const at::Tensor expected = at::rand({4});
+  at::manual_seed(5);
+  machine.choice().takes_own("product", inputs(), kBoth, taking(1), taking(2));
+  EXPECT_TRUE(at::rand({4}).equal(expected));
 }
 
 TEST(PathChoice, IsTheSameWithoutAGradient) {
