@@ -16,7 +16,7 @@ namespace {
 
 using namespace testing_support;
 
-constexpr float kEps = 1e-5F;
+constexpr float kNormEps = 1e-5F;
 
 struct NormCase {
   int64_t rows, width;
@@ -46,7 +46,7 @@ void run_forward(const NormCase& c, const Storage& storage, NormTensors& t) {
                 .rows = c.rows,
                 .width = c.width,
                 .centred = c.centred,
-                .eps = kEps,
+                .eps = kNormEps,
                 .dropout = dropout_of(c),
                 .x = pointer(t.x),
                 .residual = pointer(t.residual),
@@ -121,7 +121,7 @@ void compare(const NormCase& c, const NormTensors& t, const std::string& place) 
   const at::Tensor leaf = wide_leaf(t.z.defined() ? t.z : t.x), scale = wide_leaf(t.scale);
   const at::Tensor shift = c.with_shift ? wide_leaf(t.shift) : at::Tensor();
   at::Tensor y =
-      c.centred ? at::layer_norm(leaf, {c.width}, scale, shift, kEps) : at::rms_norm(leaf, {c.width}, scale, kEps);
+      c.centred ? at::layer_norm(leaf, {c.width}, scale, shift, kNormEps) : at::rms_norm(leaf, {c.width}, scale, kNormEps);
   if (!c.centred && c.with_shift) y = y + shift;
   expect_close(t.y, y, place + " y");
   at::Tensor objective = (y * wide(t.dy)).sum();
