@@ -21,7 +21,7 @@ struct BatchCase {
   double mean = 0;  // of x, whose deviation is 1
 };
 
-constexpr float kEps = 1e-5F, kMomentum = 0.1F;
+constexpr float kBatchEps = 1e-5F, kBatchMomentum = 0.1F;
 
 struct BatchTensors {
   at::Tensor x, residual, weight, bias, dy;
@@ -59,8 +59,8 @@ BatchTensors run(const BatchCase& c, const Storage& storage) {
                 {.partials = pointer<float>(partials),
                  .weight = pointer<float>(t.weight),
                  .bias = pointer<float>(t.bias),
-                 .eps = kEps,
-                 .momentum = kMomentum,
+                 .eps = kBatchEps,
+                 .momentum = kBatchMomentum,
                  .mean = pointer<float>(t.mean),
                  .rstd = pointer<float>(t.rstd),
                  .scale = pointer<float>(t.scale),
@@ -105,7 +105,7 @@ struct Expected {
 Expected expected_of(const BatchCase& c, const BatchTensors& t) {
   const at::Tensor x = wide_leaf(t.x), weight = wide_leaf(t.weight), bias = wide_leaf(t.bias);
   Expected e{.running_mean = at::zeros({c.channels}, at::kDouble), .running_var = at::ones({c.channels}, at::kDouble)};
-  const double momentum = kMomentum, eps = kEps;
+  const double momentum = kBatchMomentum, eps = kBatchEps;
   at::Tensor y =
       std::get<0>(at::native_batch_norm(x, weight, bias, e.running_mean, e.running_var, true, momentum, eps));
   if (c.with_residual) y = y + wide(t.residual);
@@ -151,7 +151,7 @@ TEST(BatchNormKernels, TakeCountsThatAreNoWholePacks) {
 TEST(BatchNormKernels, KeepTheirDigitsFarFromZero) {
   const BatchCase c{.rows = 3000, .channels = 8, .relu = false, .mean = 1000};
   const BatchTensors t = run(c, storages()[0]);
-  const at::Tensor deviation = wide(t.x).var({0}, /*unbiased=*/false).add(kEps).sqrt();
+  const at::Tensor deviation = wide(t.x).var({0}, /*unbiased=*/false).add(kBatchEps).sqrt();
   expect_within(1e-5, t.rstd, deviation.reciprocal(), "rstd");
 }
 

@@ -215,31 +215,32 @@ TEST(GpuOperators, MaxPool) {
   }
 }
 
-constexpr int64_t kNumel = 5000, kOwned = 64;
+constexpr int64_t kFlatNumel = 5000, kFlatOwned = 64;
 
 struct Flat {
-  at::Tensor values = noise({kNumel}, 1, at::kFloat), gradients = noise({kNumel}, 2, at::kFloat);
-  at::Tensor first = at::zeros({kNumel - kOwned}, on_device()), second = at::zeros({kNumel - kOwned}, on_device());
+  at::Tensor values = noise({kFlatNumel}, 1, at::kFloat), gradients = noise({kFlatNumel}, 2, at::kFloat);
+  at::Tensor first = at::zeros({kFlatNumel - kFlatOwned}, on_device()),
+             second = at::zeros({kFlatNumel - kFlatOwned}, on_device());
   at::Tensor step = at::ones({}, on_device());
   UpdateScalars scalars{.lr = at::full({}, 0.01, on_device()),
                         .found_inf = at::zeros({1}, on_device()),
                         .divisor = at::full({1}, 2, on_device())};
 };
 
-const std::vector<FlatStretch> kStretches{{kOwned, 3000, 0.1}, {3000, kNumel, 0}};
+const std::vector<FlatStretch> kStretches{{kFlatOwned, 3000, 0.1}, {3000, kFlatNumel, 0}};
 
 TEST(GpuUpdates, AdamWEqualsAtens) {
   Flat ours, theirs;
-  FlatUpdate update(kStretches, kOwned);
+  FlatUpdate update(kStretches, kFlatOwned);
   const AdamWRule rule;
   ASSERT_TRUE(update.adamw({ours.values, ours.gradients, ours.first, ours.second, ours.step}, ours.scalars, rule));
   for (const FlatStretch& s : kStretches) {
     const auto part = [&](const at::Tensor& flat, int64_t shift) {
       return flat.narrow(0, s.begin - shift, s.end - s.begin);
     };
-    at::_fused_adamw_({part(theirs.values, 0)}, {part(theirs.gradients, 0)}, {part(theirs.first, kOwned)},
-                      {part(theirs.second, kOwned)}, {}, {theirs.step}, 0.01, rule.beta1, rule.beta2, s.weight_decay,
-                      rule.eps, false, false, theirs.scalars.divisor, theirs.scalars.found_inf);
+    at::_fused_adamw_({part(theirs.values, 0)}, {part(theirs.gradients, 0)}, {part(theirs.first, kFlatOwned)},
+                      {part(theirs.second, kFlatOwned)}, {}, {theirs.step}, 0.01, rule.beta1, rule.beta2,
+                      s.weight_decay, rule.eps, false, false, theirs.scalars.divisor, theirs.scalars.found_inf);
   }
   expect_within(1e-6, ours.values, wide(theirs.values), "values");
   expect_within(1e-6, ours.first, wide(theirs.first), "first average");
@@ -249,7 +250,7 @@ TEST(GpuUpdates, AdamWEqualsAtens) {
 TEST(GpuUpdates, SgdEqualsAtensWithAndWithoutMomentum) {
   for (const double momentum : {0.0, 0.9}) {
     Flat ours, theirs;
-    FlatUpdate update(kStretches, kOwned);
+    FlatUpdate update(kStretches, kFlatOwned);
     const at::Tensor velocity = momentum > 0 ? ours.first : at::Tensor();
     const SgdRule rule{.momentum = momentum, .nesterov = momentum > 0};
     ASSERT_TRUE(update.sgd({ours.values, ours.gradients, velocity}, ours.scalars, rule));
@@ -258,8 +259,8 @@ TEST(GpuUpdates, SgdEqualsAtensWithAndWithoutMomentum) {
         return flat.narrow(0, s.begin - shift, s.end - s.begin);
       };
       at::_fused_sgd_({part(theirs.values, 0)}, {part(theirs.gradients, 0)},
-                      momentum > 0 ? Tensors{part(theirs.first, kOwned)} : Tensors{}, s.weight_decay, momentum, 0.01, 0,
-                      rule.nesterov, false, false, theirs.scalars.divisor, theirs.scalars.found_inf);
+                      momentum > 0 ? Tensors{part(theirs.first, kFlatOwned)} : Tensors{}, s.weight_decay, momentum,
+                      0.01, 0, rule.nesterov, false, false, theirs.scalars.divisor, theirs.scalars.found_inf);
     }
     expect_within(1e-6, ours.values, wide(theirs.values), "values");
     if (momentum > 0) expect_within(1e-6, ours.first, wide(theirs.first), "velocity");

@@ -120,8 +120,8 @@ void compare(const NormCase& c, const NormTensors& t, const std::string& place) 
   // From the z that was stored: the rounding of z is looked at above.
   const at::Tensor leaf = wide_leaf(t.z.defined() ? t.z : t.x), scale = wide_leaf(t.scale);
   const at::Tensor shift = c.with_shift ? wide_leaf(t.shift) : at::Tensor();
-  at::Tensor y =
-      c.centred ? at::layer_norm(leaf, {c.width}, scale, shift, kNormEps) : at::rms_norm(leaf, {c.width}, scale, kNormEps);
+  at::Tensor y = c.centred ? at::layer_norm(leaf, {c.width}, scale, shift, kNormEps)
+                           : at::rms_norm(leaf, {c.width}, scale, kNormEps);
   if (!c.centred && c.with_shift) y = y + shift;
   expect_close(t.y, y, place + " y");
   at::Tensor objective = (y * wide(t.dy)).sum();

@@ -16,7 +16,7 @@ namespace {
 using namespace testing_support;
 
 constexpr int64_t kNumel = 6000, kOwned = 256;  // the rank's own begins there
-constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kEps = 1e-8, kLr = 0.01, kDecay = 0.1;
+constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kAdamEps = 1e-3, kLr = 0.01, kDecay = 0.1;
 
 at::Tensor scalar(double value) { return at::full({1}, value, at::kFloat); }
 
@@ -61,7 +61,7 @@ struct Arena {
            .step = pointer<float>(step),
            .beta1 = kBeta1,
            .beta2 = kBeta2,
-           .eps = static_cast<float>(kEps)},
+           .eps = static_cast<float>(kAdamEps)},
           nullptr);
   }
   void sgd_step(double momentum, bool nesterov) {
@@ -99,7 +99,7 @@ struct Reference {
       first[i] = kBeta1 * first[i] + (1 - kBeta1) * g;
       second[i] = kBeta2 * second[i] + (1 - kBeta2) * g * g;
       const double m = first[i] / (1 - std::pow(kBeta1, step)), v = second[i] / (1 - std::pow(kBeta2, step));
-      value -= kLr * m / (std::sqrt(v) + kEps);
+      value -= kLr * m / (std::sqrt(v) + kAdamEps);
     });
   }
   void sgd(const at::Tensor& gradients, double momentum, bool nesterov) {
