@@ -32,5 +32,6 @@ PathChoice& path_choice() {
 namespace gputrain::testing_support {
 
 at::Device kernel_device() { return at::kCPU; }
+bool has_kernel_device() { return true; }
 
 }  // namespace gputrain::testing_support

@@ -8,7 +8,7 @@
 namespace gputrain::ops::cuda {
 namespace {
 
-constexpr int kMostThreads = 1024;
+constexpr int kMostThreads = 512;
 
 /// The exponentials of some logits x: sum = sum of exp(x - top). `plain` is the sum of x.
 struct Exponentials {
@@ -106,7 +106,7 @@ __device__ void overwrite(T* row, int64_t target, bool counts, float lse, const 
 }
 
 template <class T, int kVector, bool kMeasures, bool kOverwrites>
-__global__ void __launch_bounds__(kMostThreads) cross_entropy_kernel(CrossEntropyRows p) {
+__global__ void __launch_bounds__(kMostThreads, 2) cross_entropy_kernel(CrossEntropyRows p) {
   const int64_t row = block_x(), target = p.targets[row];
   const bool counts = target != p.ignored;
   if (counts && (target < 0 || target >= p.classes)) __trap();

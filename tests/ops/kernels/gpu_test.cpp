@@ -33,6 +33,14 @@ using namespace testing_support;
 
 constexpr double kEps = 1e-5;
 
+class GpuOperators : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_kernel_device()) GTEST_SKIP() << "no GPU here";
+  }
+};
+class GpuUpdates : public GpuOperators {};
+
 at::TensorOptions on_device(at::ScalarType type = at::kFloat) { return at::device(kernel_device()).dtype(type); }
 
 Tensors leaves_of(const Tensors& inputs, size_t differentiable, bool in_double) {
@@ -75,7 +83,7 @@ void compare(const Tensors& inputs, size_t differentiable, const Way& own, const
   }
 }
 
-TEST(GpuOperators, LayerNormAndRmsNorm) {
+TEST_F(GpuOperators, LayerNormAndRmsNorm) {
   for (const Storage& storage : storages()) {
     const at::Tensor x = noise({2, 7, 40}, 1, storage.type), weight = noise({40}, 2, at::kFloat),
                      bias = noise({40}, 3, at::kFloat);
@@ -88,7 +96,7 @@ TEST(GpuOperators, LayerNormAndRmsNorm) {
   }
 }
 
-TEST(GpuOperators, NormOfASumWithTheGradientsOfBothResults) {
+TEST_F(GpuOperators, NormOfASumWithTheGradientsOfBothResults) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({3, 5, 24}, 1, storage.type), noise({24}, 2, at::kFloat), noise({24}, 3, at::kFloat),
                          noise({3, 5, 24}, 4, storage.type)};
@@ -107,7 +115,7 @@ TEST(GpuOperators, NormOfASumWithTheGradientsOfBothResults) {
   }
 }
 
-TEST(GpuOperators, Activations) {
+TEST_F(GpuOperators, Activations) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({3, 4, 33}, 1, storage.type)};
     compare(inputs, 1, gpu::curve(inputs[0], Activation::gelu),
@@ -121,7 +129,7 @@ TEST(GpuOperators, Activations) {
   }
 }
 
-TEST(GpuOperators, SwigluOfTensorsAndOfHalves) {
+TEST_F(GpuOperators, SwigluOfTensorsAndOfHalves) {
   for (const Storage& storage : storages()) {
     const Way reference = [](const Tensors& t) { return Tensors{at::silu(t[0]) * t[1]}; };
     const Tensors apart{noise({2, 3, 16}, 1, storage.type), noise({2, 3, 16}, 2, storage.type)};
@@ -139,7 +147,7 @@ TEST(GpuOperators, SwigluOfTensorsAndOfHalves) {
   }
 }
 
-TEST(GpuOperators, RotationOfAViewOfJoinedHeads) {
+TEST_F(GpuOperators, RotationOfAViewOfJoinedHeads) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({2, 5, 3 * 24}, 1, storage.type), noise({5, 4}, 2, at::kFloat),
                          noise({5, 4}, 3, at::kFloat)};
@@ -160,7 +168,7 @@ TEST(GpuOperators, RotationOfAViewOfJoinedHeads) {
   }
 }
 
-TEST(GpuOperators, CrossEntropyWithPaddedColumns) {
+TEST_F(GpuOperators, CrossEntropyWithPaddedColumns) {
   for (const Storage& storage : storages()) {
     at::Tensor targets = at::randint(13, {6}, on_device(at::kLong));
     targets[2].fill_(-100);
@@ -177,7 +185,7 @@ TEST(GpuOperators, CrossEntropyWithPaddedColumns) {
   }
 }
 
-TEST(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
+TEST_F(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
   for (const Storage& storage : storages()) {
     const auto images = [&](uint64_t seed) {
       return noise({3, 16, 5, 4}, seed, storage.type).contiguous(at::MemoryFormat::ChannelsLast);
@@ -205,7 +213,7 @@ TEST(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
   }
 }
 
-TEST(GpuOperators, MaxPool) {
+TEST_F(GpuOperators, MaxPool) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({2, 16, 7, 10}, 1, storage.type).contiguous(at::MemoryFormat::ChannelsLast)};
     compare(inputs, 1, gpu::max_pool(inputs[0], 3, 2, 1), [](const Tensors& t) {
@@ -229,7 +237,7 @@ struct Flat {
 
 const std::vector<FlatStretch> kStretches{{kFlatOwned, 3000, 0.1}, {3000, kFlatNumel, 0}};
 
-TEST(GpuUpdates, AdamWEqualsAtens) {
+TEST_F(GpuUpdates, AdamWEqualsAtens) {
   Flat ours, theirs;
   FlatUpdate update(kStretches, kFlatOwned);
   const AdamWRule rule;
@@ -247,7 +255,7 @@ TEST(GpuUpdates, AdamWEqualsAtens) {
   expect_within(1e-6, ours.second, wide(theirs.second), "second average");
 }
 
-TEST(GpuUpdates, SgdEqualsAtensWithAndWithoutMomentum) {
+TEST_F(GpuUpdates, SgdEqualsAtensWithAndWithoutMomentum) {
   for (const double momentum : {0.0, 0.9}) {
     Flat ours, theirs;
     FlatUpdate update(kStretches, kFlatOwned);
@@ -267,13 +275,13 @@ TEST(GpuUpdates, SgdEqualsAtensWithAndWithoutMomentum) {
   }
 }
 
-TEST(GpuUpdates, AreAtensWhereAStretchIsNotAligned) {
+TEST_F(GpuUpdates, AreAtensWhereAStretchIsNotAligned) {
   Flat flat;
   FlatUpdate update({{0, 3, 0}}, 0);
   EXPECT_FALSE(update.sgd({flat.values, flat.gradients, {}}, flat.scalars, {}));
 }
 
-TEST(GpuUpdates, MeasureAGradient) {
+TEST_F(GpuUpdates, MeasureAGradient) {
   const at::Tensor gradient = noise({30001}, 1, at::kFloat), square = square_sum(gradient);
   ASSERT_TRUE(square.defined());
   expect_within(1e-7, square.view({1}), wide(gradient).square().sum().view({1}), "square");
@@ -284,7 +292,7 @@ TEST(GpuUpdates, MeasureAGradient) {
   EXPECT_EQ(scalars.found_inf.item<float>(), 0);
 }
 
-TEST(GpuOperators, AreNotForDoubles) { EXPECT_FALSE(gpu::is_here(at::ones({3}, on_device(at::kDouble)))); }
+TEST_F(GpuOperators, AreNotForDoubles) { EXPECT_FALSE(gpu::is_here(at::ones({3}, on_device(at::kDouble)))); }
 
 }  // namespace
 }  // namespace gputrain::ops

@@ -21,6 +21,7 @@ storages();  // fp32, bf16, fp16; ThreadSanitizer, for which each is a program a
 
 /// Where kernels run: the CPU, but for the tests that are for a GPU.
 at::Device kernel_device();
+bool has_kernel_device();
 
 /// Normal values, rounded to the type.
 at::Tensor noise(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type);
