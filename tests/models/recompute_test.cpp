@@ -110,16 +110,15 @@ TEST_P(Recomputing, LeavesEveryBitOfAStepAsItWas) {
 /// Bytes of large blocks that a forward pass holds on to.
 int64_t held_by_forward(Recompute how, bool with_backward) {
   const GptSpec spec{.n_layer = 12, .n_head = 4, .n_embd = 128};
-  const Gpt model(spec, {.recompute = how}, {.input_shape = {128}, .num_classes = kSymbols});
-  auto& trained = const_cast<Gpt&>(model);
-  nn::initialize(trained, 7);
+  Gpt model(spec, {.recompute = how}, {.input_shape = {128}, .num_classes = kSymbols});
+  nn::initialize(model, 7);
   const auto labels = at::TensorOptions().dtype(at::kLong);
   const Batch batch{.inputs = at::randint(kSymbols, {8, 128}, labels),
                     .targets = at::randint(kSymbols, {8, 128}, labels),
                     .samples = 8,
                     .weight = 1024};
   const int64_t before = device::host_allocator_facts().in_use_bytes;
-  const at::Tensor loss = trained.loss(batch, 0);
+  const at::Tensor loss = model.loss(batch, 0);
   if (with_backward) loss.backward();
   return device::host_allocator_facts().in_use_bytes - before;
 }
