@@ -6,6 +6,8 @@
 #include "fixed_memory.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/train/step.hpp"
+#include "training_loop.hpp"
 #include "versions.hpp"
 
 namespace gputrain::app {
@@ -91,6 +93,12 @@ std::string reduction_text(const Assembly& assembly) {
   return describe(assembly.reduction, *built.arena, one_step);
 }
 
+std::string graph_text(const JobSpec& spec, const Assembly& assembly) {
+  const std::string obstacle = obstacle_to_recording(spec, assembly);
+  return obstacle.empty() ? "a step is one CUDA graph from the " + std::to_string(train::Step::kStepsBeforeRecording + 1) + "th on"
+                          : "none: " + obstacle;
+}
+
 std::string cadence_text(const train::Cadence& cadence) {
   if (cadence.steps > 0) return "every " + grouped(cadence.steps);
   if (cadence.seconds > 0) return "every " + monitor::duration(cadence.seconds);
@@ -132,6 +140,7 @@ void print_start_page(monitor::Console& console, const Job& job, const Assembly&
   console.line("data", data_text(assembly.datasets));
   console.line("batch", batch_text(job.spec(), assembly));
   if (!assembly.place.groups.alone()) console.line("reduce", reduction_text(assembly));
+  if (!assembly.place.device.is_cpu()) console.line("graph", graph_text(job.spec(), assembly));
   console.line("plan", plan_text(assembly, texts.saves));
   console.line("memory", texts.memory.empty() ? memory_text(assembly) : texts.memory);
   console.line("resume", texts.resume);

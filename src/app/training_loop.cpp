@@ -7,12 +7,21 @@
 
 namespace gputrain::app {
 
+std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly) {
+  if (spec.train.cuda_graphs == "off") return "train.cuda_graphs is off";
+  // A collective that is replayed has no deadline, and nobody hears of one that hangs.
+  if (!assembly.place.groups.alone()) return "there are several ranks";
+  if (spec.train.activation_checkpointing == "block") return "blocks that are computed again set random states";
+  return {};
+}
+
 TrainingLoop::TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop,
-                           std::function<void()> before_update)
+                           std::function<void()> before_update, MakeRecording make_recording)
     : spec_(spec),
       assembly_(assembly),
       own_stop_(std::move(own_stop)),
       before_update_(std::move(before_update)),
+      make_recording_(std::move(make_recording)),
       data_parallel_(assembly.place.groups, *assembly.built.arena, assembly.built.parameters,
                      {.buckets = assembly.reduction.buckets,
                       .owners = assembly.built.owners,
@@ -28,7 +37,8 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   if (!until.is_time_limited()) reading.total_steps = until.total_steps;
   data::Loader loader(datasets.train, reading, {.step = progress.step});
   train::Step step(
-      {*built.model, *built.arena, loader, data_parallel_, *updates.optimizer, updates.scaler.get(), before_update_},
+      {*built.model, *built.arena, loader, data_parallel_, *updates.optimizer, updates.scaler.get(), before_update_,
+       obstacle_to_recording(spec_, assembly_).empty() ? make_recording_(place.device) : nullptr},
       {.label_smoothing = spec_.train.label_smoothing,
        .max_grad_norm = spec_.train.max_grad_norm,
        .sync_batch_norm = built.sync_batch_norm});

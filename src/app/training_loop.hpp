@@ -3,20 +3,29 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "assembly.hpp"
+#include "gputrain/device/recording.hpp"
 #include "gputrain/parallel/data_parallel.hpp"
 #include "gputrain/train/hook.hpp"
 #include "gputrain/train/trainer.hpp"
 
 namespace gputrain::app {
 
+/// Why steps are not recorded and replayed on a device that can do so; empty: they are.
+std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly);
+
 class TrainingLoop {
  public:
+  using MakeRecording = std::function<std::unique_ptr<device::Recording>(at::Device)>;
+
   /// What is given outlives the loop. `before_update` is called in every step before weights or the optimizer's state
   /// change. Every rank must call.
-  TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop, std::function<void()> before_update);
+  TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop, std::function<void()> before_update,
+               MakeRecording make_recording = device::make_recording);
 
   /// Trains from `progress` to its end, or to `last_step`; may be called again, from another step. Every rank must call.
   train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
@@ -28,6 +37,7 @@ class TrainingLoop {
   Assembly& assembly_;
   train::StopReason own_stop_;
   std::function<void()> before_update_;
+  MakeRecording make_recording_;
   parallel::DataParallel data_parallel_;
 };
 

@@ -36,7 +36,9 @@ at::Device choose_device(std::string_view request, int local_rank) {
   if (request == "auto" && count == 0) return at::kCPU;
   if (local_rank >= count) refuse_missing_gpu(local_rank, count);
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank));
-  c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+  const c10::impl::VirtualGuardImpl gpu(device.type());
+  gpu.setDevice(device);
+  gpu.exchangeStream(gpu.getStreamFromGlobalPool(device));
   return device;
 }
 

@@ -48,6 +48,10 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
         "all but the inputs of blocks, for a third more time; selective, only norms and activations, which costs little")
       .choices({"none", "selective", "block"}).change(Change::safe)
       .instead_of({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
+  d.key("cuda_graphs", &TrainSpec::cuda_graphs,
+        "auto: on a GPU the whole step is recorded once and started with a single call, where that is possible: with one rank, "
+        "and without activation_checkpointing: block; off: its work is queued anew in every step")
+      .choices({"auto", "off"}).change(Change::safe);
   d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: where it is faster")
       .change(Change::safe);
 }

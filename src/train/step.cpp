@@ -1,13 +1,15 @@
 #include "gputrain/train/step.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
+#include "gputrain/core/log.hpp"
 #include "gputrain/optim/gradients.hpp"
 
 namespace gputrain::train {
@@ -15,41 +17,60 @@ namespace {
 
 at::TensorOptions double_on(at::Device device) { return at::TensorOptions().dtype(at::kDouble).device(device); }
 
+bool is_alike(const Batch& a, const Batch& b) {
+  return a.inputs.sizes() == b.inputs.sizes() && a.targets.sizes() == b.targets.sizes();
+}
+
 }  // namespace
 
+Step::Step(Parts parts, Options options) : parts_(std::move(parts)), options_(options) {
+  const at::Device device = parts_.arena.values().device();
+  share_ = at::empty({}, double_on(device));
+  lr_ = at::empty({}, share_.options().dtype(device.is_cpu() ? at::kDouble : at::kFloat));
+}
+
 StepResult Step::run(const Feed::Step& feed, double lr) {
-  StepResult result{.weight = feed.agreed.weight, .samples = feed.agreed.usage.samples, .lr = lr};
-  result.loss_sum = accumulate_gradients(feed);
+  lr_.fill_(lr);
+  share_.fill_(1.0 / static_cast<double>(std::max<int64_t>(1, feed.agreed.weight)));
+  const auto& batches = feed.data.micro_batches;
+  const bool replays = can_replay(batches);
+  ++steps_;
+  Work done = replays ? replay(batches) : work(batches);
+  return {.loss_sum = std::move(done.loss_sum),
+          .gradient_norm = std::move(done.gradient_norm),
+          .found_inf = std::move(done.found_inf),
+          .weight = feed.agreed.weight,
+          .samples = feed.agreed.usage.samples,
+          .lr = lr};
+}
+
+/// All that a step does on the device. What changes from step to step is in the batches, `lr_` and `share_`.
+Step::Work Step::work(const std::vector<Batch>& batches) {
+  Work done{.loss_sum = accumulate_gradients(batches), .gradient_norm = {}, .found_inf = {}};
   const at::NoGradGuard no_grad;
   optim::GradScaler* scaler = parts_.scaler;
   optim::GradientOptions options{.scale = std::nullopt, .max_norm = options_.max_grad_norm, .add_up_over_ranks = {}};
   if (scaler != nullptr) options.scale = scaler->scale();
   if (parts_.data_parallel.shares()) options.add_up_over_ranks = [this](const at::Tensor& sum) { parts_.data_parallel.add_up(sum); };
   const auto report = optim::measure_gradient(parts_.arena.owned_gradients(), options);
-  const at::Device device = parts_.arena.values().device();
-  const auto rate = at::TensorOptions().dtype(device.is_cpu() ? at::kDouble : at::kFloat).device(device);
   parts_.before_update();
-  parts_.optimizer.step({.lr = at::scalar_tensor(lr, rate), .found_inf = report.found_inf, .divisor = report.divisor});
+  parts_.optimizer.step({.lr = lr_, .found_inf = report.found_inf, .divisor = report.divisor});
   parts_.data_parallel.publish();
   if (scaler != nullptr) scaler->update(report.found_inf);
-  result.gradient_norm = report.norm;
-  result.found_inf = report.found_inf;
-  return result;
+  done.gradient_norm = report.norm;
+  done.found_inf = report.found_inf;
+  return done;
 }
 
 /// Leaves the gradient of (loss sum over all ranks and micro-batches) / (their targets), times the loss scale, in the
 /// arena, on each rank or what each owns of it; returns this rank's loss sum.
-at::Tensor Step::accumulate_gradients(const Feed::Step& feed) {
-  const at::Device device = parts_.arena.values().device();
-  at::Tensor seed = at::full({}, 1.0 / static_cast<double>(std::max<int64_t>(1, feed.agreed.weight)), double_on(device));
-  if (parts_.scaler != nullptr) seed.mul_(parts_.scaler->scale());
+at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
+  const at::Tensor seed = parts_.scaler == nullptr ? share_ : share_.mul(parts_.scaler->scale());
   parts_.arena.clear_gradients();
-  at::Tensor loss_sum = at::zeros({}, double_on(device));
-  const auto& batches = feed.data.micro_batches;
+  at::Tensor loss_sum = at::zeros({}, share_.options());
   for (size_t i = 0; i < batches.size(); ++i) {
     parts_.data_parallel.prepare(i + 1 == batches.size());
-    // Else padding only: finish() reduces what this rank does not touch.
-    if ((options_.sync_batch_norm ? batches[i].samples_on_all_ranks : batches[i].weight) > 0) {
+    if (counts(batches[i])) {  // else finish() reduces what this rank does not touch
       const at::Tensor loss = parts_.model.loss(parts_.loader.to_device(batches[i]), options_.label_smoothing);
       loss.backward(seed);
       loss_sum.add_(loss.detach());
@@ -58,6 +79,50 @@ at::Tensor Step::accumulate_gradients(const Feed::Step& feed) {
   }
   if (!std::exchange(views_checked_, true)) parts_.arena.check_views();
   return loss_sum;
+}
+
+/// Whether it is more than padding.
+bool Step::counts(const Batch& batch) const {
+  return (options_.sync_batch_norm ? batch.samples_on_all_ranks : batch.weight) > 0;
+}
+
+bool Step::can_replay(const std::vector<Batch>& batches) const {
+  if (parts_.recording == nullptr || steps_ < kStepsBeforeRecording) return false;
+  if (!std::all_of(batches.begin(), batches.end(), [this](const Batch& batch) { return counts(batch); })) return false;
+  return recorded_.empty() || std::equal(batches.begin(), batches.end(), recorded_.begin(), recorded_.end(), is_alike);
+}
+
+Step::Work Step::replay(const std::vector<Batch>& batches) {
+  if (recorded_.empty()) {
+    const at::Device device = lr_.device();
+    recorded_ = batches;  // of which the tensors become ones on the device
+    for (Batch& batch : recorded_) {
+      batch.inputs = at::empty_like(batch.inputs, batch.inputs.options().device(device).pinned_memory(false));
+      batch.targets = at::empty_like(batch.targets, batch.targets.options().device(device).pinned_memory(false));
+    }
+  }
+  for (size_t i = 0; i < batches.size(); ++i) {
+    recorded_[i].inputs.copy_(batches[i].inputs, /*non_blocking=*/true);
+    recorded_[i].targets.copy_(batches[i].targets, /*non_blocking=*/true);
+  }
+  parts_.before_update();
+  if (!results_.loss_sum.defined() && !record()) return work(batches);
+  parts_.recording->replay();
+  // The next replay writes into the same tensors, which others keep for longer.
+  return {results_.loss_sum.clone(), results_.gradient_norm.clone(), results_.found_inf.clone()};
+}
+
+bool Step::record() {
+  const std::string obstacle = parts_.recording->record([this] { results_ = work(recorded_); });
+  if (obstacle.empty()) {
+    log::info("a step is one CUDA graph from here on, the " + std::to_string(steps_) + "th of this attempt");
+    return true;
+  }
+  log::warning("a step cannot be one CUDA graph: " + obstacle);
+  parts_.recording.reset();
+  recorded_.clear();
+  results_ = {};
+  return false;
 }
 
 }  // namespace gputrain::train

@@ -18,8 +18,8 @@ int gpu_count();
 /// Whether this build contains GPU code at all.
 bool built_with_cuda() noexcept;
 
-/// The device of a rank for `request` (auto, cpu, cuda): GPU number `local_rank`, made current for this thread, or the
-/// CPU. Throws Error(usage) for an unknown request, Error(environment) for a GPU that is not there; `auto` takes the
+/// The device of a rank for `request` (auto, cpu, cuda): GPU number `local_rank`, made current for this thread with a
+/// stream that can be recorded, which the default one cannot, or the CPU. Throws Error(usage) for an unknown request, Error(environment) for a GPU that is not there; `auto` takes the
 /// CPU only where there is no GPU at all.
 at::Device choose_device(std::string_view request, int local_rank);
 

@@ -27,6 +27,7 @@ struct TrainSpec {
   int64_t max_rollbacks = 3;
   config::Auto<bool> channels_last;
   std::string activation_checkpointing = "none";
+  std::string cuda_graphs = "auto";
 
   static void describe(config::Description<TrainSpec>& d);
 };

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "gputrain/data/loader.hpp"
 #include "gputrain/device/arena.hpp"
+#include "gputrain/device/recording.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/optim/optimizer.hpp"
@@ -31,21 +34,40 @@ class Step {
     data::Loader& loader;
     parallel::DataParallel& data_parallel;
     optim::Optimizer& optimizer;
-    optim::GradScaler* scaler;  // null unless the precision needs loss scaling
-    std::function<void()> before_update = [] {};  // called once per step, before weights or optimizer state change
+    optim::GradScaler* scaler;                               // null unless the precision needs loss scaling
+    std::function<void()> before_update = [] {};             // called before weights or optimizer state change
+    std::unique_ptr<device::Recording> recording = nullptr;  // null: the work of every step is queued anew
   };
+  /// Steps that are taken before one is recorded: libraries choose algorithms in the first ones, and get memory.
+  static constexpr int kStepsBeforeRecording = 3;
 
-  Step(Parts parts, Options options) : parts_(parts), options_(options) {}
+  Step(Parts parts, Options options);
 
   /// Runs the step with learning rate `lr`. Every rank must call, with the totals the ranks agreed on.
   StepResult run(const Feed::Step& feed, double lr);
 
  private:
-  at::Tensor accumulate_gradients(const Feed::Step& feed);
+  /// What a step's work leaves on the device.
+  struct Work {
+    at::Tensor loss_sum, gradient_norm, found_inf;
+  };
+
+  Work work(const std::vector<Batch>& batches);
+  at::Tensor accumulate_gradients(const std::vector<Batch>& batches);
+  bool counts(const Batch& batch) const;
+  bool can_replay(const std::vector<Batch>& batches) const;
+  Work replay(const std::vector<Batch>& batches);
+  bool record();
 
   Parts parts_;
   Options options_;
+  // What of a step comes from the host, beside its batches.
+  at::Tensor lr_;     // 0-dim: double on the CPU, float on a GPU
+  at::Tensor share_;  // 0-dim double: of one target in the step's loss
   bool views_checked_ = false;
+  int steps_ = 0;                // taken by this object
+  std::vector<Batch> recorded_;  // where the recorded work looks for its batches; empty until there is some
+  Work results_;                 // where it leaves its results
 };
 
 }  // namespace gputrain::train
