@@ -10,6 +10,7 @@
 #include "gputrain/core/error.hpp"
 #include "normalize.hpp"
 #include "row_reader.hpp"
+#include "upload.hpp"
 
 namespace gputrain::data {
 
@@ -20,6 +21,7 @@ struct Loader::Impl {
     if (layout.is_image())
       normalizer.emplace(dataset->normalization().value_or(Normalization{{0}, {1}}), layout.input_sizes.back(),
                          options.device, ImageFormat{options.float_type, options.channels_last});
+    if (!options.device.is_cpu()) uploader.emplace(options.device);
   }
 
   void start();
@@ -31,6 +33,7 @@ struct Loader::Impl {
   LoaderState state;
   RowReader reader;
   std::optional<ImageNormalizer> normalizer;
+  std::optional<Uploader> uploader;  // to a GPU
   std::unique_ptr<BatchSource> source;  // empty until started; after the reader, which it uses
   int64_t next_batch = 0;
   int64_t bad_epoch = 0, bad_in_epoch = 0;
@@ -76,7 +79,7 @@ Batch Loader::Impl::take(Usage& usage) {
   batch.samples = plan.counted;
   batch.samples_on_all_ranks = plan.counted_on_all_ranks;
   batch.weight = filled.outcome.weight;
-  return batch;
+  return uploader ? uploader->start(batch) : batch;
 }
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, LoaderState start)
@@ -104,13 +107,13 @@ StepData Loader::next_step() {
   return step;
 }
 
-Batch Loader::to_device(const Batch& host) const {
-  Batch batch = host;
-  const at::Device device = impl_->options.device;
-  batch.inputs = host.inputs.to(device, host.inputs.scalar_type(), /*non_blocking=*/true);
-  batch.targets = host.targets.to(device, at::kLong, /*non_blocking=*/true);
-  if (impl_->normalizer) batch.inputs = (*impl_->normalizer)(batch.inputs);
-  return batch;
+void Loader::await(const Batch& batch) const { data::await(batch); }
+
+Batch Loader::to_device(const Batch& batch) const {
+  await(batch);
+  Batch finished = batch;
+  if (impl_->normalizer) finished.inputs = (*impl_->normalizer)(batch.inputs);
+  return finished;
 }
 
 LoaderState Loader::state() const noexcept { return impl_->state; }

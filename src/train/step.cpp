@@ -97,11 +97,13 @@ Step::Work Step::replay(const std::vector<Batch>& batches) {
     const at::Device device = lr_.device();
     recorded_ = batches;  // of which the tensors become ones on the device
     for (Batch& batch : recorded_) {
+      batch.arrival = nullptr;
       batch.inputs = at::empty_like(batch.inputs, batch.inputs.options().device(device).pinned_memory(false));
       batch.targets = at::empty_like(batch.targets, batch.targets.options().device(device).pinned_memory(false));
     }
   }
   for (size_t i = 0; i < batches.size(); ++i) {
+    parts_.loader.await(batches[i]);
     recorded_[i].inputs.copy_(batches[i].inputs, /*non_blocking=*/true);
     recorded_[i].targets.copy_(batches[i].targets, /*non_blocking=*/true);
   }

@@ -2,8 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include <ATen/core/Tensor.h>
+
+namespace c10 {
+struct Event;
+}
 
 namespace gputrain {
 
@@ -16,6 +21,8 @@ struct Batch {
   int64_t samples = 0;               // samples that are not padding
   int64_t samples_on_all_ranks = 0;  // of this micro-batch
   int64_t weight = 0;                // targets that count (samples, or unmasked tokens); may be 0
+  /// Of a copy to the device that is under way; null: the tensors are there.
+  std::shared_ptr<const c10::Event> arrival = nullptr;
 };
 
 }  // namespace gputrain

@@ -61,7 +61,7 @@ struct LoaderState {
 /// The micro-batches of one optimizer step on this rank, with targets counted before anything is computed. Every step
 /// of every rank has the same number of micro-batches; its shapes are those of every other step, unless they are cut.
 struct StepData {
-  std::vector<Batch> micro_batches;  // on the host (pinned for a GPU); pass each through Loader::to_device
+  std::vector<Batch> micro_batches;  // on the host, or on their way to a GPU; pass each through Loader::to_device
   int64_t weight = 0;                // sum of Batch::weight
   int64_t samples = 0;               // sum of Batch::samples
   Usage usage;                       // as the samples were read
@@ -85,8 +85,10 @@ class GPUTRAIN_API Loader {
   /// the caller's for as long as it keeps them.
   StepData next_step();
 
-  /// Moves a batch to the device and finishes it: normalised floats for images. Asynchronous on a GPU.
-  Batch to_device(const Batch& host) const;
+  /// What is queued from here on finds the batch on the device, finished: normalised floats for images.
+  Batch to_device(const Batch& batch) const;
+  /// The same of a batch as it was read.
+  void await(const Batch& batch) const;
 
   LoaderState state() const noexcept;  // after the last step handed out
 
