@@ -35,13 +35,21 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
   const auto& batches = feed.data.micro_batches;
   const bool replays = can_replay(batches);
   ++steps_;
-  Work done = replays ? replay(batches) : work(batches);
+  Work done = replays ? replay(batches) : queue(batches);
   return {.loss_sum = std::move(done.loss_sum),
           .gradient_norm = std::move(done.gradient_norm),
           .found_inf = std::move(done.found_inf),
           .weight = feed.agreed.weight,
           .samples = feed.agreed.usage.samples,
           .lr = lr};
+}
+
+/// A step whose work is not replayed.
+Step::Work Step::queue(const std::vector<Batch>& batches) {
+  if (recorded_.empty()) return work(batches);
+  Work done;
+  parts_.recording->instead([&] { done = work(batches); });
+  return {done.loss_sum.clone(), done.gradient_norm.clone(), done.found_inf.clone()};
 }
 
 /// All that a step does on the device. What changes from step to step is in the batches, `lr_` and `share_`.

@@ -134,6 +134,7 @@ class Refusal final : public device::Recording {
  public:
   std::string record(const std::function<void()>&) override { return "an operator waits for the device"; }
   void replay() override { ADD_FAILURE() << "nothing was recorded"; }
+  void instead(const std::function<void()>&) override { replay(); }
 };
 
 TEST_P(Recorded, OrNotWhereThatIsImpossible) {

@@ -25,6 +25,9 @@ class GPUTRAIN_API Recording {
 
   /// Queues all of it.
   virtual void replay() = 0;
+
+  /// Queues other work in its place, in the memory that the recorded work uses: it would be there twice.
+  virtual void instead(const std::function<void()>& work) = 0;
 };
 
 /// Null for a device that cannot record.

@@ -52,6 +52,7 @@ class Step {
     at::Tensor loss_sum, gradient_norm, found_inf;
   };
 
+  Work queue(const std::vector<Batch>& batches);
   Work work(const std::vector<Batch>& batches);
   at::Tensor accumulate_gradients(const std::vector<Batch>& batches);
   bool counts(const Batch& batch) const;

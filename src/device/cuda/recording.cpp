@@ -6,6 +6,7 @@
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -28,6 +29,26 @@ std::string failure_of(const std::function<void()>& action) {
     return line.empty() ? "unknown" : line;
   }
 }
+
+/// While it lives, what is allocated for the current stream comes from a graph's memory.
+class OwnMemory {
+ public:
+  OwnMemory(at::Device device, at::MempoolId_t pool) : device_(device.index()), pool_(pool) {
+    const cudaStream_t ours = c10::cuda::getCurrentCUDAStream(device_);
+    c10::cuda::CUDACachingAllocator::beginAllocateToPool(device_, pool_,
+                                                         [ours](cudaStream_t stream) { return stream == ours; });
+  }
+  OwnMemory(const OwnMemory&) = delete;
+  OwnMemory& operator=(const OwnMemory&) = delete;
+  ~OwnMemory() {
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(device_, pool_);
+    c10::cuda::CUDACachingAllocator::releasePool(device_, pool_);
+  }
+
+ private:
+  c10::DeviceIndex device_;
+  at::MempoolId_t pool_;
+};
 
 class CudaGraph final : public Recording {
  public:
@@ -53,6 +74,11 @@ class CudaGraph final : public Recording {
   }
 
   void replay() override { graph_->replay(); }
+
+  void instead(const std::function<void()>& work) override {
+    const OwnMemory memory(device_, graph_->pool());
+    work();
+  }
 
  private:
   at::Device device_;
