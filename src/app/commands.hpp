@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::app {
 
 /// What every verb that reads a job is given.
@@ -30,6 +28,7 @@ struct RunRequest {
   RehearsalRequest rehearsal;
   bool accept = false;  // go on although settings changed that may change results
   bool verify = false;  // a missed `expect:` is exit code 4
+  bool silent_if_wrong = false;  // of a job that is wrong the launcher tells
 };
 
 /// `gputrain launch`: its own options, as settings of the job, and the command that every rank runs.
@@ -60,26 +59,47 @@ struct PruneRequest {
   bool json = false;
 };
 
-GPUTRAIN_API int run_command(const RunRequest& request);
-GPUTRAIN_API int launch_command(const LaunchRequest& request);
+// Of the program itself, which comes up without LibTorch.
+int launch_command(const LaunchRequest& request);
 /// What `gputrain launch` starts on each host; speaks with it over stdin and stdout.
-GPUTRAIN_API int agent_command();
-GPUTRAIN_API int eval_command(const EvalRequest& request);
+int agent_command();
+
+// Of libgputrain.so.
+int run_command(const RunRequest& request);
+int eval_command(const EvalRequest& request);
 /// 4 when the step comes out otherwise than recorded.
-GPUTRAIN_API int replay_command(const ReplayRequest& request);
-GPUTRAIN_API int validate_command(const JobRequest& request, bool json);
-GPUTRAIN_API int config_command(const JobRequest& request, bool origin);
-GPUTRAIN_API int schema_command();
-GPUTRAIN_API int list_command(const std::string& kind);
-GPUTRAIN_API int describe_command(const std::string& kind, const std::string& name);
+int replay_command(const ReplayRequest& request);
+int validate_command(const JobRequest& request, bool json);
+int config_command(const JobRequest& request, bool origin);
+int schema_command();
+int list_command(const std::string& kind);
+int describe_command(const std::string& kind, const std::string& name);
 /// `gputrain data audit RUN`
-GPUTRAIN_API int audit_command(const std::string& run, bool json);
-GPUTRAIN_API int version_command();
-GPUTRAIN_API int ckpt_ls_command(const std::string& run, bool json);
+int audit_command(const std::string& run, bool json);
+int version_command();
+int ckpt_ls_command(const std::string& run, bool json);
 /// 5 when a checkpoint is damaged or there is none.
-GPUTRAIN_API int ckpt_verify_command(const std::string& path, bool json);
+int ckpt_verify_command(const std::string& path, bool json);
 /// As diff(1): 0 when every tensor is equal bit for bit, else 1.
-GPUTRAIN_API int ckpt_diff_command(const std::string& a, const std::string& b, bool json);
-GPUTRAIN_API int ckpt_prune_command(const PruneRequest& request);
+int ckpt_diff_command(const std::string& a, const std::string& b, bool json);
+int ckpt_prune_command(const PruneRequest& request);
+
+/// What the program finds in the library, under the name gputrain_verbs.
+struct Verbs {
+  decltype(&run_command) run;
+  decltype(&eval_command) eval;
+  decltype(&replay_command) replay;
+  decltype(&validate_command) validate;
+  decltype(&config_command) config;
+  decltype(&schema_command) schema;
+  decltype(&list_command) list;
+  decltype(&describe_command) describe;
+  decltype(&audit_command) audit;
+  decltype(&version_command) version;
+  decltype(&ckpt_ls_command) ckpt_ls;
+  decltype(&ckpt_verify_command) ckpt_verify;
+  decltype(&ckpt_diff_command) ckpt_diff;
+  decltype(&ckpt_prune_command) ckpt_prune;
+};
 
 }  // namespace gputrain::app

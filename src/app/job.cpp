@@ -1,7 +1,6 @@
 #include "job.hpp"
 
 #include <array>
-#include <cctype>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -17,15 +16,6 @@ std::string six_hex_digits(uint64_t value) {
   std::array<char, 8> text{};
   std::snprintf(text.data(), text.size(), "%06x", static_cast<unsigned>(value & 0xFFFFFF));
   return text.data();
-}
-
-/// The job file's name without its ending, fit for a folder name.
-std::string name_from(const std::filesystem::path& file) {
-  std::string name = file.stem().string();
-  for (char& c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_' && c != '.') c = '-';
-  }
-  return name.empty() ? "job" : name;
 }
 
 /// A Hugging Face folder gives the model's sizes: its config.json is read as settings that come before the job's own.
@@ -49,19 +39,12 @@ config::Loaded load_with_published_sizes(config::Request request) {
 const config::Schema& job_schema() { return config::schema_of<JobSpec>(); }
 
 Job load_job(const JobRequest& request) {
-  config::Request reading{.file = request.file, .set = request.set};
-  if (request.output_dir) {
-    // Quoted as YAML: a folder may be called "null" or "1".
-    std::string quoted = "'";
-    for (const char c : *request.output_dir) quoted += c == '\'' ? "''" : std::string(1, c);
-    reading.set.push_back("output_dir=" + quoted + "'");
-  }
-  Job job{.loaded = load_with_published_sizes(reading), .name = {}, .run_id = {}, .spec_hash = {}, .output_dir = {}};
+  Job job{.loaded = load_with_published_sizes(reading_of(request)), .name = {}, .run_id = {}, .spec_hash = {}, .output_dir = {}};
   const JobSpec& spec = job.spec();
-  job.name = spec.name.value_or(name_from(request.file));
+  job.name = name_of(spec, request);
   job.spec_hash = six_hex_digits(stable_hash(config::identity(job.loaded.settings())));
   job.run_id = job.name + "-" + job.spec_hash;
-  job.output_dir = spec.output_dir ? std::filesystem::path(*spec.output_dir) : std::filesystem::path("runs") / job.name;
+  job.output_dir = output_dir_of(spec, request);
   return job;
 }
 

@@ -10,10 +10,10 @@
 
 #include "gputrain/config/describe.hpp"
 #include "gputrain/data/spec.hpp"
-#include "gputrain/launch/hosts.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/optim/spec.hpp"
 #include "gputrain/train/spec.hpp"
+#include "job_start.hpp"
 
 namespace gputrain::app {
 
@@ -32,27 +32,16 @@ struct ExpectSpec {
   static void describe(config::Description<ExpectSpec>& d);
 };
 
-struct JobSpec {
-  int64_t schema = 1;
-  std::optional<std::string> name;
-  int64_t seed = 1337;
-  bool deterministic = false;
-  std::optional<std::string> output_dir;
-  std::string device = "auto";
-  std::optional<std::string> alloc_conf;
-  std::string precision = "fp32";
+struct JobSpec : JobStart {
   ModelSpec model;
   data::DataSpec data;
   train::TrainSpec train;
   optim::OptimizerSpec optimizer;
   optim::LrSchedulerSpec lr_scheduler;
   train::EvalSpec eval;
-  train::CheckpointSpec checkpoint;
   train::LimitsSpec limits;
   train::ParallelSpec parallel;
-  launch::LaunchSpec launch;
   train::LogSpec log;
-  std::map<std::string, std::string> env;
   std::optional<ExpectSpec> expect;
 
   static void describe(config::Description<JobSpec>& d);

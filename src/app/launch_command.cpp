@@ -1,18 +1,21 @@
 // `gputrain launch`: the job's ranks on this host or many, started, watched and restarted.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "commands.hpp"
-#include "gputrain/checkpoint/store.hpp"
+#include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/launch/agent.hpp"
 #include "gputrain/launch/launcher.hpp"
-#include "job.hpp"
+#include "job_check.hpp"
+#include "job_start.hpp"
 #include "run_folder.hpp"
-#include "versions.hpp"
+#include "version.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -36,7 +39,7 @@ std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
 
 std::optional<checkpoint::Listed> newest_checkpoint(const RunFolder& folder) {
   std::optional<checkpoint::Listed> newest;
-  for (auto& listed : checkpoint::CheckpointStore(folder.checkpoints()).list()) {
+  for (auto& listed : checkpoint::list_checkpoints(folder.checkpoints())) {
     if (listed.problem.empty() && (!newest || listed.step > newest->step)) newest = std::move(listed);
   }
   return newest;
@@ -58,11 +61,12 @@ launch::RunState state_of(const RunFolder& folder) {
 /// from what has been saved since.
 class RankCommand {
  public:
-  RankCommand(std::vector<std::string> arguments, std::string resume, RunFolder folder)
-      : arguments_(std::move(arguments)), resume_(std::move(resume)), folder_(std::move(folder)) {}
+  RankCommand(std::vector<std::string> arguments, std::string resume, RunFolder folder, std::shared_ptr<const JobCheck> check)
+      : arguments_(std::move(arguments)), resume_(std::move(resume)), folder_(std::move(folder)), check_(std::move(check)) {}
 
   std::vector<std::string> operator()() const {
     auto words = arguments_;
+    if (!check_->is_done()) words.emplace_back("--silent-if-wrong");
     if (resume_ == "never" || (is_path() && has_saved()))
       words.insert(words.end(), {"--set", "checkpoint.resume=auto"});
     return words;
@@ -79,8 +83,29 @@ class RankCommand {
   std::vector<std::string> arguments_;
   std::string resume_;
   RunFolder folder_;
+  std::shared_ptr<const JobCheck> check_;
   std::filesystem::file_time_type began_ = std::filesystem::file_time_type::clock::now();
 };
+
+launch::LaunchRequest plan_launch(const JobStart& spec) {
+  const bool names_hosts = spec.launch.hosts || spec.launch.hostfile;
+  const auto node = names_hosts ? std::nullopt : launch::read_node();
+  return {.plan = node ? launch::plan_nodes(spec.launch, *node) : launch::plan_hosts(spec.launch, launch::allocated_nodes()),
+          .node = node,
+          .environment = spec.env,
+          .device = spec.device,
+          .version = version(),
+          .max_restarts = spec.launch.max_restarts,
+          .master_port = static_cast<uint16_t>(spec.launch.master_port),
+          .grace_seconds = spec.launch.grace.seconds,
+          .host_timeout_seconds = spec.launch.host_timeout.seconds};
+}
+
+/// Whether the launcher does more than to start ranks on this machine, which find out by themselves if the job is wrong.
+bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) {
+  const bool is_here = std::ranges::all_of(plan.plan.hosts, &launch::Host::is_here);
+  return plan.node || !is_here || resume == "never";
+}
 
 }  // namespace
 
@@ -88,28 +113,21 @@ int launch_command(const LaunchRequest& request) {
   if (request.run.dry_run) {
     throw Error(ExitCode::usage, {.what = "a dry run starts no ranks", .hint = "gputrain run JOB --dry-run --world-size N checks a job for N ranks"});
   }
-  JobRequest reading = request.run.job;
-  reading.set.insert(reading.set.end(), request.set.begin(), request.set.end());
-  const Job job = load_job(reading);
-  const JobSpec& spec = job.spec();
-  const RunFolder folder{job.output_dir};
-  const bool names_hosts = spec.launch.hosts || spec.launch.hostfile;
-  const auto node = names_hosts ? std::nullopt : launch::read_node();
-  launch::LaunchRequest plan{.plan = node ? launch::plan_nodes(spec.launch, *node)
-                                          : launch::plan_hosts(spec.launch, launch::allocated_nodes()),
-                             .node = node,
-                             .command = RankCommand(request.arguments, spec.checkpoint.resume, folder),
-                             .environment = spec.env,
-                             .run_folder = folder.path,
-                             .device = spec.device,
-                             .version = version(),
-                             .max_restarts = spec.launch.max_restarts,
-                             .master_port = static_cast<uint16_t>(spec.launch.master_port),
-                             .grace_seconds = spec.launch.grace.seconds,
-                             .host_timeout_seconds = spec.launch.host_timeout.seconds,
-                             .state = [folder] { return state_of(folder); }};
+  JobRequest job = request.run.job;
+  job.set.insert(job.set.end(), request.set.begin(), request.set.end());
+  const auto check = std::make_shared<JobCheck>(job);
+  const auto spec = check->read();
+  if (!spec) return check->exit_code();
+  const RunFolder folder{output_dir_of(*spec, job)};
+  launch::LaunchRequest plan = plan_launch(*spec);
+  const std::string& resume = spec->checkpoint.resume;
+  if (must_be_sure(plan, resume) && !check->passes()) return check->exit_code();
+  plan.command = RankCommand(request.arguments, resume, folder, check);
+  plan.run_folder = folder.path;
+  plan.state = [folder] { return state_of(folder); };
+  if (!check->is_done()) plan.check_job = [check] { return check->passes() ? 0 : check->exit_code(); };
   // The logs of this start belong into the new folder, not into the one that rank 0 would move aside.
-  if (spec.checkpoint.resume == "never" && (!node || node->node == 0)) take_run_folder(folder.path, true);
+  if (resume == "never" && (!plan.node || plan.node->node == 0)) take_run_folder(folder.path, true);
   return launch::launch(plan);
 }
 

@@ -16,6 +16,7 @@
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
+#include "library.hpp"
 
 namespace {
 
@@ -70,7 +71,8 @@ struct CommandLine {
     verb->add_flag("--json", rehearsal.json, "with --world-size: print one JSON document")->needs(world);
     verb->add_flag("--accept", run.accept, "resume although settings changed that may change the results");
     verb->add_flag("--verify", run.verify, "exit with 4 when the result misses the job's expect: band");
-    verb->callback([this] { action = [this] { return app::run_command(run); }; });
+    verb->add_flag("--silent-if-wrong", run.silent_if_wrong, "of a job that is wrong, `launch` tells")->group("");
+    verb->callback([this] { action = [this] { return app::library().run(run); }; });
   }
 
   void add_launch() {
@@ -121,7 +123,7 @@ struct CommandLine {
     verb->add_option("--weights", eval.weights, "model.safetensors, or a run folder; default: the job's run folder");
     verb->add_option("--on", eval.on, "which data: train, val or test")->check(CLI::IsMember({"train", "val", "test"}));
     verb->add_flag("--json", eval.json, "print the metrics as JSON");
-    verb->callback([this] { action = [this] { return app::eval_command(eval); }; });
+    verb->callback([this] { action = [this] { return app::library().eval(eval); }; });
   }
 
   void add_replay() {
@@ -133,41 +135,41 @@ struct CommandLine {
     verb->footer("Compares loss, gradient norm and learning rate with metrics.jsonl at every recorded step on the way, and\n"
                  "weights and optimizer with the checkpoint of the step, where there is one.\n"
                  "Exit code: 0 equal bit for bit; 4 they differ.");
-    verb->callback([this] { action = [this] { return app::replay_command(replay); }; });
+    verb->callback([this] { action = [this] { return app::library().replay(replay); }; });
   }
 
   void add_readers() {
     auto* validate = app.add_subcommand("validate", "check a job file, all of it, without touching data or devices");
     add_job(*validate, job);
     validate->add_flag("--json", json, "print the problems as JSON");
-    validate->callback([this] { action = [this] { return app::validate_command(job, json); }; });
+    validate->callback([this] { action = [this] { return app::library().validate(job, json); }; });
 
     auto* config = app.add_subcommand("config", "print the resolved job, defaults included");
     add_job(*config, job);
     config->add_flag("--origin", origin, "say which file, line or option set each key");
-    config->callback([this] { action = [this] { return app::config_command(job, origin); }; });
+    config->callback([this] { action = [this] { return app::library().config(job, origin); }; });
 
     auto* schema = app.add_subcommand("schema", "print the JSON Schema of a job file, for editors");
-    schema->callback([this] { action = [] { return app::schema_command(); }; });
+    schema->callback([this] { action = [] { return app::library().schema(); }; });
 
     auto* list = app.add_subcommand("list", "list models, datasets, optimizers, ...");
     list->add_option("kind", kind, "what to list; nothing: everything");
-    list->callback([this] { action = [this] { return app::list_command(kind); }; });
+    list->callback([this] { action = [this] { return app::library().list(kind); }; });
 
     auto* describe = app.add_subcommand("describe", "explain the options of the job or of one entry");
     describe->add_option("kind", kind, "model, dataset, optimizer, ... or job")->required();
     describe->add_option("name", name, "the entry, as `gputrain list` names it");
-    describe->callback([this] { action = [this] { return app::describe_command(kind, name); }; });
+    describe->callback([this] { action = [this] { return app::library().describe(kind, name); }; });
 
     auto* data = app.add_subcommand("data", "questions about a run's data");
     data->require_subcommand(1);
     auto* audit = data->add_subcommand("audit", "prove from a run's ledger that every sample was used once per epoch");
     audit->add_option("run", name, "the run folder")->required();
     audit->add_flag("--json", json, "print the result as JSON");
-    audit->callback([this] { action = [this] { return app::audit_command(name, json); }; });
+    audit->callback([this] { action = [this] { return app::library().audit(name, json); }; });
 
     auto* version = app.add_subcommand("version", "print versions of gputrain and what it was built with");
-    version->callback([this] { action = [] { return app::version_command(); }; });
+    version->callback([this] { action = [] { return app::library().version(); }; });
   }
 
   void add_ckpt() {
@@ -176,18 +178,18 @@ struct CommandLine {
 
     auto* ls = ckpt->add_subcommand("ls", "the checkpoints of a run, newest last, by manifests and sizes");
     ls->add_option("run", path, "a run folder, or its ckpt/")->required();
-    ls->callback([this] { action = [this] { return app::ckpt_ls_command(path, json); }; });
+    ls->callback([this] { action = [this] { return app::library().ckpt_ls(path, json); }; });
 
     auto* verify = ckpt->add_subcommand("verify", "hash every file of a run's checkpoints, or of one");
     verify->add_option("path", path, "a run folder, its ckpt/, or one checkpoint")->required();
     verify->footer("Exit code: 0 all are good; 5 something is wrong, or there is no checkpoint.");
-    verify->callback([this] { action = [this] { return app::ckpt_verify_command(path, json); }; });
+    verify->callback([this] { action = [this] { return app::library().ckpt_verify(path, json); }; });
 
     auto* diff = ckpt->add_subcommand("diff", "compare two checkpoints: settings, metrics, tensors");
     diff->add_option("a", path, "a checkpoint, or a run folder: its newest good one")->required();
     diff->add_option("b", other_path, "another")->required();
     diff->footer("Exit code, as that of diff: 0 all tensors equal bit for bit; 1 they differ; 2, 5 unreadable.");
-    diff->callback([this] { action = [this] { return app::ckpt_diff_command(path, other_path, json); }; });
+    diff->callback([this] { action = [this] { return app::library().ckpt_diff(path, other_path, json); }; });
 
     const auto at_least = [](int64_t least) {
       return [least](const std::string& text) {
@@ -202,7 +204,7 @@ struct CommandLine {
     verb->add_flag("--set-aside", prune.set_aside, "remove also those that were set aside (step-....bad)");
     verb->add_flag("--dry-run", prune.dry_run, "only say what would go");
     verb->footer("The newest checkpoint that verifies always stays.");
-    verb->callback([this] { action = [this] { return app::ckpt_prune_command(prune); }; });
+    verb->callback([this] { action = [this] { return app::library().ckpt_prune(prune); }; });
 
     for (auto* each : {ls, verify, diff}) each->add_flag("--json", json, "print one JSON document");
     verb->add_flag("--json", prune.json, "print one JSON document");

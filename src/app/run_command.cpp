@@ -1,10 +1,12 @@
 // `gputrain run`: the way a job takes, from the file to the trained model.
 #include <csignal>
+#include <optional>
 
 #include "assembly.hpp"
 #include "commands.hpp"
 #include "dry_run.hpp"
 #include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/monitor/console.hpp"
@@ -58,7 +60,14 @@ int run_job(const RunRequest& request, const Job& job) {
 }  // namespace
 
 int run_command(const RunRequest& request) {
-  const Job job = load_job(request.job);
+  std::optional<Job> read;
+  try {
+    read = load_job(request.job);
+  } catch (const Error&) {
+    if (!request.silent_if_wrong) throw;
+    return static_cast<int>(ExitCode::usage);
+  }
+  const Job& job = *read;
   if (request.rehearsal.world_size > 0) return rehearse(request.rehearsal, job);
   take_environment(job.spec().env);
   train::watch_signals();

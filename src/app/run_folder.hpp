@@ -3,9 +3,6 @@
 
 #include <filesystem>
 
-#include "assembly.hpp"
-#include "gputrain/train/progress.hpp"
-#include "job.hpp"
 #include "run_lock.hpp"
 
 namespace gputrain::app {
@@ -34,9 +31,5 @@ struct TakenRunFolder {
 /// nothing is ever overwritten by starting over. Throws Error(environment) when it cannot be written, Error(usage) when
 /// another process uses it.
 TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh);
-
-/// Cuts this rank's log, and on rank 0 those of ranks that are no more, to what lies before `progress`; the lines cut from
-/// its own. A disk that refuses is told, and leaves them as they are. The log is open before and after.
-int64_t cut_logs(const RunFolder& folder, const Place& place, const train::Progress& progress);
 
 }  // namespace gputrain::app

@@ -14,6 +14,7 @@
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
 #include "memory_page.hpp"
+#include "rank_logs.hpp"
 #include "record.hpp"
 #include "start_page.hpp"
 #include "training_loop.hpp"

@@ -6,7 +6,6 @@
 
 namespace gputrain::app {
 
-std::string version() { return GPUTRAIN_VERSION; }
 std::string torch_version() { return "torch " TORCH_VERSION; }
 
 std::map<std::string, std::string> versions(at::Device device) {

@@ -6,9 +6,10 @@
 
 #include <c10/core/Device.h>
 
+#include "version.hpp"
+
 namespace gputrain::app {
 
-std::string version();        // "0.1.0"
 std::string torch_version();  // "torch 2.11.0"
 /// Of what decides the last bits of results: "gputrain", "torch", and on a GPU "device" software.
 std::map<std::string, std::string> versions(at::Device device);

@@ -1,7 +1,6 @@
 #include "gputrain/checkpoint/checkpoint.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,28 +12,6 @@ namespace gputrain::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;  // larger than any that we write
-
-/// The size of a file that must be there.
-uint64_t size_of(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) throw Damage("missing", path);
-  const uint64_t bytes = fs::is_regular_file(status) ? fs::file_size(path, error) : 0;
-  if (error) throw Unreadable("cannot read: " + error.message(), path);
-  if (!fs::is_regular_file(status)) throw Damage("is no file", path);
-  return bytes;
-}
-
-std::string read_text(const fs::path& path) {
-  const uint64_t bytes = size_of(path);
-  if (bytes > kMaxTextBytes) throw Damage("cannot be what was written", path);
-  std::string text(bytes, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(text.data(), static_cast<std::streamsize>(bytes))) throw Unreadable("cannot read it", path);
-  return text;
-}
 
 nlohmann::json read_state(const fs::path& path, const FileSeal& seal) {
   const std::string text = read_text(path);
@@ -49,18 +26,6 @@ nlohmann::json read_state(const fs::path& path, const FileSeal& seal) {
 }
 
 }  // namespace
-
-Manifest look_at_files(const fs::path& folder) {
-  const fs::path path = folder / kManifestName;
-  std::error_code error;
-  if (fs::status(path, error).type() == fs::file_type::not_found) throw Damage("has no manifest", folder);
-  Manifest manifest = parse_manifest(read_text(path), path);
-  for (const auto& [name, file] : manifest.files) {
-    const uint64_t bytes = size_of(folder / name), expected = file.seal.bytes;
-    if (bytes != expected) throw Damage(fmt::format("has {} bytes instead of {}", bytes, expected), folder / name);
-  }
-  return manifest;
-}
 
 void verify(const fs::path& folder, const Manifest& manifest) {
   for (const auto& [name, file] : manifest.files) {

@@ -1,7 +1,6 @@
 #include "gputrain/checkpoint/store.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <utility>
 
@@ -15,31 +14,6 @@ namespace gputrain::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The step of a folder's name, if it is the name of a finished checkpoint.
-std::optional<int64_t> step_of(const std::string& name) {
-  constexpr std::string_view kPrefix = "step-";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  if (error != std::errc() || rest != end || folder_name(step) != name) return std::nullopt;
-  return step;
-}
-
-/// The steps for which there is a folder, newest first.
-std::vector<int64_t> steps_in(const fs::path& folder) {
-  return on_disk(folder, "cannot list checkpoints", [&] {
-    std::vector<int64_t> steps;
-    if (!fs::exists(folder)) return steps;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      const std::optional<int64_t> step = step_of(entry.path().filename().string());
-      if (step && entry.is_directory()) steps.push_back(*step);
-    }
-    std::sort(steps.rbegin(), steps.rend());
-    return steps;
-  });
-}
 
 Manifest::File write_part(const fs::path& folder, const Shard& shard) {
   const fs::path path = folder / file_name(shard.part, shard.rank, shard.ranks);
@@ -91,19 +65,6 @@ void remove_checkpoint(const fs::path& folder) {
     fs::rename(folder, leaving);
     fs::remove_all(leaving);
   });
-}
-
-Listed look_at(const fs::path& folder, int64_t step) {
-  Listed listed{.folder = folder, .step = step};
-  try {
-    const Manifest manifest = look_at_files(folder);
-    for (const auto& [name, file] : manifest.files) listed.bytes += file.seal.bytes;
-    listed.score = manifest.score;
-    if (manifest.step != step) listed.problem = fmt::format("its manifest is that of step {}", manifest.step);
-  } catch (const Error& error) {
-    listed.problem = error.what();
-  }
-  return listed;
 }
 
 /// The steps of the best `count` of these, by the metric of the newest one that has a score.
@@ -216,11 +177,7 @@ CheckpointStore::Search CheckpointStore::find_newest(const Read& read) const {
   return search;
 }
 
-std::vector<Listed> CheckpointStore::list() const {
-  std::vector<Listed> listed;
-  for (const int64_t step : steps_in(folder_)) listed.push_back(look_at(folder_ / folder_name(step), step));
-  return listed;
-}
+std::vector<Listed> CheckpointStore::list() const { return list_checkpoints(folder_); }
 
 std::vector<fs::path> CheckpointStore::prune(const Search& verified, bool only_tell) const {
   if (!verified.newest) return {};

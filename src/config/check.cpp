@@ -69,7 +69,7 @@ void Checker::read_group(const Schema& schema, Group group, void* spec) {
   const std::optional<Node> inherited = with_inherited(schema, group.map);
   if (inherited) group.map = &*inherited;
   read_keys(schema, group, spec);
-  note_unknown(group);
+  if (!schema.is_part()) note_unknown(group);
   if (problems_.count() == problems_before) pending_checks_.push_back({&schema, group.dotted, spec});
 }
 

@@ -17,7 +17,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
-#include "gputrain/device/runtime.hpp"
+#include "gpus.hpp"
 #include "host_signs.hpp"
 #include "join.hpp"
 #include "rank_process.hpp"
@@ -226,8 +226,8 @@ void Agent::greet(const json& order) {
                 {.what = "the folder " + folder + " is not there",
                  .hint = "job, data and the folder they are started from lie at the same place on every host"});
   }
-  const bool on_gpu = order.at("device") != "cpu" && device::gpu_count() > 0;
-  own_ranks_ = on_gpu ? device::gpu_count() : 1;
+  const int gpus = order.at("device") == "cpu" ? 0 : gpus_here();
+  own_ranks_ = std::max(gpus, 1);
   if (own_ != nullptr) own_ranks_ = own_->plan.hosts[0].ranks.value_or(own_ranks_);
   const auto [own, launchers] = own_ != nullptr ? addresses_of(orders_.descriptor()) : addresses_of_ssh();
   say({{"kind", "ready"},

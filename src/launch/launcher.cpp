@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <set>
 #include <utility>
@@ -46,6 +47,7 @@ class Launcher {
   Attempt::Place find_place(const std::vector<HostLink*>& links);
   bool run_attempt();
   bool restart_after(Attempt& attempt);
+  std::optional<bool> answer_refusal(const Attempt& attempt);
   bool made_progress();
   void back_off();
   void finish(ExitReport report, std::string restarts);
@@ -65,25 +67,47 @@ class Launcher {
   std::vector<std::unique_ptr<HostLink>> links_;
   Clock::time_point next_try_{};
   std::optional<int> port_;
+  std::filesystem::path kept_folder_;  // the innermost of the run folder and those above it that is older than the run
   int attempt_number_ = 0, log_number_, restarts_ = 0, without_progress_ = 0;
   std::optional<int64_t> furthest_;
   int stop_signal_ = 0;
   std::set<const HostLink*> has_told_;  // of a stop; null: this process itself
   int exit_code_ = 0;
+  bool has_checked_ = false;
 };
 
+namespace fs = std::filesystem;
+
+/// The innermost folder that is there, of one and those above it.
+fs::path oldest_part(fs::path folder) {
+  while (!folder.empty() && !fs::exists(folder)) folder = folder.parent_path();
+  return folder;
+}
+
+/// Takes away what ranks have left that ended without a word: empty logs, and the folders that were made for them.
+void remove_traces(const fs::path& logs, const fs::path& kept) {
+  std::error_code ignored;
+  for (const auto& log : fs::directory_iterator(logs, ignored)) {
+    if (fs::is_empty(log, ignored)) fs::remove(log, ignored);
+  }
+  for (fs::path folder = logs; folder != kept && fs::remove(folder, ignored);) folder = folder.parent_path();
+}
+
 /// Logs of earlier launches stay.
-int last_log_number(const std::filesystem::path& run_folder) {
+int last_log_number(const fs::path& run_folder) {
   int last = 0;
   std::error_code absent;
-  for (const auto& entry : std::filesystem::directory_iterator(run_folder / "logs", absent)) {
+  for (const auto& entry : fs::directory_iterator(run_folder / "logs", absent)) {
     int number = 0;
     if (std::sscanf(entry.path().filename().c_str(), "attempt_%9d", &number) == 1) last = std::max(last, number);
   }
   return last;
 }
 
-Launcher::Launcher(const LaunchRequest& request) : request_(request), log_number_(last_log_number(request.run_folder)) {
+Launcher::Launcher(const LaunchRequest& request)
+    : request_(request),
+      kept_folder_(oldest_part((request.run_folder / "logs").parent_path())),
+      log_number_(last_log_number(request.run_folder)) {
   if (!request.node) {
     for (const auto& host : request.plan.hosts)
       links_.push_back(std::make_unique<HostLink>(host, request.version, request.device));
@@ -232,8 +256,26 @@ bool Launcher::run_attempt() {
                   resume_text(request_.state()));
     return stop_signal_ == 0;
   }
-  if (result.kind == Attempt::Kind::failed) return restart_after(attempt);
+  if (result.kind == Attempt::Kind::failed) {
+    if (const auto goes_on = answer_refusal(attempt)) return *goes_on;
+    return restart_after(attempt);
+  }
   if (result.kind == Attempt::Kind::stopped) terminal_.say("stopped on request; exit " + std::to_string(exit_code_));
+  return false;
+}
+
+/// Ranks that refuse the job may have left it to us to say why. Returns whether there is to be another attempt; empty:
+/// nothing is wrong with the job.
+std::optional<bool> Launcher::answer_refusal(const Attempt& attempt) {
+  const Cause cause = attempt.report().cause;
+  const bool is_usage = cause.exit_code() == static_cast<int>(ExitCode::usage);
+  if (!is_usage || !request_.check_job || std::exchange(has_checked_, true)) return std::nullopt;
+  terminal_.flush();
+  const int code = request_.check_job();
+  if (code == 0 && !cause.end.tail.empty()) return std::nullopt;
+  if (code == 0) return stop_signal_ == 0;  // it has been mended meanwhile
+  exit_code_ = code;
+  remove_traces(attempt.logs(), kept_folder_);
   return false;
 }
 

@@ -163,6 +163,71 @@ TEST(Launch, RefusesHostileHostNamesAndRunsNothing) {
   EXPECT_FALSE(fs::exists(trap));
 }
 
+// What starts ranks trains nothing
+
+TEST(Launch, AndItsAgentComeUpWithoutLibTorch) {
+  const TemporaryFolder folder;
+  Launched two(folder, {}, kEndless);
+  ASSERT_TRUE(two.program().prints("step    5/"));
+  const auto maps = [](pid_t process) { return read_file("/proc/" + std::to_string(process) + "/maps"); };
+  EXPECT_THAT(maps(two.program().id()), AllOf(HasSubstr("/bin/gputrain"), Not(HasSubstr("libtorch"))));
+  EXPECT_THAT(maps(two.family().agent()), AllOf(HasSubstr("/bin/gputrain"), Not(HasSubstr("libtorch"))));
+  EXPECT_THAT(maps(two.family().rank(1)), HasSubstr("libtorch"));
+}
+
+size_t times_in(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(Launch, TellsOnceWhatIsWrongWithAJobAndLeavesNothing) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder), deep = folder / "not/there";
+  const auto launch = [&](const Words& settings) {
+    return gputrain(Words{"launch", "--nproc-per-node", "3", "run", job, "--output-dir", deep} + settings);
+  };
+  const Result validated = gputrain({"validate", job, "--set", "model.type=gtp", "--set", "output_dir='" + deep + "'"});
+  // Known to the ranks alone; to the launcher itself, which then tells of the rest as well; or before anything is touched.
+  for (const Words& more : {Words{}, Words{"--set", "device=gpu"}, Words{"--set", "checkpoint.resume=never"}}) {
+    const Result result = launch(Words{"--set", "model.type=gtp"} + more);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(times_in(result.err, "model.type: no model is named 'gtp'"), 1U) << result.err;
+    EXPECT_EQ(times_in(result.err, "cause"), 0U) << result.err;
+    EXPECT_FALSE(fs::exists(folder / "not"));
+    if (more.empty()) {
+      EXPECT_EQ(result.err, validated.err);
+    }
+  }
+  const Result far = gputrain({"launch", "--hosts", "nowhere.invalid", "run", job, "--set", "model.type=gtp"});
+  EXPECT_EQ(far.exit_code, 2);
+  EXPECT_EQ(times_in(far.err, "no model is named"), 1U) << far.err;
+}
+
+TEST(Launch, KeepsAnEarlierRunWhereItIsWhenTheJobIsWrong) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  const std::string curve = read_file(run + "/metrics.jsonl");
+  for (const std::string resume : {"never", "auto"}) {
+    const Result result = gputrain({"launch", "--nproc-per-node", "2", "run", job, "--output-dir", run, "--set",
+                                    "model.type=gtp", "--set", "checkpoint.resume=" + resume});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(read_file(run + "/metrics.jsonl"), curve);
+    EXPECT_FALSE(fs::exists(run + ".1"));
+    EXPECT_FALSE(fs::exists(run + "/logs/attempt_1"));
+  }
+}
+
+TEST(Launch, LetsRanksSpeakOfWhatOnlyTheyFindWrong) {
+  const TemporaryFolder folder;
+  // The launcher's own environment has no LAYERS; the ranks have the job's.
+  Launched two(folder, {}, {"model.config.n_layer=${env:LAYERS:-1}", "env.LAYERS=many"});
+  const Result result = two.program().wait();
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("model.config.n_layer must be a whole number"));
+}
+
 // Deaths
 
 struct Way {

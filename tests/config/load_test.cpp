@@ -17,6 +17,32 @@ struct EnvironmentOnly {
   static void describe(Description<EnvironmentOnly>& d) { d.key("env", &EnvironmentOnly::env, "variables"); }
 };
 
+struct Named {
+  std::string name = "nobody";
+};
+struct PartOfAJob : Named {
+  int64_t seed = 7;
+  EnvironmentOnly inner;
+  static void describe(Description<PartOfAJob>& d) {
+    d.is_a_part();
+    d.key("name", &PartOfAJob::name, "of the base");
+    d.key("seed", &PartOfAJob::seed, "own").at_least(0);
+    d.key("inner", &PartOfAJob::inner, "a group that is whole");
+  }
+};
+
+TEST(Load, OfAPartPassesOverTheKeysOfOthers) {
+  const auto load_part = [](const std::string& text) {
+    return load(schema_of<PartOfAJob>(), {.file = "job.yaml", .text = text}).as<PartOfAJob>();
+  };
+  const PartOfAJob part = load_part("other: {deep: [1]}\nname: ${other_name}\nother_name: it\ninner: {env: {A: b}}\n");
+  EXPECT_EQ(part.name, "it");
+  EXPECT_EQ(part.seed, 7);
+  EXPECT_EQ(part.inner.env.at("A"), "b");
+  EXPECT_THROW(load_part("other: 1\nseed: -1\n"), SpecError);
+  EXPECT_THROW(load_part("inner: {environment: {}}\n"), SpecError);
+}
+
 TEST(Load, FillsTheStruct) {
   const Loaded loaded = load_text(kGoodJob);
   const auto& job = loaded.as<SampleJob>();

@@ -49,9 +49,6 @@ class Checkpoint {
 /// where the file system can tell. Throws Damage or Unreadable.
 void verify(const std::filesystem::path& folder, const Manifest& manifest);
 
-/// Reads a manifest and tests that every file of it is there and has its size. Throws Damage or Unreadable.
-Manifest look_at_files(const std::filesystem::path& folder);
-
 /// The live tensors of an optimizer, flat buffers cut into one view per parameter ("exp_avg.<parameter>"), or into
 /// slices at the bounds of what the rank owns: what is saved, and what is read. Independent of the order and padding of
 /// the arena, and of how many ranks share it.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gputrain/checkpoint/checkpoint.hpp"
+#include "gputrain/checkpoint/listing.hpp"
 
 namespace gputrain::checkpoint {
 
@@ -47,15 +48,6 @@ struct Retention {
   int64_t keep_best = 0;   // by score, among those scored by the newest one's metric
   int64_t keep_every = 0;  // steps: multiples of it; 0: none
   bool smaller_is_better = true;
-};
-
-/// What can be said of a checkpoint without reading its tensors.
-struct Listed {
-  std::filesystem::path folder;
-  int64_t step = 0;
-  uint64_t bytes = 0;          // of all its files
-  std::optional<Score> score;
-  std::string problem;         // empty: manifest and sizes are right; hashes were not looked at
 };
 
 /// One process writes (rank 0), from one thread at a time.

@@ -37,9 +37,13 @@ class Description {
   /// One line that says what this group of keys is for.
   void summary(std::string text) { schema_.set_summary(std::move(text)); }
 
-  /// Declares a key stored in `member`; returns it for further attributes.
-  template <class Value>
-  Key& key(std::string name, Value Spec::*member, std::string help) {
+  /// These are not all keys of the group: others, which are read elsewhere, are passed over.
+  void is_a_part() { schema_.set_part(); }
+
+  /// Declares a key stored in `member`, of the struct or of one it derives from; returns it for further attributes.
+  template <class Value, class Holder>
+  Key& key(std::string name, Value Holder::*member, std::string help) {
+    static_assert(std::is_base_of_v<Holder, Spec>);
     static_assert(!std::is_same_v<Value, Choice>, "a Choice is declared by choice(), with its catalog");
     return schema_.add(Key(std::move(name), std::move(help), type_of<Value>(), locate(member)));
   }
@@ -68,8 +72,8 @@ class Description {
   }
 
  private:
-  template <class Value>
-  static Key::Locate locate(Value Spec::*member) {
+  template <class Value, class Holder>
+  static Key::Locate locate(Value Holder::*member) {
     return [member](void* spec) -> void* { return &(static_cast<Spec*>(spec)->*member); };
   }
 

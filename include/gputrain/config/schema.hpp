@@ -137,6 +137,7 @@ class GPUTRAIN_API Schema {
 
   void set_summary(std::string text);
   void set_check(Check check);
+  void set_part() { is_part_ = true; }
   Key& add(Key key);
   Key& add_choice(Key key, const AnyCatalog& catalog, std::string under);
   Key& add_pattern(Key key);
@@ -154,6 +155,7 @@ class GPUTRAIN_API Schema {
   const Key* find(std::string_view name) const noexcept;
   const Key* pattern() const noexcept { return pattern_ ? &*pattern_ : nullptr; }  // a map for keys with a '/'
   const Check& check() const noexcept { return check_; }
+  bool is_part() const noexcept { return is_part_; }  // other keys are read elsewhere
   std::shared_ptr<void> create() const { return create_(); }
 
  private:
@@ -163,6 +165,7 @@ class GPUTRAIN_API Schema {
   std::vector<Key> keys_;
   std::vector<ChoiceKey> choices_;
   std::optional<Key> pattern_;
+  bool is_part_ = false;
 };
 
 struct CatalogEntry {

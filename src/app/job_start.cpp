@@ -1,0 +1,49 @@
+#include "job_start.hpp"
+
+#include <cctype>
+
+#include "job_keys.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// The job file's name without its ending, fit for a folder name.
+std::string name_from(const std::filesystem::path& file) {
+  std::string name = file.stem().string();
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_' && c != '.') c = '-';
+  }
+  return name.empty() ? "job" : name;
+}
+
+}  // namespace
+
+void JobStart::describe(config::Description<JobStart>& d) {
+  d.is_a_part();
+  describe_keys(d);
+  d.check([](const JobStart& spec, config::Complaints& complaints) {
+    launch::check_environment_names(spec.env, complaints);
+  });
+}
+
+config::Request reading_of(const JobRequest& request) {
+  config::Request reading{.file = request.file, .set = request.set};
+  if (request.output_dir) {
+    // Quoted as YAML: a folder may be called "null" or "1".
+    std::string quoted = "'";
+    for (const char c : *request.output_dir) quoted += c == '\'' ? "''" : std::string(1, c);
+    reading.set.push_back("output_dir=" + quoted + "'");
+  }
+  return reading;
+}
+
+std::string name_of(const JobStart& spec, const JobRequest& request) {
+  return spec.name.value_or(name_from(request.file));
+}
+
+std::filesystem::path output_dir_of(const JobStart& spec, const JobRequest& request) {
+  return spec.output_dir ? std::filesystem::path(*spec.output_dir)
+                         : std::filesystem::path("runs") / name_of(spec, request);
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,14 @@
+// The ranks' logs in a run folder, once the run goes on from an earlier step.
+#pragma once
+
+#include "assembly.hpp"
+#include "gputrain/train/progress.hpp"
+#include "run_folder.hpp"
+
+namespace gputrain::app {
+
+/// Cuts this rank's log, and on rank 0 those of ranks that are no more, to what lies before `progress`; the lines cut
+/// from its own. A disk that refuses is told, and leaves them as they are. The log is open before and after.
+int64_t cut_logs(const RunFolder& folder, const Place& place, const train::Progress& progress);
+
+}  // namespace gputrain::app

@@ -1,0 +1,22 @@
+// Where the program finds the verbs of this library.
+#include "commands.hpp"
+#include "gputrain/core/export.hpp"
+
+extern "C" GPUTRAIN_API const gputrain::app::Verbs gputrain_verbs;
+
+const gputrain::app::Verbs gputrain_verbs{
+    .run = gputrain::app::run_command,
+    .eval = gputrain::app::eval_command,
+    .replay = gputrain::app::replay_command,
+    .validate = gputrain::app::validate_command,
+    .config = gputrain::app::config_command,
+    .schema = gputrain::app::schema_command,
+    .list = gputrain::app::list_command,
+    .describe = gputrain::app::describe_command,
+    .audit = gputrain::app::audit_command,
+    .version = gputrain::app::version_command,
+    .ckpt_ls = gputrain::app::ckpt_ls_command,
+    .ckpt_verify = gputrain::app::ckpt_verify_command,
+    .ckpt_diff = gputrain::app::ckpt_diff_command,
+    .ckpt_prune = gputrain::app::ckpt_prune_command,
+};

@@ -1,0 +1,24 @@
+// The count of GPUs by a driver that is made up: what a build for GPUs asks, on machines without any.
+#include "gpus.hpp"
+
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+namespace gputrain::launch {
+namespace {
+
+TEST(Gpus, AreCountedByTheDriver) {
+  ASSERT_EQ(setenv("FAKE_DRIVER_GPUS", "3", 1), 0);
+  EXPECT_EQ(gpus_here(), 3);
+  ASSERT_EQ(setenv("FAKE_DRIVER_GPUS", "0", 1), 0);
+  EXPECT_EQ(gpus_here(), 0);
+}
+
+TEST(Gpus, OfADriverThatFailsAreNone) {
+  ASSERT_EQ(unsetenv("FAKE_DRIVER_GPUS"), 0);
+  EXPECT_EQ(gpus_here(), 0);
+}
+
+}  // namespace
+}  // namespace gputrain::launch
