@@ -56,6 +56,12 @@ Arrival read_back(const std::vector<uint8_t>& bytes) {
 
 std::string key_of(int rank) { return "arrived/" + std::to_string(rank); }
 
+std::vector<std::string> keys_of_all(int world_size) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < world_size; ++rank) keys.push_back(key_of(rank));
+  return keys;
+}
+
 struct Missing {
   int count = 0;
   std::string ranks;  // "2, 5", the first of them
@@ -114,8 +120,7 @@ class Waiting {
 
 void wait_for_all(c10d::Store& store, const Rendezvous& at, const GroupOptions& options) {
   using std::chrono::milliseconds;
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < at.world_size; ++rank) keys.push_back(key_of(rank));
+  const auto keys = keys_of_all(at.world_size);
   Waiting waiting(store, at, options);
   const auto end = std::chrono::steady_clock::now() + options.start_deadline;
   while (true) {
@@ -220,7 +225,7 @@ std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const Gr
 
   std::vector<Arrival> all;
   try {
-    for (int rank = 0; rank < at.world_size; ++rank) all.push_back(read_back(store.get(key_of(rank))));
+    for (const auto& text : store.multiGet(keys_of_all(at.world_size))) all.push_back(read_back(text));
     note_read(store, at, "arrived");
   } catch (const std::exception&) {
     fail_in_vain(store, at, options.start_deadline);
