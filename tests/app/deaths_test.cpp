@@ -1,9 +1,14 @@
-// Ranks started by hand, without anyone who would watch them but themselves: what the survivors of a death say and do.
+// Ranks started by hand, without anyone who would watch them but themselves, and by torchrun: what the survivors of a
+// death say and do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -24,17 +29,64 @@ using Words = std::vector<std::string>;
 
 constexpr int kRanks = 3;
 
+struct Manner {
+  std::string name;
+  int signal;
+  std::string told;
+  double seconds;
+};
+const Manner kKilled{"Kill", SIGKILL, "has ended without a word", 10},
+    kCrashed{"Crash", SIGSEGV, "has ended without a word", 10},
+    kExited{"Exit1", SIGRTMIN + 5, "has ended without a word", 10},
+    kStopped{"Stop", SIGSTOP, "has not been heard from for 15 s", 30};
+
+struct Case {
+  Manner manner;
+  std::string phase;
+  int rank;
+
+  std::string name() const { return manner.name + "In" + phase + "OfRank" + std::to_string(rank); }
+  /// Whether the rank is struck from within (strike_inside.cpp), as no signal from outside is sure to find the phase.
+  bool is_inside() const { return phase == "Forward" || phase == "Collective"; }
+};
+
+Words settings_of(const std::string& phase) {
+  Words settings{"train.max_steps=1000000", "eval.interval=null", "checkpoint.interval=null"};
+  const auto add = [&](const Words& more) { settings.insert(settings.end(), more.begin(), more.end()); };
+  if (phase == "Evaluation") {
+    add({"eval.at_start=true", "data.val.split=90%", "eval.batch_size=1", "model.config.n_layer=16"});
+  } else if (phase == "Save") {
+    add({"model.config.n_embd=512", "checkpoint.interval=1"});
+  }
+  return settings;
+}
+
+Words command_of(const TemporaryFolder& folder, const Case& death) {
+  Words command{gputrain_path(), "run", write_gpt_job(folder, "log: {interval: 1}\n"), "--output-dir", folder / "run"};
+  for (const auto& setting : settings_of(death.phase)) command.insert(command.end(), {"--set", setting});
+  if (death.is_inside()) command.insert(command.end(), {"--set", "train.max_steps=1000"});  // where nothing strikes
+  return command;
+}
+
+std::map<std::string, std::string> environment_of(const ProcessFamily& family, const Case& death) {
+  auto environment = family.environment();
+  environment.insert({{"LD_PRELOAD", FAULTS}, {"OMP_NUM_THREADS", "1"}});
+  if (!death.is_inside()) return environment;
+  // A forward pass computes one linear layer by itself; a step writes several pieces.
+  environment.insert({{"STRIKE_AT", death.phase == "Forward" ? "forward" : "collective"},
+                      {"STRIKE_RANK", std::to_string(death.rank)},
+                      {"STRIKE_SIGNAL", std::to_string(death.manner.signal)},
+                      {"STRIKE_COUNT", death.phase == "Forward" ? "8" : "40"}});
+  return environment;
+}
+
 /// Three ranks with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 class ByHand {
  public:
-  ByHand(const TemporaryFolder& folder, const Words& settings) : run_(folder / "run") {
-    const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
-    Words command{gputrain_path(), "run", job, "--output-dir", run_};
-    for (const auto& setting : settings) command.insert(command.end(), {"--set", setting});
-    auto environment = family_.environment();
-    environment.insert({{"LD_PRELOAD", EXIT_ON_SIGNAL},
-                        {"OMP_NUM_THREADS", "1"},
-                        {"WORLD_SIZE", std::to_string(kRanks)},
+  ByHand(const TemporaryFolder& folder, const Case& death) : run_(folder / "run") {
+    const Words command = command_of(folder, death);
+    auto environment = environment_of(family_, death);
+    environment.insert({{"WORLD_SIZE", std::to_string(kRanks)},
                         {"MASTER_ADDR", "127.0.0.1"},
                         {"MASTER_PORT", std::to_string(gputrain::testing::free_port())}});
     for (int rank = 0; rank < kRanks; ++rank) {
@@ -53,47 +105,19 @@ class ByHand {
   std::vector<std::unique_ptr<Program>> programs_;
 };
 
-struct Manner {
-  std::string name;
-  int signal;
-  std::string told;
-  double seconds;
-};
-const Manner kKilled{"Kill", SIGKILL, "has ended without a word", 10},
-    kCrashed{"Crash", SIGSEGV, "has ended without a word", 10},
-    kExited{"Exit1", SIGRTMIN + 5, "has ended without a word", 10},
-    kStopped{"Stop", SIGSTOP, "has not been heard from for 15 s", 30};
-
-struct Case {
-  Manner manner;
-  std::string phase;
-  int rank;
-};
-
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Manner& manner : {kKilled, kCrashed, kExited}) {
-    for (const std::string phase : {"Start", "Training", "Evaluation", "Save"}) {
+    for (const std::string phase : {"Start", "Forward", "Collective", "Training", "Evaluation", "Save"}) {
       for (const int rank : {0, 1}) all.push_back({manner, phase, rank});
     }
   }
   for (const int rank : {0, 1}) all.push_back({kStopped, "Training", rank});
   all.push_back({kStopped, "Evaluation", 1});
   all.push_back({kStopped, "Save", 0});
+  all.push_back({kStopped, "Forward", 1});
+  all.push_back({kStopped, "Collective", 0});
   return all;
-}
-
-Words settings_of(const std::string& phase) {
-  const Words endless{"train.max_steps=1000000", "eval.interval=null", "checkpoint.interval=null"};
-  Words more;
-  if (phase == "Evaluation") {
-    more = {"eval.at_start=true", "data.val.split=90%", "eval.batch_size=1", "model.config.n_layer=16"};
-  } else if (phase == "Save") {
-    more = {"model.config.n_embd=512", "checkpoint.interval=1"};
-  }
-  Words settings = endless;
-  settings.insert(settings.end(), more.begin(), more.end());
-  return settings;
 }
 
 bool is_saving(const std::string& run) {
@@ -115,6 +139,18 @@ bool comes_to(const std::string& phase, ByHand& ranks) {
   return true;
 }
 
+/// Strikes once the run is there, or waits until that has been done from within.
+bool strike(const Case& death, ByHand& ranks) {
+  Program& victim = ranks.rank(death.rank);
+  if (death.is_inside()) {
+    siginfo_t news{};
+    return ::waitid(P_PID, static_cast<id_t>(victim.id()), &news, WEXITED | WSTOPPED | WNOWAIT) == 0;
+  }
+  if (!comes_to(death.phase, ranks)) return false;
+  victim.signal(death.manner.signal);
+  return true;
+}
+
 class DeathByHand : public ::testing::TestWithParam<Case> {
  protected:
   static void TearDownTestSuite() {
@@ -122,19 +158,18 @@ class DeathByHand : public ::testing::TestWithParam<Case> {
   }
   static inline int tried = 0, right = 0;
 };
-INSTANTIATE_TEST_SUITE_P(Ways, DeathByHand, ::testing::ValuesIn(cases()), [](const auto& entry) {
-  return entry.param.manner.name + "In" + entry.param.phase + "OfRank" + std::to_string(entry.param.rank);
-});
+INSTANTIATE_TEST_SUITE_P(Ways, DeathByHand, ::testing::ValuesIn(cases()),
+                         [](const auto& entry) { return entry.param.name(); });
 
 TEST_P(DeathByHand, IsNamedByTheSurvivorsWhoEnd) {
   const auto& [manner, phase, victim] = GetParam();
   ++tried;
   const TemporaryFolder folder;
-  ByHand ranks(folder, settings_of(phase));
-  ASSERT_TRUE(comes_to(phase, ranks));
-  ranks.rank(victim).signal(manner.signal);
+  ByHand ranks(folder, GetParam());
+  ASSERT_TRUE(strike(GetParam(), ranks));
   const auto begin = std::chrono::steady_clock::now();
   const int speaker = victim == 0 ? 1 : 0;
+  int in_gradient = 0;
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == victim) continue;
     const Result result = ranks.rank(rank).wait(60);
@@ -143,7 +178,10 @@ TEST_P(DeathByHand, IsNamedByTheSurvivorsWhoEnd) {
     EXPECT_THAT(result.err, Not(HasSubstr("frame #")));
     const std::string page = rank == speaker ? "  try: " : "rank " + std::to_string(speaker) + " says more";
     EXPECT_THAT(result.err, HasSubstr(page));
+    in_gradient += result.err.find("of gradient bucket") == std::string::npos ? 0 : 1;
   }
+  // Whom the victim owes its gradient waits for that; of a piece of it, at least the one that was to get it.
+  EXPECT_GE(in_gradient, phase == "Forward" ? kRanks - 1 : phase == "Collective" ? 1 : 0);
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), manner.seconds);
   ranks.rank(victim).signal(SIGKILL);
   ranks.rank(victim).wait(5);
@@ -154,6 +192,64 @@ TEST_P(DeathByHand, IsNamedByTheSurvivorsWhoEnd) {
     EXPECT_THAT(summary.at("reason").get<std::string>(), HasSubstr(manner.told));
     EXPECT_THAT(read_file(ranks.run() + "/ledger.jsonl"), HasSubstr("\"kind\":\"end\""));
   }
+  if (!HasFailure()) ++right;
+}
+
+// Under the real torchrun
+
+const std::string kTorchrun = std::string(GPUTRAIN_SOURCE_DIR) + "/.deps/bin/torchrun";
+
+class DeathUnderTorchrun : public ::testing::TestWithParam<Case> {
+ protected:
+  static void TearDownTestSuite() { std::printf("deaths of a rank under torchrun: %d tried, %d right\n", tried, right); }
+  static inline int tried = 0, right = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Ways, DeathUnderTorchrun,
+                         ::testing::Values(Case{kKilled, "Start", 1}, Case{kKilled, "Training", 0},
+                                           Case{kCrashed, "Forward", 1}, Case{kExited, "Collective", 0},
+                                           Case{kKilled, "Save", 1}, Case{kStopped, "Collective", 1}),
+                         [](const auto& entry) { return entry.param.name(); });
+
+/// Waits until the run is there, and strikes the rank, unless that is done from within.
+bool strike(const Case& death, Program& torchrun, const ProcessFamily& family, const std::string& run) {
+  if (death.is_inside()) return torchrun.prints("step    1/");
+  while (death.phase == "Save" && !is_saving(run)) {
+    if (!torchrun.is_running()) return false;
+  }
+  if (death.phase == "Start" && !torchrun.prints("hosts ")) return false;
+  if (death.phase == "Training" && !torchrun.prints("step    7/")) return false;
+  return ::kill(family.rank(death.rank), death.manner.signal) == 0;
+}
+
+TEST_P(DeathUnderTorchrun, IsNamedAndEndsEverything) {
+  if (::access(kTorchrun.c_str(), X_OK) != 0) {
+    ASSERT_EQ(std::getenv("CI"), nullptr);
+    GTEST_SKIP() << "torchrun is missing: run scripts/setup.sh --tests";
+  }
+  const Case& death = GetParam();
+  ++tried;
+  const TemporaryFolder folder;
+  ProcessFamily family;
+  Words command{kTorchrun,   "--no-python",        "--standalone",         "--local-addr",
+                "127.0.0.1", "--nproc-per-node", std::to_string(kRanks)};
+  const Words rank = command_of(folder, death);
+  command.insert(command.end(), rank.begin(), rank.end());
+  Program torchrun(command, environment_of(family, death));
+  ASSERT_TRUE(strike(death, torchrun, family, folder / "run"));
+  family.remember();
+  const auto begin = std::chrono::steady_clock::now();
+  const Result result = torchrun.wait(100);
+  // It gives ranks that it ends half a minute, and one that stands still needs that.
+  const double seconds = death.manner.seconds + (death.manner.signal == SIGSTOP ? 30 : 0);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), seconds);
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  const std::string victim = std::to_string(death.rank);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("rank " + victim + " on "), HasSubstr(death.manner.told)));
+  if (death.manner.signal != SIGSTOP) {
+    EXPECT_THAT(result.err.substr(std::min(result.err.size(), result.err.find("Root Cause"))),
+                HasSubstr("rank      : " + victim + " "));
+  }
+  EXPECT_TRUE(family.ends_within(5)) << ::testing::PrintToString(family.living());
   if (!HasFailure()) ++right;
 }
 
