@@ -20,6 +20,7 @@
 #include "gputrain/train/evaluator.hpp"
 #include "gputrain/train/plan.hpp"
 #include "job.hpp"
+#include "micro_batch_choice.hpp"
 #include "reduction.hpp"
 
 namespace gputrain::app {
@@ -91,6 +92,7 @@ struct Assembly {
   BuiltModel built;
   Updates updates;
   Reduction reduction;
+  MicroBatchChoice micro_batch;  // empty where the job says
 };
 
 /// Finds out before training what would fail after it: a prompt that the vocabulary cannot spell.

@@ -7,6 +7,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/train/hooks.hpp"
+#include "micro_batch.hpp"
 #include "run_folder.hpp"
 #include "weights.hpp"
 
@@ -24,7 +25,10 @@ std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const 
 }  // namespace
 
 int eval_command(const EvalRequest& request) {
-  const Job job = load_job(request.job);
+  Job job = load_job(request.job);
+  if (job.spec().train.searches_micro_batch()) {
+    if (const auto found = found_before(job)) job = with_micro_batch(job, *found);
+  }
   Assembly assembly(job);
   Place& place = assembly.place;
   monitor::Console console(monitor::Console::detect(place.rank() == 0 && !request.json));

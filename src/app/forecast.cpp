@@ -125,6 +125,13 @@ int64_t samples_to_try(const Assembly& assembly, int64_t bytes_of_one) {
   return std::max<int64_t>(2, std::min(in_time, device::host_memory_bytes() / 4 / std::max<int64_t>(1, bytes_of_one)));
 }
 
+/// Of those that a run would try; if none does, the smallest.
+int64_t largest_that_fits(const MemoryForecast& memory) {
+  auto sizes = train::micro_batches_to_try(memory.micro_batch);
+  while (sizes.size() > 1 && memory.limit > 0 && memory.total(sizes.back()) > memory.limit) sizes.pop_back();
+  return sizes.back();
+}
+
 }  // namespace
 
 ActivationForecast measure_activations(const Job& job, Assembly& assembly, const TrialStep& one, int64_t most_samples) {
@@ -176,6 +183,7 @@ Forecast make_forecast(const Job& job, Assembly& assembly, const comm::Traffic& 
   const TrialStep one = take_trial_step(job, assembly, 1);
   forecast.wires = forecast_wires(assembly, traffic - before);
   memory.activations = measure_activations(job, assembly, one, memory.micro_batch);
+  if (job.spec().train.searches_micro_batch()) memory.micro_batch = largest_that_fits(memory);
   return forecast;
 }
 

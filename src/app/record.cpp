@@ -47,7 +47,7 @@ data::OrderFacts order_facts(const Job& job, const Assembly& assembly) {
 }
 
 nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
-  return {{"attempt", progress.attempts},
+  nlohmann::json record{{"attempt", progress.attempts},
           {"run_id", job.run_id},
           {"spec_hash", job.spec_hash},
           {"version", version()},
@@ -59,6 +59,8 @@ nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const tr
           {"step", progress.step},
           {"data", to_json(progress.usage)},
           {"order", to_json(order_facts(job, assembly))}};
+  if (assembly.micro_batch.micro_batch > 0) record["micro_batch"] = assembly.micro_batch.to_json();
+  return record;
 }
 
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress) {

@@ -13,6 +13,7 @@
 #include "gputrain/monitor/format.hpp"
 #include "job_environment.hpp"
 #include "memory_page.hpp"
+#include "micro_batch.hpp"
 #include "run_folder.hpp"
 #include "start_page.hpp"
 #include "training.hpp"
@@ -23,7 +24,8 @@ namespace {
 /// Everything short of training: reads one step of data and computes its loss, writes nothing.
 int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
   print_start_page(console, job, assembly, {.saves = "auto", .resume = "not looked for (dry run)"});
-  const auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
+  auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
+  if (job.spec().train.searches_micro_batch()) options.share.micro_batch = 1;
   data::Loader loader(assembly.datasets.train, options);
   const auto step = loader.next_step();
   const auto& batch = step.micro_batches.front();
@@ -42,9 +44,33 @@ TakenRunFolder enter_run_folder(const Job& job, Place& place) {
   return taken;
 }
 
-int run_job(const RunRequest& request, const Job& job) {
-  Assembly assembly(job);
-  check_sample(job, assembly.datasets);
+/// What a run is assembled from.
+struct Start {
+  Job job;  // as it was given, and what was found for it
+  Datasets datasets;
+  MicroBatchChoice micro_batch;
+};
+
+Start prepare(const RunRequest& request, const Job& job, Place& place) {
+  try {
+    Start start{.job = job, .datasets = open_datasets(job), .micro_batch = {}};
+    check_sample(job, start.datasets);
+    if (request.dry_run || !job.spec().train.searches_micro_batch()) return start;
+    if (place.rank() == 0 && exists(job.output_dir)) RunLock(job.output_dir);  // nobody is disturbed who trains there
+    start.micro_batch = choose_micro_batch(job, place, start.datasets);
+    start.job = with_micro_batch(job, start.micro_batch.micro_batch);
+    return start;
+  } catch (const std::exception& failure) {
+    place.groups.leave(failure);
+    throw;
+  }
+}
+
+int run_job(const RunRequest& request, const Job& given) {
+  Place place = take_place(given);
+  const auto [job, datasets, micro_batch] = prepare(request, given, place);
+  Assembly assembly(job, std::move(place), [&] { return datasets; });
+  assembly.micro_batch = micro_batch;
   monitor::Console console(monitor::Console::detect(assembly.place.rank() == 0));
   if (request.dry_run) return dry_run(job, assembly, console);
 

@@ -71,17 +71,27 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
   const int world = assembly.place.groups.world_size();
   std::string text = sequence > 0 ? grouped(assembly.plan.tokens_per_step) + " tokens/step"
                                   : grouped(batch.global_batch) + " samples/step";
-  const bool is_even = batch.micro_batches.empty();
-  text += " = " + (is_even ? grouped(batch.micro_batch) : "(" + train::sum_text(batch.micro_batches) + ")") + " micro";
+  const bool is_even = batch.micro_batches.empty(), is_open = spec.train.searches_micro_batch();
+  text += " = " + (is_open   ? "auto"
+                   : is_even ? grouped(batch.micro_batch)
+                             : "(" + train::sum_text(batch.micro_batches) + ")") + " micro";
   if (sequence > 0) text += " x " + grouped(sequence) + " seq";
   if (is_even) text += " x " + plural(world, "rank");
-  text += " x " + grouped(batch.accumulation) + " accumulation";
+  text += " x " + (is_open ? "as many" : grouped(batch.accumulation)) + " accumulation";
   if (batch.micro_batch_over_ranks(world) * batch.accumulation != batch.global_batch) text += " (at most)";
   const double lr = spec.optimizer.peak_lr(batch.global_batch);
   text += "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
   if (assembly.built.owners.empty()) return text;
   const bool shares_gradients = assembly.built.arena->keeps_owned_gradients_only();
   return text + (shares_gradients ? "  its state and the gradients" : "  its state") + " shared out over the ranks";
+}
+
+/// What a run will try, where that is for it to find out.
+std::string micro_batch_text(const JobSpec& spec, const Assembly& assembly) {
+  if (!spec.train.searches_micro_batch()) return assembly.micro_batch.text();
+  std::string sizes;
+  for (const int64_t size : train::micro_batches_to_try(assembly.plan.batch.micro_batch)) sizes += " " + grouped(size);
+  return "auto: a run tries" + sizes + " samples per rank before its first step and takes the fastest that fits";
 }
 
 std::string reduction_text(const Assembly& assembly) {
@@ -139,6 +149,8 @@ void print_start_page(monitor::Console& console, const Job& job, const Assembly&
   console.line("model", model_text(job.spec(), assembly));
   console.line("data", data_text(assembly.datasets));
   console.line("batch", batch_text(job.spec(), assembly));
+  const bool is_chosen = job.spec().train.searches_micro_batch() || assembly.micro_batch.micro_batch > 0;
+  if (is_chosen) console.line("micro", micro_batch_text(job.spec(), assembly));
   if (!assembly.place.groups.alone()) console.line("reduce", reduction_text(assembly));
   if (!assembly.place.device.is_cpu()) console.line("graph", graph_text(job.spec(), assembly));
   console.line("plan", plan_text(assembly, texts.saves));

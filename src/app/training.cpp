@@ -159,7 +159,7 @@ void Training::record_forced_end(const Error& failure) {
 
 monitor::Summary Training::train() {
   train::note_signals();
-  auto& [place, datasets, plan, built, updates, reduction] = assembly_;
+  auto& [place, datasets, plan, built, updates, reduction, micro_batch] = assembly_;
   const train::StopReason own_stop = [this] { return this->own_stop(); };
   TrainingLoop loop(spec_, assembly_, own_stop, [this] { checkpointing_.finish_copy(); });
 

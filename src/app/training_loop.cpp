@@ -29,7 +29,7 @@ TrainingLoop::TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopR
                       .power_sgd = assembly.reduction.power_sgd.get()}) {}
 
 train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step) {
-  auto& [place, datasets, plan, built, updates, reduction] = assembly_;
+  auto& [place, datasets, plan, built, updates, reduction, micro_batch] = assembly_;
   train::Plan until = plan;
   until.total_steps = std::min(plan.total_steps, last_step);
   data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);

@@ -59,8 +59,9 @@ class ImaginedBackend final : public c10d::Backend {
   std::shared_ptr<Traffic> traffic_;
 };
 
-Group imagined_group(const Rendezvous& at, std::shared_ptr<Traffic> traffic) {
+Group imagined_group(const Rendezvous& at, std::shared_ptr<Traffic> traffic, at::Device device) {
   auto connection = std::make_shared<Connection>();
+  connection->device = device;
   connection->backend = c10::make_intrusive<ImaginedBackend>(at.rank, at.world_size, std::move(traffic));
   return Group(std::move(connection));
 }
@@ -85,11 +86,11 @@ double Traffic::ring_bytes(int world_size) const noexcept {
   return share * (2 * static_cast<double>(all_reduce.bytes) + once) + others * static_cast<double>(all_gather.bytes);
 }
 
-ProcessGroups ProcessGroups::imagined(const Rendezvous& at, std::shared_ptr<Traffic> traffic) {
+ProcessGroups ProcessGroups::imagined(const Rendezvous& at, std::shared_ptr<Traffic> traffic, at::Device device) {
   ProcessGroups groups;
   if (at.world_size == 1) return groups;
-  groups.control_ = imagined_group(at, std::make_shared<Traffic>());
-  groups.tensors_ = imagined_group(at, std::move(traffic));
+  groups.control_ = imagined_group(at, std::make_shared<Traffic>(), at::kCPU);
+  groups.tensors_ = imagined_group(at, std::move(traffic), device);
   groups.hosts_.assign(static_cast<size_t>(at.world_size), "imagined");
   groups.description_ = "imagined";
   return groups;

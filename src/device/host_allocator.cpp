@@ -58,6 +58,12 @@ class LargeBlocks {
     return true;
   }
 
+  void forget_peak() {
+    const std::lock_guard lock(mutex_);
+    while (!kept_.empty()) give_back_longest_unused();
+    facts_.peak_in_use_bytes = facts_.in_use_bytes;
+  }
+
   HostAllocatorFacts facts() {
     const std::lock_guard lock(mutex_);
     return facts_;
@@ -164,5 +170,6 @@ void install_host_allocator() {
 }
 
 HostAllocatorFacts host_allocator_facts() { return large_blocks().facts(); }
+void forget_host_peak() { large_blocks().forget_peak(); }
 
 }  // namespace gputrain::device

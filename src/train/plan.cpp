@@ -37,8 +37,8 @@ int64_t named_global_batch(const TrainSpec& spec, const PlanFacts& facts) {
 
 /// What train.micro_batch_size says of each rank; empty: nothing.
 std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts) {
-  if (spec.micro_batch_size.is_auto()) return {};
-  std::vector<int64_t> sizes = spec.micro_batch_size.value->values;
+  if (!spec.micro_batch_size || spec.micro_batch_size->is_auto()) return {};
+  std::vector<int64_t> sizes = spec.micro_batch_size->value->values;
   const auto world = static_cast<size_t>(facts.world_size);
   if (sizes.size() == 1) sizes.resize(world, sizes[0]);
   if (sizes.size() == world) return sizes;
@@ -159,6 +159,18 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
     plan.micro_batch = *std::max_element(micro.begin(), micro.end());
   }
   return plan;
+}
+
+std::vector<int64_t> micro_batches_to_try(int64_t share) {
+  std::vector<int64_t> sizes;
+  for (int64_t largest = share, next; sizes.empty() || sizes.back() > 1; largest = next) {
+    next = ceil_divide(largest, 2);
+    int64_t size = largest;
+    while (size > next && share % size != 0) --size;
+    sizes.push_back(size > next || largest == 1 ? size : largest);
+  }
+  std::reverse(sizes.begin(), sizes.end());
+  return sizes;
 }
 
 Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint, const LogSpec& log,

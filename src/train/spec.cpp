@@ -4,6 +4,24 @@ namespace gputrain::train {
 
 using config::Change;
 
+namespace {
+
+/// What is searched must be free to choose, and what a step consists of is not for the search to decide.
+void check_micro_batch_search(const TrainSpec& spec, config::Complaints& complaints) {
+  if (!spec.searches_micro_batch()) return;
+  const bool has_global_batch = spec.global_batch_size || spec.global_batch_tokens;
+  if (!has_global_batch) {
+    complaints.about("micro_batch_size", "auto chooses how a step is divided, and nothing says how large one is",
+                     "add train.global_batch_size (samples per optimizer step)");
+  } else if (!spec.gradient_accumulation_steps.is_auto()) {
+    complaints.about("micro_batch_size",
+                     "auto has no choice: the global batch and gradient_accumulation_steps decide it",
+                     "leave gradient_accumulation_steps out, or micro_batch_size");
+  }
+}
+
+}  // namespace
+
 void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.summary("how long and how big: length of training, batch sizes, loss, safety");
   d.key("max_epochs", &TrainSpec::max_epochs, "stop after this many passes over the training data")
@@ -20,8 +38,9 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.key("global_batch_tokens", &TrainSpec::global_batch_tokens, "the same, in tokens (text)")
       .at_least(1).unit("tokens").change(Change::needs_accept);
   d.key("micro_batch_size", &TrainSpec::micro_batch_size,
-        "samples per forward pass on one rank, or a list with a number for each rank, where their GPUs differ: a step is "
-        "shared out in this proportion; auto: the global batch divided by ranks and accumulation")
+        "samples per forward pass on one rank; or a list with a number for each rank, where their GPUs differ: a step is "
+        "shared out in this proportion; auto: the fastest that fits, tried before the first step on all ranks and kept by "
+        "resumed runs; null: the global batch divided by ranks and accumulation")
       .at_least(1).unit("samples").change(Change::safe)
       .instead_of({"per_device_train_batch_size", "train_micro_batch_size_per_gpu", "device_train_microbatch_size",
                    "batch_size"});
@@ -54,6 +73,7 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .choices({"auto", "off"}).change(Change::safe);
   d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: where it is faster")
       .change(Change::safe);
+  d.check(check_micro_batch_search);
 }
 
 void SampleSpec::describe(config::Description<SampleSpec>& d) {

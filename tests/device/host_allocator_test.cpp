@@ -33,6 +33,17 @@ TEST_F(HostAllocator, AFreedLargeBlockServesTheNextRequestOfItsSize) {
   EXPECT_NE(bytes(5 * kMebibyte).const_data_ptr(), first);
 }
 
+TEST_F(HostAllocator, ForgetsItsPeakAndGivesBackWhatItKeeps) {
+  const at::Tensor held = bytes(3 * kMebibyte);
+  { const at::Tensor gone = bytes(50 * kMebibyte); }
+  EXPECT_GE(host_allocator_facts().kept_bytes, 50 * kMebibyte);
+  forget_host_peak();
+  const HostAllocatorFacts facts = host_allocator_facts();
+  EXPECT_EQ(facts.kept_bytes, 0);
+  EXPECT_EQ(facts.peak_in_use_bytes, facts.in_use_bytes);
+  EXPECT_GE(facts.in_use_bytes, 3 * kMebibyte);
+}
+
 TEST_F(HostAllocator, ABlockFarTooLargeIsNotUsed) {
   const void* large = bytes(40 * kMebibyte).const_data_ptr();
   EXPECT_NE(bytes(30 * kMebibyte).const_data_ptr(), large);

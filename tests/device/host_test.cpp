@@ -4,6 +4,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -51,6 +54,28 @@ TEST_F(CpuThreadsPlan, CoresBoundToThisRankByItsLauncherAreNotDividedAgain) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof all, &all), 0);
   EXPECT_EQ(plan.count, 1);
   EXPECT_EQ(plan.reason, "bound by the launcher");
+}
+
+TEST(AvailableHostBytes, AreTheLeastOfMachineAndControlGroups) {
+  const std::filesystem::path root = std::filesystem::path(::testing::TempDir()) / "available_host_bytes";
+  const auto write = [&](const std::string& name, const std::string& text) {
+    create_directories((root / name).parent_path());
+    std::ofstream(root / name) << text;
+  };
+  const auto available = [&] { return available_host_bytes(root / "proc", root / "cgroup"); };
+  write("proc/meminfo", "MemTotal:       8000 kB\nMemAvailable:   4000 kB\n");
+  EXPECT_EQ(available(), 4000 * 1024);
+  write("proc/self/cgroup", "1:name=systemd:/\n0::/job/step\n");
+  write("cgroup/job/step/memory.max", "max\n");
+  write("cgroup/job/step/memory.current", "900000\n");
+  write("cgroup/job/memory.max", "1000000\n");
+  write("cgroup/job/memory.current", "950000\n");
+  write("cgroup/job/memory.stat", "anon 700000\ninactive_file 200000\n");
+  EXPECT_EQ(available(), 1000000 - 950000 + 200000);
+  write("cgroup/memory.max", "500000\n");
+  write("cgroup/memory.current", "600000\n");
+  EXPECT_EQ(available(), 0);
+  std::filesystem::remove_all(root);
 }
 
 TEST(RanksOnSameCores, AreAllWhenNobodyBoundThemAndOneWhenEachHasItsOwn) {

@@ -30,15 +30,15 @@ Plan plan_of(const TrainSpec& train, const PlanFacts& facts) {
 TEST(BatchPlan, DerivesTheThirdOfAnyTwo) {
   TrainSpec spec;
   spec.global_batch_size = 64;
-  spec.micro_batch_size.value = 8;
+  spec.micro_batch_size.emplace().value = 8;
   EXPECT_EQ(plan_batch(spec, kText).accumulation, 4);
 
-  spec.micro_batch_size.value.reset();
+  spec.micro_batch_size.reset();
   spec.gradient_accumulation_steps.value = 4;
   EXPECT_EQ(plan_batch(spec, kText).micro_batch, 8);
 
   spec.global_batch_size.reset();
-  spec.micro_batch_size.value = 8;
+  spec.micro_batch_size.emplace().value = 8;
   EXPECT_EQ(plan_batch(spec, kText).global_batch, 64);
 }
 
@@ -53,7 +53,7 @@ TEST(BatchPlan, TakesTheWholeShareWhenOnlyTheGlobalBatchIsGiven) {
 TEST(BatchPlan, CoversAnUnevenShareWithSmallerMicroBatches) {
   TrainSpec spec;
   spec.global_batch_size = 7;
-  spec.micro_batch_size.value = 3;
+  spec.micro_batch_size.emplace().value = 3;
   const auto batch = plan_batch(spec, kText);  // shares 3 and 4
   EXPECT_EQ(batch.micro_batch, 3);
   EXPECT_EQ(batch.accumulation, 2);
@@ -61,7 +61,7 @@ TEST(BatchPlan, CoversAnUnevenShareWithSmallerMicroBatches) {
 
 TEST(BatchPlan, TakesAMicroBatchForEachRank) {
   TrainSpec spec;
-  spec.micro_batch_size.value = {32, 16};
+  spec.micro_batch_size.emplace().value = {32, 16};
   EXPECT_EQ(plan_batch(spec, kText).global_batch, 48);
   spec.global_batch_size = 100;
   const auto batch = plan_batch(spec, kText);
@@ -72,7 +72,7 @@ TEST(BatchPlan, TakesAMicroBatchForEachRank) {
   spec.gradient_accumulation_steps.value = 2;
   EXPECT_THAT(message_of([&] { plan_batch(spec, kText); }),
               testing::HasSubstr("100 is not micro_batch_size (32 + 16) x gradient_accumulation_steps 2"));
-  spec.micro_batch_size.value = {32, 16, 8};
+  spec.micro_batch_size.emplace().value = {32, 16, 8};
   EXPECT_THAT(message_of([&] { plan_batch(spec, kText); }),
               testing::HasSubstr("micro_batch_size has 3 numbers for 2 ranks"));
 }
@@ -80,11 +80,23 @@ TEST(BatchPlan, TakesAMicroBatchForEachRank) {
 TEST(BatchPlan, EqualMicroBatchesAreAsOneNumber) {
   TrainSpec spec;
   spec.global_batch_size = 20;
-  spec.micro_batch_size.value = {32, 32};
+  spec.micro_batch_size.emplace().value = {32, 32};
   const auto batch = plan_batch(spec, kText);
   EXPECT_TRUE(batch.micro_batches.empty());
   EXPECT_EQ(batch.micro_batch, 10);
   EXPECT_EQ(batch.accumulation, 1);
+}
+
+TEST(BatchPlan, OffersMicroBatchesThatDivideAShareWhereThereAreAny) {
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(micro_batches_to_try(1), Sizes{1});
+  EXPECT_EQ(micro_batches_to_try(64), (Sizes{1, 2, 4, 8, 16, 32, 64}));
+  EXPECT_EQ(micro_batches_to_try(30), (Sizes{1, 2, 3, 6, 15, 30}));
+  EXPECT_EQ(micro_batches_to_try(97), (Sizes{1, 2, 4, 7, 13, 25, 49, 97}));
+  TrainSpec spec;
+  spec.global_batch_size = 64;
+  spec.micro_batch_size.emplace();  // auto: the plan is that of the whole share until one is found
+  EXPECT_EQ(plan_batch(spec, kText).micro_batch, 32);
 }
 
 TEST(BatchPlan, MicroBatchesOfManyRanksReadShortly) {
@@ -96,7 +108,7 @@ TEST(BatchPlan, RefusesContradictionsAndMissingSizes) {
   TrainSpec spec;
   EXPECT_THAT(message_of([&] { plan_batch(spec, kImages); }), testing::HasSubstr("train.global_batch_size"));
   spec.global_batch_size = 65;
-  spec.micro_batch_size.value = 8;
+  spec.micro_batch_size.emplace().value = 8;
   spec.gradient_accumulation_steps.value = 4;
   EXPECT_THAT(message_of([&] { plan_batch(spec, kText); }), testing::HasSubstr("65 is not micro_batch_size 8 x"));
   TrainSpec tiny;

@@ -41,8 +41,8 @@ class ProcessGroups {
   /// contradict each other, Error(environment) when the port cannot be served, Error(restart) when a rank is missing.
   ProcessGroups(const Rendezvous& at, const GroupOptions& options);
 
-  /// Groups of ranks that are not there, for CPU tensors: nothing is sent. What would be is added to `traffic`.
-  static ProcessGroups imagined(const Rendezvous& at, std::shared_ptr<Traffic> traffic);
+  /// Groups of ranks that are not there, for tensors on `device`: nothing is sent. What would be is added to `traffic`.
+  static ProcessGroups imagined(const Rendezvous& at, std::shared_ptr<Traffic> traffic, at::Device device = at::kCPU);
 
   /// The store of all ranks lives in rank 0: end a run that went well with `control().barrier("end")`.
   ~ProcessGroups();

@@ -46,6 +46,13 @@ class GPUTRAIN_API Loaded {
     return *static_cast<const Spec*>(spec_.get());
   }
 
+  /// The same job with what later code has found out for it.
+  template <class Spec>
+  Loaded with(Spec spec) const {
+    GPUTRAIN_ASSERT(schema_ == &schema_of<Spec>(), "the job was loaded with another schema");
+    return Loaded(*schema_, std::make_shared<const Spec>(std::move(spec)), origins_);
+  }
+
   /// Canonical YAML of every key in declaration order; reads back to the same values. With `origins`, each line ends
   /// in a remark that says where its value comes from.
   std::string resolved_yaml(bool origins = false) const;

@@ -22,4 +22,7 @@ void install_host_allocator();
 
 HostAllocatorFacts host_allocator_facts();
 
+/// Gives the kept blocks back and forgets the peak: what is held now is the most there ever was.
+void forget_host_peak();
+
 }  // namespace gputrain::device

@@ -38,6 +38,9 @@ void synchronize(at::Device device);
 int64_t peak_allocated_bytes(at::Device device);
 void reset_peak_allocated_bytes(at::Device device);
 
+/// Gives back to the system what tensors no longer hold, and forgets the peak.
+void release_unused(at::Device device);
+
 /// Page-locked host memory can be had: allocating it without a GPU throws.
 bool has_pinned_memory(at::Device device);
 

@@ -65,6 +65,10 @@ std::string sum_text(const std::vector<int64_t>& sizes);
 /// many.
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts);
 
+/// Micro-batches to choose from for a rank's share of a step, smallest first: 1, and from each doubling on the way to the
+/// whole share the largest one that divides it; where none does, its largest.
+std::vector<int64_t> micro_batches_to_try(int64_t share);
+
 Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint, const LogSpec& log,
                const PlanFacts& facts);
 

@@ -18,7 +18,7 @@ struct TrainSpec {
   std::optional<config::Duration> max_time;
   std::optional<int64_t> global_batch_size;
   std::optional<int64_t> global_batch_tokens;
-  config::Auto<config::OneOrMore<int64_t>> micro_batch_size;
+  std::optional<config::Auto<config::OneOrMore<int64_t>>> micro_batch_size;
   config::Auto<int64_t> gradient_accumulation_steps;
   double label_smoothing = 0;
   std::optional<double> max_grad_norm;
@@ -28,6 +28,9 @@ struct TrainSpec {
   config::Auto<bool> channels_last;
   std::string activation_checkpointing = "none";
   std::string cuda_graphs = "auto";
+
+  /// Whether the micro-batch is to be found by trying.
+  bool searches_micro_batch() const noexcept { return micro_batch_size && micro_batch_size->is_auto(); }
 
   static void describe(config::Description<TrainSpec>& d);
 };

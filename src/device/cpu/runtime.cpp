@@ -2,6 +2,7 @@
 
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/device/host.hpp"
+#include "gputrain/device/host_allocator.hpp"
 
 namespace gputrain::device {
 
@@ -11,6 +12,7 @@ DeviceFacts facts_of(at::Device) { return {.name = cpu_name(), .software = "", .
 void synchronize(at::Device) {}
 int64_t peak_allocated_bytes(at::Device) { return 0; }
 void reset_peak_allocated_bytes(at::Device) {}
+void release_unused(at::Device) { forget_host_peak(); }
 bool has_pinned_memory(at::Device) { return false; }
 void set_gpu_allocator(const std::string&) {}
 

@@ -12,6 +12,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/device/host.hpp"
+#include "gputrain/device/host_allocator.hpp"
 
 namespace gputrain::device {
 namespace {
@@ -74,6 +75,13 @@ int64_t peak_allocated_bytes(at::Device device) {
 
 void reset_peak_allocated_bytes(at::Device device) {
   if (!device.is_cpu()) c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
+}
+
+void release_unused(at::Device device) {
+  if (device.is_cpu()) return forget_host_peak();
+  synchronize(device);
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  reset_peak_allocated_bytes(device);
 }
 
 bool has_pinned_memory(at::Device device) { return !device.is_cpu(); }
