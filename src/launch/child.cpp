@@ -1,4 +1,4 @@
-#include "child.hpp"
+#include "gputrain/launch/child.hpp"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

@@ -15,7 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "child.hpp"
+#include "gputrain/launch/child.hpp"
 
 namespace gputrain::launch {
 

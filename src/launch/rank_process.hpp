@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "child.hpp"
 #include "gputrain/core/lines.hpp"
 #include "gputrain/core/poll.hpp"
+#include "gputrain/launch/child.hpp"
 #include "messages.hpp"
 
 namespace gputrain::launch {
