@@ -59,6 +59,16 @@ struct PruneRequest {
   bool json = false;
 };
 
+/// `gputrain bench train`; lists that are empty: as the job says.
+struct BenchRequest {
+  JobRequest job;
+  std::vector<std::string> precision, checkpointing;
+  std::vector<int64_t> micro_batch, accumulation;
+  int64_t steps = 30, warmup = 10, rounds = 1;
+  bool synthetic = false;
+  bool json = false;
+};
+
 // Of the program itself, which comes up without LibTorch.
 int launch_command(const LaunchRequest& request);
 /// What `gputrain launch` starts on each host; speaks with it over stdin and stdout.
@@ -69,6 +79,10 @@ int run_command(const RunRequest& request);
 int eval_command(const EvalRequest& request);
 /// 4 when the step comes out otherwise than recorded.
 int replay_command(const ReplayRequest& request);
+/// 6 when no combination fits into memory.
+int bench_train_command(const BenchRequest& request);
+/// One combination, the job itself, in this process; prints its row as JSON.
+int bench_one_command(const BenchRequest& request);
 int validate_command(const JobRequest& request, bool json);
 int config_command(const JobRequest& request, bool origin);
 int schema_command();
@@ -89,6 +103,8 @@ struct Verbs {
   decltype(&run_command) run;
   decltype(&eval_command) eval;
   decltype(&replay_command) replay;
+  decltype(&bench_train_command) bench_train;
+  decltype(&bench_one_command) bench_one;
   decltype(&validate_command) validate;
   decltype(&config_command) config;
   decltype(&schema_command) schema;

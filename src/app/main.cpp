@@ -38,6 +38,7 @@ struct CommandLine {
   app::LaunchRequest launch;
   app::JobRequest job;
   app::PruneRequest prune;
+  app::BenchRequest bench;
   bool json = false, origin = false;
   std::string kind, name, path, other_path;
   std::function<int()> action;
@@ -52,6 +53,7 @@ struct CommandLine {
     add_readers();
     add_ckpt();
     add_replay();
+    add_bench();
   }
 
   void add_run() {
@@ -136,6 +138,34 @@ struct CommandLine {
                  "weights and optimizer with the checkpoint of the step, where there is one.\n"
                  "Exit code: 0 equal bit for bit; 4 they differ.");
     verb->callback([this] { action = [this] { return app::library().replay(replay); }; });
+  }
+
+  void add_bench() {
+    auto* verb = app.add_subcommand("bench", "measure how fast this machine trains");
+    verb->require_subcommand(1);
+    const auto add_measuring = [this](CLI::App& command) {
+      add_job(command, bench.job);
+      command.add_option("--steps", bench.steps, "measured steps (default: 30)")->check(CLI::Range(1, 100000));
+      command.add_option("--warmup", bench.warmup, "steps before them (default: 10)")->check(CLI::Range(0, 100000));
+    };
+    auto* train = verb->add_subcommand("train", "time steps of a job, by precision, micro-batch, checkpointing, accumulation");
+    add_measuring(*train);
+    train->add_option("--precision", bench.precision, "fp32,bf16: these instead of the job's")->delimiter(',');
+    auto* micro = train->add_option("--micro-batch-size", bench.micro_batch, "8,16: these instead of the job's")
+                      ->delimiter(',')->check(CLI::PositiveNumber);
+    train->add_option("--activation-checkpointing", bench.checkpointing, "none,block: these instead of the job's")->delimiter(',');
+    train->add_option("--accumulation", bench.accumulation, "1,4: micro-batches in a step (default: 1)")
+        ->delimiter(',')->check(CLI::PositiveNumber)->needs(micro);
+    train->add_option("--rounds", bench.rounds, "measure all of it so often, every second time backwards (default: 1)")
+        ->check(CLI::Range(1, 100));
+    train->add_flag("--synthetic", bench.synthetic, "made-up data instead of the job's");
+    train->add_flag("--json", bench.json, "print one JSON document");
+    train->footer("Each combination trains in a process of its own; no run folder is written.\n"
+                  "Exit code: 0 at least one was measured; 6 none fits into memory.");
+    train->callback([this] { action = [this] { return app::library().bench_train(bench); }; });
+    auto* one = verb->add_subcommand("one", "what `train` starts for each combination")->group("");
+    add_measuring(*one);
+    one->callback([this] { action = [this] { return app::library().bench_one(bench); }; });
   }
 
   void add_readers() {

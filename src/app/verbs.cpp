@@ -8,6 +8,8 @@ const gputrain::app::Verbs gputrain_verbs{
     .run = gputrain::app::run_command,
     .eval = gputrain::app::eval_command,
     .replay = gputrain::app::replay_command,
+    .bench_train = gputrain::app::bench_train_command,
+    .bench_one = gputrain::app::bench_one_command,
     .validate = gputrain::app::validate_command,
     .config = gputrain::app::config_command,
     .schema = gputrain::app::schema_command,

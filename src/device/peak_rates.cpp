@@ -1,0 +1,46 @@
+#include "gputrain/device/peak_rates.hpp"
+
+namespace gputrain::device {
+namespace {
+
+/// In TFLOP/s, without the sparsity that data sheets like to double them with; 0: the GPU cannot.
+struct DataSheet {
+  std::string_view name;  // how the driver's name begins; of several the first one counts
+  double half, tf32, fp32;
+  bool has_bf16 = true;
+};
+
+constexpr DataSheet kDataSheets[] = {
+    {"NVIDIA H200", 989.4, 494.7, 66.9},      {"NVIDIA H100 PCIe", 756.5, 378, 51.2},
+    {"NVIDIA H100 NVL", 835.5, 417.5, 60},    {"NVIDIA H100 80GB HBM3", 989.4, 494.7, 66.9},
+    {"NVIDIA A100", 312, 156, 19.5},          {"NVIDIA L40S", 362, 183, 91.6},
+    {"NVIDIA A10", 125, 62.5, 31.2},          {"NVIDIA L4", 121, 60, 30.3},
+    {"Tesla V100-SXM2", 125, 0, 15.7, false}, {"Tesla V100-PCIE", 112, 0, 14, false},
+    {"Tesla T4", 65, 0, 8.1, false},
+};
+
+/// "NVIDIA A10" is not an A100.
+bool is_named(std::string_view device, std::string_view name) {
+  return device.starts_with(name) &&
+         (device.size() == name.size() || device[name.size()] == ' ' || device[name.size()] == '-');
+}
+
+double rate_of(const DataSheet& sheet, std::string_view precision) {
+  if (precision == "bf16") return sheet.has_bf16 ? sheet.half : 0;
+  if (precision == "fp16") return sheet.half;
+  if (precision == "tf32") return sheet.tf32;
+  return precision == "fp32" ? sheet.fp32 : 0;
+}
+
+}  // namespace
+
+std::optional<double> peak_rate(std::string_view device, std::string_view precision) {
+  for (const DataSheet& sheet : kDataSheets) {
+    if (!is_named(device, sheet.name)) continue;
+    const double rate = rate_of(sheet, precision);
+    return rate > 0 ? std::optional(rate * 1e12) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace gputrain::device

@@ -1,0 +1,24 @@
+#include "gputrain/device/peak_rates.hpp"
+
+#include <gtest/gtest.h>
+
+namespace gputrain::device {
+namespace {
+
+TEST(PeakRates, AreTheDataSheetsWithoutSparsity) {
+  EXPECT_DOUBLE_EQ(peak_rate("NVIDIA A100-SXM4-80GB", "bf16").value_or(0), 312e12);
+  EXPECT_DOUBLE_EQ(peak_rate("NVIDIA A100 80GB PCIe", "tf32").value_or(0), 156e12);
+  EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H100 80GB HBM3", "fp16").value_or(0), 989.4e12);
+  EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H100 PCIe", "fp16").value_or(0), 756.5e12);
+  EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H200", "fp32").value_or(0), 66.9e12);
+}
+
+TEST(PeakRates, OfWhatIsNotKnownAreNone) {
+  EXPECT_EQ(peak_rate("NVIDIA A10G", "bf16"), std::nullopt);  // neither an A10 nor an A100
+  EXPECT_EQ(peak_rate("Tesla T4", "bf16"), std::nullopt);
+  EXPECT_EQ(peak_rate("NVIDIA H200", "fp64"), std::nullopt);
+  EXPECT_EQ(peak_rate("Intel(R) Xeon(R) Processor", "fp32"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace gputrain::device
