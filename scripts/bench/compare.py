@@ -1,133 +1,240 @@
-"""Compares gputrain with PyTorch, eager and compiled, on one GPU and synthetic data: GPT-2 124M (batch 32, 1,024 tokens,
-bf16) and ResNet-50 (batch 256, bf16 and fp16), same shapes and optimizers. PyTorch's batch stays on the GPU. Runs take
-turns in the order A B C, C B A; prints medians and writes everything to JSON.
+"""Compares gputrain with PyTorch, eager and compiled, on made-up data: the same shapes, optimizer, precision and dropout.
+Programs take turns in the order A B C, C B A; each times its steps one by one after a warm-up, on a GPU by events. Prints
+medians and ratios, and writes everything to JSON, with clocks and power where there is an nvidia-smi. All
+train on one batch again and again: PyTorch's stays on the device, gputrain reads it through its loader.
 
-usage: gpu_vs_pytorch.py --output bench.json [--binary gputrain] [--only NAME ...] [--compile] [--rounds N] [--budget S]
+usage: compare.py --output compare.json [--binary gputrain] [--only NAME ...] [--contenders NAME ...] [--steps N]
+                  [--warmup N] [--rounds N] [--budget SECONDS]
 Without --binary only PyTorch is measured.
 """
 
 import argparse
 import json
+import math
+import platform
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from measure import alternate, ratios, run_gputrain, run_torch
+from measure import Process, alternate
 
-STEPS, LOG_INTERVAL = 60, 5
 ADAMW = {"type": "adamw", "lr": 6e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}
 SGD = {"type": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}
 GPT2 = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024}
+TINY_GPT = {"n_layer": 1, "n_head": 2, "n_embd": 32, "block_size": 32}
 
 
-def twin(model: dict, batch: int, precision: str, optimizer: dict, compiled: bool, clip: float | None = None) -> dict:
-    images = model["kind"] == "resnet"
-    return {"device": "cuda", "precision": precision, "compile": compiled, "channels_last": images, "workers": 0,
-            "model": model, "data": {"kind": "synthetic", "size": 224}, "batch": batch, "steps": STEPS,
-            "log_interval": LOG_INTERVAL, "optimizer": optimizer, "max_grad_norm": clip}
-
-
-def job(name: str, model: dict, data: dict, batch: int, precision: str, optimizer: dict, clip: float | None = None) -> str:
-    sections = {
-        "schema": 1, "name": name, "precision": precision, "model": model, "data": data, "optimizer": optimizer,
-        "train": {"max_steps": STEPS, "global_batch_size": batch} | ({"max_grad_norm": clip} if clip else {}),
-        "lr_scheduler": {"type": "constant"}, "checkpoint": {"interval": None}, "log": {"interval": LOG_INTERVAL},
-    }
-    return "\n".join(f"{key}: {json.dumps(value)}" for key, value in sections.items())  # YAML's flow style is JSON
-
-
-def gpt2() -> dict:
+def gpt(name: str, sizes: dict, vocab: int, padded: int, batch: int, precision: str, device: str) -> dict:
     return {
-        "unit": "tokens/s", "units": 32 * 1024,
-        "twin": lambda compiled: twin({"kind": "gpt", **GPT2, "vocab_size": 50304}, 32, "bf16", ADAMW, compiled, 1.0),
-        "job": job("bench-gpt2", {"type": "gpt", "config": GPT2 | {"vocab_size": 50257, "pad_vocab_to": 50304}},
-                   {"train": {"format": "synthetic", "samples": 4096, "vocab_size": 50257}}, 32, "bf16", ADAMW, 1.0),
+        "unit": "tokens/s", "units": batch * sizes["block_size"],
+        "twin": {"device": device, "precision": precision, "channels_last": False, "model": {"kind": "gpt", **sizes, "vocab_size": padded},
+                 "data": {"kind": "synthetic"}, "batch": batch, "optimizer": ADAMW, "max_grad_norm": 1.0},
+        "job": {"schema": 1, "name": name, "device": device, "precision": precision,
+                "model": {"type": "gpt", "config": sizes | {"vocab_size": vocab, "pad_vocab_to": padded, "dropout": 0.0}},
+                "data": {"train": {"format": "synthetic", "samples": batch, "vocab_size": vocab, "learnable": False}},
+                "train": {"max_steps": 1, "global_batch_size": batch, "max_grad_norm": 1.0},
+                "optimizer": ADAMW, "lr_scheduler": {"type": "constant"}},
     }
 
 
-def resnet50(precision: str) -> dict:
+def resnet(name: str, depth: int, size: int, batch: int, precision: str, device: str) -> dict:
     return {
-        "unit": "images/s", "units": 256,
-        "twin": lambda compiled: twin({"kind": "resnet", "depth": 50, "num_classes": 1000, "cifar_stem": False}, 256,
-                                      precision, SGD, compiled),
-        "job": job("bench-resnet50", {"type": "resnet50", "config": {"num_classes": 1000}},
-                   {"train": {"format": "synthetic", "samples": 32768, "num_classes": 1000}, "image": {"size": 224}}, 256, precision, SGD),
+        "unit": "images/s", "units": batch,
+        "twin": {"device": device, "precision": precision, "channels_last": True,
+                 "model": {"kind": "resnet", "depth": depth, "num_classes": 1000, "cifar_stem": False},
+                 "data": {"kind": "synthetic", "size": size}, "batch": batch, "optimizer": SGD, "max_grad_norm": None},
+        "job": {"schema": 1, "name": name, "device": device, "precision": precision,
+                "model": {"type": f"resnet{depth}", "config": {"num_classes": 1000}},
+                "data": {"train": {"format": "synthetic", "samples": batch, "num_classes": 1000, "learnable": False},
+                         "image": {"size": size}},
+                "train": {"max_steps": 1, "global_batch_size": batch}, "optimizer": SGD, "lr_scheduler": {"type": "constant"}},
     }
 
 
 def bert(vocab_size: int) -> dict:
+    """PyTorch only, to know what is to be beaten."""
     return {
         "unit": "sequences/s", "units": 32, "job": None,
-        "twin": lambda compiled: twin({"kind": "bert", "vocab_size": vocab_size, "block_size": 512}, 32, "bf16", ADAMW,
-                                      compiled),
+        "twin": {"device": "cuda", "precision": "bf16", "channels_last": False,
+                 "model": {"kind": "bert", "vocab_size": vocab_size, "block_size": 512},
+                 "data": {"kind": "synthetic"}, "batch": 32, "optimizer": ADAMW, "max_grad_norm": None},
     }
 
 
-WORKLOADS = {"gpt2": gpt2(), "resnet50-bf16": resnet50("bf16"), "resnet50-fp16": resnet50("fp16"),
-             "bert-30522": bert(30522), "bert-30528": bert(30528)}  # BERT: PyTorch only, to know what is to be beaten
+# GPU first; those that begin with "tiny" run on a CPU in seconds, to try the comparison itself.
+WORKLOADS = {
+    "gpt2": gpt("compare-gpt2", GPT2, 50257, 50304, 32, "bf16", "cuda"),
+    "resnet50-bf16": resnet("compare-resnet50", 50, 224, 256, "bf16", "cuda"),
+    "resnet50-fp16": resnet("compare-resnet50", 50, 224, 256, "fp16", "cuda"),
+    "bert-30522": bert(30522), "bert-30528": bert(30528),
+    "tiny-gpt-fp32": gpt("compare-tiny", TINY_GPT, 250, 256, 4, "fp32", "cpu"),
+    "tiny-gpt-bf16": gpt("compare-tiny", TINY_GPT, 250, 256, 4, "bf16", "cpu"),
+    "tiny-resnet18-fp32": resnet("compare-tiny", 18, 32, 4, "fp32", "cpu"),
+}
+ON_GPU = ["gpt2", "resnet50-bf16", "resnet50-fp16"]
+CONTENDERS = ["eager", "compile", "gputrain"]
+
+
+@dataclass
+class Run:
+    """One program's steps; `error` instead of them when it failed."""
+    step_seconds: list[float] = field(default_factory=list)
+    first_loss: float = math.nan
+    last_loss: float = math.nan
+    peak_bytes: int = 0
+    gpu: dict | None = None
+    error: str | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.step_seconds)
+
+    def __str__(self) -> str:
+        return f"FAILED: {self.error}" if self.error else f"{1e3 * self.median:,.2f} ms a step, loss {self.last_loss:.4f}"
+
+
+class GpuWatch:
+    """Medians of clocks and power while it is entered; None where there is no nvidia-smi."""
+    FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
+
+    def __enter__(self):
+        self.process = None
+        if shutil.which("nvidia-smi"):
+            query = ["nvidia-smi", f"--query-gpu={','.join(self.FIELDS)}", "--format=csv,noheader,nounits", "-lms", "500", "-i", "0"]
+            self.file = tempfile.TemporaryFile("w+")
+            self.process = subprocess.Popen(query, stdout=self.file, stderr=subprocess.DEVNULL)
+        return self
+
+    def __exit__(self, *_):
+        self.reading = None
+        if self.process is None:
+            return
+        self.process.terminate()
+        self.process.wait()
+        self.file.seek(0)
+        rows = [line.split(",") for line in self.file.read().splitlines() if line.count(",") == len(self.FIELDS) - 1]
+        columns = [[float(row[i]) for row in rows if row[i].strip().replace(".", "", 1).isdigit()] for i in range(len(self.FIELDS))]
+        self.reading = {name: statistics.median(values) for name, values in zip(self.FIELDS, columns) if values}
+
+
+def run_torch(work: dict, compiled: bool, arguments, folder: Path) -> Run:
+    (folder / "spec.json").write_text(json.dumps(work["twin"] | {
+        "compile": compiled, "workers": 0, "timed": True, "warmup": arguments.warmup, "steps": arguments.warmup + arguments.steps}))
+    process = Process([sys.executable, str(Path(__file__).parent / "torch_twin.py"), str(folder / "spec.json")], {}, folder / "log")
+    entries = [json.loads(line) for line in process.lines()]
+    peak = process.finish()
+    timed = next(entry for entry in entries if entry["kind"] == "timed")
+    return Run(timed["seconds"], timed["first_loss"], timed["last_loss"], timed["peak_bytes"] or peak)
+
+
+def run_gputrain(work: dict, arguments, folder: Path) -> Run:
+    job = "\n".join(f"{key}: {json.dumps(value)}" for key, value in work["job"].items())  # YAML's flow style is JSON
+    (folder / "job.yaml").write_text(job)
+    process = Process([arguments.binary, "bench", "train", str(folder / "job.yaml"), "--json", "--steps", str(arguments.steps),
+                       "--warmup", str(arguments.warmup)], {}, folder / "log")
+    text = "".join(process.lines())
+    process.finish()
+    row = json.loads(text)["rows"][0]
+    return Run(row["each"]["seconds"], row["first_loss"], row["last_loss"], row["peak_memory_bytes"])
+
+
+def measured(run, folder: Path) -> Run:
+    folder.mkdir(parents=True, exist_ok=True)
+    with GpuWatch() as watch:
+        try:
+            result = run(folder)
+        except (SystemExit, ValueError, StopIteration) as failure:  # one that fails must not cost the others their numbers
+            result = Run(error=str(failure) or type(failure).__name__)
+    result.gpu = watch.reading
+    return result
+
+
+def ratio(ours: list[Run], theirs: list[Run], value) -> float:
+    """The median over rounds of ours / theirs."""
+    return statistics.median(value(a) / value(b) for a, b in zip(ours, theirs))
+
+
+def summarize(work: dict, results: dict[str, list[Run]]) -> dict:
+    good = {name: [run for run in runs if not run.error] for name, runs in results.items()}
+    good = {name: runs for name, runs in good.items() if runs}
+    entry = {"unit": work["unit"], "contenders": {}, "gputrain_over": {}, "runs": {name: [asdict(run) for run in runs] for name, runs in results.items()}}
+    for name, runs in good.items():
+        step = statistics.median(run.median for run in runs)
+        entry["contenders"][name] = {"step_seconds": step, "rate": work["units"] / step, "peak_bytes": max(run.peak_bytes for run in runs),
+                                     "first_loss": runs[0].first_loss, "last_loss": runs[0].last_loss, "gpu": runs[-1].gpu}
+    for name in good:
+        if name != "gputrain" and "gputrain" in good:
+            entry["gputrain_over"][name] = {"speed": ratio(good[name], good["gputrain"], lambda run: run.median),
+                                            "memory": ratio(good["gputrain"], good[name], lambda run: run.peak_bytes)}
+    return entry
 
 
 def compare(name: str, arguments, folder: Path, deadline: float) -> dict:
-    say = lambda text: print(f"{name:14} {text}", flush=True)
     work = WORKLOADS[name]
-
-    def pytorch(compiled: bool):
-        return lambda turn: run_torch(sys.executable, work["twin"](compiled), work["units"], {}, folder / f"{compiled}{turn}")
-
-    contenders = {"eager": pytorch(False)}
-    if arguments.compile:
-        contenders["compile"] = pytorch(True)
+    programs = {"eager": lambda at: run_torch(work, False, arguments, at), "compile": lambda at: run_torch(work, True, arguments, at)}
     if arguments.binary and work["job"]:
-        contenders["gputrain"] = lambda turn: run_gputrain(arguments.binary, work["job"], work["units"], {},
-                                                           folder / f"ours{turn}", on_gpu=True)
-    try:
-        results = alternate(contenders, arguments.rounds, say, deadline)
-    except SystemExit as failure:  # one workload that fails must not cost the others their numbers
-        say(f"FAILED: {failure}")
-        return {"workload": name, "error": str(failure)}
-    ours = results.pop("gputrain", [])
-    return {"workload": name, "unit": work["unit"],
-            "rates": {key: statistics.median(run.rate for run in runs) for key, runs in ({"gputrain": ours} | results).items() if runs},
-            "gputrain_over": {key: ratios(ours, runs) for key, runs in results.items() if ours},
-            "runs": {key: [run.as_dict() for run in runs] for key, runs in ({"gputrain": ours} | results).items()}}
+        programs["gputrain"] = lambda at: run_gputrain(work, arguments, at)
+    contenders = {key: lambda turn, key=key, run=run: measured(run, folder / f"{key}{turn}")
+                  for key, run in programs.items() if key in arguments.contenders}
+    results = alternate(contenders, arguments.rounds, lambda text: print(f"{name:18} {text}", flush=True), deadline)
+    return {"workload": name} | summarize(work, results)
 
 
-def gpu_state() -> str:
-    query = "name,driver_version,clocks.sm,clocks.mem,power.draw,temperature.gpu,memory.total"
-    return subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv"], capture_output=True, text=True).stdout
+def machine() -> dict:
+    import torch
+
+    cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.machine())
+    revision = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True,
+                              text=True).stdout.strip()
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,power.limit,clocks.max.sm", "--format=csv,noheader"]
+    gpu = subprocess.run(query, capture_output=True, text=True).stdout.strip() if shutil.which("nvidia-smi") else None
+    return {"cpu": cpu, "gpu": gpu, "torch": torch.__version__, "revision": revision}
 
 
-def main():
+def print_table(report: dict):
+    print(f"\n{report['machine']['gpu'] or report['machine']['cpu']}, torch {report['machine']['torch']}, {report['machine']['revision']}")
+    print(f"{'workload':18} {'program':9} {'step':>12} {'rate':>20} {'memory':>10} {'first loss':>10} {'last loss':>10}  SM clock, power")
+    for entry in report["results"]:
+        for name, got in entry["contenders"].items():
+            gpu = got["gpu"] or {}
+            state = f"{gpu.get('clocks.sm', 0):.0f} MHz, {gpu.get('power.draw', 0):.0f} W" if gpu else "-"
+            print(f"{entry['workload']:18} {name:9} {1e3 * got['step_seconds']:9,.2f} ms {got['rate']:10,.0f} {entry['unit']:9}"
+                  f" {got['peak_bytes'] / 2**20:6,.0f} MiB {got['first_loss']:10.4f} {got['last_loss']:10.4f}  {state}")
+        for name, runs in entry["runs"].items():
+            if name not in entry["contenders"]:
+                print(f"{entry['workload']:18} {name:9} {runs[0]['error'] if runs else 'no time was left'}".splitlines()[0])
+        for name, over in entry["gputrain_over"].items():
+            print(f"{entry['workload']:18} gputrain is {over['speed']:.3f}x {name}, with {over['memory']:.2f}x its memory")
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--binary")
-    parser.add_argument("--only", nargs="*", choices=list(WORKLOADS), default=["gpt2", "resnet50-bf16", "resnet50-fp16"])
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--only", nargs="+", choices=list(WORKLOADS), default=ON_GPU)
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=CONTENDERS)
+    parser.add_argument("--steps", type=int, default=30, help="measured steps of a run")
+    parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--budget", type=float, default=3600, help="seconds")
+    parser.add_argument("--budget", type=float, default=3600, help="seconds; no run starts that would end later")
     arguments = parser.parse_args()
     deadline = time.time() + arguments.budget
-    import torch
-
-    report = {"torch": torch.__version__, "gpu_before": gpu_state(), "results": []}
+    report = {"schema": 1, "machine": machine(), "steps": arguments.steps, "warmup": arguments.warmup, "rounds": arguments.rounds, "results": []}
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="gputrain-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="gputrain-compare-") as folder:
         for name in arguments.only:
-            if time.time() > deadline:
-                break
             report["results"].append(compare(name, arguments, Path(folder) / name, deadline))
             arguments.output.write_text(json.dumps(report, indent=2))
-    report["gpu_after"] = gpu_state()
-    arguments.output.write_text(json.dumps(report, indent=2))
-    print(report["gpu_before"].splitlines()[-1] if report["gpu_before"] else "no nvidia-smi", "torch", report["torch"])
-    for entry in report["results"]:
-        rates = "  ".join(f"{key} {rate:,.0f}" for key, rate in entry.get("rates", {}).items())
-        over = "  ".join(f"x{value['throughput']:.3f} of {key}" for key, value in entry.get("gputrain_over", {}).items())
-        print(f"{entry['workload']:14} {entry.get('unit', 'failed'):12} {rates}  {over}")
+    print_table(report)
+    print(f"all numbers: {arguments.output}")
+    return 1 if any(run["error"] for entry in report["results"] for runs in entry["runs"].values() for run in runs) else 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -24,6 +24,9 @@ class Result:
     def as_dict(self) -> dict:
         return asdict(self)
 
+    def __str__(self) -> str:
+        return f"{self.rate:,.1f}, first step after {self.first_step_seconds:.2f} s"
+
 
 def resident_bytes(pid: int) -> int:
     """Of the process, and what its children (loader workers) do not share."""
@@ -80,26 +83,24 @@ def run_torch(python: str, spec: dict, units_per_step: int, environment: dict, f
     spec_path = folder / "spec.json"
     spec_path.write_text(json.dumps(spec, indent=2))
     process = Process([python, str(Path(__file__).parent / "torch_twin.py"), str(spec_path)], environment, folder / "log")
-    ready, memory, steps = 0, 0, []
+    ready, steps = 0, []
     for line in process.lines():
         entry = json.loads(line)
         if entry["kind"] == "ready":
             ready = resident_bytes(process.child.pid)
-        elif entry["kind"] == "memory":
-            memory = entry["peak_bytes"]
         else:
             steps.append(entry)
     peak = process.finish()
     return Result(
         rate=median_rate([(entry["step"], entry["time"]) for entry in steps], units_per_step),
         first_step_seconds=steps[0]["time"] - process.started,
-        ready_bytes=ready, peak_bytes=memory or peak,
+        ready_bytes=ready, peak_bytes=peak,
         first_loss=steps[0]["loss"], last_loss=steps[-1]["loss"],
     )
 
 
-def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, folder: Path, on_gpu: bool = False) -> Result:
-    """`job` is YAML text. Its log interval must be the twin's. On a GPU the peak is that of device memory."""
+def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, folder: Path) -> Result:
+    """`job` is YAML text. Its log interval must be the twin's."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.yaml").write_text(job)
     run_folder = folder / "run"
@@ -116,12 +117,12 @@ def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, 
     return Result(
         rate=median_rate([(entry["step"], entry["time"]) for entry in steps], units_per_step),
         first_step_seconds=summary["first_step_seconds"],
-        ready_bytes=ready, peak_bytes=summary["peak_memory_bytes"] if on_gpu else peak,
+        ready_bytes=ready, peak_bytes=peak,
         first_loss=steps[0]["train/loss"], last_loss=steps[-1]["train/loss"],
     )
 
 
-def alternate(contenders: dict, rounds: int, say, deadline: float = math.inf) -> dict[str, list[Result]]:
+def alternate(contenders: dict, rounds: int, say, deadline: float = math.inf) -> dict[str, list]:
     """Runs every contender once per round, in the order A B C, C B A, A B C, ..., so that a drift of the machine favours
     none. `contenders` maps a name to a function of the round. Starts no run that is likely to end after `deadline`."""
     results = {name: [] for name in contenders}
@@ -135,7 +136,7 @@ def alternate(contenders: dict, rounds: int, say, deadline: float = math.inf) ->
             result = contenders[name](number)
             longest[name] = max(longest[name], time.time() - started)
             results[name].append(result)
-            say(f"round {number + 1}/{rounds}: {name} {result.rate:,.1f}, first step after {result.first_step_seconds:.2f} s")
+            say(f"round {number + 1}/{rounds}: {name} {result}")
     return results
 
 

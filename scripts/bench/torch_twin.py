@@ -1,8 +1,9 @@
 """Trains with PyTorch what a gputrain benchmark job trains: the same model, batch, optimizer and precision, written the
 way PyTorch users write it. Prints one JSON object per line: {"kind": "ready"} just before the first step, then
-{"kind": "step", "step", "time", "loss"} after the first step and after every `log_interval` steps.
+{"kind": "step", "step", "time", "loss"} after the first step and after every `log_interval` steps. With "timed" in the
+spec instead {"kind": "timed", "seconds"} at the end, of each step after the `warmup`, by events where there is a GPU.
 
-usage: torch_twin.py SPEC.json      (specs are made by cpu_vs_pytorch.py and gpu_vs_pytorch.py)
+usage: torch_twin.py SPEC.json      (specs are made by cpu_vs_pytorch.py and compare.py)
 """
 
 import contextlib
@@ -160,6 +161,25 @@ def make_optimizer(model: nn.Module, spec: dict):
     return {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[kind](groups, fused=True, **options)
 
 
+class StepClock:
+    """Times steps one by one without making the device wait."""
+
+    def __init__(self, device: torch.device):
+        self.on_gpu = device.type == "cuda"
+        self.marks = []
+
+    def mark(self):
+        self.marks.append(torch.cuda.Event(enable_timing=True) if self.on_gpu else time.perf_counter())
+        if self.on_gpu:
+            self.marks[-1].record()
+
+    def seconds(self) -> list[float]:
+        if not self.on_gpu:
+            return [b - a for a, b in zip(self.marks, self.marks[1:])]
+        torch.cuda.synchronize()
+        return [a.elapsed_time(b) / 1e3 for a, b in zip(self.marks, self.marks[1:])]
+
+
 def say(**fields):
     print(json.dumps(fields), flush=True)
 
@@ -182,6 +202,8 @@ def main():
 
     first = next(batches)  # starts the loader's workers
     say(kind="ready")
+    timed, clock, losses = spec.get("timed", False), StepClock(device), []
+    clock.mark()
     for step in range(1, spec["steps"] + 1):
         x, y = first if step == 1 else next(batches)
         with autocast():
@@ -193,11 +215,15 @@ def main():
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad(set_to_none=True)
-        if step == 1 or step % spec["log_interval"] == 0:
+        clock.mark()
+        if timed:
+            losses.append(loss.detach())
+        elif step == 1 or step % spec["log_interval"] == 0:
             value = loss.item()  # waits for the device
             say(kind="step", step=step, time=time.time(), loss=value)
-    if device.type == "cuda":
-        say(kind="memory", peak_bytes=torch.cuda.max_memory_allocated())
+    if timed:
+        say(kind="timed", seconds=clock.seconds()[spec["warmup"]:], first_loss=losses[0].item(), last_loss=losses[-1].item(),
+            peak_bytes=torch.cuda.max_memory_allocated() if device.type == "cuda" else 0)
 
 
 if __name__ == "__main__":

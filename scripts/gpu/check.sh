@@ -12,12 +12,12 @@ usage: scripts/gpu/check.sh [--only tests|bench] [--budget SECONDS] [--compile]
 END
 }
 
-only='' budget=540 compile=()
+only='' budget=540 contenders=(--contenders eager gputrain)
 while (($#)); do
   case $1 in
     --only) only=${2:?--only needs a name}; shift ;;
     --budget) budget=${2:?--budget needs seconds}; shift ;;
-    --compile) compile=(--compile) ;;
+    --compile) contenders=() ;;
     -h | --help) usage; exit ;;
     *) usage >&2; fail "unknown option '$1'" ;;
   esac
@@ -33,8 +33,7 @@ if [[ $only != bench ]]; then
   "$python" "$root/scripts/gpu/run_tests.py" "$tests" "$out" --budget $((budget - SECONDS)) || status=1
 fi
 if [[ $only != tests ]] && ((SECONDS < budget)); then
-  "$python" "$root/scripts/bench/gpu_vs_pytorch.py" --binary "$programs/gputrain" --output "$out/bench.json" --rounds 2 \
-    "${compile[@]}" --budget $((budget - SECONDS)) || status=1
+  "$root/scripts/bench/compare.sh" --output "$out/bench.json" "${contenders[@]}" --budget $((budget - SECONDS)) || status=1
 fi
 say "Results are in $out, after $SECONDS s."
 exit "$status"

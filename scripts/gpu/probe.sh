@@ -37,7 +37,7 @@ if [[ $only != pytorch ]]; then
     >"$out/probe_expandable.log" 2>&1 || status=1
 fi
 if [[ $only != probe ]] && ((SECONDS < budget)); then
-  "$python" "$root/scripts/bench/gpu_vs_pytorch.py" --output "$out/pytorch.json" --compile --rounds 1 \
+  "$python" "$root/scripts/bench/compare.py" --output "$out/pytorch.json" --rounds 1 \
     --only gpt2 resnet50-bf16 resnet50-fp16 bert-30522 bert-30528 --budget $((budget - SECONDS)) || status=1
 fi
 say "Results are in $out, after $SECONDS s."

@@ -1,0 +1,79 @@
+"""The comparison with PyTorch, tried on the CPU with the real programs: compare_test.py GPUTRAIN [CLASS...]"""
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts/bench"))
+from compare import Run, summarize  # noqa: E402
+
+PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else ""
+
+
+def run_compare(folder: str, *options: str) -> tuple[subprocess.CompletedProcess, dict]:
+    output = pathlib.Path(folder) / "compare.json"
+    command = [sys.executable, str(ROOT / "scripts/bench/compare.py"), "--output", str(output), "--binary", PROGRAM, *options]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    return done, json.loads(output.read_text())
+
+
+class Summary(unittest.TestCase):
+    def test_ratios_are_medians_of_rounds_and_more_than_one_where_we_are_faster(self):
+        eager = [Run([2.0, 4.0, 3.0], 1, 1, 300), Run([6.0], 1, 1, 300)]
+        ours = [Run([1.5], 1, 1, 100), Run([2.0], 1, 1, 150)]
+        entry = summarize({"unit": "images/s", "units": 30}, {"eager": eager, "gputrain": ours, "compile": [Run(error="no g++")]})
+        self.assertEqual(entry["contenders"]["eager"]["rate"], 30 / 4.5)
+        self.assertEqual(entry["gputrain_over"], {"eager": {"speed": 2.5, "memory": statistics.median([1 / 3, 1 / 2])}})
+        self.assertEqual(entry["runs"]["compile"][0]["error"], "no g++")
+
+
+class ComparisonTest(unittest.TestCase):
+    def check(self, *contenders: str):
+        with tempfile.TemporaryDirectory() as folder:
+            done, report = run_compare(folder, "--only", "tiny-gpt-fp32", "--steps", "4", "--warmup", "2", "--contenders", *contenders)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        turns = [line.split(": ")[1].split()[0] for line in done.stdout.splitlines() if " round " in line]
+        self.assertEqual(turns, [*contenders, *reversed(contenders)])
+        entry = report["results"][0]
+        for name, got in entry["contenders"].items():
+            self.assertEqual([len(run["step_seconds"]) for run in entry["runs"][name]], [4, 4])
+            self.assertAlmostEqual(got["first_loss"], 5.53, delta=0.1, msg=name)  # ln 250 and ln 256: nothing is learned yet
+            self.assertLess(got["last_loss"], got["first_loss"] + 0.05, name)
+            self.assertGreater(got["peak_bytes"], 50 << 20)
+        self.assertIn("gputrain is ", done.stdout)
+
+
+class Compare(ComparisonTest):
+    def test_measures_both_in_turns_on_equal_work(self):
+        self.check("eager", "gputrain")
+
+    def test_goes_on_when_one_fails(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done, report = run_compare(folder, "--only", "gpt2", "tiny-resnet18-fp32", "--contenders", "gputrain", "--steps", "2",
+                                       "--warmup", "1", "--rounds", "1")
+        if report["machine"]["gpu"]:
+            self.skipTest("this machine has a GPU: GPT-2 does not fail")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("device: cuda", report["results"][0]["runs"]["gputrain"][0]["error"])
+        self.assertEqual(report["results"][1]["contenders"]["gputrain"]["rate"] > 0, True)
+
+
+class CompareWithCompile(ComparisonTest):
+    def test_measures_all_three_in_turns_on_equal_work(self):
+        self.check("eager", "compile", "gputrain")
+
+
+if __name__ == "__main__":
+    try:
+        import torch, torchvision  # noqa: E401, F401
+    except ImportError as missing:
+        if os.environ.get("CI"):
+            raise
+        print(f"skipped: {missing}: run scripts/setup.sh --tests")
+        raise SystemExit(77)
+    unittest.main()
