@@ -55,6 +55,8 @@ int64_t peak_bytes(const Assembly& assembly) {
   return assembly.place.device.is_cpu() ? peak + fixed_memory(assembly.built, assembly.updates).total() : peak;
 }
 
+std::unique_ptr<device::Recording> without_recording(at::Device) { return nullptr; }
+
 }  // namespace
 
 double median(std::vector<double> values) {
@@ -71,7 +73,9 @@ TimedSteps time_steps(const Job& job, Assembly& assembly, const Timing& timing) 
   assembly.plan.total_steps = timing.warmup + timing.steps;
   TimingHook hook(assembly.place.device, timing.enough_seconds);
   train::Progress progress;
-  TrainingLoop(job.spec(), assembly, {}, [] {}).run(progress, {&hook});
+  TrainingLoop(
+      job.spec(), assembly, {}, [] {}, timing.records() ? device::make_recording : without_recording)
+      .run(progress, {&hook});
   assembly.plan = plan;
   TimedSteps timed = hook.finish(timing.warmup);
   timed.peak_bytes = peak_bytes(assembly);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "assembly.hpp"
+#include "gputrain/train/step.hpp"
 
 namespace gputrain::app {
 
@@ -14,6 +15,9 @@ struct Timing {
   int64_t warmup = 2;      // steps that are not measured: they choose kernels and fill the allocator
   int64_t steps = 3;
   double enough_seconds = std::numeric_limits<double>::infinity();  // by the clock: no step is begun after so many
+
+  /// Whether steps are replayed where a run's are: the one that is recorded must not be among those that count.
+  bool records() const noexcept { return warmup > train::Step::kStepsBeforeRecording; }
 };
 
 struct TimedSteps {
