@@ -161,7 +161,7 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
   const int ranks = place.groups.world_size();
   const bool shares_gradients = spec.parallel.shard == "gradients" && ranks > 1;
   built.arena = std::make_unique<device::Arena>(
-      residents, shares_gradients ? device::Gradients::owned : device::Gradients::whole);
+      residents, shares_gradients ? device::Gradients::owned : device::Gradients::whole, ops::working_type(place.policy));
   for (const auto& resident : residents) {
     built.parameters.push_back(resident.value);
     built.parameter_count += resident.value.numel();
@@ -228,6 +228,7 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
                           {.prefix = std::move(role),
                            .max_samples = tokens > 0 ? (spec.eval.max_tokens.value_or(0) + tokens - 1) / tokens : 0,
                            .is_text = assembly.datasets.is_text,
+                           .weights = assembly.built.arena->working_copy(),
                            .loader = loader});
 }
 

@@ -9,11 +9,12 @@ namespace gputrain::app {
 
 struct FixedMemory {
   int64_t parameters = 0;
+  int64_t working_copy = 0;  // of them, in 16 bits
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
   int64_t buffers = 0;  // running statistics
 
-  int64_t total() const noexcept { return parameters + gradients + optimizer_state + buffers; }
+  int64_t total() const noexcept { return parameters + working_copy + gradients + optimizer_state + buffers; }
 };
 
 FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates);

@@ -114,6 +114,7 @@ nlohmann::json wires_json(const WireForecast& wires) {
 nlohmann::json memory_json(const MemoryForecast& memory) {
   const FixedMemory& fixed = memory.fixed;
   nlohmann::json json{{"weights", fixed.parameters},
+                      {"working_copy", fixed.working_copy},
                       {"buffers", fixed.buffers},
                       {"gradients", fixed.gradients},
                       {"optimizer", fixed.optimizer_state},
@@ -134,9 +135,10 @@ std::string memory_text(const MemoryForecast& memory) {
   const FixedMemory& fixed = memory.fixed;
   std::string text = "predicted " + sized(memory.total());
   if (memory.limit > 0) text += " of " + sized(memory.limit);
-  text += fmt::format(": weights {}  grads {}  optimizer {}  activations {} for {}",
-                      sized(fixed.parameters + fixed.buffers), sized(fixed.gradients), sized(fixed.optimizer_state),
-                      sized(memory.activations.bytes(memory.micro_batch)), grouped(memory.micro_batch));
+  text += fmt::format(
+      ": weights {}{}  grads {}  optimizer {}  activations {} for {}", sized(fixed.parameters + fixed.buffers),
+      fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "", sized(fixed.gradients),
+      sized(fixed.optimizer_state), sized(memory.activations.bytes(memory.micro_batch)), grouped(memory.micro_batch));
   if (memory.micro_batch > 1)
     text += fmt::format(" ({} each, measured with {})", sized(memory.activations.bytes_per_sample),
                         grouped(memory.activations.measured_samples));

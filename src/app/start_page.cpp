@@ -136,8 +136,9 @@ std::string memory_text(const Assembly& assembly) {
   const int64_t all = device::facts_of(assembly.place.device).total_bytes;
   const int here = assembly.place.device.is_cpu() ? assembly.place.launch.rendezvous.local_world_size : 1;
   return sized(fixed.total()) + " of " + sized(all) + (here > 1 ? " for " + plural(here, "rank") : "") + ": weights " +
-         sized(fixed.parameters + fixed.buffers) + "  grads " + sized(fixed.gradients) + "  optimizer " +
-         sized(fixed.optimizer_state) + "  then activations";
+         sized(fixed.parameters + fixed.buffers) +
+         (fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "") + "  grads " +
+         sized(fixed.gradients) + "  optimizer " + sized(fixed.optimizer_state) + "  then activations";
 }
 
 }  // namespace

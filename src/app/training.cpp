@@ -296,6 +296,7 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
   write_weights(model, folder_);
   const auto& sample = spec_.eval.sample;
   if (sample && summary.status != "stopped") {
+    const device::Reading reading(assembly_.built.arena->working_copy());
     console_.line("sample", "temperature " + monitor::significant(sample->temperature));
     console_.block(train::write_sample(model, *assembly_.datasets.train, assembly_.datasets.tokens_per_sample(), *sample,
                                        static_cast<uint64_t>(spec_.seed)));

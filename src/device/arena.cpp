@@ -5,12 +5,9 @@
 #include <utility>
 
 #include <ATen/ops/as_strided.h>
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/zeros.h>
-#include <sys/mman.h>
 
+#include "flat_zeros.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/device/out_of_memory.hpp"
 
 namespace gputrain::device {
 namespace {
@@ -18,22 +15,6 @@ namespace {
 constexpr int64_t kAlignmentBytes = 128;
 
 int64_t rounded_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-/// Zeroed memory that costs nothing until it is first touched: at::zeros would write every page at once, so that an
-/// optimizer's state were resident before the first step.
-at::Tensor untouched_zeros(int64_t numel, const at::TensorOptions& options) {
-  const auto bytes = static_cast<size_t>(std::max<int64_t>(numel, 1)) * options.dtype().itemsize();
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw OutOfMemory(static_cast<int64_t>(bytes));
-  // Large pages: one pass over the flat buffers meets each address once, so misses of the TLB are pure loss.
-  ::madvise(memory, bytes, MADV_HUGEPAGE);
-  return at::from_blob(
-      memory, {numel}, [bytes](void* begin) { ::munmap(begin, bytes); }, options);
-}
-
-at::Tensor flat_zeros(int64_t numel, const at::TensorOptions& options) {
-  return options.device().is_cpu() ? untouched_zeros(numel, options) : at::zeros({numel}, options);
-}
 
 /// The order in memory: by unit, and within a unit what decays first; otherwise as given.
 std::vector<size_t> memory_order(const std::vector<Resident>& residents) {
@@ -97,7 +78,8 @@ std::vector<Range> runs_of(const std::vector<Segment>& segments, Key key) {
 
 }  // namespace
 
-Arena::Arena(const std::vector<Resident>& residents, Gradients kept) : kept_(kept) {
+Arena::Arena(const std::vector<Resident>& residents, Gradients kept, std::optional<at::ScalarType> working_type)
+    : kept_(kept) {
   check_residents(residents);
   int64_t numel = 0;
   for (const size_t index : memory_order(residents)) {
@@ -111,9 +93,11 @@ Arena::Arena(const std::vector<Resident>& residents, Gradients kept) : kept_(kep
     gradients_ = flat_zeros(numel, options);
     own({.begin = 0, .end = numel});
   }
+  if (working_type) working_copy_ = c10::make_intrusive<WorkingCopy>(values_, *working_type);
   for (size_t i = 0; i < segments_.size(); ++i) {
     residents_[i].set_data(view(values_, segments_[i]));
     residents_[i].mutable_grad() = gradients_.defined() ? view(gradients_, segments_[i]) : at::Tensor();
+    if (working_copy_) working_copy_->add(residents_[i]);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "path_choice.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <optional>
@@ -179,6 +180,11 @@ void PathChoice::remember(const std::string& key, const Verdict& verdict) const 
                              {"aten_ms", verdict.plain_ms}, {"error", verdict.apart}};
   std::ofstream file(options_.file, std::ios::app);
   file << entry.dump() + "\n" << std::flush;
+}
+
+bool takes_aten_only() {
+  const char* kernels = std::getenv("GPUTRAIN_KERNELS");
+  return kernels != nullptr && std::string_view(kernels) == "aten";
 }
 
 Tensors run(std::string_view name, const Tensors& inputs, const PathChoice::Inputs& kinds, const Way& own,

@@ -60,9 +60,11 @@ class PathChoice {
   std::unordered_map<std::string, bool> known_;
 };
 
+/// Whether GPUTRAIN_KERNELS=aten switches our own ways off.
+bool takes_aten_only();
+
 /// The one of this process; on a machine without a GPU, and in builds without CUDA, it is never asked.
-/// GPUTRAIN_KERNELS=aten switches our own kernels off; GPUTRAIN_KERNEL_CHOICES names the file, instead of
-/// kernel_choices.jsonl in ~/.cache/gputrain.
+/// GPUTRAIN_KERNEL_CHOICES names the file, instead of kernel_choices.jsonl in ~/.cache/gputrain.
 PathChoice& path_choice();
 
 /// The operator by the way that path_choice() finds; an empty `own` is none. See PathChoice::takes_own.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "path_choice.hpp"
 
 namespace gputrain::ops {
 namespace {
@@ -46,6 +47,11 @@ Policy policy_of(Precision precision) noexcept {
       break;  // the same types; tf32 is a mode of the GPU's matrix units
   }
   return {};
+}
+
+std::optional<at::ScalarType> working_type(const Policy& policy) {
+  if (policy.compute == policy.master || takes_aten_only()) return std::nullopt;
+  return policy.compute;
 }
 
 }  // namespace gputrain::ops

@@ -46,6 +46,15 @@ std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_d
   return groups;
 }
 
+at::Tensor copy_to_write(const device::Arena& arena) {
+  const bool owns_all = arena.owned().size() == arena.values().numel();
+  return arena.working_copy() && owns_all ? arena.working_copy()->tensor() : at::Tensor();
+}
+
+void note_update(const device::Arena& arena, bool wrote_copy) {
+  if (arena.working_copy()) arena.working_copy()->note_update(wrote_copy);
+}
+
 std::vector<ops::FlatStretch> flat_stretches(const std::vector<DecayGroup>& groups) {
   std::vector<ops::FlatStretch> stretches;
   for (const DecayGroup& group : groups) {

@@ -53,6 +53,7 @@ Evaluator::Evaluator(std::shared_ptr<const data::Dataset> dataset, Options optio
 monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const {
   const at::NoGradGuard no_grad;
   const EvaluationMode mode(model);
+  const device::Reading reading(options_.weights);
   synchronise_buffers(model, groups);
   auto options = options_.loader;
   const int64_t samples =

@@ -35,6 +35,8 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
   const auto& batches = feed.data.micro_batches;
   const bool replays = can_replay(batches);
   ++steps_;
+  // What makes the copy new is the host's to decide, step by step, and is no part of what is recorded.
+  const device::Reading reading(parts_.arena.working_copy());
   Work done = replays ? replay(batches) : queue(batches);
   return {.loss_sum = std::move(done.loss_sum),
           .gradient_norm = std::move(done.gradient_norm),
@@ -118,6 +120,7 @@ Step::Work Step::replay(const std::vector<Batch>& batches) {
   parts_.before_update();
   if (!results_.loss_sum.defined() && !record()) return work(batches);
   parts_.recording->replay();
+  if (const auto& copy = parts_.arena.working_copy()) copy->note_update(writes_copy_);
   // The next replay writes into the same tensors, which others keep for longer.
   return {results_.loss_sum.clone(), results_.gradient_norm.clone(), results_.found_inf.clone()};
 }
@@ -125,6 +128,8 @@ Step::Work Step::replay(const std::vector<Batch>& batches) {
 bool Step::record() {
   const std::string obstacle = parts_.recording->record([this] { results_ = work(recorded_); });
   if (obstacle.empty()) {
+    const auto& copy = parts_.arena.working_copy();
+    writes_copy_ = copy && copy->is_written();
     log::info("a step is one CUDA graph from here on, the " + std::to_string(steps_) + "th of this attempt");
     return true;
   }

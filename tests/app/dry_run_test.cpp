@@ -65,6 +65,7 @@ const gputrain::testing::RankBody train_two_steps("train two steps", [] {
   app::TrainingLoop(job.spec(), assembly, {}, [] {}).run(progress, {}, 2);
   const auto fixed = app::fixed_memory(assembly.built, assembly.updates);
   const json told{{"weights", fixed.parameters},
+                  {"working_copy", fixed.working_copy},
                   {"gradients", fixed.gradients},
                   {"optimizer", fixed.optimizer_state},
                   {"live", meter.peak_bytes()},
@@ -132,7 +133,8 @@ TEST_P(Foretold, MemoryIsWhatRanksTake) {
                           "train.global_batch_size=" + std::to_string(2 * micro * ranks)};
   const json page = foretold(job, ranks, settings), &memory = page["memory"], &data = page["data"];
   const auto real = trained(job, ranks, settings);
-  for (const char* key : {"weights", "gradients", "optimizer"}) EXPECT_EQ(memory[key], most(real, key)) << key;
+  for (const char* key : {"weights", "working_copy", "gradients", "optimizer"})
+    EXPECT_EQ(memory[key], most(real, key)) << key;
   const auto live = static_cast<double>(most(real, "live")), handed_out = static_cast<double>(most(real, "handed_out"));
   const double activations = memory["activations"];
   EXPECT_NEAR(activations, live, 0.15 * live) << memory;
@@ -281,6 +283,18 @@ TEST_F(DryRun, RefusesRanksThatHostsOrDataDoNotHave) {
   const Result real = gputrain({"run", job, "--world-size", "4"});
   EXPECT_EQ(real.exit_code, 2);
   EXPECT_THAT(real.err, HasSubstr("--dry-run"));
+}
+
+TEST_F(DryRun, CountsTheCopyOfTheWeightsInSixteenBits) {
+  const std::string job = write_job("train: {max_steps: 2, global_batch_size: 2}\n");
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    const json memory = foretold(job, 1, {std::string("precision=") + precision})["memory"];
+    const int64_t weights = memory["weights"], copy = memory["working_copy"];
+    EXPECT_EQ(2 * copy, precision == std::string("fp32") ? 0 : weights);
+    const int64_t rest = memory["buffers"].get<int64_t>() + memory["gradients"].get<int64_t>() +
+                         memory["optimizer"].get<int64_t>() + memory["activations"].get<int64_t>();
+    EXPECT_EQ(memory["total"], weights + copy + rest);
+  }
 }
 
 TEST_F(DryRun, OfThousandsOfRanksTellsWhoHasNothingToDo) {

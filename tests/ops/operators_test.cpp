@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/arena.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/attention.hpp"
 #include "gputrain/ops/linear.hpp"
@@ -68,6 +69,73 @@ TEST(Linear, ReadsOperandsInTheComputeTypeAndLeavesTheGradientInTheMasters) {
   y.sum().backward();
   EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
   EXPECT_EQ(x.grad().scalar_type(), at::kFloat);
+}
+
+/// Every product with weights, of which those of the arena have a working copy.
+struct Products {
+  at::Tensor out_in = random_leaf({6, 8}, 1, at::kFloat), in_out = random_leaf({8, 6}, 2, at::kFloat);
+  at::Tensor kernel = random_leaf({4, 3, 3, 3}, 3, at::kFloat), bias = random_leaf({6}, 4, at::kFloat);
+  at::Tensor x = random_leaf({5, 8}, 5, at::kFloat), image = random_leaf({2, 3, 5, 5}, 6, at::kFloat);
+  device::Arena arena;
+
+  explicit Products(at::ScalarType type) : arena(residents(), device::Gradients::whole, type) {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& weight : {out_in, in_out, kernel, bias}) weight.normal_();
+  }
+  std::vector<device::Resident> residents() const {
+    return {{"out_in", out_in}, {"in_out", in_out}, {"kernel", kernel}, {"bias", bias}};
+  }
+  std::vector<at::Tensor> results(const Policy& policy) const {
+    return {linear(policy, x, out_in, bias), linear_in_out(policy, x, in_out, bias),
+            linear_in_out(policy, x, in_out, {}), linear_padded(policy, x, out_in, 8),
+            conv2d(policy, image, kernel, {}, 1, 1)};
+  }
+};
+
+TEST(WorkingCopies, GiveTheResultsAndGradientsOfCastsBitForBit) {
+  for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+    const Policy policy = policy_of(precision);
+    const Products products(policy.compute);
+    const auto gradients = [&](const std::vector<at::Tensor>& results) {
+      at::Tensor(products.arena.gradients()).zero_();
+      for (const at::Tensor& y : results) weighted_sum(y).backward();
+      products.arena.check_views();
+      return products.arena.gradients().clone();
+    };
+    const std::vector<at::Tensor> cast = products.results(policy);
+    const at::Tensor expected = gradients(cast);
+    EXPECT_GT(expected.abs().sum().item<float>(), 0);
+    const device::Reading reading(products.arena.working_copy());
+    const std::vector<at::Tensor> copied = products.results(policy);
+    for (size_t i = 0; i < cast.size(); ++i) EXPECT_TRUE(copied[i].equal(cast[i])) << i;
+    EXPECT_TRUE(gradients(copied).equal(expected));
+  }
+}
+
+TEST(WorkingCopies, AreReadInPlaceOfTheWeightsWithAndWithoutAGraph) {
+  const Policy policy = policy_of(Precision::bf16);
+  const Products products(policy.compute);
+  for (const bool with_graph : {true, false}) {
+    const device::Reading reading(products.arena.working_copy());
+    const at::AutoGradMode grad(with_graph);
+    at::Tensor(products.arena.working_copy()->tensor()).zero_();
+    for (const at::Tensor& y : products.results(policy)) {
+      EXPECT_EQ(y.abs().max().item<float>(), 0);
+      EXPECT_EQ(y.requires_grad(), with_graph);
+    }
+  }
+}
+
+TEST(WorkingCopies, ThatAreMadeAnewBeforeBackwardAreNoticed) {
+  const Policy policy = policy_of(Precision::bf16);
+  const Products products(policy.compute);
+  at::Tensor y;
+  {
+    const device::Reading reading(products.arena.working_copy());
+    y = linear(policy, products.x, products.out_in, {});
+  }
+  const device::Reading again(products.arena.working_copy());
+  EXPECT_ANY_THROW(y.sum().backward());
 }
 
 TEST(Cast, IsTheSameTensorWhenNothingChanges) {

@@ -198,6 +198,28 @@ TEST_P(EveryOptimizer, KeepsThePaddingOfTheArenaAtZero) {
   EXPECT_EQ(model.arena->values().abs().sum().item<float>(), 0);
 }
 
+// On a CPU no launch writes the copy, whatever an earlier one did: it is made from the values.
+TEST_P(EveryOptimizer, LeavesTheWorkingCopyToBeMadeNew) {
+  const at::Tensor weight = at::full({3, 4}, 0.5, at::kFloat).requires_grad_(true);
+  device::Arena arena({{"weight", weight}}, device::Gradients::whole, at::kBFloat16);
+  EXPECT_TRUE(copy_to_write(arena).is_same(arena.working_copy()->tensor()));
+  const std::unique_ptr<Optimizer> optimizer = optimizer_of(GetParam(), arena);
+  const at::NoGradGuard no_grad;
+  weight.fill_(0.5);
+  for (int step = 0; step < 3; ++step) {
+    {
+      const device::Reading reading(arena.working_copy());
+      EXPECT_TRUE(device::working_view(weight, at::kBFloat16).equal(weight.to(at::kBFloat16)));
+    }
+    weight.grad().fill_(1);
+    const at::Tensor before = weight.clone();
+    optimizer->step({.lr = rate(0.1)});
+    EXPECT_FALSE(weight.to(at::kBFloat16).equal(before.to(at::kBFloat16)));
+  }
+  arena.own({.begin = 0, .end = 0});
+  EXPECT_FALSE(copy_to_write(arena).defined());  // it would not be whole
+}
+
 TEST(DecayGroups, SplitTheArenaOnceByDecayAndNotAtAllWithoutIt) {
   const Model model(at::kFloat);
   const std::vector<DecayGroup> groups = decay_groups(*model.arena, 0.1);

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/core/export.hpp"
+#include "gputrain/device/working_copy.hpp"
 
 namespace gputrain::device {
 
@@ -52,7 +54,9 @@ class GPUTRAIN_API Arena {
   /// that is a view of a second flat buffer. Old contents are not copied: initialize or load afterwards.
   /// Within a unit, segments that decay come first, so that few ranges cover the arena.
   /// Gradients::owned: no `.grad` is defined, and whoever takes what backward leaves there undefines it again.
-  explicit Arena(const std::vector<Resident>& residents, Gradients kept = Gradients::whole);
+  /// `working_type`: of a copy that layers read; none: there is no copy.
+  explicit Arena(const std::vector<Resident>& residents, Gradients kept = Gradients::whole,
+                 std::optional<at::ScalarType> working_type = {});
 
   const at::Tensor& values() const noexcept { return values_; }  // [numel]
   /// [numel], zero after construction; undefined where only owned ones are kept.
@@ -61,6 +65,7 @@ class GPUTRAIN_API Arena {
   const at::Tensor& owned_gradients() const noexcept { return owned_gradients_; }
   bool keeps_owned_gradients_only() const noexcept { return kept_ == Gradients::owned; }
   void clear_gradients();
+  const c10::intrusive_ptr<WorkingCopy>& working_copy() const noexcept { return working_copy_; }  // or null
   const std::vector<Segment>& segments() const noexcept { return segments_; }
 
   /// Maximal runs of segments with the same decay flag, in order; together they cover the arena.
@@ -88,6 +93,7 @@ class GPUTRAIN_API Arena {
  private:
   Gradients kept_;
   at::Tensor values_, gradients_, owned_gradients_;
+  c10::intrusive_ptr<WorkingCopy> working_copy_;
   Range owned_;
   std::vector<Segment> segments_;
   std::vector<at::Tensor> residents_;  // beside segments_

@@ -21,18 +21,21 @@ struct UpdateScalars {
   std::optional<at::Tensor> found_inf, divisor;
 };
 
+/// Flat buffers are of as many elements; `copy`, of 16 bits or undefined, is written with the values.
 struct AdamWBuffers {
-  at::Tensor values, gradients;  // fp32 [numel]
-  at::Tensor first, second;      // of the owned elements
-  at::Tensor step;               // 0-dim fp32: updates made, with this one
+  at::Tensor values, gradients;  // fp32
+  at::Tensor first, second;
+  at::Tensor step;  // 0-dim fp32: updates made, with this one
+  at::Tensor copy = {};
 };
 struct AdamWRule {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
 };
 
 struct SgdBuffers {
-  at::Tensor values, gradients;  // fp32 [numel]
-  at::Tensor velocity;           // of the owned elements; undefined without momentum
+  at::Tensor values, gradients;  // fp32
+  at::Tensor velocity;           // undefined without momentum
+  at::Tensor copy = {};
 };
 struct SgdRule {
   double momentum = 0;
@@ -41,8 +44,8 @@ struct SgdRule {
 
 class FlatUpdate {
  public:
-  /// `stretches` in order, all among the owned elements, the first of which is `owned_begin`.
-  FlatUpdate(std::vector<FlatStretch> stretches, int64_t owned_begin);
+  /// `stretches` in order.
+  explicit FlatUpdate(std::vector<FlatStretch> stretches);
 
   /// False where nothing was done, and the update is ATen's to make: on a CPU, in builds without CUDA, for fp64, and
   /// where ATen was found to be faster.
@@ -54,7 +57,6 @@ class FlatUpdate {
   void upload(at::Device device);
 
   std::vector<FlatStretch> stretches_;
-  int64_t owned_begin_;
   at::Tensor table_;  // the stretches on the device, bytes
   int64_t blocks_ = 0;
   friend struct FlatLaunch;

@@ -1,5 +1,6 @@
 // Products of activations and weights: dense layers, convolutions, look-ups. Operands are read in the policy's compute
-// type; a weight is cast on the autograd graph, so that its gradient arrives in the type of the weight.
+// type: those of a weight from its working copy while that is read, else by a cast on the autograd graph; either way
+// its gradient arrives in the type of the weight.
 #pragma once
 
 #include <cstdint>

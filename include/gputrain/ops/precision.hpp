@@ -1,6 +1,7 @@
 // Which number formats a job computes in: one policy object that every layer receives when it is built.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include <c10/core/ScalarType.h>
@@ -23,5 +24,9 @@ struct Policy {
 };
 
 Policy policy_of(Precision precision) noexcept;
+
+/// Of the copy of the weights that layers read; none where they read the weights themselves, or, with
+/// GPUTRAIN_KERNELS=aten, casts of them.
+std::optional<at::ScalarType> working_type(const Policy& policy);
 
 }  // namespace gputrain::ops

@@ -7,6 +7,7 @@
 
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/data/loader.hpp"
+#include "gputrain/device/working_copy.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/monitor/metrics_file.hpp"
 #include "gputrain/parallel/replicas.hpp"
@@ -22,9 +23,10 @@ void synchronise_buffers(models::Model& model, comm::ProcessGroups& groups);
 class Evaluator {
  public:
   struct Options {
-    std::string prefix = "val";  // metric names: "val/loss", "val/top1", ...
-    int64_t max_samples = 0;     // 0: all
-    bool is_text = false;        // loss and perplexity instead of loss and accuracies
+    std::string prefix = "val";                            // metric names: "val/loss", "val/top1", ...
+    int64_t max_samples = 0;                               // 0: all
+    bool is_text = false;                                  // loss and perplexity instead of loss and accuracies
+    c10::intrusive_ptr<device::WorkingCopy> weights = {};  // the model's, or null
     data::LoaderOptions loader;  // a step's share is a forward pass on each rank; the order is the evaluator's
   };
 

@@ -69,6 +69,7 @@ class Step {
   int steps_ = 0;                // taken by this object
   std::vector<Batch> recorded_;  // where the recorded work looks for its batches; empty until there is some
   Work results_;                 // where it leaves its results
+  bool writes_copy_ = false;     // whether it writes the arena's working copy with the values
 };
 
 }  // namespace gputrain::train

@@ -12,8 +12,7 @@ PathChoice& path_choice() {
   return choice;
 }
 
-FlatUpdate::FlatUpdate(std::vector<FlatStretch> stretches, int64_t owned_begin)
-    : stretches_(std::move(stretches)), owned_begin_(owned_begin) {}
+FlatUpdate::FlatUpdate(std::vector<FlatStretch> stretches) : stretches_(std::move(stretches)) {}
 bool FlatUpdate::adamw(const AdamWBuffers&, const UpdateScalars&, const AdamWRule&) { return false; }
 bool FlatUpdate::sgd(const SgdBuffers&, const UpdateScalars&, const SgdRule&) { return false; }
 at::Tensor square_sum(const at::Tensor&) { return {}; }

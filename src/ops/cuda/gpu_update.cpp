@@ -17,15 +17,14 @@ namespace gputrain::ops {
 /// The launches, without a choice.
 struct FlatLaunch {
   static cuda::Update common(const FlatUpdate& update, const at::Tensor& values, const at::Tensor& gradients,
-                             const UpdateScalars& scalars) {
+                             const at::Tensor& copy, const UpdateScalars& scalars) {
     return {.values = cuda::write<float>(values),
             .gradients = cuda::read<float>(gradients),
-            .working = nullptr,
-            .working_element = cuda::Element::bf16,
+            .working = cuda::write(copy),
+            .working_element = copy.defined() ? cuda::element_of(copy) : cuda::Element::bf16,
             .stretches = static_cast<const cuda::Stretch*>(update.table_.const_data_ptr()),
             .count = static_cast<int>(update.stretches_.size()),
             .blocks = update.blocks_,
-            .state_begin = update.owned_begin_,
             .lr = cuda::read<float>(scalars.lr),
             .divisor = scalars.divisor ? cuda::read<float>(*scalars.divisor) : nullptr,
             .found_inf = scalars.found_inf ? cuda::read<float>(*scalars.found_inf) : nullptr};
@@ -33,7 +32,7 @@ struct FlatLaunch {
 
   static void adamw(const FlatUpdate& update, const AdamWBuffers& b, const UpdateScalars& scalars,
                     const AdamWRule& rule) {
-    cuda::adamw({.common = common(update, b.values, b.gradients, scalars),
+    cuda::adamw({.common = common(update, b.values, b.gradients, b.copy, scalars),
                  .first = cuda::write<float>(b.first),
                  .second = cuda::write<float>(b.second),
                  .step = cuda::read<float>(b.step),
@@ -45,7 +44,7 @@ struct FlatLaunch {
   }
 
   static void sgd(const FlatUpdate& update, const SgdBuffers& b, const UpdateScalars& scalars, const SgdRule& rule) {
-    cuda::sgd({.common = common(update, b.values, b.gradients, scalars),
+    cuda::sgd({.common = common(update, b.values, b.gradients, b.copy, scalars),
                .velocity = cuda::write<float>(b.velocity),
                .momentum = static_cast<float>(rule.momentum),
                .nesterov = rule.nesterov},
@@ -56,23 +55,19 @@ struct FlatLaunch {
   /// One stretch over all of `values`, which two ways are compared on; made once, when they are.
   static const FlatUpdate& trial(std::optional<FlatUpdate>& kept, const FlatUpdate& update, const at::Tensor& values) {
     if (kept) return *kept;
-    kept.emplace(
-        std::vector<FlatStretch>{
-            {.begin = 0, .end = values.numel(), .weight_decay = update.stretches_.front().weight_decay}},
-        0);
+    kept.emplace(std::vector<FlatStretch>{
+        {.begin = 0, .end = values.numel(), .weight_decay = update.stretches_.front().weight_decay}});
     kept->upload(values.device());
     return *kept;
   }
 };
 
-FlatUpdate::FlatUpdate(std::vector<FlatStretch> stretches, int64_t owned_begin)
-    : stretches_(std::move(stretches)), owned_begin_(owned_begin) {}
+FlatUpdate::FlatUpdate(std::vector<FlatStretch> stretches) : stretches_(std::move(stretches)) {}
 
 bool FlatUpdate::takes(const at::Tensor& values) {
   if (!gpu::is_here(values) || values.scalar_type() != at::kFloat || stretches_.empty()) return false;
-  const auto is_whole = [this](const FlatStretch& stretch) {
-    return stretch.begin % cuda::kStretchAlignment == 0 && stretch.end % cuda::kStretchAlignment == 0 &&
-           owned_begin_ % cuda::kStretchAlignment == 0;
+  const auto is_whole = [](const FlatStretch& stretch) {
+    return stretch.begin % cuda::kStretchAlignment == 0 && stretch.end % cuda::kStretchAlignment == 0;
   };
   if (!std::all_of(stretches_.begin(), stretches_.end(), is_whole)) return false;
   if (!table_.defined()) upload(values.device());
@@ -94,23 +89,32 @@ void FlatUpdate::upload(at::Device device) {
   table_ = table.to(device);
 }
 
+namespace {
+
+/// Those that are there.
+Tensors changed(Tensors tensors) {
+  std::erase_if(tensors, [](const at::Tensor& tensor) { return !tensor.defined(); });
+  return tensors;
+}
+
+}  // namespace
+
 bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, const AdamWRule& rule) {
   if (!takes(b.values)) return false;
-  const int64_t owned = b.first.numel();
   std::optional<FlatUpdate> trial;
   const Way own = [&](const Tensors& t) {
-    FlatLaunch::adamw(FlatLaunch::trial(trial, *this, t[0]), {t[0], t[1], t[2], t[3], b.step}, scalars, rule);
-    return Tensors{t[0], t[2], t[3]};
+    FlatLaunch::adamw(FlatLaunch::trial(trial, *this, t[0]), {t[0], t[1], t[2], t[3], b.step, t[4]}, scalars, rule);
+    return changed({t[0], t[2], t[3], t[4]});
   };
   const Way plain = [&](const Tensors& t) {
     at::_fused_adamw_({t[0]}, {t[1]}, {t[2]}, {t[3]}, {}, {b.step}, scalars.lr, rule.beta1, rule.beta2,
                       stretches_.front().weight_decay, rule.eps, /*amsgrad=*/false, /*maximize=*/false, scalars.divisor,
                       scalars.found_inf);
-    return Tensors{t[0], t[2], t[3]};
+    if (t[4].defined()) t[4].copy_(t[0]);
+    return changed({t[0], t[2], t[3], t[4]});
   };
-  const Tensors inputs{b.values.narrow(0, owned_begin_, owned), b.gradients.narrow(0, owned_begin_, owned), b.first,
-                       b.second};
-  const PathChoice::Inputs kinds{.batched = 4, .differentiable = 0};
+  const Tensors inputs{b.values, b.gradients, b.first, b.second, b.copy};
+  const PathChoice::Inputs kinds{.batched = 5, .differentiable = 0};
   if (!path_choice().takes_own("adamw", inputs, kinds, own, plain)) return false;
   FlatLaunch::adamw(*this, b, scalars, rule);
   return true;
@@ -118,21 +122,20 @@ bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, cons
 
 bool FlatUpdate::sgd(const SgdBuffers& b, const UpdateScalars& scalars, const SgdRule& rule) {
   if (!takes(b.values)) return false;
-  const int64_t owned = stretches_.back().end - owned_begin_;
   std::optional<FlatUpdate> trial;
   const Way own = [&](const Tensors& t) {
-    FlatLaunch::sgd(FlatLaunch::trial(trial, *this, t[0]), {t[0], t[1], t[2]}, scalars, rule);
-    return t[2].defined() ? Tensors{t[0], t[2]} : Tensors{t[0]};
+    FlatLaunch::sgd(FlatLaunch::trial(trial, *this, t[0]), {t[0], t[1], t[2], t[3]}, scalars, rule);
+    return changed({t[0], t[2], t[3]});
   };
   const Way plain = [&](const Tensors& t) {
     at::_fused_sgd_({t[0]}, {t[1]}, t[2].defined() ? Tensors{t[2]} : Tensors{}, stretches_.front().weight_decay,
                     rule.momentum, scalars.lr, /*dampening=*/0, rule.nesterov, /*maximize=*/false,
                     /*is_first_step=*/false, scalars.divisor, scalars.found_inf);
-    return t[2].defined() ? Tensors{t[0], t[2]} : Tensors{t[0]};
+    if (t[3].defined()) t[3].copy_(t[0]);
+    return changed({t[0], t[2], t[3]});
   };
-  const Tensors inputs{b.values.narrow(0, owned_begin_, owned), b.gradients.narrow(0, owned_begin_, owned),
-                       b.velocity.defined() ? b.velocity.narrow(0, 0, owned) : at::Tensor()};
-  const PathChoice::Inputs kinds{.batched = 3, .differentiable = 0};
+  const Tensors inputs{b.values, b.gradients, b.velocity, b.copy};
+  const PathChoice::Inputs kinds{.batched = 4, .differentiable = 0};
   if (!path_choice().takes_own(rule.nesterov ? "sgd nesterov" : "sgd", inputs, kinds, own, plain)) return false;
   FlatLaunch::sgd(*this, b, scalars, rule);
   return true;

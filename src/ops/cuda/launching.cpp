@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
@@ -40,10 +39,8 @@ std::filesystem::path choices_file() {
 }
 
 PathChoice::Options options_of_process() {
-  const char* kernels = std::getenv("GPUTRAIN_KERNELS");
-  const bool is_off = kernels != nullptr && std::string_view(kernels) == "aten";
   const device::DeviceFacts facts = device::facts_of({at::kCUDA, at::cuda::current_device()});
-  return {.mode = is_off ? PathChoice::Mode::never : PathChoice::Mode::measure,
+  return {.mode = takes_aten_only() ? PathChoice::Mode::never : PathChoice::Mode::measure,
           .machine = facts.name + ", " + facts.software + ", torch " + kTorch + ", gputrain " GPUTRAIN_VERSION,
           .file = choices_file(),
           .time_counts = !at::globalContext().deterministicAlgorithms(),

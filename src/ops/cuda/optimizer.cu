@@ -44,17 +44,17 @@ struct Share {
 
 using Values = float[kPacks][kVector];
 
-__device__ inline void load_share(const float* from, const Share& share, int64_t shift, Values& to) {
+__device__ inline void load_share(const float* from, const Share& share, Values& to) {
   GPUTRAIN_UNROLL
   for (int pack = 0; pack < kPacks; ++pack) {
-    if (share.place(pack) < share.end) load(from + (share.place(pack) - shift), to[pack]);
+    if (share.place(pack) < share.end) load(from + share.place(pack), to[pack]);
   }
 }
 
-__device__ inline void store_share(float* to, const Share& share, int64_t shift, const Values& from) {
+__device__ inline void store_share(float* to, const Share& share, const Values& from) {
   GPUTRAIN_UNROLL
   for (int pack = 0; pack < kPacks; ++pack) {
-    if (share.place(pack) < share.end) store(to + (share.place(pack) - shift), from[pack]);
+    if (share.place(pack) < share.end) store(to + share.place(pack), from[pack]);
   }
 }
 
@@ -79,10 +79,10 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWUpdate p, AdamWRat
   if (is_skipped(p.common)) return;
   const Share share(p.common);
   Values value, gradient, first, second;
-  load_share(p.common.values, share, 0, value);
-  load_share(p.common.gradients, share, 0, gradient);
-  load_share(p.first, share, p.common.state_begin, first);
-  load_share(p.second, share, p.common.state_begin, second);
+  load_share(p.common.values, share, value);
+  load_share(p.common.gradients, share, gradient);
+  load_share(p.first, share, first);
+  load_share(p.second, share, second);
   const float lr = *p.common.lr, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
   // 1 - beta^step: by expm1, because beta^step is almost 1 in the first steps.
   const float step_size = lr / -expm1f(*p.step * rates.log_beta1);
@@ -100,9 +100,9 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWUpdate p, AdamWRat
       v -= step_size * first[pack][k] / (sqrtf(second[pack][k]) / second_root + p.eps);
     }
   }
-  store_share(p.common.values, share, 0, value);
-  store_share(p.first, share, p.common.state_begin, first);
-  store_share(p.second, share, p.common.state_begin, second);
+  store_share(p.common.values, share, value);
+  store_share(p.first, share, first);
+  store_share(p.second, share, second);
   store_working(p.common, share, value);
 }
 
@@ -110,9 +110,9 @@ __global__ void __launch_bounds__(kThreads) sgd_kernel(SgdUpdate p) {
   if (is_skipped(p.common)) return;
   const Share share(p.common);
   Values value, gradient, velocity = {};
-  load_share(p.common.values, share, 0, value);
-  load_share(p.common.gradients, share, 0, gradient);
-  if (p.velocity != nullptr) load_share(p.velocity, share, p.common.state_begin, velocity);
+  load_share(p.common.values, share, value);
+  load_share(p.common.gradients, share, gradient);
+  if (p.velocity != nullptr) load_share(p.velocity, share, velocity);
   const float lr = *p.common.lr, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
   GPUTRAIN_UNROLL
   for (int pack = 0; pack < kPacks; ++pack) {
@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(kThreads) sgd_kernel(SgdUpdate p) {
       v -= lr * (p.nesterov ? g + p.momentum * velocity[pack][k] : velocity[pack][k]);
     }
   }
-  store_share(p.common.values, share, 0, value);
-  if (p.velocity != nullptr) store_share(p.velocity, share, p.common.state_begin, velocity);
+  store_share(p.common.values, share, value);
+  if (p.velocity != nullptr) store_share(p.velocity, share, velocity);
   store_working(p.common, share, value);
 }
 

@@ -24,7 +24,6 @@ struct Update {
   const Stretch* stretches;  // [count], on the device
   int count;
   int64_t blocks;          // of all stretches
-  int64_t state_begin;     // the arena's element that a state's first belongs to
   const float* lr;         // [1], on the device, as the next two
   const float* divisor;    // the gradient is divided by it; or nullptr
   const float* found_inf;  // or nullptr
@@ -32,7 +31,7 @@ struct Update {
 
 struct AdamWUpdate {
   Update common;
-  float *first, *second;  // averages of the gradient and of its square, from state_begin on
+  float *first, *second;  // averages of the gradient and of its square
   const float* step;      // [1], on the device: updates made, with this one
   double beta1, beta2;
   float eps;
@@ -41,7 +40,7 @@ void adamw(const AdamWUpdate& p, Stream stream);
 
 struct SgdUpdate {
   Update common;
-  float* velocity;  // from state_begin on; nullptr without momentum
+  float* velocity;  // nullptr without momentum
   float momentum;
   bool nesterov;
 };

@@ -35,12 +35,13 @@ class AdamW final : public Optimizer {
  public:
   AdamW(const AdamWSpec& spec, const device::Arena& arena)
       : spec_(spec),
+        arena_(arena),
         first_(arena.make_state()),
         second_(arena.make_state()),
         step_(at::zeros({}, arena.values().options().dtype(at::kFloat))),
         values_(arena.values().narrow(0, arena.owned().begin, arena.owned().size())),
         gradients_(arena.owned_gradients()),
-        update_(flat_stretches(decay_groups(arena, spec.weight_decay)), /*owned_begin=*/0) {
+        update_(flat_stretches(decay_groups(arena, spec.weight_decay))) {
     for (const DecayGroup& group : decay_groups(arena, spec.weight_decay)) {
       groups_.push_back({.weight_decay = group.weight_decay,
                          .values = group.slices(arena.values()),
@@ -54,9 +55,11 @@ class AdamW final : public Optimizer {
   void step(const StepScalars& scalars) override {
     step_.add_(1);
     const ops::AdamWRule rule{.beta1 = spec_.betas[0], .beta2 = spec_.betas[1], .eps = spec_.eps};
-    const bool is_done = update_.adamw({values_, gradients_, first_, second_, step_},
+    const at::Tensor copy = copy_to_write(arena_);
+    const bool is_done = update_.adamw({values_, gradients_, first_, second_, step_, copy},
                                        {scalars.lr, scalars.found_inf, scalars.divisor}, rule);
     if (!is_done) update_groups(scalars);
+    note_update(arena_, is_done && copy.defined());
     // The fused kernels skip themselves; the count is ours to take back, without asking the device.
     if (scalars.found_inf) step_.sub_(scalars.found_inf->squeeze(0));
   }
@@ -84,6 +87,7 @@ class AdamW final : public Optimizer {
   }
 
   AdamWSpec spec_;
+  const device::Arena& arena_;
   at::Tensor first_, second_, step_, values_, gradients_;
   ops::FlatUpdate update_;
   std::vector<Group> groups_;

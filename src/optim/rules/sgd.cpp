@@ -38,9 +38,10 @@ class Sgd final : public Optimizer {
  public:
   Sgd(const SgdSpec& spec, const device::Arena& arena)
       : spec_(spec),
+        arena_(arena),
         values_(arena.values().narrow(0, arena.owned().begin, arena.owned().size())),
         gradients_(arena.owned_gradients()),
-        update_(flat_stretches(decay_groups(arena, spec.weight_decay)), /*owned_begin=*/0) {
+        update_(flat_stretches(decay_groups(arena, spec.weight_decay))) {
     if (spec.momentum > 0) velocity_ = arena.make_state();
     for (const DecayGroup& group : decay_groups(arena, spec.weight_decay)) {
       groups_.push_back(
@@ -53,13 +54,11 @@ class Sgd final : public Optimizer {
 
   void step(const StepScalars& scalars) override {
     const ops::SgdRule rule{.momentum = spec_.momentum, .nesterov = spec_.nesterov};
-    if (update_.sgd({values_, gradients_, velocity_}, {scalars.lr, scalars.found_inf, scalars.divisor}, rule)) return;
-    for (Group& group : groups_) {
-      // Never "the first step": a velocity of zero gives the same, also when the first steps were skipped.
-      at::_fused_sgd_(group.values, group.gradients, group.velocities, group.weight_decay, spec_.momentum, scalars.lr,
-                      /*dampening=*/0, spec_.nesterov, /*maximize=*/false, /*is_first_step=*/false, scalars.divisor,
-                      scalars.found_inf);
-    }
+    const at::Tensor copy = copy_to_write(arena_);
+    const bool is_done =
+        update_.sgd({values_, gradients_, velocity_, copy}, {scalars.lr, scalars.found_inf, scalars.divisor}, rule);
+    if (!is_done) update_groups(scalars);
+    note_update(arena_, is_done && copy.defined());
   }
 
   State state() override {
@@ -79,7 +78,17 @@ class Sgd final : public Optimizer {
     std::vector<at::Tensor> values, gradients, velocities;
   };
 
+  void update_groups(const StepScalars& scalars) {
+    for (Group& group : groups_) {
+      // Never "the first step": a velocity of zero gives the same, also when the first steps were skipped.
+      at::_fused_sgd_(group.values, group.gradients, group.velocities, group.weight_decay, spec_.momentum, scalars.lr,
+                      /*dampening=*/0, spec_.nesterov, /*maximize=*/false, /*is_first_step=*/false, scalars.divisor,
+                      scalars.found_inf);
+    }
+  }
+
   SgdSpec spec_;
+  const device::Arena& arena_;
   at::Tensor velocity_, values_, gradients_;
   ops::FlatUpdate update_;
   std::vector<Group> groups_;

@@ -227,8 +227,7 @@ constexpr int64_t kFlatNumel = 5000, kFlatOwned = 64;
 
 struct Flat {
   at::Tensor values = noise({kFlatNumel}, 1, at::kFloat), gradients = noise({kFlatNumel}, 2, at::kFloat);
-  at::Tensor first = at::zeros({kFlatNumel - kFlatOwned}, on_device()),
-             second = at::zeros({kFlatNumel - kFlatOwned}, on_device());
+  at::Tensor first = at::zeros({kFlatNumel}, on_device()), second = at::zeros({kFlatNumel}, on_device());
   at::Tensor step = at::ones({}, on_device());
   UpdateScalars scalars{.lr = at::full({}, 0.01, on_device()),
                         .found_inf = at::zeros({1}, on_device()),
@@ -239,16 +238,14 @@ const std::vector<FlatStretch> kStretches{{kFlatOwned, 3000, 0.1}, {3000, kFlatN
 
 TEST_F(GpuUpdates, AdamWEqualsAtens) {
   Flat ours, theirs;
-  FlatUpdate update(kStretches, kFlatOwned);
+  FlatUpdate update(kStretches);
   const AdamWRule rule;
   ASSERT_TRUE(update.adamw({ours.values, ours.gradients, ours.first, ours.second, ours.step}, ours.scalars, rule));
   for (const FlatStretch& s : kStretches) {
-    const auto part = [&](const at::Tensor& flat, int64_t shift) {
-      return flat.narrow(0, s.begin - shift, s.end - s.begin);
-    };
-    at::_fused_adamw_({part(theirs.values, 0)}, {part(theirs.gradients, 0)}, {part(theirs.first, kFlatOwned)},
-                      {part(theirs.second, kFlatOwned)}, {}, {theirs.step}, 0.01, rule.beta1, rule.beta2,
-                      s.weight_decay, rule.eps, false, false, theirs.scalars.divisor, theirs.scalars.found_inf);
+    const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, s.begin, s.end - s.begin); };
+    at::_fused_adamw_({part(theirs.values)}, {part(theirs.gradients)}, {part(theirs.first)}, {part(theirs.second)}, {},
+                      {theirs.step}, 0.01, rule.beta1, rule.beta2, s.weight_decay, rule.eps, false, false,
+                      theirs.scalars.divisor, theirs.scalars.found_inf);
   }
   expect_within(1e-6, ours.values, wide(theirs.values), "values");
   expect_within(1e-6, ours.first, wide(theirs.first), "first average");
@@ -258,26 +255,43 @@ TEST_F(GpuUpdates, AdamWEqualsAtens) {
 TEST_F(GpuUpdates, SgdEqualsAtensWithAndWithoutMomentum) {
   for (const double momentum : {0.0, 0.9}) {
     Flat ours, theirs;
-    FlatUpdate update(kStretches, kFlatOwned);
+    FlatUpdate update(kStretches);
     const at::Tensor velocity = momentum > 0 ? ours.first : at::Tensor();
     const SgdRule rule{.momentum = momentum, .nesterov = momentum > 0};
     ASSERT_TRUE(update.sgd({ours.values, ours.gradients, velocity}, ours.scalars, rule));
     for (const FlatStretch& s : kStretches) {
-      const auto part = [&](const at::Tensor& flat, int64_t shift) {
-        return flat.narrow(0, s.begin - shift, s.end - s.begin);
-      };
-      at::_fused_sgd_({part(theirs.values, 0)}, {part(theirs.gradients, 0)},
-                      momentum > 0 ? Tensors{part(theirs.first, kFlatOwned)} : Tensors{}, s.weight_decay, momentum,
-                      0.01, 0, rule.nesterov, false, false, theirs.scalars.divisor, theirs.scalars.found_inf);
+      const auto part = [&](const at::Tensor& flat) { return flat.narrow(0, s.begin, s.end - s.begin); };
+      at::_fused_sgd_({part(theirs.values)}, {part(theirs.gradients)},
+                      momentum > 0 ? Tensors{part(theirs.first)} : Tensors{}, s.weight_decay, momentum, 0.01, 0,
+                      rule.nesterov, false, false, theirs.scalars.divisor, theirs.scalars.found_inf);
     }
     expect_within(1e-6, ours.values, wide(theirs.values), "values");
     if (momentum > 0) expect_within(1e-6, ours.first, wide(theirs.first), "velocity");
   }
 }
 
+TEST_F(GpuUpdates, WriteTheWorkingCopyWithTheValuesUnlessTheyAreLeftOut) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    Flat flat;
+    FlatUpdate update(kStretches);
+    const at::Tensor copy = flat.values.to(type);
+    const auto expect_cast = [&] { EXPECT_TRUE(copy.equal(flat.values.to(type))); };
+    ASSERT_TRUE(
+        update.adamw({flat.values, flat.gradients, flat.first, flat.second, flat.step, copy}, flat.scalars, {}));
+    expect_cast();
+    ASSERT_TRUE(update.sgd({flat.values, flat.gradients, {}, copy}, flat.scalars, {}));
+    expect_cast();
+    const at::Tensor before = copy.clone();
+    flat.scalars.found_inf->fill_(1);
+    ASSERT_TRUE(update.sgd({flat.values, flat.gradients, {}, copy}, flat.scalars, {}));
+    EXPECT_TRUE(copy.equal(before));
+    expect_cast();
+  }
+}
+
 TEST_F(GpuUpdates, AreAtensWhereAStretchIsNotAligned) {
   Flat flat;
-  FlatUpdate update({{0, 3, 0}}, 0);
+  FlatUpdate update({{0, 3, 0}});
   EXPECT_FALSE(update.sgd({flat.values, flat.gradients, {}}, flat.scalars, {}));
 }
 

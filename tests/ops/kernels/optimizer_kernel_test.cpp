@@ -15,7 +15,7 @@ namespace {
 
 using namespace testing_support;
 
-constexpr int64_t kNumel = 6000, kOwned = 256;  // the rank's own begins there
+constexpr int64_t kNumel = 6000, kOwned = 256;  // what is updated begins there
 constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kAdamEps = 1e-3, kLr = 0.01, kDecay = 0.1;
 
 at::Tensor scalar(double value) { return at::full({1}, value, at::kFloat); }
@@ -35,7 +35,7 @@ std::vector<Stretch> stretches() {
 
 struct Arena {
   at::Tensor values = noise({kNumel}, 1, at::kFloat), gradients = noise({kNumel}, 2, at::kFloat);
-  at::Tensor first = at::zeros({kNumel - kOwned}, at::kFloat), second = at::zeros({kNumel - kOwned}, at::kFloat);
+  at::Tensor first = at::zeros({kNumel}, at::kFloat), second = at::zeros({kNumel}, at::kFloat);
   at::Tensor working = poisoned({kNumel}, at::kBFloat16);
   at::Tensor lr = scalar(kLr), divisor = scalar(2), found_inf = scalar(0), step = scalar(0);
   std::vector<Stretch> table = stretches();
@@ -48,7 +48,6 @@ struct Arena {
             .stretches = table.data(),
             .count = static_cast<int>(table.size()),
             .blocks = table.back().first_block + blocks_of(table.back().end - table.back().begin),
-            .state_begin = kOwned,
             .lr = pointer<float>(lr),
             .divisor = pointer<float>(divisor),
             .found_inf = pointer<float>(found_inf)};
