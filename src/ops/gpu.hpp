@@ -19,6 +19,12 @@ bool is_here(const at::Tensor& x);
 /// only with a residual.
 Way norm(const Tensors& inputs, double eps, bool centred);
 
+/// {x [..., in], weight, bias, the weight's copy, the bias's} -> {x matrix + bias [..., out]}: what is computed in 16
+/// bits from the copies, with gradients of weight and bias in fp32. The weight is [out, in] or [in, out]; a bias may be
+/// undefined, and a copy [out, in] may have rows of zeros that the weight has not. A weight's gradient goes straight to
+/// its `.grad`, where it has one, and is then undefined on the graph.
+Way linear(const Tensors& inputs, bool in_out);
+
 Way curve(const at::Tensor& x, Activation activation);     // {x} -> {y}
 Way swiglu(const at::Tensor& gate, const at::Tensor& up);  // {gate, up} -> {y}
 Way rotate(const at::Tensor& x);                           // {x, cosine, sine} -> {y}

@@ -6,6 +6,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -39,7 +40,7 @@ class DataParallel::Reduction {
   }
 
   ~Reduction() {
-    for (const at::Tensor& parameter : hooked_) torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+    for (const auto& [accumulator, hook] : hooked_) accumulator->del_post_hook(hook);
   }
 
   void prepare(bool is_last) {
@@ -95,14 +96,19 @@ class DataParallel::Reduction {
     std::optional<PowerSgd::Exchange> exchange = {};
   };
 
-  struct ReadyHook final : torch::autograd::PostAccumulateGradHook {
-    ReadyHook(Reduction& to_tell, const device::Segment& of_segment, size_t of_bucket)
-        : reduction(to_tell), segment(of_segment), bucket(of_bucket) {}
-    void operator()(const at::Tensor& parameter) override {
+  /// Called when backward is done with a parameter: also where its gradient was added to its place by who computed it,
+  /// and there is none to accumulate.
+  struct ReadyHook final : torch::autograd::FunctionPostHook {
+    ReadyHook(Reduction& to_tell, at::Tensor of_parameter, const device::Segment& of_segment, size_t of_bucket)
+        : reduction(to_tell), parameter(std::move(of_parameter)), segment(of_segment), bucket(of_bucket) {}
+    torch::autograd::variable_list operator()(const torch::autograd::variable_list& results,
+                                              const torch::autograd::variable_list&) override {
       if (reduction.shares_gradients()) reduction.take(parameter, segment, reduction.buckets_[bucket]);
       reduction.gradient_is_there(bucket);
+      return results;
     }
     Reduction& reduction;
+    const at::Tensor parameter;
     const device::Segment& segment;  // the arena's
     size_t bucket;
   };
@@ -118,11 +124,11 @@ class DataParallel::Reduction {
     });
     const auto segment = std::find_if(arena_.segments().begin(), arena_.segments().end(),
                                       [offset](const device::Segment& one) { return one.offset == offset; });
-    GPUTRAIN_ASSERT(torch::autograd::impl::post_acc_grad_hooks(parameter) == nullptr,
-                    "the parameter's only hook is taken");
-    torch::autograd::impl::set_post_acc_grad_hooks(
-        parameter, std::make_unique<ReadyHook>(*this, *segment, static_cast<size_t>(bucket - buckets_.begin())));
-    hooked_.push_back(parameter);
+    // A parameter knows its accumulator only as long as somebody else keeps it.
+    const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
+    const auto hook = accumulator->add_post_hook(
+        std::make_unique<ReadyHook>(*this, parameter, *segment, static_cast<size_t>(bucket - buckets_.begin())));
+    hooked_.emplace_back(accumulator, hook);
     ++bucket->tensors;
   }
 
@@ -130,6 +136,7 @@ class DataParallel::Reduction {
   void take(const at::Tensor& parameter, const device::Segment& segment, Bucket& bucket) {
     const at::NoGradGuard no_grad;
     give_memory(bucket);
+    if (!parameter.grad().defined()) return;
     const at::Tensor place =
         bucket.gradient.as_strided(segment.sizes, segment.strides, segment.offset - bucket.range.begin);
     place.copy_(parameter.mutable_grad());
@@ -228,7 +235,7 @@ class DataParallel::Reduction {
   const device::Arena& arena_;
   const ReductionOptions options_;
   std::vector<Bucket> buckets_;
-  std::vector<at::Tensor> hooked_;
+  std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
   size_t next_ = 0;  // the bucket that starts next
   bool is_last_ = false, synchronising_ = false;
   Traffic traffic_;  // of all ranks together, for one of them

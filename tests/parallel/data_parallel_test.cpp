@@ -19,6 +19,7 @@ namespace {
 using gputrain::testing::distance;
 using gputrain::testing::expect_success;
 using gputrain::testing::fail;
+using gputrain::testing::given;
 using gputrain::testing::join;
 using gputrain::testing::RankBody;
 using gputrain::testing::RankProcesses;
@@ -30,10 +31,12 @@ constexpr int64_t kRows = 24;
 constexpr double kTolerance = 1e-12;
 
 // Each rank takes an uneven share of the rows in `parts` micro-batches; the reference takes all of them at once.
-int trains_like_one_rank(int64_t parts, const std::function<bool(int64_t step, int rank)>& uses_third) {
+int trains_like_one_rank(int64_t parts, const std::function<bool(int64_t step, int rank)>& uses_third,
+                         bool adds_to_place = false) {
   comm::ProcessGroups groups = join();
   const int64_t rank = groups.rank(), world = groups.world_size();
   SmallModel model, reference;
+  model.adds_to_place = adds_to_place;
   DataParallel parallel(groups, model.arena, model.parameters, {.buckets = kSmallBuckets});
   const auto first_row = [world](int64_t r) { return r == 0 ? 0 : r == world ? kRows : kRows * r / world + 1; };
   for (int64_t step = 0; step < 20; ++step) {
@@ -68,6 +71,11 @@ const RankBody unused_parameters("unused_parameters", [] {
   return trains_like_one_rank(2, [](int64_t step, int rank) { return step % 3 == 0 || (step % 3 == 1 && rank == 1); });
 });
 
+const RankBody gradients_in_place("gradients_in_place", [] {
+  return trains_like_one_rank(
+      3, [](int64_t step, int) { return step % 2 == 0; }, /*adds_to_place=*/true);
+});
+
 TEST(DataParallel, TrainsLikeOneRankOnAllTheData) {
   for (const int world : {2, 4}) expect_success("one_micro_batch", world);
 }
@@ -76,9 +84,12 @@ TEST(DataParallel, TrainsLikeOneRankWithAccumulation) { expect_success("three_mi
 
 TEST(DataParallel, ParametersThatARankDoesNotUseAreAddedUpAllTheSame) { expect_success("unused_parameters", 2); }
 
+TEST(DataParallel, GradientsThatAutogradDoesNotSeeAreAddedUpAllTheSame) { expect_success("gradients_in_place", 2); }
+
 const RankBody overlap("overlap", [] {
   comm::ProcessGroups groups = join();
   SmallModel model;
+  model.adds_to_place = given("IN_PLACE") == 1;
   DataParallel parallel(groups, model.arena, model.parameters, {.buckets = kSmallBuckets});
   const auto data = rows(0, 0, 5);
   if (parallel.buckets() != 4) return fail("buckets", static_cast<double>(parallel.buckets()));
@@ -98,7 +109,9 @@ const RankBody overlap("overlap", [] {
   return 0;
 });
 
-TEST(DataParallel, BucketsStartWithinBackwardInOneFixedOrder) { expect_success("overlap", 2); }
+TEST(DataParallel, BucketsStartWithinBackwardInOneFixedOrder) {
+  for (const char* in_place : {"0", "1"}) expect_success("overlap", 2, {{"IN_PLACE", in_place}});
+}
 
 const RankBody given_up_step("given_up_step", [] {
   comm::ProcessGroups groups = join();
@@ -126,7 +139,7 @@ TEST(DataParallel, AloneHooksNothing) {
   SmallModel model;
   DataParallel parallel(alone, model.arena, model.parameters);
   for (const at::Tensor& parameter : model.parameters) {
-    EXPECT_EQ(torch::autograd::impl::post_acc_grad_hooks(parameter), nullptr);
+    EXPECT_EQ(torch::autograd::impl::try_get_grad_accumulator(parameter), nullptr);
   }
   parallel.prepare(true);
   parallel.finish();

@@ -11,6 +11,7 @@
 #include <ATen/ops/sin.h>
 #include <ATen/ops/tanh.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "comm/rank_processes.hpp"
 
@@ -29,6 +30,23 @@ std::vector<at::Tensor> make_parameters() {
   }
   return made;
 }
+
+/// As the layers on a GPU.
+struct AddingLinear : torch::autograd::Function<AddingLinear> {
+  using Saved = torch::autograd::variable_list;
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& bias) {
+    context->save_for_backward({x, weight});
+    return at::linear(x, weight, bias);
+  }
+  static Saved backward(torch::autograd::AutogradContext* context, const Saved& gradients) {
+    const Saved saved = context->get_saved_variables();
+    const at::Tensor gradient = gradients[0].t().matmul(saved[0]);
+    const bool has_place = saved[1].grad().defined();
+    if (has_place) saved[1].grad().add_(gradient);
+    return {gradients[0].matmul(saved[1]), has_place ? at::Tensor() : gradient, gradients[0].sum({0})};
+  }
+};
 
 std::vector<device::Resident> residents(const std::vector<at::Tensor>& parameters) {
   std::vector<device::Resident> all;
@@ -52,10 +70,14 @@ SmallModel::SmallModel(device::Gradients kept) : parameters(make_parameters()), 
 
 at::Tensor SmallModel::loss_sum(const at::Tensor& inputs, const at::Tensor& targets, bool with_third) const {
   const auto& p = parameters;
-  at::Tensor x = at::tanh(at::linear(inputs, p[0], p[1]));
-  x = at::tanh(at::linear(x, p[2], p[3]));
-  if (with_third) x = at::tanh(at::linear(x, p[4], p[5]));
-  const at::Tensor difference = at::linear(x, p[6], p[7]) - targets;
+  const auto layer = [&](const at::Tensor& x, size_t at) {
+    if (adds_to_place) return AddingLinear::apply(x, p[at], p[at + 1]);
+    return at::linear(x, p[at], p[at + 1]);
+  };
+  at::Tensor x = at::tanh(layer(inputs, 0));
+  x = at::tanh(layer(x, 2));
+  if (with_third) x = at::tanh(layer(x, 4));
+  const at::Tensor difference = layer(x, 6) - targets;
   return (difference * difference).sum();
 }
 

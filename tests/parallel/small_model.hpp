@@ -20,6 +20,8 @@ struct SmallModel {
 
   explicit SmallModel(device::Gradients kept = device::Gradients::whole);
   at::Tensor loss_sum(const at::Tensor& inputs, const at::Tensor& targets, bool with_third = true) const;
+  /// Weights' gradients are added to their place by the layers, and autograd sees none of them.
+  bool adds_to_place = false;
   void clear_gradients();
   void descend(double rate);
 };

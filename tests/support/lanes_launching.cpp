@@ -1,6 +1,9 @@
 // The answers of a CPU to what the functions that launch kernels ask: tensors in its memory are those kernels run on.
 #include "../../src/ops/cuda/launching.hpp"
 
+#include <ATen/ops/mm.h>
+
+#include "../../src/ops/cuda/product.hpp"
 #include "../../src/ops/path_choice.hpp"
 #include "ops/kernels/kernel_case.hpp"
 
@@ -10,6 +13,12 @@ bool runs_kernels(const at::Tensor& tensor) { return tensor.is_cpu(); }
 Stream current_stream() { return nullptr; }
 int multiprocessors() { return 2; }
 void check_launches() {}
+
+/// cuBLAS's work, in fp32.
+void multiply(const Product& p) {
+  const at::Tensor product = at::mm(p.a.to(at::kFloat), p.b.to(at::kFloat));
+  p.adds ? p.out.add_(product) : p.out.copy_(product);
+}
 
 }  // namespace gputrain::ops::cuda
 

@@ -9,10 +9,12 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
@@ -113,6 +115,59 @@ TEST_F(GpuOperators, NormOfASumWithTheGradientsOfBothResults) {
     const Tensors sum = own(leaves_of(inputs, 4, false));
     sum[1].sum().backward();  // of the sum alone: nothing to go through the norm
   }
+}
+
+/// {x, weight, bias, copies of both}, the weight [in, out] or [out, in], its copy with rows of zeros below.
+Tensors dense_layer(at::ScalarType type, bool in_out, int64_t padding = 0) {
+  const at::Tensor weight = noise({in_out ? 24 : 16, in_out ? 16 : 24}, 2, at::kFloat),
+                   bias = noise({16}, 3, at::kFloat);
+  const at::Tensor copy = at::constant_pad_nd(weight.to(type), {0, 0, 0, padding});
+  const at::Tensor x = noise({3, 7, 24}, 1, type);
+  return padding > 0 ? Tensors{x, weight, {}, copy, {}} : Tensors{x, weight, bias, copy, bias.to(type)};
+}
+
+/// As `linear` in fp64, with the gradients of what is read as those of weight and bias.
+Tensors exact_dense_layer(const Tensors& t, bool in_out) {
+  const at::Tensor copy = t[3] + at::constant_pad_nd(t[1] - t[1].detach(), {0, 0, 0, t[3].size(0) - t[1].size(0)});
+  const at::Tensor product = at::matmul(t[0], in_out ? copy : copy.t());
+  return {t[2].defined() ? product + (t[4] + t[2] - t[2].detach()) : product};
+}
+
+TEST_F(GpuOperators, DenseLayersWithGradientsInFp32) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const bool in_out : {false, true}) {
+      for (const int64_t padding : {0, 8}) {
+        if (in_out && padding > 0) continue;
+        const Tensors inputs = dense_layer(type, in_out, padding);
+        compare(inputs, 3, gpu::linear(inputs, in_out),
+                [in_out](const Tensors& t) { return exact_dense_layer(t, in_out); });
+      }
+    }
+  }
+}
+
+TEST_F(GpuOperators, AddTheGradientOfADenseLayersWeightToItsPlace) {
+  for (const bool in_out : {false, true}) {
+    const Tensors inputs = dense_layer(at::kBFloat16, in_out);
+    const Tensors exact = leaves_of(inputs, 3, /*in_double=*/true);
+    const at::Tensor weight = inputs[1].set_requires_grad(true), bias = inputs[2].set_requires_grad(true);
+    const at::Tensor start = noise(weight.sizes(), 5, at::kFloat), place = start.clone();
+    at::Tensor(weight).mutable_grad() = place;
+    const Way own = gpu::linear(inputs, in_out);
+    for (int pass = 0; pass < 2; ++pass) own(inputs)[0].sum().backward();
+    EXPECT_TRUE(weight.grad().is_same(place));
+    exact_dense_layer(exact, in_out)[0].sum().backward();
+    expect_within(1e-5, place, wide(start) + 2 * exact[1].grad(), "gradient of the weight");
+    expect_within(1e-5, bias.grad(), 2 * exact[2].grad(), "gradient of the bias");
+  }
+}
+
+TEST_F(GpuOperators, DenseLayersAreAtensWithoutACopyAndInFp32) {
+  Tensors inputs = dense_layer(at::kBFloat16, false);
+  EXPECT_TRUE(gpu::linear(inputs, false));
+  inputs[3] = at::Tensor();
+  EXPECT_FALSE(gpu::linear(inputs, false));
+  EXPECT_FALSE(gpu::linear({noise({3, 24}, 1, at::kFloat), inputs[1], {}, {}, {}}, false));
 }
 
 TEST_F(GpuOperators, Activations) {
