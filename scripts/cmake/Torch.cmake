@@ -36,8 +36,11 @@ if(GPUTRAIN_CUDA)
   # Toolkits come without NCCL's and cuDNN's headers; the wheels have them.
   target_include_directories(gputrain_torch SYSTEM INTERFACE ${wheels}/nvidia/nccl/include ${wheels}/nvidia/cudnn/include)
   target_compile_definitions(gputrain_torch INTERFACE USE_C10D_NCCL)
+  # cuBLASLt is the one that LibTorch runs with: a toolkit's may be older.
+  target_link_directories(gputrain_torch INTERFACE ${wheels}/nvidia/cu13/lib)
+  list(APPEND CMAKE_BUILD_RPATH ${wheels}/nvidia/cu13/lib)
   target_link_libraries(gputrain_torch INTERFACE
-    -Wl,--no-as-needed torch_cpu torch_cuda c10 c10_cuda -Wl,--as-needed CUDA::cudart)
+    -Wl,--no-as-needed torch_cpu torch_cuda c10 c10_cuda -Wl,--as-needed CUDA::cudart -l:libcublasLt.so.13)
 else()
   target_link_libraries(gputrain_torch INTERFACE torch_cpu c10)
 endif()

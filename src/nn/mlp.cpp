@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "gputrain/nn/transformer.hpp"
+#include "gputrain/ops/linear.hpp"
 
 namespace gputrain::nn {
 
@@ -23,6 +24,16 @@ FeedForward::FeedForward(const Context& context, const Options& options) : Modul
 }
 
 at::Tensor FeedForward::forward(const at::Tensor& x) const {
+  const bool is_one = !options_.gated && !ops::overwrites_input(options_.activation);
+  if (is_one && context().recompute != Recompute::selective) {
+    return ops::feed_forward(context().policy, x,
+                             {.weight_1 = inputs_[0]->weight(),
+                              .bias_1 = inputs_[0]->bias(),
+                              .weight_2 = output_->weight(),
+                              .bias_2 = output_->bias(),
+                              .in_out = options_.naming == Naming::gpt2,
+                              .activation = options_.activation});
+  }
   at::Tensor inner = inputs_[0]->forward(x);
   if (!options_.gated) return output_->forward(activated(std::move(inner)));
   if (inputs_.size() == 2) return output_->forward(gated(inner, inputs_[1]->forward(x)));

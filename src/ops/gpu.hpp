@@ -25,6 +25,10 @@ Way norm(const Tensors& inputs, double eps, bool centred);
 /// its `.grad`, where it has one, and is then undefined on the graph.
 Way linear(const Tensors& inputs, bool in_out);
 
+/// {x, weight 1, bias 1, weight 2, bias 2, their copies in this order} -> {a dense layer of the activation of a dense
+/// layer}: as linear().
+Way feed_forward(const Tensors& inputs, bool in_out, Activation activation);
+
 Way curve(const at::Tensor& x, Activation activation);     // {x} -> {y}
 Way swiglu(const at::Tensor& gate, const at::Tensor& up);  // {gate, up} -> {y}
 Way rotate(const at::Tensor& x);                           // {x, cosine, sine} -> {y}

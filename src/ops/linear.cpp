@@ -1,5 +1,6 @@
 #include "gputrain/ops/linear.hpp"
 
+#include <string>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -60,26 +61,33 @@ at::Tensor padded(const at::Tensor& matrix, int64_t rows) {
   return missing > 0 ? at::constant_pad_nd(matrix, {0, 0, 0, missing}) : matrix;
 }
 
-struct Dense {
-  at::Tensor weight, bias;
-  bool in_out = false;
-  int64_t columns = 0;  // of the result at least; 0: as the weight has
-};
+/// How many elements a dense layer makes of one, rounded up.
+int64_t growth_of(const at::Tensor& x, bool in_out, const at::Tensor& weight) {
+  return (weight.size(in_out ? 1 : 0) + x.size(-1) - 1) / x.size(-1);
+}
 
-at::Tensor dense(const Policy& policy, const at::Tensor& x, const Dense& layer) {
-  const auto& [weight, bias, in_out, columns] = layer;
-  const at::ScalarType type = policy.compute;
-  const Way plain = [in_out = in_out, columns = columns](const Tensors& t) {
+/// {x, weight, bias, copies of both} in the type of x, as far as they are there.
+at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
+  const Way plain = [in_out, columns](const Tensors& t) {
     const at::ScalarType read = t[0].scalar_type();
     const at::Tensor copy = columns > 0 && t[3].defined() ? t[3].narrow(0, 0, t[1].size(0)) : t[3];
     const at::Tensor matrix = operand(t[1], copy, read), added = operand(t[2], t[4], read);
     return Tensors{in_out ? times_in_out(t[0], matrix, added) : at::linear(t[0], padded(matrix, columns), added)};
   };
-  Tensors inputs{cast(x, type), weight, bias, copy_of(weight, type), copy_of(bias, type)};
   if (!gpu::is_here(inputs[0])) return plain(inputs)[0];
   if (inputs[3].defined()) inputs[3] = padded(inputs[3], columns);
-  return run(in_out ? "linear_in_out" : "linear", inputs, {.batched = 1, .differentiable = 3},
-             gpu::linear(inputs, in_out), plain)[0];
+  const PathChoice::Inputs kinds{.batched = 1,
+                                 .differentiable = 3,
+                                 .growth = growth_of(inputs[0], in_out, inputs[3].defined() ? inputs[3] : inputs[1])};
+  return run(in_out ? "linear_in_out" : "linear", inputs, kinds, gpu::linear(inputs, in_out), plain)[0];
+}
+
+/// x in the compute type, parameters as they are, and the copies that there are of them.
+Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
+  Tensors inputs = x_and_parameters;
+  inputs[0] = cast(inputs[0], policy.compute);
+  for (size_t i = 1; i < x_and_parameters.size(); ++i) inputs.push_back(copy_of(x_and_parameters[i], policy.compute));
+  return inputs;
 }
 
 }  // namespace
@@ -90,15 +98,29 @@ at::Tensor cast(const at::Tensor& tensor, at::ScalarType type) {
 }
 
 at::Tensor linear(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return dense(policy, x, {.weight = weight, .bias = bias});
+  return dense(with_copies(policy, {x, weight, bias}), /*in_out=*/false);
 }
 
 at::Tensor linear_in_out(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return dense(policy, x, {.weight = weight, .bias = bias, .in_out = true});
+  return dense(with_copies(policy, {x, weight, bias}), /*in_out=*/true);
 }
 
 at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, int64_t columns) {
-  return dense(policy, x, {.weight = weight, .bias = {}, .columns = columns});
+  return dense(with_copies(policy, {x, weight, at::Tensor()}), /*in_out=*/false, columns);
+}
+
+at::Tensor feed_forward(const Policy& policy, const at::Tensor& x, const FeedForwardLayers& layers) {
+  const Way plain = [in_out = layers.in_out, activation = layers.activation](const Tensors& t) {
+    const at::Tensor inner = activate(dense({t[0], t[1], t[2], t[5], t[6]}, in_out), activation);
+    return Tensors{dense({inner, t[3], t[4], t[7], t[8]}, in_out)};
+  };
+  const Tensors inputs = with_copies(policy, {x, layers.weight_1, layers.bias_1, layers.weight_2, layers.bias_2});
+  if (!gpu::is_here(inputs[0])) return plain(inputs)[0];
+  const PathChoice::Inputs kinds{
+      .batched = 1, .differentiable = 5, .growth = growth_of(inputs[0], layers.in_out, layers.weight_1)};
+  const std::string name = std::string(layers.activation == Activation::gelu ? "gelu" : "gelu_tanh") +
+                           (layers.in_out ? " feed_forward_in_out" : " feed_forward");
+  return run(name, inputs, kinds, gpu::feed_forward(inputs, layers.in_out, layers.activation), plain)[0];
 }
 
 at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

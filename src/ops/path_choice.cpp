@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -48,8 +49,9 @@ Tensors leaves_of(const Tensors& inputs, const PathChoice::Inputs& kinds, bool w
       continue;
     }
     at::Tensor part = inputs[i].detach();
-    if (i < kinds.batched && part.dim() > 0 && inputs[0].numel() > PathChoice::kMostElements) {
-      const int64_t per_row = inputs[0].numel() / inputs[0].size(0);
+    const int64_t elements = inputs[0].numel() * kinds.growth;
+    if (i < kinds.batched && part.dim() > 0 && elements > PathChoice::kMostElements) {
+      const int64_t per_row = elements / inputs[0].size(0);
       part = part.narrow(0, 0, std::clamp<int64_t>(PathChoice::kMostElements / per_row, 1, part.size(0)));
     }
     const bool is_float = at::isFloatingType(part.scalar_type());
@@ -100,27 +102,76 @@ double error_of(const at::Tensor& result, const at::Tensor& exact) {
 
 PathChoice::PathChoice(Options options) : options_(std::move(options)) { read_file(); }
 
+template <class Answer>
+std::optional<Answer> PathChoice::known(const std::unordered_map<std::string, Answer>& answers,
+                                        const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = answers.find(key);
+  return found == answers.end() ? std::nullopt : std::optional(found->second);
+}
+
 bool PathChoice::takes_own(std::string_view name, const Tensors& inputs, const Inputs& kinds, const Way& own,
                            const Way& plain) {
   if (options_.mode == Mode::never) return false;
   const std::string key = key_of(name, inputs);
-  const std::lock_guard lock(mutex_);
-  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  if (const auto answer = known(owns_, key)) return *answer;
   if (!options_.can_measure()) return false;
   Verdict verdict;
+  bool is_done = false;
   try {
     verdict = compare(inputs, kinds, own, plain);
+    is_done = true;
   } catch (const std::exception& error) {
     const std::string_view what = error.what();  // of which ATen's go on with stack frames
     log::warning(fmt::format("{}: ATen's way is taken, our kernel failed: {}", key, what.substr(0, what.find('\n'))));
-    known_.emplace(key, false);
-    return false;
   }
+  const std::lock_guard lock(mutex_);
+  owns_[key] = verdict.own;
+  if (!is_done) return false;
   log::info(fmt::format("kernels {}: own {:.3f} ms, aten {:.3f} ms, error {:.1e}: {}", key, verdict.own_ms,
                         verdict.plain_ms, verdict.apart, verdict.own ? "own" : "aten"));
-  known_.emplace(key, verdict.own);
-  remember(key, verdict);
+  remember({{"operator", key},
+            {"own", verdict.own},
+            {"own_ms", verdict.own_ms},
+            {"aten_ms", verdict.plain_ms},
+            {"error", verdict.apart}});
   return verdict.own;
+}
+
+std::optional<size_t> PathChoice::fastest(const std::string& name, size_t ways,
+                                          const std::function<void(size_t)>& attempt) {
+  if (!options_.time_counts || ways < 2) return 0;
+  if (const auto answer = known(fastest_, name); answer && *answer < ways) return answer;
+  if (!options_.can_measure()) return std::nullopt;
+  const std::vector<double> times = times_of(ways, attempt);
+  const auto best = std::min_element(times.begin(), times.end());
+  const auto choice = static_cast<size_t>(best - times.begin());
+  log::info(fmt::format("{}: {} of {}, {:.3f} ms instead of {:.3f}", name, choice + 1, ways, *best, times[0]));
+  const std::lock_guard lock(mutex_);
+  fastest_[name] = choice;
+  remember({{"operator", name}, {"choice", choice}, {"ways", ways}, {"own_ms", *best}});
+  return choice;
+}
+
+/// By turns, and the best of each; infinite where a way fails.
+std::vector<double> PathChoice::times_of(size_t ways, const std::function<void(size_t)>& attempt) const {
+  constexpr int kTurns = 3, kRepeats = 4;  // repeats: what is short beside the start of a clock
+  std::vector<double> times(ways, std::numeric_limits<double>::infinity());
+  std::vector<bool> fails(ways);
+  for (int turn = -1; turn < kTurns; ++turn) {  // the first to warm up
+    for (size_t i = 0; i < ways; ++i) {
+      try {
+        const double took = fails[i] ? 0 : options_.milliseconds([&] {
+          for (int repeat = 0; repeat < kRepeats; ++repeat) attempt(i);
+        });
+        if (turn >= 0 && !fails[i]) times[i] = std::min(times[i], took / kRepeats);
+      } catch (const std::exception&) {
+        fails[i] = true;
+        times[i] = std::numeric_limits<double>::infinity();
+      }
+    }
+  }
+  return times;
 }
 
 PathChoice::Verdict PathChoice::compare(const Tensors& inputs, const Inputs& kinds, const Way& own,
@@ -164,20 +215,21 @@ void PathChoice::read_file() {
   for (std::string line; std::getline(file, line);) {
     const auto entry = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!entry.is_object() || entry.value("machine", nlohmann::json()) != options_.machine) continue;
-    const auto key = entry.find("operator"), own = entry.find("own");
-    if (key == entry.end() || own == entry.end() || !key->is_string() || !own->is_boolean()) continue;
-    known_[key->get<std::string>()] = own->get<bool>();
+    const auto key = entry.find("operator"), own = entry.find("own"), choice = entry.find("choice");
+    if (key == entry.end() || !key->is_string()) continue;
+    if (own != entry.end() && own->is_boolean()) owns_[key->get<std::string>()] = own->get<bool>();
+    if (choice != entry.end() && choice->is_number_unsigned())
+      fastest_[key->get<std::string>()] = choice->get<size_t>();
   }
 }
 
 // One write per line, appended: several ranks may do so at once.
-void PathChoice::remember(const std::string& key, const Verdict& verdict) const {
+void PathChoice::remember(const nlohmann::json& found) const {
   if (options_.file.empty()) return;
   std::error_code ignored;  // without the file the next run measures again
   std::filesystem::create_directories(options_.file.parent_path(), ignored);
-  const nlohmann::json entry{{"machine", options_.machine}, {"operator", key},
-                             {"own", verdict.own},          {"own_ms", verdict.own_ms},
-                             {"aten_ms", verdict.plain_ms}, {"error", verdict.apart}};
+  nlohmann::json entry = found;
+  entry["machine"] = options_.machine;
   std::ofstream file(options_.file, std::ios::app);
   file << entry.dump() + "\n" << std::flush;
 }

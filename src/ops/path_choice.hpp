@@ -5,12 +5,14 @@
 #include <filesystem>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <nlohmann/json_fwd.hpp>
 
 namespace gputrain::ops {
 
@@ -33,18 +35,24 @@ class PathChoice {
 
   explicit PathChoice(Options options);
 
-  /// What both ways are compared on: at most so many elements of an input, by taking fewer of its first dim.
+  /// What both ways are compared on: at most so many elements of an input or a result, by taking fewer of the first
+  /// dim.
   static constexpr int64_t kMostElements = int64_t{1} << 26;
 
   /// What the first inputs of an operator are.
   struct Inputs {
     size_t batched = 1;         // they share their first dim, of which a part serves to measure
     size_t differentiable = 1;  // they may require a gradient
+    int64_t growth = 1;         // elements of the largest result for one of the first input
   };
 
   /// Whether the operator takes our own way, forward and backward: the answer is the same with and without a gradient,
   /// so that what is computed again is computed alike. Inputs are copied: neither they nor their gradients change.
   bool takes_own(std::string_view name, const Tensors& inputs, const Inputs& kinds, const Way& own, const Way& plain);
+
+  /// The number of the quickest of several ways to the same result, each started on the device by attempt(i); one that
+  /// throws is out. The first where times do not count; none where they cannot be taken now.
+  std::optional<size_t> fastest(const std::string& name, size_t ways, const std::function<void(size_t)>& attempt);
 
  private:
   struct Verdict {
@@ -52,12 +60,16 @@ class PathChoice {
     double own_ms = 0, plain_ms = 0, apart = 0;  // apart: relative error of the worst result against fp32 or fp64
   };
   Verdict compare(const Tensors& inputs, const Inputs& kinds, const Way& own, const Way& plain) const;
+  std::vector<double> times_of(size_t ways, const std::function<void(size_t)>& attempt) const;
   void read_file();
-  void remember(const std::string& key, const Verdict& verdict) const;
+  void remember(const nlohmann::json& found) const;
+  template <class Answer>
+  std::optional<Answer> known(const std::unordered_map<std::string, Answer>& answers, const std::string& key);
 
   Options options_;
-  std::mutex mutex_;
-  std::unordered_map<std::string, bool> known_;
+  std::mutex mutex_;  // of what is known; not held while anything is measured, which may ask again
+  std::unordered_map<std::string, bool> owns_;
+  std::unordered_map<std::string, size_t> fastest_;
 };
 
 /// Whether GPUTRAIN_KERNELS=aten switches our own ways off.

@@ -47,6 +47,23 @@ TEST(Linear, IsTheProductPlusBiasInEitherLayout) {
       1e-8);
 }
 
+TEST(FeedForward, IsTwoDenseLayersWithAnActivationBetween) {
+  const at::Tensor x = random_leaf({2, 3, 4}, 1), bias_1 = random_leaf({6}, 3), bias_2 = random_leaf({5}, 5);
+  for (const bool in_out : {false, true}) {
+    const at::Tensor weight_1 = random_leaf({in_out ? 4 : 6, in_out ? 6 : 4}, 2);
+    const at::Tensor weight_2 = random_leaf({in_out ? 6 : 5, in_out ? 5 : 6}, 4);
+    const auto dense = in_out ? linear_in_out : linear;
+    for (const Activation activation : {Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+      const auto y = [&] {
+        return feed_forward(kDoublePolicy, x, {weight_1, bias_1, weight_2, bias_2, in_out, activation});
+      };
+      const at::Tensor inner = activate(dense(kDoublePolicy, x, weight_1, bias_1), activation);
+      EXPECT_TRUE(y().equal(dense(kDoublePolicy, inner, weight_2, bias_2)));
+      EXPECT_LT(gradient_error([&] { return weighted_sum(y()); }, {x, weight_1, bias_1, weight_2, bias_2}), 1e-7);
+    }
+  }
+}
+
 TEST(Linear, PadsItsResultWithZerosThatReceiveNoGradient) {
   const at::Tensor x = random_leaf({2, 3}, 1), weight = random_leaf({5, 3}, 2);
   const at::Tensor padded = linear_padded(kDoublePolicy, x, weight, 8);
@@ -86,9 +103,14 @@ struct Products {
     return {{"out_in", out_in}, {"in_out", in_out}, {"kernel", kernel}, {"bias", bias}};
   }
   std::vector<at::Tensor> results(const Policy& policy) const {
-    return {linear(policy, x, out_in, bias), linear_in_out(policy, x, in_out, bias),
-            linear_in_out(policy, x, in_out, {}), linear_padded(policy, x, out_in, 8),
-            conv2d(policy, image, kernel, {}, 1, 1)};
+    return {
+        linear(policy, x, out_in, bias),
+        linear_in_out(policy, x, in_out, bias),
+        linear_in_out(policy, x, in_out, {}),
+        linear_padded(policy, x, out_in, 8),
+        feed_forward(policy, x, {.weight_1 = out_in, .bias_1 = bias, .weight_2 = in_out, .bias_2 = {}}),
+        feed_forward(policy, x, {.weight_1 = in_out, .bias_1 = bias, .weight_2 = out_in, .bias_2 = {}, .in_out = true}),
+        conv2d(policy, image, kernel, {}, 1, 1)};
   }
 };
 

@@ -3,12 +3,15 @@
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <thread>
+#include <utility>
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/rand.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -62,6 +65,57 @@ TEST(PathChoice, TakesTheOwnWayWhereItIsRightAndFaster) {
   EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(1), taking(2)));
   EXPECT_FALSE(choice.takes_own("slow", inputs(), kBoth, taking(3), taking(2)));
   EXPECT_FALSE(choice.takes_own("wrong", inputs(), kBoth, taking(1, 1.001), taking(2)));
+}
+
+TEST(PathChoice, FindsTheFastestOfSeveralWaysOnceAndRemembersIt) {
+  Machine machine;
+  const std::vector<double> times{5, 3, 1, 2};
+  int attempts = 0;
+  const auto attempt = [&](size_t way) {
+    ++attempts;
+    if (way == 2) throw std::runtime_error("not on this device");
+    ticks += times[way];
+  };
+  PathChoice choice = machine.choice();
+  EXPECT_EQ(choice.fastest("product", 4, attempt), 3U);
+  EXPECT_GT(std::exchange(attempts, 0), 0);
+  EXPECT_EQ(choice.fastest("product", 4, attempt), 3U);
+  EXPECT_EQ(machine.choice().fastest("product", 4, attempt), 3U);
+  EXPECT_EQ(attempts, 0);
+  EXPECT_EQ(choice.fastest("one", 1, attempt), 0U);
+  EXPECT_EQ(machine.choice("gpu", /*time_counts=*/false).fastest("other", 4, attempt), 0U);
+  EXPECT_EQ(attempts, 0);
+  EXPECT_EQ(choice.fastest("product", 3, attempt), 1U);  // what was remembered is not among them
+  machine.can_measure = false;
+  EXPECT_FALSE(choice.fastest("later", 4, attempt));
+  machine.can_measure = true;
+  EXPECT_EQ(choice.fastest("later", 4, attempt), 3U);
+}
+
+// A way that is being measured may itself ask: on a GPU in the backward pass, which is another thread.
+TEST(PathChoice, AnswersWhileItMeasures) {
+  Machine machine;
+  PathChoice choice = machine.choice();
+  const Way asks = [&](const Tensors& t) {
+    std::thread([&] {
+      EXPECT_EQ(choice.fastest("inner", 2, [](size_t way) { ticks += way == 1 ? 0 : 1; }), 1U);
+    }).join();
+    return taking(1)(t);
+  };
+  EXPECT_TRUE(choice.takes_own("outer", inputs(), kBoth, asks, taking(3)));
+}
+
+TEST(PathChoice, ComparesOnAPartOfWhatGrowsLarge) {
+  Machine machine;
+  PathChoice choice = machine.choice();
+  std::vector<int64_t> rows;
+  const Way notes = [&](const Tensors& t) {
+    rows.push_back(t[0].size(0));
+    return taking(1)(t);
+  };
+  const PathChoice::Inputs grows{.batched = 1, .differentiable = 2, .growth = PathChoice::kMostElements / 6};
+  EXPECT_TRUE(choice.takes_own("grows", inputs(8), grows, notes, taking(3)));
+  EXPECT_THAT(rows, testing::Each(2));  // of 3 elements each
 }
 
 TEST(PathChoice, LooksAtGradientsToo) {

@@ -14,10 +14,11 @@ Stream current_stream() { return nullptr; }
 int multiprocessors() { return 2; }
 void check_launches() {}
 
-/// cuBLAS's work, in fp32.
+/// cuBLASLt's work, in fp32.
 void multiply(const Product& p) {
   const at::Tensor product = at::mm(p.a.to(at::kFloat), p.b.to(at::kFloat));
   p.adds ? p.out.add_(product) : p.out.copy_(product);
+  finish_by_aten(p);
 }
 
 }  // namespace gputrain::ops::cuda

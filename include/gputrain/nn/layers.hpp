@@ -26,6 +26,7 @@ class GPUTRAIN_API Linear final : public Module {
   Linear(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& x) const;
   const at::Tensor& weight() const noexcept { return weight_; }
+  const at::Tensor& bias() const noexcept { return bias_; }  // or undefined
 
  private:
   Options options_;

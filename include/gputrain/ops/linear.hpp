@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/precision.hpp"
 
 namespace gputrain::ops {
@@ -19,6 +20,14 @@ at::Tensor linear(const Policy& policy, const at::Tensor& x, const at::Tensor& w
 
 /// As `linear` with the weight stored [in, out], the layout of GPT-2's files.
 at::Tensor linear_in_out(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+/// Two dense layers with an activation between: one operator, for what can be done in one go on a GPU.
+struct FeedForwardLayers {
+  at::Tensor weight_1, bias_1, weight_2, bias_2;  // as `linear`'s, or both weights as `linear_in_out`'s
+  bool in_out = false;
+  Activation activation = Activation::gelu_tanh;
+};
+at::Tensor feed_forward(const Policy& policy, const at::Tensor& x, const FeedForwardLayers& layers);
 
 /// As `linear` without bias, the result widened with columns of zeros to `columns`: matrix units like multiples of 64.
 at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, int64_t columns);

@@ -7,6 +7,7 @@
 
 #include "../gpu.hpp"
 #include "activation.hpp"
+#include "curves.hpp"
 #include "gputrain/core/error.hpp"
 #include "launching.hpp"
 
@@ -50,27 +51,40 @@ CurveRows curve_rows(Curve curve, const at::Tensor& x) {
           .parts = parts_for(rows, width)};
 }
 
+}  // namespace
+
+at::Tensor curved(const at::Tensor& x, Curve curve) {
+  const at::Tensor y = at::empty_like(x);
+  CurveRows rows = curve_rows(curve, x);
+  rows.y = write(y);
+  curve_forward(rows, current_stream());
+  check_launches();
+  return y;
+}
+
+at::Tensor curve_gradient(const at::Tensor& x, const at::Tensor& dy, Curve curve) {
+  const at::Tensor dx = at::empty_like(x);
+  CurveRows rows = curve_rows(curve, x);
+  rows.dy = read(dy);
+  rows.dx = write(dx);
+  curve_backward(rows, current_stream());
+  check_launches();
+  return dx;
+}
+
+namespace {
+
 struct CurveFunction : torch::autograd::Function<CurveFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, int64_t curve) {
-    const at::Tensor y = at::empty_like(x);
-    CurveRows rows = curve_rows(static_cast<Curve>(curve), x);
-    rows.y = write(y);
-    curve_forward(rows, current_stream());
-    check_launches();
     context->save_for_backward({x});
     context->saved_data["curve"] = curve;
-    return y;
+    return curved(x, static_cast<Curve>(curve));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the fused activation has no second derivative");
-    const at::Tensor x = context->get_saved_variables()[0], dy = gradients[0].contiguous(), dx = at::empty_like(x);
-    CurveRows rows = curve_rows(static_cast<Curve>(context->saved_data["curve"].toInt()), x);
-    rows.dy = read(dy);
-    rows.dx = write(dx);
-    curve_backward(rows, current_stream());
-    check_launches();
-    return {dx, {}};
+    const auto curve = static_cast<Curve>(context->saved_data["curve"].toInt());
+    return {curve_gradient(context->get_saved_variables()[0], gradients[0].contiguous(), curve), {}};
   }
 };
 

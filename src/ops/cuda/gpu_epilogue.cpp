@@ -1,0 +1,36 @@
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/sum.h>
+
+#include "product.hpp"
+
+namespace gputrain::ops::cuda {
+
+void finish_by_aten(const Product& p) {
+  const auto sums = [&](const at::Tensor& matrix, int64_t dim) {
+    p.vector.copy_(at::sum(matrix, {dim}, /*keepdim=*/false, at::kFloat));
+  };
+  switch (p.epilogue) {
+    case Epilogue::none:
+      break;
+    case Epilogue::bias:
+      p.out.add_(p.vector);
+      break;
+    case Epilogue::bias_gelu_tanh:
+      p.aux.copy_(p.out.add_(p.vector));
+      p.out.copy_(at::gelu(p.aux, "tanh"));
+      break;
+    case Epilogue::gelu_tanh_gradient:
+      p.out.copy_(at::gelu_backward(p.out, p.aux, "tanh"));
+      sums(p.out, 0);
+      break;
+    case Epilogue::sums_of_a:
+      sums(p.a, 1);
+      break;
+    case Epilogue::sums_of_b:
+      sums(p.b, 0);
+      break;
+  }
+}
+
+}  // namespace gputrain::ops::cuda
