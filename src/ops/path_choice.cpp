@@ -117,17 +117,13 @@ bool PathChoice::takes_own(std::string_view name, const Tensors& inputs, const I
   if (const auto answer = known(owns_, key)) return *answer;
   if (!options_.can_measure()) return false;
   Verdict verdict;
-  bool is_done = false;
   try {
     verdict = compare(inputs, kinds, own, plain);
-    is_done = true;
   } catch (const std::exception& error) {
     const std::string_view what = error.what();  // of which ATen's go on with stack frames
     log::warning(fmt::format("{}: ATen's way is taken, our kernel failed: {}", key, what.substr(0, what.find('\n'))));
+    return settled(key, false);
   }
-  const std::lock_guard lock(mutex_);
-  owns_[key] = verdict.own;
-  if (!is_done) return false;
   log::info(fmt::format("kernels {}: own {:.3f} ms, aten {:.3f} ms, error {:.1e}: {}", key, verdict.own_ms,
                         verdict.plain_ms, verdict.apart, verdict.own ? "own" : "aten"));
   remember({{"operator", key},
@@ -135,7 +131,20 @@ bool PathChoice::takes_own(std::string_view name, const Tensors& inputs, const I
             {"own_ms", verdict.own_ms},
             {"aten_ms", verdict.plain_ms},
             {"error", verdict.apart}});
-  return verdict.own;
+  return settled(key, verdict.own);
+}
+
+void PathChoice::give_up(std::string_view name, const Tensors& inputs, std::string_view reason) {
+  const std::string key = key_of(name, inputs);
+  log::warning(fmt::format("{}: ATen's way is taken, there is no kernel: {}", key, reason));
+  const std::lock_guard lock(mutex_);
+  owns_[key] = false;
+}
+
+// Two threads may have compared at once: the first one's answer holds.
+bool PathChoice::settled(const std::string& key, bool own) {
+  const std::lock_guard lock(mutex_);
+  return owns_.emplace(key, own).first->second;
 }
 
 std::optional<size_t> PathChoice::fastest(const std::string& name, size_t ways,
@@ -241,7 +250,13 @@ bool takes_aten_only() {
 
 Tensors run(std::string_view name, const Tensors& inputs, const PathChoice::Inputs& kinds, const Way& own,
             const Way& plain) {
-  return own && path_choice().takes_own(name, inputs, kinds, own, plain) ? own(inputs) : plain(inputs);
+  if (!own || !path_choice().takes_own(name, inputs, kinds, own, plain)) return plain(inputs);
+  try {
+    return own(inputs);
+  } catch (const NoKernel& reason) {
+    path_choice().give_up(name, inputs, reason.what());
+  }
+  return plain(inputs);
 }
 
 }  // namespace gputrain::ops

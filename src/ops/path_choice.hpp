@@ -6,6 +6,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -19,6 +20,11 @@ namespace gputrain::ops {
 using Tensors = std::vector<at::Tensor>;
 /// An operator on the autograd graph: its results from its inputs, of which some may be undefined.
 using Way = std::function<Tensors(const Tensors&)>;
+
+/// Thrown by a way of our own, before it has changed anything, where there is no kernel for its inputs after all.
+struct NoKernel : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 class PathChoice {
  public:
@@ -54,11 +60,15 @@ class PathChoice {
   /// throws is out. The first where times do not count; none where they cannot be taken now.
   std::optional<size_t> fastest(const std::string& name, size_t ways, const std::function<void(size_t)>& attempt);
 
+  /// From now on these inputs take ATen's way.
+  void give_up(std::string_view name, const Tensors& inputs, std::string_view reason);
+
  private:
   struct Verdict {
     bool own = false;
     double own_ms = 0, plain_ms = 0, apart = 0;  // apart: relative error of the worst result against fp32 or fp64
   };
+  bool settled(const std::string& key, bool own);
   Verdict compare(const Tensors& inputs, const Inputs& kinds, const Way& own, const Way& plain) const;
   std::vector<double> times_of(size_t ways, const std::function<void(size_t)>& attempt) const;
   void read_file();

@@ -170,6 +170,17 @@ TEST(PathChoice, IsAtensWhereOurWayThrows) {
   EXPECT_FALSE(machine.choice().takes_own("throws", inputs(), kBoth, throws, taking(2)));
 }
 
+TEST(PathChoice, MayBeAskedByAWayThatIsCompared) {
+  Machine machine;
+  PathChoice choice = machine.choice();
+  const Way asks = [&](const Tensors& t) {
+    const Tensors values{t[0].detach(), t[1].detach()};
+    EXPECT_TRUE(choice.takes_own("inner", values, {.batched = 1, .differentiable = 0}, taking(1), taking(2)));
+    return taking(1)(t);
+  };
+  EXPECT_TRUE(choice.takes_own("outer", inputs(), kBoth, asks, taking(2)));
+}
+
 TEST(PathChoice, DrawsNoneOfTheRunsRandomNumbers) {
   Machine machine;
   at::manual_seed(5);
