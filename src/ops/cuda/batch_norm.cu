@@ -83,7 +83,14 @@ __global__ void __launch_bounds__(kChannels* kWorkers) batch_moments_kernel(Imag
   Values& values = block_memory<Values>();
   const int64_t channel = static_cast<int64_t>(block_x()) * kChannels + thread_x();
   double count = 0, mean = 0, squares = 0;
-  if (channel < images.channels) {
+  if (channel < images.channels && p.partials == nullptr) {
+    if (thread_y() == 0) {
+      count = static_cast<double>(images.rows);
+      mean = static_cast<double>(p.sums[channel]) / count;
+      squares = static_cast<double>(p.sums[images.channels + channel]) - count * mean * mean;
+      if (squares < 0) squares = 0;  // what rounding left of next to nothing
+    }
+  } else if (channel < images.channels) {
     for (int part = thread_y(); part < images.parts; part += kWorkers) {
       const float* const from = p.partials + static_cast<int64_t>(part) * 3 * images.channels + channel;
       join(count, mean, squares, static_cast<double>(from[0]), static_cast<double>(from[images.channels]),
@@ -244,6 +251,20 @@ void with_grid(const ImageRows& images, const Visit& visit, Pointers... pointers
 
 dim3 channel_blocks(const ImageRows& images) { return dim3{extent(divided_up(images.channels, kChannels)), 1, 1}; }
 
+/// What follows from the sums of so many parts, and dx.
+void finish_gradient(const ImageRows& images, int parts, const BatchGradient& p, Stream stream) {
+  ImageRows summed = images;
+  summed.parts = parts;
+  launch(batch_slopes_kernel, channel_blocks(images), dim3{kChannels, kWorkers, 1}, stream, summed, p);
+  with_grid(
+      images,
+      [&](auto type, auto vector, const ColumnGrid& grid) {
+        launch(batch_gradient_kernel<decltype(type), decltype(vector)::value>, grid.blocks, grid.threads, stream,
+               images, p);
+      },
+      p.dy, p.x, p.y, p.dx, p.dresidual, p.mean, p.scale, p.shift, p.slope, p.offset);
+}
+
 }  // namespace
 
 void batch_statistics(const ImageRows& images, const void* x, float* partials, Stream stream) {
@@ -275,13 +296,15 @@ void batch_gradient(const ImageRows& images, const BatchGradient& p, Stream stre
   with_grid(
       images,
       [&](auto type, auto vector, const ColumnGrid& grid) {
-        using T = decltype(type);
-        constexpr int kVector = decltype(vector)::value;
-        launch(batch_sums_kernel<T, kVector>, grid.blocks, grid.threads, stream, images, p);
-        launch(batch_slopes_kernel, channel_blocks(images), dim3{kChannels, kWorkers, 1}, stream, images, p);
-        launch(batch_gradient_kernel<T, kVector>, grid.blocks, grid.threads, stream, images, p);
+        launch(batch_sums_kernel<decltype(type), decltype(vector)::value>, grid.blocks, grid.threads, stream, images,
+               p);
       },
-      p.dy, p.x, p.y, p.dx, p.dresidual, p.mean, p.scale, p.shift, p.slope, p.offset, p.partials);
+      p.dy, p.x, p.y, p.mean, p.scale, p.shift, p.partials);
+  finish_gradient(images, images.parts, p, stream);
+}
+
+void batch_gradient_of_sums(const ImageRows& images, const BatchGradient& p, Stream stream) {
+  finish_gradient(images, 1, p, stream);
 }
 
 }  // namespace gputrain::ops::cuda

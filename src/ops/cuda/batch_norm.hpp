@@ -17,7 +17,8 @@ void batch_statistics(const ImageRows& images, const void* x, float* partials, S
 
 /// The statistics of the batch from those of its parts, and what follows from them; all [channels].
 struct BatchMoments {
-  const float* partials;  // [parts, 3, channels]
+  const float* partials;  // [parts, 3, channels]; or nullptr
+  const float* sums;      // else [2, channels]: of x and of x squared, which lose digits where the mean is large
   const float *weight, *bias;
   float eps, momentum;
   float *mean, *rstd, *scale, *shift;  // scale: weight rstd, shift: bias - mean scale
@@ -51,5 +52,7 @@ struct BatchGradient {
 };
 /// Three launches: the sums, what follows from them, dx.
 void batch_gradient(const ImageRows& images, const BatchGradient& p, Stream stream);
+/// Where dy is g already (so `relu` is not asked for) and its sums are known: `partials` is [1, 2, channels].
+void batch_gradient_of_sums(const ImageRows& images, const BatchGradient& p, Stream stream);
 
 }  // namespace gputrain::ops::cuda
