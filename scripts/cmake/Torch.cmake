@@ -35,6 +35,9 @@ if(GPUTRAIN_CUDA)
   find_package(CUDAToolkit 13.0 REQUIRED)
   # Toolkits come without NCCL's and cuDNN's headers; the wheels have them.
   target_include_directories(gputrain_torch SYSTEM INTERFACE ${wheels}/nvidia/nccl/include ${wheels}/nvidia/cudnn/include)
+  # The headers for cuDNN's graphs are a wheel of their own; the library is the one that LibTorch loads.
+  find_path(GPUTRAIN_CUDNN_FRONTEND cudnn_frontend.h HINTS ${wheels}/include REQUIRED)
+  find_library(GPUTRAIN_CUDNN NAMES cudnn libcudnn.so.9 HINTS ${wheels}/nvidia/cudnn/lib REQUIRED)
   target_compile_definitions(gputrain_torch INTERFACE USE_C10D_NCCL)
   # cuBLASLt is the one that LibTorch runs with: a toolkit's may be older.
   target_link_directories(gputrain_torch INTERFACE ${wheels}/nvidia/cu13/lib)

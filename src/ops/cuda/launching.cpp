@@ -20,32 +20,13 @@ namespace {
 const std::string kTorch = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + "." +
                            std::to_string(TORCH_VERSION_PATCH);
 
-double milliseconds(const std::function<void()>& work) {
-  at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
-  begin.record();
-  work();
-  end.record();
-  end.synchronize();
-  return static_cast<double>(begin.elapsed_time(end));
-}
-
-bool can_measure() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None; }
-
-std::filesystem::path choices_file() {
-  if (const char* given = std::getenv("GPUTRAIN_KERNEL_CHOICES")) return given;
-  const char* home = std::getenv("HOME");
-  return home == nullptr ? std::filesystem::path()
-                         : std::filesystem::path(home) / ".cache/gputrain/kernel_choices.jsonl";
-}
-
 PathChoice::Options options_of_process() {
-  const device::DeviceFacts facts = device::facts_of({at::kCUDA, at::cuda::current_device()});
   return {.mode = takes_aten_only() ? PathChoice::Mode::never : PathChoice::Mode::measure,
-          .machine = facts.name + ", " + facts.software + ", torch " + kTorch + ", gputrain " GPUTRAIN_VERSION,
-          .file = choices_file(),
+          .machine = cuda::machine(),
+          .file = cuda::choices_file(),
           .time_counts = !at::globalContext().deterministicAlgorithms(),
-          .milliseconds = milliseconds,
-          .can_measure = can_measure};
+          .milliseconds = cuda::milliseconds,
+          .can_measure = cuda::can_measure};
 }
 
 }  // namespace
@@ -61,6 +42,32 @@ bool runs_kernels(const at::Tensor& tensor) { return tensor.is_cuda(); }
 Stream current_stream() { return at::cuda::getCurrentCUDAStream(); }
 int multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
 void check_launches() { C10_CUDA_KERNEL_LAUNCH_CHECK(); }
+
+double milliseconds(const std::function<void()>& work) {
+  at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
+  begin.record();
+  work();
+  end.record();
+  end.synchronize();
+  return static_cast<double>(begin.elapsed_time(end));
+}
+
+bool can_measure() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None; }
+
+const std::string& machine() {
+  static const std::string text = [] {
+    const device::DeviceFacts facts = device::facts_of({at::kCUDA, at::cuda::current_device()});
+    return facts.name + ", " + facts.software + ", torch " + kTorch + ", gputrain " GPUTRAIN_VERSION;
+  }();
+  return text;
+}
+
+std::filesystem::path choices_file() {
+  if (const char* given = std::getenv("GPUTRAIN_KERNEL_CHOICES")) return given;
+  const char* home = std::getenv("HOME");
+  return home == nullptr ? std::filesystem::path()
+                         : std::filesystem::path(home) / ".cache/gputrain/kernel_choices.jsonl";
+}
 
 }  // namespace cuda
 }  // namespace gputrain::ops

@@ -1,6 +1,10 @@
 // Where kernels run: what the functions that launch them ask of the device. The tests answer for a CPU.
 #pragma once
 
+#include <filesystem>
+#include <functional>
+#include <string>
+
 #include <ATen/core/Tensor.h>
 
 #include "kernels.hpp"
@@ -12,6 +16,11 @@ Stream current_stream();
 int multiprocessors();
 /// After launches: throws when one was refused.
 void check_launches();
+
+double milliseconds(const std::function<void()>& work);
+bool can_measure();                    // not while a graph is captured
+const std::string& machine();          // GPU and versions: what was found on another does not count
+std::filesystem::path choices_file();  // empty: nothing that was found is kept
 
 Element element_of(const at::Tensor& tensor);  // of a type that kernels store
 bool is_stored(const at::Tensor& tensor);      // whether it is of such a type

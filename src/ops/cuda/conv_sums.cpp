@@ -1,0 +1,60 @@
+#include "conv_sums.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "cudnn_graph.hpp"
+#include "launching.hpp"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+ConvGraph graph_of(ConvGraph::Kind kind, const at::Tensor& x, const Convolution& conv) {
+  return {.kind = kind,
+          .element = element_of(x),
+          .images = x.size(0),
+          .in = x.size(1),
+          .height = x.size(2),
+          .width = x.size(3),
+          .out = conv.weight.size(0),
+          .kernel = conv.weight.size(2),
+          .stride = conv.stride,
+          .padding = conv.padding,
+          .deterministic = at::globalContext().deterministicAlgorithms()};
+}
+
+void* pointer(const at::Tensor& tensor) { return const_cast<void*>(tensor.const_data_ptr()); }
+
+at::Tensor sums_of(const at::Tensor& like, int64_t channels) {
+  return at::empty({2, channels}, like.options().dtype(at::kFloat));
+}
+
+}  // namespace
+
+bool takes_sums(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
+
+SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv) {
+  const ConvGraph graph = graph_of(ConvGraph::Kind::sums, x, conv);
+  SummedImages result{.y = at::empty({graph.images, graph.out, graph.height_out(), graph.width_out()}, x.options(),
+                                     at::MemoryFormat::ChannelsLast),
+                      .sums = sums_of(x, graph.out)};
+  run_graph(graph, {pointer(x), pointer(conv.weight), pointer(result.y)}, write<float>(result.sums));
+  return result;
+}
+
+// Other strides pass cuDNN's check of support, and then no plan of theirs can be built.
+bool has_gradient_sums(const Convolution& conv) { return conv.stride == 1 && conv.weight.size(0) % 8 == 0; }
+
+SummedImages convolution_gradient_sums(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& moments,
+                                       const Convolution& conv) {
+  const ConvGraph graph = graph_of(ConvGraph::Kind::gradient_sums, z, conv);
+  SummedImages result{.y = at::empty_like(z), .sums = sums_of(z, graph.in)};
+  run_graph(graph,
+            {pointer(dy), pointer(conv.weight), pointer(z), pointer(moments[0]), pointer(moments[2]),
+             pointer(moments[3]), pointer(result.y)},
+            write<float>(result.sums));
+  return result;
+}
+
+}  // namespace gputrain::ops::cuda

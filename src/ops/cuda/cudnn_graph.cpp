@@ -1,0 +1,192 @@
+#include "cudnn_graph.hpp"
+
+#include "conv_graphs.hpp"  // before anything that brings another copy of its JSON library
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+
+#include <ATen/cudnn/Handle.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "../path_choice.hpp"
+#include "gputrain/core/log.hpp"
+#include "launching.hpp"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using Graph = GraphOfConv::Graph;
+using Pointers = std::unordered_map<int64_t, void*>;
+
+constexpr int64_t kPlansAtOnce = 4;  // built beside each other, of which the fastest is taken
+constexpr int64_t kMostPlans = 12;   // looked at, where the first of them cannot be built
+constexpr int64_t kMostWorkspaceBytes = int64_t{512} << 20;
+
+void check(fe::error_object error, const char* step) {
+  if (error.is_bad()) throw NoKernel(fmt::format("cuDNN, {}: {}", step, error.get_message()));
+}
+
+struct Plan {
+  std::shared_ptr<Graph> graph;
+  int64_t workspace_bytes = 0;
+
+  explicit Plan(std::shared_ptr<Graph> built) : graph(std::move(built)) {
+    check(graph->get_workspace_size(workspace_bytes), "workspace");
+  }
+
+  void execute(Pointers& pointers) const {
+    const auto workspace = c10::cuda::CUDACachingAllocator::get()->allocate(static_cast<size_t>(workspace_bytes));
+    check(graph->execute(at::native::getCudnnHandle(), pointers, workspace.get()), "run");
+  }
+};
+
+/// Builds plans of the graph from `begin` on, each in a thread of its own: compiling one takes seconds.
+std::vector<int64_t> built_plans(Graph& graph, int64_t begin, int64_t end) {
+  const auto device = c10::cuda::current_device();
+  std::vector<char> is_built(static_cast<size_t>(end - begin), 0);
+  std::vector<std::thread> builders;
+  for (int64_t i = begin; i < end; ++i) {
+    builders.emplace_back([&graph, &is_built, begin, i, device] {
+      const bool is_bound = cudaSetDevice(device) == cudaSuccess;
+      is_built[static_cast<size_t>(i - begin)] = is_bound && graph.build_plan_at_index(i).is_good();
+    });
+  }
+  std::vector<int64_t> plans;
+  for (int64_t i = begin; i < end; ++i) {
+    builders[static_cast<size_t>(i - begin)].join();
+    if (is_built[static_cast<size_t>(i - begin)] != 0) plans.push_back(i);
+  }
+  return plans;
+}
+
+double milliseconds_of(const std::shared_ptr<Graph>& graph, Pointers& pointers) {
+  const Plan plan(graph);
+  plan.execute(pointers);  // loads the kernel
+  double best = std::numeric_limits<double>::max();
+  for (int turn = 0; turn < 3; ++turn) best = std::min(best, milliseconds([&] { plan.execute(pointers); }));
+  return best;
+}
+
+/// The fastest of a few plans on these tensors; the first of them where a clock must not or cannot decide.
+std::shared_ptr<Graph> found(const ConvGraph& conv, Pointers& pointers) {
+  const std::shared_ptr<Graph> graph = GraphOfConv(conv).graph();
+  check(graph->validate(), "graph");
+  check(graph->build_operation_graph(at::native::getCudnnHandle()), "operations");
+  check(graph->create_execution_plans({fe::HeurMode_t::A}), "plans");
+  if (conv.deterministic) graph->deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC});
+  graph->deselect_workspace_greater_than(kMostWorkspaceBytes);
+  check(graph->check_support(), "support");
+  const bool is_timed = !conv.deterministic && can_measure();
+  const int64_t count = std::min(graph->get_execution_plan_count(), kMostPlans), at_once = is_timed ? kPlansAtOnce : 1;
+  std::vector<int64_t> plans;
+  for (int64_t begin = 0; begin < count && plans.empty(); begin += at_once) {
+    plans = built_plans(*graph, begin, std::min(count, begin + at_once));
+  }
+  if (plans.empty()) throw NoKernel("cuDNN can build no plan");
+  int64_t best = plans.front();
+  double best_ms = std::numeric_limits<double>::max();
+  for (size_t i = 0; is_timed && i < plans.size(); ++i) {
+    check(graph->build_plan_at_index(plans[i]), "plan");  // is built: becomes the one that runs
+    const double ms = milliseconds_of(graph, pointers);
+    if (ms < best_ms) best = plans[i];
+    best_ms = std::min(best_ms, ms);
+  }
+  check(graph->build_plan_at_index(best), "plan");
+  if (is_timed) log::info(fmt::format("cudnn {}: plan {} of {}, {:.3f} ms", conv.key(), best, count, best_ms));
+  return graph;
+}
+
+// --- files -----------------------------------------------------------------------------------------------------------
+
+std::string file_key(const ConvGraph& conv) {
+  return fmt::format("{}, cudnn {}, frontend {}, {}", machine(), cudnnGetVersion(), CUDNN_FRONTEND_VERSION, conv.key());
+}
+
+std::filesystem::path file_of(const std::string& key) {
+  const std::filesystem::path choices = choices_file();
+  if (choices.empty()) return {};
+  return choices.parent_path() / "cudnn_plans" / fmt::format("{:016x}", std::hash<std::string>{}(key));
+}
+
+/// A plan from its file: a line with its key, then what cuDNN made of it. Null where there is none that fits.
+std::shared_ptr<Graph> read_plan(const std::string& key) {
+  std::ifstream file(file_of(key), std::ios::binary);
+  std::string line;
+  if (!std::getline(file, line) || line != key) return nullptr;
+  const std::vector<uint8_t> data{std::istreambuf_iterator<char>(file), {}};
+  try {
+    auto graph = std::make_shared<Graph>();
+    if (graph->deserialize(at::native::getCudnnHandle(), data).is_good()) return graph;
+  } catch (const std::exception&) {
+    // Not what was written: a plan is found anew.
+  }
+  return nullptr;
+}
+
+// Renamed into place, as several ranks may write the same; without the file the next run finds a plan again.
+void write_plan(const std::string& key, const Graph& graph) {
+  const std::filesystem::path path = file_of(key);
+  std::vector<uint8_t> data;
+  if (path.empty() || graph.serialize(data).is_bad()) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  const std::filesystem::path partial = fmt::format("{}.{}", path.string(), ::getpid());
+  std::ofstream file(partial, std::ios::binary);
+  file << key << '\n';
+  file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+  file.close();
+  if (file.good()) std::filesystem::rename(partial, path, ignored);
+  if (!file.good() || ignored) std::filesystem::remove(partial, ignored);
+}
+
+std::shared_ptr<const Plan> plan_of(const ConvGraph& conv, Pointers& pointers) {
+  static std::mutex mutex;
+  static auto& plans =
+      *new std::unordered_map<std::string, std::shared_ptr<const Plan>>;  // outlives cuDNN's own ending
+  const std::string key = fmt::format("{} on {}", conv.key(), c10::cuda::current_device());
+  const std::lock_guard lock(mutex);
+  if (const auto known = plans.find(key); known != plans.end()) return known->second;
+  const std::string kept_as = file_key(conv);
+  std::shared_ptr<Graph> graph = read_plan(kept_as);
+  if (graph == nullptr) {
+    graph = found(conv, pointers);
+    if (conv.deterministic || can_measure()) write_plan(kept_as, *graph);
+  }
+  return plans.emplace(key, std::make_shared<Plan>(std::move(graph))).first->second;
+}
+
+}  // namespace
+
+std::string ConvGraph::key() const {
+  return fmt::format("{} {} {}x{}x{}x{} {}x{} stride {} padding {}{}", kind == Kind::sums ? "sums" : "gradient_sums",
+                     element == Element::fp16 ? "fp16" : "bf16", images, in, height, width, out, kernel, stride,
+                     padding, deterministic ? " deterministic" : "");
+}
+
+void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums) {
+  const int64_t channels = graph.kind == ConvGraph::Kind::sums ? graph.out : graph.in;
+  Pointers pointers;
+  for (void* tensor : tensors) pointers.emplace(static_cast<int64_t>(pointers.size()) + 1, tensor);
+  pointers.emplace(static_cast<int64_t>(pointers.size()) + 1, sums);
+  pointers.emplace(static_cast<int64_t>(pointers.size()) + 1, sums + channels);
+  const std::shared_ptr<const Plan> plan = plan_of(graph, pointers);
+  // A kernel may add to what is there.
+  C10_CUDA_CHECK(cudaMemsetAsync(sums, 0, static_cast<size_t>(2 * channels) * sizeof(float), current_stream()));
+  plan->execute(pointers);
+}
+
+}  // namespace gputrain::ops::cuda

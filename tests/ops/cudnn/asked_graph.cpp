@@ -1,0 +1,65 @@
+#include "ops/cudnn/asked_graph.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <future>
+
+#include <gtest/gtest.h>
+
+namespace gputrain::testing_support {
+namespace {
+
+/// What the program said, or how it ended.
+std::string answer_to(const AskedGraph& asked) {
+  const std::string command = "LD_LIBRARY_PATH=" GPUTRAIN_DRIVER_STUB
+                              ":$LD_LIBRARY_PATH timeout 120 " GPUTRAIN_GRAPH_CHECK " " +
+                              asked.arguments() + " 2>&1";
+  FILE* program = ::popen(command.c_str(), "r");
+  if (program == nullptr) return "cannot be started";
+  std::string said;
+  std::array<char, 512> part{};
+  while (std::fgets(part.data(), part.size(), program) != nullptr) said += part.data();
+  const int status = ::pclose(program);
+  return status == 0 ? said : "ended with " + std::to_string(status) + ": " + said;
+}
+
+}  // namespace
+
+std::string AskedGraph::arguments() const {
+  std::string text = architecture + " " + type + " " + kind + " " + determinism;
+  for (const int number : {images, conv.in, conv.size, conv.out, conv.kernel, conv.stride}) {
+    text += " " + std::to_string(number);
+  }
+  return text;
+}
+
+std::vector<AskedGraph> for_each_type(const std::string& architecture, const std::string& kind,
+                                      const std::vector<Conv>& convs, const std::string& determinism) {
+  std::vector<AskedGraph> all;
+  for (const char* type : {"bf16", "fp16"}) {
+    for (const Conv& conv : convs) all.push_back({architecture, type, kind, determinism, conv});
+  }
+  return all;
+}
+
+// Two at a time, as each compiles for a second or two.
+void expect_as_known(const std::vector<AskedGraph>& all) {
+  for (const char* needed : {GPUTRAIN_GRAPH_CHECK, GPUTRAIN_DRIVER_STUB "/libcuda.so.1"}) {
+    if (!std::filesystem::exists(needed)) GTEST_SKIP() << needed << " is not there";
+  }
+  for (size_t i = 0; i < all.size(); i += 2) {
+    std::vector<std::future<std::string>> answers;
+    for (size_t k = i; k < std::min(i + 2, all.size()); ++k) {
+      answers.push_back(std::async(std::launch::async, answer_to, all[k]));
+    }
+    for (size_t k = 0; k < answers.size(); ++k) {
+      const AskedGraph& asked = all[i + k];
+      const std::string said = answers[k].get(), expected = asked.is_supported() ? "built" : "refused";
+      EXPECT_EQ(said.substr(0, expected.size()), expected) << asked.arguments() << ": " << said;
+    }
+  }
+}
+
+}  // namespace gputrain::testing_support

@@ -1,0 +1,102 @@
+// Builds one graph for a GPU that is not there: cuDNN takes a description of the GPU for it.
+//
+// usage: cudnn_graph_check {sm_80 | sm_90 | sm_100} {bf16 | fp16} {sums | gradient_sums} {any | deterministic}
+//                          IMAGES IN HEIGHT OUT KERNEL STRIDE
+// Prints "built plan NUMBER", the first that can be, or "refused: REASON".
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <string_view>
+
+#include "../../../src/ops/cuda/conv_graphs.hpp"
+
+namespace {
+
+using gputrain::ops::cuda::ConvGraph;
+using gputrain::ops::cuda::Element;
+using gputrain::ops::cuda::GraphOfConv;
+
+struct Gpu {
+  std::string_view architecture;
+  int major, multiprocessors, shared_bytes, cache_bytes;
+  long long memory_bytes;
+};
+constexpr Gpu kGpus[] = {{"sm_80", 8, 108, 166912, 41943040, 85899345920},       // A100
+                         {"sm_90", 9, 132, 232448, 62914560, 150121545728},      // H200
+                         {"sm_100", 10, 148, 232448, 132644864, 191561531392}};  // B200
+const Gpu* gpu = nullptr;
+
+std::string described(const Gpu& one) {
+  const auto number = [](const char* name, auto value) {
+    return ",\"" + std::string(name) + "\":" + std::to_string(value);
+  };
+  return R"({"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"warpSize":32,)"
+         R"("maxSharedMemoryPerBlock":49152,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,)"
+         R"("maxCtasPerSM":32,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,)"
+         R"("supportCoopLaunch":1,"smClockRateKHz":1980000,"memClockRateKHz":3201000,"cudaDeviceId":0,)"
+         R"("driverVer":13000,"deviceName":"described")" +
+         number("multiProcessorCount", one.multiprocessors) + number("maxSharedMemoryPerBlockOptin", one.shared_bytes) +
+         number("totalGlobalMem", one.memory_bytes) + number("l2CacheSize", one.cache_bytes) +
+         number("deviceVer", one.major * 100) + "}";
+}
+
+std::string built(const ConvGraph& conv) {
+  const std::string text = described(*gpu);
+  const auto properties = std::make_shared<cudnn_frontend::DeviceProperties>();
+  const auto graph = GraphOfConv(conv).graph();
+  auto error = properties->deserialize({text.begin(), text.end()});
+  graph->set_device_properties(properties);
+  if (error.is_good()) error = graph->validate();
+  if (error.is_good()) error = graph->build_operation_graph();
+  if (error.is_good()) error = graph->create_execution_plans({cudnn_frontend::HeurMode_t::A});
+  if (conv.deterministic) graph->deselect_numeric_notes({cudnn_frontend::NumericalNote_t::NONDETERMINISTIC});
+  if (error.is_good()) error = graph->check_support();
+  if (error.is_bad()) return "refused: " + error.get_message();
+  std::string reasons;
+  for (int64_t i = 0; i < graph->get_execution_plan_count(); ++i) {
+    error = graph->build_plan_at_index(i);
+    // The latter: a kernel that was generated and compiled, and that no driver is here to load.
+    const bool is_built = error.is_good() || error.get_message().find("cuLibraryLoadData") != std::string::npos;
+    if (is_built) return "built plan " + std::to_string(i);
+    reasons += " | " + error.get_message();
+  }
+  return "refused:" + reasons;
+}
+
+}  // namespace
+
+// What cuDNN's frontend asks of the runtime, answered for the described GPU.
+extern "C" cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+extern "C" cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? gpu->major
+           : attribute == cudaDevAttrMultiProcessorCount  ? gpu->multiprocessors
+                                                          : 0;
+  return cudaSuccess;
+}
+
+int main(int count, char** values) {
+  if (count != 11) return 2;
+  const auto number = [&](int i) { return std::strtoll(values[i], nullptr, 10); };
+  for (const Gpu& one : kGpus) {
+    if (one.architecture == values[1]) gpu = &one;
+  }
+  if (gpu == nullptr) return 2;
+  ConvGraph conv{.kind = std::string_view(values[3]) == "sums" ? ConvGraph::Kind::sums : ConvGraph::Kind::gradient_sums,
+                 .element = std::string_view(values[2]) == "fp16" ? Element::fp16 : Element::bf16,
+                 .images = number(5),
+                 .in = number(6),
+                 .height = number(7),
+                 .width = number(7),
+                 .out = number(8),
+                 .kernel = number(9),
+                 .stride = number(10),
+                 .padding = number(9) / 2,
+                 .deterministic = std::string_view(values[4]) == "deterministic"};
+  std::cout << built(conv) << std::endl;
+  std::_Exit(0);  // cuDNN's own ending looks for the driver
+}

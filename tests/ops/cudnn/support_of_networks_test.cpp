@@ -1,0 +1,43 @@
+#include <gtest/gtest.h>
+
+#include "ops/cudnn/asked_graph.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+/// Each convolution of ResNet-50 on images of 224 x 224 once.
+std::vector<Conv> resnet50() {
+  std::vector<Conv> convs{{3, 224, 64, 7, 2}};
+  int in = 64, size = 56;
+  for (int stage = 0; stage < 4; ++stage) {
+    const int width = 64 << stage, stride = stage == 0 ? 1 : 2;
+    convs.insert(
+        convs.end(),
+        {{in, size, width, 1, 1}, {width, size, width, 3, stride}, {in, size, 4 * width, 1, stride}});  // the shortcut
+    size /= stride;
+    in = 4 * width;
+    convs.insert(convs.end(), {{width, size, in, 1, 1}, {in, size, width, 1, 1}, {width, size, width, 3, 1}});
+  }
+  return convs;
+}
+
+TEST(CudnnSupportOfNetworks, Resnet50) {
+  for (const char* kind : {"sums", "gradient_sums"}) {
+    for (const char* architecture : {"sm_80", "sm_90", "sm_100"}) {
+      expect_as_known(for_each_type(architecture, kind, resnet50()));
+    }
+    expect_as_known(for_each_type("sm_90", kind, resnet50(), "deterministic"));
+  }
+}
+
+TEST(CudnnSupportOfNetworks, OddSizes) {
+  for (const char* kind : {"sums", "gradient_sums"}) {
+    std::vector<AskedGraph> all =
+        for_each_type("sm_90", kind, {{24, 9, 40, 3, 1}, {8, 5, 16, 1, 1}, {32, 13, 8, 5, 1}});
+    for (AskedGraph& asked : all) asked.images = 3;
+    expect_as_known(all);
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
