@@ -67,8 +67,8 @@ class ConvUnit final : public nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) const {
-    at::Tensor y = conv_->forward(x);
-    return norm_ != nullptr ? norm_->forward_relu(y) : ops::activate(std::move(y), ops::Activation::relu);
+    return norm_ != nullptr ? nn::ConvNorm::forward_relu({{conv_, norm_}}, x)
+                            : ops::activate(conv_->forward(x), ops::Activation::relu);
   }
 
  private:

@@ -82,18 +82,10 @@ class ResnetBlock final : public nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) const {
-    at::Tensor y = x;
-    for (size_t i = 0; i + 1 < layers_.size(); ++i) y = layers_[i].norm->forward_relu(layers_[i].conv->forward(y));
-    const at::Tensor shortcut = shortcut_.conv != nullptr ? shortcut_.norm->forward(shortcut_.conv->forward(x)) : x;
-    return layers_.back().norm->forward_relu(layers_.back().conv->forward(y), shortcut);
+    return nn::ConvNorm::forward_relu(layers_, x, shortcut_.conv != nullptr ? shortcut_.forward(x) : x);
   }
 
  private:
-  struct Layer {
-    nn::Conv2d* conv = nullptr;
-    nn::BatchNorm2d* norm = nullptr;
-  };
-
   void add(int number, const nn::Conv2d::Options& options, bool zero_init = false) {
     const std::string digit = std::to_string(number);
     auto* conv = add_child<nn::Conv2d>("conv" + digit, context(), options);
@@ -102,8 +94,8 @@ class ResnetBlock final : public nn::Module {
     layers_.push_back({conv, norm});
   }
 
-  std::vector<Layer> layers_;
-  Layer shortcut_;
+  std::vector<nn::ConvNorm> layers_;
+  nn::ConvNorm shortcut_;
 };
 
 double ResnetBlock::Options::multiplications(double pixels_in, double pixels_out) const {
@@ -149,7 +141,7 @@ class Resnet : public Model {
 
   at::Tensor forward(const at::Tensor& inputs) override {
     at::Tensor x = context().channels_last ? inputs.contiguous(at::MemoryFormat::ChannelsLast) : inputs;
-    x = norm_->forward_relu(conv_->forward(x));
+    x = nn::ConvNorm::forward_relu({stem_}, x);
     if (pools_stem_) x = ops::max_pool2d(x, 3, 2, 1);
     for (const auto& [name, block] : blocks_) {
       x = run_block(x, [one = block](const at::Tensor& in) { return one->forward(in); });
@@ -159,7 +151,7 @@ class Resnet : public Model {
 
   std::vector<Unit> units() override {
     std::vector<Unit> units;
-    units.push_back({"stem", {conv_, norm_}});
+    units.push_back({"stem", {stem_.conv, stem_.norm}});
     for (const auto& [name, block] : blocks_) units.push_back({name, {block}});
     units.push_back({"head", {fc_}});
     return units;
@@ -172,9 +164,9 @@ class Resnet : public Model {
 
  private:
   void add_stem(int64_t channels, int64_t width) {
-    conv_ = add_child<nn::Conv2d>(
+    stem_.conv = add_child<nn::Conv2d>(
         "conv1", context(), pools_stem_ ? conv_options(channels, width, 7, 2) : conv_options(channels, width, 3, 1));
-    norm_ = add_child<nn::BatchNorm2d>("bn1", context(), width);
+    stem_.norm = add_child<nn::BatchNorm2d>("bn1", context(), width);
   }
 
   void add_block(const std::string& name, const ResnetBlock::Options& options, Extent& extent) {
@@ -185,8 +177,7 @@ class Resnet : public Model {
   }
 
   bool pools_stem_;
-  nn::Conv2d* conv_;
-  nn::BatchNorm2d* norm_;
+  nn::ConvNorm stem_;
   std::vector<std::pair<std::string, ResnetBlock*>> blocks_;
   nn::Linear* fc_;
   double multiplications_ = 0;

@@ -73,6 +73,29 @@ at::Tensor BatchNorm2d::forward_relu(const at::Tensor& x, const at::Tensor& resi
   return ops::batch_norm_relu(x, weight_, bias_, running_mean_, running_var_, begin_batch(), residual);
 }
 
+ops::ConvNormLayer ConvNorm::operands() const {
+  return {.weight = conv->weight_,
+          .bias = conv->bias_,
+          .stride = conv->options_.stride,
+          .padding = conv->options_.padding,
+          .norm_weight = norm->weight_,
+          .norm_bias = norm->bias_,
+          .running_mean = norm->running_mean_,
+          .running_var = norm->running_var_,
+          .norm = norm->begin_batch()};
+}
+
+at::Tensor ConvNorm::forward(const at::Tensor& x) const {
+  return ops::conv_norms(conv->context().policy, x, {operands()}, {}, ops::LastRelu::no);
+}
+
+at::Tensor ConvNorm::forward_relu(const std::vector<ConvNorm>& layers, const at::Tensor& x,
+                                  const at::Tensor& residual) {
+  std::vector<ops::ConvNormLayer> operands;
+  for (const ConvNorm& layer : layers) operands.push_back(layer.operands());
+  return ops::conv_norms(layers.front().conv->context().policy, x, operands, residual, ops::LastRelu::yes);
+}
+
 Norm::Norm(const Context& context, const Options& options) : Module(context), options_(options) {
   weight_ = register_parameter("weight", {options.channels}, Init::ones(), Role::norm);
   if (options.kind == Kind::layernorm && options.bias) {

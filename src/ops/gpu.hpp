@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -38,6 +39,16 @@ Way cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing);
 
 /// {x, weight, bias, residual, running mean, running variance}, in training -> {y}; moves the running statistics.
 Way batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu);
+
+/// A convolution and the batch norm in training after it.
+struct ConvNormShape {
+  int64_t stride = 1, padding = 0;
+  BatchNormOptions norm;
+};
+/// {x, residual, weight and norm's weight and bias of each layer, running mean and variance of each layer} -> {y}:
+/// layer after layer, each with its ReLU; before the last one, which may be left out, the residual is added, if it is
+/// defined. The sizes are those that the layers ask for.
+Way conv_norms(const Tensors& inputs, const std::vector<ConvNormShape>& layers, bool last_relu);
 
 /// {x} -> {y}: of channels-last images, by windows of 3 x 3 with stride 2 and padding 1.
 Way max_pool(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding);

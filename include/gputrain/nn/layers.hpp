@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/nn/module.hpp"
+#include "gputrain/ops/conv_norm.hpp"
 #include "gputrain/ops/normalization.hpp"
 
 namespace gputrain::nn {
@@ -46,6 +48,8 @@ class GPUTRAIN_API Conv2d final : public Module {
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
+  friend struct ConvNorm;
+
   Options options_;
   at::Tensor weight_, bias_;
 };
@@ -58,9 +62,25 @@ class GPUTRAIN_API BatchNorm2d final : public Module {
   at::Tensor forward_relu(const at::Tensor& x, const at::Tensor& residual = {});  // relu(forward(x) + residual)
 
  private:
+  friend struct ConvNorm;
+
   ops::BatchNormOptions begin_batch();
 
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
+};
+
+/// A convolution and the batch norm after it, of a module that owns both: together they are one operator.
+struct GPUTRAIN_API ConvNorm {
+  Conv2d* conv = nullptr;
+  BatchNorm2d* norm = nullptr;
+
+  at::Tensor forward(const at::Tensor& x) const;
+  /// Layer after layer, each with a ReLU; before the last one the residual, if any, is added.
+  static at::Tensor forward_relu(const std::vector<ConvNorm>& layers, const at::Tensor& x,
+                                 const at::Tensor& residual = {});
+
+ private:
+  ops::ConvNormLayer operands() const;
 };
 
 /// Normalises the last dim: LayerNorm with `weight` and, optionally, `bias`, or RMSNorm with `weight` [channels].

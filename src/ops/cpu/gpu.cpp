@@ -31,6 +31,7 @@ Way swiglu(const at::Tensor&, const at::Tensor&) { return {}; }
 Way rotate(const at::Tensor&) { return {}; }
 Way cross_entropy(const at::Tensor&, int64_t, double) { return {}; }
 Way batch_norm(const Tensors&, const BatchNormOptions&, bool) { return {}; }
+Way conv_norms(const Tensors&, const std::vector<ConvNormShape>&, bool) { return {}; }
 Way max_pool(const at::Tensor&, int64_t, int64_t, int64_t) { return {}; }
 
 }  // namespace gpu

@@ -11,6 +11,7 @@
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/conv2d.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
@@ -60,7 +61,8 @@ Tensors leaves_of(const Tensors& inputs, size_t differentiable, bool in_double) 
 }
 
 /// Results, gradients and what a way changed in its other inputs are those of the reference in fp64.
-void compare_within(double bound, const Tensors& inputs, size_t differentiable, const Way& own, const Way& reference) {
+/// `slack` times as far as rounding takes one operator.
+void compare(const Tensors& inputs, size_t differentiable, const Way& own, const Way& reference, double slack = 1) {
   ASSERT_TRUE(own);
   const Tensors ours = leaves_of(inputs, differentiable, false), exact = leaves_of(inputs, differentiable, true);
   Tensors handed;
@@ -70,6 +72,7 @@ void compare_within(double bound, const Tensors& inputs, size_t differentiable, 
   ASSERT_EQ(results.size(), expected.size());
   at::Tensor objective, exact_objective;
   for (size_t i = 0; i < results.size(); ++i) {
+    const double bound = slack * (results[i].element_size() == 2 ? 3e-3 : 1e-5);
     expect_within(bound, results[i].detach(), expected[i], "result " + std::to_string(i));
     const at::Tensor weights = noise(expected[i].sizes(), 90 + i, results[i].scalar_type());
     const at::Tensor part = (results[i] * weights).sum(), exact_part = (expected[i] * wide(weights)).sum();
@@ -82,13 +85,12 @@ void compare_within(double bound, const Tensors& inputs, size_t differentiable, 
     if (!inputs[i].defined()) continue;
     const std::string place = "input " + std::to_string(i);
     // Gradients of fp32 weights carry the rounding of 16-bit activations.
-    if (i < differentiable) expect_within(bound, ours[i].grad(), exact[i].grad(), place);
-    if (i >= differentiable && at::isFloatingType(inputs[i].scalar_type())) expect_close(ours[i], exact[i], place);
+    if (i < differentiable)
+      expect_within(slack * (inputs[0].element_size() == 2 ? 3e-3 : 1e-5), ours[i].grad(), exact[i].grad(), place);
+    if (i < differentiable || !at::isFloatingType(inputs[i].scalar_type())) continue;
+    const bool is_of_rounded = slack > 1 && inputs[0].element_size() == 2;  // what moves them was computed in 16 bits
+    expect_within(is_of_rounded ? 1e-2 : slack * 1e-5, ours[i], exact[i], place);
   }
-}
-
-void compare(const Tensors& inputs, size_t differentiable, const Way& own, const Way& reference) {
-  compare_within(inputs[0].element_size() == 2 ? 3e-3 : 1e-5, inputs, differentiable, own, reference);
 }
 
 TEST_F(GpuOperators, LayerNormAndRmsNorm) {
@@ -243,8 +245,8 @@ TEST_F(GpuOperators, FeedForwardLayers) {
       const bool in_out = kind % 2 == 1, biased = kind / 2 % 2 == 1, by_tanh = kind / 4 == 1;
       const Tensors inputs = feed_forward_layers(type, in_out, biased);
       const auto activation = by_tanh ? Activation::gelu_tanh : Activation::gelu;
-      compare_within(type == at::kHalf ? 2e-3 : 1e-2, inputs, 5, gpu::feed_forward(inputs, in_out, activation),
-                     [=](const Tensors& t) { return exact_feed_forward(t, in_out, by_tanh); });
+      compare(inputs, 5, gpu::feed_forward(inputs, in_out, activation),
+              [=](const Tensors& t) { return exact_feed_forward(t, in_out, by_tanh); }, type == at::kHalf ? 0.7 : 3.5);
     }
   }
   const Tensors inputs = feed_forward_layers(at::kBFloat16, false, true);
@@ -369,6 +371,114 @@ TEST_F(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
         at::zeros({16}, on_device()),          at::ones({16}, on_device())};
     EXPECT_FALSE(gpu::batch_norm(rows_first, {}, true));
   }
+}
+
+/// A convolution and its norm; filters of `kernel`.
+struct JoinedLayer {
+  int64_t out, kernel, stride = 1;
+};
+
+/// Inputs as gpu::conv_norms() takes them, of images of so many channels.
+Tensors joined_inputs(int64_t channels, const std::vector<JoinedLayer>& layers, at::IntArrayRef residual_sizes,
+                      at::ScalarType type) {
+  uint64_t seed = 0;
+  const auto images = [&](at::IntArrayRef sizes) {
+    return noise(sizes, ++seed, type).contiguous(at::MemoryFormat::ChannelsLast);
+  };
+  Tensors inputs{images({3, channels, 9, 7}), residual_sizes.empty() ? at::Tensor() : images(residual_sizes)};
+  for (const JoinedLayer& layer : layers) {
+    inputs.push_back(images({layer.out, channels, layer.kernel, layer.kernel}));
+    for (int i = 0; i < 2; ++i) inputs.push_back(noise({layer.out}, ++seed, at::kFloat));
+    channels = layer.out;
+  }
+  for (const JoinedLayer& layer : layers) {
+    inputs.push_back(at::zeros({layer.out}, on_device()));
+    inputs.push_back(at::ones({layer.out}, on_device()));
+  }
+  return inputs;
+}
+
+std::vector<gpu::ConvNormShape> shapes_of(const std::vector<JoinedLayer>& layers) {
+  std::vector<gpu::ConvNormShape> shapes;
+  for (const JoinedLayer& layer : layers) shapes.push_back({.stride = layer.stride, .padding = layer.kernel / 2});
+  return shapes;
+}
+
+Way one_after_the_other(const std::vector<JoinedLayer>& layers, bool last_relu) {
+  return [=](const Tensors& t) {
+    at::Tensor y = t[0];
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const size_t weight = 2 + 3 * i, running = 2 + 3 * layers.size() + 2 * i;
+      const int64_t stride = layers[i].stride, padding = layers[i].kernel / 2;
+      y = at::batch_norm(at::conv2d(y, t[weight], {}, {stride, stride}, {padding, padding}), t[weight + 1],
+                         t[weight + 2], t[running], t[running + 1], true, 0.1, kEps, false);
+      const bool is_last = i + 1 == layers.size();
+      if (is_last && t[1].defined()) y = y + t[1];
+      if (!is_last || last_relu) y = at::relu(y);
+    }
+    return Tensors{y};
+  };
+}
+
+TEST_F(GpuOperators, ConvolutionsWithTheirNorms) {
+  const std::vector<JoinedLayer> bottleneck{{8, 1}, {8, 3}, {32, 1}}, shrinking{{8, 1}, {8, 3, 2}, {16, 1}},
+      basic{{24, 3}, {16, 3}}, single{{8, 3, 2}};
+  for (const Storage& storage : storages()) {
+    const auto check = [&](int64_t channels, const std::vector<JoinedLayer>& layers, at::IntArrayRef residual,
+                           bool relu) {
+      SCOPED_TRACE(testing::Message() << storage.name << ", " << layers.size() << " layers");
+      const Tensors inputs = joined_inputs(channels, layers, residual, storage.type);
+      const Way own = gpu::conv_norms(inputs, shapes_of(layers), relu);
+      if (storage.type == at::kFloat && !own) return;  // on a GPU it is for 16 bits
+      // Rounding to 16 bits moves values across the ReLU's edge, which then pass their whole gradient or none: in
+      // images this small that leaves half of a digit. How the parts fit is seen in fp32; each part is tested by
+      // itself.
+      const double slack = storage.type == at::kFloat ? 3 : 150;
+      compare(inputs, 2 + 3 * layers.size(), own, one_after_the_other(layers, relu), slack);
+    };
+    check(32, bottleneck, {3, 32, 9, 7}, true);
+    check(16, shrinking, {3, 16, 5, 4}, true);
+    check(16, basic, {3, 16, 9, 7}, true);
+    check(16, basic, {}, true);
+    check(16, single, {}, false);
+    check(3, single, {}, true);
+  }
+}
+
+TEST_F(GpuOperators, ConvolutionsWithTheirNormsTakeWhatTheyCan) {
+  const std::vector<JoinedLayer> layers{{8, 3}};
+  const Tensors inputs = joined_inputs(8, layers, {}, at::kBFloat16);
+  EXPECT_TRUE(gpu::conv_norms(inputs, shapes_of(layers), true));
+  const auto with = [&](size_t place, const at::Tensor& other) {
+    Tensors changed = inputs;
+    changed[place] = other;
+    return gpu::conv_norms(changed, shapes_of(layers), true);
+  };
+  EXPECT_FALSE(with(0, inputs[0].contiguous()));       // rows first
+  EXPECT_FALSE(with(2, inputs[2].to(at::kHalf)));      // two types
+  EXPECT_FALSE(with(3, inputs[3].to(at::kBFloat16)));  // a norm's weight is fp32
+  EXPECT_FALSE(with(0, inputs[0].narrow(0, 0, 0)));    // nothing
+  Tensors one_value = inputs;
+  one_value[0] = inputs[0].narrow(0, 0, 1);
+  EXPECT_FALSE(gpu::conv_norms(one_value, {{.stride = 9, .padding = 1}}, true));  // per channel
+}
+
+TEST_F(GpuOperators, GoOnByAtensWayWhereAKernelIsMissingAfterAll) {
+  const Tensors inputs{noise({8}, 1, at::kFloat)};
+  bool is_missing = false;
+  int asked = 0;
+  const Way own = [&](const Tensors& t) {
+    ++asked;
+    if (is_missing) throw NoKernel("as a test has it");
+    return Tensors{t[0] + 1};
+  };
+  const Way plain = [](const Tensors& t) { return Tensors{t[0] + 1}; };
+  const auto result = [&] { return run("missing", inputs, {.batched = 1, .differentiable = 0}, own, plain)[0]; };
+  result();
+  is_missing = true;
+  asked = 0;
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(result().equal(inputs[0] + 1));
+  EXPECT_EQ(asked, 1);
 }
 
 TEST_F(GpuOperators, MaxPool) {

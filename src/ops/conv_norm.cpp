@@ -1,0 +1,82 @@
+#include "gputrain/ops/conv_norm.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "gpu.hpp"
+#include "gputrain/comm/group.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/ops/linear.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+at::Tensor one_by_one(const Policy& policy, at::Tensor x, const std::vector<ConvNormLayer>& layers,
+                      const at::Tensor& residual, LastRelu last_relu) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const ConvNormLayer& l = layers[i];
+    const bool is_last = i + 1 == layers.size();
+    x = conv2d(policy, x, l.weight, l.bias, l.stride, l.padding);
+    x = is_last && last_relu == LastRelu::no
+            ? batch_norm(x, l.norm_weight, l.norm_bias, l.running_mean, l.running_var, l.norm)
+            : batch_norm_relu(x, l.norm_weight, l.norm_bias, l.running_mean, l.running_var, l.norm,
+                              is_last ? residual : at::Tensor());
+  }
+  return x;
+}
+
+/// Statistics of this rank's batch, and no bias that they would take away again.
+bool can_be_joined(const ConvNormLayer& layer) {
+  return layer.norm.training && (layer.norm.group == nullptr || layer.norm.group->size() == 1) && !layer.bias.defined();
+}
+
+/// As gpu::conv_norms() takes them.
+Tensors inputs_of(const Policy& policy, const at::Tensor& x, const std::vector<ConvNormLayer>& layers,
+                  const at::Tensor& residual) {
+  Tensors inputs{cast(x, policy.compute), residual};
+  for (const ConvNormLayer& l : layers) {
+    inputs.insert(inputs.end(), {cast(l.weight, policy.compute), l.norm_weight, l.norm_bias});
+  }
+  for (const ConvNormLayer& l : layers) inputs.insert(inputs.end(), {l.running_mean, l.running_var});
+  return inputs;
+}
+
+/// The layers with such inputs instead of their own.
+std::vector<ConvNormLayer> with_inputs(std::vector<ConvNormLayer> layers, const Tensors& inputs) {
+  const size_t running = 2 + 3 * layers.size();
+  for (size_t i = 0; i < layers.size(); ++i) {
+    ConvNormLayer& l = layers[i];
+    l.weight = inputs[2 + 3 * i];
+    l.norm_weight = inputs[3 + 3 * i];
+    l.norm_bias = inputs[4 + 3 * i];
+    l.running_mean = inputs[running + 2 * i];
+    l.running_var = inputs[running + 2 * i + 1];
+  }
+  return layers;
+}
+
+}  // namespace
+
+at::Tensor conv_norms(const Policy& policy, const at::Tensor& x, const std::vector<ConvNormLayer>& layers,
+                      const at::Tensor& residual, LastRelu last_relu) {
+  GPUTRAIN_ASSERT(!residual.defined() || last_relu == LastRelu::yes, "a residual is added before a ReLU");
+  const bool is_joined = x.is_floating_point() && std::all_of(layers.begin(), layers.end(), can_be_joined);
+  if (!is_joined || !gpu::is_here(x)) return one_by_one(policy, x, layers, residual, last_relu);
+  std::string name = "conv_norms";
+  std::vector<gpu::ConvNormShape> shapes;
+  for (const ConvNormLayer& l : layers) {
+    name += " stride " + std::to_string(l.stride) + " padding " + std::to_string(l.padding);
+    shapes.push_back({.stride = l.stride, .padding = l.padding, .norm = l.norm});
+  }
+  if (last_relu == LastRelu::yes) name += " relu";
+  const Tensors inputs = inputs_of(policy, x, layers, residual);
+  const Way plain = [&](const Tensors& t) {
+    // In the type that the inputs have: policy.compute, or what exact results are computed in.
+    const Policy as_given{.compute = t[0].scalar_type()};
+    return Tensors{one_by_one(as_given, t[0], with_inputs(layers, t), t[1], last_relu)};
+  };
+  return run(name, inputs, {.batched = 2, .differentiable = 2 + 3 * layers.size()},
+             gpu::conv_norms(inputs, shapes, last_relu == LastRelu::yes), plain)[0];
+}
+
+}  // namespace gputrain::ops
