@@ -18,6 +18,8 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -128,6 +130,9 @@ std::shared_ptr<Graph> read_plan(const std::string& key) {
   std::string line;
   if (!std::getline(file, line) || line != key) return nullptr;
   const std::vector<uint8_t> data{std::istreambuf_iterator<char>(file), {}};
+  // The frontend tries a plan that it reads by capturing it, for which the stream of the run is too good.
+  const c10::cuda::CUDAStreamGuard guard(can_measure() ? c10::cuda::getStreamFromPool()
+                                                       : c10::cuda::getCurrentCUDAStream());
   try {
     auto graph = std::make_shared<Graph>();
     if (graph->deserialize(at::native::getCudnnHandle(), data).is_good()) return graph;
