@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "app/program.hpp"
@@ -29,6 +30,15 @@ TEST(Verbs, ValidateReportsEveryMistakeAtOnceWithItsPlace) {
   const auto report = nlohmann::json::parse(json.out);
   EXPECT_EQ(report["valid"], false);
   EXPECT_GE(report["problems"].size(), 4U);
+}
+
+TEST(Verbs, WithoutTheirLibrarySayWhatIsMissing) {
+  const TemporaryFolder folder;
+  std::filesystem::copy_file(gputrain_path(), folder / "gputrain");
+  const Result alone = Program({folder / "gputrain", "version"}).wait();
+  EXPECT_EQ(alone.exit_code, 6);
+  EXPECT_THAT(alone.err, HasSubstr("cannot open the library: libgputrain.so"));
+  EXPECT_EQ(Program({folder / "gputrain", "launch", "--help"}).wait().exit_code, 0);
 }
 
 TEST(Verbs, ValidateChecksTheGpusAllocatorWithoutAGpu) {
