@@ -16,6 +16,7 @@
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/ledger.hpp"
+#include "gputrain/train/step.hpp"
 #include "memory_page.hpp"
 #include "run_folder.hpp"
 #include "timed_steps.hpp"
@@ -81,8 +82,8 @@ class MicroBatchSearch {
       if (finding.needed_bytes > finding.free_bytes) return finding;
     }
     try {
-      const TimedSteps steps =
-          time_steps(job_, trial_, {.batch = batch_of(size), .steps = 4, .enough_seconds = kEnoughSeconds});
+      const TimedSteps steps = time_steps(
+          job_, trial_, {.batch = batch_of(size), .warmup = warmup(), .steps = 4, .enough_seconds = kEnoughSeconds});
       finding.fits = leaves_room(steps.peak_bytes, finding) ? 1 : 0;
       finding.samples_per_second = *std::max_element(steps.samples_per_second.begin(), steps.samples_per_second.end());
       finding.peak_bytes = static_cast<double>(steps.peak_bytes);
@@ -95,6 +96,9 @@ class MicroBatchSearch {
     device::release_unused(place_.device);
     return finding;
   }
+
+  /// On a GPU enough for steps that are replayed, where a run's are: they are faster, and take other memory.
+  int64_t warmup() const { return place_.device.is_cpu() ? 2 : train::Step::kStepsBeforeRecording + 1; }
 
   /// On a GPU: evaluation and saves come and go between steps, and leave memory in pieces.
   bool leaves_room(int64_t peak_bytes, TrialFinding& finding) const {
