@@ -19,6 +19,9 @@ struct SummedImages {
   at::Tensor sums;  // [2, channels of y] in fp32
 };
 
+/// Whether there is a kernel for the function below.
+bool has_sums(const at::Tensor& x);
+
 /// y = conv(x); the sums of y and of y squared.
 SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv);
 

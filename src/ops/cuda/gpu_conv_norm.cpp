@@ -43,7 +43,8 @@ Normed convolved(const at::Tensor& x, const Convolution& conv, const NormOperand
     return finished({.y = channels_last(y)}, t);
   };
   const Tensors inputs{x, conv.weight, norm.weight, norm.bias, norm.running_mean, norm.running_var};
-  const Tensors found = ops::run(named("conv_moments", conv), inputs, {.batched = 1, .differentiable = 0}, own, plain);
+  const Tensors found = ops::run(named("conv_moments", conv), inputs, {.batched = 1, .differentiable = 0},
+                                 has_sums(x) ? own : Way(), plain);
   return {.y = found[0], .moments = found[3]};
 }
 

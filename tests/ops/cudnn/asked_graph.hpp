@@ -18,7 +18,7 @@ struct AskedGraph {
 
   std::string arguments() const;
   /// As cuDNN 9.19 has it.
-  bool is_supported() const { return kind == "sums" || conv.stride == 1; }
+  bool is_supported() const { return kind == "sums" ? determinism == "any" || conv.in % 8 == 0 : conv.stride == 1; }
 };
 
 std::vector<AskedGraph> for_each_type(const std::string& architecture, const std::string& kind,
