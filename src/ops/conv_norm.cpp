@@ -35,7 +35,7 @@ Tensors inputs_of(const Policy& policy, const at::Tensor& x, const std::vector<C
                   const at::Tensor& residual) {
   Tensors inputs{cast(x, policy.compute), residual};
   for (const ConvNormLayer& l : layers) {
-    inputs.insert(inputs.end(), {cast(l.weight, policy.compute), l.norm_weight, l.norm_bias});
+    inputs.insert(inputs.end(), {operand(l.weight, policy.compute), l.norm_weight, l.norm_bias});
   }
   for (const ConvNormLayer& l : layers) inputs.insert(inputs.end(), {l.running_mean, l.running_var});
   return inputs;

@@ -43,10 +43,6 @@ at::Tensor copy_of(const at::Tensor& weight, at::ScalarType type) {
   return weight.defined() && weight.scalar_type() != type ? device::working_view(weight, type) : at::Tensor();
 }
 
-at::Tensor operand(const at::Tensor& weight, at::ScalarType type) {
-  return operand(weight, copy_of(weight, type), type);
-}
-
 at::Tensor times_in_out(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   const at::Tensor product = bias.defined() ? at::addmm(bias, rows, matrix) : at::mm(rows, matrix);
@@ -95,6 +91,10 @@ Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
 at::Tensor cast(const at::Tensor& tensor, at::ScalarType type) {
   // Skips the dispatcher where there is nothing to do, which is everywhere in fp32.
   return !tensor.defined() || tensor.scalar_type() == type ? tensor : tensor.to(type);
+}
+
+at::Tensor operand(const at::Tensor& parameter, at::ScalarType type) {
+  return operand(parameter, copy_of(parameter, type), type);
 }
 
 at::Tensor linear(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {

@@ -15,6 +15,9 @@ namespace gputrain::ops {
 /// The tensor itself when it already has this type.
 at::Tensor cast(const at::Tensor& tensor, at::ScalarType type);
 
+/// What a product reads of a parameter: its copy of this type, in its place on the autograd graph, or a cast.
+at::Tensor operand(const at::Tensor& parameter, at::ScalarType type);
+
 /// x [..., in], weight [out, in], bias [out] or undefined -> [..., out].
 at::Tensor linear(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
