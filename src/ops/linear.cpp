@@ -33,8 +33,8 @@ struct ReadCopy : torch::autograd::Function<ReadCopy> {
   }
 };
 
-/// What a product reads of a parameter: its copy, in its place on the graph, or a cast.
-at::Tensor operand(const at::Tensor& weight, const at::Tensor& copy, at::ScalarType type) {
+/// The copy in the weight's place on the graph, or without one a cast.
+at::Tensor copy_or_cast(const at::Tensor& weight, const at::Tensor& copy, at::ScalarType type) {
   if (!copy.defined()) return cast(weight, type);
   return at::GradMode::is_enabled() && weight.requires_grad() ? ReadCopy::apply(weight, copy) : copy;
 }
@@ -67,7 +67,7 @@ at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
   const Way plain = [in_out, columns](const Tensors& t) {
     const at::ScalarType read = t[0].scalar_type();
     const at::Tensor copy = columns > 0 && t[3].defined() ? t[3].narrow(0, 0, t[1].size(0)) : t[3];
-    const at::Tensor matrix = operand(t[1], copy, read), added = operand(t[2], t[4], read);
+    const at::Tensor matrix = copy_or_cast(t[1], copy, read), added = copy_or_cast(t[2], t[4], read);
     return Tensors{in_out ? times_in_out(t[0], matrix, added) : at::linear(t[0], padded(matrix, columns), added)};
   };
   if (!gpu::is_here(inputs[0])) return plain(inputs)[0];
@@ -94,7 +94,7 @@ at::Tensor cast(const at::Tensor& tensor, at::ScalarType type) {
 }
 
 at::Tensor operand(const at::Tensor& parameter, at::ScalarType type) {
-  return operand(parameter, copy_of(parameter, type), type);
+  return copy_or_cast(parameter, copy_of(parameter, type), type);
 }
 
 at::Tensor linear(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
