@@ -58,7 +58,7 @@ int64_t bytes_on_the_wire() {
     socklen_t size = sizeof info;
     const int descriptor = std::atoi(entry->d_name);
     if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) == 0)
-      sum += static_cast<int64_t>(info.tcpi_bytes_acked);
+      sum += static_cast<int64_t>(info.tcpi_bytes_sent - info.tcpi_bytes_retrans);
   }
   return sum;
 }
@@ -149,7 +149,9 @@ std::pair<int64_t, int64_t> sent_by_one_step(comm::ProcessGroups& groups, WideMo
     parallel.finish();
   }
   groups.control().barrier("after");
-  return {(bytes_on_the_wire() - before) / 4, parallel.traffic().bytes / 4};
+  const int64_t sent = bytes_on_the_wire() - before;
+  groups.control().barrier("counted");  // whoever leaves earlier takes connections away
+  return {sent / 4, parallel.traffic().bytes / 4};
 }
 
 const RankBody counts_bytes("counts_bytes", [] {
