@@ -125,8 +125,15 @@ at::Tensor feed_forward(const Policy& policy, const at::Tensor& x, const FeedFor
 
 at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   int64_t stride, int64_t padding) {
-  return at::conv2d(cast(x, policy.compute), operand(weight, policy.compute), operand(bias, policy.compute),
-                    {stride, stride}, {padding, padding});
+  const at::Tensor images = cast(x, policy.compute), kernel = operand(weight, policy.compute),
+                   added = operand(bias, policy.compute);
+  const auto convolve = [=](const at::Tensor& in, const at::Tensor& by, const at::Tensor& plus) {
+    return at::conv2d(in, by, plus, {stride, stride}, {padding, padding});
+  };
+  const bool is_slow = images.is_cpu() && policy.compute == at::kHalf;
+  if (!is_slow) return convolve(images, kernel, added);
+  // Of fp16 values with sums in fp32, as units for fp16 do it; most CPUs have none, and ATen's own loops take minutes.
+  return convolve(images.to(at::kFloat), kernel.to(at::kFloat), cast(added, at::kFloat)).to(at::kHalf);
 }
 
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) { return at::embedding(weight, tokens); }
