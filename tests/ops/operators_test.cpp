@@ -114,6 +114,27 @@ struct Products {
   }
 };
 
+TEST(Conv2d, In16BitsIsTheExactOneWithinItsRoundingAndSoAreItsGradients) {
+  for (const Precision precision : {Precision::bf16, Precision::fp16}) {
+    const Policy policy = policy_of(precision);
+    const at::Tensor x = random_leaf({2, 3, 6, 5}, 1, at::kFloat), weight = random_leaf({4, 3, 3, 3}, 2, at::kFloat),
+                     bias = random_leaf({4}, 3, at::kFloat);
+    const at::Tensor y = conv2d(policy, x, weight, bias, 1, 1);
+    EXPECT_EQ(y.scalar_type(), policy.compute);
+    y.sum(at::kFloat).backward();
+    std::vector<at::Tensor> exact;
+    for (const at::Tensor& leaf : {x, weight, bias}) {
+      exact.push_back(leaf.detach().to(at::kDouble).set_requires_grad(true));
+    }
+    const at::Tensor expected = conv2d(kDoublePolicy, exact[0], exact[1], exact[2], 1, 1);
+    expected.sum().backward();
+    EXPECT_LT(relative_error(y, expected), 6e-3);
+    EXPECT_LT(relative_error(x.grad(), exact[0].grad()), 6e-3);
+    EXPECT_LT(relative_error(weight.grad(), exact[1].grad()), 6e-3);
+    EXPECT_LT(relative_error(bias.grad(), exact[2].grad()), 6e-3);
+  }
+}
+
 TEST(WorkingCopies, GiveTheResultsAndGradientsOfCastsBitForBit) {
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     const Policy policy = policy_of(precision);
