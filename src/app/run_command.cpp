@@ -29,8 +29,8 @@ int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
   data::Loader loader(assembly.datasets.train, options);
   const auto step = loader.next_step();
   const auto& batch = step.micro_batches.front();
-  const at::Tensor loss = assembly.built.model->loss(loader.to_device(batch), job.spec().train.label_smoothing);
-  const double mean = loss.item<double>() / static_cast<double>(batch.weight);
+  const auto loss = assembly.built.model->loss(loader.to_device(batch), job.spec().train.label_smoothing);
+  const double mean = loss.sum.item<double>() / static_cast<double>(batch.weight);
   console.line("dry run", "all checks passed; first loss " + monitor::significant(mean) + "; nothing was written");
   return 0;
 }
@@ -97,7 +97,8 @@ int run_command(const RunRequest& request) {
   if (request.rehearsal.world_size > 0) return rehearse(request.rehearsal, job);
   take_environment(job.spec().env);
   train::watch_signals();
-  if (is_init()) std::signal(SIGCHLD, SIG_IGN);  // it has no children of its own: orphans, which the kernel then collects
+  if (is_init())
+    std::signal(SIGCHLD, SIG_IGN);  // it has no children of its own: orphans, which the kernel then collects
   try {
     return run_job(request, job);
   } catch (const std::exception& failure) {

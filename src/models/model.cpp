@@ -7,8 +7,6 @@
 #include <ATen/ops/topk.h>
 #include <nlohmann/json.hpp>
 
-#include "gputrain/ops/cross_entropy.hpp"
-
 namespace gputrain::models {
 
 ModelCatalog& catalog() {
@@ -27,10 +25,10 @@ Model::Logits Model::loss_logits(const at::Tensor& inputs) {
   return {logits, logits.size(-1)};
 }
 
-at::Tensor Model::loss(const Batch& batch, double label_smoothing) {
+ops::Loss Model::loss(const Batch& batch, double label_smoothing, const at::Tensor& weight) {
   const Logits logits = loss_logits(batch.inputs);
   return ops::cross_entropy(logits.values, batch.targets,
-                            {.classes = logits.classes, .label_smoothing = label_smoothing});
+                            {.classes = logits.classes, .label_smoothing = label_smoothing, .weight = weight});
 }
 
 Statistics Model::evaluate(const Batch& batch) {
@@ -39,7 +37,7 @@ Statistics Model::evaluate(const Batch& batch) {
   const at::Tensor best = std::get<1>(logits.topk(std::min<int64_t>(5, logits.size(-1)), -1));
   // No class has the number of a target that is left out, so it is never a hit.
   const at::Tensor hits = at::eq(best, batch.targets.unsqueeze(-1));
-  return {.loss_sum = ops::cross_entropy(logits, batch.targets, {.classes = logits.size(-1)}),
+  return {.loss_sum = ops::cross_entropy(logits, batch.targets, {.classes = logits.size(-1)}).sum,
           .correct1 = hits.select(-1, 0).sum(),
           .correct5 = hits.sum()};
 }

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <string>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ne.h>
 #include <ATen/ops/nll_loss.h>
-#include <ATen/ops/softmax.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -40,59 +41,65 @@ void each_chunk(const at::Tensor& logits, const at::Tensor& targets, const Visit
   }
 }
 
-at::Tensor class_columns(const at::Tensor& logits, int64_t classes) {
-  return logits.size(1) == classes ? logits : logits.narrow(1, 0, classes);
+/// The sum of the losses that these log-likelihoods [rows, classes] give.
+at::Tensor sum_of(const at::Tensor& log_likelihood, const at::Tensor& targets, double smoothing) {
+  at::Tensor sum =
+      at::nll_loss(log_likelihood, targets, {}, at::Reduction::Sum, kIgnoreIndex).to(at::kDouble).mul_(1 - smoothing);
+  if (smoothing > 0) {
+    const at::Tensor per_row = log_likelihood.sum({1}).mul_(at::ne(targets, kIgnoreIndex));
+    sum.sub_(per_row.sum(at::kDouble), smoothing / static_cast<double>(log_likelihood.size(1)));
+  }
+  return sum;
 }
 
-at::Tensor loss_sum(const at::Tensor& logits, const at::Tensor& targets, int64_t classes, double smoothing) {
+/// Turns log-likelihoods into (likelihood - smoothed target) * weight; rows that are left out become 0.
+void turn_into_gradient(at::Tensor& log_likelihood, const at::Tensor& targets, double smoothing,
+                        const at::Tensor& weight) {
+  at::Tensor& gradient = log_likelihood.exp_();
+  const at::Tensor counted = at::ne(targets, kIgnoreIndex), hits = at::mul(targets, counted).unsqueeze_(1);
+  gradient.scatter_add_(1, hits, at::zeros({1, 1}, gradient.options()).sub_(1 - smoothing).expand_as(hits));
+  if (smoothing > 0) gradient.sub_(smoothing / static_cast<double>(gradient.size(1)));
+  gradient.mul_(at::mul(weight, counted).to(gradient.scalar_type()).unsqueeze_(1));
+}
+
+/// The loss sum; where `learns`, the logits become the gradient of this sum times `weight`.
+at::Tensor sum_and_gradient(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& weight,
+                            int64_t classes, double smoothing, bool learns) {
   at::Tensor sum = at::zeros({}, logits.options().dtype(at::kDouble));
   each_chunk(logits, targets, [&](const at::Tensor& chunk, const at::Tensor& chunk_targets) {
-    const at::Tensor log_likelihood = at::log_softmax(class_columns(chunk, classes), 1, wide_type(logits));
-    sum.add_(at::nll_loss(log_likelihood, chunk_targets, {}, at::Reduction::Sum, kIgnoreIndex), 1 - smoothing);
-    if (smoothing > 0) {
-      const at::Tensor counted = at::ne(chunk_targets, kIgnoreIndex);
-      const at::Tensor per_row = log_likelihood.sum({1}).mul_(counted);
-      sum.sub_(per_row.sum(at::kDouble), smoothing / static_cast<double>(classes));
-    }
+    const int64_t padding = chunk.size(1) - classes;
+    const at::Tensor columns = chunk.narrow(1, 0, classes);
+    at::Tensor log_likelihood = at::log_softmax(columns, 1, wide_type(logits));
+    sum.add_(sum_of(log_likelihood, chunk_targets, smoothing));
+    if (!learns) return;
+    turn_into_gradient(log_likelihood, chunk_targets, smoothing, weight);
+    columns.copy_(log_likelihood);
+    if (padding > 0) chunk.narrow(1, classes, padding).zero_();
   });
   return sum;
 }
 
-// Turns logits into (softmax - smoothed target) * scale; rows that are left out and columns past the classes become 0.
-void overwrite_with_gradient(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& scale,
-                             const CrossEntropyOptions& options) {
-  each_chunk(logits, targets, [&](const at::Tensor& chunk, const at::Tensor& chunk_targets) {
-    at::Tensor columns = class_columns(chunk, options.classes);
-    at::Tensor gradient = at::softmax(columns, 1, wide_type(logits));
-    const at::Tensor counted = at::ne(chunk_targets, kIgnoreIndex);
-    const at::Tensor hits = at::mul(chunk_targets, counted).unsqueeze_(1);
-    gradient.scatter_add_(1, hits,
-                          at::zeros({1, 1}, gradient.options()).sub_(1 - options.label_smoothing).expand_as(hits));
-    if (options.label_smoothing > 0) gradient.sub_(options.label_smoothing / static_cast<double>(options.classes));
-    at::mul_out(columns, gradient, at::mul(scale, counted).to(gradient.scalar_type()).unsqueeze_(1));
-    const int64_t padding = chunk.size(1) - options.classes;
-    if (padding > 0) chunk.narrow(1, options.classes, padding).zero_();
-  });
-}
+/// As far as that can be seen without waiting for a device.
+bool is_one(const at::Tensor& scalar) { return scalar.is_cpu() && *scalar.const_data_ptr<double>() == 1; }
 
 struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& logits,
-                            const at::Tensor& targets, int64_t classes, double smoothing) {
-    context->save_for_backward({logits, targets});
-    context->saved_data["classes"] = classes;
-    context->saved_data["smoothing"] = smoothing;
-    return loss_sum(logits, targets, classes, smoothing);
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, const at::Tensor& logits,
+                                                const at::Tensor& targets, const at::Tensor& weight, int64_t classes,
+                                                double smoothing, bool learns) {
+    at::Tensor sum = sum_and_gradient(logits.detach(), targets, weight, classes, smoothing, learns);
+    if (learns) context->save_for_backward({logits});
+    context->mark_non_differentiable({sum});
+    return {at::mul(sum, weight), sum};
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the cross entropy has no second derivative");
-    const auto saved = context->get_saved_variables();
-    const CrossEntropyOptions options{.classes = context->saved_data["classes"].toInt(),
-                                      .label_smoothing = context->saved_data["smoothing"].toDouble()};
-    const at::Tensor gradient = saved[0].detach();
-    overwrite_with_gradient(gradient, saved[1], gradients[0], options);
-    return {gradient, {}, {}, {}};
+    at::Tensor gradient = context->get_saved_variables()[0].detach();
+    if (!is_one(gradients[0])) gradient.mul_(gradients[0]);
+    // Another backward pass would find what those after this one made of it.
+    gradient.unsafeGetTensorImpl()->bump_version();
+    return {gradient, {}, {}, {}, {}, {}};
   }
 };
 
@@ -109,19 +116,24 @@ void check_targets(const at::Tensor& targets, int64_t classes) {
 
 }  // namespace
 
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& options) {
+Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& options) {
   const at::Tensor rows = logits.dim() == 2 ? logits : logits.reshape({-1, logits.size(-1)});
   const at::Tensor flat_targets = targets.contiguous().view({-1});
   GPUTRAIN_ASSERT(rows.size(0) == flat_targets.size(0) && rows.size(1) >= options.classes,
                   "logits and targets must agree");
   check_targets(flat_targets, options.classes);
+  const at::Tensor weight = options.weight.defined() ? options.weight : at::ones({}, rows.options().dtype(at::kDouble));
   const Way plain = [&](const Tensors& t) {
-    return Tensors{CrossEntropy::apply(t[0], t[1], options.classes, options.label_smoothing)};
+    return CrossEntropy::apply(t[0], t[1], t[2], options.classes, options.label_smoothing,
+                               t[0].requires_grad() && at::GradMode::is_enabled());
   };
-  if (!gpu::is_here(rows)) return plain({rows, flat_targets})[0];
-  return run("cross_entropy " + std::to_string(options.classes), {rows, flat_targets},
-             {.batched = 2, .differentiable = 1}, gpu::cross_entropy(rows, options.classes, options.label_smoothing),
-             plain)[0];
+  const Tensors inputs{rows, flat_targets, weight};
+  const Tensors found =
+      gpu::is_here(rows)
+          ? run("cross_entropy " + std::to_string(options.classes), inputs, {.batched = 2, .differentiable = 1},
+                gpu::cross_entropy(rows, options.classes, options.label_smoothing), plain)
+          : plain(inputs);
+  return {.sum = found[1], .weighted = found[0]};
 }
 
 }  // namespace gputrain::ops

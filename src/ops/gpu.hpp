@@ -34,7 +34,7 @@ Way curve(const at::Tensor& x, Activation activation);     // {x} -> {y}
 Way swiglu(const at::Tensor& gate, const at::Tensor& up);  // {gate, up} -> {y}
 Way rotate(const at::Tensor& x);                           // {x, cosine, sine} -> {y}
 
-/// {logits [rows, columns], targets [rows]} -> {loss sum}; the backward pass overwrites the logits.
+/// {logits [rows, columns], targets [rows], weight} -> {weighted sum, sum}; overwrites logits that require a gradient.
 Way cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing);
 
 /// {x, weight, bias, residual, running mean, running variance}, in training -> {y}; moves the running statistics.

@@ -61,7 +61,8 @@ Step::Work Step::work(const std::vector<Batch>& batches) {
   optim::GradScaler* scaler = parts_.scaler;
   optim::GradientOptions options{.scale = std::nullopt, .max_norm = options_.max_grad_norm, .add_up_over_ranks = {}};
   if (scaler != nullptr) options.scale = scaler->scale();
-  if (parts_.data_parallel.shares()) options.add_up_over_ranks = [this](const at::Tensor& sum) { parts_.data_parallel.add_up(sum); };
+  if (parts_.data_parallel.shares())
+    options.add_up_over_ranks = [this](const at::Tensor& sum) { parts_.data_parallel.add_up(sum); };
   const auto report = optim::measure_gradient(parts_.arena.owned_gradients(), options);
   parts_.before_update();
   parts_.optimizer.step({.lr = lr_, .found_inf = report.found_inf, .divisor = report.divisor});
@@ -75,15 +76,15 @@ Step::Work Step::work(const std::vector<Batch>& batches) {
 /// Leaves the gradient of (loss sum over all ranks and micro-batches) / (their targets), times the loss scale, in the
 /// arena, on each rank or what each owns of it; returns this rank's loss sum.
 at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
-  const at::Tensor seed = parts_.scaler == nullptr ? share_ : share_.mul(parts_.scaler->scale());
+  const at::Tensor weight = parts_.scaler == nullptr ? share_ : share_.mul(parts_.scaler->scale());
   parts_.arena.clear_gradients();
   at::Tensor loss_sum = at::zeros({}, share_.options());
   for (size_t i = 0; i < batches.size(); ++i) {
     parts_.data_parallel.prepare(i + 1 == batches.size());
     if (counts(batches[i])) {  // else finish() reduces what this rank does not touch
-      const at::Tensor loss = parts_.model.loss(parts_.loader.to_device(batches[i]), options_.label_smoothing);
-      loss.backward(seed);
-      loss_sum.add_(loss.detach());
+      const auto loss = parts_.model.loss(parts_.loader.to_device(batches[i]), options_.label_smoothing, weight);
+      loss.weighted.backward();
+      loss_sum.add_(loss.sum);
     }
     parts_.data_parallel.finish();
   }

@@ -80,7 +80,7 @@ TEST_P(EveryModel, GivesALogitForEachClassInEitherMemoryOrder) {
 TEST_P(EveryModel, ReachesEveryParameterWithItsGradient) {
   auto [model, batch] = case_of(GetParam());
   // A model may start as the identity (zeros in the last norm of a block): the first step moves those, the second all.
-  model->loss(batch, 0.1).backward();
+  model->loss(batch, 0.1).weighted.backward();
   model->each_parameter([](const std::string& name, nn::Parameter& parameter) {
     ASSERT_TRUE(parameter.value.grad().defined()) << name;
     EXPECT_EQ(parameter.value.grad().sizes(), parameter.value.sizes()) << name;
@@ -109,7 +109,7 @@ TEST_P(EveryModel, HoldsEveryParameterInExactlyOneUnit) {
 TEST_P(EveryModel, LearnsOneBatchByHeart) {
   auto [model, batch] = case_of(GetParam());
   const auto loss_per_target = [&](double rate) {
-    const at::Tensor loss = model->loss(batch, 0) / batch.weight;
+    const at::Tensor loss = model->loss(batch, 0).weighted / batch.weight;
     loss.backward();
     const at::NoGradGuard no_grad;
     model->each_parameter([&](const std::string&, nn::Parameter& parameter) {
@@ -143,7 +143,7 @@ TEST_P(EveryModel, StartsEqualOnAnyNumberOfThreads) {
 TEST_P(EveryModel, ComputesIn16BitsWithGradientsInFullPrecision) {
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(ops::Precision::bf16)});
-  const at::Tensor loss = model->loss(batch, 0.1);
+  const at::Tensor loss = model->loss(batch, 0.1).weighted;
   loss.backward();
   EXPECT_TRUE(loss.isfinite().item<bool>());
   EXPECT_EQ(model->forward(batch.inputs).scalar_type(), at::kBFloat16);
@@ -158,7 +158,7 @@ TEST_P(EveryModel, LosesTheSameInEveryPrecisionUpToRounding) {
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   const auto loss_in = [&](ops::Precision precision) {
     auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(precision)});
-    return model->loss(batch, 0.1).item<double>();
+    return model->loss(batch, 0.1).weighted.item<double>();
   };
   const double exact = loss_in(ops::Precision::fp64);
   EXPECT_NEAR(loss_in(ops::Precision::fp32) / exact, 1, 1e-5);
@@ -175,7 +175,7 @@ TEST_P(EveryModel, EvaluatesHitsAndTheLossWithoutBuildingAGraph) {
   const at::Tensor logits = model->forward(batch.inputs);
   EXPECT_FALSE(statistics.loss_sum.requires_grad());
   EXPECT_EQ(statistics.loss_sum.scalar_type(), at::kDouble);
-  EXPECT_DOUBLE_EQ(statistics.loss_sum.item<double>(), model->loss(batch, 0).item<double>());
+  EXPECT_DOUBLE_EQ(statistics.loss_sum.item<double>(), model->loss(batch, 0).weighted.item<double>());
   EXPECT_EQ(statistics.correct1.item<int64_t>(), (logits.argmax(-1) == batch.targets).sum().item<int64_t>());
   const at::Tensor picked = logits.gather(-1, batch.targets.clamp_min(0).unsqueeze(-1));
   const at::Tensor rank = (logits > picked).sum(-1);

@@ -83,7 +83,7 @@ TEST(Gpt, TrainsMixturesOfBothButGivesThemNoConfig) {
         spec.n_kv_head = 2;
         Gpt model(spec, kDouble, kFacts);
         nn::initialize(model, 1);
-        model.loss(random_batch(), 0).backward();
+        model.loss(random_batch(), 0).weighted.backward();
         model.each_parameter([](const std::string& name, nn::Parameter& parameter) {
           EXPECT_GT(parameter.value.grad().abs().max().item<double>(), 0) << name;
         });
@@ -106,7 +106,7 @@ TEST(Gpt, PaddedLogitsChangeNothing) {
   const Batch batch = random_batch();
   EXPECT_EQ(padded.forward(batch.inputs).size(-1), 11);
   EXPECT_LT(relative_error(padded.forward(batch.inputs), plain.forward(batch.inputs)), 1e-13);
-  const at::Tensor loss = plain.loss(batch, 0.1), padded_loss = padded.loss(batch, 0.1);
+  const at::Tensor loss = plain.loss(batch, 0.1).weighted, padded_loss = padded.loss(batch, 0.1).weighted;
   EXPECT_LT(relative_error(padded_loss, loss), 1e-13);
   loss.backward();
   padded_loss.backward();
@@ -122,7 +122,7 @@ TEST(Gpt, StartsWithTheLossOfAGuessAndScaledResidualProjections) {
   spec.n_embd = 64;
   Gpt model(spec, {}, kFacts);
   nn::initialize(model, 1);
-  EXPECT_NEAR(model.loss(random_batch(), 0).item<double>() / 24, std::log(11.0), 0.3);
+  EXPECT_NEAR(model.loss(random_batch(), 0).weighted.item<double>() / 24, std::log(11.0), 0.3);
   std::map<std::string, double> deviation;
   model.each_parameter([&](const std::string& name, nn::Parameter& p) {
     if (p.value.dim() == 2) deviation[name] = p.value.std().item<double>();

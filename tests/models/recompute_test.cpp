@@ -69,7 +69,7 @@ Tensors step(const Kind& kind, const nn::Context& context) {
                          : at::randn({4, 3, 32, 32}, at::TensorOptions().dtype(context.policy.master));
   Tensors left;
   for (int pass = 0; pass < 2; ++pass) {  // twice, so that a state that is lost shows
-    const at::Tensor loss = model->loss(batch, 0.1);
+    const at::Tensor loss = model->loss(batch, 0.1).weighted;
     loss.backward();
     left["loss" + std::to_string(pass)] = loss.detach();
   }
@@ -118,7 +118,7 @@ int64_t held_by_forward(Recompute how, bool with_backward) {
                     .samples = 8,
                     .weight = 1024};
   const int64_t before = device::host_allocator_facts().in_use_bytes;
-  const at::Tensor loss = model.loss(batch, 0);
+  const at::Tensor loss = model.loss(batch, 0).weighted;
   if (with_backward) loss.backward();
   return device::host_allocator_facts().in_use_bytes - before;
 }

@@ -38,14 +38,18 @@ struct Comparison {
   double loss, gradient;  // relative errors against PyTorch in fp64
 };
 
+/// The weight counts in part before, in part behind the loss.
 Comparison against_pytorch(const at::Tensor& logits, const at::Tensor& targets, double smoothing, double weight) {
   const at::Tensor ours = logits.detach().clone().set_requires_grad(true);
   const at::Tensor theirs = logits.detach().to(at::kDouble, false, true).set_requires_grad(true);
-  const at::Tensor loss = cross_entropy(handed_over(ours), targets, {logits.size(-1), smoothing});
+  const Loss loss = cross_entropy(
+      handed_over(ours), targets,
+      {.classes = logits.size(-1), .label_smoothing = smoothing, .weight = at::full({}, weight, at::kDouble)});
   const at::Tensor expected = reference_loss(theirs, targets, smoothing);
-  at::mul(loss, weight).backward();
-  at::mul(expected, weight).backward();
-  return {relative_error(loss, expected), relative_error(ours.grad(), theirs.grad())};
+  at::mul(loss.weighted, 3).backward();
+  at::mul(expected, 3 * weight).backward();
+  EXPECT_LT(relative_error(loss.weighted, at::mul(expected, weight)), 1e-6);
+  return {relative_error(loss.sum, expected), relative_error(ours.grad(), theirs.grad())};
 }
 
 at::Tensor targets_with_gaps(int64_t rows, int64_t classes) {
@@ -81,21 +85,21 @@ TEST(CrossEntropy, MatchesItsClosedFormForASmoothedTarget) {
   const at::Tensor logits = at::tensor(at::ArrayRef<double>{1.0, 2.0, 4.0}, at::kDouble).view({1, 3});
   const double lse = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(4.0));
   const double expected = 0.8 * (lse - 2.0) + 0.2 / 3 * (3 * lse - 7.0);
-  const auto loss = cross_entropy(logits, targets_of({1}), {3, 0.2});
+  const auto loss = cross_entropy(logits, targets_of({1}), {3, 0.2}).sum;
   EXPECT_NEAR(loss.item<double>(), expected, 1e-12);
 }
 
 TEST(CrossEntropy, AgreesWithFiniteDifferences) {
   const at::Tensor logits = random_leaf({3, 2, 5}, 4);
   const at::Tensor targets = targets_of({0, 4, kIgnoreIndex, 2, 1, 3}).view({3, 2});
-  const auto loss = [&] { return cross_entropy(handed_over(logits), targets, {5, 0.1}); };
+  const auto loss = [&] { return cross_entropy(handed_over(logits), targets, {5, 0.1}).weighted; };
   EXPECT_LT(gradient_error(loss, {logits}), 1e-8);
 }
 
 TEST(CrossEntropy, LeavesColumnsPastTheClassesOutAndGivesThemNoGradient) {
   const at::Tensor logits = random_leaf({6, 8}, 5), targets = targets_of({0, 1, 2, 3, 4, kIgnoreIndex});
   const at::Tensor classes = logits.detach().narrow(1, 0, 5).clone().set_requires_grad(true);
-  const at::Tensor loss = cross_entropy(handed_over(logits), targets, {5, 0.1});
+  const at::Tensor loss = cross_entropy(handed_over(logits), targets, {5, 0.1}).weighted;
   const at::Tensor expected = reference_loss(classes, targets, 0.1);
   loss.backward();
   expected.backward();
@@ -105,23 +109,33 @@ TEST(CrossEntropy, LeavesColumnsPastTheClassesOutAndGivesThemNoGradient) {
 
 TEST(CrossEntropy, IsZeroWithoutAnyTargetThatCounts) {
   const at::Tensor logits = random_leaf({4, 3}, 6);
-  const at::Tensor loss = cross_entropy(handed_over(logits), at::full({4}, kIgnoreIndex, at::kLong), {3});
+  const at::Tensor loss = cross_entropy(handed_over(logits), at::full({4}, kIgnoreIndex, at::kLong), {3}).weighted;
   loss.backward();
   EXPECT_EQ(loss.item<double>(), 0);
   EXPECT_EQ(logits.grad().abs().max().item<double>(), 0);
 }
 
-TEST(CrossEntropy, WritesItsGradientOverTheLogits) {
-  const at::Tensor leaf = random_leaf({4, 3}, 7), logits = handed_over(leaf), copy = logits.detach().clone();
-  const at::Tensor loss = cross_entropy(logits, at::zeros({4}, at::kLong), {3});
-  EXPECT_TRUE(logits.equal(copy));
+TEST(CrossEntropy, WritesItsGradientOverTheLogitsAtOnce) {
+  const at::Tensor leaf = random_leaf({4, 3}, 7), logits = handed_over(leaf);
+  const at::Tensor loss = cross_entropy(logits, at::zeros({4}, at::kLong), {3}).weighted;
+  const at::Tensor gradient = logits.detach().clone();
   loss.backward();
-  EXPECT_LT(relative_error(logits, leaf.grad()), 1e-15);
+  EXPECT_TRUE(gradient.equal(leaf.grad()));
+}
+
+TEST(CrossEntropy, LeavesLogitsThatNobodyLearnsFromAsTheyAre) {
+  const at::Tensor leaf = random_leaf({4, 3}, 7), targets = at::zeros({4}, at::kLong);
+  const at::Tensor logits = handed_over(leaf), copy = leaf.detach().clone();
+  const double learning = cross_entropy(handed_over(leaf), targets, {3}).sum.item<double>();
+  const at::NoGradGuard no_grad;
+  EXPECT_EQ(cross_entropy(logits, targets, {3}).sum.item<double>(), learning);
+  EXPECT_EQ(cross_entropy(copy, targets, {3}).sum.item<double>(), learning);
+  EXPECT_TRUE(logits.equal(copy));
 }
 
 TEST(CrossEntropy, RefusesASecondBackwardInsteadOfGivingAWrongGradient) {
   const at::Tensor leaf = random_leaf({4, 3}, 8);
-  const at::Tensor loss = cross_entropy(handed_over(leaf), at::zeros({4}, at::kLong), {3});
+  const at::Tensor loss = cross_entropy(handed_over(leaf), at::zeros({4}, at::kLong), {3}).weighted;
   loss.backward({}, /*retain_graph=*/true);
   EXPECT_ANY_THROW(loss.backward());
 }

@@ -58,7 +58,7 @@ struct TracedGpt {
     const auto ids = at::TensorOptions().dtype(at::kLong);
     batch.inputs = at::randint(kVocabulary, {kSequences, kTime}, ids);
     batch.targets = at::randint(kVocabulary, {kSequences, kTime}, ids);
-    return model->loss(batch, 0);
+    return model->loss(batch, 0).weighted;
   }
 };
 

@@ -135,7 +135,7 @@ void expect_parity(const std::string& name, const fs::path& folder, const nn::Co
     EXPECT_LT(relative_error(model->forward(batch.inputs), expected.tensor("logits_evaluated")), tolerances.values);
   }
   model->train();
-  const at::Tensor loss = model->loss(batch, 0.1);
+  const at::Tensor loss = model->loss(batch, 0.1).weighted;
   EXPECT_LT(relative_error(loss, expected.tensor("loss")), tolerances.values);
   loss.backward();
   expect_equal_gradients(*model, expected, tolerances.gradients);

@@ -12,6 +12,7 @@
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/nn/module.hpp"
+#include "gputrain/ops/cross_entropy.hpp"
 
 namespace gputrain::models {
 
@@ -46,8 +47,9 @@ class GPUTRAIN_API Model : public nn::Module {
   /// The units in execution order; together they hold every parameter exactly once.
   virtual std::vector<Unit> units() = 0;
 
-  /// The sum over targets (not the mean) of the cross entropy, in at least fp32, on the autograd graph.
-  at::Tensor loss(const Batch& batch, double label_smoothing);
+  /// The sum over targets (not the mean) of the cross entropy, in at least fp32; on the autograd graph multiplied by
+  /// `weight`, a 0-dim double on the model's device, or undefined for 1: see ops::cross_entropy.
+  ops::Loss loss(const Batch& batch, double label_smoothing, const at::Tensor& weight = {});
 
   /// The same sum without smoothing and the counts of hits, without building a graph; call in evaluation mode.
   Statistics evaluate(const Batch& batch);

@@ -102,25 +102,17 @@ void loss(Record& record) {
   constexpr int64_t kLossRows = 8192, kClasses = 50257, kColumns = 50304;
   const at::Tensor logits = noise({kLossRows, kColumns}, at::kBFloat16);
   const at::Tensor targets = at::randint(kClasses, {kLossRows}, at::device(at::kCUDA).dtype(at::kLong));
-  const at::Tensor of_rows = floats({kLossRows}), lse = floats({kLossRows});
-  const at::Tensor scale = at::ones({1}, at::device(at::kCUDA).dtype(at::kDouble));
-  const CrossEntropyRows rows{Element::bf16,
-                              kLossRows,
-                              kColumns,
-                              kClasses,
-                              -100,
-                              0.0F,
-                              pointer(logits),
-                              pointer<int64_t>(targets),
-                              pointer<float>(of_rows),
-                              pointer<float>(lse),
-                              pointer<double>(scale)};
+  const at::Tensor of_rows = floats({kLossRows});
+  const at::Tensor weight = at::ones({1}, at::device(at::kCUDA).dtype(at::kDouble));
+  CrossEntropyRows rows{
+      Element::bf16,           kLossRows, kColumns, kClasses, -100, 0.0F, pointer(logits), pointer<int64_t>(targets),
+      pointer<float>(of_rows), nullptr};
   const int64_t bytes = kLossRows * kColumns * 2;
-  const double forward = median_ms([&] { cross_entropy_forward(rows, stream()); });
+  const double forward = median_ms([&] { cross_entropy(rows, stream()); });
   record.set("forward_ms", forward).set("forward TB/s", static_cast<double>(bytes) / forward / 1e9);
-  const double backward = median_ms([&] { cross_entropy_backward(rows, stream()); });
-  record.set("backward_ms", backward).set("backward TB/s", 2.0 * static_cast<double>(bytes) / backward / 1e9);
-  set_rate(record, median_ms([&] { cross_entropy_in_place(rows, stream()); }), 2 * bytes);
+  rows.weight = pointer<double>(weight);
+  set_rate(record, median_ms([&] { cross_entropy(rows, stream()); }), 2 * bytes);
+  record.set("scale_by_one_ms", median_ms([&] { scale_logits(rows, stream()); }));
   record.set("aten_log_softmax_ms", median_ms([&] { at::log_softmax(logits, 1, at::kFloat); }));
 }
 

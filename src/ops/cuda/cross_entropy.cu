@@ -1,6 +1,7 @@
 // Cross entropy of rows of logits, a block for each row: maximum and sum in one pass (Milakov and Gimelshein, "Online
 // normalizer calculation for softmax", arXiv:1805.02867), then the gradient over the logits while the cache has them.
 // Registers: cross_entropy_kernel 64
+// Registers: scale_logits_kernel 32
 #include "cross_entropy.hpp"
 
 #include "device.cuh"
@@ -91,7 +92,7 @@ __device__ inline Exponentials of_block(Exponentials mine) {
 
 template <class T, int kVector>
 __device__ void overwrite(T* row, int64_t target, bool counts, float lse, const CrossEntropyRows& p) {
-  const float scale = static_cast<float>(*p.scale), even = p.smoothing / static_cast<float>(p.classes);
+  const float weight = static_cast<float>(*p.weight), even = p.smoothing / static_cast<float>(p.classes);
   for (int64_t column = thread_x() * kVector; column < p.columns; column += threads_x() * kVector) {
     const int count = counts ? classes_from<kVector>(column, p.classes) : 0;
     float x[kVector];
@@ -99,58 +100,70 @@ __device__ void overwrite(T* row, int64_t target, bool counts, float lse, const 
     GPUTRAIN_UNROLL
     for (int k = 0; k < kVector; ++k) {
       const float hit = column + k == target ? 1 - p.smoothing : 0.0F;
-      x[k] = k < count ? (__expf(x[k] - lse) - even - hit) * scale : 0.0F;
+      x[k] = k < count ? (__expf(x[k] - lse) - even - hit) * weight : 0.0F;
     }
     store(row + column, x);
   }
 }
 
-template <class T, int kVector, bool kMeasures, bool kOverwrites>
+template <class T, int kVector>
 __global__ void __launch_bounds__(kMostThreads, 2) cross_entropy_kernel(CrossEntropyRows p) {
   const int64_t row = block_x(), target = p.targets[row];
   const bool counts = target != p.ignored;
   if (counts && (target < 0 || target >= p.classes)) __trap();
   T* const logits = static_cast<T*>(p.logits) + row * p.columns;
-  float lse = 0;
-  if constexpr (kMeasures) {
-    if (counts) {
-      // Read before the barrier: after it a thread may have overwritten it.
-      const float at_target = widen(logits[target]);
-      const Exponentials all = of_block(of_thread<T, kVector>(logits, p.classes));
-      lse = all.lse();
-      if (thread_x() == 0) {
-        const float mean = all.plain / static_cast<float>(p.classes);
-        p.loss[row] =
-            p.smoothing > 0 ? (1 - p.smoothing) * (lse - at_target) + p.smoothing * (lse - mean) : lse - at_target;
-      }
-    } else if (thread_x() == 0) {
-      p.loss[row] = 0;
-    }
-    if (thread_x() == 0) p.lse[row] = lse;
-  } else {
-    lse = p.lse[row];
+  float lse = 0, loss = 0;
+  if (counts) {
+    // Read before the barrier: after it a thread may have overwritten it.
+    const float at_target = widen(logits[target]);
+    const Exponentials all = of_block(of_thread<T, kVector>(logits, p.classes));
+    lse = all.lse();
+    loss = lse - at_target;
+    if (p.smoothing > 0)
+      loss = (1 - p.smoothing) * loss + p.smoothing * (lse - all.plain / static_cast<float>(p.classes));
   }
-  if constexpr (kOverwrites) overwrite<T, kVector>(logits, target, counts, lse, p);
+  if (thread_x() == 0) p.loss[row] = loss;
+  if (p.weight != nullptr) overwrite<T, kVector>(logits, target, counts, lse, p);
 }
 
-template <bool kMeasures, bool kOverwrites>
-void launch_rows(const CrossEntropyRows& p, Stream stream) {
-  with_type(p.element, [&](auto type) {
-    using T = decltype(type);
-    constexpr int kVector = kPackOf<T>;
-    const bool packed = is_packed(p.columns, kVector, p.logits);
-    const int64_t warps = divided_up(p.columns, int64_t{kWarpSize} * (packed ? kVector : 1));
-    const dim3 threads{extent(warps * kWarpSize < kMostThreads ? warps * kWarpSize : kMostThreads), 1, 1};
-    const dim3 blocks{extent(p.rows), 1, 1};
-    if (packed) return launch(cross_entropy_kernel<T, kVector, kMeasures, kOverwrites>, blocks, threads, stream, p);
-    launch(cross_entropy_kernel<T, 1, kMeasures, kOverwrites>, blocks, threads, stream, p);
-  });
+template <class T, int kVector>
+__global__ void __launch_bounds__(kMostThreads) scale_logits_kernel(CrossEntropyRows p) {
+  const float weight = static_cast<float>(*p.weight);
+  if (weight == 1) return;
+  T* const row = static_cast<T*>(p.logits) + static_cast<int64_t>(block_x()) * p.columns;
+  for (int64_t column = thread_x() * kVector; column < p.columns; column += threads_x() * kVector) {
+    float x[kVector];
+    load(row + column, x);
+    GPUTRAIN_UNROLL
+    for (int k = 0; k < kVector; ++k) x[k] *= weight;
+    store(row + column, x);
+  }
+}
+
+/// A block for each row; `packed` and `single` are the kernel for columns in packs, or one by one.
+template <class T, class Kernel>
+void launch_rows(const CrossEntropyRows& p, Kernel packed, Kernel single, Stream stream) {
+  constexpr int kVector = kPackOf<T>;
+  const bool is_whole = is_packed(p.columns, kVector, p.logits);
+  const int64_t warps = divided_up(p.columns, int64_t{kWarpSize} * (is_whole ? kVector : 1));
+  const dim3 threads{extent(warps * kWarpSize < kMostThreads ? warps * kWarpSize : kMostThreads), 1, 1};
+  launch(is_whole ? packed : single, dim3{extent(p.rows), 1, 1}, threads, stream, p);
 }
 
 }  // namespace
 
-void cross_entropy_forward(const CrossEntropyRows& p, Stream stream) { launch_rows<true, false>(p, stream); }
-void cross_entropy_backward(const CrossEntropyRows& p, Stream stream) { launch_rows<false, true>(p, stream); }
-void cross_entropy_in_place(const CrossEntropyRows& p, Stream stream) { launch_rows<true, true>(p, stream); }
+void cross_entropy(const CrossEntropyRows& p, Stream stream) {
+  with_type(p.element, [&](auto type) {
+    using T = decltype(type);
+    launch_rows<T>(p, cross_entropy_kernel<T, kPackOf<T>>, cross_entropy_kernel<T, 1>, stream);
+  });
+}
+
+void scale_logits(const CrossEntropyRows& p, Stream stream) {
+  with_type(p.element, [&](auto type) {
+    using T = decltype(type);
+    launch_rows<T>(p, scale_logits_kernel<T, kPackOf<T>>, scale_logits_kernel<T, 1>, stream);
+  });
+}
 
 }  // namespace gputrain::ops::cuda

@@ -6,7 +6,7 @@
 namespace gputrain::ops::cuda {
 
 /// loss = (1 - smoothing) (lse - x[target]) + smoothing (lse - mean(x)) over the first `classes` columns, with lse the
-/// logarithm of the sum of exponentials; the gradient is (softmax - smoothed target) scale.
+/// logarithm of the sum of exponentials; the gradient is (softmax - smoothed target) weight.
 struct CrossEntropyRows {
   Element element;
   int64_t rows, columns, classes;  // columns >= classes: the others take no part
@@ -15,15 +15,12 @@ struct CrossEntropyRows {
   void* logits;            // [rows, columns]
   const int64_t* targets;  // [rows]: each `ignored` or of [0, classes), else the kernel traps
   float* loss;             // [rows]
-  float* lse;              // [rows]
-  const double* scale;     // [1], on the device
+  const double* weight;    // [1], on the device; null: the logits stay as they are
 };
 
-/// Writes loss and lse.
-void cross_entropy_forward(const CrossEntropyRows& p, Stream stream);
-/// Reads lse, overwrites the logits.
-void cross_entropy_backward(const CrossEntropyRows& p, Stream stream);
-/// Both in one go, for a scale that is known before: the logits are read from memory once.
-void cross_entropy_in_place(const CrossEntropyRows& p, Stream stream);
+/// Writes the losses and, over the logits, their gradient: logits are read from memory once.
+void cross_entropy(const CrossEntropyRows& p, Stream stream);
+/// Multiplies the gradient in `logits` by `weight`; reads nothing of it where that is 1.
+void scale_logits(const CrossEntropyRows& p, Stream stream);
 
 }  // namespace gputrain::ops::cuda

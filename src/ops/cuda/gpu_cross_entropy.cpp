@@ -1,5 +1,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "../gpu.hpp"
@@ -25,41 +26,36 @@ CrossEntropyRows loss_rows(const at::Tensor& logits, const at::Tensor& targets, 
           .logits = logits.mutable_data_ptr(),
           .targets = read<int64_t>(targets),
           .loss = nullptr,
-          .lse = nullptr,
-          .scale = nullptr};
+          .weight = nullptr};
 }
 
 struct RowLoss : torch::autograd::Function<RowLoss> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const at::Tensor& targets,
-                            int64_t classes, double smoothing) {
+  static variable_list forward(AutogradContext* context, const at::Tensor& logits, const at::Tensor& targets,
+                               const at::Tensor& weight, int64_t classes, double smoothing, bool learns) {
     const auto floats = logits.options().dtype(at::kFloat);
-    const at::Tensor loss = at::empty({logits.size(0)}, floats), lse = at::empty({logits.size(0)}, floats);
-    const at::Tensor sum = at::empty({}, floats.dtype(at::kDouble));
+    const at::Tensor loss = at::empty({logits.size(0)}, floats), sum = at::empty({}, floats.dtype(at::kDouble));
     CrossEntropyRows rows = loss_rows(logits, targets, classes, smoothing);
     rows.loss = write<float>(loss);
-    rows.lse = write<float>(lse);
-    cross_entropy_forward(rows, current_stream());
+    if (learns) rows.weight = read<double>(weight);
+    cross_entropy(rows, current_stream());
     total(rows.loss, rows.rows, write<double>(sum), current_stream());
     check_launches();
-    context->save_for_backward({logits, targets, lse});
-    context->saved_data["classes"] = classes;
-    context->saved_data["smoothing"] = smoothing;
-    return sum;
+    if (learns) context->save_for_backward({logits, targets});
+    context->mark_non_differentiable({sum});
+    return {at::mul(sum, weight), sum};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the cross entropy has no second derivative");
     const auto saved = context->get_saved_variables();
-    const at::Tensor gradient = saved[0].detach(), scale = gradients[0].to(at::kDouble).contiguous();
-    CrossEntropyRows rows = loss_rows(gradient, saved[1], context->saved_data["classes"].toInt(),
-                                      context->saved_data["smoothing"].toDouble());
-    rows.lse = write<float>(saved[2]);
-    rows.scale = read<double>(scale);
-    cross_entropy_backward(rows, current_stream());
+    const at::Tensor gradient = saved[0].detach(), factor = gradients[0].to(at::kDouble).contiguous();
+    CrossEntropyRows rows = loss_rows(gradient, saved[1], gradient.size(1), 0);
+    rows.weight = read<double>(factor);
+    scale_logits(rows, current_stream());
     check_launches();
-    // The logits are gone: whoever saved them for another backward pass has to hear of it.
+    // Another backward pass would find what those after this one made of it.
     gradient.unsafeGetTensorImpl()->bump_version();
-    return {gradient, {}, {}, {}};
+    return {gradient, {}, {}, {}, {}, {}};
   }
 };
 
@@ -70,7 +66,10 @@ namespace gpu {
 
 Way cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing) {
   if (!is_here(logits) || !logits.is_contiguous()) return {};
-  return [=](const Tensors& t) { return Tensors{cuda::RowLoss::apply(t[0], t[1], classes, smoothing)}; };
+  return [=](const Tensors& t) {
+    const bool learns = t[0].requires_grad() && at::GradMode::is_enabled();
+    return cuda::RowLoss::apply(t[0], t[1], t[2], classes, smoothing, learns);
+  };
 }
 
 }  // namespace gpu

@@ -27,11 +27,11 @@ struct LossCase {
 };
 
 struct LossTensors {
-  at::Tensor logits, targets, loss, lse, gradient, total;
-  std::vector<at::Tensor> results() const { return {loss, lse, gradient, total}; }
+  at::Tensor logits, targets, loss, gradient, total;
+  std::vector<at::Tensor> results() const { return {loss, gradient, total}; }
 };
 
-CrossEntropyRows rows_of(const LossCase& c, const Storage& storage, const LossTensors& t, const double& scale) {
+CrossEntropyRows rows_of(const LossCase& c, const Storage& storage, const LossTensors& t, const double* weight) {
   return {.element = storage.element,
           .rows = c.rows,
           .columns = c.columns,
@@ -41,18 +41,16 @@ CrossEntropyRows rows_of(const LossCase& c, const Storage& storage, const LossTe
           .logits = pointer(t.gradient),
           .targets = pointer<int64_t>(t.targets),
           .loss = pointer<float>(t.loss),
-          .lse = pointer<float>(t.lse),
-          .scale = &scale};
+          .weight = weight};
 }
 
-constexpr double kScale = 0.37;
+constexpr double kWeight = 0.37;
 
 /// Logits, targets and room for results; every third row is left out.
 LossTensors tensors_of(const LossCase& c, const Storage& storage) {
   LossTensors t{.logits = noise({c.rows, c.columns}, 1, at::kFloat).mul(c.spread).to(storage.type),
                 .targets = at::empty({c.rows}, at::kLong),
                 .loss = poisoned({c.rows}, at::kFloat),
-                .lse = poisoned({c.rows}, at::kFloat),
                 .total = poisoned({1}, at::kDouble)};
   for (int64_t i = 0; i < c.rows; ++i) {
     t.targets.mutable_data_ptr<int64_t>()[i] = i % 3 == 2 ? kIgnored : (i * 7919 + c.classes - 1) % c.classes;
@@ -63,15 +61,10 @@ LossTensors tensors_of(const LossCase& c, const Storage& storage) {
   return t;
 }
 
-LossTensors run(const LossCase& c, const Storage& storage, bool in_place) {
+LossTensors run(const LossCase& c, const Storage& storage, const double* weight) {
   LossTensors t = tensors_of(c, storage);
-  const CrossEntropyRows p = rows_of(c, storage, t, kScale);
-  if (in_place) {
-    cross_entropy_in_place(p, nullptr);
-  } else {
-    cross_entropy_forward(p, nullptr);
-    cross_entropy_backward(p, nullptr);
-  }
+  const CrossEntropyRows p = rows_of(c, storage, t, weight);
+  cross_entropy(p, nullptr);
   total(p.loss, c.rows, pointer<double>(t.total), nullptr);
   return t;
 }
@@ -79,14 +72,15 @@ LossTensors run(const LossCase& c, const Storage& storage, bool in_place) {
 void check(const LossCase& c) {
   for (const Storage& storage : storages()) {
     const std::string place = std::string(storage.name) + " " + std::to_string(c.columns);
-    const LossTensors t = run(c, storage, true);
+    const LossTensors t = run(c, storage, &kWeight);
     const at::Tensor leaf = wide_leaf(t.logits.narrow(1, 0, c.classes));
     const at::Tensor loss = at::cross_entropy_loss(leaf, t.targets, {}, at::Reduction::Sum, kIgnored, c.smoothing);
-    (loss * kScale).backward();
+    (loss * kWeight).backward();
     expect_within(1e-6, t.total, loss.view({1}), place + " loss");
     expect_close(t.gradient, at::constant_pad_nd(leaf.grad(), {0, c.columns - c.classes}), place + " gradient");
-    expect_same_bits(t.results(), run(c, storage, true).results());
-    expect_same_bits(t.results(), run(c, storage, false).results());  // in two steps it is the same
+    expect_same_bits(t.results(), run(c, storage, &kWeight).results());
+    const LossTensors read = run(c, storage, nullptr);
+    expect_same_bits({t.loss, t.total, t.logits}, {read.loss, read.total, read.gradient});
   }
 }
 
@@ -115,7 +109,7 @@ TEST(CrossEntropyKernels, CountALogitOfMinusInfinityForNothing) {
   t.gradient.select(1, 0).fill_(-INFINITY);
   t.gradient.select(1, 1).fill_(1.0);
   t.gradient.select(1, 2).fill_(1.0);
-  cross_entropy_in_place(rows_of(c, storages()[0], t, kScale), nullptr);
+  cross_entropy(rows_of(c, storages()[0], t, &kWeight), nullptr);
   EXPECT_NEAR(t.loss.item<float>(), std::log(2.0), 1e-6);
   EXPECT_EQ(t.gradient[0][0].item<float>(), 0);
 }
@@ -124,15 +118,27 @@ TEST(CrossEntropyKernels, PassANanOn) {
   const LossCase c{.rows = 1, .classes = 40, .columns = 40};
   LossTensors t = tensors_of(c, storages()[0]);
   t.gradient[0][33].fill_(std::nan(""));
-  cross_entropy_in_place(rows_of(c, storages()[0], t, kScale), nullptr);
+  cross_entropy(rows_of(c, storages()[0], t, &kWeight), nullptr);
   EXPECT_TRUE(std::isnan(t.loss.item<float>()));
+}
+
+TEST(CrossEntropyKernels, ScaleLogits) {
+  for (const Storage& storage : storages()) {
+    for (const double factor : {1.0, -2.5}) {
+      const LossCase c{.rows = 3, .classes = 1000, .columns = 1003};
+      const LossTensors t = run(c, storage, &kWeight);
+      const at::Tensor expected = t.gradient.mul(factor);
+      scale_logits(rows_of(c, storage, t, &factor), nullptr);
+      expect_same_bits({t.gradient}, {expected});
+    }
+  }
 }
 
 TEST(CrossEntropyKernels, TrapAtATargetThatIsNoClass) {
   const LossCase c{.rows = 1, .classes = 3, .columns = 8};
   LossTensors t = tensors_of(c, storages()[0]);
   t.targets.fill_(3);
-  EXPECT_THAT([&] { cross_entropy_forward(rows_of(c, storages()[0], t, kScale), nullptr); },
+  EXPECT_THAT([&] { cross_entropy(rows_of(c, storages()[0], t, nullptr), nullptr); },
               testing::ThrowsMessage<std::runtime_error>(testing::HasSubstr("trapped")));
 }
 

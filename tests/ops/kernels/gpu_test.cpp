@@ -245,8 +245,9 @@ TEST_F(GpuOperators, FeedForwardLayers) {
       const bool in_out = kind % 2 == 1, biased = kind / 2 % 2 == 1, by_tanh = kind / 4 == 1;
       const Tensors inputs = feed_forward_layers(type, in_out, biased);
       const auto activation = by_tanh ? Activation::gelu_tanh : Activation::gelu;
-      compare(inputs, 5, gpu::feed_forward(inputs, in_out, activation),
-              [=](const Tensors& t) { return exact_feed_forward(t, in_out, by_tanh); }, type == at::kHalf ? 0.7 : 3.5);
+      compare(
+          inputs, 5, gpu::feed_forward(inputs, in_out, activation),
+          [=](const Tensors& t) { return exact_feed_forward(t, in_out, by_tanh); }, type == at::kHalf ? 0.7 : 3.5);
     }
   }
   const Tensors inputs = feed_forward_layers(at::kBFloat16, false, true);
@@ -332,14 +333,15 @@ TEST_F(GpuOperators, CrossEntropyWithPaddedColumns) {
   for (const Storage& storage : storages()) {
     at::Tensor targets = at::randint(13, {6}, on_device(at::kLong));
     targets[2].fill_(-100);
-    const Tensors inputs{noise({6, 16}, 1, storage.type), targets};
+    const Tensors inputs{noise({6, 16}, 1, storage.type), targets, at::full({}, 0.3, on_device(at::kDouble))};
     const Way reference = [](const Tensors& t) {
-      return Tensors{at::cross_entropy_loss(t[0].narrow(1, 0, 13), t[1], {}, at::Reduction::Sum, -100, 0.1)};
+      const at::Tensor sum = at::cross_entropy_loss(t[0].narrow(1, 0, 13), t[1], {}, at::Reduction::Sum, -100, 0.1);
+      return Tensors{sum * t[2].to(sum.scalar_type()), sum.detach()};
     };
     const Way own = gpu::cross_entropy(inputs[0], 13, 0.1);
     compare(inputs, 1, own, reference);
     const at::Tensor leaf = inputs[0].clone().set_requires_grad(true);
-    const at::Tensor loss = own({leaf.view_as(leaf), targets})[0];
+    const at::Tensor loss = own({leaf.view_as(leaf), targets, inputs[2]})[0];
     loss.backward({}, /*retain_graph=*/true);
     EXPECT_ANY_THROW(loss.backward());  // the logits are gone
   }
