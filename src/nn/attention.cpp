@@ -26,26 +26,24 @@ SelfAttention::SelfAttention(const Context& context, const Options& options)
   }
 }
 
-SelfAttention::Heads SelfAttention::project(const at::Tensor& x) const {
-  const int64_t batch = x.size(0), time = x.size(1);
-  const auto split_heads = [&](const at::Tensor& y) { return y.view({batch, time, -1, head_channels_}); };
-  if (inputs_.size() == 3) {
-    const auto heads = [&](const Linear* layer) { return split_heads(layer->forward(x)).transpose(1, 2); };
-    return {heads(inputs_[0]), heads(inputs_[1]), heads(inputs_[2])};
-  }
-  // Split before the transposition: the backward pass then joins the three gradients in the order the product needs.
-  const int64_t heads = options_.heads, key_heads = options_.key_heads;
-  const auto parts = split_heads(inputs_[0]->forward(x)).split_with_sizes({heads, key_heads, key_heads}, 2);
-  return {parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2)};
+ops::Heads SelfAttention::project(const at::Tensor& x) const {
+  if (inputs_.size() == 1) return ops::unpacked(inputs_[0]->forward(x), options_.heads, options_.key_heads);
+  const auto heads = [&](const Linear* layer) {
+    return layer->forward(x).view({x.size(0), x.size(1), -1, head_channels_}).transpose(1, 2);
+  };
+  return {heads(inputs_[0]), heads(inputs_[1]), heads(inputs_[2])};
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const ops::RotaryTable* rotary) const {
-  Heads heads = project(x);
+  const ops::AttentionOptions options{.causal = true, .dropout = is_training() ? options_.dropout : 0};
+  if (inputs_.size() == 1 && rotary == nullptr) {
+    return output_->forward(ops::packed_attention(inputs_[0]->forward(x), options_.heads, options_.key_heads, options));
+  }
+  ops::Heads heads = project(x);
   if (rotary != nullptr) {
     heads.q = ops::rotate(heads.q, *rotary);
     heads.k = ops::rotate(heads.k, *rotary);
   }
-  const ops::AttentionOptions options{.causal = true, .dropout = is_training() ? options_.dropout : 0};
   const at::Tensor y = ops::attention(heads.q, heads.k, heads.v, options);
   return output_->forward(y.transpose(1, 2).reshape(x.sizes()));
 }

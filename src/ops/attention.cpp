@@ -1,5 +1,8 @@
 #include "gputrain/ops/attention.hpp"
 
+#include <cmath>
+#include <string>
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cos.h>
 #include <ATen/ops/outer.h>
@@ -7,12 +10,38 @@
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/sin.h>
+#include <fmt/format.h>
+
+#include "gpu.hpp"
 
 namespace gputrain::ops {
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options) {
   return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, options.dropout, options.causal, options.scale,
                                           /*enable_gqa=*/q.size(1) != k.size(1));
+}
+
+Heads unpacked(const at::Tensor& packed, int64_t heads, int64_t key_heads) {
+  const int64_t channels = packed.size(2) / (heads + 2 * key_heads);
+  // Split before the transposition: the backward pass then joins the three gradients in the order that they came in.
+  const auto parts = packed.view({packed.size(0), packed.size(1), -1, channels})
+                         .split_with_sizes({heads, key_heads, key_heads}, /*dim=*/2);
+  return {parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2)};
+}
+
+at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key_heads,
+                            const AttentionOptions& options) {
+  const int64_t channels = packed.size(2) / (heads + 2 * key_heads);
+  const Way plain = [=](const Tensors& t) {
+    const auto [q, k, v] = unpacked(t[0], heads, key_heads);
+    const at::Tensor y = attention(q, k, v, options).transpose(1, 2);
+    return Tensors{y.reshape({t[0].size(0), t[0].size(1), heads * channels})};
+  };
+  if (!gpu::is_here(packed) || options.dropout > 0) return plain({packed})[0];
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(channels)));
+  const std::string name =
+      fmt::format("{}attention {}/{} by {}", options.causal ? "causal " : "", heads, key_heads, scale);
+  return run(name, {packed}, {}, gpu::attention(packed, heads, key_heads, options.causal, scale), plain)[0];
 }
 
 RotaryTable::RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options) {

@@ -30,6 +30,10 @@ Way linear(const Tensors& inputs, bool in_out);
 /// layer}: as linear().
 Way feed_forward(const Tensors& inputs, bool in_out, Activation activation);
 
+/// {packed [batch, time, (heads + 2 key heads) channels]: the heads of queries, keys, values} -> {y [batch, time, heads
+/// channels]}.
+Way attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, bool causal, double scale);
+
 Way curve(const at::Tensor& x, Activation activation);     // {x} -> {y}
 Way swiglu(const at::Tensor& gate, const at::Tensor& up);  // {gate, up} -> {y}
 Way rotate(const at::Tensor& x);                           // {x, cosine, sine} -> {y}

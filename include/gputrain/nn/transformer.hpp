@@ -36,10 +36,7 @@ class GPUTRAIN_API SelfAttention final : public Module {
   at::Tensor forward(const at::Tensor& x, const ops::RotaryTable* rotary) const;
 
  private:
-  struct Heads {
-    at::Tensor q, k, v;  // [batch, heads or key heads, time, channels of a head]
-  };
-  Heads project(const at::Tensor& x) const;
+  ops::Heads project(const at::Tensor& x) const;
 
   Options options_;
   int64_t head_channels_;

@@ -18,6 +18,17 @@ struct AttentionOptions {
 /// heads each serves a group of neighbouring heads (Ainslie et al., arXiv:2305.13245). Softmax in at least fp32.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
 
+struct Heads {
+  at::Tensor q, k, v;  // as attention() takes them
+};
+
+/// Views of packed [batch, time, (heads + 2 key heads) * channels]: the heads of queries, keys, values.
+Heads unpacked(const at::Tensor& packed, int64_t heads, int64_t key_heads);
+
+/// attention() of these heads -> [batch, time, heads * channels].
+at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key_heads,
+                            const AttentionOptions& options);
+
 /// The angles of rotary positions (Su et al., arXiv:2104.09864), as Llama's files expect: channel i of a head is paired
 /// with channel i + channels / 2, and turns by position * theta^(-2i / channels).
 struct RotaryTable {

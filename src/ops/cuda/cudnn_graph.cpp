@@ -1,12 +1,14 @@
 #include "cudnn_graph.hpp"
 
-#include "conv_graphs.hpp"  // before anything that brings another copy of its JSON library
+#include "attention_graphs.hpp"  // before anything that brings another copy of its JSON library
+#include "conv_graphs.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <mutex>
@@ -31,7 +33,7 @@ namespace gputrain::ops::cuda {
 namespace {
 
 namespace fe = cudnn_frontend;
-using Graph = GraphOfConv::Graph;
+using Graph = fe::graph::Graph;
 using Pointers = std::unordered_map<int64_t, void*>;
 
 constexpr int64_t kPlansAtOnce = 4;  // built beside each other, of which the fastest is taken
@@ -41,6 +43,13 @@ constexpr int64_t kMostWorkspaceBytes = int64_t{512} << 20;
 void check(fe::error_object error, const char* step) {
   if (error.is_bad()) throw NoKernel(fmt::format("cuDNN, {}: {}", step, error.get_message()));
 }
+
+/// A graph that is asked for, and what it is known by.
+struct Asked {
+  std::string key;
+  bool deterministic = false;
+  std::function<std::shared_ptr<Graph>()> make;
+};
 
 struct Plan {
   std::shared_ptr<Graph> graph;
@@ -84,15 +93,15 @@ double milliseconds_of(const std::shared_ptr<Graph>& graph, Pointers& pointers) 
 }
 
 /// The fastest of a few plans on these tensors; the first of them where a clock must not or cannot decide.
-std::shared_ptr<Graph> found(const ConvGraph& conv, Pointers& pointers) {
-  const std::shared_ptr<Graph> graph = GraphOfConv(conv).graph();
+std::shared_ptr<Graph> found(const Asked& asked, Pointers& pointers) {
+  const std::shared_ptr<Graph> graph = asked.make();
   check(graph->validate(), "graph");
   check(graph->build_operation_graph(at::native::getCudnnHandle()), "operations");
   check(graph->create_execution_plans({fe::HeurMode_t::A}), "plans");
-  if (conv.deterministic) graph->deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC});
+  if (asked.deterministic) graph->deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC});
   graph->deselect_workspace_greater_than(kMostWorkspaceBytes);
   check(graph->check_support(), "support");
-  const bool is_timed = !conv.deterministic && can_measure();
+  const bool is_timed = !asked.deterministic && can_measure();
   const int64_t count = std::min(graph->get_execution_plan_count(), kMostPlans), at_once = is_timed ? kPlansAtOnce : 1;
   std::vector<int64_t> plans;
   for (int64_t begin = 0; begin < count && plans.empty(); begin += at_once) {
@@ -108,14 +117,14 @@ std::shared_ptr<Graph> found(const ConvGraph& conv, Pointers& pointers) {
     best_ms = std::min(best_ms, ms);
   }
   check(graph->build_plan_at_index(best), "plan");
-  if (is_timed) log::info(fmt::format("cudnn {}: plan {} of {}, {:.3f} ms", conv.key(), best, count, best_ms));
+  if (is_timed) log::info(fmt::format("cudnn {}: plan {} of {}, {:.3f} ms", asked.key, best, count, best_ms));
   return graph;
 }
 
 // --- files -----------------------------------------------------------------------------------------------------------
 
-std::string file_key(const ConvGraph& conv) {
-  return fmt::format("{}, cudnn {}, frontend {}, {}", machine(), cudnnGetVersion(), CUDNN_FRONTEND_VERSION, conv.key());
+std::string file_key(const Asked& asked) {
+  return fmt::format("{}, cudnn {}, frontend {}, {}", machine(), cudnnGetVersion(), CUDNN_FRONTEND_VERSION, asked.key);
 }
 
 std::filesystem::path file_of(const std::string& key) {
@@ -158,40 +167,61 @@ void write_plan(const std::string& key, const Graph& graph) {
   if (!file.good() || ignored) std::filesystem::remove(partial, ignored);
 }
 
-std::shared_ptr<const Plan> plan_of(const ConvGraph& conv, Pointers& pointers) {
+std::shared_ptr<const Plan> plan_of(const Asked& asked, Pointers& pointers) {
   static std::mutex mutex;
   static auto& plans =
       *new std::unordered_map<std::string, std::shared_ptr<const Plan>>;  // outlives cuDNN's own ending
-  const std::string key = fmt::format("{} on {}", conv.key(), c10::cuda::current_device());
+  const std::string key = fmt::format("{} on {}", asked.key, c10::cuda::current_device());
   const std::lock_guard lock(mutex);
   if (const auto known = plans.find(key); known != plans.end()) return known->second;
-  const std::string kept_as = file_key(conv);
+  const std::string kept_as = file_key(asked);
   std::shared_ptr<Graph> graph = read_plan(kept_as);
   if (graph == nullptr) {
-    graph = found(conv, pointers);
-    if (conv.deterministic || can_measure()) write_plan(kept_as, *graph);
+    graph = found(asked, pointers);
+    if (asked.deterministic || can_measure()) write_plan(kept_as, *graph);
   }
   return plans.emplace(key, std::make_shared<Plan>(std::move(graph))).first->second;
+}
+
+const char* name_of(Element element) { return element == Element::fp16 ? "fp16" : "bf16"; }
+
+/// By the ids 1, 2, ... of the graphs.
+Pointers numbered(const std::vector<void*>& tensors) {
+  Pointers pointers;
+  for (void* tensor : tensors) pointers.emplace(static_cast<int64_t>(pointers.size()) + 1, tensor);
+  return pointers;
 }
 
 }  // namespace
 
 std::string ConvGraph::key() const {
   return fmt::format("{} {} {}x{}x{}x{} {}x{} stride {} padding {}{}", kind == Kind::sums ? "sums" : "gradient_sums",
-                     element == Element::fp16 ? "fp16" : "bf16", images, in, height, width, out, kernel, stride,
-                     padding, deterministic ? " deterministic" : "");
+                     name_of(element), images, in, height, width, out, kernel, stride, padding,
+                     deterministic ? " deterministic" : "");
+}
+
+std::string AttentionGraph::key() const {
+  return fmt::format("attention{} {} {}x{}x{}/{}x{}{} by {}{}", kind == Kind::forward ? "" : "_gradient",
+                     name_of(element), batch, time, heads, key_heads, channels, causal ? " causal" : "", scale,
+                     deterministic ? " deterministic" : "");
 }
 
 void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums) {
   const int64_t channels = graph.kind == ConvGraph::Kind::sums ? graph.out : graph.in;
-  Pointers pointers;
-  for (void* tensor : tensors) pointers.emplace(static_cast<int64_t>(pointers.size()) + 1, tensor);
-  pointers.emplace(static_cast<int64_t>(pointers.size()) + 1, sums);
-  pointers.emplace(static_cast<int64_t>(pointers.size()) + 1, sums + channels);
-  const std::shared_ptr<const Plan> plan = plan_of(graph, pointers);
+  std::vector<void*> all = tensors;
+  all.insert(all.end(), {sums, sums + channels});
+  Pointers pointers = numbered(all);
+  const Asked asked{graph.key(), graph.deterministic, [&graph] { return GraphOfConv(graph).graph(); }};
+  const std::shared_ptr<const Plan> plan = plan_of(asked, pointers);
   // A kernel may add to what is there.
   C10_CUDA_CHECK(cudaMemsetAsync(sums, 0, static_cast<size_t>(2 * channels) * sizeof(float), current_stream()));
   plan->execute(pointers);
+}
+
+void run_graph(const AttentionGraph& graph, const std::vector<void*>& tensors) {
+  Pointers pointers = numbered(tensors);
+  plan_of({graph.key(), graph.deterministic, [&graph] { return GraphOfAttention(graph).graph(); }}, pointers)
+      ->execute(pointers);
 }
 
 }  // namespace gputrain::ops::cuda

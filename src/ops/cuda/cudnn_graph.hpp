@@ -1,5 +1,5 @@
-// Convolutions of channels-last images together with sums over what they give, each one graph of cuDNN's. Plans are
-// found where a graph is first met, by trying some on its tensors, and kept in files.
+// What cuDNN does as one graph: convolutions of channels-last images together with sums over what they give, and
+// attention. Plans are found where a graph is first met, by trying some on its tensors, and kept in files.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,29 @@ struct ConvGraph {
   std::string key() const;
 };
 
+/// Attention on heads that are packed: queries, keys and values, and their gradients, are parts of
+/// [batch, time, (heads + 2 key_heads) channels].
+struct AttentionGraph {
+  /// forward: queries, keys, values -> y [batch, time, heads channels], in fp32 the logarithms of the sums of
+  /// exponentials [batch, heads, time].
+  /// gradient: queries, keys, values, y, dy, these logarithms -> the gradients of the first three.
+  enum class Kind { forward, gradient };
+
+  Kind kind = Kind::forward;
+  Element element = Element::bf16;
+  int64_t batch = 0, time = 0, heads = 0, key_heads = 0, channels = 0;  // channels: of one head
+  bool causal = true;
+  float scale = 1;
+  bool deterministic = false;
+
+  int64_t packed_channels() const { return (heads + 2 * key_heads) * channels; }
+  std::string key() const;
+};
+
 /// Runs it on the current stream; `tensors` in the order of the kind's description, `sums` [2, channels] for both sums.
 /// Throws NoKernel where cuDNN has no plan.
 void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums);
+/// The same; `tensors` are where each of the description begins.
+void run_graph(const AttentionGraph& graph, const std::vector<void*>& tensors);
 
 }  // namespace gputrain::ops::cuda

@@ -1,22 +1,28 @@
 // Builds one graph for a GPU that is not there: cuDNN takes a description of the GPU for it.
 //
-// usage: cudnn_graph_check {sm_80 | sm_90 | sm_100} {bf16 | fp16} {sums | gradient_sums} {any | deterministic}
-//                          IMAGES IN HEIGHT OUT KERNEL STRIDE
+// usage: cudnn_graph_check {sm_80 | sm_90 | sm_100} {bf16 | fp16} KIND {any | deterministic} NUMBER...
+// KIND sums, gradient_sums:            IMAGES IN HEIGHT OUT KERNEL STRIDE
+// KIND attention, attention_gradient:  BATCH TIME HEADS KEY_HEADS CHANNELS {1: causal | 0}
 // Prints "built plan NUMBER", the first that can be, or "refused: REASON".
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "../../../src/ops/cuda/attention_graphs.hpp"
 #include "../../../src/ops/cuda/conv_graphs.hpp"
 
 namespace {
 
+using gputrain::ops::cuda::AttentionGraph;
 using gputrain::ops::cuda::ConvGraph;
 using gputrain::ops::cuda::Element;
+using gputrain::ops::cuda::GraphOfAttention;
 using gputrain::ops::cuda::GraphOfConv;
+using Graph = std::shared_ptr<cudnn_frontend::graph::Graph>;
 
 struct Gpu {
   std::string_view architecture;
@@ -42,16 +48,15 @@ std::string described(const Gpu& one) {
          number("deviceVer", one.major * 100) + "}";
 }
 
-std::string built(const ConvGraph& conv) {
+std::string built(const Graph& graph, bool deterministic) {
   const std::string text = described(*gpu);
   const auto properties = std::make_shared<cudnn_frontend::DeviceProperties>();
-  const auto graph = GraphOfConv(conv).graph();
   auto error = properties->deserialize({text.begin(), text.end()});
   graph->set_device_properties(properties);
   if (error.is_good()) error = graph->validate();
   if (error.is_good()) error = graph->build_operation_graph();
   if (error.is_good()) error = graph->create_execution_plans({cudnn_frontend::HeurMode_t::A});
-  if (conv.deterministic) graph->deselect_numeric_notes({cudnn_frontend::NumericalNote_t::NONDETERMINISTIC});
+  if (deterministic) graph->deselect_numeric_notes({cudnn_frontend::NumericalNote_t::NONDETERMINISTIC});
   if (error.is_good()) error = graph->check_support();
   if (error.is_bad()) return "refused: " + error.get_message();
   std::string reasons;
@@ -78,6 +83,12 @@ extern "C" cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribu
                                                           : 0;
   return cudaSuccess;
 }
+extern "C" cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  properties->major = gpu->major;
+  properties->multiProcessorCount = gpu->multiprocessors;
+  return cudaSuccess;
+}
 
 int main(int count, char** values) {
   if (count != 11) return 2;
@@ -86,17 +97,37 @@ int main(int count, char** values) {
     if (one.architecture == values[1]) gpu = &one;
   }
   if (gpu == nullptr) return 2;
-  ConvGraph conv{.kind = std::string_view(values[3]) == "sums" ? ConvGraph::Kind::sums : ConvGraph::Kind::gradient_sums,
-                 .element = std::string_view(values[2]) == "fp16" ? Element::fp16 : Element::bf16,
-                 .images = number(5),
-                 .in = number(6),
-                 .height = number(7),
-                 .width = number(7),
-                 .out = number(8),
-                 .kernel = number(9),
-                 .stride = number(10),
-                 .padding = number(9) / 2,
-                 .deterministic = std::string_view(values[4]) == "deterministic"};
-  std::cout << built(conv) << std::endl;
+  const Element element = std::string_view(values[2]) == "fp16" ? Element::fp16 : Element::bf16;
+  const std::string_view kind = values[3];
+  const bool deterministic = std::string_view(values[4]) == "deterministic";
+  Graph graph;
+  if (kind.starts_with("attention")) {
+    graph =
+        GraphOfAttention({.kind = kind == "attention" ? AttentionGraph::Kind::forward : AttentionGraph::Kind::gradient,
+                          .element = element,
+                          .batch = number(5),
+                          .time = number(6),
+                          .heads = number(7),
+                          .key_heads = number(8),
+                          .channels = number(9),
+                          .causal = number(10) != 0,
+                          .scale = 0.125F,
+                          .deterministic = deterministic})
+            .graph();
+  } else {
+    graph = GraphOfConv({.kind = kind == "sums" ? ConvGraph::Kind::sums : ConvGraph::Kind::gradient_sums,
+                         .element = element,
+                         .images = number(5),
+                         .in = number(6),
+                         .height = number(7),
+                         .width = number(7),
+                         .out = number(8),
+                         .kernel = number(9),
+                         .stride = number(10),
+                         .padding = number(9) / 2,
+                         .deterministic = deterministic})
+                .graph();
+  }
+  std::cout << built(graph, deterministic) << std::endl;
   std::_Exit(0);  // cuDNN's own ending looks for the driver
 }

@@ -32,10 +32,16 @@ TEST(CudnnSupportOfNetworks, Resnet50) {
 
 TEST(CudnnSupportOfNetworks, OddSizes) {
   for (const char* kind : {"sums", "gradient_sums"}) {
-    std::vector<AskedGraph> all =
-        for_each_type("sm_90", kind, {{24, 9, 40, 3, 1}, {8, 5, 16, 1, 1}, {32, 13, 8, 5, 1}});
-    for (AskedGraph& asked : all) asked.images = 3;
-    expect_as_known(all);
+    expect_as_known(for_each_type("sm_90", kind, {{24, 9, 40, 3, 1, 3}, {8, 5, 16, 1, 1, 3}, {32, 13, 8, 5, 1, 3}}));
+  }
+}
+
+TEST(CudnnSupportOfNetworks, Attention) {
+  const HeadsToAttend gpt2{32, 1024, 12, 12, 64, true}, vit{256, 197, 12, 12, 64, false},
+      grouped{4, 4096, 32, 8, 128, true}, small{12, 64, 4, 4, 32, true};
+  for (const HeadsToAttend& heads : {gpt2, vit, grouped, small}) {
+    for (const char* architecture : {"sm_80", "sm_90", "sm_100"}) expect_as_known(for_each_type(architecture, heads));
+    expect_as_known(for_each_type("sm_90", heads, "deterministic"));
   }
 }
 

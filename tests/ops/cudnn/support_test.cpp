@@ -14,7 +14,13 @@ TEST(CudnnSupport, OfOneConvolutionForEachGpuAndType) {
 }
 
 TEST(CudnnSupport, OfGradientsOfStride2IsSaidAndNotKept) {
-  expect_as_known({{"sm_90", "bf16", "gradient_sums", "any", {128, 56, 128, 3, 2}}});
+  expect_as_known(for_each_type("sm_90", "gradient_sums", {{128, 56, 128, 3, 2}}));
+}
+
+TEST(CudnnSupport, OfAttentionForEachGpuAndType) {
+  for (const char* architecture : {"sm_80", "sm_90", "sm_100"}) {
+    expect_as_known(for_each_type(architecture, HeadsToAttend{32, 1024, 12, 12, 64, true}));
+  }
 }
 
 }  // namespace

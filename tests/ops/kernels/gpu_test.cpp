@@ -30,7 +30,7 @@
 #include <gtest/gtest.h>
 
 #include "gputrain/ops/flat_update.hpp"
-#include "ops/kernels/kernel_case.hpp"
+#include "ops/kernels/gpu_case.hpp"
 
 namespace gputrain::ops {
 namespace {
@@ -39,59 +39,7 @@ using namespace testing_support;
 
 constexpr double kEps = 1e-5;
 
-class GpuOperators : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_kernel_device()) GTEST_SKIP() << "no GPU here";
-  }
-};
 class GpuUpdates : public GpuOperators {};
-
-at::TensorOptions on_device(at::ScalarType type = at::kFloat) { return at::device(kernel_device()).dtype(type); }
-
-Tensors leaves_of(const Tensors& inputs, size_t differentiable, bool in_double) {
-  Tensors leaves;
-  for (const at::Tensor& input : inputs) {
-    const bool is_float = input.defined() && at::isFloatingType(input.scalar_type());
-    at::Tensor leaf = !input.defined() ? at::Tensor() : is_float && in_double ? wide(input) : input.clone();
-    if (leaves.size() < differentiable && leaf.defined()) leaf.set_requires_grad(true);
-    leaves.push_back(leaf);
-  }
-  return leaves;
-}
-
-/// Results, gradients and what a way changed in its other inputs are those of the reference in fp64.
-/// `slack` times as far as rounding takes one operator.
-void compare(const Tensors& inputs, size_t differentiable, const Way& own, const Way& reference, double slack = 1) {
-  ASSERT_TRUE(own);
-  const Tensors ours = leaves_of(inputs, differentiable, false), exact = leaves_of(inputs, differentiable, true);
-  Tensors handed;
-  for (const at::Tensor& leaf : ours)
-    handed.push_back(leaf.defined() && leaf.requires_grad() ? leaf.view_as(leaf) : leaf);
-  const Tensors results = own(handed), expected = reference(exact);
-  ASSERT_EQ(results.size(), expected.size());
-  at::Tensor objective, exact_objective;
-  for (size_t i = 0; i < results.size(); ++i) {
-    const double bound = slack * (results[i].element_size() == 2 ? 3e-3 : 1e-5);
-    expect_within(bound, results[i].detach(), expected[i], "result " + std::to_string(i));
-    const at::Tensor weights = noise(expected[i].sizes(), 90 + i, results[i].scalar_type());
-    const at::Tensor part = (results[i] * weights).sum(), exact_part = (expected[i] * wide(weights)).sum();
-    objective = i == 0 ? part : objective + part;
-    exact_objective = i == 0 ? exact_part : exact_objective + exact_part;
-  }
-  objective.backward();
-  exact_objective.backward();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].defined()) continue;
-    const std::string place = "input " + std::to_string(i);
-    // Gradients of fp32 weights carry the rounding of 16-bit activations.
-    if (i < differentiable)
-      expect_within(slack * (inputs[0].element_size() == 2 ? 3e-3 : 1e-5), ours[i].grad(), exact[i].grad(), place);
-    if (i < differentiable || !at::isFloatingType(inputs[i].scalar_type())) continue;
-    const bool is_of_rounded = slack > 1 && inputs[0].element_size() == 2;  // what moves them was computed in 16 bits
-    expect_within(is_of_rounded ? 1e-2 : slack * 1e-5, ours[i], exact[i], place);
-  }
-}
 
 TEST_F(GpuOperators, LayerNormAndRmsNorm) {
   for (const Storage& storage : storages()) {

@@ -1,0 +1,92 @@
+// The graphs of attention of cudnn_graph.hpp in cuDNN's terms, as conv_graphs.hpp has those of convolutions.
+#pragma once
+
+#include <cudnn_frontend.h>
+
+#include <memory>
+#include <vector>
+
+#include "cudnn_graph.hpp"
+
+namespace gputrain::ops::cuda {
+
+class GraphOfAttention {
+ public:
+  using Graph = cudnn_frontend::graph::Graph;
+  using Tensor = std::shared_ptr<cudnn_frontend::graph::Tensor_attributes>;
+
+  explicit GraphOfAttention(const AttentionGraph& attention) : attention_(attention) {
+    graph_->set_io_data_type(attention.element == Element::fp16 ? Type::HALF : Type::BFLOAT16)
+        .set_intermediate_data_type(Type::FLOAT)
+        .set_compute_data_type(Type::FLOAT);
+    attention.kind == AttentionGraph::Kind::forward ? add_forward() : add_gradient();
+  }
+  std::shared_ptr<Graph> graph() const { return graph_; }
+
+ private:
+  using Type = cudnn_frontend::DataType_t;
+  struct Layout {
+    std::vector<int64_t> sizes, strides;
+  };
+
+  /// [batch, heads, time, channels] among rows of `row` elements.
+  Layout heads_in(int64_t heads, int64_t row) const {
+    const auto& a = attention_;
+    return {.sizes = {a.batch, heads, a.time, a.channels}, .strides = {a.time * row, a.channels, row, 1}};
+  }
+  Layout queries() const { return heads_in(attention_.heads, attention_.packed_channels()); }
+  Layout keys() const { return heads_in(attention_.key_heads, attention_.packed_channels()); }
+  Layout result() const { return heads_in(attention_.heads, attention_.heads * attention_.channels); }
+  Layout logarithms() const {
+    const auto& a = attention_;
+    return {.sizes = {a.batch, a.heads, a.time, 1}, .strides = {a.heads * a.time, a.time, 1, 1}};
+  }
+
+  Tensor input(const Layout& layout) {
+    cudnn_frontend::graph::Tensor_attributes tensor;
+    tensor.set_dim(layout.sizes).set_stride(layout.strides).set_uid(++ids_);
+    return graph_->tensor(tensor);
+  }
+  void output(const Tensor& tensor, const Layout& layout) {
+    tensor->set_output(true).set_dim(layout.sizes).set_stride(layout.strides).set_uid(++ids_);
+  }
+
+  /// The options that both directions have.
+  template <class Attributes>
+  Attributes options() const {
+    Attributes attributes;
+    attributes.set_attn_scale(attention_.scale);
+    if (attention_.causal) {
+      attributes.set_diagonal_alignment(cudnn_frontend::DiagonalAlignment_t::TOP_LEFT).set_diagonal_band_right_bound(0);
+    }
+    return attributes;
+  }
+
+  void add_forward() {
+    const Tensor q = input(queries()), k = input(keys()), v = input(keys());
+    const auto [y, logs] =
+        graph_->sdpa(q, k, v, options<cudnn_frontend::graph::SDPA_attributes>().set_generate_stats(true));
+    output(y, result());
+    logs->set_data_type(Type::FLOAT);
+    output(logs, logarithms());
+  }
+
+  void add_gradient() {
+    const Tensor q = input(queries()), k = input(keys()), v = input(keys()), y = input(result()), dy = input(result()),
+                 logs = input(logarithms());
+    logs->set_data_type(Type::FLOAT);
+    const auto [dq, dk, dv] =
+        graph_->sdpa_backward(q, k, v, y, dy, logs,
+                              options<cudnn_frontend::graph::SDPA_backward_attributes>().set_deterministic_algorithm(
+                                  attention_.deterministic));
+    output(dq, queries());
+    output(dk, keys());
+    output(dv, keys());
+  }
+
+  AttentionGraph attention_;
+  std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
+  int64_t ids_ = 0;
+};
+
+}  // namespace gputrain::ops::cuda

@@ -1,0 +1,26 @@
+// Attention on one tensor of queries, keys and values, whose gradient is one tensor again. The tests answer for a CPU.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace gputrain::ops::cuda {
+
+struct PackedAttention {
+  int64_t heads, key_heads;  // key_heads divides heads: each key head serves a group of neighbours
+  bool causal;
+  double scale;
+};
+
+struct Attended {
+  at::Tensor y;           // [batch, time, heads channels], as the packed tensor
+  at::Tensor logarithms;  // [batch, heads, time] in fp32: of the sums of exponentials
+};
+
+/// packed: [batch, time, (heads + 2 key heads) channels] in 16 bits, contiguous: the heads of queries, keys, values.
+Attended packed_attention(const at::Tensor& packed, const PackedAttention& attention);
+
+/// The gradient of `packed`; dy as y.
+at::Tensor packed_attention_gradient(const at::Tensor& packed, const PackedAttention& attention, const Attended& found,
+                                     const at::Tensor& dy);
+
+}  // namespace gputrain::ops::cuda
