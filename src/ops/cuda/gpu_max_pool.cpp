@@ -5,8 +5,8 @@
 
 #include "../gpu.hpp"
 #include "gputrain/core/error.hpp"
-#include "image.hpp"
 #include "launching.hpp"
+#include "max_pool.hpp"
 
 namespace gputrain::ops {
 namespace cuda {

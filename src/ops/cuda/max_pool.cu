@@ -1,6 +1,6 @@
 // Max-pooling of 3 x 3 windows with stride 2, a thread for a pack of channels of one place.
 // Registers: max_pool_forward_kernel 64, max_pool_backward_kernel 64
-#include "image.hpp"
+#include "max_pool.hpp"
 
 #include "columns.cuh"
 

@@ -1,13 +1,10 @@
-#include "../../../src/ops/cuda/image.hpp"
+#include "../../../src/ops/cuda/max_pool.hpp"
 
 #include <array>
 #include <cmath>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/max_pool2d_with_indices.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include "ops/kernels/kernel_case.hpp"
@@ -16,30 +13,6 @@ namespace gputrain::ops::cuda {
 namespace {
 
 using namespace testing_support;
-
-TEST(ImageKernel, NormalisesBytesAndFillsAddedChannelsWithZeros) {
-  const at::Tensor mean = at::tensor(at::ArrayRef<double>{0.485, 0.456, 0.406, 0.5}, at::kFloat);
-  const at::Tensor deviation = at::tensor(at::ArrayRef<double>{0.229, 0.224, 0.225, 0.25}, at::kFloat);
-  const at::Tensor factor = (deviation * 255).reciprocal(), offset = -mean / deviation;
-  for (const auto& [channels, padded] : std::vector<std::pair<int, int>>{{3, 4}, {3, 8}, {3, 3}, {1, 1}, {4, 8}}) {
-    for (const Storage& storage : storages()) {
-      const at::Tensor x = at::randint(256, {300, channels}, at::TensorOptions().dtype(at::kByte));
-      const at::Tensor y = poisoned({300, padded}, storage.type);
-      normalize_image({.element = storage.element,
-                       .pixels = 300,
-                       .channels = channels,
-                       .padded = padded,
-                       .x = pointer<uint8_t>(x),
-                       .factor = pointer<float>(factor),
-                       .offset = pointer<float>(offset),
-                       .y = pointer(y)},
-                      nullptr);
-      const at::Tensor expected =
-          (wide(x) / 255 - wide(mean).narrow(0, 0, channels)) / wide(deviation).narrow(0, 0, channels);
-      expect_close(y, at::constant_pad_nd(expected, {0, padded - channels}), storage.name);
-    }
-  }
-}
 
 struct PoolTensors {
   at::Tensor x, y, index, dy, dx;

@@ -1,21 +1,9 @@
-// Images with channels last: from bytes to the stem's input, and the pooling after the stem.
+// The pooling of images with channels last that follows a stem.
 #pragma once
 
 #include "kernels.hpp"
 
 namespace gputrain::ops::cuda {
-
-/// y = x factor + offset per channel, from bytes; channels that are added are 0.
-struct NormalizedImage {
-  Element element;
-  int64_t pixels;                // of all images
-  int channels;                  // at most 4
-  int padded;                    // channels of y: 4 or 8, or `channels`
-  const uint8_t* x;              // [pixels, channels]
-  const float *factor, *offset;  // [channels]: 1 / (255 deviation), -mean / deviation
-  void* y;                       // [pixels, padded]
-};
-void normalize_image(const NormalizedImage& p, Stream stream);
 
 /// Maximum over windows of 3 x 3 with stride 2 and padding 1; the first of equals counts, a NaN always.
 struct MaxPool {
