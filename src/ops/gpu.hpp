@@ -34,6 +34,9 @@ Way feed_forward(const Tensors& inputs, bool in_out, Activation activation);
 /// channels]}.
 Way attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, bool causal, double scale);
 
+/// {weight [rows, channels], tokens} -> {their rows}; the gradient as linear()'s of a weight.
+Way embedding(const at::Tensor& weight, const at::Tensor& tokens);
+
 Way curve(const at::Tensor& x, Activation activation);     // {x} -> {y}
 Way swiglu(const at::Tensor& gate, const at::Tensor& up);  // {gate, up} -> {y}
 Way rotate(const at::Tensor& x);                           // {x, cosine, sine} -> {y}

@@ -136,6 +136,11 @@ at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& w
   return convolve(images.to(at::kFloat), kernel.to(at::kFloat), cast(added, at::kFloat)).to(at::kHalf);
 }
 
-at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) { return at::embedding(weight, tokens); }
+at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {
+  const Way plain = [](const Tensors& t) { return Tensors{at::embedding(t[0], t[1])}; };
+  if (!gpu::is_here(weight)) return plain({weight, tokens})[0];
+  return run("embedding", {weight, tokens}, {.batched = 0, .differentiable = 1}, gpu::embedding(weight, tokens),
+             plain)[0];
+}
 
 }  // namespace gputrain::ops

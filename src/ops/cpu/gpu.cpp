@@ -27,6 +27,7 @@ Way norm(const Tensors&, double, bool) { return {}; }
 Way linear(const Tensors&, bool) { return {}; }
 Way feed_forward(const Tensors&, bool, Activation) { return {}; }
 Way attention(const at::Tensor&, int64_t, int64_t, bool, double) { return {}; }
+Way embedding(const at::Tensor&, const at::Tensor&) { return {}; }
 Way curve(const at::Tensor&, Activation) { return {}; }
 Way swiglu(const at::Tensor&, const at::Tensor&) { return {}; }
 Way rotate(const at::Tensor&) { return {}; }

@@ -11,6 +11,7 @@
 #include "activation.hpp"
 #include "curves.hpp"
 #include "gputrain/core/error.hpp"
+#include "gradient_place.hpp"
 #include "launching.hpp"
 #include "product.hpp"
 
@@ -34,12 +35,6 @@ at::Tensor times(const at::Tensor& x, const at::Tensor& matrix, const Given& bia
             .epilogue = bias ? Epilogue::bias : Epilogue::none,
             .vector = bias.value_or(at::Tensor())});
   return y;
-}
-
-/// Whether a parameter's gradient has a place that it can be added to in the backward pass.
-bool has_place(const at::Tensor& parameter) {
-  if (!parameter.is_leaf() || !parameter.grad().defined()) return false;
-  return parameter.grad().is_contiguous() && parameter.grad().scalar_type() == at::kFloat;
 }
 
 struct Gradients {
