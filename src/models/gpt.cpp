@@ -43,6 +43,8 @@ nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes) {
 
 }  // namespace
 
+at::Tensor ResidualStream::sum() const { return added.defined() ? at::add(x, added) : x; }
+
 GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes) : Module(context) {
   const Names& names = names_of(sizes.family);
   // Each block adds twice to the residual stream; this keeps the sum's variance (Radford et al., GPT-2, section 2.3).
@@ -70,9 +72,10 @@ GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSiz
   dropout_ = add_child<nn::Dropout>("dropout", context, spec.dropout);
 }
 
-at::Tensor GptBlock::forward(const at::Tensor& x, const ops::RotaryTable* rotary) const {
-  const auto [y, normed] = norm_2_->forward_sum(dropout_->forward(attention_->forward(norm_1_->forward(x), rotary)), x);
-  return at::add(y, dropout_->forward(feed_forward_->forward(normed)));
+ResidualStream GptBlock::forward(const ResidualStream& in, const ops::RotaryTable* rotary) const {
+  const auto [x, normed] = norm_1_->forward_sum(in.added, in.x);
+  const auto [y, normed_y] = norm_2_->forward_sum(dropout_->forward(attention_->forward(normed, rotary)), x);
+  return {y, dropout_->forward(feed_forward_->forward(normed_y))};
 }
 
 Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts)
@@ -112,11 +115,15 @@ at::Tensor Gpt::hidden_states(const at::Tensor& tokens) {
   }
   at::Tensor x = tokens_->forward(tokens);
   if (positions_ != nullptr) x = at::add(x, positions_->first_rows(time));
-  x = dropout_->forward(ops::cast(x, context().policy.compute));
-  for (const GptBlock* block : blocks_) {
-    x = run_block(x, [this, block](const at::Tensor& in) { return block->forward(in, rotary_ ? &*rotary_ : nullptr); });
-  }
-  return norm_->forward(x);
+  ResidualStream stream{dropout_->forward(ops::cast(x, context().policy.compute))};
+  for (const GptBlock* block : blocks_) stream = pass(*block, stream);
+  return norm_->forward_sum(stream.added, stream.x).normed;
+}
+
+ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in) const {
+  const ops::RotaryTable* rotary = rotary_ ? &*rotary_ : nullptr;
+  if (context().recompute != nn::Recompute::block) return block.forward(in, rotary);
+  return {run_block(in.sum(), [&block, rotary](const at::Tensor& x) { return block.forward({x}, rotary).sum(); })};
 }
 
 Model::Logits Gpt::loss_logits(const at::Tensor& inputs) {

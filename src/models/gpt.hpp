@@ -45,11 +45,17 @@ struct GptSizes {
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 
+/// The residual stream between blocks. What a block adds to it is left to the norm that comes next: one pass does both.
+struct ResidualStream {
+  at::Tensor x, added = {};  // the latter may be undefined: nothing
+  at::Tensor sum() const;
+};
+
 /// x + attention(norm(x)), then x + feed_forward(norm(x)).
 class GptBlock final : public nn::Module {
  public:
   GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes);
-  at::Tensor forward(const at::Tensor& x, const ops::RotaryTable* rotary) const;
+  ResidualStream forward(const ResidualStream& in, const ops::RotaryTable* rotary) const;
 
  private:
   nn::Norm *norm_1_, *norm_2_;
@@ -74,6 +80,7 @@ class Gpt final : public Model {
 
  private:
   at::Tensor hidden_states(const at::Tensor& tokens);
+  ResidualStream pass(const GptBlock& block, const ResidualStream& in) const;
 
   GptSpec spec_;
   GptSizes sizes_;

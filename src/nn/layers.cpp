@@ -112,6 +112,7 @@ at::Tensor Norm::forward(const at::Tensor& x) const {
 }
 
 ops::NormedSum Norm::forward_sum(const at::Tensor& x, const at::Tensor& residual) const {
+  if (!x.defined()) return {.sum = residual, .normed = forward(residual)};
   if (context().recompute == Recompute::selective) {
     const at::Tensor sum = at::add(residual, x);
     return {.sum = sum, .normed = forward(sum)};
