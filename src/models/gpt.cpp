@@ -43,8 +43,6 @@ nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes) {
 
 }  // namespace
 
-at::Tensor ResidualStream::sum() const { return added.defined() ? at::add(x, added) : x; }
-
 GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes) : Module(context) {
   const Names& names = names_of(sizes.family);
   // Each block adds twice to the residual stream; this keeps the sum's variance (Radford et al., GPT-2, section 2.3).
@@ -73,9 +71,10 @@ GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSiz
 }
 
 ResidualStream GptBlock::forward(const ResidualStream& in, const ops::RotaryTable* rotary) const {
-  const auto [x, normed] = norm_1_->forward_sum(in.added, in.x);
-  const auto [y, normed_y] = norm_2_->forward_sum(dropout_->forward(attention_->forward(normed, rotary)), x);
-  return {y, dropout_->forward(feed_forward_->forward(normed_y))};
+  const double dropout = dropout_->active_probability();
+  const auto [x, normed] = norm_1_->forward_sum(in.added, in.x, dropout);
+  const auto [y, normed_y] = norm_2_->forward_sum(attention_->forward(normed, rotary), x, dropout);
+  return {y, feed_forward_->forward(normed_y)};
 }
 
 Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts)
@@ -117,13 +116,18 @@ at::Tensor Gpt::hidden_states(const at::Tensor& tokens) {
   if (positions_ != nullptr) x = at::add(x, positions_->first_rows(time));
   ResidualStream stream{dropout_->forward(ops::cast(x, context().policy.compute))};
   for (const GptBlock* block : blocks_) stream = pass(*block, stream);
-  return norm_->forward_sum(stream.added, stream.x).normed;
+  return norm_->forward_sum(stream.added, stream.x, dropout_->active_probability()).normed;
 }
 
 ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in) const {
-  const ops::RotaryTable* rotary = rotary_ ? &*rotary_ : nullptr;
-  if (context().recompute != nn::Recompute::block) return block.forward(in, rotary);
-  return {run_block(in.sum(), [&block, rotary](const at::Tensor& x) { return block.forward({x}, rotary).sum(); })};
+  std::vector<at::Tensor> parts{in.x};
+  if (in.added.defined()) parts.push_back(in.added);
+  const auto run = [&block, rotary = rotary_ ? &*rotary_ : nullptr](const std::vector<at::Tensor>& t) {
+    const auto [x, added] = block.forward({t[0], t.size() > 1 ? t[1] : at::Tensor()}, rotary);
+    return std::vector{x, added};
+  };
+  parts = nn::recomputed_block(context().recompute, parts, run);
+  return {parts[0], parts[1]};
 }
 
 Model::Logits Gpt::loss_logits(const at::Tensor& inputs) {

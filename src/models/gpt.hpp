@@ -45,10 +45,10 @@ struct GptSizes {
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 
-/// The residual stream between blocks. What a block adds to it is left to the norm that comes next: one pass does both.
+/// The residual stream between blocks: x + dropout(added). The addition is left to the norm that comes next, which does
+/// all of it in one pass.
 struct ResidualStream {
   at::Tensor x, added = {};  // the latter may be undefined: nothing
-  at::Tensor sum() const;
 };
 
 /// x + attention(norm(x)), then x + feed_forward(norm(x)).

@@ -111,14 +111,14 @@ at::Tensor Norm::forward(const at::Tensor& x) const {
   return recomputed_value(context().recompute, norm, x);
 }
 
-ops::NormedSum Norm::forward_sum(const at::Tensor& x, const at::Tensor& residual) const {
+ops::NormedSum Norm::forward_sum(const at::Tensor& x, const at::Tensor& residual, double dropout) const {
   if (!x.defined()) return {.sum = residual, .normed = forward(residual)};
   if (context().recompute == Recompute::selective) {
-    const at::Tensor sum = at::add(residual, x);
+    const at::Tensor sum = at::add(residual, dropout > 0 ? ops::dropout(x, dropout) : x);
     return {.sum = sum, .normed = forward(sum)};
   }
-  return options_.kind == Kind::layernorm ? ops::layer_norm_of_sum(x, residual, weight_, bias_, options_.eps)
-                                          : ops::rms_norm_of_sum(x, residual, weight_, options_.eps);
+  return options_.kind == Kind::layernorm ? ops::layer_norm_of_sum(x, residual, weight_, bias_, options_.eps, dropout)
+                                          : ops::rms_norm_of_sum(x, residual, weight_, options_.eps, dropout);
 }
 
 Embedding::Embedding(const Context& context, const Options& options) : Module(context) {

@@ -1,11 +1,13 @@
 #include "gputrain/nn/recompute.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/as_strided.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 
@@ -18,7 +20,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::SavedVariableHooks;
 using torch::autograd::variable_list;
-using Block = std::function<at::Tensor(const at::Tensor&)>;
 
 thread_local bool recomputing = false;
 
@@ -63,26 +64,28 @@ struct FirstRun final : torch::CustomClassHolder {
 };
 
 struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const Block& block) {
-    auto run = c10::make_intrusive<FirstRun>(block, x.device());
-    context->save_for_backward({x});
-    at::Tensor y = block(x);
+  static variable_list forward(AutogradContext* context, at::TensorList inputs, const Block& block) {
+    auto run = c10::make_intrusive<FirstRun>(block, inputs[0].device());
+    context->save_for_backward(inputs.vec());
+    variable_list outputs = block(inputs.vec());
     context->saved_data["run"] = c10::IValue::make_capsule(std::move(run));
-    return y;
+    return outputs;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "a block that is run again has no second derivative");
     const auto run = c10::static_intrusive_pointer_cast<FirstRun>(context->saved_data["run"].toCapsule());
-    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
-    at::Tensor y;
+    variable_list inputs = context->get_saved_variables(), outputs, results;
+    for (at::Tensor& input : inputs) input = input.detach().requires_grad_();
     {
-      const SecondRun second(run->random, x.device());
+      const SecondRun second(run->random, inputs[0].device());
       const at::AutoGradMode with_graph(true);
-      y = run->block(x);
+      outputs = run->block(inputs);
     }
-    y.backward(gradients[0]);
-    return {x.grad(), at::Tensor()};
+    torch::autograd::backward(outputs, gradients);
+    for (const at::Tensor& input : inputs) results.push_back(input.grad());
+    results.emplace_back();  // of the block
+    return results;
   }
 };
 
@@ -161,9 +164,10 @@ Recompute recompute_from_name(std::string_view name) {
 
 bool is_recomputing() noexcept { return recomputing; }
 
-at::Tensor recomputed_block(Recompute how, const at::Tensor& x, const Block& block) {
-  const bool keeps_all = how != Recompute::block || !at::GradMode::is_enabled() || !x.requires_grad();
-  return keeps_all ? block(x) : RecomputedBlock::apply(x, block);
+std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs, const Block& block) {
+  const bool learns = std::any_of(inputs.begin(), inputs.end(), [](const at::Tensor& x) { return x.requires_grad(); });
+  if (how != Recompute::block || !at::GradMode::is_enabled() || !learns) return block(inputs);
+  return RecomputedBlock::apply(at::TensorList(inputs), block);
 }
 
 at::Tensor recomputed_value(Recompute how,

@@ -16,9 +16,9 @@ namespace gputrain::ops::gpu {
 /// Whether this tensor is where our kernels could take it: anything else costs no further look.
 bool is_here(const at::Tensor& x);
 
-/// Inputs {x, weight, bias, residual}, the last two may be undefined -> {norm(x + residual), x + residual}, the latter
-/// only with a residual.
-Way norm(const Tensors& inputs, double eps, bool centred);
+/// Inputs {x, weight, bias, residual}, the last two may be undefined -> {norm(z), z}, z = dropout(x) + residual, the
+/// latter and dropout only with a residual.
+Way norm(const Tensors& inputs, double eps, bool centred, double dropout);
 
 /// {x [..., in], weight, bias, the weight's copy, the bias's} -> {x matrix + bias [..., out]}: what is computed in 16
 /// bits from the copies, with gradients of weight and bias in fp32. The weight is [out, in] or [in, out]; a bias may be

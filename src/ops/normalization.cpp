@@ -11,6 +11,7 @@
 #include "cpu/fused.hpp"
 #include "gpu.hpp"
 #include "gputrain/comm/group.hpp"
+#include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/linear.hpp"
 #include "synchronised_batch_norm.hpp"
 
@@ -40,24 +41,39 @@ at::Tensor aten_rms_norm(const at::Tensor& x, const at::Tensor& weight, double e
   return cast(y, x.scalar_type());
 }
 
-/// By ATen or a kernel of our own; `inputs` as gpu::norm takes them.
-Tensors norm_on_gpu(const Tensors& inputs, double eps, bool centred) {
-  const Way plain = [=](const Tensors& t) {
-    const at::Tensor z = t[3].defined() ? at::add(t[0], t[3]) : t[0];
-    const at::Tensor y = centred ? aten_layer_norm(z, t[1], t[2], eps) : aten_rms_norm(z, t[1], eps);
-    return t[3].defined() ? Tensors{y, z} : Tensors{y};
+/// By ATen or a kernel of our own; `inputs` as gpu::norm takes them, with a residual only if there is dropout.
+Tensors norm_on_gpu(const Tensors& inputs, double eps, bool centred, double dropped = 0) {
+  const auto plain = [=](double share) -> Way {
+    return [=](const Tensors& t) {
+      const at::Tensor x = share > 0 ? dropout(t[0], share) : t[0];
+      const at::Tensor z = t[3].defined() ? at::add(x, t[3]) : x;
+      const at::Tensor y = centred ? aten_layer_norm(z, t[1], t[2], eps) : aten_rms_norm(z, t[1], eps);
+      return t[3].defined() ? Tensors{y, z} : Tensors{y};
+    };
   };
+  const auto own = [&](double share) { return gpu::norm(inputs, eps, centred, share); };
   const char* name = centred ? "layer_norm" : "rms_norm";
-  if (!inputs[3].defined())
-    return run(name, inputs, {.batched = 1, .differentiable = 4}, gpu::norm(inputs, eps, centred), plain);
+  if (!inputs[3].defined()) return run(name, inputs, {.batched = 1, .differentiable = 4}, own(0), plain(0));
   // The residual beside x, so that both are cut alike where a part serves to measure.
   const Tensors ordered{inputs[0], inputs[3], inputs[1], inputs[2]};
   const auto restored = [](const Way& way) -> Way {
     if (!way) return {};
     return [way](const Tensors& t) { return way({t[0], t[2], t[3], t[1]}); };
   };
-  return run(std::string(name) + "_of_sum", ordered, {.batched = 2, .differentiable = 4},
-             restored(gpu::norm(inputs, eps, centred)), restored(plain));
+  const std::string of_sum = std::string(name) + "_of_sum";
+  const PathChoice::Inputs kinds{.batched = 2, .differentiable = 4};
+  if (dropped == 0) return run(of_sum, ordered, kinds, restored(own(0)), restored(plain(0)));
+  // What differs from draw to draw cannot be compared: the choice is that without.
+  const bool takes_own =
+      own(0) && path_choice().takes_own(of_sum, ordered, kinds, restored(own(0)), restored(plain(0)));
+  return (takes_own ? own(dropped) : plain(dropped))(inputs);
+}
+
+/// One after the other.
+template <class Norm>
+NormedSum norm_of_sum(const at::Tensor& x, const at::Tensor& residual, double dropped, const Norm& norm) {
+  const at::Tensor sum = at::add(residual, dropped > 0 ? dropout(x, dropped) : x);
+  return {.sum = sum, .normed = norm(sum)};
 }
 
 }  // namespace
@@ -74,22 +90,21 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 }
 
 NormedSum layer_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                            const at::Tensor& bias, double eps) {
+                            const at::Tensor& bias, double eps, double dropout) {
   if (gpu::is_here(x) && residual.scalar_type() == x.scalar_type()) {
-    const Tensors found = norm_on_gpu({x, weight, bias, residual}, eps, /*centred=*/true);
+    const Tensors found = norm_on_gpu({x, weight, bias, residual}, eps, /*centred=*/true, dropout);
     return {.sum = found[1], .normed = found[0]};
   }
-  const at::Tensor sum = at::add(residual, x);
-  return {.sum = sum, .normed = layer_norm(sum, weight, bias, eps)};
+  return norm_of_sum(x, residual, dropout, [&](const at::Tensor& sum) { return layer_norm(sum, weight, bias, eps); });
 }
 
-NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps) {
+NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps,
+                          double dropout) {
   if (gpu::is_here(x) && residual.scalar_type() == x.scalar_type()) {
-    const Tensors found = norm_on_gpu({x, weight, {}, residual}, eps, /*centred=*/false);
+    const Tensors found = norm_on_gpu({x, weight, {}, residual}, eps, /*centred=*/false, dropout);
     return {.sum = found[1], .normed = found[0]};
   }
-  const at::Tensor sum = at::add(residual, x);
-  return {.sum = sum, .normed = rms_norm(sum, weight, eps)};
+  return norm_of_sum(x, residual, dropout, [&](const at::Tensor& sum) { return rms_norm(sum, weight, eps); });
 }
 
 namespace {

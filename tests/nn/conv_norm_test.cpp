@@ -79,7 +79,10 @@ Outcome outcome_of(const BlockCase& c, at::ScalarType type, How how) {
   const auto run = [&](const at::Tensor& in) {
     return how == How::one_by_one ? block.forward_one_by_one(in) : block.forward(in);
   };
-  const at::Tensor y = how == How::recomputed ? recomputed_block(Recompute::block, x, run) : run(x);
+  const at::Tensor y =
+      how == How::recomputed
+          ? recomputed_block(Recompute::block, {x}, [&](const auto& in) { return std::vector{run(in[0])}; })[0]
+          : run(x);
   y.backward(images(y.sizes(), 2));
   Outcome outcome{.y = y.detach(), .dx = x.grad()};
   block.each_parameter([&](const std::string&, Parameter& p) { outcome.gradients.push_back(p.value.grad()); });

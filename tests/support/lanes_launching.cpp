@@ -1,7 +1,10 @@
 // The answers of a CPU to what the functions that launch kernels ask: tensors in its memory are those kernels run on.
 #include "../../src/ops/cuda/launching.hpp"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/mm.h>
+
+#include <mutex>
 
 #include "../../src/ops/cuda/product.hpp"
 #include "../../src/ops/path_choice.hpp"
@@ -13,6 +16,15 @@ bool runs_kernels(const at::Tensor& tensor) { return tensor.is_cpu(); }
 Stream current_stream() { return nullptr; }
 int multiprocessors() { return 2; }
 void check_launches() {}
+
+Dropout drawn_dropout(double share) {
+  const unsigned threshold = dropout_threshold(share);
+  if (threshold == 0) return {};
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return {
+      .threshold = threshold, .seed = at::check_generator<at::CPUGeneratorImpl>(generator)->random64(), .offset = 4};
+}
 
 /// cuBLASLt's work, in fp32.
 void multiply(const Product& p) {

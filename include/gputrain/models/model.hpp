@@ -73,7 +73,8 @@ class GPUTRAIN_API Model : public nn::Module {
   };
   /// A block of a model that offers nn::Recompute::block, by which it may be run again in the backward pass.
   at::Tensor run_block(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& block) const {
-    return nn::recomputed_block(context().recompute, x, block);
+    return nn::recomputed_block(context().recompute, {x},
+                                [block](const std::vector<at::Tensor>& t) { return std::vector{block(t[0])}; })[0];
   }
 
   /// What `loss` works on; differs from `forward` in a model that computes more columns than it has classes.

@@ -96,8 +96,8 @@ class GPUTRAIN_API Norm final : public Module {
 
   Norm(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& x) const;
-  /// Of x + residual; of the residual alone where x is undefined.
-  ops::NormedSum forward_sum(const at::Tensor& x, const at::Tensor& residual) const;
+  /// Of dropout(x) + residual; of the residual alone where x is undefined.
+  ops::NormedSum forward_sum(const at::Tensor& x, const at::Tensor& residual, double dropout = 0) const;
 
  private:
   Options options_;

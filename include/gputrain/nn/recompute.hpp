@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string_view>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -21,10 +22,13 @@ enum class Recompute {
 /// Reads none, selective or block.
 GPUTRAIN_API Recompute recompute_from_name(std::string_view name);
 
-/// block(x), of which `how` == block keeps only x, and runs it again in the backward pass. The first block of a model,
-/// whose input needs no gradient, is kept. `block` is copied, and what it refers to outlives the backward pass.
-GPUTRAIN_API at::Tensor recomputed_block(Recompute how, const at::Tensor& x,
-                                         const std::function<at::Tensor(const at::Tensor&)>& block);
+using Block = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
+
+/// block(inputs), of which `how` == block keeps only the inputs, and runs it again in the backward pass. The first
+/// block of a model, whose inputs need no gradient, is kept. `block` is copied, and what it refers to outlives the
+/// backward pass.
+GPUTRAIN_API std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs,
+                                                      const Block& block);
 
 /// Whether a block is being run for the second time, when it must not count as another batch.
 GPUTRAIN_API bool is_recomputing() noexcept;

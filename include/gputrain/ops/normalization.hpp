@@ -20,10 +20,11 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 struct NormedSum {
   at::Tensor sum, normed;
 };
-/// x + residual and its layer norm: one operator, for what can be done in one go on a GPU.
+/// dropout(x) + residual and its layer norm: one operator, for what can be done in one go on a GPU.
 NormedSum layer_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                            const at::Tensor& bias, double eps);
-NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps);
+                            const at::Tensor& bias, double eps, double dropout);
+NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps,
+                          double dropout);
 
 struct BatchNormOptions {
   bool training = true;

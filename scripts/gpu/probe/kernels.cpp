@@ -77,7 +77,7 @@ void norm(Record& record) {
   const at::Tensor scale16 = scale.to(at::kBFloat16), shift16 = shift.to(at::kBFloat16);
   record.set("aten_ms", median_ms([&] { at::layer_norm(x + residual, {kWidth}, scale16, shift16, 1e-5); }));
   for (const int parts : {132, 2 * 132, 4 * 132}) {
-    const at::Tensor dz = at::full_like(x, std::nan("")), partials = floats({parts, 3, kWidth});
+    const at::Tensor dz = at::full_like(x, std::nan("")), partials = floats({parts, 2, kWidth});
     const NormBackward backward{Element::bf16,
                                 kRows,
                                 kWidth,

@@ -21,6 +21,12 @@ struct Dropout {
   const int64_t* offset_pointer = nullptr;  // added to `offset`
 };
 
+/// 1 is not reached: what stays is scaled by 1 / (1 - share).
+inline unsigned dropout_threshold(double share) {
+  const double of_65536 = share * 65536 + 0.5;
+  return of_65536 >= 65535 ? 65535 : static_cast<unsigned>(of_65536);
+}
+
 /// out[c] = sum over parts of partials[p][c], in a fixed order. partials [parts, columns], out [columns].
 struct ColumnSum {
   const float* partials;

@@ -2,11 +2,13 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <string>
 
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <torch/headeronly/version.h>
@@ -42,6 +44,19 @@ bool runs_kernels(const at::Tensor& tensor) { return tensor.is_cuda(); }
 Stream current_stream() { return at::cuda::getCurrentCUDAStream(); }
 int multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
 void check_launches() { C10_CUDA_KERNEL_LAUNCH_CHECK(); }
+
+Dropout drawn_dropout(double share) {
+  const unsigned threshold = dropout_threshold(share);
+  if (threshold == 0) return {};
+  at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator();
+  const std::lock_guard lock(generator.mutex());
+  const auto state = at::check_generator<at::CUDAGeneratorImpl>(generator)->philox_cuda_state(/*increment=*/4);
+  if (!state.captured_) return {.threshold = threshold, .seed = state.seed_.val, .offset = state.offset_.val};
+  return {.threshold = threshold,
+          .offset = state.offset_intragraph_,
+          .seed_pointer = state.seed_.ptr,
+          .offset_pointer = state.offset_.ptr};
+}
 
 double milliseconds(const std::function<void()>& work) {
   at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);

@@ -17,6 +17,9 @@ int multiprocessors();
 /// After launches: throws when one was refused.
 void check_launches();
 
+/// Random bits for one call, which the device's generator gives to none after it; of a share of 0 none are drawn.
+Dropout drawn_dropout(double share);
+
 double milliseconds(const std::function<void()>& work);
 bool can_measure();                    // not while a graph is captured
 const std::string& machine();          // GPU and versions: what was found on another does not count

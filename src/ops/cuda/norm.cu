@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(512, 1) norm_forward_kernel(NormForward p) {
 /// What a thread adds up over its rows, for its columns.
 template <int kVector, int kPacks>
 struct Totals {
-  float scale[kPacks][kVector] = {}, shift[kPacks][kVector] = {}, dx[kPacks][kVector] = {};
+  float scale[kPacks][kVector] = {}, shift[kPacks][kVector] = {};
 };
 
 /// Adds the rows of a block up in their order and writes [width] at `to`.
@@ -183,14 +183,11 @@ __global__ void __launch_bounds__(kMostThreads, kVector* kPacks <= 8 ? 2 : 1) no
         Mask(p.dropout).apply(begin + column, dz);
         store(static_cast<T*>(p.dx) + begin + column, dz);
       }
-      GPUTRAIN_UNROLL
-      for (int k = 0; k < kVector; ++k) totals.dx[pack][k] += dz[k];
     }
   }
-  float* const partials = p.partials + static_cast<int64_t>(block_x()) * 3 * width;
+  float* const partials = p.partials + static_cast<int64_t>(block_x()) * 2 * width;
   write_totals(totals.scale, width, partials);
   write_totals(totals.shift, width, partials + width);
-  write_totals(totals.dx, width, partials + 2 * width);
 }
 
 /// The warps that a row needs with `packs` packs in each thread.

@@ -36,7 +36,7 @@ struct NormBackward {
   const float* rstd;   // [rows]
   void* dz;            // [rows, width]
   void* dx;            // [rows, width]; nullptr without dropout: dx is dz
-  float* partials;     // [parts, 3, width]: of the gradients of scale and shift, and of dx: the bias before
+  float* partials;     // [parts, 2, width]: of the gradients of scale and shift
   int parts;           // blocks; each goes over every parts-th group of rows
 };
 

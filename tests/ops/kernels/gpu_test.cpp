@@ -48,9 +48,9 @@ TEST_F(GpuOperators, LayerNormAndRmsNorm) {
                      bias = noise({40}, 3, at::kFloat);
     const Tensors both{x, weight, bias, {}}, without_bias{x, weight, {}, {}};
     const Way layer = [](const Tensors& t) { return Tensors{at::layer_norm(t[0], {40}, t[1], t[2], kEps)}; };
-    compare(both, 4, gpu::norm(both, kEps, true), layer);
-    compare(without_bias, 4, gpu::norm(without_bias, kEps, true), layer);
-    compare(without_bias, 4, gpu::norm(without_bias, kEps, false),
+    compare(both, 4, gpu::norm(both, kEps, true, 0), layer);
+    compare(without_bias, 4, gpu::norm(without_bias, kEps, true, 0), layer);
+    compare(without_bias, 4, gpu::norm(without_bias, kEps, false, 0),
             [](const Tensors& t) { return Tensors{at::rms_norm(t[0], {40}, t[1], kEps)}; });
   }
 }
@@ -63,14 +63,37 @@ TEST_F(GpuOperators, NormOfASumWithTheGradientsOfBothResults) {
       const at::Tensor z = at::add(t[0], t[3]);
       return Tensors{at::layer_norm(z, {24}, t[1], t[2], kEps), z};
     };
-    compare(inputs, 4, gpu::norm(inputs, kEps, true), reference);
-    const Way own = gpu::norm(inputs, kEps, true);
+    compare(inputs, 4, gpu::norm(inputs, kEps, true, 0), reference);
+    const Way own = gpu::norm(inputs, kEps, true, 0);
     const auto only = [](const Way& way, size_t index) -> Way {
       return [way, index](const Tensors& t) { return Tensors{way(t)[index]}; };
     };
     compare(inputs, 4, only(own, 0), only(reference, 0));
     const Tensors sum = own(leaves_of(inputs, 4, false));
     sum[1].sum().backward();  // of the sum alone: nothing to go through the norm
+  }
+}
+
+TEST_F(GpuOperators, NormOfASumWithDropoutThatIsTheSameBackward) {
+  constexpr double kShare = 0.25;
+  for (const Storage& storage : storages()) {
+    const Tensors inputs{noise({6, 50, 24}, 1, storage.type).add_(6), noise({24}, 2, at::kFloat),
+                         noise({24}, 3, at::kFloat), noise({6, 50, 24}, 4, storage.type)};
+    Tensors masks;
+    const Way own = [&](const Tensors& t) {
+      const Tensors found = gpu::norm(inputs, kEps, true, kShare)(t);
+      masks.push_back(wide(found[1].detach() - t[3].detach()).abs().gt(2));  // x is far from 0
+      return found;
+    };
+    const Way reference = [&](const Tensors& t) {
+      const at::Tensor z = at::add(t[0] * masks.back() / (1 - kShare), t[3]);
+      return Tensors{at::layer_norm(z, {24}, t[1], t[2], kEps), z};
+    };
+    compare(inputs, 4, own, reference, /*slack=*/2);  // of a z that is large beside its spread: rounded more coarsely
+    EXPECT_NEAR(wide(masks[0]).mean().item<double>(), 1 - kShare, 0.02);
+    const Tensors again = own(leaves_of(inputs, 4, false));
+    EXPECT_FALSE(masks[0].equal(masks[1]));
+    again[1].sum().backward();  // of the sum alone: through the dropout all the same
   }
 }
 
