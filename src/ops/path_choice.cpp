@@ -11,6 +11,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros_like.h>
@@ -56,7 +57,8 @@ Tensors leaves_of(const Tensors& inputs, const PathChoice::Inputs& kinds, bool w
     }
     const bool is_float = at::isFloatingType(part.scalar_type());
     // Strides that leave no gaps are kept; a view's become those of a tensor of its own, as they would in a clone.
-    at::Tensor leaf = wider && is_float ? part.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true) : part.clone();
+    // Infinities, as a first step in fp16 has them, would make all results NaN, and both ways wrong: 0 instead.
+    at::Tensor leaf = is_float ? at::nan_to_num(wider ? part.to(at::kFloat) : part, 0.0, 0.0, 0.0) : part.clone();
     leaves.push_back(leaf.set_requires_grad(i < kinds.differentiable));
   }
   return leaves;

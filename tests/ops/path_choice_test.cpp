@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -188,6 +190,20 @@ TEST(PathChoice, DrawsNoneOfTheRunsRandomNumbers) {
   at::manual_seed(5);
   machine.choice().takes_own("product", inputs(), kBoth, taking(1), taking(2));
   EXPECT_TRUE(at::rand({4}).equal(expected));
+}
+
+// A first step in fp16 overflows often: that says nothing of a way, and is not to be remembered of it.
+TEST(PathChoice, IsMadeFromWhatIsFinite) {
+  Machine machine;
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  PathChoice choice = machine.choice();
+  for (const float value : {inf, -inf, nan}) {
+    const Tensors given = inputs();
+    given[0].detach()[1].fill_(value);
+    const std::string name = "of " + std::to_string(value);
+    EXPECT_TRUE(choice.takes_own(name, given, kBoth, taking(1), taking(2)));
+    EXPECT_FALSE(choice.takes_own(name + ", wrong", given, kBoth, taking(1, 1.001), taking(2)));
+  }
 }
 
 TEST(PathChoice, IsTheSameWithoutAGradient) {
