@@ -15,6 +15,7 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <nlohmann/json.hpp>
@@ -41,7 +42,19 @@ std::string key_of(std::string_view name, const Tensors& inputs) {
   return key;
 }
 
-/// Leaves with the values of the inputs, or of a part of those that are large; in `wider` where it is given.
+/// The inputs, of those that share their first dim a part, if an input or a result has more than `most` elements.
+Tensors parts_of(const Tensors& inputs, const PathChoice::Inputs& kinds, int64_t most) {
+  Tensors parts = inputs;
+  const int64_t elements = inputs[0].numel() * kinds.growth;
+  for (size_t i = 0; i < kinds.batched && elements > most; ++i) {
+    if (!parts[i].defined() || parts[i].dim() == 0) continue;
+    const int64_t per_row = elements / inputs[0].size(0);
+    parts[i] = parts[i].narrow(0, 0, std::clamp<int64_t>(most / per_row, 1, parts[i].size(0)));
+  }
+  return parts;
+}
+
+/// Leaves with the values of the inputs, `wider` in fp32.
 Tensors leaves_of(const Tensors& inputs, const PathChoice::Inputs& kinds, bool wider) {
   Tensors leaves;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -49,16 +62,11 @@ Tensors leaves_of(const Tensors& inputs, const PathChoice::Inputs& kinds, bool w
       leaves.emplace_back();
       continue;
     }
-    at::Tensor part = inputs[i].detach();
-    const int64_t elements = inputs[0].numel() * kinds.growth;
-    if (i < kinds.batched && part.dim() > 0 && elements > PathChoice::kMostElements) {
-      const int64_t per_row = elements / inputs[0].size(0);
-      part = part.narrow(0, 0, std::clamp<int64_t>(PathChoice::kMostElements / per_row, 1, part.size(0)));
-    }
-    const bool is_float = at::isFloatingType(part.scalar_type());
+    const at::Tensor input = inputs[i].detach();
+    const bool is_float = at::isFloatingType(input.scalar_type());
     // Strides that leave no gaps are kept; a view's become those of a tensor of its own, as they would in a clone.
     // Infinities, as a first step in fp16 has them, would make all results NaN, and both ways wrong: 0 instead.
-    at::Tensor leaf = is_float ? at::nan_to_num(wider ? part.to(at::kFloat) : part, 0.0, 0.0, 0.0) : part.clone();
+    at::Tensor leaf = is_float ? at::nan_to_num(wider ? input.to(at::kFloat) : input, 0.0, 0.0, 0.0) : input.clone();
     leaves.push_back(leaf.set_requires_grad(i < kinds.differentiable));
   }
   return leaves;
@@ -120,7 +128,7 @@ bool PathChoice::takes_own(std::string_view name, const Tensors& inputs, const I
   if (!options_.can_measure()) return false;
   Verdict verdict;
   try {
-    verdict = compare(inputs, kinds, own, plain);
+    verdict = compare_what_fits(inputs, kinds, own, plain);
   } catch (const std::exception& error) {
     const std::string_view what = error.what();  // of which ATen's go on with stack frames
     log::warning(fmt::format("{}: ATen's way is taken, our kernel failed: {}", key, what.substr(0, what.find('\n'))));
@@ -185,12 +193,24 @@ std::vector<double> PathChoice::times_of(size_t ways, const std::function<void(s
   return times;
 }
 
+/// A comparison takes memory beside a step's own, which a large batch may have left little of.
+PathChoice::Verdict PathChoice::compare_what_fits(const Tensors& inputs, const Inputs& kinds, const Way& own,
+                                                  const Way& plain) const {
+  for (int64_t most = kMostElements;; most /= 8) {
+    try {
+      return compare(parts_of(inputs, kinds, most), kinds, own, plain);
+    } catch (const c10::OutOfMemoryError&) {
+      if (most < kMostElements / 64) throw;
+    }
+  }
+}
+
 PathChoice::Verdict PathChoice::compare(const Tensors& inputs, const Inputs& kinds, const Way& own,
                                         const Way& plain) const {
   const at::AutoGradMode grad(kinds.differentiable > 0);
   const Tensors wide = leaves_of(inputs, kinds, /*wider=*/true);
   Tensors gradients;
-  {
+  if (kinds.differentiable > 0) {
     const at::NoGradGuard no_grad;
     for (const at::Tensor& y : plain(leaves_of(inputs, kinds, false))) {
       gradients.push_back(gradient_for(y));

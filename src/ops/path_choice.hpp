@@ -42,7 +42,7 @@ class PathChoice {
   explicit PathChoice(Options options);
 
   /// What both ways are compared on: at most so many elements of an input or a result, by taking fewer of the first
-  /// dim.
+  /// dim; fewer yet where memory is short.
   static constexpr int64_t kMostElements = int64_t{1} << 26;
 
   /// What the first inputs of an operator are.
@@ -69,6 +69,7 @@ class PathChoice {
     double own_ms = 0, plain_ms = 0, apart = 0;  // apart: relative error of the worst result against fp32 or fp64
   };
   bool settled(const std::string& key, bool own);
+  Verdict compare_what_fits(const Tensors& inputs, const Inputs& kinds, const Way& own, const Way& plain) const;
   Verdict compare(const Tensors& inputs, const Inputs& kinds, const Way& own, const Way& plain) const;
   std::vector<double> times_of(size_t ways, const std::function<void(size_t)>& attempt) const;
   void read_file();

@@ -13,6 +13,7 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/rand.h>
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -118,6 +119,21 @@ TEST(PathChoice, ComparesOnAPartOfWhatGrowsLarge) {
   const PathChoice::Inputs grows{.batched = 1, .differentiable = 2, .growth = PathChoice::kMostElements / 6};
   EXPECT_TRUE(choice.takes_own("grows", inputs(8), grows, notes, taking(3)));
   EXPECT_THAT(rows, testing::Each(2));  // of 3 elements each
+}
+
+// What a comparison needs beside a step's own tensors may be too much: less of the inputs tells the same.
+TEST(PathChoice, ComparesOnSoMuchAsThereIsMemoryFor) {
+  Machine machine;
+  PathChoice choice = machine.choice();
+  const auto with_memory_for = [](int64_t rows) -> Way {
+    return [rows](const Tensors& t) {
+      if (t[0].size(0) > rows) throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "too many rows");
+      return taking(1)(t);
+    };
+  };
+  const PathChoice::Inputs grows{.batched = 1, .differentiable = 2, .growth = PathChoice::kMostElements / 64 / 3};
+  EXPECT_TRUE(choice.takes_own("grows", inputs(100), grows, with_memory_for(8), taking(3)));
+  EXPECT_FALSE(choice.takes_own("too large", inputs(100), grows, with_memory_for(0), taking(3)));
 }
 
 TEST(PathChoice, LooksAtGradientsToo) {
