@@ -15,13 +15,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-MaxPool pool_of(const at::Tensor& x) {
-  return {.element = element_of(x),
-          .batch = x.size(0),
-          .height = x.size(2),
-          .width = x.size(3),
-          .channels = x.size(1),
-          .x = read(x),
+/// Without its tensors.
+MaxPool pool_of(Element element, at::IntArrayRef sizes) {
+  return {.element = element,
+          .batch = sizes[0],
+          .height = sizes[2],
+          .width = sizes[3],
+          .channels = sizes[1],
+          .x = nullptr,
           .y = nullptr,
           .index = nullptr,
           .dy = nullptr,
@@ -33,21 +34,25 @@ struct Pooling : torch::autograd::Function<Pooling> {
     const at::Tensor y = at::empty({x.size(0), x.size(1), (x.size(2) + 1) / 2, (x.size(3) + 1) / 2}, x.options(),
                                    at::MemoryFormat::ChannelsLast);
     const at::Tensor index = at::empty_like(y, y.options().dtype(at::kChar));
-    MaxPool pool = pool_of(x);
+    MaxPool pool = pool_of(element_of(x), x.sizes());
+    pool.x = read(x);
     pool.y = write(y);
     pool.index = write<int8_t>(index);
     max_pool_forward(pool, current_stream());
     check_launches();
-    context->save_for_backward({x, index});
+    context->save_for_backward({index});  // of x nothing but its sizes: nobody else may need it any more
+    context->saved_data["sizes"] = x.sizes();
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the fused pooling has no second derivative");
-    const auto saved = context->get_saved_variables();
-    const at::Tensor dy = gradients[0].contiguous(at::MemoryFormat::ChannelsLast), dx = at::empty_like(saved[0]);
-    MaxPool pool = pool_of(saved[0]);
-    pool.index = write<int8_t>(saved[1]);
+    const auto sizes = context->saved_data["sizes"].toIntVector();
+    const at::Tensor index = context->get_saved_variables()[0];
+    const at::Tensor dy = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor dx = at::empty(sizes, dy.options(), at::MemoryFormat::ChannelsLast);
+    MaxPool pool = pool_of(element_of(dy), sizes);
+    pool.index = write<int8_t>(index);
     pool.dy = read(dy);
     pool.dx = write(dx);
     max_pool_backward(pool, current_stream());
