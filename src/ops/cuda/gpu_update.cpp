@@ -5,6 +5,7 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/linalg_vector_norm.h>
 
 #include "../gpu.hpp"
@@ -52,12 +53,21 @@ struct FlatLaunch {
     cuda::check_launches();
   }
 
-  /// One stretch over all of `values`, which two ways are compared on; made once, when they are.
-  static const FlatUpdate& trial(std::optional<FlatUpdate>& kept, const FlatUpdate& update, const at::Tensor& values) {
+  /// What two ways are compared on.
+  struct Trial {
+    FlatUpdate update;      // one stretch over all values
+    UpdateScalars scalars;  // of a finite gradient: where it is not, neither way does anything
+  };
+  /// Made once, when they are.
+  static const Trial& trial(std::optional<Trial>& kept, const FlatUpdate& update, const at::Tensor& values,
+                            const UpdateScalars& scalars) {
     if (kept) return *kept;
-    kept.emplace(std::vector<FlatStretch>{
-        {.begin = 0, .end = values.numel(), .weight_decay = update.stretches_.front().weight_decay}});
-    kept->upload(values.device());
+    const auto number = [](const std::optional<at::Tensor>& like, double value) {
+      return like ? std::optional(at::full_like(*like, value)) : std::nullopt;
+    };
+    const FlatStretch all{.begin = 0, .end = values.numel(), .weight_decay = update.stretches_.front().weight_decay};
+    kept.emplace(Trial{FlatUpdate({all}), {scalars.lr, number(scalars.found_inf, 0), number(scalars.divisor, 1)}});
+    kept->update.upload(values.device());
     return *kept;
   }
 };
@@ -101,15 +111,17 @@ Tensors changed(Tensors tensors) {
 
 bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, const AdamWRule& rule) {
   if (!takes(b.values)) return false;
-  std::optional<FlatUpdate> trial;
+  std::optional<FlatLaunch::Trial> kept;
   const Way own = [&](const Tensors& t) {
-    FlatLaunch::adamw(FlatLaunch::trial(trial, *this, t[0]), {t[0], t[1], t[2], t[3], b.step, t[4]}, scalars, rule);
+    const auto& trial = FlatLaunch::trial(kept, *this, t[0], scalars);
+    FlatLaunch::adamw(trial.update, {t[0], t[1], t[2], t[3], b.step, t[4]}, trial.scalars, rule);
     return changed({t[0], t[2], t[3], t[4]});
   };
   const Way plain = [&](const Tensors& t) {
-    at::_fused_adamw_({t[0]}, {t[1]}, {t[2]}, {t[3]}, {}, {b.step}, scalars.lr, rule.beta1, rule.beta2,
-                      stretches_.front().weight_decay, rule.eps, /*amsgrad=*/false, /*maximize=*/false, scalars.divisor,
-                      scalars.found_inf);
+    const UpdateScalars& of = FlatLaunch::trial(kept, *this, t[0], scalars).scalars;
+    at::_fused_adamw_({t[0]}, {t[1]}, {t[2]}, {t[3]}, {}, {b.step}, of.lr, rule.beta1, rule.beta2,
+                      stretches_.front().weight_decay, rule.eps, /*amsgrad=*/false, /*maximize=*/false, of.divisor,
+                      of.found_inf);
     if (t[4].defined()) t[4].copy_(t[0]);
     return changed({t[0], t[2], t[3], t[4]});
   };
@@ -122,15 +134,17 @@ bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, cons
 
 bool FlatUpdate::sgd(const SgdBuffers& b, const UpdateScalars& scalars, const SgdRule& rule) {
   if (!takes(b.values)) return false;
-  std::optional<FlatUpdate> trial;
+  std::optional<FlatLaunch::Trial> kept;
   const Way own = [&](const Tensors& t) {
-    FlatLaunch::sgd(FlatLaunch::trial(trial, *this, t[0]), {t[0], t[1], t[2], t[3]}, scalars, rule);
+    const auto& trial = FlatLaunch::trial(kept, *this, t[0], scalars);
+    FlatLaunch::sgd(trial.update, {t[0], t[1], t[2], t[3]}, trial.scalars, rule);
     return changed({t[0], t[2], t[3]});
   };
   const Way plain = [&](const Tensors& t) {
+    const UpdateScalars& of = FlatLaunch::trial(kept, *this, t[0], scalars).scalars;
     at::_fused_sgd_({t[0]}, {t[1]}, t[2].defined() ? Tensors{t[2]} : Tensors{}, stretches_.front().weight_decay,
-                    rule.momentum, scalars.lr, /*dampening=*/0, rule.nesterov, /*maximize=*/false,
-                    /*is_first_step=*/false, scalars.divisor, scalars.found_inf);
+                    rule.momentum, of.lr, /*dampening=*/0, rule.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/false, of.divisor, of.found_inf);
     if (t[3].defined()) t[3].copy_(t[0]);
     return changed({t[0], t[2], t[3]});
   };

@@ -3,6 +3,8 @@
 #include "../../../src/ops/gpu.hpp"
 #include "../../../src/ops/cuda/product.hpp"
 
+#include <limits>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adamw.h>
@@ -476,6 +478,12 @@ TEST_F(GpuOperators, MaxPool) {
       return Tensors{at::max_pool2d(t[0], {3, 3}, {2, 2}, {1, 1})};
     });
     EXPECT_FALSE(gpu::max_pool(inputs[0], 2, 2, 0));
+    const at::Tensor leaf = inputs[0].clone().set_requires_grad(true);
+    at::Tensor x = leaf * 1;
+    const auto memory = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(x.storage().unsafeGetStorageImpl());
+    const at::Tensor y = gpu::max_pool(x, 3, 2, 1)({x})[0];
+    x.reset();
+    EXPECT_EQ(memory.use_count(), 1) << "the largest tensor of a network is kept for nothing";
   }
 }
 
@@ -560,6 +568,13 @@ TEST_F(GpuUpdates, MeasureAGradient) {
   EXPECT_NEAR(scalars.norm.item<double>(), norm, 1e-5);
   EXPECT_NEAR(scalars.divisor.item<float>(), 4 * norm, 1e-3);
   EXPECT_EQ(scalars.found_inf.item<float>(), 0);
+}
+
+TEST_F(GpuUpdates, MeasureAGradientThatIsNotFiniteWhereItIsTheFirstOfItsSize) {
+  const at::Tensor gradient = at::full({4321}, std::numeric_limits<float>::infinity(), on_device());
+  const at::Tensor square = square_sum(gradient);
+  ASSERT_TRUE(square.defined());
+  EXPECT_EQ(gradient_scalars(square, std::nullopt, 1.0).found_inf.item<float>(), 1);
 }
 
 TEST_F(GpuOperators, AreNotForDoubles) { EXPECT_FALSE(gpu::is_here(at::ones({3}, on_device(at::kDouble)))); }
