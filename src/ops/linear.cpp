@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv2d.h>
@@ -48,7 +49,7 @@ at::Tensor times_in_out(const at::Tensor& x, const at::Tensor& matrix, const at:
   const at::Tensor product = bias.defined() ? at::addmm(bias, rows, matrix) : at::mm(rows, matrix);
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = matrix.size(1);
-  return product.view(sizes);
+  return at::_unsafe_view(product, sizes);  // of a view that is overwritten autograd would copy the gradients
 }
 
 /// With rows of zeros below it.

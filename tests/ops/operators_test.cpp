@@ -45,6 +45,7 @@ TEST(Linear, IsTheProductPlusBiasInEitherLayout) {
   EXPECT_LT(
       gradient_error([&] { return weighted_sum(linear_in_out(kDoublePolicy, x, in_out, bias)); }, {x, in_out, bias}),
       1e-8);
+  EXPECT_FALSE(linear_in_out(kDoublePolicy, x, in_out, bias).is_view());  // an activation may overwrite it
 }
 
 TEST(FeedForward, IsTwoDenseLayersWithAnActivationBetween) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -158,10 +159,12 @@ Given given(const at::Tensor& tensor) { return tensor.defined() ? Given(tensor) 
 
 at::Tensor rows_of(const at::Tensor& x) { return x.view({-1, x.size(-1)}); }
 
+/// No view for autograd, which would copy the gradients of what overwrites one.
 at::Tensor shaped_as(const at::Tensor& rows, const at::Tensor& x) {
+  if (x.dim() == 2) return rows;
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = rows.size(1);
-  return rows.view(sizes);
+  return at::_unsafe_view(rows, sizes);
 }
 
 }  // namespace

@@ -250,6 +250,16 @@ TEST_F(GpuOperators, DenseLayersAreAtensWithoutACopyAndInFp32) {
   EXPECT_FALSE(gpu::linear({noise({3, 24}, 1, at::kFloat), inputs[1], {}, {}, {}}, false));
 }
 
+// An activation that overwrites a view has autograd copy its gradients.
+TEST_F(GpuOperators, DenseLayersGiveTensorsOfTheirOwn) {
+  Tensors inputs = dense_layer(at::kBFloat16, false);
+  inputs[1].set_requires_grad(true);
+  const Way own = gpu::linear(inputs, false);
+  EXPECT_FALSE(own(inputs)[0].is_view());
+  inputs[0] = inputs[0].view({21, 24});
+  EXPECT_FALSE(own(inputs)[0].is_view());
+}
+
 TEST_F(GpuOperators, Activations) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({3, 4, 33}, 1, storage.type)};
