@@ -65,8 +65,9 @@ Tensors leaves_of(const Tensors& inputs, const PathChoice::Inputs& kinds, bool w
     const at::Tensor input = inputs[i].detach();
     const bool is_float = at::isFloatingType(input.scalar_type());
     // Strides that leave no gaps are kept; a view's become those of a tensor of its own, as they would in a clone.
-    // Infinities, as a first step in fp16 has them, would make all results NaN, and both ways wrong: 0 instead.
-    at::Tensor leaf = is_float ? at::nan_to_num(wider ? input.to(at::kFloat) : input, 0.0, 0.0, 0.0) : input.clone();
+    at::Tensor leaf = wider && is_float ? input.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true) : input.clone();
+    // Infinities, as a first step in fp16 has them, would make all results NaN, and both ways wrong.
+    if (is_float) at::nan_to_num_(leaf, 0.0, 0.0, 0.0);
     leaves.push_back(leaf.set_requires_grad(i < kinds.differentiable));
   }
   return leaves;
