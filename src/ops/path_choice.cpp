@@ -111,7 +111,10 @@ double error_of(const at::Tensor& result, const at::Tensor& exact) {
 
 }  // namespace
 
-PathChoice::PathChoice(Options options) : options_(std::move(options)) { read_file(); }
+PathChoice::PathChoice(Options options) : options_(std::move(options)) {
+  if (!options_.time_counts) options_.machine += ", without a clock";  // what is found there is something else
+  read_file();
+}
 
 template <class Answer>
 std::optional<Answer> PathChoice::known(const std::unordered_map<std::string, Answer>& answers,

@@ -182,6 +182,15 @@ TEST(PathChoice, DoesNotDependOnAClockWhereItMustNot) {
   EXPECT_FALSE(choice.takes_own("wrong", inputs(), kBoth, taking(3, 2), taking(2)));
 }
 
+// Nor on what a run with a clock has found, which in turn wants to know what is fast.
+TEST(PathChoice, IsRememberedWithAndWithoutAClockApart) {
+  Machine machine;
+  EXPECT_FALSE(machine.choice().takes_own("slow", inputs(), kBoth, taking(3), taking(2)));
+  EXPECT_TRUE(machine.choice("gpu", /*time_counts=*/false).takes_own("slow", inputs(), kBoth, taking(3), taking(2)));
+  EXPECT_TRUE(machine.choice("gpu", /*time_counts=*/false).takes_own("other", inputs(), kBoth, taking(3), taking(2)));
+  EXPECT_FALSE(machine.choice().takes_own("other", inputs(), kBoth, taking(3), taking(2)));
+}
+
 TEST(PathChoice, IsAtensWhereOurWayThrows) {
   Machine machine;
   const Way throws = [](const Tensors&) -> Tensors { throw std::runtime_error("no such kernel"); };
