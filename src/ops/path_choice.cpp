@@ -241,7 +241,7 @@ PathChoice::Verdict PathChoice::compare(const Tensors& inputs, const Inputs& kin
     best(verdict.plain_ms, plain);
     best(verdict.own_ms, own);
   }
-  verdict.own = !options_.time_counts || verdict.own_ms < verdict.plain_ms;
+  verdict.own = !options_.time_counts || kinds.replicated || verdict.own_ms < verdict.plain_ms;
   return verdict;
 }
 

@@ -50,6 +50,7 @@ class PathChoice {
     size_t batched = 1;         // they share their first dim, of which a part serves to measure
     size_t differentiable = 1;  // they may require a gradient
     int64_t growth = 1;         // elements of the largest result for one of the first input
+    bool replicated = false;  // ranks have to come to the same bits: what is right is taken, whatever their clocks say
   };
 
   /// Whether the operator takes our own way, forward and backward: the answer is the same with and without a gradient,

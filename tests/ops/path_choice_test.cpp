@@ -191,6 +191,15 @@ TEST(PathChoice, IsRememberedWithAndWithoutAClockApart) {
   EXPECT_FALSE(machine.choice().takes_own("other", inputs(), kBoth, taking(3), taking(2)));
 }
 
+// Weights that every rank updates for itself drift apart where one takes another way than the others.
+TEST(PathChoice, DoesNotDependOnAClockWhereRanksHaveToAgree) {
+  Machine machine;
+  PathChoice choice = machine.choice();
+  const PathChoice::Inputs replicated{.batched = 1, .differentiable = 2, .replicated = true};
+  EXPECT_TRUE(choice.takes_own("slow", inputs(), replicated, taking(3), taking(2)));
+  EXPECT_FALSE(choice.takes_own("wrong", inputs(), replicated, taking(1, 1.001), taking(2)));
+}
+
 TEST(PathChoice, IsAtensWhereOurWayThrows) {
   Machine machine;
   const Way throws = [](const Tensors&) -> Tensors { throw std::runtime_error("no such kernel"); };

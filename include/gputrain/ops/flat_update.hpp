@@ -48,7 +48,7 @@ class FlatUpdate {
   explicit FlatUpdate(std::vector<FlatStretch> stretches);
 
   /// False where nothing was done, and the update is ATen's to make: on a CPU, in builds without CUDA, for fp64, and
-  /// where ATen was found to be faster.
+  /// where our kernel was found to be wrong.
   bool adamw(const AdamWBuffers& buffers, const UpdateScalars& scalars, const AdamWRule& rule);
   bool sgd(const SgdBuffers& buffers, const UpdateScalars& scalars, const SgdRule& rule);
 

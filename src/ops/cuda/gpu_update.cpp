@@ -126,7 +126,7 @@ bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, cons
     return changed({t[0], t[2], t[3], t[4]});
   };
   const Tensors inputs{b.values, b.gradients, b.first, b.second, b.copy};
-  const PathChoice::Inputs kinds{.batched = 5, .differentiable = 0};
+  const PathChoice::Inputs kinds{.batched = 5, .differentiable = 0, .replicated = true};
   if (!path_choice().takes_own("adamw", inputs, kinds, own, plain)) return false;
   FlatLaunch::adamw(*this, b, scalars, rule);
   return true;
@@ -149,7 +149,7 @@ bool FlatUpdate::sgd(const SgdBuffers& b, const UpdateScalars& scalars, const Sg
     return changed({t[0], t[2], t[3]});
   };
   const Tensors inputs{b.values, b.gradients, b.velocity, b.copy};
-  const PathChoice::Inputs kinds{.batched = 4, .differentiable = 0};
+  const PathChoice::Inputs kinds{.batched = 4, .differentiable = 0, .replicated = true};
   if (!path_choice().takes_own(rule.nesterov ? "sgd nesterov" : "sgd", inputs, kinds, own, plain)) return false;
   FlatLaunch::sgd(*this, b, scalars, rule);
   return true;
@@ -173,7 +173,7 @@ at::Tensor square_sum(const at::Tensor& flat) {
   const Way plain = [](const Tensors& t) {
     return Tensors{at::linalg_vector_norm(t[0], 2, {}, false, at::kDouble).square()};
   };
-  const PathChoice::Inputs kinds{.batched = 1, .differentiable = 0};
+  const PathChoice::Inputs kinds{.batched = 1, .differentiable = 0, .replicated = true};
   return path_choice().takes_own("square_sum", {flat}, kinds, own, plain) ? own({flat})[0] : at::Tensor();
 }
 
