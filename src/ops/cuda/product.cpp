@@ -22,6 +22,7 @@
 #include <fmt/ranges.h>
 
 #include "../path_choice.hpp"
+#include "gputrain/core/log.hpp"
 #include "launching.hpp"
 
 namespace gputrain::ops::cuda {
@@ -182,20 +183,21 @@ Key key_of(const Product& p) {
 }
 
 struct Found {
-  bool is_asked = false;
+  bool is_asked = false, is_left = false;        // to cuBLASLt; to ATen
   std::vector<cublasLtMatmulAlgo_t> candidates;  // none: it is not offered
   std::optional<size_t> best;                    // none as long as it could not be measured
 };
 
-/// The quickest, by trying all on results that nobody needs.
+std::string name_of(const Key& key) {
+  return fmt::format("product by cublasLt {} {}", cublasLtGetVersion(), fmt::join(key, " "));
+}
+
+/// The quickest, by trying all where the result will stand.
 std::optional<size_t> best_of(const Product& p, const Key& key, const Found& found) {
   Product trial = p;
-  trial.out = at::empty_like(p.out);
-  if (p.epilogue >= Epilogue::gelu_tanh_gradient) trial.vector = at::empty_like(p.vector);
-  if (p.epilogue == Epilogue::bias_gelu_tanh) trial.aux = at::empty_like(p.aux);
+  if (p.adds) trial.out = at::empty_like(p.out);
   const Call call(trial);
-  const std::string name = fmt::format("product by cublasLt {} {}", cublasLtGetVersion(), fmt::join(key, " "));
-  return path_choice().fastest(name, found.candidates.size(),
+  return path_choice().fastest(name_of(key), found.candidates.size(),
                                [&](size_t i) { check(call.run(found.candidates[i]), "cublasLtMatmul"); });
 }
 
@@ -223,6 +225,7 @@ bool multiply_by_cublas(const Product& p) {
     found.candidates.erase(found.candidates.begin() + static_cast<std::ptrdiff_t>(at));
     found.best = 0;
   }
+  if (!std::exchange(found.is_left, true)) log::info(name_of(key) + ": not offered, its epilogue is ATen's");
   return false;
 }
 
