@@ -33,7 +33,7 @@ at::Tensor beside(const at::Tensor& per_channel) { return per_channel.view({1, -
 
 bool takes_sums(const at::Tensor&) { return true; }
 
-bool has_sums(const at::Tensor&) { return true; }
+bool has_sums(const at::Tensor&, const Convolution&) { return true; }
 
 SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv) {
   ++testing_support::called_sums().forward;
@@ -42,7 +42,7 @@ SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv) {
   return {.y = y, .sums = sums_of(y, y)};
 }
 
-bool has_gradient_sums(const Convolution& conv) { return conv.stride == 1; }
+bool has_gradient_sums(const at::Tensor&, const Convolution& conv) { return conv.stride == 1; }
 
 SummedImages convolution_gradient_sums(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& moments,
                                        const Convolution& conv) {

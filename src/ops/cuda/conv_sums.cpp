@@ -1,5 +1,7 @@
 #include "conv_sums.hpp"
 
+#include <cstdint>
+
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -26,6 +28,8 @@ ConvGraph graph_of(ConvGraph::Kind kind, const at::Tensor& x, const Convolution&
 
 void* pointer(const at::Tensor& tensor) { return const_cast<void*>(tensor.const_data_ptr()); }
 
+bool is_aligned(const at::Tensor& tensor) { return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0; }
+
 at::Tensor sums_of(const at::Tensor& like, int64_t channels) {
   return at::empty({2, channels}, like.options().dtype(at::kFloat));
 }
@@ -34,8 +38,12 @@ at::Tensor sums_of(const at::Tensor& like, int64_t channels) {
 
 bool takes_sums(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
 
-// With three channels cuDNN has none that adds up in a fixed order.
-bool has_sums(const at::Tensor& x) { return x.size(1) % 8 == 0 || !at::globalContext().deterministicAlgorithms(); }
+// With three channels cuDNN has none that adds up in a fixed order. It expects every tensor at a multiple of 16 bytes,
+// also the second half of the sums.
+bool has_sums(const at::Tensor& x, const Convolution& conv) {
+  const bool is_whole = x.size(1) % 8 == 0 || !at::globalContext().deterministicAlgorithms();
+  return is_whole && conv.weight.size(0) % 8 == 0 && is_aligned(x) && is_aligned(conv.weight);
+}
 
 SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv) {
   const ConvGraph graph = graph_of(ConvGraph::Kind::sums, x, conv);
@@ -47,7 +55,10 @@ SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv) {
 }
 
 // Other strides pass cuDNN's check of support, and then no plan of theirs can be built.
-bool has_gradient_sums(const Convolution& conv) { return conv.stride == 1 && conv.weight.size(0) % 8 == 0; }
+bool has_gradient_sums(const at::Tensor& dy, const Convolution& conv) {
+  const bool is_whole = conv.weight.size(0) % 8 == 0 && conv.weight.size(1) % 8 == 0;
+  return conv.stride == 1 && is_whole && is_aligned(dy) && is_aligned(conv.weight);
+}
 
 SummedImages convolution_gradient_sums(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& moments,
                                        const Convolution& conv) {

@@ -20,13 +20,13 @@ struct SummedImages {
 };
 
 /// Whether there is a kernel for the function below.
-bool has_sums(const at::Tensor& x);
+bool has_sums(const at::Tensor& x, const Convolution& conv);
 
 /// y = conv(x); the sums of y and of y squared.
 SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv);
 
 /// Whether there is a kernel for the function below.
-bool has_gradient_sums(const Convolution& conv);
+bool has_gradient_sums(const at::Tensor& dy, const Convolution& conv);
 
 /// With z, of moments as batch_moments_of() gives them, what was normalised and went through a ReLU into the
 /// convolution: the gradient of the ReLU's operand; its sum, and the sum of its products with z - mean.

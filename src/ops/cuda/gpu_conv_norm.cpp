@@ -44,7 +44,7 @@ Normed convolved(const at::Tensor& x, const Convolution& conv, const NormOperand
   };
   const Tensors inputs{x, conv.weight, norm.weight, norm.bias, norm.running_mean, norm.running_var};
   const Tensors found = ops::run(named("conv_moments", conv), inputs, {.batched = 1, .differentiable = 0},
-                                 has_sums(x) ? own : Way(), plain);
+                                 has_sums(x, conv) ? own : Way(), plain);
   return {.y = found[0], .moments = found[3]};
 }
 
@@ -70,8 +70,9 @@ NormGradients before_conv(const at::Tensor& dy, const Convolution& conv, const a
     const at::Tensor dx = conv_gradient(t[0], t[1], conv_of(t), /*of_weight=*/false).first;
     return listed(batch_gradients(channels_last(dx), {.x = t[1], .moments = t[3], .relu = true}));
   };
-  const Tensors found = ops::run(named("conv_norm_gradient", conv), {dy, z, conv.weight, moments},
-                                 {.batched = 2, .differentiable = 0}, has_gradient_sums(conv) ? fused : Way(), plain);
+  const Tensors found =
+      ops::run(named("conv_norm_gradient", conv), {dy, z, conv.weight, moments}, {.batched = 2, .differentiable = 0},
+               has_gradient_sums(dy, conv) ? fused : Way(), plain);
   return {.dx = found[0], .dweight = found[1], .dbias = found[2]};
 }
 
