@@ -13,7 +13,6 @@
 #include <vector>
 
 #include <ATen/cuda/CUDAContextLight.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
@@ -220,8 +219,8 @@ bool multiply_by_cublas(const Product& p) {
     const size_t at = found.best.value_or(0);
     const cublasStatus_t status = call.run(found.candidates[at]);
     if (status == CUBLAS_STATUS_SUCCESS) return true;
-    TORCH_CHECK(status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE,
-                "cublasLtMatmul: ", cublasLtGetStatusString(status));
+    // Whatever else it is, nothing was started: another one may do.
+    TORCH_CHECK(status != CUBLAS_STATUS_EXECUTION_FAILED, "cublasLtMatmul: ", cublasLtGetStatusString(status));
     found.candidates.erase(found.candidates.begin() + static_cast<std::ptrdiff_t>(at));
     found.best = 0;
   }
@@ -238,12 +237,8 @@ void multiply(const Product& p) {
     finish_by_aten(p);
     return;
   }
-  at::Tensor out = p.out;
-  if (p.adds) {
-    at::addmm_out(out, out, p.a, p.b, out.scalar_type());
-  } else {
-    at::mm_out(out, p.a, p.b, out.scalar_type());
-  }
+  const at::Tensor product = at::mm(p.a, p.b, p.out.scalar_type());
+  p.adds ? p.out.add_(product) : p.out.copy_(product);
 }
 
 }  // namespace gputrain::ops::cuda
