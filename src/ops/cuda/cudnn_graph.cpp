@@ -59,7 +59,8 @@ struct Plan {
     check(graph->get_workspace_size(workspace_bytes), "workspace");
   }
 
-  void execute(Pointers& pointers) const {
+  /// The frontend adds where in this workspace its own tensors are, and would keep what it finds: each time a copy.
+  void execute(Pointers pointers) const {
     const auto workspace = c10::cuda::CUDACachingAllocator::get()->allocate(static_cast<size_t>(workspace_bytes));
     check(graph->execute(at::native::getCudnnHandle(), pointers, workspace.get()), "run");
   }
@@ -90,7 +91,7 @@ std::vector<int64_t> built_plans(Graph& graph, int64_t begin, int64_t end) {
 }
 
 /// Infinite where the plan that the graph is set to does not run.
-double milliseconds_of(const std::shared_ptr<Graph>& graph, Pointers& pointers) {
+double milliseconds_of(const std::shared_ptr<Graph>& graph, const Pointers& pointers) {
   double best = std::numeric_limits<double>::infinity();
   try {
     const Plan plan(graph);
@@ -103,7 +104,7 @@ double milliseconds_of(const std::shared_ptr<Graph>& graph, Pointers& pointers) 
 }
 
 /// The fastest of a few plans on these tensors; the first of them where a clock must not or cannot decide.
-std::shared_ptr<Graph> found(const Asked& asked, Pointers& pointers) {
+std::shared_ptr<Graph> found(const Asked& asked, const Pointers& pointers) {
   const std::shared_ptr<Graph> graph = asked.make();
   check(graph->validate(), "graph");
   check(graph->build_operation_graph(at::native::getCudnnHandle()), "operations");
@@ -189,7 +190,7 @@ void write_plan(const std::string& key, const Graph& graph) {
   if (!file.good() || ignored) std::filesystem::remove(partial, ignored);
 }
 
-std::shared_ptr<const Plan> plan_of(const Asked& asked, Pointers& pointers) {
+std::shared_ptr<const Plan> plan_of(const Asked& asked, const Pointers& pointers) {
   static std::mutex mutex;
   static auto& plans =
       *new std::unordered_map<std::string, std::shared_ptr<const Plan>>;  // outlives cuDNN's own ending
@@ -232,7 +233,7 @@ void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float*
   const int64_t channels = graph.kind == ConvGraph::Kind::sums ? graph.out : graph.in;
   std::vector<void*> all = tensors;
   all.insert(all.end(), {sums, sums + channels});
-  Pointers pointers = numbered(all);
+  const Pointers pointers = numbered(all);
   const Asked asked{graph.key(), graph.deterministic, [&graph] { return GraphOfConv(graph).graph(); }};
   const std::shared_ptr<const Plan> plan = plan_of(asked, pointers);
   // A kernel may add to what is there.
@@ -241,7 +242,7 @@ void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float*
 }
 
 void run_graph(const AttentionGraph& graph, const std::vector<void*>& tensors) {
-  Pointers pointers = numbered(tensors);
+  const Pointers pointers = numbered(tensors);
   plan_of({graph.key(), graph.deterministic, [&graph] { return GraphOfAttention(graph).graph(); }}, pointers)
       ->execute(pointers);
 }
