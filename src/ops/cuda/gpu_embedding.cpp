@@ -50,8 +50,9 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 namespace gpu {
 
 Way embedding(const at::Tensor& weight, const at::Tensor& tokens) {
-  if (!is_here(weight) || weight.scalar_type() != at::kFloat || !weight.is_contiguous() || tokens.numel() == 0)
-    return {};
+  const bool takes = is_here(weight) && weight.scalar_type() == at::kFloat && weight.is_contiguous() &&
+                     tokens.scalar_type() == at::kLong && tokens.numel() > 0;
+  if (!takes) return {};
   return [](const Tensors& t) { return Tensors{cuda::EmbeddingFunction::apply(t[0], t[1])}; };
 }
 

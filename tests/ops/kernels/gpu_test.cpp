@@ -324,6 +324,7 @@ TEST_F(GpuOperators, EmbeddingWithItsGradientInItsPlace) {
   own({leaf, tokens})[0].backward(dy);
   EXPECT_TRUE(leaf.grad().is_same(place));
   expect_within(1e-6, place, wide(start).index_add(0, tokens.flatten(), wide(dy).view({21, 40})), "added");
+  EXPECT_FALSE(gpu::embedding(weight, tokens.to(at::kInt)));
 }
 
 TEST_F(GpuOperators, CrossEntropyWithPaddedColumns) {
