@@ -44,9 +44,10 @@ struct Course {
                        "from the newest checkpoint"});
 }
 
-/// Throws when the group is of no use any more.
+/// Throws when the group is of no use any more; one whose other ranks are only imagined always is.
 void check_group(Connection& connection, const Course& course) {
-  if (connection.watch && connection.watch->verdict()) tell_failure(connection, course, "");
+  if (!connection.watch) return;
+  if (connection.watch->verdict()) tell_failure(connection, course, "");
   check_nccl(connection);
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
@@ -43,6 +44,13 @@ TEST(Imagined, CollectivesLeaveTheRanksOwnNumbers) {
     EXPECT_TRUE(at::equal(numbers, same));
     EXPECT_TRUE(at::equal(group->all_gather(numbers, "numbers"), same.unsqueeze(0).expand({3, 5})));
   }
+}
+
+TEST(Imagined, TensorsOfAnotherDeviceNeedNoNccl) {
+  const auto traffic = std::make_shared<Traffic>();
+  ProcessGroups groups = ProcessGroups::imagined({.rank = 1, .world_size = 2}, traffic, at::kMeta);
+  groups.tensors().all_reduce_sum(at::empty({250}, at::TensorOptions().device(at::kMeta)), "sum").wait();
+  EXPECT_EQ(traffic->all_reduce, (Traffic::Kind{.calls = 1, .bytes = 1000}));
 }
 
 TEST(Imagined, CountsWhatItsRankWouldSendOverTensors) {
