@@ -28,7 +28,8 @@ std::string nccl_name();
 /// other backends.
 void check_nccl(Connection& connection);
 
-/// Ends the communicator: waits for its work, or aborts it after a failure. Nothing to do for other backends.
+/// Ends the communicator: waits for its work, or aborts it after a failure and where an exception is on its way up.
+/// Nothing to do for other backends.
 void release_nccl(Connection& connection) noexcept;
 
 }  // namespace gputrain::comm

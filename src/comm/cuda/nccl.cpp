@@ -1,6 +1,7 @@
 #include "../nccl.hpp"
 
 #include <cstdlib>
+#include <exception>
 
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -52,7 +53,8 @@ void check_nccl(Connection& connection) {
 void release_nccl(Connection& connection) noexcept {
   if (connection.device.is_cpu()) return;
   try {
-    if (connection.is_lost()) {
+    // What this rank has queued and the others never will is waited for without end: an error leaves such behind.
+    if (connection.is_lost() || std::uncaught_exceptions() > 0) {
       connection.backend->abort();
     } else {
       connection.backend->shutdown();
