@@ -44,7 +44,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
        .sync_batch_norm = built.sync_batch_norm});
   train::Feed feed(loader, place.groups, own_stop_);
   const auto lr = [&](int64_t at) { return updates.schedule->lr(at); };
-  return train::Trainer({step, feed, until, lr, place.groups}, hooks).run(progress);
+  return train::Trainer({step, feed, until, lr, place.groups, place.device}, hooks).run(progress);
 }
 
 }  // namespace gputrain::app

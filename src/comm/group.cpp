@@ -208,4 +208,16 @@ void Group::barrier(std::string name) {
   }).wait();
 }
 
+void Group::check(const std::string& what, Clock::time_point begin) {
+  if (!connection_) return;
+  const Course course{what, 0, begin};
+  try {
+    check_group(*connection_, course);
+  } catch (const c10::DistError& error) {
+    tell_failure(*connection_, course, plain_message(error));
+  }
+  const bool is_late = connection_->watch && Clock::now() - begin > connection_->deadline;
+  if (is_late) tell_failure(*connection_, course, "the GPU is still not done with it");
+}
+
 }  // namespace gputrain::comm

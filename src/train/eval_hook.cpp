@@ -9,8 +9,11 @@ void EvalHook::before_training(Progress& progress) {
 }
 
 Stop EvalHook::after_step(Progress& progress, const StepResult&, bool asked) {
-  if (!asked && !parts_.reporting.plan.eval.at_step(progress.step)) return Stop::none;
-  return evaluate(progress);
+  return will_act(progress, asked) ? evaluate(progress) : Stop::none;
+}
+
+bool EvalHook::will_act(const Progress& progress, bool asked) const {
+  return asked || parts_.reporting.plan.eval.at_step(progress.step);
 }
 
 Stop EvalHook::after_training(Progress& progress, bool stopped) {

@@ -30,9 +30,14 @@ std::string text_of(const data::StepSamples& step) {
 
 Stop FiniteHook::after_step(Progress& progress, const StepResult& result, bool asked) {
   if (!flags_.defined()) flags_ = at::zeros({parts_.look_every}, result.found_inf.options());
+  const bool acts = will_act(progress, asked);
   flags_.narrow(0, steps_++, 1).copy_(result.found_inf);
+  return acts ? look(progress) : Stop::none;
+}
+
+bool FiniteHook::will_act(const Progress& progress, bool asked) const {
   const bool others_act = asked || parts_.plan.eval.at_step(progress.step) || parts_.plan.save.at_step(progress.step);
-  return others_act || steps_ == parts_.look_every ? look(progress) : Stop::none;
+  return others_act || steps_ + 1 == parts_.look_every;
 }
 
 Stop FiniteHook::after_training(Progress& progress, bool) { return look(progress); }

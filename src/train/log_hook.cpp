@@ -54,6 +54,10 @@ Stop LogHook::after_training(Progress& progress, bool stopped) {
   return Stop::none;
 }
 
+bool LogHook::will_act(const Progress& progress, bool asked) const {
+  return asked || first_step_seconds_ == 0 || reporting_.plan.log.at_step(progress.step);
+}
+
 bool LogHook::is_due() const {
   return reporting_.plan.log.seconds > 0 && since_line_.seconds() >= reporting_.plan.log.seconds;
 }

@@ -5,8 +5,12 @@
 namespace gputrain::train {
 
 Stop ReplicaHook::after_step(Progress& progress, const StepResult&, bool asked) {
-  if (asked || parts_.cadence.at_step(progress.step)) check(progress);
+  if (will_act(progress, asked)) check(progress);
   return Stop::none;
+}
+
+bool ReplicaHook::will_act(const Progress& progress, bool asked) const {
+  return asked || parts_.cadence.at_step(progress.step);
 }
 
 bool ReplicaHook::is_due() const {

@@ -14,7 +14,7 @@ Stop SaveHook::after_step(Progress& progress, const StepResult&, bool asked) {
   parts_.look();
   const auto best = progress.best.find(parts_.best_metric);
   const bool is_best = best != progress.best.end() && best->second.step == progress.step;
-  if (!asked && !is_best && !parts_.cadence.at_step(progress.step)) return Stop::none;
+  if (!is_best && !will_act(progress, asked)) return Stop::none;
   const bool is_requested = parts_.requests.pending();
   if (is_requested) parts_.requests.served();
   parts_.save(progress, is_requested ? SaveMode::announced : SaveMode::background);
@@ -30,6 +30,10 @@ Stop SaveHook::after_training(Progress& progress, bool stopped) {
   parts_.save(progress, SaveMode::durable);
   note_saved(progress);
   return Stop::none;
+}
+
+bool SaveHook::will_act(const Progress& progress, bool asked) const {
+  return asked || parts_.cadence.at_step(progress.step);
 }
 
 bool SaveHook::is_due() const {

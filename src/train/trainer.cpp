@@ -1,6 +1,8 @@
 #include "gputrain/train/trainer.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <string>
 
 #include <nlohmann/json.hpp>
 
@@ -21,8 +23,10 @@ Outcome Trainer::run(Progress& progress) {
     outcome.stop = feed.agreed.stop;
     if (outcome.stop != Stop::none) break;
     const StepResult result = parts_.step.run(feed, parts_.lr(progress.step));
+    run_ahead_.mark();
     advance(progress, feed);
     if (!finished(progress)) prefetch(progress, feed.agreed.wishes);
+    wait_for_device(progress, feed.agreed.wishes);
     progress.train_seconds += watch.seconds();
     for (size_t i = 0; i < hooks_.size(); ++i) {
       outcome.stop = std::max(outcome.stop, hooks_[i]->after_step(progress, result, feed.agreed.wishes[i]));
@@ -52,6 +56,15 @@ std::vector<bool> Trainer::wishes(const std::vector<bool>& granted) const {
     wishes.push_back(!acts_now && hooks_[i]->is_due());
   }
   return wishes;
+}
+
+/// Without it the time of steps were that of queueing them, and a collective that hangs on the device went unnoticed.
+void Trainer::wait_for_device(const Progress& progress, const std::vector<bool>& granted) {
+  bool is_looked_at = finished(progress);
+  for (size_t i = 0; i < hooks_.size(); ++i) is_looked_at |= hooks_[i]->will_act(progress, granted[i]);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string what = "step " + std::to_string(progress.step);
+  run_ahead_.wait(is_looked_at ? 0 : kStepsAhead, [&] { parts_.groups.tensors().check(what, begin); });
 }
 
 void Trainer::advance(Progress& progress, const Feed::Step& feed) {

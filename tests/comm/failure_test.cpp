@@ -79,6 +79,43 @@ const RankBody late_use("late_use", [] {
   return 0;
 });
 
+// Rank 0's GPU is not done with a step for longer than the deadline; rank 1 waits for it.
+const RankBody late_device("late_device", [] {
+  ProcessGroups groups = join(std::chrono::seconds(2));
+  groups.control().barrier("start");
+  const auto now = std::chrono::steady_clock::now();
+  for (const int seconds : {0, 1, 3}) {
+    if (groups.rank() == 0) groups.tensors().check("step 12", now - std::chrono::seconds(seconds));
+  }
+  groups.control().barrier("later");
+  return 0;
+});
+
+TEST(Failure, WhoWaitsForADeviceDoesSoUntilTheDeadline) {
+  RankProcesses ranks("late_device", 2);
+  const auto results = ranks.finish();
+  EXPECT_EQ(results[0].exit_code, kRestart) << results[0].output;
+  EXPECT_THAT(results[0].output, HasSubstr("step 12 broke off after 3."));
+  EXPECT_THAT(results[0].output, HasSubstr("the GPU is still not done with it"));
+  EXPECT_EQ(results[1].exit_code, kRestart) << results[1].output;
+}
+
+// Rank 1 is gone while rank 0 waits for its GPU.
+const RankBody lonely_device("lonely_device", []() -> int {
+  ProcessGroups groups = join(std::chrono::seconds(60));
+  groups.control().barrier("start");
+  if (groups.rank() == 1) ::raise(SIGKILL);
+  const auto begin = std::chrono::steady_clock::now();
+  while (true) groups.tensors().check("step 12", begin);
+});
+
+TEST(Failure, WhoWaitsForADeviceHearsOfARankThatIsGone) {
+  RankProcesses ranks("lonely_device", 2);
+  const auto results = ranks.finish();
+  EXPECT_EQ(results[0].exit_code, kRestart) << results[0].output;
+  EXPECT_THAT(results[0].output, HasSubstr("has ended without a word"));
+}
+
 TEST(Failure, AGroupThatLostARankFailsEveryLaterCollectiveToo) {
   RankProcesses ranks("late_use", 2);
   const auto results = ranks.finish();

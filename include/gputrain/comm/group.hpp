@@ -5,6 +5,7 @@
 // of one rank nothing is sent and nothing can fail.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -56,6 +57,10 @@ class Group {
 
   /// Returns when every rank has called it.
   void barrier(std::string name);
+
+  /// For whoever waits for a GPU to get done with `what`, collectives among it, since `begin`: throws Error(restart)
+  /// where that is in vain, or takes longer than a collective may.
+  void check(const std::string& what, std::chrono::steady_clock::time_point begin);
 
  private:
   std::shared_ptr<Connection> connection_;

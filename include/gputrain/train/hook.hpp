@@ -32,6 +32,10 @@ class Hook {
   /// done now, quickly. Returns a stop as after_step does.
   virtual Stop after_training(Progress&, bool /*stopped*/) { return Stop::none; }
 
+  /// Whether after_step() is to look at what the device has computed, or to do what is not training: the time of a step
+  /// then ends when the device is done with it.
+  virtual bool will_act(const Progress&, bool asked) const { return asked; }
+
   /// Whether a clock or a request says that this hook should act; when any rank's does, all of them act.
   virtual bool is_due() const { return false; }
 

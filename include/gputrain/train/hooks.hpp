@@ -47,6 +47,7 @@ class FiniteHook final : public Hook {
   /// Throws Error(refused) where training is not to go on; Stop::diverged where it is to go back first.
   Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
   Stop after_training(Progress& progress, bool stopped) override;
+  bool will_act(const Progress& progress, bool asked) const override;
   bool is_due() const override { return parts_.others_due && parts_.others_due(); }
 
   /// The newest finding in words: "the loss or a gradient is not finite at step 12 (epoch 0, samples 5, 17, 3)".
@@ -72,6 +73,7 @@ class LogHook final : public Hook {
       : reporting_(reporting), groups_(groups), device_(device) {}
   Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
   Stop after_training(Progress& progress, bool stopped) override;
+  bool will_act(const Progress& progress, bool asked) const override;
   bool is_due() const override;
   nlohmann::json state() override;
   void restore(const nlohmann::json& state) override;
@@ -123,6 +125,7 @@ class EvalHook final : public Hook {
   void before_training(Progress& progress) override;
   Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
   Stop after_training(Progress& progress, bool stopped) override;
+  bool will_act(const Progress& progress, bool asked) const override;
   bool is_due() const override;
 
  private:
@@ -155,6 +158,7 @@ class SaveHook final : public Hook {
   void before_training(Progress& progress) override;
   Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
   Stop after_training(Progress& progress, bool stopped) override;
+  bool will_act(const Progress& progress, bool asked) const override;
   bool is_due() const override;
 
  private:

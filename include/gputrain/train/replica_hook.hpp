@@ -22,6 +22,7 @@ class ReplicaHook final : public Hook {
   explicit ReplicaHook(Parts parts) : parts_(std::move(parts)) {}
 
   Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
+  bool will_act(const Progress& progress, bool asked) const override;
   bool is_due() const override;
 
   /// Unless that was done after this step already. Throws Error(refused). Every rank must call.

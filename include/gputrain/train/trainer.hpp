@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/device/run_ahead.hpp"
 #include "gputrain/train/feed.hpp"
 #include "gputrain/train/hook.hpp"
 #include "gputrain/train/plan.hpp"
@@ -24,15 +25,20 @@ struct Outcome {
 
 class Trainer {
  public:
+  /// Steps that may be queued on a GPU while the host goes on: it never runs dry, and the batches that wait for it take
+  /// little memory.
+  static constexpr size_t kStepsAhead = 2;
+
   struct Parts {
     Step& step;
     Feed& feed;
     const Plan& plan;
     std::function<double(int64_t step)> lr;  // learning rate of the step with this index, from 0
     comm::ProcessGroups& groups;
+    at::Device device = at::kCPU;
   };
 
-  Trainer(Parts parts, std::vector<Hook*> hooks) : parts_(std::move(parts)), hooks_(std::move(hooks)) {}
+  Trainer(Parts parts, std::vector<Hook*> hooks) : parts_(std::move(parts)), hooks_(std::move(hooks)), run_ahead_(parts_.device) {}
 
   /// Trains from `progress` to the plan's end, or until the ranks agree to stop; after Stop::diverged the hooks' work at
   /// the end is left to the next run(). Every rank must call.
@@ -43,9 +49,11 @@ class Trainer {
   std::vector<bool> wishes(const std::vector<bool>& granted) const;
   void prefetch(const Progress& progress, const std::vector<bool>& granted);
   void advance(Progress& progress, const Feed::Step& feed);
+  void wait_for_device(const Progress& progress, const std::vector<bool>& granted);
 
   Parts parts_;
   std::vector<Hook*> hooks_;
+  device::RunAhead run_ahead_;
 };
 
 }  // namespace gputrain::train

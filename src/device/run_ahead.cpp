@@ -1,0 +1,27 @@
+#include "gputrain/device/run_ahead.hpp"
+
+#include <chrono>
+#include <thread>
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace gputrain::device {
+
+void RunAhead::mark() {
+  if (device_.is_cpu()) return;
+  ends_.emplace_back(device_.type()).record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+}
+
+void RunAhead::wait(size_t steps, const std::function<void()>& look) {
+  constexpr std::chrono::microseconds kBetweenLooks{
+      50};  // asleep: a thread that spins takes a core from those that read
+  while (ends_.size() > steps) {
+    while (!ends_.front().query()) {
+      look();
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
+    ends_.pop_front();
+  }
+}
+
+}  // namespace gputrain::device
