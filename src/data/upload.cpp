@@ -7,9 +7,18 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace gputrain::data {
+namespace {
 
-Uploader::Uploader(at::Device device)
-    : stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device)) {}
+/// One for all loaders, of which every evaluation makes its own: what the allocator keeps for a stream is of use to
+/// that one alone, and after some more the pool would hand out the stream that computes.
+c10::Stream copy_stream(at::Device device) {
+  static const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  return stream;
+}
+
+}  // namespace
+
+Uploader::Uploader(at::Device device) : stream_(copy_stream(device)) {}
 
 Batch Uploader::start(const Batch& host) const {
   const c10::StreamGuard guard(stream_);

@@ -7,7 +7,7 @@
 
 namespace gputrain::data {
 
-/// Copies on a stream of its own. For one thread.
+/// Copies on a stream beside the one that computes. For one thread.
 class Uploader {
  public:
   explicit Uploader(at::Device device);
