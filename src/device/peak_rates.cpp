@@ -11,11 +11,15 @@ struct DataSheet {
 };
 
 constexpr DataSheet kDataSheets[] = {
-    {"NVIDIA H200", 989.4, 494.7, 66.9},      {"NVIDIA H100 PCIe", 756.5, 378, 51.2},
-    {"NVIDIA H100 NVL", 835.5, 417.5, 60},    {"NVIDIA H100 80GB HBM3", 989.4, 494.7, 66.9},
-    {"NVIDIA A100", 312, 156, 19.5},          {"NVIDIA L40S", 362, 183, 91.6},
-    {"NVIDIA A10", 125, 62.5, 31.2},          {"NVIDIA L4", 121, 60, 30.3},
-    {"Tesla V100-SXM2", 125, 0, 15.7, false}, {"Tesla V100-PCIE", 112, 0, 14, false},
+    {"NVIDIA H200 NVL", 835.5, 417.5, 60},
+    {"NVIDIA H200", 989.4, 494.7, 66.9},
+    {"NVIDIA H100 PCIe", 756.5, 378, 51.2},
+    {"NVIDIA H100 NVL", 835.5, 417.5, 60},
+    {"NVIDIA H100 80GB HBM3", 989.4, 494.7, 66.9},
+    {"NVIDIA A100", 312, 156, 19.5},
+    {"NVIDIA L40S", 362, 183, 91.6},
+    {"NVIDIA A10", 125, 62.5, 31.2},
+    {"NVIDIA L4", 121, 60, 30.3},
     {"Tesla T4", 65, 0, 8.1, false},
 };
 

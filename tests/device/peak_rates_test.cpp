@@ -11,6 +11,7 @@ TEST(PeakRates, AreTheDataSheetsWithoutSparsity) {
   EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H100 80GB HBM3", "fp16").value_or(0), 989.4e12);
   EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H100 PCIe", "fp16").value_or(0), 756.5e12);
   EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H200", "fp32").value_or(0), 66.9e12);
+  EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H200 NVL", "bf16").value_or(0), 835.5e12);
 }
 
 TEST(PeakRates, OfWhatIsNotKnownAreNone) {
