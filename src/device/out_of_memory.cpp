@@ -28,6 +28,16 @@ int64_t requested_in(const std::string& text) {
   return std::llround(std::ldexp(value, shift));
 }
 
+/// ATen's allocator has a type of its own for it. What CUDA and its libraries take beside that fails otherwise: for
+/// contexts, handles, kernels, and for graphs that are made runnable.
+bool is_shortage_of_gpu(const c10::Error& error, const std::string& text) {
+  constexpr int32_t kMemoryAllocation = 2;  // cudaErrorMemoryAllocation
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  if (const auto* call = dynamic_cast<const c10::AcceleratorError*>(&error))
+    return call->get_error_code() == kMemoryAllocation;
+  return text.find("_STATUS_ALLOC_FAILED") != std::string::npos;  // CUBLAS, CUDNN, CUSOLVER
+}
+
 }  // namespace
 
 OutOfMemory::OutOfMemory(int64_t requested_bytes)
@@ -43,12 +53,13 @@ std::optional<Shortage> shortage_of(const std::exception& failure) {
   if (const auto* ours = dynamic_cast<const OutOfMemory*>(&failure)) return Shortage{ours->requested_bytes()};
   if (dynamic_cast<const std::bad_alloc*>(&failure) != nullptr) return Shortage{};
   if (const auto* error = dynamic_cast<const std::system_error*>(&failure)) {  // a thread has no memory for its stack
-    const bool is_shortage = error->code() == std::errc::resource_unavailable_try_again || error->code() == std::errc::not_enough_memory;
+    const bool is_shortage =
+        error->code() == std::errc::resource_unavailable_try_again || error->code() == std::errc::not_enough_memory;
     if (is_shortage) return Shortage{};
   }
   if (const auto* error = dynamic_cast<const c10::Error*>(&failure)) {
     const std::string text = error->what_without_backtrace();
-    const bool is_shortage = dynamic_cast<const c10::OutOfMemoryError*>(error) != nullptr ||
+    const bool is_shortage = is_shortage_of_gpu(*error, text) ||
                              text.find("DefaultCPUAllocator: can't allocate memory") != std::string::npos;
     if (is_shortage) return Shortage{requested_in(text)};
   }
@@ -57,7 +68,9 @@ std::optional<Shortage> shortage_of(const std::exception& failure) {
 
 MemoryReading read_memory(at::Device device) {
   if (!device.is_cpu()) {
-    return {.peak_tensor_bytes = peak_allocated_bytes(device), .limit_bytes = facts_of(device).total_bytes, .limit = "of the GPU"};
+    return {.peak_tensor_bytes = peak_allocated_bytes(device),
+            .limit_bytes = facts_of(device).total_bytes,
+            .limit = "of the GPU"};
   }
   MemoryReading reading{.peak_tensor_bytes = host_allocator_facts().peak_in_use_bytes,
                         .peak_process_bytes = peak_resident_bytes(),

@@ -43,6 +43,15 @@ TEST(Shortage, OfTheLibrariesIsRecognised) {
                                      "[enforce fail at alloc_cpu.cpp:113] err == 0. DefaultCPUAllocator: can't allocate memory")));
 }
 
+TEST(Shortage, OfAGpuIsRecognisedInWhatCudaAndItsLibrariesSay) {
+  const c10::SourceLocation here{__func__, __FILE__, __LINE__};
+  EXPECT_TRUE(shortage_of(c10::AcceleratorError(here, 2, "CUDA error: out of memory")));
+  EXPECT_FALSE(shortage_of(c10::AcceleratorError(here, 700, "CUDA error: an illegal memory access was encountered")));
+  EXPECT_TRUE(shortage_of(c10::Error(here, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")));
+  EXPECT_TRUE(shortage_of(c10::Error(here, "cuDNN error: CUDNN_STATUS_ALLOC_FAILED")));
+  EXPECT_FALSE(shortage_of(c10::Error(here, "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED")));
+}
+
 TEST(Shortage, IsNotWhatFailsOtherwise) {
   EXPECT_FALSE(shortage_of(std::runtime_error("out of memory, it says")));
   EXPECT_FALSE(shortage_of(std::system_error(std::make_error_code(std::errc::no_such_file_or_directory))));

@@ -1,24 +1,19 @@
 #include "gputrain/device/recording.hpp"
 
 #include <exception>
-#include <string_view>
 #include <utility>
 
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "../first_line.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/runtime.hpp"
 
 namespace gputrain::device {
 namespace {
-
-/// LibTorch's errors go on with where in its sources they arose.
-std::string first_line(const std::exception& failure) {
-  const std::string_view what = failure.what();
-  return std::string(what.substr(0, what.find('\n')));
-}
 
 std::string failure_of(const std::function<void()>& action) {
   try {
@@ -63,12 +58,7 @@ class CudaGraph final : public Recording {
     // Threads that read data may allocate page-locked memory meanwhile: only this one is held to what a graph can do.
     graph->capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
     const std::string obstacle = failure_of(work);
-    const std::string at_end = failure_of([&] { graph->capture_end(); });
-    if (!at_end.empty()) {
-      throw Error(ExitCode::environment,
-                  {.what = "the step cannot be recorded as a CUDA graph: " + (obstacle.empty() ? at_end : obstacle),
-                   .hint = "train.cuda_graphs: off"});
-    }
+    end(*graph, obstacle);
     if (obstacle.empty()) graph_ = std::move(graph);
     return obstacle;
   }
@@ -81,6 +71,17 @@ class CudaGraph final : public Recording {
   }
 
  private:
+  static void end(at::cuda::CUDAGraph& graph, const std::string& obstacle) {
+    try {
+      graph.capture_end();
+    } catch (const std::exception& failure) {
+      if (shortage_of(failure)) throw;  // what was recorded is made runnable here, which takes memory
+      throw Error(ExitCode::environment, {.what = "the step cannot be recorded as a CUDA graph: " +
+                                                  (obstacle.empty() ? first_line(failure) : obstacle),
+                                          .hint = "train.cuda_graphs: off"});
+    }
+  }
+
   at::Device device_;
   std::unique_ptr<at::cuda::CUDAGraph> graph_;
 };
