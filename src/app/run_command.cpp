@@ -9,6 +9,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
+#include "gputrain/device/fault.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "job_environment.hpp"
@@ -102,8 +103,9 @@ int run_command(const RunRequest& request) {
   try {
     return run_job(request, job);
   } catch (const std::exception& failure) {
-    const auto shortage = out_of_memory_error(failure, job, nullptr, "before the first step");
-    if (shortage) throw Error(*shortage);
+    auto known = out_of_memory_error(failure, job, nullptr, "before the first step");
+    if (!known) known = device::fault_of(failure);
+    if (known) throw Error(*known);
     throw;
   }
 }

@@ -9,6 +9,7 @@
 
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
+#include "gputrain/device/fault.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/replica_hook.hpp"
 #include "gputrain/train/sampler.hpp"
@@ -118,10 +119,11 @@ int Training::run() {
     finish_mirror();
     return summary.exit_code;
   } catch (const std::exception& failure) {
-    const auto shortage = out_of_memory_error(failure, job_, &assembly_, present_work());
-    assembly_.place.groups.leave(shortage ? *shortage : failure);
-    record_end(shortage ? *shortage : failure);
-    if (shortage) throw Error(*shortage);
+    auto known = out_of_memory_error(failure, job_, &assembly_, present_work());
+    if (!known) known = device::fault_of(failure);
+    assembly_.place.groups.leave(known ? *known : failure);
+    record_end(known ? *known : failure);
+    if (known) throw Error(*known);
     throw;
   }
 }
