@@ -1,5 +1,6 @@
 #include "gputrain/comm/group.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -98,12 +99,24 @@ void check_tensor(const Connection& connection, const at::Tensor& tensor) {
   GPUTRAIN_ASSERT(tensor.device() == connection.device, "the tensor is on another device than the group");
 }
 
+/// What NCCL itself says stands below the place in c10d's sources; empty: nothing.
+std::string last_error_in(const std::string& text) {
+  const std::string before = "\nLast error:\n";
+  const size_t found = text.find(before);
+  if (found == std::string::npos) return {};
+  const std::string rest = text.substr(found + before.size());
+  return rest.substr(0, rest.find('\n'));
+}
+
 }  // namespace
 
 std::string plain_message(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  const std::string last = last_error_in(text);
   text = text.substr(0, text.find('\n'));
+  if (text.starts_with("NCCL error in: ")) text = "NCCL: " + text.substr(std::min(text.size(), text.find(", ") + 2));
+  if (!last.empty()) text += ": " + last;
   if (text.starts_with('[')) {
     const size_t end = text.find("] ");
     if (end != std::string::npos) text = text.substr(end + 2);
@@ -209,14 +222,14 @@ void Group::barrier(std::string name) {
 }
 
 void Group::check(const std::string& what, Clock::time_point begin) {
-  if (!connection_) return;
-  const Course course{what, 0, begin};
+  if (!connection_ || !connection_->watch) return;
+  const bool is_late = Clock::now() - begin > connection_->deadline;
+  const Course course{what, is_late ? connection_->watch->journal().begun(connection_->channel) : 0, begin};
   try {
     check_group(*connection_, course);
   } catch (const c10::DistError& error) {
     tell_failure(*connection_, course, plain_message(error));
   }
-  const bool is_late = connection_->watch && Clock::now() - begin > connection_->deadline;
   if (is_late) tell_failure(*connection_, course, "the GPU is still not done with it");
 }
 

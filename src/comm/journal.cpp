@@ -89,6 +89,11 @@ int64_t Journal::begin(Channel channel, const std::string& what, const at::Tenso
   return lane.begun;
 }
 
+int64_t Journal::begun(Channel channel) const {
+  const std::lock_guard lock(mutex_);
+  return lanes_[static_cast<size_t>(channel)].begun;
+}
+
 void Journal::wait_for(Awaited waiting) {
   const std::lock_guard lock(mutex_);
   waiting_ = std::move(waiting);

@@ -58,6 +58,8 @@ class Journal {
   bool enter(const char* place, int64_t step);
   /// Counts a collective, with the size and type of what it moves. Returns its number.
   int64_t begin(Channel channel, const std::string& what, const at::Tensor& tensor);
+  /// So many were counted.
+  int64_t begun(Channel channel) const;
   /// From now on the rank waits for a collective.
   void wait_for(Awaited waiting);
   void waited();

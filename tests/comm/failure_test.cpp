@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,9 @@
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::comm {
+
+std::string plain_message(const std::exception& error);  // the room's own
+
 namespace {
 
 using gputrain::testing::join;
@@ -79,10 +83,12 @@ const RankBody late_use("late_use", [] {
   return 0;
 });
 
-// Rank 0's GPU is not done with a step for longer than the deadline; rank 1 waits for it.
+// Rank 0's GPU is not done with a step for longer than the deadline: rank 1 does not take part in what it has queued.
 const RankBody late_device("late_device", [] {
   ProcessGroups groups = join(std::chrono::seconds(2));
   groups.control().barrier("start");
+  Pending queued;
+  if (groups.rank() == 0) queued = groups.tensors().all_reduce_sum(at::zeros({8}), "gradients 3");
   const auto now = std::chrono::steady_clock::now();
   for (const int seconds : {0, 1, 3}) {
     if (groups.rank() == 0) groups.tensors().check("step 12", now - std::chrono::seconds(seconds));
@@ -96,7 +102,8 @@ TEST(Failure, WhoWaitsForADeviceDoesSoUntilTheDeadline) {
   const auto results = ranks.finish();
   EXPECT_EQ(results[0].exit_code, kRestart) << results[0].output;
   EXPECT_THAT(results[0].output, HasSubstr("step 12 broke off after 3."));
-  EXPECT_THAT(results[0].output, HasSubstr("the GPU is still not done with it"));
+  EXPECT_THAT(results[0].output, HasSubstr("rank 1 on "));
+  EXPECT_THAT(results[0].output, HasSubstr("did not come (the GPU is still not done with it)"));
   EXPECT_EQ(results[1].exit_code, kRestart) << results[1].output;
 }
 
@@ -114,6 +121,20 @@ TEST(Failure, WhoWaitsForADeviceHearsOfARankThatIsGone) {
   const auto results = ranks.finish();
   EXPECT_EQ(results[0].exit_code, kRestart) << results[0].output;
   EXPECT_THAT(results[0].output, HasSubstr("has ended without a word"));
+}
+
+TEST(Failure, WhatNcclItselfSaysIsTold) {
+  const c10::DistBackendError error(
+      {__func__, __FILE__, __LINE__},
+      "NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.cpp:94, unhandled system error (run with "
+      "NCCL_DEBUG=INFO for "
+      "details), NCCL version 2.28.9\nncclSystemError: System call (e.g. socket, malloc) or external library call "
+      "failed or "
+      "device error. \nLast error:\nError while creating shared memory segment /dev/shm/nccl-x (size 33030528)\n");
+  EXPECT_EQ(
+      plain_message(error),
+      "NCCL: unhandled system error (run with NCCL_DEBUG=INFO for details), NCCL version 2.28.9: Error while creating "
+      "shared memory segment /dev/shm/nccl-x (size 33030528)");
 }
 
 TEST(Failure, AGroupThatLostARankFailsEveryLaterCollectiveToo) {
