@@ -74,6 +74,14 @@ std::vector<device::Resident> residents_of(models::Model& model, const optim::Op
   return residents;
 }
 
+/// Older GPUs do as well as they can in silence.
+void warn_of_missing_units(const device::DeviceFacts& gpu, ops::Precision precision) {
+  constexpr int kFirstWithBoth = 80;
+  if (gpu.generation >= kFirstWithBoth) return;
+  if (precision == ops::Precision::bf16) log::warning(gpu.name + " has no units for bf16: steps will be slow; precision: fp16");
+  if (precision == ops::Precision::tf32) log::warning(gpu.name + " has no tf32, and takes fp32 in its place; precision: fp16");
+}
+
 /// What the process computes with; `device` names the kind, of which the rank takes its own.
 void set_up(Place& place, const JobSpec& spec, const std::string& device, int ranks_here) {
   device::install_host_allocator();
@@ -82,6 +90,7 @@ void set_up(Place& place, const JobSpec& spec, const std::string& device, int ra
   place.device = device::choose_device(device, place.launch.rendezvous.local_rank);
   const auto precision = ops::precision_from_name(spec.precision);
   place.policy = ops::policy_of(precision);
+  if (place.device.is_cuda()) warn_of_missing_units(device::facts_of(place.device), precision);
   device::apply({.tf32 = precision == ops::Precision::tf32, .deterministic = spec.deterministic});
   device::seed_generators(place.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(place.rank()));
 }
@@ -110,6 +119,7 @@ Place take_place(const Job& job) {
     log::set_stderr_enabled(rendezvous.rank == 0);
     const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
     place.groups = comm::ProcessGroups(rendezvous, {.device = place.device,
+                                                    .gpu = device::facts_of(place.device).uuid,
                                                     .deadline = deadline,
                                                     .on_waiting = log::warning,
                                                     .program = "gputrain " + version() + " with " + torch_version(),

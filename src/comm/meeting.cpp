@@ -20,7 +20,7 @@ namespace {
 
 /// What a rank writes down about itself.
 struct Arrival {
-  std::string host, device_kind, job, program, run;
+  std::string host, device_kind, gpu, job, program, run;
   int world_size = 0;
   int64_t process = 0;
 
@@ -34,9 +34,9 @@ std::string host_name() {
 }
 
 std::vector<uint8_t> write_down(const Arrival& arrival) {
-  const std::string text = arrival.host + '\n' + arrival.device_kind + '\n' + std::to_string(arrival.world_size) +
-                           '\n' + std::to_string(arrival.process) + '\n' + arrival.job + '\n' + arrival.program + '\n' +
-                           arrival.run + '\n';
+  const std::string text = arrival.host + '\n' + arrival.device_kind + '\n' + arrival.gpu + '\n' +
+                           std::to_string(arrival.world_size) + '\n' + std::to_string(arrival.process) + '\n' +
+                           arrival.job + '\n' + arrival.program + '\n' + arrival.run + '\n';
   return {text.begin(), text.end()};
 }
 
@@ -46,6 +46,7 @@ Arrival read_back(const std::vector<uint8_t>& bytes) {
   std::string number;
   std::getline(text, arrival.host);
   std::getline(text, arrival.device_kind);
+  std::getline(text, arrival.gpu);
   if (std::getline(text, number)) arrival.world_size = static_cast<int>(std::strtol(number.c_str(), nullptr, 10));
   if (std::getline(text, number)) arrival.process = std::strtoll(number.c_str(), nullptr, 10);
   std::getline(text, arrival.job);
@@ -185,6 +186,16 @@ void check_equal(const Rendezvous& at, const Arrival& own, int rank, const Arriv
   contradict(own.run, other.run, "start all ranks with the same job file and the same --set");
 }
 
+/// NCCL has no ranks that share a GPU.
+void check_gpu(const Rendezvous& at, const Arrival& own, int rank, const Arrival& other) {
+  if (rank == at.rank || own.gpu.empty() || own.gpu != other.gpu) return;
+  throw Error(ExitCode::environment,
+              {.what = "two ranks have the same GPU: rank " + std::to_string(std::min(at.rank, rank)) + " and rank " +
+                       std::to_string(std::max(at.rank, rank)) + " on " + own.host,
+               .hint = "start at most as many ranks per host as it has GPUs; CUDA_VISIBLE_DEVICES shows a rank all of "
+                       "them, or one of its own"});
+}
+
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,
@@ -213,6 +224,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::stri
 std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const GroupOptions& options) {
   const Arrival own{.host = host_name(),
                     .device_kind = options.device.is_cpu() ? "cpu" : "cuda",
+                    .gpu = options.gpu,
                     .job = at.job,
                     .program = options.program,
                     .run = options.run,
@@ -234,6 +246,7 @@ std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const Gr
   for (int rank = 0; rank < at.world_size; ++rank) {
     const Arrival& other = all[static_cast<size_t>(rank)];
     check_equal(at, own, rank, other);
+    check_gpu(at, own, rank, other);
     hosts.push_back(other.host);
   }
   return hosts;

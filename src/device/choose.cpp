@@ -1,7 +1,10 @@
+#include <exception>
 #include <string>
 
+#include <ATen/ops/full.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "first_line.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/runtime.hpp"
 
@@ -24,6 +27,32 @@ namespace {
                .hint = "start at most " + std::to_string(count) + " ranks per host, or widen CUDA_VISIBLE_DEVICES"});
 }
 
+void refuse_obstacle() {
+  const std::string obstacle = gpu_obstacle();
+  if (obstacle.empty()) return;
+  throw Error(ExitCode::environment,
+              {.what = "the GPUs of this machine cannot be used: " + obstacle,
+               .hint = "nvidia-smi shows the driver and the CUDA it is for; device: cpu trains without them"});
+}
+
+/// The first kernel tells whether the GPU is healthy and free, and one that LibTorch was built for.
+void make_current(at::Device device) {
+  const DeviceFacts facts = facts_of(device);
+  try {
+    const c10::impl::VirtualGuardImpl gpu(device.type());
+    gpu.setDevice(device);
+    gpu.exchangeStream(gpu.getStreamFromGlobalPool(device));
+    static_cast<void>(at::full({}, 1, at::TensorOptions().dtype(at::kFloat).device(device)).item<float>());
+  } catch (const std::exception& failure) {
+    throw Error(ExitCode::environment,
+                {.what = "GPU " + std::to_string(device.index()) + " (" + facts.name + ", compute capability " +
+                         std::to_string(facts.generation / 10) + "." + std::to_string(facts.generation % 10) +
+                         ") cannot be used: " + first_line(failure),
+                 .hint = "nvidia-smi shows its state and who uses it; CUDA_VISIBLE_DEVICES chooses another one; "
+                         "LibTorch has kernels for compute capability 7.5 and above"});
+  }
+}
+
 }  // namespace
 
 at::Device choose_device(std::string_view request, int local_rank) {
@@ -33,12 +62,12 @@ at::Device choose_device(std::string_view request, int local_rank) {
                 {.what = "unknown device '" + std::string(request) + "'", .hint = "auto, cpu or cuda"});
   }
   const int count = gpu_count();
+  if (count == 0) refuse_obstacle();
   if (request == "auto" && count == 0) return at::kCPU;
-  if (local_rank >= count) refuse_missing_gpu(local_rank, count);
-  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank));
-  const c10::impl::VirtualGuardImpl gpu(device.type());
-  gpu.setDevice(device);
-  gpu.exchangeStream(gpu.getStreamFromGlobalPool(device));
+  const int number = count == 1 ? 0 : local_rank;  // schedulers may show each rank its own alone
+  if (number >= count) refuse_missing_gpu(local_rank, count);
+  const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(number));
+  make_current(device);
   return device;
 }
 

@@ -167,6 +167,14 @@ TEST(Meeting, RanksOfDifferentWorldsContradictEachOther) {
   EXPECT_NE(results[2].exit_code, 0);
 }
 
+TEST(Meeting, TwoRanksOnOneGpuAreRefusedByBoth) {
+  RankProcesses ranks("meets", 2, {{"GPU", "c0ffee"}});
+  for (const auto& result : ranks.finish()) {
+    EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::environment)) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("two ranks have the same GPU: rank 0 and rank 1 on "));
+  }
+}
+
 TEST(Meeting, ANameNobodyKnowsIsAnEnvironmentError) {
   RankProcesses ranks("meets", 1, {{"MASTER_ADDR", "no-such-host.invalid"}, {"WORLD_SIZE", "2"}});
   const auto results = ranks.finish();

@@ -195,7 +195,8 @@ comm::ProcessGroups join(std::chrono::milliseconds deadline) {
     std::fflush(stdout);
   };
   return {at,
-          {.deadline = deadline,
+          {.gpu = text_of("GPU"),
+           .deadline = deadline,
            .start_deadline = std::chrono::seconds(number("START_SECONDS")),
            .patience = std::chrono::milliseconds(500),
            .on_waiting = tell,

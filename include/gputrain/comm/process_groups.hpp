@@ -21,6 +21,7 @@ struct Traffic;  // imagined.hpp
 
 struct GroupOptions {
   at::Device device = at::kCPU;                       // where tensors() works
+  std::string gpu;                                    // which one in the world it is; empty: none
   std::chrono::milliseconds deadline{600'000};        // of one collective
   std::chrono::milliseconds start_deadline{300'000};  // until every rank has arrived
   std::chrono::milliseconds patience{5'000};          // before rank 0 tells whom it waits for

@@ -15,12 +15,16 @@ namespace gputrain::device {
 /// GPUs this process can use: 0 without a driver, without CUDA in the build, or with CUDA_VISIBLE_DEVICES empty.
 int gpu_count();
 
+/// Why GPUs that are here cannot be used, such as a driver that is too old; empty: there are none, or no driver.
+std::string gpu_obstacle();
+
 /// Whether this build contains GPU code at all.
 bool built_with_cuda() noexcept;
 
-/// The device of a rank for `request` (auto, cpu, cuda): GPU number `local_rank`, made current for this thread with a
-/// stream that can be recorded, which the default one cannot, or the CPU. Throws Error(usage) for an unknown request, Error(environment) for a GPU that is not there; `auto` takes the
-/// CPU only where there is no GPU at all.
+/// The device of a rank for `request` (auto, cpu, cuda): GPU number `local_rank`, or the only one that the rank can see,
+/// made current for this thread with a stream that can be recorded, which the default one cannot; or the CPU. Throws
+/// Error(usage) for an unknown request, Error(environment) for a GPU that is not there or does not work; `auto` takes
+/// the CPU only where there is no GPU at all.
 at::Device choose_device(std::string_view request, int local_rank);
 
 /// What the start page says about a device.
@@ -28,6 +32,8 @@ struct DeviceFacts {
   std::string name;         // "NVIDIA H200", or the CPU's model name
   std::string software;     // "driver 580.65, CUDA 13.0, cuDNN 9.15"; empty for a CPU
   int64_t total_bytes = 0;  // memory of the device, or of the host
+  std::string uuid;         // of a GPU, or of its part that is one to programs
+  int generation = 0;       // of a GPU: 90 for compute capability 9.0
 };
 DeviceFacts facts_of(at::Device device);
 

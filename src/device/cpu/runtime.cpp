@@ -7,8 +7,11 @@
 namespace gputrain::device {
 
 int gpu_count() { return 0; }
+std::string gpu_obstacle() { return {}; }
 bool built_with_cuda() noexcept { return false; }
-DeviceFacts facts_of(at::Device) { return {.name = cpu_name(), .software = "", .total_bytes = host_memory_bytes()}; }
+DeviceFacts facts_of(at::Device) {
+  return {.name = cpu_name(), .software = "", .total_bytes = host_memory_bytes(), .uuid = ""};
+}
 void synchronize(at::Device) {}
 int64_t peak_allocated_bytes(at::Device) { return 0; }
 void reset_peak_allocated_bytes(at::Device) {}

@@ -8,6 +8,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
@@ -27,11 +28,21 @@ std::string driver_version() {
   return "unknown";
 }
 
+/// Of CUDA: 13000 is "13.0".
+std::string version_text(long number) {
+  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
 std::string software_line() {
-  const long runtime = at::Context::versionCUDART(), cudnn = at::Context::versionRuntimeCuDNN();
-  return "driver " + driver_version() + ", CUDA " + std::to_string(runtime / 1000) + "." +
-         std::to_string(runtime % 1000 / 10) + ", cuDNN " + std::to_string(cudnn / 10000) + "." +
-         std::to_string(cudnn % 10000 / 100);
+  const long cudnn = at::Context::versionRuntimeCuDNN();
+  return "driver " + driver_version() + ", CUDA " + version_text(at::Context::versionCUDART()) + ", cuDNN " +
+         std::to_string(cudnn / 10000) + "." + std::to_string(cudnn % 10000 / 100);
+}
+
+std::string hex(const cudaUUID_t& uuid) {
+  std::string text;
+  for (const char byte : uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
 }
 
 size_t aggregate() { return static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE); }
@@ -43,23 +54,35 @@ void set_gpu_allocator(const std::string& settings) {
     c10::cuda::CUDACachingAllocator::setAllocatorSettings(settings);
   } catch (const std::exception& failure) {
     const auto* of_torch = dynamic_cast<const c10::Error*>(&failure);
-    throw Error(ExitCode::usage,
-                {.what = std::string("the GPU's memory allocator refuses its settings: ") +
-                         (of_torch != nullptr ? of_torch->what_without_backtrace() : failure.what()),
-                 .where = "alloc_conf: " + settings});
+    throw Error(ExitCode::usage, {.what = std::string("the GPU's memory allocator refuses its settings: ") +
+                                          (of_torch != nullptr ? of_torch->what_without_backtrace() : failure.what()),
+                                  .where = "alloc_conf: " + settings});
   }
+}
+
+std::string gpu_obstacle() {
+  int count = 0, newest = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  static_cast<void>(cudaGetLastError());
+  static_cast<void>(cudaDriverGetVersion(&newest));  // 0: there is no driver
+  if (error == cudaSuccess || error == cudaErrorNoDevice || newest == 0) return {};
+  if (error != cudaErrorInsufficientDriver) return cudaGetErrorString(error);
+  return "the driver " + driver_version() + " is for CUDA up to " + version_text(newest) +
+         ", and LibTorch needs CUDA " + version_text(at::Context::versionCUDART());
 }
 
 int gpu_count() { return c10::cuda::device_count(); }
 bool built_with_cuda() noexcept { return true; }
 
 DeviceFacts facts_of(at::Device device) {
-  if (device.is_cpu()) return {.name = cpu_name(), .software = "", .total_bytes = host_memory_bytes()};
+  if (device.is_cpu()) return {.name = cpu_name(), .software = "", .total_bytes = host_memory_bytes(), .uuid = ""};
   cudaDeviceProp properties{};
   C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index()));
   return {.name = static_cast<const char*>(properties.name),
           .software = software_line(),
-          .total_bytes = static_cast<int64_t>(properties.totalGlobalMem)};
+          .total_bytes = static_cast<int64_t>(properties.totalGlobalMem),
+          .uuid = hex(properties.uuid),
+          .generation = 10 * properties.major + properties.minor};
 }
 
 void synchronize(at::Device device) {
