@@ -9,7 +9,7 @@ namespace gputrain::app {
 
 std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly) {
   if (spec.train.cuda_graphs == "off") return "train.cuda_graphs is off";
-  // A collective that is replayed has no deadline, and nobody hears of one that hangs.
+  // NCCL looks after no collective that is replayed: only the wait between steps would notice one that hangs.
   if (!assembly.place.groups.alone()) return "there are several ranks";
   if (spec.train.activation_checkpointing == "block") return "blocks that are computed again set random states";
   return {};

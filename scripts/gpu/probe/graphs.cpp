@@ -1,6 +1,9 @@
 // A whole training step in a CUDA graph: forward with dropout, backward into a flat gradient buffer, fused AdamW with
 // its rate and step on the device. Parameters are made on the capture stream, so that their gradients' nodes are too.
+#include <exception>
 #include <memory>
+#include <stop_token>
+#include <thread>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -15,6 +18,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
 #include "sections.hpp"
@@ -136,6 +140,65 @@ void dropout_masks(Report& report) {
                  });
 }
 
+/// As a loader does while a step is recorded.
+void beside_a_loader(Report& report) {
+  report.attempt("graphs", Record().set("what", "captured while a thread copies from page-locked memory"),
+                 [](Record& record) {
+                   int64_t copies = 0;
+                   std::exception_ptr failure;
+                   const auto load = [&](const std::stop_token& ends) {
+                     try {
+                       const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+                       while (!ends.stop_requested()) {
+                         const auto bytes = at::TensorOptions().dtype(at::kByte).pinned_memory(true);
+                         at::zeros({(++copies % 8 + 1) << 20}, bytes).to(at::kCUDA, /*non_blocking=*/true);
+                       }
+                     } catch (const std::exception&) {
+                       failure = std::current_exception();
+                     }
+                   };
+                   {
+                     const std::jthread loader(load);
+                     Captured captured(0.1);
+                     captured.replay();
+                     captured.stream.synchronize();
+                   }
+                   if (failure) std::rethrow_exception(failure);
+                   record.set("copies", copies);
+                 });
+}
+
+/// Steps that are not replayed, in memory that the graph does not use between replays.
+void eager_in_its_memory(Report& report) {
+  report.attempt("graphs", Record().set("what", "eager steps in the graph's memory, between replays"),
+                 [](Record& record) {
+                   namespace allocator = c10::cuda::CUDACachingAllocator;
+                   const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+                   const auto reserved = [&] { return allocator::getDeviceStats(0).reserved_bytes[all].current; };
+                   allocator::emptyCache();
+                   seed();
+                   Captured captured(0.0);
+                   const c10::cuda::CUDAStreamGuard guard(captured.stream);
+                   allocator::emptyCache();
+                   const int64_t before = reserved();
+                   const cudaStream_t ours = captured.stream;
+                   for (int i = 0; i < 3; ++i) {
+                     captured.graph.replay();
+                     allocator::beginAllocateToPool(0, captured.graph.pool(),
+                                                    [ours](cudaStream_t stream) { return stream == ours; });
+                     captured.net->step();
+                     allocator::endAllocateToPool(0, captured.graph.pool());
+                     allocator::releasePool(0, captured.graph.pool());
+                   }
+                   record.set("grown_MiB", (reserved() - before) >> 20);
+                   captured.graph.replay();
+                   seed();
+                   Net eager(0.0);
+                   for (int i = 0; i < 10; ++i) eager.step();
+                   record.set("bitwise", captured.net->flat.equal(eager.flat));
+                 });
+}
+
 void savings(Report& report) {
   report.attempt("graphs", Record().set("what", "time of a small step"), [](Record& record) {
     Captured captured(0.1);
@@ -151,6 +214,8 @@ void savings(Report& report) {
 void probe_graphs(Report& report) {
   exactness(report);
   dropout_masks(report);
+  beside_a_loader(report);
+  eager_in_its_memory(report);
   savings(report);
 }
 
