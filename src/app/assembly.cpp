@@ -223,7 +223,7 @@ Updates build_updates(const Job& job, const Place& place, const train::Plan& pla
 }
 
 train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
-                                const Assembly& assembly, std::string role) {
+                                const Assembly& assembly, std::string role, int64_t most_samples) {
   const auto& batch = assembly.plan.batch;
   const int64_t tokens = assembly.datasets.tokens_per_sample();
   auto loader = loader_options(spec, *dataset, assembly.place, batch);
@@ -234,9 +234,10 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
     loader.share.micro_batches.clear();
     loader.share.global_batch = *size * world;
   }
+  if (most_samples == 0 && tokens > 0) most_samples = (spec.eval.max_tokens.value_or(0) + tokens - 1) / tokens;
   return train::Evaluator(std::move(dataset),
                           {.prefix = std::move(role),
-                           .max_samples = tokens > 0 ? (spec.eval.max_tokens.value_or(0) + tokens - 1) / tokens : 0,
+                           .max_samples = most_samples,
                            .is_text = assembly.datasets.is_text,
                            .weights = assembly.built.arena->working_copy(),
                            .loader = loader});

@@ -102,8 +102,8 @@ train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place&
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,
                                    const train::BatchPlan& batch);
 
-/// Metrics get the name of `role`: "val/loss".
+/// Metrics get the name of `role`: "val/loss". `most_samples` 0: as many as the job says.
 train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
-                                const Assembly& assembly, std::string role);
+                                const Assembly& assembly, std::string role, int64_t most_samples = 0);
 
 }  // namespace gputrain::app

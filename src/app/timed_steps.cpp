@@ -1,6 +1,7 @@
 #include "timed_steps.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "fixed_memory.hpp"
@@ -15,7 +16,8 @@ namespace {
 /// Marks the steps' ends and keeps what they leave behind, without making the device wait.
 class TimingHook final : public train::Hook {
  public:
-  TimingHook(at::Device device, double enough_seconds) : clock_(device), enough_seconds_(enough_seconds) {}
+  TimingHook(at::Device device, double enough_seconds, std::function<void()> at_end)
+      : clock_(device), enough_seconds_(enough_seconds), at_end_(std::move(at_end)) {}
 
   void before_training(train::Progress&) override { clock_.mark(); }
 
@@ -23,6 +25,11 @@ class TimingHook final : public train::Hook {
     clock_.mark();
     results_.push_back(result);
     return watch_.seconds() > enough_seconds_ ? train::Stop::max_time : train::Stop::none;
+  }
+
+  train::Stop after_training(train::Progress&, bool) override {
+    at_end_();
+    return train::Stop::none;
   }
 
   TimedSteps finish(int64_t warmup) const {
@@ -45,6 +52,7 @@ class TimingHook final : public train::Hook {
 
   device::StepClock clock_;
   double enough_seconds_;
+  std::function<void()> at_end_;
   train::Stopwatch watch_;
   std::vector<train::StepResult> results_;
 };
@@ -53,6 +61,15 @@ int64_t peak_bytes(const Assembly& assembly) {
   const int64_t peak = device::read_memory(assembly.place.device).peak_tensor_bytes;
   // On the CPU the arena and what is shaped like it are mapped by themselves, beside the allocator.
   return assembly.place.device.is_cpu() ? peak + fixed_memory(assembly.built, assembly.updates).total() : peak;
+}
+
+void evaluate_once(const Job& job, Assembly& assembly) {
+  if (!assembly.datasets.val) return;
+  train::StopPoll never(assembly.place.groups, {});
+  constexpr int64_t kOneSample = 1;  // of a whole pass, which is padded
+  make_evaluator(job.spec(), assembly.datasets.val, assembly, "val", kOneSample)
+      .run(*assembly.built.model, assembly.place.groups, never);
+  never.finish();
 }
 
 std::unique_ptr<device::Recording> without_recording(at::Device) { return nullptr; }
@@ -71,7 +88,9 @@ TimedSteps time_steps(const Job& job, Assembly& assembly, const Timing& timing) 
   const train::Plan plan = assembly.plan;
   assembly.plan.batch = timing.batch;
   assembly.plan.total_steps = timing.warmup + timing.steps;
-  TimingHook hook(assembly.place.device, timing.enough_seconds);
+  TimingHook hook(assembly.place.device, timing.enough_seconds, [&] {
+    if (timing.evaluates) evaluate_once(job, assembly);
+  });
   train::Progress progress;
   TrainingLoop(
       job.spec(), assembly, {}, [] {}, timing.records() ? device::make_recording : without_recording)

@@ -16,6 +16,8 @@ struct Timing {
   int64_t steps = 3;
   double enough_seconds = std::numeric_limits<double>::infinity();  // by the clock: no step is begun after so many
 
+  bool evaluates = false;  // one pass at the end, as a run's evaluations, beside all that its steps keep
+
   /// Whether steps are replayed where a run's are: the one that is recorded must not be among those that count.
   bool records() const noexcept { return warmup > train::Step::kStepsBeforeRecording; }
 };

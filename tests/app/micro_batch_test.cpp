@@ -159,6 +159,14 @@ TEST_F(AutoMicroBatchWithin, MemoryOfTheRankThatHasLeastDecidesForAll) {
   EXPECT_THAT(result.out, ::testing::ContainsRegex("  [0-9]+: needs [0-9.]+ MiB, [0-9.]+ MiB are free on rank 1  in "));
 }
 
+TEST_F(AutoMicroBatchWithin, MemoryIsTriedForAPassOfTheEvaluationToo) {
+  const Result result =
+      run_within(260, {"train.micro_batch_size=auto", "train.global_batch_size=4", "eval.batch_size=1024"});
+  EXPECT_EQ(result.exit_code, 6) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("out of memory with a micro-batch of 1"));
+  EXPECT_THAT(result.err, HasSubstr("eval.batch_size="));
+}
+
 TEST_F(AutoMicroBatchWithin, MemoryForNotEvenOneSampleIsToldWithWhatHelps) {
   const Result result =
       run_within(260, {"train.micro_batch_size=auto", "model.config.block_size=2048", "model.config.n_layer=48"});
