@@ -43,11 +43,20 @@ void inks_to_pixels(const std::vector<uint8_t>& inks, int64_t channels, std::vec
 
 void JpegReader::Free::operator()(void* handle) const { tjDestroy(handle); }
 
-JpegReader::JpegReader() : handle_(tjInitDecompress()) {
+JpegReader::JpegReader() { renew(); }
+
+JpegReader::~JpegReader() = default;
+
+void JpegReader::renew() {
+  handle_.reset(tjInitDecompress());
   if (!handle_) throw std::bad_alloc();
 }
 
-JpegReader::~JpegReader() = default;
+// libjpeg-turbo 2.1 takes the file after a header that it gave up for the rest of that one.
+void JpegReader::refuse(const std::string& what) {
+  renew();
+  throw_bad_image(name_, "not a readable JPEG file: " + what);
+}
 
 bool JpegReader::recognizes(std::span<const std::byte> file) {
   return file.size() >= 3 && file[0] == std::byte{0xFF} && file[1] == std::byte{0xD8} && file[2] == std::byte{0xFF};
@@ -59,9 +68,8 @@ ImageDecoder::Size JpegReader::open(std::span<const std::byte> file, const std::
   int width = 0, height = 0, subsampling = 0, colorspace = 0;
   const int result = tjDecompressHeader3(handle_.get(), reinterpret_cast<const unsigned char*>(file.data()),
                                          file.size(), &width, &height, &subsampling, &colorspace);
-  if (result != 0 && tjGetErrorCode(handle_.get()) != TJERR_WARNING)
-    throw_bad_image(name, "not a readable JPEG file: " + std::string(tjGetErrorStr2(handle_.get())));
-  if (width < 1 || height < 1) throw_bad_image(name, "not a readable JPEG file: no picture in it");
+  if (result != 0 && tjGetErrorCode(handle_.get()) != TJERR_WARNING) refuse(tjGetErrorStr2(handle_.get()));
+  if (width < 1 || height < 1) refuse("no picture in it");
   check_image_size(width, height, name);
   is_cmyk_ = colorspace == TJCS_CMYK || colorspace == TJCS_YCCK;
   size_ = {width, height};

@@ -17,6 +17,8 @@ class JpegReader {
   ImageView decode(int64_t channels, int64_t reduction, std::vector<uint8_t>& pixels);
 
  private:
+  void renew();
+  [[noreturn]] void refuse(const std::string& what);
   void decompress(int format, int64_t width, int64_t height, std::vector<uint8_t>& pixels);
 
   struct Free {

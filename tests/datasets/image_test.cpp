@@ -174,6 +174,22 @@ TEST(ImageDecoder, RefusesDamagedPixels) {
   EXPECT_THAT(refusal(png), HasSubstr("damaged PNG"));
 }
 
+TEST(ImageDecoder, ReadsAGoodFileAfterAnyThatIsCutOff) {
+  const std::vector<std::byte> whole = smooth_jpeg(32, 24);
+  data::ImageDecoder decoder;
+  for (size_t length = 0; length + 2 < whole.size(); ++length) {
+    EXPECT_THROW(
+        {
+          decoder.open(std::span(whole).first(length), "cut");
+          decoder.decode(3, 1);
+        },
+        Error)
+        << length;
+    ASSERT_EQ(decoder.open(whole, "whole").width, 32) << "after one of " << length << " bytes";
+    EXPECT_EQ(decoder.decode(3, 1).width, 32);
+  }
+}
+
 TEST(ImageDecoder, GoesPastHarmlessOddities) {
   std::vector<std::byte> jpeg = smooth_jpeg(256, 192);
   const Decoded clean = decode(jpeg, 3);
