@@ -16,7 +16,9 @@ void describe_keys(config::Description<Spec>& d) {
   d.key("seed", &Spec::seed, "of weights, data order, augmentation and dropout").at_least(0);
   d.key("deterministic", &Spec::deterministic, "only kernels that give the same bits every time")
       .change(Change::needs_accept);
-  d.key("output_dir", &Spec::output_dir, "the run folder; null: runs/<name>").change(Change::safe);
+  d.key("output_dir", &Spec::output_dir, "the run folder; null: runs/<name>")
+      .change(Change::safe)
+      .instead_of({"out_dir", "default_root_dir", "output_directory", "save_dir", "work_dir", "run_dir"});
   d.key("device", &Spec::device, "where to train; auto: the GPU if there is one")
       .choices({"auto", "cpu", "cuda"})
       .change(Change::safe);

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "expectation.hpp"
-#include "names.hpp"
+#include "gputrain/config/names.hpp"
 #include "scalar.hpp"
 
 namespace gputrain::config {

@@ -2,7 +2,7 @@
 
 #include "check.hpp"
 #include "expectation.hpp"
-#include "names.hpp"
+#include "gputrain/config/names.hpp"
 #include "scalar.hpp"
 
 namespace gputrain::config {
@@ -150,10 +150,19 @@ bool allows(const Key&, const T&) {
   return true;
 }
 
+/// For 0.1 and for 10 where only percentages are taken.
+std::string percent_hint(const Key& key, const std::string& text) {
+  if (key.allowed_units() != std::vector{Length::Unit::percent}) return {};
+  const Parsed<double> number = parse_number(text);
+  if (!number.value) return {};
+  return "write `" + (*number.value < 1 ? percent_of_ratio(text) : text + "%") + "`";
+}
+
 }  // namespace
 
 template <class T, class Parse>
 void Checker::read_parsed(const Slot& slot, const Node& node, Parse parse, T& target) {
+  if (std::string hint = percent_hint(slot.key, node.text); !hint.empty()) return wrong_type(slot, node, std::move(hint));
   const Parsed<T> parsed = parse(node.text);
   if (!parsed.value) {
     if (parsed.problem.empty()) return wrong_type(slot, node, parsed.hint);
@@ -173,8 +182,9 @@ void Checker::read_string(const Slot& slot, const Node& node, std::string& targe
   target = node.text;
   const std::vector<std::string>& allowed = slot.key.allowed();
   if (allowed.empty() || std::find(allowed.begin(), allowed.end(), node.text) != allowed.end()) return;
+  const std::string ours = ours_for(node.text, allowed);
   problems_.add(node.place, slot.dotted + " must be " + either(allowed) + ", not " + shown(node.text),
-                did_you_mean(node.text, allowed));
+                ours.empty() ? did_you_mean(node.text, allowed) : "write `" + ours + "`");
 }
 
 void Checker::check_limits(const Slot& slot, const Node& node, double value) {

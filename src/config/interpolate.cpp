@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "names.hpp"
+#include "gputrain/config/names.hpp"
 #include "scalar.hpp"
 #include "source.hpp"
 #include "write.hpp"

@@ -134,6 +134,10 @@ std::optional<Node> read_setting(const std::string& argument, Budget& budget, Pr
   }
   if (!is_clean(source, problems)) return std::nullopt;
   source->text = argument.substr(equals + 1);
+  if (source->text.find_first_not_of(' ') == std::string::npos) {  // most likely a variable of a script that is not set
+    problems.add({source, 0, 0}, "there is no value after the '='", "give it one; null takes the file's value away");
+    return std::nullopt;
+  }
   const std::vector<std::string> path = split_path(std::string_view(argument).substr(0, equals));
   if (path.size() > kMaxDepth || std::find(path.begin(), path.end(), "") != path.end()) {
     problems.add({source, 0, 0}, "the key is not of the form a.b.c", "write --set train.max_steps=100");

@@ -1,6 +1,7 @@
-#include "names.hpp"
+#include "gputrain/config/names.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "scalar.hpp"
 
@@ -59,6 +60,22 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   if (names.empty()) return {};
   for (std::string& near : names) near = shown(near);
   return "did you mean " + either(names) + "?";
+}
+
+std::string ours_for(std::string_view theirs, const std::vector<std::string>& allowed) {
+  static const std::multimap<std::string, std::string, std::less<>> kWords{
+      {"bfloat16", "bf16"}, {"bf16-mixed", "bf16"}, {"bf16-true", "bf16"}, {"float16", "fp16"}, {"16", "fp16"},
+      {"16-mixed", "fp16"}, {"half", "fp16"},       {"float32", "fp32"},   {"32", "fp32"},      {"32-true", "fp32"},
+      {"float", "fp32"},    {"no", "fp32"},         {"float64", "fp64"},   {"64", "fp64"},      {"double", "fp64"},
+      {"gpu", "cuda"},      {"full", "block"},      {"true", "bf16"},      {"true", "block"},   {"true", "drop"},
+      {"false", "fp32"},    {"false", "none"},      {"false", "pad"}};
+  std::string word(theirs);
+  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const auto [first, last] = kWords.equal_range(word);
+  const auto found = std::find_if(first, last, [&](const auto& one) {
+    return std::find(allowed.begin(), allowed.end(), one.second) != allowed.end();
+  });
+  return found == last ? std::string() : found->second;
 }
 
 }  // namespace gputrain::config

@@ -7,7 +7,7 @@
 #include "gputrain/config/value_type.hpp"
 #include "gputrain/core/error.hpp"
 #include "key_index.hpp"
-#include "names.hpp"
+#include "gputrain/config/names.hpp"
 #include "scalar.hpp"
 #include "write.hpp"
 
@@ -79,7 +79,8 @@ std::string list_type_text(const ValueType& inner, const Key& key) {
 std::string default_text(const Key& key, const void* defaults) {
   if (key.is_required()) return "required";
   const Node node = node_of(key.type(), key.locate(defaults));
-  std::string text = node.kind == Node::Kind::scalar && !node.text.empty() ? node.text : to_flow(node);
+  const bool is_word = node.kind == Node::Kind::scalar && !node.text.empty() && node.text.find('\n') == std::string::npos;
+  std::string text = is_word ? node.text : to_flow(node);
   return text.size() > kLongestDefault ? text.substr(0, kLongestDefault - 3) + "..." : text;
 }
 

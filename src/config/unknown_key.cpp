@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "names.hpp"
+#include "gputrain/config/names.hpp"
 #include "scalar.hpp"
 
 namespace gputrain::config {
 namespace {
 
-constexpr size_t kMostSiblings = 16;
+constexpr size_t kMostSiblings = 24;
 constexpr size_t kMostPlaces = 4;
 constexpr size_t kLongestValue = 60;
 
@@ -46,6 +46,13 @@ std::vector<std::string> groups_of(const Range& known) {
 
 std::string named_in(const std::string& key, const std::string& group) {
   return "unknown key " + shown(key) + (group.empty() ? "" : " in " + shown(group));
+}
+
+/// A top-level key by which other YAML files keep what they refer to.
+bool is_for_anchors(const std::string& name) {
+  constexpr const char* kNames[] = {"defaults", "anchors", "common", "shared", "templates"};
+  return name.starts_with("x-") || name.starts_with(".") || name.starts_with("_") ||
+         std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 struct Target {
@@ -95,7 +102,8 @@ std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question
       *std::max_element(found.begin(), found.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
   const std::string theirs = in_backticks(printable(question.part.key) + ": " + value_text(question.part));
   const bool converts = best.foreign->convert && question.part.kind == Node::Kind::scalar;
-  const std::string value = converts ? best.foreign->convert(question.part.text) : value_text(question.part);
+  std::string value = converts ? best.foreign->convert(question.part.text) : value_text(question.part);
+  if (const std::string ours = ours_for(value, best.known->key->allowed()); !ours.empty()) value = ours;
   if (value.empty()) return Advice{theirs + " needs no line here", "leave it out"};
   const Target target = target_of(*best.known, question.part);
   const std::string ours = in_backticks(join(target.group, target.name) + ": " + printable(value));
@@ -163,6 +171,9 @@ UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   if (advice.hint.empty()) advice.hint = near_elsewhere(name);
   if (advice.hint.empty() && question.part.kind == Node::Kind::null && name.find(' ') != std::string::npos) {
     advice.hint = "is a ':' missing in this line?";
+  }
+  if (advice.hint.empty() && question.group.empty() && is_for_anchors(name)) {
+    advice.hint = "what is there for anchors (&name) goes under `vars:`";
   }
   if (advice.hint.empty() && question.part.kind == Node::Kind::map) {
     advice.hint = advice_inside(question.part, join(question.group, name));

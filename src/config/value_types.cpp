@@ -75,6 +75,14 @@ std::string token_text(double tokens) {
   return plain_number(tokens) + "tok";
 }
 
+std::string time_hint(double count, std::string_view unit) {
+  while (!unit.empty() && unit[0] == ' ') unit.remove_prefix(1);
+  for (const auto& [start, letter] : {std::pair("min", "m"), {"sec", "s"}, {"ho", "h"}, {"hr", "h"}, {"day", "d"}}) {
+    if (unit.starts_with(start)) return "write `" + plain_number(count) + letter + "`";
+  }
+  return {};
+}
+
 /// What someone who wrote `count` and then `unit` most likely means.
 std::string length_hint(double count, std::string_view unit) {
   while (!unit.empty() && unit[0] == ' ') unit.remove_prefix(1);
@@ -85,10 +93,7 @@ std::string length_hint(double count, std::string_view unit) {
   if (unit == "K" || unit == "k")
     return "write `" + plain_number(count * 1e3) + "` for steps, `" + number + "ktok` for tokens";
   if (unit == "M" || unit == "B" || unit == "T") return "write `" + number + std::string(unit) + "tok` for tokens";
-  if (unit.starts_with("min")) return "write `" + number + "m`";
-  if (unit.starts_with("sec")) return "write `" + number + "s`";
-  if (unit.starts_with("ho")) return "write `" + number + "h`";
-  return {};
+  return time_hint(count, unit);
 }
 
 Parsed<Length> parse_tokens(std::string_view text, double count, std::string_view unit) {
@@ -163,7 +168,7 @@ Parsed<Duration> parse_duration(std::string_view text) {
   const std::optional<double> count = take_number(unit);
   if (count && unit.empty()) return {.value = Duration{*count}};
   if (const std::optional<double> seconds = take_time(text)) return {.value = Duration{*seconds}};
-  return {};
+  return {.hint = count ? time_hint(*count, unit) : std::string()};
 }
 
 }  // namespace gputrain::config

@@ -87,7 +87,7 @@ void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
         "ranks on a host that names no number; auto: its GPUs, 1 without")
       .range(1, kMostRanksOfAHost)
       .change(Change::safe)
-      .instead_of({"slots_per_trial", "num_processes"});
+      .instead_of({"slots_per_trial", "num_processes", "devices", "gpus", "num_gpus"});
   d.key("master_port", &LaunchSpec::master_port, "where the ranks meet on the first host; 0: a free port")
       .range(0, 65535)
       .change(Change::safe);

@@ -61,14 +61,14 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("n_kv_head", &GptSpec::n_kv_head, "heads of keys and values; null: n_head")
       .range(1, kMostChannels)
       .instead_of({"num_key_value_heads"});
-  d.key("n_embd", &GptSpec::n_embd, "channels").range(1, kMostChannels).instead_of({"hidden_size", "d_model"});
+  d.key("n_embd", &GptSpec::n_embd, "channels").range(1, kMostChannels).instead_of({"hidden_size", "d_model", "embed_dim"});
   d.key("n_inner", &GptSpec::n_inner, "channels inside the feed-forward layers; null: 4 n_embd, or 8/3 with swiglu")
       .range(1, kMostRows)
       .instead_of({"intermediate_size"});
   d.key("block_size", &GptSpec::block_size, "longest sequence; null: the data's")
       .range(1, kMostRows)
       .unit("tokens")
-      .instead_of({"n_positions", "max_position_embeddings"});
+      .instead_of({"n_positions", "max_position_embeddings", "n_ctx", "context_length"});
   d.key("vocab_size", &GptSpec::vocab_size, "tokens known; null: the data's").range(1, kMostRows);
   d.key("pad_vocab_to", &GptSpec::pad_vocab_to,
         "compute this many logits, a multiple of 64 for speed; those past vocab_size take part in nothing")

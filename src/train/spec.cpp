@@ -20,14 +20,20 @@ void check_micro_batch_search(const TrainSpec& spec, config::Complaints& complai
   }
 }
 
+/// Of Hugging Face's `eval_strategy: epoch`; `steps` says nothing that the interval does not.
+std::string interval_of_strategy(const std::string& strategy) {
+  if (strategy == "no") return "null";
+  return strategy == "epoch" ? "1ep" : "";
+}
+
 }  // namespace
 
 void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.summary("how long and how big: length of training, batch sizes, loss, safety");
   d.key("max_epochs", &TrainSpec::max_epochs, "stop after this many passes over the training data")
-      .above(0).change(Change::needs_accept).instead_of({"num_train_epochs", "epochs", "num_epochs"});
+      .above(0).change(Change::needs_accept).instead_of({"num_train_epochs", "epochs", "num_epochs", "n_epochs", "total_epochs"});
   d.key("max_steps", &TrainSpec::max_steps, "stop after this many optimizer steps")
-      .at_least(1).change(Change::needs_accept).instead_of({"train_steps", "num_steps", "max_iters"});
+      .at_least(1).change(Change::needs_accept).instead_of({"train_steps", "num_steps", "max_iters", "num_iterations", "total_steps"});
   d.key("max_tokens", &TrainSpec::max_tokens, "stop after this many tokens (text)")
       .at_least(1).change(Change::needs_accept);
   d.key("max_time", &TrainSpec::max_time, "stop after this much training time, summed over attempts")
@@ -88,7 +94,9 @@ void SampleSpec::describe(config::Description<SampleSpec>& d) {
 void EvalSpec::describe(config::Description<EvalSpec>& d) {
   d.summary("evaluation on data.val during and after training");
   d.key("interval", &EvalSpec::interval, "time between evaluations; null: only at the end")
-      .change(Change::safe).instead_of({"eval_steps", "val_check_interval", "eval_interval"});
+      .change(Change::safe).instead_of({"eval_steps", "val_check_interval", "eval_interval", "eval_every"})
+      .instead_of("check_val_every_n_epoch", config::epochs_of_count)
+      .instead_of("eval_strategy", interval_of_strategy).instead_of("evaluation_strategy", interval_of_strategy);
   d.key("max_tokens", &EvalSpec::max_tokens, "evaluate on the first tokens of data.val only")
       .at_least(1).change(Change::safe);
   d.key("batch_size", &EvalSpec::batch_size, "samples per forward pass; null: train.micro_batch_size")
@@ -101,7 +109,9 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
   d.summary("saving and resuming");
   d.key("interval", &CheckpointSpec::interval, "time between checkpoints; auto: as loses least time, from what a save costs here and how often the run's attempts "
         "were killed; null: only at the end")
-      .change(Change::safe).instead_of({"save_steps", "steps_per_checkpoint", "save_interval"});
+      .change(Change::safe)
+      .instead_of({"save_steps", "steps_per_checkpoint", "save_interval", "checkpoint_interval", "every_n_train_steps"})
+      .instead_of("save_strategy", interval_of_strategy);
   d.key("keep_last", &CheckpointSpec::keep_last, "checkpoints kept, the newest ones")
       .at_least(1).change(Change::safe).instead_of({"save_total_limit", "max_keep_ckpts"});
   d.key("keep_best", &CheckpointSpec::keep_best,
@@ -139,7 +149,7 @@ void LimitsSpec::describe(config::Description<LimitsSpec>& d) {
 void LogSpec::describe(config::Description<LogSpec>& d) {
   d.summary("console and metrics");
   d.key("interval", &LogSpec::interval, "time between log lines")
-      .change(Change::safe).instead_of({"logging_steps", "log_interval", "log_every_n_steps"});
+      .change(Change::safe).instead_of({"logging_steps", "log_interval", "log_every_n_steps", "log_every", "print_freq"});
 }
 
 void ParallelSpec::describe(config::Description<ParallelSpec>& d) {

@@ -1,6 +1,8 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "config/bad_values.hpp"
+#include "gputrain/config/problem.hpp"
 #include "gputrain/config/reference.hpp"
 #include "job.hpp"
 
@@ -20,6 +22,45 @@ TEST(JobKeys, EveryKeyRefusesAWrongTypeAValueOutOfRangeAndAMisspelling) {
   for (const auto& bad : bad_values) {
     EXPECT_TRUE(config::is_refused(job_schema(), {.file = "job.yaml", .text = kGoodJob}, bad)) << bad.set.back();
   }
+}
+
+std::string refusal(const std::string& more, const std::vector<std::string>& set = {}) {
+  try {
+    config::load(job_schema(), {.file = "job.yaml", .text = kGoodJob + more, .set = set});
+  } catch (const config::SpecError& error) {
+    return error.render(false);
+  }
+  return "accepted";
+}
+
+TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
+  using ::testing::HasSubstr;
+  const std::pair<const char*, const char*> answers[]{
+      {"bf16: true", "is `precision: bf16` here"},
+      {"dtype: bfloat16", "is `precision: bf16` here"},
+      {"precision: 16-mixed", "write `fp16`"},
+      {"precision: float32", "write `fp32`"},
+      {"device: gpu", "write `cuda`"},
+      {"gradient_checkpointing: true", "write `activation_checkpointing: block`"},
+      {"devices: 2", "write `nproc_per_node: 2`"},
+      {"out_dir: x", "is `output_dir: x` here"},
+      {"default_root_dir: x", "is `output_dir: x` here"},
+      {"eval_strategy: epoch", "write `interval: 1ep`"},
+      {"save_strategy: steps", "needs no line here"},
+      {"check_val_every_n_epoch: 2", "write `interval: 2ep`"},
+      {"limits: {max_duration: 2hours}", "write `2h`"},
+      {"report_to: wandb", "the keys here are alloc_conf, checkpoint, "},
+      {"defaults: &d {lr: 1}", "goes under `vars:`"},
+  };
+  for (const auto& [line, answer] : answers) EXPECT_THAT(refusal(line), HasSubstr(answer)) << line;
+  const std::pair<const char*, const char*> settings[]{
+      {"data.val.split=0.1", "write `10%`"},
+      {"data.val.split=15", "write `15%`"},
+      {"train.activation_checkpointing=true", "write `block`"},
+      {"data.drop_last=true", "`data.last: drop`"},
+      {"optimizer.lr=", "--set optimizer.lr: there is no value after the '='"},
+  };
+  for (const auto& [setting, answer] : settings) EXPECT_THAT(refusal("", {setting}), HasSubstr(answer)) << setting;
 }
 
 }  // namespace

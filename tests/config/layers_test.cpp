@@ -125,8 +125,9 @@ TEST_F(Layers, ReadSetAsYaml) {
 
 TEST_F(Layers, NameTheSetThatIsWrong) {
   write("job.yaml", kBase);
-  const std::string page = refusal({"seed", "=3", "a..b=1", "name=[1", "include=x.yaml"});
+  const std::string page = refusal({"seed", "precision=", "=3", "a..b=1", "name=[1", "include=x.yaml"});
   EXPECT_THAT(page, HasSubstr("--set seed: there is no value"));
+  EXPECT_THAT(page, HasSubstr("--set precision: there is no value after the '='"));
   EXPECT_THAT(page, HasSubstr("--set : the key is not of the form a.b.c"));
   EXPECT_THAT(page, HasSubstr("--set a..b: the key is not of the form a.b.c"));
   EXPECT_THAT(page, HasSubstr("--set name: this '[' is not closed"));

@@ -16,4 +16,7 @@ std::vector<std::string> nearest(std::string_view name, const std::vector<std::s
 /// "did you mean 'a' or 'b'?", empty when there is nothing near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
+/// The one of `allowed` that other tools call `theirs` (bfloat16, true for a choice between methods); empty: none.
+std::string ours_for(std::string_view theirs, const std::vector<std::string>& allowed);
+
 }  // namespace gputrain::config
