@@ -54,6 +54,21 @@ void widen(std::span<const std::byte> raw, std::span<int64_t> tokens) {
   }
 }
 
+/// Any even number of bytes can be read as tokens: what is plainly something else is not.
+void refuse_other_kinds(const data::ReadOnlyFile& file, const std::string& path) {
+  constexpr int64_t kFewest = 64, kMost = 1024;
+  std::string begin(static_cast<size_t>(std::min(file.size(), kMost)), '\0');
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  if (begin.starts_with("\x93NUMPY"))
+    fail(path, "a file of numpy.save, with a header that is no tokens",
+         "numpy.load(FILE).tofile(\"tokens.bin\") writes the tokens alone");
+  if (begin.starts_with("\x1f\x8b") || begin.starts_with("\x28\xb5\x2f\xfd"))
+    fail(path, "a compressed file", "unpack it");
+  const bool is_text = std::all_of(begin.begin(), begin.end(),
+                                   [](char c) { return (c >= ' ' && c <= '~') || (c >= '\t' && c <= '\r'); });
+  if (is_text && std::ssize(begin) >= kFewest) fail(path, "text, not token ids", "format: text");
+}
+
 }  // namespace
 
 TokenFile::TokenFile(const std::string& path, const std::string& raw_type) : file_(path) { read_header(raw_type); }
@@ -63,6 +78,7 @@ void TokenFile::read_header(const std::string& raw_type) {
   std::error_code ignored;
   if (index != path() && std::filesystem::exists(index, ignored)) return read_megatron_index(index);
   if (read_llmc_header()) return;
+  refuse_other_kinds(file_, path());
   bytes_per_token_ = raw_type == "uint32" ? 4 : 2;
   if (file_.size() % bytes_per_token_ != 0)
     fail(path(), std::to_string(file_.size()) + " bytes are not a whole number of " + raw_type + " tokens");

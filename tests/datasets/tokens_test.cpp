@@ -116,6 +116,13 @@ TEST_F(TokensTest, RefusesDamagedFiles) {
   EXPECT_THAT(refusal(""), HasSubstr("too few tokens: 0"));
 }
 
+TEST_F(TokensTest, RefusesWhatIsPlainlySomethingElse) {
+  EXPECT_THAT(refusal("\x93NUMPY\x01" + std::string(121, ' ')), HasSubstr("a file of numpy.save"));
+  EXPECT_THAT(refusal("\x1f\x8b" + std::string(126, 'x')), HasSubstr("a compressed file"));
+  EXPECT_THAT(refusal("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer..."),
+              HasSubstr("text, not token ids\n  try: format: text"));
+}
+
 TEST_F(TokensTest, RefusesDamagedMegatronIndexes) {
   write("bad.bin", raw<uint16_t>({1, 2, 3, 4, 5}));
   const auto index_refusal = [this](const std::string& index) {
