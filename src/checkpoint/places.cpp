@@ -53,9 +53,12 @@ void check_room(const fs::path& folder, uint64_t needed, const std::string& hint
   std::error_code unknown;
   const fs::space_info space = fs::space(folder, unknown);
   if (unknown || space.available >= needed) return;
+  const auto text = [](uint64_t bytes) {
+    const auto count = static_cast<double>(bytes);
+    return count < 1e8 ? fmt::format("{:.0f} kB", count / 1e3) : fmt::format("{:.0f} MB", count / 1e6);
+  };
   throw Error(ExitCode::checkpoint,
-              {.what = fmt::format("no room for a checkpoint: it needs {:.1f} MB, {:.1f} MB are free",
-                                   static_cast<double>(needed) / 1e6, static_cast<double>(space.available) / 1e6),
+              {.what = "no room for a checkpoint: it needs " + text(needed) + ", " + text(space.available) + " are free",
                .where = folder.string(),
                .hint = hint});
 }
