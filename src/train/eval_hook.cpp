@@ -2,6 +2,14 @@
 #include "gputrain/train/hooks.hpp"
 
 namespace gputrain::train {
+namespace {
+
+/// The loss is told without its name, as the first of the line.
+std::string was_text(const std::string& metric, double value) {
+  return metric == "val/loss" ? monitor::significant(value) : metrics_text({{metric, value}}, "val/");
+}
+
+}  // namespace
 
 void EvalHook::before_training(Progress& progress) {
   const bool is_missing = parts_.reporting.plan.eval.at_step(progress.step) && progress.evaluated_step != progress.step;
@@ -36,14 +44,14 @@ Stop EvalHook::evaluate(Progress& progress) {
   bool is_best = false;
   for (const auto& [name, value] : metrics) {
     progress.metrics[name] = value;
-    if (record_best(progress, name, value) && name == "val/loss") is_best = true;
+    if (record_best(progress, name, value) && name == parts_.best_metric) is_best = true;
   }
   const auto& reporting = parts_.reporting;
   const double epoch = static_cast<double>(progress.step) / static_cast<double>(reporting.plan.steps_per_epoch);
   reporting.metrics.append({.step = progress.step, .epoch = epoch, .kind = "eval", .message = {}}, metrics);
   std::string text = monitor::grouped(progress.step) + " " + metrics_text(metrics, "val/");
-  const auto before = earlier.find("val/loss");
-  if (is_best && before != earlier.end()) text += " best (was " + monitor::significant(before->second.value) + ")";
+  const auto before = earlier.find(parts_.best_metric);
+  if (is_best && before != earlier.end()) text += " best (was " + was_text(before->first, before->second.value) + ")";
   reporting.console.line("eval", text + " " + monitor::duration(watch.seconds()));
   since_evaluation_.lap();
   return Stop::none;

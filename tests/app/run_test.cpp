@@ -34,6 +34,34 @@ TEST(Run, TrainsAndLeavesACompleteRunFolder) {
   EXPECT_GT(summary["throughput"]["tokens_per_second"], 0);
 }
 
+// On labels that mean nothing the loss only rises, and now and then one image more is right.
+TEST(Run, CallsAnEvaluationTheBestByTheMetricThatCheckpointsAreKeptBy) {
+  const TemporaryFolder folder;
+  const std::string job = folder.write(
+      "job.yaml", "model: {type: mlp, config: {hidden: [8]}}\n"
+                  "data: {train: {format: synthetic, samples: 64, num_classes: 4, learnable: false}, val: {split: 50%}, "
+                  "image: {size: 4, channels: 1}}\n"
+                  "train: {max_steps: 30, global_batch_size: 8}\noptimizer: {lr: 1e-2}\neval: {interval: 2}\n");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  double best = -1;
+  int bests = 0;
+  std::istringstream lines(read_file(folder / "run/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json["kind"] != "eval") continue;
+    const std::string start = "\neval    " + std::to_string(json["step"].get<int>()) + " ";
+    const size_t at = result.out.find(start);
+    ASSERT_NE(at, std::string::npos);
+    const std::string said = result.out.substr(at + 1, result.out.find('\n', at + 1) - at);
+    const bool is_best = json["val/top1"].get<double>() > best;
+    EXPECT_EQ(said.find("best (was val/top1 ") != std::string::npos, is_best && best >= 0) << said;
+    bests += is_best && best >= 0 ? 1 : 0;
+    if (is_best) best = json["val/top1"];
+  }
+  EXPECT_GT(bests, 0);
+}
+
 TEST(Run, LowersTheLoss) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");

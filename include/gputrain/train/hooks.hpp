@@ -120,6 +120,7 @@ class EvalHook final : public Hook {
     Reporting reporting;
     StopReason own_stop;
     bool at_start = false;
+    std::string best_metric = "val/loss";  // by which an evaluation is the best so far
   };
   explicit EvalHook(Parts parts) : parts_(std::move(parts)) {}
   void before_training(Progress& progress) override;
