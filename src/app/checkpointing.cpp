@@ -39,6 +39,17 @@ std::vector<config::Setting> settings_from_json(const nlohmann::json& json, cons
   return settings;
 }
 
+/// `checkpoint.resume` where it is no word of ours and no checkpoint.
+void check_is_checkpoint(const std::filesystem::path& path) {
+  if (exists(path / "manifest.json")) return;
+  std::string hint = "auto, must, never, or a checkpoint: runs/x/ckpt/step-00000100";
+  if (exists(path / "ckpt/latest")) hint = (path / "ckpt/latest").string() + " is this run's newest";
+  if (exists(path / "latest")) hint = (path / "latest").string() + " is the newest one here";
+  throw Error(ExitCode::checkpoint,
+              {.what = exists(path) ? "checkpoint.resume: this is no checkpoint" : "checkpoint.resume: there is no such checkpoint",
+               .where = path.string(), .hint = hint});
+}
+
 /// Lets a resumed job differ only where that cannot change results, or where the user accepts that it does.
 void check_changes(const std::vector<config::Difference>& differences, bool accept, const std::string& where) {
   std::string refused, unaccepted;
@@ -50,7 +61,8 @@ void check_changes(const std::vector<config::Difference>& differences, bool acce
   if (!refused.empty()) {
     throw Error(ExitCode::usage, {.what = "the checkpoint belongs to another job; these settings cannot change:" + refused,
                                   .where = where,
-                                  .hint = "another --output-dir, or --set checkpoint.resume=never to start over"});
+                                  .hint = "another --output-dir (with --set model.pretrained=" + where +
+                                          " it begins with these weights), or --set checkpoint.resume=never to start over"});
   }
   if (!unaccepted.empty()) {
     throw Error(ExitCode::usage, {.what = "these settings changed since the checkpoint, which changes results:" + unaccepted,
@@ -149,7 +161,10 @@ void Checkpointing::take_up(const checkpoint::Checkpoint& from, train::Progress&
 std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {
   const std::string& wish = parts_.job.spec().checkpoint.resume;
   if (wish == "never") return std::nullopt;
-  if (wish != "auto" && wish != "must") return read_from(wish, read);
+  if (wish != "auto" && wish != "must") {
+    check_is_checkpoint(wish);
+    return read_from(wish, read);
+  }
   auto found = newest_on_all_ranks(read);
   if (!found && wish == "must") {
     throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",

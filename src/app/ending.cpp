@@ -1,6 +1,9 @@
 #include "ending.hpp"
 
 #include <algorithm>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
 
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
@@ -30,6 +33,13 @@ std::string sent_text(const monitor::Summary& summary) {
   const auto full = static_cast<double>(summary.uncompressed_bytes_per_step);
   if (sent == 0) return "";
   return "  sent " + monitor::bytes(sent) + " a step" + (sent == full ? "" : " instead of " + monitor::bytes(full));
+}
+
+std::string speed_text(const monitor::Summary& summary) {
+  const bool is_text = summary.tokens > 0;
+  return monitor::compact(is_text ? summary.tokens_per_second : summary.samples_per_second) +
+         (is_text ? " tok/s" : " samples/s") + "  first step after " + monitor::duration(summary.first_step_seconds) +
+         "  memory " + monitor::bytes(static_cast<double>(summary.peak_memory_bytes)) + sent_text(summary);
 }
 
 }  // namespace
@@ -70,6 +80,17 @@ monitor::Summary summarize(const Job& job, const Place& place, const train::Plan
   return summary;
 }
 
+void keep_measured(monitor::Summary& summary, const std::filesystem::path& earlier) {
+  if (summary.first_step_seconds > 0) return;
+  std::ifstream file(earlier);
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  if (json.is_discarded() || json.value("run_id", "") != summary.run_id) return;
+  const auto throughput = json.value("throughput", nlohmann::json::object());
+  summary.samples_per_second = throughput.value("samples_per_second", 0.0);
+  summary.tokens_per_second = throughput.value("tokens_per_second", 0.0);
+  summary.first_step_seconds = json.value("first_step_seconds", 0.0);
+}
+
 void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic) {
   if (traffic.steps == 0) return;
   summary.sent_bytes_per_step = traffic.bytes / traffic.steps;
@@ -97,7 +118,8 @@ monitor::Summary record_failure(monitor::Summary summary, const std::exception& 
   const auto* error = dynamic_cast<const Error*>(&failure);
   summary.status = "failed";
   summary.exit_code = static_cast<int>(error != nullptr ? error->code() : ExitCode::internal);
-  summary.reason = error != nullptr ? error->parts().what : failure.what();
+  summary.reason = failure.what();
+  if (error != nullptr) summary.reason = (error->parts().where.empty() ? "" : error->parts().where + ": ") + error->parts().what;
   summary.reason.resize(std::min(summary.reason.size(), summary.reason.find('\n')));  // the rest is for the console
   try {
     monitor::write_summary(folder.summary(), summary);
@@ -124,12 +146,12 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
   }
   if (expectation.exists) result += "  expect: " + std::string(expectation.met ? "pass" : "MISSED") + " (" + expectation.text + ")";
   console.line("result", result);
-  const bool is_text = summary.tokens > 0;
-  console.line("speed", monitor::compact(is_text ? summary.tokens_per_second : summary.samples_per_second) +
-                            (is_text ? " tok/s" : " samples/s") + "  first step after " +
-                            monitor::duration(summary.first_step_seconds) + "  memory " +
-                            monitor::bytes(static_cast<double>(summary.peak_memory_bytes)) +
-                            sent_text(summary));
+  if (summary.first_step_seconds > 0) console.line("speed", speed_text(summary));
+  if (summary.status == "stopped" && summary.step > 0) {
+    console.line("next", "the same command goes on from step " + grouped(summary.step));
+  } else if (summary.first_step_seconds == 0 && summary.status == "done") {
+    console.line("next", "nothing was left to train; to go on, raise what ends the job (train.max_steps, ...) and add --accept");
+  }
   console.line("files", folder.weights().string() + "  " + folder.metrics().filename().string() + "  " +
                             folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() + "/");
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <filesystem>
 #include <string>
 
 #include "assembly.hpp"
@@ -25,6 +26,9 @@ Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metri
 /// What summary.json says of a run that got this far.
 monitor::Summary summarize(const Job& job, const Place& place, const train::Plan& plan, const train::Progress& progress,
                            const train::LogHook& log);
+
+/// A start that finds nothing left to train measures nothing: what the one before it measured stays.
+void keep_measured(monitor::Summary& summary, const std::filesystem::path& earlier);
 
 /// What its steps have sent, where there are other ranks.
 void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic);

@@ -77,11 +77,17 @@ int run_job(const RunRequest& request, const Job& given) {
 
   const TakenRunFolder taken = enter_run_folder(job, assembly.place);
   const RunFolder& folder = taken.folder;
-  Training training(request, job, assembly, console, folder);
-  if (assembly.place.rank() == 0) {
-    write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
+  try {
+    Training training(request, job, assembly, console, folder);
+    if (assembly.place.rank() == 0) {
+      write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
+    }
+    return training.run();
+  } catch (const std::exception& failure) {
+    log::set_stderr_enabled(false);  // there main says it
+    log::error(failure.what());
+    throw;
   }
-  return training.run();
 }
 
 }  // namespace

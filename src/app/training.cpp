@@ -112,10 +112,12 @@ int Training::run() {
   note_reached();
   const LastWords last_words(assembly_.place.groups, end_mutex_, [this](const Error& failure) { record_forced_end(failure); });
   try {
-    const monitor::Summary summary = train();
+    monitor::Summary summary = train();
+    keep_measured(summary, folder_.summary());
     assembly_.place.groups.control().barrier("end");
     if (assembly_.place.rank() == 0) monitor::write_summary(folder_.summary(), summary);
     ledger_.append("end", end_record(summary, progress_));
+    train::note_saved();
     finish_mirror();
     return summary.exit_code;
   } catch (const std::exception& failure) {

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -13,16 +14,20 @@ namespace gputrain::train {
 namespace {
 
 volatile std::sig_atomic_t noted = static_cast<int>(Stop::none);
-volatile std::sig_atomic_t is_noting = 0, interrupts = 0, save_signals = 0;
+volatile std::sig_atomic_t is_noting = 0, is_saved = 0, interrupts = 0, save_signals = 0, has_terminal = 0;
 
 Stop stop_of(int signal) noexcept {
   if (signal == SIGUSR1) return Stop::restart;
   return signal == SIGINT ? Stop::interrupted : Stop::terminated;
 }
 
+void say(std::string_view text) noexcept {
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
 [[noreturn]] void leave(Stop stop) noexcept {
-  static constexpr char kText[] = "stopped at once, on request; nothing was saved\n";
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+  if (is_noting == 0) say("stopped at once, on request; nothing was saved\n");
+  else if (is_saved == 0) say("stopped at once, on request; what was not yet saved is lost\n");
   std::_Exit(static_cast<int>(exit_code_of(stop)));
 }
 
@@ -33,6 +38,9 @@ extern "C" void note_signal(int signal) {
   }
   const Stop stop = stop_of(signal);
   if (is_noting == 0 || (signal == SIGINT && interrupts != 0)) leave(stop);
+  if (signal == SIGINT && has_terminal != 0 && is_saved == 0) {
+    say("\nCtrl-C: finishing the step at hand, then saving; once more to stop at once\n");
+  }
   if (signal == SIGINT) interrupts = 1;
   if (static_cast<int>(stop) > noted) noted = static_cast<int>(stop);
 }
@@ -40,6 +48,7 @@ extern "C" void note_signal(int signal) {
 }  // namespace
 
 void watch_signals() {
+  has_terminal = ::isatty(STDERR_FILENO);
   struct sigaction action{};
   action.sa_handler = note_signal;
   sigemptyset(&action.sa_mask);
@@ -49,6 +58,8 @@ void watch_signals() {
 }
 
 void note_signals() noexcept { is_noting = 1; }
+
+void note_saved() noexcept { is_saved = 1; }
 
 ExitCode exit_code_of(Stop stop) noexcept {
   if (stop == Stop::interrupted) return ExitCode::interrupted;

@@ -12,6 +12,10 @@
 #include <system_error>
 #include <vector>
 
+#include <pty.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "app/program.hpp"
 #include "app/small_job.hpp"
 #include "support/fake_cloud.hpp"
@@ -66,6 +70,64 @@ TEST_P(Stopping, WhileTrainingSavesTheStepThatWasReached) {
   EXPECT_GE(step, 20);
   EXPECT_THAT(saved[0], HasSubstr(std::to_string(step)));
   EXPECT_EQ(summary(folder / "run")["status"], "stopped");
+}
+
+/// What the program says at a terminal of its own, where `keys` are typed once it has said `cue`.
+std::string typed_at_a_terminal(const std::vector<std::string>& arguments, const std::string& cue, const std::string& keys) {
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    std::vector<char*> words;
+    for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    ::execv(words[0], words.data());
+    std::_Exit(99);
+  }
+  std::string said;
+  bool is_typed = false;
+  char part[4096];
+  for (ssize_t got; (got = ::read(terminal, part, sizeof part)) > 0;) {
+    said.append(part, static_cast<size_t>(got));
+    if (is_typed || said.find(cue) == std::string::npos) continue;
+    is_typed = ::write(terminal, keys.data(), keys.size()) == static_cast<ssize_t>(keys.size());
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ::close(terminal);
+  return said + "exit " + std::to_string(WEXITSTATUS(status));
+}
+
+TEST(StoppingAtATerminal, CtrlCIsAnsweredAtOnceAndTheEndSaysHowToGoOn) {
+  const TemporaryFolder folder;
+  const std::string said = typed_at_a_terminal(endless(folder, {"--set", "limits.max_duration=60s"}), " 20/1,000,000", "\x03");
+  EXPECT_THAT(said, HasSubstr("Ctrl-C: finishing the step at hand, then saving; once more to stop at once"));
+  EXPECT_THAT(said, HasSubstr("the same command goes on from step "));
+  EXPECT_THAT(said, ::testing::EndsWith("exit 130"));
+}
+
+TEST(RunThatIsDone, StartedAgainSaysThatNothingIsLeftAndKeepsWhatWasMeasured) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const auto before = summary(folder / "run");
+  const Result again = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("nothing was left to train"));
+  EXPECT_THAT(again.out, ::testing::Not(HasSubstr("tok/s")));
+  EXPECT_GT(before["throughput"]["tokens_per_second"], 0);
+  EXPECT_EQ(summary(folder / "run")["throughput"], before["throughput"]);
+}
+
+TEST(RunThatFails, IsToldInItsLogAndWithThePlaceInItsSummary) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a/1.png", "b/2.png"}) folder.write(std::string("images/") + name, "no picture");
+  const std::string job = folder.write("job.yaml", "model: {type: mlp}\n"
+                                                   "data: {train: {path: " + (folder / "images") + ", format: imagefolder}, image: {size: 4}}\n"
+                                                   "train: {max_steps: 1, global_batch_size: 2}\n");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(read_file(folder / "run/logs/rank_0000.log"), ::testing::ContainsRegex("error [^\n]*\\.png: neither JPEG nor PNG"));
+  EXPECT_THAT(summary(folder / "run")["reason"].get<std::string>(), HasSubstr(".png: neither JPEG nor PNG"));
 }
 
 TEST_P(Stopping, WhileEvaluatingSavesAndMakesUpForTheEvaluationLater) {

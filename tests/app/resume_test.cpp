@@ -109,6 +109,20 @@ TEST(Resume, MustFailsWithExitCode5WithoutACheckpoint) {
   EXPECT_EQ(result.exit_code, 5) << result.err;
 }
 
+TEST(Resume, FromWhatIsNoCheckpointSaysWhereOneIs) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const auto resume_from = [&](const std::string& from) {
+    const Result result = gputrain({"run", job, "--output-dir", folder / "other", "--set", "checkpoint.resume=" + from});
+    EXPECT_EQ(result.exit_code, 5) << from;
+    return result.err;
+  };
+  EXPECT_THAT(resume_from(folder / "run"), HasSubstr("run/ckpt/latest is this run's newest"));
+  EXPECT_THAT(resume_from(folder / "run/ckpt"), HasSubstr("run/ckpt/latest is the newest one here"));
+  EXPECT_THAT(resume_from("false"), HasSubstr("there is no such checkpoint\n  try: auto, must, never, or a checkpoint"));
+}
+
 TEST(Resume, NeverStartsOverAndKeepsTheEarlierRunAside) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);

@@ -28,6 +28,8 @@ using StopReason = std::function<Stop()>;
 void watch_signals();
 /// From now on signals are noted, for the ranks to agree on; only a second SIGINT still ends the process at once.
 void note_signals() noexcept;
+/// From now on all of the run is on disk: who ends the process loses nothing.
+void note_saved() noexcept;
 /// The strongest of the stops asked for by signals since note_signals().
 Stop noted_stop() noexcept;
 /// The exit code that a preempted run ends with.
