@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -21,6 +22,34 @@ const config::AnyCatalog& catalog_of_kind(const std::string& kind) {
     known += (known.empty() ? "" : ", ") + catalog->kind();
   }
   throw Error(ExitCode::usage, {.what = "there is no kind '" + kind + "'", .hint = "one of: " + known});
+}
+
+/// The lines about one key or group of the job; empty when there is none of this name.
+std::string describe_key(const std::string& dotted) {
+  const std::string all = config::describe_text(job_schema());
+  std::string lines;
+  for (size_t start = 0; start < all.size(); start = all.find('\n', start) + 1) {
+    const std::string line = all.substr(start, all.find('\n', start) + 1 - start);
+    if (line.starts_with(dotted + ".") || line.starts_with(dotted + " ")) lines += line;
+  }
+  return lines;
+}
+
+/// `describe gpt`, `describe optimizer.lr`: what has this name, of whatever kind.
+std::string describe_anything(const std::string& name) {
+  std::string text = describe_key(name);
+  if (!text.empty()) return text;
+  std::string kinds;
+  for (const auto* catalog : config::catalogs_of(job_schema())) {
+    if (catalog->kind() == name || catalog->kind() + "s" == name) return config::list_text(*catalog);
+    const auto names = catalog->names();
+    if (std::find(names.begin(), names.end(), name) != names.end()) text += config::describe_text(*catalog, name);
+    kinds += ", " + catalog->kind();
+  }
+  if (!text.empty()) return text;
+  throw Error(ExitCode::usage,
+              {.what = "there is neither a key of the job nor an entry '" + name + "'",
+               .hint = "`gputrain list` shows entries, `gputrain describe job` all keys; or a kind: job" + kinds});
 }
 
 nlohmann::ordered_json as_json(const config::SpecError& error) {
@@ -73,9 +102,12 @@ int list_command(const std::string& kind) {
 }
 
 int describe_command(const std::string& kind, const std::string& name) {
-  if (kind == "job") print(config::describe_text(job_schema()));
-  else if (name.empty()) print(config::list_text(catalog_of_kind(kind)));
-  else print(config::describe_text(catalog_of_kind(kind), name));
+  if (kind == "job" && name.empty())
+    print(config::describe_text(job_schema()));
+  else if (name.empty() || kind == "job")
+    print(describe_anything(kind == "job" ? name : kind));
+  else
+    print(config::describe_text(catalog_of_kind(kind), name));
   return 0;
 }
 

@@ -35,6 +35,10 @@ int eval_command(const EvalRequest& request) {
   const auto dataset = dataset_for(request.on, assembly.datasets);
   const std::filesystem::path weights = request.weights.empty() ? RunFolder{job.output_dir}.weights()
                                                                 : std::filesystem::path(request.weights);
+  if (request.weights.empty() && !exists(weights)) {
+    throw Error(ExitCode::data, {.what = "there are no trained weights", .where = weights.string(),
+                                 .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, --weights DIR"});
+  }
   load_weights(*assembly.built.model, weights);
   train::StopPoll never(place.groups, {});
   const auto metrics = make_evaluator(job.spec(), dataset, assembly, request.on).run(*assembly.built.model, place.groups, never);

@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -12,11 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "command_line_error.hpp"
 #include "commands.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
 #include "library.hpp"
+#include "version.hpp"
 
 namespace {
 
@@ -27,6 +28,16 @@ void add_job(CLI::App& verb, app::JobRequest& job) {
   verb.add_option("--set", job.set, "set one key: --set train.max_steps=100 (repeatable, wins over the file)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+}
+
+void add_output_dir(CLI::App& verb, app::JobRequest& job) {
+  verb.add_option("--output-dir", job.output_dir, "the run folder, as --set output_dir=DIR");
+}
+
+auto at_least(int64_t least) {
+  return [least](const std::string& text) {
+    return std::atoll(text.c_str()) >= least ? "" : "must be a whole number of at least " + std::to_string(least);
+  };
 }
 
 /// All verbs and their options; the one that was typed leaves its action in `action`.
@@ -46,7 +57,7 @@ struct CommandLine {
   CommandLine() {
     app.require_subcommand(1);
     app.set_help_all_flag("--help-all", "help of every verb");
-    app.failure_message(CLI::FailureMessage::simple);
+    app.set_version_flag("--version", "gputrain " + app::version(), "Print the version and exit");
     add_run();
     add_launch();
     add_eval();
@@ -59,7 +70,7 @@ struct CommandLine {
   void add_run() {
     auto* verb = app.add_subcommand("run", "train");
     add_job(*verb, run.job);
-    verb->add_option("--output-dir", run.job.output_dir, "the run folder, as --set output_dir=DIR");
+    add_output_dir(*verb, run.job);
     auto* dry = verb->add_flag("--dry-run", run.dry_run, "check everything short of training: data, model, memory, run folder");
     auto& rehearsal = run.rehearsal;
     auto* world = verb->add_option("--world-size", rehearsal.world_size, "with --dry-run: check the job for so many ranks, here and now")
@@ -122,6 +133,7 @@ struct CommandLine {
   void add_eval() {
     auto* verb = app.add_subcommand("eval", "evaluate trained weights on the job's data");
     add_job(*verb, eval.job);
+    add_output_dir(*verb, eval.job);
     verb->add_option("--weights", eval.weights, "model.safetensors, or a run folder; default: the job's run folder");
     verb->add_option("--on", eval.on, "which data: train, val or test")->check(CLI::IsMember({"train", "val", "test"}));
     verb->add_flag("--json", eval.json, "print the metrics as JSON");
@@ -132,7 +144,7 @@ struct CommandLine {
     auto* verb = app.add_subcommand("replay", "take a step of a run again and compare with what was recorded");
     verb->add_option("run", replay.run, "the run folder; nothing in it is changed")->required();
     verb->add_option("--step", replay.step, "the step, taken from the newest checkpoint before it")
-        ->required()->check(CLI::PositiveNumber);
+        ->required()->check(at_least(1));
     verb->add_flag("--json", replay.json, "print one JSON document");
     verb->footer("Compares loss, gradient norm and learning rate with metrics.jsonl at every recorded step on the way, and\n"
                  "weights and optimizer with the checkpoint of the step, where there is one.\n"
@@ -152,10 +164,10 @@ struct CommandLine {
     add_measuring(*train);
     train->add_option("--precision", bench.precision, "fp32,bf16: these instead of the job's")->delimiter(',');
     auto* micro = train->add_option("--micro-batch-size", bench.micro_batch, "8,16: these instead of the job's")
-                      ->delimiter(',')->check(CLI::PositiveNumber);
+                      ->delimiter(',')->check(at_least(1));
     train->add_option("--activation-checkpointing", bench.checkpointing, "none,block: these instead of the job's")->delimiter(',');
     train->add_option("--accumulation", bench.accumulation, "1,4: micro-batches in a step (default: 1)")
-        ->delimiter(',')->check(CLI::PositiveNumber)->needs(micro);
+        ->delimiter(',')->check(at_least(1))->needs(micro);
     train->add_option("--rounds", bench.rounds, "measure all of it so often, every second time backwards (default: 1)")
         ->check(CLI::Range(1, 100));
     train->add_flag("--synthetic", bench.synthetic, "made-up data instead of the job's");
@@ -187,7 +199,7 @@ struct CommandLine {
     list->callback([this] { action = [this] { return app::library().list(kind); }; });
 
     auto* describe = app.add_subcommand("describe", "explain the options of the job or of one entry");
-    describe->add_option("kind", kind, "model, dataset, optimizer, ... or job")->required();
+    describe->add_option("kind", kind, "job, a group or key of it (train, optimizer.lr), or model, dataset, optimizer, ...")->required();
     describe->add_option("name", name, "the entry, as `gputrain list` names it");
     describe->callback([this] { action = [this] { return app::library().describe(kind, name); }; });
 
@@ -221,11 +233,6 @@ struct CommandLine {
     diff->footer("Exit code, as that of diff: 0 all tensors equal bit for bit; 1 they differ; 2, 5 unreadable.");
     diff->callback([this] { action = [this] { return app::library().ckpt_diff(path, other_path, json); }; });
 
-    const auto at_least = [](int64_t least) {
-      return [least](const std::string& text) {
-        return std::atoll(text.c_str()) >= least ? "" : "must be a whole number of at least " + std::to_string(least);
-      };
-    };
     auto* verb = ckpt->add_subcommand("prune", "remove checkpoints that no count keeps, and half written ones");
     verb->add_option("run", prune.run, "a run folder, or its ckpt/")->required();
     verb->add_option("--keep-last", prune.keep_last, "how many of the newest stay")->required()->check(at_least(1));
@@ -268,24 +275,23 @@ int report(std::exception_ptr failure) {
   }
 }
 
-/// Reads a command line; what it says by itself (an error, --help) has been said when there is an exit code.
-std::optional<int> read(CommandLine& line, std::vector<std::string> words) {
+/// Reads a command line; when there is an exit code, what was asked for (--help) has been said.
+std::optional<int> read(CommandLine& line, const std::vector<std::string>& words) {
   try {
-    std::reverse(words.begin(), words.end());  // as CLI11 wants them
-    line.app.parse(words);
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    line.app.parse(reversed);
     return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    const int code = line.app.exit(error);
-    return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  } catch (const CLI::Success& help) {
+    return line.app.exit(help);
+  } catch (const CLI::ParseError& failure) {
+    throw app::command_line_error(line.app, failure, words);
   }
 }
 
 /// What follows the options of `launch` is a command line of its own, which every rank reads again.
 int CommandLine::start_ranks() {
-  if (launch.arguments.empty() || launch.arguments[0] != "run") {
-    throw Error(ExitCode::usage, {.what = "launch needs the command that every rank runs",
-                                  .hint = "gputrain launch --nproc-per-node 2 run job.yaml"});
-  }
+  if (launch.arguments.empty() || launch.arguments[0] != "run")
+    throw app::launched_command_error(*app.get_subcommand("launch"), launch.arguments);
   CommandLine ranks;
   if (const auto code = read(ranks, launch.arguments)) return *code;
   launch.run = ranks.run;
@@ -296,9 +302,9 @@ int CommandLine::start_ranks() {
 
 int main(int argc, char** argv) {
   let_signals_end_init();
-  CommandLine line;
-  if (const auto code = read(line, {argv + 1, argv + argc})) return *code;
   try {
+    CommandLine line;
+    if (const auto code = read(line, {argv + 1, argv + argc})) return *code;
     return line.action();
   } catch (...) {
     return report(std::current_exception());

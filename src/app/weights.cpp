@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/models/pretrained.hpp"
 
 namespace gputrain::app {
@@ -17,12 +18,45 @@ checkpoint::NamedTensors named_weights(models::Model& model) {
   return tensors;
 }
 
-void load_weights(models::Model& model, const std::filesystem::path& path) {
-  const auto file_path = std::filesystem::is_directory(path) ? path / "model.safetensors" : path;
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string hint_for(const fs::path& path) {
+  if (!fs::is_directory(path)) {
+    return "give a file or folder of this machine; models of the Hugging Face hub are fetched by `hf download NAME "
+           "--local-dir DIR`";
+  }
+  if (fs::exists(path / "model.safetensors.index.json")) {
+    return "the weights are in several files: from_pretrained(DIR).save_pretrained(NEW, max_shard_size=\"100GB\") "
+           "makes them one";
+  }
+  return fs::exists(path / "pytorch_model.bin")
+             ? "from_pretrained(DIR).save_pretrained(NEW) writes pytorch_model.bin as safetensors"
+             : "give the folder that model.safetensors is in";
+}
+
+void refuse_pickled(const fs::path& path) {
+  const std::string kind = path.extension();
+  if (kind != ".pt" && kind != ".pth" && kind != ".bin" && kind != ".ckpt") return;
+  throw Error(ExitCode::data,
+              {.what = "weights are read from safetensors, not from PyTorch's pickled files, which may run code",
+               .where = path.string(),
+               .hint = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"model.safetensors\")"});
+}
+
+}  // namespace
+
+void load_weights(models::Model& model, const fs::path& path) {
+  const auto file_path = fs::is_directory(path) ? path / "model.safetensors" : path;
+  if (!fs::exists(file_path)) {
+    throw Error(ExitCode::data, {.what = "there are no weights", .where = file_path.string(), .hint = hint_for(path)});
+  }
+  refuse_pickled(file_path);
   const checkpoint::SafetensorsFile file(file_path);
-  models::load_weights(model, {.where = file_path.string(), .names = file.names(), .tensor = [&](const std::string& name) {
-                                 return file.tensor(name);
-                               }});
+  models::load_weights(model, {.where = file_path.string(),
+                               .names = file.names(),
+                               .tensor = [&](const std::string& name) { return file.tensor(name); }});
 }
 
 void write_weights(models::Model& model, const RunFolder& folder) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,14 @@ namespace gputrain::testing_support {
 namespace {
 
 using ::testing::HasSubstr;
+
+std::string refusal_of(const std::vector<std::string>& words) {
+  const Result result = gputrain(words);
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, ::testing::StartsWith("error: "));
+  return result.err;
+}
 
 TEST(Verbs, ValidateReportsEveryMistakeAtOnceWithItsPlace) {
   const TemporaryFolder folder;
@@ -94,6 +103,44 @@ TEST(Verbs, ListAndDescribeKnowEveryEntry) {
   EXPECT_THAT(unknown.err, HasSubstr("gpt"));
 }
 
+TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
+  const Result job = gputrain({"describe", "job"});
+  EXPECT_THAT(job.out, ::testing::Not(HasSubstr("\n ")));  // no line is torn by a default with a line break in it
+  const Result key = gputrain({"describe", "optimizer.lr"});
+  EXPECT_THAT(key.out, ::testing::StartsWith("optimizer.lr "));
+  EXPECT_EQ(std::count(key.out.begin(), key.out.end(), '\n'), 1);
+  const Result group = gputrain({"describe", "job", "limits"});
+  EXPECT_THAT(group.out, HasSubstr("limits.max_duration "));
+  EXPECT_THAT(group.out, ::testing::Not(HasSubstr("train.max_steps")));
+  EXPECT_EQ(gputrain({"describe", "gpt"}).out, gputrain({"describe", "model", "gpt"}).out);
+  EXPECT_THAT(refusal_of({"describe", "nonsense"}), HasSubstr("gputrain describe job"));
+}
+
+TEST(Verbs, EvalWithoutTrainedWeightsSaysWhatToDo) {
+  const TemporaryFolder folder;
+  const Result result = gputrain({"eval", write_gpt_job(folder), "--output-dir", folder / "none"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("train first (gputrain run)"));
+}
+
+TEST(Verbs, PretrainedWeightsThatCannotBeReadSayWhatToDo) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  folder.write("weights.pth", "PK");
+  folder.write("sharded/model.safetensors.index.json", "{}");
+  folder.write("old/pytorch_model.bin", "PK");
+  const auto refusal_with = [&](const std::string& weights) {
+    const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "model.pretrained=" + weights});
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refusal_with("openai-community/gpt2"), HasSubstr("hf download NAME --local-dir DIR"));
+  EXPECT_THAT(refusal_with(folder / "weights.pth"), HasSubstr("safetensors.torch.save_file"));
+  EXPECT_THAT(refusal_with(folder / "sharded"), HasSubstr("max_shard_size"));
+  EXPECT_THAT(refusal_with(folder / "old"), HasSubstr("save_pretrained(NEW)"));
+  EXPECT_THAT(refusal_with(folder / "."), HasSubstr("the folder that model.safetensors is in"));
+}
+
 TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
@@ -102,6 +149,7 @@ TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
   const Result result = gputrain({"eval", job, "--weights", folder / "run", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(nlohmann::json::parse(result.out)["val/loss"], summary["metrics"]["val/loss"]);
+  EXPECT_EQ(gputrain({"eval", job, "--output-dir", folder / "run", "--json"}).out, result.out);
 }
 
 TEST(Verbs, AWrongCommandLineIsExitCode2) {
@@ -111,6 +159,22 @@ TEST(Verbs, AWrongCommandLineIsExitCode2) {
   EXPECT_EQ(gputrain({"run", "/nowhere.yaml"}).exit_code, 2);
   EXPECT_EQ(gputrain({"--help"}).exit_code, 0);
   EXPECT_EQ(gputrain({"version"}).exit_code, 0);
+}
+
+TEST(Verbs, AWrongCommandLineIsToldWhatToWrite) {
+  EXPECT_THAT(refusal_of({}), HasSubstr("try: one of run, launch, "));
+  EXPECT_THAT(refusal_of({"train", "job.yaml"}), HasSubstr("no verb 'train'\n  try: `gputrain run`"));
+  EXPECT_THAT(refusal_of({"valdate", "job.yaml"}), HasSubstr("did you mean 'validate'?"));
+  EXPECT_THAT(refusal_of({"ckpt", "list", "x"}), HasSubstr("`gputrain ckpt ls`"));
+  EXPECT_THAT(refusal_of({"run", "job.yaml", "--output_dir", "x"}), HasSubstr("did you mean '--output-dir'?"));
+  EXPECT_THAT(refusal_of({"run", "job.yaml", "--lr=3"}), HasSubstr("no option '--lr'\n  try: keys of the job are set as --set"));
+  EXPECT_THAT(refusal_of({"run", "a.yaml", "b.yaml"}), HasSubstr("no use for 'b.yaml'"));
+  EXPECT_THAT(refusal_of({"--set", "seed=1", "run", "a.yaml"}), HasSubstr("'--set' stands before `run`"));
+  EXPECT_THAT(refusal_of({"replay", "x", "--step", "0"}), HasSubstr("--step: must be a whole number of at least 1"));
+  EXPECT_THAT(refusal_of({"launch", "--nproc_per_node", "2", "run", "x"}), HasSubstr("did you mean '--nproc-per-node'?"));
+  EXPECT_THAT(refusal_of({"launch", "--master_port=1", "run", "x"}), HasSubstr("--set launch.master_port=29500"));
+  EXPECT_THAT(refusal_of({"launch", "eval", "x"}), HasSubstr("not of 'eval'"));
+  EXPECT_THAT(gputrain({"--version"}).out, ::testing::StartsWith("gputrain "));
 }
 
 }  // namespace
