@@ -33,11 +33,12 @@ ops::Loss Model::loss(const Batch& batch, double label_smoothing, const at::Tens
 
 Statistics Model::evaluate(const Batch& batch) {
   const at::NoGradGuard no_grad;
-  const at::Tensor logits = forward(batch.inputs);
-  const at::Tensor best = std::get<1>(logits.topk(std::min<int64_t>(5, logits.size(-1)), -1));
+  const Logits logits = loss_logits(batch.inputs);
+  const int64_t count = std::min<int64_t>(5, logits.classes);
+  const at::Tensor best = std::get<1>(logits.values.narrow(-1, 0, logits.classes).topk(count, -1));
   // No class has the number of a target that is left out, so it is never a hit.
   const at::Tensor hits = at::eq(best, batch.targets.unsqueeze(-1));
-  return {.loss_sum = ops::cross_entropy(logits, batch.targets, {.classes = logits.size(-1)}).sum,
+  return {.loss_sum = ops::cross_entropy(logits.values, batch.targets, {.classes = logits.classes}).sum,
           .correct1 = hits.select(-1, 0).sum(),
           .correct5 = hits.sum()};
 }
