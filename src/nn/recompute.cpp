@@ -112,7 +112,7 @@ class RecipeInstead final : public SavedVariableHooks {
   void call_pack_hook(const at::Tensor& tensor) override {
     make_ = tensor.has_storage() ? recipe_for(tensor) : nullptr;
     if (make_ == nullptr) {
-      tensor_ = tensor;
+      tensor_ = tensor.detach();  // a result that is saved would hold its own graph
       return;
     }
     sizes_ = tensor.sizes().vec();

@@ -142,5 +142,12 @@ TEST(RecomputingMemory, IsGivenBackAfterTheBackwardPass) {
   EXPECT_LE(held_by_forward(Recompute::selective, true), plain + (int64_t{8} << 20));  // the last recipes' inputs
 }
 
+TEST(RecomputingMemory, IsGivenBackByAForwardPassThatNoBackwardPassFollows) {
+  device::install_host_allocator();
+  const int64_t before = device::host_allocator_facts().in_use_bytes;
+  const int64_t held = held_by_forward(Recompute::selective, false);
+  EXPECT_LE(device::host_allocator_facts().in_use_bytes - before, held / 4);  // the last recipes' inputs
+}
+
 }  // namespace
 }  // namespace gputrain::models
