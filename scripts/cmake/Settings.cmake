@@ -40,6 +40,11 @@ endif()
 if(GPUTRAIN_SANITIZE)
   target_compile_options(gputrain_settings INTERFACE -fsanitize=${GPUTRAIN_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(gputrain_settings INTERFACE -fsanitize=${GPUTRAIN_SANITIZE})
+  # dlopen() is called by the sanitizer then, for which a RUNPATH of ours does not count, but an RPATH does.
+  target_link_options(gputrain_settings INTERFACE -Wl,--disable-new-dtags)
+  add_library(sanitizer_options OBJECT ${PROJECT_SOURCE_DIR}/tests/support/sanitizer_options.cpp)
+  target_link_libraries(gputrain_settings INTERFACE
+    $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:$<TARGET_OBJECTS:sanitizer_options>>)
   # With a sanitizer's checks between them, GCC no longer sees that a copied optional was filled.
   target_compile_options(gputrain_settings INTERFACE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
 endif()
