@@ -58,6 +58,8 @@ Weights known_weights(const TemporaryFolder& folder, const std::string& job) {
   return weights;
 }
 
+constexpr uint64_t kLargestRegion = uint64_t{1} << 32;  // a sanitizer's own are of terabytes
+
 /// Flips the lowest bit in the middle of `bytes` wherever the process has them in memory that it may write; how often.
 int flip_bit(pid_t process, const std::string& bytes) {
   const std::string folder = "/proc/" + std::to_string(process);
@@ -70,7 +72,7 @@ int flip_bit(pid_t process, const std::string& bytes) {
     char dash = 0;
     std::string rights;
     std::istringstream(line) >> std::hex >> begin >> dash >> end >> rights;
-    if (!rights.starts_with("rw")) continue;
+    if (!rights.starts_with("rw") || end - begin > kLargestRegion) continue;
     std::string held(end - begin, '\0');
     const ssize_t count = ::pread(memory, held.data(), held.size(), static_cast<off_t>(begin));
     held.resize(count > 0 ? static_cast<size_t>(count) : 0);
