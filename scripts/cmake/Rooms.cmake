@@ -36,7 +36,11 @@ function(gputrain_test room)
   target_compile_definitions(${target} PRIVATE GPUTRAIN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
   add_test(NAME ${ARG_NAME} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+  set(limit 600)
+  if(GPUTRAIN_SANITIZE)
+    set(limit 3000)
+  endif()
+  set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${limit})
 endfunction()
 
 # gputrain_fuzzer(<room> NAME <name> SOURCES <files...>): a libFuzzer target <name>_fuzzer over the rooms up to <room>, built

@@ -15,6 +15,7 @@
 #include "app/process_family.hpp"
 #include "app/program.hpp"
 #include "app/small_job.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -70,7 +71,7 @@ class FirstProcess {
   }
 
   bool collects_all_within(double seconds) const {
-    const auto latest = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    const auto latest = std::chrono::steady_clock::now() + testing::patience(std::chrono::duration<double>(seconds));
     while (zombies() > 0) {
       if (std::chrono::steady_clock::now() > latest) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));  // nobody tells of it

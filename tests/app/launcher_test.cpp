@@ -13,6 +13,7 @@
 #include "app/process_family.hpp"
 #include "app/program.hpp"
 #include "app/small_job.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -41,6 +42,7 @@ class Launched {
     for (const auto& setting : settings) command = command + Words{"--set", setting};
     auto environment = family_.environment();
     environment["LD_PRELOAD"] = EXIT_ON_SIGNAL;
+    for (const char* of : {"ASAN_OPTIONS", "TSAN_OPTIONS"}) environment[of] = "handle_segv=0";  // SIGSEGV is to kill
     program_.emplace(command, environment);
   }
 
@@ -310,7 +312,7 @@ TEST_P(DeathOfARank, EndsEverythingAndIsNamed) {
   const bool all_gone = launched.family().ends_within(1);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   EXPECT_TRUE(all_gone) << ::testing::PrintToString(launched.family().living());
-  EXPECT_LT(seconds, way.seconds);
+  EXPECT_LT(seconds, testing::patience(way.seconds));
   const bool is_early_exit =
       phase == "Start" && way.name == "Exit1";  // before the handler is there the signal itself kills
   EXPECT_THAT(result.err, HasSubstr("cause   rank " + std::to_string(rank) + " on localhost"));
@@ -424,7 +426,8 @@ TEST(Restarting, AfterDeathsEndsBitEqualToAnUndisturbedRun) {
 
 TEST(Restarting, EndsWhenNoRestartIsLeft) {
   const TemporaryFolder folder;
-  Launched launched(folder, {"--max-restarts", "1"}, kEndless + Words{"limits.max_duration=2s"});
+  const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(2)) + "s";
+  Launched launched(folder, {"--max-restarts", "1"}, kEndless + Words{duration});
   const Result result = launched.program().wait(60);
   EXPECT_EQ(result.exit_code, 138) << result.err;
   EXPECT_THAT(result.out, HasSubstr("restart 1 of 1 from step"));

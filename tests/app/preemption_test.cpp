@@ -20,6 +20,7 @@
 #include "app/small_job.hpp"
 #include "support/fake_cloud.hpp"
 #include "support/ports.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -257,7 +258,8 @@ TEST_P(Notice, OfTheCloudSavesAndAsksToBeStartedAgain) {
 TEST(Notice, ThatMakesNoSenseOrNeverComesDisturbsNothing) {
   const TemporaryFolder folder;
   gputrain::testing::FakeCloud cloud("aws");
-  Program program(endless(folder, {"--set", "checkpoint.notice.interval=1s", "--set", "limits.max_duration=6s"}),
+  const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(6)) + "s";
+  Program program(endless(folder, {"--set", "checkpoint.notice.interval=1s", "--set", duration}),
                   {{"GPUTRAIN_METADATA_URL", cloud.url()}});
   ASSERT_TRUE(program.prints("step    20/"));
   cloud.announce("{{{");
@@ -300,10 +302,11 @@ TEST(Limits, AttemptsWithoutProgressAreRefusedInTheEnd) {
 
 TEST(Limits, MaxDurationAsksToBeStartedAgain) {
   const TemporaryFolder folder;
-  const Result first = Program(endless(folder, {"--set", "limits.max_duration=2s"})).wait();
+  const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(2)) + "s";
+  const Result first = Program(endless(folder, {"--set", duration})).wait();
   EXPECT_EQ(first.exit_code, 138) << first.err;
   const int64_t step = summary(folder / "run")["step"];
-  const Result second = Program(endless(folder, {"--set", "limits.max_duration=2s"})).wait();
+  const Result second = Program(endless(folder, {"--set", duration})).wait();
   EXPECT_EQ(second.exit_code, 138) << second.err;
   EXPECT_GT(summary(folder / "run")["step"], step);
 }

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "app/program.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -28,7 +29,7 @@ std::map<std::string, std::string> variables_in(const std::string& block) {
 }
 
 pid_t first_found(const std::function<pid_t()>& look) {
-  const auto latest = Clock::now() + std::chrono::seconds(10);
+  const auto latest = Clock::now() + testing::patience(std::chrono::seconds(10));
   while (Clock::now() < latest) {
     if (const pid_t found = look(); found > 0) return found;
   }
@@ -89,7 +90,7 @@ void ProcessFamily::remember() {
 }
 
 bool ProcessFamily::ends_within(double seconds) {
-  const auto latest = Clock::now() + std::chrono::duration<double>(seconds);
+  const auto latest = Clock::now() + testing::patience(std::chrono::duration<double>(seconds));
   for (const int descriptor : remembered_) {
     pollfd end{.fd = descriptor, .events = POLLIN, .revents = 0};
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(latest - Clock::now()).count();

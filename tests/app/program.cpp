@@ -14,6 +14,8 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "support/sanitizers.hpp"
+
 extern char** environ;
 
 namespace gputrain::testing_support {
@@ -121,7 +123,7 @@ bool Program::read_more(int timeout_milliseconds) {
 }
 
 bool Program::prints(const std::string& text, double seconds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  const auto end = std::chrono::steady_clock::now() + testing::patience(std::chrono::duration<double>(seconds));
   while (out_.find(text) == std::string::npos) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (left.count() <= 0 || !read_more(static_cast<int>(left.count()))) return false;
@@ -130,6 +132,7 @@ bool Program::prints(const std::string& text, double seconds) {
 }
 
 Result Program::wait(double seconds) {
+  seconds = testing::patience(seconds);
   const auto milliseconds = static_cast<int>(seconds * 1000);
   while (read_more(milliseconds)) {
   }

@@ -28,7 +28,8 @@ class Program {
   void signal(int number) const;
   pid_t process() const noexcept { return pid_; }
   bool is_running() const;
-  /// Waits for the end, at most `seconds`; a program that takes longer is killed and its exit code is 128 + SIGKILL.
+  /// Waits for the end, at most `seconds`, longer under a sanitizer; a program that takes longer is killed and its exit
+  /// code is 128 + SIGKILL.
   Result wait(double seconds = 120);
   /// Returns when stdout holds `text`; false when the program ends or `seconds` pass without it.
   bool prints(const std::string& text, double seconds = 60);

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "support/sanitizers.hpp"
+
 namespace gputrain::testing_support {
 namespace {
 
@@ -102,7 +104,7 @@ void SshHosts::add_host(int host) {
           "\nStrictModes no\nPermitRootLogin yes\nUsePAM no\nPidFile none\nLogLevel ERROR\nMaxStartups 100\n");
   servers_.push_back(std::make_unique<Program>(
       std::vector<std::string>{"ip", "netns", "exec", name, "/usr/sbin/sshd", "-D", "-e", "-f", config}));
-  const auto latest = Clock::now() + std::chrono::seconds(10);
+  const auto latest = Clock::now() + testing::patience(std::chrono::seconds(10));
   while (command({"ip", "netns", "exec", name, "ss", "-Hltn", "sport", "=", ":22"}).out.empty()) {
     if (Clock::now() > latest || !servers_.back()->is_running())
       throw std::runtime_error("sshd does not start: " + servers_.back()->wait(1).err);
@@ -147,7 +149,7 @@ std::vector<pid_t> SshHosts::processes_on(int host) const {
 }
 
 pid_t SshHosts::agent(int host) const {
-  const auto latest = Clock::now() + std::chrono::seconds(10);
+  const auto latest = Clock::now() + testing::patience(std::chrono::seconds(10));
   while (Clock::now() < latest) {
     for (const pid_t process : processes_on(host)) {
       if (command_of(process) == gputrain_path() + " agent ") return process;

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "gputrain/core/error.hpp"
+#include "support/sanitizers.hpp"
 
 extern char** environ;
 
@@ -131,7 +132,7 @@ pid_t RankProcesses::process(int index) const { return processes_.at(static_cast
 
 void RankProcesses::wait_for_output(int index, const std::string& text) {
   Process& process = processes_.at(static_cast<size_t>(index));
-  const auto give_up = Clock::now() + std::chrono::seconds(60);
+  const auto give_up = Clock::now() + patience(std::chrono::seconds(60));
   while (process.result.output.find(text) == std::string::npos) {
     if (process.ended || Clock::now() > give_up) throw std::runtime_error("never said '" + text + "'");
     process.read_some(std::chrono::milliseconds(100));
@@ -140,12 +141,12 @@ void RankProcesses::wait_for_output(int index, const std::string& text) {
 
 void RankProcesses::wait_for_end(int index) {
   Process& process = processes_.at(static_cast<size_t>(index));
-  const auto give_up = Clock::now() + std::chrono::seconds(60);
+  const auto give_up = Clock::now() + patience(std::chrono::seconds(60));
   while (!process.ended && Clock::now() < give_up) process.read_some(std::chrono::milliseconds(100));
 }
 
 std::vector<RankResult> RankProcesses::finish(std::chrono::seconds limit) {
-  const auto give_up = Clock::now() + limit;
+  const auto give_up = Clock::now() + patience(limit);
   std::vector<RankResult> results;
   for (bool all_ended = false; !all_ended;) {
     all_ended = true;
@@ -163,7 +164,7 @@ std::vector<RankResult> RankProcesses::finish(std::chrono::seconds limit) {
 RankResult run_program(const std::vector<std::string>& argv, const Environment& environment,
                        std::chrono::seconds limit) {
   RankProcesses::Process process(argv, environment);
-  const auto give_up = Clock::now() + limit;
+  const auto give_up = Clock::now() + patience(limit);
   while (!process.ended) {
     if (Clock::now() > give_up) ::kill(process.id, SIGKILL);
     process.read_some(std::chrono::milliseconds(100));

@@ -10,6 +10,7 @@
 #include "gputrain/config/load.hpp"
 #include "gputrain/core/error.hpp"
 #include "support/fake_cloud.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::launch {
 namespace {
@@ -33,7 +34,7 @@ NoticeWatcher::Options asking(const FakeCloud& fake, double answer_seconds = 20)
 /// Waits for what another thread will bring about; false if it does not within a time no test needs.
 template <class Condition>
 bool eventually(Condition&& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto end = std::chrono::steady_clock::now() + gputrain::testing::patience(std::chrono::seconds(20));
   while (!condition()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::yield();

@@ -20,6 +20,7 @@
 #include "gputrain/parallel/data_parallel.hpp"
 #include "optim/optim_fixture.hpp"
 #include "parallel/small_model.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::parallel {
 namespace {
@@ -212,7 +213,7 @@ const RankBody takes_memory("takes_memory", [] {
     parallel.finish();
   }
   // Gloo's thread lets go of a tensor a moment after it has said that it is done with it.
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto end = std::chrono::steady_clock::now() + gputrain::testing::patience(std::chrono::seconds(20));
   while (device::host_allocator_facts().in_use_bytes != 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   const int64_t left = device::host_allocator_facts().in_use_bytes;
   const int64_t most = device::host_allocator_facts().peak_in_use_bytes;

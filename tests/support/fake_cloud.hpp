@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/sanitizers.hpp"
+
 namespace gputrain::testing {
 
 inline const std::vector<std::string> kClouds{"aws", "google", "azure", "alibaba", "tencent"};
@@ -121,7 +123,7 @@ class FakeCloud {
   /// Waits for so many requests since the start; false if they do not come.
   bool wait_for_requests(size_t count) {
     std::unique_lock lock(mutex_);
-    return arrived_.wait_for(lock, std::chrono::seconds(20), [&] { return requests_.size() >= count; });
+    return arrived_.wait_for(lock, patience(std::chrono::seconds(20)), [&] { return requests_.size() >= count; });
   }
   /// The heads of the requests so far.
   std::vector<std::string> requests() const {

@@ -1,0 +1,27 @@
+// What a sanitizer changes for tests: programs take longer, and memory that it takes for itself counts as theirs.
+#pragma once
+
+namespace gputrain::testing {
+
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsSanitized = true;
+inline constexpr int kSlowdown = 10;
+#elif defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kIsSanitized = true;
+inline constexpr int kSlowdown = 4;
+#else
+inline constexpr bool kIsSanitized = false;
+inline constexpr int kSlowdown = 1;
+#endif
+
+/// How long to wait, or at most to have waited, where `span` is enough without a sanitizer.
+template <typename Span>
+constexpr Span patience(Span span) {
+  return span * kSlowdown;
+}
+
+/// Why a test of `ulimit -d` is skipped where kIsSanitized.
+inline constexpr const char* kNoDataLimit =
+    "ulimit -d counts a sanitizer's terabytes of addresses as data: no program starts";
+
+}  // namespace gputrain::testing
