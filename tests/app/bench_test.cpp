@@ -12,6 +12,7 @@
 #include "app/program.hpp"
 #include "app/rank_runs.hpp"
 #include "app/small_job.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -66,6 +67,7 @@ TEST_F(BenchTrain, TimesTheStepsThatARunTakesForEachCombinationAndWritesNothing)
 }
 
 TEST_F(BenchTrain, PrintsARowForWhatDoesNotFitAndGoesOn) {
+  if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
   const std::vector<std::string> wide{"--synthetic", "--set", "model.config.vocab_size=256", "--set",
                                       "model.config.block_size=64"};
   auto both = wide, none = wide;

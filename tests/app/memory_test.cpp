@@ -11,6 +11,7 @@
 #include "app/program.hpp"
 #include "app/small_job.hpp"
 #include "support/ports.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -21,6 +22,9 @@ using ::testing::Not;
 
 class Memory : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
+  }
   /// Runs a text model with activations of about 350 MiB, in a process that may have `mebibytes` of data.
   Result run_within(int mebibytes, std::vector<std::string> more = {}, std::map<std::string, std::string> environment = {}) {
     std::vector<std::string> arguments{"sh", "-c", "ulimit -d " + std::to_string(mebibytes * 1024) + "; exec \"$@\"", "sh",

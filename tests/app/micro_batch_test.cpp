@@ -14,6 +14,7 @@
 #include "app/small_job.hpp"
 #include "micro_batch_choice.hpp"
 #include "support/ports.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -111,6 +112,9 @@ TEST_F(AutoMicroBatch, IsTheSameOnAllRanks) {
 
 class AutoMicroBatchWithin : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
+  }
   /// A text model with about 3.6 MiB of activations per sample, in a process that may have `mebibytes` of data.
   std::unique_ptr<Program> start(int mebibytes, const std::vector<std::string>& settings,
                                  std::map<std::string, std::string> environment = kOneThread) {
