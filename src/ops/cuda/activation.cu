@@ -1,4 +1,4 @@
-// GELU (Hendrycks and Gimpel, arXiv:1606.08415) exact and by tanh, and SiLU, with the bias before them.
+// GELU (Hendrycks and Gimpel, arXiv:1606.08415) exact and by tanh, and SiLU.
 // Registers: curve_forward_kernel 48, curve_backward_kernel 64
 #include "activation.hpp"
 
@@ -35,13 +35,11 @@ __device__ Point point_at(float x) {
 template <class T, int kVector, Curve kCurve>
 __global__ void __launch_bounds__(kColumnThreads) curve_forward_kernel(CurveRows p) {
   const ColumnWalk<kVector> walk(p.rows, p.width);
-  float bias[kVector] = {};
-  if (p.bias != nullptr && walk.column < p.width) load_floats(p.bias + walk.column, bias);
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
     float x[kVector];
     load(static_cast<const T*>(p.x) + row * p.width + walk.column, x);
     GPUTRAIN_UNROLL
-    for (int k = 0; k < kVector; ++k) x[k] = point_at<T, kCurve>(x[k] + bias[k]).value;
+    for (int k = 0; k < kVector; ++k) x[k] = point_at<T, kCurve>(x[k]).value;
     store(static_cast<T*>(p.y) + row * p.width + walk.column, x);
   }
 }
@@ -49,22 +47,15 @@ __global__ void __launch_bounds__(kColumnThreads) curve_forward_kernel(CurveRows
 template <class T, int kVector, Curve kCurve>
 __global__ void __launch_bounds__(kColumnThreads) curve_backward_kernel(CurveRows p) {
   const ColumnWalk<kVector> walk(p.rows, p.width);
-  float bias[kVector] = {}, sums[kVector] = {};
-  if (p.bias != nullptr && walk.column < p.width) load_floats(p.bias + walk.column, bias);
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
     const int64_t place = row * p.width + walk.column;
     float x[kVector], dx[kVector];
     load(static_cast<const T*>(p.x) + place, x);
     load(static_cast<const T*>(p.dy) + place, dx);
     GPUTRAIN_UNROLL
-    for (int k = 0; k < kVector; ++k) {
-      dx[k] *= point_at<T, kCurve>(x[k] + bias[k]).slope;
-      sums[k] += dx[k];
-    }
+    for (int k = 0; k < kVector; ++k) dx[k] *= point_at<T, kCurve>(x[k]).slope;
     store(static_cast<T*>(p.dx) + place, dx);
   }
-  if (p.partials == nullptr) return;
-  write_column_sums(sums, walk.column, p.width, p.partials + static_cast<int64_t>(block_y()) * p.width);
 }
 
 template <class Visit>
@@ -91,7 +82,7 @@ void run(const CurveRows& p, bool forward, Stream stream) {
     with_curve(p.curve, [&](auto curve) {
       using T = decltype(type);
       constexpr auto kCurve = static_cast<Curve>(decltype(curve)::value);
-      if (is_packed(p.width, kPackOf<T>, p.x, p.bias, forward ? p.y : p.dy, forward ? p.y : p.dx, p.partials)) {
+      if (is_packed(p.width, kPackOf<T>, p.x, forward ? p.y : p.dy, forward ? p.y : p.dx)) {
         return launch_curve<T, kPackOf<T>, kCurve>(p, forward, stream);
       }
       launch_curve<T, 1, kCurve>(p, forward, stream);

@@ -1,4 +1,4 @@
-// Element-wise functions between two products, and the sums over rows that are the bias gradients before them.
+// Element-wise functions between two products.
 #pragma once
 
 #include "kernels.hpp"
@@ -7,18 +7,16 @@ namespace gputrain::ops::cuda {
 
 enum class Curve { gelu, gelu_tanh, silu };  // gelu: exact, with erf
 
-/// y = curve(x + bias), and its gradient.
+/// y = curve(x), and its gradient.
 struct CurveRows {
   Element element;
   Curve curve;
   int64_t rows, width;
-  const void* x;      // [rows, width]
-  const float* bias;  // [width] or nullptr
-  void* y;            // [rows, width]; forward only
-  const void* dy;     // [rows, width]; backward only, as what follows
-  void* dx;           // [rows, width]; may be dy
-  float* partials;    // [parts, width]: sums of dx over rows, or nullptr
-  int parts;          // blocks that share the rows, at most 65535
+  const void* x;   // [rows, width]
+  void* y;         // [rows, width]; forward only
+  const void* dy;  // [rows, width]; backward only, as what follows
+  void* dx;        // [rows, width]; may be dy
+  int parts;       // blocks that share the rows, at most 65535
 };
 void curve_forward(const CurveRows& p, Stream stream);
 void curve_backward(const CurveRows& p, Stream stream);

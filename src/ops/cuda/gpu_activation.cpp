@@ -43,11 +43,9 @@ CurveRows curve_rows(Curve curve, const at::Tensor& x) {
           .rows = rows,
           .width = width,
           .x = read(x),
-          .bias = nullptr,
           .y = nullptr,
           .dy = nullptr,
           .dx = nullptr,
-          .partials = nullptr,
           .parts = parts_for(rows, width)};
 }
 
