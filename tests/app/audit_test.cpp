@@ -13,6 +13,7 @@
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -54,7 +55,8 @@ TEST(Audit, AfterTwentyRandomInterruptionsEverySampleWasUsedOncePerEpoch) {
     arguments.insert(arguments.begin(), gputrain_path());
     Program program(arguments);
     program.prints("step    ");
-    program.prints("never printed", 0.001 * static_cast<double>(draw() % 40));  // until some moment
+    // Until some moment, which patience would put behind the end of most runs.
+    program.prints("never printed", 0.001 * static_cast<double>(draw() % 40) / gputrain::testing::patience(1.0));
     program.signal(std::vector<int>{SIGKILL, SIGTERM, SIGINT, SIGUSR1}[draw() % 4]);
     interruptions += program.wait().exit_code != 0 ? 1 : 0;
   }
