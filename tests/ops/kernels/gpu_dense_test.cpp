@@ -1,0 +1,181 @@
+// Dense layers, and the products that they are made of, on the autograd graph: against ATen in fp64.
+#include "../../../src/ops/cuda/product.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/gelu_backward.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include "ops/kernels/gpu_case.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+using namespace testing_support;
+
+/// {x, weight, bias, copies of both}, the weight [in, out] or [out, in], its copy with rows of zeros below.
+Tensors dense_layer(at::ScalarType type, bool in_out, int64_t padding = 0) {
+  const at::Tensor weight = noise({in_out ? 24 : 16, in_out ? 16 : 24}, 2, at::kFloat),
+                   bias = noise({16}, 3, at::kFloat);
+  const at::Tensor copy = at::constant_pad_nd(weight.to(type), {0, 0, 0, padding});
+  const at::Tensor x = noise({3, 7, 24}, 1, type);
+  return padding > 0 ? Tensors{x, weight, {}, copy, {}} : Tensors{x, weight, bias, copy, bias.to(type)};
+}
+
+/// As `linear` in fp64, with the gradients of what is read as those of weight and bias.
+Tensors exact_dense_layer(const Tensors& t, bool in_out) {
+  const at::Tensor copy = t[3] + at::constant_pad_nd(t[1] - t[1].detach(), {0, 0, 0, t[3].size(0) - t[1].size(0)});
+  const at::Tensor product = at::matmul(t[0], in_out ? copy : copy.t());
+  return {t[2].defined() ? product + (t[4] + t[2] - t[2].detach()) : product};
+}
+
+TEST_F(GpuOperators, DenseLayersWithGradientsInFp32) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const bool in_out : {false, true}) {
+      for (const int64_t padding : {0, 8}) {
+        if (in_out && padding > 0) continue;
+        const Tensors inputs = dense_layer(type, in_out, padding);
+        compare(inputs, 3, gpu::linear(inputs, in_out),
+                [in_out](const Tensors& t) { return exact_dense_layer(t, in_out); });
+      }
+    }
+  }
+}
+
+TEST_F(GpuOperators, AddTheGradientOfADenseLayersWeightToItsPlace) {
+  for (const bool in_out : {false, true}) {
+    const Tensors inputs = dense_layer(at::kBFloat16, in_out);
+    const Tensors exact = leaves_of(inputs, 3, /*in_double=*/true);
+    const at::Tensor weight = inputs[1].set_requires_grad(true), bias = inputs[2].set_requires_grad(true);
+    const at::Tensor start = noise(weight.sizes(), 5, at::kFloat), place = start.clone();
+    at::Tensor(weight).mutable_grad() = place;
+    const Way own = gpu::linear(inputs, in_out);
+    for (int pass = 0; pass < 2; ++pass) own(inputs)[0].sum().backward();
+    EXPECT_TRUE(weight.grad().is_same(place));
+    exact_dense_layer(exact, in_out)[0].sum().backward();
+    expect_within(1e-5, place, wide(start) + 2 * exact[1].grad(), "gradient of the weight");
+    expect_within(1e-5, bias.grad(), 2 * exact[2].grad(), "gradient of the bias");
+  }
+}
+
+/// Every epilogue, of sizes that no tile divides, with matrices as they are and transposed, in 16 bits and in fp32.
+TEST_F(GpuOperators, ProductsWithEpilogues) {
+  using cuda::Epilogue, cuda::Product;
+  constexpr int64_t kRows = 56, kInner = 104, kColumns = 40;
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const auto matrix = [&](int64_t rows, int64_t columns, uint64_t seed, bool transposed) {
+      const at::Tensor t = noise({rows, columns}, seed, type);
+      return transposed ? t.t().contiguous().t() : t;
+    };
+    for (const int turned : {0, 1, 2, 3}) {
+      const at::Tensor a = matrix(kRows, kInner, 1, turned % 2 == 1), b = matrix(kInner, kColumns, 2, turned > 1);
+      const at::Tensor exact = at::matmul(wide(a), wide(b));
+      const at::Tensor bias = noise({kColumns}, 3, type), aux = poisoned({kRows, kColumns}, type);
+      const at::Tensor out = poisoned({kRows, kColumns}, type), sums = poisoned({kColumns}, type);
+      cuda::multiply({.a = a, .b = b, .out = out});
+      expect_close(out, exact, "plain");
+      cuda::multiply({.a = a, .b = b, .out = out, .epilogue = Epilogue::bias, .vector = bias});
+      expect_close(out, exact + wide(bias), "bias");
+      cuda::multiply({.a = a, .b = b, .out = out, .epilogue = Epilogue::bias_gelu_tanh, .vector = bias, .aux = aux});
+      expect_close(aux, exact + wide(bias), "before GELU");
+      expect_within(6e-3, out, at::gelu(exact + wide(bias), "tanh"), "GELU");
+      const at::Tensor x = noise({kRows, kColumns}, 4, type), dx = at::gelu_backward(exact, wide(x), "tanh");
+      cuda::multiply({.a = a, .b = b, .out = out, .epilogue = Epilogue::gelu_tanh_gradient, .vector = sums, .aux = x});
+      expect_within(6e-3, out, dx, "gradient of GELU");
+      expect_within(2e-2, sums, dx.sum(0), "sums of the gradient");
+
+      const at::Tensor start = noise({kRows, kColumns}, 5, at::kFloat), total = start.clone();
+      cuda::multiply({.a = a, .b = b, .out = total, .adds = true});
+      expect_within(1e-5, total, wide(start) + exact, "added");
+      for (const bool of_a : {true, false}) {
+        const at::Tensor of_inner = poisoned({of_a ? kRows : kColumns}, at::kFloat);
+        total.copy_(start);
+        cuda::multiply({.a = a,
+                        .b = b,
+                        .out = total,
+                        .adds = true,
+                        .epilogue = of_a ? Epilogue::sums_of_a : Epilogue::sums_of_b,
+                        .vector = of_inner});
+        expect_within(1e-5, total, wide(start) + exact, "added, with sums");
+        expect_within(1e-5, of_inner, of_a ? wide(a).sum(1) : wide(b).sum(0), "sums over inner");
+      }
+    }
+    // Rows that lie apart, of which some are left out: a gradient without the padding of what it belongs to.
+    const at::Tensor padded = noise({kRows, 48}, 6, type), x = noise({kRows, 24}, 7, type);
+    const at::Tensor out = poisoned({37, 24}, at::kFloat), used = padded.narrow(1, 0, 37);
+    cuda::multiply({.a = used.t(), .b = x, .out = out});
+    expect_within(1e-5, out, at::matmul(wide(used).t(), wide(x)), "without padding");
+  }
+}
+
+/// {x, weight 1, bias 1, weight 2, bias 2, copies}
+Tensors feed_forward_layers(at::ScalarType type, bool in_out, bool biased) {
+  const auto weight = [&](int64_t in, int64_t out, uint64_t seed) {
+    return noise({in_out ? in : out, in_out ? out : in}, seed, at::kFloat) * 0.3;
+  };
+  const auto bias = [&](int64_t out, uint64_t seed) { return biased ? noise({out}, seed, at::kFloat) : at::Tensor(); };
+  Tensors all{noise({3, 5, 16}, 1, type), weight(16, 40, 2), bias(40, 3), weight(40, 24, 4), bias(24, 5)};
+  for (size_t i = 1; i < 5; ++i) all.push_back(all[i].defined() ? all[i].to(type) : at::Tensor());
+  return all;
+}
+
+Tensors exact_feed_forward(const Tensors& t, bool in_out, bool by_tanh) {
+  const auto dense = [&](const at::Tensor& x, size_t i) {
+    const at::Tensor copy = t[i + 4] + t[i] - t[i].detach(), product = at::matmul(x, in_out ? copy : copy.t());
+    return t[i + 1].defined() ? product + (t[i + 5] + t[i + 1] - t[i + 1].detach()) : product;
+  };
+  return {dense(at::gelu(dense(t[0], 1), by_tanh ? "tanh" : "none"), 3)};
+}
+
+TEST_F(GpuOperators, FeedForwardLayers) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const int kind : {0, 1, 2, 3, 4, 5, 6, 7}) {
+      const bool in_out = kind % 2 == 1, biased = kind / 2 % 2 == 1, by_tanh = kind / 4 == 1;
+      const Tensors inputs = feed_forward_layers(type, in_out, biased);
+      const auto activation = by_tanh ? Activation::gelu_tanh : Activation::gelu;
+      compare(
+          inputs, 5, gpu::feed_forward(inputs, in_out, activation),
+          [=](const Tensors& t) { return exact_feed_forward(t, in_out, by_tanh); }, type == at::kHalf ? 0.7 : 3.5);
+    }
+  }
+  const Tensors inputs = feed_forward_layers(at::kBFloat16, false, true);
+  EXPECT_FALSE(gpu::feed_forward(inputs, false, Activation::silu));
+}
+
+TEST_F(GpuOperators, AddTheGradientsOfAFeedForwardLayerToTheirPlaces) {
+  const Tensors inputs = feed_forward_layers(at::kHalf, true, true);
+  const Tensors exact = leaves_of(inputs, 5, /*in_double=*/true);
+  for (size_t i = 1; i < 5; ++i) {
+    inputs[i].set_requires_grad(true);
+    at::Tensor(inputs[i]).mutable_grad() = at::zeros_like(inputs[i]).requires_grad_(false);
+  }
+  const at::Tensor first = inputs[1].grad(), second = inputs[3].grad();
+  gpu::feed_forward(inputs, true, Activation::gelu_tanh)(inputs)[0].sum().backward();
+  exact_feed_forward(exact, true, true)[0].sum().backward();
+  EXPECT_TRUE(inputs[1].grad().is_same(first) && inputs[3].grad().is_same(second));
+  for (size_t i = 1; i < 5; ++i) expect_within(2e-3, inputs[i].grad(), exact[i].grad(), "input " + std::to_string(i));
+}
+
+TEST_F(GpuOperators, DenseLayersAreAtensWithoutACopyAndInFp32) {
+  Tensors inputs = dense_layer(at::kBFloat16, false);
+  EXPECT_TRUE(gpu::linear(inputs, false));
+  inputs[3] = at::Tensor();
+  EXPECT_FALSE(gpu::linear(inputs, false));
+  EXPECT_FALSE(gpu::linear({noise({3, 24}, 1, at::kFloat), inputs[1], {}, {}, {}}, false));
+}
+
+// An activation that overwrites a view has autograd copy its gradients.
+TEST_F(GpuOperators, DenseLayersGiveTensorsOfTheirOwn) {
+  Tensors inputs = dense_layer(at::kBFloat16, false);
+  inputs[1].set_requires_grad(true);
+  const Way own = gpu::linear(inputs, false);
+  EXPECT_FALSE(own(inputs)[0].is_view());
+  inputs[0] = inputs[0].view({21, 24});
+  EXPECT_FALSE(own(inputs)[0].is_view());
+}
+
+}  // namespace
+}  // namespace gputrain::ops
