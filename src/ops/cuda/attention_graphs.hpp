@@ -1,34 +1,18 @@
 // The graphs of attention of cudnn_graph.hpp in cuDNN's terms, as conv_graphs.hpp has those of convolutions.
 #pragma once
 
-#include <cudnn_frontend.h>
-
-#include <memory>
-#include <vector>
-
 #include "cudnn_graph.hpp"
+#include "numbered_graph.hpp"
 
 namespace gputrain::ops::cuda {
 
-class GraphOfAttention {
+class GraphOfAttention : public NumberedGraph {
  public:
-  using Graph = cudnn_frontend::graph::Graph;
-  using Tensor = std::shared_ptr<cudnn_frontend::graph::Tensor_attributes>;
-
-  explicit GraphOfAttention(const AttentionGraph& attention) : attention_(attention) {
-    graph_->set_io_data_type(attention.element == Element::fp16 ? Type::HALF : Type::BFLOAT16)
-        .set_intermediate_data_type(Type::FLOAT)
-        .set_compute_data_type(Type::FLOAT);
+  explicit GraphOfAttention(const AttentionGraph& attention) : NumberedGraph(attention.element), attention_(attention) {
     attention.kind == AttentionGraph::Kind::forward ? add_forward() : add_gradient();
   }
-  std::shared_ptr<Graph> graph() const { return graph_; }
 
  private:
-  using Type = cudnn_frontend::DataType_t;
-  struct Layout {
-    std::vector<int64_t> sizes, strides;
-  };
-
   /// [batch, heads, time, channels] among rows of `row` elements.
   Layout heads_in(int64_t heads, int64_t row) const {
     const auto& a = attention_;
@@ -40,15 +24,6 @@ class GraphOfAttention {
   Layout logarithms() const {
     const auto& a = attention_;
     return {.sizes = {a.batch, a.heads, a.time, 1}, .strides = {a.heads * a.time, a.time, 1, 1}};
-  }
-
-  Tensor input(const Layout& layout) {
-    cudnn_frontend::graph::Tensor_attributes tensor;
-    tensor.set_dim(layout.sizes).set_stride(layout.strides).set_uid(++ids_);
-    return graph_->tensor(tensor);
-  }
-  void output(const Tensor& tensor, const Layout& layout) {
-    tensor->set_output(true).set_dim(layout.sizes).set_stride(layout.strides).set_uid(++ids_);
   }
 
   /// The options that both directions have.
@@ -85,8 +60,6 @@ class GraphOfAttention {
   }
 
   AttentionGraph attention_;
-  std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
-  int64_t ids_ = 0;
 };
 
 }  // namespace gputrain::ops::cuda

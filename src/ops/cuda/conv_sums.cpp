@@ -26,8 +26,6 @@ ConvGraph graph_of(ConvGraph::Kind kind, const at::Tensor& x, const Convolution&
           .deterministic = at::globalContext().deterministicAlgorithms()};
 }
 
-void* pointer(const at::Tensor& tensor) { return const_cast<void*>(tensor.const_data_ptr()); }
-
 bool is_aligned(const at::Tensor& tensor) { return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0; }
 
 at::Tensor sums_of(const at::Tensor& like, int64_t channels) {
@@ -50,7 +48,7 @@ SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv) {
   SummedImages result{.y = at::empty({graph.images, graph.out, graph.height_out(), graph.width_out()}, x.options(),
                                      at::MemoryFormat::ChannelsLast),
                       .sums = sums_of(x, graph.out)};
-  run_graph(graph, {pointer(x), pointer(conv.weight), pointer(result.y)}, write<float>(result.sums));
+  run_graph(graph, {address_of(x), address_of(conv.weight), address_of(result.y)}, write<float>(result.sums));
   return result;
 }
 
@@ -65,8 +63,8 @@ SummedImages convolution_gradient_sums(const at::Tensor& dy, const at::Tensor& z
   const ConvGraph graph = graph_of(ConvGraph::Kind::gradient_sums, z, conv);
   SummedImages result{.y = at::empty_like(z), .sums = sums_of(z, graph.in)};
   run_graph(graph,
-            {pointer(dy), pointer(conv.weight), pointer(z), pointer(moments[0]), pointer(moments[2]),
-             pointer(moments[3]), pointer(result.y)},
+            {address_of(dy), address_of(conv.weight), address_of(z), address_of(moments[0]), address_of(moments[2]),
+             address_of(moments[3]), address_of(result.y)},
             write<float>(result.sums));
   return result;
 }

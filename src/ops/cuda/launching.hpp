@@ -37,4 +37,7 @@ T* write(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
 }
 
+/// As cuDNN's graphs take tensors, whether they read or write them.
+inline void* address_of(const at::Tensor& tensor) { return const_cast<void*>(tensor.const_data_ptr()); }
+
 }  // namespace gputrain::ops::cuda

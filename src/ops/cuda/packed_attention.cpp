@@ -23,12 +23,10 @@ AttentionGraph attention_graph(AttentionGraph::Kind kind, const at::Tensor& pack
           .deterministic = at::globalContext().deterministicAlgorithms()};
 }
 
-void* first_of(const at::Tensor& tensor) { return const_cast<void*>(tensor.const_data_ptr()); }
-
 /// Where queries, keys and values begin.
 std::vector<void*> parts_of(const at::Tensor& packed, const AttentionGraph& graph) {
   const auto part = [&](int64_t head) {
-    return static_cast<std::byte*>(first_of(packed)) +
+    return static_cast<std::byte*>(address_of(packed)) +
            head * graph.channels * static_cast<int64_t>(packed.element_size());
   };
   return {part(0), part(graph.heads), part(graph.heads + graph.key_heads)};
@@ -42,7 +40,7 @@ Attended packed_attention(const at::Tensor& packed, const PackedAttention& atten
       .y = at::empty({graph.batch, graph.time, graph.heads * graph.channels}, packed.options()),
       .logarithms = at::empty({graph.batch, graph.heads, graph.time}, packed.options().dtype(at::kFloat))};
   std::vector<void*> tensors = parts_of(packed, graph);
-  tensors.insert(tensors.end(), {first_of(found.y), first_of(found.logarithms)});
+  tensors.insert(tensors.end(), {address_of(found.y), address_of(found.logarithms)});
   run_graph(graph, tensors);
   return found;
 }
@@ -52,7 +50,7 @@ at::Tensor packed_attention_gradient(const at::Tensor& packed, const PackedAtten
   const AttentionGraph graph = attention_graph(AttentionGraph::Kind::gradient, packed, attention);
   const at::Tensor gradient = at::empty_like(packed);
   std::vector<void*> tensors = parts_of(packed, graph);
-  tensors.insert(tensors.end(), {first_of(found.y), first_of(dy), first_of(found.logarithms)});
+  tensors.insert(tensors.end(), {address_of(found.y), address_of(dy), address_of(found.logarithms)});
   const std::vector<void*> gradients = parts_of(gradient, graph);
   tensors.insert(tensors.end(), gradients.begin(), gradients.end());
   run_graph(graph, tensors);
