@@ -15,6 +15,7 @@
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/evaluator.hpp"
+#include "job_changes.hpp"
 #include "newest_checkpoint.hpp"
 #include "record.hpp"
 #include "versions.hpp"
@@ -22,22 +23,6 @@
 
 namespace gputrain::app {
 namespace {
-
-nlohmann::json settings_to_json(const std::vector<config::Setting>& settings) {
-  auto json = nlohmann::json::object();
-  for (const auto& setting : settings) json[setting.key] = setting.value;
-  return json;
-}
-
-/// The settings a checkpoint was saved with, in the order and with the classes of today's.
-std::vector<config::Setting> settings_from_json(const nlohmann::json& json, const std::vector<config::Setting>& today) {
-  std::vector<config::Setting> settings;
-  for (const auto& setting : today) {
-    const auto found = json.find(setting.key);
-    if (found != json.end()) settings.push_back({setting.key, found->get<std::string>(), setting.change});
-  }
-  return settings;
-}
 
 /// `checkpoint.resume` where it is no word of ours and no checkpoint.
 void check_is_checkpoint(const std::filesystem::path& path) {
@@ -48,27 +33,6 @@ void check_is_checkpoint(const std::filesystem::path& path) {
   throw Error(ExitCode::checkpoint,
               {.what = exists(path) ? "checkpoint.resume: this is no checkpoint" : "checkpoint.resume: there is no such checkpoint",
                .where = path.string(), .hint = hint});
-}
-
-/// Lets a resumed job differ only where that cannot change results, or where the user accepts that it does.
-void check_changes(const std::vector<config::Difference>& differences, bool accept, const std::string& where) {
-  std::string refused, unaccepted;
-  for (const auto& change : differences) {
-    const std::string line = "\n    " + change.key + ": " + change.before + " -> " + change.after;
-    if (change.change == config::Change::refused) refused += line;
-    if (change.change == config::Change::needs_accept && !accept) unaccepted += line;
-  }
-  if (!refused.empty()) {
-    throw Error(ExitCode::usage, {.what = "the checkpoint belongs to another job; these settings cannot change:" + refused,
-                                  .where = where,
-                                  .hint = "another --output-dir (with --set model.pretrained=" + where +
-                                          " it begins with these weights), or --set checkpoint.resume=never to start over"});
-  }
-  if (!unaccepted.empty()) {
-    throw Error(ExitCode::usage, {.what = "these settings changed since the checkpoint, which changes results:" + unaccepted,
-                                  .where = where,
-                                  .hint = "--accept to go on with the new values"});
-  }
 }
 
 checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const checkpoint::CheckpointStore::Read& read) {
@@ -152,9 +116,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
 }
 
 void Checkpointing::take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes) {
-  const auto today = parts_.job.loaded.settings();
-  const auto differences = config::differences(settings_from_json(from.state().at("settings"), today), today);
-  check_changes(differences, accept_changes, from.folder().string());
+  check_job_changes(from.state().at("settings"), parts_.job.loaded.settings(), accept_changes, from.folder().string());
   restore(from, progress);
 }
 
