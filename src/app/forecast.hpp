@@ -46,7 +46,8 @@ struct CheckpointForecast {
 struct ActivationForecast {
   int64_t measured_samples = 0;  // in a micro-batch, the largest that was tried
   int64_t measured_bytes = 0;
-  int64_t bytes_per_sample = 0;  // between that and one of half as many; a straight line leads further
+  int64_t bytes_per_sample = 0;  // between that and one of half as many; a straight line leads further,
+                                 // too high for logits that are computed in parts
   double loss = 0;               // of the first sample
 
   int64_t bytes(int64_t samples) const noexcept {

@@ -1,5 +1,6 @@
 #include "gpt.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -130,14 +131,20 @@ ResidualStream Gpt::pass(const GptBlock& block, const ResidualStream& in) const 
   return {parts[0], parts[1]};
 }
 
-Model::Logits Gpt::loss_logits(const at::Tensor& inputs) {
-  const at::Tensor& weight = head_ != nullptr ? head_->weight() : tokens_->weight();
-  return {ops::linear_padded(context().policy, hidden_states(inputs), weight, spec_.pad_vocab_to), sizes_.vocabulary};
+at::Tensor Gpt::logits(const at::Tensor& features) const {
+  return ops::linear_padded(context().policy, features, head_weight(), spec_.pad_vocab_to);
+}
+
+Model::LastLayer Gpt::last_layer(const at::Tensor& inputs) {
+  ops::Head head{.logits = [this](const at::Tensor& features) { return logits(features); },
+                 .parameters = {head_weight()},
+                 .columns = std::max(sizes_.vocabulary, spec_.pad_vocab_to)};
+  return {.features = hidden_states(inputs), .head = std::move(head), .classes = sizes_.vocabulary};
 }
 
 at::Tensor Gpt::forward(const at::Tensor& inputs) {
-  const Logits logits = loss_logits(inputs);
-  return logits.values.size(-1) == logits.classes ? logits.values : logits.values.narrow(-1, 0, logits.classes);
+  const at::Tensor columns = logits(hidden_states(inputs));
+  return columns.size(-1) == sizes_.vocabulary ? columns : columns.narrow(-1, 0, sizes_.vocabulary);
 }
 
 std::vector<Unit> Gpt::units() {

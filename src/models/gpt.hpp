@@ -76,10 +76,12 @@ class Gpt final : public Model {
   double flops_per_sample() const override;
 
  protected:
-  Logits loss_logits(const at::Tensor& inputs) override;
+  LastLayer last_layer(const at::Tensor& inputs) override;
 
  private:
   at::Tensor hidden_states(const at::Tensor& tokens);
+  at::Tensor logits(const at::Tensor& features) const;
+  const at::Tensor& head_weight() const { return head_ != nullptr ? head_->weight() : tokens_->weight(); }
   ResidualStream pass(const GptBlock& block, const ResidualStream& in) const;
 
   GptSpec spec_;

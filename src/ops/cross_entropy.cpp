@@ -15,7 +15,6 @@
 #include "gpu.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/ops/linear.hpp"
 
 namespace gputrain::ops {
 namespace {

@@ -97,24 +97,45 @@ TEST(Gpt, TrainsMixturesOfBothButGivesThemNoConfig) {
   EXPECT_TRUE(Gpt(unbiased, {}, kFacts).ecosystem_config().is_null());
 }
 
+/// Loss, gradients and evaluation, from the same weights.
+void expect_same_results(Gpt& model, Gpt& reference) {
+  nn::initialize(reference, 1);
+  nn::initialize(model, 1);
+  const Batch batch = random_batch();
+  EXPECT_LT(relative_error(model.forward(batch.inputs), reference.forward(batch.inputs)), 1e-13);
+  const ops::Loss expected = reference.loss(batch, 0.1), loss = model.loss(batch, 0.1);
+  EXPECT_LT(relative_error(loss.weighted, expected.weighted), 1e-13);
+  EXPECT_LT(relative_error(loss.sum, expected.sum), 1e-13);
+  expected.weighted.backward();
+  loss.weighted.backward();
+  std::map<std::string, at::Tensor> gradients;
+  reference.each_parameter([&](const std::string& name, nn::Parameter& p) { gradients[name] = p.value.grad(); });
+  model.each_parameter([&](const std::string& name, nn::Parameter& p) {
+    EXPECT_LT(relative_error(p.value.grad(), gradients.at(name)), 1e-12) << name;
+  });
+  const Statistics found = model.evaluate(batch), known = reference.evaluate(batch);
+  EXPECT_LT(relative_error(found.loss_sum, known.loss_sum), 1e-13);
+  EXPECT_TRUE(found.correct1.equal(known.correct1));
+  EXPECT_TRUE(found.correct5.equal(known.correct5));
+}
+
 TEST(Gpt, PaddedLogitsChangeNothing) {
   GptSpec padded_spec = tiny();
   padded_spec.pad_vocab_to = 64;
   Gpt plain(tiny(), kDouble, kFacts), padded(padded_spec, kDouble, kFacts);
-  nn::initialize(plain, 1);
-  nn::initialize(padded, 1);
-  const Batch batch = random_batch();
-  EXPECT_EQ(padded.forward(batch.inputs).size(-1), 11);
-  EXPECT_LT(relative_error(padded.forward(batch.inputs), plain.forward(batch.inputs)), 1e-13);
-  const at::Tensor loss = plain.loss(batch, 0.1).weighted, padded_loss = padded.loss(batch, 0.1).weighted;
-  EXPECT_LT(relative_error(padded_loss, loss), 1e-13);
-  loss.backward();
-  padded_loss.backward();
-  std::map<std::string, at::Tensor> expected;
-  plain.each_parameter([&](const std::string& name, nn::Parameter& p) { expected[name] = p.value.grad(); });
-  padded.each_parameter([&](const std::string& name, nn::Parameter& p) {
-    EXPECT_LT(relative_error(p.value.grad(), expected.at(name)), 1e-12) << name;
-  });
+  EXPECT_EQ(padded.forward(random_batch().inputs).size(-1), 11);
+  expect_same_results(padded, plain);
+}
+
+TEST(Gpt, LogitsInPartsChangeNothing) {
+  nn::Context in_parts = kDouble;
+  in_parts.logits_bytes = 5 * 11 * 8;  // of the 24 rows that a batch has
+  for (const bool tied : {true, false}) {
+    GptSpec spec = tiny();
+    spec.tie_embeddings = tied;
+    Gpt whole(spec, kDouble, kFacts), parts(spec, in_parts, kFacts);
+    expect_same_results(parts, whole);
+  }
 }
 
 TEST(Gpt, StartsWithTheLossOfAGuessAndScaledResidualProjections) {

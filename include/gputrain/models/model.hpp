@@ -12,7 +12,7 @@
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/nn/module.hpp"
-#include "gputrain/ops/cross_entropy.hpp"
+#include "gputrain/ops/head_loss.hpp"
 
 namespace gputrain::models {
 
@@ -67,9 +67,11 @@ class GPUTRAIN_API Model : public nn::Module {
   virtual double flops_per_sample() const { return 0; }
 
  protected:
-  struct Logits {
-    at::Tensor values;  // [..., columns >= classes], not used by anything else: the loss overwrites them
-    int64_t classes = 0;
+  /// The model up to its last layer, and that layer.
+  struct LastLayer {
+    at::Tensor features;
+    ops::Head head;
+    int64_t classes = 0;  // of its columns
   };
   /// A block of a model that offers nn::Recompute::block, by which it may be run again in the backward pass.
   at::Tensor run_block(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& block) const {
@@ -77,8 +79,9 @@ class GPUTRAIN_API Model : public nn::Module {
                                 [block](const std::vector<at::Tensor>& t) { return std::vector{block(t[0])}; })[0];
   }
 
-  /// What `loss` works on; differs from `forward` in a model that computes more columns than it has classes.
-  virtual Logits loss_logits(const at::Tensor& inputs);
+  /// What `loss` and `evaluate` work on: for models whose logits are large, or have more columns than classes. As it is
+  /// here, the features are the logits that `forward` gives.
+  virtual LastLayer last_layer(const at::Tensor& inputs);
 };
 
 using ModelCatalog = config::Catalog<Model, const nn::Context&, const DataFacts&>;

@@ -32,7 +32,8 @@ struct Context {
   at::Device device = at::kCPU;
   bool channels_last = false;  // 4-D weights and activations in NHWC memory order
   Recompute recompute = Recompute::none;
-  comm::Group* batch_group = nullptr;  // whose batches are one to batch norm in training; null: each rank's own is
+  int64_t logits_bytes = int64_t{2} << 30;  // of a head at a time; more are computed and differentiated in parts
+  comm::Group* batch_group = nullptr;       // whose batches are one to batch norm in training; null: each rank's own is
 };
 
 /// Initial values, each element a function of (seed, full parameter name, index) alone.

@@ -2,13 +2,16 @@
 #include "../../../src/ops/cuda/product.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include "gputrain/ops/head_loss.hpp"
 #include "ops/kernels/gpu_case.hpp"
 
 namespace gputrain::ops {
@@ -59,6 +62,34 @@ TEST_F(GpuOperators, AddTheGradientOfADenseLayersWeightToItsPlace) {
     expect_within(1e-5, place, wide(start) + 2 * exact[1].grad(), "gradient of the weight");
     expect_within(1e-5, bias.grad(), 2 * exact[2].grad(), "gradient of the bias");
   }
+}
+
+/// The gradients of parts of a head are there before any backward pass.
+TEST_F(GpuOperators, AddAHeadsGradientToItsPlacePartByPart) {
+  constexpr int64_t kRows = 300;
+  const at::Tensor start = noise({40, 24}, 5, at::kFloat), place = start.clone(),
+                   copy = noise({40, 24}, 6, at::kBFloat16), weight = copy.to(at::kFloat).set_requires_grad(true),
+                   features = noise({kRows, 24}, 7, at::kBFloat16).set_requires_grad(true),
+                   targets = at::arange(kRows, on_device(at::kLong)).remainder_(40);
+  at::Tensor(weight).mutable_grad() = place;
+  const Head head{.logits =
+                      [&](const at::Tensor& rows) {
+                        const Tensors inputs{rows, weight, {}, copy, {}};
+                        return gpu::linear(inputs, /*in_out=*/false)(inputs)[0];
+                      },
+                  .parameters = {weight},
+                  .columns = 40};
+  const Loss loss = head_loss(head, features, targets, {.classes = 40}, 130 * 40 * 2);
+  loss.weighted.backward();
+  EXPECT_TRUE(weight.grad().is_same(place));
+  const at::Tensor exact_features = wide(features.detach()).set_requires_grad(true),
+                   exact_weight = wide(copy).set_requires_grad(true);
+  const at::Tensor exact =
+      at::cross_entropy_loss(at::matmul(exact_features, exact_weight.t()), targets, {}, at::Reduction::Sum);
+  exact.backward();
+  expect_within(1e-3, loss.sum, exact, "loss");
+  expect_within(1e-2, features.grad(), exact_features.grad(), "gradient of the features");
+  expect_within(1e-2, place - start, exact_weight.grad(), "gradient of the weight");
 }
 
 /// Every epilogue, of sizes that no tile divides, with matrices as they are and transposed, in 16 bits and in fp32.
