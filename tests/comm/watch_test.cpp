@@ -56,6 +56,7 @@ const RankBody one_stays_away("one_stays_away", [] {
   groups.control().barrier("start");
   groups.enter("in the evaluation after step", 200);
   groups.control().barrier("evaluation");
+  std::this_thread::sleep_for(2s);  // a rank tells the others every second where it is
   say("ready");
   if (groups.rank() == from_environment("STOPS")) ::pause();
   groups.tensors().all_reduce_sum(at::zeros({1000}), "gradients 3").wait();

