@@ -7,10 +7,15 @@
 
 namespace gputrain::ops::cuda {
 
+/// How a convolution's sums are asked for: as reductions, for which cuDNN generates kernels, or as the statistics that
+/// some of its own kernels for fp16 come with.
+enum class SumsAs { reductions, statistics };
+
 class GraphOfConv : public NumberedGraph {
  public:
-  explicit GraphOfConv(const ConvGraph& conv) : NumberedGraph(conv.element), conv_(conv) {
-    conv.kind == ConvGraph::Kind::sums ? add_sums() : add_gradient_sums();
+  explicit GraphOfConv(const ConvGraph& conv, SumsAs sums = SumsAs::reductions)
+      : NumberedGraph(conv.element), conv_(conv) {
+    conv.kind == ConvGraph::Kind::sums ? add_sums(sums) : add_gradient_sums();
   }
 
  private:
@@ -33,12 +38,15 @@ class GraphOfConv : public NumberedGraph {
   Tensor pointwise(Mode mode, const Tensor& a, const Tensor& b) {
     return graph_->pointwise(a, b, cudnn_frontend::graph::Pointwise_attributes().set_mode(mode));
   }
+  void output_per_channel(const Tensor& values, int64_t channels) {
+    values->set_data_type(Type::FLOAT);
+    output(values, layout(1, channels, 1, 1));
+  }
   void output_sum(const Tensor& x, int64_t channels) {
-    const Tensor sum = graph_->reduction(x, cudnn_frontend::graph::Reduction_attributes()
+    output_per_channel(graph_->reduction(x, cudnn_frontend::graph::Reduction_attributes()
                                                 .set_mode(cudnn_frontend::ReductionMode_t::ADD)
-                                                .set_is_deterministic(conv_.deterministic));
-    sum->set_data_type(Type::FLOAT);
-    output(sum, layout(1, channels, 1, 1));
+                                                .set_is_deterministic(conv_.deterministic)),
+                       channels);
   }
 
   template <class Attributes>
@@ -49,10 +57,14 @@ class GraphOfConv : public NumberedGraph {
         .set_dilation({1, 1});
   }
 
-  void add_sums() {
+  void add_sums(SumsAs sums) {
     const Tensor x = input(image()), weight = input(filters());
     const Tensor y = graph_->conv_fprop(x, weight, convolution<cudnn_frontend::graph::Conv_fprop_attributes>());
     output(y, image_out());
+    if (sums == SumsAs::statistics) {
+      for (const Tensor& found : graph_->genstats(y, {})) output_per_channel(found, conv_.out);
+      return;
+    }
     output_sum(y, conv_.out);
     output_sum(pointwise(Mode::MUL, y, y), conv_.out);
   }

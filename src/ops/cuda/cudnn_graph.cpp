@@ -44,11 +44,11 @@ void check(fe::error_object error, const char* step) {
   if (error.is_bad()) throw NoKernel(fmt::format("cuDNN, {}: {}", step, error.get_message()));
 }
 
-/// A graph that is asked for, and what it is known by.
+/// What is asked for, by the name it is known by, and the graphs of which each computes it.
 struct Asked {
   std::string key;
   bool deterministic = false;
-  std::function<std::shared_ptr<Graph>()> make;
+  std::vector<std::function<std::shared_ptr<Graph>()>> graphs;
 };
 
 struct Plan {
@@ -103,16 +103,21 @@ double milliseconds_of(const std::shared_ptr<Graph>& graph, const Pointers& poin
   return best;
 }
 
-/// The fastest of a few plans on these tensors; the first of them where a clock must not or cannot decide.
-std::shared_ptr<Graph> found(const Asked& asked, const Pointers& pointers) {
-  const std::shared_ptr<Graph> graph = asked.make();
+/// A graph with the plan that it runs by.
+struct Choice {
+  std::shared_ptr<Graph> graph;
+  std::string plan;  // "3 of 8"
+  double ms = std::numeric_limits<double>::infinity();
+};
+
+/// The fastest of a few plans of a graph on these tensors; the first of them where they are not timed.
+Choice fastest_plan(std::shared_ptr<Graph> graph, bool deterministic, bool is_timed, const Pointers& pointers) {
   check(graph->validate(), "graph");
   check(graph->build_operation_graph(at::native::getCudnnHandle()), "operations");
   check(graph->create_execution_plans({fe::HeurMode_t::A}), "plans");
-  if (asked.deterministic) graph->deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC});
+  if (deterministic) graph->deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC});
   graph->deselect_workspace_greater_than(kMostWorkspaceBytes);
   check(graph->check_support(), "support");
-  const bool is_timed = !asked.deterministic && can_measure();
   const int64_t count = std::min(graph->get_execution_plan_count(), kMostPlans), at_once = is_timed ? kPlansAtOnce : 1;
   std::vector<int64_t> plans;
   for (int64_t begin = 0; begin < count && plans.empty(); begin += at_once) {
@@ -129,8 +134,27 @@ std::shared_ptr<Graph> found(const Asked& asked, const Pointers& pointers) {
   }
   if (is_timed && best_ms == std::numeric_limits<double>::infinity()) throw NoKernel("cuDNN runs none of its plans");
   check(graph->build_plan_at_index(best), "plan");
-  if (is_timed) log::info(fmt::format("cudnn {}: plan {} of {}, {:.3f} ms", asked.key, best, count, best_ms));
-  return graph;
+  return {std::move(graph), fmt::format("{} of {}", best, count), best_ms};
+}
+
+/// Of the graphs the one that is fastest on these tensors; the first that there is a plan of where a clock must not or
+/// cannot decide. Throws NoKernel where there is none.
+std::shared_ptr<Graph> found(const Asked& asked, const Pointers& pointers) {
+  const bool is_timed = !asked.deterministic && can_measure();
+  Choice best;
+  std::string refusal;
+  for (size_t i = 0; i < asked.graphs.size() && (is_timed || best.graph == nullptr); ++i) {
+    try {
+      Choice choice = fastest_plan(asked.graphs[i](), asked.deterministic, is_timed, pointers);
+      if (is_timed)
+        log::info(fmt::format("cudnn {}: graph {}, plan {}, {:.3f} ms", asked.key, i, choice.plan, choice.ms));
+      if (best.graph == nullptr || choice.ms < best.ms) best = std::move(choice);
+    } catch (const NoKernel& reason) {
+      if (refusal.empty()) refusal = reason.what();
+    }
+  }
+  if (best.graph == nullptr) throw NoKernel(refusal);
+  return best.graph;
 }
 
 // --- files -----------------------------------------------------------------------------------------------------------
@@ -234,7 +258,10 @@ void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float*
   std::vector<void*> all = tensors;
   all.insert(all.end(), {sums, sums + channels});
   const Pointers pointers = numbered(all);
-  const Asked asked{graph.key(), graph.deterministic, [&graph] { return GraphOfConv(graph).graph(); }};
+  Asked asked{graph.key(), graph.deterministic, {[&graph] { return GraphOfConv(graph).graph(); }}};
+  if (graph.kind == ConvGraph::Kind::sums && graph.element == Element::fp16) {
+    asked.graphs.emplace_back([&graph] { return GraphOfConv(graph, SumsAs::statistics).graph(); });
+  }
   const std::shared_ptr<const Plan> plan = plan_of(asked, pointers);
   // A kernel may add to what is there.
   C10_CUDA_CHECK(cudaMemsetAsync(sums, 0, static_cast<size_t>(2 * channels) * sizeof(float), current_stream()));
@@ -243,7 +270,7 @@ void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float*
 
 void run_graph(const AttentionGraph& graph, const std::vector<void*>& tensors) {
   const Pointers pointers = numbered(tensors);
-  plan_of({graph.key(), graph.deterministic, [&graph] { return GraphOfAttention(graph).graph(); }}, pointers)
+  plan_of({graph.key(), graph.deterministic, {[&graph] { return GraphOfAttention(graph).graph(); }}}, pointers)
       ->execute(pointers);
 }
 

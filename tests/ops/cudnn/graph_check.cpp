@@ -1,8 +1,8 @@
 // Builds one graph for a GPU that is not there: cuDNN takes a description of the GPU for it.
 //
 // usage: cudnn_graph_check {sm_80 | sm_90 | sm_100} {bf16 | fp16} KIND {any | deterministic} NUMBER...
-// KIND sums, gradient_sums:            IMAGES IN HEIGHT OUT KERNEL STRIDE
-// KIND attention, attention_gradient:  BATCH TIME HEADS KEY_HEADS CHANNELS {1: causal | 0}
+// KIND sums, statistics, gradient_sums: IMAGES IN HEIGHT OUT KERNEL STRIDE
+// KIND attention, attention_gradient:   BATCH TIME HEADS KEY_HEADS CHANNELS {1: causal | 0}
 // Prints "built plan NUMBER", the first that can be, or "refused: REASON".
 #include <cuda_runtime_api.h>
 
@@ -22,6 +22,7 @@ using gputrain::ops::cuda::ConvGraph;
 using gputrain::ops::cuda::Element;
 using gputrain::ops::cuda::GraphOfAttention;
 using gputrain::ops::cuda::GraphOfConv;
+using gputrain::ops::cuda::SumsAs;
 using Graph = std::shared_ptr<cudnn_frontend::graph::Graph>;
 
 struct Gpu {
@@ -115,7 +116,7 @@ int main(int count, char** values) {
                           .deterministic = deterministic})
             .graph();
   } else {
-    graph = GraphOfConv({.kind = kind == "sums" ? ConvGraph::Kind::sums : ConvGraph::Kind::gradient_sums,
+    graph = GraphOfConv({.kind = kind == "gradient_sums" ? ConvGraph::Kind::gradient_sums : ConvGraph::Kind::sums,
                          .element = element,
                          .images = number(5),
                          .in = number(6),
@@ -125,7 +126,8 @@ int main(int count, char** values) {
                          .kernel = number(9),
                          .stride = number(10),
                          .padding = number(9) / 2,
-                         .deterministic = deterministic})
+                         .deterministic = deterministic},
+                        kind == "statistics" ? SumsAs::statistics : SumsAs::reductions)
                 .graph();
   }
   std::cout << built(graph, deterministic) << std::endl;

@@ -22,7 +22,7 @@ std::vector<Conv> resnet50() {
 }
 
 TEST(CudnnSupportOfNetworks, Resnet50) {
-  for (const char* kind : {"sums", "gradient_sums"}) {
+  for (const char* kind : {"sums", "statistics", "gradient_sums"}) {
     for (const char* architecture : {"sm_80", "sm_90", "sm_100"}) {
       expect_as_known(for_each_type(architecture, kind, resnet50()));
     }
@@ -31,7 +31,7 @@ TEST(CudnnSupportOfNetworks, Resnet50) {
 }
 
 TEST(CudnnSupportOfNetworks, OddSizes) {
-  for (const char* kind : {"sums", "gradient_sums"}) {
+  for (const char* kind : {"sums", "statistics", "gradient_sums"}) {
     expect_as_known(for_each_type("sm_90", kind, {{24, 9, 40, 3, 1, 3}, {8, 5, 16, 1, 1, 3}, {32, 13, 8, 5, 1, 3}}));
   }
 }

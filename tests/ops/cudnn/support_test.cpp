@@ -7,7 +7,7 @@ namespace {
 
 TEST(CudnnSupport, OfOneConvolutionForEachGpuAndType) {
   for (const char* architecture : {"sm_80", "sm_90", "sm_100"}) {
-    for (const char* kind : {"sums", "gradient_sums"}) {
+    for (const char* kind : {"sums", "statistics", "gradient_sums"}) {
       expect_as_known(for_each_type(architecture, kind, {{64, 28, 64, 3, 1}}));
     }
   }
