@@ -1,7 +1,7 @@
 #include "gputrain/train/sampler.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
@@ -30,17 +30,18 @@ int64_t draw(std::span<const double> logits, const SampleSpec& spec, double unif
 
 }  // namespace
 
-std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt, int64_t context_length,
+std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt, const Context& context,
                               const SampleSpec& spec, uint64_t seed) {
-  GPUTRAIN_ASSERT(!prompt.empty() && context_length > 0, "a model needs at least one token to continue");
+  GPUTRAIN_ASSERT(!prompt.empty() && context.length > 0, "a model needs at least one token to continue");
   const at::NoGradGuard no_grad;
   model.train(false);
   RandomStream random(seed, stable_hash("sample"));
   for (int64_t i = 0; i < spec.max_new_tokens; ++i) {
-    const auto length = std::min(static_cast<int64_t>(prompt.size()), context_length);
-    const auto context = at::from_blob(prompt.data() + (static_cast<int64_t>(prompt.size()) - length), {1, length}, at::kLong)
-                             .to(model.context().device);
-    const at::Tensor last = model.forward(context).select(0, 0).select(0, length - 1).to(at::kCPU, at::kDouble).contiguous();
+    const auto length = std::min(std::ssize(prompt), context.length);
+    const at::Tensor tokens = at::zeros({1, context.has_one_length ? context.length : length}, at::kLong);
+    std::copy(prompt.end() - length, prompt.end(), tokens.mutable_data_ptr<int64_t>());
+    const at::Tensor logits_of_all = model.forward(tokens.to(model.context().device));
+    const at::Tensor last = logits_of_all.select(0, 0).select(0, length - 1).to(at::kCPU, at::kDouble).contiguous();
     const std::span<const double> logits(last.const_data_ptr<double>(), static_cast<size_t>(last.numel()));
     prompt.push_back(draw(logits, spec, random.uniform()));
   }
@@ -53,7 +54,9 @@ std::string write_sample(models::Model& model, const data::Dataset& vocabulary, 
   if (prompt.empty()) {
     throw Error(ExitCode::usage, {.what = "eval.sample.prompt is empty", .hint = "give it at least one character"});
   }
-  return vocabulary.decoder()(generate(model, prompt, context_length, spec, seed));
+  // On a GPU kernels are chosen, and some compiled, for each length of a text: that takes longer than all of the sample.
+  const Context context{.length = context_length, .has_one_length = !model.context().device.is_cpu()};
+  return vocabulary.decoder()(generate(model, prompt, context, spec, seed));
 }
 
 }  // namespace gputrain::train
