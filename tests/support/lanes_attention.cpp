@@ -9,7 +9,13 @@
 #include <ATen/ops/ones.h>
 
 #include "../../src/ops/cuda/packed_attention.hpp"
+#include "../../src/ops/path_choice.hpp"
 #include "gputrain/ops/attention.hpp"
+#include "support/lanes_attention.hpp"
+
+namespace gputrain::testing_support {
+bool has_attention_gradient = true;
+}
 
 namespace gputrain::ops::cuda {
 namespace {
@@ -48,6 +54,7 @@ Attended packed_attention(const at::Tensor& packed, const PackedAttention& atten
 
 at::Tensor packed_attention_gradient(const at::Tensor& packed, const PackedAttention& attention, const Attended& found,
                                      const at::Tensor& dy) {
+  if (!testing_support::has_attention_gradient) throw NoKernel("refused");
   const Heads heads = repeated(packed, attention);
   const at::Tensor p = at::exp(scores(heads, attention) - found.logarithms.unsqueeze(3)),
                    dout = apart(dy, attention.heads), out = apart(found.y, attention.heads);

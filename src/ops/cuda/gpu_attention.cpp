@@ -1,3 +1,7 @@
+#include <mutex>
+#include <set>
+#include <tuple>
+
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "../gpu.hpp"
@@ -11,10 +15,29 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+/// Throws NoKernel where there is one for the result and none for its gradient: cuDNN refuses some by the size of a
+/// batch, of which a part served to choose. Found out before the result is used; once for each shape.
+void need_gradient(const at::Tensor& packed, const PackedAttention& attention, const Attended& found) {
+  using Shape = std::tuple<at::ScalarType, std::vector<int64_t>, int64_t, int64_t, bool>;
+  static std::mutex mutex;
+  static std::set<Shape> tried;
+  const auto& [heads, key_heads, causal, scale] = attention;
+  const Shape shape{packed.scalar_type(), packed.sizes().vec(), heads, key_heads, causal};
+  {
+    const std::lock_guard lock(mutex);
+    if (tried.contains(shape)) return;
+  }
+  packed_attention_gradient(packed, attention, found, found.y);
+  const std::lock_guard lock(mutex);
+  tried.insert(shape);
+}
+
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, int64_t heads, int64_t key_heads,
                             bool causal, double scale) {
-    const Attended found = packed_attention(packed, {heads, key_heads, causal, scale});
+    const PackedAttention attention{heads, key_heads, causal, scale};
+    const Attended found = packed_attention(packed, attention);
+    need_gradient(packed, attention, found);
     context->save_for_backward({packed, found.y, found.logarithms});
     context->saved_data["heads"] = heads;
     context->saved_data["key_heads"] = key_heads;

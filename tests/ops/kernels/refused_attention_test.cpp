@@ -1,0 +1,28 @@
+// Attention whose gradient cuDNN has no kernel for: on a CPU, where that can be arranged.
+#include <string>
+
+#include <torch/csrc/autograd/function.h>
+
+#include "gputrain/ops/attention.hpp"
+#include "ops/kernels/gpu_case.hpp"
+#include "support/lanes_attention.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+using namespace testing_support;
+
+TEST(RefusedAttention, IsFoundOutBeforeItsResultIsUsed) {
+  const at::Tensor packed = noise({3, 19, (2 + 2 * 2) * 16}, 1, at::kBFloat16).set_requires_grad(true);
+  const Way own = gpu::attention(packed, 2, 2, /*causal=*/true, 0.25);
+  has_attention_gradient = false;
+  EXPECT_THROW(own({packed}), NoKernel);
+  const at::Tensor y = packed_attention(packed, 2, 2, {});
+  EXPECT_NO_THROW(y.sum().backward());
+  has_attention_gradient = true;
+  EXPECT_EQ(y.grad_fn()->name().find("AttentionFunction"), std::string::npos);
+  EXPECT_NO_THROW(own({packed}));
+}
+
+}  // namespace
+}  // namespace gputrain::ops
