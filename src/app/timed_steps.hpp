@@ -14,7 +14,7 @@ struct Timing {
   train::BatchPlan batch;  // of these steps
   int64_t warmup = 2;      // steps that are not measured: they choose kernels and fill the allocator
   int64_t steps = 3;
-  double enough_seconds = std::numeric_limits<double>::infinity();  // by the clock: no step is begun after so many
+  double enough_seconds = std::numeric_limits<double>::infinity();  // after the first step no other is begun
 
   bool evaluates = false;  // one pass at the end, as a run's evaluations, beside all that its steps keep
 

@@ -15,6 +15,7 @@
 #include "micro_batch_choice.hpp"
 #include "support/ports.hpp"
 #include "support/sanitizers.hpp"
+#include "timed_steps.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -198,6 +199,18 @@ TEST(AutoMicroBatchJob, SaysWhatARunWouldTryAndWhatCannotBe) {
       gputrain({"validate", job, "--set", "train.micro_batch_size=auto", "--set", "train.global_batch_size=null"});
   EXPECT_EQ(open.exit_code, 2);
   EXPECT_THAT(open.err, HasSubstr("add train.global_batch_size"));
+}
+
+/// On a GPU the first step tries kernels out, for longer than one micro-batch may take.
+TEST(MicroBatchTrial, CountsAStepAfterTheFirstEvenWhereThatTookAllItsTime) {
+  const TemporaryFolder folder;
+  const auto job = app::load_job({.file = write_gpt_job(folder)});
+  app::Assembly assembly(job);
+  const auto timed = app::time_steps(
+      job, assembly,
+      {.batch = {.global_batch = 4, .micro_batch = 4, .accumulation = 1}, .steps = 4, .enough_seconds = 0});
+  EXPECT_EQ(timed.seconds.size(), 1U);
+  EXPECT_NE(timed.first_loss, timed.last_loss);
 }
 
 TEST(MicroBatchChoice, IsTheFastestAndOfEquallyFastOnesTheSmallest) {
