@@ -191,10 +191,15 @@ std::string name_of(const Key& key) {
   return fmt::format("product by cublasLt {} {}", cublasLtGetVersion(), fmt::join(key, " "));
 }
 
-/// The quickest, by trying all where the result will stand.
+/// The quickest, by trying all where the result will stand; none where what is there must stay and memory for another
+/// is short.
 std::optional<size_t> best_of(const Product& p, const Key& key, const Found& found) {
   Product trial = p;
-  if (p.adds) trial.out = at::empty_like(p.out);
+  try {
+    if (p.adds) trial.out = at::empty_like(p.out);
+  } catch (const c10::OutOfMemoryError&) {
+    return std::nullopt;
+  }
   const Call call(trial);
   return path_choice().fastest(name_of(key), found.candidates.size(),
                                [&](size_t i) { check(call.run(found.candidates[i]), "cublasLtMatmul"); });
