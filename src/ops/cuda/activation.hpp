@@ -22,14 +22,14 @@ void curve_forward(const CurveRows& p, Stream stream);
 void curve_backward(const CurveRows& p, Stream stream);
 
 /// y = silu(gate) up (Shazeer, arXiv:2002.05202), and its gradients. Gate and up may be halves of one tensor: their
-/// rows are `stride` elements apart, those of their gradients `gradient_stride`.
+/// rows are `stride` elements apart. All else is contiguous.
 struct GatedRows {
   Element element;
-  int64_t rows, width, stride, gradient_stride;
+  int64_t rows, width, stride;
   const void* gate;  // [rows, width]
   const void* up;    // [rows, width]
-  void* y;           // [rows, width], contiguous; forward only
-  const void* dy;    // [rows, width], contiguous; backward only, as what follows
+  void* y;           // [rows, width]; forward only
+  const void* dy;    // [rows, width]; backward only, as what follows
   void* dgate;       // [rows, width]
   void* dup;         // [rows, width]
   int parts;         // blocks that share the rows, at most 65535

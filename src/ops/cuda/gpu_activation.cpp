@@ -101,7 +101,6 @@ GatedRows gated_rows(const at::Tensor& gate, const at::Tensor& up) {
           .rows = rows,
           .width = width,
           .stride = row_stride(gate),
-          .gradient_stride = width,
           .gate = read(gate),
           .up = read(up),
           .y = nullptr,
