@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstring>
 
+#include <ATen/TensorUtils.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
 #include "gputrain/core/signals.hpp"
@@ -127,7 +127,8 @@ Snapshot BackgroundWriter::copy_of(const Snapshot& live, const std::vector<at::T
     for (auto& [name, tensor] : tensors) {
       const at::Tensor from = tensor.detach();
       tensor = kept_memory(file, name, from);
-      const bool is_still = std::any_of(still.begin(), still.end(), [&](const auto& held) { return held.is_alias_of(from); });
+      const bool is_still =
+          std::any_of(still.begin(), still.end(), [&](const auto& held) { return held.is_alias_of(from); });
       if (is_still && is_copied_by_bytes(from)) {
         to_copy_.emplace_back(tensor, from);
       } else {
@@ -147,8 +148,10 @@ at::Tensor BackgroundWriter::kept_memory(const std::string& file, const std::str
   const bool fits = kept.defined() && kept.sizes() == like.sizes() && kept.scalar_type() == like.scalar_type() &&
                     (!is_dense || kept.strides() == like.strides());
   if (fits) return kept;
-  const auto options = at::TensorOptions().dtype(like.scalar_type()).pinned_memory(like.is_cuda());
-  kept = is_dense ? at::empty_strided(like.sizes(), like.strides(), options) : at::empty(like.sizes(), options);
+  kept = at::Tensor();  // before as much is taken again
+  const std::vector<int64_t> strides = is_dense ? like.strides().vec() : at::detail::defaultStrides(like.sizes());
+  kept = like.is_cuda() ? staging_.empty_strided(like.sizes(), strides, like.scalar_type())
+                        : at::empty_strided(like.sizes(), strides, at::TensorOptions().dtype(like.scalar_type()));
   return kept;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gputrain/checkpoint/store.hpp"
+#include "gputrain/device/staging.hpp"
 
 namespace gputrain::checkpoint {
 
@@ -57,6 +58,7 @@ class BackgroundWriter {
   at::Tensor kept_memory(const std::string& file, const std::string& name, const at::Tensor& like);
 
   CheckpointStore store_;
+  device::Staging staging_;
   std::map<std::pair<std::string, std::string>, at::Tensor> memory_;  // by file and tensor; kept between saves
   std::vector<std::pair<at::Tensor, at::Tensor>> to_copy_;            // to, from: of begun_, by the thread
   std::mutex mutex_;
