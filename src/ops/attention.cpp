@@ -41,7 +41,8 @@ at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(channels)));
   const std::string name =
       fmt::format("{}attention {}/{} by {}", options.causal ? "causal " : "", heads, key_heads, scale);
-  return run(name, {packed}, {}, gpu::attention(packed, heads, key_heads, options.causal, scale), plain)[0];
+  return run(name, {packed}, {.whole = true}, gpu::attention(packed, heads, key_heads, options.causal, scale),
+             plain)[0];
 }
 
 RotaryTable::RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options) {

@@ -75,7 +75,7 @@ at::Tensor conv_norms(const Policy& policy, const at::Tensor& x, const std::vect
     const Policy as_given{.compute = t[0].scalar_type()};
     return Tensors{one_by_one(as_given, t[0], with_inputs(layers, t), t[1], last_relu)};
   };
-  return run(name, inputs, {.batched = 2, .differentiable = 2 + 3 * layers.size()},
+  return run(name, inputs, {.batched = 2, .differentiable = 2 + 3 * layers.size(), .whole = true},
              gpu::conv_norms(inputs, shapes, last_relu == LastRelu::yes), plain)[0];
 }
 

@@ -131,6 +131,7 @@ bool PathChoice::takes_own(std::string_view name, const Tensors& inputs, const I
   if (const auto answer = known(owns_, key)) return *answer;
   if (!options_.can_measure()) return false;
   Verdict verdict;
+  const auto aside = options_.aside ? options_.aside() : nullptr;
   try {
     verdict = compare_what_fits(inputs, kinds, own, plain);
   } catch (const std::exception& error) {
@@ -166,6 +167,7 @@ std::optional<size_t> PathChoice::fastest(const std::string& name, size_t ways,
   if (!options_.time_counts || ways < 2) return 0;
   if (const auto answer = known(fastest_, name); answer && *answer < ways) return answer;
   if (!options_.can_measure()) return std::nullopt;
+  const auto aside = options_.aside ? options_.aside() : nullptr;
   const std::vector<double> times = times_of(ways, attempt);
   const auto best = std::min_element(times.begin(), times.end());
   const auto choice = static_cast<size_t>(best - times.begin());
@@ -200,11 +202,12 @@ std::vector<double> PathChoice::times_of(size_t ways, const std::function<void(s
 /// A comparison takes memory beside a step's own, which a large batch may have left little of.
 PathChoice::Verdict PathChoice::compare_what_fits(const Tensors& inputs, const Inputs& kinds, const Way& own,
                                                   const Way& plain) const {
-  for (int64_t most = kMostElements;; most /= 8) {
+  for (int64_t most = kinds.whole ? std::numeric_limits<int64_t>::max() : kMostElements;;) {
     try {
       return compare(parts_of(inputs, kinds, most), kinds, own, plain);
     } catch (const c10::OutOfMemoryError&) {
       if (most < kMostElements / 64) throw;
+      most = std::min(most / 8, kMostElements);
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -37,6 +38,7 @@ class PathChoice {
     bool time_counts = true;     // false: what is right is taken, so that a run does not depend on a clock
     std::function<double(const std::function<void()>&)> milliseconds;  // that a piece of work takes
     std::function<bool()> can_measure;                                 // false: under capture, for instance
+    std::function<std::shared_ptr<void>()> aside = {};  // while it is held, memory taken does not count as the run's
   };
 
   explicit PathChoice(Options options);
@@ -50,6 +52,7 @@ class PathChoice {
     size_t batched = 1;         // they share their first dim, of which a part serves to measure
     size_t differentiable = 1;  // they may require a gradient
     int64_t growth = 1;         // elements of the largest result for one of the first input
+    bool whole = false;         // kernels are found for these very sizes: all of it is compared where memory suffices
     bool replicated = false;  // ranks have to come to the same bits: what is right is taken, whatever their clocks say
   };
 

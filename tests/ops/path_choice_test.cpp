@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -119,6 +120,47 @@ TEST(PathChoice, ComparesOnAPartOfWhatGrowsLarge) {
   const PathChoice::Inputs grows{.batched = 1, .differentiable = 2, .growth = PathChoice::kMostElements / 6};
   EXPECT_TRUE(choice.takes_own("grows", inputs(8), grows, notes, taking(3)));
   EXPECT_THAT(rows, testing::Each(2));  // of 3 elements each
+}
+
+// cuDNN's plans, for instance: one that is found for a part is none for the whole.
+TEST(PathChoice, ComparesAllOfWhatHasKernelsForItsVerySizeWhereThereIsMemory) {
+  Machine machine;
+  PathChoice choice = machine.choice();
+  std::vector<int64_t> rows;
+  int64_t most = 8;
+  const Way notes = [&](const Tensors& t) {
+    rows.push_back(t[0].size(0));
+    if (rows.back() > most) throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "too many rows");
+    return taking(1)(t);
+  };
+  const PathChoice::Inputs grows{
+      .batched = 1, .differentiable = 2, .growth = PathChoice::kMostElements / 6, .whole = true};
+  EXPECT_TRUE(choice.takes_own("grows", inputs(8), grows, notes, taking(3)));
+  EXPECT_THAT(std::exchange(rows, {}), testing::Each(8));
+  most = 3;
+  EXPECT_TRUE(choice.takes_own("larger", inputs(8), grows, notes, taking(3)));
+  EXPECT_EQ(rows.front(), 8);
+  EXPECT_EQ(rows.back(), 2);  // as without
+}
+
+TEST(PathChoice, MeasuresAside) {
+  int begun = 0, ended = 0;
+  PathChoice choice({.milliseconds =
+                         [&](const std::function<void()>& work) {
+                           EXPECT_EQ(begun, ended + 1);
+                           work();
+                           return 1.0;
+                         },
+                     .can_measure = [] { return true; },
+                     .aside =
+                         [&] {
+                           ++begun;
+                           return std::shared_ptr<void>(nullptr, [&](void*) { ++ended; });
+                         }});
+  choice.takes_own("product", inputs(), kBoth, taking(1), taking(2));
+  choice.fastest("ways", 2, [](size_t) {});
+  EXPECT_EQ(begun, 2);
+  EXPECT_EQ(ended, 2);
 }
 
 // What a comparison needs beside a step's own tensors may be too much: less of the inputs tells the same.

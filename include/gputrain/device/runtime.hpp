@@ -21,10 +21,10 @@ std::string gpu_obstacle();
 /// Whether this build contains GPU code at all.
 bool built_with_cuda() noexcept;
 
-/// The device of a rank for `request` (auto, cpu, cuda): GPU number `local_rank`, or the only one that the rank can see,
-/// made current for this thread with a stream that can be recorded, which the default one cannot; or the CPU. Throws
-/// Error(usage) for an unknown request, Error(environment) for a GPU that is not there or does not work; `auto` takes
-/// the CPU only where there is no GPU at all.
+/// The device of a rank for `request` (auto, cpu, cuda): GPU number `local_rank`, or the only one that the rank can
+/// see, made current for this thread with a stream that can be recorded, which the default one cannot; or the CPU.
+/// Throws Error(usage) for an unknown request, Error(environment) for a GPU that is not there or does not work; `auto`
+/// takes the CPU only where there is no GPU at all.
 at::Device choose_device(std::string_view request, int local_rank);
 
 /// What the start page says about a device.
@@ -43,6 +43,18 @@ void synchronize(at::Device device);
 /// Most bytes that tensors held at one time on a GPU since the last reset; 0 for a CPU, see host.hpp.
 int64_t peak_allocated_bytes(at::Device device);
 void reset_peak_allocated_bytes(at::Device device);
+
+/// While one lives, what any thread takes on the GPU is left out of that peak: to compare kernels once, for instance.
+class OutOfPeak {
+ public:
+  explicit OutOfPeak(at::Device device);
+  OutOfPeak(const OutOfPeak&) = delete;
+  OutOfPeak& operator=(const OutOfPeak&) = delete;
+  ~OutOfPeak();
+
+ private:
+  at::Device device_;
+};
 
 /// Gives back to the system what tensors no longer hold, and forgets the peak.
 void release_unused(at::Device device);

@@ -10,6 +10,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include "../peak.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/device/host.hpp"
@@ -46,6 +47,15 @@ std::string hex(const cudaUUID_t& uuid) {
 }
 
 size_t aggregate() { return static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE); }
+
+/// A process has one GPU; the first that is asked for is that one.
+Peak& peak_of(at::Device device) {
+  namespace allocator = c10::cuda::CUDACachingAllocator;
+  static auto& peak =
+      *new Peak([device] { return allocator::getDeviceStats(device.index()).allocated_bytes[aggregate()].peak; },
+                [device] { allocator::resetPeakStats(device.index()); });
+  return peak;
+}
 
 }  // namespace
 
@@ -91,13 +101,18 @@ void synchronize(at::Device device) {
   c10::cuda::device_synchronize();
 }
 
-int64_t peak_allocated_bytes(at::Device device) {
-  if (device.is_cpu()) return 0;
-  return c10::cuda::CUDACachingAllocator::getDeviceStats(device.index()).allocated_bytes[aggregate()].peak;
-}
+int64_t peak_allocated_bytes(at::Device device) { return device.is_cpu() ? 0 : peak_of(device).bytes(); }
 
 void reset_peak_allocated_bytes(at::Device device) {
-  if (!device.is_cpu()) c10::cuda::CUDACachingAllocator::resetPeakStats(device.index());
+  if (!device.is_cpu()) peak_of(device).forget();
+}
+
+OutOfPeak::OutOfPeak(at::Device device) : device_(device) {
+  if (!device_.is_cpu()) peak_of(device_).pause();
+}
+
+OutOfPeak::~OutOfPeak() {
+  if (!device_.is_cpu()) peak_of(device_).resume();
 }
 
 void release_unused(at::Device device) {

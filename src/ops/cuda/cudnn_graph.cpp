@@ -27,6 +27,7 @@
 
 #include "../path_choice.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/device/runtime.hpp"
 #include "launching.hpp"
 
 namespace gputrain::ops::cuda {
@@ -140,6 +141,7 @@ Choice fastest_plan(std::shared_ptr<Graph> graph, bool deterministic, bool is_ti
 /// Of the graphs the one that is fastest on these tensors; the first that there is a plan of where a clock must not or
 /// cannot decide. Throws NoKernel where there is none.
 std::shared_ptr<Graph> found(const Asked& asked, const Pointers& pointers) {
+  const device::OutOfPeak aside(at::Device(at::kCUDA, c10::cuda::current_device()));  // workspaces of plans not taken
   const bool is_timed = !asked.deterministic && can_measure();
   Choice best;
   std::string refusal;

@@ -43,8 +43,9 @@ Normed convolved(const at::Tensor& x, const Convolution& conv, const NormOperand
     return finished({.y = channels_last(y)}, t);
   };
   const Tensors inputs{x, conv.weight, norm.weight, norm.bias, norm.running_mean, norm.running_var};
-  const Tensors found = ops::run(named("conv_moments", conv), inputs, {.batched = 1, .differentiable = 0},
-                                 has_sums(x, conv) ? own : Way(), plain);
+  const Tensors found =
+      ops::run(named("conv_moments", conv), inputs, {.batched = 1, .differentiable = 0, .whole = true},
+               has_sums(x, conv) ? own : Way(), plain);
   return {.y = found[0], .moments = found[3]};
 }
 
@@ -71,8 +72,8 @@ NormGradients before_conv(const at::Tensor& dy, const Convolution& conv, const a
     return listed(batch_gradients(channels_last(dx), {.x = t[1], .moments = t[3], .relu = true}));
   };
   const Tensors found =
-      ops::run(named("conv_norm_gradient", conv), {dy, z, conv.weight, moments}, {.batched = 2, .differentiable = 0},
-               has_gradient_sums(dy, conv) ? fused : Way(), plain);
+      ops::run(named("conv_norm_gradient", conv), {dy, z, conv.weight, moments},
+               {.batched = 2, .differentiable = 0, .whole = true}, has_gradient_sums(dy, conv) ? fused : Way(), plain);
   return {.dx = found[0], .dweight = found[1], .dbias = found[2]};
 }
 

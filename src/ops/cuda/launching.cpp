@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -23,12 +24,14 @@ const std::string kTorch = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_s
                            std::to_string(TORCH_VERSION_PATCH);
 
 PathChoice::Options options_of_process() {
-  return {.mode = takes_aten_only() ? PathChoice::Mode::never : PathChoice::Mode::measure,
-          .machine = cuda::machine(),
-          .file = cuda::choices_file(),
-          .time_counts = !at::globalContext().deterministicAlgorithms(),
-          .milliseconds = cuda::milliseconds,
-          .can_measure = cuda::can_measure};
+  return {
+      .mode = takes_aten_only() ? PathChoice::Mode::never : PathChoice::Mode::measure,
+      .machine = cuda::machine(),
+      .file = cuda::choices_file(),
+      .time_counts = !at::globalContext().deterministicAlgorithms(),
+      .milliseconds = cuda::milliseconds,
+      .can_measure = cuda::can_measure,
+      .aside = [] { return std::make_shared<device::OutOfPeak>(at::Device(at::kCUDA, at::cuda::current_device())); }};
 }
 
 }  // namespace
