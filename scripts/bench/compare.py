@@ -1,17 +1,20 @@
 """Compares gputrain with PyTorch, eager and compiled, on made-up data: the same shapes, optimizer, precision and dropout.
 Programs take turns in the order A B C, C B A; each times its steps one by one after a warm-up, on a GPU by events. Prints
-medians and ratios, and writes everything to JSON, with clocks and power where there is an nvidia-smi. All
+medians and ratios, and writes everything to JSON after each run, with clocks and power where there is an nvidia-smi. All
 train on one batch again and again: PyTorch's stays on the device, gputrain reads it through its loader.
 
 usage: compare.py --output compare.json [--binary gputrain] [--only NAME ...] [--contenders NAME ...] [--steps N]
-                  [--warmup N] [--rounds N] [--budget SECONDS]
+                  [--warmup N] [--rounds N] [--budget SECONDS] [--continue]
 Without --binary only PyTorch is measured.
 """
 
 import argparse
+import importlib.metadata
 import json
 import math
+import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
@@ -21,7 +24,9 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from measure import Process, alternate
+from measure import Process
+
+ROOT = Path(__file__).resolve().parents[2]
 
 ADAMW = {"type": "adamw", "lr": 6e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}
 SGD = {"type": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}
@@ -77,7 +82,8 @@ WORKLOADS = {
     "tiny-resnet18-fp32": resnet("compare-tiny", 18, 32, 4, "fp32", "cpu"),
 }
 ON_GPU = ["gpt2", "resnet50-bf16", "resnet50-fp16"]
-CONTENDERS = ["eager", "compile", "gputrain"]
+CONTENDERS = ["gputrain", "eager", "compile"]
+LONGEST_RUN_SECONDS = 300
 
 
 @dataclass
@@ -89,6 +95,7 @@ class Run:
     peak_bytes: int = 0
     gpu: dict | None = None
     error: str | None = None
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -122,34 +129,40 @@ class GpuWatch:
         self.reading = {name: statistics.median(values) for name, values in zip(self.FIELDS, columns) if values}
 
 
-def run_torch(work: dict, compiled: bool, arguments, folder: Path) -> Run:
+def run_torch(work: dict, compiled: bool, arguments, folder: Path, limit: float) -> Run:
     (folder / "spec.json").write_text(json.dumps(work["twin"] | {
         "compile": compiled, "workers": 0, "timed": True, "warmup": arguments.warmup, "steps": arguments.warmup + arguments.steps}))
-    process = Process([sys.executable, str(Path(__file__).parent / "torch_twin.py"), str(folder / "spec.json")], {}, folder / "log")
-    entries = [json.loads(line) for line in process.lines()]
+    process = Process([sys.executable, str(Path(__file__).parent / "torch_twin.py"), str(folder / "spec.json")], {}, folder / "log", limit)
+    entries = [json.loads(line) for line in process.lines() if line.startswith("{")]
     peak = process.finish()
     timed = next(entry for entry in entries if entry["kind"] == "timed")
     return Run(timed["seconds"], timed["first_loss"], timed["last_loss"], timed["peak_bytes"] or peak)
 
 
-def run_gputrain(work: dict, arguments, folder: Path) -> Run:
+def run_gputrain(work: dict, arguments, folder: Path, limit: float) -> Run:
     job = "\n".join(f"{key}: {json.dumps(value)}" for key, value in work["job"].items())  # YAML's flow style is JSON
     (folder / "job.yaml").write_text(job)
     process = Process([arguments.binary, "bench", "train", str(folder / "job.yaml"), "--json", "--steps", str(arguments.steps),
-                       "--warmup", str(arguments.warmup)], {}, folder / "log")
+                       "--warmup", str(arguments.warmup)], {}, folder / "log", limit)
     text = "".join(process.lines())
-    process.finish()
+    try:
+        process.finish()
+    except SystemExit:
+        if failure := re.search(r'"failure": "(.*)"', text):
+            raise ValueError(failure[1])
+        raise
     row = json.loads(text)["rows"][0]
-    return Run(row["each"]["seconds"], row["first_loss"], row["last_loss"], row["peak_memory_bytes"])
+    warnings = [line for line in (folder / "log").read_text().splitlines() if line.startswith("warning: ")]
+    return Run(row["each"]["seconds"], row["first_loss"], row["last_loss"], row["peak_memory_bytes"], warnings=warnings)
 
 
-def measured(run, folder: Path) -> Run:
+def measured(run, folder: Path, limit: float) -> Run:
     folder.mkdir(parents=True, exist_ok=True)
     with GpuWatch() as watch:
         try:
-            result = run(folder)
-        except (SystemExit, ValueError, StopIteration) as failure:  # one that fails must not cost the others their numbers
-            result = Run(error=str(failure) or type(failure).__name__)
+            result = run(folder, limit)
+        except (Exception, SystemExit) as failure:  # one that fails must not cost the others their numbers
+            result = Run(error=f"{type(failure).__name__}: {failure}")
     result.gpu = watch.reading
     return result
 
@@ -174,27 +187,72 @@ def summarize(work: dict, results: dict[str, list[Run]]) -> dict:
     return entry
 
 
-def compare(name: str, arguments, folder: Path, deadline: float) -> dict:
-    work = WORKLOADS[name]
-    programs = {"eager": lambda at: run_torch(work, False, arguments, at), "compile": lambda at: run_torch(work, True, arguments, at)}
-    if arguments.binary and work["job"]:
-        programs["gputrain"] = lambda at: run_gputrain(work, arguments, at)
-    contenders = {key: lambda turn, key=key, run=run: measured(run, folder / f"{key}{turn}")
-                  for key, run in programs.items() if key in arguments.contenders}
-    results = alternate(contenders, arguments.rounds, lambda text: print(f"{name:18} {text}", flush=True), deadline)
-    return {"workload": name} | summarize(work, results)
+def program_of(contender: str, work: dict, arguments):
+    """What runs it in a folder, with a limit in seconds; None: it does not do this work."""
+    if contender == "gputrain":
+        return (lambda at, limit: run_gputrain(work, arguments, at, limit)) if arguments.binary and work["job"] else None
+    return lambda at, limit: run_torch(work, contender == "compile", arguments, at, limit)
+
+
+class Comparison:
+    """Runs of workloads by contenders, and the file that has them all after each run."""
+
+    def __init__(self, arguments):
+        self.arguments, self.deadline = arguments, time.time() + arguments.budget
+        self.heading = {"schema": 1, "machine": machine(), "steps": arguments.steps, "warmup": arguments.warmup, "rounds": arguments.rounds}
+        self.runs = {name: {key: [] for key in CONTENDERS if key in arguments.contenders and program_of(key, WORKLOADS[name], arguments)}
+                     for name in arguments.only}
+        self.longest, self.missed = {}, []
+        if getattr(arguments, "continue") and arguments.output.exists():
+            self.take_up(json.loads(arguments.output.read_text()))
+
+    def take_up(self, earlier: dict):
+        """The good runs of an earlier call that measured alike."""
+        if any(earlier[key] != self.heading[key] for key in ("machine", "steps", "warmup")):
+            raise SystemExit(f"{self.arguments.output} was measured otherwise, or elsewhere: without --continue it is replaced")
+        for entry in earlier["results"]:
+            for contender, runs in entry["runs"].items():
+                good = [Run(**run) for run in runs if not run["error"]]
+                self.runs.setdefault(entry["workload"], {}).setdefault(contender, []).extend(good)
+
+    def run_all(self, folder: Path):
+        """The first round of all workloads before the second of any."""
+        for turn in range(self.arguments.rounds):
+            for name in self.arguments.only:
+                for contender in CONTENDERS if turn % 2 == 0 else reversed(CONTENDERS):
+                    if contender in self.arguments.contenders and contender in self.runs[name] and len(self.runs[name][contender]) <= turn:
+                        self.run_one(name, contender, turn, folder / f"{name}-{contender}{turn}")
+
+    def run_one(self, name: str, contender: str, turn: int, folder: Path):
+        left, started = self.deadline - time.time(), time.time()
+        if left < max(10.0, 1.2 * self.longest.get((name, contender), 0.0)):
+            self.missed.append(f"{name} {contender}")
+            return
+        result = measured(program_of(contender, WORKLOADS[name], self.arguments), folder, min(LONGEST_RUN_SECONDS, left))
+        self.longest[name, contender] = time.time() - started
+        self.runs[name][contender].append(result)
+        self.write()
+        print(f"{name:18} round {turn + 1}/{self.arguments.rounds}: {contender} {result}, {time.time() - started:.0f} s in all", *result.warnings, sep="\n  ", flush=True)
+
+    def report(self) -> dict:
+        return self.heading | {"results": [{"workload": name} | summarize(WORKLOADS[name], runs) for name, runs in self.runs.items()]}
+
+    def write(self):
+        partial = self.arguments.output.with_suffix(".partial")
+        partial.write_text(json.dumps(self.report(), indent=2))
+        os.replace(partial, self.arguments.output)
 
 
 def machine() -> dict:
-    import torch
-
     cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), platform.machine())
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True,
-                              text=True).stdout.strip()
+    revision = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    packed = ROOT / ".carry/revision"
+    if not revision and packed.exists():
+        revision = packed.read_text().strip()
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,power.limit,clocks.max.sm", "--format=csv,noheader"]
     gpu = subprocess.run(query, capture_output=True, text=True).stdout.strip() if shutil.which("nvidia-smi") else None
-    return {"cpu": cpu, "gpu": gpu, "torch": torch.__version__, "revision": revision}
+    return {"cpu": cpu, "gpu": gpu, "torch": importlib.metadata.version("torch"), "revision": revision}
 
 
 def print_table(report: dict):
@@ -208,7 +266,7 @@ def print_table(report: dict):
                   f" {got['peak_bytes'] / 2**20:6,.0f} MiB {got['first_loss']:10.4f} {got['last_loss']:10.4f}  {state}")
         for name, runs in entry["runs"].items():
             if name not in entry["contenders"]:
-                print(f"{entry['workload']:18} {name:9} {runs[0]['error'] if runs else 'no time was left'}".splitlines()[0])
+                print(f"{entry['workload']:18} {name:9} {runs[0]['error'].strip().splitlines()[-1] if runs else 'no time was left'}")
         for name, over in entry["gputrain_over"].items():
             print(f"{entry['workload']:18} gputrain is {over['speed']:.3f}x {name}, with {over['memory']:.2f}x its memory")
 
@@ -222,18 +280,20 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=30, help="measured steps of a run")
     parser.add_argument("--warmup", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--budget", type=float, default=3600, help="seconds; no run starts that would end later")
+    parser.add_argument("--budget", type=float, default=3600, help="seconds; no run starts that is likely to end later")
+    parser.add_argument("--continue", action="store_true", help="keep the good runs in --output, and add what is missing")
     arguments = parser.parse_args()
-    deadline = time.time() + arguments.budget
-    report = {"schema": 1, "machine": machine(), "steps": arguments.steps, "warmup": arguments.warmup, "rounds": arguments.rounds, "results": []}
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    comparison = Comparison(arguments)
     with tempfile.TemporaryDirectory(prefix="gputrain-compare-") as folder:
-        for name in arguments.only:
-            report["results"].append(compare(name, arguments, Path(folder) / name, deadline))
-            arguments.output.write_text(json.dumps(report, indent=2))
+        comparison.run_all(Path(folder))
+    report = comparison.report()
     print_table(report)
+    if comparison.missed:
+        print("no time for: " + ", ".join(comparison.missed))
     print(f"all numbers: {arguments.output}")
-    return 1 if any(run["error"] for entry in report["results"] for runs in entry["runs"].values() for run in runs) else 0
+    failed = any(run["error"] for entry in report["results"] for runs in entry["runs"].values() for run in runs)
+    return 1 if failed or comparison.missed else 0
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # gputrain against PyTorch, eager and compiled, in one run: GPT-2 124M and ResNet-50 on a GPU; on a machine without one,
 # tiny models on the CPU, which tries the comparison itself and says nothing about speed. Sets up and builds first.
-# Options are those of compare.py: --only NAME..., --contenders NAME..., --steps N, --rounds N, --output FILE.
+# Options are those of compare.py: --only NAME..., --contenders NAME..., --steps N, --rounds N, --output FILE, --continue.
 source "$(dirname "${BASH_SOURCE[0]}")/../steps.sh"
 
 if has_gpu; then
   source "$root/scripts/gpu/programs.sh"
-  if [[ -x $packed/bin/gputrain ]]; then use_packed; else build_programs gputrain; fi
+  find_programs gputrain
   only=()
 else
   "$root/scripts/setup.sh" --cpu --tests
@@ -14,4 +14,4 @@ else
   python=$deps/bin/python programs=$root/build/release/bin out=$root/build/bench
   only=(--only tiny-gpt-fp32 tiny-gpt-bf16 tiny-resnet18-fp32)
 fi
-exec "$python" "$root/scripts/bench/compare.py" --binary "$programs/gputrain" --output "$out/compare.json" "${only[@]}" "$@"
+"$python" "$root/scripts/bench/compare.py" --binary "$programs/gputrain" --output "$out/compare.json" "${only[@]}" "$@"

@@ -2,7 +2,6 @@
 from start to the end of the first step, resident memory just before it, and at its highest."""
 
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -50,6 +49,7 @@ class Process:
         self.child = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=self.log,
                                       text=True, bufsize=1)
         self.timer = threading.Timer(limit_seconds, self.child.kill)
+        self.timer.daemon = True
         self.timer.start()
 
     def lines(self):
@@ -122,19 +122,13 @@ def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, 
     )
 
 
-def alternate(contenders: dict, rounds: int, say, deadline: float = math.inf) -> dict[str, list]:
+def alternate(contenders: dict, rounds: int, say) -> dict[str, list]:
     """Runs every contender once per round, in the order A B C, C B A, A B C, ..., so that a drift of the machine favours
-    none. `contenders` maps a name to a function of the round. Starts no run that is likely to end after `deadline`."""
+    none. `contenders` maps a name to a function of the round."""
     results = {name: [] for name in contenders}
-    longest = dict.fromkeys(contenders, 0.0)
     for number in range(rounds):
         for name in list(contenders) if number % 2 == 0 else reversed(contenders):
-            started = time.time()
-            if started + 1.2 * longest[name] > deadline:
-                say(f"round {number + 1}: no time left for {name}")
-                continue
             result = contenders[name](number)
-            longest[name] = max(longest[name], time.time() - started)
             results[name].append(result)
             say(f"round {number + 1}/{rounds}: {name} {result}")
     return results

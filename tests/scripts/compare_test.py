@@ -22,6 +22,10 @@ def run_compare(folder: str, *options: str) -> tuple[subprocess.CompletedProcess
     return done, json.loads(output.read_text())
 
 
+def turns_in(output: str) -> list[str]:
+    return [line.split(": ")[1].split()[0] for line in output.splitlines() if " round " in line]
+
+
 class Summary(unittest.TestCase):
     def test_ratios_are_medians_of_rounds_and_more_than_one_where_we_are_faster(self):
         eager = [Run([2.0, 4.0, 3.0], 1, 1, 300), Run([6.0], 1, 1, 300)]
@@ -37,8 +41,7 @@ class ComparisonTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             done, report = run_compare(folder, "--only", "tiny-gpt-fp32", "--steps", "4", "--warmup", "2", "--contenders", *contenders)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        turns = [line.split(": ")[1].split()[0] for line in done.stdout.splitlines() if " round " in line]
-        self.assertEqual(turns, [*contenders, *reversed(contenders)])
+        self.assertEqual(turns_in(done.stdout), [*contenders, *reversed(contenders)])
         entry = report["results"][0]
         for name, got in entry["contenders"].items():
             self.assertEqual([len(run["step_seconds"]) for run in entry["runs"][name]], [4, 4])
@@ -50,7 +53,32 @@ class ComparisonTest(unittest.TestCase):
 
 class Compare(ComparisonTest):
     def test_measures_both_in_turns_on_equal_work(self):
-        self.check("eager", "gputrain")
+        self.check("gputrain", "eager")
+
+    def test_takes_up_what_a_call_that_was_cut_off_has_left(self):
+        options = ["--only", "tiny-gpt-fp32", "--contenders", "gputrain", "eager", "--steps", "3", "--warmup", "1"]
+        with tempfile.TemporaryDirectory() as folder:
+            output = pathlib.Path(folder) / "compare.json"
+            cut = subprocess.Popen([sys.executable, str(ROOT / "scripts/bench/compare.py"), "--output", str(output), "--binary", PROGRAM, *options],
+                                   stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"})
+            self.assertIn("round 1/2: gputrain", cut.stdout.readline())
+            cut.kill()
+            cut.communicate()
+            [left] = json.loads(output.read_text())["results"][0]["runs"]["gputrain"]
+            refused = run_compare(folder, *options[:-1], "2", "--continue")[0]
+            self.assertIn("was measured otherwise", refused.stderr)
+            done, report = run_compare(folder, *options, "--continue")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(turns_in(done.stdout), ["eager", "eager", "gputrain"])
+        self.assertEqual(report["results"][0]["runs"]["gputrain"][0], left)
+        self.assertEqual({name: len(runs) for name, runs in report["results"][0]["runs"].items()}, {"gputrain": 2, "eager": 2})
+
+    def test_begins_nothing_that_there_is_no_time_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, str(ROOT / "scripts/bench/compare.py"), "--output", f"{folder}/compare.json", "--binary", PROGRAM,
+                                   "--only", "tiny-gpt-fp32", "--contenders", "gputrain", "--rounds", "1", "--budget", "5"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no time for: tiny-gpt-fp32 gputrain", done.stdout)
 
     def test_goes_on_when_one_fails(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -65,7 +93,7 @@ class Compare(ComparisonTest):
 
 class CompareWithCompile(ComparisonTest):
     def test_measures_all_three_in_turns_on_equal_work(self):
-        self.check("eager", "compile", "gputrain")
+        self.check("gputrain", "eager", "compile")
 
 
 if __name__ == "__main__":

@@ -22,9 +22,6 @@ class Measure(unittest.TestCase):
         alternate(contenders, 2, lambda text: None)
         self.assertEqual("".join(order), "ABCCBA")
 
-    def test_no_run_starts_that_would_end_after_the_deadline(self):
-        self.assertEqual(alternate({"A": lambda turn: result(1)}, 3, lambda text: None, deadline=0), {"A": []})
-
     def test_ratios_are_medians_of_pairs(self):
         ours, theirs = [result(10, 3), result(30, 1), result(20, 2)], [result(10, 2), result(10, 2), result(10, 2)]
         found = ratios(ours, theirs)
