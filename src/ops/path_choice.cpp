@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -107,6 +108,23 @@ double error_of(const at::Tensor& result, const at::Tensor& exact) {
   const auto norm = [](const at::Tensor& x) { return at::linalg_vector_norm(x.to(at::kDouble)).item<double>(); };
   const double length = norm(exact), difference = norm(at::sub(result.to(at::kDouble), exact.to(at::kDouble)));
   return difference == 0 ? 0 : difference / length;
+}
+
+/// cuDNN takes the first of its algorithms meanwhile: what runs once is not worth a search.
+class WithoutCudnnSearch {
+ public:
+  WithoutCudnnSearch() { at::globalContext().setBenchmarkCuDNN(false); }
+  WithoutCudnnSearch(const WithoutCudnnSearch&) = delete;
+  WithoutCudnnSearch& operator=(const WithoutCudnnSearch&) = delete;
+  ~WithoutCudnnSearch() { at::globalContext().setBenchmarkCuDNN(before_); }
+
+ private:
+  bool before_ = at::globalContext().benchmarkCuDNN();
+};
+
+Tensors exact_results(const Way& plain, const Tensors& wide, const Tensors& gradients) {
+  const WithoutCudnnSearch once;
+  return results_of(plain, wide, gradients);
 }
 
 }  // namespace
@@ -223,7 +241,7 @@ PathChoice::Verdict PathChoice::compare(const Tensors& inputs, const Inputs& kin
       gradients.push_back(gradient_for(y));
     }
   }
-  const Tensors exact = results_of(plain, wide, gradients);
+  const Tensors exact = exact_results(plain, wide, gradients);
   const Tensors ours = results_of(own, leaves_of(inputs, kinds, false), gradients);
   const Tensors theirs = results_of(plain, leaves_of(inputs, kinds, false), gradients);
   Verdict verdict{.own = ours.size() == exact.size()};
