@@ -15,7 +15,8 @@ function(gputrain_room room)
   set_target_properties(gputrain_${room} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
-# gputrain_test(<room> SOURCES <files...> [LABELS <labels...>]): one executable, one ctest entry.
+# gputrain_test(<room> SOURCES <files...> [LABELS <labels...>]): one executable, one ctest entry. What the label gpu says
+# needs a GPU, in all or in part; the target gpu_tests builds these.
 function(gputrain_test room)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;LABELS" ${ARGN})
   if(NOT ARG_NAME)
@@ -41,6 +42,12 @@ function(gputrain_test room)
     set(limit 3000)
   endif()
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${limit})
+  if("gpu" IN_LIST ARG_LABELS)
+    if(NOT TARGET gpu_tests)
+      add_custom_target(gpu_tests)
+    endif()
+    add_dependencies(gpu_tests ${target})
+  endif()
 endfunction()
 
 # gputrain_fuzzer(<room> NAME <name> SOURCES <files...>): a libFuzzer target <name>_fuzzer over the rooms up to <room>, built

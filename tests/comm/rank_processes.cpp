@@ -172,7 +172,7 @@ RankResult run_program(const std::vector<std::string>& argv, const Environment& 
   return process.result;
 }
 
-comm::ProcessGroups join(std::chrono::milliseconds deadline) {
+comm::ProcessGroups join(std::chrono::milliseconds deadline, at::Device device) {
   const auto number = [](const char* name, int otherwise = 30) {
     const char* text = std::getenv(name);
     return text == nullptr ? otherwise : std::atoi(text);
@@ -196,7 +196,8 @@ comm::ProcessGroups join(std::chrono::milliseconds deadline) {
     std::fflush(stdout);
   };
   return {at,
-          {.gpu = text_of("GPU"),
+          {.device = device,
+           .gpu = text_of("GPU"),
            .deadline = deadline,
            .start_deadline = std::chrono::seconds(number("START_SECONDS")),
            .patience = std::chrono::milliseconds(500),

@@ -64,6 +64,6 @@ RankResult run_program(const std::vector<std::string>& argv, const Environment& 
 /// This process's groups, from its environment, for use in bodies. START_SECONDS there bounds the wait for the others,
 /// JOB names the job, PROGRAM and RUN are what all ranks agree on; SILENCE_MILLISECONDS and GRACE_MILLISECONDS are as
 /// GroupOptions has them. Rank 0 prints whom it waits for, twice a second at most.
-comm::ProcessGroups join(std::chrono::milliseconds deadline = std::chrono::seconds(30));
+comm::ProcessGroups join(std::chrono::milliseconds deadline = std::chrono::seconds(30), at::Device device = at::kCPU);
 
 }  // namespace gputrain::testing

@@ -1,0 +1,100 @@
+// NCCL between two ranks that have one GPU between them. It refuses that on one host, and is made to think that they
+// are on two: then all goes through sockets.
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/rank_processes.hpp"
+#include "gputrain/device/runtime.hpp"
+
+namespace gputrain::comm {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::RankBody;
+using testing::RankProcesses;
+
+ProcessGroups join_on_gpu(std::chrono::milliseconds deadline = std::chrono::seconds(30)) {
+  ::setenv("NCCL_HOSTID", std::getenv("RANK"), 1);
+  return testing::join(deadline, device::choose_device("cuda", 0));
+}
+
+at::Tensor filled(double value, at::ScalarType type = at::kFloat) {
+  return at::full({1 << 20}, value, at::TensorOptions().device(at::kCUDA).dtype(type));
+}
+
+bool holds(const at::Tensor& tensor, double value) { return tensor.eq(value).all().item<bool>(); }
+
+const RankBody collects("collects", [] {
+  ProcessGroups groups = join_on_gpu();
+  Group& tensors = groups.tensors();
+  int wrong = 0;
+  const auto expect = [&](bool is_right, const char* what) {
+    if (is_right) return;
+    ++wrong;
+    std::fprintf(stderr, "wrong: %s\n", what);
+  };
+  const double own = groups.rank() + 1;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const at::Tensor sum = filled(own, type);
+    Pending first = tensors.all_reduce_sum(sum, "sum");
+    const at::Tensor other = filled(10 * own, type);
+    Pending second = tensors.all_reduce_sum(other, "other sum");
+    first.wait();
+    second.wait();
+    expect(holds(sum, 3) && holds(other, 30), "sums under way together");
+  }
+  const at::Tensor reduced = filled(own);
+  tensors.reduce_sum(reduced, 1, "sum for one").wait();
+  expect(groups.rank() == 0 || holds(reduced, 3), "sum for one");
+  const at::Tensor sent = filled(own);
+  tensors.broadcast(sent, 1, "values");
+  expect(holds(sent, 2), "values");
+  const at::Tensor gathered = tensors.all_gather(filled(own), "all");
+  expect(holds(gathered[0], 1) && holds(gathered[1], 2), "all");
+  tensors.barrier("barrier");
+  groups.control().barrier("end");
+  return wrong;
+});
+
+const RankBody dies("dies", [] {
+  ProcessGroups groups = join_on_gpu(std::chrono::seconds(20));
+  groups.tensors().all_reduce_sum(filled(1), "first").wait();
+  device::synchronize(at::Device(at::kCUDA, 0));
+  if (groups.rank() == 1) ::raise(SIGKILL);
+  const auto begin = std::chrono::steady_clock::now();
+  const at::Tensor sum = filled(1);
+  groups.tensors().all_reduce_sum(sum, "second").wait();
+  groups.tensors().check("the step", begin);
+  device::synchronize(at::Device(at::kCUDA, 0));
+  return 0;
+});
+
+class Nccl : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (device::gpu_count() == 0) GTEST_SKIP() << "there is no GPU here";
+  }
+};
+
+TEST_F(Nccl, CollectsOnOneGpuWhatTwoRanksHave) {
+  RankProcesses ranks("collects", 2);
+  for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+TEST_F(Nccl, ARankThatDiesEndsTheOther) {
+  RankProcesses ranks("dies", 2);
+  const auto results = ranks.finish();
+  EXPECT_EQ(results[0].exit_code, static_cast<int>(ExitCode::restart)) << results[0].output;
+  EXPECT_LT(results[0].seconds, 45);
+}
+
+}  // namespace
+}  // namespace gputrain::comm
