@@ -1,39 +1,54 @@
 #!/usr/bin/env bash
-# What must hold on a GPU: the tests pass, and training is at least as fast as PyTorch. Writes tests.json and bench.json
-# into $OUT, or build/gpu; ends with a summary and fails if a test fails.
+# What must hold on a GPU, the most telling first: what it does with single operations, GPT-2 and ResNet-50 against PyTorch,
+# the tests. Everything is written as it comes, so that a call that is cut off has not been in vain.
 source "$(dirname "${BASH_SOURCE[0]}")/programs.sh"
 
 usage() {
   cat <<'END'
-usage: scripts/gpu/check.sh [--only tests|bench] [--budget SECONDS] [--compile]
-  --only      one of the two
+usage: scripts/gpu/check.sh [--only probe|bench|tests]... [--budget SECONDS] [--continue]
+  --only      these parts (default: all)
   --budget    stop before this many seconds (default: 540); what was not reached is named
-  --compile   compare with torch.compile too
+  --continue  go on with what an earlier call has left in build/gpu
 END
 }
 
-only='' budget=540 contenders=(--contenders eager gputrain)
+parts='' budget=540 continue=()
 while (($#)); do
   case $1 in
-    --only) only=${2:?--only needs a name}; shift ;;
+    --only)
+      [[ ${2:-} =~ ^(probe|bench|tests)$ ]] || { usage >&2; fail "--only takes probe, bench or tests, not '${2:-}'"; }
+      parts+=" $2"
+      shift
+      ;;
     --budget) budget=${2:?--budget needs seconds}; shift ;;
-    --compile) contenders=() ;;
+    --continue) continue=(--continue) ;;
     -h | --help) usage; exit ;;
     *) usage >&2; fail "unknown option '$1'" ;;
   esac
   shift
 done
-[[ $only =~ ^(tests|bench)?$ ]] || { usage >&2; fail "--only takes tests or bench, not '$only'"; }
+parts=${parts:-probe bench tests}
 
-if [[ -x $packed/bin/gputrain ]]; then use_packed; else build_programs all; fi
+find_programs gputrain gpu_probe gpu_tests
+incomplete=''
+# part NAME SHARE COMMAND...: runs until so many percent of the budget are used, and is told its seconds.
+part() {
+  local name=$1 seconds=$((budget * $2 / 100 - SECONDS))
+  shift 2
+  [[ " $parts " == *" $name "* ]] || return 0
+  if ((seconds < 10)); then
+    say "no time for: $name"
+    incomplete+=" $name"
+    return 0
+  fi
+  say "" "== $name, ${SECONDS} s so far"
+  "$@" --budget "$seconds" "${continue[@]}" || incomplete+=" $name"
+}
 
-status=0
-if [[ $only != bench ]]; then
-  if [[ $programs == "$packed/bin" ]]; then tests=$packed; else tests=$root/build/cuda; fi
-  "$python" "$root/scripts/gpu/run_tests.py" "$tests" "$out" --budget $((budget - SECONDS)) || status=1
-fi
-if [[ $only != tests ]] && ((SECONDS < budget)); then
-  "$root/scripts/bench/compare.sh" --output "$out/bench.json" "${contenders[@]}" --budget $((budget - SECONDS)) || status=1
-fi
-say "Results are in $out, after $SECONDS s."
-exit "$status"
+# The last one has all that is left.
+share() { if [[ $parts == *"$1" ]]; then echo 100; else echo "$2"; fi; }
+part probe "$(share probe 25)" "$root/scripts/gpu/probe.sh"
+part bench "$(share bench 80)" "$python" "$root/scripts/bench/compare.py" --binary "$programs/gputrain" --output "$out/compare.json"
+part tests 100 "$python" "$root/scripts/gpu/run_tests.py" "$tests" "$out"
+say "" "Results are in $out, after $SECONDS s."
+[[ -z $incomplete ]] || fail "failed or not finished:$incomplete" "scripts/gpu/check.sh --continue goes on, and tries again what failed."

@@ -1,44 +1,63 @@
 #!/usr/bin/env bash
-# The first thing to run on a new kind of GPU: measures what it does with the operations training is made of, and
-# PyTorch's rates. Writes probe.json and pytorch.json into $OUT, or build/gpu.
+# What a new kind of GPU does with the operations training is made of, measured one by one. Adds a line per measurement to
+# probe.log.
 source "$(dirname "${BASH_SOURCE[0]}")/programs.sh"
 
 usage() {
   cat <<'END'
-usage: scripts/gpu/probe.sh [--only probe|pytorch] [--budget SECONDS] [SECTION...]
-  --only     the C++ measurements, or PyTorch's rates (eager and compiled: GPT-2, ResNet-50, BERT); default: both
-  --budget   no new PyTorch run is started that would pass this (default: 540)
-  SECTION    of the C++ measurements; gpu_probe without arguments lists them
+usage: scripts/gpu/probe.sh [--budget SECONDS] [--continue] [SECTION...]
+  --budget    stop after this many seconds (default: 540); what was not reached is named
+  --continue  go on with what an earlier call has left
+  SECTION     what to measure (default: all); gpu_probe without arguments lists them
 END
 }
 
-only='' budget=540 sections=()
+budget=540 continues=false sections=()
 while (($#)); do
   case $1 in
-    --only) only=${2:?--only needs a name}; shift ;;
     --budget) budget=${2:?--budget needs seconds}; shift ;;
+    --continue) continues=true ;;
     -h | --help) usage; exit ;;
     -*) usage >&2; fail "unknown option '$1'" ;;
     *) sections+=("$1") ;;
   esac
   shift
 done
-[[ $only =~ ^(probe|pytorch)?$ ]] || { usage >&2; fail "--only takes probe or pytorch, not '$only'"; }
 
-if [[ -x $packed/bin/gpu_probe ]]; then use_packed; else build_programs gpu_probe; fi
+find_programs gputrain gpu_probe
+log=$out/probe.log
+$continues || rm -f "$log"
+touch "$log"
+((${#sections[@]})) || read -r -a sections < <("$programs/gpu_probe") || fail "$programs/gpu_probe does not start"
 
-status=0
-if [[ $only != pytorch ]]; then
-  timeout "$budget" "$programs/gpu_probe" "$out/probe.json" "${sections[@]}" >"$out/probe.log" 2>&1 || status=1
-  grep -c '' "$out/probe.log" | sed 's/$/ measurements in probe.log/'
-  grep '"error"' "$out/probe.log" | cut -c1-200 || say "none failed"
-  # The allocator's settings are read once per process.
-  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True timeout 60 "$programs/gpu_probe" "$out/probe_expandable.json" memory \
-    >"$out/probe_expandable.log" 2>&1 || status=1
+# left: those whose end is not in the log
+left() {
+  local section
+  for section in "${sections[@]}"; do
+    grep -q "^sections {\"name\": \"$section\"" "$log" || echo "$section"
+  done
+}
+
+# What breaks the GPU for a process, or the process itself, must not cost the other sections: another process goes on.
+mapfile -t remaining < <(left)
+while ((${#remaining[@]} > 0 && SECONDS + 5 < budget)); do
+  status=0
+  timeout --kill-after=5 $((budget - SECONDS)) "$programs/gpu_probe" "${remaining[@]}" >>"$log" 2>&1 || status=$?
+  if ((status == 6)); then tail -n 1 "$log" >&2; exit 6; fi
+  mapfile -t now < <(left)
+  if ((${#now[@]} == ${#remaining[@]})); then
+    printf 'sections {"name": "%s", "error": "ended with %d"}\n' "${now[0]}" "$status" >>"$log"
+    mapfile -t now < <(left)
+  fi
+  remaining=("${now[@]}")
+done
+
+# The allocator's settings are read once per process.
+if [[ " ${sections[*]} " == *" memory "* ]] && ! grep -q expandable "$log" && ((SECONDS + 20 < budget)); then
+  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True timeout --kill-after=5 60 "$programs/gpu_probe" memory 2>&1 |
+    grep expandable >>"$log" || true
 fi
-if [[ $only != probe ]] && ((SECONDS < budget)); then
-  "$python" "$root/scripts/bench/compare.py" --output "$out/pytorch.json" --rounds 1 \
-    --only gpt2 resnet50-bf16 resnet50-fp16 bert-30522 bert-30528 --budget $((budget - SECONDS)) || status=1
-fi
-say "Results are in $out, after $SECONDS s."
-exit "$status"
+
+grep '"error"' "$log" | cut -c1-200 || true
+say "probe: $(grep -c '^[a-z]* {' "$log") measurements in $log, $(grep -c '"error"' "$log" || true) failed${remaining[*]:+, no time for: ${remaining[*]}}"
+((${#remaining[@]} == 0))

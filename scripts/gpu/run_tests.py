@@ -1,52 +1,67 @@
-"""Runs every fast test program on a machine with a GPU, those that mention a GPU first, and writes tests.json and
-tests.log. A test that skips because there is no GPU has not been run: here that fails.
+"""Runs the test programs that are about GPUs, those of the ctest label gpu, on a machine with one; writes tests.json and
+tests.log after each. A test that skips because there is no GPU has not been run: here that fails.
 
-usage: run_tests.py FOLDER OUT [--budget SECONDS]     (FOLDER: build/cuda, or what pack.sh made)
+usage: run_tests.py FOLDER OUT [--budget SECONDS] [--limit SECONDS] [--continue]
+  FOLDER      build/cuda, or what pack.sh made
+  --budget    no program runs longer than this from now on (default: 540)
+  --limit     nor any longer than this by itself (default: 200)
+  --continue  leave out what has passed in OUT already
 """
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import time
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 
-def programs_in(folder: Path) -> list[tuple[str, Path]]:
-    """Names and programs, from pack.sh's list or from ctest."""
-    if (folder / "tests.txt").exists():
-        rows = [line.split("\t") for line in (folder / "tests.txt").read_text().splitlines()]
-        return [(name, folder / "tests" / Path(program).name) for name, program in rows]
-    listing = subprocess.run(["ctest", "--test-dir", str(folder), "--show-only=json-v1"], check=True, capture_output=True)
+
+def programs_in(folder: Path) -> list[dict]:
+    """Names, programs and environments, from pack.sh's list or from ctest."""
+    if (folder / "tests.json").exists():
+        packed = json.loads((folder / "tests.json").read_text())
+        return [test | {"program": str(folder / "tests" / Path(test["program"]).name)} for test in packed]
+    listing = subprocess.run(["ctest", "--test-dir", str(folder), "-L", "^gpu$", "--show-only=json-v1"], check=True, capture_output=True)
     found = []
     for test in json.loads(listing.stdout)["tests"]:
-        labels = sum((p["value"] for p in test.get("properties", []) if p["name"] == "LABELS"), [])
-        if test["command"][0].endswith("_test") and "slow" not in labels:
-            found.append((test["name"], Path(test["command"][0])))
+        if "command" not in test:
+            raise SystemExit(f"{test['name']} is not built: cmake --build {folder} --target gpu_tests")
+        environment = [entry for p in test["properties"] if p["name"] == "ENVIRONMENT" for entry in p["value"]]
+        found.append({"name": test["name"], "program": test["command"][0], "environment": environment})
     return found
 
 
-def cases_in(program: Path) -> int:
-    """How many of a program's cases are about GPUs."""
-    listing = subprocess.run([str(program), "--gtest_list_tests"], capture_output=True, text=True).stdout
-    return len(re.findall(r"cuda|gpu", listing, re.I))
-
-
-def run(name: str, program: Path, seconds: float, log) -> dict:
+def run(test: dict, seconds: float, out: Path) -> dict:
     started = time.time()
-    try:
-        result = subprocess.run([str(program)], capture_output=True, text=True, errors="replace", timeout=seconds,
-                                cwd=Path(__file__).resolve().parents[2])
-        output, code = result.stdout + result.stderr, result.returncode
-    except subprocess.TimeoutExpired as late:
-        output, code = (late.stdout or b"").decode(errors="replace"), "time limit"
-    log.write(f"==== {name}\n{output}\n")
+    scratch = out / "running.log"  # a file: processes that a killed program leaves would keep a pipe open
+    with scratch.open("wb") as log:
+        code = subprocess.run(["timeout", "--signal=KILL", f"{seconds:.0f}", test["program"]], stdout=log, stderr=subprocess.STDOUT,
+                              cwd=ROOT, env=os.environ | dict(entry.split("=", 1) for entry in test["environment"])).returncode
+    took = time.time() - started
+    output = scratch.read_text(errors="replace")
+    scratch.unlink()
+    with (out / "tests.log").open("a") as log:
+        log.write(f"==== {test['name']}\n{output}\n")
     reasons = re.findall(r"Skipped\n(.*?)\n\[  SKIPPED \] (\S+)", output, re.S)
-    without_gpu = [case for reason, case in reasons if re.search(r"\bGPUs?\b", reason)]
-    ran = re.search(r"\[  PASSED  \] (\d+)", output)
-    return {"name": name, "code": code, "seconds": round(time.time() - started, 1), "passed": int(ran[1]) if ran else 0,
-            "failed": sorted(set(re.findall(r"\[  FAILED  \] (\w+\.\w+)", output))),
-            "skipped": [f"{case}: {' '.join(reason.split())}" for reason, case in reasons], "saw_no_gpu": without_gpu}
+    begun, ended = (re.findall(pattern + r" ([\w/]+\.[\w/]+)", output) for pattern in (r"\[ RUN      \]", r"\[  (?:     OK|FAILED|SKIPPED) \]"))
+    return {"name": test["name"], "code": f"killed after {took:.0f} s" if took >= seconds else code, "seconds": round(took, 1),
+            "passed": len(re.findall(r"^\[       OK \]", output, re.M)), "failed": sorted(set(re.findall(r"\[  FAILED  \] ([\w/]+\.[\w/]+)", output))),
+            "unfinished": [case for case in begun if case not in ended],
+            "skipped": [f"{case}: {' '.join(reason.split())}" for reason, case in reasons],
+            "saw_no_gpu": [case for reason, case in reasons if re.search(r"\bGPUs?\b", reason)]}
+
+
+def is_bad(result: dict) -> bool:
+    return result["code"] != 0 or bool(result["saw_no_gpu"]) or result["passed"] == 0
+
+
+def write(out: Path, results: list[dict], not_reached: list[str]):
+    partial = out / "tests.partial"
+    partial.write_text(json.dumps({"tests": results, "not_reached": not_reached}, indent=2))
+    os.replace(partial, out / "tests.json")
 
 
 def main() -> int:
@@ -54,27 +69,28 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--budget", type=float, default=540)
+    parser.add_argument("--limit", type=float, default=200)
+    parser.add_argument("--continue", action="store_true", dest="goes_on")
     arguments = parser.parse_args()
     deadline = time.time() + arguments.budget
-    results, not_reached = [], []
-    with (arguments.out / "tests.log").open("w") as log:
-        for name, program in sorted(programs_in(arguments.folder), key=lambda entry: -cases_in(entry[1])):
-            left = deadline - time.time()
-            if left < 5:
-                not_reached.append(name)
-                continue
-            results.append(run(name, program, left, log))
-            (arguments.out / "tests.json").write_text(json.dumps({"tests": results, "not_reached": not_reached}, indent=2))
-            last = results[-1]
-            bad = last["code"] != 0 or last["saw_no_gpu"]
-            print(f"{'FAILED' if bad else 'ok':6} {name:20} {last['passed']:4} passed {last['seconds']:6.1f} s "
-                  f"{' '.join(last['failed'] + last['saw_no_gpu'])}", flush=True)
-    bad = [entry for entry in results if entry["code"] != 0 or entry["saw_no_gpu"]]
-    passed, failed = sum(e["passed"] for e in results), sum(max(1, len(e["failed"])) for e in bad)
-    print(f"gpu: {passed} passed, {failed} failed, {sum(len(e['skipped']) for e in results)} skipped")
-    if not_reached:
-        print("no time for: " + " ".join(not_reached))
-    return 1 if bad or not_reached or not results else 0
+    tests, earlier = programs_in(arguments.folder), arguments.out / "tests.json"
+    results = json.loads(earlier.read_text())["tests"] if arguments.goes_on and earlier.exists() else []
+    results = [result for result in results if not is_bad(result)]
+    left = [test for test in tests if test["name"] not in {result["name"] for result in results}]
+    if not arguments.goes_on:
+        (arguments.out / "tests.log").unlink(missing_ok=True)
+    while left and time.time() + 5 < deadline:
+        results.append(run(left.pop(0), min(arguments.limit, deadline - time.time()), arguments.out))
+        write(arguments.out, results, [test["name"] for test in left])
+        last = results[-1]
+        print(f"{'FAILED' if is_bad(last) else 'ok':6} {last['name']:20} {last['passed']:4} passed {last['seconds']:6.1f} s  {last['code'] or ''} "
+              f"{' '.join(last['failed'] + last['unfinished'] + last['saw_no_gpu'])}", flush=True)
+    bad = [result for result in results if is_bad(result)]
+    print(f"gpu: {sum(r['passed'] for r in results)} passed, {sum(max(1, len(r['failed'])) for r in bad)} failed, "
+          f"{sum(len(r['skipped']) for r in results)} skipped")
+    if left:
+        print("no time for: " + " ".join(test["name"] for test in left))
+    return 1 if bad or left or not results else 0
 
 
 if __name__ == "__main__":

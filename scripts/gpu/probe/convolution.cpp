@@ -70,7 +70,6 @@ void probe_convolution(Report& report) {
       record.set("size", c.size).set("count", c.count);
       report.attempt("convolution", record, [&, type = dtype](Record& result) { measure(c, type, result); });
     }
-    report.write();
   }
 }
 

@@ -1,5 +1,6 @@
-// usage: gpu_probe OUTPUT.json [SECTION...]
-// Measures what a GPU does with the operations training is made of; without sections, all of them.
+// usage: gpu_probe [SECTION...]
+// Measures what a GPU does with the operations training is made of; without sections, names them. Ends with 3 after a
+// section that has broken the GPU for the rest of the process.
 #include <chrono>
 #include <exception>
 #include <iostream>
@@ -25,27 +26,26 @@ int main(int argc, char** argv) {
       {"nccl", probe::probe_nccl},
       {"profiler", probe::probe_profiler},
       {"convolution", probe::probe_convolution}};
-  if (argc < 2) {
-    std::cerr << "usage: gpu_probe OUTPUT.json [SECTION...]\nsections:";
-    for (const auto& [name, run] : sections) std::cerr << ' ' << name;
-    std::cerr << '\n';
-    return 2;
+  const std::set<std::string> wanted(argv + 1, argv + argc);
+  if (wanted.empty()) {
+    for (const auto& [name, run] : sections) std::cout << name << ' ';
+    std::cout << '\n';
+    return 0;
   }
   int devices = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&devices); status != cudaSuccess || devices == 0) {
     std::cerr << "gpu_probe: no GPU can be used: " << cudaGetErrorString(status) << '\n';
     return 6;
   }
-  probe::Report report(argv[1]);
-  const std::set<std::string> wanted(argv + 2, argv + argc);
+  probe::Report report;
   for (const auto& [name, run] : sections) {
-    if (!wanted.empty() && wanted.count(name) == 0) continue;
+    if (wanted.count(name) == 0) continue;
     const auto started = std::chrono::steady_clock::now();
     report.attempt("sections", probe::Record().set("name", name), [&](probe::Record& record) {
       run(report);
       record.set("seconds", std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count());
     });
-    report.write();
+    if (cudaDeviceSynchronize() != cudaSuccess) return 3;
   }
   return 0;
 }

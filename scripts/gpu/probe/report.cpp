@@ -3,9 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 
 #include <cuda_runtime_api.h>
 
@@ -69,19 +67,6 @@ void Report::attempt(const std::string& section, Record record, const std::funct
     cudaGetLastError();
   }
   std::cout << section << ' ' << record.json() << std::endl;
-  sections_[section].push_back(std::move(record));
-}
-
-void Report::write() const {
-  std::ostringstream out;
-  out << "{";
-  for (const auto& [name, records] : sections_) {
-    out << (out.tellp() > 1 ? ",\n" : "\n") << quoted(name) << ": [";
-    for (size_t i = 0; i < records.size(); ++i) out << (i > 0 ? ",\n  " : "\n  ") << records[i].json();
-    out << "]";
-  }
-  out << "\n}\n";
-  std::ofstream(path_) << out.str();
 }
 
 }  // namespace probe

@@ -1,11 +1,9 @@
-// What the probe found: sections of flat records, written as JSON after each section so that a run cut short keeps
-// them.
+// What the probe finds: flat records, each a line "SECTION {...}" on stdout as soon as it is there, so that a run cut
+// short keeps them.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,16 +27,9 @@ class Record {
 
 class Report {
  public:
-  explicit Report(std::filesystem::path path) : path_(std::move(path)) {}
-
-  /// Runs `measure` on `record`, which already says what is measured, and keeps it in `section` of the report. An
-  /// exception becomes the record's "error": one thing that does not work must not hide the others.
+  /// Runs `measure` on `record`, which already says what is measured, and prints it. An exception becomes the record's
+  /// "error": one thing that does not work must not hide the others.
   void attempt(const std::string& section, Record record, const std::function<void(Record&)>& measure);
-  void write() const;
-
- private:
-  std::filesystem::path path_;
-  std::map<std::string, std::vector<Record>> sections_;
 };
 
 }  // namespace probe
