@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <optional>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -72,6 +74,14 @@ std::string reason_of(const Ended& ended) {
   const size_t begin = ended.errors.find("error: ");
   const std::string said = begin == std::string::npos ? "" : ended.errors.substr(begin + 7);
   return said.empty() ? "exit code " + std::to_string(ended.fate.number) : said.substr(0, said.find('\n'));
+}
+
+/// A kernel that is not taken, a step that cannot be a graph: what is measured is not what it could be.
+void pass_on_warnings(const std::string& errors) {
+  std::istringstream lines(errors);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("warning: ")) std::fprintf(stderr, "%s\n", line.c_str());
+  }
 }
 
 /// Settings that put made-up data of the same shape in place of the job's.
@@ -143,6 +153,7 @@ class Bench {
                                   std::to_string(request_.warmup)};
     for (const auto& set : sets_[which]) argv.insert(argv.end(), {"--set", set});
     const Ended ended = run_to_its_end(std::move(argv));
+    pass_on_warnings(ended.errors);
     BenchRow& row = rows_[which];
     const auto json = nlohmann::json::parse(ended.output, nullptr, false);
     if (!ended.fate.went_well() || !json.is_object()) {

@@ -12,6 +12,7 @@
 #include "app/program.hpp"
 #include "app/rank_runs.hpp"
 #include "app/small_job.hpp"
+#include "gputrain/device/runtime.hpp"
 #include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
@@ -64,6 +65,13 @@ TEST_F(BenchTrain, TimesTheStepsThatARunTakesForEachCombinationAndWritesNothing)
   const auto losses = values(folder_ / "run/metrics.jsonl", "train/loss");
   EXPECT_EQ(row["first_loss"].get<double>(), losses.front());
   EXPECT_EQ(row["last_loss"].get<double>(), losses.back());
+}
+
+TEST_F(BenchTrain, PassesOnWhatItsProcessesWarnOf) {
+  if (device::gpu_count() > 0) GTEST_SKIP() << "with a GPU alloc_conf has an effect, and nothing is warned of";
+  const Result result = bench({"--set", "alloc_conf=expandable_segments:True"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("warning: alloc_conf has no effect"));
 }
 
 TEST_F(BenchTrain, PrintsARowForWhatDoesNotFitAndGoesOn) {
