@@ -42,6 +42,7 @@ TEST(Peak, CountsAgainAfterTheOutermostOnly) {
   memory.hold(200);
   memory.peak.resume();
   memory.hold(300);
+  EXPECT_EQ(memory.peak.bytes(), 5);
   memory.hold(6);
   memory.peak.resume();
   EXPECT_EQ(memory.peak.bytes(), 6);
