@@ -1,0 +1,254 @@
+// How ranks that the launcher has started end: by death, by request, and how they are started again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/launched.hpp"
+#include "support/sanitizers.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+struct Way {
+  std::string name;
+  int signal;
+  std::string cause;
+  int exit_code;
+  double seconds;
+};
+const Way kKill{"Kill", SIGKILL, "was killed by SIGKILL", 138, 10},
+    kCrash{"Crash", SIGSEGV, "was killed by SIGSEGV", 138, 10},
+    kExit{"Exit1", SIGRTMIN + 5, "ended with exit code 1 (internal error)", 1, 10},
+    kStop{"Stop", SIGSTOP, "has stood still", 138, 30};
+
+struct Death {
+  Way way;
+  std::string phase;
+  int rank;
+};
+
+std::vector<Death> deaths() {
+  std::vector<Death> all;
+  for (const Way& way : {kKill, kCrash, kExit}) {
+    for (const std::string phase : {"Start", "Training", "Evaluation", "Save"}) {
+      for (const int rank : {0, 1}) all.push_back({way, phase, rank});
+    }
+  }
+  all.push_back({kStop, "Training", 0});
+  all.push_back({kStop, "Evaluation", 1});
+  return all;
+}
+
+class DeathOfARank : public ::testing::TestWithParam<Death> {
+ protected:
+  static void TearDownTestSuite() { std::printf("deaths of a rank: %d tried, %d right\n", tried, right); }
+  static inline int tried = 0, right = 0;
+};
+INSTANTIATE_TEST_SUITE_P(Ways, DeathOfARank, ::testing::ValuesIn(deaths()), [](const auto& entry) {
+  return entry.param.way.name + "In" + entry.param.phase + "OfRank" + std::to_string(entry.param.rank);
+});
+
+Words settings_for(const std::string& phase) {
+  if (phase == "Evaluation")
+    return kEndless + Words{"eval.at_start=true", "data.val.split=90%", "eval.batch_size=1", "model.config.n_layer=16"};
+  if (phase == "Save")
+    return {"train.max_steps=1000000", "eval.interval=null", "model.config.n_embd=512", "checkpoint.interval=1"};
+  return kEndless;
+}
+
+bool reaches(const std::string& phase, Launched& launched) {
+  if (phase == "Training") return launched.program().prints("step    7/");
+  if (phase == "Evaluation") return launched.program().prints("resume  none");
+  if (phase == "Start") return launched.family().rank(0) > 0 && launched.family().rank(1) > 0;
+  const auto is_saving = [&] {
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator(launched.run() + "/ckpt", gone)) {
+      if (entry.path().extension() == ".partial") return true;
+    }
+    return false;
+  };
+  while (!is_saving()) {
+    if (!launched.program().is_running()) return false;
+  }
+  return true;
+}
+
+TEST_P(DeathOfARank, EndsEverythingAndIsNamed) {
+  const auto& [way, phase, rank] = GetParam();
+  ++tried;
+  const TemporaryFolder folder;
+  Launched launched(folder, {"--max-restarts", "0"}, settings_for(phase));
+  ASSERT_TRUE(reaches(phase, launched));
+  const pid_t victim = launched.family().rank(rank);
+  ASSERT_GT(victim, 0);
+  launched.family().remember();
+  ASSERT_EQ(kill(victim, way.signal), 0);
+  // The program is a zombie until it is waited for, so it is waited for first.
+  const auto begin = std::chrono::steady_clock::now();
+  const Result result = launched.program().wait(way.seconds);
+  const bool all_gone = launched.family().ends_within(1);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_TRUE(all_gone) << ::testing::PrintToString(launched.family().living());
+  EXPECT_LT(seconds, testing::patience(way.seconds));
+  const bool is_early_exit =
+      phase == "Start" && way.name == "Exit1";  // before the handler is there the signal itself kills
+  EXPECT_THAT(result.err, HasSubstr("cause   rank " + std::to_string(rank) + " on localhost"));
+  if (!is_early_exit) {
+    EXPECT_EQ(result.exit_code, way.exit_code) << result.err;
+    EXPECT_THAT(result.err, HasSubstr(way.cause));
+  }
+  if (!HasFailure()) ++right;
+}
+
+TEST(DeathOfTheAgent, EndsEverythingAndIsNamed) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {"--max-restarts", "0"}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  launched.family().remember();
+  kill(launched.family().agent(), SIGKILL);
+  const Result result = launched.program().wait(10);
+  EXPECT_EQ(result.exit_code, 138);
+  EXPECT_THAT(result.err, HasSubstr("cause   the host localhost is lost: its agent was killed by SIGKILL"));
+  EXPECT_TRUE(launched.family().ends_within(1)) << ::testing::PrintToString(launched.family().living());
+}
+
+TEST(DeathOfTheLauncher, EndsEverything) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  launched.family().remember();
+  launched.program().signal(SIGKILL);
+  EXPECT_EQ(launched.program().wait(10).exit_code, 137);
+  EXPECT_TRUE(launched.family().ends_within(10)) << ::testing::PrintToString(launched.family().living());
+}
+
+// Stops on request
+
+struct Request {
+  int signal, exit_code;
+};
+class Stopping : public ::testing::TestWithParam<Request> {};
+INSTANTIATE_TEST_SUITE_P(Signals, Stopping,
+                         ::testing::Values(Request{SIGTERM, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138},
+                                           Request{SIGHUP, 143}),
+                         [](const auto& entry) { return std::string(sigabbrev_np(entry.param.signal)); });
+
+TEST_P(Stopping, SavesAndStartsNothingAgain) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    20/"));
+  launched.program().signal(GetParam().signal);
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", saved"));
+  EXPECT_THAT(result.err, Not(HasSubstr("cause")));
+  EXPECT_THAT(launched.family().living(), IsEmpty());
+  EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
+}
+
+TEST_P(Stopping, BeforeRanksAreThereEndsAtOnce) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_GT(launched.family().agent(), 0);
+  launched.program().signal(GetParam().signal);
+  const Result result = launched.program().wait(20);
+  // Before the launcher listens, the signal itself ends it.
+  EXPECT_TRUE(result.exit_code == GetParam().exit_code || result.exit_code == 128 + GetParam().signal)
+      << result.exit_code << result.err;
+  EXPECT_TRUE(launched.family().ends_within(10)) << ::testing::PrintToString(launched.family().living());
+}
+
+TEST(StoppingTheLauncher, KillsRanksThatDoNotEndInTimeAndSaysSo) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless + Words{"launch.grace=2s"});
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  kill(launched.family().rank(1), SIGSTOP);
+  launched.program().signal(SIGTERM);
+  const Result result = launched.program().wait(20);
+  EXPECT_EQ(result.exit_code, 138);
+  EXPECT_THAT(result.err, HasSubstr("rank 1 on localhost did not end in time (launch.grace)"));
+  EXPECT_THAT(launched.family().living(), IsEmpty());
+}
+
+TEST(SavingUnderTheLauncher, OnSigusr2GoesOn) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    20/"));
+  launched.program().signal(SIGUSR2);
+  EXPECT_TRUE(launched.program().prints("on request"));
+  launched.program().signal(SIGTERM);
+  EXPECT_EQ(launched.program().wait(30).exit_code, 143);
+}
+
+// Restarts
+
+TEST(Restarting, AfterDeathsEndsBitEqualToAnUndisturbedRun) {
+  const TemporaryFolder folder, calm_folder;
+  const Words settings{"train.max_steps=400", "checkpoint.interval=20", "eval.interval=100"};
+  Launched launched(folder, {}, settings);
+  ASSERT_TRUE(launched.program().prints("step    50/"));
+  kill(launched.family().rank(1), SIGKILL);
+  ASSERT_TRUE(launched.program().prints("attempt 2  "));
+  ASSERT_TRUE(launched.program().prints("step    150/"));
+  kill(launched.family().rank(0), SIGKILL);
+  const Result result = launched.program().wait();
+  ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("restart 2 of 3 from step"), HasSubstr("attempt 3")));
+  Launched calm(calm_folder, {}, settings);
+  ASSERT_EQ(calm.program().wait().exit_code, 0);
+  EXPECT_EQ(timeless_metrics(launched.run() + "/metrics.jsonl"), timeless_metrics(calm.run() + "/metrics.jsonl"));
+  EXPECT_EQ(read_file(launched.run() + "/model.safetensors"), read_file(calm.run() + "/model.safetensors"));
+  EXPECT_EQ(gputrain({"data", "audit", launched.run()}).exit_code, 0);
+}
+
+TEST(Restarting, EndsWhenNoRestartIsLeft) {
+  const TemporaryFolder folder;
+  const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(2)) + "s";
+  Launched launched(folder, {"--max-restarts", "1"}, kEndless + Words{duration});
+  const Result result = launched.program().wait(60);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("restart 1 of 1 from step"));
+  EXPECT_THAT(result.err, HasSubstr("no restart is left (launch.max_restarts: 1)"));
+}
+
+TEST(Restarting, IsNotTriedWhereItCannotHelp) {
+  const TemporaryFolder folder;
+  for (const auto& [setting, code] :
+       std::map<std::string, int>{{"data.train.path=/nowhere", 3}, {"checkpoint.resume=must", 5}}) {
+    Launched launched(folder, {}, {setting});
+    const Result result = launched.program().wait();
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("a restart would not help"));
+    EXPECT_THAT(result.out, Not(HasSubstr("attempt 2")));
+  }
+}
+
+TEST(Restarting, FromAPathGoesOnFromWhatWasSavedSince) {
+  const TemporaryFolder folder;
+  const Words settings{"train.max_steps=400", "checkpoint.interval=20", "checkpoint.keep_every=20"};
+  Launched first(folder, {}, settings);
+  ASSERT_EQ(first.program().wait().exit_code, 0);
+  const std::string chosen = folder / "chosen";
+  fs::rename(first.run() + "/ckpt/step-00000020", chosen);
+  fs::remove_all(first.run());
+  Launched second(folder, {}, settings + Words{"checkpoint.resume=" + chosen});
+  ASSERT_TRUE(second.program().prints("step    50/")) << second.program().wait(5).err;
+  kill(second.family().rank(1), SIGKILL);
+  ASSERT_TRUE(second.program().prints("attempt 2  "));
+  EXPECT_TRUE(second.program().prints(" from " + second.run() + "/ckpt/step-"));
+  EXPECT_EQ(second.program().wait().exit_code, 0);
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
