@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -20,6 +21,14 @@ extern char** environ;
 
 namespace gputrain::testing_support {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+template <class Time>
+int milliseconds_until(Time end) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+  return std::max(0, static_cast<int>(left.count()));
+}
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> pointers;
@@ -40,11 +49,11 @@ std::vector<std::string> merged_environment(std::map<std::string, std::string> a
 }
 
 /// Waits until the process has ended or the time is over, without polling for it.
-bool ends_within(pid_t pid, double seconds) {
+bool ends_within(pid_t pid, int milliseconds) {
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (descriptor < 0) throw std::runtime_error("pidfd_open failed");
   pollfd wait{.fd = descriptor, .events = POLLIN, .revents = 0};
-  const int ready = poll(&wait, 1, static_cast<int>(seconds * 1000));
+  const int ready = poll(&wait, 1, milliseconds);
   close(descriptor);
   return ready > 0;
 }
@@ -123,20 +132,18 @@ bool Program::read_more(int timeout_milliseconds) {
 }
 
 bool Program::prints(const std::string& text, double seconds) {
-  const auto end = std::chrono::steady_clock::now() + testing::patience(std::chrono::duration<double>(seconds));
+  const auto end = Clock::now() + testing::patience(std::chrono::duration<double>(seconds));
   while (out_.find(text) == std::string::npos) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (left.count() <= 0 || !read_more(static_cast<int>(left.count()))) return false;
+    const int left = milliseconds_until(end);
+    if (left == 0 || !read_more(left)) return false;
   }
   return true;
 }
 
 Result Program::wait(double seconds) {
-  seconds = testing::patience(seconds);
-  const auto milliseconds = static_cast<int>(seconds * 1000);
-  while (read_more(milliseconds)) {
-  }
-  if (!ends_within(pid_, seconds)) kill(pid_, SIGKILL);
+  const auto end = Clock::now() + testing::patience(std::chrono::duration<double>(seconds));
+  for (int left = milliseconds_until(end); left > 0 && read_more(left);) left = milliseconds_until(end);
+  if (!ends_within(pid_, milliseconds_until(end))) kill(pid_, SIGKILL);
   int status = 0;
   waitpid(pid_, &status, 0);
   pid_ = -1;

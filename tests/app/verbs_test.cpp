@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -102,6 +103,8 @@ TEST(Verbs, ListAndDescribeKnowEveryEntry) {
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("gpt"));
 }
+
+TEST(Program, ThatNeverStopsTalkingIsEndedInTime) { EXPECT_EQ(Program({"yes"}).wait(1).exit_code, 128 + SIGKILL); }
 
 TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
   const Result job = gputrain({"describe", "job"});
