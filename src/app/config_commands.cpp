@@ -6,6 +6,7 @@
 #include "gputrain/config/load.hpp"
 #include "gputrain/config/reference.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/monitor/console.hpp"
 #include "job.hpp"
 #include "versions.hpp"
 
@@ -13,6 +14,8 @@ namespace gputrain::app {
 namespace {
 
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+size_t width() { return monitor::terminal_width(); }
 
 const config::AnyCatalog& catalog_of_kind(const std::string& kind) {
   const auto catalogs = config::catalogs_of(job_schema());
@@ -24,26 +27,15 @@ const config::AnyCatalog& catalog_of_kind(const std::string& kind) {
   throw Error(ExitCode::usage, {.what = "there is no kind '" + kind + "'", .hint = "one of: " + known});
 }
 
-/// The lines about one key or group of the job; empty when there is none of this name.
-std::string describe_key(const std::string& dotted) {
-  const std::string all = config::describe_text(job_schema());
-  std::string lines;
-  for (size_t start = 0; start < all.size(); start = all.find('\n', start) + 1) {
-    const std::string line = all.substr(start, all.find('\n', start) + 1 - start);
-    if (line.starts_with(dotted + ".") || line.starts_with(dotted + " ")) lines += line;
-  }
-  return lines;
-}
-
 /// `describe gpt`, `describe optimizer.lr`: what has this name, of whatever kind.
 std::string describe_anything(const std::string& name) {
-  std::string text = describe_key(name);
+  std::string text = config::describe_text(job_schema(), width(), name);
   if (!text.empty()) return text;
   std::string kinds;
   for (const auto* catalog : config::catalogs_of(job_schema())) {
-    if (catalog->kind() == name || catalog->kind() + "s" == name) return config::list_text(*catalog);
+    if (catalog->kind() == name || catalog->kind() + "s" == name) return config::list_text(*catalog, width());
     const auto names = catalog->names();
-    if (std::find(names.begin(), names.end(), name) != names.end()) text += config::describe_text(*catalog, name);
+    if (std::find(names.begin(), names.end(), name) != names.end()) text += config::describe_text(*catalog, name, width());
     kinds += ", " + catalog->kind();
   }
   if (!text.empty()) return text;
@@ -90,12 +82,12 @@ int schema_command() {
 
 int list_command(const std::string& kind) {
   if (!kind.empty()) {
-    print(config::list_text(catalog_of_kind(kind)));
+    print(config::list_text(catalog_of_kind(kind), width()));
     return 0;
   }
   bool first = true;
   for (const auto* catalog : config::catalogs_of(job_schema())) {
-    print((first ? "" : "\n") + catalog->kind() + "s\n" + config::list_text(*catalog));
+    print((first ? "" : "\n") + catalog->kind() + "s\n" + config::list_text(*catalog, width()));
     first = false;
   }
   return 0;
@@ -103,11 +95,11 @@ int list_command(const std::string& kind) {
 
 int describe_command(const std::string& kind, const std::string& name) {
   if (kind == "job" && name.empty())
-    print(config::describe_text(job_schema()));
+    print(config::describe_text(job_schema(), width()));
   else if (name.empty() || kind == "job")
     print(describe_anything(kind == "job" ? name : kind));
   else
-    print(config::describe_text(catalog_of_kind(kind), name));
+    print(config::describe_text(catalog_of_kind(kind), name, width()));
   return 0;
 }
 

@@ -19,6 +19,21 @@ using Row = std::array<std::string, 5>;  // key, type, default, unit, help
 
 constexpr size_t kLongestDefault = 24;
 constexpr size_t kLongestNames = 40;
+constexpr size_t kLeastHelp = 40;  // columns; with less, help stands below its key
+
+/// `text` broken at blanks into lines of at most `room`, where words allow; each but the first after `indent` blanks.
+std::string wrapped(std::string_view text, size_t room, size_t indent) {
+  std::string lines;
+  while (text.size() > room) {
+    size_t end = text.rfind(' ', room);
+    if (end == std::string_view::npos || end == 0) end = text.find(' ');
+    if (end == std::string_view::npos) break;
+    lines += text.substr(0, text.find_last_not_of(' ', end) + 1);
+    lines += "\n" + std::string(indent, ' ');
+    text.remove_prefix(std::min(text.find_first_not_of(' ', end), text.size()));
+  }
+  return lines + std::string(text);
+}
 
 std::string limits_suffix(const Key::Limits& limits) {
   if (limits.low && limits.high) {
@@ -109,23 +124,32 @@ class Table {
     }
   }
 
-  std::string text() const {
+  /// Leaves one key, or a group and what is in it.
+  void keep(std::string_view name) {
+    const std::string inside = std::string(name) + ".";
+    std::erase_if(rows_, [&](const Row& row) { return row[0] != name && !row[0].starts_with(inside); });
+  }
+
+  std::string text(size_t width) const {
     const Row head{"KEY", "TYPE", "DEFAULT", "UNIT", "MEANING"};
     const bool has_units = std::any_of(rows_.begin(), rows_.end(), [](const Row& row) { return !row[3].empty(); });
-    std::array<size_t, 5> widths{};
-    for (size_t i = 0; i < head.size(); ++i) {
-      widths[i] = head[i].size();
-      for (const Row& row : rows_) widths[i] = std::max(widths[i], row[i].size());
+    std::array<size_t, 4> widths{};
+    size_t before_help = 0;
+    for (size_t i = 0; i < widths.size(); ++i) {
+      if (i == 3 && !has_units) continue;
+      widths[i] = head[i].size() + 2;
+      for (const Row& row : rows_) widths[i] = std::max(widths[i], row[i].size() + 2);
+      before_help += widths[i];
     }
+    if (before_help + kLeastHelp > width) return list(width);
     std::string lines;
     const auto add_line = [&](const Row& row) {
       std::string line;
-      for (size_t i = 0; i < row.size(); ++i) {
-        if (i == 3 && !has_units) continue;
-        line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
+      for (size_t i = 0; i < widths.size(); ++i) {
+        if (widths[i] > 0) line += row[i] + std::string(widths[i] - row[i].size(), ' ');
       }
-      line.resize(line.find_last_not_of(' ') + 1);
-      lines += line + "\n";
+      line += wrapped(row[4], width - before_help, before_help);
+      lines += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     };
     add_line(head);
     for (const Row& row : rows_) add_line(row);
@@ -135,6 +159,19 @@ class Table {
   bool is_empty() const { return rows_.empty(); }
 
  private:
+  std::string list(size_t width) const {
+    constexpr size_t kIndent = 4;
+    std::string lines;
+    for (const auto& [key, type, fallback, unit, help] : rows_) {
+      std::string head = key + "  " + type;
+      if (!unit.empty()) head += ", " + unit;
+      if (!fallback.empty()) head += fallback == "required" ? "  required" : "  default " + fallback;
+      const std::string indent(kIndent, ' ');
+      lines += wrapped(head, width - 2 * kIndent, 2 * kIndent) + "\n" + indent + wrapped(help, width - kIndent, kIndent) + "\n";
+    }
+    return lines;
+  }
+
   void add_choice(const Schema::ChoiceKey& choice, const Key& key, const void* defaults, const std::string& prefix) {
     const std::vector<std::string> names = choice.catalog->names();
     const std::string& kind = choice.catalog->kind();
@@ -170,24 +207,32 @@ std::vector<const AnyCatalog*> catalogs_of(const Schema& schema) {
   return found;
 }
 
-std::string list_text(const AnyCatalog& catalog) {
-  size_t width = 0;
-  for (const CatalogEntry& entry : catalog.entries()) width = std::max(width, entry.name.size());
+std::string list_text(const AnyCatalog& catalog, size_t width) {
+  size_t before_help = 0;
+  for (const CatalogEntry& entry : catalog.entries()) before_help = std::max(before_help, entry.name.size() + 2);
   std::string text;
   for (const std::string& name : catalog.names()) {
-    text += name + std::string(width - name.size() + 2, ' ') + catalog.find(name)->help + "\n";
+    text += name + std::string(before_help - name.size(), ' ') +
+            wrapped(catalog.find(name)->help, width - std::min(width, before_help), before_help) + "\n";
   }
   return text;
 }
 
-std::string describe_text(const Schema& schema) {
+std::string describe_text(const Schema& schema, size_t width) {
   Table table;
   table.add_group(schema, schema.create().get(), {});
-  const std::string head = schema.summary().empty() ? "" : schema.summary() + "\n\n";
-  return head + (table.is_empty() ? "No options.\n" : table.text());
+  const std::string head = schema.summary().empty() ? "" : wrapped(schema.summary(), width, 0) + "\n\n";
+  return head + (table.is_empty() ? "No options.\n" : table.text(width));
 }
 
-std::string describe_text(const AnyCatalog& catalog, std::string_view name) {
+std::string describe_text(const Schema& schema, size_t width, std::string_view key) {
+  Table table;
+  table.add_group(schema, schema.create().get(), {});
+  table.keep(key);
+  return table.is_empty() ? "" : table.text(width);
+}
+
+std::string describe_text(const AnyCatalog& catalog, std::string_view name, size_t width) {
   const CatalogEntry* entry = catalog.find(name);
   if (entry == nullptr) {
     const std::string near = did_you_mean(name, catalog.names());
@@ -196,8 +241,8 @@ std::string describe_text(const AnyCatalog& catalog, std::string_view name) {
   }
   Table table;
   table.add_group(*entry->schema, entry->schema->create().get(), {});
-  return catalog.kind() + " " + entry->name + ": " + entry->help + "\n\n" +
-         (table.is_empty() ? "No options.\n" : table.text());
+  return wrapped(catalog.kind() + " " + entry->name + ": " + entry->help, width, 0) + "\n\n" +
+         (table.is_empty() ? "No options.\n" : table.text(width));
 }
 
 }  // namespace gputrain::config

@@ -15,12 +15,6 @@ namespace {
 
 Console* active_console = nullptr;  // the log clears this one's status line before it writes to stderr
 
-size_t terminal_width() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
-}
-
 void write_line(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fputc('\n', stdout);
@@ -28,6 +22,12 @@ void write_line(std::string_view text) {
 }
 
 }  // namespace
+
+size_t terminal_width() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
 
 Console::Options Console::detect(bool enabled) {
   const char* no_colour = std::getenv("NO_COLOR");

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -30,25 +31,56 @@ TEST(Catalogs, AreFoundThroughTheSchema) {
 }
 
 TEST(Catalogs, ListTheirEntriesByName) {
-  EXPECT_EQ(list_text(sample_models()), "gpt  decoder-only transformer\nmlp  multilayer perceptron\n");
+  EXPECT_EQ(list_text(sample_models(), 80), "gpt  decoder-only transformer\nmlp  multilayer perceptron\n");
 }
 
 TEST(Describe, ShowsTypesDefaultsUnitsAndHelp) {
-  EXPECT_EQ(describe_text(sample_rules(), "sgd"),
+  EXPECT_EQ(describe_text(sample_rules(), "sgd", 80),
             "optimizer sgd: stochastic gradient descent\n\n"
             "KEY       TYPE              DEFAULT  MEANING\n"
             "lr        number > 0        0.001    learning rate\n"
             "momentum  number in [0, 1)  0.0      fraction of the last update kept\n"
             "nesterov  true | false      false    Nesterov momentum\n");
-  const std::string job = describe_text(schema_of<SampleJob>());
+  const std::string job = describe_text(schema_of<SampleJob>(), 200);
   EXPECT_THAT(job, HasSubstr("train.micro_batch_size  integer >= 1 | auto              auto          samples"));
   EXPECT_THAT(job, HasSubstr("optimizer.*             options"));
   EXPECT_THAT(job, HasSubstr("expect.val/METRIC       list of 2 numbers"));
 }
 
+size_t longest_line(const std::string& text) {
+  size_t longest = 0;
+  for (size_t start = 0, end = 0; (end = text.find('\n', start)) != std::string::npos; start = end + 1)
+    longest = std::max(longest, end - start);
+  return longest;
+}
+
+TEST(Describe, FitsItsLinesToTheWidth) {
+  for (const size_t width : std::vector<size_t>{50, 80, 120, 200}) {
+    EXPECT_LE(longest_line(describe_text(schema_of<SampleJob>(), width)), width);
+    EXPECT_LE(longest_line(describe_text(sample_rules(), "sgd", width)), width);
+    EXPECT_LE(longest_line(list_text(sample_models(), width)), width);
+  }
+  EXPECT_EQ(list_text(sample_models(), 20), "gpt  decoder-only\n     transformer\nmlp  multilayer\n     perceptron\n");
+}
+
+TEST(Describe, PutsTheHelpBelowItsKeyWhereATableHasNoRoomForIt) {
+  EXPECT_EQ(describe_text(sample_rules(), "sgd", 60),
+            "optimizer sgd: stochastic gradient descent\n\n"
+            "lr  number > 0  default 0.001\n    learning rate\n"
+            "momentum  number in [0, 1)  default 0.0\n    fraction of the last update kept\n"
+            "nesterov  true | false  default false\n    Nesterov momentum\n");
+}
+
+TEST(Describe, OfOneKeyOrGroupLeavesTheOthersOut) {
+  const std::string group = describe_text(schema_of<SampleJob>(), 80, "train");
+  EXPECT_THAT(group, HasSubstr("train.micro_batch_size"));
+  EXPECT_THAT(group, ::testing::Not(HasSubstr("optimizer")));
+  EXPECT_EQ(describe_text(schema_of<SampleJob>(), 80, "trai"), "");
+}
+
 TEST(Describe, NamesTheNearestEntry) {
   try {
-    describe_text(sample_rules(), "adam");
+    describe_text(sample_rules(), "adam", 80);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);

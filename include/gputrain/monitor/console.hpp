@@ -2,9 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string_view>
 
 namespace gputrain::monitor {
+
+/// Columns of the terminal that stdout is; 80 where it is none.
+size_t terminal_width();
 
 class Console {
  public:
