@@ -83,7 +83,7 @@ void refuse_what_does_not_fit(const Job& job, const Forecast& forecast, Assembly
     throw Error(ExitCode::environment,
                 {.what = fmt::format("{} checkpoints at a time need {}, {} are free", checkpoint.most_at_once,
                                      monitor::bytes(static_cast<double>(checkpoint.most_at_once * checkpoint.bytes)),
-                                     monitor::bytes(static_cast<double>(checkpoint.free_bytes))),
+                                     monitor::bytes(static_cast<double>(*checkpoint.free_bytes))),
                  .where = job.output_dir.string(),
                  .hint = "keep fewer (checkpoint.keep_last, keep_best, keep_every), or another --output-dir"});
   }

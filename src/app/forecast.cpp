@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "checkpoint_room.hpp"
 #include "checkpointing.hpp"
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -71,14 +72,6 @@ WireForecast forecast_wires(const Assembly& assembly, const comm::Traffic& of_a_
         std::max(wires.largest_bucket, bucket.size() * static_cast<int64_t>(arena.values().itemsize()));
   }
   return wires;
-}
-
-int64_t free_bytes_below(std::filesystem::path folder) {
-  std::error_code unknown;
-  folder = std::filesystem::absolute(folder, unknown);
-  while (!std::filesystem::exists(folder, unknown) && folder.has_relative_path()) folder = folder.parent_path();
-  const auto space = std::filesystem::space(folder, unknown);
-  return unknown ? 0 : static_cast<int64_t>(space.available);
 }
 
 /// What ranks write of the compression's state: every one its errors, rank 0 the factors too.

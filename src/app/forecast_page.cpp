@@ -70,7 +70,7 @@ std::string checkpoint_text(const CheckpointForecast& checkpoint) {
   std::string text = fmt::format("{} in {} files, the largest {}; at most {} at once are {}", sized(checkpoint.bytes),
                                  grouped(checkpoint.files), sized(checkpoint.largest_file),
                                  grouped(checkpoint.most_at_once), sized(checkpoint.most_at_once * checkpoint.bytes));
-  if (checkpoint.free_bytes > 0) text += " of " + sized(checkpoint.free_bytes) + " free here";
+  if (checkpoint.free_bytes) text += " of " + sized(*checkpoint.free_bytes) + " free here";
   return text + (checkpoint.fits() ? "" : ": TOO MUCH");
 }
 
@@ -184,7 +184,7 @@ nlohmann::json to_json(const Job& job, const Assembly& assembly, const Rehearsal
                         {"bytes", checkpoint.bytes},
                         {"largest_file_bytes", checkpoint.largest_file},
                         {"most_at_once", checkpoint.most_at_once},
-                        {"free_bytes", checkpoint.free_bytes},
+                        {"free_bytes", to_json(checkpoint.free_bytes)},
                         {"host_copy_bytes", checkpoint.copy_bytes},
                         {"fits", checkpoint.fits()}};
   json["memory"] = memory_json(forecast.memory);

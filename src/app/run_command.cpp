@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "assembly.hpp"
+#include "checkpoint_room.hpp"
 #include "commands.hpp"
 #include "dry_run.hpp"
 #include "gputrain/core/atomic_file.hpp"
@@ -32,6 +33,7 @@ int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
   const auto& batch = step.micro_batches.front();
   const auto loss = assembly.built.model->loss(loader.to_device(batch), job.spec().train.label_smoothing);
   const double mean = loss.sum.item<double>() / static_cast<double>(batch.weight);
+  for (const auto& shortage : disks_too_small(job, assembly)) throw Error(shortage);
   console.line("dry run", "all checks passed; first loss " + monitor::significant(mean) + "; nothing was written");
   return 0;
 }
@@ -82,6 +84,8 @@ int run_job(const RunRequest& request, const Job& given) {
     if (assembly.place.rank() == 0) {
       write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
     }
+    // Not refused: what a disk says is not always so, and there may be room when the first save is due.
+    for (const auto& shortage : disks_too_small(job, assembly)) log::warning(shortage.what());
     return training.run();
   } catch (const std::exception& failure) {
     log::set_stderr_enabled(false);  // there main says it

@@ -1,0 +1,62 @@
+#include "checkpoint_room.hpp"
+
+#include <ATen/ops/full.h>
+
+#include "checkpointing.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "weights.hpp"
+
+namespace gputrain::app {
+namespace {
+
+int64_t bytes_of(const checkpoint::NamedTensors& tensors) {
+  return static_cast<int64_t>(checkpoint::safetensors_bytes(tensors));
+}
+
+}  // namespace
+
+std::optional<int64_t> free_bytes_below(std::filesystem::path folder) {
+  std::error_code unknown;
+  folder = std::filesystem::absolute(folder, unknown);
+  while (!std::filesystem::exists(folder, unknown) && folder.has_relative_path()) folder = folder.parent_path();
+  const auto space = std::filesystem::space(folder, unknown);
+  if (unknown || space.capacity == 0) return std::nullopt;
+  return static_cast<int64_t>(space.available);
+}
+
+int64_t checkpoint_bytes(Assembly& assembly) {
+  auto& [place, datasets, plan, built, updates, reduction, micro_batch] = assembly;
+  int64_t own = 0;
+  if (place.rank() == 0) {
+    const at::Tensor generator = device::generator_state(place.device).unsqueeze(0);
+    own +=
+        bytes_of(named_weights(*built.model)) + bytes_of({{"cpu", generator.expand({place.groups.world_size(), -1})}});
+  }
+  if (place.rank() == 0 || !built.owners.empty())
+    own += bytes_of(optimizer_shard(built, *updates.optimizer, place.rank()).tensors);
+  if (reduction.power_sgd) own += bytes_of(reduction.shard(place.groups).tensors);
+  const at::Tensor all = at::full({}, own, at::kLong);
+  place.groups.control().all_reduce_sum(all, "bytes of a checkpoint").wait();
+  return all.item<int64_t>();
+}
+
+std::vector<Error> disks_too_small(const Job& job, Assembly& assembly) {
+  const int64_t bytes = checkpoint_bytes(assembly);
+  std::vector<Error> found;
+  if (assembly.place.rank() != 0) return found;
+  const auto sized = [](int64_t size) { return monitor::bytes(static_cast<double>(size)); };
+  const auto look = [&](const std::filesystem::path& folder, const std::string& other) {
+    const auto free = free_bytes_below(folder);
+    if (!free || *free >= bytes) return;
+    found.push_back({ExitCode::environment,
+                     {.what = "one checkpoint needs " + sized(bytes) + ", " + sized(*free) + " are free",
+                      .where = folder.string(),
+                      .hint = "make room before the first save, or another " + other}});
+  };
+  look(job.output_dir, "--output-dir");
+  if (const auto& mirror = job.spec().checkpoint.mirror) look(*mirror, "checkpoint.mirror");
+  return found;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,23 @@
+// Whether the disks on which a job saves can hold what it saves.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "assembly.hpp"
+
+namespace gputrain::app {
+
+/// Of the disk under a folder that need not be there yet; empty: not known.
+std::optional<int64_t> free_bytes_below(std::filesystem::path folder);
+
+/// The tensors of one checkpoint, as all ranks together write it. Every rank must call.
+int64_t checkpoint_bytes(Assembly& assembly);
+
+/// Errors to throw or to tell where one checkpoint is more than the disk of the run folder, or of the mirror, has room
+/// for. Every rank must call; rank 0 is answered.
+std::vector<Error> disks_too_small(const Job& job, Assembly& assembly);
+
+}  // namespace gputrain::app
