@@ -95,6 +95,8 @@ void set_up(Place& place, const JobSpec& spec, const std::string& device, int ra
   device::seed_generators(place.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(place.rank()));
 }
 
+std::string program_text() { return "gputrain " + version() + " with " + torch_version(); }
+
 bool has_batch_norm(models::Model& model) {
   bool found = false;
   model.each_module([&](const std::string&, nn::Module& module) {
@@ -111,8 +113,12 @@ Place take_place(const Job& job) {
   place.launch = launch::read_environment();
   const auto& rendezvous = place.launch.rendezvous;
   if (!place.launch.remark.empty()) log::warning(place.launch.remark);
-  if (spec.alloc_conf) device::set_gpu_allocator(*spec.alloc_conf);
-  set_up(place, spec, spec.device, rendezvous.local_world_size);
+  try {
+    if (spec.alloc_conf) device::set_gpu_allocator(*spec.alloc_conf);
+    set_up(place, spec, spec.device, rendezvous.local_world_size);
+  } catch (const Error& mistake) {
+    fail_unmet(mistake);
+  }
   if (spec.alloc_conf && place.device.is_cpu() && rendezvous.rank == 0)
     log::warning("alloc_conf has no effect: it is of a GPU's memory, and there is no GPU here");
   if (rendezvous.world_size > 1) {
@@ -122,10 +128,20 @@ Place take_place(const Job& job) {
                                                     .gpu = device::facts_of(place.device).uuid,
                                                     .deadline = deadline,
                                                     .on_waiting = log::warning,
-                                                    .program = "gputrain " + version() + " with " + torch_version(),
+                                                    .program = program_text(),
                                                     .run = "run " + job.run_id});
   }
   return place;
+}
+
+void fail_unmet(const Error& mistake) {
+  bool is_told = false;
+  try {
+    is_told = comm::is_told_by_rank_zero(launch::read_environment().rendezvous, program_text(), mistake.what());
+  } catch (const Error&) {  // half-set variables are another mistake: this one comes first
+  }
+  if (is_told) throw ToldElsewhere(mistake);
+  throw;
 }
 
 Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared_ptr<comm::Traffic> traffic) {
@@ -253,8 +269,7 @@ Assembly::Assembly(const Job& job, Place at, const std::function<Datasets()>& op
     updates = build_updates(job, place, plan, built);
     reduction = plan_reduction(job.spec(), place.groups, *built.arena);
   } catch (const std::exception& failure) {
-    place.groups.leave(failure);
-    throw;
+    place.groups.fail(failure);
   }
 }
 

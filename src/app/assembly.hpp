@@ -8,6 +8,7 @@
 
 #include "gputrain/comm/imagined.hpp"
 #include "gputrain/comm/process_groups.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/data/loader.hpp"
 #include "gputrain/data/open.hpp"
 #include "gputrain/device/arena.hpp"
@@ -43,6 +44,10 @@ Place take_place(const Job& job);
 /// The same for a rank whose others are not there: it computes on this machine's CPU with all its cores, and nothing is
 /// sent. What would be is added to `traffic`.
 Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared_ptr<comm::Traffic> traffic);
+
+/// Throws the mistake that is being handled again. It was made before the ranks met: so they meet for this, and who has
+/// made the same one as rank 0 leaves it to rank 0 to tell.
+[[noreturn]] void fail_unmet(const Error& mistake);
 
 /// The job's datasets and what they say to the model; val and test are null when the job has none.
 struct Datasets : data::Datasets {

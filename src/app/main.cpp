@@ -258,6 +258,8 @@ bool stderr_has_colour() {
 int report(std::exception_ptr failure) {
   try {
     std::rethrow_exception(failure);
+  } catch (const ToldElsewhere& error) {
+    return static_cast<int>(error.code());
   } catch (const config::SpecError& error) {
     std::fprintf(stderr, "%s\n", error.render(stderr_has_colour()).c_str());
     return static_cast<int>(error.code());

@@ -64,8 +64,7 @@ Start prepare(const RunRequest& request, const Job& job, Place& place) {
     start.job = with_micro_batch(job, start.micro_batch.micro_batch);
     return start;
   } catch (const std::exception& failure) {
-    place.groups.leave(failure);
-    throw;
+    place.groups.fail(failure);
   }
 }
 
@@ -90,7 +89,7 @@ int run_job(const RunRequest& request, const Job& given) {
   } catch (const std::exception& failure) {
     log::set_stderr_enabled(false);  // there main says it
     log::error(failure.what());
-    throw;
+    assembly.place.groups.fail(failure);
   }
 }
 
@@ -100,8 +99,8 @@ int run_command(const RunRequest& request) {
   std::optional<Job> read;
   try {
     read = load_job(request.job);
-  } catch (const Error&) {
-    if (!request.silent_if_wrong) throw;
+  } catch (const Error& mistake) {
+    if (!request.silent_if_wrong) fail_unmet(mistake);
     return static_cast<int>(ExitCode::usage);
   }
   const Job& job = *read;

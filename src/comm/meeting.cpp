@@ -181,9 +181,9 @@ void check_equal(const Rendezvous& at, const Arrival& own, int rank, const Arriv
   const auto size_of = [](const Arrival& one) {
     return "WORLD_SIZE=" + std::to_string(one.world_size) + " on " + one.device_kind;
   };
-  contradict(size_of(own), size_of(other), "start all ranks with the same job and world size");
   contradict(own.program, other.program, "install the same version on every host");
   contradict(own.run, other.run, "start all ranks with the same job file and the same --set");
+  contradict(size_of(own), size_of(other), "start all ranks with the same job and world size");
 }
 
 /// NCCL has no ranks that share a GPU.

@@ -1,5 +1,6 @@
 #include "gputrain/comm/process_groups.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <random>
@@ -25,10 +26,8 @@ namespace gputrain::comm {
 namespace {
 
 // c10d narrates every retry of a connection on stderr, as warnings; what matters of it reaches us as exceptions.
-void quiet_library_logs() {
-  if (std::getenv("TORCH_CPP_LOG_LEVEL") != nullptr) return;
-  constexpr int kErrorsOnly = 2;
-  FLAGS_caffe2_log_level = kErrorsOnly;
+void quiet_library_logs(int least_level) {
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = least_level;
 }
 
 struct GlooPlace {
@@ -98,7 +97,8 @@ ProcessGroups& ProcessGroups::operator=(ProcessGroups&&) noexcept = default;
 
 ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) : ProcessGroups() {
   if (at.world_size == 1) return;
-  quiet_library_logs();
+  constexpr int kErrors = 2;
+  quiet_library_logs(kErrors);
   std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to ranks that may have died: an error to report, not a death of our own
   const std::string master = meeting_address(at);
   meeting_ = std::make_unique<Meeting>(Meeting{open_store(at, master, options.start_deadline), nullptr});
@@ -133,6 +133,29 @@ void ProcessGroups::enter(const char* place, int64_t step) {
 
 void ProcessGroups::leave(const std::exception& failure) {
   if (meeting_ && meeting_->watch) meeting_->watch->leave(plain_message(failure), true);
+}
+
+void ProcessGroups::fail(const std::exception& failure) {
+  leave(failure);
+  const auto* error = dynamic_cast<const Error*>(&failure);
+  const bool is_own = error != nullptr && error->code() != ExitCode::restart;  // those are about another rank
+  if (is_own && meeting_ && meeting_->watch && !meeting_->watch->is_teller()) throw ToldElsewhere(*error);
+  throw;
+}
+
+bool is_told_by_rank_zero(const Rendezvous& at, const std::string& program, const std::string& words) {
+  constexpr int kFatal = 3;
+  constexpr std::chrono::seconds kPatience{5};
+  if (at.world_size == 1) return false;
+  quiet_library_logs(kFatal);  // that nobody came is no error here
+  try {
+    GroupOptions options{.start_deadline = kPatience, .program = program, .run = words};
+    std::replace(options.run.begin(), options.run.end(), '\n', ' ');
+    meet(*open_store(at, meeting_address(at), kPatience), at, options);
+    return at.rank != 0;
+  } catch (const std::exception&) {  // no other rank is there, or not with the same mistake
+    return false;
+  }
 }
 
 void ProcessGroups::set_last_words(std::function<void(const Error&)> last_words) {

@@ -24,6 +24,7 @@ using std::chrono::seconds;
 constexpr seconds kBeatEvery{1};
 constexpr seconds kJudging{3};          // how long a rank waits to be told why its collective broke off
 constexpr seconds kGathering{1};        // how long rank 0 waits for what others have to say before it decides
+constexpr milliseconds kTelling{500};   // how long rank 0 may follow ranks that leave, to tell in their place
 constexpr seconds kLastWords{3};        // of a process that is ended
 constexpr seconds kOwnSleep{5};         // who was stopped for so long knows nothing of the others' silence
 constexpr double kStuckSeconds = 2;     // in a collective, before what the ranks have called is compared
@@ -114,11 +115,18 @@ std::optional<Verdict> Watch::judge(Failure failure) {
 void Watch::leave(const std::string& words, bool failed) {
   {
     const std::lock_guard lock(mutex_);
-    if (!goodbye_.empty()) return;
-    goodbye_ = text_of({{"bye", {{"words", words.substr(0, words.find('\n'))}, {"failed", failed}}}});
+    if (goodbye_) return;
+    goodbye_ = {.words = words.substr(0, words.find('\n')), .failed = failed};
     is_spared_ = !verdict_;
   }
   ::eventfd_write(bell_.get(), 1);
+}
+
+bool Watch::is_teller() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kTelling + kGathering, [this] { return teller_ || of_arbiter_; });
+  if (teller_) return *teller_ == options_.rank;
+  return !of_arbiter_ || !of_arbiter_->failed || of_arbiter_->words != goodbye_->words;
 }
 
 void Watch::set_last_words(std::function<void(const Error&)> last_words) {
@@ -145,8 +153,9 @@ void Watch::run() {
     }
     if (std::exchange(has_news_, false) || (gathering_ && Clock::now() >= gathering_->until)) decide();
     end_if_overdue();
+    say_goodbye();
+    name_tellers();
     const std::lock_guard lock(mutex_);
-    if (!goodbye_.empty() && !std::exchange(goodbye_said_, true)) tell_all(goodbye_);
     if (stops_) return;
   }
 }
@@ -155,6 +164,7 @@ void Watch::wait() {
   Poll poll;
   poll.wake_at(next_beat_);
   if (gathering_) poll.wake_at(gathering_->until);
+  if (!leavers_.empty()) poll.wake_at(tellers_due_);
   poll.add(bell_.get());
   poll.add(listener_.get());
   const auto add = [&](const Link& link) {
@@ -248,13 +258,19 @@ void Watch::take_message(int rank, const json& message) {
   if (message.contains("tell")) beat(true);
   if (message.contains("failed")) note_failure(failure_from_json(message["failed"]));
   if (message.contains("verdict")) announce(verdict_from_json(message["verdict"]));
+  if (message.contains("teller")) take_teller(message["teller"]);
   if (!message.contains("bye")) return;
   const json& bye = message["bye"];
   roster_.leave(rank, bye.at("words"), bye.at("failed"));
   has_news_ = true;
-  if (is_arbiter()) return;
+  if (is_arbiter()) {
+    if (leavers_.empty()) tellers_due_ = Clock::now() + kTelling;
+    if (bye.at("failed")) leavers_.emplace_back(rank, bye.at("words"));
+    return;
+  }
   const std::lock_guard lock(mutex_);
   is_deaf_ = true;
+  of_arbiter_ = {.words = bye.at("words"), .failed = bye.at("failed")};
   changed_.notify_all();
 }
 
@@ -368,6 +384,36 @@ void Watch::end(const Error& error, std::function<void(const Error&)> last_words
     std::this_thread::sleep_for(kLastWords);
   }
   std::_Exit(static_cast<int>(error.code()));
+}
+
+void Watch::say_goodbye() {
+  Goodbye goodbye;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!goodbye_ || std::exchange(goodbye_said_, true)) return;
+    goodbye = *goodbye_;
+  }
+  if (is_arbiter() && goodbye.failed) {
+    leavers_.emplace(leavers_.begin(), options_.rank, goodbye.words);
+    tellers_due_ = Clock::now();
+    name_tellers();  // before they hear the goodbye, which is no answer to all of them
+  }
+  tell_all(text_of({{"bye", {{"words", goodbye.words}, {"failed", goodbye.failed}}}}));
+}
+
+void Watch::name_tellers() {
+  if (leavers_.empty() || Clock::now() < tellers_due_) return;
+  for (const auto& [rank, words] : std::exchange(leavers_, {})) {
+    const int teller = tellers_.try_emplace(words, rank).first->second;
+    if (const auto link = links_.find(rank); link != links_.end()) link->second->out.insist(text_of({{"teller", teller}}));
+    if (rank == options_.rank) take_teller(teller);
+  }
+}
+
+void Watch::take_teller(int rank) {
+  const std::lock_guard lock(mutex_);
+  teller_ = rank;
+  changed_.notify_all();
 }
 
 void Watch::tell_all(const std::string& message) {

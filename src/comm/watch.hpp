@@ -16,6 +16,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gputrain/core/descriptor.hpp"
@@ -55,6 +56,9 @@ class Watch {
   void report(Failure failure);
   /// This rank ends by itself; `words`: why, where that is an error.
   void leave(const std::string& words, bool failed);
+  /// After that, of an error: whether it is for this rank to tell the user. Of ranks that leave with the same words one
+  /// is: rank 0, where it is among the first to leave. Waits a moment to be told.
+  bool is_teller();
   /// What to do before a process that does not end in good order is ended; null: nothing.
   void set_last_words(std::function<void(const Error&)> last_words);
 
@@ -85,6 +89,9 @@ class Watch {
   void announce(const Verdict& verdict);
   void end_if_overdue();
   [[noreturn]] void end(const Error& error, std::function<void(const Error&)> last_words);
+  void say_goodbye();
+  void name_tellers();
+  void take_teller(int rank);
   void tell_all(const std::string& message);
   bool is_arbiter() const noexcept { return options_.rank == 0; }
 
@@ -105,6 +112,9 @@ class Watch {
     std::set<int> missing;
   };
   std::optional<Gathering> gathering_;
+  std::vector<std::pair<int, std::string>> leavers_;  // by an error, and their words: who tells is not decided yet
+  Clock::time_point tellers_due_;
+  std::map<std::string, int> tellers_;  // by their words
   Clock::time_point next_beat_ = Clock::now(), awake_ = Clock::now();
   bool has_news_ = false;
 
@@ -114,7 +124,13 @@ class Watch {
   std::optional<Verdict> verdict_;
   Clock::time_point end_at_;
   std::vector<Failure> reports_;
-  std::string goodbye_;  // empty: not yet
+  struct Goodbye {
+    std::string words;
+    bool failed = false;
+  };
+  std::optional<Goodbye> goodbye_;
+  std::optional<int> teller_;          // of the goodbye's words
+  std::optional<Goodbye> of_arbiter_;  // heard from rank 0
   bool goodbye_said_ = false, is_spared_ = false, is_deaf_ = false, stops_ = false;
   std::function<void(const Error&)> last_words_;
 

@@ -21,6 +21,10 @@ Error::Error(ExitCode code, Parts parts)
 
 Error::~Error() = default;
 
+ToldElsewhere::ToldElsewhere(const Error& error) : Error(error) {}
+
+ToldElsewhere::~ToldElsewhere() = default;
+
 void assertion_failed(const char* condition, const char* file, int line, const std::string& message) {
   std::string text = std::string(file) + ":" + std::to_string(line) + ": internal error: " + message +
                      " (" + condition + ")";

@@ -89,7 +89,10 @@ void Attempt::take(HostLink& link, const json& message) {
   if (kind == "line") {
     const int rank = message.at("rank").get<int>();
     // Once something is wrong every rank complains of it in its own words; the log files have them.
-    if (!is_ending_) terminal_.pass_on(rank, message.at("text").get<std::string>(), message.at("is_error").get<bool>());
+    if (is_ending_)
+      unheard_.insert(rank);
+    else
+      terminal_.pass_on(rank, message.at("text").get<std::string>(), message.at("is_error").get<bool>());
   } else if (kind == "fate") {
     take_fate(link, message);
   } else if (kind == "exit") {
@@ -188,10 +191,14 @@ std::string Attempt::host_of(int rank) const {
   return "?";
 }
 
-/// What weighs most, and of that what became known first.
+/// What weighs most, and of that what became known first; where it ended in silence, the rank that told the same.
 const Cause* Attempt::main_cause() const {
   const auto most = std::ranges::max_element(causes_, {}, &Cause::weight);
-  return most == causes_.end() ? nullptr : &*most;
+  if (most == causes_.end()) return nullptr;
+  if (most->is_told() || most->allows_restart()) return &*most;
+  const auto tells_it = [&](const Cause& cause) { return cause.exit_code() == most->exit_code() && cause.is_told(); };
+  const auto told = std::ranges::find_if(causes_, tells_it);
+  return told == causes_.end() ? &*most : &*told;
 }
 
 Attempt::Result Attempt::result() const {
@@ -215,6 +222,7 @@ ExitReport Attempt::report() const {
                     .seconds = std::chrono::duration<double>(Clock::now() - began_).count(),
                     .state = request_.state(),
                     .restarts = {}};
+  report.is_heard = main->is_told() && !main->allows_restart() && !unheard_.contains(main->end.rank);
   constexpr size_t kMostOthers = 4;
   for (const Cause& cause : causes_) {
     if (&cause == main) continue;

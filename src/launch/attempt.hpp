@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,7 @@ class Attempt {
   std::map<int, Clock::time_point> stopped_;  // ranks that stand still, since when
   std::vector<Cause> causes_;                 // in the order in which they became known
   int stop_signal_ = 0;
+  std::set<int> unheard_;  // ranks of which lines have not been passed on
   bool grows_ = false, is_ending_ = false;
   std::optional<Clock::time_point> grace_ends_, hopeless_at_;
 };

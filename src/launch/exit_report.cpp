@@ -92,6 +92,12 @@ int Cause::exit_code() const {
   return has_code ? end.fate.number : kRestart;
 }
 
+bool Cause::is_told() const {
+  return std::ranges::any_of(end.tail, [](const std::string& line) {
+    return line.find("error: ") != std::string::npos || line.find(" mistake") != std::string::npos;
+  });
+}
+
 bool Cause::allows_restart() const {
   constexpr int kNoSuchProgram = 127;
   constexpr std::array kFinal{static_cast<int>(ExitCode::usage),
@@ -135,7 +141,7 @@ std::string ExitReport::page() const {
   page += line("cause", cause.text());
   if (!cause.end.clue.empty()) page += line("", cause.end.clue);
   for (const auto& other : others) page += line("then", other);
-  if (!cause.end.tail.empty()) {
+  if (!cause.end.tail.empty() && !is_heard) {
     page += line("output",
                  "the last lines of rank " + std::to_string(cause.end.rank) + ", all of them in " + cause.end.log);
     for (const auto& text : cause.end.tail) page += "        | " + text + "\n";

@@ -25,6 +25,8 @@ struct Cause {
   /// "rank 1 on node2 (process 4711) was killed by SIGKILL (killed)"
   std::string text() const;
   int exit_code() const;
+  /// Whether its last lines say what was wrong: one of ranks that end for one reason does.
+  bool is_told() const;
   bool allows_restart() const;
 };
 
@@ -37,6 +39,7 @@ struct ExitReport {
   int attempt = 1;
   double seconds = 0;  // of the attempt
   RunState state;
+  bool is_heard = false;  // what the rank has said of its end stands right above the page
   std::string restarts;  // why there is no further one: "no restart is left (launch.max_restarts: 3)"
 
   std::string page() const;

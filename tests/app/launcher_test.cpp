@@ -180,5 +180,20 @@ TEST(Launch, LetsRanksSpeakOfWhatOnlyTheyFindWrong) {
   EXPECT_THAT(result.err, HasSubstr("model.config.n_layer must be a whole number"));
 }
 
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+TEST(Launch, TellsOnceWhatIsWrongOnAllRanks) {
+  const TemporaryFolder folder;
+  const Result result = gputrain({"launch", "--nproc-per-node", "3", "run", write_gpt_job(folder), "--output-dir",
+                                  folder / "run", "--set", "data.train.path=/nowhere"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(count_of(result.err, "/nowhere: no such file"), 1U) << result.err;
+  EXPECT_EQ(count_of(result.err, "\nended   "), 1U) << result.err;
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support

@@ -7,6 +7,7 @@
 #include "app/program.hpp"
 #include "app/rank_runs.hpp"
 #include "app/small_job.hpp"
+#include "support/ports.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -97,6 +98,59 @@ TEST_F(Ranks, AHalfSetEnvironmentIsExitCode2) {
   const Result result = program.wait();
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("MASTER_ADDR"));
+}
+
+/// How each of the ranks ends that start with these settings besides.
+std::vector<Result> started_by_hand(const std::string& job, const std::string& output, const std::vector<std::string>& settings) {
+  const std::string port = std::to_string(testing::free_port()), size = std::to_string(settings.size());
+  RankPrograms programs;
+  for (size_t rank = 0; rank < settings.size(); ++rank) {
+    const std::string number = std::to_string(rank);
+    programs.push_back(std::make_unique<Program>(
+        std::vector<std::string>{gputrain_path(), "run", job, "--output-dir", output, "--set", settings[rank]},
+        std::map<std::string, std::string>{{"RANK", number}, {"LOCAL_RANK", number}, {"WORLD_SIZE", size},
+                                           {"LOCAL_WORLD_SIZE", size}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}));
+  }
+  std::vector<Result> results;
+  for (auto& program : programs) results.push_back(program->wait());
+  return results;
+}
+
+class MistakeOfAllRanks : public ::testing::TestWithParam<std::pair<std::string, int>> {};
+INSTANTIATE_TEST_SUITE_P(Mistakes, MistakeOfAllRanks,
+                         ::testing::Values(std::pair("trian.max_steps=3", 2), std::pair("device=cuda", 6),
+                                           std::pair("data.train.path=/nowhere", 3),
+                                           std::pair("train.global_batch_size=2", 2), std::pair("checkpoint.resume=must", 5)),
+                         [](const auto& entry) { return "Number" + std::to_string(entry.index); });
+
+TEST_P(MistakeOfAllRanks, IsToldOnceByRankZero) {
+  const auto& [setting, code] = GetParam();
+  if (setting == "device=cuda" && std::filesystem::exists("/dev/nvidia0")) GTEST_SKIP() << "there is a GPU here";
+  const TemporaryFolder folder;
+  const auto results = started_by_hand(write_gpt_job(folder), folder / "run", {setting, setting, setting});
+  for (const Result& result : results) EXPECT_EQ(result.exit_code, code) << result.err;
+  EXPECT_NE(results[0].err, "");
+  EXPECT_EQ(results[1].err + results[2].err, "");
+}
+
+TEST(MistakeOfOneRank, IsToldByItAndKnownToTheOthers) {
+  const TemporaryFolder folder;
+  const auto results = started_by_hand(write_gpt_job(folder), folder / "run", {"seed=1", "trian.max_steps=3"});
+  for (const Result& result : results) {
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr("unknown key 'trian'"));
+  }
+  EXPECT_THAT(results[0].err, HasSubstr("rank 1 on"));
+}
+
+TEST(MistakeOfOneRank, IsToldWhenTheOthersNeverCome) {
+  const TemporaryFolder folder;
+  Program alone({gputrain_path(), "run", write_gpt_job(folder), "--set", "trian.max_steps=3"},
+                {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"},
+                 {"MASTER_PORT", std::to_string(testing::free_port())}});
+  const Result result = alone.wait(60);
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("unknown key 'trian'"));
 }
 
 }  // namespace

@@ -185,6 +185,53 @@ TEST(Watch, TellsTheOthersWhyARankEnds) {
   }
 }
 
+// Ranks of FAIL end by an error, each as many tenths of a second late as DELAYS says.
+const RankBody ends_for_one_reason("ends_for_one_reason", [] {
+  ProcessGroups groups = join(600s);
+  groups.control().barrier("start");
+  const auto rank = static_cast<size_t>(groups.rank());
+  const char reason = std::getenv("FAIL")[rank];
+  try {
+    std::this_thread::sleep_for(100ms * (std::getenv("DELAYS")[rank] - '0'));
+    if (reason != '-') throw Error(ExitCode::data, {.what = std::string("no such file: ") + reason});
+    groups.control().barrier("opened");
+  } catch (const Error& error) {
+    try {
+      groups.fail(error);
+    } catch (const ToldElsewhere& silent) {
+      return static_cast<int>(silent.code());
+    }
+  }
+  return 0;
+});
+
+/// Which ranks tell an error of their own.
+std::string tellers(const std::string& fail, const std::string& delays) {
+  RankProcesses ranks("ends_for_one_reason", static_cast<int>(fail.size()), {{"FAIL", fail}, {"DELAYS", delays}});
+  const auto results = finish_soon(ranks);
+  std::string tellers;
+  for (size_t rank = 0; rank < fail.size(); ++rank) {
+    EXPECT_EQ(results[rank].exit_code, fail[rank] == '-' ? kStartAgain : static_cast<int>(ExitCode::data)) << rank;
+    if (results[rank].output.starts_with("no such file")) tellers += std::to_string(rank);
+  }
+  return tellers;
+}
+
+TEST(Watch, LetsRankZeroTellWhatAllRanksEndBy) {
+  EXPECT_EQ(tellers("aaa", "000"), "0");
+  EXPECT_EQ(tellers("aaa", "100"), "0");
+  EXPECT_EQ(tellers("aaa", "013"), "0");
+}
+
+TEST(Watch, LetsOneRankTellWhatRankZeroDoesNotKnow) { EXPECT_EQ(tellers("-aa", "002"), "1"); }
+
+TEST(Watch, LetsEachRankTellWhatItEndsByAlone) {
+  EXPECT_EQ(tellers("--a", "000"), "2");
+  EXPECT_EQ(tellers("abc", "000"), "012");
+}
+
+TEST(Watch, LosesNoErrorWhenRankZeroIsLate) { EXPECT_EQ(tellers("aaa", "901").size(), 1U); }
+
 // The ranks part ways in their 11th collective.
 const RankBody they_differ("they_differ", [] {
   ProcessGroups groups = join(600s);

@@ -31,5 +31,24 @@ TEST(Causes, AreNotWhatTheLauncherItselfAskedFor) {
   EXPECT_TRUE(cause_of(ended(Fate::Kind::killed, SIGSEGV, true), "h"));
 }
 
+TEST(Causes, AreToldByTheRankWhoseLastLinesSayAnErrorOrAMistake) {
+  Cause cause{.host = "h", .story = {}, .end = ended(Fate::Kind::exited, 3, false)};
+  EXPECT_FALSE(cause.is_told());
+  cause.end.tail = {"model   gpt 814k params"};
+  EXPECT_FALSE(cause.is_told());
+  for (const char* line : {"error: no such file", "1 mistake in job.yaml", "internal error: x"}) {
+    cause.end.tail = {line, "  try: again"};
+    EXPECT_TRUE(cause.is_told()) << line;
+  }
+}
+
+TEST(ExitReport, RepeatsTheLastLinesOfARankUnlessTheyStandRightAboveIt) {
+  ExitReport report{.cause = {.host = "h", .story = {}, .end = ended(Fate::Kind::exited, 3, false)}};
+  report.cause.end.tail = {"error: no such file"};
+  EXPECT_NE(report.page().find("| error: no such file"), std::string::npos);
+  report.is_heard = true;
+  EXPECT_EQ(report.page().find("no such file"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace gputrain::launch

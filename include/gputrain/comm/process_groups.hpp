@@ -54,6 +54,9 @@ class ProcessGroups {
   void enter(const char* place, int64_t step);
   /// Tells the others that this rank ends, and why: they end too.
   void leave(const std::exception& failure);
+  /// The same, and throws the exception that is being handled again: as ToldElsewhere where it is an Error that another
+  /// rank, which leaves for the same reason, tells the user.
+  [[noreturn]] void fail(const std::exception& failure);
   /// What to do before a process is ended that cannot end in good order, because its main thread is stuck; on another
   /// thread, in at most three seconds. null: nothing.
   void set_last_words(std::function<void(const Error&)> last_words);
@@ -76,5 +79,9 @@ class ProcessGroups {
   std::vector<std::string> hosts_;
   std::string description_;
 };
+
+/// For ranks that make a mistake before they meet: they meet for this alone, some ten seconds at most. Whether rank 0
+/// makes the same one, in these words, and so can be left to tell the user.
+bool is_told_by_rank_zero(const Rendezvous& at, const std::string& program, const std::string& words);
 
 }  // namespace gputrain::comm

@@ -43,6 +43,13 @@ class GPUTRAIN_API Error : public std::runtime_error {
   Parts parts_;
 };
 
+/// What another rank of the job tells the user: this one ends with the same code, in silence.
+class GPUTRAIN_API ToldElsewhere : public Error {
+ public:
+  explicit ToldElsewhere(const Error& error);
+  ~ToldElsewhere() override;
+};
+
 /// Throws std::logic_error with place and message: a programmer's mistake.
 [[noreturn]] GPUTRAIN_API void assertion_failed(const char* condition, const char* file, int line,
                                                 const std::string& message);
