@@ -4,6 +4,7 @@
 
 #include "commands.hpp"
 #include "gputrain/config/load.hpp"
+#include "gputrain/config/names.hpp"
 #include "gputrain/config/reference.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/monitor/console.hpp"
@@ -32,16 +33,19 @@ std::string describe_anything(const std::string& name) {
   std::string text = config::describe_text(job_schema(), width(), name);
   if (!text.empty()) return text;
   std::string kinds;
+  std::vector<std::string> known = config::key_names(job_schema());
   for (const auto* catalog : config::catalogs_of(job_schema())) {
     if (catalog->kind() == name || catalog->kind() + "s" == name) return config::list_text(*catalog, width());
     const auto names = catalog->names();
+    known.insert(known.end(), names.begin(), names.end());
     if (std::find(names.begin(), names.end(), name) != names.end()) text += config::describe_text(*catalog, name, width());
     kinds += ", " + catalog->kind();
   }
   if (!text.empty()) return text;
+  const std::string near = config::did_you_mean(name, known);
   throw Error(ExitCode::usage,
               {.what = "there is neither a key of the job nor an entry '" + name + "'",
-               .hint = "`gputrain list` shows entries, `gputrain describe job` all keys; or a kind: job" + kinds});
+               .hint = (near.empty() ? "" : near + " ") + "`gputrain list` shows entries, `gputrain describe job` all keys; or a kind: job" + kinds});
 }
 
 nlohmann::ordered_json as_json(const config::SpecError& error) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -16,6 +17,7 @@
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
+#include "gputrain/core/wrap.hpp"
 #include "library.hpp"
 #include "version.hpp"
 
@@ -40,6 +42,20 @@ auto at_least(int64_t least) {
   };
 }
 
+/// Help in lines of at most 80 columns.
+class HelpLines : public CLI::Formatter {
+ public:
+  std::string make_option_desc(const CLI::Option* option) const override { return broken(option->get_description()); }
+  std::string make_subcommand(const CLI::App* verb) const override {
+    std::ostringstream out;
+    CLI::detail::format_help(out, verb->get_display_name(true), broken(verb->get_description()), get_column_width());
+    return out.str();
+  }
+
+ private:
+  std::string broken(const std::string& text) const { return wrapped(text, 80 - get_column_width(), 0); }
+};
+
 /// All verbs and their options; the one that was typed leaves its action in `action`.
 struct CommandLine {
   CLI::App app{"Trains deep-learning models from one YAML file, on a CPU, a GPU, or many machines.", "gputrain"};
@@ -56,8 +72,11 @@ struct CommandLine {
 
   CommandLine() {
     app.require_subcommand(1);
+    app.formatter(std::make_shared<HelpLines>());
     app.set_help_all_flag("--help-all", "help of every verb");
     app.set_version_flag("--version", "gputrain " + app::version(), "Print the version and exit");
+    app.footer("Exit codes: 0 done; 2 job or command line; 3 data; 4 result refused; 5 checkpoint;\n"
+               "6 environment; 93 do not start again; 130, 143 stopped, saved; 138 start again, saved.");
     add_run();
     add_launch();
     add_eval();
@@ -99,7 +118,8 @@ struct CommandLine {
     add("--nproc-per-node", "nproc_per_node", "ranks on a host that names no number; auto: one per GPU");
     add("--max-restarts", "max_restarts", "attempts after the first one (default: 3)");
     verb->prefix_command();
-    verb->footer("Then the command of every rank: gputrain launch --nproc-per-node 4 run job.yaml [options of run]\n"
+    verb->footer("Then the command of every rank:\n"
+                 "  gputrain launch --nproc-per-node 4 run job.yaml [options of run]\n"
                  "The same options are keys of the job: `gputrain describe job`, group launch.");
     verb->callback([this, verb] {
       launch.arguments = verb->remaining();
@@ -146,8 +166,9 @@ struct CommandLine {
     verb->add_option("--step", replay.step, "the step, taken from the newest checkpoint before it")
         ->required()->check(at_least(1));
     verb->add_flag("--json", replay.json, "print one JSON document");
-    verb->footer("Compares loss, gradient norm and learning rate with metrics.jsonl at every recorded step on the way, and\n"
-                 "weights and optimizer with the checkpoint of the step, where there is one.\n"
+    verb->footer("Compares loss, gradient norm and learning rate with metrics.jsonl at every\n"
+                 "recorded step on the way, and weights and optimizer with the checkpoint of the\n"
+                 "step, where there is one.\n"
                  "Exit code: 0 equal bit for bit; 4 they differ.");
     verb->callback([this] { action = [this] { return app::library().replay(replay); }; });
   }
@@ -230,7 +251,7 @@ struct CommandLine {
     auto* diff = ckpt->add_subcommand("diff", "compare two checkpoints: settings, metrics, tensors");
     diff->add_option("a", path, "a checkpoint, or a run folder: its newest good one")->required();
     diff->add_option("b", other_path, "another")->required();
-    diff->footer("Exit code, as that of diff: 0 all tensors equal bit for bit; 1 they differ; 2, 5 unreadable.");
+    diff->footer("Exit code, as that of diff: 0 all tensors equal bit for bit; 1 they differ;\n2, 5 unreadable.");
     diff->callback([this] { action = [this] { return app::library().ckpt_diff(path, other_path, json); }; });
 
     auto* verb = ckpt->add_subcommand("prune", "remove checkpoints that no count keeps, and half written ones");

@@ -6,6 +6,7 @@
 
 #include "gputrain/config/value_type.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/wrap.hpp"
 #include "key_index.hpp"
 #include "gputrain/config/names.hpp"
 #include "scalar.hpp"
@@ -20,20 +21,6 @@ using Row = std::array<std::string, 5>;  // key, type, default, unit, help
 constexpr size_t kLongestDefault = 24;
 constexpr size_t kLongestNames = 40;
 constexpr size_t kLeastHelp = 40;  // columns; with less, help stands below its key
-
-/// `text` broken at blanks into lines of at most `room`, where words allow; each but the first after `indent` blanks.
-std::string wrapped(std::string_view text, size_t room, size_t indent) {
-  std::string lines;
-  while (text.size() > room) {
-    size_t end = text.rfind(' ', room);
-    if (end == std::string_view::npos || end == 0) end = text.find(' ');
-    if (end == std::string_view::npos) break;
-    lines += text.substr(0, text.find_last_not_of(' ', end) + 1);
-    lines += "\n" + std::string(indent, ' ');
-    text.remove_prefix(std::min(text.find_first_not_of(' ', end), text.size()));
-  }
-  return lines + std::string(text);
-}
 
 std::string limits_suffix(const Key::Limits& limits) {
   if (limits.low && limits.high) {
@@ -158,6 +145,12 @@ class Table {
 
   bool is_empty() const { return rows_.empty(); }
 
+  std::vector<std::string> keys() const {
+    std::vector<std::string> keys;
+    for (const Row& row : rows_) keys.push_back(row[0]);
+    return keys;
+  }
+
  private:
   std::string list(size_t width) const {
     constexpr size_t kIndent = 4;
@@ -230,6 +223,12 @@ std::string describe_text(const Schema& schema, size_t width, std::string_view k
   table.add_group(schema, schema.create().get(), {});
   table.keep(key);
   return table.is_empty() ? "" : table.text(width);
+}
+
+std::vector<std::string> key_names(const Schema& schema) {
+  Table table;
+  table.add_group(schema, schema.create().get(), {});
+  return table.keys();
 }
 
 std::string describe_text(const AnyCatalog& catalog, std::string_view name, size_t width) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/wrap.hpp"
 
 namespace gputrain::monitor {
 namespace {
@@ -55,7 +56,9 @@ void Console::line(std::string_view label, std::string_view text) {
   log::info(padded + " " + std::string(text));
   if (!options_.enabled) return;
   clear_status();
-  write_line((options_.colour ? "\x1b[1m" + padded + "\x1b[0m" : padded) + " " + std::string(text));
+  const size_t before_text = padded.size() + 1, columns = std::max(terminal_width(), before_text + 20);
+  const std::string lines = options_.redraw ? wrapped(text, columns - before_text, before_text) : std::string(text);
+  write_line((options_.colour ? "\x1b[1m" + padded + "\x1b[0m" : padded) + " " + lines);
 }
 
 void Console::block(std::string_view text) {

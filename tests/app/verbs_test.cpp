@@ -105,6 +105,19 @@ TEST(Verbs, ListAndDescribeKnowEveryEntry) {
   EXPECT_THAT(unknown.err, HasSubstr("gpt"));
 }
 
+TEST(Verbs, HelpFitsATerminalOf80Columns) {
+  using Words = std::vector<std::string>;
+  for (Words words : {Words{}, {"run"}, {"launch"}, {"eval"}, {"validate"}, {"config"}, {"schema"}, {"list"}, {"describe"},
+                      {"data", "audit"}, {"ckpt"}, {"ckpt", "ls"}, {"ckpt", "verify"}, {"ckpt", "diff"}, {"ckpt", "prune"},
+                      {"replay"}, {"bench", "train"}}) {
+    words.emplace_back("--help");
+    const Result help = gputrain(words);
+    EXPECT_EQ(help.exit_code, 0) << help.err;
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << words[0] << ": " << line;
+  }
+}
+
 TEST(Program, ThatNeverStopsTalkingIsEndedInTime) { EXPECT_EQ(Program({"yes"}).wait(1).exit_code, 128 + SIGKILL); }
 
 TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
@@ -119,6 +132,7 @@ TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
   EXPECT_THAT(group.out, ::testing::Not(HasSubstr("train.max_steps")));
   EXPECT_EQ(gputrain({"describe", "gpt"}).out, gputrain({"describe", "model", "gpt"}).out);
   EXPECT_THAT(refusal_of({"describe", "nonsense"}), HasSubstr("gputrain describe job"));
+  EXPECT_THAT(refusal_of({"describe", "optimzer.lr"}), HasSubstr("did you mean 'optimizer.lr'?"));
 }
 
 TEST(Verbs, EvalWithoutTrainedWeightsSaysWhatToDo) {

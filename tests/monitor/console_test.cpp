@@ -25,6 +25,18 @@ TEST(Console, ClearsTheStatusLineBeforeALine) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "\r\x1b[2Kstep 1/10\r\x1b[2Keval    x\n");
 }
 
+TEST(Console, BreaksLinesBetweenWordsOnATerminalAlone) {
+  const std::string words = "weights 42.7 MiB  grads 42.6 MiB  optimizer 42.6 MiB  then activations  and more";
+  const auto printed = [&](bool terminal) {
+    testing::internal::CaptureStdout();
+    Console(Console::Options{.enabled = true, .redraw = terminal, .colour = false}).line("memory", words);
+    return testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(printed(false), "memory  " + words + "\n");
+  EXPECT_EQ(printed(true), "memory  weights 42.7 MiB  grads 42.6 MiB  optimizer 42.6 MiB  then activations\n"
+                           "        and more\n");
+}
+
 TEST(Console, IsSilentOnOtherRanks) {
   testing::internal::CaptureStdout();
   Console console(Console::Options{.enabled = false, .redraw = true, .colour = true});

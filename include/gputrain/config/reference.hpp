@@ -29,6 +29,9 @@ GPUTRAIN_API std::string describe_text(const Schema& schema, size_t width);
 /// The same of one key, or of one group and what is in it; empty when there is none of this name.
 GPUTRAIN_API std::string describe_text(const Schema& schema, size_t width, std::string_view key);
 
+/// Every key and group of the job, by its full name.
+GPUTRAIN_API std::vector<std::string> key_names(const Schema& schema);
+
 /// The options of one entry. Throws Error(usage) with the nearest names when there is no such entry.
 GPUTRAIN_API std::string describe_text(const AnyCatalog& catalog, std::string_view name, size_t width);
 
