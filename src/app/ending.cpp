@@ -37,8 +37,10 @@ std::string sent_text(const monitor::Summary& summary) {
 
 std::string speed_text(const monitor::Summary& summary) {
   const bool is_text = summary.tokens > 0;
-  return monitor::compact(is_text ? summary.tokens_per_second : summary.samples_per_second) +
-         (is_text ? " tok/s" : " samples/s") + "  first step after " + monitor::duration(summary.first_step_seconds) +
+  const double rate = is_text ? summary.tokens_per_second : summary.samples_per_second;
+  const std::string unit = is_text ? " tok/s  " : " samples/s  ";
+  return (rate > 0 ? monitor::compact(rate) + unit : "") +  // none where the first step was the only one
+         "first step after " + monitor::duration(summary.first_step_seconds) +
          "  memory " + monitor::bytes(static_cast<double>(summary.peak_memory_bytes)) + sent_text(summary);
 }
 
@@ -145,7 +147,7 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
     result = "train/loss " + significant(summary.metrics.at("train/loss"));
   }
   if (expectation.exists) result += "  expect: " + std::string(expectation.met ? "pass" : "MISSED") + " (" + expectation.text + ")";
-  console.line("result", result);
+  if (!result.empty()) console.line("result", result);
   if (summary.first_step_seconds > 0) console.line("speed", speed_text(summary));
   if (summary.status == "stopped" && summary.step > 0) {
     console.line("next", "the same command goes on from step " + grouped(summary.step));

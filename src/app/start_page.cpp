@@ -79,6 +79,8 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
   if (is_even) text += " x " + plural(world, "rank");
   text += " x " + (is_open ? "as many" : grouped(batch.accumulation)) + " accumulation";
   if (batch.micro_batch_over_ranks(world) * batch.accumulation != batch.global_batch) text += " (at most)";
+  if (const int64_t samples = assembly.datasets.train->size(); samples < batch.global_batch)
+    text += ", but an epoch has only " + plural(samples, "sample") + ": each step is a whole one";
   const double lr = spec.optimizer.peak_lr(batch.global_batch);
   text += "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
   if (assembly.built.owners.empty()) return text;
@@ -122,7 +124,7 @@ std::string plan_text(const Assembly& assembly, const std::string& saves) {
     text = monitor::duration(plan.max_seconds) + " of training";
   } else {
     const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
-    text = plural(plan.total_steps, "step") + " = " + significant(epochs) + " epochs";
+    text = plural(plan.total_steps, "step") + " = " + significant(epochs) + (epochs == 1 ? " epoch" : " epochs");
   }
   text += "  " + assembly.updates.schedule->describe();
   if (assembly.datasets.val) text += "  eval " + cadence_text(plan.eval);

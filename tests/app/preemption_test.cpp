@@ -303,8 +303,9 @@ TEST(Limits, AttemptsWithoutProgressAreRefusedInTheEnd) {
 TEST(Limits, MaxDurationAsksToBeStartedAgain) {
   const TemporaryFolder folder;
   const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(2)) + "s";
-  const Result first = Program(endless(folder, {"--set", duration})).wait();
+  const Result first = Program(endless(folder, {"--set", duration, "--set", "log.interval=1000000"})).wait();
   EXPECT_EQ(first.exit_code, 138) << first.err;
+  EXPECT_THAT(first.out, ::testing::Not(HasSubstr("\nresult ")));  // nothing was read yet that would be one
   const int64_t step = summary(folder / "run")["step"];
   const Result second = Program(endless(folder, {"--set", duration})).wait();
   EXPECT_EQ(second.exit_code, 138) << second.err;

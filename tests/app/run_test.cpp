@@ -146,6 +146,16 @@ TEST(Run, WritesASampleThatDependsOnTheSeedAlone) {
   EXPECT_EQ(sample, sample_of("b"));
 }
 
+TEST(Run, SaysWhenABatchIsMoreThanTheDataAndNamesNoRateOfOneStep) {
+  const TemporaryFolder folder;
+  const Result result = gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run", "--set",
+                                  "train.global_batch_size=100000", "--set", "train.max_steps=1"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(" accumulation, but an epoch has only "));
+  EXPECT_THAT(result.out, HasSubstr("plan    1 step = 1 epoch  "));
+  EXPECT_THAT(result.out, HasSubstr("\nspeed   first step after "));
+}
+
 TEST(Run, SavesAlsoWhatEvaluatesToNothing) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {interval: 5}\ncheckpoint: {interval: 5}\n");
