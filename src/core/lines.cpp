@@ -15,6 +15,9 @@ namespace {
 
 // A program that never ends its line must not fill the memory of whoever reads it.
 constexpr size_t kLongestLine = size_t{1} << 20;
+// One that writes without a pause must not keep its reader from everything else. More than a pipe holds, so that what
+// an ended process has left comes at once.
+constexpr size_t kMostAtOnce = size_t{1} << 20;
 
 int without_waiting(int descriptor) {
   if (descriptor >= 0) ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
@@ -48,9 +51,10 @@ void LineReader::hand_on(const Each& each) {
 
 void LineReader::read(const Each& each) {
   std::array<char, 65536> buffer{};
-  while (!is_at_end()) {
+  for (size_t taken = 0; !is_at_end() && taken < kMostAtOnce;) {
     const ssize_t count = ::read(descriptor(), buffer.data(), buffer.size());
     if (count > 0) {
+      taken += static_cast<size_t>(count);
       rest_.append(buffer.data(), static_cast<size_t>(count));
       hand_on(each);
       continue;
