@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "gputrain/core/error.hpp"
 
@@ -149,9 +151,9 @@ void HostLink::attend(const Take& take) {
     return;
   }
   const auto fate = process_ ? process_->look() : std::nullopt;
-  output_->read([&](std::string_view line) {
-    if (state_ != State::away) take_line(line, take);
-  });
+  std::vector<std::string> lines;  // a line may make us drop the reader
+  output_->read([&](std::string_view line) { lines.emplace_back(line); });
+  for (size_t i = 0; i < lines.size() && state_ != State::away; ++i) take_line(lines[i], take);
   if (state_ == State::away) return;
   if (errors_) errors_->read([&](std::string_view line) { remark_ = std::string(line.substr(0, 300)); });
   const auto now = Clock::now();
