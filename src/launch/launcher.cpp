@@ -293,9 +293,10 @@ void Launcher::take_back(Attempt& attempt) {
 }
 
 bool Launcher::made_progress() {
-  const auto state = request_.state();
-  const auto now = state.checkpoint_step;
-  return now && (!furthest_ || *now > *std::exchange(furthest_, now));
+  const auto now = request_.state().checkpoint_step;
+  if (!now || (furthest_ && *now <= *furthest_)) return false;
+  furthest_ = now;
+  return true;
 }
 
 bool Launcher::restart_after(Attempt& attempt) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "app/launched.hpp"
+#include "gputrain/comm/sockets.hpp"
 #include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
@@ -232,6 +233,25 @@ TEST(Restarting, IsNotTriedWhereItCannotHelp) {
     EXPECT_THAT(result.err, HasSubstr("a restart would not help"));
     EXPECT_THAT(result.out, Not(HasSubstr("attempt 2")));
   }
+}
+
+TEST(Restarting, IsFreeWhereAHostIsLostOnlyAsLongAsTrainingGetsFurther) {
+  if (comm::outward_address().empty()) GTEST_SKIP() << "this machine has no address at which two hosts could meet";
+  const TemporaryFolder folder;
+  Launched first(folder, {}, kEndless);
+  ASSERT_TRUE(first.program().prints("step    3/"));
+  first.program().signal(SIGTERM);
+  ASSERT_EQ(first.program().wait(30).exit_code, 143);  // saved
+  Launched launched(folder, {"--hosts", "localhost,127.0.0.1", "--nnodes", "1:2", "--max-restarts", "0"}, kEndless);
+  ASSERT_TRUE(launched.program().prints("resume  step"));
+  kill(launched.family().agent(), SIGKILL);
+  ASSERT_TRUE(launched.program().prints("start once more from step"));
+  launched.program().forget_output();
+  ASSERT_TRUE(launched.program().prints("resume  step"));
+  kill(launched.family().agent(), SIGKILL);
+  const Result result = launched.program().wait(60);
+  EXPECT_EQ(result.exit_code, 138) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("is lost: its agent was killed by SIGKILL"));
 }
 
 TEST(Restarting, FromAPathGoesOnFromWhatWasSavedSince) {
