@@ -164,11 +164,13 @@ Parsed<Length> parse_length(std::string_view text) {
 }
 
 Parsed<Duration> parse_duration(std::string_view text) {
+  constexpr double kLongest = 100 * 365 * 86400.0;  // clocks count nanoseconds in 64 bits: no more than 292 years
   std::string_view unit = text;
   const std::optional<double> count = take_number(unit);
-  if (count && unit.empty()) return {.value = Duration{*count}};
-  if (const std::optional<double> seconds = take_time(text)) return {.value = Duration{*seconds}};
-  return {.hint = count ? time_hint(*count, unit) : std::string()};
+  const std::optional<double> seconds = count && unit.empty() ? count : take_time(text);
+  if (!seconds) return {.hint = count ? time_hint(*count, unit) : std::string()};
+  if (*seconds > kLongest) return {.problem = shown(text) + " is more than 100 years"};
+  return {.value = Duration{*seconds}};
 }
 
 }  // namespace gputrain::config

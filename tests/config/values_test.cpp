@@ -144,6 +144,9 @@ TEST(Durations, CountSecondsWithoutAUnit) {
   EXPECT_THAT(value_refusal("duration: 10 minutes"),
               HasSubstr("must be a duration (90s, 30m, 1h30m), not '10 minutes'"));
   EXPECT_THAT(value_refusal("duration: -5"), HasSubstr("must be a duration"));
+  EXPECT_EQ(values_of("duration: 36500d").duration.seconds, 3'153'600'000);
+  EXPECT_THAT(value_refusal("duration: 999999d"), HasSubstr("'999999d' is more than 100 years"));
+  EXPECT_THAT(value_refusal("duration: 9e12"), HasSubstr("'9e12' is more than 100 years"));
 }
 
 /// A value at random, biased towards what is hard to print.
