@@ -325,6 +325,7 @@ int CommandLine::start_ranks() {
 
 int main(int argc, char** argv) {
   let_signals_end_init();
+  raise_open_files_limit();
   try {
     CommandLine line;
     if (const auto code = read(line, {argv + 1, argv + argc})) return *code;

@@ -1,9 +1,11 @@
 #include "gputrain/core/process.hpp"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -26,6 +28,14 @@ double start_ticks() {
 extern "C" void end_by_signal(int signal) { std::_Exit(128 + signal); }
 
 }  // namespace
+
+void raise_open_files_limit() {
+  constexpr rlim_t kEnough = 65536;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kEnough) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kEnough);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 bool is_init() { return ::getpid() == 1; }
 

@@ -123,6 +123,21 @@ TEST(Run, AMissingDataFileIsExitCode3AndStartsNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
+TEST(Run, OpensMoreFilesThanTheUsualLimitLetsIt) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 100; ++i) folder.write("tokens/train_" + std::to_string(i) + ".bin", std::string(64, '\1'));
+  const std::string job =
+      folder.write("job.yaml",
+                   "device: cpu\nmodel: {type: gpt, config: {n_layer: 1, n_head: 1, n_embd: 8, block_size: 16}}\n"
+                   "data: {train: {path: " +
+                       folder / "tokens" +
+                       ", format: tokens, vocab_size: 300}}\n"
+                       "train: {max_steps: 1, global_batch_size: 1}\n");
+  Program program({"/bin/sh", "-c", "ulimit -Sn 64 && exec \"$0\" run \"$1\" --dry-run", gputrain_path(), job});
+  const Result result = program.wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 TEST(Run, APromptTheVocabularyCannotSpellIsFoundBeforeTraining) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);

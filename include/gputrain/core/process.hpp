@@ -13,6 +13,10 @@ namespace gputrain {
 /// ends in `exec gputrain` is the same process: its time counts too.
 double seconds_since_process_start();
 
+/// Raises what this process may have open to what the system lets it, up to 65,536: the usual 1024 are less than what a
+/// rank of many, or a data set of many files, needs.
+GPUTRAIN_API void raise_open_files_limit();
+
 /// Whether this process is PID 1: the kernel keeps signals from it that it has no handler for, gives it all orphans,
 /// and ends everything else with it.
 bool is_init();
