@@ -16,10 +16,15 @@
 namespace gputrain::monitor {
 namespace {
 
+/// Paths and other programs' words may be in it, in any encoding.
+std::string text_of(const nlohmann::json& line) {
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 /// Of a line without its own chain, after the line with chain `before`.
 std::string chain_of(const std::string& before, nlohmann::json line) {
   line.erase("chain");
-  const std::string text = before + line.dump();
+  const std::string text = before + text_of(line);
   checkpoint::Sealer sealer;
   sealer.add(text.data(), text.size());
   return sealer.seal().xxh3_128;
@@ -56,8 +61,7 @@ void Ledger::append(const std::string& kind, const nlohmann::json& fields) {
   line["time"] = seconds_since_epoch();
   const std::string chain = chain_of(chain_, line);
   line["chain"] = chain;
-  const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  if (append_line(path_, text, /*sync=*/true)) {
+  if (append_line(path_, text_of(line) + "\n", /*sync=*/true)) {
     chain_ = chain;
   } else if (!std::exchange(failed_, true)) {
     log::warning(path_.string() + ": cannot append; training goes on with a gap in its ledger");

@@ -33,7 +33,9 @@ void write_summary(const std::filesystem::path& path, const Summary& summary) {
     object["communication"] = {{"bytes_per_step", summary.sent_bytes_per_step},
                                {"uncompressed_bytes_per_step", summary.uncompressed_bytes_per_step}};
   }
-  write_file_atomically(path, object.dump(2) + "\n", ExitCode::environment);
+  // Its reason may name a path, in any encoding.
+  const std::string text = object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  write_file_atomically(path, text + "\n", ExitCode::environment);
 }
 
 }  // namespace gputrain::monitor

@@ -123,6 +123,21 @@ TEST(Run, AMissingDataFileIsExitCode3AndStartsNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
+TEST(Run, ASampleInAFolderWhoseNameIsNoUtf8IsExitCode3LikeAnyOther) {
+  const TemporaryFolder folder;
+  folder.write("images/caf\xe9/1.jpg", "no image");
+  const std::string job = folder.write("job.yaml",
+                                       "device: cpu\nmodel: {type: mlp, config: {hidden: [8]}}\n"
+                                       "data: {train: {path: " +
+                                           folder / "images" +
+                                           ", format: imagefolder}, image: {size: 8}}\n"
+                                           "train: {max_steps: 4, global_batch_size: 1}\n");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("caf\xe9/1.jpg: neither JPEG nor PNG"));
+  EXPECT_EQ(json_file(folder / "run/summary.json")["exit_code"], 3);
+}
+
 TEST(Run, OpensMoreFilesThanTheUsualLimitLetsIt) {
   const TemporaryFolder folder;
   for (int i = 0; i < 100; ++i) folder.write("tokens/train_" + std::to_string(i) + ".bin", std::string(64, '\1'));

@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/monitor/summary.hpp"
+
 namespace gputrain::monitor {
 namespace {
 
@@ -91,6 +93,21 @@ TEST_F(LedgerTest, ReadsAnyBytesWithoutHarm) {
   EXPECT_TRUE(content.lines.empty());
   EXPECT_EQ(content.problems.size(), 5U);
   EXPECT_TRUE(read_ledger(folder_ / "absent").lines.empty());
+}
+
+TEST_F(LedgerTest, TakesTextThatIsNotUtf8) {
+  Ledger(path_).append("end", {{"reason", "/data/caf\xe9/1.jpg: neither JPEG nor PNG"}});
+  write(1);
+  const LedgerContent content = read_ledger(path_);
+  ASSERT_EQ(content.lines.size(), 2U);
+  EXPECT_TRUE(content.problems.empty());
+  EXPECT_EQ(content.lines[0]["reason"], "/data/caf\uFFFD/1.jpg: neither JPEG nor PNG");
+}
+
+TEST_F(LedgerTest, AndSoDoesTheSummary) {
+  write_summary(folder_ / "summary.json", {.run_id = "x", .reason = "/data/caf\xe9/1.jpg: neither JPEG nor PNG"});
+  std::ifstream file(folder_ / "summary.json");
+  EXPECT_EQ(nlohmann::json::parse(file)["reason"], "/data/caf\uFFFD/1.jpg: neither JPEG nor PNG");
 }
 
 }  // namespace
