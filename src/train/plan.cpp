@@ -10,7 +10,10 @@
 namespace gputrain::train {
 namespace {
 
-int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_divide(int64_t a, int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
+
+/// Lengths beyond counting are longer than any run.
+int64_t rounded(double steps) { return steps < 0x1p62 ? std::llround(steps) : int64_t{1} << 62; }
 
 [[noreturn]] void refuse(std::string what, std::string hint) {
   throw Error(ExitCode::usage, {.what = std::move(what), .hint = std::move(hint)});
@@ -48,7 +51,7 @@ std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts
 }
 
 /// 2.5 epochs of 100 steps are 250 steps; at least one.
-int64_t at_least_one(double steps) { return std::max<int64_t>(1, std::llround(steps)); }
+int64_t at_least_one(double steps) { return std::max<int64_t>(1, rounded(steps)); }
 
 int64_t planned_steps(const TrainSpec& spec, const Plan& plan) {
   int64_t total = INT64_MAX;
@@ -84,16 +87,18 @@ Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
 int64_t Plan::steps_of(const config::Length& length, const std::string& key) const {
   using Unit = config::Length::Unit;
   switch (length.unit) {
-    case Unit::steps: return std::llround(length.value);
-    case Unit::epochs: return std::llround(length.value * static_cast<double>(steps_per_epoch));
+    case Unit::steps:
+      return rounded(length.value);
+    case Unit::epochs:
+      return rounded(length.value * static_cast<double>(steps_per_epoch));
     case Unit::percent:
       if (is_time_limited()) {
         refuse(key + " is a percentage of a run whose number of steps is not known", "give " + key + " in steps or epochs");
       }
-      return std::llround(length.value / 100 * static_cast<double>(total_steps));
+      return rounded(length.value / 100 * static_cast<double>(total_steps));
     case Unit::tokens:
       if (tokens_per_step == 0) refuse(key + " is in tokens but the data has none", "give " + key + " in steps or epochs");
-      return std::llround(length.value / static_cast<double>(tokens_per_step));
+      return rounded(length.value / static_cast<double>(tokens_per_step));
     case Unit::seconds: refuse(key + " cannot be a time", "give " + key + " in steps or epochs");
   }
   return 0;

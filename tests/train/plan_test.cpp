@@ -186,5 +186,17 @@ TEST(Plan, LeavesTheIntervalOfCheckpointsToTheRunUnlessTheJobGivesOne) {
   EXPECT_TRUE(cadence().is_never());
 }
 
+TEST(Plan, HasMoreStepsThanAnyRunWhereLengthsAreBeyondCounting) {
+  TrainSpec train;
+  train.global_batch_size = 10;
+  train.max_epochs = 1e30;
+  EXPECT_GT(plan_of(train, kImages).total_steps, int64_t{1} << 60);
+  train.max_epochs.reset();
+  train.max_tokens = INT64_MAX;
+  EXPECT_GT(plan_of(train, kText).total_steps, int64_t{1} << 50);
+  train.max_steps = 7;
+  EXPECT_EQ(plan_of(train, kText).total_steps, 7);
+}
+
 }  // namespace
 }  // namespace gputrain::train
