@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include <ATen/ops/empty_like.h>
@@ -127,7 +128,9 @@ nlohmann::json LogHook::state() {
 
 void LogHook::restore(const nlohmann::json& state) {
   if (!state.is_object()) return;
-  const double sum = groups_.rank() == 0 ? state.at("loss_sum").get<double>() : 0.0;
+  const auto& saved = state.at("loss_sum");
+  const double whole = saved.is_null() ? std::numeric_limits<double>::quiet_NaN() : saved.get<double>();
+  const double sum = groups_.rank() == 0 ? whole : 0.0;
   interval_.loss_sum = at::tensor(sum, at::TensorOptions().dtype(at::kDouble).device(device_));
   state.at("weight").get_to(interval_.weight);
   state.at("steps").get_to(interval_.steps);

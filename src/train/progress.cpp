@@ -1,5 +1,7 @@
 #include "gputrain/train/progress.hpp"
 
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -28,9 +30,10 @@ Progress Progress::from_json(const nlohmann::json& json) {
     json.at("evaluated_step").get_to(progress.evaluated_step);
     progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints do not have it
     for (const auto& [name, value] : json.at("metrics").items()) {
-      if (value.is_number()) progress.metrics[name] = value.get<double>();  // null: was not finite
+      progress.metrics[name] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
     }
     for (const auto& [name, entry] : json.at("best").items()) {
+      if (entry.at("value").is_null()) continue;  // older checkpoints have bests that were not finite
       progress.best[name] = {.value = entry.at("value").get<double>(), .step = entry.at("step").get<int64_t>()};
     }
     return progress;
@@ -45,6 +48,7 @@ bool smaller_is_better(const std::string& metric) {
 }
 
 bool record_best(Progress& progress, const std::string& metric, double value) {
+  if (!std::isfinite(value)) return false;  // nothing would ever be better than NaN
   const auto [entry, is_new] = progress.best.try_emplace(metric, monitor::Best{value, progress.step});
   if (is_new) return true;
   const bool better = smaller_is_better(metric) ? value < entry->second.value : value > entry->second.value;

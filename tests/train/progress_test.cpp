@@ -1,5 +1,7 @@
 #include "gputrain/train/progress.hpp"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -16,6 +18,20 @@ TEST(Progress, SurvivesJson) {
   const auto copy = Progress::from_json(nlohmann::json::parse(progress.to_json().dump()));
   EXPECT_EQ(copy.to_json(), progress.to_json());
   EXPECT_EQ(copy.train_seconds, 1.0 / 3);
+}
+
+TEST(Progress, SurvivesJsonWithMetricsThatAreNotFinite) {
+  Progress progress;
+  for (const double value : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    progress.metrics["val/loss"] = value;
+    EXPECT_FALSE(record_best(progress, "val/loss", value));
+    const auto copy = Progress::from_json(nlohmann::json::parse(progress.to_json().dump()));
+    EXPECT_TRUE(std::isnan(copy.metrics.at("val/loss")));
+  }
+  EXPECT_TRUE(record_best(progress, "val/loss", 2.0));
+  auto of_old = progress.to_json();
+  of_old["best"]["val/perplexity"] = {{"value", nullptr}, {"step", 3}};
+  EXPECT_EQ(Progress::from_json(of_old).best.size(), 1U);
 }
 
 TEST(Progress, RefusesJsonThatLacksAField) {
