@@ -2,6 +2,7 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
@@ -107,7 +108,8 @@ Stop StopPoll::next() {
 Stop StopPoll::finish() {
   if (!votes_.defined()) return Stop::none;
   pending_.wait();
-  return agreed_stop({votes_.const_data_ptr<int64_t>(), kStopVotes});
+  agreed_ = std::max(agreed_, agreed_stop({votes_.const_data_ptr<int64_t>(), kStopVotes}));
+  return agreed_;
 }
 
 }  // namespace gputrain::train

@@ -58,9 +58,9 @@ Stop agreed_stop(std::span<const int64_t> summed_votes) noexcept;
 class StopPoll {
  public:
   StopPoll(comm::ProcessGroups& groups, StopReason own);
-  /// What was agreed in the call before, and votes again. Every rank must call.
+  /// What has been agreed in the calls before, and votes again. Every rank must call.
   Stop next();
-  /// What was agreed in the last call. Every rank must call, unless it leaves by an error.
+  /// The same with the last call. Every rank must call, unless it leaves by an error.
   Stop finish();
 
  private:
@@ -68,6 +68,7 @@ class StopPoll {
   StopReason own_;
   at::Tensor votes_;
   comm::Pending pending_;
+  Stop agreed_ = Stop::none;  // also where its reason was taken back since, as a cloud's notice may be
 };
 
 }  // namespace gputrain::train
