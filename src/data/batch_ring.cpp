@@ -95,7 +95,9 @@ void BatchRing::finish(const Chunk& chunk, ReadOutcome outcome) {
 void BatchRing::wait_until_ready(std::unique_lock<std::mutex>& lock) {
   const Slot& slot = slot_of(next_batch_);
   const auto patience = std::chrono::duration<double>(options_.timeout_seconds);
-  if (ready_.wait_for(lock, patience, [&slot] { return slot.rows_left == 0; })) return;
+  const auto is_ready = [&slot] { return slot.rows_left == 0; };
+  if (!has_given_up_ && ready_.wait_for(lock, patience, is_ready)) return;
+  has_given_up_ = stop_ = true;  // what a worker is still let read is for nobody
   throw Error(ExitCode::restart, {.what = "no batch within " + std::to_string(static_cast<int64_t>(patience.count())) +
                                           " seconds; the storage that holds the data does not answer"});
 }

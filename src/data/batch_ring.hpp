@@ -17,6 +17,7 @@ class BatchRing final : public BatchSource {
   ~BatchRing() override;
 
   FilledBatch next() override;
+  bool has_given_up() const override { return has_given_up_; }
 
  private:
   struct Slot {
@@ -50,6 +51,7 @@ class BatchRing final : public BatchSource {
   int64_t claim_batch_;  // whose rows are being claimed
   int64_t claim_row_ = 0;
   std::atomic<bool> stop_{false};
+  bool has_given_up_ = false;
   std::vector<std::thread> workers_;
 };
 

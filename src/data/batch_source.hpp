@@ -20,6 +20,9 @@ class BatchSource {
 
   /// The next micro-batch; throws the error of its first row that could not be read, and again when called again.
   virtual FilledBatch next() = 0;
+
+  /// Whether next() has waited in vain: to destroy this would mean to wait on.
+  virtual bool has_given_up() const { return false; }
 };
 
 struct ReadAhead {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -85,7 +87,12 @@ Batch Loader::Impl::take(Usage& usage) {
 Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, LoaderState start)
     : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options), start)) {}
 
-Loader::~Loader() = default;
+Loader::~Loader() {
+  if (!impl_->source || !impl_->source->has_given_up()) return;
+  // Threads that storage does not let go are left behind with all they use: the process is about to end.
+  static auto* const left_behind = new std::list<std::unique_ptr<Impl>>;
+  left_behind->push_back(std::move(impl_));
+}
 
 int64_t Loader::steps_per_epoch() const noexcept { return impl_->reader.plan().steps_per_epoch(); }
 

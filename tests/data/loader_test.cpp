@@ -1,6 +1,8 @@
 #include "gputrain/data/loader.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -402,6 +404,31 @@ TEST(Loader, GivesUpOnStorageThatDoesNotAnswer) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::restart);
   }
+}
+
+/// Storage that does not answer until `answers` is set.
+class SilentDataset final : public NumberedDataset {
+ public:
+  SilentDataset() : NumberedDataset(10) { cheap = false; }
+  void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const override {
+    answers.wait(false);
+    NumberedDataset::read(index, context, input, target);
+  }
+  std::atomic<bool> answers = false;
+};
+
+TEST(Loader, DoesNotWaitAtItsEndForStorageThatItGaveUpOn) {
+  const auto dataset = std::make_shared<SilentDataset>();
+  LoaderOptions options = options_for(2, 2, 2);
+  options.timeout_seconds = 0.05;
+  auto ended = std::async(std::launch::async, [&] {
+    Loader loader(dataset, options);
+    EXPECT_THROW(loader.next_step(), Error);
+  });
+  EXPECT_EQ(ended.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  dataset->answers = true;
+  dataset->answers.notify_all();
+  ended.get();
 }
 
 TEST(Loader, RefusesAGlobalBatchThatLeavesRanksWithoutSamples) {
