@@ -216,5 +216,20 @@ TEST_F(MirrorTest, SurvivesThatItsFolderVanishesAgainAndAgain) {
   EXPECT_EQ(newest(), 41);
 }
 
+TEST_F(MirrorTest, OutlivesAnOriginalThatCannotEvenBeLookedAt) {
+  Mirror copies(mirrored_, {});
+  const fs::path checkpoint = save(1), partial = mirrored_ / "step-00000001.partial";
+  copies.hold(true);
+  copies.begin(checkpoint);
+  while (!fs::exists(partial)) ASSERT_FALSE(copies.wait(0.01));  // it has read the manifest
+  fs::remove_all(local_.folder());
+  fs::create_symlink(local_.folder(), local_.folder());  // a link to itself: looking at it is an error
+  copies.hold(false);
+  EXPECT_TRUE(copies.wait(60));
+  EXPECT_THAT(copies.take_results(), IsEmpty());
+  fs::remove(local_.folder());
+  EXPECT_EQ(mirror(copies, save(2)), "");
+}
+
 }  // namespace
 }  // namespace gputrain::checkpoint
