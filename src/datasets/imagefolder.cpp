@@ -54,7 +54,8 @@ class FolderStore final : public ImageStore {
   void refuse_empty_classes() const {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(root_, error))
-      if (entry.is_directory() && std::filesystem::is_empty(entry.path(), error))
+      if (!entry.path().filename().string().starts_with('.') && entry.is_directory(error) &&
+          std::filesystem::is_empty(entry.path(), error))
         throw Error(ExitCode::data, {.what = "the folder of this class is empty", .where = entry.path().string()});
   }
 

@@ -59,6 +59,13 @@ TEST_F(ImageFolderTest, TellsWhatIsWrongWithAFolder) {
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("3.png lies outside of the folders"));
 }
 
+TEST_F(ImageFolderTest, TakesNoNoticeOfFoldersThatAreHiddenOrLinksThatLeadNowhere) {
+  write("a/1.png", png_of({1, 2, 3}));
+  std::filesystem::create_directories(folder_ / ".ipynb_checkpoints");
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  EXPECT_EQ(open_folder().train->size(), 1);
+}
+
 TEST_F(ImageFolderTest, RefusesClassesThatTrainingDoesNotKnow) {
   write("train/a/1.png", png_of({1, 2, 3}));
   write("val/z/1.png", png_of({1, 2, 3}));
