@@ -1,6 +1,7 @@
 // Token ids prepared by other tools: llm.c, nanoGPT, Megatron. Read from the files as they are asked for.
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,11 +43,19 @@ std::string role_name(data::Role role) {
   return {};
 }
 
+/// The pattern that stands for this path alone.
+std::string as_pattern(const std::string& path) {
+  std::string pattern;
+  for (const char c : path)
+    pattern += (std::string_view("*?[\\").find(c) == std::string_view::npos ? "" : "\\") + std::string(1, c);
+  return pattern;
+}
+
 std::vector<std::string> token_paths(const data::DatasetRequest& request) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (fs::is_directory(request.path, ignored))
-    return expand_pattern((fs::path(request.path) / ("*" + role_name(request.role) + "*.bin")).string());
+    return expand_pattern(fs::path(as_pattern(request.path)) / ("*" + role_name(request.role) + "*.bin"));
   // Megatron names the pair of files without their extensions.
   if (!fs::exists(request.path, ignored) && fs::exists(request.path + ".idx", ignored)) return {request.path + ".bin"};
   return expand_pattern(request.path);

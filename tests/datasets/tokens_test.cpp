@@ -153,5 +153,10 @@ TEST_F(TokensTest, NeedsALanguageModelAndFiles) {
               HasSubstr("does not take text"));
 }
 
+TEST_F(TokensTest, FindsTheFilesOfAFolderWhateverItIsCalled) {
+  write("data [v2]*/train_0.bin", raw(std::vector<uint16_t>{1, 2, 3}));
+  EXPECT_EQ(open_tokens(path("data [v2]*"), 2).train->size(), 1);
+}
+
 }  // namespace
 }  // namespace gputrain::datasets
