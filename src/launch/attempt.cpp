@@ -61,12 +61,13 @@ void Attempt::pass_on(int signal) {
 }
 
 void Attempt::ask_to_stop(int signal) {
-  if (stop_signal_ != 0) return end_all(std::chrono::seconds(1));
-  stop_signal_ = signal;
   pass_on(signal);
+  if (std::exchange(stop_signal_, signal) != 0) return;  // the time it may take is running
   const auto grace = std::chrono::duration<double>(request_.grace_seconds);
   grace_ends_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace);
 }
+
+void Attempt::insist() { end_all(std::chrono::seconds(1)); }
 
 void Attempt::ask_to_grow() {
   grows_ = true;

@@ -30,8 +30,10 @@ class Attempt {
   Attempt(const LaunchRequest& request, const std::vector<HostLink*>& links, Terminal& terminal);
 
   void start(const Start& start);
-  /// A signal of the user's that asks for a stop; the second one gives no more time.
+  /// A signal that asks the ranks to save and end, in the time that launch.grace gives from the first one on.
   void ask_to_stop(int signal);
+  /// No more time.
+  void insist();
   /// The ranks save and end, to be started again on more hosts.
   void ask_to_grow();
   void pass_on(int signal);

@@ -71,7 +71,7 @@ class Launcher {
   int attempt_number_ = 0, log_number_, restarts_ = 0, without_progress_ = 0;
   std::optional<int64_t> furthest_;
   int stop_signal_ = 0;
-  std::set<const HostLink*> has_told_;  // of a stop; null: this process itself
+  std::set<const HostLink*> have_interrupted_;  // of a stop; null: this process itself
   int exit_code_ = 0;
   bool has_checked_ = false;
 };
@@ -342,17 +342,19 @@ void Launcher::take_signals(Attempt* attempt) {
   }
 }
 
-/// A scheduler tells all its nodes, which pass it on: only who has told before insists.
+/// A scheduler tells all its nodes, which pass it on, and follows SIGUSR1 with SIGTERM: neither is to cut short the
+/// save that is under way. Who interrupts twice insists.
 void Launcher::take_signal(int signal, const HostLink* node, Attempt* attempt) {
   if (signal == SIGUSR2) {
     if (attempt != nullptr) attempt->pass_on(SIGUSR2);
     return;
   }
-  const bool is_new = has_told_.insert(node).second;
-  if (stop_signal_ != 0 && is_new) return;
+  const bool insists = signal == SIGINT && !have_interrupted_.insert(node).second;
+  if (stop_signal_ != 0 && !insists) return;
   stop_signal_ = signal == SIGHUP ? SIGTERM : signal;
   exit_code_ = stop_signal_ == SIGUSR1 ? static_cast<int>(ExitCode::restart) : 128 + stop_signal_;
-  if (attempt != nullptr) attempt->ask_to_stop(stop_signal_);
+  if (attempt == nullptr) return;
+  insists ? attempt->insist() : attempt->ask_to_stop(stop_signal_);
 }
 
 std::string Launcher::welcome(int node, int socket) {

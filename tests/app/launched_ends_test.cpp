@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "app/launched.hpp"
@@ -16,6 +17,7 @@ namespace gputrain::testing_support {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -180,6 +182,32 @@ TEST(StoppingTheLauncher, KillsRanksThatDoNotEndInTimeAndSaysSo) {
   EXPECT_EQ(result.exit_code, 138);
   EXPECT_THAT(result.err, HasSubstr("rank 1 on localhost did not end in time (launch.grace)"));
   EXPECT_THAT(launched.family().living(), IsEmpty());
+}
+
+/// A rank that needs three seconds for its save is left those.
+Result stopped_by(const std::vector<int>& signals) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  EXPECT_TRUE(launched.program().prints("step    7/"));
+  kill(launched.family().rank(1), SIGSTOP);
+  for (const int signal : signals) {
+    launched.program().signal(signal);
+    std::this_thread::sleep_for(1500ms);
+  }
+  kill(launched.family().rank(1), SIGCONT);
+  return launched.program().wait(30);
+}
+
+TEST(StoppingTheLauncher, IsNotHurriedByAnotherSignalOfTheScheduler) {
+  const Result result = stopped_by({SIGUSR1, SIGTERM});
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", saved"));
+  EXPECT_THAT(result.err, Not(HasSubstr("cause")));
+}
+
+TEST(StoppingTheLauncher, IsHurriedByWhoInterruptsTwice) {
+  const Result result = stopped_by({SIGINT, SIGINT});
+  EXPECT_THAT(result.out, Not(HasSubstr(", saved"))) << result.out;
 }
 
 TEST(SavingUnderTheLauncher, OnSigusr2GoesOn) {
