@@ -41,16 +41,16 @@ BackgroundWriter::~BackgroundWriter() {
 void BackgroundWriter::begin(const Snapshot& live, const std::vector<at::Tensor>& still) {
   const auto begin = Clock::now();
   wait();
+  if (!thread_.joinable()) {
+    const SignalsBlocked in_the_new_thread;
+    thread_ = std::thread([this] { run(); });
+  }
   Snapshot copy = copy_of(live, still);
   {
     const std::lock_guard lock(mutex_);
     begun_ = std::move(copy);
     copying_ = true;
     stall_seconds_ = seconds_since(begin);
-  }
-  if (!thread_.joinable()) {
-    const SignalsBlocked in_the_new_thread;
-    thread_ = std::thread([this] { run(); });
   }
   changed_.notify_all();
 }

@@ -28,8 +28,14 @@ void rename_into_place(const fs::path& written, const fs::path& target) {
   }
   on_disk(target, "cannot rename into place", [&] {  // file systems without exchange, such as NFS
     const fs::path old = target.string() + ".old" + kSuffix;
-    if (fs::exists(target)) fs::rename(target, old);
-    fs::rename(written, target);
+    const bool replaces = fs::exists(target);
+    if (replaces) fs::rename(target, old);
+    std::error_code failure;
+    fs::rename(written, target, failure);
+    if (failure) {
+      if (replaces) fs::rename(old, target);
+      throw fs::filesystem_error("rename", written, target, failure);
+    }
     fs::remove_all(old);
   });
 }

@@ -3,6 +3,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
@@ -23,7 +24,9 @@ Stop stop_of(int signal) noexcept {
 }
 
 void say(std::string_view text) noexcept {
+  const int of_the_interrupted = errno;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  errno = of_the_interrupted;
 }
 
 [[noreturn]] void leave(Stop stop) noexcept {
