@@ -58,7 +58,7 @@ class HelpLines : public CLI::Formatter {
 
 /// All verbs and their options; the one that was typed leaves its action in `action`.
 struct CommandLine {
-  CLI::App app{"Trains deep-learning models from one YAML file, on a CPU, a GPU, or many machines.", "gputrain"};
+  CLI::App app{"Trains deep-learning models from one YAML file: on a CPU, a GPU, many machines.", "gputrain"};
   app::RunRequest run;
   app::EvalRequest eval;
   app::ReplayRequest replay;
@@ -75,8 +75,9 @@ struct CommandLine {
     app.formatter(std::make_shared<HelpLines>());
     app.set_help_all_flag("--help-all", "help of every verb");
     app.set_version_flag("--version", "gputrain " + app::version(), "Print the version and exit");
-    app.footer("Exit codes: 0 done; 2 job or command line; 3 data; 4 result refused; 5 checkpoint;\n"
-               "6 environment; 93 do not start again; 130, 143 stopped, saved; 138 start again, saved.");
+    app.footer("Exit codes: 0 done; 2 job or command line; 3 data; 4 result refused;\n"
+               "5 checkpoint; 6 environment; 93 do not start again; 130, 143 stopped, saved;\n"
+               "138 start again, saved.");
     add_run();
     add_launch();
     add_eval();

@@ -22,12 +22,17 @@ void write_line(std::string_view text) {
   std::fflush(stdout);
 }
 
+/// 0 where there is no terminal, and under what only plays one, as mpirun does.
+size_t known_terminal_width() {
+  winsize size{};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 }  // namespace
 
 size_t terminal_width() {
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
+  const size_t known = known_terminal_width();
+  return known > 0 ? known : 80;
 }
 
 Console::Options Console::detect(bool enabled) {
@@ -35,7 +40,7 @@ Console::Options Console::detect(bool enabled) {
   const char* term = std::getenv("TERM");
   const bool terminal = isatty(STDOUT_FILENO) == 1 && term != nullptr && std::string_view(term) != "dumb";
   const bool plain = no_colour != nullptr && *no_colour != '\0';
-  return {.enabled = enabled, .redraw = terminal, .colour = terminal && !plain};
+  return {.enabled = enabled, .redraw = terminal, .colour = terminal && !plain, .columns = known_terminal_width()};
 }
 
 Console::Console(Options options) : options_(options) {
@@ -56,8 +61,11 @@ void Console::line(std::string_view label, std::string_view text) {
   log::info(padded + " " + std::string(text));
   if (!options_.enabled) return;
   clear_status();
-  const size_t before_text = padded.size() + 1, columns = std::max(terminal_width(), before_text + 20);
-  const std::string lines = options_.redraw ? wrapped(text, columns - before_text, before_text) : std::string(text);
+  std::string lines(text);
+  if (options_.columns > 0) {
+    const size_t before_text = padded.size() + 1;
+    lines = wrapped(text, std::max(options_.columns, before_text + 20) - before_text, before_text);
+  }
   write_line((options_.colour ? "\x1b[1m" + padded + "\x1b[0m" : padded) + " " + lines);
 }
 

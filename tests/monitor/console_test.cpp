@@ -25,15 +25,15 @@ TEST(Console, ClearsTheStatusLineBeforeALine) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "\r\x1b[2Kstep 1/10\r\x1b[2Keval    x\n");
 }
 
-TEST(Console, BreaksLinesBetweenWordsOnATerminalAlone) {
+TEST(Console, BreaksLinesBetweenWordsOnATerminalOfKnownWidth) {
   const std::string words = "weights 42.7 MiB  grads 42.6 MiB  optimizer 42.6 MiB  then activations  and more";
-  const auto printed = [&](bool terminal) {
+  const auto printed = [&](size_t columns) {
     testing::internal::CaptureStdout();
-    Console(Console::Options{.enabled = true, .redraw = terminal, .colour = false}).line("memory", words);
+    Console(Console::Options{.enabled = true, .redraw = true, .columns = columns}).line("memory", words);
     return testing::internal::GetCapturedStdout();
   };
-  EXPECT_EQ(printed(false), "memory  " + words + "\n");
-  EXPECT_EQ(printed(true), "memory  weights 42.7 MiB  grads 42.6 MiB  optimizer 42.6 MiB  then activations\n"
+  EXPECT_EQ(printed(0), "memory  " + words + "\n");
+  EXPECT_EQ(printed(80), "memory  weights 42.7 MiB  grads 42.6 MiB  optimizer 42.6 MiB  then activations\n"
                            "        and more\n");
 }
 

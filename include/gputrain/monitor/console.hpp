@@ -16,6 +16,7 @@ class Console {
     bool enabled = true;  // false on ranks other than 0: prints nothing
     bool redraw = false;  // stdout is a terminal
     bool colour = false;  // stdout is a terminal and NO_COLOR is unset or empty
+    size_t columns = 0;   // of the terminal; 0: not known, and lines are not broken
   };
 
   /// Looks at stdout and the environment (NO_COLOR, TERM).
@@ -26,8 +27,7 @@ class Console {
   Console& operator=(const Console&) = delete;
   ~Console();
 
-  /// A line of its own: `label` in the first column ("model", "eval"), bold on a terminal, where it is broken to the
-  /// width as well. Also goes to the log.
+  /// A line of its own: `label` in the first column ("model", "eval"), bold on a terminal, and broken to its width. Also goes to the log.
   void line(std::string_view label, std::string_view text);
   /// Text as it is (a sample of the model), on stdout and in the log.
   void block(std::string_view text);
