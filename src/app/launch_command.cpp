@@ -1,10 +1,10 @@
 // `gputrain launch`: the job's ranks on this host or many, started, watched and restarted.
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "commands.hpp"
@@ -61,8 +61,12 @@ launch::RunState state_of(const RunFolder& folder) {
 /// from what has been saved since.
 class RankCommand {
  public:
-  RankCommand(std::vector<std::string> arguments, std::string resume, RunFolder folder, std::shared_ptr<const JobCheck> check)
-      : arguments_(std::move(arguments)), resume_(std::move(resume)), folder_(std::move(folder)), check_(std::move(check)) {}
+  RankCommand(std::vector<std::string> arguments, std::string resume, RunFolder folder,
+              std::shared_ptr<const JobCheck> check)
+      : arguments_(std::move(arguments)),
+        resume_(std::move(resume)),
+        folder_(std::move(folder)),
+        check_(std::move(check)) {}
 
   std::vector<std::string> operator()() const {
     auto words = arguments_;
@@ -73,24 +77,30 @@ class RankCommand {
   }
 
  private:
+  using Newest = std::optional<std::pair<std::filesystem::path, std::filesystem::file_time_type>>;
+
   bool is_path() const { return resume_ != "auto" && resume_ != "must" && resume_ != "never"; }
-  bool has_saved() const {
+  bool has_saved() const { return newest() != newest_at_start_; }
+  /// Where it is and when it was written, by the clock of whoever keeps the files, which may be another than ours.
+  Newest newest() const {
     std::error_code unknown;
-    const auto newest = newest_checkpoint(folder_);
-    return newest && std::filesystem::last_write_time(newest->folder, unknown) >= began_ && !unknown;
+    const auto found = newest_checkpoint(folder_);
+    if (!found) return std::nullopt;
+    return std::pair(found->folder, std::filesystem::last_write_time(found->folder, unknown));
   }
 
   std::vector<std::string> arguments_;
   std::string resume_;
   RunFolder folder_;
   std::shared_ptr<const JobCheck> check_;
-  std::filesystem::file_time_type began_ = std::filesystem::file_time_type::clock::now();
+  Newest newest_at_start_ = newest();
 };
 
 launch::LaunchRequest plan_launch(const JobStart& spec) {
   const bool names_hosts = spec.launch.hosts || spec.launch.hostfile;
   const auto node = names_hosts ? std::nullopt : launch::read_node();
-  return {.plan = node ? launch::plan_nodes(spec.launch, *node) : launch::plan_hosts(spec.launch, launch::allocated_nodes()),
+  return {.plan = node ? launch::plan_nodes(spec.launch, *node)
+                       : launch::plan_hosts(spec.launch, launch::allocated_nodes()),
           .node = node,
           .environment = spec.env,
           .device = spec.device,
@@ -101,7 +111,8 @@ launch::LaunchRequest plan_launch(const JobStart& spec) {
           .host_timeout_seconds = spec.launch.host_timeout.seconds};
 }
 
-/// Whether the launcher does more than to start ranks on this machine, which find out by themselves if the job is wrong.
+/// Whether the launcher does more than to start ranks on this machine, which find out by themselves if the job is
+/// wrong.
 bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) {
   const bool is_here = std::ranges::all_of(plan.plan.hosts, &launch::Host::is_here);
   return plan.node || !is_here || resume == "never";
@@ -111,7 +122,8 @@ bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) 
 
 int launch_command(const LaunchRequest& request) {
   if (request.run.dry_run) {
-    throw Error(ExitCode::usage, {.what = "a dry run starts no ranks", .hint = "gputrain run JOB --dry-run --world-size N checks a job for N ranks"});
+    throw Error(ExitCode::usage, {.what = "a dry run starts no ranks",
+                                  .hint = "gputrain run JOB --dry-run --world-size N checks a job for N ranks"});
   }
   JobRequest job = request.run.job;
   job.set.insert(job.set.end(), request.set.begin(), request.set.end());
