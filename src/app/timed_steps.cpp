@@ -7,7 +7,6 @@
 #include "fixed_memory.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/out_of_memory.hpp"
-#include "gputrain/device/runtime.hpp"
 #include "gputrain/device/step_clock.hpp"
 #include "training_loop.hpp"
 
@@ -18,18 +17,16 @@ namespace {
 class TimingHook final : public train::Hook {
  public:
   TimingHook(at::Device device, double enough_seconds, std::function<void()> at_end)
-      : device_(device), clock_(device), enough_seconds_(enough_seconds), at_end_(std::move(at_end)) {}
+      : clock_(device), enough_seconds_(enough_seconds), at_end_(std::move(at_end)) {}
 
   void before_training(train::Progress&) override { clock_.mark(); }
 
   train::Stop after_step(train::Progress&, const train::StepResult& result, bool) override {
     clock_.mark();
     results_.push_back(result);
-    // The first step is the one that tries kernels out and has some compiled: its minute, and the memory for what is
-    // compared, say nothing of the others.
+    // The first step is the one that tries kernels out and has some compiled: its minute says nothing of the others.
     if (results_.size() == 1) {
       watch_.lap();
-      device::reset_peak_allocated_bytes(device_);
       return train::Stop::none;
     }
     return watch_.seconds() > enough_seconds_ ? train::Stop::max_time : train::Stop::none;
@@ -58,7 +55,6 @@ class TimingHook final : public train::Hook {
     return result.loss_sum.item<double>() / static_cast<double>(std::max<int64_t>(1, result.weight));
   }
 
-  at::Device device_;
   device::StepClock clock_;
   double enough_seconds_;
   std::function<void()> at_end_;
