@@ -5,9 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "app/process_family.hpp"
 #include "app/program.hpp"
@@ -23,16 +21,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using Clock = std::chrono::steady_clock;
 using Settings = std::vector<std::string>;
-
-std::vector<double> losses_of(const std::string& run) {
-  std::istringstream lines(read_file(run + "/metrics.jsonl"));
-  std::vector<double> values;
-  for (std::string line; std::getline(lines, line);) {
-    const auto object = nlohmann::json::parse(line);
-    if (object["kind"] == "train") values.push_back(object.at("train/loss"));
-  }
-  return values;
-}
 
 class Hosts : public ::testing::Test {
  protected:

@@ -1,9 +1,7 @@
 // What the tests of `gputrain launch` share: a launcher of two ranks, and what belongs to it.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -46,15 +44,5 @@ class Launched {
 };
 
 inline const Words kEndless{"train.max_steps=1000000", "eval.interval=null", "checkpoint.interval=null"};
-
-inline std::vector<double> losses(const std::string& run) {
-  std::istringstream lines(read_file(run + "/metrics.jsonl"));
-  std::vector<double> values;
-  for (std::string line; std::getline(lines, line);) {
-    const auto object = nlohmann::json::parse(line);
-    if (object["kind"] == "train") values.push_back(object.at("train/loss"));
-  }
-  return values;
-}
 
 }  // namespace gputrain::testing_support

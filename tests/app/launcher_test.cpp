@@ -25,7 +25,7 @@ TEST(Launch, TrainsAsOneProcessDoes) {
   EXPECT_THAT(result.out,
               AllOf(HasSubstr("2 ranks on localhost:2"), HasSubstr("  torch "), HasSubstr("done    20/20")));
   ASSERT_EQ(gputrain({"run", folder / "job.yaml", "--output-dir", folder / "one"}).exit_code, 0);
-  const auto expected = losses(folder / "one"), actual = losses(two.run());
+  const auto expected = losses_of(folder / "one"), actual = losses_of(two.run());
   ASSERT_EQ(actual.size(), 20U);
   for (size_t i = 0; i < 20; ++i) EXPECT_NEAR(actual[i], expected.at(i), 1e-9);
   EXPECT_THAT(two.family().living(), IsEmpty());

@@ -6,9 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include "app/process_family.hpp"
 #include "app/program.hpp"
@@ -65,19 +63,9 @@ class Nodes : public ::testing::Test {
     for (const int node : {1, 0}) node_[node] = start(node, of_torchrun(node), settings, options);
   }
 
-  std::vector<double> losses_in(const std::string& run) const {
-    std::istringstream lines(read_file(run + "/metrics.jsonl"));
-    std::vector<double> values;
-    for (std::string line; std::getline(lines, line);) {
-      const auto object = nlohmann::json::parse(line);
-      if (object["kind"] == "train") values.push_back(object.at("train/loss"));
-    }
-    return values;
-  }
-
   void expect_losses_of_one_process() {
     ASSERT_EQ(gputrain({"run", job_, "--output-dir", folder_ / "one"}).exit_code, 0);
-    const auto expected = losses_in(folder_ / "one"), actual = losses_in(run_);
+    const auto expected = losses_of(folder_ / "one"), actual = losses_of(run_);
     ASSERT_EQ(actual.size(), 20U);
     for (size_t i = 0; i < 20; ++i) EXPECT_NEAR(actual[i], expected.at(i), 1e-9);
   }

@@ -4,8 +4,6 @@
 
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "support/ports.hpp"
 
@@ -39,16 +37,6 @@ Result wait_for(RankPrograms& programs) {
 Result ranks(int world, const std::string& job, const std::string& output, const std::vector<std::string>& more) {
   RankPrograms programs = start_ranks(world, job, output, more);
   return wait_for(programs);
-}
-
-std::vector<double> values(const std::string& metrics, const std::string& name) {
-  std::istringstream lines(read_file(metrics));
-  std::vector<double> values;
-  for (std::string line; std::getline(lines, line);) {
-    const auto object = nlohmann::json::parse(line);
-    if (object["kind"] == "train") values.push_back(object.at(name));
-  }
-  return values;
 }
 
 void expect_equal_losses(const std::string& a, const std::string& b, double tolerance) {

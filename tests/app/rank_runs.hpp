@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/program.hpp"
+#include "app/small_job.hpp"
 
 namespace gputrain::testing_support {
 
@@ -20,9 +21,6 @@ Result wait_for(RankPrograms& programs);
 
 /// Both.
 Result ranks(int world, const std::string& job, const std::string& output, const std::vector<std::string>& more = {});
-
-/// A training metric of a run's metrics.jsonl, one value per step.
-std::vector<double> values(const std::string& metrics, const std::string& name);
 
 /// Twenty steps whose losses differ by at most `tolerance`. Takes two metrics.jsonl.
 void expect_equal_losses(const std::string& a, const std::string& b, double tolerance);

@@ -24,6 +24,18 @@ std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extr
                                   "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n" + extra);
 }
 
+std::vector<double> values(const std::string& metrics, const std::string& name) {
+  std::istringstream lines(read_file(metrics));
+  std::vector<double> values;
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::json::parse(line);
+    if (object["kind"] == "train") values.push_back(object.at(name));
+  }
+  return values;
+}
+
+std::vector<double> losses_of(const std::string& run) { return values(run + "/metrics.jsonl", "train/loss"); }
+
 std::string timeless_metrics(const std::string& path) {
   std::istringstream lines(read_file(path));
   std::string text;

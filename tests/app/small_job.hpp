@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "app/program.hpp"
 
@@ -13,6 +14,12 @@ std::string write_text(const TemporaryFolder& folder);
 /// A character GPT of one block on that text: 20 steps of 8 sequences of 16 characters, in fp64 unless changed by
 /// `extra`, lines of YAML appended to the job.
 std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extra = "");
+
+/// What a metrics file has of this name ("train/loss"), one value for each training step in it.
+std::vector<double> values(const std::string& metrics, const std::string& name);
+
+/// The training losses of a run, by its folder.
+std::vector<double> losses_of(const std::string& run);
 
 /// The metrics file of a run without what depends on the clock.
 std::string timeless_metrics(const std::string& path);
