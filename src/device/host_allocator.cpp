@@ -23,6 +23,10 @@ constexpr size_t kAlignment = 64;                  // what ATen's vector code ex
 constexpr size_t kLargeBytes = size_t{256} << 10;  // below, malloc is fast and wastes less than whole pages
 constexpr size_t kHugePageBytes = size_t{2} << 20;
 
+/// Of blocks in use and kept. More than the peak: blocks of other sizes, wanted at other times of a step, need not be
+/// traded for each other at its height.
+constexpr int64_t most_held(int64_t peak_in_use_bytes) { return peak_in_use_bytes + peak_in_use_bytes / 4; }
+
 size_t page_bytes() {
   static const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
@@ -107,16 +111,15 @@ class LargeBlocks {
     return block;
   }
 
-  // Gives the longest unused blocks back until the new one fits under the peak.
+  // Gives the longest unused blocks back until the new one fits.
   void make_room(int64_t size) {
-    while (!kept_.empty() && facts_.in_use_bytes + facts_.kept_bytes + size > facts_.peak_in_use_bytes) {
-      give_back_longest_unused();
-    }
+    const int64_t most = most_held(facts_.peak_in_use_bytes);
+    while (!kept_.empty() && facts_.in_use_bytes + facts_.kept_bytes + size > most) give_back_longest_unused();
   }
 
   void give_back_longest_unused() {
-    const auto oldest = std::min_element(
-        kept_.begin(), kept_.end(), [](const auto& a, const auto& b) { return a.second.since < b.second.since; });
+    const auto oldest = std::min_element(kept_.begin(), kept_.end(),
+                                         [](const auto& a, const auto& b) { return a.second.since < b.second.since; });
     ::munmap(oldest->second.block, oldest->first);
     facts_.kept_bytes -= static_cast<int64_t>(oldest->first);
     kept_.erase(oldest);

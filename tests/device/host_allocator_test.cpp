@@ -49,7 +49,7 @@ TEST_F(HostAllocator, ABlockFarTooLargeIsNotUsed) {
   EXPECT_NE(bytes(30 * kMebibyte).const_data_ptr(), large);
 }
 
-TEST_F(HostAllocator, KeptAndUsedBlocksTogetherStayUnderThePeakOfUsedOnes) {
+TEST_F(HostAllocator, KeptAndUsedBlocksTogetherStayUnderFiveQuartersOfThePeakOfUsedOnes) {
   RandomStream random(11, 0);
   std::vector<at::Tensor> held;
   for (int i = 0; i < 2000; ++i) {
@@ -59,9 +59,24 @@ TEST_F(HostAllocator, KeptAndUsedBlocksTogetherStayUnderThePeakOfUsedOnes) {
       held.erase(held.begin() + random.below(static_cast<int64_t>(held.size())));
     }
     const HostAllocatorFacts facts = host_allocator_facts();
-    ASSERT_LE(facts.in_use_bytes + facts.kept_bytes, facts.peak_in_use_bytes);
+    ASSERT_LE(facts.in_use_bytes + facts.kept_bytes, facts.peak_in_use_bytes * 5 / 4);
   }
   EXPECT_GT(host_allocator_facts().reused, 100);
+}
+
+TEST_F(HostAllocator, ASecondStepUsesTheBlocksOfTheFirstAlthoughSomeWaitAtItsHeight) {
+  const auto step = [] {
+    std::vector<at::Tensor> held;
+    for (int i = 0; i < 10; ++i) held.push_back(bytes(4 * kMebibyte));
+    held.resize(8);
+    for (int i = 0; i < 2; ++i) held.push_back(bytes(5 * kMebibyte));
+  };
+  forget_host_peak();
+  step();
+  const HostAllocatorFacts before = host_allocator_facts();
+  step();
+  const HostAllocatorFacts after = host_allocator_facts();
+  EXPECT_EQ(after.reused - before.reused, after.requests - before.requests);
 }
 
 TEST_F(HostAllocator, NoTwoTensorsShareABlockWhateverThreadHoldsThem) {

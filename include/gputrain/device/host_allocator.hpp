@@ -1,8 +1,9 @@
-// ATen's memory for CPU tensors: large blocks are kept and used again, without ever raising the process's peak.
+// ATen's memory for CPU tensors: large blocks are kept and used again, a quarter above the most in use at a time.
 //
 // Training allocates the same activations every step. malloc either hands them back to the kernel, which then zeroes
 // every page anew, or keeps them in a heap that fragments. Here a freed block waits for the next request of about its
-// size, and is given back as soon as kept and used blocks together would exceed the most that was ever in use.
+// size, and is given back as soon as kept and used blocks together would exceed the most that was ever in use by more
+// than a quarter. (Exactly at it, a step's blocks would be traded for each other at its height, page by page.)
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace gputrain::device {
 struct HostAllocatorFacts {
   int64_t in_use_bytes = 0;       // large blocks that tensors hold
   int64_t kept_bytes = 0;         // large blocks that wait to be used again
-  int64_t peak_in_use_bytes = 0;  // bounds the sum of both
+  int64_t peak_in_use_bytes = 0;  // five quarters of it bound the sum of both
   int64_t requests = 0;           // for large blocks
   int64_t reused = 0;             // of them, met without asking the kernel
 };
