@@ -20,10 +20,9 @@
 namespace gputrain::app {
 namespace {
 
-/// NHWC is faster for convolutions on tensor cores; on the CPU oneDNN picks its own layout for either order.
-bool wants_channels_last(const JobSpec& spec, const Datasets& datasets, at::Device device) {
-  if (datasets.is_text) return false;
-  return spec.train.channels_last.value.value_or(device.is_cuda());
+/// NHWC is what tensor cores compute in, and what oneDNN is fastest in.
+bool wants_channels_last(const JobSpec& spec, bool is_text) {
+  return !is_text && spec.train.channels_last.value.value_or(true);
 }
 
 /// What the model takes at most, where it is a text model that says so; 0: it does not.
@@ -38,10 +37,11 @@ void check_recompute(const Job& job, const models::Model& model) {
   const auto how = model.context().recompute;
   if (how == nn::Recompute::none || model.offers(how)) return;
   const bool offers_blocks = model.offers(nn::Recompute::block);
-  throw job.loaded.error("train.activation_checkpointing",
-                         job.spec().model.architecture.name + (offers_blocks ? " has nothing that is cheap to compute again"
-                                                                             : " has no blocks to compute again"),
-                         offers_blocks ? "block, or leave it out" : "leave it out");
+  throw job.loaded.error(
+      "train.activation_checkpointing",
+      job.spec().model.architecture.name +
+          (offers_blocks ? " has nothing that is cheap to compute again" : " has no blocks to compute again"),
+      offers_blocks ? "block, or leave it out" : "leave it out");
 }
 
 /// All ranks hold the same model from here on, or say which tensor of which rank differs.
@@ -78,8 +78,10 @@ std::vector<device::Resident> residents_of(models::Model& model, const optim::Op
 void warn_of_missing_units(const device::DeviceFacts& gpu, ops::Precision precision) {
   constexpr int kFirstWithBoth = 80;
   if (gpu.generation >= kFirstWithBoth) return;
-  if (precision == ops::Precision::bf16) log::warning(gpu.name + " has no units for bf16: steps will be slow; precision: fp16");
-  if (precision == ops::Precision::tf32) log::warning(gpu.name + " has no tf32, and takes fp32 in its place; precision: fp16");
+  if (precision == ops::Precision::bf16)
+    log::warning(gpu.name + " has no units for bf16: steps will be slow; precision: fp16");
+  if (precision == ops::Precision::tf32)
+    log::warning(gpu.name + " has no tf32, and takes fp32 in its place; precision: fp16");
 }
 
 /// What the process computes with; `device` names the kind, of which the rank takes its own.
@@ -176,7 +178,7 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
   BuiltModel built;
   const nn::Context context{.policy = place.policy,
                             .device = place.device,
-                            .channels_last = wants_channels_last(spec, datasets, place.device),
+                            .channels_last = wants_channels_last(spec, datasets.is_text),
                             .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
                             .batch_group = spec.parallel.sync_bn ? &place.groups.tensors() : nullptr};
   built.model = models::catalog().make(spec.model.architecture, context, datasets.facts);
@@ -186,8 +188,9 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
   const auto residents = residents_of(*built.model, spec.optimizer);
   const int ranks = place.groups.world_size();
   const bool shares_gradients = spec.parallel.shard == "gradients" && ranks > 1;
-  built.arena = std::make_unique<device::Arena>(
-      residents, shares_gradients ? device::Gradients::owned : device::Gradients::whole, ops::working_type(place.policy));
+  built.arena =
+      std::make_unique<device::Arena>(residents, shares_gradients ? device::Gradients::owned : device::Gradients::whole,
+                                      ops::working_type(place.policy));
   for (const auto& resident : residents) {
     built.parameters.push_back(resident.value);
     built.parameter_count += resident.value.numel();
@@ -205,7 +208,7 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,
                                    const train::BatchPlan& batch) {
   const auto& rendezvous = place.launch.rendezvous;
-  const bool channels_last = dataset.layout().target_sizes.empty() && spec.train.channels_last.value.value_or(place.device.is_cuda());
+  const bool is_text = !dataset.layout().target_sizes.empty();
   return {.share = {.global_batch = batch.global_batch,
                     .micro_batch = batch.micro_batch,
                     .micro_batches = batch.micro_batches,
@@ -222,7 +225,7 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
           .pin_memory = spec.data.pin_memory,
           .device = place.device,
           .float_type = place.policy.master,
-          .channels_last = channels_last};
+          .channels_last = wants_channels_last(spec, is_text)};
 }
 
 Updates build_updates(const Job& job, const Place& place, const train::Plan& plan, const BuiltModel& built) {
@@ -230,10 +233,10 @@ Updates build_updates(const Job& job, const Place& place, const train::Plan& pla
   Updates updates;
   updates.optimizer = optim::catalog().make(spec.optimizer.type, *built.arena);
   const auto to_steps = [&](const config::Length& length) { return plan.steps_of(length, "lr_scheduler.warmup"); };
-  updates.schedule = optim::schedules().make(spec.lr_scheduler.type,
-                                             {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
-                                              .total_steps = plan.total_steps,
-                                              .to_steps = to_steps});
+  updates.schedule =
+      optim::schedules().make(spec.lr_scheduler.type, {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
+                                                       .total_steps = plan.total_steps,
+                                                       .to_steps = to_steps});
   if (place.policy.loss_scaling) updates.scaler = std::make_unique<optim::GradScaler>(place.device);
   return updates;
 }
@@ -251,12 +254,11 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
     loader.share.global_batch = *size * world;
   }
   if (most_samples == 0 && tokens > 0) most_samples = (spec.eval.max_tokens.value_or(0) + tokens - 1) / tokens;
-  return train::Evaluator(std::move(dataset),
-                          {.prefix = std::move(role),
-                           .max_samples = most_samples,
-                           .is_text = assembly.datasets.is_text,
-                           .weights = assembly.built.arena->working_copy(),
-                           .loader = loader});
+  return train::Evaluator(std::move(dataset), {.prefix = std::move(role),
+                                               .max_samples = most_samples,
+                                               .is_text = assembly.datasets.is_text,
+                                               .weights = assembly.built.arena->working_copy(),
+                                               .loader = loader});
 }
 
 Assembly::Assembly(const Job& job) : Assembly(job, take_place(job), [&] { return open_datasets(job); }) {}

@@ -97,7 +97,7 @@ NormResult run(const cpu::FloatKernels& set, const NormCase& input, int threads)
                                 .rstd = rstd.data()};
   NormResult result{at::empty_like(input.x), at::empty_like(input.x)};
   set.norm(threads, arguments, result.y.mutable_data_ptr<float>());
-  const int64_t partials = (rows + cpu::kRowsPerPartial - 1) / cpu::kRowsPerPartial;
+  const int64_t partials = cpu::partials_of(rows);
   const at::Tensor dweight = at::empty({partials, channels}, at::kFloat), dbias = at::empty_like(dweight);
   set.norm_backward(threads, arguments, input.dy.const_data_ptr<float>(), result.dx.mutable_data_ptr<float>(),
                     dweight.mutable_data_ptr<float>(), centred ? dbias.mutable_data_ptr<float>() : nullptr);

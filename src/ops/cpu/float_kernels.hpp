@@ -21,10 +21,12 @@ struct NormRows {
 /// Rows that share one partial sum over rows: fixed, so that sums do not depend on the thread count.
 inline constexpr int64_t kRowsPerPartial = 64;
 
-/// x [images, channels, pixels] of a batch norm, contiguous, followed by an optional addition and a ReLU:
-/// y = max(0, x scale + shift + residual).
-struct BatchPlanes {
-  int64_t images, channels, pixels;
+constexpr int64_t partials_of(int64_t rows) { return (rows + kRowsPerPartial - 1) / kRowsPerPartial; }
+
+/// x [rows, channels] of a batch norm, a row for each pixel of each image (NHWC), contiguous, followed by an optional
+/// addition and a ReLU: y = max(0, x scale + shift + residual).
+struct BatchRows {
+  int64_t rows, channels;
   const float* x;
   const float* scale;  // [channels]: weight rstd
   const float* shift;  // [channels]: bias - mean scale
@@ -49,15 +51,15 @@ struct FloatKernels {
   /// nullptr.
   void (*norm_backward)(int threads, const NormRows& rows, const float* dy, float* dx, float* dweight, float* dbias);
 
-  /// Writes the mean of each plane and the sum of squared distances from it: [images, channels].
-  void (*batch_statistics)(int threads, const BatchPlanes& planes, float* mean, float* squares);
+  /// Writes means of rows and sums of squared distances from them: [partials, channels], one row for each
+  /// kRowsPerPartial rows.
+  void (*batch_statistics)(int threads, const BatchRows& batch, float* mean, float* squares);
   /// Writes y; the residual is shaped as x, or nullptr.
-  void (*batch_norm_relu)(int threads, const BatchPlanes& planes, const float* residual, float* y);
-  /// Writes the sums of g and of g (x - mean) over each plane: [images, channels].
-  void (*batch_sums)(int threads, const BatchPlanes& planes, const BatchGradient& gradient, float* sum_g,
-                     float* sum_gx);
+  void (*batch_norm_relu)(int threads, const BatchRows& batch, const float* residual, float* y);
+  /// Writes the sums of g and of g (x - mean) over rows: [partials, channels].
+  void (*batch_sums)(int threads, const BatchRows& batch, const BatchGradient& gradient, float* sum_g, float* sum_gx);
   /// Writes dx, and, where a residual was added, its gradient g.
-  void (*batch_norm_relu_backward)(int threads, const BatchPlanes& planes, const BatchGradient& gradient, float* dx,
+  void (*batch_norm_relu_backward)(int threads, const BatchRows& batch, const BatchGradient& gradient, float* dx,
                                    float* dresidual);
 };
 

@@ -110,7 +110,7 @@ inline void norm_backward_row(const NormRows& rows, int64_t row, const float* __
 }
 
 void norm_backward(int threads, const NormRows& rows, const float* dy, float* dx, float* dweight, float* dbias) {
-  const int64_t n = rows.channels, partials = (rows.rows + kRowsPerPartial - 1) / kRowsPerPartial;
+  const int64_t n = rows.channels, partials = partials_of(rows.rows);
 #pragma omp parallel for schedule(static) num_threads(threads) if (rows.rows * rows.channels > kGrain)
   for (int64_t partial = 0; partial < partials; ++partial) {
     float* __restrict dw = dweight + partial * n;
@@ -127,96 +127,114 @@ void norm_backward(int threads, const NormRows& rows, const float* dy, float* dx
   }
 }
 
-// Two sweeps over a plane that is still in the cache: the mean first, so that nothing cancels.
-void batch_statistics(int threads, const BatchPlanes& planes, float* mean, float* squares) {
-  const int64_t count = planes.images * planes.channels, n = planes.pixels;
-#pragma omp parallel for schedule(static) num_threads(threads) if (count * n > kGrain)
-  for (int64_t plane = 0; plane < count; ++plane) {
-    const float* __restrict x = planes.x + plane * n;
-    mean[plane] = sum_of(n, x) / static_cast<float>(n);
-    squares[plane] = sum_of_squares(n, x, mean[plane]);
+// Two sweeps over rows that are still in the cache: the mean first, so that nothing cancels.
+void batch_statistics(int threads, const BatchRows& batch, float* mean, float* squares) {
+  const int64_t n = batch.channels, partials = partials_of(batch.rows);
+#pragma omp parallel for schedule(static) num_threads(threads) if (batch.rows * n > kGrain)
+  for (int64_t partial = 0; partial < partials; ++partial) {
+    const int64_t begin = partial * kRowsPerPartial, end = end_of(partial, batch.rows);
+    float* __restrict average = mean + partial * n;
+    float* __restrict spread = squares + partial * n;
+    for (int64_t i = 0; i < n; ++i) average[i] = spread[i] = 0;
+    for (int64_t row = begin; row < end; ++row) {
+      const float* __restrict x = batch.x + row * n;
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) average[i] += x[i];
+    }
+    for (int64_t i = 0; i < n; ++i) average[i] /= static_cast<float>(end - begin);
+    for (int64_t row = begin; row < end; ++row) {
+      const float* __restrict x = batch.x + row * n;
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) spread[i] += (x[i] - average[i]) * (x[i] - average[i]);
+    }
   }
 }
 
-void batch_norm_relu(int threads, const BatchPlanes& planes, const float* residual, float* y) {
-  const int64_t count = planes.images * planes.channels, n = planes.pixels;
-#pragma omp parallel for schedule(static) num_threads(threads) if (count * n > kGrain)
-  for (int64_t plane = 0; plane < count; ++plane) {
-    const float scale = planes.scale[plane % planes.channels], shift = planes.shift[plane % planes.channels];
-    const float* __restrict x = planes.x + plane * n;
-    float* __restrict out = y + plane * n;
+void batch_norm_relu(int threads, const BatchRows& batch, const float* residual, float* y) {
+  const int64_t n = batch.channels;
+  const float* __restrict scale = batch.scale;
+  const float* __restrict shift = batch.shift;
+#pragma omp parallel for schedule(static) num_threads(threads) if (batch.rows * n > kGrain)
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    const float* __restrict x = batch.x + row * n;
+    float* __restrict out = y + row * n;
     if (residual == nullptr) {
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) {
-        const float value = x[i] * scale + shift;
+        const float value = x[i] * scale[i] + shift[i];
         out[i] = value < 0.0F ? 0.0F : value;  // a NaN passes through
       }
     } else {
-      const float* __restrict added = residual + plane * n;
+      const float* __restrict added = residual + row * n;
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) {
-        const float value = x[i] * scale + shift + added[i];
+        const float value = x[i] * scale[i] + shift[i] + added[i];
         out[i] = value < 0.0F ? 0.0F : value;
       }
     }
   }
 }
 
-void batch_sums(int threads, const BatchPlanes& planes, const BatchGradient& gradient, float* sum_g, float* sum_gx) {
-  const int64_t count = planes.images * planes.channels, n = planes.pixels;
-#pragma omp parallel for schedule(static) num_threads(threads) if (count * n > kGrain)
-  for (int64_t plane = 0; plane < count; ++plane) {
-    const int64_t channel = plane % planes.channels;
-    const float scale = planes.scale[channel], shift = planes.shift[channel], mean = gradient.mean[channel];
-    const float* __restrict x = planes.x + plane * n;
-    const float* __restrict dy = gradient.dy + plane * n;
-    float all = 0, all_x = 0;
-    if (gradient.y == nullptr) {
-#pragma omp simd reduction(+ : all, all_x)
-      for (int64_t i = 0; i < n; ++i) {
-        const float g = x[i] * scale + shift <= 0.0F ? 0.0F : dy[i];
-        all += g;
-        all_x += g * (x[i] - mean);
-      }
-    } else {
-      const float* __restrict y = gradient.y + plane * n;
-#pragma omp simd reduction(+ : all, all_x)
-      for (int64_t i = 0; i < n; ++i) {
-        const float g = y[i] <= 0.0F ? 0.0F : dy[i];
-        all += g;
-        all_x += g * (x[i] - mean);
+void batch_sums(int threads, const BatchRows& batch, const BatchGradient& gradient, float* sum_g, float* sum_gx) {
+  const int64_t n = batch.channels, partials = partials_of(batch.rows);
+  const float* __restrict scale = batch.scale;
+  const float* __restrict shift = batch.shift;
+  const float* __restrict mean = gradient.mean;
+#pragma omp parallel for schedule(static) num_threads(threads) if (batch.rows * n > kGrain)
+  for (int64_t partial = 0; partial < partials; ++partial) {
+    float* __restrict all = sum_g + partial * n;
+    float* __restrict all_x = sum_gx + partial * n;
+    for (int64_t i = 0; i < n; ++i) all[i] = all_x[i] = 0;
+    for (int64_t row = partial * kRowsPerPartial; row < end_of(partial, batch.rows); ++row) {
+      const float* __restrict x = batch.x + row * n;
+      const float* __restrict dy = gradient.dy + row * n;
+      if (gradient.y == nullptr) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; ++i) {
+          const float g = x[i] * scale[i] + shift[i] <= 0.0F ? 0.0F : dy[i];
+          all[i] += g;
+          all_x[i] += g * (x[i] - mean[i]);
+        }
+      } else {
+        const float* __restrict y = gradient.y + row * n;
+#pragma omp simd
+        for (int64_t i = 0; i < n; ++i) {
+          const float g = y[i] <= 0.0F ? 0.0F : dy[i];
+          all[i] += g;
+          all_x[i] += g * (x[i] - mean[i]);
+        }
       }
     }
-    sum_g[plane] = all;
-    sum_gx[plane] = all_x;
   }
 }
 
-void batch_norm_relu_backward(int threads, const BatchPlanes& planes, const BatchGradient& gradient, float* dx,
+void batch_norm_relu_backward(int threads, const BatchRows& batch, const BatchGradient& gradient, float* dx,
                               float* dresidual) {
-  const int64_t count = planes.images * planes.channels, n = planes.pixels;
-#pragma omp parallel for schedule(static) num_threads(threads) if (count * n > kGrain)
-  for (int64_t plane = 0; plane < count; ++plane) {
-    const int64_t channel = plane % planes.channels;
-    const float scale = planes.scale[channel], shift = planes.shift[channel];
-    const float mean = gradient.mean[channel], slope = gradient.slope[channel], offset = gradient.offset[channel];
-    const float* __restrict x = planes.x + plane * n;
-    const float* __restrict dy = gradient.dy + plane * n;
-    float* __restrict out = dx + plane * n;
+  const int64_t n = batch.channels;
+  const float* __restrict scale = batch.scale;
+  const float* __restrict shift = batch.shift;
+  const float* __restrict mean = gradient.mean;
+  const float* __restrict slope = gradient.slope;
+  const float* __restrict offset = gradient.offset;
+#pragma omp parallel for schedule(static) num_threads(threads) if (batch.rows * n > kGrain)
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    const float* __restrict x = batch.x + row * n;
+    const float* __restrict dy = gradient.dy + row * n;
+    float* __restrict out = dx + row * n;
     if (gradient.y == nullptr) {
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) {
-        const float g = x[i] * scale + shift <= 0.0F ? 0.0F : dy[i];
-        out[i] = g * scale + (x[i] - mean) * slope + offset;
+        const float g = x[i] * scale[i] + shift[i] <= 0.0F ? 0.0F : dy[i];
+        out[i] = g * scale[i] + (x[i] - mean[i]) * slope[i] + offset[i];
       }
     } else {
-      const float* __restrict y = gradient.y + plane * n;
-      float* __restrict passed = dresidual + plane * n;
+      const float* __restrict y = gradient.y + row * n;
+      float* __restrict passed = dresidual + row * n;
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) {
         const float g = y[i] <= 0.0F ? 0.0F : dy[i];
         passed[i] = g;
-        out[i] = g * scale + (x[i] - mean) * slope + offset;
+        out[i] = g * scale[i] + (x[i] - mean[i]) * slope[i] + offset[i];
       }
     }
   }

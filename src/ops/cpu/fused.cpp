@@ -68,7 +68,7 @@ struct RowNorm : torch::autograd::Function<RowNorm> {
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor dy = gradients[0].contiguous();
     const NormRows rows = rows_of(x, weight, {}, saved[2], saved[3], 0);
-    const int64_t partials = (rows.rows + kRowsPerPartial - 1) / kRowsPerPartial;
+    const int64_t partials = partials_of(rows.rows);
     const at::Tensor dx = at::empty_like(x), dweight = at::empty({partials, rows.channels}, x.options());
     const bool has_bias = context->saved_data["has_bias"].toBool();
     const at::Tensor dbias = has_bias ? at::empty_like(dweight) : at::Tensor();

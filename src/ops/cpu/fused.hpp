@@ -13,7 +13,8 @@ at::Tensor gelu_tanh(const at::Tensor& x);
 /// weight [channels]; bias may be undefined. Layer norm when `centred`, else RMS norm.
 at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, bool centred);
 
-/// Whether batch_norm_relu takes these images: contiguous, more than one value per channel.
+/// Whether batch_norm_relu takes these images: fp32 on a CPU in NHWC order, more than one value per
+/// channel.
 bool is_fusible_batch(const at::Tensor& x, const at::Tensor& residual);
 
 struct RunningStatistics {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -17,23 +18,34 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-BatchPlanes planes_of(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) {
-  return {.images = x.size(0),
+constexpr at::MemoryFormat kPixelByPixel = at::MemoryFormat::ChannelsLast;
+
+BatchRows rows_of(const at::Tensor& x, const at::Tensor& scale, const at::Tensor& shift) {
+  return {.rows = x.size(0) * x.size(2) * x.size(3),
           .channels = x.size(1),
-          .pixels = x.size(2) * x.size(3),
           .x = x.const_data_ptr<float>(),
           .scale = scale.defined() ? scale.const_data_ptr<float>() : nullptr,
           .shift = shift.defined() ? shift.const_data_ptr<float>() : nullptr};
 }
 
-size_t count_of(const BatchPlanes& planes) { return static_cast<size_t>(planes.images * planes.channels); }
+size_t partial_count(const BatchRows& batch) { return static_cast<size_t>(partials_of(batch.rows) * batch.channels); }
 
-at::Tensor per_channel(const BatchPlanes& planes) { return at::empty({planes.channels}, at::kFloat); }
+at::Tensor per_channel(const BatchRows& batch) { return at::empty({batch.channels}, at::kFloat); }
 
-/// The sum over images of each channel, in double and in order: the same on any number of threads.
-std::vector<double> totals(const BatchPlanes& planes, const std::vector<float>& of_planes) {
-  std::vector<double> sums(static_cast<size_t>(planes.channels));
-  for (size_t i = 0; i < of_planes.size(); ++i) sums[i % sums.size()] += of_planes[i];
+/// Calls add(rows of the partial sum, channel, place of it in [partials, channels]) in order: what is added up so is
+/// the same on any number of threads.
+template <class Add>
+void each_partial(const BatchRows& batch, const Add& add) {
+  const auto channels = static_cast<size_t>(batch.channels);
+  for (int64_t partial = 0; partial < partials_of(batch.rows); ++partial) {
+    const auto rows = static_cast<double>(std::min(kRowsPerPartial, batch.rows - partial * kRowsPerPartial));
+    for (size_t i = 0; i < channels; ++i) add(rows, i, static_cast<size_t>(partial) * channels + i);
+  }
+}
+
+std::vector<double> totals(const BatchRows& batch, const std::vector<float>& of_partials) {
+  std::vector<double> sums(static_cast<size_t>(batch.channels));
+  each_partial(batch, [&](double, size_t channel, size_t at) { sums[channel] += of_partials[at]; });
   return sums;
 }
 
@@ -41,15 +53,16 @@ struct Moments {
   std::vector<double> mean, squares;  // [channels]; squares: sum of squared distances from the mean
 };
 
-Moments moments_of(const BatchPlanes& planes) {
-  std::vector<float> means(count_of(planes)), squares(means.size());
-  float_kernels().batch_statistics(at::get_num_threads(), planes, means.data(), squares.data());
-  Moments all{totals(planes, means), totals(planes, squares)};
-  for (double& mean : all.mean) mean /= static_cast<double>(planes.images);
-  for (size_t i = 0; i < means.size(); ++i) {  // what the planes' means are apart from the mean of all
-    const double distance = means[i] - all.mean[i % all.mean.size()];
-    all.squares[i % all.mean.size()] += static_cast<double>(planes.pixels) * distance * distance;
-  }
+Moments moments_of(const BatchRows& batch) {
+  std::vector<float> means(partial_count(batch)), squares(means.size());
+  float_kernels().batch_statistics(at::get_num_threads(), batch, means.data(), squares.data());
+  Moments all{std::vector<double>(static_cast<size_t>(batch.channels)), totals(batch, squares)};
+  each_partial(batch, [&](double rows, size_t channel, size_t at) { all.mean[channel] += rows * means[at]; });
+  for (double& mean : all.mean) mean /= static_cast<double>(batch.rows);
+  each_partial(batch, [&](double rows, size_t channel, size_t at) {
+    const double distance = means[at] - all.mean[channel];  // what the partial mean is apart from the mean of all
+    all.squares[channel] += rows * distance * distance;
+  });
   return all;
 }
 
@@ -58,11 +71,11 @@ struct BatchNormRelu : torch::autograd::Function<BatchNormRelu> {
                             const at::Tensor& bias, const std::optional<at::Tensor>& residual,
                             const at::Tensor& running_mean, const at::Tensor& running_var, double momentum,
                             double eps) {
-    const BatchPlanes shape = planes_of(x, {}, {});
+    const BatchRows shape = rows_of(x, {}, {});
     const Moments moments = moments_of(shape);
     const at::Tensor mean = per_channel(shape), rstd = per_channel(shape), scale = per_channel(shape),
                      shift = per_channel(shape);
-    const auto count = static_cast<double>(shape.images * shape.pixels);
+    const auto count = static_cast<double>(shape.rows);
     for (int64_t i = 0; i < shape.channels; ++i) {
       const double average = moments.mean[static_cast<size_t>(i)], squares = moments.squares[static_cast<size_t>(i)];
       const double inverse = 1 / std::sqrt(squares / count + eps);
@@ -79,7 +92,7 @@ struct BatchNormRelu : torch::autograd::Function<BatchNormRelu> {
       follow(running_var, squares / (count - 1));
     }
     at::Tensor y = at::empty_like(x);
-    float_kernels().batch_norm_relu(at::get_num_threads(), planes_of(x, scale, shift),
+    float_kernels().batch_norm_relu(at::get_num_threads(), rows_of(x, scale, shift),
                                     residual ? residual->const_data_ptr<float>() : nullptr,
                                     y.mutable_data_ptr<float>());
     context->save_for_backward({x, mean, rstd, scale, shift, residual ? y : at::Tensor()});
@@ -90,35 +103,37 @@ struct BatchNormRelu : torch::autograd::Function<BatchNormRelu> {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the fused batch norm has no second derivative");
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &mean = saved[1], &rstd = saved[2], &scale = saved[3], &y = saved[5];
-    const at::Tensor dy = gradients[0].contiguous();
-    const BatchPlanes planes = planes_of(x, scale, saved[4]);
-    const at::Tensor slope = per_channel(planes), offset = per_channel(planes), dweight = per_channel(planes),
-                     dbias = per_channel(planes);
+    const at::Tensor dy = gradients[0].contiguous(kPixelByPixel);
+    const BatchRows batch = rows_of(x, scale, saved[4]);
+    const at::Tensor slope = per_channel(batch), offset = per_channel(batch), dweight = per_channel(batch),
+                     dbias = per_channel(batch);
     const BatchGradient gradient{.dy = dy.const_data_ptr<float>(),
                                  .y = y.defined() ? y.const_data_ptr<float>() : nullptr,
                                  .mean = mean.const_data_ptr<float>(),
                                  .slope = slope.const_data_ptr<float>(),
                                  .offset = offset.const_data_ptr<float>()};
-    std::vector<float> plane_g(count_of(planes)), plane_gx(plane_g.size());
-    float_kernels().batch_sums(at::get_num_threads(), planes, gradient, plane_g.data(), plane_gx.data());
-    const auto sum_g = totals(planes, plane_g), sum_gx = totals(planes, plane_gx);
-    for (int64_t i = 0; i < planes.channels; ++i) {
+    std::vector<float> partial_g(partial_count(batch)), partial_gx(partial_g.size());
+    float_kernels().batch_sums(at::get_num_threads(), batch, gradient, partial_g.data(), partial_gx.data());
+    const auto sum_g = totals(batch, partial_g), sum_gx = totals(batch, partial_gx);
+    for (int64_t i = 0; i < batch.channels; ++i) {
       const double g = sum_g[static_cast<size_t>(i)], inverse = rstd.const_data_ptr<float>()[i];
       const double gh = sum_gx[static_cast<size_t>(i)] * inverse;  // with h the normalised x
-      const double factor = scale.const_data_ptr<float>()[i] / static_cast<double>(planes.images * planes.pixels);
+      const double factor = scale.const_data_ptr<float>()[i] / static_cast<double>(batch.rows);
       dbias.mutable_data_ptr<float>()[i] = static_cast<float>(g);
       dweight.mutable_data_ptr<float>()[i] = static_cast<float>(gh);
       slope.mutable_data_ptr<float>()[i] = static_cast<float>(-factor * gh * inverse);
       offset.mutable_data_ptr<float>()[i] = static_cast<float>(-factor * g);
     }
     const at::Tensor dx = at::empty_like(x), dresidual = y.defined() ? at::empty_like(x) : at::Tensor();
-    float_kernels().batch_norm_relu_backward(at::get_num_threads(), planes, gradient, dx.mutable_data_ptr<float>(),
+    float_kernels().batch_norm_relu_backward(at::get_num_threads(), batch, gradient, dx.mutable_data_ptr<float>(),
                                              y.defined() ? dresidual.mutable_data_ptr<float>() : nullptr);
     return {dx, dweight, dbias, dresidual, {}, {}, {}, {}};
   }
 };
 
-bool is_fusible_image(const at::Tensor& x) { return x.dim() == 4 && is_fusible(x); }
+bool is_fusible_image(const at::Tensor& x) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat && x.dim() == 4 && x.is_contiguous(kPixelByPixel) && x.numel() > 0;
+}
 
 }  // namespace
 
