@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <thread>
 #include <vector>
 
@@ -11,68 +9,79 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/nn/module.hpp"
+#include "random_values.hpp"
 
 namespace gputrain::nn {
 namespace {
 
-constexpr int64_t kBlock = 4;  // elements drawn from one Philox block
-
-// Uniform in (0, 1): never 0, whose logarithm is infinite.
-double open_unit(uint32_t bits) { return (static_cast<double>(bits) + 0.5) * 0x1.0p-32; }
-
-// Box and Muller's pairs, in double so that the rounded values do not depend on a mathematics library's last bit.
-void normal_block(const std::array<uint32_t, 4>& bits, double scale, double* out) {
-  for (size_t pair = 0; pair < 4; pair += 2) {
-    const double radius = scale * std::sqrt(-2.0 * std::log(open_unit(bits[pair])));
-    const double angle = 2.0 * std::numbers::pi * open_unit(bits[pair + 1]);
-    out[pair] = radius * std::cos(angle);
-    out[pair + 1] = radius * std::sin(angle);
-  }
-}
-
-void uniform_block(const std::array<uint32_t, 4>& bits, double scale, double* out) {
-  for (size_t i = 0; i < 4; ++i) out[i] = scale * (2.0 * (static_cast<double>(bits[i]) * 0x1.0p-32) - 1.0);
-}
-
-/// Elements [begin, end) of a tensor's row-major order; `begin` is a multiple of kBlock.
+/// Elements [begin, end) of a tensor's row-major order.
 template <class Element>
 void draw(Element* values, int64_t begin, int64_t end, const Init& init, uint64_t key) {
-  double block[kBlock];
-  for (int64_t i = begin; i < end; i += kBlock) {
-    const auto bits = philox(key, static_cast<uint64_t>(i / kBlock), 0);
-    init.kind == Init::Kind::normal ? normal_block(bits, init.scale, block) : uniform_block(bits, init.scale, block);
-    for (int64_t lane = 0; lane < std::min(kBlock, end - i); ++lane)
-      values[i + lane] = static_cast<Element>(block[lane]);
+  double chunk[kRandomChunk];
+  for (int64_t first = begin / kRandomChunk * kRandomChunk; first < end; first += kRandomChunk) {
+    (init.kind == Init::Kind::normal ? normal_values : uniform_values)(key, static_cast<uint64_t>(first / kRandomChunk),
+                                                                       chunk);
+    const int64_t from = std::max(begin, first), until = std::min(end, first + kRandomChunk);
+    for (int64_t i = from; i < until; ++i) values[i - begin] = static_cast<Element>(init.scale * chunk[i - first]);
   }
 }
 
-// Plain threads: this runs once per job, and every element is a function of its index alone.
-template <class Element>
-void draw_in_parallel(Element* values, int64_t count, const Init& init, uint64_t key) {
-  constexpr int64_t kGrain = int64_t{1} << 16;
-  const int64_t workers = std::clamp<int64_t>(count / kGrain, 1, at::get_num_threads());
-  const int64_t share = (count / workers + kBlock) / kBlock * kBlock;
+/// Calls work(begin, end) for shares of [0, count), each at least `grain`. Plain threads: this runs once per job.
+template <class Work>
+void in_parallel(int64_t count, int64_t grain, const Work& work) {
+  const int64_t workers = std::clamp<int64_t>(count / grain, 1, at::get_num_threads());
+  const int64_t share = (count + workers - 1) / workers;
   std::vector<std::jthread> threads;
   for (int64_t begin = share; begin < count; begin += share) {
-    threads.emplace_back([=, &init] { draw(values, begin, std::min(count, begin + share), init, key); });
+    threads.emplace_back([&work, begin, end = std::min(count, begin + share)] { work(begin, end); });
   }
-  draw(values, 0, std::min(count, share), init, key);
+  work(0, std::min(count, share));
+}
+
+constexpr int64_t kGrain = int64_t{1} << 16;  // elements worth a thread
+
+template <class Element>
+void draw_rows(Element* values, int64_t count, const Init& init, uint64_t key) {
+  in_parallel(count, kGrain, [&](int64_t begin, int64_t end) { draw(values + begin, begin, end, init, key); });
+}
+
+/// Of weights [out, in, height, width] in NHWC order.
+template <class Element>
+void draw_pixels(Element* values, at::IntArrayRef sizes, const Init& init, uint64_t key) {
+  const int64_t channels = sizes[1], pixels = sizes[2] * sizes[3], filter = channels * pixels;
+  in_parallel(sizes[0], std::max<int64_t>(1, kGrain / filter), [&](int64_t begin, int64_t end) {
+    std::vector<Element> drawn(static_cast<size_t>(filter));
+    for (int64_t out = begin; out < end; ++out) {
+      draw(drawn.data(), out * filter, (out + 1) * filter, init, key);
+      for (int64_t i = 0; i < filter; ++i) {
+        values[out * filter + i % pixels * channels + i / pixels] = drawn[static_cast<size_t>(i)];
+      }
+    }
+  });
+}
+
+template <class Element>
+void draw_in_order(const at::Tensor& tensor, const Init& init, uint64_t key) {
+  auto* values = tensor.mutable_data_ptr<Element>();
+  tensor.is_contiguous() ? draw_rows(values, tensor.numel(), init, key)
+                         : draw_pixels(values, tensor.sizes(), init, key);
 }
 
 void fill_random(const at::Tensor& tensor, const Init& init, uint64_t key) {
-  const bool in_place = tensor.is_cpu() && tensor.is_contiguous();
-  const at::Tensor rows = in_place ? tensor : at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
-  switch (rows.scalar_type()) {
+  const bool in_place =
+      tensor.is_cpu() && (tensor.is_contiguous() || tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
+  const at::Tensor drawn = in_place ? tensor : at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
+  switch (drawn.scalar_type()) {
     case at::kFloat:
-      draw_in_parallel(rows.mutable_data_ptr<float>(), rows.numel(), init, key);
+      draw_in_order<float>(drawn, init, key);
       break;
     case at::kDouble:
-      draw_in_parallel(rows.mutable_data_ptr<double>(), rows.numel(), init, key);
+      draw_in_order<double>(drawn, init, key);
       break;
     default:
       GPUTRAIN_ASSERT(false, "random initial values are for fp32 and fp64 tensors");
   }
-  if (!in_place) tensor.copy_(rows);
+  if (!in_place) tensor.copy_(drawn);
 }
 
 void fill(const at::Tensor& tensor, const Init& init, uint64_t key) {

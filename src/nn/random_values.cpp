@@ -1,0 +1,141 @@
+// Compiled with -O3 and without contraction (CMakeLists.txt): GCC turns the loops over lanes into vectors, and every
+// instruction set does the same additions and multiplications in the same order. No mathematics library is called:
+// their last bits differ.
+#include "random_values.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+namespace gputrain::nn {
+namespace {
+
+constexpr int kLanes = kRandomChunk / 4;  // blocks of four words
+
+/// Word w of block l is words[w][l].
+struct Blocks {
+  uint32_t words[4][kLanes];
+};
+
+// As gputrain::philox(), on many counters at once.
+[[gnu::always_inline]] inline void philox_blocks(uint64_t key, uint64_t first, Blocks& blocks) {
+  auto& [a, b, c, d] = blocks.words;
+  for (int l = 0; l < kLanes; ++l) {
+    const uint64_t counter = first + static_cast<uint64_t>(l);
+    a[l] = static_cast<uint32_t>(counter);
+    b[l] = static_cast<uint32_t>(counter >> 32);
+    c[l] = d[l] = 0;
+  }
+  auto key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    for (int l = 0; l < kLanes; ++l) {
+      const uint64_t product0 = uint64_t{0xD2511F53} * a[l], product1 = uint64_t{0xCD9E8D57} * c[l];
+      a[l] = static_cast<uint32_t>(product1 >> 32) ^ b[l] ^ key0;
+      b[l] = static_cast<uint32_t>(product1);
+      c[l] = static_cast<uint32_t>(product0 >> 32) ^ d[l] ^ key1;
+      d[l] = static_cast<uint32_t>(product0);
+    }
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+}
+
+// Through int32: vectors of SSE2 convert no others.
+[[gnu::always_inline]] inline double signed_half_open(uint32_t bits) {
+  return static_cast<double>(static_cast<int32_t>(bits)) + 0.5;
+}
+
+// (bits + 1/2) / 2^32, in (0, 1): never 0, whose logarithm is infinite.
+[[gnu::always_inline]] inline double open_unit(uint32_t bits) {
+  return (signed_half_open(bits ^ 0x80000000U) + 0x1.0p31) * 0x1.0p-32;
+}
+
+// Of x in (0, 1), with x = 2^n m, m from sqrt(1/2) to sqrt(2), s = (m - 1) / (m + 1): ln x = n ln 2 + 2 artanh(s).
+[[gnu::always_inline]] inline double logarithm(double x) {
+  constexpr uint64_t kSqrtHalf = 0x3FE6A09E667F3BCD, kOne = 0x3FF0000000000000;
+  const auto bits = __builtin_bit_cast(uint64_t, x) + (kOne - kSqrtHalf);
+  const double m = __builtin_bit_cast(double, (bits & 0x000FFFFFFFFFFFFF) + kSqrtHalf);
+  // A whole number below 2^52 in the low bits of 2^52.
+  const double n = __builtin_bit_cast(double, (bits >> 52) | 0x4330000000000000) - (0x1.0p52 + 1023);
+  const double s = (m - 1) / (m + 1), z = s * s;
+  double sum = 1.0 / 21;
+  for (int odd = 19; odd > 1; odd -= 2) sum = sum * z + 1.0 / odd;
+  return n * std::numbers::ln2 + 2 * (s + s * (z * sum));
+}
+
+struct Point {
+  double x, y;
+};
+
+// On the unit circle at the turn (bits + 1/2) / 2^32, reduced to an eighth of a turn around the nearest axis.
+[[gnu::always_inline]] inline Point on_circle(uint32_t bits) {
+  const uint32_t axis = (bits + (1U << 29)) >> 30;
+  const double angle = signed_half_open(bits - (axis << 30)) * (std::numbers::pi * 0x1.0p-31), z = angle * angle;
+  double sine = 1, cosine = 1;
+  for (int n = 16; n > 0; n -= 2) {  // Taylor's series, nested: a sum from its smallest term on
+    sine = 1 - z * (1.0 / (n * (n + 1))) * sine;
+    cosine = 1 - z * (1.0 / (n * (n - 1))) * cosine;
+  }
+  sine *= angle;
+  const bool is_vertical = (axis & 1) != 0;
+  const double x = is_vertical ? sine : cosine, y = is_vertical ? cosine : sine;
+  return {((axis + 1) & 2) != 0 ? -x : x, (axis & 2) != 0 ? -y : y};
+}
+
+[[gnu::always_inline]] inline void normals(uint64_t key, uint64_t chunk, double* values) {
+  Blocks blocks;
+  double x[2][kLanes], y[2][kLanes];
+  philox_blocks(key, chunk * kLanes, blocks);
+  for (int pair = 0; pair < 2; ++pair) {
+    for (int l = 0; l < kLanes; ++l) {
+      const double radius = __builtin_sqrt(-2 * logarithm(open_unit(blocks.words[2 * pair][l])));
+      const Point point = on_circle(blocks.words[2 * pair + 1][l]);
+      x[pair][l] = radius * point.x;
+      y[pair][l] = radius * point.y;
+    }
+  }
+  for (int l = 0; l < kLanes; ++l) {
+    for (int pair = 0; pair < 2; ++pair) {
+      values[4 * l + 2 * pair] = x[pair][l];
+      values[4 * l + 2 * pair + 1] = y[pair][l];
+    }
+  }
+}
+
+using Draw = void (*)(uint64_t key, uint64_t chunk, double* values);
+
+#if defined(__x86_64__)
+[[gnu::target("avx512f,avx512dq,avx512vl,prefer-vector-width=512")]] void normals_avx512(uint64_t key, uint64_t chunk,
+                                                                                         double* values) {
+  normals(key, chunk, values);
+}
+[[gnu::target("avx2")]] void normals_avx2(uint64_t key, uint64_t chunk, double* values) { normals(key, chunk, values); }
+#endif
+void normals_base(uint64_t key, uint64_t chunk, double* values) { normals(key, chunk, values); }
+
+Draw best_normals() {
+#if defined(__x86_64__)
+  const bool has_avx512 =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (has_avx512) return normals_avx512;
+  if (__builtin_cpu_supports("avx2")) return normals_avx2;
+#endif
+  return normals_base;
+}
+
+}  // namespace
+
+void normal_values(uint64_t key, uint64_t chunk, double* values) {
+  static const Draw draw = best_normals();
+  draw(key, chunk, values);
+}
+
+void uniform_values(uint64_t key, uint64_t chunk, double* values) {
+  Blocks blocks;
+  philox_blocks(key, chunk * kLanes, blocks);
+  for (int l = 0; l < kLanes; ++l) {
+    for (int w = 0; w < 4; ++w) values[4 * l + w] = static_cast<double>(blocks.words[w][l]) * 0x1.0p-31 - 1;
+  }
+}
+
+}  // namespace gputrain::nn
