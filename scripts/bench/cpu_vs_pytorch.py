@@ -1,7 +1,7 @@
 """Compares gputrain with PyTorch on this machine's CPU: a small character GPT and a CIFAR-sized ResNet-18, same model,
 batch, optimizer and data on both sides. PyTorch runs at its best of 0, 1 and 2 loader workers and of the two image
-layouts, found by short runs first. Then pairs in alternating order; prints medians of the per-pair ratios and writes
-everything to JSON.
+layouts, found by short runs first. Then pairs in alternating order, a short run of the same program before each; prints
+medians of the per-pair ratios and writes everything to JSON.
 
 usage: cpu_vs_pytorch.py --binary build/release/bin/gputrain --output bench.json [--pairs N] [--only gpt|resnet]
 """
@@ -14,6 +14,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -57,13 +58,13 @@ def flow(value) -> str:
     return json.dumps(value)
 
 
-def gpt_job(data: Path) -> str:
+def gpt_job(data: Path, steps: int = GPT_STEPS) -> str:
     return "\n".join([
         "schema: 1",
         "name: bench-gpt",
         f"model: {flow({'type': 'gpt', 'config': GPT})}",
         f"data: {flow({'train': {'path': str(data), 'format': 'text'}})}",
-        f"train: {flow({'max_steps': GPT_STEPS, 'global_batch_size': GPT_BATCH, 'max_grad_norm': 1.0})}",
+        f"train: {flow({'max_steps': steps, 'global_batch_size': GPT_BATCH, 'max_grad_norm': 1.0})}",
         f"optimizer: {flow(ADAMW)}",
         "lr_scheduler: {type: constant}",
         "checkpoint: {interval: null}",
@@ -71,14 +72,14 @@ def gpt_job(data: Path) -> str:
     ])
 
 
-def resnet_job(data: Path) -> str:
+def resnet_job(data: Path, steps: int = IMAGE_STEPS) -> str:
     image = {"size": IMAGE_SIZE, "augment": {"random_crop_padding": 4, "hflip": 0.5}}
     return "\n".join([
         "schema: 1",
         "name: bench-resnet18",
         f"model: {flow({'type': 'resnet18', 'config': {'num_classes': CLASSES, 'stem': 'cifar'}})}",
         f"data: {flow({'train': {'path': str(data), 'format': 'imagefolder'}, 'image': image})}",
-        f"train: {flow({'max_steps': IMAGE_STEPS, 'global_batch_size': IMAGE_BATCH})}",
+        f"train: {flow({'max_steps': steps, 'global_batch_size': IMAGE_BATCH})}",
         f"optimizer: {flow(SGD)}",
         "lr_scheduler: {type: constant}",
         "checkpoint: {interval: null}",
@@ -113,12 +114,23 @@ def best_twin(spec: dict, units: int, arguments, folder: Path, say) -> dict:
     return spec | tries[rates.index(max(rates))]
 
 
-def compare(name: str, unit: str, job: str, twin: dict, units: int, arguments, folder: Path) -> dict:
+def compare(name: str, unit: str, job, twin: dict, units: int, arguments, folder: Path) -> dict:
+    """`job` gives YAML text for a number of steps. A short run of the same program goes before each measured one: what a
+    start finds of memory and caches is what a program of its kind left, not what the other one did."""
     say = lambda text: print(f"{name:7} {text}", flush=True)
     twin = best_twin(twin, units, arguments, folder, say)
+
+    def after_its_like(run):
+        def measured(turn: int):
+            run(4 * twin["log_interval"], f"before{turn}")
+            return run(twin["steps"], f"measured{turn}")
+        return measured
+
     results = alternate({
-        "gputrain": lambda turn: run_gputrain(arguments.binary, job, units, arguments.environment, folder / f"ours{turn}"),
-        "pytorch": lambda turn: run_torch(sys.executable, twin, units, arguments.environment, folder / f"theirs{turn}"),
+        "gputrain": after_its_like(lambda steps, turn: run_gputrain(
+            arguments.binary, job(steps), units, arguments.environment, folder / f"ours-{turn}")),
+        "pytorch": after_its_like(lambda steps, turn: run_torch(
+            sys.executable, twin | {"steps": steps}, units, arguments.environment, folder / f"theirs-{turn}")),
     }, arguments.pairs, say)
     return {"workload": name, "unit": unit, "pytorch_workers": twin["workers"], "pytorch_channels_last": twin["channels_last"],
             "ratios": ratios(results["gputrain"], results["pytorch"]),
@@ -157,8 +169,8 @@ def main():
         write_text(data / "text.txt")
         write_images(data / "images")
         workloads = {
-            "gpt": ("tokens/s", gpt_job(data / "text.txt"), gpt_twin(data / "text.txt"), GPT_BATCH * GPT["block_size"]),
-            "resnet": ("images/s", resnet_job(data / "images"), resnet_twin(data / "images"), IMAGE_BATCH),
+            "gpt": ("tokens/s", partial(gpt_job, data / "text.txt"), gpt_twin(data / "text.txt"), GPT_BATCH * GPT["block_size"]),
+            "resnet": ("images/s", partial(resnet_job, data / "images"), resnet_twin(data / "images"), IMAGE_BATCH),
         }
         for name, (unit, job, twin, units) in workloads.items():
             if arguments.only in (None, name):
