@@ -381,6 +381,8 @@ void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
   for (auto& link : links_) {
     link->attend([&](const nlohmann::json& message) {
       if (message.at("kind") == "port") port_ = message.at("port").get<int>();
+      if (message.at("kind") == "problem" && attempt == nullptr)
+        throw Error(ExitCode::environment, {.what = message.at("text"), .where = link->name()});
       if (message.at("kind") == "signal") take_signal(message.at("signal").get<int>(), link.get(), attempt);
       if (attempt != nullptr) attempt->take(*link, message);
     });

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <regex>
 #include <string>
@@ -44,6 +45,21 @@ TEST(Launch, TwoJobsShareAHost) {
   Launched first(first_folder, {}, {}), second(second_folder, {}, {});
   EXPECT_EQ(first.program().wait().exit_code, 0);
   EXPECT_EQ(second.program().wait().exit_code, 0);
+}
+
+TEST(Launch, SaysWhatAHostCannotDoBeforeAnyRankIsStarted) {
+  const TemporaryFolder folder;
+  const std::string ssh = folder.write("bin/ssh", R"(#!/bin/bash
+while [ "$1" != -- ]; do shift; done; shift 2
+"$@" | sed -u 's/{"kind":"port","port":[0-9]*}/{"kind":"problem","text":"this host has no free port"}/'
+)");
+  fs::permissions(ssh, fs::perms::owner_all);
+  const Result result =
+      Program({gputrain_path(), "launch", "--hosts", "elsewhere:1,there:1", "run", write_gpt_job(folder)},
+              {{"PATH", folder / "bin:" + std::getenv("PATH")}})
+          .wait(30);
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("error: elsewhere: this host has no free port"));
 }
 
 TEST(Launch, DividesTheCoresAmongTheRanks) {
