@@ -88,8 +88,7 @@ void Console::status(std::string_view text) {
 }
 
 void Console::clear_status() {
-  if (!status_shown_) return;
-  status_shown_ = false;
+  if (!status_shown_.exchange(false)) return;
   std::printf("\r\x1b[2K");
   std::fflush(stdout);
 }

@@ -1,6 +1,7 @@
 // What a person sees: plain lines on stdout and, on a terminal only, one redrawn status line below them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <string_view>
@@ -37,7 +38,7 @@ class Console {
 
  private:
   Options options_;
-  bool status_shown_ = false;
+  std::atomic<bool> status_shown_ = false;  // any thread's warning clears the line
   std::chrono::steady_clock::time_point last_status_{};
 };
 
