@@ -49,6 +49,10 @@ int64_t set_lines_aside(const std::filesystem::path& path, const std::function<b
     count += is_kept ? 0 : 1;
     (is_kept ? kept : aside) += line + "\n";
   }
+  if (file.bad()) {  // what was not read must not be taken for the end
+    throw Error(ExitCode::environment,
+                {.what = "cannot be read to its end", .where = path.string(), .hint = "see to its disk"});
+  }
   file.close();
   const std::filesystem::path left = path.string() + ".left";
   if (count > 0 && !append_line(left, aside, /*sync=*/true)) {

@@ -71,5 +71,10 @@ TEST_F(AbandonedLinesTest, TouchesNothingWhenWhatIsCutCannotBeKept) {
   EXPECT_EQ(log(), text);
 }
 
+TEST_F(AbandonedLinesTest, TakesNoReadErrorForTheEnd) {
+  std::filesystem::create_directory(path_);  // opens, and cannot be read
+  EXPECT_THROW(cut_log(path_, 10, 10), Error);
+}
+
 }  // namespace
 }  // namespace gputrain::monitor
