@@ -61,12 +61,12 @@ void check_room(const fs::path& folder, uint64_t needed, const std::string& hint
   if (unknown || space.available >= needed) return;
   const auto text = [](uint64_t bytes) {
     const auto count = static_cast<double>(bytes);
-    return count < 1e8 ? fmt::format("{:.0f} kB", count / 1e3) : fmt::format("{:.0f} MB", count / 1e6);
+    return count < 0x1p26 ? fmt::format("{:.0f} KiB", count / 0x1p10) : fmt::format("{:.0f} MiB", count / 0x1p20);
   };
-  throw Error(ExitCode::checkpoint,
-              {.what = "no room for a checkpoint: it needs " + text(needed) + ", " + text(space.available) + " are free",
-               .where = folder.string(),
-               .hint = hint});
+  throw Error(ExitCode::checkpoint, {.what = "no room for a checkpoint: it needs " + text(needed) + ", " +
+                                             text(space.available) + " are free",
+                                     .where = folder.string(),
+                                     .hint = hint});
 }
 
 void put_in_place(const fs::path& written, const fs::path& target) {

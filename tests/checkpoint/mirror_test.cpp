@@ -155,7 +155,7 @@ TEST_F(MirrorOnADisk, ThatFillsUpKeepsTheOldCopyAndRecovers) {
   ASSERT_TRUE(results[0].failure);
   EXPECT_THAT(results[0].failure->what(), HasSubstr("No space left"));
   EXPECT_THAT(names(), ElementsAre("filler", "step-00000001"));
-  EXPECT_THAT(mirror(copies, save(3, 300'000)), ::testing::AllOf(HasSubstr("no room for a checkpoint"), HasSubstr(" kB are free")));
+  EXPECT_THAT(mirror(copies, save(3, 300'000)), ::testing::AllOf(HasSubstr("no room for a checkpoint"), HasSubstr(" KiB are free")));
   fs::remove(mirrored_ / "filler");
   EXPECT_EQ(mirror(copies, save(4, 200'000)), "");
   EXPECT_THAT(names(), ElementsAre("step-00000004"));
