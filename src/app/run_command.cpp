@@ -83,8 +83,6 @@ int run_job(const RunRequest& request, const Job& given) {
     if (assembly.place.rank() == 0) {
       write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
     }
-    // Not refused: what a disk says is not always so, and there may be room when the first save is due.
-    for (const auto& shortage : disks_too_small(job, assembly)) log::warning(shortage.what());
     return training.run();
   } catch (const std::exception& failure) {
     log::set_stderr_enabled(false);  // there main says it

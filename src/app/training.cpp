@@ -14,6 +14,7 @@
 #include "gputrain/train/replica_hook.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
+#include "checkpoint_room.hpp"
 #include "memory_page.hpp"
 #include "rank_logs.hpp"
 #include "record.hpp"
@@ -112,6 +113,8 @@ int Training::run() {
   note_reached();
   const LastWords last_words(assembly_.place.groups, end_mutex_, [this](const Error& failure) { record_forced_end(failure); });
   try {
+    // Not refused: what a disk says is not always so, and there may be room when the first save is due.
+    for (const auto& shortage : disks_too_small(job_, assembly_)) log::warning(shortage.what());
     monitor::Summary summary = train();
     keep_measured(summary, folder_.summary());
     assembly_.place.groups.control().barrier("end");
