@@ -3,7 +3,7 @@ batch, optimizer and data on both sides. PyTorch runs at its best of 0, 1 and 2 
 layouts, found by short runs first. Then pairs in alternating order, a short run of the same program before each; prints
 medians of the per-pair ratios and writes everything to JSON.
 
-usage: cpu_vs_pytorch.py --binary build/release/bin/gputrain --output bench.json [--pairs N] [--only gpt|resnet]
+usage: cpu_vs_pytorch.py --binary build/release/bin/gputrain --output bench.json [--pairs N] [--only gpt|resnet] [--compile]
 """
 
 import argparse
@@ -126,15 +126,19 @@ def compare(name: str, unit: str, job, twin: dict, units: int, arguments, folder
             return run(twin["steps"], f"measured{turn}")
         return measured
 
+    def pytorch(compiled: bool):
+        return after_its_like(lambda steps, turn: run_torch(
+            sys.executable, twin | {"steps": steps, "compile": compiled}, units, arguments.environment,
+            folder / f"{'compiled' if compiled else 'eager'}-{turn}"))
+
     results = alternate({
         "gputrain": after_its_like(lambda steps, turn: run_gputrain(
             arguments.binary, job(steps), units, arguments.environment, folder / f"ours-{turn}")),
-        "pytorch": after_its_like(lambda steps, turn: run_torch(
-            sys.executable, twin | {"steps": steps}, units, arguments.environment, folder / f"theirs-{turn}")),
-    }, arguments.pairs, say)
+        "eager": pytorch(False),
+    } | ({"compile": pytorch(True)} if arguments.compile else {}), arguments.pairs, say)
     return {"workload": name, "unit": unit, "pytorch_workers": twin["workers"], "pytorch_channels_last": twin["channels_last"],
-            "ratios": ratios(results["gputrain"], results["pytorch"]),
-            "runs": {name: [run.as_dict() for run in runs] for name, runs in results.items()}}
+            "ratios": {other: ratios(results["gputrain"], runs) for other, runs in results.items() if other != "gputrain"},
+            "runs": {who: [run.as_dict() for run in runs] for who, runs in results.items()}}
 
 
 def machine() -> dict:
@@ -150,9 +154,10 @@ def print_table(report: dict):
              "peak memory": "<= 1.0"}
     print(f"\n{report['machine']['cpu']}, {report['machine']['cores']} cores, torch {report['machine']['torch']} on both sides"
           f" (the wheel of the package index), {report['machine']['revision']}")
-    print(f"{'gputrain / PyTorch, median of pairs':38}" + "".join(f"{entry['workload']:>12}" for entry in report["results"]) + "   goal")
+    columns = {f"{entry['workload']}, {other}": found for entry in report["results"] for other, found in entry["ratios"].items()}
+    print(f"{'gputrain / PyTorch, median of pairs':38}" + "".join(f"{title:>18}" for title in columns) + "   goal")
     for name, goal in goals.items():
-        print(f"  {name:36}" + "".join(f"{entry['ratios'][name]:12.3f}" for entry in report["results"]) + f"   {goal}")
+        print(f"  {name:36}" + "".join(f"{found[name]:18.3f}" for found in columns.values()) + f"   {goal}")
 
 
 def main():
@@ -161,6 +166,7 @@ def main():
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--only", choices=["gpt", "resnet"])
+    parser.add_argument("--compile", action="store_true", help="against torch.compile, too")
     arguments = parser.parse_args()
     report = {"machine": machine(), "results": []}
     arguments.environment = {"OMP_NUM_THREADS": str(report["machine"]["cores"])}
