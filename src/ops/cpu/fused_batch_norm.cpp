@@ -28,25 +28,37 @@ BatchRows rows_of(const at::Tensor& x, const at::Tensor& scale, const at::Tensor
           .shift = shift.defined() ? shift.const_data_ptr<float>() : nullptr};
 }
 
-size_t partial_count(const BatchRows& batch) { return static_cast<size_t>(partials_of(batch.rows) * batch.channels); }
-
 at::Tensor per_channel(const BatchRows& batch) { return at::empty({batch.channels}, at::kFloat); }
 
-/// Calls add(rows of the partial sum, channel, place of it in [partials, channels]) in order: what is added up so is
-/// the same on any number of threads.
-template <class Add>
-void each_partial(const BatchRows& batch, const Add& add) {
-  const auto channels = static_cast<size_t>(batch.channels);
-  for (int64_t partial = 0; partial < partials_of(batch.rows); ++partial) {
-    const auto rows = static_cast<double>(std::min(kRowsPerPartial, batch.rows - partial * kRowsPerPartial));
-    for (size_t i = 0; i < channels; ++i) add(rows, i, static_cast<size_t>(partial) * channels + i);
-  }
+/// Of large images megabytes, which this allocator keeps from step to step.
+at::Tensor per_partial(const BatchRows& batch) {
+  return at::empty({partials_of(batch.rows), batch.channels}, at::kFloat);
 }
 
-std::vector<double> totals(const BatchRows& batch, const std::vector<float>& of_partials) {
+/// For each channel the sum of value(rows of the partial sum, channel, its place in [partials, channels]), partial by
+/// partial: the same on any number of threads.
+template <class Value>
+std::vector<double> over_partials(const BatchRows& batch, const Value& value) {
+  constexpr int64_t kTogether = 32, kGrainValues = 8192;  // channels that one thread adds up: cache lines of their own
+  const int64_t partials = partials_of(batch.rows), groups = (batch.channels + kTogether - 1) / kTogether;
   std::vector<double> sums(static_cast<size_t>(batch.channels));
-  each_partial(batch, [&](double, size_t channel, size_t at) { sums[channel] += of_partials[at]; });
+  at::parallel_for(0, groups, kGrainValues / (partials * kTogether) + 1, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kTogether, count = std::min(batch.channels, end * kTogether) - first;
+    std::vector<double> own(static_cast<size_t>(count));
+    for (int64_t partial = 0; partial < partials; ++partial) {
+      const auto rows = static_cast<double>(std::min(kRowsPerPartial, batch.rows - partial * kRowsPerPartial));
+      for (int64_t i = 0; i < count; ++i) {
+        own[static_cast<size_t>(i)] += value(rows, first + i, partial * batch.channels + first + i);
+      }
+    }
+    std::copy(own.begin(), own.end(), sums.begin() + first);
+  });
   return sums;
+}
+
+std::vector<double> totals(const BatchRows& batch, const at::Tensor& of_partials) {
+  const auto* parts = of_partials.const_data_ptr<float>();
+  return over_partials(batch, [parts](double, int64_t, int64_t at) { return static_cast<double>(parts[at]); });
 }
 
 struct Moments {
@@ -54,14 +66,15 @@ struct Moments {
 };
 
 Moments moments_of(const BatchRows& batch) {
-  std::vector<float> means(partial_count(batch)), squares(means.size());
-  float_kernels().batch_statistics(at::get_num_threads(), batch, means.data(), squares.data());
-  Moments all{std::vector<double>(static_cast<size_t>(batch.channels)), totals(batch, squares)};
-  each_partial(batch, [&](double rows, size_t channel, size_t at) { all.mean[channel] += rows * means[at]; });
+  const at::Tensor of_means = per_partial(batch), of_squares = per_partial(batch);
+  auto *means = of_means.mutable_data_ptr<float>(), *squares = of_squares.mutable_data_ptr<float>();
+  float_kernels().batch_statistics(at::get_num_threads(), batch, means, squares);
+  Moments all;
+  all.mean = over_partials(batch, [means](double rows, int64_t, int64_t at) { return rows * means[at]; });
   for (double& mean : all.mean) mean /= static_cast<double>(batch.rows);
-  each_partial(batch, [&](double rows, size_t channel, size_t at) {
-    const double distance = means[at] - all.mean[channel];  // what the partial mean is apart from the mean of all
-    all.squares[channel] += rows * distance * distance;
+  all.squares = over_partials(batch, [&](double rows, int64_t channel, int64_t at) {
+    const double distance = means[at] - all.mean[static_cast<size_t>(channel)];  // of the partial mean from that of all
+    return squares[at] + rows * distance * distance;
   });
   return all;
 }
@@ -112,8 +125,9 @@ struct BatchNormRelu : torch::autograd::Function<BatchNormRelu> {
                                  .mean = mean.const_data_ptr<float>(),
                                  .slope = slope.const_data_ptr<float>(),
                                  .offset = offset.const_data_ptr<float>()};
-    std::vector<float> partial_g(partial_count(batch)), partial_gx(partial_g.size());
-    float_kernels().batch_sums(at::get_num_threads(), batch, gradient, partial_g.data(), partial_gx.data());
+    const at::Tensor partial_g = per_partial(batch), partial_gx = per_partial(batch);
+    float_kernels().batch_sums(at::get_num_threads(), batch, gradient, partial_g.mutable_data_ptr<float>(),
+                               partial_gx.mutable_data_ptr<float>());
     const auto sum_g = totals(batch, partial_g), sum_gx = totals(batch, partial_gx);
     for (int64_t i = 0; i < batch.channels; ++i) {
       const double g = sum_g[static_cast<size_t>(i)], inverse = rstd.const_data_ptr<float>()[i];
