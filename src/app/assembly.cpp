@@ -86,7 +86,7 @@ void warn_of_missing_units(const device::DeviceFacts& gpu, ops::Precision precis
 
 /// What the process computes with; `device` names the kind, of which the rank takes its own.
 void set_up(Place& place, const JobSpec& spec, const std::string& device, int ranks_here) {
-  device::install_host_allocator();
+  device::install_host_allocator(ranks_here);
   place.threads = device::plan_cpu_threads(ranks_here, place.launch.allotted_cpus);
   device::set_cpu_threads(place.threads);
   place.device = device::choose_device(device, place.launch.rendezvous.local_rank);

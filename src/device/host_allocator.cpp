@@ -14,6 +14,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
+#include "gputrain/device/host.hpp"
 #include "gputrain/device/out_of_memory.hpp"
 
 namespace gputrain::device {
@@ -22,10 +23,6 @@ namespace {
 constexpr size_t kAlignment = 64;                  // what ATen's vector code expects
 constexpr size_t kLargeBytes = size_t{256} << 10;  // below, malloc is fast and wastes less than whole pages
 constexpr size_t kHugePageBytes = size_t{2} << 20;
-
-/// Of blocks in use and kept. More than the peak: blocks of other sizes, wanted at other times of a step, need not be
-/// traded for each other at its height.
-constexpr int64_t most_held(int64_t peak_in_use_bytes) { return peak_in_use_bytes + peak_in_use_bytes / 4; }
 
 size_t page_bytes() {
   static const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
@@ -39,6 +36,11 @@ void* map_anonymous(size_t bytes) {
 /// Memory mappings by their size: the ones in use, and the ones kept.
 class LargeBlocks {
  public:
+  void share_memory(int processes) {
+    const std::lock_guard lock(mutex_);
+    processes_ = std::max(1, processes);
+  }
+
   void* take(size_t bytes) {
     const size_t size = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
     const std::lock_guard lock(mutex_);
@@ -66,6 +68,7 @@ class LargeBlocks {
     const std::lock_guard lock(mutex_);
     while (!kept_.empty()) give_back_longest_unused();
     facts_.peak_in_use_bytes = facts_.in_use_bytes;
+    spare_until_ = 0;
   }
 
   HostAllocatorFacts facts() {
@@ -113,8 +116,19 @@ class LargeBlocks {
 
   // Gives the longest unused blocks back until the new one fits.
   void make_room(int64_t size) {
-    const int64_t most = most_held(facts_.peak_in_use_bytes);
-    while (!kept_.empty() && facts_.in_use_bytes + facts_.kept_bytes + size > most) give_back_longest_unused();
+    while (!kept_.empty() && !may_hold(facts_.in_use_bytes + facts_.kept_bytes + size)) give_back_longest_unused();
+  }
+
+  // More than the peak, so that blocks of other sizes, wanted at other times of a step, are not traded for each other
+  // at its height; but only of memory that nobody misses, because nobody survives where it runs out.
+  bool may_hold(int64_t bytes) {
+    const int64_t peak = facts_.peak_in_use_bytes;
+    if (bytes <= peak) return true;
+    if (bytes > peak + peak / 4) return false;
+    if (bytes > spare_until_) {
+      spare_until_ = facts_.in_use_bytes + facts_.kept_bytes + available_host_bytes() / (2 * processes_);
+    }
+    return bytes <= spare_until_;
   }
 
   void give_back_longest_unused() {
@@ -129,6 +143,8 @@ class LargeBlocks {
   std::unordered_map<void*, size_t> in_use_;
   Shelf kept_;
   uint64_t clock_ = 0;
+  int processes_ = 1;
+  int64_t spare_until_ = 0;  // in use and kept: what half of the free memory allowed at the last look
   HostAllocatorFacts facts_;
 };
 
@@ -166,7 +182,8 @@ class HostAllocator final : public c10::Allocator {
 
 }  // namespace
 
-void install_host_allocator() {
+void install_host_allocator(int processes) {
+  large_blocks().share_memory(processes);
   static auto* allocator = new HostAllocator;  // like the blocks, it outlives every tensor
   constexpr uint8_t kAboveDefault = 1;
   c10::SetCPUAllocator(allocator, kAboveDefault);

@@ -1,6 +1,10 @@
 #include "gputrain/device/host_allocator.hpp"
 
+#include <sys/resource.h>
+
 #include <cstdint>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -11,6 +15,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::device {
 namespace {
@@ -77,6 +82,41 @@ TEST_F(HostAllocator, ASecondStepUsesTheBlocksOfTheFirstAlthoughSomeWaitAtItsHei
   step();
   const HostAllocatorFacts after = host_allocator_facts();
   EXPECT_EQ(after.reused - before.reused, after.requests - before.requests);
+}
+
+/// For its life the process may have so much more memory than now.
+class DataLimit {
+ public:
+  explicit DataLimit(int64_t room) {
+    ::getrlimit(RLIMIT_DATA, &before_);
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);) {
+      if (!line.starts_with("VmData:")) continue;
+      const rlimit limit{static_cast<rlim_t>(std::stoll(line.substr(7)) * 1024 + room), before_.rlim_max};
+      EXPECT_EQ(::setrlimit(RLIMIT_DATA, &limit), 0);
+    }
+  }
+  ~DataLimit() { ::setrlimit(RLIMIT_DATA, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(HostAllocator, KeepsNoMoreAboveThePeakThanHalfOfWhatIsFree) {
+  if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
+  std::vector<at::Tensor> held;
+  const auto hold = [&](size_t count, int64_t mebibytes) {
+    while (held.size() < count) held.push_back(bytes(mebibytes * kMebibyte));
+  };
+  forget_host_peak();
+  hold(10, 4);
+  held.resize(8);
+  const int64_t peak = host_allocator_facts().peak_in_use_bytes;
+  const DataLimit limit(6 * kMebibyte);
+  hold(9, 5);  // a fourth of the peak and all that is free would allow this beside the two that wait
+  const HostAllocatorFacts facts = host_allocator_facts();
+  EXPECT_GT(facts.kept_bytes, 0);
+  EXPECT_LE(facts.in_use_bytes + facts.kept_bytes, peak + 3 * kMebibyte);
 }
 
 TEST_F(HostAllocator, NoTwoTensorsShareABlockWhateverThreadHoldsThem) {

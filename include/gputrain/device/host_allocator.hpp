@@ -3,7 +3,8 @@
 // Training allocates the same activations every step. malloc either hands them back to the kernel, which then zeroes
 // every page anew, or keeps them in a heap that fragments. Here a freed block waits for the next request of about its
 // size, and is given back as soon as kept and used blocks together would exceed the most that was ever in use by more
-// than a quarter. (Exactly at it, a step's blocks would be traded for each other at its height, page by page.)
+// than a quarter, or by more than half of the memory that is free. (Exactly at it, a step's blocks would be traded for
+// each other at its height, page by page.)
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,9 @@ struct HostAllocatorFacts {
   int64_t reused = 0;             // of them, met without asking the kernel
 };
 
-/// Puts this allocator in place of ATen's for the rest of the process. Tensors made before stay valid.
-void install_host_allocator();
+/// Puts this allocator in place of ATen's for the rest of the process. Tensors made before stay valid. `processes` like
+/// this one share what memory is free.
+void install_host_allocator(int processes = 1);
 
 HostAllocatorFacts host_allocator_facts();
 
