@@ -53,8 +53,9 @@ void draw_pixels(Element* values, at::IntArrayRef sizes, const Init& init, uint6
     std::vector<Element> drawn(static_cast<size_t>(filter));
     for (int64_t out = begin; out < end; ++out) {
       draw(drawn.data(), out * filter, (out + 1) * filter, init, key);
-      for (int64_t i = 0; i < filter; ++i) {
-        values[out * filter + i % pixels * channels + i / pixels] = drawn[static_cast<size_t>(i)];
+      const Element* next = drawn.data();
+      for (int64_t channel = 0; channel < channels; ++channel) {
+        for (int64_t pixel = 0; pixel < pixels; ++pixel) values[out * filter + pixel * channels + channel] = *next++;
       }
     }
   });

@@ -55,10 +55,12 @@ TEST(Initialize, DependsOnSeedAndNameOnly) {
 
 TEST(Initialize, DoesNotDependOnTheNumberOfThreads) {
   const int threads = at::get_num_threads();
-  const at::Tensor expected = initial_value({1000003}, Init::normal(1));
+  const at::Tensor row = initial_value({1000003}, Init::normal(1));
+  const at::Tensor filters = initial_value({301, 51, 3, 5}, Init::normal(1));
   for (const int count : {1, 3}) {
     at::set_num_threads(count);
-    EXPECT_TRUE(initial_value({1000003}, Init::normal(1)).equal(expected)) << count;
+    EXPECT_TRUE(initial_value({1000003}, Init::normal(1)).equal(row)) << count;
+    EXPECT_TRUE(initial_value({301, 51, 3, 5}, Init::normal(1), 7, {.channels_last = true}).equal(filters)) << count;
   }
   at::set_num_threads(threads);
 }
