@@ -3,8 +3,6 @@
 // their last bits differ.
 #include "random_values.hpp"
 
-#include <cmath>
-#include <cstring>
 #include <numbers>
 
 namespace gputrain::nn {
@@ -102,8 +100,6 @@ struct Point {
   }
 }
 
-using Draw = void (*)(uint64_t key, uint64_t chunk, double* values);
-
 #if defined(__x86_64__)
 [[gnu::target("avx512f,avx512dq,avx512vl,prefer-vector-width=512")]] void normals_avx512(uint64_t key, uint64_t chunk,
                                                                                          double* values) {
@@ -113,20 +109,22 @@ using Draw = void (*)(uint64_t key, uint64_t chunk, double* values);
 #endif
 void normals_base(uint64_t key, uint64_t chunk, double* values) { normals(key, chunk, values); }
 
-Draw best_normals() {
+}  // namespace
+
+std::vector<Draw> available_normals() {
+  std::vector<Draw> found;
 #if defined(__x86_64__)
   const bool has_avx512 =
       __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (has_avx512) return normals_avx512;
-  if (__builtin_cpu_supports("avx2")) return normals_avx2;
+  if (has_avx512) found.push_back(normals_avx512);
+  if (__builtin_cpu_supports("avx2")) found.push_back(normals_avx2);
 #endif
-  return normals_base;
+  found.push_back(normals_base);
+  return found;
 }
 
-}  // namespace
-
 void normal_values(uint64_t key, uint64_t chunk, double* values) {
-  static const Draw draw = best_normals();
+  static const Draw draw = available_normals().front();
   draw(key, chunk, values);
 }
 
