@@ -53,8 +53,9 @@ std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks) {
     int64_t end =
         rank + 1 == ranks ? arena.values().numel() : arena.values().numel() * (rank + 1) / ranks / step * step;
     for (const device::Segment& segment : segments) {
-      const bool is_cut = segment.offset < end && end < segment.offset + segment.padded;
-      if (is_cut && !segment.is_row_major()) end = segment.offset;
+      const int64_t before = segment.offset, after = segment.offset + segment.padded;
+      const bool is_cut = before < end && end < after;
+      if (is_cut && !segment.is_row_major()) end = end - before <= after - end ? before : after;
     }
     end = std::max(begin, end);
     shards[static_cast<size_t>(rank)] = {.begin = begin, .end = end};

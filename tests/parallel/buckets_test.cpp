@@ -56,12 +56,17 @@ TEST(Shards, CoverTheArenaInEqualPartsOfWholeLines) {
   EXPECT_EQ(shards_of(arena_of({10}), 3), (Bounds{{0, 0}, {0, 0}, {0, 32}}));
 }
 
-TEST(Shards, NeverCutATensorOfAnotherOrder) {
+TEST(Shards, NeverCutATensorOfAnotherOrderAndEndAtItsNearerEnd) {
   const auto options = at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
-  const device::Arena arena({{"a", at::empty({32}), 0, true},
-                             {"conv", at::empty({8, 4, 3, 3}, options), 0, true},
-                             {"b", at::empty({64}), 0, true}});
-  EXPECT_EQ(shards_of(arena, 2), (Bounds{{0, 32}, {32, 384}}));
+  const auto shards = [&](int64_t before, int64_t after, int ranks) {
+    return shards_of(device::Arena({{"a", at::empty({before}), 0, true},
+                                    {"conv", at::empty({8, 4, 3, 3}, options), 0, true},  // 288
+                                    {"b", at::empty({after}), 0, true}}),
+                     ranks);
+  };
+  EXPECT_EQ(shards(64, 32, 2), (Bounds{{0, 64}, {64, 384}}));
+  EXPECT_EQ(shards(32, 64, 2), (Bounds{{0, 320}, {320, 384}}));
+  EXPECT_EQ(shards(32, 64, 4), (Bounds{{0, 32}, {32, 320}, {320, 320}, {320, 384}}));
 }
 
 constexpr int64_t kMebibyte = 1 << 20;
