@@ -101,8 +101,7 @@ struct Point {
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx512f,avx512dq,avx512vl,prefer-vector-width=512")]] void normals_avx512(uint64_t key, uint64_t chunk,
-                                                                                         double* values) {
+[[gnu::target("avx512f,avx512dq,avx512vl")]] void normals_avx512(uint64_t key, uint64_t chunk, double* values) {
   normals(key, chunk, values);
 }
 [[gnu::target("avx2")]] void normals_avx2(uint64_t key, uint64_t chunk, double* values) { normals(key, chunk, values); }
