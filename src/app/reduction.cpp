@@ -50,7 +50,9 @@ checkpoint::Slice slice_of(const at::Tensor& own, const comm::ProcessGroups& gro
 
 void Reduction::note(nlohmann::json& state) const {
   if (is_measured) state["bucket_bytes"] = buckets.bytes;
-  if (power_sgd) state["powersgd_rank"] = power_sgd->rank();
+  if (!power_sgd) return;
+  state["powersgd_rank"] = power_sgd->rank();
+  state["powersgd_reordered"] = power_sgd->reordered();
 }
 
 checkpoint::Shard Reduction::shard(const comm::ProcessGroups& groups) const {
@@ -74,7 +76,9 @@ void Reduction::restore(const checkpoint::Checkpoint& from, const comm::ProcessG
   }
   if (!power_sgd) return;
   const auto state = power_sgd->state();
-  if (same_ranks && saved.value("powersgd_rank", int64_t{0}) == power_sgd->rank()) {
+  const bool same_matrices = saved.value("powersgd_rank", int64_t{0}) == power_sgd->rank() &&
+                             saved.value("powersgd_reordered", int64_t{0}) == power_sgd->reordered();
+  if (same_ranks && same_matrices) {
     auto targets = checkpoint::whole(state.factors);
     for (const auto& [name, error] : state.errors) targets.push_back({name, error.view(-1), slice_of(error, groups)});
     from.part("compression").read(targets, targets.size());

@@ -88,6 +88,27 @@ TEST_F(Compressed, ByPowerSgdStartsAnewWhereErrorsBelongToNobodyAndSaysSo) {
   EXPECT_EQ(gputrain({"run", job_, "--output-dir", run("alone"), "--set", "parallel.compress=powersgd"}).exit_code, 0);
 }
 
+// An error is as long in either order; added to the gradients of other pixels it would do harm that nobody sees.
+TEST_F(Compressed, ByPowerSgdStartsAnewWhereImagesAreInAnotherOrder) {
+  const std::string job =
+      folder_.write("images.yaml",
+                    "schema: 1\ndevice: cpu\nprecision: fp64\n"
+                    "model: {type: convnet, config: {channels: [8, 16]}}\n"
+                    "data: {train: {format: synthetic, samples: 90}, image: {size: 8}}\n"
+                    "train: {max_steps: 6, global_batch_size: 8}\n"
+                    "parallel: {compress: powersgd, powersgd_rank: 1}\ncheckpoint: {interval: 3}\n");
+  ASSERT_EQ(ranks(2, job, run("whole")).exit_code, 0);
+  for (const bool is_reordered : {false, true}) {
+    const std::string cut = run(is_reordered ? "reordered" : "same");
+    copy_without_the_end(run("whole"), cut);
+    const Result again =
+        ranks(2, job, cut, {"--set", is_reordered ? "train.channels_last=false" : "train.channels_last=true"});
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(again.err.find("gradient compression starts anew") != std::string::npos, is_reordered) << again.err;
+    if (!is_reordered) EXPECT_EQ(gputrain({"ckpt", "diff", run("whole"), cut}).exit_code, 0);
+  }
+}
+
 TEST_F(Compressed, WithWhatCannotBeIsRefusedBeforeAnythingStarts) {
   const auto refused = [&](const std::vector<std::string>& set, const std::string& says) {
     std::vector<std::string> arguments{"validate", job_};

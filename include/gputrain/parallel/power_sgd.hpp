@@ -35,6 +35,8 @@ class PowerSgd {
   State state() const;
 
   int64_t rank() const noexcept { return rank_; }
+  /// Matrices whose elements are not in row-major order: errors and factors, in the order of memory, fit no other.
+  int64_t reordered() const noexcept { return reordered_; }
   /// Of one gradient as it travels.
   int64_t bytes() const noexcept;
 
@@ -50,7 +52,7 @@ class PowerSgd {
 
   at::Tensor gradients_;
   std::vector<Matrix> matrices_;
-  int64_t rank_;
+  int64_t rank_, reordered_ = 0;
 };
 
 /// Adds up one stretch of the gradient, in three parts; those of other stretches may come in between, in the same order
