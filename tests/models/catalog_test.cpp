@@ -10,6 +10,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 #include <nlohmann/json.hpp>
 
 #include "../../src/models/gpt.hpp"
@@ -156,13 +157,39 @@ TEST_P(EveryModel, ComputesIn16BitsWithGradientsInFullPrecision) {
 TEST_P(EveryModel, LosesTheSameInEveryPrecisionUpToRounding) {
   // Dozens of batch norms over four samples each magnify any rounding.
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
-  const auto loss_in = [&](ops::Precision precision) {
-    auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(precision)});
+  const auto loss_in = [&](ops::Precision precision, bool channels_last) {
+    auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(precision), .channels_last = channels_last});
     return model->loss(batch, 0.1).weighted.item<double>();
   };
-  const double exact = loss_in(ops::Precision::fp64);
-  EXPECT_NEAR(loss_in(ops::Precision::fp32) / exact, 1, 1e-5);
-  EXPECT_NEAR(loss_in(ops::Precision::bf16) / exact, 1, 0.05);
+  const double exact = loss_in(ops::Precision::fp64, false);
+  for (const bool channels_last : {false, true}) {
+    EXPECT_NEAR(loss_in(ops::Precision::fp32, channels_last) / exact, 1, 1e-5);
+    EXPECT_NEAR(loss_in(ops::Precision::bf16, channels_last) / exact, 1, 0.05);
+  }
+}
+
+/// The steps of a backward pass whose names hold `word`.
+int64_t steps_named(const std::string& word, const at::Tensor& loss) {
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> next{loss.grad_fn().get()};
+  int64_t found = 0;
+  while (!next.empty()) {
+    auto* node = next.back();
+    next.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    found += node->name().find(word) != std::string::npos ? 1 : 0;
+    for (const auto& edge : node->next_edges()) next.push_back(edge.function.get());
+  }
+  return found;
+}
+
+// An activation in another order than the rest would be taken the long way in silence.
+TEST(Resnet18, InNhwcOrderHasItsNormsAdditionsAndRelusInOneStepEach) {
+  auto [model, batch] = case_of("resnet18", {.channels_last = true});
+  const at::Tensor loss = model->loss(batch, 0).weighted;
+  EXPECT_EQ(steps_named("BatchNormRelu", loss), 17);
+  EXPECT_EQ(steps_named("BatchNorm", loss), 20);  // three shortcuts have no ReLU
+  EXPECT_EQ(steps_named("Relu", loss), 17);
 }
 
 TEST_P(EveryModel, EvaluatesHitsAndTheLossWithoutBuildingAGraph) {
