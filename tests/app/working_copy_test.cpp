@@ -41,8 +41,8 @@ std::vector<Case> cases() {
   return {{"GptInBf16", "bf16", kGpt + kAdamW},
           {"GptInFp16", "fp16", kGpt + kSgd},
           {"LlamaInBf16", "bf16", kLlama + kAdamW, 1, set("train.activation_checkpointing=block")},
-          {"ConvnetInBf16", "bf16", kConvnet + kSgd, 1, set("train.channels_last=true")},
-          {"ConvnetInFp16", "fp16", kConvnet + kAdamW},
+          {"ConvnetInBf16", "bf16", kConvnet + kSgd},
+          {"ConvnetInFp16", "fp16", kConvnet + kAdamW, 1, set("train.channels_last=false")},
           {"TwoRanks", "bf16", kGpt + kAdamW, 2},
           {"TwoRanksThatShareTheOptimizer", "bf16", kGpt + kAdamW, 2, set("parallel.shard=optimizer")},
           {"TwoRanksThatShareTheGradients", "fp16", kLlama + kAdamW, 2, set("parallel.shard=gradients")}};
