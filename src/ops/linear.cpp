@@ -87,6 +87,14 @@ Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
   return inputs;
 }
 
+/// Of 16-bit values with sums in fp32, as units for them do it. Most CPUs have none for fp16, and ATen's own loops take
+/// minutes; oneDNN's bf16 leaves weights' gradients unwritten where strides go over images of one column.
+bool goes_through_fp32(const at::Tensor& images, int64_t stride) {
+  if (!images.is_cpu()) return false;
+  return images.scalar_type() == at::kHalf ||
+         (images.scalar_type() == at::kBFloat16 && stride > 1 && images.size(-1) == 1);
+}
+
 }  // namespace
 
 at::Tensor cast(const at::Tensor& tensor, at::ScalarType type) {
@@ -131,10 +139,8 @@ at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& w
   const auto convolve = [=](const at::Tensor& in, const at::Tensor& by, const at::Tensor& plus) {
     return at::conv2d(in, by, plus, {stride, stride}, {padding, padding});
   };
-  const bool is_slow = images.is_cpu() && policy.compute == at::kHalf;
-  if (!is_slow) return convolve(images, kernel, added);
-  // Of fp16 values with sums in fp32, as units for fp16 do it; most CPUs have none, and ATen's own loops take minutes.
-  return convolve(images.to(at::kFloat), kernel.to(at::kFloat), cast(added, at::kFloat)).to(at::kHalf);
+  if (!goes_through_fp32(images, stride)) return convolve(images, kernel, added);
+  return convolve(images.to(at::kFloat), kernel.to(at::kFloat), cast(added, at::kFloat)).to(policy.compute);
 }
 
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {
