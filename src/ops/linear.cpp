@@ -88,11 +88,10 @@ Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
 }
 
 /// Of 16-bit values with sums in fp32, as units for them do it. Most CPUs have none for fp16, and ATen's own loops take
-/// minutes; oneDNN's bf16 leaves weights' gradients unwritten where strides go over images of one column.
+/// minutes; oneDNN's bf16 leaves weights' gradients unwritten where a stride is wider than the image.
 bool goes_through_fp32(const at::Tensor& images, int64_t stride) {
   if (!images.is_cpu()) return false;
-  return images.scalar_type() == at::kHalf ||
-         (images.scalar_type() == at::kBFloat16 && stride > 1 && images.size(-1) == 1);
+  return images.scalar_type() == at::kHalf || (images.scalar_type() == at::kBFloat16 && images.size(-1) < stride);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
         "auto: on a GPU the whole step is recorded once and started with a single call, where that is possible: with one rank, "
         "and without activation_checkpointing: block; off: its work is queued anew in every step")
       .choices({"auto", "off"}).change(Change::safe);
-  d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: where it is faster")
+  d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: yes, as the faster one")
       .change(Change::safe);
   d.check(check_micro_batch_search);
 }
