@@ -39,7 +39,8 @@ std::string compact(double value) {
 }
 
 std::string significant(double value) {
-  if (value == 0 || !std::isfinite(value)) return print("%g", value);
+  if (std::isnan(value)) return "nan";  // whose sign means nothing
+  if (value == 0 || std::isinf(value)) return print("%g", value);
   const double size = std::abs(value);
   if (size >= 1e-2) return print("%.4g", value);
   const int exponent = static_cast<int>(std::floor(std::log10(size)));

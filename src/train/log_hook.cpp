@@ -78,7 +78,8 @@ void LogHook::write_line(Progress& progress, const StepResult& result) {
   const double seconds = std::max(1e-9, progress.train_seconds - interval_.begin_seconds);
   const bool is_text = reporting_.plan.tokens_per_step > 0;
   const double rate = static_cast<double>(is_text ? progress.tokens - interval_.begin_tokens
-                                                  : progress.usage.samples - interval_.begin_samples) / seconds;
+                                                  : progress.usage.samples - interval_.begin_samples) /
+                      seconds;
   progress.metrics["train/loss"] = loss;
   progress.metrics["train/grad_norm"] = result.gradient_norm.item<double>();
   progress.metrics["train/lr"] = result.lr;
@@ -98,8 +99,9 @@ std::string LogHook::line_text(const Progress& progress, double seconds_per_step
     const double share = 100 * static_cast<double>(progress.step) / static_cast<double>(plan.total_steps);
     text += "/" + grouped(plan.total_steps) + " " + significant(std::floor(share * 10) / 10) + "%";
   }
-  text += " loss " + significant(progress.metrics.at("train/loss")) + " gnorm " +
-          significant(progress.metrics.at("train/grad_norm")) + " lr " + significant(progress.metrics.at("train/lr")) + " " +
+  const double norm = progress.metrics.at("train/grad_norm");
+  text += " loss " + significant(progress.metrics.at("train/loss")) + " gnorm " + significant(norm) +
+          (std::isfinite(norm) ? "" : " (no update)") + " lr " + significant(progress.metrics.at("train/lr")) + " " +
           duration(seconds_per_step) + " " + compact(rate) + (plan.tokens_per_step > 0 ? " tok/s" : " samples/s");
   if (progress.step < plan.total_steps && !plan.is_time_limited()) {
     text += " eta " + duration(seconds_per_step * static_cast<double>(plan.total_steps - progress.step));
@@ -121,8 +123,11 @@ nlohmann::json LogHook::state() {
   if (!interval_.loss_sum.defined()) return nullptr;
   at::Tensor sum = interval_.loss_sum.clone();
   groups_.tensors().all_reduce_sum(sum, "training loss").wait();
-  return {{"loss_sum", sum.item<double>()}, {"weight", interval_.weight}, {"steps", interval_.steps},
-          {"begin_seconds", interval_.begin_seconds}, {"begin_samples", interval_.begin_samples},
+  return {{"loss_sum", sum.item<double>()},
+          {"weight", interval_.weight},
+          {"steps", interval_.steps},
+          {"begin_seconds", interval_.begin_seconds},
+          {"begin_samples", interval_.begin_samples},
           {"begin_tokens", interval_.begin_tokens}};
 }
 

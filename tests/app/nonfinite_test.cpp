@@ -214,6 +214,13 @@ TEST(Nonfinite, WhatLossScalingLeavesOutIsNone) {
   EXPECT_TRUE(ledger_of(folder / "run", "nonfinite").empty());
 }
 
+TEST(Nonfinite, LinesOfStepsSayThatNoUpdateWasMade) {
+  const TemporaryFolder folder;
+  const Result result = gputrain({"run", write_gpt_job(folder, "log: {interval: 1}\n"), "--output-dir", folder / "run", "--set",
+                                  "precision=fp16", "--set", "optimizer.lr=1e6", "--set", "train.max_steps=3"});
+  EXPECT_THAT(result.out, HasSubstr(" gnorm nan (no update) lr "));
+}
+
 TEST(Nonfinite, TwoRanksRollBackTogetherAsOneDoes) {
   const std::string torchrun = GPUTRAIN_SOURCE_DIR "/.deps/bin/torchrun";
   if (!std::filesystem::exists(torchrun)) {

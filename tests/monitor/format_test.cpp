@@ -1,5 +1,7 @@
 #include "gputrain/monitor/format.hpp"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 namespace gputrain::monitor {
@@ -24,6 +26,8 @@ TEST(Format, ShortensLargeNumbers) {
 
 TEST(Format, KeepsFourSignificantDigits) {
   EXPECT_EQ(significant(0), "0");
+  EXPECT_EQ(significant(-std::nan("")), "nan");
+  EXPECT_EQ(significant(-INFINITY), "-inf");
   EXPECT_EQ(significant(5.40213), "5.402");
   EXPECT_EQ(significant(0.91), "0.91");
   EXPECT_EQ(significant(4.29e-4), "4.29e-4");
