@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/order.hpp"
 
 namespace gputrain::data {
@@ -25,6 +26,6 @@ void Subset::read(int64_t index, const ReadContext& context, std::byte* input, i
   whole_->read(permute(kSplitSeed, 0, whole_->size(), begin_ + index), context, input, target);
 }
 
-std::string Subset::describe() const { return std::to_string(size()) + " of " + whole_->describe(); }
+std::string Subset::describe() const { return grouped(size()) + " of " + whole_->describe(); }
 
 }  // namespace gputrain::data

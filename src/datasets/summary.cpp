@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::datasets {
 
@@ -21,15 +22,9 @@ data::Normalization statistics_for(const data::ImageOptions& options, int64_t ch
 }
 
 std::string describe_images(int64_t count, const data::SampleLayout& layout) {
-  std::string text = with_commas(count) + " images ";
+  std::string text = grouped(count) + " images ";
   for (size_t d = 0; d < layout.input_sizes.size(); ++d) text += (d ? "x" : "") + std::to_string(layout.input_sizes[d]);
-  return text + ", " + with_commas(layout.num_classes) + " classes";
-}
-
-std::string with_commas(int64_t value) {
-  std::string text = std::to_string(value);
-  for (int64_t at = std::ssize(text) - 3; at > 0; at -= 3) text.insert(static_cast<size_t>(at), 1, ',');
-  return text;
+  return text + ", " + grouped(layout.num_classes) + (layout.num_classes == 1 ? " class" : " classes");
 }
 
 }  // namespace gputrain::datasets

@@ -17,7 +17,4 @@ data::Normalization statistics_for(const data::ImageOptions& options, int64_t ch
 /// "60,000 images 28x28x1, 10 classes"
 std::string describe_images(int64_t count, const data::SampleLayout& layout);
 
-/// "1,115,394"
-std::string with_commas(int64_t value);
-
 }  // namespace gputrain::datasets

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/options.hpp"
 #include "summary.hpp"
@@ -61,8 +62,8 @@ class Synthetic final : public data::Dataset {
 
   std::string describe() const override {
     if (layout_.is_image()) return describe_images(size(), layout_) + ", made up";
-    return with_commas(size()) + " windows of " + with_commas(layout_.input_sizes[0]) + " tokens of " +
-           with_commas(layout_.num_classes) + ", made up";
+    return grouped(size()) + " windows of " + grouped(layout_.input_sizes[0]) + " tokens of " +
+           grouped(layout_.num_classes) + ", made up";
   }
 
   void read(int64_t index, const data::ReadContext&, std::byte* input, int64_t* target) const override {

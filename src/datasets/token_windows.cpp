@@ -7,8 +7,8 @@
 
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
-#include "summary.hpp"
 
 namespace gputrain::datasets {
 
@@ -66,8 +66,8 @@ std::shared_ptr<const data::Dataset> TokenWindows::part(double begin, double end
 }
 
 std::string TokenWindows::describe() const {
-  return with_commas(end_ - begin_) + " tokens of " + with_commas(layout_.num_classes) + ", " + source_->describe() +
-         ", " + with_commas(windows_) + " windows of " + with_commas(length_);
+  return grouped(end_ - begin_) + " tokens of " + grouped(layout_.num_classes) + ", " + source_->describe() +
+         ", " + grouped(windows_) + " windows of " + grouped(length_);
 }
 
 }  // namespace gputrain::datasets

@@ -7,8 +7,8 @@
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/options.hpp"
-#include "summary.hpp"
 #include "token_file.hpp"
 #include "token_windows.hpp"
 
@@ -78,7 +78,7 @@ class FileTokens final : public TokenSource {
   int64_t vocabulary_size() const override { return vocabulary_size_; }
   std::string name() const override { return name_; }
   std::string describe() const override {
-    return with_commas(std::ssize(files_)) + (files_.size() == 1 ? " file" : " files");
+    return grouped(std::ssize(files_)) + (files_.size() == 1 ? " file" : " files");
   }
 
   void read(int64_t first, std::span<int64_t> tokens) const override {

@@ -9,6 +9,7 @@ namespace gputrain::datasets {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 TEST(Synthetic, GivesTheSameImagesAgainAndOthersForValidation) {
   const std::string section = "{train: {format: synthetic, samples: 50}, val: {samples: 20}, image: {size: 8}}";
@@ -68,6 +69,12 @@ TEST(Synthetic, MakesTokensForLanguageModels) {
 TEST(DataSection, TellsItsFormats) {
   EXPECT_EQ(data::catalog().names(),
             (std::vector<std::string>{"idx", "imagefolder", "synthetic", "tar", "text", "tokens"}));
+}
+
+TEST(DataSection, TellsWhatPartOfTheDataIsTrainedOn) {
+  const data::Datasets datasets =
+      open("{train: {format: synthetic, samples: 50000, num_classes: 1}, val: {split: 0.4%}, image: {size: 8}}");
+  EXPECT_THAT(datasets.train->describe(), StartsWith("49,800 of 50,000 images 8x8x3, 1 class,"));
 }
 
 TEST(DataSection, RefusesOptionsThatContradictEachOther) {
