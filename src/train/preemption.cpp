@@ -3,6 +3,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -15,8 +16,10 @@
 namespace gputrain::train {
 namespace {
 
-volatile std::sig_atomic_t noted = static_cast<int>(Stop::none);
-volatile std::sig_atomic_t is_noting = 0, is_saved = 0, interrupts = 0, save_signals = 0, has_terminal = 0;
+// A signal is handled on whatever thread the kernel chooses.
+std::atomic<int> noted = static_cast<int>(Stop::none), interrupts = 0, save_signals = 0;
+std::atomic<bool> is_noting = false, is_saved = false, has_terminal = false;
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 Stop stop_of(int signal) noexcept {
   if (signal == SIGUSR1) return Stop::restart;
@@ -30,29 +33,31 @@ void say(std::string_view text) noexcept {
 }
 
 [[noreturn]] void leave(Stop stop) noexcept {
-  if (is_noting == 0) say("stopped at once, on request; nothing was saved\n");
-  else if (is_saved == 0) say("stopped at once, on request; what was not yet saved is lost\n");
+  if (!is_noting) say("stopped at once, on request; nothing was saved\n");
+  else if (!is_saved) say("stopped at once, on request; what was not yet saved is lost\n");
   std::_Exit(static_cast<int>(exit_code_of(stop)));
 }
 
 extern "C" void note_signal(int signal) {
   if (signal == SIGUSR2) {
-    save_signals = save_signals + 1;
+    ++save_signals;
     return;
   }
   const Stop stop = stop_of(signal);
-  if (is_noting == 0 || (signal == SIGINT && interrupts != 0)) leave(stop);
-  if (signal == SIGINT && has_terminal != 0 && is_saved == 0) {
+  const bool is_first = signal != SIGINT || interrupts++ == 0;
+  if (!is_noting || !is_first) leave(stop);
+  if (signal == SIGINT && has_terminal && !is_saved) {
     say("\nCtrl-C: finishing the step at hand, then saving; once more to stop at once\n");
   }
-  if (signal == SIGINT) interrupts = 1;
-  if (static_cast<int>(stop) > noted) noted = static_cast<int>(stop);
+  int before = noted;
+  while (static_cast<int>(stop) > before && !noted.compare_exchange_weak(before, static_cast<int>(stop))) {
+  }
 }
 
 }  // namespace
 
 void watch_signals() {
-  has_terminal = ::isatty(STDERR_FILENO);
+  has_terminal = ::isatty(STDERR_FILENO) == 1;
   struct sigaction action{};
   action.sa_handler = note_signal;
   sigemptyset(&action.sa_mask);
@@ -61,16 +66,16 @@ void watch_signals() {
   std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may go; training goes on
 }
 
-void note_signals() noexcept { is_noting = 1; }
+void note_signals() noexcept { is_noting = true; }
 
-void note_saved() noexcept { is_saved = 1; }
+void note_saved() noexcept { is_saved = true; }
 
 ExitCode exit_code_of(Stop stop) noexcept {
   if (stop == Stop::interrupted) return ExitCode::interrupted;
   return stop == Stop::terminated ? ExitCode::terminated : ExitCode::restart;
 }
 
-Stop noted_stop() noexcept { return static_cast<Stop>(noted); }
+Stop noted_stop() noexcept { return static_cast<Stop>(noted.load()); }
 
 bool SaveRequests::pending() const {
   if (save_signals > served_signals_) return true;
