@@ -98,6 +98,8 @@ void BatchRing::wait_until_ready(std::unique_lock<std::mutex>& lock) {
   const auto is_ready = [&slot] { return slot.rows_left == 0; };
   if (!has_given_up_ && ready_.wait_for(lock, patience, is_ready)) return;
   has_given_up_ = stop_ = true;  // what a worker is still let read is for nobody
+  for (std::thread& worker : workers_) worker.detach();
+  workers_.clear();
   throw Error(ExitCode::restart, {.what = "no batch within " + std::to_string(static_cast<int64_t>(patience.count())) +
                                           " seconds; the storage that holds the data does not answer"});
 }
