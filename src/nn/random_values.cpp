@@ -5,6 +5,8 @@
 
 #include <numbers>
 
+#include "gputrain/core/random.hpp"
+
 namespace gputrain::nn {
 namespace {
 
@@ -15,26 +17,10 @@ struct Blocks {
   uint32_t words[4][kLanes];
 };
 
-// As gputrain::philox(), on many counters at once.
 [[gnu::always_inline]] inline void philox_blocks(uint64_t key, uint64_t first, Blocks& blocks) {
-  auto& [a, b, c, d] = blocks.words;
   for (int l = 0; l < kLanes; ++l) {
-    const uint64_t counter = first + static_cast<uint64_t>(l);
-    a[l] = static_cast<uint32_t>(counter);
-    b[l] = static_cast<uint32_t>(counter >> 32);
-    c[l] = d[l] = 0;
-  }
-  auto key0 = static_cast<uint32_t>(key), key1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    for (int l = 0; l < kLanes; ++l) {
-      const uint64_t product0 = uint64_t{0xD2511F53} * a[l], product1 = uint64_t{0xCD9E8D57} * c[l];
-      a[l] = static_cast<uint32_t>(product1 >> 32) ^ b[l] ^ key0;
-      b[l] = static_cast<uint32_t>(product1);
-      c[l] = static_cast<uint32_t>(product0 >> 32) ^ d[l] ^ key1;
-      d[l] = static_cast<uint32_t>(product0);
-    }
-    key0 += 0x9E3779B9;
-    key1 += 0xBB67AE85;
+    const auto block = philox(key, first + static_cast<uint64_t>(l), 0);
+    for (size_t w = 0; w < 4; ++w) blocks.words[w][l] = block[w];
   }
 }
 
