@@ -91,6 +91,17 @@ std::optional<int> threads_from_environment() {
 
 }  // namespace
 
+VectorUnits vector_units() {
+#if defined(__x86_64__)
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool has_avx512 =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return has_avx2 && has_avx512 ? VectorUnits::avx512 : has_avx2 ? VectorUnits::avx2 : VectorUnits::base;
+#else
+  return VectorUnits::base;
+#endif
+}
+
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

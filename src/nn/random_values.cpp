@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "gputrain/core/random.hpp"
+#include "gputrain/device/host.hpp"
 
 namespace gputrain::nn {
 namespace {
@@ -99,10 +100,9 @@ void normals_base(uint64_t key, uint64_t chunk, double* values) { normals(key, c
 std::vector<Draw> available_normals() {
   std::vector<Draw> found;
 #if defined(__x86_64__)
-  const bool has_avx512 =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (has_avx512) found.push_back(normals_avx512);
-  if (__builtin_cpu_supports("avx2")) found.push_back(normals_avx2);
+  const auto units = device::vector_units();
+  if (units >= device::VectorUnits::avx512) found.push_back(normals_avx512);
+  if (units >= device::VectorUnits::avx2) found.push_back(normals_avx2);
 #endif
   found.push_back(normals_base);
   return found;

@@ -16,6 +16,12 @@ struct CpuThreads {
 /// The processor's model name, "Intel(R) Xeon(R) Platinum 8480C".
 std::string cpu_name();
 
+/// The vector instructions that kernels are compiled for: none beyond the build's, AVX2 with FMA, AVX-512 F, DQ and VL.
+enum class VectorUnits { base, avx2, avx512 };
+
+/// The best that this processor has; those below it are there as well.
+VectorUnits vector_units();
+
 /// Physical cores this process may run on (affinity mask, container quota).
 int available_cores();
 

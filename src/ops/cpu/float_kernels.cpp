@@ -1,5 +1,7 @@
 #include "float_kernels.hpp"
 
+#include "gputrain/device/host.hpp"
+
 namespace gputrain::ops::cpu {
 
 extern const FloatKernels kBaseKernels;
@@ -12,10 +14,9 @@ const FloatKernels* const* available_kernels() {
   static const bool once = [] {
     int count = 0;
 #if defined(__x86_64__)
-    const bool has_avx512 =
-        __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-    if (has_avx512) found[count++] = &kAvx512Kernels;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found[count++] = &kAvx2Kernels;
+    const auto units = device::vector_units();
+    if (units >= device::VectorUnits::avx512) found[count++] = &kAvx512Kernels;
+    if (units >= device::VectorUnits::avx2) found[count++] = &kAvx2Kernels;
 #endif
     found[count] = &kBaseKernels;
     return true;
