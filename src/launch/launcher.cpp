@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <set>
 #include <utility>
@@ -15,6 +13,7 @@
 #include "gputrain/core/process.hpp"
 #include "host_link.hpp"
 #include "join.hpp"
+#include "log_folders.hpp"
 #include "node_door.hpp"
 #include "terminal.hpp"
 
@@ -67,8 +66,8 @@ class Launcher {
   std::vector<std::unique_ptr<HostLink>> links_;
   Clock::time_point next_try_{};
   std::optional<int> port_;
-  std::filesystem::path kept_folder_;  // the innermost of the run folder and those above it that is older than the run
-  int attempt_number_ = 0, log_number_, restarts_ = 0, without_progress_ = 0;
+  LogFolders logs_;
+  int attempt_number_ = 0, restarts_ = 0, without_progress_ = 0;
   std::optional<int64_t> furthest_;
   int stop_signal_ = 0;
   std::set<const HostLink*> have_interrupted_;  // of a stop; null: this process itself
@@ -76,38 +75,8 @@ class Launcher {
   bool has_checked_ = false;
 };
 
-namespace fs = std::filesystem;
-
-/// The innermost folder that is there, of one and those above it.
-fs::path oldest_part(fs::path folder) {
-  while (!folder.empty() && !fs::exists(folder)) folder = folder.parent_path();
-  return folder;
-}
-
-/// Takes away what ranks have left that ended without a word: empty logs, and the folders that were made for them.
-void remove_traces(const fs::path& logs, const fs::path& kept) {
-  std::error_code ignored;
-  for (const auto& log : fs::directory_iterator(logs, ignored)) {
-    if (fs::is_empty(log, ignored)) fs::remove(log, ignored);
-  }
-  for (fs::path folder = logs; folder != kept && fs::remove(folder, ignored);) folder = folder.parent_path();
-}
-
-/// Logs of earlier launches stay.
-int last_log_number(const fs::path& run_folder) {
-  int last = 0;
-  std::error_code absent;
-  for (const auto& entry : fs::directory_iterator(run_folder / "logs", absent)) {
-    int number = 0;
-    if (std::sscanf(entry.path().filename().c_str(), "attempt_%9d", &number) == 1) last = std::max(last, number);
-  }
-  return last;
-}
-
 Launcher::Launcher(const LaunchRequest& request)
-    : request_(request),
-      kept_folder_(oldest_part((request.run_folder / "logs").parent_path())),
-      log_number_(last_log_number(request.run_folder)) {
+    : request_(request), logs_(request.run_folder) {
   if (!request.node) {
     for (const auto& host : request.plan.hosts)
       links_.push_back(std::make_unique<HostLink>(host, request.version, request.device));
@@ -237,12 +206,12 @@ bool Launcher::run_attempt() {
   const auto place = find_place(links);
   if (place.port == 0) return true;  // the first host has just been lost
   ++attempt_number_;
-  const auto logs = request_.run_folder / "logs" / ("attempt_" + std::to_string(++log_number_));
+  const std::string logs = logs_.next();
   Attempt attempt(request_, links, terminal_);
   attempt.start({.number = attempt_number_,
                  .restarts = attempt_number_ - 1,
-                 .log_number = log_number_,
-                 .logs = logs.string(),
+                 .log_number = logs_.number(),
+                 .logs = logs,
                  .place = place});
   if (stop_signal_ != 0) attempt.ask_to_stop(stop_signal_);
   while (!attempt.is_over()) {
@@ -275,7 +244,7 @@ std::optional<bool> Launcher::answer_refusal(const Attempt& attempt) {
   if (code == 0 && !cause.end.tail.empty()) return std::nullopt;
   if (code == 0) return stop_signal_ == 0;  // it has been mended meanwhile
   exit_code_ = code;
-  remove_traces(attempt.logs(), kept_folder_);
+  logs_.remove_traces();
   return false;
 }
 
