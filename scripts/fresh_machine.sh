@@ -38,6 +38,7 @@ fi
 command -v debootstrap >/dev/null || fail "no debootstrap" "apt-get install debootstrap"
 
 machine=$(mktemp -d "${TMPDIR:-/var/tmp}/gputrain-fresh.XXXXXX")
+chmod 755 "$machine"  # as a root folder is: packages try things as other users
 remove_machine() {
   if $keep; then say "Kept: $machine"; else rm -rf --one-file-system "$machine"; fi
 }
