@@ -19,7 +19,7 @@ from pathlib import Path
 import safetensors.torch
 import torch
 
-STEPS, INTERVAL = 9, 3
+STEPS, INTERVAL = 24, 8  # a save is written and read back before the next one begins
 OURS, TORCH, SAFETENSORS, DISK = "gputrain", "torch", "safetensors", "disk"
 
 

@@ -24,6 +24,8 @@
 namespace gputrain::app {
 namespace {
 
+constexpr double kWaitedSecondsToTell = 1, kWaitedShareToTell = 0.05;
+
 /// `checkpoint.resume` where it is no word of ours and no checkpoint.
 void check_is_checkpoint(const std::filesystem::path& path) {
   if (exists(path / "manifest.json")) return;
@@ -291,9 +293,9 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
       groups.control().all_gather(device::generator_state(parts_.place.device), "random generators");
   const checkpoint::Snapshot live = snapshot(progress, generators);  // on every rank: the log's state is gathered
   if (writes()) {
-    usage_[progress.step] = progress.usage;
-    if (durable || write_together()) writer_.wait();
-    note_results();
+    const double waited_seconds = wait_for_the_save_before();
+    if (mode == train::SaveMode::background) tell_of_waiting(waited_seconds);
+    begun_[progress.step] = {.usage = progress.usage, .waited_seconds = waited_seconds};
     if (!write_together() || prepare(live)) write(live, mode);
   }
   if (fails_anywhere(durable ? failures_ > 0 : failures_ >= parts_.job.spec().checkpoint.max_save_failures)) {
@@ -324,15 +326,30 @@ void Checkpointing::write(const checkpoint::Snapshot& live, train::SaveMode mode
   }
   if (mode == train::SaveMode::announced && live.rank == 0) announced_step_ = live.step;
   writer_.begin(live, what_only_updates_change());
-  note_results();  // of the save that this one has waited for
   parts_.pace.note_begun();
 }
 
+double Checkpointing::wait_for_the_save_before() {
+  const train::Stopwatch stopwatch;
+  writer_.wait();
+  const double seconds = stopwatch.seconds();
+  note_results();
+  return seconds;
+}
+
+void Checkpointing::tell_of_waiting(double seconds) {
+  waited_seconds_ += seconds;
+  const auto& interval = parts_.job.spec().checkpoint.interval;
+  const bool is_too_short = interval && !interval->is_auto() && waited_seconds_ > kWaitedSecondsToTell &&
+                            waited_seconds_ > kWaitedShareToTell * since_start_.seconds();
+  if (!is_too_short || std::exchange(has_told_of_waiting_, true)) return;
+  log::warning("saves come faster than they are written: training has stood still for " + monitor::duration(waited_seconds_) +
+               ". A save takes " + monitor::duration(save_seconds_) + " to write and " + monitor::duration(verify_seconds_) +
+               " to read back: try a longer checkpoint.interval, or auto");
+}
+
 bool Checkpointing::settle() {
-  if (writes()) {
-    writer_.wait();
-    note_results();
-  }
+  if (writes()) wait_for_the_save_before();
   return !fails_anywhere(failures_ > 0);
 }
 
@@ -347,14 +364,17 @@ void Checkpointing::finish_mirror(const std::function<double()>& seconds_left) {
 
 void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   save_seconds_ = result.seconds;
-  usage_.erase(usage_.begin(), usage_.find(result.step));  // the step itself may be saved once more
+  verify_seconds_ = result.verify_seconds;
+  begun_.erase(begun_.begin(), begun_.find(result.step));  // the step itself may be saved once more
   if (!result.failure) {
     failures_ = 0;
     if (mirror_) mirror_->begin(store_.folder_of(result.step));
-    parts_.pace.note_written(result.stall_seconds, result.seconds + result.verify_seconds);
-    parts_.ledger.append("checkpoint", {{"step", result.step}, {"data", to_json(usage_.at(result.step))}, {"bytes", result.bytes},
+    const Begun& begun = begun_.at(result.step);
+    const double stall_seconds = begun.waited_seconds + result.stall_seconds;
+    parts_.pace.note_written(stall_seconds, result.seconds + result.verify_seconds);
+    parts_.ledger.append("checkpoint", {{"step", result.step}, {"data", to_json(begun.usage)}, {"bytes", result.bytes},
                                         {"seconds", result.seconds}, {"verify_seconds", result.verify_seconds},
-                                        {"stall_seconds", result.stall_seconds}});
+                                        {"stall_seconds", stall_seconds}});
     if (result.step == announced_step_) {
       parts_.console.line("save", "step " + monitor::grouped(result.step) + " on request  " +
                                       monitor::bytes(static_cast<double>(result.bytes)) + " in " +

@@ -101,6 +101,8 @@ class Checkpointing {
   bool writes() const noexcept { return write_together() || parts_.place.rank() == 0; }
   bool prepare(const checkpoint::Snapshot& live);
   void write(const checkpoint::Snapshot& live, train::SaveMode mode);
+  double wait_for_the_save_before();
+  void tell_of_waiting(double seconds);
   void tell_other_versions(const checkpoint::Checkpoint& from) const;
   void restore_generators(const checkpoint::Checkpoint& from);
   checkpoint::NamedTensors weights() const;
@@ -111,11 +113,18 @@ class Checkpointing {
   checkpoint::BackgroundWriter writer_;
   std::optional<RunMirror> mirror_;
   bool is_from_mirror_ = false;
-  std::map<int64_t, data::Usage> usage_;  // by step, of the newest save and of those whose end is not known
+  struct Begun {
+    data::Usage usage;
+    double waited_seconds;  // for the save before it
+  };
+  std::map<int64_t, Begun> begun_;  // by step, of the newest save and of those whose end is not known
+  double waited_seconds_ = 0;       // of all saves at intervals
+  bool has_told_of_waiting_ = false;
+  train::Stopwatch since_start_;
   int64_t announced_step_ = -1;
   int64_t failures_ = 0;  // in a row
   std::string last_failure_;
-  double save_seconds_ = 0;
+  double save_seconds_ = 0, verify_seconds_ = 0;  // of the last one
   double restore_seconds_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -220,6 +221,20 @@ TEST(Saving, AtAutomaticIntervalsSavesEarlyAndLearnsFromKills) {
   Program second(run);
   ASSERT_TRUE(second.prints("resume  step "));
   EXPECT_TRUE(second.prints("1 loss in "));
+}
+
+TEST(Saving, MoreOftenThanItCanBeWrittenIsToldAndCounted) {
+  const TemporaryFolder folder;
+  const Result result = Program(endless(folder, {"--set", "checkpoint.interval=1", "--set", "limits.max_duration=5s"})).wait();
+  EXPECT_EQ(result.exit_code, 138);
+  EXPECT_THAT(result.err, HasSubstr("saves come faster than they are written: training has stood still for 1."));
+  double stall_seconds = 0;
+  std::istringstream ledger(read_file(folder / "run/ledger.jsonl"));
+  for (std::string line; std::getline(ledger, line);) {
+    const auto entry = nlohmann::json::parse(line);
+    if (entry["kind"] == "checkpoint") stall_seconds += entry["stall_seconds"].get<double>();
+  }
+  EXPECT_GT(stall_seconds, 1);
 }
 
 TEST(Saving, OnSigusr2OrAFileGoesOnTraining) {

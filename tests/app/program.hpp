@@ -26,7 +26,6 @@ class Program {
 
   pid_t id() const noexcept { return pid_; }
   void signal(int number) const;
-  pid_t process() const noexcept { return pid_; }
   bool is_running() const;
   /// Waits for the end, at most `seconds`, longer under a sanitizer; a program that takes longer is killed and its exit
   /// code is 128 + SIGKILL.
