@@ -95,7 +95,7 @@ class Replica : public ::testing::Test {
     weights_ = known_weights(folder_, job);
     programs_ = start_ranks(world, job, folder_ / "run");
     ASSERT_TRUE(programs_[0]->prints("step    "));
-    ASSERT_GE(flip_bit(programs_[1]->process(), weights_.bytes), 1);
+    ASSERT_GE(flip_bit(programs_[1]->id(), weights_.bytes), 1);
   }
 
   TemporaryFolder folder_;
