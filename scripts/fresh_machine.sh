@@ -55,11 +55,14 @@ make_machine() {
   git clone --quiet --no-local "$root" "$machine/root/gputrain"
 }
 
-# Runs one command line as a person logged in there would, and dies with everything it started.
+# Runs one command line as a person logged in there would, and dies with everything it started. The folder is the root of
+# the mount namespace rather than of a chroot: programs there make namespaces of their own, which a chroot refuses.
 run_there() {
   unshare --mount --pid --fork --kill-child /bin/bash -c '
-    mount -t proc proc "$1/proc" && mount -t tmpfs tmpfs "$1/dev/shm" &&
-    exec chroot "$1" /usr/bin/env -i HOME=/root TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    mount --bind "$1" "$1" && cd "$1" && mount -t proc proc proc && mount --rbind /sys sys &&
+    mount -t tmpfs tmpfs dev/shm && mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts &&
+    pivot_root . mnt && umount --lazy /mnt &&
+    exec /usr/bin/env -i HOME=/root TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin \
       ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
       ${PIP_INDEX_URL:+PIP_INDEX_URL="$PIP_INDEX_URL"} /bin/bash -c "cd /root/gputrain && $2"' bash "$machine" "$1"
 }

@@ -9,11 +9,9 @@ Without --binary only PyTorch is measured.
 """
 
 import argparse
-import importlib.metadata
 import json
 import math
 import os
-import platform
 import re
 import shutil
 import statistics
@@ -24,6 +22,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import measure
 from measure import Process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -244,15 +243,13 @@ class Comparison:
 
 
 def machine() -> dict:
-    cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), platform.machine())
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    found = measure.machine()
     packed = ROOT / ".carry/revision"
-    if not revision and packed.exists():
-        revision = packed.read_text().strip()
+    if not found["revision"] and packed.exists():
+        found["revision"] = packed.read_text().strip()
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,power.limit,clocks.max.sm", "--format=csv,noheader"]
-    gpu = subprocess.run(query, capture_output=True, text=True).stdout.strip() if shutil.which("nvidia-smi") else None
-    return {"cpu": cpu, "gpu": gpu, "torch": importlib.metadata.version("torch"), "revision": revision}
+    found["gpu"] = subprocess.run(query, capture_output=True, text=True).stdout.strip() if shutil.which("nvidia-smi") else None
+    return found
 
 
 def print_table(report: dict):

@@ -9,16 +9,13 @@ usage: cpu_vs_pytorch.py --binary build/release/bin/gputrain --output bench.json
 import argparse
 import json
 import os
-import platform
 import random
-import subprocess
 import sys
 import tempfile
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 
-from measure import alternate, ratios, run_gputrain, run_torch
+from measure import alternate, machine, ratios, run_gputrain, run_torch
 
 GPT = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64}
 GPT_BATCH, GPT_STEPS, GPT_VOCAB = 12, 240, 65
@@ -141,14 +138,6 @@ def compare(name: str, unit: str, job, twin: dict, units: int, arguments, folder
             "runs": {who: [run.as_dict() for run in runs] for who, runs in results.items()}}
 
 
-def machine() -> dict:
-    cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), platform.machine())
-    revision = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True,
-                              text=True).stdout.strip()
-    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0)), "torch": version("torch"), "revision": revision}
-
-
 def print_table(report: dict):
     goals = {"throughput": ">= 1.0", "start to first step": "<= 0.33", "memory before first step": "<= 0.75",
              "peak memory": "<= 1.0"}
@@ -168,7 +157,7 @@ def main():
     parser.add_argument("--only", choices=["gpt", "resnet"])
     parser.add_argument("--compile", action="store_true", help="against torch.compile, too")
     arguments = parser.parse_args()
-    report = {"machine": machine(), "results": []}
+    report = {"machine": machine() | {"cores": len(os.sched_getaffinity(0))}, "results": []}
     arguments.environment = {"OMP_NUM_THREADS": str(report["machine"]["cores"])}
     with tempfile.TemporaryDirectory(prefix="gputrain-bench-") as folder:
         data = Path(folder)

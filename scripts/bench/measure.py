@@ -1,8 +1,11 @@
 """Runs one training program and measures it from outside, PyTorch and gputrain alike: rate per step interval, seconds
 from start to the end of the first step, resident memory just before it, and at its highest."""
 
+import importlib.metadata
 import json
 import os
+import platform
+import shutil
 import statistics
 import subprocess
 import threading
@@ -25,6 +28,16 @@ class Result:
 
     def __str__(self) -> str:
         return f"{self.rate:,.1f}, first step after {self.first_step_seconds:.2f} s"
+
+
+def machine() -> dict:
+    """What a report says of where it was measured. The revision is empty outside a clone, or without git."""
+    cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.machine())
+    describe = ["git", "describe", "--always", "--dirty"]
+    revision = subprocess.run(describe, cwd=Path(__file__).parent, capture_output=True,
+                              text=True).stdout.strip() if shutil.which("git") else ""
+    return {"cpu": cpu, "torch": importlib.metadata.version("torch"), "revision": revision}
 
 
 def resident_bytes(pid: int) -> int:
