@@ -101,6 +101,42 @@ class GlobMatch {
   Place star_, folders_;
 };
 
+/// The pattern as one that a whole path matches.
+std::string whole_pattern(std::string_view pattern) {
+  const bool is_folder = pattern.ends_with('/');
+  if (is_folder) pattern.remove_suffix(1);
+  std::string whole(pattern);
+  if (pattern.find('/') == std::string_view::npos) whole = "**/" + whole;
+  if (is_folder) whole += "/**";
+  return whole;
+}
+
+/// Whether something in the folder ("src/data/") may match.
+bool may_match_in(const std::string& pattern, const std::string& folder) {
+  const std::string whole = whole_pattern(pattern), literal = whole.substr(0, whole.find_first_of("*?["));
+  const std::string folders = literal.substr(0, literal.rfind('/') + 1);
+  return folders.starts_with(folder) || folder.starts_with(folders);
+}
+
+/// Whether all that can be in the folder matches.
+bool matches_all_in(const std::string& pattern, const std::string& folder) {
+  const std::string whole = whole_pattern(pattern);
+  return whole.ends_with("/**") && GlobMatch(whole, folder).whole();
+}
+
+/// The folder's entries in order of their bytes, without hidden ones.
+std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
+  std::vector<fs::directory_entry> entries;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (!entry->path().filename().string().starts_with('.')) entries.push_back(*entry);
+  }
+  if (error)
+    throw Error(ExitCode::data, {.what = "cannot list the folder: " + error.message(), .where = folder.string()});
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
 class Walk {
  public:
   explicit Walk(const FileFilter& filter) : filter_(filter) {}
@@ -108,19 +144,15 @@ class Walk {
   void visit(const fs::path& folder, const std::string& prefix) {
     struct stat status {};
     if (::stat(folder.c_str(), &status) != 0 || !visited_.insert({status.st_dev, status.st_ino}).second) return;
-    std::error_code error;
-    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-      const std::string name = entry->path().filename().string();
-      if (name.starts_with('.')) continue;
+    for (const fs::directory_entry& entry : entries_of(folder)) {
+      const std::string path = prefix + entry.path().filename().string();
       std::error_code unreadable;  // a link that leads nowhere
-      if (entry->is_directory(unreadable)) {
-        visit(entry->path(), prefix + name + "/");
-      } else if (entry->is_regular_file(unreadable) && wants(prefix + name)) {
-        files_.push_back(prefix + name);
+      if (entry.is_directory(unreadable)) {
+        if (may_want_in(path + "/")) visit(entry.path(), path + "/");
+      } else if (entry.is_regular_file(unreadable) && wants(path)) {
+        files_.push_back(path);
       }
     }
-    if (error)
-      throw Error(ExitCode::data, {.what = "cannot list the folder: " + error.message(), .where = folder.string()});
   }
 
   std::vector<std::string> take() {
@@ -129,6 +161,14 @@ class Walk {
   }
 
  private:
+  /// False for folders that need not be read: they may be many, or not for this user to read.
+  bool may_want_in(const std::string& folder) const {
+    const auto may_match = [&folder](const std::string& pattern) { return may_match_in(pattern, folder); };
+    const auto matches_all = [&folder](const std::string& pattern) { return matches_all_in(pattern, folder); };
+    return (filter_.include.empty() || std::any_of(filter_.include.begin(), filter_.include.end(), may_match)) &&
+           std::none_of(filter_.exclude.begin(), filter_.exclude.end(), matches_all);
+  }
+
   bool wants(const std::string& path) const {
     const auto fits = [&path](const std::string& pattern) { return matches_glob(pattern, path); };
     return (filter_.include.empty() || std::any_of(filter_.include.begin(), filter_.include.end(), fits)) &&
@@ -143,11 +183,7 @@ class Walk {
 }  // namespace
 
 bool matches_glob(std::string_view pattern, std::string_view path) {
-  const bool is_folder = pattern.ends_with('/');
-  if (is_folder) pattern.remove_suffix(1);
-  std::string whole(pattern);
-  if (pattern.find('/') == std::string_view::npos) whole = "**/" + whole;
-  if (is_folder) whole += "/**";
+  const std::string whole = whole_pattern(pattern);
   return GlobMatch(whole, path).whole();
 }
 

@@ -117,6 +117,43 @@ TEST_F(TextTest, FollowsLinksWithoutRunningInCircles) {
   EXPECT_EQ(open_text(path("data"), 1).train->size(), 1);
 }
 
+TEST_F(TextTest, TakesAFolderOfManyNamesUnderTheFirstThatIsWanted) {
+  write("m/a.txt", "ab");
+  for (const char* link : {"t", "c", "z", "n", "k", "e", "w"}) {
+    std::filesystem::create_directory_symlink(folder_ / "m", folder_ / link);
+  }
+  const auto files = [&](const FileFilter& filter) { return list_files(folder_.string(), filter); };
+  EXPECT_THAT(files({}), ElementsAre("c/a.txt"));
+  EXPECT_THAT(files({.include = {"m/**", "w/*.txt"}}), ElementsAre("m/a.txt"));
+  EXPECT_THAT(files({.exclude = {"c/", "[d-k]/**"}}), ElementsAre("m/a.txt"));
+}
+
+TEST_F(TextTest, ReadsEveryFolderInWhichAPatternMatches) {
+  for (const char* folder : {"", "a/", "b/", "ab/", "a/a/", "a/b/", "a/b/a/"}) {
+    for (const char* file : {"a", "b", "ab"}) write("deep/" + std::string(folder) + file + ".", "x");
+  }
+  const std::string folder = path("deep");
+  const std::vector<std::string> all = list_files(folder, {});
+  ASSERT_EQ(all.size(), 21U);
+  const std::vector<std::string> pieces{"", "a", "ab", "*", "**", "?", "[b]", "/", "a/", "a/b/", "**/", "/**", "."};
+  const auto filtered = [&](const std::string& pattern, bool wanted) {
+    std::vector<std::string> files;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(files),
+                 [&](const std::string& file) { return matches_glob(pattern, file) == wanted; });
+    return files;
+  };
+  for (const auto& one : pieces) {
+    for (const auto& two : pieces) {
+      for (const auto& three : pieces) {
+        const std::string pattern = one + two + three;
+        if (pattern.empty()) continue;
+        ASSERT_EQ(list_files(folder, {.include = {pattern}}), filtered(pattern, true)) << pattern;
+        ASSERT_EQ(list_files(folder, {.exclude = {pattern}}), filtered(pattern, false)) << pattern;
+      }
+    }
+  }
+}
+
 TEST_F(TextTest, TellsWhereTextIsNotUtf8) {
   for (const char* bad :
        {"\xff", "\xc3(", "\xe2\x82", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\x80"}) {
