@@ -13,6 +13,8 @@ namespace gputrain::app {
 namespace {
 
 constexpr double kMebibyte = 1 << 20;
+/// Measuring sends several times as much as this, and would gain less than it takes.
+constexpr int64_t kFewGradientBytes = int64_t{4} << 20;
 
 void choose_buckets(Reduction& reduction, const JobSpec& spec, comm::ProcessGroups& groups,
                     const device::Arena& arena) {
@@ -21,6 +23,8 @@ void choose_buckets(Reduction& reduction, const JobSpec& spec, comm::ProcessGrou
     reduction.buckets.bytes = std::llround(*megabytes * kMebibyte);
   } else if (gradient_bytes <= reduction.buckets.first_bytes) {
     reduction.bucket_reason = "auto: all of it";
+  } else if (gradient_bytes <= kFewGradientBytes) {
+    reduction.bucket_reason = "auto: too few gradients to measure for";
   } else if (spec.deterministic) {
     reduction.bucket_reason = "auto: not measured, because deterministic is true";
   } else if (groups.is_imagined()) {

@@ -145,6 +145,8 @@ TEST_F(Compressed, BucketsAreOfTheSizeThatTheCheckpointKeeps) {
   EXPECT_THAT(ranks(2, job_, run("again"), larger()).out, HasSubstr("(auto: as in the checkpoint)"));
   const Result fixed = ranks(2, job_, run("fixed"), larger({"deterministic=true"}));
   EXPECT_THAT(fixed.out, HasSubstr("(auto: not measured, because deterministic is true)"));
+  const Result few = ranks(2, job_, run("few"), larger({"model.config.n_layer=2"}));
+  EXPECT_THAT(few.out, HasSubstr(" 2 buckets of 25.0 MiB (auto: too few gradients to measure for)"));
   const Result given = ranks(2, job_, run("given"), larger({"parallel.bucket_cap_mb=2"}));
   EXPECT_THAT(given.out, HasSubstr(" buckets of 2.00 MiB\n"));
 }
