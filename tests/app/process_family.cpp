@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <sstream>
+#include <stdexcept>
 
 #include "app/program.hpp"
 #include "support/sanitizers.hpp"
@@ -28,12 +29,13 @@ std::map<std::string, std::string> variables_in(const std::string& block) {
   return variables;
 }
 
-pid_t first_found(const std::function<pid_t()>& look) {
+/// Never -1: a signal to that would go to every process of the machine.
+pid_t first_found(const std::string& what, const std::function<pid_t()>& look) {
   const auto latest = Clock::now() + testing::patience(std::chrono::seconds(10));
   while (Clock::now() < latest) {
     if (const pid_t found = look(); found > 0) return found;
   }
-  return -1;
+  throw std::runtime_error("there is no " + what);
 }
 
 }  // namespace
@@ -64,7 +66,7 @@ std::vector<ProcessFamily::Process> ProcessFamily::find() const {
 }
 
 pid_t ProcessFamily::rank(int number) const {
-  return first_found([&] {
+  return first_found("rank " + std::to_string(number), [&] {
     for (auto& process : find()) {
       if (process.variables["RANK"] == std::to_string(number) && process.command.find(" run ") != std::string::npos)
         return process.id;
@@ -74,7 +76,7 @@ pid_t ProcessFamily::rank(int number) const {
 }
 
 pid_t ProcessFamily::agent() const {
-  return first_found([&] {
+  return first_found("agent", [&] {
     for (const auto& process : find()) {
       if (process.command.ends_with(" agent ")) return process.id;
     }

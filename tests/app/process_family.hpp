@@ -20,7 +20,7 @@ class ProcessFamily {
   std::map<std::string, std::string> environment() const { return {{"GPUTRAIN_TEST_MARK", mark_}}; }
   const std::string& mark() const noexcept { return mark_; }
 
-  /// The process of a rank, or of an agent (`role` "agent"), waited for until it exists; -1 after ten seconds.
+  /// The process of a rank, or of an agent (`role` "agent"), waited for until it exists; throws after ten seconds.
   pid_t rank(int number) const;
   pid_t agent() const;
   /// From now on ends_within() knows everyone who lives at this moment.

@@ -118,7 +118,10 @@ bool Program::is_running() const {
   return waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0;
 }
 
-void Program::signal(int number) const { kill(pid_, number); }
+void Program::signal(int number) const {
+  if (pid_ <= 0) throw std::logic_error("the program has been waited for");  // -1 would be every process
+  kill(pid_, number);
+}
 
 /// False at the end of the output and when nothing came in time.
 bool Program::read_more(int timeout_milliseconds) {

@@ -155,7 +155,7 @@ pid_t SshHosts::agent(int host) const {
       if (command_of(process) == gputrain_path() + " agent ") return process;
     }
   }
-  return -1;
+  throw std::runtime_error("there is no agent on " + name_of(host));
 }
 
 std::vector<std::string> SshHosts::commands() const {

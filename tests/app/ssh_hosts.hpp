@@ -30,7 +30,7 @@ class SshHosts {
   std::string address_of(int host) const { return subnet_ + std::to_string(host); }
   void set_link(int host, bool is_up) const;
   void forget_key_of(int host) const;
-  /// The agent on a host, waited for until it exists; -1 after ten seconds.
+  /// The agent on a host, waited for until it exists; throws after ten seconds.
   pid_t agent(int host) const;
   /// Commands that run on the hosts, sshd and its sessions left out.
   std::vector<std::string> commands() const;
