@@ -115,8 +115,7 @@ bool Cause::allows_restart() const {
 std::optional<Cause> cause_of(const RankEnd& end, const std::string& host) {
   const int number = end.fate.number;
   if (end.fate.kind == Fate::Kind::killed) {
-    const bool is_ours = number == SIGKILL || number == SIGTERM || number == SIGINT || number == SIGUSR1;
-    if (end.was_told && is_ours) return std::nullopt;
+    if (end.killed_by_us) return std::nullopt;
     const auto weight = end.was_told ? Cause::Weight::had_been_told : Cause::Weight::by_itself;
     return Cause{.host = host, .story = {}, .end = end, .weight = weight};
   }

@@ -19,7 +19,7 @@
 
 namespace gputrain::launch {
 
-inline constexpr int kProtocol = 2;
+inline constexpr int kProtocol = 3;
 // Both sides speak at least so often, and take a longer silence for the other's end: a host whose network is gone says
 // nothing, and the connection to it stands for minutes.
 inline constexpr std::chrono::seconds kAliveEvery{2}, kLongestSilence{15};
@@ -45,7 +45,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartOrder, attempt, restarts, command, envir
 struct RankEnd {
   int rank = 0, process = 0;
   Fate fate;
-  bool was_told = false;          // it had been sent a signal before
+  bool was_told = false;          // it had been asked to end before, by a signal
+  bool killed_by_us = false;      // by one of those; whatever else kills it may have come before it had saved
   std::vector<std::string> tail;  // its last lines
   std::string clue;               // what its host or its output says about memory or the GPU
   std::string log;                // where all its lines are

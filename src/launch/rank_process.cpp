@@ -56,7 +56,8 @@ RankEnd RankProcess::end(const Fate& fate) const {
   return {.rank = rank_,
           .process = process_,
           .fate = fate,
-          .was_told = was_told_,
+          .was_told = !sent_.empty(),
+          .killed_by_us = fate.kind == Fate::Kind::killed && sent_.contains(fate.number),
           .tail = {tail_.begin(), tail_.end()},
           .clue = telling_,
           .log = log_path_.string()};
@@ -64,7 +65,7 @@ RankEnd RankProcess::end(const Fate& fate) const {
 
 void RankProcess::signal(int number) {
   // One that is dead already, though nobody has looked yet, has died by itself.
-  if (number != SIGUSR2 && !child_.has_ended()) was_told_ = true;
+  if (number != SIGUSR2 && !child_.has_ended()) sent_.insert(number);
   child_.signal(number);
 }
 

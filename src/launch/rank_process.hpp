@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <optional>
 #include <string>
 
@@ -42,7 +43,7 @@ class RankProcess {
   std::ofstream log_;
   std::deque<std::string> tail_;
   std::string telling_;
-  bool was_told_ = false;
+  std::set<int> sent_;  // signals that ask it to end
 };
 
 }  // namespace gputrain::launch

@@ -183,6 +183,24 @@ TEST(StoppingTheLauncher, KillsRanksThatDoNotEndInTimeAndSaysSo) {
   EXPECT_THAT(launched.family().living(), IsEmpty());
 }
 
+TEST(StoppingTheLauncher, SaysSoWhereARankIsKilledBeforeItHasSaved) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  const pid_t rank = launched.family().rank(1);
+  kill(rank, SIGSTOP);
+  ASSERT_TRUE(launched.program().prints("was stopped by SIGSTOP"));  // all of its threads
+  launched.program().signal(SIGTERM);
+  const std::string none_waits = "ShdPnd:\t0000000000000000";
+  while (read_file("/proc/" + std::to_string(rank) + "/status").find(none_waits) != std::string::npos) {
+  }
+  kill(rank, SIGKILL);  // as the kernel does that is out of memory
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("cause   rank 1 on localhost"));
+  EXPECT_THAT(result.out, Not(HasSubstr("stopped on request")));
+}
+
 /// A rank that needs three seconds for its save is left those.
 Result stopped_by(const std::vector<int>& signals) {
   const TemporaryFolder folder;
