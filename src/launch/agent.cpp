@@ -91,7 +91,9 @@ std::pair<std::string, std::string> addresses_of(int socket) {
 class Agent {
  public:
   explicit Agent(std::string version)
-      : version_(std::move(version)), orders_(::dup(STDIN_FILENO)), launcher_(::dup(STDOUT_FILENO), kMostWaiting) {}
+      : version_(std::move(version)),
+        orders_(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)),
+        launcher_(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0), kMostWaiting) {}
   Agent(const LaunchRequest& own, int socket)
       : version_(own.version),
         own_(&own),

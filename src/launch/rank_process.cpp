@@ -1,5 +1,8 @@
 #include "rank_process.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <utility>
 
 #include "gputrain/core/error.hpp"
@@ -19,9 +22,9 @@ RankProcess::RankProcess(int rank, const Child::Options& options, std::filesyste
       output_(child_.take_output()),
       errors_(child_.take_errors()),
       log_path_(std::move(log)),
-      log_(log_path_, std::ios::app) {
+      log_(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
   process_ = child_.id();
-  if (!log_) {
+  if (log_.get() < 0) {
     throw Error(ExitCode::environment, {.what = "cannot write a rank's log",
                                         .where = log_path_.string(),
                                         .hint = "check that the folder is writable and the disk is not full"});
@@ -34,7 +37,9 @@ void RankProcess::add_to(Poll& poll) const {
 }
 
 void RankProcess::take(std::string_view text, bool is_error, const Line& line) {
-  log_ << text << std::endl;  // a disk that is full takes no more lines; training goes on
+  const std::string whole = std::string(text) + '\n';
+  // A disk that is full takes no lines until there is room again; training goes on.
+  [[maybe_unused]] const ssize_t written = ::write(log_.get(), whole.data(), whole.size());
   tail_.emplace_back(text.substr(0, kLongestTailLine));
   if (tail_.size() > kTailLines) tail_.pop_front();
   if (auto telling = telling_line(tail_.back()); !telling.empty()) telling_ = std::move(telling);

@@ -3,12 +3,12 @@
 
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <set>
 #include <optional>
+#include <set>
 #include <string>
 
+#include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/lines.hpp"
 #include "gputrain/core/poll.hpp"
 #include "gputrain/launch/child.hpp"
@@ -40,7 +40,7 @@ class RankProcess {
   Child child_;
   LineReader output_, errors_;
   std::filesystem::path log_path_;
-  std::ofstream log_;
+  Descriptor log_;
   std::deque<std::string> tail_;
   std::string telling_;
   std::set<int> sent_;  // signals that ask it to end

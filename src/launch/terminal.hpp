@@ -1,6 +1,7 @@
 // The user's stdout and stderr. A terminal that is held up (Ctrl-S, a pager) must not hold up the run.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <string>
@@ -27,7 +28,8 @@ class Terminal {
   void flush();
 
  private:
-  LineWriter output_{::dup(STDOUT_FILENO), size_t{4} << 20}, errors_{::dup(STDERR_FILENO), size_t{4} << 20};
+  LineWriter output_{::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0), size_t{4} << 20},
+      errors_{::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0), size_t{4} << 20};
 };
 
 }  // namespace gputrain::launch

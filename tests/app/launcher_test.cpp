@@ -14,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -140,6 +141,25 @@ TEST(Launch, AndItsAgentComeUpWithoutLibTorch) {
   EXPECT_THAT(maps(two.program().id()), AllOf(HasSubstr("/bin/gputrain"), Not(HasSubstr("libtorch"))));
   EXPECT_THAT(maps(two.family().agent()), AllOf(HasSubstr("/bin/gputrain"), Not(HasSubstr("libtorch"))));
   EXPECT_THAT(maps(two.family().rank(1)), HasSubstr("libtorch"));
+}
+
+TEST(Launch, LeavesNothingOpenToARankThatIsNotItsOwn) {
+  const TemporaryFolder folder;
+  Launched two(folder, {}, kEndless);
+  ASSERT_TRUE(two.program().prints("step    5/"));
+  const auto open_as = [](pid_t process, int number) {
+    return fs::read_symlink("/proc/" + std::to_string(process) + "/fd/" + std::to_string(number)).string();
+  };
+  const pid_t launcher = two.program().id(), agent = two.family().agent(), rank = two.family().rank(1);
+  const Words others{open_as(launcher, 1), open_as(launcher, 2),
+                     open_as(agent, 0),    open_as(agent, 1),
+                     open_as(agent, 2),    fs::canonical(two.run()) / "logs/attempt_1/rank_0000.log"};
+  for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(rank) + "/fd")) {
+    std::error_code closed;  // meanwhile
+    EXPECT_THAT(others, Not(Contains(fs::read_symlink(entry, closed).string())));
+  }
+  two.program().signal(SIGTERM);
+  EXPECT_EQ(two.program().wait(30).exit_code, 143);
 }
 
 size_t times_in(const std::string& text, const std::string& part) {

@@ -1,0 +1,62 @@
+#include "rank_process.hpp"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+namespace gputrain::launch {
+namespace {
+
+/// A disk that takes nothing, as long as it lives.
+class FullDisk {
+ public:
+  FullDisk() {
+    std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit nothing{.rlim_cur = 0, .rlim_max = before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &nothing);
+  }
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
+
+ private:
+  rlimit before_{};
+};
+
+void read_until(RankProcess& rank, const std::string& wanted) {
+  for (bool has_come = false; !has_come;) {
+    Poll poll;
+    rank.add_to(poll);
+    poll.wait();
+    rank.read([&](std::string_view line, bool) { has_come = has_come || line == wanted; });
+  }
+}
+
+TEST(RankProcess, FilesItsLinesAgainOnceAFullDiskHasRoom) {
+  std::string pattern = (std::filesystem::temp_directory_path() / "gputrain_test_XXXXXX").string();
+  ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+  const std::filesystem::path folder = pattern, log = folder / "rank_0000.log", gate = folder / "gate";
+  ASSERT_EQ(::mkfifo(gate.c_str(), 0600), 0);
+  const std::string script = "echo first; read line < \"$0\"; echo second";
+  RankProcess rank(0, {.argv = {"/bin/sh", "-c", script, gate}, .environment = {}}, log);
+  {
+    const FullDisk full;
+    read_until(rank, "first");
+  }
+  std::ofstream(gate) << "on\n";
+  read_until(rank, "second");
+  std::ifstream file(log);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "second\n");
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace gputrain::launch
