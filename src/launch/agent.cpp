@@ -27,19 +27,28 @@ namespace {
 
 using nlohmann::json;
 
-/// A port that nobody uses at this moment. The kernel deals them out at random, so that it will still be free when
-/// rank 0 wants it.
-int find_port() {
-  const Descriptor probe(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(probe.get(), generic, length) != 0 || ::getsockname(probe.get(), generic, &length) != 0) {
-    throw Error(ExitCode::environment, {.what = "this host has no free port"});
+/// A port that nobody uses, and nobody is given as long as this lives but rank 0, which asks for it by name: a socket
+/// that does not listen lets another one have its port where both allow that (SO_REUSEADDR).
+class ReservedPort {
+ public:
+  ReservedPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const int on = 1;
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t length = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(socket_.get(), generic, length) != 0 || ::getsockname(socket_.get(), generic, &length) != 0) {
+      throw Error(ExitCode::environment, {.what = "this host has no free port"});
+    }
+    number_ = ntohs(address.sin_port);
   }
-  return ntohs(address.sin_port);
-}
+  int number() const noexcept { return number_; }
+
+ private:
+  Descriptor socket_;
+  int number_ = 0;
+};
 
 /// Variables by which other launchers, under which this one may run, say what a rank is.
 bool is_foreign_rank_variable(const std::string& entry) {
@@ -126,6 +135,7 @@ class Agent {
   LineWriter launcher_;
   int exit_code_ = 0;
   HostSigns signs_;
+  std::optional<ReservedPort> port_;  // of the newest attempt
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   Clock::time_point last_heard_ = Clock::now(), next_alive_ = Clock::now();
   std::optional<Clock::time_point> kill_at_;
@@ -208,7 +218,7 @@ void Agent::take_order(std::string_view line) {
 void Agent::obey(const json& order) {
   const std::string kind = order.at("kind");
   if (kind == "hello") greet(order);
-  if (kind == "find_port") say({{"kind", "port"}, {"port", find_port()}});
+  if (kind == "find_port") say({{"kind", "port"}, {"port", port_.emplace().number()}});
   if (kind == "start") start(order.at("order").get<StartOrder>());
   if (kind == "stop") end_ranks(std::chrono::seconds(order.at("grace").get<int>()));
   if (kind == "goodbye") {

@@ -1,13 +1,21 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
 
 #include "app/launched.hpp"
+#include "gputrain/comm/sockets.hpp"
+#include "gputrain/core/descriptor.hpp"
+#include "gputrain/core/lines.hpp"
+#include "gputrain/core/poll.hpp"
+#include "gputrain/launch/child.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -160,6 +168,25 @@ TEST(Launch, LeavesNothingOpenToARankThatIsNotItsOwn) {
   }
   two.program().signal(SIGTERM);
   EXPECT_EQ(two.program().wait(30).exit_code, 143);
+}
+
+TEST(Launch, KeepsThePortWhereRanksAreToMeetForRankZero) {
+  launch::Child agent({.argv = {gputrain_path(), "agent"}, .environment = {}, .has_input = true});
+  LineWriter orders(agent.take_input(), 4096);
+  LineReader answers(agent.take_output());
+  orders.insist(R"({"kind": "find_port"})");
+  int port = 0;
+  while (port == 0 && !answers.is_at_end()) {
+    Poll poll;
+    poll.add(answers.descriptor());
+    poll.wait();
+    answers.read([&](std::string_view line) { port = nlohmann::json::parse(line).value("port", port); });
+  }
+  sockaddr_in address{
+      .sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port)), .sin_addr = {}, .sin_zero = {}};
+  const Descriptor stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_NE(::bind(stranger.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(comm::ListeningSocket("127.0.0.1", static_cast<uint16_t>(port)).port(), port);
 }
 
 size_t times_in(const std::string& text, const std::string& part) {
