@@ -238,6 +238,15 @@ TEST(SavingUnderTheLauncher, OnSigusr2GoesOn) {
   EXPECT_EQ(launched.program().wait(30).exit_code, 143);
 }
 
+TEST(SavingUnderTheLauncher, OnSigusr2EndsNoRankThatIsStillStarting) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {"--max-restarts", "0"}, {});
+  ASSERT_GT(launched.family().rank(1), 0);
+  launched.program().signal(SIGUSR2);
+  const Result result = launched.program().wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 // Restarts
 
 TEST(Restarting, AfterDeathsEndsBitEqualToAnUndisturbedRun) {
