@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace gputrain {
 namespace {
@@ -28,6 +30,13 @@ double start_ticks() {
 extern "C" void end_by_signal(int signal) { std::_Exit(128 + signal); }
 
 }  // namespace
+
+std::string own_program() {
+  constexpr std::string_view kReplaced = " (deleted)";  // as the kernel says
+  std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
+  if (path.ends_with(kReplaced) && !std::filesystem::exists(path)) path.resize(path.size() - kReplaced.size());
+  return path;
+}
 
 void raise_open_files_limit() {
   constexpr rlim_t kEnough = 65536;

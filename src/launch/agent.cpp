@@ -272,9 +272,8 @@ void Agent::start(StartOrder order) {
   if (own_ != nullptr) keep_own(order);
   ranks_.clear();
   kill_at_.reset();
-  const auto own_path = std::filesystem::read_symlink("/proc/self/exe").string();
   Child::Options options{.argv = order.command, .environment = {}};
-  options.argv.insert(options.argv.begin(), own_path);
+  options.argv.insert(options.argv.begin(), own_program());
   for (int local = 0; local < order.ranks; ++local) {
     const int rank = order.first_rank + local;
     std::array<char, 32> name{};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/process.hpp"
 
 namespace gputrain::launch {
 namespace {
@@ -28,7 +29,7 @@ std::vector<std::string> own_environment() {
 /// This program, at the place where the other hosts have it too. ssh hands its words to a shell over there: a path that
 /// a shell would read as anything but one word is refused.
 std::string own_path(bool for_shell) {
-  const std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::string path = own_program();
   const auto is_plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            std::string_view("/._+-").find(c) != std::string_view::npos;

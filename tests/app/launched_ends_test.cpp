@@ -268,6 +268,27 @@ TEST(Restarting, AfterDeathsEndsBitEqualToAnUndisturbedRun) {
   EXPECT_EQ(gputrain({"data", "audit", launched.run()}).exit_code, 0);
 }
 
+TEST(Restarting, TakesTheProgramThatHasReplacedTheOneThatRan) {
+  const TemporaryFolder folder;
+  const fs::path built = gputrain_path(), own = folder / "bin/gputrain";
+  fs::create_directories(own.parent_path());
+  fs::copy_file(built, own);
+  fs::create_directory_symlink(built.parent_path().parent_path() / "lib", folder / "lib");
+  Words command{own, "launch", "--max-restarts", "1", "run", write_gpt_job(folder), "--output-dir", folder / "run"};
+  for (const auto& setting : kEndless + Words{"log.interval=1"}) command = command + Words{"--set", setting};
+  const ProcessFamily family;
+  Program program(command, family.environment());
+  ASSERT_TRUE(program.prints("step    3/"));
+  fs::copy_file(built, folder / "bin/new");
+  fs::rename(folder / "bin/new", own);
+  kill(family.rank(0), SIGKILL);
+  ASSERT_TRUE(program.prints("attempt 2  "));
+  program.forget_output();
+  EXPECT_TRUE(program.prints("step    3/"));
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(30).exit_code, 143);
+}
+
 TEST(Restarting, EndsWhenNoRestartIsLeft) {
   const TemporaryFolder folder;
   const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(2)) + "s";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include <sys/types.h>
 
@@ -12,6 +13,9 @@ namespace gputrain {
 /// Wall-clock seconds since the kernel started this process (program loading included), to about 10 ms. A script that
 /// ends in `exec gputrain` is the same process: its time counts too.
 double seconds_since_process_start();
+
+/// The path of this program; of one that was replaced by another while it ran (an upgrade, a new build), that other's.
+std::string own_program();
 
 /// Raises what this process may have open to what the system lets it, up to 65,536: the usual 1024 are less than what a
 /// rank of many, or a data set of many files, needs.
