@@ -1,5 +1,6 @@
 #include "check.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "expectation.hpp"

@@ -1,6 +1,7 @@
 #include "path_choice.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <fstream>

@@ -2,6 +2,7 @@
 // both ways on it: ours has to be right and faster. Remembered in a file.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>

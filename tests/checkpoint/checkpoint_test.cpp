@@ -1,5 +1,6 @@
 #include "gputrain/checkpoint/store.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>

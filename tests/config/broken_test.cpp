@@ -1,5 +1,6 @@
 // Each file of tests/config/broken is wrong in its own way; beside it lies the page that a user reads. After a change
 // of wording, run this test with GPUTRAIN_WRITE_PAGES=1 and read the difference.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>

@@ -2,6 +2,7 @@
 // the next --set.
 //
 //   build/fuzz/tests/config/yaml_fuzzer -max_total_time=300 CORPUS tests/config/broken
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

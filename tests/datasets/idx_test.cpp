@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 #include "gputrain/data/image.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 

@@ -1,5 +1,6 @@
 #include "gputrain/device/working_copy.hpp"
 
+#include <functional>
 #include <stdexcept>
 #include <utility>
 #include <vector>

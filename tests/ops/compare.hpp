@@ -1,6 +1,7 @@
 // What the tests of operators and models compare with.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <vector>
 

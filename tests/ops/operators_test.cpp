@@ -1,6 +1,7 @@
 #include <malloc.h>
 
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include <ATen/TensorOperators.h>

@@ -1,5 +1,6 @@
 #include "../../src/ops/path_choice.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <limits>

@@ -1,6 +1,8 @@
 #include "gputrain/optim/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>

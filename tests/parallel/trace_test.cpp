@@ -1,6 +1,7 @@
 // That gradients travel while backward still computes, as LibTorch's profiler sees it.
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // Every distinct convolution of ResNet-50 at batch 256, channels last: forward, input gradient, weight gradient, with
 // cuDNN choosing by measurement. `count` says how often the network has it.
 #include <array>
+#include <optional>
 #include <vector>
 
 #include <ATen/Context.h>

@@ -4,6 +4,7 @@
 // Tensors are row-major as in PyTorch: x [tokens, in], weight [out, in], y [tokens, out]. cuBLASLt is column-major, so
 // each product is written for the transposed result.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 #include <string>

@@ -1,5 +1,7 @@
 #include "fused.hpp"
 
+#include <optional>
+
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

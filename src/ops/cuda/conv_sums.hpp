@@ -2,6 +2,8 @@
 // tests answer for a CPU.
 #pragma once
 
+#include <cstdint>
+
 #include <ATen/core/Tensor.h>
 
 namespace gputrain::ops::cuda {

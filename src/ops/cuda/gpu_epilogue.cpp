@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/sum.h>

@@ -1,6 +1,8 @@
 // Attention on one tensor of queries, keys and values, whose gradient is one tensor again. The tests answer for a CPU.
 #pragma once
 
+#include <cstdint>
+
 #include <ATen/core/Tensor.h>
 
 namespace gputrain::ops::cuda {

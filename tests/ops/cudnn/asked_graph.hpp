@@ -2,6 +2,7 @@
 // crashes on some. That cuDNN says to support a graph does not mean that it can build one.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,7 @@
 #include "../../../src/ops/cuda/embedding.hpp"
 
+#include <optional>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>

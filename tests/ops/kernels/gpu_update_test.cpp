@@ -1,4 +1,6 @@
 // Updates of the weights, and the measure of gradients: against ATen's.
+#include <limits>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>

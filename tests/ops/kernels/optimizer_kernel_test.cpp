@@ -1,5 +1,6 @@
 #include "../../../src/ops/cuda/optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
