@@ -26,11 +26,10 @@ bool append_line(const std::filesystem::path& path, const std::string& text, boo
     if (written < 0) break;
     done += static_cast<size_t>(written);
   }
-  bool is_whole = done == text.size();
-  if (!is_whole && ::ftruncate(descriptor, end) != 0) log::warning(path.string() + ": ends in half a line");
-  if (is_whole && sync) is_whole = ::fsync(descriptor) == 0;
+  const bool is_done = done == text.size() && (!sync || ::fsync(descriptor) == 0);
+  if (!is_done && ::ftruncate(descriptor, end) != 0) log::warning(path.string() + ": ends in half a line");
   ::close(descriptor);
-  return is_whole;
+  return is_done;
 }
 
 }  // namespace gputrain::monitor

@@ -1,6 +1,6 @@
 #include "gputrain/monitor/ledger.hpp"
 
-#include <chrono>
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <sstream>
@@ -11,6 +11,7 @@
 #include "append_line.hpp"
 #include "gputrain/checkpoint/file_seal.hpp"
 #include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 
 namespace gputrain::monitor {
@@ -37,9 +38,16 @@ size_t whole_lines(const std::string& text) {
 }
 
 std::string content_of(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::array<char, 65536> block{};
+  while (file.read(block.data(), block.size()), file.gcount() > 0) text.append(block.data(), static_cast<size_t>(file.gcount()));
+  const bool is_absent = !file.is_open() && !std::filesystem::exists(path);
+  if (!is_absent && !file.eof()) {  // what was not read must not be taken for the end
+    throw Error(ExitCode::environment,
+                {.what = "cannot be read to its end", .where = path.string(), .hint = "see to its disk"});
+  }
+  return text;
 }
 
 }  // namespace

@@ -1,17 +1,29 @@
 #include "gputrain/monitor/ledger.hpp"
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/error.hpp"
 #include "gputrain/monitor/summary.hpp"
+
+static bool syncs_fail = false;
+
+/// In front of the C library's.
+extern "C" __attribute__((visibility("default"))) int fsync(int descriptor) {
+  if (!syncs_fail) return static_cast<int>(::syscall(SYS_fsync, descriptor));
+  errno = EIO;
+  return -1;
+}
 
 namespace gputrain::monitor {
 namespace {
@@ -93,6 +105,23 @@ TEST_F(LedgerTest, ReadsAnyBytesWithoutHarm) {
   EXPECT_TRUE(content.lines.empty());
   EXPECT_EQ(content.problems.size(), 5U);
   EXPECT_TRUE(read_ledger(folder_ / "absent").lines.empty());
+}
+
+TEST_F(LedgerTest, TakesALineBackThatTheDiskDoesNotConfirm) {
+  Ledger ledger(path_);
+  for (const bool fails : {false, true, false}) {
+    syncs_fail = fails;
+    ledger.append("checkpoint", {});
+  }
+  const LedgerContent content = read_ledger(path_);
+  EXPECT_EQ(content.lines.size(), 2U);
+  EXPECT_TRUE(content.problems.empty());
+}
+
+TEST_F(LedgerTest, TakesNoReadErrorForTheEnd) {
+  std::filesystem::create_directory(path_);  // opens, and cannot be read
+  EXPECT_THROW(Ledger{path_}, Error);
+  EXPECT_THROW(read_ledger(path_), Error);
 }
 
 TEST_F(LedgerTest, TakesTextThatIsNotUtf8) {

@@ -14,7 +14,8 @@ namespace gputrain::monitor {
 class Ledger {
  public:
   Ledger() = default;  // writes nothing: ranks other than 0
-  /// Goes on after the last whole line of the file, if there is one; half a line at its end is dropped.
+  /// Goes on after the last whole line of the file, if there is one; half a line at its end is dropped. Throws
+  /// Error(environment) where the file cannot be read to its end.
   explicit Ledger(std::filesystem::path path);
 
   /// Appends `fields` under "kind" and syncs. A disk that refuses is reported once; training goes on.
@@ -33,6 +34,7 @@ struct LedgerContent {
 };
 
 /// An absent file has no lines. Half a line at the end is of a process that was killed, or is writing now: it is no line.
+/// Throws Error(environment) where it cannot be read to its end.
 LedgerContent read_ledger(const std::filesystem::path& path);
 
 }  // namespace gputrain::monitor
