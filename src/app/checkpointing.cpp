@@ -37,12 +37,6 @@ void check_is_checkpoint(const std::filesystem::path& path) {
                .where = path.string(), .hint = hint});
 }
 
-checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const checkpoint::CheckpointStore::Read& read) {
-  auto checkpoint = checkpoint::Checkpoint::look_into(folder);
-  read(checkpoint);
-  return checkpoint;
-}
-
 }  // namespace
 
 std::string best_metric_of(const JobSpec& spec, const Datasets& datasets) {
@@ -129,7 +123,7 @@ std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) co
     check_is_checkpoint(wish);
     return read_from(wish, read);
   }
-  auto found = newest_on_all_ranks(read);
+  auto found = newest(read);
   if (!found && wish == "must") {
     throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",
                                        .where = parts_.folder.checkpoints().string(),
@@ -138,27 +132,15 @@ std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) co
   return found;
 }
 
-/// Rank 0 looks and every rank reads what it found: nobody goes on from somewhere else.
-std::optional<checkpoint::Checkpoint> Checkpointing::newest_on_all_ranks(const Read& read) const {
-  std::optional<checkpoint::Checkpoint> found;
-  const at::Tensor choice = at::full({2}, -1, at::kLong);  // step, and whether it is the mirror's
-  if (parts_.place.rank() == 0) {
-    found = newest_good(store_, mirror_ ? &mirror_->store() : nullptr, read);
-    if (found) choice[0].fill_(found->step());
-    if (found) choice[1].fill_(mirror_ && mirror_->holds(*found) ? 1 : 0);
-  }
-  parts_.place.groups.control().broadcast(choice, 0, "newest good checkpoint");
-  const auto agreed = choice[0].item<int64_t>();
-  const auto& store = choice[1].item<int64_t>() == 1 ? mirror_->store() : store_;
-  if (agreed >= 0 && !found) found = read_from(store.folder_of(agreed), read);
-  return found;
+std::optional<checkpoint::Checkpoint> Checkpointing::newest(const Read& read) const {
+  return newest_good(parts_.place.groups, store_, mirror_ ? &mirror_->store() : nullptr, read);
 }
 
 int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {
   settle();
   const train::Progress now = progress;
-  const auto newest = newest_on_all_ranks([&](const checkpoint::Checkpoint& from) { restore(from, progress); });
-  if (!newest) {
+  const auto found = newest([&](const checkpoint::Checkpoint& from) { restore(from, progress); });
+  if (!found) {
     throw Error(ExitCode::refused, {.what = "training diverged: " + reason + "; there is no checkpoint yet to go back to",
                                     .where = parts_.folder.checkpoints().string(),
                                     .hint = "a shorter checkpoint.interval, a longer warm-up, or train.nonfinite: skip"});

@@ -86,7 +86,7 @@ class Checkpointing {
  private:
   using Read = checkpoint::CheckpointStore::Read;
   std::optional<checkpoint::Checkpoint> choose(const Read& read) const;
-  std::optional<checkpoint::Checkpoint> newest_on_all_ranks(const Read& read) const;
+  std::optional<checkpoint::Checkpoint> newest(const Read& read) const;
   checkpoint::Snapshot snapshot(const train::Progress& progress, const at::Tensor& generators) const;
   std::vector<at::Tensor> what_only_updates_change() const;
   void note(const checkpoint::BackgroundWriter::Result& result);

@@ -1,7 +1,13 @@
 #include "newest_checkpoint.hpp"
 
+#include <algorithm>
+#include <cstring>
+#include <map>
 #include <string>
 #include <utility>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
@@ -78,9 +84,8 @@ std::string quarantine(const CheckpointStore& own, const CheckpointStore* mirror
   }
 }
 
-}  // namespace
-
-std::optional<checkpoint::Checkpoint> newest_good(const CheckpointStore& own, const CheckpointStore* mirror,
+/// What rank 0 finds.
+std::optional<checkpoint::Checkpoint> newest_here(const CheckpointStore& own, const CheckpointStore* mirror,
                                                   const CheckpointStore::Read& read) {
   Search search = mirror == nullptr ? own.find_newest(read) : search_both(own, *mirror, read);
   if (!search.newest && !search.rejected.empty()) {
@@ -95,6 +100,78 @@ std::optional<checkpoint::Checkpoint> newest_good(const CheckpointStore& own, co
     log::warning("checkpoint skipped: " + rejected.reason + (aside.empty() ? "" : "; it is now " + aside));
   }
   return std::move(search.newest);
+}
+
+/// Why a rank cannot read a checkpoint that rank 0 has read.
+struct Refusal {
+  bool is_damaged = false;
+  std::string what, where;
+
+  [[noreturn]] void raise() const {
+    if (is_damaged) throw checkpoint::Damage(what, where);
+    throw checkpoint::Unreadable(what, where);
+  }
+};
+
+/// The first rank's that has one. Every rank must call.
+std::optional<Refusal> refusal_of_any(comm::Group& control, const std::optional<Refusal>& own) {
+  constexpr size_t kBytes = 4096;
+  const at::Tensor told = at::zeros({kBytes}, at::kByte);
+  if (own) {
+    const std::string text = (own->is_damaged ? "d" : "u") + own->what + '\0' + own->where;
+    std::memcpy(told.mutable_data_ptr(), text.data(), std::min(text.size(), kBytes - 2));  // ends with two zeros
+  }
+  const at::Tensor all = control.all_gather(told, "who cannot read the checkpoint");
+  for (int rank = 0; rank < control.size(); ++rank) {
+    const at::Tensor one = all.select(0, rank);
+    const char* const text = static_cast<const char*>(one.const_data_ptr());
+    if (text[0] == '\0') continue;
+    const std::string what = text + 1;
+    return Refusal{text[0] == 'd', "rank " + std::to_string(rank) + " says: " + what, text + what.size() + 2};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const CheckpointStore::Read& read) {
+  auto checkpoint = checkpoint::Checkpoint::look_into(folder);
+  read(checkpoint);
+  return checkpoint;
+}
+
+/// Rank 0 looks, and every rank reads what it found: ranks that share out a part read files that it does not. What one
+/// of them cannot read is no good, and the search goes on.
+std::optional<checkpoint::Checkpoint> newest_good(comm::ProcessGroups& groups, const CheckpointStore& own,
+                                                  const CheckpointStore* mirror, const CheckpointStore::Read& read) {
+  auto& control = groups.control();
+  std::map<std::filesystem::path, Refusal> refused;
+  const auto read_unless_refused = [&](const checkpoint::Checkpoint& from) {
+    if (const auto known = refused.find(from.folder()); known != refused.end()) known->second.raise();
+    read(from);
+  };
+  while (true) {
+    std::optional<checkpoint::Checkpoint> found;
+    const at::Tensor choice = at::full({2}, -1, at::kLong);  // step, and whether it is the mirror's
+    if (groups.rank() == 0) found = newest_here(own, mirror, read_unless_refused);
+    if (found) choice[0].fill_(found->step());
+    if (found) choice[1].fill_(found->folder() == own.folder_of(found->step()) ? 0 : 1);
+    control.broadcast(choice, 0, "newest good checkpoint");
+    const auto agreed = choice[0].item<int64_t>();
+    if (agreed < 0) return std::nullopt;
+    const auto folder = (choice[1].item<int64_t>() == 1 ? *mirror : own).folder_of(agreed);
+    std::optional<Refusal> refusal;
+    try {
+      if (!found) found = read_from(folder, read);
+    } catch (const checkpoint::Damage& damage) {
+      refusal = {.is_damaged = true, .what = damage.parts().what, .where = damage.parts().where};
+    } catch (const checkpoint::Unreadable& trouble) {
+      refusal = {.is_damaged = false, .what = trouble.parts().what, .where = trouble.parts().where};
+    }
+    refusal = refusal_of_any(control, refusal);
+    if (!refusal) return found;
+    refused[folder] = *refusal;
+  }
 }
 
 void leave_newer(const CheckpointStore& store, int64_t step) {

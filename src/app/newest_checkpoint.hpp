@@ -5,17 +5,23 @@
 #include <optional>
 
 #include "gputrain/checkpoint/store.hpp"
+#include "gputrain/comm/process_groups.hpp"
 
 namespace gputrain::app {
 
-/// The newest good one of both folders, of equals the run's own; `mirror` may be null. The one returned is what `read`
-/// was called for last. Names what is not good, and takes it out of the way. Throws Error(checkpoint) when there are
-/// checkpoints but none is good.
-std::optional<checkpoint::Checkpoint> newest_good(const checkpoint::CheckpointStore& own,
+/// A checkpoint that `read` can read. Throws what it throws.
+checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const checkpoint::CheckpointStore::Read& read);
+
+/// The newest one of both folders that is good on every rank, of equals the run's own; `mirror` may be null. The one
+/// returned is what `read` was called for last, on each rank: nobody goes on from somewhere else. Names what is not
+/// good, and takes it out of the way. Throws Error(checkpoint) when there are checkpoints but none is good. Every rank
+/// must call.
+std::optional<checkpoint::Checkpoint> newest_good(comm::ProcessGroups& groups, const checkpoint::CheckpointStore& own,
                                                   const checkpoint::CheckpointStore* mirror,
                                                   const checkpoint::CheckpointStore::Read& read);
 
-/// Who goes on from an older checkpoint leaves the newer ones: they are set aside, or the next attempt would take them up.
+/// Who goes on from an older checkpoint leaves the newer ones: they are set aside, or the next attempt would take them
+/// up.
 void leave_newer(const checkpoint::CheckpointStore& store, int64_t step);
 
 }  // namespace gputrain::app

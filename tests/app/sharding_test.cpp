@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,14 @@ class Sharding : public ::testing::TestWithParam<std::string> {
 };
 INSTANTIATE_TEST_SUITE_P(Of, Sharding, ::testing::Values("optimizer", "gradients"),
                          [](const auto& entry) { return entry.param; });
+
+void flip_last_bit(const std::string& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-1, std::ios::end);
+  const char flipped = static_cast<char>(file.get() ^ 1);
+  file.seekp(-1, std::ios::end);
+  file.put(flipped);
+}
 
 // The 8 samples of a step at once, or one after the other; three ranks have 2, 3 and 3; two compute blocks again.
 TEST_P(Sharding, TrainsAsOneRankDoes) {
@@ -79,6 +88,23 @@ TEST_P(Sharding, ResumesAtTheSameNumberOfRanksExactly) {
   copy_without_the_end(folder_ / "whole", folder_ / "cut");
   ASSERT_EQ(ranks(3, job, folder_ / "cut", sharded_).exit_code, 0);
   const Result difference = gputrain({"ckpt", "diff", folder_ / "whole", folder_ / "cut"});
+  EXPECT_EQ(difference.exit_code, 0) << difference.out;
+}
+
+// What rank 0 does not read can be damaged all the same.
+TEST_P(Sharding, FallsBackWhereOnlyAnotherRankFindsTheDamage) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 5, keep_last: 4}\n");
+  ASSERT_EQ(ranks(3, job, folder_ / "whole", sharded_).exit_code, 0);
+  std::filesystem::copy(folder_ / "whole", folder_ / "damaged", std::filesystem::copy_options::recursive);
+  flip_last_bit(folder_ / "damaged/ckpt/step-00000020/optimizer-00003-of-00003.safetensors");
+  flip_last_bit(folder_ / "damaged/ckpt/step-00000015/optimizer-00002-of-00003.safetensors");
+  const Result result = ranks(3, job, folder_ / "damaged", sharded_);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("resume  step 10 "));
+  EXPECT_THAT(result.err, HasSubstr("optimizer-00003-of-00003.safetensors: rank 2 says: damaged: its hash differs; "
+                                    "it is now step-00000020.bad"));
+  EXPECT_THAT(result.err, HasSubstr("it is now step-00000015.bad"));
+  const Result difference = gputrain({"ckpt", "diff", folder_ / "whole", folder_ / "damaged"});
   EXPECT_EQ(difference.exit_code, 0) << difference.out;
 }
 
