@@ -197,14 +197,18 @@ void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) cons
   log::warning("the checkpoint was written with other versions (" + changed + "): results may differ in their last bits");
 }
 
-/// Each rank takes up its own generator; at another number of ranks there is none of its own, and each starts one that
-/// depends on the step.
+/// Each rank takes up its own generator; at another number of ranks, or on another kind of device, there is none of its
+/// own, and each starts one that depends on the step.
 void Checkpointing::restore_generators(const checkpoint::Checkpoint& from) {
   const auto& generators = from.part("generators");
   const std::string name = parts_.place.device.is_cpu() ? "cpu" : "cuda";
-  const at::Tensor states = at::empty_like(generators.tensor(name));
-  generators.read({{.name = name, .tensor = states, .slice = {}}});
-  if (states.size(0) == parts_.place.groups.world_size()) {
+  const auto names = generators.names();
+  at::Tensor states;
+  if (std::find(names.begin(), names.end(), name) != names.end()) {
+    states = at::empty_like(generators.tensor(name));
+    generators.read({{.name = name, .tensor = states, .slice = {}}});
+  }
+  if (states.defined() && states.size(0) == parts_.place.groups.world_size()) {
     device::set_generator_state(parts_.place.device, states.select(0, parts_.place.rank()).clone());
   } else {
     const auto seed = static_cast<uint64_t>(parts_.job.spec().seed + from.step() + parts_.place.rank());

@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"
+#include "gputrain/checkpoint/manifest.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -73,6 +75,30 @@ TEST(Resume, NamesAndSkipsATornCheckpoint) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("step-00000020"));
   EXPECT_THAT(result.out, HasSubstr("resume  step 15"));
+}
+
+/// Makes a checkpoint one that was written where there is no generator of a CPU.
+void take_generators_from(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / "generators.safetensors", index = folder / "manifest.json";
+  std::string bytes = read_file(file);
+  bytes.replace(bytes.find("\"cpu\""), 5, "\"gpu\"");
+  std::ofstream(file, std::ios::binary) << bytes;
+  checkpoint::Sealer sealer;
+  sealer.add(bytes.data(), bytes.size());
+  auto manifest = checkpoint::parse_manifest(read_file(index), index);
+  manifest.files.at("generators.safetensors").seal = sealer.seal();
+  std::ofstream(index) << checkpoint::to_json(manifest);
+}
+
+TEST(Resume, GoesOnFromWhatAnotherKindOfDeviceSaved) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 15}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  std::filesystem::remove_all(folder / "run/ckpt/step-00000020");
+  take_generators_from(folder / "run/ckpt/step-00000015");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("resume  step 15 "));
 }
 
 TEST(Resume, WithNothingButBadCheckpointsDoesNotStartOver) {
