@@ -50,16 +50,16 @@ Stop FiniteHook::look(Progress& progress) {
   if (parts_.scaler != nullptr) return look_at_scale(progress.step);
   for (int64_t i = 0; i < count; ++i) {
     if (flags.const_data_ptr<float>()[i] == 0) {
-      skipped_in_a_row_ = 0;
+      progress.skipped_in_a_row = 0;
       continue;
     }
     ++progress.nonfinite_steps;
-    if (const Stop stop = act(first + i); stop != Stop::none) return stop;
+    if (const Stop stop = act(progress, first + i); stop != Stop::none) return stop;
   }
   return Stop::none;
 }
 
-Stop FiniteHook::act(int64_t step) {
+Stop FiniteHook::act(Progress& progress, int64_t step) {
   record(step, "the loss or a gradient is not finite");
   const auto& spec = parts_.spec;
   if (spec.nonfinite == "rollback") return Stop::diverged;
@@ -68,7 +68,7 @@ Stop FiniteHook::act(int64_t step) {
                 {.what = "training diverged: " + finding_ + "; that update was not made",
                  .hint = "lower optimizer.lr, set train.max_grad_norm: 1.0, or train.nonfinite: skip or rollback to go on"});
   }
-  if (++skipped_in_a_row_ > spec.max_skips_in_a_row) {
+  if (++progress.skipped_in_a_row > spec.max_skips_in_a_row) {
     throw Error(ExitCode::refused,
                 {.what = "training diverged: " + finding_ + ", after " + std::to_string(spec.max_skips_in_a_row) +
                          " skipped updates in a row",

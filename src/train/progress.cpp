@@ -13,7 +13,9 @@ nlohmann::json Progress::to_json() const {
   auto best_json = nlohmann::json::object();
   for (const auto& [name, entry] : best) best_json[name] = {{"value", entry.value}, {"step", entry.step}};
   return {{"step", step},         {"samples", usage.samples}, {"data_fingerprint", usage.fingerprint}, {"tokens", tokens},   {"train_seconds", train_seconds},
-          {"attempts", attempts}, {"metrics", metrics}, {"best", best_json}, {"nonfinite_steps", nonfinite_steps}, {"rollbacks", rollbacks},
+          {"attempts", attempts}, {"metrics", metrics}, {"best", best_json}, {"nonfinite_steps", nonfinite_steps},
+          {"skipped_in_a_row", skipped_in_a_row},
+          {"rollbacks", rollbacks},
           {"evaluated_step", evaluated_step}};
 }
 
@@ -28,7 +30,8 @@ Progress Progress::from_json(const nlohmann::json& json) {
     json.at("attempts").get_to(progress.attempts);
     json.at("nonfinite_steps").get_to(progress.nonfinite_steps);
     json.at("evaluated_step").get_to(progress.evaluated_step);
-    progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints do not have it
+    progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints do not have these
+    progress.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
     for (const auto& [name, value] : json.at("metrics").items()) {
       progress.metrics[name] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
     }

@@ -107,6 +107,15 @@ TEST(Nonfinite, SkipEndsAfterSoManyInARow) {
   EXPECT_EQ(result.exit_code, 4);
   EXPECT_THAT(result.err, HasSubstr("not finite at step 12 (epoch 0"));
   EXPECT_THAT(result.err, HasSubstr("after 2 skipped updates in a row"));
+
+  const auto in_parts = [&](const char* steps) {
+    return std::vector<std::string>{"run", job, "--accept", "--output-dir", folder / "parts", "--set", "train.nonfinite=skip",
+                                    "--set", "train.max_skips_in_a_row=2", "--set", std::string("train.max_steps=") + steps};
+  };
+  EXPECT_EQ(gputrain(in_parts("11")).exit_code, 0);
+  const Result rest = gputrain(in_parts("40"));
+  EXPECT_EQ(rest.exit_code, 4);
+  EXPECT_THAT(rest.err, HasSubstr("training diverged: the loss or a gradient is not finite at step 12 (epoch 0"));
 }
 
 TEST(Nonfinite, RollbackTakesUpTheNewestCheckpointAndPassesOverTheDataSince) {

@@ -55,14 +55,13 @@ class FiniteHook final : public Hook {
 
  private:
   Stop look(Progress& progress);
-  Stop act(int64_t step);
+  Stop act(Progress& progress, int64_t step);
   Stop look_at_scale(int64_t step);
   void record(int64_t step, const std::string& what);
 
   Parts parts_;
   at::Tensor flags_;  // [look_every] StepResult::found_inf of the steps since the last look
   int64_t steps_ = 0;  // of them
-  int64_t skipped_in_a_row_ = 0;
   std::string finding_;
 };
 

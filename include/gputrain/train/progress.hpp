@@ -21,6 +21,7 @@ struct Progress {
   double train_seconds = 0;   // in steps, over all attempts
   int64_t attempts = 1;
   int64_t nonfinite_steps = 0;  // updates left out, but for those that loss scaling leaves out
+  int64_t skipped_in_a_row = 0;  // of them, the newest ones
   int64_t rollbacks = 0;
   int64_t evaluated_step = -1;  // the last step after which data.val was evaluated
   monitor::Metrics metrics;                   // last value of each
