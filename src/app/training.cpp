@@ -190,7 +190,8 @@ monitor::Summary Training::train() {
                               checkpointing_.save(progress, mode);
                             },
                         .look = [this] { look_at_saves(); },
-                        .settle = [this] { return checkpointing_.settle(); }});
+                        .settle = [this] { return checkpointing_.settle(); },
+                        .saved_evaluation = progress_.evaluated_step});
   train::FiniteHook finite({.spec = spec_.train,
                             .look_every = place.device.is_cpu() ? 1 : train::kDeviceLookEvery,
                             .scaler = updates.scaler.get(),

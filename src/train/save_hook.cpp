@@ -2,9 +2,14 @@
 
 namespace gputrain::train {
 
+/// An evaluation that was made up for just now is not in the checkpoint that training goes on from.
 void SaveHook::before_training(Progress& progress) {
-  note_saved(progress);
   train_seconds_ = progress.train_seconds;
+  saved_step_ = progress.step;
+  if (progress.step == 0) saved_evaluation_ = progress.evaluated_step;  // nothing is trained yet
+  if (saved_evaluation_ == progress.evaluated_step || !is_best(progress)) return;
+  parts_.save(progress, SaveMode::background);
+  note_saved(progress);
 }
 
 Stop SaveHook::after_step(Progress& progress, const StepResult&, bool asked) {
@@ -12,9 +17,7 @@ Stop SaveHook::after_step(Progress& progress, const StepResult&, bool asked) {
   if (parts_.pace != nullptr) parts_.pace->note_step(progress.train_seconds - train_seconds_);
   train_seconds_ = progress.train_seconds;
   parts_.look();
-  const auto best = progress.best.find(parts_.best_metric);
-  const bool is_best = best != progress.best.end() && best->second.step == progress.step;
-  if (!is_best && !will_act(progress, asked)) return Stop::none;
+  if (!is_best(progress) && !will_act(progress, asked)) return Stop::none;
   const bool is_requested = parts_.requests.pending();
   if (is_requested) parts_.requests.served();
   parts_.save(progress, is_requested ? SaveMode::announced : SaveMode::background);
@@ -39,6 +42,11 @@ bool SaveHook::will_act(const Progress& progress, bool asked) const {
 bool SaveHook::is_due() const {
   const double seconds = parts_.pace != nullptr ? parts_.pace->interval_seconds() : parts_.cadence.seconds;
   return parts_.requests.pending() || (seconds > 0 && since_save_.seconds() >= seconds);
+}
+
+bool SaveHook::is_best(const Progress& progress) const {
+  const auto best = progress.best.find(parts_.best_metric);
+  return best != progress.best.end() && best->second.step == progress.step;
 }
 
 void SaveHook::note_saved(const Progress& progress) {

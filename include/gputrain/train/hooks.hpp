@@ -153,8 +153,9 @@ class SaveHook final : public Hook {
     std::function<void()> look;
     /// Waits for what is being written; whether the last save ended well. Every rank must call.
     std::function<bool()> settle;
+    int64_t saved_evaluation = -1;  // Progress::evaluated_step of the checkpoint that training goes on from
   };
-  explicit SaveHook(Parts parts) : parts_(std::move(parts)) {}
+  explicit SaveHook(Parts parts) : parts_(std::move(parts)), saved_evaluation_(parts_.saved_evaluation) {}
   void before_training(Progress& progress) override;
   Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
   Stop after_training(Progress& progress, bool stopped) override;
@@ -162,10 +163,11 @@ class SaveHook final : public Hook {
   bool is_due() const override;
 
  private:
+  bool is_best(const Progress& progress) const;
   void note_saved(const Progress& progress);
 
   Parts parts_;
-  int64_t saved_step_ = 0, saved_evaluation_ = 0;  // Progress::step and evaluated_step of the newest checkpoint
+  int64_t saved_step_ = 0, saved_evaluation_ = -1;  // Progress::step and evaluated_step of the newest checkpoint
   bool has_trained_ = false;                       // in this attempt
   double train_seconds_ = 0;                       // Progress::train_seconds at the last look
   Stopwatch since_save_;
