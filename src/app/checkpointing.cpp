@@ -15,6 +15,7 @@
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/evaluator.hpp"
+#include "ending.hpp"
 #include "job_changes.hpp"
 #include "newest_checkpoint.hpp"
 #include "record.hpp"
@@ -370,10 +371,10 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   }
   ++failures_;
   parts_.pace.note_failed();
-  last_failure_ = result.failure->what();
+  last_failure_ = reason_of(*result.failure);
   parts_.ledger.append("save_failed", {{"step", result.step}, {"reason", last_failure_}});
   log::warning("no checkpoint of step " + std::to_string(result.step) + " (failure " + std::to_string(failures_) + " of " +
-               std::to_string(parts_.job.spec().checkpoint.max_save_failures) + " in a row): " + last_failure_);
+               std::to_string(parts_.job.spec().checkpoint.max_save_failures) + " in a row): " + result.failure->what());
 }
 
 bool Checkpointing::fails_anywhere(bool failed) {

@@ -116,13 +116,22 @@ void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Ex
   }
 }
 
-monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder) {
+std::string reason_of(const std::exception& failure) {
   const auto* error = dynamic_cast<const Error*>(&failure);
+  std::string reason = failure.what();
+  if (error != nullptr) reason = (error->parts().where.empty() ? "" : error->parts().where + ": ") + error->parts().what;
+  return reason.substr(0, reason.find('\n'));  // the rest is for the console
+}
+
+int exit_code_of(const std::exception& failure) {
+  const auto* error = dynamic_cast<const Error*>(&failure);
+  return static_cast<int>(error != nullptr ? error->code() : ExitCode::internal);
+}
+
+monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder) {
   summary.status = "failed";
-  summary.exit_code = static_cast<int>(error != nullptr ? error->code() : ExitCode::internal);
-  summary.reason = failure.what();
-  if (error != nullptr) summary.reason = (error->parts().where.empty() ? "" : error->parts().where + ": ") + error->parts().what;
-  summary.reason.resize(std::min(summary.reason.size(), summary.reason.find('\n')));  // the rest is for the console
+  summary.exit_code = exit_code_of(failure);
+  summary.reason = reason_of(failure);
   try {
     monitor::write_summary(folder.summary(), summary);
   } catch (const Error& second) {

@@ -65,7 +65,7 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
                                        .has_gpu = assembly.place.device.is_cuda(),
                                        .sources = sources});
   }
-  const std::string resume = checkpointing_.resume(progress_, request.accept);
+  const std::string resume = this->resume();
   leave_later_steps();
   std::vector<nlohmann::json> earlier;
   if (assembly.place.rank() == 0) earlier = monitor::read_ledger(folder_.ledger()).lines;
@@ -77,6 +77,16 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
   const auto& mirror = spec_.checkpoint.mirror;
   print_start_page(console, job, assembly,
                    {.saves = pace_.text(), .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text()});
+}
+
+/// An attempt that dies here does not know yet where it begins.
+std::string Training::resume() {
+  try {
+    return checkpointing_.resume(progress_, request_.accept);
+  } catch (const std::exception& failure) {
+    ledger_.append("start_failed", {{"reason", reason_of(failure)}, {"exit_code", exit_code_of(failure)}});
+    throw;
+  }
 }
 
 /// Curve and log are those of the run as it is now; what they said of steps to be taken again is kept beside them.

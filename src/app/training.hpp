@@ -27,6 +27,7 @@ class Training {
   int run();
 
  private:
+  std::string resume();
   monitor::Summary train();
   std::string present_work() const;
   void record_end(const std::exception& failure);
