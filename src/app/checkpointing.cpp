@@ -55,7 +55,7 @@ std::string best_metric_of(const JobSpec& spec, const Datasets& datasets) {
 checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan, const std::string& metric) {
   return {.keep_last = spec.keep_last,
           .keep_best = metric.empty() ? 0 : spec.keep_best,
-          .keep_every = spec.keep_every ? plan.steps_of(*spec.keep_every, "checkpoint.keep_every") : 0,
+          .keep_every = plan.save.also_steps,
           .smaller_is_better = train::smaller_is_better(metric)};
 }
 
@@ -202,8 +202,8 @@ void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) cons
 /// own, and each starts one that depends on the step.
 void Checkpointing::restore_generators(const checkpoint::Checkpoint& from) {
   const auto& generators = from.part("generators");
-  const std::string name = parts_.place.device.is_cpu() ? "cpu" : "cuda";
   const auto names = generators.names();
+  const std::string name = parts_.place.device.is_cpu() ? "cpu" : "cuda";
   at::Tensor states;
   if (std::find(names.begin(), names.end(), name) != names.end()) {
     states = at::empty_like(generators.tensor(name));

@@ -1,6 +1,7 @@
 #include "forecast.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "checkpoint_room.hpp"
@@ -15,8 +16,11 @@ namespace {
 
 Times times_of(const train::Cadence& cadence, const train::Plan& plan) {
   if (plan.is_time_limited() || cadence.is_auto || cadence.seconds > 0) return std::nullopt;
-  const bool ends_between = cadence.is_never() || plan.total_steps % cadence.steps != 0;
-  return (cadence.is_never() ? 0 : plan.total_steps / cadence.steps) + (ends_between ? 1 : 0);
+  const auto multiples = [&](int64_t steps) { return steps > 0 ? plan.total_steps / steps : 0; };
+  int64_t times = multiples(cadence.steps) + multiples(cadence.also_steps), both = 0;
+  const int64_t divisor = std::max<int64_t>(1, std::gcd(cadence.steps, cadence.also_steps));
+  if (!__builtin_mul_overflow(cadence.steps / divisor, cadence.also_steps, &both)) times -= multiples(both);
+  return times + (cadence.at_step(plan.total_steps) ? 0 : 1);
 }
 
 /// Whether the best checkpoint may be one that the cadence of saves does not meet.

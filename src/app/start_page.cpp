@@ -128,7 +128,8 @@ std::string plan_text(const Assembly& assembly, const std::string& saves) {
   }
   text += "  " + assembly.updates.schedule->describe();
   if (assembly.datasets.val) text += "  eval " + cadence_text(plan.eval);
-  return text + "  save " + (plan.save.is_auto ? saves : cadence_text(plan.save));
+  text += "  save " + (plan.save.is_auto ? saves : cadence_text(plan.save));
+  return text + (plan.save.also_steps > 0 ? ", and every " + grouped(plan.save.also_steps) + " for good" : "");
 }
 
 /// What stays for the whole run, to the byte; what a step needs besides is not known before one has been taken.

@@ -77,9 +77,12 @@ int64_t steps_per_epoch(const PlanFacts& facts, int64_t global_batch) {
   return facts.dataset_size / global_batch;
 }
 
+/// What is to be kept for good must be saved.
 Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
-  if (spec.interval && spec.interval->is_auto()) return {.is_auto = true};
-  return plan.cadence_of(spec.interval ? spec.interval->value : std::nullopt, "checkpoint.interval");
+  Cadence cadence{.is_auto = spec.interval && spec.interval->is_auto()};
+  if (!cadence.is_auto) cadence = plan.cadence_of(spec.interval ? spec.interval->value : std::nullopt, "checkpoint.interval");
+  if (spec.keep_every) cadence.also_steps = std::max<int64_t>(1, plan.steps_of(*spec.keep_every, "checkpoint.keep_every"));
+  return cadence;
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
   d.key("keep_best", &CheckpointSpec::keep_best,
         "checkpoints kept besides, the best ones by checkpoint.metric; not 0: a best evaluation is saved at once")
       .at_least(0).change(Change::safe).instead_of({"save_top_k", "keep_top_k"});
-  d.key("keep_every", &CheckpointSpec::keep_every, "checkpoints kept for good, at multiples of this; null: none")
+  d.key("keep_every", &CheckpointSpec::keep_every, "saves at multiples of this besides, and keeps these for good; null: none")
       .change(Change::safe);
   d.key("metric", &CheckpointSpec::metric,
         "what makes a checkpoint the best: loss, perplexity, top1 or top5 of data.val; auto: top1, loss for text")

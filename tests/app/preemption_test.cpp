@@ -266,6 +266,24 @@ TEST(Saving, MoreOftenThanItCanBeWrittenIsToldAndCounted) {
   EXPECT_GT(stall_seconds, 1);
 }
 
+TEST(Saving, IsDoneForWhatIsToBeKeptForGood) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: null, keep_last: 1, keep_best: 0, keep_every: 6}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  EXPECT_THAT(checkpoints(folder / "run"), ::testing::ElementsAre("step-00000006", "step-00000012", "step-00000018", "step-00000020"));
+}
+
+TEST(Saving, ThatFailsAtTheEndSaysOnceWhatToTry) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "run");
+  fs::create_directory_symlink("/proc", folder / "run/ckpt");  // where there is never room
+  const Result result = gputrain({"run", write_gpt_job(folder, "checkpoint: {interval: null}\n"), "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 5);
+  const size_t error = result.err.find("error: cannot save: " + folder / "run/ckpt: no room");
+  ASSERT_NE(error, std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("try:", error), result.err.rfind("try:")) << result.err;
+}
+
 TEST(Saving, OnSigusr2OrAFileGoesOnTraining) {
   const TemporaryFolder folder;
   Program program(endless(folder));

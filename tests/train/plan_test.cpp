@@ -186,6 +186,25 @@ TEST(Plan, LeavesTheIntervalOfCheckpointsToTheRunUnlessTheJobGivesOne) {
   EXPECT_TRUE(cadence().is_never());
 }
 
+TEST(Plan, SavesWhatIsToBeKeptForGoodWhateverTheInterval) {
+  TrainSpec train;
+  train.global_batch_size = 100;
+  train.max_epochs = 10;
+  CheckpointSpec spec;
+  const auto cadence = [&] { return make_plan(train, EvalSpec{}, spec, LogSpec{}, kText).save; };
+  spec.keep_every = Length{6, Length::Unit::steps};
+  EXPECT_TRUE(cadence().is_auto);
+  EXPECT_TRUE(cadence().at_step(12));
+  EXPECT_FALSE(cadence().at_step(10));
+  spec.interval = config::Auto<Length>{Length{10, Length::Unit::steps}};
+  EXPECT_TRUE(cadence().at_step(12) && cadence().at_step(10));
+  spec.interval.reset();
+  EXPECT_TRUE(!cadence().is_never() && cadence().at_step(12));
+  spec.keep_every = Length{1, Length::Unit::percent};
+  spec.interval = config::Auto<Length>{Length{1, Length::Unit::percent}};
+  EXPECT_EQ(cadence().also_steps, 1);  // 100 steps in all
+}
+
 TEST(Plan, HasMoreStepsThanAnyRunWhereLengthsAreBeyondCounting) {
   TrainSpec train;
   train.global_batch_size = 10;

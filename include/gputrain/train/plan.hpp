@@ -37,9 +37,12 @@ struct Cadence {
   int64_t steps = 0;
   double seconds = 0;
   bool is_auto = false;
+  int64_t also_steps = 0;  // besides, every so many steps
 
-  bool at_step(int64_t step) const noexcept { return steps > 0 && step % steps == 0; }
-  bool is_never() const noexcept { return steps == 0 && seconds == 0 && !is_auto; }
+  bool at_step(int64_t step) const noexcept {
+    return (steps > 0 && step % steps == 0) || (also_steps > 0 && step % also_steps == 0);
+  }
+  bool is_never() const noexcept { return steps == 0 && seconds == 0 && !is_auto && also_steps == 0; }
 };
 
 struct Plan {
