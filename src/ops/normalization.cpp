@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/layer_norm.h>
@@ -109,11 +110,28 @@ NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const
 
 namespace {
 
+/// ATen in training. The variance of a single value per channel is 0, and would be 0 / 0 without bias: the running one
+/// would never be a number again.
+at::Tensor aten_batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                           const at::Tensor& running_mean, const at::Tensor& running_var,
+                           const BatchNormOptions& options) {
+  const auto normed = [&](const at::Tensor& mean, const at::Tensor& variance) {
+    return at::batch_norm(x, weight, bias, mean, variance, /*training=*/true, options.momentum, options.eps,
+                          /*cudnn_enabled=*/true);
+  };
+  if (x.numel() != x.size(1)) return normed(running_mean, running_var);
+  {
+    const at::NoGradGuard no_grad;
+    running_mean.mul_(1 - options.momentum).add_(x.detach().flatten().to(running_mean.scalar_type()), options.momentum);
+    running_var.mul_(1 - options.momentum);
+  }
+  return normed({}, {});
+}
+
 /// In training, by ATen or a kernel of our own; `inputs` as gpu::batch_norm takes them.
 at::Tensor batch_norm_on_gpu(const Tensors& inputs, const BatchNormOptions& options, bool relu) {
   const Way plain = [=](const Tensors& t) {
-    at::Tensor y = at::batch_norm(t[0], t[1], t[2], t[4], t[5], /*training=*/true, options.momentum, options.eps,
-                                  /*cudnn_enabled=*/true);
+    at::Tensor y = aten_batch_norm(t[0], t[1], t[2], t[4], t[5], options);
     if (t[3].defined()) y.add_(t[3]);
     return Tensors{relu ? at::relu_(y) : y};
   };
@@ -129,7 +147,8 @@ at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
   if (options.training && gpu::is_here(x)) {
     return batch_norm_on_gpu({x, weight, bias, {}, running_mean, running_var}, options, /*relu=*/false);
   }
-  return at::batch_norm(x, weight, bias, running_mean, running_var, options.training, options.momentum, options.eps,
+  if (options.training) return aten_batch_norm(x, weight, bias, running_mean, running_var, options);
+  return at::batch_norm(x, weight, bias, running_mean, running_var, /*training=*/false, options.momentum, options.eps,
                         /*cudnn_enabled=*/true);
 }
 

@@ -296,5 +296,21 @@ TEST(FusedBatchNorm, AgreesWithFiniteDifferencesWhereItIsNotFused) {
   EXPECT_LT(testing_support::gradient_error(sum, {x, weight, bias, residual}), 1e-6);
 }
 
+/// As where the last step of an epoch has one sample left, and the network has halved its image down to a pixel.
+TEST(BatchNorm, OfASingleValueLeavesNumbersInTheRunningStatistics) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    const auto channels = [&](double value) { return at::full({8}, value, at::TensorOptions().dtype(type)); };
+    const at::Tensor x = random_leaf({1, 8, 1, 1}, 1, type), weight = channels(2), bias = channels(3);
+    for (const bool relu : {false, true}) {
+      const at::Tensor mean = channels(0), variance = channels(1);
+      const at::Tensor y = relu ? batch_norm_relu(x, weight, bias, mean, variance, {}, {})
+                                : batch_norm(x, weight, bias, mean, variance, {});
+      EXPECT_TRUE((y == 3).all().item<bool>());
+      EXPECT_TRUE(mean.allclose(x.detach().flatten() * 0.1));
+      EXPECT_TRUE(variance.allclose(channels(0.9)));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gputrain::ops
