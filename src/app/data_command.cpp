@@ -87,6 +87,23 @@ std::optional<Finding> compare(const Attempt& attempt, const Mark& from, const M
   return finding;
 }
 
+/// At a change of the data's or the batch's size within an epoch, what the epoch has used and what the new order leaves
+/// for it do not make a whole.
+std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attempt& attempt, int64_t step) {
+  const data::OrderFacts& now = attempt.order;
+  std::string change;
+  const auto note = [&](const char* name, int64_t old_value, int64_t new_value) {
+    if (old_value != new_value) change += fmt::format("{}{} {} -> {}", change.empty() ? "" : ", ", name, old_value, new_value);
+  };
+  note("samples", before.samples, now.samples);
+  note("global batch", before.global_batch, now.global_batch);
+  const int64_t old_steps = data::steps_per_epoch(before), new_steps = data::steps_per_epoch(now);
+  if (change.empty() || old_steps < 1 || new_steps < 1) return {};
+  if (step % old_steps == 0 && step % new_steps == 0 && step / old_steps == step / new_steps) return {};
+  return Finding{.attempt = attempt.number, .begin = step, .end = step,
+                 .what = "changed within an epoch (" + change + "), whose samples are not used once each"};
+}
+
 struct Audit {
   std::vector<Finding> findings;
   std::vector<std::string> problems;  // of the ledger itself
@@ -110,7 +127,13 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
   for (const Attempt& attempt : attempts) audit.discarded += attempt.marks.back().step - attempt.marks.front().step;
   cut_to_what_counts(attempts);
   Mark last;  // training begins at step 0, with nothing used
+  std::optional<data::OrderFacts> order;  // of what was used last
   for (const Attempt& attempt : attempts) {
+    const bool counts = !attempt.marks.empty() && attempt.marks.back().step > attempt.marks.front().step;
+    if (order && counts) {
+      if (auto broken = broken_epoch(*order, attempt, attempt.marks.front().step)) audit.findings.push_back(std::move(*broken));
+    }
+    if (counts) order = attempt.order;
     for (const Mark& mark : attempt.marks) {
       if (auto finding = compare(attempt, last, mark)) audit.findings.push_back(std::move(*finding));
       if (mark.is_rollback) audit.note_rollback(attempt, last.step, mark.step);
@@ -133,8 +156,9 @@ void print(const Audit& audit) {
               grouped(std::max<int64_t>(0, audit.discarded)).c_str(), grouped(audit.used.samples).c_str(), audit.epochs);
   for (const std::string& problem : audit.problems) std::printf("ledger  %s\n", problem.c_str());
   for (const Finding& finding : audit.findings) {
-    std::printf("attempt %lld, steps %s to %s: %s\n", static_cast<long long>(finding.attempt),
-                grouped(finding.begin).c_str(), grouped(finding.end).c_str(), finding.what.c_str());
+    const std::string steps = finding.begin == finding.end ? "step " + grouped(finding.end)
+                                                           : "steps " + grouped(finding.begin) + " to " + grouped(finding.end);
+    std::printf("attempt %lld, %s: %s\n", static_cast<long long>(finding.attempt), steps.c_str(), finding.what.c_str());
   }
   if (audit.rollbacks > 0) {
     std::printf("passed over  %s samples of %s steps, by %s rollbacks\n", grouped(audit.passed_over.samples).c_str(),

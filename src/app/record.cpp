@@ -46,6 +46,15 @@ data::OrderFacts order_facts(const Job& job, const Assembly& assembly) {
           .drop_last = options.drop_last};
 }
 
+int64_t samples_before(const std::vector<nlohmann::json>& ledger) {
+  const nlohmann::json::json_pointer samples("/order/samples");
+  for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
+    if (line->value("kind", "") != "attempt") continue;
+    return line->contains(samples) && line->at(samples).is_number_integer() ? line->at(samples).get<int64_t>() : 0;
+  }
+  return 0;
+}
+
 nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
   nlohmann::json record{{"attempt", progress.attempts},
           {"run_id", job.run_id},

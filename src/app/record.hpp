@@ -1,6 +1,7 @@
 // What a run writes into its ledger, and reads there again.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ data::OrderFacts order_facts(const Job& job, const Assembly& assembly);
 
 nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress);
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress);
+
+/// How many samples the training data had in the run's newest attempt; 0: there is none that says so.
+int64_t samples_before(const std::vector<nlohmann::json>& ledger);
 
 /// Attempts that died one after the other without coming past `step`, and why the last one did.
 struct Stuck {

@@ -202,6 +202,11 @@ std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int
     notes.push_back(fmt::format("{} was {} then and is {} now: expect equality up to rounding only", key, then[key].dump(),
                                 now.at(key).dump()));
   }
+  const nlohmann::json::json_pointer samples("/order/samples");
+  if (then.is_object() && then.contains(samples) && then[samples] != now.at(samples)) {
+    notes.push_back(fmt::format("the training data had {} samples then and has {} now: the step is taken on other ones",
+                                then[samples].dump(), now.at(samples).dump()));
+  }
   return notes;
 }
 

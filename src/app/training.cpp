@@ -66,9 +66,10 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
                                        .sources = sources});
   }
   const std::string resume = this->resume();
-  leave_later_steps();
   std::vector<nlohmann::json> earlier;
   if (assembly.place.rank() == 0) earlier = monitor::read_ledger(folder_.ledger()).lines;
+  check_data_is_the_same(earlier);
+  leave_later_steps();
   if (!request.accept) refuse_if_stuck(earlier);
   pace_ = train::SavePace(losses_in(earlier));
   nlohmann::json attempt = attempt_record(job, assembly, progress_);
@@ -101,6 +102,26 @@ void Training::leave_later_steps() {
                                          folder_.log(rank).filename().string() + ".left"));
   const double epoch = static_cast<double>(progress_.step) / static_cast<double>(assembly_.plan.steps_per_epoch);
   metrics_.append({.step = progress_.step, .epoch = epoch, .kind = "event", .message = mark});
+}
+
+/// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is not
+/// finished by the new one.
+void Training::check_data_is_the_same(const std::vector<nlohmann::json>& ledger) const {
+  if (progress_.step == 0) return;
+  const int64_t now = assembly_.datasets.train->size();
+  const at::Tensor shared = at::full({}, samples_before(ledger), at::kLong);  // other ranks than 0 have no ledger
+  assembly_.place.groups.control().broadcast(shared, 0, "samples of the last attempt");
+  const auto before = shared.item<int64_t>();
+  if (before == 0 || before == now) return;
+  const std::string what = "the training data has changed: " + monitor::grouped(before) + " samples before, " +
+                           monitor::grouped(now) + " now, at step " + monitor::grouped(progress_.step);
+  if (!request_.accept) {
+    throw Error(ExitCode::usage, {.what = what,
+                                  .where = spec_.data.train.path.empty() ? "data.train" : spec_.data.train.path,
+                                  .hint = "put the data back as it was, or --accept to go on in the order of the new data, which "
+                                          "does not use each sample once in the epoch at hand"});
+  }
+  log::warning(what + "; from here on its samples come in another order");
 }
 
 /// A job that always dies at the same place must not be started for ever on rented machines.

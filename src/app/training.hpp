@@ -33,6 +33,7 @@ class Training {
   void record_end(const std::exception& failure);
   void note_reached();
   void record_forced_end(const Error& failure);
+  void check_data_is_the_same(const std::vector<nlohmann::json>& ledger) const;
   void refuse_if_stuck(const std::vector<nlohmann::json>& ledger);
   void look_at_saves();
   void finish_mirror();

@@ -108,6 +108,19 @@ TEST(Audit, NamesTheLineAtWhichTheChainBreaks) {
   EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr("ledger  line 2:"));
 }
 
+TEST(Audit, FindsAnEpochBrokenByAnotherBatchSize) {
+  const TemporaryFolder folder;
+  const std::string job = write_long_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"}).exit_code, 0);
+  const Result on = gputrain({"run", job, "--output-dir", folder / "run", "--accept", "--set", "train.max_steps=20", "--set",
+                              "train.global_batch_size=5"});
+  ASSERT_EQ(on.exit_code, 0) << on.err;
+  const auto result = audit(folder / "run", 4);
+  EXPECT_EQ(result["findings"].size(), 1);
+  EXPECT_EQ(result["findings"][0]["begin"], 10);
+  EXPECT_THAT(result["findings"][0]["what"], HasSubstr("global batch 8 -> 5"));
+}
+
 TEST(Audit, RefusesAFolderWithoutALedgerAndNonsenseInIt) {
   const TemporaryFolder folder;
   EXPECT_EQ(gputrain({"data", "audit", folder.path()}).exit_code, 2);

@@ -136,8 +136,11 @@ TEST_F(Replay, TellsWhatIsOtherThanItWasThen) {
   std::getline(lines, first);
   auto attempt = nlohmann::json::parse(first);
   attempt["threads"] = 1000;
+  attempt["order"]["samples"] = 7;
   std::ofstream(run_ + "/ledger.jsonl", std::ios::trunc) << attempt.dump() << "\n";
-  EXPECT_THAT(replay(20).out, HasSubstr("note     threads was 1000 then and is "));
+  const Result result = replay(20);
+  EXPECT_THAT(result.out, HasSubstr("note     threads was 1000 then and is "));
+  EXPECT_THAT(result.out, HasSubstr("note     the training data had 7 samples then and has "));
 }
 
 TEST_F(Replay, OnTwoRanksIsEqualToARunOnTwoRanks) {

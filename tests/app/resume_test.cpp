@@ -177,5 +177,19 @@ TEST(Resume, RefusesAJobThatWouldGiveOtherResults) {
   EXPECT_THAT(accepted.out, HasSubstr("done    30/30"));
 }
 
+TEST(Resume, RefusesDataThatHasGrownSinceUnlessAccepted) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"}).exit_code, 0);
+  std::ofstream(folder / "text.txt", std::ios::app) << std::string(400, 't');
+  const Result refused = gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, ::testing::AllOf(HasSubstr("the training data has changed"), HasSubstr("at step 10"), HasSubstr("--accept")));
+  const Result accepted = gputrain({"run", job, "--accept", "--output-dir", folder / "run"});
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.err, HasSubstr("the training data has changed"));
+  EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr("step 10: changed within an epoch (samples"));
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support
