@@ -39,6 +39,7 @@ void describe_keys(config::Description<Spec>& d) {
     d.key("train", &Spec::train, "how long and how big");
     d.key("optimizer", &Spec::optimizer, "the update rule").instead_of({"optim", "opt"});
     d.key("lr_scheduler", &Spec::lr_scheduler, "the learning rate over time")
+        .change(Change::needs_accept)
         .instead_of({"lr_scheduler_type", "sched"});
     d.key("eval", &Spec::eval, "evaluation");
   }

@@ -7,6 +7,9 @@
 #include "gputrain/optim/schedule.hpp"
 
 namespace gputrain::optim {
+
+using config::Change;
+
 namespace {
 
 const char* name_of(nn::Role role) {
@@ -28,13 +31,14 @@ const char* name_of(nn::Role role) {
 void OptimizerSpec::describe(config::Description<OptimizerSpec>& d) {
   d.summary("how weights are updated");
   d.choice("type", &OptimizerSpec::type, catalog(), "update rule").instead_of({"name"});
-  d.key("lr", &OptimizerSpec::lr, "peak learning rate").above(0).instead_of({"learning_rate", "base_lr", "max_lr", "peak_lr"});
+  d.key("lr", &OptimizerSpec::lr, "peak learning rate").above(0).change(Change::needs_accept).instead_of({"learning_rate", "base_lr", "max_lr", "peak_lr"});
   d.key("no_decay", &OptimizerSpec::no_decay, "kinds of parameters that weight decay leaves alone")
       .choices({"bias", "norm", "embedding"});
   d.key("lr_base_batch_size", &OptimizerSpec::lr_base_batch_size,
         "batch size that lr was chosen for: the rate grows in proportion to the global batch size")
       .at_least(1)
       .unit("samples")
+      .change(Change::needs_accept)
       .instead_of({"learning_rate_scaling", "auto_scale_lr.base_batch_size"});
 }
 

@@ -54,9 +54,9 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
         "forward passes per optimizer step; auto: derived from the two batch sizes")
       .at_least(1).change(Change::safe).instead_of({"accumulate_grad_batches", "grad_accum_steps"});
   d.key("label_smoothing", &TrainSpec::label_smoothing, "share of the target spread evenly over all classes")
-      .range(0, 1).instead_of({"smoothing", "label_smoothing_factor"});
+      .range(0, 1).change(Change::needs_accept).instead_of({"smoothing", "label_smoothing_factor"});
   d.key("max_grad_norm", &TrainSpec::max_grad_norm, "clip the gradient's 2-norm to this")
-      .above(0).instead_of({"gradient_clip_val", "clip_grad", "gradient_clipping", "grad_clip"});
+      .above(0).change(Change::needs_accept).instead_of({"gradient_clip_val", "clip_grad", "gradient_clipping", "grad_clip"});
   d.key("nonfinite", &TrainSpec::nonfinite,
         "on a loss or gradient that is not finite: stop with exit code 4; skip the update and go on; or rollback: take "
         "up the newest good checkpoint and go on with the data after the offending step, so that all steps since the "

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <tuple>
@@ -175,6 +176,29 @@ TEST(Resume, RefusesAJobThatWouldGiveOtherResults) {
   const Result accepted = gputrain({"run", job, "--accept", "--output-dir", folder / "run", "--set", "train.max_steps=30"});
   EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
   EXPECT_THAT(accepted.out, HasSubstr("done    30/30"));
+}
+
+TEST(Resume, TakesAnotherRateScheduleAndPlaceOfTheDataWhenAccepted) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 5}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  std::filesystem::rename(folder / "text.txt", folder / "moved.txt");
+  std::vector<std::string> on{"run", job, "--output-dir", folder / "run"};
+  for (const std::string& setting : {std::string("train.max_steps=30"), std::string("optimizer.lr=1e-4"),
+                                     std::string("lr_scheduler={type: linear}"),
+                                     std::string("optimizer.weight_decay=0"), "data.train.path=" + folder / "moved.txt"}) {
+    on.insert(on.end(), {"--set", setting});
+  }
+  const Result refused = gputrain(on);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--accept"));
+  on.push_back("--accept");
+  const Result accepted = gputrain(on);
+  ASSERT_EQ(accepted.exit_code, 0) << accepted.err;
+  const auto rates = values(folder / "run/metrics.jsonl", "train/lr");
+  ASSERT_EQ(rates.size(), 6U);
+  EXPECT_EQ(rates[3], 3e-3);
+  EXPECT_LT(rates[4], 1e-4);
 }
 
 TEST(Resume, RefusesDataThatHasGrownSinceUnlessAccepted) {

@@ -18,7 +18,8 @@ struct TrainSource {
 
   static void describe(config::Description<TrainSource>& d) {
     d.summary("what is trained on");
-    d.key("path", &TrainSource::path, "file, folder or pattern; format synthetic needs none");
+    d.key("path", &TrainSource::path, "file, folder or pattern; format synthetic needs none")
+        .change(config::Change::needs_accept);
     d.choice("format", &TrainSource::format, catalog(), "how the data is stored; its options stand beside it")
         .required();
   }
@@ -33,7 +34,8 @@ struct HeldOutSource {
   static void describe(config::Description<HeldOutSource>& d) {
     d.summary("what is evaluated on: data of its own, or a part of the training data that is then not trained on");
     d.key("path", &HeldOutSource::path,
-          "file, folder or pattern; null: that of data.train, where a folder, a prefix or the role tells them apart");
+          "file, folder or pattern; null: that of data.train, where a folder, a prefix or the role tells them apart")
+        .change(config::Change::needs_accept);
     d.choice("format", &HeldOutSource::format, catalog(), "how the data is stored; not given: as data.train")
         .inherits("data.train.format");
     d.key("split", &HeldOutSource::split,

@@ -23,10 +23,15 @@ struct AdamWSpec {
         .elements(2)
         .at_least(0)
         .below(1)
+        .change(config::Change::needs_accept)
         .instead_of({"adam_betas"});
-    d.key("eps", &AdamWSpec::eps, "added to the root of the second average").at_least(0).instead_of({"adam_epsilon"});
+    d.key("eps", &AdamWSpec::eps, "added to the root of the second average")
+        .at_least(0)
+        .change(config::Change::needs_accept)
+        .instead_of({"adam_epsilon"});
     d.key("weight_decay", &AdamWSpec::weight_decay, "share of a weight, times the rate, taken off at each step")
         .at_least(0)
+        .change(config::Change::needs_accept)
         .instead_of({"wd"});
   }
 };

@@ -22,9 +22,11 @@ struct SgdSpec {
   static void describe(config::Description<SgdSpec>& d) {
     d.summary("stochastic gradient descent");
     d.key("momentum", &SgdSpec::momentum, "share of the velocity kept from step to step").at_least(0).below(1);
-    d.key("nesterov", &SgdSpec::nesterov, "look ahead along the velocity; needs momentum");
+    d.key("nesterov", &SgdSpec::nesterov, "look ahead along the velocity; needs momentum")
+        .change(config::Change::needs_accept);
     d.key("weight_decay", &SgdSpec::weight_decay, "share of a weight added to its gradient")
         .at_least(0)
+        .change(config::Change::needs_accept)
         .instead_of({"wd"});
     d.check([](const SgdSpec& spec, config::Complaints& complaints) {
       if (spec.nesterov && spec.momentum == 0) {
