@@ -25,12 +25,23 @@ bool wants_channels_last(const JobSpec& spec, bool is_text) {
   return !is_text && spec.train.channels_last.value.value_or(true);
 }
 
-/// What the model takes at most, where it is a text model that says so; 0: it does not.
-int64_t longest_sequence(const Job& job) {
+/// An option of the model that is a number; 0: it has none of this name, or leaves it to the data.
+int64_t model_option(const Job& job, const std::string& name) {
   for (const auto& setting : job.loaded.settings()) {
-    if (setting.key == "model.config.block_size" && setting.value != "null") return std::stoll(setting.value);
+    if (setting.key == "model.config." + name && setting.value != "null") return std::stoll(setting.value);
   }
   return 0;
+}
+
+/// Weights that learned other tokens would begin as if they knew these.
+void warn_of_other_tokens(const Job& job, const Datasets& datasets) {
+  const JobSpec& spec = job.spec();
+  const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.num_classes;
+  if (spec.data.train.format.name != "text" || known == 0 || known == here) return;
+  log::warning("model.pretrained knows " + std::to_string(known) + " tokens, and data.text.tokenizer: " +
+               spec.data.text.tokenizer + " makes " + std::to_string(here) +
+               " of its own: they are other ones under the same numbers. To go on from what the weights know, use files "
+               "made by their tokenizer, format: tokens");
 }
 
 void check_recompute(const Job& job, const models::Model& model) {
@@ -164,7 +175,7 @@ train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place&
 
 Datasets open_datasets(const Job& job) {
   Datasets datasets;
-  static_cast<data::Datasets&>(datasets) = data::open_datasets(job.spec().data, longest_sequence(job));
+  static_cast<data::Datasets&>(datasets) = data::open_datasets(job.spec().data, model_option(job, "block_size"));
   const auto& layout = datasets.train->layout();
   datasets.is_text = !layout.target_sizes.empty();
   const auto& sizes = layout.input_sizes;
@@ -200,7 +211,10 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
     built.arena->own(built.owners[static_cast<size_t>(place.rank())]);
   }
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
-  if (spec.model.pretrained) load_weights(*built.model, *spec.model.pretrained);
+  if (spec.model.pretrained) {
+    built.classes_left_out = load_weights(*built.model, *spec.model.pretrained, models::OtherClasses::left_out);
+    warn_of_other_tokens(job, datasets);
+  }
   share_model(built, place.groups);
   return built;
 }

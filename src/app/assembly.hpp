@@ -65,6 +65,7 @@ struct BuiltModel {
   std::unique_ptr<device::Arena> arena;
   std::vector<at::Tensor> parameters;
   int64_t parameter_count = 0;
+  int64_t classes_left_out = 0;       // of a last layer that pretrained weights have otherwise
   bool sync_batch_norm = false;       // its batch norm in training is over the batches of all ranks
   std::vector<device::Range> owners;  // what each rank updates, where they share that out; otherwise empty
 };

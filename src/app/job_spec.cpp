@@ -25,7 +25,7 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
       .required();
   d.key("pretrained", &ModelSpec::pretrained,
         "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes")
-      .instead_of({"model_name_or_path"});
+      .instead_of({"model_name_or_path", "base_model"});
 }
 
 void ExpectSpec::describe(config::Description<ExpectSpec>& d) {

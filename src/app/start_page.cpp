@@ -53,7 +53,10 @@ std::string hosts_text(const Place& place) {
 }
 
 std::string model_text(const JobSpec& spec, const Assembly& assembly) {
-  const std::string from = spec.model.pretrained ? "from " + *spec.model.pretrained : "from scratch";
+  std::string from = spec.model.pretrained ? "from " + *spec.model.pretrained : "from scratch";
+  if (const int64_t classes = assembly.built.classes_left_out; classes > 0) {
+    from += " without its last layer, which has " + grouped(classes) + " classes";
+  }
   return spec.model.architecture.name + " " + compact(static_cast<double>(assembly.built.parameter_count)) + " params  " +
          spec.precision + (assembly.place.policy.compute != assembly.place.policy.master ? ", fp32 master weights" : "") + "  " +
          from + ", seed " + std::to_string(spec.seed);

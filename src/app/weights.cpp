@@ -4,7 +4,6 @@
 
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/models/pretrained.hpp"
 
 namespace gputrain::app {
 
@@ -47,16 +46,18 @@ void refuse_pickled(const fs::path& path) {
 
 }  // namespace
 
-void load_weights(models::Model& model, const fs::path& path) {
+int64_t load_weights(models::Model& model, const fs::path& path, models::OtherClasses other_classes) {
   const auto file_path = fs::is_directory(path) ? path / "model.safetensors" : path;
   if (!fs::exists(file_path)) {
     throw Error(ExitCode::data, {.what = "there are no weights", .where = file_path.string(), .hint = hint_for(path)});
   }
   refuse_pickled(file_path);
   const checkpoint::SafetensorsFile file(file_path);
-  models::load_weights(model, {.where = file_path.string(),
+  return models::load_weights(model,
+                              {.where = file_path.string(),
                                .names = file.names(),
-                               .tensor = [&](const std::string& name) { return file.tensor(name); }});
+                               .tensor = [&](const std::string& name) { return file.tensor(name); }},
+                              other_classes);
 }
 
 void write_weights(models::Model& model, const RunFolder& folder) {

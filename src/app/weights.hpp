@@ -5,6 +5,7 @@
 
 #include "gputrain/checkpoint/safetensors.hpp"
 #include "gputrain/models/model.hpp"
+#include "gputrain/models/pretrained.hpp"
 #include "run_folder.hpp"
 
 namespace gputrain::app {
@@ -13,8 +14,9 @@ namespace gputrain::app {
 checkpoint::NamedTensors named_weights(models::Model& model);
 
 /// Fills the model from a safetensors file, or from the model.safetensors of a folder. Throws Error(data) with
-/// everything that is missing, unexpected or of another shape.
-void load_weights(models::Model& model, const std::filesystem::path& path);
+/// everything that is missing, unexpected or of another shape. Returns the classes of a last layer that was left out.
+int64_t load_weights(models::Model& model, const std::filesystem::path& path,
+                     models::OtherClasses other_classes = models::OtherClasses::refused);
 
 /// Writes named_weights() as model.safetensors, and the ecosystem's config.json where it has one.
 void write_weights(models::Model& model, const RunFolder& folder);

@@ -49,10 +49,28 @@ std::map<std::string, at::Tensor> tensors_of(Model& model) {
   return tensors;
 }
 
-/// Our tensor for each name of the source that has one.
-std::map<std::string, at::Tensor> matched(Model& model, const TensorSource& source) {
+/// The parameters of the layer that gives the classes.
+std::set<const void*> last_layer_of(Model& model) {
+  std::set<const void*> parameters;
+  model.units().back().modules.back()->each_parameter(
+      [&](const std::string&, nn::Parameter& parameter) { parameters.insert(parameter.value.unsafeGetTensorImpl()); });
+  return parameters;
+}
+
+/// Whether two shapes are of one layer, but for the number of its rows.
+bool differ_in_rows(at::IntArrayRef a, at::IntArrayRef b) {
+  return !a.empty() && !b.empty() && a[0] != b[0] && a.slice(1) == b.slice(1);
+}
+
+struct Matched {
+  std::map<std::string, at::Tensor> pairs;  // our tensor for each name of the source that has one
+  int64_t classes_left_out = 0;
+};
+
+Matched match(Model& model, const TensorSource& source, OtherClasses other_classes) {
   auto ours = tensors_of(model);
-  std::map<std::string, at::Tensor> pairs;
+  const auto last_layer = other_classes == OtherClasses::left_out ? last_layer_of(model) : std::set<const void*>();
+  Matched matched;
   Mismatches wrong;
   for (const std::string& name : source.names) {
     const std::string local = model.parameter_of(name);
@@ -63,13 +81,19 @@ std::map<std::string, at::Tensor> matched(Model& model, const TensorSource& sour
       continue;
     }
     const at::Tensor theirs = source.tensor(name);
+    const bool is_last = last_layer.contains(found->second.unsafeGetTensorImpl());
+    if (is_last && differ_in_rows(theirs.sizes(), found->second.sizes())) {
+      matched.classes_left_out = theirs.size(0);
+      ours.erase(found);
+      continue;
+    }
     if (theirs.sizes() != found->second.sizes()) {
       wrong.add("of another shape",
                 name + " " + text_of(theirs.sizes()) + ", the model has " + text_of(found->second.sizes()));
     } else if (theirs.is_floating_point() != found->second.is_floating_point()) {
       wrong.add("of another kind of number", name);
     }
-    pairs.emplace(name, found->second);
+    matched.pairs.emplace(name, found->second);
     ours.erase(found);
   }
   for (const auto& [name, tensor] : ours) wrong.add("missing in the file", name);
@@ -78,7 +102,7 @@ std::map<std::string, at::Tensor> matched(Model& model, const TensorSource& sour
                                  .where = source.where,
                                  .hint = "the same model.type and model.config as the weights were trained with"});
   }
-  return pairs;
+  return matched;
 }
 
 bool same_value(const std::string& a, const std::string& b) {
@@ -90,10 +114,11 @@ bool same_value(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-void load_weights(Model& model, const TensorSource& source) {
-  const auto pairs = matched(model, source);
+int64_t load_weights(Model& model, const TensorSource& source, OtherClasses other_classes) {
+  const Matched found = match(model, source, other_classes);
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : pairs) tensor.detach().copy_(source.tensor(name));
+  for (const auto& [name, tensor] : found.pairs) tensor.detach().copy_(source.tensor(name));
+  return found.classes_left_out;
 }
 
 std::vector<std::string> settings_of(const PublishedModel& published, const config::Loaded& job,

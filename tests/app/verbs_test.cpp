@@ -160,6 +160,34 @@ TEST(Verbs, PretrainedWeightsThatCannotBeReadSayWhatToDo) {
   EXPECT_THAT(refusal_with(folder / "."), HasSubstr("the folder that model.safetensors is in"));
 }
 
+TEST(Verbs, PretrainedWeightsOfOtherClassesLeaveTheirLastLayerOut) {
+  const TemporaryFolder folder;
+  const auto job_of = [&](int classes, const std::string& model) {
+    const std::string number = std::to_string(classes);
+    return folder.write("job" + number + ".yaml", "schema: 1\nmodel: {type: mlp" + model + "}\n"
+                        "data: {train: {format: synthetic, samples: 8, num_classes: " + number + "}, image: {size: 4}}\n"
+                        "train: {max_steps: 1, global_batch_size: 4}\noutput_dir: " + folder / ("run" + number) + "\n");
+  };
+  ASSERT_EQ(gputrain({"run", job_of(5, "")}).exit_code, 0);
+  const Result result = gputrain({"run", job_of(1, ", pretrained: " + folder / "run5")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("/run5 without its last layer, which has 5 classes"));
+}
+
+TEST(Verbs, PretrainedWeightsOfOtherTokensAreWarnedOf) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  const auto run = [&](const std::string& name, const std::string& setting) {
+    const Result result = gputrain({"run", job, "--output-dir", folder / name, "--set", "train.max_steps=1", "--set", setting});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  run("same", "model.config.n_layer=1");
+  EXPECT_THAT(run("more", "model.pretrained=" + folder / "same"), Not(HasSubstr("tokens")));
+  run("wide", "model.config.vocab_size=300");
+  EXPECT_THAT(run("other", "model.pretrained=" + folder / "wide"), HasSubstr("model.pretrained knows 300 tokens"));
+}
+
 TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);

@@ -1,6 +1,7 @@
 #include "gputrain/models/pretrained.hpp"
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include <ATen/TensorOperators.h>
@@ -168,6 +169,43 @@ TEST(LoadWeights, TellsAllThatDoesNotFitAndWritesNothing) {
   }
   tiny.model.each_parameter(
       [&](const std::string& name, nn::Parameter& p) { EXPECT_TRUE(p.value.equal(before.at(name))) << name; });
+}
+
+/// Weights of an MLP for `classes` classes and the model for three.
+struct OtherHead {
+  explicit OtherHead(int64_t classes, int64_t inputs = 4) {
+    const auto job = load_job("model: {type: mlp, config: {hidden: [6]}}");
+    model = build(job, {.input_shape = {1, 2, 2}, .num_classes = 3});
+    nn::initialize(*model, 1);
+    const auto theirs = build(job, {.input_shape = {1, 1, inputs}, .num_classes = classes});
+    theirs->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+      tensors[name] = at::full(parameter.value.sizes(), 0.25);
+    });
+  }
+  std::unique_ptr<Model> model;
+  std::map<std::string, at::Tensor> tensors;
+};
+
+TEST(LoadWeights, LeavesOutALastLayerOfOtherClassesWhereThatIsWanted) {
+  OtherHead other(7);
+  std::map<std::string, at::Tensor> before;
+  other.model->each_parameter([&](const std::string& name, nn::Parameter& p) { before[name] = p.value.clone(); });
+  EXPECT_EQ(load_weights(*other.model, source_of(other.tensors), OtherClasses::left_out), 7);
+  int left = 0;
+  other.model->each_parameter([&](const std::string& name, nn::Parameter& p) {
+    const bool is_last = p.value.size(0) == 3;
+    left += is_last ? 1 : 0;
+    EXPECT_TRUE(is_last ? p.value.equal(before.at(name)) : (p.value == 0.25).all().item<bool>()) << name;
+  });
+  EXPECT_EQ(left, 2);
+  EXPECT_THROW(load_weights(*other.model, source_of(other.tensors)), Error);
+}
+
+TEST(LoadWeights, LeavesOutNothingElseThatDoesNotFit) {
+  OtherHead other(7, 5);
+  EXPECT_THROW(load_weights(*other.model, source_of(other.tensors), OtherClasses::left_out), Error);
+  OtherHead same(3);
+  EXPECT_EQ(load_weights(*same.model, source_of(same.tensors), OtherClasses::left_out), 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Starting from published weights: what a Hugging Face folder says about a model, and how its tensors fill ours.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -36,9 +37,13 @@ struct TensorSource {
   std::function<at::Tensor(const std::string& name)> tensor;
 };
 
+/// What becomes of a last layer that has another number of classes in the file than in the model.
+enum class OtherClasses { refused, left_out };
+
 /// Copies the source's tensors into the model's parameters and persistent buffers, by the model's `parameter_of`, cast
 /// to their types. Throws Error(data) that tells all that is missing, unknown or of another shape, before anything is
-/// written.
-GPUTRAIN_API void load_weights(Model& model, const TensorSource& source);
+/// written. A last layer that is left out stays as it is in the model; returns the classes that it has in the file, else 0.
+GPUTRAIN_API int64_t load_weights(Model& model, const TensorSource& source,
+                                  OtherClasses other_classes = OtherClasses::refused);
 
 }  // namespace gputrain::models
