@@ -181,6 +181,12 @@ Datasets open_datasets(const Job& job) {
   const auto& sizes = layout.input_sizes;
   datasets.facts.input_shape = datasets.is_text ? sizes : std::vector<int64_t>{sizes[2], sizes[0], sizes[1]};
   datasets.facts.num_classes = layout.num_classes;
+  if (layout.num_classes == 1 && !datasets.is_text) {
+    const auto names = datasets.train->class_names();
+    log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +
+                 ": every answer is right and nothing is learned; for imagefolder, path is the folder that holds a "
+                 "folder for each class");
+  }
   return datasets;
 }
 

@@ -1,6 +1,7 @@
 #include "image_samples.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <map>
 #include <utility>
@@ -14,6 +15,13 @@ namespace gputrain::datasets {
 namespace {
 
 std::string_view class_of(std::string_view name) { return name.substr(0, name.find('/')); }
+
+/// In small letters, with its dot.
+std::string ending_of(std::string_view name) {
+  std::string ending(name.substr(std::min(name.rfind('.'), name.size())));
+  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  return ending;
+}
 
 /// Folders that are called like the roles are hardly meant as classes.
 void refuse_roles_as_classes(const std::vector<std::string>& classes, const std::string& where) {
@@ -57,9 +65,13 @@ data::ImageDecoder::Size common_size(const ImageStore& store) {
 }  // namespace
 
 bool is_image_name(std::string_view name) {
-  std::string ending(name.substr(std::min(name.rfind('.'), name.size())));
-  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
+  const std::string ending = ending_of(name);
   return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+}
+
+bool is_unread_image_name(std::string_view name) {
+  constexpr std::array kEndings{".avif", ".bmp", ".gif", ".heic", ".jfif", ".jp2", ".jxl", ".pgm", ".ppm", ".tif", ".tiff", ".webp"};
+  return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
 }
 
 std::vector<std::string> known_classes(const data::DatasetRequest& request) {

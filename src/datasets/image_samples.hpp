@@ -44,6 +44,8 @@ class ImageStore {
 inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 
 bool is_image_name(std::string_view name);
+/// Whether an image goes by this name that we have no decoder for.
+bool is_unread_image_name(std::string_view name);
 
 /// The training data's classes when validation or test data is opened; else empty.
 std::vector<std::string> known_classes(const data::DatasetRequest& request);

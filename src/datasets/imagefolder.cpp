@@ -5,6 +5,8 @@
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "image_samples.hpp"
 
@@ -29,9 +31,10 @@ class FolderStore final : public ImageStore {
       throw Error(
           ExitCode::data,
           {.what = "a file; format imagefolder wants a folder", .where = root_, .hint = "format: tar for an archive"});
-    refuse_empty_classes();
     std::vector<std::string> names = list_files(root_, {});
+    warn_of_other_images(names);
     std::erase_if(names, [](const std::string& name) { return !is_image_name(name); });
+    if (!names.empty()) refuse_classes_without_images(names);
     for (const std::string& name : names)
       if (name.find('/') == std::string::npos)
         throw Error(ExitCode::data,
@@ -51,12 +54,32 @@ class FolderStore final : public ImageStore {
   }
 
  private:
-  void refuse_empty_classes() const {
+  /// Left out in silence they would only be missed as a lower score.
+  void warn_of_other_images(const std::vector<std::string>& names) const {
+    const auto is_other = [](const std::string& name) { return is_unread_image_name(name); };
+    const auto first = std::find_if(names.begin(), names.end(), is_other);
+    if (first == names.end()) return;
+    const auto count = std::count_if(first, names.end(), is_other);
+    log::warning(root_ + ": left out " +
+                 (count == 1 ? "1 image that is neither JPEG nor PNG: "
+                             : grouped(count) + " images that are neither JPEG nor PNG, such as ") +
+                 *first);
+  }
+
+  /// `names` in order. A class that vanished would change the numbers of others.
+  void refuse_classes_without_images(const std::vector<std::string>& names) const {
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(root_, error))
-      if (!entry.path().filename().string().starts_with('.') && entry.is_directory(error) &&
-          std::filesystem::is_empty(entry.path(), error))
-        throw Error(ExitCode::data, {.what = "the folder of this class is empty", .where = entry.path().string()});
+    for (const auto& entry : std::filesystem::directory_iterator(root_, error)) {
+      const std::string folder = entry.path().filename().string();
+      if (folder.starts_with('.') || !entry.is_directory(error)) continue;
+      const auto image = std::lower_bound(names.begin(), names.end(), folder + "/");
+      if (image != names.end() && image->starts_with(folder + "/")) continue;
+      const bool is_empty = std::filesystem::is_empty(entry.path(), error);
+      throw Error(ExitCode::data, {.what = is_empty ? "the folder of this class is empty"
+                                                    : "the folder of this class has no images (.jpg, .jpeg, .png)",
+                                   .where = entry.path().string(),
+                                   .hint = "put its images there, or remove the folder"});
+    }
   }
 
   std::string root_;

@@ -172,6 +172,7 @@ TEST(Verbs, PretrainedWeightsOfOtherClassesLeaveTheirLastLayerOut) {
   const Result result = gputrain({"run", job_of(1, ", pretrained: " + folder / "run5")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("/run5 without its last layer, which has 5 classes"));
+  EXPECT_THAT(result.err, HasSubstr("all samples are of one class"));
 }
 
 TEST(Verbs, PretrainedWeightsOfOtherTokensAreWarnedOf) {

@@ -54,7 +54,12 @@ TEST_F(ImageFolderTest, TellsWhatIsWrongWithAFolder) {
   EXPECT_THAT(error_of([this] { open_folder("", ", prefix: trian"); }), HasSubstr("looked for a folder of images"));
   std::filesystem::create_directories(folder_ / "b");
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("/b: the folder of this class is empty"));
+  write("b/2.webp", "RIFF");
+  EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("/b: the folder of this class has no images"));
   write("b/2.png", png_of({1, 2, 3}));
+  ::testing::internal::CaptureStderr();
+  open_folder();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("left out 1 image that is neither JPEG nor PNG: b/2.webp"));
   write("3.png", png_of({1, 2, 3}));
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("3.png lies outside of the folders"));
 }
