@@ -94,7 +94,10 @@ Error command_line_error(const CLI::App& app, const CLI::ParseError& failure, co
   if (is_option(unread)) return option_error(verb, path, unread);
   if (!verbs_of(verb).empty()) return verb_error(verb, path, unread);
   const std::string help = "`" + path + " --help` explains what it takes";
-  if (!unread.empty()) return usage_error("`" + path + "` has no use for '" + unread + "'", help);
+  if (!unread.empty()) {
+    const bool is_setting = unread.find('=') != std::string::npos && verb.get_option_no_throw("--set") != nullptr;
+    return usage_error("`" + path + "` has no use for '" + unread + "'", is_setting ? "--set " + unread : help);
+  }
   return usage_error("`" + path + "`: " + failure.what(), help);
 }
 

@@ -154,7 +154,7 @@ bool allows(const Key&, const T&) {
 std::string percent_hint(const Key& key, const std::string& text) {
   if (key.allowed_units() != std::vector{Length::Unit::percent}) return {};
   const Parsed<double> number = parse_number(text);
-  if (!number.value) return {};
+  if (!number.value || *number.value <= 0 || *number.value >= 100) return {};
   return "write `" + (*number.value < 1 ? percent_of_ratio(text) : text + "%") + "`";
 }
 

@@ -61,6 +61,9 @@ TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
       {"optimizer.lr=", "--set optimizer.lr: there is no value after the '='"},
   };
   for (const auto& [setting, answer] : settings) EXPECT_THAT(refusal("", {setting}), HasSubstr(answer)) << setting;
+  for (const char* senseless : {"200", "0", "-5", "100"}) {
+    EXPECT_THAT(refusal("", {"data.val.split=" + std::string(senseless)}), Not(HasSubstr("write `"))) << senseless;
+  }
 }
 
 }  // namespace

@@ -217,6 +217,7 @@ TEST(Verbs, AWrongCommandLineIsToldWhatToWrite) {
   EXPECT_THAT(refusal_of({"run", "job.yaml", "--output_dir", "x"}), HasSubstr("did you mean '--output-dir'?"));
   EXPECT_THAT(refusal_of({"run", "job.yaml", "--lr=3"}), HasSubstr("no option '--lr'\n  try: keys of the job are set as --set"));
   EXPECT_THAT(refusal_of({"run", "a.yaml", "b.yaml"}), HasSubstr("no use for 'b.yaml'"));
+  EXPECT_THAT(refusal_of({"run", "a.yaml", "train.max_steps=3"}), HasSubstr("try: --set train.max_steps=3"));
   EXPECT_THAT(refusal_of({"--set", "seed=1", "run", "a.yaml"}), HasSubstr("'--set' stands before `run`"));
   EXPECT_THAT(refusal_of({"replay", "x", "--step", "0"}), HasSubstr("--step: must be a whole number of at least 1"));
   EXPECT_THAT(refusal_of({"launch", "--nproc_per_node", "2", "run", "x"}), HasSubstr("did you mean '--nproc-per-node'?"));
