@@ -24,7 +24,7 @@ std::string reason_of(train::Stop stop) {
     case train::Stop::notice: return "the machine is about to be taken away";
     case train::Stop::restart: return "asked to make way (SIGUSR1)";
     case train::Stop::interrupted: return "interrupted (SIGINT)";
-    default: return "terminated (SIGTERM)";
+    default: return "terminated (SIGTERM or SIGHUP)";
   }
 }
 

@@ -63,6 +63,8 @@ void watch_signals() {
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
+  struct sigaction present {};  // nohup has a closed terminal ignored
+  if (sigaction(SIGHUP, nullptr, &present) == 0 && present.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may go; training goes on
 }
 

@@ -150,10 +150,10 @@ TEST(AsInitAlone, LaunchCollectsTheRanksOfADeadAgent) {
   EXPECT_TRUE(first.collects_all_within(10)) << first.zombies();
 }
 
-// Nobody handles these but as the first process, which would not hear of them otherwise.
+// As the first process it would not hear of a signal that it does not handle.
 TEST(AsInitAlone, EndsBySignalsThatEndAnyProcess) {
   if (const auto missing = missing_for_init(false); !missing.empty()) GTEST_SKIP() << missing;
-  for (const auto& [signal, code] : std::map<int, int>{{SIGHUP, 129}, {SIGQUIT, 131}}) {
+  for (const auto& [signal, code] : std::map<int, int>{{SIGHUP, 143}, {SIGQUIT, 131}}) {
     FirstProcess first("run", false);
     ASSERT_TRUE(first.program().prints("step    5/"));
     kill(first.id(), signal);

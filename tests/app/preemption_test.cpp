@@ -58,7 +58,7 @@ struct Request {
 
 class Stopping : public ::testing::TestWithParam<Request> {};
 INSTANTIATE_TEST_SUITE_P(Signals, Stopping,
-                         ::testing::Values(Request{SIGTERM, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138}),
+                         ::testing::Values(Request{SIGTERM, 143}, Request{SIGHUP, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138}),
                          [](const auto& entry) { return std::string(sigabbrev_np(entry.param.signal)); });
 
 TEST_P(Stopping, WhileTrainingSavesTheStepThatWasReached) {
@@ -76,17 +76,21 @@ TEST_P(Stopping, WhileTrainingSavesTheStepThatWasReached) {
   EXPECT_EQ(summary(folder / "run")["status"], "stopped");
 }
 
+/// Starts the program at a terminal of its own.
+pid_t start_at_a_terminal(const std::vector<std::string>& arguments, int& terminal) {
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child != 0) return child;
+  std::vector<char*> words;
+  for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execv(words[0], words.data());
+  std::_Exit(99);
+}
+
 /// What the program says at a terminal of its own, where `keys` are typed once it has said `cue`.
 std::string typed_at_a_terminal(const std::vector<std::string>& arguments, const std::string& cue, const std::string& keys) {
   int terminal = -1;
-  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-  if (child == 0) {
-    std::vector<char*> words;
-    for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
-    words.push_back(nullptr);
-    ::execv(words[0], words.data());
-    std::_Exit(99);
-  }
+  const pid_t child = start_at_a_terminal(arguments, terminal);
   std::string said;
   bool is_typed = false;
   char part[4096];
@@ -99,6 +103,22 @@ std::string typed_at_a_terminal(const std::vector<std::string>& arguments, const
   ::waitpid(child, &status, 0);
   ::close(terminal);
   return said + "exit " + std::to_string(WEXITSTATUS(status));
+}
+
+TEST(StoppingAtATerminal, ThatIsClosedSavesTheStepThatWasReached) {
+  const TemporaryFolder folder;
+  int terminal = -1;
+  const pid_t child = start_at_a_terminal(endless(folder), terminal);
+  std::string said;
+  char part[4096];
+  for (ssize_t got; said.find(" 20/1,000,000") == std::string::npos && (got = ::read(terminal, part, sizeof part)) > 0;) {
+    said.append(part, static_cast<size_t>(got));
+  }
+  ::close(terminal);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 143) << said;
+  EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
 }
 
 TEST(StoppingAtATerminal, CtrlCIsAnsweredAtOnceAndTheEndSaysHowToGoOn) {

@@ -22,9 +22,9 @@ enum class Stop { none, max_time, max_duration, notice, restart, interrupted, te
 /// A rank's own reason at this moment; asked often, from the training thread.
 using StopReason = std::function<Stop()>;
 
-/// Installs handlers: SIGTERM, SIGINT and SIGUSR1 ask to stop, SIGUSR2 asks for a checkpoint. As long as there is nothing
-/// to save they end the process at once, with the exit code of the stop: nobody need wait for a rank that is missing or a
-/// data set that is being read.
+/// Installs handlers: SIGTERM, SIGINT, SIGUSR1 and, unless it is ignored, SIGHUP ask to stop, SIGUSR2 asks for a
+/// checkpoint. As long as there is nothing to save they end the process at once, with the exit code of the stop: nobody
+/// need wait for a rank that is missing or a data set that is being read.
 void watch_signals();
 /// From now on signals are noted, for the ranks to agree on; only a second SIGINT still ends the process at once.
 void note_signals() noexcept;
