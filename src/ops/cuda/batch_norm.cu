@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kChannels* kWorkers) batch_moments_kernel(Imag
     running = static_cast<float>((1 - share) * static_cast<double>(running) + share * value);
   };
   follow(p.running_mean[channel], mean);
-  follow(p.running_var[channel], squares / (count - 1));
+  follow(p.running_var[channel], squares / fmax(count - 1, 1.0));  // of a single value 0, not 0 / 0
 }
 
 template <class T, int kVector>

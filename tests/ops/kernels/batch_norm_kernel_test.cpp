@@ -1,6 +1,7 @@
 #include "../../../src/ops/cuda/batch_norm.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/relu.h>
@@ -153,6 +154,12 @@ TEST(BatchNormKernels, KeepTheirDigitsFarFromZero) {
   const BatchTensors t = run(c, storages()[0]);
   const at::Tensor deviation = wide(t.x).var({0}, /*unbiased=*/false).add(kBatchEps).sqrt();
   expect_within(1e-5, t.rstd, deviation.reciprocal(), "rstd");
+}
+
+TEST(BatchNormKernels, OfASingleValueLeaveANumberInTheRunningVariance) {
+  const BatchTensors t = run({.rows = 1, .channels = 8, .parts = 1}, storages()[0]);
+  expect_within(1e-6, t.running_var, at::full({8}, 1 - kBatchMomentum, at::kDouble), "running variance");
+  expect_within(1e-6, t.y, at::relu(wide(t.bias)), "y");
 }
 
 }  // namespace
