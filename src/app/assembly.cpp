@@ -14,6 +14,7 @@
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/parallel/replicas.hpp"
+#include "gputrain/train/preemption.hpp"
 #include "versions.hpp"
 #include "weights.hpp"
 
@@ -157,6 +158,11 @@ void fail_unmet(const Error& mistake) {
   throw;
 }
 
+void fail(Place& place, const std::exception& failure) {
+  train::note_failure();
+  place.groups.fail(failure);
+}
+
 Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared_ptr<comm::Traffic> traffic) {
   Place place;
   place.launch = {.launcher = "dry run", .rendezvous = at, .allotted_cpus = 0, .remark = {}};
@@ -291,7 +297,7 @@ Assembly::Assembly(const Job& job, Place at, const std::function<Datasets()>& op
     updates = build_updates(job, place, plan, built);
     reduction = plan_reduction(job.spec(), place.groups, *built.arena);
   } catch (const std::exception& failure) {
-    place.groups.fail(failure);
+    fail(place, failure);
   }
 }
 

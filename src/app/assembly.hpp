@@ -49,6 +49,9 @@ Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared
 /// made the same one as rank 0 leaves it to rank 0 to tell.
 [[noreturn]] void fail_unmet(const Error& mistake);
 
+/// Throws the failure that is being handled again, after the other ranks have been told of it.
+[[noreturn]] void fail(Place& place, const std::exception& failure);
+
 /// The job's datasets and what they say to the model; val and test are null when the job has none.
 struct Datasets : data::Datasets {
   models::DataFacts facts;

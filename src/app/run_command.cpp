@@ -64,7 +64,7 @@ Start prepare(const RunRequest& request, const Job& job, Place& place) {
     start.job = with_micro_batch(job, start.micro_batch.micro_batch);
     return start;
   } catch (const std::exception& failure) {
-    place.groups.fail(failure);
+    fail(place, failure);
   }
 }
 
@@ -87,7 +87,7 @@ int run_job(const RunRequest& request, const Job& given) {
   } catch (const std::exception& failure) {
     log::set_stderr_enabled(false);  // there main says it
     log::error(failure.what());
-    assembly.place.groups.fail(failure);
+    fail(assembly.place, failure);
   }
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 // A signal is handled on whatever thread the kernel chooses.
 std::atomic<int> noted = static_cast<int>(Stop::none), interrupts = 0, save_signals = 0;
-std::atomic<bool> is_noting = false, is_saved = false, has_terminal = false;
+std::atomic<bool> is_noting = false, is_saved = false, is_failing = false, has_terminal = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 Stop stop_of(int signal) noexcept {
@@ -44,6 +44,7 @@ extern "C" void note_signal(int signal) {
     return;
   }
   const Stop stop = stop_of(signal);
+  if (is_failing && signal != SIGINT) return;
   const bool is_first = signal != SIGINT || interrupts++ == 0;
   if (!is_noting || !is_first) leave(stop);
   if (signal == SIGINT && has_terminal && !is_saved) {
@@ -69,6 +70,8 @@ void watch_signals() {
 }
 
 void note_signals() noexcept { is_noting = true; }
+
+void note_failure() noexcept { is_failing = true; }
 
 void note_saved() noexcept { is_saved = true; }
 

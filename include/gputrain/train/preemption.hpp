@@ -28,6 +28,9 @@ using StopReason = std::function<Stop()>;
 void watch_signals();
 /// From now on signals are noted, for the ranks to agree on; only a second SIGINT still ends the process at once.
 void note_signals() noexcept;
+/// From now on the process ends by an error, with that one's exit code: who is asked to stop as well, as a launcher asks
+/// all ranks once it has seen one end, ends no other way. A SIGINT still does.
+void note_failure() noexcept;
 /// From now on all of the run is on disk: who ends the process loses nothing.
 void note_saved() noexcept;
 /// The strongest of the stops asked for by signals since note_signals().
