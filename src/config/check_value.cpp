@@ -171,9 +171,7 @@ void Checker::read_parsed(const Slot& slot, const Node& node, Parse parse, T& ta
   }
   origins_[slot.dotted] = node.place;
   target = *parsed.value;
-  if (!allows(slot.key, target)) {
-    wrong_type(slot, node);
-  }
+  if (!allows(slot.key, target)) return wrong_type(slot, node);
   check_limits(slot, node, magnitude(target));
 }
 

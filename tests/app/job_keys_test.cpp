@@ -62,7 +62,8 @@ TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
   };
   for (const auto& [setting, answer] : settings) EXPECT_THAT(refusal("", {setting}), HasSubstr(answer)) << setting;
   for (const char* senseless : {"200", "0", "-5", "100"}) {
-    EXPECT_THAT(refusal("", {"data.val.split=" + std::string(senseless)}), Not(HasSubstr("write `"))) << senseless;
+    const std::string text = refusal("", {"data.val.split=" + std::string(senseless)});
+    EXPECT_THAT(text, Not(AnyOf(HasSubstr("write `"), HasSubstr("2 mistakes")))) << senseless;
   }
 }
 
