@@ -39,10 +39,11 @@ void warn_of_other_tokens(const Job& job, const Datasets& datasets) {
   const JobSpec& spec = job.spec();
   const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.num_classes;
   if (spec.data.train.format.name != "text" || known == 0 || known == here) return;
-  log::warning("model.pretrained knows " + std::to_string(known) + " tokens, and data.text.tokenizer: " +
-               spec.data.text.tokenizer + " makes " + std::to_string(here) +
-               " of its own: they are other ones under the same numbers. To go on from what the weights know, use files "
-               "made by their tokenizer, format: tokens");
+  log::warning(
+      "model.pretrained knows " + std::to_string(known) +
+      " tokens, and data.text.tokenizer: " + spec.data.text.tokenizer + " makes " + std::to_string(here) +
+      " of its own: they are other ones under the same numbers. To go on from what the weights know, use files "
+      "made by their tokenizer, format: tokens");
 }
 
 void check_recompute(const Job& job, const models::Model& model) {

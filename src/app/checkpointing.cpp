@@ -10,12 +10,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ending.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/evaluator.hpp"
-#include "ending.hpp"
 #include "job_changes.hpp"
 #include "newest_checkpoint.hpp"
 #include "record.hpp"
@@ -33,9 +33,10 @@ void check_is_checkpoint(const std::filesystem::path& path) {
   std::string hint = "auto, must, never, or a checkpoint: runs/x/ckpt/step-00000100";
   if (exists(path / "ckpt/latest")) hint = (path / "ckpt/latest").string() + " is this run's newest";
   if (exists(path / "latest")) hint = (path / "latest").string() + " is the newest one here";
-  throw Error(ExitCode::checkpoint,
-              {.what = exists(path) ? "checkpoint.resume: this is no checkpoint" : "checkpoint.resume: there is no such checkpoint",
-               .where = path.string(), .hint = hint});
+  throw Error(ExitCode::checkpoint, {.what = exists(path) ? "checkpoint.resume: this is no checkpoint"
+                                                          : "checkpoint.resume: there is no such checkpoint",
+                                     .where = path.string(),
+                                     .hint = hint});
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ std::string best_metric_of(const JobSpec& spec, const Datasets& datasets) {
   return "val/" + name;
 }
 
-checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan, const std::string& metric) {
+checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan,
+                                   const std::string& metric) {
   return {.keep_last = spec.keep_last,
           .keep_best = metric.empty() ? 0 : spec.keep_best,
           .keep_every = plan.save.also_steps,
@@ -88,8 +90,7 @@ Checkpointing::Checkpointing(Parts parts)
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
   const std::string& wish = parts_.job.spec().checkpoint.resume;
-  const auto chosen =
-      choose([&](const checkpoint::Checkpoint& from) { take_up(from, progress, accept_changes); });
+  const auto chosen = choose([&](const checkpoint::Checkpoint& from) { take_up(from, progress, accept_changes); });
   if (!chosen) {
     if (wish == "never") {
       if (mirror_ && parts_.place.rank() == 0) leave_newer(mirror_->store(), -1);
@@ -142,9 +143,10 @@ int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& r
   const train::Progress now = progress;
   const auto found = newest([&](const checkpoint::Checkpoint& from) { restore(from, progress); });
   if (!found) {
-    throw Error(ExitCode::refused, {.what = "training diverged: " + reason + "; there is no checkpoint yet to go back to",
-                                    .where = parts_.folder.checkpoints().string(),
-                                    .hint = "a shorter checkpoint.interval, a longer warm-up, or train.nonfinite: skip"});
+    throw Error(ExitCode::refused,
+                {.what = "training diverged: " + reason + "; there is no checkpoint yet to go back to",
+                 .where = parts_.folder.checkpoints().string(),
+                 .hint = "a shorter checkpoint.interval, a longer warm-up, or train.nonfinite: skip"});
   }
   const int64_t back_to = progress.step;
   progress.step = now.step;
@@ -183,7 +185,8 @@ void Checkpointing::restore(const checkpoint::Checkpoint& from, train::Progress&
 void Checkpointing::restore_optimizer(const checkpoint::Part& part) {
   const auto& arena = *parts_.built.arena;
   const auto state = parts_.updates.optimizer->state();
-  part.read(checkpoint::per_parameter(arena, state), state.scalars.size() + state.flat.size() * arena.segments().size());
+  part.read(checkpoint::per_parameter(arena, state),
+            state.scalars.size() + state.flat.size() * arena.segments().size());
 }
 
 /// Another library may round otherwise: who compares runs bit for bit must know.
@@ -195,7 +198,8 @@ void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) cons
     if (today[name] != before) changed += (changed.empty() ? "" : ", ") + name + " " + before + " -> " + today[name];
   }
   if (changed.empty()) return;
-  log::warning("the checkpoint was written with other versions (" + changed + "): results may differ in their last bits");
+  log::warning("the checkpoint was written with other versions (" + changed +
+               "): results may differ in their last bits");
 }
 
 /// Each rank takes up its own generator; at another number of ranks, or on another kind of device, there is none of its
@@ -238,20 +242,22 @@ checkpoint::Snapshot Checkpointing::snapshot(const train::Progress& progress, co
   }
   parts_.reduction.note(state);
   std::vector<checkpoint::Shard> shards;
-  if (shares() || parts_.place.rank() == 0) shards.push_back(optimizer_shard(parts_.built, *parts_.updates.optimizer, parts_.place.rank()));
+  if (shares() || parts_.place.rank() == 0)
+    shards.push_back(optimizer_shard(parts_.built, *parts_.updates.optimizer, parts_.place.rank()));
   if (parts_.reduction.power_sgd) shards.push_back(parts_.reduction.shard(parts_.place.groups));
-  return {.step = progress.step,
-          .files = {{"model", weights()}, {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
-          .shards = std::move(shards),
-          .state = state.dump(2) + "\n",
-          .score = score,
-          .origin = {.spec_hash = parts_.job.spec_hash,
-                     .world_size = parts_.place.groups.world_size(),
-                     .versions = versions(parts_.place.device)},
-          .rank = parts_.place.rank(),
-          .awaited = files_of_others(),
-          .patience_seconds = parts_.job.spec().parallel.timeout.seconds,
-          .synced_before = {parts_.folder.metrics()}};
+  return {
+      .step = progress.step,
+      .files = {{"model", weights()}, {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
+      .shards = std::move(shards),
+      .state = state.dump(2) + "\n",
+      .score = score,
+      .origin = {.spec_hash = parts_.job.spec_hash,
+                 .world_size = parts_.place.groups.world_size(),
+                 .versions = versions(parts_.place.device)},
+      .rank = parts_.place.rank(),
+      .awaited = files_of_others(),
+      .patience_seconds = parts_.job.spec().parallel.timeout.seconds,
+      .synced_before = {parts_.folder.metrics()}};
 }
 
 std::vector<std::string> Checkpointing::files_of_others() const {
@@ -286,9 +292,10 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
     if (!write_together() || prepare(live)) write(live, mode);
   }
   if (fails_anywhere(durable ? failures_ > 0 : failures_ >= parts_.job.spec().checkpoint.max_save_failures)) {
-    throw Error(ExitCode::checkpoint,
-                {.what = "cannot save: " + (last_failure_.empty() ? "another rank has the reason" : last_failure_),
-                 .hint = "make room or mend the disk, then start again: training goes on from the last good checkpoint"});
+    throw Error(
+        ExitCode::checkpoint,
+        {.what = "cannot save: " + (last_failure_.empty() ? "another rank has the reason" : last_failure_),
+         .hint = "make room or mend the disk, then start again: training goes on from the last good checkpoint"});
   }
 }
 
@@ -330,8 +337,9 @@ void Checkpointing::tell_of_waiting(double seconds) {
   const bool is_too_short = interval && !interval->is_auto() && waited_seconds_ > kWaitedSecondsToTell &&
                             waited_seconds_ > kWaitedShareToTell * since_start_.seconds();
   if (!is_too_short || std::exchange(has_told_of_waiting_, true)) return;
-  log::warning("saves come faster than they are written: training has stood still for " + monitor::duration(waited_seconds_) +
-               ". A save takes " + monitor::duration(save_seconds_) + " to write and " + monitor::duration(verify_seconds_) +
+  log::warning("saves come faster than they are written: training has stood still for " +
+               monitor::duration(waited_seconds_) + ". A save takes " + monitor::duration(save_seconds_) +
+               " to write and " + monitor::duration(verify_seconds_) +
                " to read back: try a longer checkpoint.interval, or auto");
 }
 
@@ -359,13 +367,17 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
     const Begun& begun = begun_.at(result.step);
     const double stall_seconds = begun.waited_seconds + result.stall_seconds;
     parts_.pace.note_written(stall_seconds, result.seconds + result.verify_seconds);
-    parts_.ledger.append("checkpoint", {{"step", result.step}, {"data", to_json(begun.usage)}, {"bytes", result.bytes},
-                                        {"seconds", result.seconds}, {"verify_seconds", result.verify_seconds},
+    parts_.ledger.append("checkpoint", {{"step", result.step},
+                                        {"data", to_json(begun.usage)},
+                                        {"bytes", result.bytes},
+                                        {"seconds", result.seconds},
+                                        {"verify_seconds", result.verify_seconds},
                                         {"stall_seconds", stall_seconds}});
     if (result.step == announced_step_) {
       parts_.console.line("save", "step " + monitor::grouped(result.step) + " on request  " +
                                       monitor::bytes(static_cast<double>(result.bytes)) + " in " +
-                                      monitor::duration(result.seconds) + "  " + store_.folder_of(result.step).string());
+                                      monitor::duration(result.seconds) + "  " +
+                                      store_.folder_of(result.step).string());
     }
     return;
   }
@@ -373,8 +385,9 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   parts_.pace.note_failed();
   last_failure_ = reason_of(*result.failure);
   parts_.ledger.append("save_failed", {{"step", result.step}, {"reason", last_failure_}});
-  log::warning("no checkpoint of step " + std::to_string(result.step) + " (failure " + std::to_string(failures_) + " of " +
-               std::to_string(parts_.job.spec().checkpoint.max_save_failures) + " in a row): " + result.failure->what());
+  log::warning("no checkpoint of step " + std::to_string(result.step) + " (failure " + std::to_string(failures_) +
+               " of " + std::to_string(parts_.job.spec().checkpoint.max_save_failures) +
+               " in a row): " + result.failure->what());
 }
 
 bool Checkpointing::fails_anywhere(bool failed) {

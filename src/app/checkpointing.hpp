@@ -26,7 +26,8 @@ checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& opt
 /// that is not measured.
 std::string best_metric_of(const JobSpec& spec, const Datasets& datasets);
 
-checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan, const std::string& best_metric);
+checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan,
+                                   const std::string& best_metric);
 
 class Checkpointing {
  public:
@@ -56,12 +57,13 @@ class Checkpointing {
   /// changed since in a way that does not allow it.
   void take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes);
 
-  /// Puts everything back as the newest good checkpoint has it, but goes on from the step that `progress` is at; returns
-  /// the checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
+  /// Puts everything back as the newest good checkpoint has it, but goes on from the step that `progress` is at;
+  /// returns the checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
   int64_t roll_back(train::Progress& progress, const std::string& reason);
 
   /// Saves after `progress.step` steps. A save in the background that fails is told and counted; Error(checkpoint) ends
-  /// training when checkpoint.max_save_failures have failed in a row, or when a durable one fails. Every rank must call.
+  /// training when checkpoint.max_save_failures have failed in a row, or when a durable one fails. Every rank must
+  /// call.
   void save(const train::Progress& progress, train::SaveMode mode);
   /// To be called before weights or the optimizer's state change: the save in the background may be copying them.
   void finish_copy() { writer_.finish_copy(); }

@@ -26,8 +26,8 @@ struct RunRequest {
   JobRequest job;
   bool dry_run = false;
   RehearsalRequest rehearsal;
-  bool accept = false;  // go on although settings changed that may change results
-  bool verify = false;  // a missed `expect:` is exit code 4
+  bool accept = false;           // go on although settings changed that may change results
+  bool verify = false;           // a missed `expect:` is exit code 4
   bool silent_if_wrong = false;  // of a job that is wrong the launcher tells
 };
 

@@ -38,14 +38,16 @@ std::string describe_anything(const std::string& name) {
     if (catalog->kind() == name || catalog->kind() + "s" == name) return config::list_text(*catalog, width());
     const auto names = catalog->names();
     known.insert(known.end(), names.begin(), names.end());
-    if (std::find(names.begin(), names.end(), name) != names.end()) text += config::describe_text(*catalog, name, width());
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      text += config::describe_text(*catalog, name, width());
     kinds += ", " + catalog->kind();
   }
   if (!text.empty()) return text;
   const std::string near = config::did_you_mean(name, known);
   throw Error(ExitCode::usage,
               {.what = "there is neither a key of the job nor an entry '" + name + "'",
-               .hint = (near.empty() ? "" : near + " ") + "`gputrain list` shows entries, `gputrain describe job` all keys; or a kind: job" + kinds});
+               .hint = (near.empty() ? "" : near + " ") +
+                       "`gputrain list` shows entries, `gputrain describe job` all keys; or a kind: job" + kinds});
 }
 
 nlohmann::ordered_json as_json(const config::SpecError& error) {

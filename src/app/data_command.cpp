@@ -32,7 +32,7 @@ struct Mark {
 struct Attempt {
   int64_t number = 1;
   data::OrderFacts order;
-  std::vector<Mark> marks;     // where it began, its checkpoints, its end
+  std::vector<Mark> marks;       // where it began, its checkpoints, its end
   std::vector<int64_t> skipped;  // steps whose update was left out
 };
 
@@ -75,8 +75,7 @@ struct Finding {
 
 /// Compares what was used between two marks with what the order of samples gives for these steps.
 std::optional<Finding> compare(const Attempt& attempt, const Mark& from, const Mark& to) {
-  const data::Usage expected =
-      to.is_rollback ? data::Usage() : data::expected_usage(attempt.order, from.step, to.step);
+  const data::Usage expected = to.is_rollback ? data::Usage() : data::expected_usage(attempt.order, from.step, to.step);
   const int64_t samples = to.used.samples - from.used.samples;
   if (samples == expected.samples && to.used.fingerprint - from.used.fingerprint == expected.fingerprint) return {};
   Finding finding{.attempt = attempt.number, .begin = from.step, .end = to.step, .what = {}};
@@ -93,14 +92,17 @@ std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attemp
   const data::OrderFacts& now = attempt.order;
   std::string change;
   const auto note = [&](const char* name, int64_t old_value, int64_t new_value) {
-    if (old_value != new_value) change += fmt::format("{}{} {} -> {}", change.empty() ? "" : ", ", name, old_value, new_value);
+    if (old_value != new_value)
+      change += fmt::format("{}{} {} -> {}", change.empty() ? "" : ", ", name, old_value, new_value);
   };
   note("samples", before.samples, now.samples);
   note("global batch", before.global_batch, now.global_batch);
   const int64_t old_steps = data::steps_per_epoch(before), new_steps = data::steps_per_epoch(now);
   if (change.empty() || old_steps < 1 || new_steps < 1) return {};
   if (step % old_steps == 0 && step % new_steps == 0 && step / old_steps == step / new_steps) return {};
-  return Finding{.attempt = attempt.number, .begin = step, .end = step,
+  return Finding{.attempt = attempt.number,
+                 .begin = step,
+                 .end = step,
                  .what = "changed within an epoch (" + change + "), whose samples are not used once each"};
 }
 
@@ -126,12 +128,13 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
   for (const auto& line : ledger.lines) audit.attempts += line.at("kind") == "attempt" ? 1 : 0;
   for (const Attempt& attempt : attempts) audit.discarded += attempt.marks.back().step - attempt.marks.front().step;
   cut_to_what_counts(attempts);
-  Mark last;  // training begins at step 0, with nothing used
+  Mark last;                              // training begins at step 0, with nothing used
   std::optional<data::OrderFacts> order;  // of what was used last
   for (const Attempt& attempt : attempts) {
     const bool counts = !attempt.marks.empty() && attempt.marks.back().step > attempt.marks.front().step;
     if (order && counts) {
-      if (auto broken = broken_epoch(*order, attempt, attempt.marks.front().step)) audit.findings.push_back(std::move(*broken));
+      if (auto broken = broken_epoch(*order, attempt, attempt.marks.front().step))
+        audit.findings.push_back(std::move(*broken));
     }
     if (counts) order = attempt.order;
     for (const Mark& mark : attempt.marks) {
@@ -153,11 +156,13 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
 void print(const Audit& audit) {
   std::printf("attempts %s  %s steps that count, at least %s thrown away  %s samples  %.2f epochs\n",
               grouped(audit.attempts).c_str(), grouped(audit.steps - audit.steps_passed_over).c_str(),
-              grouped(std::max<int64_t>(0, audit.discarded)).c_str(), grouped(audit.used.samples).c_str(), audit.epochs);
+              grouped(std::max<int64_t>(0, audit.discarded)).c_str(), grouped(audit.used.samples).c_str(),
+              audit.epochs);
   for (const std::string& problem : audit.problems) std::printf("ledger  %s\n", problem.c_str());
   for (const Finding& finding : audit.findings) {
-    const std::string steps = finding.begin == finding.end ? "step " + grouped(finding.end)
-                                                           : "steps " + grouped(finding.begin) + " to " + grouped(finding.end);
+    const std::string steps = finding.begin == finding.end
+                                  ? "step " + grouped(finding.end)
+                                  : "steps " + grouped(finding.begin) + " to " + grouped(finding.end);
     std::printf("attempt %lld, %s: %s\n", static_cast<long long>(finding.attempt), steps.c_str(), finding.what.c_str());
   }
   if (audit.rollbacks > 0) {
@@ -167,8 +172,10 @@ void print(const Audit& audit) {
   if (audit.steps_skipped > 0) {
     std::printf("without effect  %s steps whose update was skipped\n", grouped(audit.steps_skipped).c_str());
   }
-  const std::string verdict = audit.rollbacks == 0 ? "used exactly once per epoch" : "used exactly once per epoch or passed over on purpose";
-  std::printf("%s\n", audit.is_clean() ? ("ok: every sample was " + verdict + ", as far as training has come").c_str() : "NOT ok");
+  const std::string verdict =
+      audit.rollbacks == 0 ? "used exactly once per epoch" : "used exactly once per epoch or passed over on purpose";
+  std::printf("%s\n", audit.is_clean() ? ("ok: every sample was " + verdict + ", as far as training has come").c_str()
+                                       : "NOT ok");
 }
 
 nlohmann::json json_of(const Audit& audit) {
@@ -177,10 +184,15 @@ nlohmann::json json_of(const Audit& audit) {
     findings.push_back(
         {{"attempt", finding.attempt}, {"begin", finding.begin}, {"end", finding.end}, {"what", finding.what}});
   }
-  return {{"ok", audit.is_clean()},       {"attempts", audit.attempts}, {"steps", audit.steps},
-          {"data", to_json(audit.used)},  {"epochs", audit.epochs},
-          {"passed_over", {{"rollbacks", audit.rollbacks}, {"steps", audit.steps_passed_over}, {"data", to_json(audit.passed_over)}}},
-          {"steps_skipped", audit.steps_skipped},     {"findings", std::move(findings)},
+  return {{"ok", audit.is_clean()},
+          {"attempts", audit.attempts},
+          {"steps", audit.steps},
+          {"data", to_json(audit.used)},
+          {"epochs", audit.epochs},
+          {"passed_over",
+           {{"rollbacks", audit.rollbacks}, {"steps", audit.steps_passed_over}, {"data", to_json(audit.passed_over)}}},
+          {"steps_skipped", audit.steps_skipped},
+          {"findings", std::move(findings)},
           {"problems", audit.problems}};
 }
 
@@ -196,9 +208,11 @@ int audit_command(const std::string& run, bool json) {
   try {
     audit = audit_of(ledger);
   } catch (const std::logic_error& error) {  // JSON of another shape, digits that are none
-    throw Error(ExitCode::data, {.what = std::string("the ledger cannot be understood: ") + error.what(), .where = path.string()});
+    throw Error(ExitCode::data,
+                {.what = std::string("the ledger cannot be understood: ") + error.what(), .where = path.string()});
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ExitCode::data, {.what = std::string("the ledger cannot be understood: ") + error.what(), .where = path.string()});
+    throw Error(ExitCode::data,
+                {.what = std::string("the ledger cannot be understood: ") + error.what(), .where = path.string()});
   }
   if (json) {
     std::printf("%s\n", json_of(audit).dump(2).c_str());

@@ -20,11 +20,16 @@ namespace {
 
 std::string reason_of(train::Stop stop) {
   switch (stop) {
-    case train::Stop::max_duration: return "limits.max_duration reached";
-    case train::Stop::notice: return "the machine is about to be taken away";
-    case train::Stop::restart: return "asked to make way (SIGUSR1)";
-    case train::Stop::interrupted: return "interrupted (SIGINT)";
-    default: return "terminated (SIGTERM or SIGHUP)";
+    case train::Stop::max_duration:
+      return "limits.max_duration reached";
+    case train::Stop::notice:
+      return "the machine is about to be taken away";
+    case train::Stop::restart:
+      return "asked to make way (SIGUSR1)";
+    case train::Stop::interrupted:
+      return "interrupted (SIGINT)";
+    default:
+      return "terminated (SIGTERM or SIGHUP)";
   }
 }
 
@@ -40,8 +45,8 @@ std::string speed_text(const monitor::Summary& summary) {
   const double rate = is_text ? summary.tokens_per_second : summary.samples_per_second;
   const std::string unit = is_text ? " tok/s  " : " samples/s  ";
   return (rate > 0 ? monitor::compact(rate) + unit : "") +  // none where the first step was the only one
-         "first step after " + monitor::duration(summary.first_step_seconds) +
-         "  memory " + monitor::bytes(static_cast<double>(summary.peak_memory_bytes)) + sent_text(summary);
+         "first step after " + monitor::duration(summary.first_step_seconds) + "  memory " +
+         monitor::bytes(static_cast<double>(summary.peak_memory_bytes)) + sent_text(summary);
 }
 
 }  // namespace
@@ -55,8 +60,8 @@ Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metri
     const bool met = found != metrics.end() && found->second >= band[0] && found->second <= band[1];
     expectation.met = expectation.met && met;
     expectation.text += (expectation.text.empty() ? "" : ", ") + name + " " +
-                        (found == metrics.end() ? "missing" : significant(found->second)) + (met ? " in [" : " not in [") +
-                        significant(band[0]) + ", " + significant(band[1]) + "]";
+                        (found == metrics.end() ? "missing" : significant(found->second)) +
+                        (met ? " in [" : " not in [") + significant(band[0]) + ", " + significant(band[1]) + "]";
   }
   return expectation;
 }
@@ -119,7 +124,8 @@ void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Ex
 std::string reason_of(const std::exception& failure) {
   const auto* error = dynamic_cast<const Error*>(&failure);
   std::string reason = failure.what();
-  if (error != nullptr) reason = (error->parts().where.empty() ? "" : error->parts().where + ": ") + error->parts().what;
+  if (error != nullptr)
+    reason = (error->parts().where.empty() ? "" : error->parts().where + ": ") + error->parts().what;
   return reason.substr(0, reason.find('\n'));  // the rest is for the console
 }
 
@@ -143,9 +149,9 @@ monitor::Summary record_failure(monitor::Summary summary, const std::exception& 
 void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,
                   const Expectation& expectation, const RunFolder& folder) {
   const std::string total = plan.is_time_limited() ? "" : "/" + grouped(plan.total_steps);
-  console.line(summary.status == "done" ? "done" : "end",
-               grouped(summary.step) + total + " steps  " + summary.reason + "  exit " + std::to_string(summary.exit_code) +
-                   "  wall " + monitor::duration(summary.wall_seconds));
+  console.line(summary.status == "done" ? "done" : "end", grouped(summary.step) + total + " steps  " + summary.reason +
+                                                              "  exit " + std::to_string(summary.exit_code) +
+                                                              "  wall " + monitor::duration(summary.wall_seconds));
   std::string result;
   for (const auto& [name, best] : summary.best) {
     if (name != "val/loss" && name != "val/top1") continue;
@@ -155,16 +161,19 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
   if (result.empty() && summary.metrics.contains("train/loss")) {
     result = "train/loss " + significant(summary.metrics.at("train/loss"));
   }
-  if (expectation.exists) result += "  expect: " + std::string(expectation.met ? "pass" : "MISSED") + " (" + expectation.text + ")";
+  if (expectation.exists)
+    result += "  expect: " + std::string(expectation.met ? "pass" : "MISSED") + " (" + expectation.text + ")";
   if (!result.empty()) console.line("result", result);
   if (summary.first_step_seconds > 0) console.line("speed", speed_text(summary));
   if (summary.status == "stopped" && summary.step > 0) {
     console.line("next", "the same command goes on from step " + grouped(summary.step));
   } else if (summary.first_step_seconds == 0 && summary.status == "done") {
-    console.line("next", "nothing was left to train; to go on, raise what ends the job (train.max_steps, ...) and add --accept");
+    console.line(
+        "next", "nothing was left to train; to go on, raise what ends the job (train.max_steps, ...) and add --accept");
   }
   console.line("files", folder.weights().string() + "  " + folder.metrics().filename().string() + "  " +
-                            folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() + "/");
+                            folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() +
+                            "/");
 }
 
 }  // namespace gputrain::app

@@ -33,20 +33,24 @@ int eval_command(const EvalRequest& request) {
   Place& place = assembly.place;
   monitor::Console console(monitor::Console::detect(place.rank() == 0 && !request.json));
   const auto dataset = dataset_for(request.on, assembly.datasets);
-  const std::filesystem::path weights = request.weights.empty() ? RunFolder{job.output_dir}.weights()
-                                                                : std::filesystem::path(request.weights);
+  const std::filesystem::path weights =
+      request.weights.empty() ? RunFolder{job.output_dir}.weights() : std::filesystem::path(request.weights);
   if (request.weights.empty() && !exists(weights)) {
-    throw Error(ExitCode::data, {.what = "there are no trained weights", .where = weights.string(),
-                                 .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, --weights DIR"});
+    throw Error(ExitCode::data,
+                {.what = "there are no trained weights",
+                 .where = weights.string(),
+                 .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, --weights DIR"});
   }
   load_weights(*assembly.built.model, weights);
   train::StopPoll never(place.groups, {});
-  const auto metrics = make_evaluator(job.spec(), dataset, assembly, request.on).run(*assembly.built.model, place.groups, never);
+  const auto metrics =
+      make_evaluator(job.spec(), dataset, assembly, request.on).run(*assembly.built.model, place.groups, never);
   never.finish();
   place.groups.control().barrier("end");
   if (place.rank() != 0) return 0;
   if (request.json) std::printf("%s\n", nlohmann::json(metrics).dump(2).c_str());
-  console.line("eval", weights.string() + " on " + dataset->describe() + ": " + train::metrics_text(metrics, request.on + "/"));
+  console.line("eval",
+               weights.string() + " on " + dataset->describe() + ": " + train::metrics_text(metrics, request.on + "/"));
   return 0;
 }
 

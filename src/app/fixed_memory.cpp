@@ -11,8 +11,9 @@ int64_t nbytes(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nb
 
 FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates) {
   const device::Arena& arena = *built.arena;
-  FixedMemory memory{.parameters = nbytes(arena.values()),
-                     .gradients = nbytes(arena.keeps_owned_gradients_only() ? arena.owned_gradients() : arena.gradients())};
+  FixedMemory memory{
+      .parameters = nbytes(arena.values()),
+      .gradients = nbytes(arena.keeps_owned_gradients_only() ? arena.owned_gradients() : arena.gradients())};
   if (arena.working_copy()) memory.working_copy = nbytes(arena.working_copy()->tensor());
   for (const auto& [name, tensor] : updates.optimizer->state().flat) memory.optimizer_state += nbytes(tensor);
   built.model->each_buffer(

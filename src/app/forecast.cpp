@@ -108,7 +108,8 @@ CheckpointForecast forecast_checkpoint(const Job& job, const Assembly& assembly,
   if (retention.keep_every > 0 && !assembly.plan.is_time_limited())
     kept += assembly.plan.total_steps / retention.keep_every;
   checkpoint.most_at_once = (saves ? std::min(*saves, kept) : kept) + 1;
-  if (!assembly.plan.save.is_never()) checkpoint.copy_bytes = model + random + shards.largest_file + compression.largest;
+  if (!assembly.plan.save.is_never())
+    checkpoint.copy_bytes = model + random + shards.largest_file + compression.largest;
   return checkpoint;
 }
 
@@ -155,11 +156,10 @@ int64_t MemoryForecast::smaller_micro_batch() const noexcept {
 Forecast make_forecast(const Job& job, Assembly& assembly, const comm::Traffic& traffic, int64_t device_bytes) {
   const auto& plan = assembly.plan;
   Forecast forecast;
-  forecast.epoch =
-      data::walk_epoch(order_facts(job, assembly), {.global_batch = plan.batch.global_batch,
-                                                    .micro_batch = plan.batch.micro_batch,
-                                                    .micro_batches = plan.batch.micro_batches,
-                                                    .world_size = assembly.place.groups.world_size()});
+  forecast.epoch = data::walk_epoch(order_facts(job, assembly), {.global_batch = plan.batch.global_batch,
+                                                                 .micro_batch = plan.batch.micro_batch,
+                                                                 .micro_batches = plan.batch.micro_batches,
+                                                                 .world_size = assembly.place.groups.world_size()});
   if (assembly.datasets.val) forecast.evaluations = times_of(plan.eval, plan);
   if (forecast.evaluations && job.spec().eval.at_start) ++*forecast.evaluations;
   forecast.saves = times_of(plan.save, plan);

@@ -28,7 +28,8 @@ std::string order_text(const Assembly& assembly, const data::EpochShares& epoch)
   if (epoch.used < samples) text += "; " + grouped(samples - epoch.used) + " left out (data.last: drop)";
   if (epoch.in_last_step < batch) {
     text += fmt::format("; the last step has {} of {}", grouped(epoch.in_last_step), grouped(batch));
-    if (epoch.idle_in_last_step > 0) text += ", " + grouped(epoch.idle_in_last_step) + (epoch.idle_in_last_step == 1 ? " rank none" : " ranks none");
+    if (epoch.idle_in_last_step > 0)
+      text += ", " + grouped(epoch.idle_in_last_step) + (epoch.idle_in_last_step == 1 ? " rank none" : " ranks none");
   }
   return text;
 }
@@ -56,7 +57,8 @@ std::string wires_text(const WireForecast& wires) {
   add(traffic.all_gather, "all-gather");
   add(traffic.broadcast, "broadcast");
   return fmt::format("{} of at most {}  a step: {}; each rank sends {} (ring)",
-                     grouped(wires.buckets) + (wires.buckets == 1 ? " bucket" : " buckets"), sized(wires.largest_bucket), kinds, monitor::bytes(wires.bytes_per_rank));
+                     grouped(wires.buckets) + (wires.buckets == 1 ? " bucket" : " buckets"),
+                     sized(wires.largest_bucket), kinds, monitor::bytes(wires.bytes_per_rank));
 }
 
 std::string shards_text(const Assembly& assembly, const ShardForecast& shards) {

@@ -39,7 +39,11 @@ config::Loaded load_with_published_sizes(config::Request request) {
 const config::Schema& job_schema() { return config::schema_of<JobSpec>(); }
 
 Job load_job(const JobRequest& request) {
-  Job job{.loaded = load_with_published_sizes(reading_of(request)), .name = {}, .run_id = {}, .spec_hash = {}, .output_dir = {}};
+  Job job{.loaded = load_with_published_sizes(reading_of(request)),
+          .name = {},
+          .run_id = {},
+          .spec_hash = {},
+          .output_dir = {}};
   const JobSpec& spec = job.spec();
   job.name = name_of(spec, request);
   job.spec_hash = six_hex_digits(stable_hash(config::identity(job.loaded.settings())));

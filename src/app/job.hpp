@@ -13,8 +13,8 @@ namespace gputrain::app {
 struct Job {
   config::Loaded loaded;
   std::string name;
-  std::string run_id;                // name + hash of the settings that change results
-  std::string spec_hash;             // six hex digits of it
+  std::string run_id;     // name + hash of the settings that change results
+  std::string spec_hash;  // six hex digits of it
   std::filesystem::path output_dir;
 
   const JobSpec& spec() const { return loaded.as<JobSpec>(); }

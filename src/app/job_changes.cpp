@@ -32,15 +32,17 @@ void check_job_changes(const nlohmann::json& saved, const std::vector<config::Se
     if (change.change == config::Change::needs_accept && !accept) unaccepted += line;
   }
   if (!refused.empty()) {
-    throw Error(ExitCode::usage, {.what = "the checkpoint belongs to another job; these settings cannot change:" + refused,
-                                  .where = where,
-                                  .hint = "another --output-dir (with --set model.pretrained=" + where +
-                                          " it begins with these weights), or --set checkpoint.resume=never to start over"});
+    throw Error(ExitCode::usage,
+                {.what = "the checkpoint belongs to another job; these settings cannot change:" + refused,
+                 .where = where,
+                 .hint = "another --output-dir (with --set model.pretrained=" + where +
+                         " it begins with these weights), or --set checkpoint.resume=never to start over"});
   }
   if (!unaccepted.empty()) {
-    throw Error(ExitCode::usage, {.what = "these settings changed since the checkpoint, which changes results:" + unaccepted,
-                                  .where = where,
-                                  .hint = "--accept to go on with the new values"});
+    throw Error(ExitCode::usage,
+                {.what = "these settings changed since the checkpoint, which changes results:" + unaccepted,
+                 .where = where,
+                 .hint = "--accept to go on with the new values"});
   }
 }
 

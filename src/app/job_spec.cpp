@@ -21,7 +21,8 @@ void check_allocator(const JobSpec& spec, config::Complaints& complaints) {
 
 void ModelSpec::describe(config::Description<ModelSpec>& d) {
   d.summary("what is trained");
-  d.choice("type", &ModelSpec::architecture, models::catalog(), "the architecture; see `gputrain list models`", "config")
+  d.choice("type", &ModelSpec::architecture, models::catalog(), "the architecture; see `gputrain list models`",
+           "config")
       .required();
   d.key("pretrained", &ModelSpec::pretrained,
         "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes")
@@ -41,7 +42,8 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
   d.check([](const JobSpec& spec, config::Complaints& complaints) {
     launch::check_environment_names(spec.env, complaints);
     if (spec.precision == "fp16" && spec.parallel.compress == "powersgd") {
-      complaints.about("parallel.compress", "powersgd carries errors from step to step, which fp16's loss scale changes",
+      complaints.about("parallel.compress",
+                       "powersgd carries errors from step to step, which fp16's loss scale changes",
                        "precision: bf16, or parallel.compress: fp16");
     }
     check_allocator(spec, complaints);

@@ -75,9 +75,10 @@ struct CommandLine {
     app.formatter(std::make_shared<HelpLines>());
     app.set_help_all_flag("--help-all", "help of every verb");
     app.set_version_flag("--version", "gputrain " + app::version(), "Print the version and exit");
-    app.footer("Exit codes: 0 done; 2 job or command line; 3 data; 4 result refused;\n"
-               "5 checkpoint; 6 environment; 93 do not start again; 130, 143 stopped, saved;\n"
-               "138 start again, saved.");
+    app.footer(
+        "Exit codes: 0 done; 2 job or command line; 3 data; 4 result refused;\n"
+        "5 checkpoint; 6 environment; 93 do not start again; 130, 143 stopped, saved;\n"
+        "138 start again, saved.");
     add_run();
     add_launch();
     add_eval();
@@ -91,15 +92,21 @@ struct CommandLine {
     auto* verb = app.add_subcommand("run", "train");
     add_job(*verb, run.job);
     add_output_dir(*verb, run.job);
-    auto* dry = verb->add_flag("--dry-run", run.dry_run, "check everything short of training: data, model, memory, run folder");
+    auto* dry =
+        verb->add_flag("--dry-run", run.dry_run, "check everything short of training: data, model, memory, run folder");
     auto& rehearsal = run.rehearsal;
-    auto* world = verb->add_option("--world-size", rehearsal.world_size, "with --dry-run: check the job for so many ranks, here and now")
-                      ->check(CLI::Range(1, 1 << 20))->needs(dry);
-    verb->add_option_function<int>("--nproc-per-node", [this](int ranks) {
-          run.job.set.push_back("launch.nproc_per_node=" + std::to_string(ranks));
-        }, "with --world-size: ranks on each host")
-        ->check(CLI::Range(1, 4096))->needs(world);
-    verb->add_option("--device-memory", rehearsal.device_memory, "with --world-size: what each rank's device has, as 80GiB")
+    auto* world = verb->add_option("--world-size", rehearsal.world_size,
+                                   "with --dry-run: check the job for so many ranks, here and now")
+                      ->check(CLI::Range(1, 1 << 20))
+                      ->needs(dry);
+    verb->add_option_function<int>(
+            "--nproc-per-node",
+            [this](int ranks) { run.job.set.push_back("launch.nproc_per_node=" + std::to_string(ranks)); },
+            "with --world-size: ranks on each host")
+        ->check(CLI::Range(1, 4096))
+        ->needs(world);
+    verb->add_option("--device-memory", rehearsal.device_memory,
+                     "with --world-size: what each rank's device has, as 80GiB")
         ->needs(world);
     verb->add_flag("--json", rehearsal.json, "with --world-size: print one JSON document")->needs(world);
     verb->add_flag("--accept", run.accept, "resume although settings changed that may change the results");
@@ -111,7 +118,8 @@ struct CommandLine {
   void add_launch() {
     auto* verb = app.add_subcommand("launch", "start, watch and restart the ranks of a job, here or on many hosts");
     const auto add = [&](const std::string& option, const std::string& key, const std::string& help) {
-      verb->add_option_function<std::string>(option, [this, key](const std::string& text) { add_launch_setting(key, text); }, help);
+      verb->add_option_function<std::string>(
+          option, [this, key](const std::string& text) { add_launch_setting(key, text); }, help);
     };
     add("--hosts", "hosts", "where, with ranks per host: h1:4,h2:4; names your ssh knows (default: here)");
     add("--hostfile", "hostfile", "the same from a file: `h1 slots=4` or `h1:4` per line");
@@ -119,9 +127,10 @@ struct CommandLine {
     add("--nproc-per-node", "nproc_per_node", "ranks on a host that names no number; auto: one per GPU");
     add("--max-restarts", "max_restarts", "attempts after the first one (default: 3)");
     verb->prefix_command();
-    verb->footer("Then the command of every rank:\n"
-                 "  gputrain launch --nproc-per-node 4 run job.yaml [options of run]\n"
-                 "The same options are keys of the job: `gputrain describe job`, group launch.");
+    verb->footer(
+        "Then the command of every rank:\n"
+        "  gputrain launch --nproc-per-node 4 run job.yaml [options of run]\n"
+        "The same options are keys of the job: `gputrain describe job`, group launch.");
     verb->callback([this, verb] {
       launch.arguments = verb->remaining();
       action = [this] { return start_ranks(); };
@@ -165,12 +174,14 @@ struct CommandLine {
     auto* verb = app.add_subcommand("replay", "take a step of a run again and compare with what was recorded");
     verb->add_option("run", replay.run, "the run folder; nothing in it is changed")->required();
     verb->add_option("--step", replay.step, "the step, taken from the newest checkpoint before it")
-        ->required()->check(at_least(1));
+        ->required()
+        ->check(at_least(1));
     verb->add_flag("--json", replay.json, "print one JSON document");
-    verb->footer("Compares loss, gradient norm and learning rate with metrics.jsonl at every\n"
-                 "recorded step on the way, and weights and optimizer with the checkpoint of the\n"
-                 "step, where there is one.\n"
-                 "Exit code: 0 equal bit for bit; 4 they differ.");
+    verb->footer(
+        "Compares loss, gradient norm and learning rate with metrics.jsonl at every\n"
+        "recorded step on the way, and weights and optimizer with the checkpoint of the\n"
+        "step, where there is one.\n"
+        "Exit code: 0 equal bit for bit; 4 they differ.");
     verb->callback([this] { action = [this] { return app::library().replay(replay); }; });
   }
 
@@ -182,20 +193,26 @@ struct CommandLine {
       command.add_option("--steps", bench.steps, "measured steps (default: 30)")->check(CLI::Range(1, 100000));
       command.add_option("--warmup", bench.warmup, "steps before them (default: 10)")->check(CLI::Range(0, 100000));
     };
-    auto* train = verb->add_subcommand("train", "time steps of a job, by precision, micro-batch, checkpointing, accumulation");
+    auto* train =
+        verb->add_subcommand("train", "time steps of a job, by precision, micro-batch, checkpointing, accumulation");
     add_measuring(*train);
     train->add_option("--precision", bench.precision, "fp32,bf16: these instead of the job's")->delimiter(',');
     auto* micro = train->add_option("--micro-batch-size", bench.micro_batch, "8,16: these instead of the job's")
-                      ->delimiter(',')->check(at_least(1));
-    train->add_option("--activation-checkpointing", bench.checkpointing, "none,block: these instead of the job's")->delimiter(',');
+                      ->delimiter(',')
+                      ->check(at_least(1));
+    train->add_option("--activation-checkpointing", bench.checkpointing, "none,block: these instead of the job's")
+        ->delimiter(',');
     train->add_option("--accumulation", bench.accumulation, "1,4: micro-batches in a step (default: 1)")
-        ->delimiter(',')->check(at_least(1))->needs(micro);
+        ->delimiter(',')
+        ->check(at_least(1))
+        ->needs(micro);
     train->add_option("--rounds", bench.rounds, "measure all of it so often, every second time backwards (default: 1)")
         ->check(CLI::Range(1, 100));
     train->add_flag("--synthetic", bench.synthetic, "made-up data instead of the job's");
     train->add_flag("--json", bench.json, "print one JSON document");
-    train->footer("Each combination trains in a process of its own; no run folder is written.\n"
-                  "Exit code: 0 at least one was measured; 6 none fits into memory.");
+    train->footer(
+        "Each combination trains in a process of its own; no run folder is written.\n"
+        "Exit code: 0 at least one was measured; 6 none fits into memory.");
     train->callback([this] { action = [this] { return app::library().bench_train(bench); }; });
     auto* one = verb->add_subcommand("one", "what `train` starts for each combination")->group("");
     add_measuring(*one);
@@ -221,7 +238,9 @@ struct CommandLine {
     list->callback([this] { action = [this] { return app::library().list(kind); }; });
 
     auto* describe = app.add_subcommand("describe", "explain the options of the job or of one entry");
-    describe->add_option("kind", kind, "job, a group or key of it (train, optimizer.lr), or model, dataset, optimizer, ...")->required();
+    describe
+        ->add_option("kind", kind, "job, a group or key of it (train, optimizer.lr), or model, dataset, optimizer, ...")
+        ->required();
     describe->add_option("name", name, "the entry, as `gputrain list` names it");
     describe->callback([this] { action = [this] { return app::library().describe(kind, name); }; });
 
@@ -293,8 +312,10 @@ int report(std::exception_ptr failure) {
     return static_cast<int>(ExitCode::environment);
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    std::fprintf(stderr, "internal error: %s\n  This is a bug of gputrain; please report it with the command and the job file.\n",
-                 text.substr(0, text.find('\n')).c_str());
+    std::fprintf(
+        stderr,
+        "internal error: %s\n  This is a bug of gputrain; please report it with the command and the job file.\n",
+        text.substr(0, text.find('\n')).c_str());
     return static_cast<int>(ExitCode::internal);
   }
 }

@@ -40,8 +40,10 @@ MemoryUse use_of(const device::Shortage& shortage, const JobSpec& spec, const As
   use.gradients = fixed.gradients;
   use.optimizer_state = fixed.optimizer_state;
   const auto& batch = assembly.plan.batch;
-  if (device.is_cpu()) use.data = batch_bytes(*assembly.datasets.train, own_micro_batch(assembly)) * batches_ahead(spec, batch);
-  // On the CPU the arena and what is shaped like it are mapped by themselves, so that the allocator has the others only.
+  if (device.is_cpu())
+    use.data = batch_bytes(*assembly.datasets.train, own_micro_batch(assembly)) * batches_ahead(spec, batch);
+  // On the CPU the arena and what is shaped like it are mapped by themselves, so that the allocator has the others
+  // only.
   const int64_t known = device.is_cpu() ? use.data : use.fixed();
   use.rest = std::max<int64_t>(0, use.reading.peak_tensor_bytes - known);
   return use;
@@ -64,7 +66,8 @@ int64_t smaller_micro_batch(int64_t micro, const MemoryUse& use) {
   return 1;
 }
 
-void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const MemoryUse& use) {
+void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly,
+                     const MemoryUse& use) {
   const auto& batch = assembly.plan.batch;
   const int64_t present = own_micro_batch(assembly);
   if (present < 2) return;
@@ -106,7 +109,8 @@ void add_evaluation(std::vector<Remedy>& remedies, const JobSpec& spec, const As
 }
 
 void add_reading(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const MemoryUse& use) {
-  const int64_t least = std::max<int64_t>(1, assembly.plan.batch.accumulation), ahead = batches_ahead(spec, assembly.plan.batch);
+  const int64_t least = std::max<int64_t>(1, assembly.plan.batch.accumulation),
+                ahead = batches_ahead(spec, assembly.plan.batch);
   if (use.data == 0 || ahead <= least) return;
   remedies.push_back({.set = fmt::format("data.prefetch_factor={}", least),
                       .effect = "fewer batches are read ahead",

@@ -82,9 +82,12 @@ class MicroBatchSearch {
       if (finding.needed_bytes > finding.free_bytes) return finding;
     }
     try {
-      const TimedSteps steps = time_steps(
-          job_, trial_,
-          {.batch = batch_of(size), .warmup = warmup(), .steps = 4, .enough_seconds = kEnoughSeconds, .evaluates = true});
+      const TimedSteps steps = time_steps(job_, trial_,
+                                          {.batch = batch_of(size),
+                                           .warmup = warmup(),
+                                           .steps = 4,
+                                           .enough_seconds = kEnoughSeconds,
+                                           .evaluates = true});
       finding.fits = leaves_room(steps.peak_bytes, finding) ? 1 : 0;
       finding.samples_per_second = *std::max_element(steps.samples_per_second.begin(), steps.samples_per_second.end());
       finding.peak_bytes = static_cast<double>(steps.peak_bytes);

@@ -62,7 +62,8 @@ Search search_both(const CheckpointStore& own, const CheckpointStore& mirror, co
   const int64_t found = search.newest ? search.newest->step() : -1;
   if (found > own_step) {
     for (const auto& listed : own.list()) {  // passed over without being read
-      if (listed.step >= found && !listed.problem.empty()) search.rejected.push_back({listed.folder, listed.problem, false});
+      if (listed.step >= found && !listed.problem.empty())
+        search.rejected.push_back({listed.folder, listed.problem, false});
     }
     return search;
   }

@@ -56,25 +56,26 @@ int64_t samples_before(const std::vector<nlohmann::json>& ledger) {
 }
 
 nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
-  nlohmann::json record{{"attempt", progress.attempts},
-          {"run_id", job.run_id},
-          {"spec_hash", job.spec_hash},
-          {"version", version()},
-          {"process", ::getpid()},
-          {"host", assembly.place.groups.hosts().empty() ? "" : assembly.place.groups.hosts().front()},
-          {"world_size", assembly.place.groups.world_size()},
-          {"device", assembly.place.device.is_cpu() ? "cpu" : device::facts_of(assembly.place.device).name},
-          {"threads", assembly.place.threads.count},
-          {"step", progress.step},
-          {"data", to_json(progress.usage)},
-          {"order", to_json(order_facts(job, assembly))}};
+  nlohmann::json record{
+      {"attempt", progress.attempts},
+      {"run_id", job.run_id},
+      {"spec_hash", job.spec_hash},
+      {"version", version()},
+      {"process", ::getpid()},
+      {"host", assembly.place.groups.hosts().empty() ? "" : assembly.place.groups.hosts().front()},
+      {"world_size", assembly.place.groups.world_size()},
+      {"device", assembly.place.device.is_cpu() ? "cpu" : device::facts_of(assembly.place.device).name},
+      {"threads", assembly.place.threads.count},
+      {"step", progress.step},
+      {"data", to_json(progress.usage)},
+      {"order", to_json(order_facts(job, assembly))}};
   if (assembly.micro_batch.micro_batch > 0) record["micro_batch"] = assembly.micro_batch.to_json();
   return record;
 }
 
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress) {
-  return {{"attempt", progress.attempts},        {"step", progress.step},     {"data", to_json(progress.usage)},
-          {"status", summary.status},            {"reason", summary.reason},  {"exit_code", summary.exit_code}};
+  return {{"attempt", progress.attempts}, {"step", progress.step},    {"data", to_json(progress.usage)},
+          {"status", summary.status},     {"reason", summary.reason}, {"exit_code", summary.exit_code}};
 }
 
 Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
@@ -90,7 +91,8 @@ Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
     } else if (kind == "end" && is_open) {
       const int code = line.value("exit_code", 0);
       stuck.reason = line.value("reason", "");
-      const bool is_wanted = code == static_cast<int>(ExitCode::done) || code == static_cast<int>(ExitCode::interrupted) ||
+      const bool is_wanted = code == static_cast<int>(ExitCode::done) ||
+                             code == static_cast<int>(ExitCode::interrupted) ||
                              code == static_cast<int>(ExitCode::terminated);
       if (is_wanted) stuck = {};
       is_open = false;

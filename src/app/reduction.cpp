@@ -122,7 +122,8 @@ parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::
 std::string describe(const Reduction& reduction, const device::Arena& arena, const parallel::Traffic& one_step) {
   std::string text = monitor::bytes(static_cast<double>(one_step.bytes)) + " a step";
   if (one_step.bytes != one_step.full_bytes) {
-    text += " instead of " + monitor::bytes(static_cast<double>(one_step.full_bytes)) + ", gradients as " + wire_text(reduction);
+    text += " instead of " + monitor::bytes(static_cast<double>(one_step.full_bytes)) + ", gradients as " +
+            wire_text(reduction);
   }
   const auto buckets = std::ssize(parallel::plan_buckets(arena, reduction.buckets));
   text += "  " + monitor::grouped(buckets) +

@@ -26,8 +26,8 @@ struct Reduction {
   void note(nlohmann::json& state) const;
   /// Of power_sgd's part of a checkpoint, what this rank writes: its errors, and rank 0 the factors.
   checkpoint::Shard shard(const comm::ProcessGroups& groups) const;
-  /// Takes up what is this job's. Errors of another number of ranks, or beside other factors, or in another memory order,
-  /// belong to none: that compression starts anew is told.
+  /// Takes up what is this job's. Errors of another number of ranks, or beside other factors, or in another memory
+  /// order, belong to none: that compression starts anew is told.
   void restore(const checkpoint::Checkpoint& from, const comm::ProcessGroups& groups);
 };
 

@@ -66,7 +66,8 @@ std::optional<Checkpoint> open_if_good(const std::filesystem::path& folder) {
   }
 }
 
-Checkpoint newest_before(int64_t step, const std::vector<checkpoint::Listed>& listed, const std::filesystem::path& where) {
+Checkpoint newest_before(int64_t step, const std::vector<checkpoint::Listed>& listed,
+                         const std::filesystem::path& where) {
   std::string others = "there is none at all";
   for (const auto& each : listed) {  // newest first
     if (!each.problem.empty()) continue;
@@ -86,9 +87,10 @@ void refuse_rollbacks(const std::vector<nlohmann::json>& ledger, int64_t begin, 
   for (const auto& line : ledger) {
     const int64_t at = line.value("kind", "") == "rollback" ? line.value("step", int64_t{-1}) : -1;
     if (at <= begin || at >= step) continue;
-    throw Error(ExitCode::usage, {.what = "the run went back to a checkpoint at step " + grouped(at) + ", between step " +
-                                          grouped(begin) + ", where replaying would begin, and step " + grouped(step),
-                                  .hint = "a step up to " + grouped(at) + ", or one after a later checkpoint"});
+    throw Error(ExitCode::usage,
+                {.what = "the run went back to a checkpoint at step " + grouped(at) + ", between step " +
+                         grouped(begin) + ", where replaying would begin, and step " + grouped(step),
+                 .hint = "a step up to " + grouped(at) + ", or one after a later checkpoint"});
   }
 }
 
@@ -107,19 +109,21 @@ Passage find_passage(const ReplayRequest& request, const std::vector<nlohmann::j
   const auto listed = checkpoint::CheckpointStore(folder.checkpoints()).list();
   const int64_t reached = std::max(curve.empty() ? 0 : curve.rbegin()->first, listed.empty() ? 0 : listed.front().step);
   if (request.step > reached) {
-    throw Error(ExitCode::usage, {.what = "step " + grouped(request.step) + " is beyond the run, which has recorded step " +
-                                          grouped(reached) + " last",
+    throw Error(ExitCode::usage, {.what = "step " + grouped(request.step) +
+                                          " is beyond the run, which has recorded step " + grouped(reached) + " last",
                                   .where = request.run});
   }
-  Passage passage{.folder = folder, .step = request.step, .from = newest_before(request.step, listed, folder.checkpoints())};
-  const auto same = std::find_if(listed.begin(), listed.end(), [&](const auto& each) { return each.step == request.step; });
+  Passage passage{
+      .folder = folder, .step = request.step, .from = newest_before(request.step, listed, folder.checkpoints())};
+  const auto same =
+      std::find_if(listed.begin(), listed.end(), [&](const auto& each) { return each.step == request.step; });
   if (same != listed.end() && !is_rolled_back_at(ledger, request.step)) passage.at_step = open_if_good(same->folder);
   refuse_rollbacks(ledger, passage.from.step(), request.step);
   const auto next = curve.upper_bound(request.step);
   passage.curve.insert(curve.upper_bound(passage.from.step()), next);
   if (!passage.curve.empty() || passage.at_step) return passage;
-  throw Error(ExitCode::usage, {.what = "nothing is recorded of the steps " + grouped(passage.from.step() + 1) + " to " +
-                                        grouped(request.step) + ", so that there is nothing to compare with",
+  throw Error(ExitCode::usage, {.what = "nothing is recorded of the steps " + grouped(passage.from.step() + 1) +
+                                        " to " + grouped(request.step) + ", so that there is nothing to compare with",
                                 .where = folder.metrics().string(),
                                 .hint = next == curve.end() ? "" : "--step " + std::to_string(next->first)});
 }
@@ -136,8 +140,8 @@ struct TensorFinding {
 };
 
 struct Comparison {
-  std::vector<int64_t> steps;  // whose metrics were compared
-  std::map<std::string, double> last;  // of the last of them, replayed
+  std::vector<int64_t> steps;             // whose metrics were compared
+  std::map<std::string, double> last;     // of the last of them, replayed
   std::vector<MetricDifference> metrics;  // in order of steps
   int64_t tensors = 0;                    // compared
   std::vector<TensorFinding> tensors_differing;
@@ -199,8 +203,8 @@ std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int
   std::vector<std::string> notes;
   for (const char* key : {"world_size", "threads", "device", "version"}) {
     if (!then.is_object() || !then.contains(key) || then[key] == now.at(key)) continue;
-    notes.push_back(fmt::format("{} was {} then and is {} now: expect equality up to rounding only", key, then[key].dump(),
-                                now.at(key).dump()));
+    notes.push_back(fmt::format("{} was {} then and is {} now: expect equality up to rounding only", key,
+                                then[key].dump(), now.at(key).dump()));
   }
   const nlohmann::json::json_pointer samples("/order/samples");
   if (then.is_object() && then.contains(samples) && then[samples] != now.at(samples)) {
@@ -222,14 +226,15 @@ void take_up(const Checkpoint& from, Checkpointing& checkpointing, train::Progre
   }
 }
 
-Comparison replay(const Passage& passage, const Job& job, Assembly& assembly, const std::vector<nlohmann::json>& ledger) {
+Comparison replay(const Passage& passage, const Job& job, Assembly& assembly,
+                  const std::vector<nlohmann::json>& ledger) {
   monitor::Console silent({.enabled = false});
   monitor::MetricsFile no_file;
   monitor::Ledger no_ledger;
   train::SavePace pace;
   train::LogHook log({silent, no_file, assembly.plan}, assembly.place.groups, assembly.place.device);
-  Checkpointing checkpointing({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.reduction, assembly.plan, log,
-                               silent, no_ledger, pace, passage.folder});
+  Checkpointing checkpointing({job, assembly.place, assembly.datasets, assembly.built, assembly.updates,
+                               assembly.reduction, assembly.plan, log, silent, no_ledger, pace, passage.folder});
   train::Progress progress;
   take_up(passage.from, checkpointing, progress);
   Comparison comparison{.notes = notes_on(ledger, passage.step, attempt_record(job, assembly, progress))};
@@ -250,8 +255,8 @@ Comparison replay(const Passage& passage, const Job& job, Assembly& assembly, co
 std::string number(std::optional<double> value) { return value ? fmt::format("{}", *value) : "not finite"; }
 
 void print(const Passage& passage, const Comparison& comparison) {
-  std::string text = fmt::format("replay   step {} of {}, from the checkpoint of step {}: {} steps in {}\n", grouped(passage.step),
-                                 passage.folder.path.string(), grouped(passage.from.step()),
+  std::string text = fmt::format("replay   step {} of {}, from the checkpoint of step {}: {} steps in {}\n",
+                                 grouped(passage.step), passage.folder.path.string(), grouped(passage.from.step()),
                                  grouped(passage.step - passage.from.step()), monitor::duration(comparison.seconds));
   for (const auto& note : comparison.notes) text += "note     " + note + "\n";
   if (!comparison.metrics.empty()) {
@@ -263,8 +268,8 @@ void print(const Passage& passage, const Comparison& comparison) {
   } else {
     const auto count = static_cast<int64_t>(comparison.steps.size());
     text += fmt::format("metrics  equal at {} recorded step{}, the last one {}: loss {} gnorm {}\n", grouped(count),
-                        count == 1 ? "" : "s", grouped(comparison.steps.back()), number(comparison.last.at("train/loss")),
-                        number(comparison.last.at("train/grad_norm")));
+                        count == 1 ? "" : "s", grouped(comparison.steps.back()),
+                        number(comparison.last.at("train/loss")), number(comparison.last.at("train/grad_norm")));
   }
   if (!passage.at_step) {
     text += fmt::format("weights  there is no checkpoint of step {} to compare with\n", grouped(passage.step));
@@ -280,20 +285,32 @@ void print(const Passage& passage, const Comparison& comparison) {
 }
 
 nlohmann::json json_of(const Passage& passage, const Comparison& comparison) {
-  const auto value = [](std::optional<double> given) { return given ? nlohmann::json(*given) : nlohmann::json(nullptr); };
+  const auto value = [](std::optional<double> given) {
+    return given ? nlohmann::json(*given) : nlohmann::json(nullptr);
+  };
   auto metrics = nlohmann::json::array(), tensors = nlohmann::json::array();
   for (const auto& each : comparison.metrics) {
-    metrics.push_back({{"step", each.step}, {"metric", each.metric}, {"recorded", value(each.recorded)},
+    metrics.push_back({{"step", each.step},
+                       {"metric", each.metric},
+                       {"recorded", value(each.recorded)},
                        {"replayed", value(each.replayed)}});
   }
   for (const auto& each : comparison.tensors_differing) {
-    tensors.push_back({{"file", each.file}, {"name", each.name}, {"elements", each.difference.elements},
-                       {"differing", each.difference.differing}, {"largest_absolute", each.difference.largest_absolute}});
+    tensors.push_back({{"file", each.file},
+                       {"name", each.name},
+                       {"elements", each.difference.elements},
+                       {"differing", each.difference.differing},
+                       {"largest_absolute", each.difference.largest_absolute}});
   }
-  return {{"equal", comparison.is_equal()}, {"step", passage.step}, {"from", passage.from.step()},
-          {"steps_compared", comparison.steps}, {"metrics_differing", std::move(metrics)},
-          {"tensors_compared", comparison.tensors}, {"tensors_differing", std::move(tensors)},
-          {"notes", comparison.notes}, {"seconds", comparison.seconds}};
+  return {{"equal", comparison.is_equal()},
+          {"step", passage.step},
+          {"from", passage.from.step()},
+          {"steps_compared", comparison.steps},
+          {"metrics_differing", std::move(metrics)},
+          {"tensors_compared", comparison.tensors},
+          {"tensors_differing", std::move(tensors)},
+          {"notes", comparison.notes},
+          {"seconds", comparison.seconds}};
 }
 
 }  // namespace

@@ -27,9 +27,9 @@ struct TakenRunFolder {
   RunLock lock;
 };
 
-/// Creates the folder and locks it, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`, ...:
-/// nothing is ever overwritten by starting over. Throws Error(environment) when it cannot be written, Error(usage) when
-/// another process uses it.
+/// Creates the folder and locks it, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`,
+/// ...: nothing is ever overwritten by starting over. Throws Error(environment) when it cannot be written, Error(usage)
+/// when another process uses it.
 TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh);
 
 }  // namespace gputrain::app

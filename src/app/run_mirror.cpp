@@ -13,7 +13,8 @@ namespace gputrain::app {
 
 RunMirror::RunMirror(Parts parts) : parts_(std::move(parts)), store_(parts_.folder, parts_.retention) {
   std::error_code unknown;
-  if (std::filesystem::weakly_canonical(parts_.folder, unknown) == std::filesystem::weakly_canonical(parts_.own_folder, unknown)) {
+  if (std::filesystem::weakly_canonical(parts_.folder, unknown) ==
+      std::filesystem::weakly_canonical(parts_.own_folder, unknown)) {
     throw Error(ExitCode::usage, {.what = "checkpoint.mirror is where the checkpoints themselves are",
                                   .where = parts_.folder.string(),
                                   .hint = "a folder on another disk"});

@@ -48,7 +48,8 @@ std::string hosts_text(const Place& place) {
   text += facts.name + " (" + monitor::bytes(static_cast<double>(facts.total_bytes)) + ")";
   if (place.device.is_cpu()) text += "  " + plural(place.threads.count, "thread") + " (" + place.threads.reason + ")";
   if (!facts.software.empty()) text += "  " + facts.software;
-  if (!groups.alone()) text += "  " + torch_version() + "  " + groups.description() + "  " + launcher_text(place.launch);
+  if (!groups.alone())
+    text += "  " + torch_version() + "  " + groups.description() + "  " + launcher_text(place.launch);
   return text;
 }
 
@@ -57,9 +58,10 @@ std::string model_text(const JobSpec& spec, const Assembly& assembly) {
   if (const int64_t classes = assembly.built.classes_left_out; classes > 0) {
     from += " without its last layer, which has " + grouped(classes) + " classes";
   }
-  return spec.model.architecture.name + " " + compact(static_cast<double>(assembly.built.parameter_count)) + " params  " +
-         spec.precision + (assembly.place.policy.compute != assembly.place.policy.master ? ", fp32 master weights" : "") + "  " +
-         from + ", seed " + std::to_string(spec.seed);
+  return spec.model.architecture.name + " " + compact(static_cast<double>(assembly.built.parameter_count)) +
+         " params  " + spec.precision +
+         (assembly.place.policy.compute != assembly.place.policy.master ? ", fp32 master weights" : "") + "  " + from +
+         ", seed " + std::to_string(spec.seed);
 }
 
 std::string data_text(const Datasets& datasets) {
@@ -75,9 +77,11 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
   std::string text = sequence > 0 ? grouped(assembly.plan.tokens_per_step) + " tokens/step"
                                   : grouped(batch.global_batch) + " samples/step";
   const bool is_even = batch.micro_batches.empty(), is_open = spec.train.searches_micro_batch();
-  text += " = " + (is_open   ? "auto"
-                   : is_even ? grouped(batch.micro_batch)
-                             : "(" + train::sum_text(batch.micro_batches) + ")") + " micro";
+  text += " = " +
+          (is_open   ? "auto"
+           : is_even ? grouped(batch.micro_batch)
+                     : "(" + train::sum_text(batch.micro_batches) + ")") +
+          " micro";
   if (sequence > 0) text += " x " + grouped(sequence) + " seq";
   if (is_even) text += " x " + plural(world, "rank");
   text += " x " + (is_open ? "as many" : grouped(batch.accumulation)) + " accumulation";
@@ -110,8 +114,9 @@ std::string reduction_text(const Assembly& assembly) {
 
 std::string graph_text(const JobSpec& spec, const Assembly& assembly) {
   const std::string obstacle = obstacle_to_recording(spec, assembly);
-  return obstacle.empty() ? "a step is one CUDA graph from the " + std::to_string(train::Step::kStepsBeforeRecording + 1) + "th on"
-                          : "none: " + obstacle;
+  return obstacle.empty()
+             ? "a step is one CUDA graph from the " + std::to_string(train::Step::kStepsBeforeRecording + 1) + "th on"
+             : "none: " + obstacle;
 }
 
 std::string cadence_text(const train::Cadence& cadence) {

@@ -7,6 +7,7 @@
 #include <ATen/ops/full.h>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint_room.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
@@ -14,7 +15,6 @@
 #include "gputrain/train/replica_hook.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
-#include "checkpoint_room.hpp"
 #include "memory_page.hpp"
 #include "rank_logs.hpp"
 #include "record.hpp"
@@ -28,7 +28,8 @@ namespace {
 /// While this lives, `words` are said before a process is ended that its main thread cannot end.
 class LastWords {
  public:
-  LastWords(comm::ProcessGroups& groups, std::mutex& end, std::function<void(const Error&)> words) : groups_(groups), end_(end) {
+  LastWords(comm::ProcessGroups& groups, std::mutex& end, std::function<void(const Error&)> words)
+      : groups_(groups), end_(end) {
     groups_.set_last_words(std::move(words));
   }
   LastWords(const LastWords&) = delete;
@@ -45,7 +46,8 @@ class LastWords {
 
 }  // namespace
 
-Training::Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console, RunFolder folder)
+Training::Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console,
+                   RunFolder folder)
     : request_(request),
       job_(job),
       spec_(job.spec()),
@@ -55,8 +57,8 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
       reporting_{console, metrics_, assembly.plan},
       log_(reporting_, assembly.place.groups, assembly.place.device),
       ledger_(assembly.place.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
-      checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.reduction, assembly.plan, log_,
-                      console, ledger_, pace_, folder_}),
+      checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.reduction,
+                      assembly.plan, log_, console, ledger_, pace_, folder_}),
       save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
   const auto sources = launch::read_metadata_sources();
   if (spec_.checkpoint.notice.watches() && assembly.place.launch.rendezvous.local_rank == 0) {
@@ -98,14 +100,15 @@ void Training::leave_later_steps() {
   if (progress_.attempts == 1 && left == 0) return;
   const std::string mark =
       "resumed at step " + monitor::grouped(progress_.step) + ", attempt " + std::to_string(progress_.attempts);
-  log::info(mark + (left == 0 ? "" : "; " + std::to_string(left) + " lines about later steps are now in " +
-                                         folder_.log(rank).filename().string() + ".left"));
+  log::info(mark + (left == 0 ? ""
+                              : "; " + std::to_string(left) + " lines about later steps are now in " +
+                                    folder_.log(rank).filename().string() + ".left"));
   const double epoch = static_cast<double>(progress_.step) / static_cast<double>(assembly_.plan.steps_per_epoch);
   metrics_.append({.step = progress_.step, .epoch = epoch, .kind = "event", .message = mark});
 }
 
-/// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is not
-/// finished by the new one.
+/// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is
+/// not finished by the new one.
 void Training::check_data_is_the_same(const std::vector<nlohmann::json>& ledger) const {
   if (progress_.step == 0) return;
   const int64_t now = assembly_.datasets.train->size();
@@ -116,10 +119,11 @@ void Training::check_data_is_the_same(const std::vector<nlohmann::json>& ledger)
   const std::string what = "the training data has changed: " + monitor::grouped(before) + " samples before, " +
                            monitor::grouped(now) + " now, at step " + monitor::grouped(progress_.step);
   if (!request_.accept) {
-    throw Error(ExitCode::usage, {.what = what,
-                                  .where = spec_.data.train.path.empty() ? "data.train" : spec_.data.train.path,
-                                  .hint = "put the data back as it was, or --accept to go on in the order of the new data, which "
-                                          "does not use each sample once in the epoch at hand"});
+    throw Error(ExitCode::usage,
+                {.what = what,
+                 .where = spec_.data.train.path.empty() ? "data.train" : spec_.data.train.path,
+                 .hint = "put the data back as it was, or --accept to go on in the order of the new data, which "
+                         "does not use each sample once in the epoch at hand"});
   }
   log::warning(what + "; from here on its samples come in another order");
 }
@@ -142,7 +146,8 @@ void Training::refuse_if_stuck(const std::vector<nlohmann::json>& ledger) {
 
 int Training::run() {
   note_reached();
-  const LastWords last_words(assembly_.place.groups, end_mutex_, [this](const Error& failure) { record_forced_end(failure); });
+  const LastWords last_words(assembly_.place.groups, end_mutex_,
+                             [this](const Error& failure) { record_forced_end(failure); });
   try {
     // Not refused: what a disk says is not always so, and there may be room when the first save is due.
     for (const auto& shortage : disks_too_small(job_, assembly_)) log::warning(shortage.what());
@@ -168,7 +173,8 @@ int Training::run() {
 std::string Training::present_work() const {
   const int64_t step = progress_.step;
   const bool is_done = step >= assembly_.plan.total_steps;
-  const bool is_evaluating = assembly_.datasets.val && progress_.evaluated_step != step && (is_done || assembly_.plan.eval.at_step(step));
+  const bool is_evaluating =
+      assembly_.datasets.val && progress_.evaluated_step != step && (is_done || assembly_.plan.eval.at_step(step));
   if (is_evaluating && step > 0) return "in the evaluation after step " + monitor::grouped(step);
   return is_done ? "at the end, after step " + monitor::grouped(step) : "in step " + monitor::grouped(step + 1);
 }
@@ -176,7 +182,8 @@ std::string Training::present_work() const {
 void Training::record_end(const std::exception& failure) {
   if (assembly_.place.rank() != 0) return;
   const std::lock_guard lock(end_mutex_);
-  const auto summary = record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
+  const auto summary =
+      record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
   ledger_.append("end", end_record(summary, progress_));
 }
 
@@ -192,7 +199,8 @@ void Training::record_forced_end(const Error& failure) {
   if (assembly_.place.rank() != 0) return;
   const std::lock_guard lock(end_mutex_);
   const auto summary = record_failure(reached_.summary, failure, folder_);
-  monitor::Ledger(folder_.ledger()).append("end", end_record(summary, reached_.progress));  // ledger_ is the main thread's
+  monitor::Ledger(folder_.ledger())
+      .append("end", end_record(summary, reached_.progress));  // ledger_ is the main thread's
 }
 
 monitor::Summary Training::train() {
@@ -204,13 +212,14 @@ monitor::Summary Training::train() {
   const std::string best_metric = checkpointing_.best_metric().empty() ? "val/loss" : checkpointing_.best_metric();
   std::optional<train::EvalHook> eval;
   if (datasets.val) {
-    eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, assembly_, "val"), *built.model, place.groups,
-                                        reporting_, own_stop, spec_.eval.at_start, best_metric});
+    eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, assembly_, "val"), *built.model,
+                                        place.groups, reporting_, own_stop, spec_.eval.at_start, best_metric});
   }
-  train::ReplicaHook replicas({.cadence = plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),
-                               .groups = place.groups,
-                               .arena = *built.arena,
-                               .buffers = built.sync_batch_norm ? train::buffers_of(*built.model) : parallel::NamedTensors()});
+  train::ReplicaHook replicas(
+      {.cadence = plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),
+       .groups = place.groups,
+       .arena = *built.arena,
+       .buffers = built.sync_batch_norm ? train::buffers_of(*built.model) : parallel::NamedTensors()});
   train::SaveHook save({.cadence = plan.save,
                         .pace = plan.save.is_auto && place.rank() == 0 ? &pace_ : nullptr,
                         .best_metric = plan.save.is_never() ? "" : checkpointing_.best_metric(),
@@ -268,9 +277,7 @@ void Training::look_at_saves() {
   if (const std::string news = pace_.take_news(); !news.empty()) console_.line("save", news);
 }
 
-std::string Training::notice_text() const {
-  return notices_ ? "  spot notice: " + notices_->description() : "";
-}
+std::string Training::notice_text() const { return notices_ ? "  spot notice: " + notices_->description() : ""; }
 
 /// Tells what the cloud announces, once; whether it is time to go.
 bool Training::is_leaving() {
@@ -300,18 +307,23 @@ train::Stop Training::own_stop() {
 void Training::roll_back(const std::string& finding) {
   const int64_t most = spec_.train.max_rollbacks;
   if (progress_.rollbacks >= most) {
-    throw Error(ExitCode::refused, {.what = "training diverged: " + finding + ", after " + std::to_string(most) +
-                                            (most == 1 ? " rollback" : " rollbacks"),
-                                    .hint = "lower optimizer.lr, or set train.max_grad_norm: 1.0; train.max_rollbacks allows more"});
+    throw Error(ExitCode::refused,
+                {.what = "training diverged: " + finding + ", after " + std::to_string(most) +
+                         (most == 1 ? " rollback" : " rollbacks"),
+                 .hint = "lower optimizer.lr, or set train.max_grad_norm: 1.0; train.max_rollbacks allows more"});
   }
   const int64_t step = progress_.step;
   const int64_t back_to = checkpointing_.roll_back(progress_, finding);
   const data::Usage passed_over = data::expected_usage(order_facts(job_, assembly_), back_to, step);
-  ledger_.append("rollback", {{"step", step}, {"back_to", back_to}, {"data", to_json(progress_.usage)},
-                              {"passed_over", to_json(passed_over)}, {"rollback", progress_.rollbacks}});
+  ledger_.append("rollback", {{"step", step},
+                              {"back_to", back_to},
+                              {"data", to_json(progress_.usage)},
+                              {"passed_over", to_json(passed_over)},
+                              {"rollback", progress_.rollbacks}});
   const std::string text = "to the weights of step " + monitor::grouped(back_to) + ", on with the data after step " +
-                           monitor::grouped(step) + ": " + monitor::grouped(passed_over.samples) + " samples passed over (" +
-                           std::to_string(progress_.rollbacks) + " of at most " + std::to_string(most) + ")";
+                           monitor::grouped(step) + ": " + monitor::grouped(passed_over.samples) +
+                           " samples passed over (" + std::to_string(progress_.rollbacks) + " of at most " +
+                           std::to_string(most) + ")";
   log::warning(finding);
   console_.line("back", text);
   const double epoch = static_cast<double>(step) / static_cast<double>(assembly_.plan.steps_per_epoch);
@@ -338,8 +350,8 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
   if (sample && summary.status != "stopped") {
     const device::Reading reading(assembly_.built.arena->working_copy());
     console_.line("sample", "temperature " + monitor::significant(sample->temperature));
-    console_.block(train::write_sample(model, *assembly_.datasets.train, assembly_.datasets.tokens_per_sample(), *sample,
-                                       static_cast<uint64_t>(spec_.seed)));
+    console_.block(train::write_sample(model, *assembly_.datasets.train, assembly_.datasets.tokens_per_sample(),
+                                       *sample, static_cast<uint64_t>(spec_.seed)));
   }
   print_ending(console_, summary, assembly_.plan, expectation, folder_);
 }

@@ -27,7 +27,8 @@ class TrainingLoop {
   TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop, std::function<void()> before_update,
                MakeRecording make_recording = device::make_recording);
 
-  /// Trains from `progress` to its end, or to `last_step`; may be called again, from another step. Every rank must call.
+  /// Trains from `progress` to its end, or to `last_step`; may be called again, from another step. Every rank must
+  /// call.
   train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
 
   parallel::Traffic traffic() const noexcept { return data_parallel_.traffic(); }

@@ -149,7 +149,8 @@ size_t BlockReader::read_block(char* block) {
 FileSeal seal_of(const std::filesystem::path& path) {
   BlockReader reader(path, BlockReader::From::disk);
   Sealer sealer;
-  for (std::string_view block = reader.next(); !block.empty(); block = reader.next()) sealer.add(block.data(), block.size());
+  for (std::string_view block = reader.next(); !block.empty(); block = reader.next())
+    sealer.add(block.data(), block.size());
   return sealer.seal();
 }
 

@@ -69,7 +69,8 @@ const Part& Checkpoint::part(const std::string& name) const {
 
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim::Optimizer::State& state) {
   std::vector<Part::Target> targets;
-  for (const auto& [name, tensor] : state.scalars) targets.push_back({.name = name, .tensor = tensor, .slice = std::nullopt});
+  for (const auto& [name, tensor] : state.scalars)
+    targets.push_back({.name = name, .tensor = tensor, .slice = std::nullopt});
   const device::Range& owned = arena.owned();
   for (const auto& [kind, flat] : state.flat) {
     for (const device::Segment& segment : arena.segments()) {

@@ -33,12 +33,14 @@ Slice slice_in(const json& value) {
     slice.shape.push_back(static_cast<int64_t>(count_in(size)));
     if (__builtin_mul_overflow(numel, count_in(size), &numel)) throw std::domain_error("a shape beyond all memory");
   }
-  if (numel > INT64_MAX || static_cast<uint64_t>(slice.begin) > numel) throw std::domain_error("a slice out of its tensor");
+  if (numel > INT64_MAX || static_cast<uint64_t>(slice.begin) > numel)
+    throw std::domain_error("a slice out of its tensor");
   return slice;
 }
 
 Manifest::File file_in(const json& value) {
-  Manifest::File file{.seal = {.bytes = count_in(value.at("bytes")), .xxh3_128 = value.at("xxh3_128").get<std::string>()}};
+  Manifest::File file{
+      .seal = {.bytes = count_in(value.at("bytes")), .xxh3_128 = value.at("xxh3_128").get<std::string>()}};
   if (!value.contains("part")) return file;
   file.part = value["part"].get<std::string>();
   file.rank = static_cast<int64_t>(count_in(value.at("rank")));
@@ -58,7 +60,8 @@ json json_of(const Manifest::File& file) {
   if (file.part.empty()) return value;
   value["part"] = file.part;
   value["rank"] = file.rank;
-  for (const auto& [name, slice] : file.slices) value["slices"][name] = {{"shape", slice.shape}, {"begin", slice.begin}};
+  for (const auto& [name, slice] : file.slices)
+    value["slices"][name] = {{"shape", slice.shape}, {"begin", slice.begin}};
   return value;
 }
 
@@ -96,9 +99,11 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
     const json value = json::parse(text);
     if (value.at("format") != kFormat) throw Damage("not a manifest of a checkpoint", path);
     if (value.at("version") != kVersion) {
-      throw Damage(fmt::format("format version {} is unknown to this gputrain", value["version"].dump(-1, ' ', true)), path);
+      throw Damage(fmt::format("format version {} is unknown to this gputrain", value["version"].dump(-1, ' ', true)),
+                   path);
     }
-    Manifest manifest{.step = static_cast<int64_t>(count_in(value.at("step"))), .origin = origin_in(value.at("origin"))};
+    Manifest manifest{.step = static_cast<int64_t>(count_in(value.at("step"))),
+                      .origin = origin_in(value.at("origin"))};
     for (const auto& [name, file] : value.at("files").items()) {
       if (!is_plain(name)) throw Damage("a file's name leads out of the folder", path);
       manifest.files[name] = file_in(file);

@@ -125,7 +125,8 @@ void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) 
   check_room(folder, bytes_of(manifest) + kSpareBytes, "free space there, or name another checkpoint.mirror");
   try {
     fs::create_directory(written);
-    for (const auto& [name, file] : manifest.files) copy_file(checkpoint / name, written / name, file.seal, [&] { pause(); });
+    for (const auto& [name, file] : manifest.files)
+      copy_file(checkpoint / name, written / name, file.seal, [&] { pause(); });
     write_file_atomically(written / kManifestName, to_json(manifest), ExitCode::checkpoint);
     verify(written, manifest);
     pause();

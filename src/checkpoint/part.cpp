@@ -85,10 +85,12 @@ Part::Part(std::vector<File> files) : files_(std::move(files)) {
     int64_t reached = 0;
     for (const Piece& piece : entry.pieces) {
       if (piece.begin > reached) throw Damage(fmt::format("no file has element {} of '{}'", reached, name), where);
-      if (piece.begin < reached) throw Damage(fmt::format("two files have element {} of '{}'", piece.begin, name), where);
+      if (piece.begin < reached)
+        throw Damage(fmt::format("two files have element {} of '{}'", piece.begin, name), where);
       reached = piece.end;
     }
-    if (reached != product_of(entry.sizes)) throw Damage(fmt::format("no file has element {} of '{}'", reached, name), where);
+    if (reached != product_of(entry.sizes))
+      throw Damage(fmt::format("no file has element {} of '{}'", reached, name), where);
   }
 }
 
@@ -104,8 +106,8 @@ void Part::add_file(size_t index) {
     if (is_slice && (stored.sizes.size() != 1 || numel > product_of(shape) - begin)) {
       throw Damage("'" + stored.name + "' is not the slice that the manifest says", file.path);
     }
-    const auto [place, is_new] = tensors_.try_emplace(
-        stored.name, Entry{.type = scalar_type_of(stored.dtype), .sizes = shape, .pieces = {}});
+    const auto [place, is_new] =
+        tensors_.try_emplace(stored.name, Entry{.type = scalar_type_of(stored.dtype), .sizes = shape, .pieces = {}});
     Entry& entry = place->second;
     if (entry.sizes != shape || entry.type != scalar_type_of(stored.dtype)) {
       throw Damage("'" + stored.name + "' is another tensor in another file", file.path);
@@ -180,7 +182,8 @@ void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensor
   }
   for (size_t i = 0; i < targets.size(); ++i) {
     const at::Tensor& from = rows[i];
-    if (from.scalar_type() == at::kBool && !are_truth_values(static_cast<const char*>(from.const_data_ptr()), from.nbytes())) {
+    if (from.scalar_type() == at::kBool &&
+        !are_truth_values(static_cast<const char*>(from.const_data_ptr()), from.nbytes())) {
       throw Damage("'" + targets[i].name + "' has truth values other than 0 and 1", files_.front().path);
     }
     if (!from.is_alias_of(targets[i].tensor)) targets[i].tensor.detach().copy_(from);

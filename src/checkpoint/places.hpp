@@ -1,5 +1,5 @@
-// How a folder of checkpoints changes so that no moment shows half of one under a finished name: what is written or removed
-// is so under a name that ends in ".partial".
+// How a folder of checkpoints changes so that no moment shows half of one under a finished name: what is written or
+// removed is so under a name that ends in ".partial".
 #pragma once
 
 #include <cstdint>

@@ -107,7 +107,8 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, Exi
   if (!S_ISREG(status.st_mode)) refuse_to_read(path, "not a file", code);
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
   std::string front;
-  for (uint64_t wanted = front_bytes(front, file_bytes); front.size() < wanted; wanted = front_bytes(front, file_bytes)) {
+  for (uint64_t wanted = front_bytes(front, file_bytes); front.size() < wanted;
+       wanted = front_bytes(front, file_bytes)) {
     const size_t begin = front.size();
     front.resize(wanted);
     const ssize_t got = ::pread(file.get(), front.data() + begin, wanted - begin, static_cast<off_t>(begin));

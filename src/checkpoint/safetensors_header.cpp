@@ -248,7 +248,8 @@ uint64_t front_bytes(std::string_view front, uint64_t file_bytes) noexcept {
   return std::min(kLengthBytes + header_bytes, file_bytes);
 }
 
-SafetensorsHeader parse_safetensors(std::string_view front, uint64_t file_bytes, const std::string& where, ExitCode code) {
+SafetensorsHeader parse_safetensors(std::string_view front, uint64_t file_bytes, const std::string& where,
+                                    ExitCode code) {
   const auto refuse = [&](const std::string& problem) {
     throw Error(code, {.what = "not a safetensors file: " + problem, .where = where});
   };

@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 Manifest::File write_part(const fs::path& folder, const Shard& shard) {
   const fs::path path = folder / file_name(shard.part, shard.rank, shard.ranks);
-  return {.seal = write_safetensors(path, shard.tensors), .part = shard.part, .rank = shard.rank, .slices = shard.slices};
+  return {
+      .seal = write_safetensors(path, shard.tensors), .part = shard.part, .rank = shard.rank, .slices = shard.slices};
 }
 
 /// Writes everything into a folder; the manifest comes last.
@@ -113,14 +114,13 @@ CheckpointStore::CheckpointStore(fs::path folder, Retention retention)
 
 fs::path CheckpointStore::folder_of(int64_t step) const { return folder_ / folder_name(step); }
 
-fs::path CheckpointStore::partial_folder_of(int64_t step) const {
-  return partial_name_of(folder_of(step));
-}
+fs::path CheckpointStore::partial_folder_of(int64_t step) const { return partial_name_of(folder_of(step)); }
 
 void CheckpointStore::prepare(const Snapshot& snapshot) {
   on_disk(folder_, "cannot create the folder", [&] { fs::create_directories(folder_); });
   remove_partial_folders(folder_);
-  check_room(folder_, bytes_needed(snapshot), "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best");
+  check_room(folder_, bytes_needed(snapshot),
+             "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best");
   const fs::path written = partial_folder_of(snapshot.step);
   on_disk(written, "cannot create the folder", [&] { fs::create_directory(written); });
 }
@@ -164,7 +164,8 @@ CheckpointStore::Search CheckpointStore::find_newest(const Read& read) const {
     const fs::path path = folder_ / folder_name(step);
     try {
       Checkpoint candidate = Checkpoint::look_into(path);
-      if (candidate.step() != step) throw Damage(fmt::format("its manifest is that of step {}", candidate.step()), path);
+      if (candidate.step() != step)
+        throw Damage(fmt::format("its manifest is that of step {}", candidate.step()), path);
       read ? read(candidate) : verify(path, candidate.manifest());
       search.newest = std::move(candidate);
       return search;

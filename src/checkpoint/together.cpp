@@ -36,7 +36,8 @@ std::optional<std::string> take(const fs::path& path) {
 
 Manifest::File wait_for(const fs::path& folder, const std::string& name, Clock::time_point end) {
   while (true) {
-    if (const auto reason = take(failure_of(folder, name))) give_up(folder, name, "its rank could not write it: " + *reason);
+    if (const auto reason = take(failure_of(folder, name)))
+      give_up(folder, name, "its rank could not write it: " + *reason);
     if (const auto note = take(note_of(folder, name))) {
       std::error_code ignored;  // a note that stays harms nobody
       fs::remove(note_of(folder, name), ignored);
@@ -64,7 +65,8 @@ void hand_in_failure(const fs::path& folder, const std::string& name, const std:
 
 std::map<std::string, Manifest::File> collect(const fs::path& folder, const std::vector<std::string>& names,
                                               double patience_seconds) {
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_seconds));
+  const auto end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(patience_seconds));
   std::map<std::string, Manifest::File> files;
   for (const std::string& name : names) files[name] = wait_for(folder, name, end);
   return files;

@@ -10,10 +10,10 @@
 #include <system_error>
 #include <utility>
 
+#include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
 #include "meeting.hpp"
-#include "gputrain/comm/sockets.hpp"
 
 namespace gputrain::comm {
 namespace {

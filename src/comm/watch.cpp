@@ -405,7 +405,8 @@ void Watch::name_tellers() {
   if (leavers_.empty() || Clock::now() < tellers_due_) return;
   for (const auto& [rank, words] : std::exchange(leavers_, {})) {
     const int teller = tellers_.try_emplace(words, rank).first->second;
-    if (const auto link = links_.find(rank); link != links_.end()) link->second->out.insist(text_of({{"teller", teller}}));
+    if (const auto link = links_.find(rank); link != links_.end())
+      link->second->out.insist(text_of({{"teller", teller}}));
     if (rank == options_.rank) take_teller(teller);
   }
 }

@@ -162,7 +162,8 @@ std::string percent_hint(const Key& key, const std::string& text) {
 
 template <class T, class Parse>
 void Checker::read_parsed(const Slot& slot, const Node& node, Parse parse, T& target) {
-  if (std::string hint = percent_hint(slot.key, node.text); !hint.empty()) return wrong_type(slot, node, std::move(hint));
+  if (std::string hint = percent_hint(slot.key, node.text); !hint.empty())
+    return wrong_type(slot, node, std::move(hint));
   const Parsed<T> parsed = parse(node.text);
   if (!parsed.value) {
     if (parsed.problem.empty()) return wrong_type(slot, node, parsed.hint);

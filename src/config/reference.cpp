@@ -4,11 +4,11 @@
 #include <array>
 #include <utility>
 
+#include "gputrain/config/names.hpp"
 #include "gputrain/config/value_type.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/wrap.hpp"
 #include "key_index.hpp"
-#include "gputrain/config/names.hpp"
 #include "scalar.hpp"
 #include "write.hpp"
 
@@ -81,7 +81,8 @@ std::string list_type_text(const ValueType& inner, const Key& key) {
 std::string default_text(const Key& key, const void* defaults) {
   if (key.is_required()) return "required";
   const Node node = node_of(key.type(), key.locate(defaults));
-  const bool is_word = node.kind == Node::Kind::scalar && !node.text.empty() && node.text.find('\n') == std::string::npos;
+  const bool is_word =
+      node.kind == Node::Kind::scalar && !node.text.empty() && node.text.find('\n') == std::string::npos;
   std::string text = is_word ? node.text : to_flow(node);
   return text.size() > kLongestDefault ? text.substr(0, kLongestDefault - 3) + "..." : text;
 }
@@ -160,7 +161,8 @@ class Table {
       if (!unit.empty()) head += ", " + unit;
       if (!fallback.empty()) head += fallback == "required" ? "  required" : "  default " + fallback;
       const std::string indent(kIndent, ' ');
-      lines += wrapped(head, width - 2 * kIndent, 2 * kIndent) + "\n" + indent + wrapped(help, width - kIndent, kIndent) + "\n";
+      lines += wrapped(head, width - 2 * kIndent, 2 * kIndent) + "\n" + indent +
+               wrapped(help, width - kIndent, kIndent) + "\n";
     }
     return lines;
   }

@@ -125,7 +125,9 @@ class Writer {
     Node node{.kind = Node::Kind::map};
     type.each(holder, [&](const std::string& key, const void* part) {
       const bool is_masked = masks_secrets_ && is_secret(key);
-      add(node, key, is_masked ? leaf(text_node("***"), join(dotted, key), change) : value(*type.inner, part, join(dotted, key), change));
+      add(node, key,
+          is_masked ? leaf(text_node("***"), join(dotted, key), change)
+                    : value(*type.inner, part, join(dotted, key), change));
     });
     return node;
   }

@@ -16,8 +16,7 @@ std::string compose(const Error::Parts& parts) {
 
 }  // namespace
 
-Error::Error(ExitCode code, Parts parts)
-    : std::runtime_error(compose(parts)), code_(code), parts_(std::move(parts)) {}
+Error::Error(ExitCode code, Parts parts) : std::runtime_error(compose(parts)), code_(code), parts_(std::move(parts)) {}
 
 Error::~Error() = default;
 
@@ -26,8 +25,8 @@ ToldElsewhere::ToldElsewhere(const Error& error) : Error(error) {}
 ToldElsewhere::~ToldElsewhere() = default;
 
 void assertion_failed(const char* condition, const char* file, int line, const std::string& message) {
-  std::string text = std::string(file) + ":" + std::to_string(line) + ": internal error: " + message +
-                     " (" + condition + ")";
+  std::string text =
+      std::string(file) + ":" + std::to_string(line) + ": internal error: " + message + " (" + condition + ")";
   throw std::logic_error(text);
 }
 

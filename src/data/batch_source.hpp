@@ -21,7 +21,8 @@ class BatchSource {
   /// The next micro-batch; throws the error of its first row that could not be read, and again when called again.
   virtual FilledBatch next() = 0;
 
-  /// Whether next() has waited in vain: threads that storage does not let go use this for ever, and nobody may destroy it.
+  /// Whether next() has waited in vain: threads that storage does not let go use this for ever, and nobody may destroy
+  /// it.
   virtual bool has_given_up() const { return false; }
 };
 

@@ -35,7 +35,7 @@ struct Loader::Impl {
   LoaderState state;
   RowReader reader;
   std::optional<ImageNormalizer> normalizer;
-  std::optional<Uploader> uploader;  // to a GPU
+  std::optional<Uploader> uploader;     // to a GPU
   std::unique_ptr<BatchSource> source;  // empty until started; after the reader, which it uses
   int64_t next_batch = 0;
   int64_t bad_epoch = 0, bad_in_epoch = 0;

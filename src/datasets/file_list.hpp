@@ -19,8 +19,8 @@ struct FileFilter {
 };
 
 /// The regular files below `folder`, as paths relative to it, in order of their bytes. Hidden files and folders (with a
-/// leading dot) are left out. Links are followed; a folder that is reached a second time, in order of paths, is left out.
-/// Folders in which nothing is wanted are not read.
+/// leading dot) are left out. Links are followed; a folder that is reached a second time, in order of paths, is left
+/// out. Folders in which nothing is wanted are not read.
 std::vector<std::string> list_files(const std::string& folder, const FileFilter& filter);
 
 /// The files that a shell pattern stands for, in order of their bytes; `pattern` itself when it names a file.

@@ -70,7 +70,8 @@ bool is_image_name(std::string_view name) {
 }
 
 bool is_unread_image_name(std::string_view name) {
-  constexpr std::array kEndings{".avif", ".bmp", ".gif", ".heic", ".jfif", ".jp2", ".jxl", ".pgm", ".ppm", ".tif", ".tiff", ".webp"};
+  constexpr std::array kEndings{".avif", ".bmp", ".gif", ".heic", ".jfif", ".jp2",
+                                ".jxl",  ".pgm", ".ppm", ".tif",  ".tiff", ".webp"};
   return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
 }
 

@@ -119,7 +119,8 @@ std::vector<Range> Arena::unit_ranges() const {
 }
 
 void Arena::own(const Range& range) {
-  GPUTRAIN_ASSERT(0 <= range.begin && range.begin <= range.end && range.end <= values_.numel(), "a stretch of the arena");
+  GPUTRAIN_ASSERT(0 <= range.begin && range.begin <= range.end && range.end <= values_.numel(),
+                  "a stretch of the arena");
   owned_ = range;
   owned_gradients_ = kept_ == Gradients::whole ? gradients_.narrow(0, range.begin, range.size()) : make_state();
 }

@@ -151,7 +151,8 @@ int64_t resident_bytes() {
 }
 
 int64_t peak_resident_bytes() {
-  // getrusage would tell the peak of the program that exec made into this one, torchrun's Python say, where that is higher.
+  // getrusage would tell the peak of the program that exec made into this one, torchrun's Python say, where that is
+  // higher.
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("VmHWM:")) return std::strtoll(line.c_str() + 6, nullptr, 10) * 1024;

@@ -15,9 +15,9 @@
 #include <sstream>
 #include <utility>
 
+#include "gpus.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
-#include "gpus.hpp"
 #include "host_signs.hpp"
 #include "join.hpp"
 #include "rank_process.hpp"

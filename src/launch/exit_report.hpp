@@ -40,7 +40,7 @@ struct ExitReport {
   double seconds = 0;  // of the attempt
   RunState state;
   bool is_heard = false;  // what the rank has said of its end stands right above the page
-  std::string restarts;  // why there is no further one: "no restart is left (launch.max_restarts: 3)"
+  std::string restarts;   // why there is no further one: "no restart is left (launch.max_restarts: 3)"
 
   std::string page() const;
 };

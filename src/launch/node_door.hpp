@@ -7,9 +7,9 @@
 #include <string>
 
 #include "gputrain/comm/sockets.hpp"
-#include "gputrain/launch/nodes.hpp"
 #include "gputrain/core/lines.hpp"
 #include "gputrain/core/poll.hpp"
+#include "gputrain/launch/nodes.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -17,9 +17,11 @@ void NoticeSpec::describe(config::Description<NoticeSpec>& d) {
   d.summary("the cloud's notice that this machine is about to be taken away");
   d.key("action", &NoticeSpec::action,
         "save: save in time and leave with exit code 138, to be started again; ignore: do not ask")
-      .choices({"save", "ignore"}).change(config::Change::safe);
+      .choices({"save", "ignore"})
+      .change(config::Change::safe);
   d.key("interval", &NoticeSpec::interval, "time between questions to the metadata service")
-      .range(1, 60).change(config::Change::safe);
+      .range(1, 60)
+      .change(config::Change::safe);
 }
 
 double Notice::seconds_left() const noexcept {

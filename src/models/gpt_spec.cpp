@@ -61,7 +61,9 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.key("n_kv_head", &GptSpec::n_kv_head, "heads of keys and values; null: n_head")
       .range(1, kMostChannels)
       .instead_of({"num_key_value_heads"});
-  d.key("n_embd", &GptSpec::n_embd, "channels").range(1, kMostChannels).instead_of({"hidden_size", "d_model", "embed_dim"});
+  d.key("n_embd", &GptSpec::n_embd, "channels")
+      .range(1, kMostChannels)
+      .instead_of({"hidden_size", "d_model", "embed_dim"});
   d.key("n_inner", &GptSpec::n_inner, "channels inside the feed-forward layers; null: 4 n_embd, or 8/3 with swiglu")
       .range(1, kMostRows)
       .instead_of({"intermediate_size"});

@@ -41,7 +41,8 @@ std::string content_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text;
   std::array<char, 65536> block{};
-  while (file.read(block.data(), block.size()), file.gcount() > 0) text.append(block.data(), static_cast<size_t>(file.gcount()));
+  while (file.read(block.data(), block.size()), file.gcount() > 0)
+    text.append(block.data(), static_cast<size_t>(file.gcount()));
   const bool is_absent = !file.is_open() && !std::filesystem::exists(path);
   if (!is_absent && !file.eof()) {  // what was not read must not be taken for the end
     throw Error(ExitCode::environment,
@@ -90,8 +91,10 @@ LedgerContent read_ledger(const std::filesystem::path& path) {
       content.problems.push_back(where + "is not a line of a ledger");
       continue;
     }
-    const std::string own = object.contains("chain") && object["chain"].is_string() ? object["chain"].get<std::string>() : "";
-    if (own != chain_of(chain, object)) content.problems.push_back(where + "was changed, or a line before it is missing");
+    const std::string own =
+        object.contains("chain") && object["chain"].is_string() ? object["chain"].get<std::string>() : "";
+    if (own != chain_of(chain, object))
+      content.problems.push_back(where + "was changed, or a line before it is missing");
     chain = own;
     content.lines.push_back(std::move(object));
   }

@@ -31,7 +31,10 @@ const char* name_of(nn::Role role) {
 void OptimizerSpec::describe(config::Description<OptimizerSpec>& d) {
   d.summary("how weights are updated");
   d.choice("type", &OptimizerSpec::type, catalog(), "update rule").instead_of({"name"});
-  d.key("lr", &OptimizerSpec::lr, "peak learning rate").above(0).change(Change::needs_accept).instead_of({"learning_rate", "base_lr", "max_lr", "peak_lr"});
+  d.key("lr", &OptimizerSpec::lr, "peak learning rate")
+      .above(0)
+      .change(Change::needs_accept)
+      .instead_of({"learning_rate", "base_lr", "max_lr", "peak_lr"});
   d.key("no_decay", &OptimizerSpec::no_decay, "kinds of parameters that weight decay leaves alone")
       .choices({"bias", "norm", "embedding"});
   d.key("lr_base_batch_size", &OptimizerSpec::lr_base_batch_size,

@@ -16,7 +16,9 @@ namespace {
 /// The model in evaluation mode for as long as this lives.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(models::Model& model) : model_(model), was_training_(model.is_training()) { model.train(false); }
+  explicit EvaluationMode(models::Model& model) : model_(model), was_training_(model.is_training()) {
+    model.train(false);
+  }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
   ~EvaluationMode() { model_.train(was_training_); }
@@ -27,8 +29,8 @@ class EvaluationMode {
 };
 
 at::Tensor as_vector(const models::Statistics& statistics) {
-  return at::stack({statistics.loss_sum.to(at::kDouble), statistics.correct1.to(at::kDouble),
-                    statistics.correct5.to(at::kDouble)});
+  return at::stack(
+      {statistics.loss_sum.to(at::kDouble), statistics.correct1.to(at::kDouble), statistics.correct5.to(at::kDouble)});
 }
 
 }  // namespace
@@ -79,7 +81,8 @@ monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& group
   const double targets = std::max(1.0, sum[3]), loss = sum[0] / targets;
   const std::string& prefix = options_.prefix;
   if (options_.is_text) return {{prefix + "/loss", loss}, {prefix + "/perplexity", std::exp(loss)}};
-  return {{prefix + "/loss", loss}, {prefix + "/top1", 100 * sum[1] / targets}, {prefix + "/top5", 100 * sum[2] / targets}};
+  return {
+      {prefix + "/loss", loss}, {prefix + "/top1", 100 * sum[1] / targets}, {prefix + "/top5", 100 * sum[2] / targets}};
 }
 
 }  // namespace gputrain::train

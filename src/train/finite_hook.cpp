@@ -17,7 +17,8 @@ namespace {
 constexpr size_t kSamplesShown = 8;
 
 std::vector<int64_t> shown(const data::StepSamples& step) {
-  return {step.samples.begin(), step.samples.begin() + static_cast<int64_t>(std::min(step.samples.size(), kSamplesShown))};
+  return {step.samples.begin(),
+          step.samples.begin() + static_cast<int64_t>(std::min(step.samples.size(), kSamplesShown))};
 }
 
 std::string text_of(const data::StepSamples& step) {
@@ -64,9 +65,10 @@ Stop FiniteHook::act(Progress& progress, int64_t step) {
   const auto& spec = parts_.spec;
   if (spec.nonfinite == "rollback") return Stop::diverged;
   if (spec.nonfinite == "stop") {
-    throw Error(ExitCode::refused,
-                {.what = "training diverged: " + finding_ + "; that update was not made",
-                 .hint = "lower optimizer.lr, set train.max_grad_norm: 1.0, or train.nonfinite: skip or rollback to go on"});
+    throw Error(
+        ExitCode::refused,
+        {.what = "training diverged: " + finding_ + "; that update was not made",
+         .hint = "lower optimizer.lr, set train.max_grad_norm: 1.0, or train.nonfinite: skip or rollback to go on"});
   }
   if (++progress.skipped_in_a_row > spec.max_skips_in_a_row) {
     throw Error(ExitCode::refused,
@@ -83,15 +85,18 @@ Stop FiniteHook::look_at_scale(int64_t step) {
   if (!parts_.scaler->has_collapsed()) return Stop::none;
   record(step, "gradients are not finite at any loss scale");
   if (parts_.spec.nonfinite == "rollback") return Stop::diverged;
-  throw Error(ExitCode::refused, {.what = "training diverged: " + finding_,
-                                  .hint = "lower optimizer.lr, or use precision: bf16"});
+  throw Error(ExitCode::refused,
+              {.what = "training diverged: " + finding_, .hint = "lower optimizer.lr, or use precision: bf16"});
 }
 
 void FiniteHook::record(int64_t step, const std::string& what) {
   const data::StepSamples of_step = data::samples_of_step(parts_.order, step - 1);
   finding_ = what + " at step " + std::to_string(step) + " (" + text_of(of_step) + ")";
-  parts_.ledger.append("nonfinite", {{"step", step}, {"epoch", of_step.epoch}, {"what", what},
-                                     {"action", parts_.spec.nonfinite}, {"samples", shown(of_step)},
+  parts_.ledger.append("nonfinite", {{"step", step},
+                                     {"epoch", of_step.epoch},
+                                     {"what", what},
+                                     {"action", parts_.spec.nonfinite},
+                                     {"samples", shown(of_step)},
                                      {"sample_count", of_step.samples.size()}});
 }
 

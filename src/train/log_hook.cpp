@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <tuple>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>

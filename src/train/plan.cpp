@@ -56,7 +56,8 @@ int64_t at_least_one(double steps) { return std::max<int64_t>(1, rounded(steps))
 int64_t planned_steps(const TrainSpec& spec, const Plan& plan) {
   int64_t total = INT64_MAX;
   if (spec.max_steps) total = std::min(total, *spec.max_steps);
-  if (spec.max_epochs) total = std::min(total, at_least_one(*spec.max_epochs * static_cast<double>(plan.steps_per_epoch)));
+  if (spec.max_epochs)
+    total = std::min(total, at_least_one(*spec.max_epochs * static_cast<double>(plan.steps_per_epoch)));
   if (spec.max_tokens) {
     if (plan.tokens_per_step == 0) refuse("train.max_tokens is set but the data has no tokens", "use train.max_epochs");
     total = std::min(total, ceil_divide(*spec.max_tokens, plan.tokens_per_step));
@@ -80,8 +81,10 @@ int64_t steps_per_epoch(const PlanFacts& facts, int64_t global_batch) {
 /// What is to be kept for good must be saved.
 Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
   Cadence cadence{.is_auto = spec.interval && spec.interval->is_auto()};
-  if (!cadence.is_auto) cadence = plan.cadence_of(spec.interval ? spec.interval->value : std::nullopt, "checkpoint.interval");
-  if (spec.keep_every) cadence.also_steps = std::max<int64_t>(1, plan.steps_of(*spec.keep_every, "checkpoint.keep_every"));
+  if (!cadence.is_auto)
+    cadence = plan.cadence_of(spec.interval ? spec.interval->value : std::nullopt, "checkpoint.interval");
+  if (spec.keep_every)
+    cadence.also_steps = std::max<int64_t>(1, plan.steps_of(*spec.keep_every, "checkpoint.keep_every"));
   return cadence;
 }
 
@@ -96,13 +99,16 @@ int64_t Plan::steps_of(const config::Length& length, const std::string& key) con
       return rounded(length.value * static_cast<double>(steps_per_epoch));
     case Unit::percent:
       if (is_time_limited()) {
-        refuse(key + " is a percentage of a run whose number of steps is not known", "give " + key + " in steps or epochs");
+        refuse(key + " is a percentage of a run whose number of steps is not known",
+               "give " + key + " in steps or epochs");
       }
       return rounded(length.value / 100 * static_cast<double>(total_steps));
     case Unit::tokens:
-      if (tokens_per_step == 0) refuse(key + " is in tokens but the data has none", "give " + key + " in steps or epochs");
+      if (tokens_per_step == 0)
+        refuse(key + " is in tokens but the data has none", "give " + key + " in steps or epochs");
       return rounded(length.value / static_cast<double>(tokens_per_step));
-    case Unit::seconds: refuse(key + " cannot be a time", "give " + key + " in steps or epochs");
+    case Unit::seconds:
+      refuse(key + " cannot be a time", "give " + key + " in steps or epochs");
   }
   return 0;
 }

@@ -33,8 +33,10 @@ void say(std::string_view text) noexcept {
 }
 
 [[noreturn]] void leave(Stop stop) noexcept {
-  if (!is_noting) say("stopped at once, on request; nothing was saved\n");
-  else if (!is_saved) say("stopped at once, on request; what was not yet saved is lost\n");
+  if (!is_noting)
+    say("stopped at once, on request; nothing was saved\n");
+  else if (!is_saved)
+    say("stopped at once, on request; what was not yet saved is lost\n");
   std::_Exit(static_cast<int>(exit_code_of(stop)));
 }
 
@@ -59,7 +61,7 @@ extern "C" void note_signal(int signal) {
 
 void watch_signals() {
   has_terminal = ::isatty(STDERR_FILENO) == 1;
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = note_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;

@@ -12,8 +12,15 @@ namespace gputrain::train {
 nlohmann::json Progress::to_json() const {
   auto best_json = nlohmann::json::object();
   for (const auto& [name, entry] : best) best_json[name] = {{"value", entry.value}, {"step", entry.step}};
-  return {{"step", step},         {"samples", usage.samples}, {"data_fingerprint", usage.fingerprint}, {"tokens", tokens},   {"train_seconds", train_seconds},
-          {"attempts", attempts}, {"metrics", metrics}, {"best", best_json}, {"nonfinite_steps", nonfinite_steps},
+  return {{"step", step},
+          {"samples", usage.samples},
+          {"data_fingerprint", usage.fingerprint},
+          {"tokens", tokens},
+          {"train_seconds", train_seconds},
+          {"attempts", attempts},
+          {"metrics", metrics},
+          {"best", best_json},
+          {"nonfinite_steps", nonfinite_steps},
           {"skipped_in_a_row", skipped_in_a_row},
           {"rollbacks", rollbacks},
           {"evaluated_step", evaluated_step}};
@@ -41,14 +48,13 @@ Progress Progress::from_json(const nlohmann::json& json) {
     }
     return progress;
   } catch (const nlohmann::json::exception& failure) {
-    throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's progress cannot be read: ") + failure.what(),
-                                       .hint = "resume from another checkpoint: --set checkpoint.resume=PATH"});
+    throw Error(ExitCode::checkpoint,
+                {.what = std::string("the checkpoint's progress cannot be read: ") + failure.what(),
+                 .hint = "resume from another checkpoint: --set checkpoint.resume=PATH"});
   }
 }
 
-bool smaller_is_better(const std::string& metric) {
-  return metric.ends_with("loss") || metric.ends_with("perplexity");
-}
+bool smaller_is_better(const std::string& metric) { return metric.ends_with("loss") || metric.ends_with("perplexity"); }
 
 bool record_best(Progress& progress, const std::string& metric, double value) {
   if (!std::isfinite(value)) return false;  // nothing would ever be better than NaN

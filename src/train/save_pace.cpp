@@ -15,10 +15,10 @@ constexpr double kLargestShare = 0.05;  // of the time that may go into saving
 constexpr double kShortestSeconds = 10, kLongestSeconds = 3600;
 
 constexpr double kFirstSeconds = 10, kSecondSeconds = 60;
-constexpr int64_t kWarmUpSteps = 3;             // memory is allocated, kernels are chosen
-constexpr int64_t kStepsToCompare = 3;          // fewer say nothing about a slowdown
-constexpr double kShortestNoticeSeconds = 30;   // of Google and Azure; AWS gives two minutes
-constexpr double kSavesInHand = 2;              // a save may take longer than those before
+constexpr int64_t kWarmUpSteps = 3;            // memory is allocated, kernels are chosen
+constexpr int64_t kStepsToCompare = 3;         // fewer say nothing about a slowdown
+constexpr double kShortestNoticeSeconds = 30;  // of Google and Azure; AWS gives two minutes
+constexpr double kSavesInHand = 2;             // a save may take longer than those before
 constexpr double kNewsRatio = 1.3;
 
 }  // namespace
@@ -64,9 +64,7 @@ double SavePace::save_cost_seconds() const {
   return stall_seconds_ + lost_share * write_seconds_;
 }
 
-bool SavePace::has_notice() const {
-  return notices_watched_ && kSavesInHand * write_seconds_ < kShortestNoticeSeconds;
-}
+bool SavePace::has_notice() const { return notices_watched_ && kSavesInHand * write_seconds_ < kShortestNoticeSeconds; }
 
 double SavePace::between_seconds() const { return seconds_between_losses(record_, has_notice()); }
 
@@ -86,8 +84,8 @@ std::string SavePace::text() const {
     why += has_notice() ? ", presumed where the cloud gives notice" : ", presumed";
   }
   if (saves_ == 0) return "auto, first after " + monitor::duration(kFirstSeconds) + " (" + why + ")";
-  return "every " + monitor::duration(interval_seconds()) + " (auto: a save costs " + monitor::duration(save_cost_seconds()) +
-         ", " + why + ")";
+  return "every " + monitor::duration(interval_seconds()) + " (auto: a save costs " +
+         monitor::duration(save_cost_seconds()) + ", " + why + ")";
 }
 
 std::string SavePace::take_news() {

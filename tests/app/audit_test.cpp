@@ -47,8 +47,11 @@ std::string write_long_job(const TemporaryFolder& folder) {
 TEST(Audit, AfterTwentyRandomInterruptionsEverySampleWasUsedOncePerEpoch) {
   const TemporaryFolder folder;
   const std::string job = write_long_job(folder);
-  const std::vector<std::string> run{"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=null", "--set",
-                                     "train.max_epochs=3", "--set", "train.global_batch_size=3"};
+  const std::vector<std::string> run{"run",          job,
+                                     "--output-dir", folder / "run",
+                                     "--set",        "train.max_steps=null",
+                                     "--set",        "train.max_epochs=3",
+                                     "--set",        "train.global_batch_size=3"};
   std::mt19937 draw(7);
   int interruptions = 0;
   for (int attempt = 0; attempt < 20; ++attempt) {
@@ -73,7 +76,10 @@ TEST(Audit, AfterTwentyRandomInterruptionsEverySampleWasUsedOncePerEpoch) {
 class Planted : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(gputrain({"run", write_long_job(folder_), "--output-dir", folder_ / "run", "--set", "train.max_steps=100"}).exit_code, 0);
+    ASSERT_EQ(
+        gputrain({"run", write_long_job(folder_), "--output-dir", folder_ / "run", "--set", "train.max_steps=100"})
+            .exit_code,
+        0);
     ASSERT_TRUE(audit(folder_ / "run", 0)["ok"]);
   }
   /// What the audit finds once `samples` more than there were are on record from step 75 on.
@@ -98,13 +104,16 @@ TEST_F(Planted, ExchangeIsFound) { EXPECT_EQ(finding(0), "as many samples as exp
 
 TEST(Audit, NamesTheLineAtWhichTheChainBreaks) {
   const TemporaryFolder folder;
-  ASSERT_EQ(gputrain({"run", write_long_job(folder), "--output-dir", folder / "run", "--set", "train.max_steps=100"}).exit_code, 0);
+  ASSERT_EQ(gputrain({"run", write_long_job(folder), "--output-dir", folder / "run", "--set", "train.max_steps=100"})
+                .exit_code,
+            0);
   const std::string path = folder / "run/ledger.jsonl", whole = read_file(path);
   std::ofstream(path, std::ios::app) << "{\"kind\":\"checkp";  // killed while it wrote
   EXPECT_TRUE(audit(folder / "run", 0)["ok"]);
   const size_t second = whole.find('\n') + 1, third = whole.find('\n', second) + 1;
   std::ofstream(path, std::ios::trunc) << whole.substr(0, second) << whole.substr(third);
-  EXPECT_THAT(audit(folder / "run", 4)["problems"].dump(), HasSubstr("line 2: was changed, or a line before it is missing"));
+  EXPECT_THAT(audit(folder / "run", 4)["problems"].dump(),
+              HasSubstr("line 2: was changed, or a line before it is missing"));
   EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr("ledger  line 2:"));
 }
 
@@ -112,8 +121,8 @@ TEST(Audit, FindsAnEpochBrokenByAnotherBatchSize) {
   const TemporaryFolder folder;
   const std::string job = write_long_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"}).exit_code, 0);
-  const Result on = gputrain({"run", job, "--output-dir", folder / "run", "--accept", "--set", "train.max_steps=20", "--set",
-                              "train.global_batch_size=5"});
+  const Result on = gputrain({"run", job, "--output-dir", folder / "run", "--accept", "--set", "train.max_steps=20",
+                              "--set", "train.global_batch_size=5"});
   ASSERT_EQ(on.exit_code, 0) << on.err;
   const auto result = audit(folder / "run", 4);
   EXPECT_EQ(result["findings"].size(), 1);

@@ -39,8 +39,8 @@ class Ckpt : public ::testing::Test {
     trained_ = new TemporaryFolder;
     const std::string job = write_gpt_job(*trained_, kFiveCheckpoints);
     ASSERT_EQ(gputrain({"run", job, "--output-dir", *trained_ / "run"}).exit_code, 0);
-    ASSERT_EQ(gputrain({"run", job, "--output-dir", *trained_ / "other", "--set", "optimizer.lr=2e-3", "--set", "optimizer.eps=1e-7", "--set",
-                        "log.interval=7", "--set", "train.max_steps=16"})
+    ASSERT_EQ(gputrain({"run", job, "--output-dir", *trained_ / "other", "--set", "optimizer.lr=2e-3", "--set",
+                        "optimizer.eps=1e-7", "--set", "log.interval=7", "--set", "train.max_steps=16"})
                   .exit_code,
               0);
   }

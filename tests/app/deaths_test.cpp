@@ -201,7 +201,9 @@ const std::string kTorchrun = std::string(GPUTRAIN_SOURCE_DIR) + "/.deps/bin/tor
 
 class DeathUnderTorchrun : public ::testing::TestWithParam<Case> {
  protected:
-  static void TearDownTestSuite() { std::printf("deaths of a rank under torchrun: %d tried, %d right\n", tried, right); }
+  static void TearDownTestSuite() {
+    std::printf("deaths of a rank under torchrun: %d tried, %d right\n", tried, right);
+  }
   static inline int tried = 0, right = 0;
 };
 INSTANTIATE_TEST_SUITE_P(Ways, DeathUnderTorchrun,
@@ -230,7 +232,7 @@ TEST_P(DeathUnderTorchrun, IsNamedAndEndsEverything) {
   ++tried;
   const TemporaryFolder folder;
   ProcessFamily family;
-  Words command{kTorchrun,   "--no-python",        "--standalone",         "--local-addr",
+  Words command{kTorchrun,   "--no-python",      "--standalone",        "--local-addr",
                 "127.0.0.1", "--nproc-per-node", std::to_string(kRanks)};
   const Words rank = command_of(folder, death);
   command.insert(command.end(), rank.begin(), rank.end());

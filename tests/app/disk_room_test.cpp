@@ -54,8 +54,8 @@ TEST_F(SmallDisk, OfTheRunFolderIsToldAtTheStart) {
 }
 
 TEST_F(SmallDisk, CountsWhatAllRanksWrite) {
-  const std::vector<std::string> two{
-      "launch", "--nproc-per-node",          "2", "run", job_, "--set", "parallel.shard=optimizer"};
+  const std::vector<std::string> two{"launch", "--nproc-per-node",        "2", "run", job_,
+                                     "--set",  "parallel.shard=optimizer"};
   const auto in = [&](const std::string& run) {
     auto all = two;
     all.insert(all.end(), {"--output-dir", run});

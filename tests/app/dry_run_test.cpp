@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <tuple>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"

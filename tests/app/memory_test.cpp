@@ -26,11 +26,20 @@ class Memory : public ::testing::Test {
     if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
   }
   /// Runs a text model with activations of about 350 MiB, in a process that may have `mebibytes` of data.
-  Result run_within(int mebibytes, std::vector<std::string> more = {}, std::map<std::string, std::string> environment = {}) {
-    std::vector<std::string> arguments{"sh", "-c", "ulimit -d " + std::to_string(mebibytes * 1024) + "; exec \"$@\"", "sh",
-                                       gputrain_path(), "run", job_, "--output-dir", run_};
-    for (const char* set : {"device=cpu", "precision=fp32", "model.config.n_layer=4", "model.config.n_embd=256", "model.config.block_size=64",
-                            "train.global_batch_size=96", "train.max_steps=2", "data.num_workers=0"}) {
+  Result run_within(int mebibytes, std::vector<std::string> more = {},
+                    std::map<std::string, std::string> environment = {}) {
+    std::vector<std::string> arguments{"sh",
+                                       "-c",
+                                       "ulimit -d " + std::to_string(mebibytes * 1024) + "; exec \"$@\"",
+                                       "sh",
+                                       gputrain_path(),
+                                       "run",
+                                       job_,
+                                       "--output-dir",
+                                       run_};
+    for (const char* set :
+         {"device=cpu", "precision=fp32", "model.config.n_layer=4", "model.config.n_embd=256",
+          "model.config.block_size=64", "train.global_batch_size=96", "train.max_steps=2", "data.num_workers=0"}) {
       arguments.insert(arguments.end(), {"--set", set});
     }
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -46,13 +55,15 @@ TEST_F(Memory, ThatRunsOutIsToldOnOnePageWithWhatHelps) {
   const Result result = run_within(450);
   EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("error: out of memory in step 1: "));
-  for (const char* part : {"parameters ", "gradients ", "optimizer state ", "rest ", "limit              450 MiB  by ulimit -d"}) {
+  for (const char* part :
+       {"parameters ", "gradients ", "optimizer state ", "rest ", "limit              450 MiB  by ulimit -d"}) {
     EXPECT_THAT(result.err, HasSubstr(part));
   }
   EXPECT_THAT(result.err, HasSubstr("the global batch stays 96\n    2  --set train.activation_checkpointing=block "));
   const auto summary = nlohmann::json::parse(read_file(run_ + "/summary.json"));
   EXPECT_EQ(summary["exit_code"], 6);
-  EXPECT_THAT(summary["reason"].get<std::string>(), MatchesRegex("out of memory in step 1: [0-9.]+ MiB more could not be had"));
+  EXPECT_THAT(summary["reason"].get<std::string>(),
+              MatchesRegex("out of memory in step 1: [0-9.]+ MiB more could not be had"));
 }
 
 TEST_F(Memory, IsEnoughOnceTheFirstRemedyIsTaken) {
@@ -66,7 +77,9 @@ TEST_F(Memory, IsEnoughOnceTheFirstRemedyIsTaken) {
 }
 
 TEST_F(Memory, OfOneOfTwoRanksIsHelpedBySharingOut) {
-  std::map<std::string, std::string> place{{"LOCAL_WORLD_SIZE", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"},
+  std::map<std::string, std::string> place{{"LOCAL_WORLD_SIZE", "2"},
+                                           {"WORLD_SIZE", "2"},
+                                           {"MASTER_ADDR", "127.0.0.1"},
                                            {"MASTER_PORT", std::to_string(::gputrain::testing::free_port())}};
   const auto number = [&](const char* rank) { place["RANK"] = place["LOCAL_RANK"] = rank; };
   number("1");

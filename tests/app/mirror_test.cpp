@@ -21,7 +21,8 @@ using ::testing::Not;
 class MirroredRun : public ::testing::Test {
  protected:
   std::vector<std::string> run(std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments{"run", job_, "--output-dir", folder_ / "run", "--set", "checkpoint.mirror=" + mirror_};
+    std::vector<std::string> arguments{"run",           job_,    "--output-dir",
+                                       folder_ / "run", "--set", "checkpoint.mirror=" + mirror_};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
@@ -30,7 +31,8 @@ class MirroredRun : public ::testing::Test {
 
   const TemporaryFolder folder_;
   const std::string mirror_ = folder_ / "far/mirror", ckpt_ = folder_ / "run/ckpt";
-  const std::string job_ = write_gpt_job(folder_, "log: {interval: 1}\neval: {interval: null}\ncheckpoint: {interval: 5, keep_last: 3}\n");
+  const std::string job_ =
+      write_gpt_job(folder_, "log: {interval: 1}\neval: {interval: null}\ncheckpoint: {interval: 5, keep_last: 3}\n");
 };
 
 TEST_F(MirroredRun, HasTheLastCheckpointTwiceAndSaysSoInItsLedger) {
@@ -78,8 +80,8 @@ TEST_F(MirroredRun, TakesTheNewestGoodOneOfBothFolders) {
 
 TEST_F(MirroredRun, LeavesTheWayNotTakenInTheMirrorToo) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
-  Program again({gputrain_path(), "run", job_, "--output-dir", folder_ / "run", "--set", "checkpoint.mirror=" + mirror_, "--set",
-                 "checkpoint.resume=" + step(ckpt_, "10"), "--set", "checkpoint.interval=null"});
+  Program again({gputrain_path(), "run", job_, "--output-dir", folder_ / "run", "--set", "checkpoint.mirror=" + mirror_,
+                 "--set", "checkpoint.resume=" + step(ckpt_, "10"), "--set", "checkpoint.interval=null"});
   ASSERT_TRUE(again.prints("resume  step 10"));
   again.signal(SIGKILL);
   again.wait();
@@ -101,8 +103,9 @@ TEST_F(MirroredRun, EndsWellWithoutTheMirrorAndTellsOnceWhy) {
 }
 
 TEST_F(MirroredRun, MirrorsTheCheckpointItSavesWhenItIsStopped) {
-  Program program({gputrain_path(), "run", job_, "--output-dir", folder_ / "run", "--set", "checkpoint.mirror=" + mirror_, "--set",
-                   "checkpoint.interval=null", "--set", "train.max_steps=1000000"});
+  Program program({gputrain_path(), "run", job_, "--output-dir", folder_ / "run", "--set",
+                   "checkpoint.mirror=" + mirror_, "--set", "checkpoint.interval=null", "--set",
+                   "train.max_steps=1000000"});
   ASSERT_TRUE(program.prints("step    20/"));
   program.signal(SIGTERM);
   EXPECT_EQ(program.wait().exit_code, 143);
@@ -112,8 +115,8 @@ TEST_F(MirroredRun, MirrorsTheCheckpointItSavesWhenItIsStopped) {
 
 TEST_F(MirroredRun, IsRefusedWhereAnotherMirrorsOrSavesItself) {
   EXPECT_EQ(gputrain(run({"--set", "checkpoint.mirror=" + ckpt_})).exit_code, 2);
-  Program other({gputrain_path(), "run", job_, "--output-dir", folder_ / "other", "--set", "checkpoint.mirror=" + mirror_, "--set",
-                 "train.max_steps=1000000"});
+  Program other({gputrain_path(), "run", job_, "--output-dir", folder_ / "other", "--set",
+                 "checkpoint.mirror=" + mirror_, "--set", "train.max_steps=1000000"});
   ASSERT_TRUE(other.prints("step    20/"));
   const Result refused = gputrain(run());
   EXPECT_EQ(refused.exit_code, 2);

@@ -32,7 +32,8 @@ int64_t sample_of_step(int64_t step) {
 }
 
 /// Black images but for white ones; the job divides brightness by so little that white is infinite.
-std::string write_poisoned_job(const TemporaryFolder& folder, const std::vector<int64_t>& poisoned, const std::string& extra = "") {
+std::string write_poisoned_job(const TemporaryFolder& folder, const std::vector<int64_t>& poisoned,
+                               const std::string& extra = "") {
   std::string images = big_endian(0x803) + big_endian(kSamples) + big_endian(4) + big_endian(4);
   std::string labels = big_endian(0x801) + big_endian(kSamples);
   for (int64_t i = 0; i < kSamples; ++i) {
@@ -41,12 +42,18 @@ std::string write_poisoned_job(const TemporaryFolder& folder, const std::vector<
   }
   folder.write("data/train-images-idx3-ubyte", images);
   folder.write("data/train-labels-idx1-ubyte", labels);
-  return folder.write("job.yaml", "schema: 1\ndevice: cpu\nprecision: fp64\nseed: 1337\n"
-                                  "model: {type: mlp, config: {hidden: [8], dropout: 0.2}}\n"
-                                  "data: {train: {path: " + folder / "data" + ", format: idx}, image: {mean: [0], std: [1e-309]}}\n"
-                                  "train: {max_steps: " + std::to_string(kSteps) + ", global_batch_size: " + std::to_string(kBatch) + "}\n"
-                                  "optimizer: {type: adamw, lr: 1e-2}\nlog: {interval: 1}\n"
-                                  "checkpoint: {interval: 5, keep_last: 20}\n" + extra);
+  return folder.write("job.yaml",
+                      "schema: 1\ndevice: cpu\nprecision: fp64\nseed: 1337\n"
+                      "model: {type: mlp, config: {hidden: [8], dropout: 0.2}}\n"
+                      "data: {train: {path: " +
+                          folder / "data" +
+                          ", format: idx}, image: {mean: [0], std: [1e-309]}}\n"
+                          "train: {max_steps: " +
+                          std::to_string(kSteps) + ", global_batch_size: " + std::to_string(kBatch) +
+                          "}\n"
+                          "optimizer: {type: adamw, lr: 1e-2}\nlog: {interval: 1}\n"
+                          "checkpoint: {interval: 5, keep_last: 20}\n" +
+                          extra);
 }
 
 std::vector<std::string> run_of(const TemporaryFolder& folder, const std::string& job, const std::string& choice) {
@@ -90,7 +97,8 @@ TEST(Nonfinite, SkipGoesOnAndTheAuditKnows) {
   const TemporaryFolder folder;
   const Result result = gputrain(run_of(folder, write_poisoned_job(folder, {sample_of_step(12)}), "skip"));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("update skipped: the loss or a gradient is not finite at step 12 (epoch 0, samples"));
+  EXPECT_THAT(result.err,
+              HasSubstr("update skipped: the loss or a gradient is not finite at step 12 (epoch 0, samples"));
   EXPECT_EQ(ledger_of(folder / "skip", "nonfinite").size(), 2U);  // once per epoch
   const Result audit = gputrain({"data", "audit", folder / "skip"});
   EXPECT_EQ(audit.exit_code, 0);
@@ -99,8 +107,8 @@ TEST(Nonfinite, SkipGoesOnAndTheAuditKnows) {
 
 TEST(Nonfinite, SkipEndsAfterSoManyInARow) {
   const TemporaryFolder folder;
-  const std::string job = write_poisoned_job(folder, {sample_of_step(7), sample_of_step(8), sample_of_step(10),
-                                                      sample_of_step(11), sample_of_step(12)});
+  const std::string job = write_poisoned_job(
+      folder, {sample_of_step(7), sample_of_step(8), sample_of_step(10), sample_of_step(11), sample_of_step(12)});
   auto arguments = run_of(folder, job, "skip");
   arguments.insert(arguments.end(), {"--set", "train.max_skips_in_a_row=2"});
   const Result result = gputrain(arguments);
@@ -109,8 +117,17 @@ TEST(Nonfinite, SkipEndsAfterSoManyInARow) {
   EXPECT_THAT(result.err, HasSubstr("after 2 skipped updates in a row"));
 
   const auto in_parts = [&](const char* steps) {
-    return std::vector<std::string>{"run", job, "--accept", "--output-dir", folder / "parts", "--set", "train.nonfinite=skip",
-                                    "--set", "train.max_skips_in_a_row=2", "--set", std::string("train.max_steps=") + steps};
+    return std::vector<std::string>{"run",
+                                    job,
+                                    "--accept",
+                                    "--output-dir",
+                                    folder / "parts",
+                                    "--set",
+                                    "train.nonfinite=skip",
+                                    "--set",
+                                    "train.max_skips_in_a_row=2",
+                                    "--set",
+                                    std::string("train.max_steps=") + steps};
   };
   EXPECT_EQ(gputrain(in_parts("11")).exit_code, 0);
   const Result rest = gputrain(in_parts("40"));
@@ -123,7 +140,8 @@ TEST(Nonfinite, RollbackTakesUpTheNewestCheckpointAndPassesOverTheDataSince) {
   const std::string job = write_poisoned_job(folder, {sample_of_step(13)});
   const Result result = gputrain(run_of(folder, job, "rollback"));
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, HasSubstr("back    to the weights of step 10, on with the data after step 13: 18 samples passed over (1 of at most 3)"));
+  EXPECT_THAT(result.out, HasSubstr("back    to the weights of step 10, on with the data after step 13: 18 samples "
+                                    "passed over (1 of at most 3)"));
   // The state taken up again is that of the checkpoint: weights, optimizer, random numbers.
   const std::string ckpt = folder / "rollback/ckpt/step-000000";
   EXPECT_EQ(gputrain({"ckpt", "diff", ckpt + "10", ckpt + "13"}).exit_code, 0);
@@ -211,7 +229,9 @@ TEST(Nonfinite, OfTheLastStepIsRolledBackToo) {
   const Result result = gputrain(arguments);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("back    to the weights of step 10"));
-  EXPECT_EQ(gputrain({"ckpt", "diff", folder / "rollback/ckpt/step-00000010", folder / "rollback/ckpt/step-00000013"}).exit_code, 0);
+  EXPECT_EQ(gputrain({"ckpt", "diff", folder / "rollback/ckpt/step-00000010", folder / "rollback/ckpt/step-00000013"})
+                .exit_code,
+            0);
 }
 
 TEST(Nonfinite, WhatLossScalingLeavesOutIsNone) {
@@ -225,8 +245,9 @@ TEST(Nonfinite, WhatLossScalingLeavesOutIsNone) {
 
 TEST(Nonfinite, LinesOfStepsSayThatNoUpdateWasMade) {
   const TemporaryFolder folder;
-  const Result result = gputrain({"run", write_gpt_job(folder, "log: {interval: 1}\n"), "--output-dir", folder / "run", "--set",
-                                  "precision=fp16", "--set", "optimizer.lr=1e6", "--set", "train.max_steps=3"});
+  const Result result =
+      gputrain({"run", write_gpt_job(folder, "log: {interval: 1}\n"), "--output-dir", folder / "run", "--set",
+                "precision=fp16", "--set", "optimizer.lr=1e6", "--set", "train.max_steps=3"});
   EXPECT_THAT(result.out, HasSubstr(" gnorm nan (no update) lr "));
 }
 
@@ -238,14 +259,17 @@ TEST(Nonfinite, TwoRanksRollBackTogetherAsOneDoes) {
   }
   const TemporaryFolder folder;
   const std::string job = write_poisoned_job(folder, {sample_of_step(13)});
-  std::vector<std::string> arguments{torchrun, "--no-python", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint",
-                                     "127.0.0.1:0", "--local-addr", "127.0.0.1", gputrain_path()};
+  std::vector<std::string> arguments{torchrun,         "--no-python", "--nproc-per-node", "2",
+                                     "--rdzv-backend", "c10d",        "--rdzv-endpoint",  "127.0.0.1:0",
+                                     "--local-addr",   "127.0.0.1",   gputrain_path()};
   for (const auto& argument : run_of(folder, job, "rollback")) arguments.push_back(argument);
   const Result result = Program(arguments).wait();
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(ledger_of(folder / "rollback", "rollback").size(), 2U);
   EXPECT_EQ(gputrain({"data", "audit", folder / "rollback"}).exit_code, 0);
-  EXPECT_EQ(gputrain({"ckpt", "diff", folder / "rollback/ckpt/step-00000010", folder / "rollback/ckpt/step-00000013"}).exit_code, 0);
+  EXPECT_EQ(gputrain({"ckpt", "diff", folder / "rollback/ckpt/step-00000010", folder / "rollback/ckpt/step-00000013"})
+                .exit_code,
+            0);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -45,9 +45,10 @@ nlohmann::json summary(const std::string& run) { return nlohmann::json::parse(re
 
 /// A job that would go on for minutes, and saves only when it must.
 std::vector<std::string> endless(const TemporaryFolder& folder, std::vector<std::string> more = {}) {
-  const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: null}\ncheckpoint: {interval: null}\n");
-  std::vector<std::string> arguments{gputrain_path(), "run",   job, "--output-dir", folder / "run",
-                                     "--set",         "train.max_steps=1000000"};
+  const std::string job =
+      write_gpt_job(folder, "log: {interval: 1}\neval: {interval: null}\ncheckpoint: {interval: null}\n");
+  std::vector<std::string> arguments{gputrain_path(),          "run", job, "--output-dir", folder / "run", "--set",
+                                     "train.max_steps=1000000"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
@@ -58,7 +59,8 @@ struct Request {
 
 class Stopping : public ::testing::TestWithParam<Request> {};
 INSTANTIATE_TEST_SUITE_P(Signals, Stopping,
-                         ::testing::Values(Request{SIGTERM, 143}, Request{SIGHUP, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138}),
+                         ::testing::Values(Request{SIGTERM, 143}, Request{SIGHUP, 143}, Request{SIGINT, 130},
+                                           Request{SIGUSR1, 138}),
                          [](const auto& entry) { return std::string(sigabbrev_np(entry.param.signal)); });
 
 TEST_P(Stopping, WhileTrainingSavesTheStepThatWasReached) {
@@ -88,7 +90,8 @@ pid_t start_at_a_terminal(const std::vector<std::string>& arguments, int& termin
 }
 
 /// What the program says at a terminal of its own, where `keys` are typed once it has said `cue`.
-std::string typed_at_a_terminal(const std::vector<std::string>& arguments, const std::string& cue, const std::string& keys) {
+std::string typed_at_a_terminal(const std::vector<std::string>& arguments, const std::string& cue,
+                                const std::string& keys) {
   int terminal = -1;
   const pid_t child = start_at_a_terminal(arguments, terminal);
   std::string said;
@@ -111,7 +114,8 @@ TEST(StoppingAtATerminal, ThatIsClosedSavesTheStepThatWasReached) {
   const pid_t child = start_at_a_terminal(endless(folder), terminal);
   std::string said;
   char part[4096];
-  for (ssize_t got; said.find(" 20/1,000,000") == std::string::npos && (got = ::read(terminal, part, sizeof part)) > 0;) {
+  for (ssize_t got;
+       said.find(" 20/1,000,000") == std::string::npos && (got = ::read(terminal, part, sizeof part)) > 0;) {
     said.append(part, static_cast<size_t>(got));
   }
   ::close(terminal);
@@ -123,7 +127,8 @@ TEST(StoppingAtATerminal, ThatIsClosedSavesTheStepThatWasReached) {
 
 TEST(StoppingAtATerminal, CtrlCIsAnsweredAtOnceAndTheEndSaysHowToGoOn) {
   const TemporaryFolder folder;
-  const std::string said = typed_at_a_terminal(endless(folder, {"--set", "limits.max_duration=60s"}), " 20/1,000,000", "\x03");
+  const std::string said =
+      typed_at_a_terminal(endless(folder, {"--set", "limits.max_duration=60s"}), " 20/1,000,000", "\x03");
   EXPECT_THAT(said, HasSubstr("Ctrl-C: finishing the step at hand, then saving; once more to stop at once"));
   EXPECT_THAT(said, HasSubstr("the same command goes on from step "));
   EXPECT_THAT(said, ::testing::EndsWith("exit 130"));
@@ -145,12 +150,16 @@ TEST(RunThatIsDone, StartedAgainSaysThatNothingIsLeftAndKeepsWhatWasMeasured) {
 TEST(RunThatFails, IsToldInItsLogAndWithThePlaceInItsSummary) {
   const TemporaryFolder folder;
   for (const char* name : {"a/1.png", "b/2.png"}) folder.write(std::string("images/") + name, "no picture");
-  const std::string job = folder.write("job.yaml", "model: {type: mlp}\n"
-                                                   "data: {train: {path: " + (folder / "images") + ", format: imagefolder}, image: {size: 4}}\n"
-                                                   "train: {max_steps: 1, global_batch_size: 2}\n");
+  const std::string job = folder.write("job.yaml",
+                                       "model: {type: mlp}\n"
+                                       "data: {train: {path: " +
+                                           (folder / "images") +
+                                           ", format: imagefolder}, image: {size: 4}}\n"
+                                           "train: {max_steps: 1, global_batch_size: 2}\n");
   const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
   EXPECT_EQ(result.exit_code, 3) << result.err;
-  EXPECT_THAT(read_file(folder / "run/logs/rank_0000.log"), ::testing::ContainsRegex("error [^\n]*\\.png: neither JPEG nor PNG"));
+  EXPECT_THAT(read_file(folder / "run/logs/rank_0000.log"),
+              ::testing::ContainsRegex("error [^\n]*\\.png: neither JPEG nor PNG"));
   EXPECT_THAT(summary(folder / "run")["reason"].get<std::string>(), HasSubstr(".png: neither JPEG nor PNG"));
 }
 
@@ -158,8 +167,16 @@ TEST_P(Stopping, WhileEvaluatingSavesAndMakesUpForTheEvaluationLater) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 1, batch_size: 1}\n");
   const auto run = [&](const std::string& name, int64_t steps) {  // nearly all of its time it evaluates
-    return std::vector<std::string>{gputrain_path(), "run", job, "--accept", "--output-dir", folder / name, "--set",
-                                    "data.val.split=90%", "--set", "train.max_steps=" + std::to_string(steps)};
+    return std::vector<std::string>{gputrain_path(),
+                                    "run",
+                                    job,
+                                    "--accept",
+                                    "--output-dir",
+                                    folder / name,
+                                    "--set",
+                                    "data.val.split=90%",
+                                    "--set",
+                                    "train.max_steps=" + std::to_string(steps)};
   };
   Program program(run("parts", 1000));
   ASSERT_TRUE(program.prints("eval    2 "));
@@ -176,11 +193,20 @@ TEST_P(Stopping, WhileEvaluatingSavesAndMakesUpForTheEvaluationLater) {
 
 TEST(StoppedInAnEvaluation, MakesUpForItOnceAndSavesItAsAnyOther) {
   const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 1, batch_size: 1}\n"
-                                                "checkpoint: {interval: 1000, keep_last: 9, keep_best: 1}\n");
+  const std::string job = write_gpt_job(folder,
+                                        "log: {interval: 1}\neval: {interval: 1, batch_size: 1}\n"
+                                        "checkpoint: {interval: 1000, keep_last: 9, keep_best: 1}\n");
   const auto run = [&](const std::string& name, int64_t steps) {  // nearly all of its time it evaluates
-    return std::vector<std::string>{gputrain_path(), "run", job, "--accept", "--output-dir", folder / name, "--set",
-                                    "data.val.split=90%", "--set", "train.max_steps=" + std::to_string(steps)};
+    return std::vector<std::string>{gputrain_path(),
+                                    "run",
+                                    job,
+                                    "--accept",
+                                    "--output-dir",
+                                    folder / name,
+                                    "--set",
+                                    "data.val.split=90%",
+                                    "--set",
+                                    "train.max_steps=" + std::to_string(steps)};
   };
   int64_t step = 0;
   const auto is_scored = [&](const std::string& name) {
@@ -207,7 +233,8 @@ TEST(StoppedInAnEvaluation, MakesUpForItOnceAndSavesItAsAnyOther) {
 
 TEST_P(Stopping, BeforeTheFirstStepSavesNothing) {
   const TemporaryFolder folder;
-  Program program(endless(folder, {"--set", "eval.at_start=true", "--set", "data.val.split=90%", "--set", "eval.batch_size=1"}));
+  Program program(
+      endless(folder, {"--set", "eval.at_start=true", "--set", "data.val.split=90%", "--set", "eval.batch_size=1"}));
   ASSERT_TRUE(program.prints("resume  none"));  // evaluates now
   program.signal(GetParam().signal);
   const Result result = program.wait();
@@ -278,7 +305,8 @@ TEST(Saving, AtAutomaticIntervalsSavesEarlyAndLearnsFromKills) {
 
 TEST(Saving, MoreOftenThanItCanBeWrittenIsToldAndCounted) {
   const TemporaryFolder folder;
-  const Result result = Program(endless(folder, {"--set", "checkpoint.interval=1", "--set", "limits.max_duration=5s"})).wait();
+  const Result result =
+      Program(endless(folder, {"--set", "checkpoint.interval=1", "--set", "limits.max_duration=5s"})).wait();
   EXPECT_EQ(result.exit_code, 138);
   EXPECT_THAT(result.err, HasSubstr("saves come faster than they are written: training has stood still for 1."));
   double stall_seconds = 0;
@@ -292,16 +320,19 @@ TEST(Saving, MoreOftenThanItCanBeWrittenIsToldAndCounted) {
 
 TEST(Saving, IsDoneForWhatIsToBeKeptForGood) {
   const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder, "checkpoint: {interval: null, keep_last: 1, keep_best: 0, keep_every: 6}\n");
+  const std::string job =
+      write_gpt_job(folder, "checkpoint: {interval: null, keep_last: 1, keep_best: 0, keep_every: 6}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
-  EXPECT_THAT(checkpoints(folder / "run"), ::testing::ElementsAre("step-00000006", "step-00000012", "step-00000018", "step-00000020"));
+  EXPECT_THAT(checkpoints(folder / "run"),
+              ::testing::ElementsAre("step-00000006", "step-00000012", "step-00000018", "step-00000020"));
 }
 
 TEST(Saving, ThatFailsAtTheEndSaysOnceWhatToTry) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "run");
   fs::create_directory_symlink("/proc", folder / "run/ckpt");  // where there is never room
-  const Result result = gputrain({"run", write_gpt_job(folder, "checkpoint: {interval: null}\n"), "--output-dir", folder / "run"});
+  const Result result =
+      gputrain({"run", write_gpt_job(folder, "checkpoint: {interval: null}\n"), "--output-dir", folder / "run"});
   EXPECT_EQ(result.exit_code, 5);
   const size_t error = result.err.find("error: cannot save: " + folder / "run/ckpt: no room");
   ASSERT_NE(error, std::string::npos) << result.err;
@@ -331,7 +362,8 @@ INSTANTIATE_TEST_SUITE_P(Clouds, Notice, ::testing::ValuesIn(gputrain::testing::
 TEST_P(Notice, OfTheCloudSavesAndAsksToBeStartedAgain) {
   const TemporaryFolder folder;
   gputrain::testing::FakeCloud cloud(GetParam());
-  Program program(endless(folder, {"--set", "checkpoint.notice.interval=1s"}), {{"GPUTRAIN_METADATA_URL", cloud.url()}});
+  Program program(endless(folder, {"--set", "checkpoint.notice.interval=1s"}),
+                  {{"GPUTRAIN_METADATA_URL", cloud.url()}});
   ASSERT_TRUE(program.prints("step    20/"));
   cloud.announce(gputrain::testing::announcement(GetParam(), 100));
   const Result result = program.wait(30);
@@ -402,7 +434,11 @@ TEST_P(Stopping, WhileWaitingForARankThatNeverComesLeavesAtOnce) {
   const TemporaryFolder folder;
   const int port = ::gputrain::testing::free_port();
   Program program({gputrain_path(), "run", write_gpt_job(folder), "--output-dir", folder / "run"},
-                  {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}});
+                  {{"RANK", "0"},
+                   {"LOCAL_RANK", "0"},
+                   {"WORLD_SIZE", "2"},
+                   {"MASTER_ADDR", "127.0.0.1"},
+                   {"MASTER_PORT", std::to_string(port)}});
   ASSERT_TRUE(::gputrain::testing::becomes_open(port));
   program.signal(GetParam().signal);
   const Result result = program.wait(10);

@@ -101,15 +101,20 @@ TEST_F(Ranks, AHalfSetEnvironmentIsExitCode2) {
 }
 
 /// How each of the ranks ends that start with these settings besides.
-std::vector<Result> started_by_hand(const std::string& job, const std::string& output, const std::vector<std::string>& settings) {
+std::vector<Result> started_by_hand(const std::string& job, const std::string& output,
+                                    const std::vector<std::string>& settings) {
   const std::string port = std::to_string(testing::free_port()), size = std::to_string(settings.size());
   RankPrograms programs;
   for (size_t rank = 0; rank < settings.size(); ++rank) {
     const std::string number = std::to_string(rank);
     programs.push_back(std::make_unique<Program>(
         std::vector<std::string>{gputrain_path(), "run", job, "--output-dir", output, "--set", settings[rank]},
-        std::map<std::string, std::string>{{"RANK", number}, {"LOCAL_RANK", number}, {"WORLD_SIZE", size},
-                                           {"LOCAL_WORLD_SIZE", size}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}));
+        std::map<std::string, std::string>{{"RANK", number},
+                                           {"LOCAL_RANK", number},
+                                           {"WORLD_SIZE", size},
+                                           {"LOCAL_WORLD_SIZE", size},
+                                           {"MASTER_ADDR", "127.0.0.1"},
+                                           {"MASTER_PORT", port}}));
   }
   std::vector<Result> results;
   for (auto& program : programs) results.push_back(program->wait());
@@ -120,7 +125,8 @@ class MistakeOfAllRanks : public ::testing::TestWithParam<std::pair<std::string,
 INSTANTIATE_TEST_SUITE_P(Mistakes, MistakeOfAllRanks,
                          ::testing::Values(std::pair("trian.max_steps=3", 2), std::pair("device=cuda", 6),
                                            std::pair("data.train.path=/nowhere", 3),
-                                           std::pair("train.global_batch_size=2", 2), std::pair("checkpoint.resume=must", 5)),
+                                           std::pair("train.global_batch_size=2", 2),
+                                           std::pair("checkpoint.resume=must", 5)),
                          [](const auto& entry) { return "Number" + std::to_string(entry.index); });
 
 TEST_P(MistakeOfAllRanks, IsToldOnceByRankZero) {
@@ -146,7 +152,9 @@ TEST(MistakeOfOneRank, IsToldByItAndKnownToTheOthers) {
 TEST(MistakeOfOneRank, IsToldWhenTheOthersNeverCome) {
   const TemporaryFolder folder;
   Program alone({gputrain_path(), "run", write_gpt_job(folder), "--set", "trian.max_steps=3"},
-                {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"},
+                {{"RANK", "1"},
+                 {"WORLD_SIZE", "2"},
+                 {"MASTER_ADDR", "127.0.0.1"},
                  {"MASTER_PORT", std::to_string(testing::free_port())}});
   const Result result = alone.wait(60);
   EXPECT_EQ(result.exit_code, 2);

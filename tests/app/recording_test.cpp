@@ -96,11 +96,12 @@ class Recorded : public ::testing::TestWithParam<Case> {
     const Case& of = GetParam();
     const bool on_gpu = device == "cuda";
     const std::string precision = on_gpu && std::string(of.precision) == "fp64" ? "fp32" : of.precision;
-    return load_job({.file = folder_.write(
-                         "job.yaml", std::string("schema: 1\n") + of.job + "precision: " + precision + "\ndevice: " +
-                                         device + (on_gpu ? "\ndeterministic: true" : "") +
-                                         "\nlr_scheduler: {type: cosine}\ntrain: {max_steps: " +
-                                         std::to_string(kSteps) + ", cuda_graphs: " + graphs + ", " + of.train + "}\n")});
+    return load_job(
+        {.file = folder_.write("job.yaml",
+                               std::string("schema: 1\n") + of.job + "precision: " + precision + "\ndevice: " + device +
+                                   (on_gpu ? "\ndeterministic: true" : "") +
+                                   "\nlr_scheduler: {type: cosine}\ntrain: {max_steps: " + std::to_string(kSteps) +
+                                   ", cuda_graphs: " + graphs + ", " + of.train + "}\n")});
   }
   testing_support::TemporaryFolder folder_;
 };

@@ -23,15 +23,19 @@ using ::testing::Not;
 
 /// Dropout, uneven accumulation, and log lines that begin before the checkpoint they end after.
 constexpr const char* kJob =
-    "log: {interval: 3}\neval: {interval: 8}\ncheckpoint: {interval: 5, keep_last: 9, keep_best: 0}\nlr_scheduler: {type: cosine, warmup: 4}\n";
+    "log: {interval: 3}\neval: {interval: 8}\ncheckpoint: {interval: 5, keep_last: 9, keep_best: 0}\nlr_scheduler: "
+    "{type: cosine, warmup: 4}\n";
 
 class Replay : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(gputrain(run_arguments()).exit_code, 0); }
 
   std::vector<std::string> run_arguments(std::vector<std::string> more = {}) const {
-    std::vector<std::string> arguments{"run", job_, "--output-dir", run_, "--set", "model.config.dropout=0.1", "--set",
-                                       "train.micro_batch_size=3", "--set", "precision=fp32"};
+    std::vector<std::string> arguments{"run",          job_,
+                                       "--output-dir", run_,
+                                       "--set",        "model.config.dropout=0.1",
+                                       "--set",        "train.micro_batch_size=3",
+                                       "--set",        "precision=fp32"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
@@ -75,7 +79,8 @@ TEST_F(Replay, FindsTheFirstNumberThatDiffers) {
   std::string text;
   for (std::string line; std::getline(lines, line);) {
     auto object = nlohmann::ordered_json::parse(line);
-    if (object["step"] == 18 && object["kind"] == "train") object["train/grad_norm"] = object["train/grad_norm"].get<double>() * (1 + 1e-15);
+    if (object["step"] == 18 && object["kind"] == "train")
+      object["train/grad_norm"] = object["train/grad_norm"].get<double>() * (1 + 1e-15);
     text += object.dump() + "\n";
   }
   std::ofstream(run_ + "/metrics.jsonl", std::ios::trunc) << text;
@@ -150,8 +155,9 @@ TEST_F(Replay, OnTwoRanksIsEqualToARunOnTwoRanks) {
     GTEST_SKIP() << torchrun << " is missing: run scripts/setup.sh --tests";
   }
   const auto on_two_ranks = [&](std::vector<std::string> arguments) {
-    std::vector<std::string> all{torchrun, "--no-python", "--nproc-per-node", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint",
-                                 "127.0.0.1:0", "--local-addr", "127.0.0.1", gputrain_path()};
+    std::vector<std::string> all{torchrun,         "--no-python", "--nproc-per-node", "2",
+                                 "--rdzv-backend", "c10d",        "--rdzv-endpoint",  "127.0.0.1:0",
+                                 "--local-addr",   "127.0.0.1",   gputrain_path()};
     all.insert(all.end(), arguments.begin(), arguments.end());
     return Program(all).wait();
   };

@@ -22,12 +22,14 @@ struct Family {
 };
 
 const std::vector<Family> kFamilies{
-    {"mlp", "model: {type: mlp, config: {hidden: [24], dropout: 0.2}}\noptimizer: {type: sgd, lr: 0.05, momentum: 0.9}\n"},
+    {"mlp",
+     "model: {type: mlp, config: {hidden: [24], dropout: 0.2}}\noptimizer: {type: sgd, lr: 0.05, momentum: 0.9}\n"},
     {"convnet",
      "model: {type: convnet, config: {channels: [4, 6], batch_norm: true, dropout: 0.2}}\n"
      "optimizer: {type: adamw, lr: 3e-3}\n"},
     {"resnet18",
-     "model: {type: resnet18, config: {stem: cifar}}\noptimizer: {type: sgd, lr: 0.05, momentum: 0.9, nesterov: true}\n"},
+     "model: {type: resnet18, config: {stem: cifar}}\noptimizer: {type: sgd, lr: 0.05, momentum: 0.9, nesterov: "
+     "true}\n"},
     {"gpt2",
      "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 32, block_size: 16, dropout: 0.1}}\n"
      "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n",
@@ -81,20 +83,21 @@ class Interrupted : public ::testing::TestWithParam<Case> {
  protected:
   std::string write_job() const {
     const auto& [family, precision, workers] = GetParam();
-    const std::string data = family.is_text ? "{train: {path: " + write_text(folder_) + ", format: text}, val: {split: 10%}"
-                                            : "{train: {path: " + write_images(folder_) +
-                                                  ", format: idx}, image: {augment: {random_crop_padding: 1, hflip: 0.5}}";
-    return folder_.write("job.yaml", "schema: 1\nprecision: " + precision + "\n" + family.job + "data: " + data +
-                                         ", num_workers: " + std::to_string(workers) + "}\n" +
-                                         "train: {max_steps: 60, global_batch_size: 8, micro_batch_size: 3, max_grad_norm: 1.0}\n"
-                                         "lr_scheduler: {type: cosine, warmup: 4}\n"
-                                         "log: {interval: 1}\ncheckpoint: {interval: 7}\n");
+    const std::string data = family.is_text
+                                 ? "{train: {path: " + write_text(folder_) + ", format: text}, val: {split: 10%}"
+                                 : "{train: {path: " + write_images(folder_) +
+                                       ", format: idx}, image: {augment: {random_crop_padding: 1, hflip: 0.5}}";
+    return folder_.write("job.yaml",
+                         "schema: 1\nprecision: " + precision + "\n" + family.job + "data: " + data +
+                             ", num_workers: " + std::to_string(workers) + "}\n" +
+                             "train: {max_steps: 60, global_batch_size: 8, micro_batch_size: 3, max_grad_norm: 1.0}\n"
+                             "lr_scheduler: {type: cosine, warmup: 4}\n"
+                             "log: {interval: 1}\ncheckpoint: {interval: 7}\n");
   }
   TemporaryFolder folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Families, Interrupted, ::testing::ValuesIn(cases()), [](const auto& entry) {
-  return entry.param.name();
-});
+INSTANTIATE_TEST_SUITE_P(Families, Interrupted, ::testing::ValuesIn(cases()),
+                         [](const auto& entry) { return entry.param.name(); });
 
 TEST_P(Interrupted, ThreeTimesEqualsUninterruptedBitForBit) {
   const std::string job = write_job();

@@ -22,16 +22,30 @@ constexpr const char* kDemandingJob =
     "log: {interval: 5}\neval: {interval: 60}\ncheckpoint: {interval: 25}\nlr_scheduler: {type: cosine, warmup: 4}\n";
 
 std::vector<std::string> demanding_run(const TemporaryFolder& folder, const std::string& job, const std::string& name) {
-  return {gputrain_path(), "run", job, "--output-dir", folder / name, "--set", "model.config.dropout=0.1", "--set",
-          "train.micro_batch_size=3", "--set", "train.max_steps=200", "--set", "precision=fp32", "--set", "data.num_workers=1"};
+  return {gputrain_path(),
+          "run",
+          job,
+          "--output-dir",
+          folder / name,
+          "--set",
+          "model.config.dropout=0.1",
+          "--set",
+          "train.micro_batch_size=3",
+          "--set",
+          "train.max_steps=200",
+          "--set",
+          "precision=fp32",
+          "--set",
+          "data.num_workers=1"};
 }
 
 TEST(Resume, AfterThreeSignalsEqualsAnUninterruptedRunBitForBit) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, kDemandingJob);
   ASSERT_EQ(Program(demanding_run(folder, job, "whole")).wait().exit_code, 0);
-  for (const auto& [line, signal, code] : {std::tuple{"step    5/", SIGTERM, 143}, std::tuple{"step    40/", SIGINT, 130},
-                                           std::tuple{"eval    60", SIGTERM, 143}}) {
+  for (const auto& [line, signal, code] :
+       {std::tuple{"step    5/", SIGTERM, 143}, std::tuple{"step    40/", SIGINT, 130},
+        std::tuple{"eval    60", SIGTERM, 143}}) {
     Program attempt(demanding_run(folder, job, "parts"));
     ASSERT_TRUE(attempt.prints(line)) << line;
     attempt.signal(signal);
@@ -47,7 +61,8 @@ TEST(Resume, AfterThreeSignalsEqualsAnUninterruptedRunBitForBit) {
 
 TEST(Resume, CutsCurveAndLogAtItsStepAndKeepsWhatItCuts) {
   const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 6}\ncheckpoint: {interval: 5, keep_last: 9}\n");
+  const std::string job =
+      write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 6}\ncheckpoint: {interval: 5, keep_last: 9}\n");
   const std::vector<std::string> run{"run", job, "--output-dir", folder / "run"};
   ASSERT_EQ(gputrain(run).exit_code, 0);
   const std::string curve = timeless_metrics(folder / "run/metrics.jsonl");
@@ -56,7 +71,8 @@ TEST(Resume, CutsCurveAndLogAtItsStepAndKeepsWhatItCuts) {
   EXPECT_EQ(timeless_metrics(folder / "run/metrics.jsonl"), curve);
   EXPECT_THAT(read_file(folder / "run/metrics.jsonl"), HasSubstr("resumed at step 12, attempt 2"));
   EXPECT_THAT(read_file(folder / "run/metrics.jsonl.left"), HasSubstr("\"step\":13"));
-  const std::string log = read_file(folder / "run/logs/rank_0000.log"), left = read_file(folder / "run/logs/rank_0000.log.left");
+  const std::string log = read_file(folder / "run/logs/rank_0000.log"),
+                    left = read_file(folder / "run/logs/rank_0000.log.left");
   const size_t mark = log.find("resumed at step 12, attempt 2");
   ASSERT_NE(mark, std::string::npos);
   for (const char* once : {" step    12/20", " step    13/20", " step    20/20", " eval    18 "}) {
@@ -111,8 +127,9 @@ TEST(Resume, WithNothingButBadCheckpointsDoesNotStartOver) {
     const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
     EXPECT_EQ(result.exit_code, 5) << result.out;
     EXPECT_THAT(result.err, HasSubstr("none of the run's checkpoints is good"));
-    EXPECT_THAT(read_file(folder / "run/ledger.jsonl"), HasSubstr("\"exit_code\":5,\"kind\":\"start_failed\",\"reason\":\"" +
-                                                                folder / "run/ckpt: none of the run's checkpoints is good"));
+    EXPECT_THAT(read_file(folder / "run/ledger.jsonl"),
+                HasSubstr("\"exit_code\":5,\"kind\":\"start_failed\",\"reason\":\"" +
+                          folder / "run/ckpt: none of the run's checkpoints is good"));
   }
   EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 0);
 }
@@ -123,8 +140,8 @@ TEST(Resume, FromAnOlderCheckpointLeavesTheNewerOnesBehindForGood) {
   const std::vector<std::string> run{"run", job, "--output-dir", folder / "run"};
   ASSERT_EQ(gputrain(run).exit_code, 0);
   Program again({gputrain_path(), "run", job, "--output-dir", folder / "run", "--set",
-                 "checkpoint.resume=" + (folder / "run/ckpt/step-00000010"), "--set", "checkpoint.interval=null", "--set",
-                 "log.interval=1", "--set", "checkpoint.keep_best=0"});
+                 "checkpoint.resume=" + (folder / "run/ckpt/step-00000010"), "--set", "checkpoint.interval=null",
+                 "--set", "log.interval=1", "--set", "checkpoint.keep_best=0"});
   ASSERT_TRUE(again.prints("resume  step 10"));
   again.signal(SIGKILL);
   again.wait();
@@ -144,13 +161,15 @@ TEST(Resume, FromWhatIsNoCheckpointSaysWhereOneIs) {
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
   const auto resume_from = [&](const std::string& from) {
-    const Result result = gputrain({"run", job, "--output-dir", folder / "other", "--set", "checkpoint.resume=" + from});
+    const Result result =
+        gputrain({"run", job, "--output-dir", folder / "other", "--set", "checkpoint.resume=" + from});
     EXPECT_EQ(result.exit_code, 5) << from;
     return result.err;
   };
   EXPECT_THAT(resume_from(folder / "run"), HasSubstr("run/ckpt/latest is this run's newest"));
   EXPECT_THAT(resume_from(folder / "run/ckpt"), HasSubstr("run/ckpt/latest is the newest one here"));
-  EXPECT_THAT(resume_from("false"), HasSubstr("there is no such checkpoint\n  try: auto, must, never, or a checkpoint"));
+  EXPECT_THAT(resume_from("false"),
+              HasSubstr("there is no such checkpoint\n  try: auto, must, never, or a checkpoint"));
 }
 
 TEST(Resume, NeverStartsOverAndKeepsTheEarlierRunAside) {
@@ -173,7 +192,8 @@ TEST(Resume, RefusesAJobThatWouldGiveOtherResults) {
   const Result longer = gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=30"});
   EXPECT_EQ(longer.exit_code, 2);
   EXPECT_THAT(longer.err, HasSubstr("--accept"));
-  const Result accepted = gputrain({"run", job, "--accept", "--output-dir", folder / "run", "--set", "train.max_steps=30"});
+  const Result accepted =
+      gputrain({"run", job, "--accept", "--output-dir", folder / "run", "--set", "train.max_steps=30"});
   EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
   EXPECT_THAT(accepted.out, HasSubstr("done    30/30"));
 }
@@ -184,9 +204,9 @@ TEST(Resume, TakesAnotherRateScheduleAndPlaceOfTheDataWhenAccepted) {
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
   std::filesystem::rename(folder / "text.txt", folder / "moved.txt");
   std::vector<std::string> on{"run", job, "--output-dir", folder / "run"};
-  for (const std::string& setting : {std::string("train.max_steps=30"), std::string("optimizer.lr=1e-4"),
-                                     std::string("lr_scheduler={type: linear}"),
-                                     std::string("optimizer.weight_decay=0"), "data.train.path=" + folder / "moved.txt"}) {
+  for (const std::string& setting :
+       {std::string("train.max_steps=30"), std::string("optimizer.lr=1e-4"), std::string("lr_scheduler={type: linear}"),
+        std::string("optimizer.weight_decay=0"), "data.train.path=" + folder / "moved.txt"}) {
     on.insert(on.end(), {"--set", setting});
   }
   const Result refused = gputrain(on);
@@ -208,7 +228,8 @@ TEST(Resume, RefusesDataThatHasGrownSinceUnlessAccepted) {
   std::ofstream(folder / "text.txt", std::ios::app) << std::string(400, 't');
   const Result refused = gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, ::testing::AllOf(HasSubstr("the training data has changed"), HasSubstr("at step 10"), HasSubstr("--accept")));
+  EXPECT_THAT(refused.err, ::testing::AllOf(HasSubstr("the training data has changed"), HasSubstr("at step 10"),
+                                            HasSubstr("--accept")));
   const Result accepted = gputrain({"run", job, "--accept", "--output-dir", folder / "run"});
   EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
   EXPECT_THAT(accepted.err, HasSubstr("the training data has changed"));

@@ -22,8 +22,8 @@ TEST(Run, TrainsAndLeavesACompleteRunFolder) {
   EXPECT_THAT(result.out, HasSubstr("step    20/20 100% loss "));
   EXPECT_THAT(result.out, HasSubstr("done    20/20 steps"));
   EXPECT_EQ(result.out.find('\x1b'), std::string::npos) << "escape codes without a terminal";
-  for (const char* name : {"job.resolved.yaml", "metrics.jsonl", "model.safetensors", "summary.json", "logs/rank_0000.log",
-                           "config.json"}) {
+  for (const char* name : {"job.resolved.yaml", "metrics.jsonl", "model.safetensors", "summary.json",
+                           "logs/rank_0000.log", "config.json"}) {
     EXPECT_TRUE(std::filesystem::exists(folder / ("run/" + std::string(name)))) << name;
   }
   const auto summary = json_file(folder / "run/summary.json");
@@ -38,10 +38,11 @@ TEST(Run, TrainsAndLeavesACompleteRunFolder) {
 TEST(Run, CallsAnEvaluationTheBestByTheMetricThatCheckpointsAreKeptBy) {
   const TemporaryFolder folder;
   const std::string job = folder.write(
-      "job.yaml", "model: {type: mlp, config: {hidden: [8]}}\n"
-                  "data: {train: {format: synthetic, samples: 64, num_classes: 4, learnable: false}, val: {split: 50%}, "
-                  "image: {size: 4, channels: 1}}\n"
-                  "train: {max_steps: 30, global_batch_size: 8}\noptimizer: {lr: 1e-2}\neval: {interval: 2}\n");
+      "job.yaml",
+      "model: {type: mlp, config: {hidden: [8]}}\n"
+      "data: {train: {format: synthetic, samples: 64, num_classes: 4, learnable: false}, val: {split: 50%}, "
+      "image: {size: 4, channels: 1}}\n"
+      "train: {max_steps: 30, global_batch_size: 8}\noptimizer: {lr: 1e-2}\neval: {interval: 2}\n");
   const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   double best = -1;
@@ -96,8 +97,8 @@ TEST(Run, DryRunChecksEverythingAndWritesNothing) {
 TEST(Run, StopsWithExitCode4WhenTheLossIsNotFinite) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
-  const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "optimizer.lr=1e300", "--set",
-                                  "precision=fp64"});
+  const Result result =
+      gputrain({"run", job, "--output-dir", folder / "run", "--set", "optimizer.lr=1e300", "--set", "precision=fp64"});
   EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("not finite"));
   EXPECT_THAT(result.err, HasSubstr("try: lower optimizer.lr"));
@@ -117,7 +118,8 @@ TEST(Run, AMissedExpectationIsExitCode4OnlyUnderVerify) {
 TEST(Run, AMissingDataFileIsExitCode3AndStartsNothing) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
-  const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "data.train.path=/nowhere/x.txt"});
+  const Result result =
+      gputrain({"run", job, "--output-dir", folder / "run", "--set", "data.train.path=/nowhere/x.txt"});
   EXPECT_EQ(result.exit_code, 3) << result.err;
   EXPECT_THAT(result.err, HasSubstr("/nowhere/x.txt"));
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
@@ -189,9 +191,9 @@ TEST(Run, SaysWhenABatchIsMoreThanTheDataAndNamesNoRateOfOneStep) {
 TEST(Run, SavesAlsoWhatEvaluatesToNothing) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {interval: 5}\ncheckpoint: {interval: 5}\n");
-  const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "optimizer.lr=1e200", "--set",
-                                  "precision=fp32", "--set", "train.nonfinite=skip", "--set",
-                                  "train.max_skips_in_a_row=20"});
+  const Result result =
+      gputrain({"run", job, "--output-dir", folder / "run", "--set", "optimizer.lr=1e200", "--set", "precision=fp32",
+                "--set", "train.nonfinite=skip", "--set", "train.max_skips_in_a_row=20"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020/manifest.json"));
 }

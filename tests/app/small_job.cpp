@@ -14,14 +14,18 @@ std::string write_text(const TemporaryFolder& folder) {
 }
 
 std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extra) {
-  return folder.write("job.yaml", "schema: 1\n"
-                                  "precision: fp64\n"
-                                  "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 32, block_size: 16}}\n"
-                                  "data:\n"
-                                  "  train: {path: " + write_text(folder) + ", format: text}\n"
-                                  "  val: {split: 10%}\n"
-                                  "train: {max_steps: 20, global_batch_size: 8}\n"
-                                  "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n" + extra);
+  return folder.write("job.yaml",
+                      "schema: 1\n"
+                      "precision: fp64\n"
+                      "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 32, block_size: 16}}\n"
+                      "data:\n"
+                      "  train: {path: " +
+                          write_text(folder) +
+                          ", format: text}\n"
+                          "  val: {split: 10%}\n"
+                          "train: {max_steps: 20, global_batch_size: 8}\n"
+                          "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n" +
+                          extra);
 }
 
 std::vector<double> values(const std::string& metrics, const std::string& name) {

@@ -107,9 +107,23 @@ TEST(Verbs, ListAndDescribeKnowEveryEntry) {
 
 TEST(Verbs, HelpFitsATerminalOf80Columns) {
   using Words = std::vector<std::string>;
-  for (Words words : {Words{}, {"run"}, {"launch"}, {"eval"}, {"validate"}, {"config"}, {"schema"}, {"list"}, {"describe"},
-                      {"data", "audit"}, {"ckpt"}, {"ckpt", "ls"}, {"ckpt", "verify"}, {"ckpt", "diff"}, {"ckpt", "prune"},
-                      {"replay"}, {"bench", "train"}}) {
+  for (Words words : {Words{},
+                      {"run"},
+                      {"launch"},
+                      {"eval"},
+                      {"validate"},
+                      {"config"},
+                      {"schema"},
+                      {"list"},
+                      {"describe"},
+                      {"data", "audit"},
+                      {"ckpt"},
+                      {"ckpt", "ls"},
+                      {"ckpt", "verify"},
+                      {"ckpt", "diff"},
+                      {"ckpt", "prune"},
+                      {"replay"},
+                      {"bench", "train"}}) {
     words.emplace_back("--help");
     const Result help = gputrain(words);
     EXPECT_EQ(help.exit_code, 0) << help.err;
@@ -123,7 +137,8 @@ TEST(Program, ThatNeverStopsTalkingIsEndedInTime) { EXPECT_EQ(Program({"yes"}).w
 TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
   const Result job = gputrain({"describe", "job"});
   std::istringstream lines(job.out);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;  // no terminal: as for 80 columns
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_LE(line.size(), 80U) << line;  // no terminal: as for 80 columns
   const Result key = gputrain({"describe", "optimizer.lr"});
   EXPECT_THAT(key.out, HasSubstr("optimizer.lr  number > 0"));
   EXPECT_EQ(std::count(key.out.begin(), key.out.end(), '\n'), 2);  // and its help
@@ -149,7 +164,8 @@ TEST(Verbs, PretrainedWeightsThatCannotBeReadSayWhatToDo) {
   folder.write("sharded/model.safetensors.index.json", "{}");
   folder.write("old/pytorch_model.bin", "PK");
   const auto refusal_with = [&](const std::string& weights) {
-    const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "model.pretrained=" + weights});
+    const Result result =
+        gputrain({"run", job, "--output-dir", folder / "run", "--set", "model.pretrained=" + weights});
     EXPECT_EQ(result.exit_code, 3) << result.err;
     return result.err;
   };
@@ -164,9 +180,13 @@ TEST(Verbs, PretrainedWeightsOfOtherClassesLeaveTheirLastLayerOut) {
   const TemporaryFolder folder;
   const auto job_of = [&](int classes, const std::string& model) {
     const std::string number = std::to_string(classes);
-    return folder.write("job" + number + ".yaml", "schema: 1\nmodel: {type: mlp" + model + "}\n"
-                        "data: {train: {format: synthetic, samples: 8, num_classes: " + number + "}, image: {size: 4}}\n"
-                        "train: {max_steps: 1, global_batch_size: 4}\noutput_dir: " + folder / ("run" + number) + "\n");
+    return folder.write("job" + number + ".yaml", "schema: 1\nmodel: {type: mlp" + model +
+                                                      "}\n"
+                                                      "data: {train: {format: synthetic, samples: 8, num_classes: " +
+                                                      number +
+                                                      "}, image: {size: 4}}\n"
+                                                      "train: {max_steps: 1, global_batch_size: 4}\noutput_dir: " +
+                                                      folder / ("run" + number) + "\n");
   };
   ASSERT_EQ(gputrain({"run", job_of(5, "")}).exit_code, 0);
   const Result result = gputrain({"run", job_of(1, ", pretrained: " + folder / "run5")});
@@ -179,7 +199,8 @@ TEST(Verbs, PretrainedWeightsOfOtherTokensAreWarnedOf) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const auto run = [&](const std::string& name, const std::string& setting) {
-    const Result result = gputrain({"run", job, "--output-dir", folder / name, "--set", "train.max_steps=1", "--set", setting});
+    const Result result =
+        gputrain({"run", job, "--output-dir", folder / name, "--set", "train.max_steps=1", "--set", setting});
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.err;
   };
@@ -215,12 +236,14 @@ TEST(Verbs, AWrongCommandLineIsToldWhatToWrite) {
   EXPECT_THAT(refusal_of({"valdate", "job.yaml"}), HasSubstr("did you mean 'validate'?"));
   EXPECT_THAT(refusal_of({"ckpt", "list", "x"}), HasSubstr("`gputrain ckpt ls`"));
   EXPECT_THAT(refusal_of({"run", "job.yaml", "--output_dir", "x"}), HasSubstr("did you mean '--output-dir'?"));
-  EXPECT_THAT(refusal_of({"run", "job.yaml", "--lr=3"}), HasSubstr("no option '--lr'\n  try: keys of the job are set as --set"));
+  EXPECT_THAT(refusal_of({"run", "job.yaml", "--lr=3"}),
+              HasSubstr("no option '--lr'\n  try: keys of the job are set as --set"));
   EXPECT_THAT(refusal_of({"run", "a.yaml", "b.yaml"}), HasSubstr("no use for 'b.yaml'"));
   EXPECT_THAT(refusal_of({"run", "a.yaml", "train.max_steps=3"}), HasSubstr("try: --set train.max_steps=3"));
   EXPECT_THAT(refusal_of({"--set", "seed=1", "run", "a.yaml"}), HasSubstr("'--set' stands before `run`"));
   EXPECT_THAT(refusal_of({"replay", "x", "--step", "0"}), HasSubstr("--step: must be a whole number of at least 1"));
-  EXPECT_THAT(refusal_of({"launch", "--nproc_per_node", "2", "run", "x"}), HasSubstr("did you mean '--nproc-per-node'?"));
+  EXPECT_THAT(refusal_of({"launch", "--nproc_per_node", "2", "run", "x"}),
+              HasSubstr("did you mean '--nproc-per-node'?"));
   EXPECT_THAT(refusal_of({"launch", "--master_port=1", "run", "x"}), HasSubstr("--set launch.master_port=29500"));
   EXPECT_THAT(refusal_of({"launch", "eval", "x"}), HasSubstr("not of 'eval'"));
   EXPECT_THAT(gputrain({"--version"}).out, ::testing::StartsWith("gputrain "));

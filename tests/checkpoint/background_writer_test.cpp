@@ -17,7 +17,9 @@ class BackgroundWriterTest : public ::testing::Test {
  protected:
   void TearDown() override { fs::remove_all(folder_); }
 
-  Snapshot snapshot(int64_t step) const { return {.step = step, .files = {{"model", {{"w", weights_}}}}, .state = "{}"}; }
+  Snapshot snapshot(int64_t step) const {
+    return {.step = step, .files = {{"model", {{"w", weights_}}}}, .state = "{}"};
+  }
   /// The value saved at a step, or -1 when that step is not there.
   double saved_at(int64_t step) const {
     const auto found = CheckpointStore(folder_).find_newest().newest;

@@ -139,7 +139,8 @@ TEST_F(CheckpointTest, TellsWhatPruningWouldRemoveBeforeItDoes) {
   CheckpointStore all(folder_, {.keep_last = 9});
   for (const int64_t step : {1, 2, 3}) save(all, step);
   const CheckpointStore store(folder_, {.keep_last = 1});
-  EXPECT_THAT(store.prune(store.find_newest(), /*only_tell=*/true), ElementsAre(folder_ / "step-00000002", folder_ / "step-00000001"));
+  EXPECT_THAT(store.prune(store.find_newest(), /*only_tell=*/true),
+              ElementsAre(folder_ / "step-00000002", folder_ / "step-00000001"));
   EXPECT_EQ(names().size(), 3U);
   store.prune(store.find_newest());
   EXPECT_THAT(names(), ElementsAre("step-00000003"));
@@ -209,7 +210,9 @@ TEST_F(CheckpointTest, FallsBackToTheNewestGoodOneAndSaysWhatIsWrongWithTheOther
        [](const fs::path& f) { overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":1})"); }},
       {"leads out of the folder",
        [](const fs::path& f) {
-         overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":2,"step":2,"origin":{"spec_hash":"","world_size":1,"versions":{}},
+         overwrite(
+             f / "manifest.json",
+             R"({"format":"gputrain checkpoint","version":2,"step":2,"origin":{"spec_hash":"","world_size":1,"versions":{}},
                                           "files":{"../step-00000001/state.json":{"bytes":1,"xxh3_128":""}}})");
        }},
       {"names no state.json",
@@ -284,10 +287,12 @@ TEST_F(CheckpointTest, KeepsTheOldCheckpointAndLeavesNothingWhenTheDiskRefuses) 
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   auto* handler = std::signal(SIGXFSZ, SIG_IGN);
   // Within the only block; in the third, whole blocks having gone to the disk; in the rest after whole ones.
-  for (const auto& [limit, items] : std::map<rlim_t, int64_t>{{20'000, 10'000}, {20'000'000, 10'000'000}, {39'999'000, 10'000'000}}) {
+  for (const auto& [limit, items] :
+       std::map<rlim_t, int64_t>{{20'000, 10'000}, {20'000'000, 10'000'000}, {39'999'000, 10'000'000}}) {
     const rlimit small{limit, before.rlim_max};
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-    EXPECT_THROW(store.save({.step = 2, .files = {{"model", {{"w", at::ones({items})}}}}, .state = "{}"}), Error) << limit;
+    EXPECT_THROW(store.save({.step = 2, .files = {{"model", {{"w", at::ones({items})}}}}, .state = "{}"}), Error)
+        << limit;
     setrlimit(RLIMIT_FSIZE, &before);
     EXPECT_THAT(names(), ElementsAre("step-00000001")) << limit;
     EXPECT_EQ(store.find_newest().newest->step(), 1) << limit;
@@ -343,7 +348,8 @@ TEST_F(CheckpointTest, RestoresOptimizerStateIntoAnArenaOfAnotherOrderAndLayout)
   before.state.flat[0].second.copy_(at::randn({before.arena->values().numel()}));
   before.state.scalars[0].second.fill_(41);
   CheckpointStore store(folder_);
-  store.save({.step = 1, .files = {{"optimizer", tensors_of(per_parameter(*before.arena, before.state))}}, .state = "{}"});
+  store.save(
+      {.step = 1, .files = {{"optimizer", tensors_of(per_parameter(*before.arena, before.state))}}, .state = "{}"});
   store.find_newest().newest->part("optimizer").read(per_parameter(*after.arena, after.state), 3);
   EXPECT_EQ(after.state.scalars[0].second.item<float>(), 41);
   EXPECT_TRUE(after.average_of("conv").equal(before.average_of("conv")));

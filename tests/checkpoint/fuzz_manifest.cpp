@@ -1,5 +1,5 @@
-// Any bytes as a checkpoint's manifest: refused as damage with a message fit for a terminal, or read as names within the
-// folder and slices within their tensors that are written and read again as the same.
+// Any bytes as a checkpoint's manifest: refused as damage with a message fit for a terminal, or read as names within
+// the folder and slices within their tensors that are written and read again as the same.
 //
 //   build/fuzz/tests/checkpoint/manifest_fuzzer -max_total_time=300 CORPUS tests/checkpoint/manifests
 #include <algorithm>
@@ -42,7 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   require(manifest.step >= 0 && manifest.files.count(kStateName) == 1);
   for (const auto& [name, file] : manifest.files) {
-    require(!name.empty() && name.find('/') == std::string::npos && name != "." && name != ".." && name != kManifestName);
+    require(!name.empty() && name.find('/') == std::string::npos && name != "." && name != ".." &&
+            name != kManifestName);
     for (const auto& [tensor, slice] : file.slices) check_slice(slice);
   }
   const std::string written = to_json(manifest);

@@ -29,7 +29,9 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-SafetensorsHeader parse(std::string_view file) { return parse_safetensors(file, file.size(), "f", gputrain::ExitCode::data); }
+SafetensorsHeader parse(std::string_view file) {
+  return parse_safetensors(file, file.size(), "f", gputrain::ExitCode::data);
+}
 
 void check(std::string_view file) {
   SafetensorsHeader header;

@@ -64,7 +64,8 @@ TEST_F(MirrorTest, CopiesEveryByteAndKeepsAsManyAsItsRetentionSays) {
   Mirror copies(mirrored_, {.keep_last = 2});
   for (const int64_t step : {1, 2, 3}) EXPECT_EQ(mirror(copies, save(step)), "");
   EXPECT_THAT(names(), ElementsAre("step-00000002", "step-00000003"));
-  const Checkpoint copy = Checkpoint::open(mirrored_ / "step-00000003"), original = Checkpoint::open(local_.folder_of(3));
+  const Checkpoint copy = Checkpoint::open(mirrored_ / "step-00000003"),
+                   original = Checkpoint::open(local_.folder_of(3));
   EXPECT_EQ(to_json(copy.manifest()), to_json(original.manifest()));
   EXPECT_EQ(local_.list().size(), 3U);
 }
@@ -155,7 +156,8 @@ TEST_F(MirrorOnADisk, ThatFillsUpKeepsTheOldCopyAndRecovers) {
   ASSERT_TRUE(results[0].failure);
   EXPECT_THAT(results[0].failure->what(), HasSubstr("No space left"));
   EXPECT_THAT(names(), ElementsAre("filler", "step-00000001"));
-  EXPECT_THAT(mirror(copies, save(3, 300'000)), ::testing::AllOf(HasSubstr("no room for a checkpoint"), HasSubstr(" KiB are free")));
+  EXPECT_THAT(mirror(copies, save(3, 300'000)),
+              ::testing::AllOf(HasSubstr("no room for a checkpoint"), HasSubstr(" KiB are free")));
   fs::remove(mirrored_ / "filler");
   EXPECT_EQ(mirror(copies, save(4, 200'000)), "");
   EXPECT_THAT(names(), ElementsAre("step-00000004"));

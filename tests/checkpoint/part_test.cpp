@@ -146,12 +146,21 @@ TEST_F(PartTest, IsRefusedWhenSlicesDoNotCoverATensorExactlyOnce) {
       {"no file has element 55 of 'exp_avg.weight'", [&](auto& m) { weight_of(m, 1)["begin"] = 56; }},
       {"two files have element 54 of 'exp_avg.weight'", [&](auto& m) { weight_of(m, 1)["begin"] = 54; }},
       {"no file has element 55 of", [](auto& m) { m["files"].erase(file_name("optimizer", 1, 4)); }},
-      {"is another tensor in another file", [&](auto& m) { weight_of(m, 1)["shape"] = {7, 30}; }},
+      {"is another tensor in another file",
+       [&](auto& m) {
+         weight_of(m, 1)["shape"] = {7, 30};
+       }},
       {"a slice out of its tensor", [&](auto& m) { weight_of(m, 1)["begin"] = 211; }},
       {"is not the slice that the manifest says", [&](auto& m) { weight_of(m, 1)["begin"] = 200; }},
       {"not a count", [&](auto& m) { weight_of(m, 1)["begin"] = -1; }},
-      {"beyond all memory", [&](auto& m) { weight_of(m, 1)["shape"] = {INT64_MAX, 3}; }},
-      {"lacks a slice", [](auto& m) { m["files"][file_name("optimizer", 1, 4)]["slices"]["v"] = {{"shape", {1}}, {"begin", 0}}; }},
+      {"beyond all memory",
+       [&](auto& m) {
+         weight_of(m, 1)["shape"] = {INT64_MAX, 3};
+       }},
+      {"lacks a slice",
+       [](auto& m) {
+         m["files"][file_name("optimizer", 1, 4)]["slices"]["v"] = {{"shape", {1}}, {"begin", 0}};
+       }},
       {"is another tensor", [](auto& m) { m["files"][file_name("optimizer", 1, 4)].erase("slices"); }}};
   for (const auto& [reason, edit] : edits) {
     fs::remove_all(folder_);

@@ -49,9 +49,7 @@ TEST(SafetensorsHeader, ReadsTensorsInTheOrderOfTheirData) {
   EXPECT_EQ(parsed.metadata.at("format"), "pt");
 }
 
-TEST(SafetensorsHeader, AcceptsAFileWithoutTensors) {
-  EXPECT_TRUE(parse(file_with("{}", 0)).tensors.empty());
-}
+TEST(SafetensorsHeader, AcceptsAFileWithoutTensors) { EXPECT_TRUE(parse(file_with("{}", 0)).tensors.empty()); }
 
 struct Broken {
   std::string file;

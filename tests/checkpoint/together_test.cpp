@@ -53,9 +53,11 @@ TEST_F(TogetherTest, RanksWriteOneCheckpointInAnyOrder) {
   store.confirm(4);
   const Checkpoint saved = *store.find_newest().newest;
   for (int64_t rank = 0; rank < kRanks; ++rank) {
-    EXPECT_EQ(saved.part("optimizer").tensor("v").select(0, rank).sum().item<double>(), static_cast<double>(rank * kItems));
+    EXPECT_EQ(saved.part("optimizer").tensor("v").select(0, rank).sum().item<double>(),
+              static_cast<double>(rank * kItems));
   }
-  for (const auto& entry : fs::directory_iterator(saved.folder())) EXPECT_NE(entry.path().extension(), ".written") << entry;
+  for (const auto& entry : fs::directory_iterator(saved.folder()))
+    EXPECT_NE(entry.path().extension(), ".written") << entry;
 }
 
 TEST_F(TogetherTest, ARankThatCannotWriteEndsTheSaveOfAll) {
@@ -66,7 +68,8 @@ TEST_F(TogetherTest, ARankThatCannotWriteEndsTheSaveOfAll) {
   fs::create_directory(partial / (file_name("optimizer", 2, kRanks) + ".partial"));  // in the way of rank 2's file
   store.write(snapshot_of(1));
   EXPECT_THAT(failure_of(snapshot_of(2)), HasSubstr("optimizer-00003-of-00003.safetensors"));
-  EXPECT_THAT(failure_of(snapshot_of(0)), HasSubstr("optimizer-00003-of-00003.safetensors: its rank could not write it"));
+  EXPECT_THAT(failure_of(snapshot_of(0)),
+              HasSubstr("optimizer-00003-of-00003.safetensors: its rank could not write it"));
   EXPECT_FALSE(fs::exists(partial));
   EXPECT_EQ(store.find_newest().newest->step(), 3);
 }
@@ -77,7 +80,8 @@ TEST_F(TogetherTest, ARankThatDoesNotComeIsNamedInTime) {
   store.write(snapshot_of(2));
   Snapshot impatient = snapshot_of(0);
   impatient.patience_seconds = 0.1;
-  EXPECT_THAT(failure_of(impatient), HasSubstr("optimizer-00002-of-00003.safetensors: its rank has not written it in time"));
+  EXPECT_THAT(failure_of(impatient),
+              HasSubstr("optimizer-00002-of-00003.safetensors: its rank has not written it in time"));
   EXPECT_FALSE(store.find_newest().newest);
 }
 

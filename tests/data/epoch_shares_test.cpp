@@ -34,7 +34,8 @@ TEST(EpochShares, AreWhatEachRanksLoaderHandsOut) {
   for (const int world : {1, 2, 3, 7, 16}) {
     for (const bool drop : {false, true}) {
       const OrderFacts order{.samples = 101, .global_batch = 17, .seed = 5, .drop_last = drop};
-      const auto shares = walk_epoch(order, {.global_batch = order.global_batch, .micro_batch = 2, .world_size = world});
+      const auto shares =
+          walk_epoch(order, {.global_batch = order.global_batch, .micro_batch = 2, .world_size = world});
       const auto counts = loaded(order, 2, world);
       const auto [fewest, most] = std::minmax_element(counts.begin(), counts.end());
       EXPECT_EQ(shares.in_epoch, (EpochShares::Spread{*fewest, *most})) << world;
@@ -47,7 +48,8 @@ TEST(EpochShares, AreWhatEachRanksLoaderHandsOut) {
 }
 
 TEST(EpochShares, TellWhoHasNothingInTheLastStep) {
-  const auto shares = walk_epoch({.samples = 1003, .global_batch = 100}, {.global_batch = 100, .micro_batch = 2, .world_size = 50});
+  const auto shares =
+      walk_epoch({.samples = 1003, .global_batch = 100}, {.global_batch = 100, .micro_batch = 2, .world_size = 50});
   EXPECT_EQ(shares.in_step, (EpochShares::Spread{2, 2}));
   EXPECT_EQ(shares.in_last_step, 3);
   EXPECT_EQ(shares.idle_in_last_step, 48);
@@ -56,7 +58,8 @@ TEST(EpochShares, TellWhoHasNothingInTheLastStep) {
 
 TEST(EpochShares, OfMoreSamplesThanCanBeLookedUpFollowFromTheFirstAndTheLastStep) {
   const int64_t samples = (int64_t{1} << 40) + 5;
-  const auto shares = walk_epoch({.samples = samples, .global_batch = 1 << 20}, {.global_batch = 1 << 20, .micro_batch = 64, .world_size = 1024});
+  const auto shares = walk_epoch({.samples = samples, .global_batch = 1 << 20},
+                                 {.global_batch = 1 << 20, .micro_batch = 64, .world_size = 1024});
   EXPECT_FALSE(shares.each_looked_up);
   EXPECT_EQ(shares.used, samples);
   EXPECT_EQ(shares.in_last_step, 5);
@@ -65,7 +68,8 @@ TEST(EpochShares, OfMoreSamplesThanCanBeLookedUpFollowFromTheFirstAndTheLastStep
 }
 
 TEST(EpochShares, OfABatchSmallerThanTheRanksAreRefusedAsALoaderDoes) {
-  EXPECT_THROW(walk_epoch({.samples = 100, .global_batch = 7}, {.global_batch = 7, .micro_batch = 1, .world_size = 8}), Error);
+  EXPECT_THROW(walk_epoch({.samples = 100, .global_batch = 7}, {.global_batch = 7, .micro_batch = 1, .world_size = 8}),
+               Error);
 }
 
 }  // namespace

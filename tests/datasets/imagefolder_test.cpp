@@ -59,7 +59,8 @@ TEST_F(ImageFolderTest, TellsWhatIsWrongWithAFolder) {
   write("b/2.png", png_of({1, 2, 3}));
   ::testing::internal::CaptureStderr();
   open_folder();
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("left out 1 image that is neither JPEG nor PNG: b/2.webp"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("left out 1 image that is neither JPEG nor PNG: b/2.webp"));
   write("3.png", png_of({1, 2, 3}));
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("3.png lies outside of the folders"));
 }

@@ -27,8 +27,9 @@ TEST(Shortage, OfTheHostAllocatorTellsTheRequest) {
 
 TEST(Shortage, OfAGpuTellsTheRequest) {
   const auto requested = [](const std::string& size) {
-    const c10::OutOfMemoryError failure({__func__, __FILE__, __LINE__},
-                                        "CUDA out of memory. Tried to allocate " + size + ". GPU 0 has a total capacity of 139.72 GiB");
+    const c10::OutOfMemoryError failure(
+        {__func__, __FILE__, __LINE__},
+        "CUDA out of memory. Tried to allocate " + size + ". GPU 0 has a total capacity of 139.72 GiB");
     return shortage_of(failure)->requested_bytes;
   };
   EXPECT_EQ(requested("2.50 GiB"), int64_t{5} << 29);
@@ -38,16 +39,19 @@ TEST(Shortage, OfAGpuTellsTheRequest) {
 
 TEST(Shortage, OfTheLibrariesIsRecognised) {
   EXPECT_TRUE(shortage_of(std::bad_alloc()));
-  EXPECT_TRUE(shortage_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "thread")));
-  EXPECT_TRUE(shortage_of(c10::Error({__func__, __FILE__, __LINE__},
-                                     "[enforce fail at alloc_cpu.cpp:113] err == 0. DefaultCPUAllocator: can't allocate memory")));
+  EXPECT_TRUE(
+      shortage_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "thread")));
+  EXPECT_TRUE(shortage_of(
+      c10::Error({__func__, __FILE__, __LINE__},
+                 "[enforce fail at alloc_cpu.cpp:113] err == 0. DefaultCPUAllocator: can't allocate memory")));
 }
 
 TEST(Shortage, OfAGpuIsRecognisedInWhatCudaAndItsLibrariesSay) {
   const c10::SourceLocation here{__func__, __FILE__, __LINE__};
   EXPECT_TRUE(shortage_of(c10::AcceleratorError(here, 2, "CUDA error: out of memory")));
   EXPECT_FALSE(shortage_of(c10::AcceleratorError(here, 700, "CUDA error: an illegal memory access was encountered")));
-  EXPECT_TRUE(shortage_of(c10::Error(here, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")));
+  EXPECT_TRUE(
+      shortage_of(c10::Error(here, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")));
   EXPECT_TRUE(shortage_of(c10::Error(here, "cuDNN error: CUDNN_STATUS_ALLOC_FAILED")));
   EXPECT_FALSE(shortage_of(c10::Error(here, "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED")));
 }

@@ -52,7 +52,8 @@ TEST_F(AbandonedLinesTest, CutsTheStepsThatAreTakenAgainAndKeepsWhatHasHappened)
 
 TEST_F(AbandonedLinesTest, LeavesTextAloneThatOnlyLooksLikeAStep) {
   const std::string text = stamped("sample  temperature 0.8") + "step    900/1,000 says the model\n" +
-                           stamped("steps   900") + stamped("step    of no number") + stamped("step    99999999999999999999/1");
+                           stamped("steps   900") + stamped("step    of no number") +
+                           stamped("step    99999999999999999999/1");
   write(text);
   EXPECT_EQ(cut_log(path_, 10, 10), 0);
   EXPECT_EQ(log(), text);

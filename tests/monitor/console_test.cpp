@@ -33,8 +33,9 @@ TEST(Console, BreaksLinesBetweenWordsOnATerminalOfKnownWidth) {
     return testing::internal::GetCapturedStdout();
   };
   EXPECT_EQ(printed(0), "memory  " + words + "\n");
-  EXPECT_EQ(printed(80), "memory  weights 42.7 MiB  grads 42.6 MiB  optimizer 42.6 MiB  then activations\n"
-                           "        and more\n");
+  EXPECT_EQ(printed(80),
+            "memory  weights 42.7 MiB  grads 42.6 MiB  optimizer 42.6 MiB  then activations\n"
+            "        and more\n");
 }
 
 TEST(Console, IsSilentOnOtherRanks) {

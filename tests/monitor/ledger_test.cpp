@@ -69,7 +69,8 @@ TEST_F(LedgerTest, ShowsALineChangedRemovedOrMoved) {
   auto changed = good;
   changed[1].replace(changed[1].find("\"step\":1"), 8, "\"step\":7");
   rewrite(changed);
-  EXPECT_EQ(read_ledger(path_).problems, (std::vector<std::string>{"line 2: was changed, or a line before it is missing"}));
+  EXPECT_EQ(read_ledger(path_).problems,
+            (std::vector<std::string>{"line 2: was changed, or a line before it is missing"}));
   rewrite({good[0], good[2], good[3]});
   EXPECT_EQ(read_ledger(path_).problems.size(), 1U);
   rewrite({good[0], good[2], good[1], good[3]});

@@ -95,9 +95,9 @@ TEST_F(MetricsFileTest, SummaryHoldsEveryFieldOfTheContract) {
   summary.best["val/loss"] = {1.25, 40};
   write_summary(folder_ / "summary.json", summary);
   const auto json = nlohmann::json::parse(std::ifstream(folder_ / "summary.json"));
-  for (const char* key : {"schema", "run_id", "status", "exit_code", "reason", "step", "epoch", "samples", "tokens",
-                          "world_size", "attempts", "metrics", "best", "throughput", "wall_seconds",
-                          "first_step_seconds", "peak_memory_bytes"}) {
+  for (const char* key :
+       {"schema", "run_id", "status", "exit_code", "reason", "step", "epoch", "samples", "tokens", "world_size",
+        "attempts", "metrics", "best", "throughput", "wall_seconds", "first_step_seconds", "peak_memory_bytes"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["best"]["val/loss"]["step"], 40);

@@ -214,7 +214,8 @@ const RankBody takes_memory("takes_memory", [] {
   }
   // Gloo's thread lets go of a tensor a moment after it has said that it is done with it.
   const auto end = std::chrono::steady_clock::now() + gputrain::testing::patience(std::chrono::seconds(20));
-  while (device::host_allocator_facts().in_use_bytes != 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  while (device::host_allocator_facts().in_use_bytes != 0 && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
   const int64_t left = device::host_allocator_facts().in_use_bytes;
   const int64_t most = device::host_allocator_facts().peak_in_use_bytes;
   if (left != 0) return fail("bytes left behind", static_cast<double>(left));

@@ -17,8 +17,12 @@ class FiniteHookTest : public ::testing::Test {
  protected:
   FiniteHook& hook() {
     if (!hook_) {
-      hook_.emplace(FiniteHook::Parts{.spec = spec_, .look_every = kLookEvery, .scaler = scaler_, .plan = plan_,
-                                      .order = {.samples = 100, .global_batch = 2}, .ledger = ledger_});
+      hook_.emplace(FiniteHook::Parts{.spec = spec_,
+                                      .look_every = kLookEvery,
+                                      .scaler = scaler_,
+                                      .plan = plan_,
+                                      .order = {.samples = 100, .global_batch = 2},
+                                      .ledger = ledger_});
     }
     return *hook_;
   }

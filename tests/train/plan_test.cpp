@@ -165,7 +165,9 @@ TEST(Plan, ConvertsEveryUnitToSteps) {
   EXPECT_EQ(plan.steps_of({1.5, Length::Unit::epochs}, "k"), 15);
   EXPECT_EQ(plan.steps_of({5, Length::Unit::percent}, "k"), 5);
   EXPECT_EQ(plan.steps_of({64000, Length::Unit::tokens}, "k"), 10);
-  EXPECT_THAT(message_of([&] { plan.steps_of({60, Length::Unit::seconds}, "lr_scheduler.warmup"); }),
+  EXPECT_THAT(message_of([&] {
+                plan.steps_of({60, Length::Unit::seconds}, "lr_scheduler.warmup");
+              }),
               testing::HasSubstr("lr_scheduler.warmup cannot be a time"));
 }
 

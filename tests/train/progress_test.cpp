@@ -12,7 +12,8 @@ namespace gputrain::train {
 namespace {
 
 TEST(Progress, SurvivesJson) {
-  Progress progress{.step = 7, .usage = {70, 0xF123456789ABCDEF}, .tokens = 700, .train_seconds = 1.0 / 3, .attempts = 2};
+  Progress progress{
+      .step = 7, .usage = {70, 0xF123456789ABCDEF}, .tokens = 700, .train_seconds = 1.0 / 3, .attempts = 2};
   progress.metrics["val/loss"] = 0.1;
   progress.best["val/loss"] = {0.1, 5};
   const auto copy = Progress::from_json(nlohmann::json::parse(progress.to_json().dump()));

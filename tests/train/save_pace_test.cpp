@@ -32,7 +32,8 @@ struct Case {
 };
 class BestSaveInterval : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Runs, BestSaveInterval,
-                         ::testing::Values(Case{0.05, 3600}, Case{1, 86400}, Case{0.2, 600}, Case{20, 86400}, Case{3, 7200}));
+                         ::testing::Values(Case{0.05, 3600}, Case{1, 86400}, Case{0.2, 600}, Case{20, 86400},
+                                           Case{3, 7200}));
 
 TEST_P(BestSaveInterval, LosesHardlyMoreTimeThanAnyOther) {
   const auto [cost, between] = GetParam();
@@ -74,7 +75,8 @@ TEST(SavePace, SavesEarlyToMeasureAndThenByWhatItMeasured) {
   EXPECT_EQ(pace.interval_seconds(), 100);
   pace.note_written(0.1, 1);
   EXPECT_NEAR(pace.interval_seconds(), std::sqrt(2 * 0.1 * 86400), 1);
-  EXPECT_THAT(pace.take_news(), AllOf(HasSubstr("every 2m11s"), HasSubstr("costs 100ms"), HasSubstr("1d0h"), HasSubstr("presumed")));
+  EXPECT_THAT(pace.take_news(),
+              AllOf(HasSubstr("every 2m11s"), HasSubstr("costs 100ms"), HasSubstr("1d0h"), HasSubstr("presumed")));
   EXPECT_EQ(pace.take_news(), "");
   pace.note_written(0.1, 1);
   EXPECT_EQ(pace.take_news(), "");

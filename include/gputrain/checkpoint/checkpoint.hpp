@@ -20,8 +20,8 @@ namespace gputrain::checkpoint {
 
 class Checkpoint {
  public:
-  /// Every file is there and has its size, and the state is what was written; the tensors are compared with their hashes
-  /// as they are read. Throws Damage or Unreadable that says what is wrong with the folder.
+  /// Every file is there and has its size, and the state is what was written; the tensors are compared with their
+  /// hashes as they are read. Throws Damage or Unreadable that says what is wrong with the folder.
   static Checkpoint look_into(const std::filesystem::path& folder);
 
   /// As look_into, and compares every file with its hash.

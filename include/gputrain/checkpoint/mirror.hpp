@@ -13,7 +13,8 @@
 namespace gputrain::checkpoint {
 
 /// Copies finished checkpoints file by file as their manifests name them, reads the copy back from its disk, puts it in
-/// place, and keeps as many there as its own retention says. Nothing that goes wrong reaches the caller but as a result.
+/// place, and keeps as many there as its own retention says. Nothing that goes wrong reaches the caller but as a
+/// result.
 class Mirror {
  public:
   /// `folder` is created by the first copy.

@@ -32,14 +32,15 @@ inline constexpr size_t kMaxDims = 64;                    // torch's iterators s
 /// Bytes of one element; 0 for a dtype we do not know.
 uint64_t item_bytes(std::string_view dtype) noexcept;
 
-/// How much of a file parse_safetensors needs, by as many of its first bytes as are known: the length of the header, and
-/// once that is known, the header too. Never more than the file has.
+/// How much of a file parse_safetensors needs, by as many of its first bytes as are known: the length of the header,
+/// and once that is known, the header too. Never more than the file has.
 uint64_t front_bytes(std::string_view front, uint64_t file_bytes) noexcept;
 
-/// Reads and checks a header. `front` is the file up to the header's end or further, `file_bytes` the size of the whole.
-/// The tensors of the result cover the data exactly, and each one's range has the size that its dtype and shape give.
-/// Throws Error(code) with `where` for anything else.
-SafetensorsHeader parse_safetensors(std::string_view front, uint64_t file_bytes, const std::string& where, ExitCode code);
+/// Reads and checks a header. `front` is the file up to the header's end or further, `file_bytes` the size of the
+/// whole. The tensors of the result cover the data exactly, and each one's range has the size that its dtype and shape
+/// give. Throws Error(code) with `where` for anything else.
+SafetensorsHeader parse_safetensors(std::string_view front, uint64_t file_bytes, const std::string& where,
+                                    ExitCode code);
 
 /// Orders tensors as the format's reference writer does (wide dtypes first, so that data is aligned; then by name),
 /// gives them their ranges in the file, and returns everything that stands before the data.

@@ -26,7 +26,8 @@ struct Shard {
   std::map<std::string, Slice> slices;  // by tensor; one that is not here is whole
 };
 
-/// What one checkpoint consists of. The tensors may be live: whoever keeps the snapshot decides how long they hold still.
+/// What one checkpoint consists of. The tensors may be live: whoever keeps the snapshot decides how long they hold
+/// still.
 struct Snapshot {
   int64_t step = 0;
   std::map<std::string, NamedTensors> files;  // parts in one piece: "model" becomes model.safetensors
@@ -34,9 +35,9 @@ struct Snapshot {
   std::string state;                          // JSON text
   std::optional<Score> score;                 // when the metric was measured at this step
   Origin origin;
-  int64_t rank = 0;                 // that writes this: rank 0 everything, another one its shards
-  std::vector<std::string> awaited;  // names of the files that other ranks write, in rank 0's
-  double patience_seconds = 0;      // how long rank 0 waits for them
+  int64_t rank = 0;                                  // that writes this: rank 0 everything, another one its shards
+  std::vector<std::string> awaited;                  // names of the files that other ranks write, in rank 0's
+  double patience_seconds = 0;                       // how long rank 0 waits for them
   std::vector<std::filesystem::path> synced_before;  // other files that must be on disk no later than the checkpoint
 
   uint64_t bytes() const;  // of the tensors
@@ -60,14 +61,13 @@ class CheckpointStore {
   /// Where the checkpoint of a step is, if there is one.
   std::filesystem::path folder_of(int64_t step) const;
 
-  /// Where ranks write together: what rank 0 does, before any of them calls write(). Throws Error(checkpoint) when there
-  /// is no room.
+  /// Where ranks write together: what rank 0 does, before any of them calls write(). Throws Error(checkpoint) when
+  /// there is no room.
   void prepare(const Snapshot& snapshot);
 
-  /// Writes a checkpoint, or a rank's shards of one that rank 0 completes; all ranks' folders are on one disk. When this
-  /// returns it is durable. One of the same step is replaced. Throws Error(checkpoint)
-  /// otherwise; then every older checkpoint is still there, and what was half written is gone. Looks for free space
-  /// before the first byte.
+  /// Writes a checkpoint, or a rank's shards of one that rank 0 completes; all ranks' folders are on one disk. When
+  /// this returns it is durable. One of the same step is replaced. Throws Error(checkpoint) otherwise; then every older
+  /// checkpoint is still there, and what was half written is gone. Looks for free space before the first byte.
   std::filesystem::path write(const Snapshot& snapshot);
 
   /// Reads the checkpoint of a step back from the disk, and only when it is good removes older ones that nothing keeps.

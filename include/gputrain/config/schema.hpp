@@ -67,7 +67,7 @@ class GPUTRAIN_API Key {
   Key& instead_of_flag(std::string foreign, std::string value);  // `bf16: true` stands for `precision: bf16`
   /// Of a map: values of names like *TOKEN* or *KEY* are written as ***, wherever the job is written down.
   Key& mask_secrets();
-  Key& unit(std::string unit);                                   // shown in help: "samples", "seconds"
+  Key& unit(std::string unit);  // shown in help: "samples", "seconds"
   /// For a choice: without a name here, the name and the options not given here are those of the choice at this dotted
   /// place of the job (`data.val.format` as in `data.train.format`).
   Key& inherits(std::string dotted);

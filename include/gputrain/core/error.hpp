@@ -57,7 +57,7 @@ class GPUTRAIN_API ToldElsewhere : public Error {
 }  // namespace gputrain
 
 /// For invariants of ours, never for input: a false condition is a bug and ends in exit code 1.
-#define GPUTRAIN_ASSERT(condition, message)                                              \
-  do {                                                                                   \
+#define GPUTRAIN_ASSERT(condition, message)                                                  \
+  do {                                                                                       \
     if (!(condition)) ::gputrain::assertion_failed(#condition, __FILE__, __LINE__, message); \
   } while (false)

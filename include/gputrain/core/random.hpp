@@ -37,10 +37,10 @@ class RandomStream {
  public:
   RandomStream(uint64_t seed, uint64_t stream) noexcept : seed_(seed), stream_(stream) {}
 
-  uint32_t bits() noexcept;                     // 32 uniform bits
-  double uniform() noexcept;                    // [0, 1), 53 bits
+  uint32_t bits() noexcept;   // 32 uniform bits
+  double uniform() noexcept;  // [0, 1), 53 bits
   double uniform(double low, double high) noexcept { return low + (high - low) * uniform(); }
-  int64_t below(int64_t bound) noexcept;        // [0, bound), unbiased; bound > 0
+  int64_t below(int64_t bound) noexcept;  // [0, bound), unbiased; bound > 0
 
  private:
   uint64_t seed_;

@@ -8,8 +8,8 @@
 
 namespace gputrain::data {
 
-/// Samples used, and the sum modulo 2^64 of usage_hash() of each: a sample left out, used twice or exchanged for another
-/// changes it.
+/// Samples used, and the sum modulo 2^64 of usage_hash() of each: a sample left out, used twice or exchanged for
+/// another changes it.
 struct Usage {
   int64_t samples = 0;
   uint64_t fingerprint = 0;

@@ -43,8 +43,8 @@ int64_t peak_resident_bytes();
 /// Memory of the machine, or of the container where that is less.
 int64_t host_memory_bytes();
 
-/// What this process may still take before the kernel ends something: free memory of the machine, of every control group
-/// above the process, and of its own limits (ulimit -v, -d). Files that the kernel only caches count as free.
+/// What this process may still take before the kernel ends something: free memory of the machine, of every control
+/// group above the process, and of its own limits (ulimit -v, -d). Files that the kernel only caches count as free.
 int64_t available_host_bytes(const std::filesystem::path& proc = "/proc",
                              const std::filesystem::path& control_groups = "/sys/fs/cgroup");
 

@@ -31,10 +31,10 @@ struct Shortage {
 GPUTRAIN_API std::optional<Shortage> shortage_of(const std::exception& failure);
 
 struct MemoryReading {
-  int64_t peak_tensor_bytes = 0;    // most bytes that tensors held at one time
-  int64_t peak_process_bytes = 0;   // most of this process in RAM; 0 on a GPU
-  int64_t limit_bytes = 0;          // what there is
-  std::string limit;                // in words: "of the machine or its container", "ulimit -d"
+  int64_t peak_tensor_bytes = 0;   // most bytes that tensors held at one time
+  int64_t peak_process_bytes = 0;  // most of this process in RAM; 0 on a GPU
+  int64_t limit_bytes = 0;         // what there is
+  std::string limit;               // in words: "of the machine or its container", "ulimit -d"
 };
 GPUTRAIN_API MemoryReading read_memory(at::Device device);
 

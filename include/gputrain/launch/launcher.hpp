@@ -33,8 +33,8 @@ struct LaunchRequest {
   uint16_t master_port = 0;  // 0: a free one
   double grace_seconds = 300, host_timeout_seconds = 300;
   std::function<RunState()> state;  // for reports
-  /// Checks the job and says what is wrong with it, for ranks that end with exit code 2 without a word; returns the exit
-  /// code, 0 for a job that is right. Empty: that has been done.
+  /// Checks the job and says what is wrong with it, for ranks that end with exit code 2 without a word; returns the
+  /// exit code, 0 for a job that is right. Empty: that has been done.
   std::function<int()> check_job;
 };
 

@@ -42,7 +42,8 @@ enum class OtherClasses { refused, left_out };
 
 /// Copies the source's tensors into the model's parameters and persistent buffers, by the model's `parameter_of`, cast
 /// to their types. Throws Error(data) that tells all that is missing, unknown or of another shape, before anything is
-/// written. A last layer that is left out stays as it is in the model; returns the classes that it has in the file, else 0.
+/// written. A last layer that is left out stays as it is in the model; returns the classes that it has in the file,
+/// else 0.
 GPUTRAIN_API int64_t load_weights(Model& model, const TensorSource& source,
                                   OtherClasses other_classes = OtherClasses::refused);
 

@@ -1,4 +1,5 @@
-// Who resumes at a step leaves what was written about later ones: it is cut out of curves and logs, and kept beside them.
+// Who resumes at a step leaves what was written about later ones: it is cut out of curves and logs, and kept beside
+// them.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,8 @@ class Console {
   Console& operator=(const Console&) = delete;
   ~Console();
 
-  /// A line of its own: `label` in the first column ("model", "eval"), bold on a terminal, and broken to its width. Also goes to the log.
+  /// A line of its own: `label` in the first column ("model", "eval"), bold on a terminal, and broken to its width.
+  /// Also goes to the log.
   void line(std::string_view label, std::string_view text);
   /// Text as it is (a sample of the model), on stdout and in the log.
   void block(std::string_view text);

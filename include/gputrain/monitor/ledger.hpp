@@ -33,8 +33,8 @@ struct LedgerContent {
   std::vector<std::string> problems;  // "line 7: not the line that was written"
 };
 
-/// An absent file has no lines. Half a line at the end is of a process that was killed, or is writing now: it is no line.
-/// Throws Error(environment) where it cannot be read to its end.
+/// An absent file has no lines. Half a line at the end is of a process that was killed, or is writing now: it is no
+/// line. Throws Error(environment) where it cannot be read to its end.
 LedgerContent read_ledger(const std::filesystem::path& path);
 
 }  // namespace gputrain::monitor

@@ -13,8 +13,8 @@ using Metrics = std::map<std::string, double>;  // "train/loss", "val/top1" (per
 class MetricsFile {
  public:
   MetricsFile() = default;  // writes nothing: ranks other than 0
-  /// Continues the file at `path`. Every line past `resume_step`, evaluations past `evaluated_step`, and what is torn go
-  /// to `<path>.left`.
+  /// Continues the file at `path`. Every line past `resume_step`, evaluations past `evaluated_step`, and what is torn
+  /// go to `<path>.left`.
   MetricsFile(std::filesystem::path path, int64_t resume_step, int64_t evaluated_step);
 
   struct Line {

@@ -28,13 +28,13 @@ struct Summary {
   int64_t attempts = 1;
   Metrics metrics;  // last value of each
   std::map<std::string, Best> best;
-  double samples_per_second = 0;   // over this attempt's training time, first step excluded
+  double samples_per_second = 0;  // over this attempt's training time, first step excluded
   double tokens_per_second = 0;
-  double wall_seconds = 0;         // this attempt
-  double first_step_seconds = 0;   // from process start to the end of the first optimizer step
-  int64_t sent_bytes_per_step = 0;         // what a rank sends for gradients and weights, on average
+  double wall_seconds = 0;          // this attempt
+  double first_step_seconds = 0;    // from process start to the end of the first optimizer step
+  int64_t sent_bytes_per_step = 0;  // what a rank sends for gradients and weights, on average
   int64_t uncompressed_bytes_per_step = 0;
-  int64_t peak_memory_bytes = 0;   // device memory on a GPU, resident memory of this process on the CPU
+  int64_t peak_memory_bytes = 0;  // device memory on a GPU, resident memory of this process on the CPU
 };
 
 /// Replaces `path` in one step; throws Error(environment) when the disk refuses.

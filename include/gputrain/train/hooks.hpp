@@ -60,7 +60,7 @@ class FiniteHook final : public Hook {
   void record(int64_t step, const std::string& what);
 
   Parts parts_;
-  at::Tensor flags_;  // [look_every] StepResult::found_inf of the steps since the last look
+  at::Tensor flags_;   // [look_every] StepResult::found_inf of the steps since the last look
   int64_t steps_ = 0;  // of them
   std::string finding_;
 };
@@ -83,9 +83,9 @@ class LogHook final : public Hook {
   double tokens_per_second() const noexcept;
 
  private:
-  struct Interval {         // since the last log line
-    at::Tensor loss_sum;    // double scalar on the device, this rank's targets
-    int64_t weight = 0;     // targets of all ranks
+  struct Interval {       // since the last log line
+    at::Tensor loss_sum;  // double scalar on the device, this rank's targets
+    int64_t weight = 0;   // targets of all ranks
     int64_t steps = 0;
     double begin_seconds = 0;  // Progress::train_seconds
     int64_t begin_samples = 0, begin_tokens = 0;
@@ -168,8 +168,8 @@ class SaveHook final : public Hook {
 
   Parts parts_;
   int64_t saved_step_ = 0, saved_evaluation_ = -1;  // Progress::step and evaluated_step of the newest checkpoint
-  bool has_trained_ = false;                       // in this attempt
-  double train_seconds_ = 0;                       // Progress::train_seconds at the last look
+  bool has_trained_ = false;                        // in this attempt
+  double train_seconds_ = 0;                        // Progress::train_seconds at the last look
   Stopwatch since_save_;
 };
 

@@ -15,7 +15,7 @@ struct PlanFacts {
   int64_t dataset_size = 0;       // samples in an epoch
   int64_t tokens_per_sample = 0;  // 0: not text
   int world_size = 1;
-  bool drop_last = false;         // an epoch's last, smaller step is left out
+  bool drop_last = false;  // an epoch's last, smaller step is left out
 };
 
 /// How one step's samples are divided.
@@ -49,8 +49,8 @@ struct Plan {
   BatchPlan batch;
   int64_t tokens_per_step = 0;  // 0: not text
   int64_t steps_per_epoch = 0;
-  int64_t total_steps = 0;      // INT64_MAX: limited by time alone
-  double max_seconds = 0;       // of training, summed over attempts; 0: unlimited
+  int64_t total_steps = 0;  // INT64_MAX: limited by time alone
+  double max_seconds = 0;   // of training, summed over attempts; 0: unlimited
   Cadence eval, save, log;
 
   bool is_time_limited() const noexcept { return total_steps == INT64_MAX; }
@@ -68,8 +68,8 @@ std::string sum_text(const std::vector<int64_t>& sizes);
 /// many.
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts);
 
-/// Micro-batches to choose from for a rank's share of a step, smallest first: 1, and from each doubling on the way to the
-/// whole share the largest one that divides it; where none does, its largest.
+/// Micro-batches to choose from for a rank's share of a step, smallest first: 1, and from each doubling on the way to
+/// the whole share the largest one that divides it; where none does, its largest.
 std::vector<int64_t> micro_batches_to_try(int64_t share);
 
 Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint, const LogSpec& log,

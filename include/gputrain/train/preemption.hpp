@@ -28,8 +28,8 @@ using StopReason = std::function<Stop()>;
 void watch_signals();
 /// From now on signals are noted, for the ranks to agree on; only a second SIGINT still ends the process at once.
 void note_signals() noexcept;
-/// From now on the process ends by an error, with that one's exit code: who is asked to stop as well, as a launcher asks
-/// all ranks once it has seen one end, ends no other way. A SIGINT still does.
+/// From now on the process ends by an error, with that one's exit code: who is asked to stop as well, as a launcher
+/// asks all ranks once it has seen one end, ends no other way. A SIGINT still does.
 void note_failure() noexcept;
 /// From now on all of the run is on disk: who ends the process loses nothing.
 void note_saved() noexcept;
@@ -56,8 +56,8 @@ inline constexpr size_t kStopVotes = static_cast<size_t>(Stop::terminated);
 std::array<int64_t, kStopVotes> stop_votes(Stop own) noexcept;
 Stop agreed_stop(std::span<const int64_t> summed_votes) noexcept;
 
-/// Agreement on a stop in a loop that every rank runs equally often, one iteration behind so that nobody waits. Ends that
-/// are part of the plan (max_time) do not count.
+/// Agreement on a stop in a loop that every rank runs equally often, one iteration behind so that nobody waits. Ends
+/// that are part of the plan (max_time) do not count.
 class StopPoll {
  public:
   StopPoll(comm::ProcessGroups& groups, StopReason own);

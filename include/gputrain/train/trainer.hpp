@@ -38,10 +38,11 @@ class Trainer {
     at::Device device = at::kCPU;
   };
 
-  Trainer(Parts parts, std::vector<Hook*> hooks) : parts_(std::move(parts)), hooks_(std::move(hooks)), run_ahead_(parts_.device) {}
+  Trainer(Parts parts, std::vector<Hook*> hooks)
+      : parts_(std::move(parts)), hooks_(std::move(hooks)), run_ahead_(parts_.device) {}
 
-  /// Trains from `progress` to the plan's end, or until the ranks agree to stop; after Stop::diverged the hooks' work at
-  /// the end is left to the next run(). Every rank must call.
+  /// Trains from `progress` to the plan's end, or until the ranks agree to stop; after Stop::diverged the hooks' work
+  /// at the end is left to the next run(). Every rank must call.
   Outcome run(Progress& progress);
 
  private:
