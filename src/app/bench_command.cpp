@@ -3,7 +3,6 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -16,6 +15,7 @@
 #include "bench.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/poll.hpp"
+#include "gputrain/core/process.hpp"
 #include "gputrain/launch/child.hpp"
 #include "gputrain/launch/environment.hpp"
 #include "gputrain/monitor/format.hpp"
@@ -143,14 +143,10 @@ class Bench {
 
  private:
   void measure(size_t which) {
-    std::vector<std::string> argv{std::filesystem::read_symlink("/proc/self/exe").string(),
-                                  "bench",
-                                  "one",
-                                  request_.job.file,
-                                  "--steps",
-                                  std::to_string(request_.steps),
-                                  "--warmup",
-                                  std::to_string(request_.warmup)};
+    std::vector<std::string> argv{own_program(), "bench",
+                                  "one",         request_.job.file,
+                                  "--steps",     std::to_string(request_.steps),
+                                  "--warmup",    std::to_string(request_.warmup)};
     for (const auto& set : sets_[which]) argv.insert(argv.end(), {"--set", set});
     const Ended ended = run_to_its_end(std::move(argv));
     pass_on_warnings(ended.errors);
