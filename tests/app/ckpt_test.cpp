@@ -40,7 +40,7 @@ class Ckpt : public ::testing::Test {
     const std::string job = write_gpt_job(*trained_, kFiveCheckpoints);
     ASSERT_EQ(gputrain({"run", job, "--output-dir", *trained_ / "run"}).exit_code, 0);
     ASSERT_EQ(gputrain({"run", job, "--output-dir", *trained_ / "other", "--set", "optimizer.lr=2e-3", "--set",
-                        "optimizer.eps=1e-7", "--set", "log.interval=7", "--set", "train.max_steps=16"})
+                        "seed=7", "--set", "log.interval=7", "--set", "train.max_steps=16"})
                   .exit_code,
               0);
   }
@@ -203,12 +203,12 @@ TEST_F(Ckpt, DiffOfTwoRunsTellsSettingsByClassMetricsAndTensors) {
   std::map<std::string, std::string> classes;
   for (const auto& each : document["settings"]) classes[each["key"]] = each["on_resume"];
   EXPECT_EQ(classes, (std::map<std::string, std::string>{{"optimizer.lr", "needs --accept"},
-                                                         {"optimizer.eps", "refused"},
+                                                         {"seed", "refused"},
                                                          {"train.max_steps", "needs --accept"},
                                                          {"log.interval", "safe"},
                                                          {"output_dir", "safe"}}));
-  EXPECT_EQ(document["settings"][0]["key"], "optimizer.eps");
-  EXPECT_EQ(document["settings"][0]["b"], "1.0e-07");
+  EXPECT_EQ(document["settings"][0]["key"], "seed");
+  EXPECT_EQ(document["settings"][0]["b"], "7");
   EXPECT_THAT(strings_at(document["metrics"], "name"), Contains("val/loss"));
   const auto& model = document["files"][1];
   EXPECT_GT(model["differing_tensors"], 0);
