@@ -110,7 +110,7 @@ void Training::leave_later_steps() {
 /// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is
 /// not finished by the new one.
 void Training::check_data_is_the_same(const std::vector<nlohmann::json>& ledger) const {
-  if (progress_.step == 0) return;
+  if (progress_.step == 0 || progress_.step >= assembly_.plan.total_steps) return;
   const int64_t now = assembly_.datasets.train->size();
   const at::Tensor shared = at::full({}, samples_before(ledger), at::kLong);  // other ranks than 0 have no ledger
   assembly_.place.groups.control().broadcast(shared, 0, "samples of the last attempt");

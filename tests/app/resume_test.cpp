@@ -223,17 +223,23 @@ TEST(Resume, TakesAnotherRateScheduleAndPlaceOfTheDataWhenAccepted) {
 
 TEST(Resume, RefusesDataThatHasGrownSinceUnlessAccepted) {
   const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder);
-  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"}).exit_code, 0);
-  std::ofstream(folder / "text.txt", std::ios::app) << std::string(400, 't');
-  const Result refused = gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"});
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
+  const std::vector<std::string> run{"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=200"};
+  const auto grow = [&] { std::ofstream(folder / "text.txt", std::ios::app) << std::string(400, 't'); };
+  Program first({gputrain_path(), run[0], run[1], run[2], run[3], run[4], run[5]});
+  ASSERT_TRUE(first.prints("step    10/"));
+  first.signal(SIGTERM);
+  ASSERT_EQ(first.wait().exit_code, 143);
+  grow();
+  const Result refused = gputrain(run);
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, ::testing::AllOf(HasSubstr("the training data has changed"), HasSubstr("at step 10"),
-                                            HasSubstr("--accept")));
-  const Result accepted = gputrain({"run", job, "--accept", "--output-dir", folder / "run"});
+  EXPECT_THAT(refused.err, ::testing::AllOf(HasSubstr("the training data has changed"), HasSubstr("--accept")));
+  const Result accepted = gputrain({run[0], run[1], run[2], run[3], run[4], run[5], "--accept"});
   EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
   EXPECT_THAT(accepted.err, HasSubstr("the training data has changed"));
-  EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr("step 10: changed within an epoch (samples"));
+  EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr(": changed within an epoch (samples"));
+  grow();
+  EXPECT_EQ(gputrain(run).exit_code, 0);  // there is nothing left to train
 }
 
 }  // namespace
