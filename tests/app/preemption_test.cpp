@@ -163,21 +163,17 @@ TEST(RunThatFails, IsToldInItsLogAndWithThePlaceInItsSummary) {
   EXPECT_THAT(summary(folder / "run")["reason"].get<std::string>(), HasSubstr(".png: neither JPEG nor PNG"));
 }
 
+/// A run that evaluates nearly all of its time, where the job has it evaluate after each step.
+std::vector<std::string> evaluating(const std::string& job, const std::string& folder, int64_t steps) {
+  const std::string length = "train.max_steps=" + std::to_string(steps);
+  return {gputrain_path(),      "run",   job,   "--accept", "--output-dir", folder, "--set",
+          "data.val.split=90%", "--set", length};
+}
+
 TEST_P(Stopping, WhileEvaluatingSavesAndMakesUpForTheEvaluationLater) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 1, batch_size: 1}\n");
-  const auto run = [&](const std::string& name, int64_t steps) {  // nearly all of its time it evaluates
-    return std::vector<std::string>{gputrain_path(),
-                                    "run",
-                                    job,
-                                    "--accept",
-                                    "--output-dir",
-                                    folder / name,
-                                    "--set",
-                                    "data.val.split=90%",
-                                    "--set",
-                                    "train.max_steps=" + std::to_string(steps)};
-  };
+  const auto run = [&](const std::string& name, int64_t steps) { return evaluating(job, folder / name, steps); };
   Program program(run("parts", 1000));
   ASSERT_TRUE(program.prints("eval    2 "));
   program.signal(GetParam().signal);
@@ -196,18 +192,7 @@ TEST(StoppedInAnEvaluation, MakesUpForItOnceAndSavesItAsAnyOther) {
   const std::string job = write_gpt_job(folder,
                                         "log: {interval: 1}\neval: {interval: 1, batch_size: 1}\n"
                                         "checkpoint: {interval: 1000, keep_last: 9, keep_best: 1}\n");
-  const auto run = [&](const std::string& name, int64_t steps) {  // nearly all of its time it evaluates
-    return std::vector<std::string>{gputrain_path(),
-                                    "run",
-                                    job,
-                                    "--accept",
-                                    "--output-dir",
-                                    folder / name,
-                                    "--set",
-                                    "data.val.split=90%",
-                                    "--set",
-                                    "train.max_steps=" + std::to_string(steps)};
-  };
+  const auto run = [&](const std::string& name, int64_t steps) { return evaluating(job, folder / name, steps); };
   int64_t step = 0;
   const auto is_scored = [&](const std::string& name) {
     const std::string manifest = folder / (name + "/ckpt/step-0000000" + std::to_string(step) + "/manifest.json");
