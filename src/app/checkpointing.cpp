@@ -10,7 +10,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "ending.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/device/runtime.hpp"

@@ -10,6 +10,7 @@
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "record.hpp"
 
 namespace gputrain::app {
 
@@ -119,19 +120,6 @@ void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Ex
     summary.reason = "expect: missed: " + expectation.text;
     summary.exit_code = static_cast<int>(ExitCode::refused);
   }
-}
-
-std::string reason_of(const std::exception& failure) {
-  const auto* error = dynamic_cast<const Error*>(&failure);
-  std::string reason = failure.what();
-  if (error != nullptr)
-    reason = (error->parts().where.empty() ? "" : error->parts().where + ": ") + error->parts().what;
-  return reason.substr(0, reason.find('\n'));  // the rest is for the console
-}
-
-int exit_code_of(const std::exception& failure) {
-  const auto* error = dynamic_cast<const Error*>(&failure);
-  return static_cast<int>(error != nullptr ? error->code() : ExitCode::internal);
 }
 
 monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder) {

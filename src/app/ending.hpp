@@ -36,10 +36,6 @@ void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic);
 /// Fills in how it ended: done, or stopped by a signal; the exit code is the summary's.
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify);
 
-/// What the records say of an error: where and what, on one line, and the exit code it ends with.
-std::string reason_of(const std::exception& failure);
-int exit_code_of(const std::exception& failure);
-
 /// Records an end by an error in summary.json, and returns what it recorded; says nothing itself.
 monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder);
 

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/error.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "versions.hpp"
 
@@ -44,6 +45,19 @@ data::OrderFacts order_facts(const Job& job, const Assembly& assembly) {
           .seed = options.seed,
           .shuffle = options.shuffle,
           .drop_last = options.drop_last};
+}
+
+std::string reason_of(const std::exception& failure) {
+  const auto* error = dynamic_cast<const Error*>(&failure);
+  std::string reason = failure.what();
+  if (error != nullptr)
+    reason = (error->parts().where.empty() ? "" : error->parts().where + ": ") + error->parts().what;
+  return reason.substr(0, reason.find('\n'));  // the rest is for the console
+}
+
+int exit_code_of(const std::exception& failure) {
+  const auto* error = dynamic_cast<const Error*>(&failure);
+  return static_cast<int>(error != nullptr ? error->code() : ExitCode::internal);
 }
 
 int64_t samples_before(const std::vector<nlohmann::json>& ledger) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ data::OrderFacts order_facts(const Job& job, const Assembly& assembly);
 
 nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress);
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress);
+
+/// What records say of an error: where and what, on one line, and the exit code that the process ends with.
+std::string reason_of(const std::exception& failure);
+int exit_code_of(const std::exception& failure);
 
 /// How many samples the training data had in the run's newest attempt; 0: there is none that says so.
 int64_t samples_before(const std::vector<nlohmann::json>& ledger);
