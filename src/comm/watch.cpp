@@ -1,7 +1,6 @@
 #include "watch.hpp"
 
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,7 +8,7 @@
 #include <exception>
 #include <utility>
 
-#include <fcntl.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/signals.hpp"
@@ -22,14 +21,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kBeatEvery{1};
-constexpr seconds kJudging{3};          // how long a rank waits to be told why its collective broke off
-constexpr seconds kGathering{1};        // how long rank 0 waits for what others have to say before it decides
-constexpr milliseconds kTelling{500};   // how long rank 0 may follow ranks that leave, to tell in their place
-constexpr seconds kLastWords{3};        // of a process that is ended
-constexpr seconds kOwnSleep{5};         // who was stopped for so long knows nothing of the others' silence
-constexpr double kStuckSeconds = 2;     // in a collective, before what the ranks have called is compared
-constexpr size_t kMostBytes = 1 << 20;  // that wait to be sent to one rank
-constexpr size_t kMostStrangers = 64;   // besides one for each rank
+constexpr seconds kJudging{3};         // how long a rank waits to be told why its collective broke off
+constexpr seconds kGathering{1};       // how long rank 0 waits for what others have to say before it decides
+constexpr milliseconds kTelling{500};  // how long rank 0 may follow ranks that leave, to tell in their place
+constexpr seconds kLastWords{3};       // of a process that is ended
+constexpr seconds kOwnSleep{5};        // who was stopped for so long knows nothing of the others' silence
+constexpr double kStuckSeconds = 2;    // in a collective, before what the ranks have called is compared
 
 std::string text_of(const json& message) { return message.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -55,19 +52,15 @@ Failure failure_from_json(const json& all) {
 
 }  // namespace
 
-Watch::Link::Link(int descriptor) : in(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), out(descriptor, kMostBytes) {}
-
 Watch::Watch(Options options, int socket)
     : options_(std::move(options)),
       bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      listener_(options_.rank == 0 ? socket : -1),
+      door_(options_.rank == 0 ? socket : -1, static_cast<int>(options_.hosts.size()), options_.secret,
+            options_.silence),
       roster_(options_.hosts, options_.rank) {
-  if (is_arbiter()) {
-    ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
-    for (int rank = 1; rank < std::ssize(options_.hosts); ++rank) awaited_.emplace(rank, Clock::now());
-  } else {
-    links_[0] = std::make_unique<Link>(socket);
-    links_[0]->out.insist(text_of({{"hello", options_.rank}, {"secret", options_.secret}}));
+  if (!is_arbiter()) {
+    links_[0] = std::make_unique<WatchLink>(socket);
+    links_[0]->out.insist(hello_of(options_.rank, options_.secret));
   }
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
@@ -139,7 +132,6 @@ void Watch::set_last_words(std::function<void(const Error&)> last_words) {
 void Watch::run() {
   while (true) {
     wait();
-    accept();
     greet();
     for (auto& [rank, link] : links_) read(rank, *link);
     std::erase_if(links_, [](const auto& entry) { return entry.second->in.is_at_end(); });
@@ -166,13 +158,8 @@ void Watch::wait() {
   if (gathering_) poll.wake_at(gathering_->until);
   if (!leavers_.empty()) poll.wake_at(tellers_due_);
   poll.add(bell_.get());
-  poll.add(listener_.get());
-  const auto add = [&](const Link& link) {
-    poll.add(link.in.descriptor());
-    poll.add(link.out.wants(), POLLOUT);
-  };
-  for (const auto& stranger : strangers_) add(*stranger);
-  for (const auto& [rank, link] : links_) add(*link);
+  door_.add_to(poll);
+  for (const auto& [rank, link] : links_) link->add_to(poll);
   poll.wait();
   eventfd_t ignored = 0;
   ::eventfd_read(bell_.get(), &ignored);
@@ -182,55 +169,18 @@ void Watch::wait() {
 /// Whoever was stopped himself has heard nobody.
 void Watch::forgive() {
   for (auto& [rank, link] : links_) link->heard = Clock::now();
-  for (auto& [rank, since] : awaited_) since = Clock::now();
+  door_.forgive();
 }
 
-void Watch::accept() {
-  while (listener_.get() >= 0) {
-    const int descriptor = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (descriptor < 0) return;
-    strangers_.push_back(std::make_unique<Link>(descriptor));
-    if (strangers_.size() > kMostStrangers + options_.hosts.size()) strangers_.erase(strangers_.begin());
-  }
-}
-
-/// Whoever is a rank says so, and knows the secret; everyone else is sent away.
 void Watch::greet() {
-  for (auto& stranger : strangers_) {
-    std::optional<int> rank;
-    bool has_spoken = false;
-    stranger->in.read([&](std::string_view line) {
-      if (!std::exchange(has_spoken, true)) {
-        rank = rank_of(line);
-      } else if (rank) {
-        take(*rank, line);
-      }
-    });
-    const bool is_old = Clock::now() - stranger->heard > options_.silence;
-    const bool is_done = has_spoken || is_old || stranger->in.is_at_end();
-    if (rank) {
-      awaited_.erase(*rank);
-      links_[*rank] = std::move(stranger);
-      beat(false);
-    } else if (is_done) {
-      stranger.reset();
-    }
+  for (auto& [rank, link, lines] : door_.attend()) {
+    links_[rank] = std::move(link);
+    for (const auto& line : lines) take(rank, line);
+    beat(false);
   }
-  std::erase(strangers_, nullptr);
 }
 
-std::optional<int> Watch::rank_of(std::string_view hello) const {
-  try {
-    const json said = json::parse(hello);
-    const int rank = said.at("hello");
-    if (said.at("secret") == options_.secret && awaited_.contains(rank)) return rank;
-  } catch (const json::exception&) {
-    // Not one of us.
-  }
-  return std::nullopt;
-}
-
-void Watch::read(int rank, Link& link) {
+void Watch::read(int rank, WatchLink& link) {
   link.out.flush();
   link.in.read([&](std::string_view line) {
     link.heard = Clock::now();
@@ -313,8 +263,8 @@ void Watch::look_for_silence() {
     roster_.lose(rank, "has not been heard from for " + whole_seconds_of(options_.silence) +
                            " (stopped, or its host or network is gone)");
   }
-  for (const auto& [rank, since] : awaited_) {
-    if (now - since > options_.silence && roster_.is_here(rank)) roster_.lose(rank, "never came");
+  for (const int rank : door_.overdue()) {
+    if (roster_.is_here(rank)) roster_.lose(rank, "never came");
   }
 }
 

@@ -21,10 +21,10 @@
 
 #include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/lines.hpp"
 #include "gputrain/core/poll.hpp"
 #include "journal.hpp"
 #include "roster.hpp"
+#include "watch_door.hpp"
 
 namespace gputrain::comm {
 
@@ -63,20 +63,11 @@ class Watch {
   void set_last_words(std::function<void(const Error&)> last_words);
 
  private:
-  struct Link {
-    explicit Link(int descriptor);
-    LineReader in;
-    LineWriter out;
-    Clock::time_point heard = Clock::now();
-  };
-
   void run();
   void wait();
   void forgive();
-  void accept();
   void greet();
-  std::optional<int> rank_of(std::string_view hello) const;
-  void read(int rank, Link& link);
+  void read(int rank, WatchLink& link);
   void take(int rank, std::string_view line);
   void take_message(int rank, const nlohmann::json& message);
   void take_reports();
@@ -101,11 +92,9 @@ class Watch {
   Clock::time_point hastened_;  // the last beat out of turn
 
   // Of the thread alone.
-  Descriptor listener_;
-  std::map<int, std::unique_ptr<Link>> links_;
-  std::vector<std::unique_ptr<Link>> strangers_;  // that have not said who they are
+  WatchDoor door_;
+  std::map<int, std::unique_ptr<WatchLink>> links_;
   Roster roster_;
-  std::map<int, Clock::time_point> awaited_;  // ranks that have not come yet, since when
   std::optional<Failure> failure_;
   struct Gathering {  // of what every rank is at and has called, before a verdict
     Clock::time_point until;

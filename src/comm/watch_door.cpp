@@ -1,0 +1,95 @@
+#include "watch_door.hpp"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace gputrain::comm {
+namespace {
+
+constexpr size_t kMostBytes = 1 << 20;  // that wait to be sent to one rank
+constexpr size_t kMostStrangers = 64;   // besides one for each rank
+
+}  // namespace
+
+WatchLink::WatchLink(int descriptor) : in(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)), out(descriptor, kMostBytes) {}
+
+void WatchLink::add_to(Poll& poll) const {
+  poll.add(in.descriptor());
+  poll.add(out.wants(), POLLOUT);
+}
+
+std::string hello_of(int rank, const std::string& secret) {
+  return nlohmann::json{{"hello", rank}, {"secret", secret}}.dump();
+}
+
+WatchDoor::WatchDoor(int listener, int ranks, std::string secret, std::chrono::milliseconds silence)
+    : listener_(listener),
+      secret_(std::move(secret)),
+      silence_(silence),
+      most_strangers_(kMostStrangers + static_cast<size_t>(ranks)) {
+  if (listener < 0) return;
+  ::fcntl(listener, F_SETFL, ::fcntl(listener, F_GETFL) | O_NONBLOCK);
+  for (int rank = 1; rank < ranks; ++rank) awaited_.emplace(rank, Clock::now());
+}
+
+void WatchDoor::add_to(Poll& poll) const {
+  poll.add(listener_.get());
+  for (const auto& stranger : strangers_) stranger->add_to(poll);
+}
+
+void WatchDoor::accept() {
+  while (listener_.get() >= 0) {
+    const int descriptor = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (descriptor < 0) return;
+    strangers_.push_back(std::make_unique<WatchLink>(descriptor));
+    if (strangers_.size() > most_strangers_) strangers_.erase(strangers_.begin());
+  }
+}
+
+std::vector<WatchDoor::Arrival> WatchDoor::attend() {
+  accept();
+  std::vector<Arrival> arrivals;
+  for (auto& stranger : strangers_) {
+    std::vector<std::string> lines;
+    stranger->in.read([&](std::string_view line) { lines.emplace_back(line); });
+    const bool is_old = Clock::now() - stranger->heard > silence_;
+    int rank = 0;
+    if (!lines.empty() && is_awaited(lines.front(), rank)) {
+      awaited_.erase(rank);
+      lines.erase(lines.begin());
+      arrivals.push_back({.rank = rank, .link = std::move(stranger), .lines = std::move(lines)});
+    } else if (!lines.empty() || is_old || stranger->in.is_at_end()) {
+      stranger.reset();
+    }
+  }
+  std::erase(strangers_, nullptr);
+  return arrivals;
+}
+
+bool WatchDoor::is_awaited(const std::string& hello, int& rank) const {
+  try {
+    const auto said = nlohmann::json::parse(hello);
+    rank = said.at("hello");
+    return said.at("secret") == secret_ && awaited_.contains(rank);
+  } catch (const nlohmann::json::exception&) {  // not one of us
+    return false;
+  }
+}
+
+std::vector<int> WatchDoor::overdue() const {
+  std::vector<int> ranks;
+  for (const auto& [rank, since] : awaited_) {
+    if (Clock::now() - since > silence_) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+void WatchDoor::forgive() {
+  for (auto& [rank, since] : awaited_) since = Clock::now();
+}
+
+}  // namespace gputrain::comm
