@@ -1,0 +1,123 @@
+// What ends a run besides a signal, or keeps it from starting: the cloud, limits, another process, nothing left to do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdint>
+#include <string>
+
+#include "app/endless_run.hpp"
+#include "support/fake_cloud.hpp"
+#include "support/sanitizers.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(RunThatIsDone, StartedAgainSaysThatNothingIsLeftAndKeepsWhatWasMeasured) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const auto before = summary(folder / "run");
+  const Result again = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("nothing was left to train"));
+  EXPECT_THAT(again.out, ::testing::Not(HasSubstr("tok/s")));
+  EXPECT_GT(before["throughput"]["tokens_per_second"], 0);
+  EXPECT_EQ(summary(folder / "run")["throughput"], before["throughput"]);
+}
+
+TEST(RunThatFails, IsToldInItsLogAndWithThePlaceInItsSummary) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a/1.png", "b/2.png"}) folder.write(std::string("images/") + name, "no picture");
+  const std::string job = folder.write("job.yaml",
+                                       "model: {type: mlp}\n"
+                                       "data: {train: {path: " +
+                                           (folder / "images") +
+                                           ", format: imagefolder}, image: {size: 4}}\n"
+                                           "train: {max_steps: 1, global_batch_size: 2}\n");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(read_file(folder / "run/logs/rank_0000.log"),
+              ::testing::ContainsRegex("error [^\n]*\\.png: neither JPEG nor PNG"));
+  EXPECT_THAT(summary(folder / "run")["reason"].get<std::string>(), HasSubstr(".png: neither JPEG nor PNG"));
+}
+
+class Notice : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Clouds, Notice, ::testing::ValuesIn(gputrain::testing::kClouds),
+                         [](const auto& entry) { return entry.param; });
+
+TEST_P(Notice, OfTheCloudSavesAndAsksToBeStartedAgain) {
+  const TemporaryFolder folder;
+  gputrain::testing::FakeCloud cloud(GetParam());
+  Program program(endless(folder, {"--set", "checkpoint.notice.interval=1s"}),
+                  {{"GPUTRAIN_METADATA_URL", cloud.url()}});
+  ASSERT_TRUE(program.prints("step    20/"));
+  cloud.announce(gputrain::testing::announcement(GetParam(), 100));
+  const Result result = program.wait(30);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(" announces "));
+  EXPECT_THAT(result.out, HasSubstr("about to be taken away, saved"));
+  EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
+}
+
+TEST(Notice, ThatMakesNoSenseOrNeverComesDisturbsNothing) {
+  const TemporaryFolder folder;
+  gputrain::testing::FakeCloud cloud("aws");
+  const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(6)) + "s";
+  Program program(endless(folder, {"--set", "checkpoint.notice.interval=1s", "--set", duration}),
+                  {{"GPUTRAIN_METADATA_URL", cloud.url()}});
+  ASSERT_TRUE(program.prints("step    20/"));
+  cloud.announce("{{{");
+  const Result result = program.wait(30);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("limits.max_duration reached"));
+  EXPECT_THAT(result.err, HasSubstr("AWS"));  // said once
+}
+
+TEST(RunFolder, OfARunningProcessIsRefusedToAnother) {
+  const TemporaryFolder folder;
+  Program first(endless(folder));
+  ASSERT_TRUE(first.prints("step    1/"));
+  for (const std::string resume : {"auto", "never"}) {
+    const Result second = Program(endless(folder, {"--set", "checkpoint.resume=" + resume})).wait();
+    EXPECT_EQ(second.exit_code, 2) << second.out;
+    EXPECT_THAT(second.err, HasSubstr("in use by process"));
+  }
+  first.signal(SIGKILL);
+  EXPECT_EQ(first.wait().exit_code, 137);
+  EXPECT_EQ(Program(endless(folder, {"--set", "train.max_steps=3"})).wait().exit_code, 0);  // no lock is left
+}
+
+TEST(Limits, AttemptsWithoutProgressAreRefusedInTheEnd) {
+  const TemporaryFolder folder;
+  const auto run = endless(folder, {"--set", "limits.max_attempts_without_progress=2"});
+  for (int i = 0; i < 2; ++i) {
+    Program attempt(run);
+    ASSERT_TRUE(attempt.prints("step    1/"));
+    attempt.signal(SIGKILL);
+    EXPECT_EQ(attempt.wait().exit_code, 137);
+  }
+  const Result refused = Program(run).wait();
+  EXPECT_EQ(refused.exit_code, 93) << refused.err;
+  EXPECT_THAT(refused.err, HasSubstr("2 attempts in a row have not come past step 0; the last one: killed"));
+  auto accepted = run;
+  accepted.insert(accepted.end(), {"--accept", "--set", "train.max_steps=3"});
+  EXPECT_EQ(Program(accepted).wait().exit_code, 0);
+}
+
+TEST(Limits, MaxDurationAsksToBeStartedAgain) {
+  const TemporaryFolder folder;
+  const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(2)) + "s";
+  const Result first = Program(endless(folder, {"--set", duration, "--set", "log.interval=1000000"})).wait();
+  EXPECT_EQ(first.exit_code, 138) << first.err;
+  EXPECT_THAT(first.out, ::testing::Not(HasSubstr("\nresult ")));  // nothing was read yet that would be one
+  const int64_t step = summary(folder / "run")["step"];
+  const Result second = Program(endless(folder, {"--set", duration})).wait();
+  EXPECT_EQ(second.exit_code, 138) << second.err;
+  EXPECT_GT(summary(folder / "run")["step"], step);
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support
