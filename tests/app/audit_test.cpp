@@ -125,7 +125,7 @@ TEST(Audit, FindsAnEpochBrokenByAnotherBatchSize) {
                               "--set", "train.global_batch_size=5"});
   ASSERT_EQ(on.exit_code, 0) << on.err;
   const auto result = audit(folder / "run", 4);
-  EXPECT_EQ(result["findings"].size(), 1);
+  ASSERT_EQ(result["findings"].size(), 1);
   EXPECT_EQ(result["findings"][0]["begin"], 10);
   EXPECT_THAT(result["findings"][0]["what"], HasSubstr("global batch 8 -> 5"));
 }
