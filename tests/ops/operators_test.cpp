@@ -291,6 +291,27 @@ TEST(Attention, SharesEachKeyHeadAmongNeighbouringHeads) {
   EXPECT_LT(gradient_error([&] { return weighted_sum(attention(q, k, v, {})); }, {q, k, v}), 1e-7);
 }
 
+TEST(Attention, InHalfPrecisionIsOnlyRounded) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    for (const int64_t positions : {63, 300}) {  // on both sides of where products in half precision pay
+      std::vector<at::Tensor> halves, doubles;
+      for (const uint64_t seed : {1U, 2U, 3U}) {
+        halves.push_back(random_leaf({2, 3, positions, 8}, seed).detach().to(type).requires_grad_());
+        doubles.push_back(halves.back().detach().to(at::kDouble).requires_grad_());
+      }
+      const at::Tensor y = attention(halves[0], halves[1], halves[2], {}),
+                       exact = attention(doubles[0], doubles[1], doubles[2], {});
+      EXPECT_EQ(y.scalar_type(), type);
+      EXPECT_LT(relative_error(y.to(at::kDouble), exact), 3e-3);
+      weighted_sum(y.to(at::kDouble)).backward();
+      weighted_sum(exact).backward();
+      for (size_t i = 0; i < halves.size(); ++i) {
+        EXPECT_LT(relative_error(halves[i].grad().to(at::kDouble), doubles[i].grad()), 1e-2) << "input " << i;
+      }
+    }
+  }
+}
+
 TEST(Rotary, TurnsPairsHalfAHeadApartByThePositionsAngle) {
   const at::Tensor x = random_leaf({2, 3, 7, 8}, 1);
   const RotaryTable table(16, 8, 100.0, at::kDouble);
