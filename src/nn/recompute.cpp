@@ -146,9 +146,11 @@ torch::autograd::Engine& engine() {
   return *one;
 }
 
+// As the program is loaded: LibTorch starts the GPUs' threads once, for the engine of the first backward pass, and every
+// other engine fails on a GPU.
+[[maybe_unused]] const bool is_installed = (torch::autograd::set_default_engine_stub(engine), true);
+
 void remember(const at::Tensor& made, std::function<at::Tensor()> make) {
-  static const bool is_installed = (torch::autograd::set_default_engine_stub(engine), true);
-  (void)is_installed;
   std::erase_if(recipes, [](const Recipe& recipe) { return recipe.made.expired(); });
   const auto storage = c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(made.storage().unsafeGetStorageImpl());
   recipes.push_back({c10::weak_intrusive_ptr<c10::StorageImpl>(storage),
