@@ -10,6 +10,7 @@
 
 #include "fixed_memory.hpp"
 #include "gputrain/device/out_of_memory.hpp"
+#include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 
 namespace gputrain::app {
@@ -157,7 +158,7 @@ void add_smaller_model(std::vector<Remedy>& remedies, const Job& job, int64_t sa
     const int64_t layers = std::atoll(setting.value.c_str());
     if (layers < 2) continue;
     remedies.push_back({.set = fmt::format("model.config.n_layer={}", layers / 2),
-                        .effect = fmt::format("{} layers instead of {}", layers / 2, layers),
+                        .effect = fmt::format("{} of {} layers", layers / 2, layers),
                         .saved = saved,
                         .change = 2});
   }
@@ -202,14 +203,14 @@ std::string use_text(const JobSpec& spec, const Assembly& assembly, const Memory
   return text;
 }
 
-std::string hint_of(const std::vector<Remedy>& remedies) {
+std::string hint_of(const std::vector<Remedy>& remedies, bool on_gpu) {
   std::string text = "these, in this order; what changes results least comes first";
   size_t number = 0;
   for (const Remedy& remedy : remedies) {
     const std::string saved = remedy.saved > 0 ? "about " + size_text(remedy.saved) + " less; " : "";
     text += fmt::format("\n    {}  --set {:<30}  {}{}", ++number, remedy.set, saved, remedy.effect);
   }
-  return text + fmt::format("\n    {}  a machine with more memory", ++number);
+  return text + fmt::format("\n    {}  a {} with more memory", ++number, on_gpu ? "GPU" : "machine");
 }
 
 }  // namespace
@@ -226,11 +227,11 @@ std::optional<Error> out_of_memory_error(const std::exception& failure, const Jo
     what += use_text(job.spec(), *assembly, use);
     remedies = remedies_for(job, *assembly, use);
   } else {
-    const auto reading = device::read_memory(at::kCPU);
+    const auto reading = device::read_memory(shortage->on_gpu ? device::current_gpu() : at::Device(at::kCPU));
     what += fmt::format("\n    {:<16}{:>10}  {}", "limit", size_text(reading.limit_bytes), reading.limit);
     add_smaller_model(remedies, job, 0);
   }
-  return Error(ExitCode::environment, {.what = what, .hint = hint_of(remedies)});
+  return Error(ExitCode::environment, {.what = what, .hint = hint_of(remedies, shortage->on_gpu)});
 }
 
 }  // namespace gputrain::app

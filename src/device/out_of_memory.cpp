@@ -59,9 +59,9 @@ std::optional<Shortage> shortage_of(const std::exception& failure) {
   }
   if (const auto* error = dynamic_cast<const c10::Error*>(&failure)) {
     const std::string text = error->what_without_backtrace();
-    const bool is_shortage = is_shortage_of_gpu(*error, text) ||
-                             text.find("DefaultCPUAllocator: can't allocate memory") != std::string::npos;
-    if (is_shortage) return Shortage{requested_in(text)};
+    if (is_shortage_of_gpu(*error, text)) return Shortage{.requested_bytes = requested_in(text), .on_gpu = true};
+    if (text.find("DefaultCPUAllocator: can't allocate memory") != std::string::npos)
+      return Shortage{requested_in(text)};
   }
   return std::nullopt;
 }

@@ -22,6 +22,7 @@ TEST(Shortage, OfTheHostAllocatorTellsTheRequest) {
   } catch (const std::exception& failure) {
     ASSERT_TRUE(shortage_of(failure));
     EXPECT_EQ(shortage_of(failure)->requested_bytes, kMoreThanAnyMachineHas);
+    EXPECT_FALSE(shortage_of(failure)->on_gpu);
   }
 }
 
@@ -30,6 +31,7 @@ TEST(Shortage, OfAGpuTellsTheRequest) {
     const c10::OutOfMemoryError failure(
         {__func__, __FILE__, __LINE__},
         "CUDA out of memory. Tried to allocate " + size + ". GPU 0 has a total capacity of 139.72 GiB");
+    EXPECT_TRUE(shortage_of(failure)->on_gpu);
     return shortage_of(failure)->requested_bytes;
   };
   EXPECT_EQ(requested("2.50 GiB"), int64_t{5} << 29);

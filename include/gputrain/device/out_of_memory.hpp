@@ -25,6 +25,7 @@ class GPUTRAIN_API OutOfMemory final : public Error {
 
 struct Shortage {
   int64_t requested_bytes = 0;  // in the request that failed; 0: not told
+  bool on_gpu = false;
 };
 
 /// Set when `failure` says that memory could not be had: ours, the C++ library's, ATen's, or a GPU's.

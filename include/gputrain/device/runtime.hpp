@@ -27,6 +27,9 @@ bool built_with_cuda() noexcept;
 /// takes the CPU only where there is no GPU at all.
 at::Device choose_device(std::string_view request, int local_rank);
 
+/// The GPU that is current for this thread; the CPU in a build without GPU code.
+at::Device current_gpu();
+
 /// What the start page says about a device.
 struct DeviceFacts {
   std::string name;         // "NVIDIA H200", or the CPU's model name

@@ -9,6 +9,7 @@ namespace gputrain::device {
 int gpu_count() { return 0; }
 std::string gpu_obstacle() { return {}; }
 bool built_with_cuda() noexcept { return false; }
+at::Device current_gpu() { return at::kCPU; }
 DeviceFacts facts_of(at::Device) {
   return {.name = cpu_name(), .software = "", .total_bytes = host_memory_bytes(), .uuid = ""};
 }

@@ -83,6 +83,7 @@ std::string gpu_obstacle() {
 
 int gpu_count() { return c10::cuda::device_count(); }
 bool built_with_cuda() noexcept { return true; }
+at::Device current_gpu() { return {at::kCUDA, c10::cuda::current_device()}; }
 
 DeviceFacts facts_of(at::Device device) {
   if (device.is_cpu()) return {.name = cpu_name(), .software = "", .total_bytes = host_memory_bytes(), .uuid = ""};
