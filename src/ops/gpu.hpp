@@ -44,7 +44,7 @@ Way rotate(const at::Tensor& x);                           // {x, cosine, sine} 
 /// {logits [rows, columns], targets [rows], weight} -> {weighted sum, sum}; overwrites logits that require a gradient.
 Way cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing);
 
-/// {x, weight, bias, residual, running mean, running variance}, in training -> {y}; moves the running statistics.
+/// {x, residual, weight, bias, running mean, running variance}, in training -> {y}; moves the running statistics.
 Way batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu);
 
 /// A convolution and the batch norm in training after it.

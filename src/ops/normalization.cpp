@@ -131,11 +131,11 @@ at::Tensor aten_batch_norm(const at::Tensor& x, const at::Tensor& weight, const 
 /// In training, by ATen or a kernel of our own; `inputs` as gpu::batch_norm takes them.
 at::Tensor batch_norm_on_gpu(const Tensors& inputs, const BatchNormOptions& options, bool relu) {
   const Way plain = [=](const Tensors& t) {
-    at::Tensor y = aten_batch_norm(t[0], t[1], t[2], t[4], t[5], options);
-    if (t[3].defined()) y.add_(t[3]);
+    at::Tensor y = aten_batch_norm(t[0], t[2], t[3], t[4], t[5], options);
+    if (t[1].defined()) y.add_(t[1]);
     return Tensors{relu ? at::relu_(y) : y};
   };
-  return run(relu ? "batch_norm_relu" : "batch_norm", inputs, {.batched = 1, .differentiable = 4},
+  return run(relu ? "batch_norm_relu" : "batch_norm", inputs, {.batched = 2, .differentiable = 4},
              gpu::batch_norm(inputs, options, relu), plain)[0];
 }
 
@@ -145,7 +145,7 @@ at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
                       const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& options) {
   if (is_synchronised(x, options)) return synchronised_batch_norm(x, weight, bias, running_mean, running_var, options);
   if (options.training && gpu::is_here(x)) {
-    return batch_norm_on_gpu({x, weight, bias, {}, running_mean, running_var}, options, /*relu=*/false);
+    return batch_norm_on_gpu({x, {}, weight, bias, running_mean, running_var}, options, /*relu=*/false);
   }
   if (options.training) return aten_batch_norm(x, weight, bias, running_mean, running_var, options);
   return at::batch_norm(x, weight, bias, running_mean, running_var, /*training=*/false, options.momentum, options.eps,
@@ -156,7 +156,7 @@ at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& weight, const 
                            const at::Tensor& running_mean, const at::Tensor& running_var,
                            const BatchNormOptions& options, const at::Tensor& residual) {
   if (options.training && !is_synchronised(x, options) && gpu::is_here(x)) {
-    return batch_norm_on_gpu({x, weight, bias, residual, running_mean, running_var}, options, /*relu=*/true);
+    return batch_norm_on_gpu({x, residual, weight, bias, running_mean, running_var}, options, /*relu=*/true);
   }
   if (options.training && !is_synchronised(x, options) && cpu::is_fusible_batch(x, residual)) {
     return cpu::batch_norm_relu(x, weight, bias, residual, {running_mean, running_var, options.momentum}, options.eps);

@@ -145,16 +145,16 @@ NormGradients batch_gradients_of_sums(const at::Tensor& dy, const at::Tensor& x,
 namespace gpu {
 
 Way batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu) {
-  const at::Tensor &x = inputs[0], &residual = inputs[3];
+  const at::Tensor &x = inputs[0], &residual = inputs[1];
   const bool takes = options.training && is_here(x) && cuda::is_image(x) && x.numel() > x.size(1) &&
-                     cuda::are_per_channel({inputs[1], inputs[2], inputs[4], inputs[5]}) &&
+                     cuda::are_per_channel({inputs[2], inputs[3], inputs[4], inputs[5]}) &&
                      (!residual.defined() || (cuda::is_image(residual) && residual.sizes() == x.sizes() &&
                                               residual.scalar_type() == x.scalar_type()));
   if (!takes) return {};
   return [options, relu](const Tensors& t) {
-    const auto residual_of = t[3].defined() ? std::optional(t[3]) : std::nullopt;
+    const auto residual_of = t[1].defined() ? std::optional(t[1]) : std::nullopt;
     return Tensors{
-        cuda::ImageNorm::apply(t[0], t[1], t[2], residual_of, t[4], t[5], options.momentum, options.eps, relu)};
+        cuda::ImageNorm::apply(t[0], t[2], t[3], residual_of, t[4], t[5], options.momentum, options.eps, relu)};
   };
 }
 

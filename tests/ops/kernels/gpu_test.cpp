@@ -183,22 +183,25 @@ TEST_F(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
     for (const bool relu : {false, true}) {
       for (const bool has_residual : {false, true}) {
         const Tensors inputs{images(1),
+                             has_residual ? images(4) : at::Tensor(),
                              noise({16}, 2, at::kFloat),
                              noise({16}, 3, at::kFloat),
-                             has_residual ? images(4) : at::Tensor(),
                              at::zeros({16}, on_device()),
                              at::ones({16}, on_device())};
         // Where a rounded y is 0 and the exact one is not the ReLU differs: none of them lies so close.
         compare(inputs, 4, gpu::batch_norm(inputs, {}, relu), [&](const Tensors& t) {
-          at::Tensor y = at::batch_norm(t[0], t[1], t[2], t[4], t[5], true, 0.1, kEps, false);
-          if (t[3].defined()) y = y + t[3];
+          at::Tensor y = at::batch_norm(t[0], t[2], t[3], t[4], t[5], true, 0.1, kEps, false);
+          if (t[1].defined()) y = y + t[1];
           return Tensors{relu ? at::relu(y) : y};
         });
       }
     }
-    const Tensors rows_first{
-        noise({3, 16, 5, 4}, 1, storage.type), noise({16}, 2, at::kFloat), noise({16}, 3, at::kFloat), {},
-        at::zeros({16}, on_device()),          at::ones({16}, on_device())};
+    const Tensors rows_first{noise({3, 16, 5, 4}, 1, storage.type),
+                             {},
+                             noise({16}, 2, at::kFloat),
+                             noise({16}, 3, at::kFloat),
+                             at::zeros({16}, on_device()),
+                             at::ones({16}, on_device())};
     EXPECT_FALSE(gpu::batch_norm(rows_first, {}, true));
   }
 }
