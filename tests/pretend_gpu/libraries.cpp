@@ -1,0 +1,330 @@
+// cuBLAS, cuDNN and NCCL. Of most calls only the handle is looked at, for the stream: C lets a function take fewer
+// arguments than it is called with.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "pretend.hpp"
+
+namespace {
+
+using namespace gputrain::pretend;
+
+constexpr int kDone = 0;  // success in all three
+
+/// Of cuBLAS and of cuDNN.
+struct Handle {
+  cudaStream_t stream = nullptr;
+  int math_mode = 0, pointer_mode = 0;
+};
+
+Handle& of(void* handle) { return *static_cast<Handle*>(handle); }
+
+int created(void** handle, const char* call) {
+  if (may_wait(call) != cudaSuccess) return 1;
+  *handle = new Handle;
+  return kDone;
+}
+
+int queued(void* handle, const char* call) { return enqueue(of(handle).stream, call) == cudaSuccess ? kDone : 1; }
+
+}  // namespace
+
+// --- cuBLAS ----------------------------------------------------------------------------------------------------------
+
+PRETEND int cublasCreate_v2(void** handle) { return created(handle, "cublasCreate"); }
+PRETEND int cublasLtCreate(void** handle) { return created(handle, "cublasLtCreate"); }
+PRETEND int cublasDestroy_v2(void*) { return kDone; }
+PRETEND int cublasLtDestroy(void*) { return kDone; }
+
+PRETEND int cublasSetStream_v2(void* handle, cudaStream_t stream) {
+  of(handle).stream = stream;
+  return kDone;
+}
+
+PRETEND int cublasSetWorkspace_v2(void*, void* workspace, size_t bytes) {
+  if (bytes > 0 && !is_device_memory(workspace, bytes)) refuse(cudaErrorInvalidValue, "a workspace of cuBLAS");
+  return kDone;
+}
+
+PRETEND int cublasSetMathMode(void* handle, int mode) {
+  of(handle).math_mode = mode;
+  return kDone;
+}
+
+PRETEND int cublasGetMathMode(void* handle, int* mode) {
+  *mode = of(handle).math_mode;
+  return kDone;
+}
+
+PRETEND int cublasSetPointerMode_v2(void* handle, int mode) {
+  of(handle).pointer_mode = mode;
+  return kDone;
+}
+
+PRETEND int cublasGetPointerMode_v2(void* handle, int* mode) {
+  *mode = of(handle).pointer_mode;
+  return kDone;
+}
+
+#define PRETEND_PRODUCT(name) \
+  PRETEND int name(void* handle) { return queued(handle, #name); }
+PRETEND_PRODUCT(cublasSgemm_v2)
+PRETEND_PRODUCT(cublasDgemm_v2)
+PRETEND_PRODUCT(cublasGemmEx)
+PRETEND_PRODUCT(cublasSgemmEx)
+PRETEND_PRODUCT(cublasGemmStridedBatchedEx)
+PRETEND_PRODUCT(cublasSgemmStridedBatched)
+PRETEND_PRODUCT(cublasDgemmStridedBatched)
+PRETEND_PRODUCT(cublasSgemv_v2)
+PRETEND_PRODUCT(cublasDgemv_v2)
+PRETEND_PRODUCT(cublasSdot_v2)
+PRETEND_PRODUCT(cublasDdot_v2)
+PRETEND_PRODUCT(cublasDotEx)
+
+// Descriptions that nobody looks into.
+#define PRETEND_DESCRIPTION(name)                 \
+  PRETEND int cublasLt##name##Create(void** it) { \
+    *it = new Handle;                             \
+    return kDone;                                 \
+  }                                               \
+  PRETEND int cublasLt##name##Destroy(void* it) { \
+    delete static_cast<Handle*>(it);              \
+    return kDone;                                 \
+  }                                               \
+  PRETEND int cublasLt##name##SetAttribute(void*, int, const void*, size_t) { return kDone; }
+PRETEND_DESCRIPTION(MatmulDesc)
+PRETEND_DESCRIPTION(MatrixLayout)
+PRETEND_DESCRIPTION(MatmulPreference)
+
+PRETEND size_t cublasLtGetVersion() { return 130000; }
+PRETEND const char* cublasLtGetStatusString(int) { return "refused by the pretend GPU"; }
+
+/// As cublasLtMatmulHeuristicResult_t.
+struct Proposal {
+  uint64_t algorithm[8];
+  size_t workspace_bytes;
+  int state;
+  float waves;
+  int reserved[4];
+};
+
+PRETEND int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int wanted, Proposal* all,
+                                           int* number) {
+  *number = std::min(wanted, 2);
+  for (int i = 0; i < *number; ++i) all[i] = {.algorithm = {static_cast<uint64_t>(i) + 1}};
+  return kDone;
+}
+
+PRETEND int cublasLtMatmul(void*, void*, const void*, const void* a, void*, const void* b, void*, const void*,
+                           const void*, void*, void* d, void*, const void*, void* workspace, size_t bytes,
+                           cudaStream_t stream) {
+  const bool all_there = is_device_memory(a, 1) && is_device_memory(b, 1) && is_device_memory(d, 1) &&
+                         (bytes == 0 || is_device_memory(workspace, bytes));
+  if (!all_there) refuse(cudaErrorInvalidValue, "a product of memory that is not there");
+  return enqueue(stream, "cublasLtMatmul") == cudaSuccess ? kDone : 1;
+}
+
+// --- cuDNN -----------------------------------------------------------------------------------------------------------
+
+PRETEND size_t cudnnGetVersion() { return 91900; }
+PRETEND size_t cudnnGetCudartVersion() { return CUDART_VERSION; }
+PRETEND const char* cudnnGetErrorString(int) { return "refused by the pretend GPU"; }
+PRETEND void cudnnGetLastErrorString(char* text, size_t bytes) { std::memset(text, 0, std::min<size_t>(bytes, 1)); }
+PRETEND int cudnnCreate(void** handle) { return created(handle, "cudnnCreate"); }
+PRETEND int cudnnDestroy(void*) { return kDone; }
+
+PRETEND int cudnnSetStream(void* handle, cudaStream_t stream) {
+  of(handle).stream = stream;
+  return kDone;
+}
+
+PRETEND int cudnnGetStream(void* handle, cudaStream_t* stream) {
+  *stream = of(handle).stream;
+  return kDone;
+}
+
+namespace {
+
+/// A description of the backend's, a bag of attributes.
+struct Bag {
+  std::map<int, std::pair<int64_t, std::vector<char>>> attributes;  // number of values, and their bytes
+};
+
+// By cudnnBackendAttributeType_t.
+constexpr int kInt64 = 3, kDescriptor = 15, kInt32 = 23;
+constexpr int kKnobChoices = 302;
+
+size_t bytes_of(int type) {
+  switch (type) {
+    case 2:   // a truth value
+    case 24:  // a character
+      return 1;
+    case 0:  // pointers, and 64 bits
+    case kInt64:
+    case 5:
+    case 6:
+    case kDescriptor:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+}  // namespace
+
+PRETEND int cudnnBackendCreateDescriptor(int, void** bag) {
+  *bag = new Bag;
+  return kDone;
+}
+
+PRETEND int cudnnBackendDestroyDescriptor(void* bag) {
+  delete static_cast<Bag*>(bag);
+  return kDone;
+}
+
+PRETEND int cudnnBackendFinalize(void*) { return kDone; }
+
+PRETEND int cudnnBackendSetAttribute(void* bag, int attribute, int type, int64_t number, const void* values) {
+  const char* bytes = static_cast<const char*>(values);
+  static_cast<Bag*>(bag)->attributes[attribute] = {
+      number, std::vector<char>(bytes, bytes + static_cast<size_t>(number) * bytes_of(type))};
+  return kDone;
+}
+
+/// What was set; else one of what cuDNN itself knows: an engine, zeros for sizes, no notes and no knobs.
+PRETEND int cudnnBackendGetAttribute(void* bag, int attribute, int type, int64_t wanted, int64_t* number,
+                                     void* values) {
+  const auto& attributes = static_cast<Bag*>(bag)->attributes;
+  const size_t room = values == nullptr ? 0 : static_cast<size_t>(wanted) * bytes_of(type);
+  if (const auto set = attributes.find(attribute); set != attributes.end()) {
+    const auto& [count, bytes] = set->second;
+    if (number != nullptr) *number = count;
+    if (room > 0) std::memcpy(values, bytes.data(), std::min(room, bytes.size()));
+    return kDone;
+  }
+  const bool has_one = type == kInt64 || type == kInt32 || (type == kDescriptor && attribute != kKnobChoices);
+  if (number != nullptr) *number = has_one ? 1 : 0;
+  if (room > 0 && type != kDescriptor) std::memset(values, 0, room);  // descriptions are the caller's own, to be filled
+  return kDone;
+}
+
+PRETEND int cudnnBackendExecute(void* handle, void*, void*) { return queued(handle, "cudnnBackendExecute"); }
+
+// Batch norms, which ATen still asks for by the older calls.
+PRETEND int cudnnCreateTensorDescriptor(void** bag) { return cudnnBackendCreateDescriptor(0, bag); }
+PRETEND int cudnnDestroyTensorDescriptor(void* bag) { return cudnnBackendDestroyDescriptor(bag); }
+PRETEND int cudnnSetTensorNdDescriptor(void*, int, int, const int*, const int*) { return kDone; }
+
+namespace {
+
+int some_room(size_t* bytes) {
+  *bytes = 4096;
+  return kDone;
+}
+
+}  // namespace
+
+PRETEND int cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(void*, int, int, void*, void*, void*, void*, void*,
+                                                                     size_t* bytes) {
+  return some_room(bytes);
+}
+PRETEND int cudnnGetBatchNormalizationBackwardExWorkspaceSize(void*, int, int, void*, void*, void*, void*, void*, void*,
+                                                              void*, size_t* bytes) {
+  return some_room(bytes);
+}
+PRETEND int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(void*, int, int, void*, void*, size_t* bytes) {
+  return some_room(bytes);
+}
+PRETEND_PRODUCT(cudnnBatchNormalizationForwardTrainingEx)
+PRETEND_PRODUCT(cudnnBatchNormalizationBackwardEx)
+PRETEND_PRODUCT(cudnnBatchNormalizationForwardInference)
+
+// --- NCCL: each rank hears itself alone ------------------------------------------------------------------------------
+
+namespace {
+
+struct Communicator {
+  int rank = 0, size = 1;
+};
+
+struct Id {
+  char bytes[128];
+};
+
+/// By ncclDataType_t.
+size_t bytes_of(size_t number, int type) {
+  constexpr size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return number * kBytes[type];
+}
+
+int collective(const char* name, const void* from, void* to, size_t bytes, cudaStream_t stream) {
+  if (!is_device_memory(from, bytes) || !is_device_memory(to, bytes))
+    refuse(cudaErrorInvalidValue, std::string(name) + " of memory that is not there");
+  count(name);
+  const auto work = [=] { std::memmove(to, from, bytes); };
+  return enqueue(stream, name, work) == cudaSuccess ? kDone : 1;
+}
+
+}  // namespace
+
+PRETEND int ncclGetVersion(int* version) {
+  *version = 22800;
+  return kDone;
+}
+
+PRETEND int ncclGetUniqueId(Id* id) {
+  *id = {};
+  return kDone;
+}
+
+PRETEND const char* ncclGetErrorString(int) { return "refused by the pretend GPU"; }
+PRETEND const char* ncclGetLastError(void*) { return ""; }
+
+PRETEND int ncclCommInitRankConfig(void** communicator, int ranks, Id, int rank, void*) {
+  *communicator = new Communicator{rank, ranks};
+  return kDone;
+}
+
+PRETEND int ncclCommInitRank(void** communicator, int ranks, Id id, int rank) {
+  return ncclCommInitRankConfig(communicator, ranks, id, rank, nullptr);
+}
+
+PRETEND int ncclCommGetAsyncError(void*, int* error) {
+  *error = kDone;
+  return kDone;
+}
+
+PRETEND int ncclCommFinalize(void*) { return kDone; }
+PRETEND int ncclCommDestroy(void*) { return kDone; }
+PRETEND int ncclCommAbort(void*) { return kDone; }
+PRETEND int ncclGroupStart() { return kDone; }
+PRETEND int ncclGroupEnd() { return kDone; }
+
+PRETEND int ncclAllReduce(const void* from, void* to, size_t number, int type, int, void*, cudaStream_t stream) {
+  return collective("ncclAllReduce", from, to, bytes_of(number, type), stream);
+}
+
+PRETEND int ncclBroadcast(const void* from, void* to, size_t number, int type, int, void*, cudaStream_t stream) {
+  return collective("ncclBroadcast", from, to, bytes_of(number, type), stream);
+}
+
+PRETEND int ncclReduce(const void* from, void* to, size_t number, int type, int, int, void*, cudaStream_t stream) {
+  return collective("ncclReduce", from, to, bytes_of(number, type), stream);
+}
+
+PRETEND int ncclAllGather(const void* from, void* to, size_t number, int type, void* communicator,
+                          cudaStream_t stream) {
+  const auto rank = static_cast<size_t>(static_cast<Communicator*>(communicator)->rank);
+  return collective("ncclAllGather", from, static_cast<char*>(to) + rank * bytes_of(number, type),
+                    bytes_of(number, type), stream);
+}
+
+PRETEND int ncclReduceScatter(const void* from, void* to, size_t number, int type, int, void* communicator,
+                              cudaStream_t stream) {
+  const auto rank = static_cast<size_t>(static_cast<Communicator*>(communicator)->rank);
+  return collective("ncclReduceScatter", static_cast<const char*>(from) + rank * bytes_of(number, type), to,
+                    bytes_of(number, type), stream);
+}

@@ -1,0 +1,218 @@
+// Whole runs on a pretend GPU: what the program asks of CUDA is what a GPU would do, every step is one graph where that
+// is promised, and its kernels are taken. Numbers mean nothing here.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "app/program.hpp"
+#include "app/small_job.hpp"
+
+namespace gputrain {
+namespace {
+
+using namespace testing_support;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr int kSteps = 12;
+
+/// What processes reported of their use of the pretend GPU.
+struct Report {
+  std::string refused;
+  std::map<std::string, int64_t> counts;
+};
+
+Report read_reports(const std::filesystem::path& folder) {
+  Report report;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::istringstream text(read_file(entry.path()));
+    std::string line;
+    bool is_of_refusal = false;
+    while (std::getline(text, line)) {
+      if (line.starts_with("COUNT ")) {
+        std::istringstream fields(line.substr(6));
+        int64_t number = 0;
+        std::string what;
+        std::getline(fields >> number >> std::ws, what);
+        report.counts[what] += number;
+      }
+      is_of_refusal = !line.starts_with("COUNT ") && (is_of_refusal || line.starts_with("REFUSED"));
+      if (is_of_refusal) report.refused += line + "\n";
+    }
+  }
+  return report;
+}
+
+class PretendGpu : public testing::Test {
+ protected:
+  /// Runs the program with settings of the pretend GPU.
+  Result run(std::vector<std::string> arguments, std::map<std::string, std::string> settings = {}) {
+    std::filesystem::remove_all(folder_.path() / "reports");
+    std::filesystem::create_directory(folder_.path() / "reports");
+    settings.insert({{"LD_PRELOAD", PRETEND_GPU},
+                     {"LD_LIBRARY_PATH", PRETEND_DRIVER},
+                     {"PRETEND_GPU_REPORT", folder_ / "reports/of"},
+                     {"GPUTRAIN_KERNEL_CHOICES", folder_ / "kernel_choices.jsonl"}});
+    const Result result = gputrain(std::move(arguments), settings);
+    report_ = read_reports(folder_.path() / "reports");
+    return result;
+  }
+
+  /// Trains a job that must end well, without a refusal, with no kernel of ours that failed.
+  Result train(const std::string& job, const std::vector<std::string>& more = {},
+               const std::map<std::string, std::string>& settings = {}) {
+    std::vector<std::string> arguments{"run", job, "--accept", "--output-dir", folder_ / "run"};
+    for (const std::string& set : more) arguments.insert(arguments.end(), {"--set", set});
+    const Result result = run(arguments, settings);
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    expect_nothing_refused(result);
+    return result;
+  }
+
+  void expect_nothing_refused(const Result& result) const {
+    EXPECT_THAT(report_.refused, IsEmpty());
+    EXPECT_THAT(result.err, Not(HasSubstr("our kernel failed")));
+    EXPECT_GT(count("kernels"), 0) << "it ran on the CPU";
+  }
+
+  int64_t count(const std::string& what) const {
+    const auto found = report_.counts.find(what);
+    return found == report_.counts.end() ? 0 : found->second;
+  }
+
+  /// All calls that may hold the program up until the GPU is done.
+  int64_t waits() const {
+    int64_t sum = 0;
+    for (const auto& [what, number] : report_.counts) sum += what.starts_with("waits: ") ? number : 0;
+    return sum;
+  }
+
+  std::string gpt(const std::string& data = "{format: synthetic, samples: 4096, vocab_size: 96}",
+                  const std::string& extra = "") {
+    return folder_.write("gpt.yaml", extra + "\ndata: {train: " + data + "}" + R"(
+schema: 1
+name: gpt
+model: {type: gpt, config: {n_layer: 2, n_head: 4, n_embd: 128, block_size: 64}}
+precision: bf16
+train: {max_steps: 12, global_batch_size: 16, micro_batch_size: 8, max_grad_norm: 1.0, nonfinite: skip, max_skips_in_a_row: 1000}
+optimizer: {type: adamw, lr: 1e-3}
+checkpoint: {interval: null}
+log: {interval: 100}
+)");
+  }
+
+  std::string resnet(int batch, int size) {
+    return folder_.write("resnet.yaml", R"(
+schema: 1
+name: resnet
+model: {type: resnet50, config: {num_classes: 1000}}
+precision: bf16
+optimizer: {type: sgd, lr: 0.1, momentum: 0.9}
+checkpoint: {interval: null}
+log: {interval: 100}
+data: {train: {format: synthetic, samples: )" +
+                                            std::to_string(batch) + R"(, num_classes: 1000}, image: {size: )" +
+                                            std::to_string(size) + R"(}}
+train: {max_steps: 6, nonfinite: skip, max_skips_in_a_row: 1000, global_batch_size: )" +
+                                            std::to_string(batch) + "}\n");
+  }
+
+  TemporaryFolder folder_;
+  Report report_;
+};
+
+/// A name and what it sets.
+using Variant = std::pair<std::string, std::vector<std::string>>;
+
+class PretendGpuStep : public PretendGpu, public testing::WithParamInterface<Variant> {};
+
+TEST_P(PretendGpuStep, IsOneGraphFromTheFourthOn) {
+  const Result result = train(gpt(), GetParam().second);
+  EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
+  EXPECT_EQ(count("launched graphs"), kSteps - 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, PretendGpuStep,
+    testing::Values(Variant{"bf16", {}}, Variant{"fp32", {"precision=fp32"}}, Variant{"tf32", {"precision=tf32"}},
+                    Variant{"dropout", {"model.config.dropout=0.1"}}, Variant{"deterministic", {"deterministic=true"}},
+                    Variant{"selective", {"train.activation_checkpointing=selective"}},
+                    Variant{"llama",
+                            {"model.config={n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 128, block_size: 64, "
+                             "position: rotary, norm: rmsnorm, activation: swiglu}"}}),
+    [](const auto& tested) { return tested.param.first; });
+
+TEST_F(PretendGpu, WaitsForNothingInAStep) {
+  const auto waits_of = [this](const std::string& steps) {
+    std::filesystem::remove_all(folder_.path() / "run");
+    train(gpt(), {"train.max_steps=" + steps});
+    return waits();
+  };
+  waits_of("12");  // from here on it is known which kernels are taken
+  EXPECT_EQ(waits_of("40"), waits_of("12"));
+}
+
+TEST_F(PretendGpu, TakesItsKernelsForImagesOfWhichOnlyAPartServesToMeasure) {
+  const Result result = train(resnet(/*batch=*/256, /*size=*/224));
+  EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
+  EXPECT_EQ(count("launched graphs"), 3);
+}
+
+TEST_F(PretendGpu, EvaluatesAndSavesBetweenStepsThatAreReplayed) {
+  const std::string job = gpt("{format: text, path: " + write_text(folder_) + "}",
+                              "eval: {interval: 3, sample: {prompt: \"e\", max_new_tokens: 20}}");
+  const std::vector<std::string> settings{"checkpoint.interval=4", "data.val.split=10%"};
+  const Result result = train(job, settings);
+  EXPECT_THAT(result.out, HasSubstr("val/loss"));
+  EXPECT_GT(count("launched graphs"), 0);
+  std::vector<std::string> more = settings;
+  more.push_back("train.max_steps=18");
+  const Result longer = train(job, more);
+  EXPECT_THAT(longer.out, HasSubstr("18/18 steps"));
+}
+
+TEST_F(PretendGpu, RunsBlocksAgainWithoutAGraphAndSaysWhy) {
+  const Result result = train(gpt(), {"train.activation_checkpointing=block", "model.config.dropout=0.1"});
+  EXPECT_THAT(result.out, HasSubstr("graph   none: blocks that are computed again"));
+}
+
+TEST_F(PretendGpu, FindsTheMicroBatchThatFits) {
+  const Result result = train(gpt(), {"train.micro_batch_size=auto", "train.global_batch_size=64"});
+  EXPECT_THAT(result.out, HasSubstr("(auto: fastest that fits)"));
+}
+
+TEST_F(PretendGpu, ThatIsTooSmallForTheModelIsNamed) {
+  const Result result = run({"run", gpt(), "--output-dir", folder_ / "run", "--set", "model.config.n_embd=512"},
+                            {{"PRETEND_GPU_MEMORY", std::to_string(60 << 20)}});
+  EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("60.0 MiB  of the GPU"));
+  EXPECT_THAT(report_.refused, IsEmpty());
+}
+
+class PretendGpuRanks : public PretendGpu, public testing::WithParamInterface<Variant> {};
+
+TEST_P(PretendGpuRanks, SendGradientsOverNccl) {
+  std::vector<std::string> arguments{"launch", "--nproc-per-node", "2", "run", gpt(), "--output-dir", folder_ / "run"};
+  for (const std::string& set : GetParam().second) arguments.insert(arguments.end(), {"--set", set});
+  const Result result = run(arguments, {{"PRETEND_GPUS", "2"}});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  expect_nothing_refused(result);
+  EXPECT_GE(count("ncclAllReduce") + count("ncclReduce") + count("ncclReduceScatter"), 2 * kSteps);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, PretendGpuRanks,
+                         testing::Values(Variant{"two", {}}, Variant{"dropout", {"model.config.dropout=0.1"}},
+                                         Variant{"optimizer", {"parallel.shard=optimizer"}},
+                                         Variant{"gradients", {"parallel.shard=gradients"}},
+                                         Variant{"fp16", {"parallel.compress=fp16"}}),
+                         [](const auto& tested) { return tested.param.first; });
+
+}  // namespace
+}  // namespace gputrain

@@ -1,0 +1,331 @@
+// Streams, events, and graphs that are captured from them, with the rules of the CUDA programming guide on what a
+// capture forbids: waiting, unordered work of other streams, forks that do not come back.
+#include <pthread.h>
+
+#include <chrono>
+#include <set>
+#include <vector>
+
+#include "pretend.hpp"
+
+namespace gputrain::pretend {
+namespace {
+
+struct Node {
+  std::string name;
+  std::function<void()> work;
+  std::set<size_t> after;
+};
+
+struct Graph {
+  std::vector<Node> nodes;
+  bool is_broken = false;
+};
+
+struct Stream {
+  bool waits_for_legacy = true;
+  Graph* graph = nullptr;  // that it is being captured into
+  std::set<size_t> last;   // nodes of it that the next one comes after
+  bool is_origin = false;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  pthread_t owner = {};
+};
+
+struct Event {
+  bool is_recorded = false;
+  const Graph* graph = nullptr;  // it was recorded in, being captured
+  std::set<size_t> last;
+  double milliseconds = 0;
+};
+
+thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
+
+std::set<Stream*>& streams() {
+  static auto* const all = new std::set<Stream*>;
+  return *all;
+}
+
+Stream& legacy() {
+  static auto* const one = new Stream;
+  return *one;
+}
+
+Stream& stream_of(cudaStream_t handle) {
+  const std::lock_guard lock(mutex());
+  if (handle == nullptr || handle == cudaStreamLegacy) return legacy();
+  auto* stream = reinterpret_cast<Stream*>(handle);
+  if (streams().contains(stream)) return *stream;
+  refuse(cudaErrorInvalidResourceHandle, "a stream that is not there");
+  return legacy();
+}
+
+Event& event_of(cudaEvent_t handle) { return *reinterpret_cast<Event*>(handle); }
+
+double milliseconds_now() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// A stream being captured that orders itself with the legacy one, which must not be used meanwhile.
+Stream* captured_beside_legacy() {
+  for (Stream* stream : streams()) {
+    if (stream->graph != nullptr && stream->waits_for_legacy) return stream;
+  }
+  return nullptr;
+}
+
+cudaStreamCaptureStatus status_of(const Stream& stream) {
+  if (stream.graph == nullptr) return cudaStreamCaptureStatusNone;
+  return stream.graph->is_broken ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+}
+
+/// Nodes that the origin does not come after: forks that have not come back.
+size_t lost_nodes(const Graph& graph, const Stream& origin) {
+  std::vector<size_t> to_visit(origin.last.begin(), origin.last.end());
+  std::set<size_t> reached;
+  while (!to_visit.empty()) {
+    const size_t node = to_visit.back();
+    to_visit.pop_back();
+    if (!reached.insert(node).second) continue;
+    to_visit.insert(to_visit.end(), graph.nodes[node].after.begin(), graph.nodes[node].after.end());
+  }
+  return graph.nodes.size() - reached.size();
+}
+
+/// The stream goes on after what it waits for, and is captured with it.
+cudaError_t join(Stream& stream, const Event& event) {
+  bool is_under_way = false;
+  for (const Stream* other : streams()) is_under_way |= other->graph == event.graph;
+  if (!is_under_way) return refuse(cudaErrorCapturedEvent, "a wait for an event of a capture that has ended");
+  if (&stream == &legacy()) return refuse(cudaErrorStreamCaptureImplicit, "the legacy stream joins a capture");
+  if (stream.graph == nullptr) {
+    stream.graph = const_cast<Graph*>(event.graph);
+    stream.last.clear();
+  }
+  if (stream.graph != event.graph) return refuse(cudaErrorStreamCaptureMerge, "two captures wait for each other");
+  stream.last.insert(event.last.begin(), event.last.end());
+  return cudaSuccess;
+}
+
+}  // namespace
+
+bool is_captured(cudaStream_t stream) { return stream_of(stream).graph != nullptr; }
+
+cudaError_t may_wait(const char* call) {
+  const std::lock_guard lock(mutex());
+  if (thread_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
+  for (const Stream* stream : streams()) {
+    if (stream->graph == nullptr || !stream->is_origin) continue;
+    const bool is_own = pthread_equal(stream->owner, pthread_self()) != 0;
+    const bool forbids =
+        is_own ? stream->mode != cudaStreamCaptureModeRelaxed
+               : stream->mode == cudaStreamCaptureModeGlobal && thread_mode == cudaStreamCaptureModeGlobal;
+    if (!forbids) continue;
+    stream->graph->is_broken = true;
+    return refuse(cudaErrorStreamCaptureUnsupported, std::string(call) + " during a capture");
+  }
+  return cudaSuccess;
+}
+
+cudaError_t enqueue(cudaStream_t handle, const std::string& name, std::function<void()> work) {
+  const std::lock_guard lock(mutex());
+  Stream& stream = stream_of(handle);
+  if (Stream* captured = &stream == &legacy() ? captured_beside_legacy() : nullptr) {
+    captured->graph->is_broken = true;
+    return refuse(cudaErrorStreamCaptureImplicit, name + " in the legacy stream during a capture");
+  }
+  if (stream.graph == nullptr) {
+    if (work) work();
+    return cudaSuccess;
+  }
+  stream.graph->nodes.push_back({name, std::move(work), stream.last});
+  stream.last = {stream.graph->nodes.size() - 1};
+  return cudaSuccess;
+}
+
+}  // namespace gputrain::pretend
+
+using namespace gputrain::pretend;
+
+PRETEND cudaError_t cudaStreamCreateWithPriority(cudaStream_t* handle, unsigned flags, int) {
+  const std::lock_guard lock(mutex());
+  auto* stream = new Stream{.waits_for_legacy = (flags & cudaStreamNonBlocking) == 0};
+  streams().insert(stream);
+  *handle = reinterpret_cast<cudaStream_t>(stream);
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
+  return cudaStreamCreateWithPriority(handle, flags, 0);
+}
+
+PRETEND cudaError_t cudaStreamCreate(cudaStream_t* handle) { return cudaStreamCreateWithPriority(handle, 0, 0); }
+
+PRETEND cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+  const std::lock_guard lock(mutex());
+  if (is_captured(handle)) return refuse(cudaErrorInvalidResourceHandle, "a stream is destroyed during its capture");
+  streams().erase(&stream_of(handle));  // and leaked: others may ask for it
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  count("waits: cudaStreamSynchronize");
+  return may_wait("cudaStreamSynchronize");
+}
+
+PRETEND cudaError_t cudaStreamQuery(cudaStream_t) { return may_wait("cudaStreamQuery"); }
+
+PRETEND cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return enqueue(stream, "host function", [=] { function(data); });
+}
+
+PRETEND cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data, unsigned) {
+  return enqueue(stream, "callback", [=] { callback(stream, cudaSuccess, data); });
+}
+
+PRETEND cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
+  const std::lock_guard lock(mutex());
+  const Stream& stream = stream_of(handle);
+  if (&stream == &legacy() && captured_beside_legacy() != nullptr)
+    return refuse(cudaErrorStreamCaptureImplicit, "the legacy stream is asked during a capture");
+  *status = status_of(stream);
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaStreamGetCaptureInfo(cudaStream_t handle, cudaStreamCaptureStatus* status,
+                                             unsigned long long* id, cudaGraph_t* graph, const cudaGraphNode_t** nodes,
+                                             const cudaGraphEdgeData** edges, size_t* number) {
+  const std::lock_guard lock(mutex());
+  const Stream& stream = stream_of(handle);
+  *status = status_of(stream);
+  if (id != nullptr) *id = reinterpret_cast<unsigned long long>(stream.graph);
+  if (graph != nullptr) *graph = reinterpret_cast<cudaGraph_t>(stream.graph);
+  if (nodes != nullptr) *nodes = nullptr;
+  if (edges != nullptr) *edges = nullptr;
+  if (number != nullptr) *number = 0;
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, thread_mode);
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
+  const std::lock_guard lock(mutex());
+  Stream& stream = stream_of(handle);
+  if (&stream == &legacy() || stream.graph != nullptr)
+    return refuse(cudaErrorStreamCaptureUnsupported, "the capture of a stream that cannot be captured now");
+  stream.graph = new Graph;
+  stream.is_origin = true;
+  stream.mode = mode;
+  stream.owner = pthread_self();
+  stream.last.clear();
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* captured) {
+  const std::lock_guard lock(mutex());
+  *captured = nullptr;
+  Stream& origin = stream_of(handle);
+  Graph* graph = origin.graph;
+  if (graph == nullptr || !origin.is_origin)
+    return refuse(cudaErrorIllegalState, "the end of a capture that this stream did not begin");
+  if (origin.mode != cudaStreamCaptureModeRelaxed && pthread_equal(origin.owner, pthread_self()) == 0)
+    return refuse(cudaErrorStreamCaptureWrongThread, "a capture is ended by another thread");
+  const size_t lost = lost_nodes(*graph, origin);
+  for (Stream* stream : streams()) {
+    if (stream->graph != graph) continue;
+    stream->graph = nullptr;
+    stream->is_origin = false;
+    stream->last.clear();
+  }
+  if (graph->is_broken) return fail(cudaErrorStreamCaptureInvalidated);
+  if (lost > 0)
+    return refuse(cudaErrorStreamCaptureUnjoined, std::to_string(lost) + " captured calls do not come back");
+  if (!graph->nodes.empty()) count("captured graphs");
+  *captured = reinterpret_cast<cudaGraph_t>(graph);
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* number) {
+  *number = reinterpret_cast<const Graph*>(graph)->nodes.size();
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* runnable, cudaGraph_t graph, unsigned long long) {
+  *runnable = reinterpret_cast<cudaGraphExec_t>(graph);  // which is never destroyed
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaGraphLaunch(cudaGraphExec_t runnable, cudaStream_t stream) {
+  const auto* graph = reinterpret_cast<const Graph*>(runnable);
+  count("launched graphs");
+  return enqueue(stream, "graph", [graph] {
+    for (const Node& node : graph->nodes) {
+      if (node.work) node.work();
+    }
+  });
+}
+
+PRETEND cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
+PRETEND cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
+
+PRETEND cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned) {
+  *handle = reinterpret_cast<cudaEvent_t>(new Event);
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaEventCreate(cudaEvent_t* handle) { return cudaEventCreateWithFlags(handle, 0); }
+
+PRETEND cudaError_t cudaEventDestroy(cudaEvent_t handle) {
+  delete &event_of(handle);
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t stream, unsigned flags) {
+  const std::lock_guard lock(mutex());
+  if (flags == cudaEventRecordExternal && is_captured(stream)) {
+    return enqueue(stream, "event", [handle] {
+      event_of(handle).milliseconds = milliseconds_now();
+      event_of(handle).is_recorded = true;
+    });
+  }
+  const Stream& of = stream_of(stream);
+  event_of(handle) = {.is_recorded = true, .graph = of.graph, .last = of.last, .milliseconds = milliseconds_now()};
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+
+PRETEND cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event_of(event).graph != nullptr) return refuse(cudaErrorCapturedEvent, "a captured event is asked");
+  return may_wait("cudaEventQuery");
+}
+
+PRETEND cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  count("waits: cudaEventSynchronize");
+  if (event_of(event).graph != nullptr) return refuse(cudaErrorCapturedEvent, "a captured event is waited for");
+  return may_wait("cudaEventSynchronize");
+}
+
+PRETEND cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  if (!event_of(begin).is_recorded || !event_of(end).is_recorded)
+    return refuse(cudaErrorInvalidResourceHandle, "the time between events that were not recorded");
+  const double elapsed = event_of(end).milliseconds - event_of(begin).milliseconds;
+  *milliseconds = static_cast<float>(elapsed) + 1e-3F;  // never none
+  return cudaSuccess;
+}
+
+PRETEND cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t waited, unsigned flags) {
+  const std::lock_guard lock(mutex());
+  Stream& stream = stream_of(handle);
+  const Event& event = event_of(waited);
+  if (event.graph != nullptr) return join(stream, event);
+  if (stream.graph != nullptr && event.is_recorded && flags == cudaEventWaitDefault) {
+    stream.graph->is_broken = true;
+    return refuse(cudaErrorStreamCaptureIsolation, "a captured stream waits for work outside of the capture");
+  }
+  return cudaSuccess;
+}
