@@ -20,6 +20,7 @@ void RunAhead::wait(size_t steps, const std::function<void()>& look) {
       look();
       std::this_thread::sleep_for(kBetweenLooks);
     }
+    look();  // what was called off on the device ends as well
     ends_.pop_front();
   }
 }

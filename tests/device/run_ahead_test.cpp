@@ -50,15 +50,26 @@ TEST_F(RunAheadTest, WaitsForAllButTheLastSteps) {
   int looks = 0;
   ahead_.wait(2, [&] { done = ++looks / 2; });
   EXPECT_EQ(done, 3);
-  done = 5;
-  ahead_.wait(0, no_look);
+  ahead_.wait(2, no_look);
+}
+
+TEST_F(RunAheadTest, LooksAtEachStepThatIsDone) {
+  queue_steps(3);
+  done = 3;
+  int looks = 0;
+  ahead_.wait(1, [&] { ++looks; });
+  EXPECT_EQ(looks, 2);
+  // A collective that was aborted is done as well: only the look tells.
+  EXPECT_THROW(ahead_.wait(0, [] { throw std::runtime_error("it was aborted"); }), std::runtime_error);
 }
 
 TEST_F(RunAheadTest, WhatTheLookThrowsEndsTheWaiting) {
   queue_steps(1);
   EXPECT_THROW(ahead_.wait(0, [] { throw std::runtime_error("the others have gone"); }), std::runtime_error);
   done = 1;
-  ahead_.wait(0, no_look);
+  int looks = 0;
+  ahead_.wait(0, [&] { ++looks; });
+  EXPECT_EQ(looks, 1);
 }
 
 TEST(RunAheadOfACpu, WaitsForNothing) {
