@@ -11,11 +11,16 @@ namespace {
 
 constexpr int kKeep = 0;  // setenv: what the user has set stays
 
-// c10d's watchdog would end the process by SIGABRT when a collective fails. Told to clean up only, it aborts the
-// communicator, which frees the GPU, and we report the failure ourselves.
+// c10d's watchdog would end the process by SIGABRT when a collective or the GPU fails. Told to clean up only, it aborts
+// the communicator, which frees the GPU, and we report the failure ourselves. It does so a minute after it has seen the
+// failure, and another thread of its keeps the process from ending for eight, both for files about the last
+// collectives, unless it is told to write none.
 void let_failures_reach_us() {
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", kKeep);
+  ::setenv("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0", kKeep);
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", kKeep);
+  ::setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", kKeep);
+  ::setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0", kKeep);
 }
 
 }  // namespace
