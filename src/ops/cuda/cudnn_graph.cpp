@@ -177,16 +177,19 @@ std::shared_ptr<Graph> read_plan(const std::string& key) {
   std::string line;
   if (!std::getline(file, line) || line != key) return nullptr;
   const std::vector<uint8_t> data{std::istreambuf_iterator<char>(file), {}};
-  // The frontend tries a plan that it reads by capturing it, for which the stream of the run is too good.
-  const c10::cuda::CUDAStreamGuard guard(can_measure() ? c10::cuda::getStreamFromPool()
-                                                       : c10::cuda::getCurrentCUDAStream());
+  // The frontend tries a plan that it reads by capturing it, for which the stream of the run is too good. One for all:
+  // the pool has few, and would soon hand that one out.
+  static const c10::cuda::CUDAStream beside = c10::cuda::getStreamFromPool();
+  const c10::cuda::CUDAStreamGuard guard(can_measure() ? beside : c10::cuda::getCurrentCUDAStream());
+  auto graph = std::make_shared<Graph>();
   try {
-    auto graph = std::make_shared<Graph>();
-    if (graph->deserialize(at::native::getCudnnHandle(), data).is_good()) return graph;
+    if (!graph->deserialize(at::native::getCudnnHandle(), data).is_good()) graph = nullptr;
   } catch (const std::exception&) {
-    // Not what was written: a plan is found anew.
+    graph = nullptr;  // not what was written: a plan is found anew
   }
-  return nullptr;
+  // It tries on memory that is too small, and does not mind: the next kernel's launch would be told to have failed.
+  static_cast<void>(cudaGetLastError());
+  return graph;
 }
 
 /// Empty where cuDNN cannot put it into bytes.
