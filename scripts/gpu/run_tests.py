@@ -1,11 +1,12 @@
 """Runs the test programs that are about GPUs, those of the ctest label gpu, on a machine with one; writes tests.json and
-tests.log after each. A test that skips because there is no GPU has not been run: here that fails.
+tests.log after each. A test that skips because there is no GPU has not been run: here that fails. A program that is killed
+goes on with the cases it has not passed yet, after all others.
 
 usage: run_tests.py FOLDER OUT [--budget SECONDS] [--limit SECONDS] [--continue]
   FOLDER      build/cuda, or what pack.sh made
   --budget    no program runs longer than this from now on (default: 540)
   --limit     nor any longer than this by itself (default: 200)
-  --continue  leave out what has passed in OUT already
+  --continue  leave out what has passed in OUT already, programs and cases
 """
 
 import argparse
@@ -34,11 +35,13 @@ def programs_in(folder: Path) -> list[dict]:
     return found
 
 
-def run(test: dict, seconds: float, out: Path) -> dict:
+def run(test: dict, seconds: float, out: Path, done: list[str]) -> dict:
+    """`done`: cases that have passed already."""
     started = time.time()
+    rest = [f"--gtest_filter=-{':'.join(done)}"] if done else []
     scratch = out / "running.log"  # a file: processes that a killed program leaves would keep a pipe open
     with scratch.open("wb") as log:
-        code = subprocess.run(["timeout", "--signal=KILL", f"{seconds:.0f}", test["program"]], stdout=log, stderr=subprocess.STDOUT,
+        code = subprocess.run(["timeout", "--signal=KILL", f"{seconds:.0f}", test["program"], *rest], stdout=log, stderr=subprocess.STDOUT,
                               cwd=ROOT, env=os.environ | dict(entry.split("=", 1) for entry in test["environment"])).returncode
     took = time.time() - started
     output = scratch.read_text(errors="replace")
@@ -46,9 +49,10 @@ def run(test: dict, seconds: float, out: Path) -> dict:
     with (out / "tests.log").open("a") as log:
         log.write(f"==== {test['name']}\n{output}\n")
     reasons = re.findall(r"Skipped\n(.*?)\n\[  SKIPPED \] (\S+)", output, re.S)
+    cases = sorted({*done, *re.findall(r"^\[       OK \] ([\w/]+\.[\w/]+)", output, re.M)})
     begun, ended = (re.findall(pattern + r" ([\w/]+\.[\w/]+)", output) for pattern in (r"\[ RUN      \]", r"\[  (?:     OK|FAILED|SKIPPED) \]"))
     return {"name": test["name"], "code": f"killed after {took:.0f} s" if took >= seconds else code, "seconds": round(took, 1),
-            "passed": len(re.findall(r"^\[       OK \]", output, re.M)), "failed": sorted(set(re.findall(r"\[  FAILED  \] ([\w/]+\.[\w/]+)", output))),
+            "passed": len(cases), "cases": cases, "failed": sorted(set(re.findall(r"\[  FAILED  \] ([\w/]+\.[\w/]+)", output))),
             "unfinished": [case for case in begun if case not in ended],
             "skipped": [f"{case}: {' '.join(reason.split())}" for reason, case in reasons],
             "saw_no_gpu": [case for reason, case in reasons if re.search(r"\bGPUs?\b", reason)]}
@@ -74,20 +78,24 @@ def main() -> int:
     arguments = parser.parse_args()
     deadline = time.time() + arguments.budget
     tests, earlier = programs_in(arguments.folder), arguments.out / "tests.json"
-    results = json.loads(earlier.read_text())["tests"] if arguments.goes_on and earlier.exists() else []
-    results = [result for result in results if not is_bad(result)]
-    left = [test for test in tests if test["name"] not in {result["name"] for result in results}]
+    found = json.loads(earlier.read_text())["tests"] if arguments.goes_on and earlier.exists() else []
+    results = {result["name"]: result for result in found}
+    left = [test for test in tests if test["name"] not in results or is_bad(results[test["name"]])]
+    left.sort(key=lambda test: test["name"] in results)  # what was killed or has failed may do so again
     if not arguments.goes_on:
         (arguments.out / "tests.log").unlink(missing_ok=True)
     while left and time.time() + 5 < deadline:
-        results.append(run(left.pop(0), min(arguments.limit, deadline - time.time()), arguments.out))
-        write(arguments.out, results, [test["name"] for test in left])
-        last = results[-1]
+        test = left.pop(0)
+        done = results.get(test["name"], {}).get("cases", [])
+        last = results[test["name"]] = run(test, min(arguments.limit, deadline - time.time()), arguments.out, done)
+        if str(last["code"]).startswith("killed") and len(last["cases"]) > len(done):
+            left.append(test)
+        write(arguments.out, list(results.values()), [test["name"] for test in left])
         print(f"{'FAILED' if is_bad(last) else 'ok':6} {last['name']:20} {last['passed']:4} passed {last['seconds']:6.1f} s  {last['code'] or ''} "
               f"{' '.join(last['failed'] + last['unfinished'] + last['saw_no_gpu'])}", flush=True)
-    bad = [result for result in results if is_bad(result)]
-    print(f"gpu: {sum(r['passed'] for r in results)} passed, {sum(max(1, len(r['failed'])) for r in bad)} failed, "
-          f"{sum(len(r['skipped']) for r in results)} skipped")
+    bad = [result for result in results.values() if is_bad(result)]
+    print(f"gpu: {sum(r['passed'] for r in results.values())} passed, {sum(max(1, len(r['failed'])) for r in bad)} failed, "
+          f"{sum(len(r['skipped']) for r in results.values())} skipped")
     if left:
         print("no time for: " + " ".join(test["name"] for test in left))
     return 1 if bad or left or not results else 0

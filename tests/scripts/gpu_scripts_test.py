@@ -32,6 +32,15 @@ HANGS = """#!/bin/sh
 printf '[ RUN      ] C.D\\n'
 sleep 300
 """
+SLOW = """#!/bin/sh
+case $1 in
+  '') case=One ;;
+  --gtest_filter=-S.One) case=Two/Small ;;
+  --gtest_filter=-S.One:S.Two/Small) printf '[ RUN      ] S.Three\\n[       OK ] S.Three (1 ms)\\n'; exit ;;
+esac
+printf "[ RUN      ] S.$case\\n[       OK ] S.$case (1 ms)\\n[ RUN      ] S.Three\\n"
+sleep 300
+"""
 SEES_NONE = """#!/bin/sh
 printf '[ RUN      ] E.F\\nfile.cpp:1: Skipped\\nthere is no GPU here\\n\\n[  SKIPPED ] E.F (0 ms)\\n'
 """
@@ -144,6 +153,24 @@ class Check(unittest.TestCase):
         self.assertEqual(sees_none["saw_no_gpu"], ["E.F"])
         self.assertEqual(passes["code"], 0)
         self.assertIn("1 passed, 2 failed, 1 skipped", done.stdout)
+
+    def test_a_program_that_is_killed_goes_on_with_the_cases_that_are_left(self):
+        machine = self.machine(slow=SLOW, passes=PASSES)
+        machine.out.mkdir()
+        environment = machine.environment | {"LD_LIBRARY_PATH": "x:/of/the/driver"}
+
+        def run(*arguments: str) -> subprocess.CompletedProcess:
+            return subprocess.run(["python3", machine.root / "scripts/gpu/run_tests.py", machine.root / ".carry", machine.out, "--limit", "3",
+                                   *arguments], capture_output=True, text=True, timeout=60, env=environment)
+
+        first = run("--budget", "8")  # too little is left for another start
+        self.assertEqual(first.returncode, 1, first.stdout)
+        self.assertIn("no time for: ", first.stdout)
+        second = run("--continue")
+        self.assertEqual(second.returncode, 0, second.stdout)
+        tests = {test["name"]: test for test in machine.results("tests.json")["tests"]}
+        self.assertEqual(tests["slow"]["cases"], ["S.One", "S.Three", "S.Two/Small"])
+        self.assertEqual((machine.root / "ran").read_text(), "yes\n")
 
     def test_results_of_other_programs_are_set_aside(self):
         machine = self.machine(passes=PASSES)
