@@ -284,6 +284,9 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
   const at::Tensor generators =
       groups.control().all_gather(device::generator_state(parts_.place.device), "random generators");
   const checkpoint::Snapshot live = snapshot(progress, generators);  // on every rank: the log's state is gathered
+  // That has waited for the device. Where NCCL called its sums off, updates were made of what they had come to.
+  if (!parts_.place.device.is_cpu())
+    groups.tensors().check("step " + std::to_string(progress.step), std::chrono::steady_clock::now());
   if (writes()) {
     const double waited_seconds = wait_for_the_save_before();
     if (mode == train::SaveMode::background) tell_of_waiting(waited_seconds);
