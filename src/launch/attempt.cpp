@@ -204,14 +204,20 @@ const Cause* Attempt::main_cause() const {
 
 Attempt::Result Attempt::result() const {
   if (const Cause* cause = main_cause()) return {.kind = Kind::failed, .exit_code = cause->exit_code()};
+  const int restart = static_cast<int>(ExitCode::restart);
+  const auto code_of = [](const RankEnd& end) {
+    return end.fate.number + (end.fate.kind == Fate::Kind::killed ? 128 : 0);
+  };
   int code = 0;
-  for (const auto& [rank, end] : ends_) {
-    code = std::max(code, end.fate.number + (end.fate.kind == Fate::Kind::killed ? 128 : 0));
-  }
+  for (const auto& [rank, end] : ends_) code = std::max(code, code_of(end));
   if (code == 0) return {.kind = Kind::done, .exit_code = 0};
   if (stop_signal_ == 0) return {.kind = Kind::stopped, .exit_code = code};  // somebody asked the ranks themselves
-  const int wanted = stop_signal_ == SIGUSR1 ? static_cast<int>(ExitCode::restart) : 128 + stop_signal_;
-  return {.kind = grows_ ? Kind::grows : Kind::stopped, .exit_code = wanted};
+  const int wanted = stop_signal_ == SIGUSR1 ? restart : 128 + stop_signal_;
+  if (grows_) return {.kind = Kind::grows, .exit_code = wanted};
+  // They had agreed on another end before our word came: a cloud's notice, or that they have lost each other.
+  const bool make_way = std::ranges::all_of(ends_, [&](const auto& end) { return code_of(end.second) == restart; });
+  if (make_way && wanted != restart) return {.kind = Kind::makes_way, .exit_code = restart};
+  return {.kind = Kind::stopped, .exit_code = wanted};
 }
 
 ExitReport Attempt::report() const {

@@ -47,7 +47,7 @@ class Attempt {
   bool is_over() const;
   bool is_ending() const noexcept { return is_ending_ || stop_signal_ != 0; }
 
-  enum class Kind { done, stopped, grows, failed };
+  enum class Kind { done, stopped, makes_way, grows, failed };  // makes_way: of itself, before it could be stopped
   struct Result {
     Kind kind = Kind::done;
     int exit_code = 0;

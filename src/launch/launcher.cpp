@@ -219,16 +219,19 @@ bool Launcher::run_attempt() {
   }
   const auto result = attempt.result();
   exit_code_ = result.exit_code;
-  if (result.kind == Attempt::Kind::grows) {
+  if (result.kind == Attempt::Kind::grows && stop_signal_ == 0) {
     terminal_.say("a host is back: on with " + std::to_string(ready_links().size()) + " hosts " +
                   resume_text(request_.state()));
-    return stop_signal_ == 0;
+    return true;
   }
   if (result.kind == Attempt::Kind::failed) {
     if (const auto goes_on = answer_refusal(attempt)) return *goes_on;
     return restart_after(attempt);
   }
-  if (result.kind == Attempt::Kind::stopped) terminal_.say("stopped on request; exit " + std::to_string(exit_code_));
+  if (result.kind == Attempt::Kind::makes_way)
+    terminal_.say("the ranks had ended before the request came; exit " + std::to_string(exit_code_));
+  else if (result.kind != Attempt::Kind::done)
+    terminal_.say("stopped on request; exit " + std::to_string(exit_code_));
   return false;
 }
 

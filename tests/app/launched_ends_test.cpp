@@ -183,6 +183,13 @@ TEST(StoppingTheLauncher, KillsRanksThatDoNotEndInTimeAndSaysSo) {
   EXPECT_THAT(launched.family().living(), IsEmpty());
 }
 
+/// One that stands still takes none.
+void wait_for_a_signal_to(pid_t rank) {
+  const std::string none_waits = "ShdPnd:\t0000000000000000";
+  while (read_file("/proc/" + std::to_string(rank) + "/status").find(none_waits) != std::string::npos) {
+  }
+}
+
 TEST(StoppingTheLauncher, SaysSoWhereARankIsKilledBeforeItHasSaved) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
@@ -191,14 +198,30 @@ TEST(StoppingTheLauncher, SaysSoWhereARankIsKilledBeforeItHasSaved) {
   kill(rank, SIGSTOP);
   ASSERT_TRUE(launched.program().prints("was stopped by SIGSTOP"));  // all of its threads
   launched.program().signal(SIGTERM);
-  const std::string none_waits = "ShdPnd:\t0000000000000000";
-  while (read_file("/proc/" + std::to_string(rank) + "/status").find(none_waits) != std::string::npos) {
-  }
+  wait_for_a_signal_to(rank);
   kill(rank, SIGKILL);  // as the kernel does that is out of memory
   const Result result = launched.program().wait(30);
   EXPECT_EQ(result.exit_code, 138) << result.err;
   EXPECT_THAT(result.err, HasSubstr("cause   rank 1 on localhost"));
   EXPECT_THAT(result.out, Not(HasSubstr("stopped on request")));
+}
+
+TEST(StoppingTheLauncher, EndsAsTheRanksDoThatHadAgreedToMakeWayBefore) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  const std::vector<pid_t> ranks{launched.family().rank(0), launched.family().rank(1)};
+  for (const pid_t rank : ranks) kill(rank, SIGSTOP);
+  for (const std::string rank : {"0", "1"})
+    ASSERT_TRUE(launched.program().prints("rank " + rank + " on localhost was stopped by SIGSTOP"));
+  launched.program().signal(SIGTERM);
+  for (const pid_t rank : ranks) wait_for_a_signal_to(rank);
+  for (const pid_t rank : ranks) kill(rank, SIGRTMIN + 6);
+  for (const pid_t rank : ranks) kill(rank, SIGCONT);
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("cause")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("exit 138"), Not(HasSubstr("stopped on request"))));
 }
 
 /// A rank that needs three seconds for its save is left those.
