@@ -8,6 +8,17 @@
 
 namespace gputrain::app {
 
+void open_log(const RunFolder& folder, const Place& place) {
+  try {
+    log::open_file(folder.log(place.rank()));
+  } catch (const Error& refusal) {
+    if (place.rank() == 0) throw;
+    log::set_stderr_enabled(true);
+    log::warning(refusal.what());
+    log::set_stderr_enabled(false);
+  }
+}
+
 int64_t cut_logs(const RunFolder& folder, const Place& place, const train::Progress& progress) {
   const auto cut = [&](int rank) { return monitor::cut_log(folder.log(rank), progress.step, progress.evaluated_step); };
   int64_t count = 0;
@@ -18,7 +29,7 @@ int64_t cut_logs(const RunFolder& folder, const Place& place, const train::Progr
   } catch (const Error& error) {
     log::warning(std::string("the log still tells of steps that are taken again: ") + error.what());
   }
-  log::open_file(folder.log(place.rank()));  // the one that was cut is another file
+  open_log(folder, place);  // the one that was cut is another file
   return count;
 }
 

@@ -16,6 +16,7 @@
 #include "job_environment.hpp"
 #include "memory_page.hpp"
 #include "micro_batch.hpp"
+#include "rank_logs.hpp"
 #include "run_folder.hpp"
 #include "start_page.hpp"
 #include "training.hpp"
@@ -43,7 +44,7 @@ TakenRunFolder enter_run_folder(const Job& job, Place& place) {
   TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
   if (place.rank() == 0) taken = take_run_folder(job.output_dir, job.spec().checkpoint.resume == "never");
   place.groups.control().barrier("run folder");
-  log::open_file(taken.folder.log(place.rank()));
+  open_log(taken.folder, place);
   return taken;
 }
 

@@ -274,12 +274,15 @@ void Agent::start(StartOrder order) {
   kill_at_.reset();
   Child::Options options{.argv = order.command, .environment = {}};
   options.argv.insert(options.argv.begin(), own_program());
+  bool has_told = false;
   for (int local = 0; local < order.ranks; ++local) {
     const int rank = order.first_rank + local;
     std::array<char, 32> name{};
     std::snprintf(name.data(), name.size(), "rank_%04d.log", rank);
     options.environment = environment_of_rank(order, local);
     ranks_.push_back(std::make_unique<RankProcess>(rank, options, std::filesystem::path(order.logs) / name.data()));
+    const std::string& problem = ranks_.back()->log_problem();
+    if (!problem.empty() && !std::exchange(has_told, true)) say({{"kind", "no_log"}, {"text", problem}});
   }
 }
 

@@ -94,6 +94,8 @@ void Attempt::take(HostLink& link, const json& message) {
       unheard_.insert(rank);
     else
       terminal_.pass_on(rank, message.at("text").get<std::string>(), message.at("is_error").get<bool>());
+  } else if (kind == "no_log") {
+    terminal_.say("no log can be written on " + link.name() + ": " + message.at("text").get<std::string>());
   } else if (kind == "fate") {
     take_fate(link, message);
   } else if (kind == "exit") {

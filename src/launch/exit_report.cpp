@@ -141,8 +141,8 @@ std::string ExitReport::page() const {
   if (!cause.end.clue.empty()) page += line("", cause.end.clue);
   for (const auto& other : others) page += line("then", other);
   if (!cause.end.tail.empty() && !is_heard) {
-    page += line("output",
-                 "the last lines of rank " + std::to_string(cause.end.rank) + ", all of them in " + cause.end.log);
+    page += line("output", "the last lines of rank " + std::to_string(cause.end.rank) +
+                               (cause.end.log.empty() ? "" : ", all of them in " + cause.end.log));
     for (const auto& text : cause.end.tail) page += "        | " + text + "\n";
   }
   const auto step = std::max(state.step, state.checkpoint_step);  // not every step is told of

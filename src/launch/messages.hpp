@@ -1,7 +1,7 @@
 // What launcher and agents say to each other: one JSON object per line, over the agent's stdin and stdout.
 //
 //   launcher: hello, alive, find_port, start, signal, stop, goodbye
-//   agent:    ready, alive, port, line, fate, exit, problem, signal
+//   agent:    ready, alive, port, no_log, line, fate, exit, problem, signal
 //
 // A node's own launcher (join.hpp) first says who it is, come, and hears hello, wait or refused; then it is the agent.
 #pragma once
@@ -49,7 +49,7 @@ struct RankEnd {
   bool killed_by_us = false;      // by one of those; whatever else kills it may have come before it had saved
   std::vector<std::string> tail;  // its last lines
   std::string clue;               // what its host or its output says about memory or the GPU
-  std::string log;                // where all its lines are
+  std::string log;                // where all its lines are; empty: nowhere
 };
 void to_json(nlohmann::json& json, const RankEnd& end);
 void from_json(const nlohmann::json& json, RankEnd& end);

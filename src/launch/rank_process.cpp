@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <system_error>
 #include <utility>
 
-#include "gputrain/core/error.hpp"
 #include "host_signs.hpp"
 
 namespace gputrain::launch {
@@ -13,22 +15,26 @@ namespace {
 
 constexpr size_t kTailLines = 12, kLongestTailLine = 400;
 
+/// A disk that refuses ends no training: what the rank says is heard all the same.
+int open_log(const std::filesystem::path& path, std::string& problem) {
+  std::error_code failure;
+  std::filesystem::create_directories(path.parent_path(), failure);
+  const int log = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (log < 0) problem = path.string() + ": " + (failure ? failure.message() : std::strerror(errno));
+  return log;
+}
+
 }  // namespace
 
 RankProcess::RankProcess(int rank, const Child::Options& options, std::filesystem::path log)
     : rank_(rank),
       process_(-1),
-      child_((std::filesystem::create_directories(log.parent_path()), options)),
+      child_(options),
       output_(child_.take_output()),
       errors_(child_.take_errors()),
       log_path_(std::move(log)),
-      log_(::open(log_path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+      log_(open_log(log_path_, log_problem_)) {
   process_ = child_.id();
-  if (log_.get() < 0) {
-    throw Error(ExitCode::environment, {.what = "cannot write a rank's log",
-                                        .where = log_path_.string(),
-                                        .hint = "check that the folder is writable and the disk is not full"});
-  }
 }
 
 void RankProcess::add_to(Poll& poll) const {
@@ -65,7 +71,7 @@ RankEnd RankProcess::end(const Fate& fate) const {
           .killed_by_us = fate.kind == Fate::Kind::killed && sent_.contains(fate.number),
           .tail = {tail_.begin(), tail_.end()},
           .clue = telling_,
-          .log = log_path_.string()};
+          .log = log_problem_.empty() ? log_path_.string() : ""};
 }
 
 void RankProcess::signal(int number) {

@@ -23,6 +23,8 @@ class RankProcess {
   RankProcess(int rank, const Child::Options& options, std::filesystem::path log);
 
   int rank() const noexcept { return rank_; }
+  /// Why there is no log file; empty where there is one.
+  const std::string& log_problem() const noexcept { return log_problem_; }
   bool is_running() const noexcept { return child_.is_running(); }
   pid_t process() const noexcept { return child_.id(); }
   void add_to(Poll& poll) const;
@@ -40,6 +42,7 @@ class RankProcess {
   Child child_;
   LineReader output_, errors_;
   std::filesystem::path log_path_;
+  std::string log_problem_;
   Descriptor log_;
   std::deque<std::string> tail_;
   std::string telling_;

@@ -322,6 +322,24 @@ TEST(Restarting, EndsWhenNoRestartIsLeft) {
   EXPECT_THAT(result.err, HasSubstr("no restart is left (launch.max_restarts: 1)"));
 }
 
+TEST(Restarting, GoesOnWhereLogsCannotBeWritten) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {"--max-restarts", "1"}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    3/"));
+  const std::string of_launcher = launched.run() + "/logs/attempt_2/rank_0001.log",
+                    own = launched.run() + "/logs/rank_0001.log";
+  fs::remove(own);
+  for (const auto& log : {of_launcher, own}) fs::create_directories(log);
+  kill(launched.family().rank(1), SIGKILL);
+  ASSERT_TRUE(launched.program().prints("launch  no log can be written on localhost: " + of_launcher + ": Is a direc"));
+  launched.program().forget_output();
+  EXPECT_TRUE(launched.program().prints("step    3/"));
+  launched.program().signal(SIGTERM);
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 143) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("[rank 1] warning: "), HasSubstr(own)));
+}
+
 TEST(Restarting, IsNotTriedWhereItCannotHelp) {
   const TemporaryFolder folder;
   for (const auto& [setting, code] :

@@ -48,6 +48,9 @@ TEST(ExitReport, RepeatsTheLastLinesOfARankUnlessTheyStandRightAboveIt) {
   ExitReport report{.cause = {.host = "h", .story = {}, .end = ended(Fate::Kind::exited, 3, false)}};
   report.cause.end.tail = {"error: no such file"};
   EXPECT_NE(report.page().find("| error: no such file"), std::string::npos);
+  EXPECT_EQ(report.page().find("all of them in"), std::string::npos);  // no log could be written
+  report.cause.end.log = "logs/rank_0000.log";
+  EXPECT_NE(report.page().find("all of them in logs/rank_0000.log"), std::string::npos);
   report.is_heard = true;
   EXPECT_EQ(report.page().find("no such file"), std::string::npos);
 }
