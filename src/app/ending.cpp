@@ -1,7 +1,6 @@
 #include "ending.hpp"
 
 #include <algorithm>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
@@ -88,15 +87,27 @@ monitor::Summary summarize(const Job& job, const Place& place, const train::Plan
   return summary;
 }
 
-void keep_measured(monitor::Summary& summary, const std::filesystem::path& earlier) {
+void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earlier) {
   if (summary.first_step_seconds > 0) return;
-  std::ifstream file(earlier);
-  const auto json = nlohmann::json::parse(file, nullptr, false);
-  if (json.is_discarded() || json.value("run_id", "") != summary.run_id) return;
-  const auto throughput = json.value("throughput", nlohmann::json::object());
-  summary.samples_per_second = throughput.value("samples_per_second", 0.0);
-  summary.tokens_per_second = throughput.value("tokens_per_second", 0.0);
-  summary.first_step_seconds = json.value("first_step_seconds", 0.0);
+  try {
+    if (earlier.at("run_id") != summary.run_id) return;
+    const auto& throughput = earlier.at("throughput");
+    summary.samples_per_second = throughput.at("samples_per_second").get<double>();
+    summary.tokens_per_second = throughput.at("tokens_per_second").get<double>();
+    summary.first_step_seconds = earlier.at("first_step_seconds").get<double>();
+  } catch (const nlohmann::json::exception&) {  // there is none, or somebody else wrote it
+  }
+}
+
+void record_failed_start(const std::exception& failure, const std::string& run_id, const RunFolder& folder) {
+  const int code = exit_code_of(failure);
+  try {
+    if (code == static_cast<int>(ExitCode::usage)) return monitor::restore_newest_end(folder.summary());
+    monitor::write_beginning(folder.summary(),
+                             {.run_id = run_id, .status = "failed", .exit_code = code, .reason = reason_of(failure)});
+  } catch (const Error& second) {
+    log::warning(second.what());  // the first failure is the one to report
+  }
 }
 
 void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic) {

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "assembly.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/monitor/console.hpp"
@@ -28,7 +30,11 @@ monitor::Summary summarize(const Job& job, const Place& place, const train::Plan
                            const train::LogHook& log);
 
 /// A start that finds nothing left to train measures nothing: what the one before it measured stays.
-void keep_measured(monitor::Summary& summary, const std::filesystem::path& earlier);
+void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earlier);
+
+/// Records in summary.json why an attempt failed before it came to train; a command that was refused leaves no trace
+/// there.
+void record_failed_start(const std::exception& failure, const std::string& run_id, const RunFolder& folder);
 
 /// What its steps have sent, where there are other ranks.
 void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic);

@@ -6,6 +6,7 @@
 #include "checkpoint_room.hpp"
 #include "commands.hpp"
 #include "dry_run.hpp"
+#include "ending.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
@@ -13,6 +14,7 @@
 #include "gputrain/device/fault.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/monitor/summary.hpp"
 #include "job_environment.hpp"
 #include "memory_page.hpp"
 #include "micro_batch.hpp"
@@ -79,13 +81,16 @@ int run_job(const RunRequest& request, const Job& given) {
 
   const TakenRunFolder taken = enter_run_folder(job, assembly.place);
   const RunFolder& folder = taken.folder;
+  const bool writes = assembly.place.rank() == 0;
+  bool has_begun = false;
   try {
+    if (writes) monitor::write_beginning(folder.summary(), {.run_id = job.run_id});
     Training training(request, job, assembly, console, folder);
-    if (assembly.place.rank() == 0) {
-      write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
-    }
+    if (writes) write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
+    has_begun = true;
     return training.run();
   } catch (const std::exception& failure) {
+    if (writes && !has_begun) record_failed_start(failure, job.run_id, folder);
     log::set_stderr_enabled(false);  // there main says it
     log::error(failure.what());
     fail(assembly.place, failure);

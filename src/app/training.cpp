@@ -152,7 +152,7 @@ int Training::run() {
     // Not refused: what a disk says is not always so, and there may be room when the first save is due.
     for (const auto& shortage : disks_too_small(job_, assembly_)) log::warning(shortage.what());
     monitor::Summary summary = train();
-    keep_measured(summary, folder_.summary());
+    keep_measured(summary, monitor::newest_end(folder_.summary()));
     assembly_.place.groups.control().barrier("end");
     if (assembly_.place.rank() == 0) monitor::write_summary(folder_.summary(), summary);
     ledger_.append("end", end_record(summary, progress_));

@@ -1,10 +1,23 @@
 #include "gputrain/monitor/summary.hpp"
 
+#include <fstream>
+#include <system_error>
+#include <utility>
+
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/atomic_file.hpp"
 
 namespace gputrain::monitor {
+namespace {
+
+void write(const std::filesystem::path& path, const nlohmann::ordered_json& object) {
+  // Its reason may name a path, in any encoding.
+  const std::string text = object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  write_file_atomically(path, text + "\n", ExitCode::environment);
+}
+
+}  // namespace
 
 void write_summary(const std::filesystem::path& path, const Summary& summary) {
   auto best = nlohmann::ordered_json::object();
@@ -33,9 +46,30 @@ void write_summary(const std::filesystem::path& path, const Summary& summary) {
     object["communication"] = {{"bytes_per_step", summary.sent_bytes_per_step},
                                {"uncompressed_bytes_per_step", summary.uncompressed_bytes_per_step}};
   }
-  // Its reason may name a path, in any encoding.
-  const std::string text = object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  write_file_atomically(path, text + "\n", ExitCode::environment);
+  write(path, object);
+}
+
+void write_beginning(const std::filesystem::path& path, const Beginning& beginning) {
+  nlohmann::ordered_json object{
+      {"schema", 1}, {"run_id", beginning.run_id}, {"status", beginning.status}, {"exit_code", nullptr}};
+  if (beginning.exit_code) object["exit_code"] = *beginning.exit_code;
+  object["reason"] = beginning.reason;
+  if (auto before = newest_end(path); !before.empty()) object["before"] = std::move(before);
+  write(path, object);
+}
+
+nlohmann::ordered_json newest_end(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  auto found = nlohmann::ordered_json::parse(file, nullptr, false);
+  const bool is_beginning = found.is_object() && !found.contains("step");
+  if (is_beginning) found = found.value("before", nlohmann::ordered_json());
+  return found.is_object() ? found : nlohmann::ordered_json::object();
+}
+
+void restore_newest_end(const std::filesystem::path& path) {
+  if (const auto before = newest_end(path); !before.empty()) return write(path, before);
+  std::error_code ignored;  // it says that nothing is known
+  std::filesystem::remove(path, ignored);
 }
 
 }  // namespace gputrain::monitor

@@ -4,9 +4,15 @@
 
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/stat.h>
 
 #include "app/endless_run.hpp"
+#include "gputrain/core/descriptor.hpp"
 #include "support/fake_cloud.hpp"
 #include "support/sanitizers.hpp"
 
@@ -42,6 +48,55 @@ TEST(RunThatFails, IsToldInItsLogAndWithThePlaceInItsSummary) {
   EXPECT_THAT(read_file(folder / "run/logs/rank_0000.log"),
               ::testing::ContainsRegex("error [^\n]*\\.png: neither JPEG nor PNG"));
   EXPECT_THAT(summary(folder / "run")["reason"].get<std::string>(), HasSubstr(".png: neither JPEG nor PNG"));
+}
+
+TEST(RunThatIsKilled, LeavesNoSummaryOfAnEarlierAttemptAsIfItWereItsOwn) {
+  const TemporaryFolder folder;
+  Program first(endless(folder));
+  ASSERT_TRUE(first.prints("step    1/"));
+  EXPECT_EQ(summary(folder / "run")["status"], "begun");
+  first.signal(SIGTERM);
+  ASSERT_EQ(first.wait().exit_code, 143);
+  const auto stopped = summary(folder / "run");
+  EXPECT_EQ(stopped["status"], "stopped");
+  const std::string curve = folder / "run/metrics.jsonl";
+  std::filesystem::rename(curve, folder / "curve");
+  ASSERT_EQ(mkfifo(curve.c_str(), 0600), 0);
+  Program loading(endless(folder));
+  int writer = -1;  // one can be had while the curve is being read, after the checkpoint, and keeps it from its end
+  while ((writer = open(curve.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) ASSERT_TRUE(loading.is_running());
+  const Descriptor held(writer);
+  loading.signal(SIGKILL);
+  ASSERT_EQ(loading.wait().exit_code, 137);
+  const auto killed = summary(folder / "run");
+  EXPECT_EQ(killed["status"], "begun");
+  EXPECT_TRUE(killed["exit_code"].is_null());
+  EXPECT_FALSE(killed.contains("step"));
+  EXPECT_EQ(killed.value("before", nlohmann::json()), stopped);
+  std::filesystem::rename(folder / "curve", curve);
+  Program training(endless(folder));
+  ASSERT_TRUE(training.prints("resume  step"));
+  training.signal(SIGKILL);
+  ASSERT_EQ(training.wait().exit_code, 137);
+  EXPECT_EQ(summary(folder / "run"), killed);
+}
+
+TEST(RunThatIsNotTakenUp, HasTheSummaryOfItsEndBeforeUnlessItFails) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  const std::string before = read_file(run + "/summary.json");
+  EXPECT_EQ(gputrain({"run", job, "--output-dir", run, "--set", "optimizer.lr=1"}).exit_code, 2);
+  EXPECT_EQ(read_file(run + "/summary.json"), before);
+  std::filesystem::resize_file(run + "/ckpt/step-00000020/model.safetensors", 10);
+  EXPECT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 5);
+  const auto failed = summary(run);
+  EXPECT_EQ(failed["status"], "failed");
+  EXPECT_EQ(failed["exit_code"], 5);
+  EXPECT_THAT(failed["reason"].get<std::string>(), HasSubstr("none of the run's checkpoints is good"));
+  EXPECT_EQ(failed.value("before", nlohmann::json()), nlohmann::json::parse(before));
+  EXPECT_EQ(gputrain({"run", job, "--output-dir", folder / "new", "--set", "checkpoint.resume=must"}).exit_code, 5);
+  EXPECT_FALSE(summary(folder / "new").contains("before"));
 }
 
 class Notice : public ::testing::TestWithParam<std::string> {};

@@ -1,10 +1,14 @@
-// summary.json: how a run ended, for programs. Written at every end, also a failed one.
+// summary.json: how a run ended, for programs. Written at every end, also a failed one, and at every beginning: what it
+// says is always of the newest attempt.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+
+#include <nlohmann/json_fwd.hpp>
 
 #include "gputrain/monitor/metrics_file.hpp"
 
@@ -39,5 +43,19 @@ struct Summary {
 
 /// Replaces `path` in one step; throws Error(environment) when the disk refuses.
 void write_summary(const std::filesystem::path& path, const Summary& summary);
+
+/// Of an attempt that has not come to train, or is still at it.
+struct Beginning {
+  std::string run_id;
+  std::string status = "begun";  // begun | failed
+  std::optional<int> exit_code;
+  std::string reason = "it is under way, or was ended before it could say why";
+};
+/// Keeps the newest end that is known as "before".
+void write_beginning(const std::filesystem::path& path, const Beginning& beginning);
+/// How the newest attempt ended that has come to train; an empty object: that is not known.
+nlohmann::ordered_json newest_end(const std::filesystem::path& path);
+/// The attempt that has begun was none: the newest end is in its place again.
+void restore_newest_end(const std::filesystem::path& path);
 
 }  // namespace gputrain::monitor
