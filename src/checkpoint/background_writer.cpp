@@ -41,11 +41,18 @@ BackgroundWriter::~BackgroundWriter() {
 void BackgroundWriter::begin(const Snapshot& live, const std::vector<at::Tensor>& still) {
   const auto begin = Clock::now();
   wait();
-  if (!thread_.joinable()) {
-    const SignalsBlocked in_the_new_thread;
-    thread_ = std::thread([this] { run(); });
+  std::optional<Snapshot> copy;
+  try {
+    if (!thread_.joinable()) {
+      const SignalsBlocked in_the_new_thread;
+      thread_ = std::thread([this] { run(); });
+    }
+    copy = copy_of(live, still);
+  } catch (const std::exception& failure) {
+    const auto shortage = device::shortage_of(failure);
+    if (!shortage) throw;
+    return give_up(live, *shortage);
   }
-  Snapshot copy = copy_of(live, still);
   {
     const std::lock_guard lock(mutex_);
     begun_ = std::move(copy);
@@ -53,6 +60,21 @@ void BackgroundWriter::begin(const Snapshot& live, const std::vector<at::Tensor>
     stall_seconds_ = seconds_since(begin);
   }
   changed_.notify_all();
+}
+
+/// What has been had already is given back: training needs it more.
+void BackgroundWriter::give_up(const Snapshot& live, const device::Shortage& shortage) {
+  to_copy_.clear();
+  memory_.clear();
+  const int64_t mebibytes = (shortage.requested_bytes + (1 << 20) - 1) >> 20;
+  const Error failure(ExitCode::checkpoint,
+                      {.what = "there is no memory for a copy of what is to be saved" +
+                               (mebibytes > 0 ? ": " + std::to_string(mebibytes) + " MiB more cannot be had" : ""),
+                       .where = store_.folder_of(live.step).string(),
+                       .hint = "a smaller train.micro_batch_size or data.prefetch_factor leaves more of it"});
+  store_.withdraw(live, failure.what());
+  const std::lock_guard lock(mutex_);
+  results_.push_back({.step = live.step, .bytes = live.bytes(), .failure = failure});
 }
 
 void BackgroundWriter::finish_copy() {

@@ -144,6 +144,12 @@ fs::path CheckpointStore::write(const Snapshot& snapshot) {
   return target;
 }
 
+void CheckpointStore::withdraw(const Snapshot& snapshot, const std::string& reason) const {
+  if (snapshot.rank == 0) return;
+  for (const Shard& shard : snapshot.shards)
+    hand_in_failure(partial_folder_of(snapshot.step), file_name(shard.part, shard.rank, shard.ranks), reason);
+}
+
 void CheckpointStore::confirm(int64_t step) {
   const fs::path folder = folder_of(step);
   verify(folder, look_at_files(folder));

@@ -92,6 +92,43 @@ TEST_F(BackgroundWriterTest, SavesInTheCallersThreadAfterWhatWasBegun) {
   EXPECT_EQ(writer.take_results().size(), 1U);
 }
 
+TEST_F(BackgroundWriterTest, CountsMemoryRefusedForTheCopyAsAFailedSave) {
+  BackgroundWriter writer{CheckpointStore(folder_)};
+  Snapshot large = snapshot(1);
+  large.files["model"].emplace_back("more than there is", at::full({1}, 1.0).expand({int64_t{1} << 45}));
+  writer.begin(large, {weights_});
+  writer.finish_copy();
+  const auto results = writer.take_results();
+  ASSERT_EQ(results.size(), 1U);
+  ASSERT_TRUE(results[0].failure);
+  EXPECT_EQ(results[0].failure->code(), ExitCode::checkpoint);
+  EXPECT_NE(results[0].failure->parts().what.find("no memory"), std::string::npos) << results[0].failure->what();
+  weights_.fill_(2);
+  writer.begin(snapshot(2), {weights_});
+  writer.finish_copy();
+  writer.wait();
+  EXPECT_EQ(saved_at(2), 2);
+}
+
+TEST_F(BackgroundWriterTest, TellsRankZeroThatItsFilesWillNotCome) {
+  CheckpointStore store(folder_);
+  Snapshot of_zero = snapshot(1);
+  of_zero.awaited = {file_name("optimizer", 1, 2)};
+  of_zero.patience_seconds = 600;
+  store.prepare(of_zero);
+  BackgroundWriter writer{store};
+  const NamedTensors large{{"more than there is", at::full({1}, 1.0).expand({int64_t{1} << 45})}};
+  writer.begin(
+      {.step = 1, .shards = {{.part = "optimizer", .rank = 1, .ranks = 2, .tensors = large, .slices = {}}}, .rank = 1});
+  EXPECT_TRUE(writer.take_results().at(0).failure);
+  try {
+    store.write(of_zero);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("could not write it: "), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(BackgroundWriterTest, ReportsAFailureInsteadOfThrowingIt) {
   fs::create_directories(folder_);
   const fs::path file = folder_ / "a file";

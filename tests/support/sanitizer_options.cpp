@@ -13,4 +13,6 @@ GPUTRAIN_ASKED_BY_SANITIZER __asan_default_options() {
 
 // ignore_noninstrumented_modules: LibTorch, Gloo and OpenMP are not built with the sanitizer, which sees none of the
 // atomics by which they order what they do.
-GPUTRAIN_ASKED_BY_SANITIZER __tsan_default_options() { return "ignore_noninstrumented_modules=1"; }
+GPUTRAIN_ASKED_BY_SANITIZER __tsan_default_options() {
+  return "ignore_noninstrumented_modules=1:allocator_may_return_null=1";
+}

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gputrain/checkpoint/store.hpp"
+#include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/staging.hpp"
 
 namespace gputrain::checkpoint {
@@ -36,7 +37,7 @@ class BackgroundWriter {
   /// Copies the snapshot's tensors and saves the copy, in the background. Waits first for the save before it, which
   /// there can be one of. Tensors may change as soon as this returns, but not those in the storage of `still`: they are
   /// copied while training already computes the next gradients, and hold still until finish_copy() has returned. The
-  /// memory of the copy is kept for the next one.
+  /// memory of the copy is kept for the next one; where none can be had, that is a save that has failed.
   void begin(const Snapshot& live, const std::vector<at::Tensor>& still = {});
 
   /// To be called before what was `still` changes.
@@ -54,6 +55,7 @@ class BackgroundWriter {
  private:
   void run();
   Result write(const Snapshot& snapshot);
+  void give_up(const Snapshot& live, const device::Shortage& shortage);
   Snapshot copy_of(const Snapshot& live, const std::vector<at::Tensor>& still);
   at::Tensor kept_memory(const std::string& file, const std::string& name, const at::Tensor& like);
 

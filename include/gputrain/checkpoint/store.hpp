@@ -70,6 +70,9 @@ class CheckpointStore {
   /// checkpoint is still there, and what was half written is gone. Looks for free space before the first byte.
   std::filesystem::path write(const Snapshot& snapshot);
 
+  /// In place of write(): what cannot be written is said where rank 0 would wait for it.
+  void withdraw(const Snapshot& snapshot, const std::string& reason) const;
+
   /// Reads the checkpoint of a step back from the disk, and only when it is good removes older ones that nothing keeps.
   /// Throws Error(checkpoint) that says what is wrong with it.
   void confirm(int64_t step);
