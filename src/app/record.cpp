@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/fault.hpp"
+#include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "versions.hpp"
 
@@ -56,8 +58,9 @@ std::string reason_of(const std::exception& failure) {
 }
 
 int exit_code_of(const std::exception& failure) {
-  const auto* error = dynamic_cast<const Error*>(&failure);
-  return static_cast<int>(error != nullptr ? error->code() : ExitCode::internal);
+  if (const auto* error = dynamic_cast<const Error*>(&failure)) return static_cast<int>(error->code());
+  if (device::shortage_of(failure)) return static_cast<int>(ExitCode::environment);
+  return static_cast<int>(device::fault_of(failure) ? ExitCode::restart : ExitCode::internal);
 }
 
 int64_t samples_before(const std::vector<nlohmann::json>& ledger) {

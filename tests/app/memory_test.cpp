@@ -2,20 +2,29 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <exception>
 #include <future>
+#include <initializer_list>
 #include <map>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"
+#include "gputrain/core/error.hpp"
+#include "record.hpp"
 #include "support/ports.hpp"
 #include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
 namespace {
 
+const std::bad_alloc kNoMemory;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -100,6 +109,14 @@ TEST_F(Memory, ThatAModelAloneExceedsIsToldBeforeTheFirstStep) {
   EXPECT_THAT(result.err, HasSubstr("out of memory before the first step: "));
   EXPECT_THAT(result.err, HasSubstr("1  --set model.config.n_layer=2 "));
   EXPECT_THAT(result.err, Not(HasSubstr("micro_batch_size")));
+}
+
+TEST(RecordOfAFailure, HasTheExitCodeThatTheProcessEndsWith) {
+  const std::system_error no_thread(EAGAIN, std::generic_category());
+  for (const std::exception* failure : std::initializer_list<const std::exception*>{&no_thread, &kNoMemory})
+    EXPECT_EQ(app::exit_code_of(*failure), 6) << failure->what();
+  EXPECT_EQ(app::exit_code_of(std::runtime_error("a bug")), 1);
+  EXPECT_EQ(app::exit_code_of(Error(ExitCode::data, {.what = "no such file"})), 3);
 }
 
 }  // namespace
