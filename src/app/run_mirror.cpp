@@ -8,6 +8,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "record.hpp"
 
 namespace gputrain::app {
 
@@ -62,7 +63,7 @@ void RunMirror::note(const checkpoint::Mirror::Result& result) {
     parts_.ledger.append("mirror", {{"step", result.step}, {"bytes", result.bytes}, {"seconds", result.seconds}});
     return;
   }
-  parts_.ledger.append("mirror_failed", {{"step", result.step}, {"reason", result.failure->what()}});
+  parts_.ledger.append("mirror_failed", {{"step", result.step}, {"reason", reason_of(*result.failure)}});
   const std::string& cause = result.failure->parts().what;
   if (std::exchange(told_, cause) == cause) return;
   log::warning("no second copy of step " + std::to_string(result.step) + ": " + result.failure->what());
