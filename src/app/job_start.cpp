@@ -42,8 +42,10 @@ std::string name_of(const JobStart& spec, const JobRequest& request) {
 }
 
 std::filesystem::path output_dir_of(const JobStart& spec, const JobRequest& request) {
-  return spec.output_dir ? std::filesystem::path(*spec.output_dir)
-                         : std::filesystem::path("runs") / name_of(spec, request);
+  const auto folder = spec.output_dir ? std::filesystem::path(*spec.output_dir)
+                                      : std::filesystem::path("runs") / name_of(spec, request);
+  const auto plain = folder.lexically_normal();               // who makes "runs/../x" makes runs as well
+  return plain.has_filename() ? plain : plain.parent_path();  // "runs/x/"
 }
 
 }  // namespace gputrain::app

@@ -36,8 +36,7 @@ std::filesystem::path RunFolder::log(int rank) const {
 }
 
 TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
-  RunFolder folder{path.lexically_normal()};
-  if (folder.path.filename().empty()) folder.path = folder.path.parent_path();  // "runs/x/"
+  const RunFolder folder{path};
   std::error_code failure;
   if (fresh && std::filesystem::exists(folder.resolved())) {
     const RunLock of_earlier_run(folder.path);

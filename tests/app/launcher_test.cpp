@@ -220,6 +220,15 @@ TEST(Launch, TellsOnceWhatIsWrongWithAJobAndLeavesNothing) {
   EXPECT_EQ(times_in(far.err, "no model is named"), 1U) << far.err;
 }
 
+TEST(Launch, LeavesNothingWhereAPathGoesUpAgain) {
+  const TemporaryFolder folder;
+  const Result result = gputrain({"launch", "--nproc-per-node", "2", "run", write_gpt_job(folder), "--output-dir",
+                                  folder / "runs/../x", "--set", "model.type=gtp"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_FALSE(fs::exists(folder / "runs"));
+  EXPECT_FALSE(fs::exists(folder / "x"));
+}
+
 TEST(Launch, KeepsAnEarlierRunWhereItIsWhenTheJobIsWrong) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder), run = folder / "run";
