@@ -32,6 +32,11 @@ monitor::Summary summarize(const Job& job, const Place& place, const train::Plan
 /// A start that finds nothing left to train measures nothing: what the one before it measured stays.
 void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earlier);
 
+/// What an earlier attempt has measured on the test data, where it ended at this step of this run. Every rank must
+/// call, and gets what rank 0 knows.
+monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std::string& run_id, int64_t step,
+                               comm::Group& control);
+
 /// Records in summary.json why an attempt failed before it came to train; a command that was refused leaves no trace
 /// there.
 void record_failed_start(const std::exception& failure, const std::string& run_id, const RunFolder& folder);

@@ -205,6 +205,7 @@ void Training::record_forced_end(const Error& failure) {
 
 monitor::Summary Training::train() {
   train::note_signals();
+  first_step_ = progress_.step;
   auto& [place, datasets, plan, built, updates, reduction, micro_batch] = assembly_;
   const train::StopReason own_stop = [this] { return this->own_stop(); };
   TrainingLoop loop(spec_, assembly_, own_stop, [this] { checkpointing_.finish_copy(); });
@@ -332,6 +333,12 @@ void Training::roll_back(const std::string& finding) {
 }
 
 train::Stop Training::test() {
+  if (progress_.step == first_step_) {
+    const auto known = tested_before(monitor::newest_end(folder_.summary()), job_.run_id, progress_.step,
+                                     assembly_.place.groups.control());
+    for (const auto& [name, value] : known) progress_.metrics[name] = value;
+    if (!known.empty()) return train::Stop::none;
+  }
   const auto evaluator = make_evaluator(spec_, assembly_.datasets.test, assembly_, "test");
   train::StopPoll poll(assembly_.place.groups, [this] { return own_stop(); });
   const auto metrics = evaluator.run(*assembly_.built.model, assembly_.place.groups, poll);

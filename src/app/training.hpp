@@ -52,6 +52,7 @@ class Training {
   monitor::Console& console_;
   RunFolder folder_;
   train::Progress progress_;
+  int64_t first_step_ = 0;  // of this attempt, which goes on from it
   monitor::MetricsFile metrics_;
   train::Reporting reporting_;
   train::LogHook log_;

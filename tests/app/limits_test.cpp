@@ -34,6 +34,41 @@ TEST(RunThatIsDone, StartedAgainSaysThatNothingIsLeftAndKeepsWhatWasMeasured) {
   EXPECT_EQ(summary(folder / "run")["throughput"], before["throughput"]);
 }
 
+int64_t tests_in(const std::string& run) {
+  const std::string curve = read_file(run + "/metrics.jsonl"), name = "\"test/loss\"";
+  int64_t count = 0;
+  for (size_t at = curve.find(name); at != std::string::npos; at = curve.find(name, at + 1)) ++count;
+  return count;
+}
+
+TEST(RunThatIsDone, StartedAgainIsNotTestedOnceMore) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  const std::vector<std::string> command{"run",          write_gpt_job(folder, "expect: {test/loss: [0, 100]}\n"),
+                                         "--set",        "data.test.split=10%",
+                                         "--output-dir", run,
+                                         "--verify"};
+  ASSERT_EQ(gputrain(command).exit_code, 0);
+  const auto before = summary(run)["metrics"];
+  ASSERT_TRUE(before.contains("test/loss"));
+  for (int time = 0; time < 2; ++time) {
+    const Result again = gputrain(command);
+    EXPECT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_THAT(again.out, HasSubstr("nothing was left to train"));
+    EXPECT_EQ(tests_in(run), 1);
+    EXPECT_EQ(summary(run)["metrics"], before);
+  }
+  auto command_of_two = command;
+  command_of_two.insert(command_of_two.begin(), {"launch", "--nproc-per-node", "2"});
+  const Result by_two = gputrain(command_of_two);
+  EXPECT_EQ(by_two.exit_code, 0) << by_two.err;
+  EXPECT_EQ(tests_in(run), 1);
+  auto longer = command;
+  longer.insert(longer.end(), {"--accept", "--set", "train.max_steps=21"});
+  EXPECT_EQ(gputrain(longer).exit_code, 0);
+  EXPECT_EQ(tests_in(run), 2);
+}
+
 TEST(RunThatFails, IsToldInItsLogAndWithThePlaceInItsSummary) {
   const TemporaryFolder folder;
   for (const char* name : {"a/1.png", "b/2.png"}) folder.write(std::string("images/") + name, "no picture");
