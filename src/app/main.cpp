@@ -16,6 +16,7 @@
 #include "commands.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/inheritance.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/core/wrap.hpp"
 #include "library.hpp"
@@ -346,6 +347,7 @@ int CommandLine::start_ranks() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  mend_inheritance();
   let_signals_end_init();
   raise_open_files_limit();
   try {

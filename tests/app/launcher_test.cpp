@@ -140,6 +140,37 @@ TEST(Launch, RefusesHostileHostNamesAndRunsNothing) {
   EXPECT_FALSE(fs::exists(trap));
 }
 
+// What a parent hands down
+
+TEST(Inherited, ClosedStandardStreamsPutNothingIntoCheckpoints) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\n"), run = folder / "run";
+  Words command{"sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh", gputrain_path(), "run", job, "--output-dir", run};
+  for (const char* setting :
+       {"train.max_steps=12", "checkpoint.interval=1", "eval.interval=null", "model.config.n_embd=256"})
+    command = command + Words{"--set", setting};
+  EXPECT_EQ(Program(command).wait().exit_code, 0);
+  EXPECT_THAT(read_file(run + "/ledger.jsonl"), Not(HasSubstr("save_failed")));
+  EXPECT_EQ(gputrain({"ckpt", "verify", run}).exit_code, 0);
+}
+
+TEST(Inherited, ChildrenThatTheKernelCollectsAreHeardOfAllTheSame) {
+  const TemporaryFolder folder;
+  const Result wrong = Program({"env", "--ignore-signal=CHLD", gputrain_path(), "launch", "--hosts", "nowhere.invalid",
+                                "run", write_gpt_job(folder), "--set", "model.type=gtp"})
+                           .wait(60);
+  EXPECT_EQ(wrong.exit_code, 2) << wrong.err;
+}
+
+TEST(Inherited, BlockedSignalsStopARunAllTheSame) {
+  const TemporaryFolder folder;
+  Program program({"env", "--block-signal=TERM", gputrain_path(), "run", write_gpt_job(folder, "log: {interval: 1}\n"),
+                   "--output-dir", folder / "run", "--set", "train.max_steps=1000000"});
+  ASSERT_TRUE(program.prints("step    3/"));
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(30).exit_code, 143);
+}
+
 // What starts ranks trains nothing
 
 TEST(Launch, AndItsAgentComeUpWithoutLibTorch) {

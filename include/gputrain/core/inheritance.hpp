@@ -1,0 +1,13 @@
+// What a process has from whoever started it, besides its words and variables.
+#pragma once
+
+#include "gputrain/core/export.hpp"
+
+namespace gputrain {
+
+/// Undoes what a careless parent hands down: standard streams that are closed, whose numbers the next files to be
+/// opened would get, and with them what is printed; ended children that the kernel is to collect, whose ends nobody
+/// would hear of; signals that are blocked. Before anything is opened.
+GPUTRAIN_API void mend_inheritance();
+
+}  // namespace gputrain
