@@ -185,9 +185,10 @@ bool Agent::is_known(pid_t process) const {
   return std::ranges::any_of(ranks_, [process](const auto& rank) { return rank->process() == process; });
 }
 
-/// A scheduler tells every node: it is for the launcher to say when the ranks end, and together.
+/// A scheduler tells every node, and a service manager every process: it is for the launcher to say when the ranks end,
+/// and together. Another host that goes down takes its ranks with it.
 void Agent::take_signal(int signal) {
-  if (own_ == nullptr) return leave();
+  if (is_far_ && own_ == nullptr && signal != SIGUSR2) return leave();
   say({{"kind", "signal"}, {"signal", signal}});
 }
 

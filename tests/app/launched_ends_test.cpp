@@ -246,6 +246,22 @@ TEST(StoppingTheLauncher, IsNotHurriedByAnotherSignalOfTheScheduler) {
   EXPECT_THAT(result.err, Not(HasSubstr("cause")));
 }
 
+TEST(StoppingTheLauncher, LeavesTimeToSaveWhereEveryProcessIsTold) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  const pid_t rank = launched.family().rank(1);
+  kill(rank, SIGSTOP);
+  for (const pid_t process : {launched.program().id(), launched.family().agent(), launched.family().rank(0), rank})
+    kill(process, SIGTERM);  // as a service manager does, or a batch system
+  std::this_thread::sleep_for(6s);
+  kill(rank, SIGCONT);  // who is killed meanwhile saves nothing
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 143) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", saved"));
+  EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
+}
+
 TEST(StoppingTheLauncher, IsHurriedByWhoInterruptsTwice) {
   const Result result = stopped_by({SIGINT, SIGINT});
   EXPECT_THAT(result.out, Not(HasSubstr(", saved"))) << result.out;
