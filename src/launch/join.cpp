@@ -69,7 +69,7 @@ int connect_to(const NodePlace& place, std::string& obstacle) {
 std::optional<nlohmann::json> peek_answer(int socket) {
   std::array<char, 4096> buffer{};
   const auto latest = Clock::now() + kFirstAnswer;
-  for (size_t before = 0; becomes_ready(socket, POLLIN, latest);) {
+  for (size_t before = 0; Clock::now() < latest && becomes_ready(socket, POLLIN, latest);) {
     const ssize_t count = ::recv(socket, buffer.data(), buffer.size(), MSG_PEEK);
     if (count <= 0) break;
     const std::string_view text(buffer.data(), static_cast<size_t>(count));

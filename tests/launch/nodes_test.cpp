@@ -2,12 +2,19 @@
 
 #include <map>
 #include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/socket.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gputrain/comm/sockets.hpp"
+#include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/launch/hosts.hpp"
+#include "join.hpp"
 
 namespace gputrain::launch {
 namespace {
@@ -190,6 +197,30 @@ TEST(Nodes, AreAllNeededUnlessToldOtherwise) {
   EXPECT_EQ(plan_nodes(spec, *place).hosts[0].ranks, 4);
   spec.nnodes = "3";
   EXPECT_THROW(plan_nodes(spec, *place), Error);
+}
+
+TEST(Joining, GivesUpWhereAStrangerSaysHalfALineAndNoMore) {
+  comm::ListeningSocket listening("127.0.0.1", 0);
+  LaunchRequest request;
+  request.node = {.scheduler = "a test",
+                  .node = 1,
+                  .nodes = 2,
+                  .ranks = 1,
+                  .address = "127.0.0.1",
+                  .port = listening.port(),
+                  .job = {}};
+  request.command = [] { return std::vector<std::string>{"run"}; };
+  request.host_timeout_seconds = 1;
+  const Descriptor socket(listening.release());
+  std::thread stranger([&] {
+    const Descriptor visitor(::accept(socket.get(), nullptr, nullptr));
+    EXPECT_EQ(::send(visitor.get(), "J", 1, MSG_NOSIGNAL), 1);  // as data bases greet
+    char byte = 0;
+    while (::recv(visitor.get(), &byte, 1, 0) > 0) {
+    }
+  });
+  EXPECT_THROW(join(request), Error);
+  stranger.join();
 }
 
 }  // namespace
