@@ -88,6 +88,8 @@ void LineWriter::flush() {
     const ssize_t count = ::write(descriptor_.get(), waiting_.data(), std::min<size_t>(waiting_.size(), PIPE_BUF));
     if (count >= 0) {
       waiting_.erase(0, static_cast<size_t>(count));
+    } else if (errno == ENOSPC || errno == EDQUOT) {
+      waiting_.clear();  // lost; what comes later may find room
     } else if (errno != EINTR && errno != EAGAIN) {
       close();
     }

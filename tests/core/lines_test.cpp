@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -34,6 +35,15 @@ TEST(LineReader, HandsOnWholeLinesAndAtTheEndWhatIsLeft) {
   read();
   EXPECT_THAT(lines, ElementsAre("one", "two", "three"));
   EXPECT_TRUE(reader.is_at_end());
+}
+
+TEST(LineWriter, OutlivesAFullDisk) {
+  LineWriter writer(::open("/dev/full", O_WRONLY | O_CLOEXEC), 100);
+  for (const char* line : {"lost", "lost as well"}) {
+    EXPECT_TRUE(writer.write(line));
+    EXPECT_LT(writer.wants(), 0);
+    EXPECT_FALSE(writer.is_broken());
+  }
 }
 
 TEST(LineReader, ReturnsFromOneThatWritesAsFastAsItReads) {
