@@ -15,6 +15,8 @@ using nlohmann::json;
 constexpr std::chrono::seconds kLongestStop{10};
 // A process that not even SIGKILL ends hangs in the kernel: its host is given up.
 constexpr std::chrono::seconds kHopeless{15};
+// A rank that ends later than others may have a second copy to finish, for ten minutes at most.
+constexpr std::chrono::minutes kAfterOthers{11};
 
 }  // namespace
 
@@ -105,8 +107,7 @@ void Attempt::take(HostLink& link, const json& message) {
     if (auto cause = cause_of(end, link.name()))
       note(std::move(*cause));
     else if (!grace_ends_)
-      grace_ends_ = Clock::now() +
-                    std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request_.grace_seconds));
+      grace_ends_ = Clock::now() + kAfterOthers;
   } else if (kind == "problem") {
     note({.kind = Cause::Kind::not_started, .host = link.name(), .story = message.at("text").get<std::string>()});
     link.drop("given up");
@@ -162,7 +163,8 @@ void Attempt::note_laggards() {
     if (ends_.contains(rank)) continue;
     note({.kind = Cause::Kind::rank_hangs,
           .host = host_of(rank),
-          .story = "did not end in time (launch.grace), so it was killed"});
+          .story = stop_signal_ != 0 ? "did not end in time (launch.grace), so it was killed"
+                                     : "did not end within 11 minutes after others had, so it was killed"});
     causes_.back().end.rank = rank;
   }
 }

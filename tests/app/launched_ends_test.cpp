@@ -267,6 +267,20 @@ TEST(StoppingTheLauncher, IsHurriedByWhoInterruptsTwice) {
   EXPECT_THAT(result.out, Not(HasSubstr(", saved"))) << result.out;
 }
 
+TEST(EndingUnderTheLauncher, MayTakeRankZeroLongerThanSavingOnRequestMay) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {"--max-restarts", "0"}, kEndless + Words{"launch.grace=2s"});
+  ASSERT_TRUE(launched.program().prints("step    3/"));
+  const pid_t first = launched.family().rank(0), second = launched.family().rank(1);
+  kill(first, SIGSTOP);
+  ASSERT_TRUE(launched.program().prints("rank 0 on localhost was stopped by SIGSTOP"));
+  kill(second, SIGRTMIN + 7);
+  std::this_thread::sleep_for(4s);
+  for (const int signal : {SIGRTMIN + 7, SIGCONT}) kill(first, signal);
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 TEST(SavingUnderTheLauncher, OnSigusr2GoesOn) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
