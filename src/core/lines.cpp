@@ -13,8 +13,9 @@
 namespace gputrain {
 namespace {
 
-// A program that never ends its line must not fill the memory of whoever reads it.
-constexpr size_t kLongestLine = size_t{1} << 20;
+// A program that never ends its line must not fill the memory of whoever reads it. A launcher's order has all the words
+// and variables that a process may be started with: 2 MiB, and more as JSON.
+constexpr size_t kLongestLine = size_t{16} << 20;
 // One that writes without a pause must not keep its reader from everything else. More than a pipe holds, so that what
 // an ended process has left comes at once.
 constexpr size_t kMostAtOnce = size_t{1} << 20;

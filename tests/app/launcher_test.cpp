@@ -103,6 +103,15 @@ TEST(Launch, GivesTheJobsVariablesToRanksBeforeTheyLoadLibraries) {
   EXPECT_EQ(two.program().wait().exit_code, 143);
 }
 
+TEST(Launch, GivesRanksAsManyVariablesAsTheSystemAllows) {
+  const TemporaryFolder folder;
+  std::string variables = "env:\n";
+  for (int i = 0; i < 20; ++i) variables += "  V" + std::to_string(i) + ": '" + std::string(60'000, 'x') + "'\n";
+  Launched two(folder, {}, {"train.max_steps=2"}, variables);
+  const Result result = two.program().wait(60);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
 TEST(Run, TakesTheJobsVariablesInTheSameProcess) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "env: {GREETING: hello}\nlog: {interval: 1}\n");
