@@ -9,6 +9,7 @@
 #include <ATen/ops/empty_strided.h>
 
 #include "gputrain/core/signals.hpp"
+#include "gputrain/device/runtime.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -145,6 +146,7 @@ BackgroundWriter::Result BackgroundWriter::write(const Snapshot& snapshot) {
 Snapshot BackgroundWriter::copy_of(const Snapshot& live, const std::vector<at::Tensor>& still) {
   const at::NoGradGuard no_grad;
   Snapshot copy = live;
+  std::optional<at::Device> gpu;
   const auto take = [&](const std::string& file, NamedTensors& tensors) {
     for (auto& [name, tensor] : tensors) {
       const at::Tensor from = tensor.detach();
@@ -154,12 +156,14 @@ Snapshot BackgroundWriter::copy_of(const Snapshot& live, const std::vector<at::T
       if (is_still && is_copied_by_bytes(from)) {
         to_copy_.emplace_back(tensor, from);
       } else {
-        tensor.copy_(from);
+        tensor.copy_(from, /*non_blocking=*/from.is_cuda());
+        if (from.is_cuda()) gpu = from.device();
       }
     }
   };
   for (auto& [part, tensors] : copy.files) take(part, tensors);
   for (Shard& shard : copy.shards) take(file_name(shard.part, shard.rank, shard.ranks), shard.tensors);
+  if (gpu) device::synchronize(*gpu);  // once, for all of them
   return copy;
 }
 

@@ -159,6 +159,17 @@ TEST_F(PretendGpu, WaitsForNothingInAStep) {
   EXPECT_EQ(waits_of("40"), waits_of("12"));
 }
 
+TEST_F(PretendGpu, WaitsForASaveOnceNotForEachTensor) {
+  const auto waits_of = [this](const std::string& interval) {
+    std::filesystem::remove_all(folder_.path() / "run");
+    train(gpt(), {"train.max_steps=21", "checkpoint.interval=" + interval});
+    return waits();
+  };
+  waits_of("20");
+  const int64_t of_one_save = waits_of("20"), of_four = waits_of("5");
+  EXPECT_LE(of_four - of_one_save, 3 * 20);  // the model has 27 tensors, and AdamW two more for each
+}
+
 TEST_F(PretendGpu, TakesItsKernelsForImagesOfWhichOnlyAPartServesToMeasure) {
   const Result result = train(resnet(/*batch=*/256, /*size=*/224));
   EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
