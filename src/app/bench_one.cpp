@@ -25,8 +25,8 @@ void refuse_what_cannot_be_timed(const Assembly& assembly) {
   }
   const int64_t step = assembly.plan.batch.global_batch, samples = assembly.datasets.train->size();
   if (step <= samples) return;
-  throw Error(ExitCode::usage, {.what = "a step of " + monitor::grouped(step) +
-                                        " samples is more than the training data (" + monitor::grouped(samples) + ")",
+  throw Error(ExitCode::usage, {.what = "a step of " + counted(step, "sample") + " is more than the training data (" +
+                                        monitor::grouped(samples) + ")",
                                 .hint = "--synthetic"});
 }
 

@@ -21,10 +21,6 @@ namespace fs = std::filesystem;
 using Kind = CkptEntry::Kind;
 using Json = nlohmann::ordered_json;
 
-std::string counted(size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 /// The step that resuming would take, as far as manifests and sizes tell.
 int64_t latest_of(const std::vector<CkptEntry>& entries) {
   int64_t latest = -1;
@@ -99,7 +95,7 @@ std::string listing_text(const fs::path& folder, const std::vector<CkptEntry>& e
                entry.score ? entry.score->metric + " " + monitor::significant(entry.score->value) : "",
                remark_on(entry, latest, best)});
   }
-  std::string total = counted(counts[Kind::checkpoint], "checkpoint");
+  std::string total = counted(static_cast<int64_t>(counts[Kind::checkpoint]), "checkpoint");
   if (counts[Kind::set_aside] > 0) total += fmt::format(", {} set aside", counts[Kind::set_aside]);
   if (counts[Kind::left_over] > 0) total += fmt::format(", {} half written", counts[Kind::left_over]);
   return table.text() + fmt::format("{}, {} in {}\n", total, size_text(bytes), folder.string());

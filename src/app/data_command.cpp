@@ -80,8 +80,8 @@ std::optional<Finding> compare(const Attempt& attempt, const Mark& from, const M
   if (samples == expected.samples && to.used.fingerprint - from.used.fingerprint == expected.fingerprint) return {};
   Finding finding{.attempt = attempt.number, .begin = from.step, .end = to.step, .what = {}};
   const int64_t difference = samples - expected.samples;
-  if (difference > 0) finding.what = grouped(difference) + " samples used more than once";
-  if (difference < 0) finding.what = grouped(-difference) + " samples left out";
+  if (difference > 0) finding.what = counted(difference, "sample") + " used more than once";
+  if (difference < 0) finding.what = counted(-difference, "sample") + " left out";
   if (difference == 0) finding.what = "as many samples as expected, but not those";
   return finding;
 }
@@ -154,9 +154,9 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
 }
 
 void print(const Audit& audit) {
-  std::printf("attempts %s  %s steps that count, at least %s thrown away  %s samples  %.2f epochs\n",
-              grouped(audit.attempts).c_str(), grouped(audit.steps - audit.steps_passed_over).c_str(),
-              grouped(std::max<int64_t>(0, audit.discarded)).c_str(), grouped(audit.used.samples).c_str(),
+  std::printf("attempts %s  %s that count, at least %s thrown away  %s  %.2f epochs\n", grouped(audit.attempts).c_str(),
+              counted(audit.steps - audit.steps_passed_over, "step").c_str(),
+              grouped(std::max<int64_t>(0, audit.discarded)).c_str(), counted(audit.used.samples, "sample").c_str(),
               audit.epochs);
   for (const std::string& problem : audit.problems) std::printf("ledger  %s\n", problem.c_str());
   for (const Finding& finding : audit.findings) {
@@ -166,11 +166,11 @@ void print(const Audit& audit) {
     std::printf("attempt %lld, %s: %s\n", static_cast<long long>(finding.attempt), steps.c_str(), finding.what.c_str());
   }
   if (audit.rollbacks > 0) {
-    std::printf("passed over  %s samples of %s steps, by %s rollbacks\n", grouped(audit.passed_over.samples).c_str(),
-                grouped(audit.steps_passed_over).c_str(), grouped(audit.rollbacks).c_str());
+    std::printf("passed over  %s of %s, by %s\n", counted(audit.passed_over.samples, "sample").c_str(),
+                counted(audit.steps_passed_over, "step").c_str(), counted(audit.rollbacks, "rollback").c_str());
   }
   if (audit.steps_skipped > 0) {
-    std::printf("without effect  %s steps whose update was skipped\n", grouped(audit.steps_skipped).c_str());
+    std::printf("without effect  %s whose update was skipped\n", counted(audit.steps_skipped, "step").c_str());
   }
   const std::string verdict =
       audit.rollbacks == 0 ? "used exactly once per epoch" : "used exactly once per epoch or passed over on purpose";

@@ -168,10 +168,11 @@ monitor::Summary record_failure(monitor::Summary summary, const std::exception& 
 
 void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,
                   const Expectation& expectation, const RunFolder& folder) {
-  const std::string total = plan.is_time_limited() ? "" : "/" + grouped(plan.total_steps);
-  console.line(summary.status == "done" ? "done" : "end", grouped(summary.step) + total + " steps  " + summary.reason +
-                                                              "  exit " + std::to_string(summary.exit_code) +
-                                                              "  wall " + monitor::duration(summary.wall_seconds));
+  const std::string steps = plan.is_time_limited() ? counted(summary.step, "step")
+                                                   : grouped(summary.step) + "/" + counted(plan.total_steps, "step");
+  console.line(summary.status == "done" ? "done" : "end", steps + "  " + summary.reason + "  exit " +
+                                                              std::to_string(summary.exit_code) + "  wall " +
+                                                              monitor::duration(summary.wall_seconds));
   std::string result;
   for (const auto& [name, best] : summary.best) {
     if (name != "val/loss" && name != "val/top1") continue;

@@ -16,20 +16,18 @@ using monitor::significant;
 std::string sized(int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); }
 
 std::string spread_text(const data::EpochShares::Spread& spread) {
-  return grouped(spread.fewest) + (spread.fewest == spread.most ? "" : " to " + grouped(spread.most));
+  return (spread.fewest == spread.most ? "" : grouped(spread.fewest) + " to ") + counted(spread.most, "sample");
 }
 
 std::string order_text(const Assembly& assembly, const data::EpochShares& epoch) {
   const int64_t samples = assembly.datasets.train->size(), batch = assembly.plan.batch.global_batch;
-  std::string text =
-      spread_text(epoch.in_step) + " samples per rank and step, " + spread_text(epoch.in_epoch) + " per epoch";
+  std::string text = spread_text(epoch.in_step) + " per rank and step, " + spread_text(epoch.in_epoch) + " per epoch";
   text += epoch.each_looked_up ? "; every one of " + grouped(epoch.used) + " once, looked up for all ranks"
                                : "; " + grouped(epoch.used) + " are too many to look up each";
   if (epoch.used < samples) text += "; " + grouped(samples - epoch.used) + " left out (data.last: drop)";
   if (epoch.in_last_step < batch) {
     text += fmt::format("; the last step has {} of {}", grouped(epoch.in_last_step), grouped(batch));
-    if (epoch.idle_in_last_step > 0)
-      text += ", " + grouped(epoch.idle_in_last_step) + (epoch.idle_in_last_step == 1 ? " rank none" : " ranks none");
+    if (epoch.idle_in_last_step > 0) text += ", " + counted(epoch.idle_in_last_step, "rank") + " none";
   }
   return text;
 }
@@ -56,8 +54,7 @@ std::string wires_text(const WireForecast& wires) {
   add(traffic.reduce, "reduce");
   add(traffic.all_gather, "all-gather");
   add(traffic.broadcast, "broadcast");
-  return fmt::format("{} of at most {}  a step: {}; each rank sends {} (ring)",
-                     grouped(wires.buckets) + (wires.buckets == 1 ? " bucket" : " buckets"),
+  return fmt::format("{} of at most {}  a step: {}; each rank sends {} (ring)", counted(wires.buckets, "bucket"),
                      sized(wires.largest_bucket), kinds, monitor::bytes(wires.bytes_per_rank));
 }
 
@@ -69,8 +66,8 @@ std::string shards_text(const Assembly& assembly, const ShardForecast& shards) {
 }
 
 std::string checkpoint_text(const CheckpointForecast& checkpoint) {
-  std::string text = fmt::format("{} in {} files, the largest {}; at most {} at once are {}", sized(checkpoint.bytes),
-                                 grouped(checkpoint.files), sized(checkpoint.largest_file),
+  std::string text = fmt::format("{} in {}, the largest {}; at most {} at once are {}", sized(checkpoint.bytes),
+                                 counted(checkpoint.files, "file"), sized(checkpoint.largest_file),
                                  grouped(checkpoint.most_at_once), sized(checkpoint.most_at_once * checkpoint.bytes));
   if (checkpoint.free_bytes) text += " of " + sized(*checkpoint.free_bytes) + " free here";
   return text + (checkpoint.fits() ? "" : ": TOO MUCH");

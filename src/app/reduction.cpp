@@ -126,8 +126,8 @@ std::string describe(const Reduction& reduction, const device::Arena& arena, con
             wire_text(reduction);
   }
   const auto buckets = std::ssize(parallel::plan_buckets(arena, reduction.buckets));
-  text += "  " + monitor::grouped(buckets) +
-          (buckets == 1 ? " bucket" : " buckets of " + monitor::bytes(static_cast<double>(reduction.buckets.bytes)));
+  text += "  " + counted(buckets, "bucket") +
+          (buckets == 1 ? "" : " of " + monitor::bytes(static_cast<double>(reduction.buckets.bytes)));
   return text + (reduction.bucket_reason.empty() ? "" : " (" + reduction.bucket_reason + ")");
 }
 

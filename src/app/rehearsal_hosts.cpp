@@ -14,10 +14,6 @@ namespace {
   throw Error(ExitCode::usage, {.what = std::move(what), .hint = std::move(hint)});
 }
 
-std::string counted(int count, const char* noun) {
-  return monitor::grouped(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 RehearsalHosts named_hosts(const launch::LaunchSpec& spec, int world_size) {
   const auto plan = launch::plan_hosts(spec);
   const std::string source = spec.hostfile ? *spec.hostfile : "launch.hosts";

@@ -255,9 +255,10 @@ Comparison replay(const Passage& passage, const Job& job, Assembly& assembly,
 std::string number(std::optional<double> value) { return value ? fmt::format("{}", *value) : "not finite"; }
 
 void print(const Passage& passage, const Comparison& comparison) {
-  std::string text = fmt::format("replay   step {} of {}, from the checkpoint of step {}: {} steps in {}\n",
-                                 grouped(passage.step), passage.folder.path.string(), grouped(passage.from.step()),
-                                 grouped(passage.step - passage.from.step()), monitor::duration(comparison.seconds));
+  std::string text =
+      fmt::format("replay   step {} of {}, from the checkpoint of step {}: {} in {}\n", grouped(passage.step),
+                  passage.folder.path.string(), grouped(passage.from.step()),
+                  counted(passage.step - passage.from.step(), "step"), monitor::duration(comparison.seconds));
   for (const auto& note : comparison.notes) text += "note     " + note + "\n";
   if (!comparison.metrics.empty()) {
     const MetricDifference& first = comparison.metrics.front();
@@ -267,19 +268,20 @@ void print(const Passage& passage, const Comparison& comparison) {
     text += "metrics  none was recorded of these steps\n";
   } else {
     const auto count = static_cast<int64_t>(comparison.steps.size());
-    text += fmt::format("metrics  equal at {} recorded step{}, the last one {}: loss {} gnorm {}\n", grouped(count),
-                        count == 1 ? "" : "s", grouped(comparison.steps.back()),
-                        number(comparison.last.at("train/loss")), number(comparison.last.at("train/grad_norm")));
+    text += fmt::format("metrics  equal at {}, the last one {}: loss {} gnorm {}\n", counted(count, "recorded step"),
+                        grouped(comparison.steps.back()), number(comparison.last.at("train/loss")),
+                        number(comparison.last.at("train/grad_norm")));
   }
   if (!passage.at_step) {
     text += fmt::format("weights  there is no checkpoint of step {} to compare with\n", grouped(passage.step));
   } else if (comparison.tensors_differing.empty()) {
-    text += fmt::format("weights  equal: {} tensors of model and optimizer\n", grouped(comparison.tensors));
+    text += fmt::format("weights  equal: {} of model and optimizer\n", counted(comparison.tensors, "tensor"));
   } else {
     const TensorFinding& first = comparison.tensors_differing.front();
-    text += fmt::format("weights  differ in {} of {} tensors, first {} {}: {} elements, by up to {}\n",
-                        comparison.tensors_differing.size(), grouped(comparison.tensors), first.file, first.name,
-                        grouped(first.difference.differing), monitor::significant(first.difference.largest_absolute));
+    text += fmt::format("weights  differ in {} of {}, first {} {}: {}, by up to {}\n",
+                        comparison.tensors_differing.size(), counted(comparison.tensors, "tensor"), first.file,
+                        first.name, counted(first.difference.differing, "element"),
+                        monitor::significant(first.difference.largest_absolute));
   }
   std::printf("%s%s\n", text.c_str(), comparison.is_equal() ? "equal" : "NOT equal");
 }

@@ -17,10 +17,6 @@ using monitor::compact;
 using monitor::grouped;
 using monitor::significant;
 
-std::string plural(int64_t count, const std::string& noun) {
-  return grouped(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 std::string launcher_text(const launch::Launch& launch) {
   const auto& at = launch.rendezvous;
   return "by " + launch.launcher + ", met at " + at.master_address + ":" + std::to_string(at.master_port);
@@ -30,14 +26,14 @@ std::string launcher_text(const launch::Launch& launch) {
 std::string ranks_text(const std::vector<std::string>& hosts) {
   std::map<std::string, int64_t> ranks;
   for (const auto& host : hosts) ++ranks[host];
-  std::string text = plural(static_cast<int64_t>(ranks.size()), "host");
+  std::string text = counted(static_cast<int64_t>(ranks.size()), "host");
   const auto differs = [&](const auto& entry) { return entry.second != ranks.begin()->second; };
   if (std::ranges::any_of(ranks, differs)) {
     std::string each;
     for (const auto& [host, count] : ranks) each += (each.empty() ? "" : " ") + host + ":" + std::to_string(count);
     text += " (" + each + ")";
   }
-  return text + ", " + plural(static_cast<int64_t>(hosts.size()), "rank") + " x ";
+  return text + ", " + counted(static_cast<int64_t>(hosts.size()), "rank") + " x ";
 }
 
 std::string hosts_text(const Place& place) {
@@ -46,7 +42,7 @@ std::string hosts_text(const Place& place) {
   std::string text;
   if (!groups.alone()) text = ranks_text(groups.hosts());
   text += facts.name + " (" + monitor::bytes(static_cast<double>(facts.total_bytes)) + ")";
-  if (place.device.is_cpu()) text += "  " + plural(place.threads.count, "thread") + " (" + place.threads.reason + ")";
+  if (place.device.is_cpu()) text += "  " + counted(place.threads.count, "thread") + " (" + place.threads.reason + ")";
   if (!facts.software.empty()) text += "  " + facts.software;
   if (!groups.alone())
     text += "  " + torch_version() + "  " + groups.description() + "  " + launcher_text(place.launch);
@@ -56,7 +52,7 @@ std::string hosts_text(const Place& place) {
 std::string model_text(const JobSpec& spec, const Assembly& assembly) {
   std::string from = spec.model.pretrained ? "from " + *spec.model.pretrained : "from scratch";
   if (const int64_t classes = assembly.built.classes_left_out; classes > 0) {
-    from += " without its last layer, which has " + grouped(classes) + " classes";
+    from += " without its last layer, which has " + counted(classes, "class");
   }
   return spec.model.architecture.name + " " + compact(static_cast<double>(assembly.built.parameter_count)) +
          " params  " + spec.precision +
@@ -74,8 +70,8 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
   const auto& batch = assembly.plan.batch;
   const int64_t sequence = assembly.datasets.tokens_per_sample();
   const int world = assembly.place.groups.world_size();
-  std::string text = sequence > 0 ? grouped(assembly.plan.tokens_per_step) + " tokens/step"
-                                  : grouped(batch.global_batch) + " samples/step";
+  std::string text = sequence > 0 ? counted(assembly.plan.tokens_per_step, "token") + "/step"
+                                  : counted(batch.global_batch, "sample") + "/step";
   const bool is_even = batch.micro_batches.empty(), is_open = spec.train.searches_micro_batch();
   text += " = " +
           (is_open   ? "auto"
@@ -83,11 +79,11 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
                      : "(" + train::sum_text(batch.micro_batches) + ")") +
           " micro";
   if (sequence > 0) text += " x " + grouped(sequence) + " seq";
-  if (is_even) text += " x " + plural(world, "rank");
+  if (is_even) text += " x " + counted(world, "rank");
   text += " x " + (is_open ? "as many" : grouped(batch.accumulation)) + " accumulation";
   if (batch.micro_batch_over_ranks(world) * batch.accumulation != batch.global_batch) text += " (at most)";
   if (const int64_t samples = assembly.datasets.train->size(); samples < batch.global_batch)
-    text += ", but an epoch has only " + plural(samples, "sample") + ": each step is a whole one";
+    text += ", but an epoch has only " + counted(samples, "sample") + ": each step is a whole one";
   const double lr = spec.optimizer.peak_lr(batch.global_batch);
   text += "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
   if (assembly.built.owners.empty()) return text;
@@ -132,7 +128,7 @@ std::string plan_text(const Assembly& assembly, const std::string& saves) {
     text = monitor::duration(plan.max_seconds) + " of training";
   } else {
     const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
-    text = plural(plan.total_steps, "step") + " = " + significant(epochs) + (epochs == 1 ? " epoch" : " epochs");
+    text = counted(plan.total_steps, "step") + " = " + significant(epochs) + (epochs == 1 ? " epoch" : " epochs");
   }
   text += "  " + assembly.updates.schedule->describe();
   if (assembly.datasets.val) text += "  eval " + cadence_text(plan.eval);
@@ -146,7 +142,7 @@ std::string memory_text(const Assembly& assembly) {
   const FixedMemory fixed = fixed_memory(assembly.built, assembly.updates);
   const int64_t all = device::facts_of(assembly.place.device).total_bytes;
   const int here = assembly.place.device.is_cpu() ? assembly.place.launch.rendezvous.local_world_size : 1;
-  return sized(fixed.total()) + " of " + sized(all) + (here > 1 ? " for " + plural(here, "rank") : "") + ": weights " +
+  return sized(fixed.total()) + " of " + sized(all) + (here > 1 ? " for " + counted(here, "rank") : "") + ": weights " +
          sized(fixed.parameters + fixed.buffers) +
          (fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "") + "  grads " +
          sized(fixed.gradients) + "  optimizer " + sized(fixed.optimizer_state) + "  then activations";

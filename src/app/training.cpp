@@ -101,7 +101,7 @@ void Training::leave_later_steps() {
   const std::string mark =
       "resumed at step " + monitor::grouped(progress_.step) + ", attempt " + std::to_string(progress_.attempts);
   log::info(mark + (left == 0 ? ""
-                              : "; " + std::to_string(left) + " lines about later steps are now in " +
+                              : "; " + counted(left, "line") + " about later steps are now in " +
                                     folder_.log(rank).filename().string() + ".left"));
   const double epoch = static_cast<double>(progress_.step) / static_cast<double>(assembly_.plan.steps_per_epoch);
   metrics_.append({.step = progress_.step, .epoch = epoch, .kind = "event", .message = mark});
@@ -138,7 +138,7 @@ void Training::refuse_if_stuck(const std::vector<nlohmann::json>& ledger) {
   assembly_.place.groups.control().broadcast(attempts, 0, "attempts without progress");
   if (attempts.item<int64_t>() < *limit) return;
   throw Error(ExitCode::no_restart,
-              {.what = std::to_string(attempts.item<int64_t>()) + " attempts in a row have not come past step " +
+              {.what = counted(attempts.item<int64_t>(), "attempt") + " in a row did not come past step " +
                        std::to_string(progress_.step) + (stuck.reason.empty() ? "" : "; the last one: " + stuck.reason),
                .where = folder_.path.string(),
                .hint = "mend the cause, then start once with --accept"});
@@ -309,8 +309,7 @@ void Training::roll_back(const std::string& finding) {
   const int64_t most = spec_.train.max_rollbacks;
   if (progress_.rollbacks >= most) {
     throw Error(ExitCode::refused,
-                {.what = "training diverged: " + finding + ", after " + std::to_string(most) +
-                         (most == 1 ? " rollback" : " rollbacks"),
+                {.what = "training diverged: " + finding + ", after " + counted(most, "rollback"),
                  .hint = "lower optimizer.lr, or set train.max_grad_norm: 1.0; train.max_rollbacks allows more"});
   }
   const int64_t step = progress_.step;
@@ -322,9 +321,8 @@ void Training::roll_back(const std::string& finding) {
                               {"passed_over", to_json(passed_over)},
                               {"rollback", progress_.rollbacks}});
   const std::string text = "to the weights of step " + monitor::grouped(back_to) + ", on with the data after step " +
-                           monitor::grouped(step) + ": " + monitor::grouped(passed_over.samples) +
-                           " samples passed over (" + std::to_string(progress_.rollbacks) + " of at most " +
-                           std::to_string(most) + ")";
+                           monitor::grouped(step) + ": " + counted(passed_over.samples, "sample") + " passed over (" +
+                           std::to_string(progress_.rollbacks) + " of at most " + std::to_string(most) + ")";
   log::warning(finding);
   console_.line("back", text);
   const double epoch = static_cast<double>(step) / static_cast<double>(assembly_.plan.steps_per_epoch);

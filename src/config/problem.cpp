@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "gputrain/core/numbers.hpp"
 #include "scalar.hpp"
 
 namespace gputrain::config {
@@ -95,8 +96,7 @@ std::string render_problem(const Problem& problem, const Paint& paint) {
 }
 
 std::string render_page(const std::string& subject, const std::vector<Problem>& problems, const Paint& paint) {
-  std::string text = std::to_string(problems.size()) + (problems.size() == 1 ? " mistake in " : " mistakes in ") +
-                     printable(subject) + "\n";
+  std::string text = counted(std::ssize(problems), "mistake") + " in " + printable(subject) + "\n";
   for (size_t i = 0; i < std::min(problems.size(), kMostShown); ++i) text += "\n" + render_problem(problems[i], paint);
   if (problems.size() > kMostShown) {
     text += "\nand " + std::to_string(problems.size() - kMostShown) + " more\n";

@@ -9,4 +9,9 @@ std::string grouped(int64_t value) {
   return digits;
 }
 
+std::string counted(int64_t count, std::string_view noun) {
+  const bool hisses = noun.ends_with('s') || noun.ends_with("ch");
+  return grouped(count) + " " + std::string(noun) + (count == 1 ? "" : hisses ? "es" : "s");
+}
+
 }  // namespace gputrain

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::data {
 namespace {
@@ -33,8 +34,8 @@ StepPlan::StepPlan(int64_t samples, const Share& share, bool drop_last)
   micro_batches_ = ceil_divide(global_batch_, is_even ? share.micro_batch * share.world_size : parts_);
   steps_per_epoch_ = drop_last ? samples / global_batch_ : ceil_divide(samples, global_batch_);
   if (steps_per_epoch_ == 0)
-    throw Error(ExitCode::data, {.what = "the data has " + std::to_string(samples) +
-                                         " samples, fewer than one global batch of " + std::to_string(global_batch_),
+    throw Error(ExitCode::data, {.what = "the data has " + counted(samples, "sample") +
+                                         ", fewer than one global batch of " + std::to_string(global_batch_),
                                  .hint = "data.last: pad, or a smaller train.global_batch_size"});
 }
 

@@ -7,6 +7,7 @@
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/image_transform.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "gputrain/data/subset.hpp"
@@ -74,8 +75,8 @@ IdxImages load_idx(const IdxSpec& spec, const data::DatasetRequest& request) {
   data.images = read_idx_file(images, 3);
   data.labels = read_idx_file(labels, 1);
   if (data.images.sizes[0] != data.labels.sizes[0])
-    throw Error(ExitCode::data, {.what = std::to_string(data.images.sizes[0]) + " images in " + images + " but " +
-                                         std::to_string(data.labels.sizes[0]) + " labels",
+    throw Error(ExitCode::data, {.what = counted(data.images.sizes[0], "image") + " in " + images + " but " +
+                                         counted(data.labels.sizes[0], "label"),
                                  .where = labels});
   const uint8_t* highest = std::max_element(data.labels.values.get(), data.labels.values.get() + data.labels.count);
   data.num_classes =

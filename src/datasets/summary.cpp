@@ -22,9 +22,9 @@ data::Normalization statistics_for(const data::ImageOptions& options, int64_t ch
 }
 
 std::string describe_images(int64_t count, const data::SampleLayout& layout) {
-  std::string text = grouped(count) + " images ";
+  std::string text = counted(count, "image") + " ";
   for (size_t d = 0; d < layout.input_sizes.size(); ++d) text += (d ? "x" : "") + std::to_string(layout.input_sizes[d]);
-  return text + ", " + grouped(layout.num_classes) + (layout.num_classes == 1 ? " class" : " classes");
+  return text + ", " + counted(layout.num_classes, "class");
 }
 
 }  // namespace gputrain::datasets

@@ -62,7 +62,7 @@ class Synthetic final : public data::Dataset {
 
   std::string describe() const override {
     if (layout_.is_image()) return describe_images(size(), layout_) + ", made up";
-    return grouped(size()) + " windows of " + grouped(layout_.input_sizes[0]) + " tokens of " +
+    return counted(size(), "window") + " of " + grouped(layout_.input_sizes[0]) + " tokens of " +
            grouped(layout_.num_classes) + ", made up";
   }
 

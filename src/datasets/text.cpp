@@ -89,7 +89,7 @@ class TextSource final : public TokenSource {
   }
   int64_t vocabulary_size() const override { return vocabulary_->size(); }
   std::string name() const override { return path_; }
-  std::string describe() const override { return grouped(files_) + (files_ == 1 ? " file" : " files"); }
+  std::string describe() const override { return counted(files_, "file"); }
 
   void read(int64_t first, std::span<int64_t> to) const override {
     std::visit([&](const auto& tokens) { std::copy_n(tokens.begin() + first, to.size(), to.begin()); }, tokens_);

@@ -66,8 +66,8 @@ std::shared_ptr<const data::Dataset> TokenWindows::part(double begin, double end
 }
 
 std::string TokenWindows::describe() const {
-  return grouped(end_ - begin_) + " tokens of " + grouped(layout_.num_classes) + ", " + source_->describe() + ", " +
-         grouped(windows_) + " windows of " + grouped(length_);
+  return counted(end_ - begin_, "token") + " of " + grouped(layout_.num_classes) + ", " + source_->describe() + ", " +
+         counted(windows_, "window") + " of " + grouped(length_);
 }
 
 }  // namespace gputrain::datasets

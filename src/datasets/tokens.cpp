@@ -77,9 +77,7 @@ class FileTokens final : public TokenSource {
   int64_t size() const override { return size_; }
   int64_t vocabulary_size() const override { return vocabulary_size_; }
   std::string name() const override { return name_; }
-  std::string describe() const override {
-    return grouped(std::ssize(files_)) + (files_.size() == 1 ? " file" : " files");
-  }
+  std::string describe() const override { return counted(std::ssize(files_), "file"); }
 
   void read(int64_t first, std::span<int64_t> tokens) const override {
     auto index = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin() - 1);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::train {
 namespace {
@@ -45,8 +46,8 @@ std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts
   const auto world = static_cast<size_t>(facts.world_size);
   if (sizes.size() == 1) sizes.resize(world, sizes[0]);
   if (sizes.size() == world) return sizes;
-  refuse("train.micro_batch_size has " + std::to_string(sizes.size()) + " numbers for " + std::to_string(world) +
-             (world == 1 ? " rank" : " ranks"),
+  refuse("train.micro_batch_size has " + counted(std::ssize(sizes), "number") + " for " +
+             counted(facts.world_size, "rank"),
          "one number for each rank, rank 0's first, or one for all of them");
 }
 
@@ -72,7 +73,7 @@ int64_t steps_per_epoch(const PlanFacts& facts, int64_t global_batch) {
   if (!facts.drop_last) return ceil_divide(facts.dataset_size, global_batch);
   if (facts.dataset_size < global_batch) {
     refuse("one global batch (" + std::to_string(global_batch) + ") is more than the training data (" +
-               std::to_string(facts.dataset_size) + " samples) and data.last is drop",
+               counted(facts.dataset_size, "sample") + ") and data.last is drop",
            "lower train.global_batch_size or set data.last: pad");
   }
   return facts.dataset_size / global_batch;
@@ -162,7 +163,7 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
   if (accumulation > 0 && together * accumulation != global) {
     refuse("train.global_batch_size " + std::to_string(global) + " is not micro_batch_size " +
                (is_even ? std::to_string(micro[0]) : "(" + sum_text(micro) + ")") + " x gradient_accumulation_steps " +
-               std::to_string(accumulation) + (is_even ? " x " + std::to_string(world) + " ranks" : ""),
+               std::to_string(accumulation) + (is_even ? " x " + counted(world, "rank") : ""),
            "leave one of the three out, it is derived");
   }
   BatchPlan plan{.global_batch = global, .micro_batch = micro[0], .accumulation = ceil_divide(global, together)};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 
 namespace gputrain::train {
@@ -78,8 +79,7 @@ double SavePace::interval_seconds() const {
 std::string SavePace::text() const {
   std::string why = "work is lost once in " + monitor::duration(between_seconds());
   if (record_.losses > 0) {
-    why += ", " + std::to_string(record_.losses) + (record_.losses == 1 ? " loss" : " losses") + " in " +
-           monitor::duration(record_.seconds);
+    why += ", " + counted(record_.losses, "loss") + " in " + monitor::duration(record_.seconds);
   } else {
     why += has_notice() ? ", presumed where the cloud gives notice" : ", presumed";
   }

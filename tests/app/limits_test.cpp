@@ -191,7 +191,7 @@ TEST(Limits, AttemptsWithoutProgressAreRefusedInTheEnd) {
   }
   const Result refused = Program(run).wait();
   EXPECT_EQ(refused.exit_code, 93) << refused.err;
-  EXPECT_THAT(refused.err, HasSubstr("2 attempts in a row have not come past step 0; the last one: killed"));
+  EXPECT_THAT(refused.err, HasSubstr("2 attempts in a row did not come past step 0; the last one: killed"));
   auto accepted = run;
   accepted.insert(accepted.end(), {"--accept", "--set", "train.max_steps=3"});
   EXPECT_EQ(Program(accepted).wait().exit_code, 0);

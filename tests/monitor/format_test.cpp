@@ -50,5 +50,12 @@ TEST(Format, ChoosesTheUnitOfBytes) {
   EXPECT_EQ(bytes(79.1 * 1024 * 1024 * 1024), "79.1 GiB");
 }
 
+TEST(Format, CountsOneAsOne) {
+  EXPECT_EQ(counted(1, "sample"), "1 sample");
+  EXPECT_EQ(counted(0, "sample"), "0 samples");
+  EXPECT_EQ(counted(12345, "class"), "12,345 classes");
+  EXPECT_EQ(counted(2, "batch"), "2 batches");
+}
+
 }  // namespace
 }  // namespace gputrain::monitor
