@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gputrain/config/value_types.hpp"
+#include "gputrain/core/printable.hpp"
 
 namespace gputrain::config {
 
@@ -42,12 +43,6 @@ std::string double_quoted(std::string_view text);
 
 /// User text for a message: in single quotes, printable, at most some sixty characters.
 std::string shown(std::string_view text);
-
-/// The number of bytes of the UTF-8 character at `at`; 0 when there is none.
-size_t character_length(std::string_view text, size_t at);
-
-/// Replaces what is no UTF-8 or what a terminal could take for a command; keeps letters.
-std::string printable(std::string_view text);
 
 /// "a, b or c".
 std::string either(const std::vector<std::string>& names);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/printable.hpp"
 #include "gputrain/core/wrap.hpp"
 
 namespace gputrain::monitor {
@@ -61,10 +62,10 @@ void Console::line(std::string_view label, std::string_view text) {
   log::info(padded + " " + std::string(text));
   if (!options_.enabled) return;
   clear_status();
-  std::string lines(text);
+  std::string lines = printable(text, "\n");
   if (options_.columns > 0) {
     const size_t before_text = padded.size() + 1;
-    lines = wrapped(text, std::max(options_.columns, before_text + 20) - before_text, before_text);
+    lines = wrapped(lines, std::max(options_.columns, before_text + 20) - before_text, before_text);
   }
   write_line((options_.colour ? "\x1b[1m" + padded + "\x1b[0m" : padded) + " " + lines);
 }
@@ -73,7 +74,9 @@ void Console::block(std::string_view text) {
   log::info(text);
   if (!options_.enabled) return;
   clear_status();
-  write_line(text);
+  std::string lines(text);
+  for (size_t at = 0; (at = lines.find("\r\n", at)) != std::string::npos;) lines.erase(at, 1);
+  write_line(printable(lines, "\n\t"));
 }
 
 void Console::status(std::string_view text) {

@@ -38,6 +38,16 @@ TEST(Console, BreaksLinesBetweenWordsOnATerminalOfKnownWidth) {
             "        and more\n");
 }
 
+TEST(Console, PrintsNothingThatATerminalWouldObey) {
+  testing::internal::CaptureStdout();
+  {
+    Console console(Console::Options{.enabled = true, .redraw = false, .colour = false});
+    console.block("a\x1b[2Jb\tc\r\nd\re \xe2\x82\xac \xff\xc2\x9b");
+    console.line("data", "\x1b]0;x\x07");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "a?[2Jb\tc\nd?e \xe2\x82\xac ??\ndata    ?]0;x?\n");
+}
+
 TEST(Console, IsSilentOnOtherRanks) {
   testing::internal::CaptureStdout();
   Console console(Console::Options{.enabled = false, .redraw = true, .colour = true});

@@ -28,10 +28,12 @@ class Console {
   Console& operator=(const Console&) = delete;
   ~Console();
 
+  // What is printed goes through printable(): names of files, and what a model writes, are anything.
+
   /// A line of its own: `label` in the first column ("model", "eval"), bold on a terminal, and broken to its width.
   /// Also goes to the log.
   void line(std::string_view label, std::string_view text);
-  /// Text as it is (a sample of the model), on stdout and in the log.
+  /// Text in its own lines (a sample of the model), on stdout and, as it is, in the log.
   void block(std::string_view text);
   /// Replaces the status line, at most ten times a second; nothing unless stdout is a terminal.
   void status(std::string_view text);
