@@ -1,6 +1,7 @@
 #include "record.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/random.hpp"
 #include "gputrain/device/fault.hpp"
 #include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -63,13 +65,28 @@ int exit_code_of(const std::exception& failure) {
   return static_cast<int>(device::fault_of(failure) ? ExitCode::restart : ExitCode::internal);
 }
 
-int64_t samples_before(const std::vector<nlohmann::json>& ledger) {
+DataIdentity identity_of(const data::Dataset& dataset) {
+  std::string names;
+  for (const auto& name : dataset.class_names()) names += name + '\0';
+  if (const auto decode = dataset.decoder(); names.empty() && decode) {
+    for (int64_t token = 0; token < dataset.layout().num_classes; ++token) names += decode({&token, 1}) + '\0';
+  }
+  return {.samples = dataset.size(), .target_names = names.empty() ? 0 : stable_hash(names)};
+}
+
+DataIdentity identity_before(const std::vector<nlohmann::json>& ledger) {
   const nlohmann::json::json_pointer samples("/order/samples");
   for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
     if (line->value("kind", "") != "attempt") continue;
-    return line->contains(samples) && line->at(samples).is_number_integer() ? line->at(samples).get<int64_t>() : 0;
+    DataIdentity identity;
+    if (line->contains(samples) && line->at(samples).is_number_integer())
+      identity.samples = line->at(samples).get<int64_t>();
+    const auto names = line->find("target_names");
+    if (names != line->end() && names->is_string())
+      identity.target_names = std::strtoull(names->get<std::string>().c_str(), nullptr, 16);
+    return identity;
   }
-  return 0;
+  return {};
 }
 
 nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
@@ -89,6 +106,8 @@ nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const tr
   if (assembly.micro_batch.micro_batch > 0) record["micro_batch"] = assembly.micro_batch.to_json();
   return record;
 }
+  if (const uint64_t names = identity_of(*assembly.datasets.train).target_names; names != 0)
+    record["target_names"] = fmt::format("{:016x}", names);
 
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress) {
   return {{"attempt", progress.attempts}, {"step", progress.step},    {"data", to_json(progress.usage)},

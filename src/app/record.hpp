@@ -34,8 +34,14 @@ nlohmann::json end_record(const monitor::Summary& summary, const train::Progress
 std::string reason_of(const std::exception& failure);
 int exit_code_of(const std::exception& failure);
 
-/// How many samples the training data had in the run's newest attempt; 0: there is none that says so.
-int64_t samples_before(const std::vector<nlohmann::json>& ledger);
+/// What tells training data from other data; 0: not known.
+struct DataIdentity {
+  int64_t samples = 0;
+  uint64_t target_names = 0;  // hash of what the numbers of classes or tokens stand for
+};
+DataIdentity identity_of(const data::Dataset& dataset);
+/// That of the run's newest attempt.
+DataIdentity identity_before(const std::vector<nlohmann::json>& ledger);
 
 /// Attempts that died one after the other without coming past `step`, and why the last one did.
 struct Stuck {

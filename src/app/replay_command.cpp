@@ -211,6 +211,8 @@ std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int
     notes.push_back(fmt::format("the training data had {} samples then and has {} now: the step is taken on other ones",
                                 then[samples].dump(), now.at(samples).dump()));
   }
+  if (then.is_object() && then.contains("target_names") && then["target_names"] != now.value("target_names", ""))
+    notes.emplace_back("the training data's classes or characters are not those of then: the step has other labels");
   return notes;
 }
 

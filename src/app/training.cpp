@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint_room.hpp"
@@ -108,24 +109,33 @@ void Training::leave_later_steps() {
 }
 
 /// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is
-/// not finished by the new one.
+/// not finished by the new one. Classes of other names, or other characters, make labels mean something else.
 void Training::check_data_is_the_same(const std::vector<nlohmann::json>& ledger) const {
   if (progress_.step == 0 || progress_.step >= assembly_.plan.total_steps) return;
-  const int64_t now = assembly_.datasets.train->size();
-  const at::Tensor shared = at::full({}, samples_before(ledger), at::kLong);  // other ranks than 0 have no ledger
-  assembly_.place.groups.control().broadcast(shared, 0, "samples of the last attempt");
-  const auto before = shared.item<int64_t>();
-  if (before == 0 || before == now) return;
-  const std::string what = "the training data has changed: " + monitor::grouped(before) + " samples before, " +
-                           monitor::grouped(now) + " now, at step " + monitor::grouped(progress_.step);
-  if (!request_.accept) {
-    throw Error(ExitCode::usage,
-                {.what = what,
-                 .where = spec_.data.train.path.empty() ? "data.train" : spec_.data.train.path,
-                 .hint = "put the data back as it was, or --accept to go on in the order of the new data, which "
-                         "does not use each sample once in the epoch at hand"});
+  const DataIdentity now = identity_of(*assembly_.datasets.train), told = identity_before(ledger);
+  const at::Tensor shared =
+      at::tensor(std::vector<int64_t>{told.samples, static_cast<int64_t>(told.target_names)}, at::kLong);
+  assembly_.place.groups.control().broadcast(shared, 0, "data of the last attempt");  // only rank 0 has a ledger
+  const int64_t samples = shared.const_data_ptr<int64_t>()[0];
+  const auto target_names = static_cast<uint64_t>(shared.const_data_ptr<int64_t>()[1]);
+  std::string what, effect;
+  if (samples != 0 && samples != now.samples) {
+    what = counted(samples, "sample") + " before, " + monitor::grouped(now.samples) + " now";
+    effect = "samples come in another order from here on, and not each is used once in the epoch at hand";
   }
-  log::warning(what + "; from here on its samples come in another order");
+  if (target_names != 0 && target_names != now.target_names) {
+    const std::string kind = assembly_.datasets.is_text ? "characters" : "classes";
+    what += (what.empty() ? "" : "; ") + ("its " + kind + " are not those of before");
+    effect += (effect.empty() ? "" : "; ") + ("numbers that the model has learned stand for other " + kind);
+  }
+  if (what.empty()) return;
+  what = "the training data has changed: " + what + ", at step " + monitor::grouped(progress_.step);
+  if (!request_.accept) {
+    throw Error(ExitCode::usage, {.what = what,
+                                  .where = spec_.data.train.path.empty() ? "data.train" : spec_.data.train.path,
+                                  .hint = "put the data back as it was, or --accept to go on: " + effect});
+  }
+  log::warning(what + ": " + effect);
 }
 
 /// A job that always dies at the same place must not be started for ever on rented machines.

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +11,7 @@
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"
+#include "datasets/tiny_images.hpp"
 #include "gputrain/checkpoint/manifest.hpp"
 
 namespace gputrain::testing_support {
@@ -221,6 +223,18 @@ TEST(Resume, TakesAnotherRateScheduleAndPlaceOfTheDataWhenAccepted) {
   EXPECT_LT(rates[4], 1e-4);
 }
 
+/// What is said of data that has changed, which nothing but --accept takes.
+std::string refused_then_accepted(std::vector<std::string> run) {
+  const Result refused = gputrain(run);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, ::testing::AllOf(HasSubstr("the training data has changed"), HasSubstr("--accept")));
+  run.push_back("--accept");
+  const Result accepted = gputrain(run);
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.err, HasSubstr("the training data has changed"));
+  return refused.err;
+}
+
 TEST(Resume, RefusesDataThatHasGrownSinceUnlessAccepted) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
@@ -231,15 +245,42 @@ TEST(Resume, RefusesDataThatHasGrownSinceUnlessAccepted) {
   first.signal(SIGTERM);
   ASSERT_EQ(first.wait().exit_code, 143);
   grow();
-  const Result refused = gputrain(run);
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, ::testing::AllOf(HasSubstr("the training data has changed"), HasSubstr("--accept")));
-  const Result accepted = gputrain({run[0], run[1], run[2], run[3], run[4], run[5], "--accept"});
-  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
-  EXPECT_THAT(accepted.err, HasSubstr("the training data has changed"));
+  refused_then_accepted(run);
   EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr(": changed within an epoch (samples"));
   grow();
   EXPECT_EQ(gputrain(run).exit_code, 0);  // there is nothing left to train
+}
+
+TEST(Resume, RefusesDataThatHasClassesOfOtherNamesUnlessAccepted) {
+  const TemporaryFolder folder;
+  for (const std::string name : {"cat/1", "cat/2", "dog/1", "dog/2"})
+    folder.write("images/" + name + ".png", datasets::png_of({0, 0, 255}));
+  const std::string job = folder.write(
+      "job.yaml",
+      "device: cpu\nmodel: {type: mlp, config: {hidden: [8]}}\n"
+      "data: {train: {path: " +
+          folder / "images" +
+          ", format: imagefolder}}\n"
+          "train: {max_steps: 20, global_batch_size: 2}\nlog: {interval: 5}\ncheckpoint: {interval: 10}\n");
+  const std::string run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  std::filesystem::rename(folder / "images/cat", folder / "images/eel");
+  EXPECT_THAT(gputrain({"replay", run, "--step", "15"}).out, HasSubstr("the step has other labels"));
+  const std::string resume = "checkpoint.resume=" + run + "/ckpt/step-00000010";
+  EXPECT_THAT(refused_then_accepted({"run", job, "--output-dir", run, "--set", resume}),
+              HasSubstr("its classes are not those of before, at step 10"));
+}
+
+TEST(Resume, RefusesTextOfOtherCharactersUnlessAccepted) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 10}\n"), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  std::string text = read_file(folder / "text.txt");
+  std::replace(text.begin(), text.end(), 'c', 'z');
+  std::ofstream(folder / "text.txt", std::ios::trunc) << text;
+  const std::string resume = "checkpoint.resume=" + run + "/ckpt/step-00000010";
+  EXPECT_THAT(refused_then_accepted({"run", job, "--output-dir", run, "--set", resume}),
+              HasSubstr("its characters are not those of before"));
 }
 
 }  // namespace
