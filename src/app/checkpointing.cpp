@@ -149,6 +149,7 @@ int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& r
   }
   const int64_t back_to = progress.step;
   progress.step = now.step;
+  progress.unreadable_in_epoch = now.unreadable_in_epoch;
   progress.train_seconds = now.train_seconds;
   progress.attempts = now.attempts;
   progress.nonfinite_steps = now.nonfinite_steps;

@@ -172,8 +172,13 @@ void print(const Audit& audit) {
   if (audit.steps_skipped > 0) {
     std::printf("without effect  %s whose update was skipped\n", counted(audit.steps_skipped, "step").c_str());
   }
-  const std::string verdict =
-      audit.rollbacks == 0 ? "used exactly once per epoch" : "used exactly once per epoch or passed over on purpose";
+  if (audit.used.unreadable > 0) {
+    std::printf("unreadable  %s of these samples skipped (data.max_bad_fraction)\n",
+                grouped(audit.used.unreadable).c_str());
+  }
+  std::string verdict = "used exactly once per epoch";
+  if (audit.used.unreadable > 0) verdict += " or skipped as unreadable";
+  if (audit.rollbacks > 0) verdict += " or passed over on purpose";
   std::printf("%s\n", audit.is_clean() ? ("ok: every sample was " + verdict + ", as far as training has come").c_str()
                                        : "NOT ok");
 }

@@ -18,12 +18,15 @@
 namespace gputrain::app {
 
 nlohmann::json to_json(const data::Usage& usage) {
-  return {{"samples", usage.samples}, {"fingerprint", fmt::format("{:016x}", usage.fingerprint)}};
+  return {{"samples", usage.samples},
+          {"fingerprint", fmt::format("{:016x}", usage.fingerprint)},
+          {"unreadable", usage.unreadable}};
 }
 
 data::Usage usage_from_json(const nlohmann::json& json) {
   return {.samples = json.at("samples").get<int64_t>(),
-          .fingerprint = std::stoull(json.at("fingerprint").get<std::string>(), nullptr, 16)};
+          .fingerprint = std::stoull(json.at("fingerprint").get<std::string>(), nullptr, 16),
+          .unreadable = json.value("unreadable", int64_t{0})};  // older ledgers do not say
 }
 
 nlohmann::json to_json(const data::OrderFacts& order) {
@@ -103,11 +106,11 @@ nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const tr
       {"step", progress.step},
       {"data", to_json(progress.usage)},
       {"order", to_json(order_facts(job, assembly))}};
+  if (const uint64_t names = identity_of(*assembly.datasets.train).target_names; names != 0)
+    record["target_names"] = fmt::format("{:016x}", names);
   if (assembly.micro_batch.micro_batch > 0) record["micro_batch"] = assembly.micro_batch.to_json();
   return record;
 }
-  if (const uint64_t names = identity_of(*assembly.datasets.train).target_names; names != 0)
-    record["target_names"] = fmt::format("{:016x}", names);
 
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress) {
   return {{"attempt", progress.attempts}, {"step", progress.step},    {"data", to_json(progress.usage)},

@@ -35,7 +35,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);
   reading.pads = !built.sync_batch_norm;  // statistics are of what counts
   if (!until.is_time_limited()) reading.total_steps = until.total_steps;
-  data::Loader loader(datasets.train, reading, {.step = progress.step});
+  data::Loader loader(datasets.train, reading, {.step = progress.step, .unreadable = progress.unreadable_in_epoch});
   train::Step step(
       {*built.model, *built.arena, loader, data_parallel_, *updates.optimizer, updates.scaler.get(), before_update_,
        obstacle_to_recording(spec_, assembly_).empty() ? make_recording_(place.device) : nullptr},

@@ -10,6 +10,7 @@
 
 #include "batch_source.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "normalize.hpp"
 #include "row_reader.hpp"
 #include "upload.hpp"
@@ -18,7 +19,9 @@ namespace gputrain::data {
 
 struct Loader::Impl {
   Impl(std::shared_ptr<const Dataset> given, LoaderOptions wanted, LoaderState start)
-      : dataset(std::move(given)), options(std::move(wanted)), state(start), reader(dataset, options) {
+      : dataset(std::move(given)), options(std::move(wanted)), step(start.step), reader(dataset, options) {
+    bad_epoch = step / reader.plan().steps_per_epoch();
+    bad_in_epoch = static_cast<double>(start.unreadable) * reader.plan().share_of_rank();
     const SampleLayout& layout = dataset->layout();
     if (layout.is_image())
       normalizer.emplace(dataset->normalization().value_or(Normalization{{0}, {1}}), layout.input_sizes.back(),
@@ -32,19 +35,20 @@ struct Loader::Impl {
 
   std::shared_ptr<const Dataset> dataset;
   LoaderOptions options;
-  LoaderState state;
+  int64_t step;
   RowReader reader;
   std::optional<ImageNormalizer> normalizer;
   std::optional<Uploader> uploader;     // to a GPU
   std::unique_ptr<BatchSource> source;  // empty until started; after the reader, which it uses
   int64_t next_batch = 0;
-  int64_t bad_epoch = 0, bad_in_epoch = 0;
+  int64_t bad_epoch = 0;
+  double bad_in_epoch = 0;  // this rank's, with its share of those before it started
 };
 
 void Loader::Impl::start() {
   if (source) return;
   const int64_t per_step = reader.plan().micro_batches_per_step();
-  next_batch = state.step * per_step;
+  next_batch = step * per_step;
   ReadAhead ahead;
   ahead.workers = options.num_workers;
   ahead.slots = std::max<int64_t>(options.prefetch_batches, per_step);
@@ -62,9 +66,9 @@ void Loader::Impl::note_bad(std::vector<ReadOutcome::BadRow> bad) {
     if (sample.epoch != std::exchange(bad_epoch, sample.epoch)) bad_in_epoch = 0;
     ++bad_in_epoch;
     const double share = static_cast<double>(dataset->size()) * reader.plan().share_of_rank();
-    if (static_cast<double>(bad_in_epoch) <= std::ceil(options.max_bad_fraction * share)) continue;
+    if (bad_in_epoch <= std::ceil(options.max_bad_fraction * share)) continue;
     throw Error(ExitCode::data,
-                {.what = std::to_string(bad_in_epoch) + " samples of epoch " + std::to_string(sample.epoch) +
+                {.what = counted(std::llround(bad_in_epoch), "sample") + " of epoch " + std::to_string(sample.epoch) +
                          " cannot be read, more than data.max_bad_fraction allows; the last one: " + sample.message});
   }
 }
@@ -103,14 +107,14 @@ void Loader::start() { impl_->start(); }
 StepData Loader::next_step() {
   impl_->start();
   StepData step;
-  step.epoch = impl_->state.step / steps_per_epoch();
-  step.ends_epoch = (impl_->state.step + 1) % steps_per_epoch() == 0;
+  step.epoch = impl_->step / steps_per_epoch();
+  step.ends_epoch = (impl_->step + 1) % steps_per_epoch() == 0;
   for (int64_t i = 0; i < micro_batches_per_step(); ++i) {
     step.micro_batches.push_back(impl_->take(step.usage));
     step.weight += step.micro_batches.back().weight;
     step.samples += step.micro_batches.back().samples;
   }
-  ++impl_->state.step;
+  ++impl_->step;
   return step;
 }
 
@@ -123,6 +127,6 @@ Batch Loader::to_device(const Batch& batch) const {
   return finished;
 }
 
-LoaderState Loader::state() const noexcept { return impl_->state; }
+int64_t Loader::step() const noexcept { return impl_->step; }
 
 }  // namespace gputrain::data

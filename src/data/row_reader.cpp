@@ -76,6 +76,7 @@ void RowReader::read_counted(int64_t sample, const ReadContext& context, const D
   } catch (const Error& error) {
     if (!tolerant_ || error.code() != ExitCode::data) throw with_sample(error, sample);
     clear(to);
+    ++outcome.usage.unreadable;
     outcome.bad.push_back({row, {sample, context.epoch, error.what()}});
   }
 }

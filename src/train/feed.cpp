@@ -12,7 +12,8 @@ namespace gputrain::train {
 namespace {
 
 // The fingerprint travels in two halves, whose sums cannot overflow.
-constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kVotes = 4, kWishes = kVotes + kStopVotes;
+constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kUnreadable = 4, kVotes = 5,
+                 kWishes = kVotes + kStopVotes;
 
 int64_t low_half(uint64_t value) { return static_cast<int64_t>(value & 0xFFFFFFFF); }
 int64_t high_half(uint64_t value) { return static_cast<int64_t>(value >> 32); }
@@ -21,6 +22,7 @@ Agreement read_sums(std::span<const int64_t> sums) {
   Agreement agreed{.weight = sums[kWeight], .usage = {}, .stop = agreed_stop(sums.subspan(kVotes)), .wishes = {}};
   agreed.usage.samples = sums[kSamples];
   agreed.usage.fingerprint = static_cast<uint64_t>(sums[kUsageLow]) + (static_cast<uint64_t>(sums[kUsageHigh]) << 32);
+  agreed.usage.unreadable = sums[kUnreadable];
   for (const int64_t wish : sums.subspan(kWishes)) agreed.wishes.push_back(wish > 0);
   return agreed;
 }
@@ -32,7 +34,7 @@ void Feed::prefetch(const std::vector<bool>& wishes) {
   Step step{.data = loader_.next_step(), .agreed = {}, .wait_seconds = 0};
   step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::vector<int64_t> mine{step.data.weight, step.data.usage.samples, low_half(step.data.usage.fingerprint),
-                            high_half(step.data.usage.fingerprint)};
+                            high_half(step.data.usage.fingerprint), step.data.usage.unreadable};
   for (const int64_t vote : stop_votes(own_stop_ ? own_stop_() : Stop::none)) mine.push_back(vote);
   mine.insert(mine.end(), wishes.begin(), wishes.end());
   sums_ = at::tensor(mine, at::kLong);

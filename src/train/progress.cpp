@@ -15,6 +15,8 @@ nlohmann::json Progress::to_json() const {
   return {{"step", step},
           {"samples", usage.samples},
           {"data_fingerprint", usage.fingerprint},
+          {"unreadable", usage.unreadable},
+          {"unreadable_in_epoch", unreadable_in_epoch},
           {"tokens", tokens},
           {"train_seconds", train_seconds},
           {"attempts", attempts},
@@ -38,6 +40,8 @@ Progress Progress::from_json(const nlohmann::json& json) {
     json.at("nonfinite_steps").get_to(progress.nonfinite_steps);
     json.at("evaluated_step").get_to(progress.evaluated_step);
     progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints do not have these
+    progress.usage.unreadable = json.value("unreadable", int64_t{0});
+    progress.unreadable_in_epoch = json.value("unreadable_in_epoch", int64_t{0});
     progress.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
     for (const auto& [name, value] : json.at("metrics").items()) {
       progress.metrics[name] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();

@@ -70,6 +70,8 @@ void Trainer::wait_for_device(const Progress& progress, const std::vector<bool>&
 void Trainer::advance(Progress& progress, const Feed::Step& feed) {
   ++progress.step;
   progress.usage.add(feed.agreed.usage);
+  progress.unreadable_in_epoch += feed.agreed.usage.unreadable;
+  if (feed.data.ends_epoch) progress.unreadable_in_epoch = 0;
   if (parts_.plan.tokens_per_step > 0) progress.tokens += feed.agreed.weight;
 }
 

@@ -14,6 +14,7 @@
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"
+#include "datasets/tiny_images.hpp"
 #include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
@@ -128,6 +129,51 @@ TEST(Audit, FindsAnEpochBrokenByAnotherBatchSize) {
   ASSERT_EQ(result["findings"].size(), 1);
   EXPECT_EQ(result["findings"][0]["begin"], 10);
   EXPECT_THAT(result["findings"][0]["what"], HasSubstr("global batch 8 -> 5"));
+}
+
+/// Twenty images, of which two cannot be read, in steps of two.
+std::string write_job_with_bad_images(const TemporaryFolder& folder) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = (i % 2 == 0 ? "images/a/" : "images/b/") + std::to_string(i) + ".png";
+    folder.write(name, i == 4 || i == 13 ? "no image" : datasets::png_of({0, 0, 255}));
+  }
+  return folder.write("job.yaml",
+                      "device: cpu\nmodel: {type: mlp, config: {hidden: [8]}}\n"
+                      "data: {train: {path: " +
+                          folder / "images" +
+                          ", format: imagefolder}, image: {size: 4}}\n"
+                          "train: {max_steps: 10, global_batch_size: 2}\ncheckpoint: {interval: 1}\n");
+}
+
+/// How many steps the run had taken when it first had skipped a sample.
+int64_t first_skip(const std::string& run) {
+  std::istringstream lines(read_file(run + "/ledger.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::json::parse(line);
+    if (object["kind"] != "checkpoint" || object["data"]["unreadable"] == 0) continue;
+    EXPECT_EQ(object["data"]["unreadable"], 1);
+    return object["step"];
+  }
+  return 0;
+}
+
+TEST(Audit, TellsOfSkippedSamplesOfWhichAnInterruptedRunMayHaveNoMore) {
+  const TemporaryFolder folder;
+  const std::string job = write_job_with_bad_images(folder);
+  const auto run = [&](const std::string& name, const std::string& fraction, int64_t steps) {
+    return gputrain({"run", job, "--accept", "--output-dir", folder / name, "--set",
+                     "data.max_bad_fraction=" + fraction, "--set", "train.max_steps=" + std::to_string(steps)});
+  };
+  ASSERT_EQ(run("whole", "1", 10).exit_code, 0);
+  EXPECT_EQ(audit(folder / "whole", 0)["data"]["unreadable"], 2);
+  const std::string told = gputrain({"data", "audit", folder / "whole"}).out;
+  EXPECT_THAT(told, HasSubstr("unreadable  2 of these samples skipped"));
+  EXPECT_THAT(told, HasSubstr("used exactly once per epoch or skipped as unreadable"));
+  const int64_t step = first_skip(folder / "whole");
+  ASSERT_EQ(run("parts", "0.05", step).exit_code, 0) << "one may be skipped";
+  const Result result = run("parts", "0.05", 10);
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("2 samples of epoch 0 cannot be read"));
 }
 
 TEST(Audit, RefusesAFolderWithoutALedgerAndNonsenseInIt) {

@@ -243,9 +243,8 @@ TEST(Loader, GoesOnExactlyFromAStateOnAnyNumberOfRanks) {
   const auto dataset = std::make_shared<NumberedDataset>(77);
   Loader whole(dataset, options_for(10, 3, 2));
   for (int i = 0; i < 13; ++i) whole.next_step();
-  const LoaderState state = whole.state();
-  EXPECT_EQ(state.step, 13);
-  Loader resumed(dataset, options_for(10, 5, 1), state);
+  EXPECT_EQ(whole.step(), 13);
+  Loader resumed(dataset, options_for(10, 5, 1), {.step = whole.step()});
   for (int i = 0; i < 10; ++i) EXPECT_EQ(counted_targets(whole.next_step()), counted_targets(resumed.next_step()));
 }
 
@@ -335,7 +334,7 @@ TEST(Loader, ThrowsTheEarliestErrorOfAWorkerWithSampleAndPath) {
           EXPECT_THAT(error.parts().hint, HasSubstr("data.max_bad_fraction"));
         }
       }
-      EXPECT_EQ(loader.state().step, 1);
+      EXPECT_EQ(loader.step(), 1);
     }
   }
 }
@@ -369,6 +368,32 @@ TEST(Loader, PassesOverBadSamplesInsideTheAllowedFraction) {
     Loader over(worse, options);
     EXPECT_THROW(for (int i = 0; i < 10; ++i) over.next_step(), Error);
   }
+}
+
+TEST(Loader, CountsOnFromTheBadSamplesOfAnEpochThatItGoesOnWith) {
+  const auto dataset = std::make_shared<NumberedDataset>(100);
+  dataset->broken = {3, 55, 56};
+  LoaderOptions options = options_for(10, 10);
+  options.shuffle = false;
+  options.max_bad_fraction = 0.02;
+  const auto next_epoch = [&](Loader& loader) {
+    Usage usage;
+    while (loader.step() < 15) usage.add(loader.next_step().usage);
+    return usage.unreadable;
+  };
+  Loader first(dataset, options, {.step = 5});
+  EXPECT_EQ(next_epoch(first), 3) << "two of this epoch, one of the next";
+  Loader again(dataset, options, {.step = 5, .unreadable = 1});
+  EXPECT_THROW(next_epoch(again), Error);
+  Loader later(dataset, options, {.step = 6, .unreadable = 2});
+  EXPECT_EQ(next_epoch(later), 1) << "an epoch begins anew";
+  dataset->broken = {55};
+  options.share.world_size = 2;
+  options.share.rank = 1;  // may skip one, and has this one
+  Loader half(dataset, options, {.step = 5, .unreadable = 1});
+  EXPECT_THROW(next_epoch(half), Error);
+  Loader half_of_none(dataset, options, {.step = 5});
+  EXPECT_EQ(next_epoch(half_of_none), 1);
 }
 
 TEST(Loader, TakesOnlyBadDataForBadSamples) {

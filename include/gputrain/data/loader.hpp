@@ -55,7 +55,8 @@ struct LoaderOptions {
 
 /// Where a loader stands: everything needed to go on exactly, on any number of ranks.
 struct LoaderState {
-  int64_t step = 0;  // optimizer steps handed out since the start of training
+  int64_t step = 0;        // optimizer steps handed out since the start of training
+  int64_t unreadable = 0;  // samples of the epoch at hand that were skipped, on all ranks
 };
 
 /// The micro-batches of one optimizer step on this rank, with targets counted before anything is computed. Every step
@@ -90,7 +91,7 @@ class GPUTRAIN_API Loader {
   /// The same of a batch as it was read.
   void await(const Batch& batch) const;
 
-  LoaderState state() const noexcept;  // after the last step handed out
+  int64_t step() const noexcept;  // handed out since the start of training
 
  private:
   struct Impl;

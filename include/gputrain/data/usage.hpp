@@ -13,10 +13,12 @@ namespace gputrain::data {
 struct Usage {
   int64_t samples = 0;
   uint64_t fingerprint = 0;
+  int64_t unreadable = 0;  // of the samples: skipped, their positions used up
 
   void add(const Usage& other) noexcept {
     samples += other.samples;
     fingerprint += other.fingerprint;
+    unreadable += other.unreadable;
   }
   friend bool operator==(const Usage&, const Usage&) = default;
 };

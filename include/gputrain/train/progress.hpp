@@ -15,10 +15,11 @@
 namespace gputrain::train {
 
 struct Progress {
-  int64_t step = 0;          // optimizer steps done
-  data::Usage usage;         // samples over all ranks, without padding
-  int64_t tokens = 0;        // targets of text that counted
-  double train_seconds = 0;  // in steps, over all attempts
+  int64_t step = 0;                 // optimizer steps done
+  data::Usage usage;                // samples over all ranks, without padding
+  int64_t unreadable_in_epoch = 0;  // of the epoch at hand
+  int64_t tokens = 0;               // targets of text that counted
+  double train_seconds = 0;         // in steps, over all attempts
   int64_t attempts = 1;
   int64_t nonfinite_steps = 0;   // updates left out, but for those that loss scaling leaves out
   int64_t skipped_in_a_row = 0;  // of them, the newest ones
