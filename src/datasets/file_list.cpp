@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/read_only_file.hpp"
 
 namespace gputrain::datasets {
@@ -180,6 +181,70 @@ class Walk {
   std::vector<std::string> files_;
 };
 
+constexpr size_t kMostFiles = 100'000;
+
+[[noreturn]] void refuse_as_too_many(const std::string& pattern) {
+  throw Error(ExitCode::data, {.what = "a pattern of more than " + grouped(kMostFiles) + " files", .where = pattern});
+}
+
+bool is_number(std::string_view text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !text.empty() && text.size() <= 9 && std::all_of(text.begin(), text.end(), is_digit);
+}
+
+/// What "000..146" or "a,b" between braces stands for; empty: neither.
+std::vector<std::string> alternatives(const std::string& inside, const std::string& pattern) {
+  std::vector<std::string> all;
+  const size_t dots = inside.find("..");
+  const std::string first = inside.substr(0, dots), last = dots == std::string::npos ? "" : inside.substr(dots + 2);
+  if (is_number(first) && is_number(last)) {
+    const int64_t begin = std::stoll(first), end = std::stoll(last);
+    const size_t width = first[0] == '0' || last[0] == '0' ? std::max(first.size(), last.size()) : 0;
+    if (end - begin >= static_cast<int64_t>(kMostFiles)) refuse_as_too_many(pattern);
+    for (int64_t number = begin; number <= end; ++number) {
+      const std::string digits = std::to_string(number);
+      all.push_back(std::string(width > digits.size() ? width - digits.size() : 0, '0') + digits);
+    }
+  } else if (inside.find(',') != std::string::npos) {
+    for (size_t at = 0, comma = 0; comma != std::string::npos; at = comma + 1)
+      all.push_back(inside.substr(at, (comma = inside.find(',', at)) - at));
+  }
+  return all;
+}
+
+/// The patterns without braces that `pattern` stands for.
+std::vector<std::string> without_braces(const std::string& pattern) {
+  std::vector<std::string> all{""};
+  for (size_t at = 0; at < pattern.size();) {
+    const size_t open = pattern.find('{', at), close = pattern.find('}', open);
+    const bool is_escaped = open != std::string::npos && open > 0 && pattern[open - 1] == '\\';
+    std::vector<std::string> parts;
+    if (close != std::string::npos && !is_escaped)
+      parts = alternatives(pattern.substr(open + 1, close - open - 1), pattern);
+    const size_t end = !parts.empty() ? open : open == std::string::npos ? pattern.size() : open + 1;
+    for (std::string& each : all) each += pattern.substr(at, end - at);
+    at = parts.empty() ? end : close + 1;
+    if (parts.empty()) continue;
+    if (all.size() * parts.size() > kMostFiles) refuse_as_too_many(pattern);
+    std::vector<std::string> longer;
+    for (const std::string& each : all)
+      for (const std::string& part : parts) longer.push_back(each + part);
+    all = std::move(longer);
+  }
+  return all;
+}
+
+std::vector<std::string> files_of_glob(const std::string& pattern) {
+  glob_t found{};
+  const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
+  std::vector<std::string> files;
+  if (result == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (!files.empty()) return files;
+  if (pattern.find_first_of("*?[") == std::string::npos) data::throw_missing(pattern, "a file or a pattern of files");
+  throw Error(ExitCode::data, {.what = "no file matches this pattern", .where = pattern});
+}
+
 }  // namespace
 
 bool matches_glob(std::string_view pattern, std::string_view path) {
@@ -196,16 +261,13 @@ std::vector<std::string> list_files(const std::string& folder, const FileFilter&
 std::vector<std::string> expand_pattern(const std::string& pattern) {
   std::error_code ignored;
   if (fs::exists(pattern, ignored)) return {pattern};
-  glob_t found{};
-  const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &found);
   std::vector<std::string> files;
-  if (result == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  ::globfree(&found);
-  if (files.empty()) {
-    if (pattern.find_first_of("*?[") == std::string::npos) data::throw_missing(pattern, "a file or a pattern of files");
-    throw Error(ExitCode::data, {.what = "no file matches this pattern", .where = pattern});
+  for (const std::string& each : without_braces(pattern)) {
+    const std::vector<std::string> found = files_of_glob(each);
+    files.insert(files.end(), found.begin(), found.end());
   }
   std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 

@@ -23,7 +23,9 @@ struct FileFilter {
 /// out. Folders in which nothing is wanted are not read.
 std::vector<std::string> list_files(const std::string& folder, const FileFilter& filter);
 
-/// The files that a shell pattern stands for, in order of their bytes; `pattern` itself when it names a file.
+/// The files that a shell pattern stands for, in order of their bytes, each once; `pattern` itself when it names a
+/// file.
+/// "{a,b}" and "{000..146}" stand for each of these, all of which must be there.
 std::vector<std::string> expand_pattern(const std::string& pattern);
 
 }  // namespace gputrain::datasets

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/image.hpp"
 #include "gputrain/data/subset.hpp"
 #include "summary.hpp"
@@ -100,13 +101,38 @@ void ImageStore::set_names(const std::vector<std::string>& names, const std::vec
     class_names_.erase(std::unique(class_names_.begin(), class_names_.end()), class_names_.end());
     refuse_roles_as_classes(class_names_, where);
   }
+  std::map<std::string_view, int32_t> numbers;
+  for (const std::string& name : class_names_) numbers.emplace(name, static_cast<int32_t>(numbers.size()));
+  std::vector<int32_t> labels;
   for (const std::string& name : names) {
-    const auto label = std::lower_bound(class_names_.begin(), class_names_.end(), class_of(name));
-    if (label == class_names_.end() || *label != class_of(name))
+    const auto number = numbers.find(class_of(name));
+    if (number == numbers.end())
       throw Error(
           ExitCode::data,
           {.what = "the class '" + std::string(class_of(name)) + "' is not in the training data", .where = where});
-    labels_.push_back(static_cast<int32_t>(label - class_names_.begin()));
+    labels.push_back(number->second);
+  }
+  keep(names, std::move(labels));
+}
+
+void ImageStore::set_labels(const std::vector<std::string>& names, std::vector<int32_t> labels,
+                            const std::vector<std::string>& known, const std::string& where) {
+  const int64_t highest = *std::max_element(labels.begin(), labels.end());
+  class_names_ = known;
+  if (known.empty()) {
+    for (int64_t number = 0; number <= highest; ++number) class_names_.push_back(std::to_string(number));
+  } else if (highest >= std::ssize(known)) {
+    throw Error(ExitCode::data,
+                {.what = "class " + std::to_string(highest) + " is not in the training data, which has " +
+                         counted(std::ssize(known), "class"),
+                 .where = where});
+  }
+  keep(names, std::move(labels));
+}
+
+void ImageStore::keep(const std::vector<std::string>& names, std::vector<int32_t> labels) {
+  labels_ = std::move(labels);
+  for (const std::string& name : names) {
     names_ += name;
     ends_.push_back(names_.size());
   }

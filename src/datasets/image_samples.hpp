@@ -23,7 +23,7 @@ class ImageStore {
   int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }
   const std::vector<std::string>& class_names() const noexcept { return class_names_; }
 
-  /// "<class>/<rest>" below the root.
+  /// Below the root; "<class>/<rest>" where folders are the classes.
   std::string_view name(int64_t index) const;
   virtual std::string full_name(int64_t index) const = 0;  // for messages
   virtual void read(int64_t index, std::vector<std::byte>& bytes) const = 0;
@@ -33,8 +33,13 @@ class ImageStore {
   /// keep to; empty: the classes are those of the names. `where` is for messages.
   void set_names(const std::vector<std::string>& names, const std::vector<std::string>& known,
                  const std::string& where);
+  /// The same with a class's number, from 0 on, for each name.
+  void set_labels(const std::vector<std::string>& names, std::vector<int32_t> labels,
+                  const std::vector<std::string>& known, const std::string& where);
 
  private:
+  void keep(const std::vector<std::string>& names, std::vector<int32_t> labels);
+
   std::string names_;  // end to end: a million small strings would take three times the memory
   std::vector<size_t> ends_;
   std::vector<int32_t> labels_;

@@ -1,8 +1,14 @@
-// A plain tar archive with one folder of JPEG and PNG files for each class, read in place.
+// Plain tar archives of JPEG and PNG files, with a folder for each class or, as in WebDataset, a label beside each
+// file; read in place.
 #include <algorithm>
+#include <charconv>
+#include <map>
+#include <span>
 #include <utility>
 
+#include "file_list.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "image_samples.hpp"
 #include "tar_index.hpp"
@@ -14,78 +20,156 @@ struct TarSpec {
   std::string prefix;
 
   static void describe(config::Description<TarSpec>& d) {
-    d.summary("a plain tar archive of images, one folder for each class; read in place, never unpacked");
+    d.summary(
+        "plain tar archives of images, read in place, never unpacked: one folder for each class, or, as in WebDataset, "
+        "a "
+        "NAME.cls with the number of the class for each NAME.jpg; one path, or several by a pattern: "
+        "'train-{000..146}.tar', 'train-*.tar'");
     d.key("prefix", &TarSpec::prefix, "a folder inside the archive that holds the classes: train");
   }
 };
 
+constexpr std::string_view kLabelEnding = ".cls";
+constexpr int32_t kMostClasses = 1 << 20;
+
+/// WebDataset's name of a sample: up to the first dot of the file's own name.
+std::string_view key_of(std::string_view name) { return name.substr(0, name.find('.', name.rfind('/') + 1)); }
+
+/// Whether the image is not the sample itself but belongs to it, such as a mask: NAME.seg.png.
+bool is_other_part(std::string_view name) { return name.find('.', key_of(name).size() + 1) != std::string_view::npos; }
+
+/// In order of the names; of entries with the same name the last one holds, as when the archive is unpacked.
+void keep_last_of_each_name(std::vector<TarEntry>& entries) {
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::reverse(entries.begin(), entries.end());
+  entries.erase(
+      std::unique(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; }),
+      entries.end());
+  std::reverse(entries.begin(), entries.end());
+}
+
 class TarStore final : public ImageStore {
  public:
   TarStore(const std::string& path, std::string prefix, const std::vector<std::string>& known)
-      : file_(path), prefix_(std::move(prefix)) {
+      : prefix_(std::move(prefix)) {
     while (prefix_.ends_with('/')) prefix_.pop_back();
     if (!prefix_.empty()) prefix_ += '/';
-    std::vector<TarEntry> entries;
-    visit_tar(file_, [&](TarEntry&& entry) {
-      if (takes(entry)) entries.push_back(std::move(entry));
-    });
-    keep_last_of_each_name(entries);
-    std::vector<std::string> names;
-    for (TarEntry& entry : entries) {
-      names.push_back(std::move(entry.name));
-      places_.push_back({entry.offset, entry.size});
+    for (const std::string& file : expand_pattern(path)) files_.emplace_back(file);
+    Content content;
+    for (size_t file = 0; file < files_.size(); ++file) read_index(file, content);
+    const std::string where = prefix_.empty() ? path : path + ": " + prefix_;
+    if (content.has_labels && !content.names.empty()) {
+      set_labels(content.names, std::move(content.labels), known, where);
+    } else {
+      set_names(content.names, known, where);
     }
-    set_names(names, known, where());
   }
 
   std::string full_name(int64_t index) const override {
-    return file_.path() + ": " + prefix_ + std::string(name(index));
+    const Place& place = places_[static_cast<size_t>(index)];
+    return files_[place.file].path() + ": " + prefix_ + std::string(name(index));
   }
 
   void read(int64_t index, std::vector<std::byte>& bytes) const override {
-    const auto [offset, size] = places_[static_cast<size_t>(index)];
+    const auto [offset, size, file] = places_[static_cast<size_t>(index)];
     bytes.resize(static_cast<size_t>(size));
-    file_.read(offset, bytes);
+    files_[file].read(offset, bytes);
   }
 
  private:
   struct Place {
     int64_t offset, size;
+    size_t file;
   };
 
-  std::string where() const { return prefix_.empty() ? file_.path() : file_.path() + ": " + prefix_; }
+  using Labels = std::map<std::string, int32_t>;  // by key_of()
 
-  [[noreturn]] void refuse(const TarEntry& entry, const std::string& what, const std::string& hint = {}) const {
-    throw Error(ExitCode::data, {.what = what, .where = file_.path() + ": " + entry.name, .hint = hint});
+  struct Content {
+    std::vector<std::string> names;
+    std::vector<int32_t> labels;
+    bool has_labels = false;
+  };
+
+  [[noreturn]] void refuse(size_t file, const std::string& name, const std::string& what,
+                           const std::string& hint = {}) const {
+    const std::string place = prefix_ + name;
+    throw Error(ExitCode::data,
+                {.what = what, .where = files_[file].path() + (place.empty() ? "" : ": " + place), .hint = hint});
   }
 
-  /// True for images below the prefix, whose name it shortens by that.
-  bool takes(TarEntry& entry) const {
-    if (!entry.name.starts_with(prefix_) || !is_image_name(entry.name)) return false;
+  void read_index(size_t file, Content& content) {
+    std::vector<TarEntry> images;
+    Labels labels;
+    visit_tar(files_[file], [&](TarEntry&& entry) {
+      if (!entry.name.starts_with(prefix_)) return;
+      entry.name.erase(0, prefix_.size());
+      const bool is_label = entry.name.ends_with(kLabelEnding);
+      if (!is_label && !is_image_name(entry.name)) return;
+      check(file, entry);
+      if (is_label) {
+        labels[std::string(key_of(entry.name))] = label_in(file, entry);
+      } else {
+        images.push_back(std::move(entry));
+      }
+    });
+    keep_last_of_each_name(images);
+    if (!labels.empty()) std::erase_if(images, [](const TarEntry& entry) { return is_other_part(entry.name); });
+    if (!content.names.empty() && !images.empty() && labels.empty() == content.has_labels)
+      refuse(file, "",
+             std::string(labels.empty() ? "no .cls" : ".cls") + " beside the images, other than in the files before");
+    content.has_labels = content.has_labels || !labels.empty();
+    for (TarEntry& entry : images) {
+      if (content.has_labels)
+        content.labels.push_back(label_of(file, entry, labels));
+      else
+        check_folder(file, entry);
+      content.names.push_back(std::move(entry.name));
+      places_.push_back({entry.offset, entry.size, file});
+    }
+  }
+
+  int32_t label_of(size_t file, const TarEntry& image, const Labels& labels) const {
+    const std::string key(key_of(image.name));
+    const auto label = labels.find(key);
+    if (label == labels.end()) refuse(file, image.name, "an image without a label: there is no " + key + ".cls");
+    return label->second;
+  }
+
+  void check_folder(size_t file, const TarEntry& image) const {
+    if (image.name.find('/') != std::string::npos) return;
+    refuse(file, image.name, "an image outside of the folders of the classes",
+           "a folder for each class, or, as in WebDataset, " + std::string(key_of(image.name)) +
+               ".cls beside it with the number of its class");
+  }
+
+  void check(size_t file, const TarEntry& entry) const {
     const std::string slashed = "/" + entry.name + "/";
     if (entry.name.starts_with('/') || slashed.find("/../") != std::string::npos)
-      refuse(entry, "an unsafe name in the archive: it leads out of it");
+      refuse(file, entry.name, "an unsafe name in the archive: it leads out of it");
     if (entry.is_link)
-      refuse(entry, "a link instead of an image", "write the archive with tar --dereference --hard-dereference");
-    if (entry.size > kMostImageBytes) refuse(entry, "an image file of " + std::to_string(entry.size) + " bytes");
-    const std::string whole = entry.name;
-    entry.name.erase(0, prefix_.size());
-    if (entry.name.find('/') != std::string::npos) return true;
-    entry.name = whole;
-    refuse(entry, "an image outside of the folders of the classes");
+      refuse(file, entry.name, "a link instead of an image",
+             "write the archive with tar --dereference --hard-dereference");
+    if (entry.size > kMostImageBytes)
+      refuse(file, entry.name, "an image file of " + std::to_string(entry.size) + " bytes");
   }
 
-  /// In order of the names; of entries with the same name the last one holds, as when the archive is unpacked.
-  static void keep_last_of_each_name(std::vector<TarEntry>& entries) {
-    std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-    std::reverse(entries.begin(), entries.end());
-    entries.erase(
-        std::unique(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; }),
-        entries.end());
-    std::reverse(entries.begin(), entries.end());
+  /// The number in a .cls, blanks around it left out.
+  int32_t label_in(size_t file, const TarEntry& entry) const {
+    constexpr int64_t kMostBytes = 64;
+    std::string text(static_cast<size_t>(std::min(entry.size, kMostBytes)), '\0');
+    files_[file].read(entry.offset, std::as_writable_bytes(std::span(text)));
+    const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+    const size_t end = text.find_last_not_of(" \t\r\n") + 1;  // npos + 1 is 0
+    int32_t label = -1;
+    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + std::max(begin, end), label);
+    if (entry.size > kMostBytes || error != std::errc() || rest != text.data() + end || label < 0)
+      refuse(file, entry.name, "the class is not a number from 0 on");
+    if (label >= kMostClasses)
+      refuse(file, entry.name, "class " + std::to_string(label) + ", of at most " + grouped(kMostClasses));
+    return label;
   }
 
-  data::ReadOnlyFile file_;
+  std::vector<data::ReadOnlyFile> files_;
   std::string prefix_;
   std::vector<Place> places_;
 };
@@ -98,7 +182,8 @@ class Tar final : public ImageSamples {
 };
 
 const config::Registered<Tar, TarSpec> registered_tar{
-    data::catalog(), "tar", "a tar archive of JPEG and PNG files in folders of their classes"};
+    data::catalog(), "tar",
+    "tar archives of JPEG and PNG files in folders of their classes, or with .cls files (WebDataset)"};
 
 }  // namespace
 }  // namespace gputrain::datasets

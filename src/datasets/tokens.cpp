@@ -47,7 +47,7 @@ std::string role_name(data::Role role) {
 std::string as_pattern(const std::string& path) {
   std::string pattern;
   for (const char c : path)
-    pattern += (std::string_view("*?[\\").find(c) == std::string_view::npos ? "" : "\\") + std::string(1, c);
+    pattern += (std::string_view("*?[{\\").find(c) == std::string_view::npos ? "" : "\\") + std::string(1, c);
   return pattern;
 }
 

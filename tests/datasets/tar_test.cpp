@@ -177,6 +177,64 @@ TEST_F(TarTest, RefusesWhatHasNoClasses) {
               HasSubstr("images.tar: test/: no images"));
 }
 
+TEST_F(TarTest, ReadsLabelsBesideTheImagesAsWebDatasetWritesThem) {
+  const std::string tar = tar_entry({"b/7.cls", "2\n"}) + tar_entry({"b/7.jpg.txt", "x"}) +
+                          tar_entry({"b/7.png", kRed}) + tar_entry({"8.seg.png", kGreen}) +
+                          tar_entry({"8.png", kBlue}) + tar_entry({"8.cls", " 10"}) + kEnd;
+  const std::string val = write("val.tar", tar_entry({"1.png", kRed}) + tar_entry({"1.cls", "3"}) + kEnd);
+  const data::Datasets datasets = open_tar(tar, "", ", val: {path: " + val + "}");
+  EXPECT_EQ(datasets.train->describe(), "2 images 4x4x3, 11 classes");
+  EXPECT_EQ(first_byte(*datasets.train, 0, 2), 255);
+  EXPECT_EQ(read(*datasets.train, 0).target[0], 10);
+  EXPECT_EQ(read(*datasets.train, 1).target[0], 2);
+  EXPECT_EQ(datasets.val->layout().num_classes, 11);
+  EXPECT_EQ(read(*datasets.val, 0).target[0], 3);
+  write("val.tar", tar_entry({"1.png", kRed}) + tar_entry({"1.cls", "11"}) + kEnd);
+  EXPECT_THAT(error_of([&] { open_tar(tar, "", ", val: {path: " + val + "}"); }),
+              HasSubstr("class 11 is not in the training data, which has 11 classes"));
+}
+
+TEST_F(TarTest, RefusesLabelsThatAreNone) {
+  for (const char* label : {"", "-1", "x", "1 2", "1.5", "99999999999999999999"})
+    EXPECT_THAT(refusal(tar_entry({"1.png", kRed}) + tar_entry({"1.cls", label}) + kEnd),
+                HasSubstr("images.tar: 1.cls: the class is not a number from 0 on"))
+        << label;
+  EXPECT_THAT(refusal(tar_entry({"1.png", kRed}) + tar_entry({"1.cls", std::string(100000, ' ')}) + kEnd),
+              HasSubstr("not a number"));
+  EXPECT_THAT(refusal(tar_entry({"1.png", kRed}) + tar_entry({"1.cls", "2000000000"}) + kEnd),
+              HasSubstr("class 2000000000, of at most 1,048,576"));
+  EXPECT_THAT(refusal(tar_entry({"1.cls", "1"}) + kEnd), HasSubstr("no images"));
+  EXPECT_THAT(refusal(tar_entry({"1.png", kRed}) + tar_entry({"2.cls", "1"}) + kEnd), HasSubstr("there is no 1.cls"));
+  EXPECT_THAT(refusal(tar_entry({"1.png", kRed}) + kEnd), HasSubstr("1.cls beside it"));
+}
+
+TEST_F(TarTest, ReadsSeveralFiles) {
+  const auto labelled = [](const std::string& colour, const std::string& label) {
+    return tar_entry({"1.png", colour}) + tar_entry({"1.cls", label}) + kEnd;
+  };
+  write("s-08.tar", labelled(kRed, "0"));
+  write("s-09.tar", labelled(kGreen, "1"));
+  write("s-10.tar", labelled(kBlue, "2"));
+  for (const char* pattern : {"s-{08..10}.tar", "s-*.tar", "s-{08,1*,09,08}.tar", "{s,s}-{0,1}[0-9].tar"}) {
+    const data::Datasets datasets = open("{train: {path: '" + path(pattern) + "', format: tar}}");
+    ASSERT_EQ(datasets.train->size(), 3) << pattern;
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(first_byte(*datasets.train, i, static_cast<size_t>(i)), 255);
+      EXPECT_EQ(read(*datasets.train, i).target[0], i);
+    }
+  }
+  const auto refused = [&](const std::string& pattern) {
+    return error_of([&] { open("{train: {path: '" + path(pattern) + "', format: tar}}"); });
+  };
+  EXPECT_THAT(refused("s-{08..11}.tar"), HasSubstr("s-11.tar"));
+  EXPECT_THAT(refused("t-{8,9}*.tar"), HasSubstr("t-8*.tar: no file matches this pattern"));
+  EXPECT_THAT(refused("s-{10..08}.tar"), HasSubstr("s-{10..08}.tar"));
+  EXPECT_THAT(refused("s-{0..999999999}.tar"), HasSubstr("a pattern of more than 100,000 files"));
+  EXPECT_THAT(refused("{0..9999}{0..9999}"), HasSubstr("a pattern of more than 100,000 files"));
+  write("s-11.tar", tar_entry({"a/1.png", kRed}) + kEnd);
+  EXPECT_THAT(refused("s-*.tar"), HasSubstr("s-11.tar: no .cls beside the images, other than in the files before"));
+}
+
 TEST_F(TarTest, NamesTheImageThatCannotBeRead) {
   const data::Datasets datasets =
       open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/2.png", kRed.substr(0, kRed.size() / 2)}) + kEnd, "",
