@@ -43,7 +43,8 @@ std::string name_of(int64_t point) {
   std::snprintf(code, sizeof(code), "U+%04X", static_cast<unsigned>(point));
   std::string text;
   append_utf8(point, text);
-  return point < 0x20 ? code : "'" + text + "' (" + code + ")";
+  const bool is_visible = point >= 0x20 && (point < 0x7F || point >= 0xA0);
+  return is_visible ? "'" + text + "' (" + code + ")" : code;
 }
 
 }  // namespace

@@ -35,6 +35,8 @@ TEST_F(TextTest, NumbersCharactersInOrderOfTheirCodePoints) {
   EXPECT_THAT(datasets.train->encoder()("a é"), ElementsAre(1, 0, 3));
   EXPECT_THAT(error_of([&] { datasets.train->encoder()("ab"); }),
               HasSubstr("'b' (U+0062) is not in the training data"));
+  EXPECT_THAT(error_of([&] { datasets.train->encoder()("\xc2\x9b"); }), HasSubstr("the character U+009B is not"))
+      << "which begins a command to a terminal";
 }
 
 TEST_F(TextTest, TakesBytesWhenAsked) {
