@@ -4,9 +4,11 @@
 #include <map>
 
 #include "fixed_memory.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/step.hpp"
+#include "idle_keys.hpp"
 #include "training_loop.hpp"
 #include "versions.hpp"
 
@@ -164,6 +166,7 @@ void print_start_page(monitor::Console& console, const Job& job, const Assembly&
   console.line("plan", plan_text(assembly, texts.saves));
   console.line("memory", texts.memory.empty() ? memory_text(assembly) : texts.memory);
   console.line("resume", texts.resume);
+  for (const std::string& text : idle_keys(job, assembly)) log::warning(text);
 }
 
 }  // namespace gputrain::app

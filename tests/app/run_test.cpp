@@ -155,6 +155,32 @@ TEST(Run, OpensMoreFilesThanTheUsualLimitLetsIt) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
+TEST(Run, TellsOfKeysThatDoNothingInItsJob) {
+  const TemporaryFolder folder;
+  const std::string job =
+      folder.write("job.yaml",
+                   "model: {type: gpt, config: {n_layer: 1, n_head: 1, n_embd: 8, block_size: 16}}\n"
+                   "data: {train: {path: " +
+                       write_text(folder) +
+                       ", format: text, include: ['*.txt']}}\n"
+                       "train: {max_steps: 20, global_batch_size: 8}\nlr_scheduler: {type: cosine, warmup: 50}\n"
+                       "eval: {interval: 5}\n");
+  const std::string text = gputrain({"run", job, "--output-dir", folder / "run"}).err;
+  EXPECT_THAT(text, ::testing::ContainsRegex("warning: .*job.yaml:5:[0-9]+: eval.interval has no effect: there is no"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("job.yaml:4:[0-9]+: lr_scheduler.warmup is longer than the run: that ends "
+                                             "after 20 steps, at a rate of 3.92e-4 instead of 1e-3"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("job.yaml:2:[0-9]+: data.train.include has no effect"));
+  EXPECT_THAT(gputrain({"run", folder / "run/job.resolved.yaml", "--dry-run"}).err,
+              ::testing::Not(HasSubstr("data.image")))
+      << "its other keys have their defaults";
+  const std::string none = gputrain({"run", job, "--dry-run", "--set", "data.val.split=10%", "--set",
+                                     "lr_scheduler.warmup=19", "--set", "data.train.include=[]"})
+                               .err;
+  EXPECT_THAT(none, ::testing::Not(HasSubstr("warning")));
+  EXPECT_THAT(gputrain({"run", job, "--dry-run", "--set", "data.image.augment.hflip=0.5"}).err,
+              HasSubstr("data.image.augment.hflip has no effect: the data is text"));
+}
+
 TEST(Run, APromptTheVocabularyCannotSpellIsFoundBeforeTraining) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
