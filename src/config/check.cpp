@@ -1,6 +1,8 @@
 #include "check.hpp"
 
 #include <algorithm>
+#include <cctype>
+#include <sstream>
 #include <utility>
 
 #include "expectation.hpp"
@@ -27,6 +29,32 @@ const Node* find_dotted(const Node& root, std::string_view dotted) {
     dotted.remove_prefix(std::min(dot + 1, dotted.size()));
   }
   return node;
+}
+
+std::string letters_of(std::string_view word) {
+  std::string letters;
+  for (const char c : word) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
+      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return letters;
+}
+
+/// For `type: llama`: the one entry whose help has a word that begins so.
+std::string told_by_help(const AnyCatalog& catalog, const std::string& name) {
+  constexpr size_t kFewestLetters = 3;
+  const std::string wanted = letters_of(name);
+  if (wanted.size() < kFewestLetters) return {};
+  std::vector<std::string> telling;
+  for (const std::string& entry : catalog.names()) {
+    std::istringstream words(catalog.find(entry)->help);
+    for (std::string word; words >> word;) {
+      if (!letters_of(word).starts_with(wanted)) continue;
+      telling.push_back("did you mean " + shown(entry) + ", " + catalog.find(entry)->help + "?");
+      break;
+    }
+  }
+  return telling.size() == 1 ? telling[0] : "";
 }
 
 std::string example(const Key& key);
@@ -185,6 +213,7 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
   }
   const std::vector<std::string> names = choice.catalog->names();
   std::string hint = name->kind == Node::Kind::scalar ? did_you_mean(name->text, names) : "";
+  if (hint.empty() && name->kind == Node::Kind::scalar) hint = told_by_help(*choice.catalog, name->text);
   if (!hint.empty()) hint += " ";
   problems_.add(name->place,
                 dotted + ": no " + choice.catalog->kind() + " is named " +

@@ -23,15 +23,43 @@ std::string boolean_hint(const std::string& text) {
   return {};
 }
 
+/// For `data: {train: folder}`: the same with the folder where it belongs, and what else the group cannot do without.
+std::string path_hint(const Schema& schema, const std::string& dotted, const Node& node) {
+  const auto is_path = [](const Key& key) { return key.name() == "path"; };
+  if (node.kind != Node::Kind::scalar || std::none_of(schema.keys().begin(), schema.keys().end(), is_path)) return {};
+  std::string line = node.key + ": {path: " + to_flow(node), also;
+  for (const Schema::ChoiceKey& choice : schema.choices()) {
+    const Key& key = schema.keys()[choice.key];
+    if (key.inherited_from() != dotted + "." + key.name()) continue;  // elsewhere it need not be said
+    line += ", " + key.name() + ": ...";
+    also += "; " + key.name() + " is " + either(choice.catalog->names());
+  }
+  return "write `" + line + "}`" + also;
+}
+
 /// For `model: resnet18`.
-std::string group_hint(const Schema& schema, const Node& node) {
+std::string group_hint(const Schema& schema, const std::string& dotted, const Node& node) {
   for (const Schema::ChoiceKey& choice : schema.choices()) {
     if (node.kind != Node::Kind::scalar || choice.catalog->find(node.text) == nullptr) continue;
     return "write `" + node.key + ": {" + schema.keys()[choice.key].name() + ": " + node.text + "}`";
   }
+  if (std::string hint = path_hint(schema, dotted, node); !hint.empty()) return hint;
   std::vector<std::string> names;
   for (const Key& key : schema.keys()) names.push_back(key.name());
   return names.size() > kMostKeys ? "" : "keys in it: " + either(names);
+}
+
+/// For `include: src` and `betas: 0.9`; and where the value is no element either, what a list looks like.
+std::string list_hint(const Key& key, const ValueType& list, const Node& node) {
+  if (node.kind != Node::Kind::scalar) return {};
+  const bool is_numeric = list.inner->kind == Kind::number || list.inner->kind == Kind::integer;
+  const Plain found = classify(node.text);
+  const size_t fewest = std::max<size_t>(key.limits().fewest.value_or(1), 1);
+  if (fewest == 1 && (!is_numeric || found == Plain::number || found == Plain::integer))
+    return "write `[" + to_flow(node) + "]`";
+  std::string parts = "...";
+  for (size_t i = 1; i < fewest; ++i) parts += ", ...";
+  return "a list stands in square brackets: `" + node.key + ": [" + parts + "]`";
 }
 
 }  // namespace
@@ -54,7 +82,7 @@ void Checker::read_value(const Slot& slot, const ValueType& type, const Node& no
       }
       return read_value(slot, *type.inner, node, type.part_to_fill(target, {}));
     case Kind::group:
-      if (node.kind != Node::Kind::map) return wrong_type(slot, node, group_hint(type.schema(), node));
+      if (node.kind != Node::Kind::map) return wrong_type(slot, node, group_hint(type.schema(), slot.dotted, node));
       return read_group(type.schema(), {&node, slot.dotted, node.key_place.source ? node.key_place : node.place},
                         target);
     case Kind::list:
@@ -72,8 +100,7 @@ void Checker::read_value(const Slot& slot, const ValueType& type, const Node& no
 
 void Checker::read_list(const Slot& slot, const ValueType& type, const Node& node, void* target) {
   if (node.kind != Node::Kind::list) {
-    const bool is_single = node.kind == Node::Kind::scalar;
-    return wrong_type(slot, node, is_single ? "write `[" + to_flow(node) + "]`" : "");
+    return wrong_type(slot, node, list_hint(slot.key, type, node));
   }
   origins_[slot.dotted] = node.place;
   const Key::Limits& limits = slot.key.limits();

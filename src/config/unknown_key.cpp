@@ -55,6 +55,27 @@ bool is_for_anchors(const std::string& name) {
          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+/// What to do without a key that is well known elsewhere and has none like it here.
+std::string instead_of_absent(const std::string& name) {
+  struct Absent {
+    std::vector<std::string_view> names;
+    const char* instead;
+  };
+  static const std::vector<Absent> kAbsent{
+      {{"report_to", "wandb", "logger", "loggers", "tensorboard", "logging_dir"},
+       "leave it out: metrics.jsonl in the run folder has every figure, a JSON object on each line"},
+      {{"torch_compile", "compile"}, "leave it out: nothing is compiled here"},
+      {{"early_stopping", "early_stopping_patience", "early_stopping_threshold", "patience"},
+       "leave it out: training goes on to its end, and the best checkpoint is kept (checkpoint.keep_best)"},
+      {{"load_best_model_at_end"},
+       "leave it out: the best checkpoint is kept beside the newest (checkpoint.keep_best); `gputrain eval` and "
+       "model.pretrained take it by its path"}};
+  for (const Absent& absent : kAbsent) {
+    if (std::find(absent.names.begin(), absent.names.end(), name) != absent.names.end()) return absent.instead;
+  }
+  return {};
+}
+
 struct Target {
   std::string group, name;
 };
@@ -150,7 +171,12 @@ std::optional<UnknownKeys::Advice> UnknownKeys::misplaced(const Question& questi
   if (known.front()->group.empty()) advice.what = shown(question.part.key) + " belongs at the top level";
   if (!question.group.empty()) advice.what += ", not under " + shown(question.group);
   if (groups.size() == 1) {
-    advice.hint = how_to_write(question.part, known.front()->group, question.part.key, value_text(question.part));
+    const std::vector<std::string>& allowed = known.front()->key->allowed();
+    const std::string& value = question.part.text;
+    const bool is_allowed = allowed.empty() || std::find(allowed.begin(), allowed.end(), value) != allowed.end();
+    advice.hint = is_allowed
+                      ? how_to_write(question.part, known.front()->group, question.part.key, value_text(question.part))
+                      : "there it must be " + either(allowed);
   }
   return advice;
 }
@@ -167,7 +193,8 @@ std::optional<UnknownKeys::Advice> UnknownKeys::dotted(const Question& question)
 
 UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   const std::string& name = question.part.key;
-  Advice advice{named_in(name, question.group), did_you_mean(name, question.siblings)};
+  Advice advice{named_in(name, question.group), instead_of_absent(name)};
+  if (advice.hint.empty()) advice.hint = did_you_mean(name, question.siblings);
   if (advice.hint.empty()) advice.hint = near_elsewhere(name);
   if (advice.hint.empty() && question.part.kind == Node::Kind::null && name.find(' ') != std::string::npos) {
     advice.hint = "is a ':' missing in this line?";
