@@ -7,6 +7,7 @@
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/options.hpp"
 #include "gputrain/data/read_only_file.hpp"
@@ -59,13 +60,26 @@ std::vector<std::string> read_texts(const std::vector<std::string>& paths) {
   return texts;
 }
 
+/// No text has NUL bytes, but pictures, archives and UTF-16 do, which `tokenizer: bytes` would learn without a word.
+void warn_of_binary(const std::vector<std::string>& paths, const std::vector<std::string>& texts) {
+  int64_t count = 0;
+  std::string first;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (texts[i].find('\0') != std::string::npos && count++ == 0) first = paths[i];
+  }
+  if (count == 0) return;
+  log::warning((count == 1 ? "1 file has NUL bytes, as no text has: "
+                           : grouped(count) + " files have NUL bytes, as no text has, such as ") +
+               first + ". `exclude` leaves files out, `include` names what to take");
+}
+
 class TextSource final : public TokenSource {
  public:
   TextSource(const TextSpec& spec, const data::DatasetRequest& request, bool bytes, const TextSource* train)
       : path_(request.path) {
     const std::vector<std::string> paths = text_paths(spec, request.path);
-    files_ = std::ssize(paths);
     const std::vector<std::string> texts = read_texts(paths);
+    warn_of_binary(paths, texts);
     if (!bytes)
       for (size_t i = 0; i < paths.size(); ++i) check_utf8(texts[i], paths[i]);
     vocabulary_ = train
@@ -78,7 +92,10 @@ class TextSource final : public TokenSource {
     }
     std::visit(
         [&](auto& tokens) {
-          for (size_t i = 0; i < paths.size(); ++i) vocabulary_->encode(texts[i], paths[i], tokens);
+          for (size_t i = 0; i < paths.size(); ++i) {
+            vocabulary_->encode(texts[i], paths[i], tokens);
+            ends_.push_back(std::ssize(tokens));
+          }
           tokens.shrink_to_fit();
         },
         tokens_);
@@ -89,7 +106,7 @@ class TextSource final : public TokenSource {
   }
   int64_t vocabulary_size() const override { return vocabulary_->size(); }
   std::string name() const override { return path_; }
-  std::string describe() const override { return counted(files_, "file"); }
+  std::string describe(int64_t begin, int64_t end) const override { return files_between(ends_, begin, end); }
 
   void read(int64_t first, std::span<int64_t> to) const override {
     std::visit([&](const auto& tokens) { std::copy_n(tokens.begin() + first, to.size(), to.begin()); }, tokens_);
@@ -109,7 +126,7 @@ class TextSource final : public TokenSource {
 
  private:
   std::string path_;
-  int64_t files_ = 0;
+  std::vector<int64_t> ends_;  // of each file, in tokens
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<int32_t>> tokens_;
 };

@@ -12,6 +12,15 @@
 
 namespace gputrain::datasets {
 
+std::string files_between(const std::vector<int64_t>& ends, int64_t begin, int64_t end) {
+  int64_t files = 0, first = 0;
+  for (const int64_t last : ends) {
+    if (std::max(first, begin) < std::min(last, end)) ++files;
+    first = last;
+  }
+  return counted(files, "file");
+}
+
 TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t begin, int64_t end,
                            int64_t sequence_length)
     : source_(std::move(source)), begin_(begin), end_(end), length_(sequence_length), targets_(end - begin - 1) {
@@ -66,8 +75,8 @@ std::shared_ptr<const data::Dataset> TokenWindows::part(double begin, double end
 }
 
 std::string TokenWindows::describe() const {
-  return counted(end_ - begin_, "token") + " of " + grouped(layout_.num_classes) + ", " + source_->describe() + ", " +
-         counted(windows_, "window") + " of " + grouped(length_);
+  return counted(end_ - begin_, "token") + " of " + grouped(layout_.num_classes) + ", " +
+         source_->describe(begin_, end_) + ", " + counted(windows_, "window") + " of " + grouped(length_);
 }
 
 }  // namespace gputrain::datasets

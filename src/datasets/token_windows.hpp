@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "gputrain/data/dataset.hpp"
 
@@ -19,10 +20,13 @@ class TokenSource {
   virtual int64_t vocabulary_size() const = 0;
   virtual void read(int64_t first, std::span<int64_t> tokens) const = 0;  // [first, first + tokens.size()) must exist
   virtual std::string name() const = 0;                                   // for messages: a path
-  virtual std::string describe() const = 0;                               // "3 files"
+  virtual std::string describe(int64_t begin, int64_t end) const = 0;     // of tokens [begin, end): "3 files"
   virtual std::function<std::string(std::span<const int64_t>)> decoder() const { return {}; }
   virtual std::function<std::vector<int64_t>(const std::string&)> encoder() const { return {}; }
 };
+
+/// "3 files": those with a token in [begin, end), where `ends` holds the number of tokens up to the end of each.
+std::string files_between(const std::vector<int64_t>& ends, int64_t begin, int64_t end);
 
 /// Every token but the first is a target exactly once in an epoch. Under augmentation the windows begin at another
 /// offset in each epoch, so that their borders move; the window that runs over the end goes on at the start.

@@ -67,8 +67,8 @@ class FileTokens final : public TokenSource {
       : name_(request.path) {
     for (const std::string& path : token_paths(request)) {
       const TokenFile& file = files_.emplace_back(path, spec.dtype);
-      starts_.push_back(size_);
       size_ += file.size();
+      ends_.push_back(size_);
     }
     vocabulary_size_ = train ? train->vocabulary_size() : spec.vocab_size.value.value_or(implied_vocabulary());
     if (vocabulary_size_ == 0) vocabulary_size_ = std::clamp<int64_t>(highest_token(), 0, INT32_MAX) + 1;
@@ -77,13 +77,13 @@ class FileTokens final : public TokenSource {
   int64_t size() const override { return size_; }
   int64_t vocabulary_size() const override { return vocabulary_size_; }
   std::string name() const override { return name_; }
-  std::string describe() const override { return counted(std::ssize(files_), "file"); }
+  std::string describe(int64_t begin, int64_t end) const override { return files_between(ends_, begin, end); }
 
   void read(int64_t first, std::span<int64_t> tokens) const override {
-    auto index = static_cast<size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) - starts_.begin() - 1);
+    auto index = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
     while (!tokens.empty()) {
       const TokenFile& file = files_[index];
-      const int64_t inside = first - starts_[index];
+      const int64_t inside = first - (ends_[index] - file.size());
       const auto part = tokens.first(static_cast<size_t>(std::min(std::ssize(tokens), file.size() - inside)));
       file.read(inside, part);
       check(part, file, inside);
@@ -132,7 +132,7 @@ class FileTokens final : public TokenSource {
 
   std::string name_;
   std::vector<TokenFile> files_;
-  std::vector<int64_t> starts_;  // of each file, in tokens
+  std::vector<int64_t> ends_;  // of each file, in tokens
   int64_t size_ = 0;
   int64_t vocabulary_size_ = 0;
 };

@@ -91,6 +91,32 @@ TEST_F(TextTest, HoldsOutTheEndOfTheText) {
   EXPECT_THAT(read(*datasets.val, 0).target, ElementsAre(1, 2, 3, kIgnoreIndex));
 }
 
+TEST_F(TextTest, CountsOnlyTheFilesOfAPart) {
+  write("all/a.txt", "aaaaaaaa");
+  write("all/b.txt", "");
+  write("all/c.txt", "aaaaaaaa");
+  write("all/d.txt", "abcd");
+  const data::Datasets datasets = open_text(path("all"), 4, ", val: {split: 20%}");
+  EXPECT_EQ(datasets.train->describe(), "16 tokens of 4, 2 files, 4 windows of 4");
+  EXPECT_EQ(datasets.val->describe(), "4 tokens of 4, 1 file, 1 window of 4");
+}
+
+TEST_F(TextTest, WarnsOfFilesThatAreNoText) {
+  const auto warning = [&] {
+    ::testing::internal::CaptureStderr();
+    open_text(path("all"), 4, ", text: {tokenizer: bytes}");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  write("all/a.txt", "abcd");
+  EXPECT_EQ(warning(), "");
+  write("all/b.png", std::string("\x89PNG\0", 5));
+  EXPECT_THAT(warning(), HasSubstr("1 file has NUL bytes, as no text has: " + path("all/b.png")));
+  write("all/c.txt", std::string("\xff\xfe"
+                                 "a\0",
+                                 4));
+  EXPECT_THAT(warning(), HasSubstr("2 files have NUL bytes, as no text has, such as " + path("all/b.png")));
+}
+
 TEST_F(TextTest, ReadsOtherFilesWithTheVocabularyOfTheTrainingData) {
   const std::string train = write("train.txt", "xyz"), val = write("val.txt", "zy"), odd = write("odd.txt", "zy\nzq");
   EXPECT_THAT(read(*open_text(train, 1, ", val: {path: " + val + "}").val, 0).tokens(), ElementsAre(2));
