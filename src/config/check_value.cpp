@@ -30,7 +30,8 @@ std::string path_hint(const Schema& schema, const std::string& dotted, const Nod
   std::string line = node.key + ": {path: " + to_flow(node), also;
   for (const Schema::ChoiceKey& choice : schema.choices()) {
     const Key& key = schema.keys()[choice.key];
-    if (key.inherited_from() != dotted + "." + key.name()) continue;  // elsewhere it need not be said
+    const bool lends = key.inherited_from() == dotted + "." + key.name();
+    if (!lends && !key.is_required()) continue;  // it need not be said
     line += ", " + key.name() + ": ...";
     also += "; " + key.name() + " is " + either(choice.catalog->names());
   }

@@ -49,7 +49,8 @@ TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
       {"save_strategy: steps", "needs no line here"},
       {"check_val_every_n_epoch: 2", "write `interval: 2ep`"},
       {"limits: {max_duration: 2hours}", "write `2h`"},
-      {"report_to: wandb", "the keys here are alloc_conf, checkpoint, "},
+      {"report_to: wandb", "metrics.jsonl in the run folder has every figure"},
+      {"unheard_of: 1", "the keys here are alloc_conf, checkpoint, "},
       {"defaults: &d {lr: 1}", "goes under `vars:`"},
   };
   for (const auto& [line, answer] : answers) EXPECT_THAT(refusal(line), HasSubstr(answer)) << line;
