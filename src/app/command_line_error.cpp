@@ -68,6 +68,8 @@ Error verb_error(const CLI::App& app, const std::string& path, const std::string
   const std::string other = found_in(kOthers, word);
   std::string hint = config::did_you_mean(word, verbs);
   if (contains(verbs, other)) hint = "`" + path + " " + other + "`";
+  if (contains(verbs, "run") && (word.ends_with(".yaml") || word.ends_with(".yml")))
+    hint = "`" + path + " run " + word + "`";
   return usage_error("`" + path + "` has no verb '" + word + "'", hint.empty() ? all : hint);
 }
 

@@ -1,8 +1,10 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -344,6 +346,17 @@ int CommandLine::start_ranks() {
   return app::launch_command(launch);
 }
 
+/// What a verb was asked to print is its result, so that a full disk under `gputrain schema > FILE` is no success.
+/// Training has its results in the run folder.
+int with_output_written(const CommandLine& line, int code) {
+  const bool trains = line.app.got_subcommand("run") || line.app.got_subcommand("launch");
+  if (trains || code != 0) return code;
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const std::string why = errno == 0 ? "" : std::string(": ") + std::strerror(errno);
+  throw Error(ExitCode::environment, {.what = "what this prints could not be written to stdout" + why});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -353,7 +366,7 @@ int main(int argc, char** argv) {
   try {
     CommandLine line;
     if (const auto code = read(line, {argv + 1, argv + argc})) return *code;
-    return line.action();
+    return with_output_written(line, line.action());
   } catch (...) {
     return report(std::current_exception());
   }

@@ -26,7 +26,8 @@ std::string refusal(const fs::path& path, std::string& hint) {
     return std::string("cannot be opened: ") + std::strerror(errno);
   }
   if (S_ISDIR(status.st_mode)) {
-    hint = "give the file inside it";
+    const fs::path resolved = path / "job.resolved.yaml";  // of a run
+    hint = fs::exists(resolved) ? "this run's job is " + printable(resolved.string()) : "give the file inside it";
     return "is a folder, not a file";
   }
   if (!S_ISREG(status.st_mode)) return "is not a regular file (a device, pipe or socket)";

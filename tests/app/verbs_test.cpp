@@ -221,6 +221,22 @@ TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
   EXPECT_EQ(gputrain({"eval", job, "--output-dir", folder / "run", "--json"}).out, result.out);
 }
 
+TEST(Verbs, OfARunFolderNameTheJobInIt) {
+  const TemporaryFolder folder;
+  folder.write("run/job.resolved.yaml", "schema: 1\n");
+  const Result result = gputrain({"eval", folder / "run"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("this run's job is " + folder / "run/job.resolved.yaml"));
+}
+
+TEST(Verbs, ThatCannotPrintAreExitCode6) {
+  for (const char* verb : {"schema", "list"}) {
+    const Result result = Program({"sh", "-c", gputrain_path() + " " + verb + " > /dev/full"}).wait();
+    EXPECT_EQ(result.exit_code, 6) << verb;
+    EXPECT_THAT(result.err, HasSubstr("could not be written to stdout")) << verb;
+  }
+}
+
 TEST(Verbs, AWrongCommandLineIsExitCode2) {
   EXPECT_EQ(gputrain({}).exit_code, 2);
   EXPECT_EQ(gputrain({"trian"}).exit_code, 2);
@@ -233,6 +249,7 @@ TEST(Verbs, AWrongCommandLineIsExitCode2) {
 TEST(Verbs, AWrongCommandLineIsToldWhatToWrite) {
   EXPECT_THAT(refusal_of({}), HasSubstr("try: one of run, launch, "));
   EXPECT_THAT(refusal_of({"train", "job.yaml"}), HasSubstr("no verb 'train'\n  try: `gputrain run`"));
+  EXPECT_THAT(refusal_of({"job.yaml"}), HasSubstr("no verb 'job.yaml'\n  try: `gputrain run job.yaml`"));
   EXPECT_THAT(refusal_of({"valdate", "job.yaml"}), HasSubstr("did you mean 'validate'?"));
   EXPECT_THAT(refusal_of({"ckpt", "list", "x"}), HasSubstr("`gputrain ckpt ls`"));
   EXPECT_THAT(refusal_of({"run", "job.yaml", "--output_dir", "x"}), HasSubstr("did you mean '--output-dir'?"));
