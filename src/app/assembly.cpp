@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <memory>
+#include <set>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
@@ -247,7 +249,10 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
               data::automatic_workers(dataset, place.device, rendezvous.local_world_size))),
           .prefetch_batches = static_cast<int>(spec.data.prefetch_factor),
           .max_bad_fraction = spec.data.max_bad_fraction,
-          .on_bad_sample = [](const data::BadSample& bad) { log::warning("skipped: " + bad.message); },
+          .on_bad_sample =
+              [told = std::make_shared<std::set<int64_t>>()](const data::BadSample& bad) {
+                if (told->insert(bad.index).second) log::warning("skipped: " + bad.message);  // not in every epoch
+              },
           .timeout_seconds = spec.parallel.timeout.seconds,
           .pin_memory = spec.data.pin_memory,
           .device = place.device,
@@ -280,7 +285,9 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
     loader.share.micro_batches.clear();
     loader.share.global_batch = *size * world;
   }
-  if (most_samples == 0 && tokens > 0) most_samples = (spec.eval.max_tokens.value_or(0) + tokens - 1) / tokens;
+  if (most_samples == 0 && tokens > 0 && role == "val") {
+    most_samples = (spec.eval.max_tokens.value_or(0) + tokens - 1) / tokens;
+  }
   return train::Evaluator(std::move(dataset), {.prefix = std::move(role),
                                                .max_samples = most_samples,
                                                .is_text = assembly.datasets.is_text,

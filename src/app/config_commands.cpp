@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
@@ -43,7 +44,11 @@ std::string describe_anything(const std::string& name) {
     kinds += ", " + catalog->kind();
   }
   if (!text.empty()) return text;
-  const std::string near = config::did_you_mean(name, known);
+  std::vector<std::string> inside;  // `describe tokenizer`
+  std::copy_if(known.begin(), known.end(), std::back_inserter(inside),
+               [&](const std::string& key) { return key.ends_with("." + name); });
+  std::string near = config::did_you_mean(name, known);
+  if (!inside.empty()) near = "did you mean '" + inside[0] + "'?";
   throw Error(ExitCode::usage,
               {.what = "there is neither a key of the job nor an entry '" + name + "'",
                .hint = (near.empty() ? "" : near + " ") +

@@ -43,14 +43,14 @@ int eval_command(const EvalRequest& request) {
   }
   load_weights(*assembly.built.model, weights);
   train::StopPoll never(place.groups, {});
-  const auto metrics =
-      make_evaluator(job.spec(), dataset, assembly, request.on).run(*assembly.built.model, place.groups, never);
+  const train::Evaluator evaluator = make_evaluator(job.spec(), dataset, assembly, request.on);
+  const auto metrics = evaluator.run(*assembly.built.model, place.groups, never);
   never.finish();
   place.groups.control().barrier("end");
   if (place.rank() != 0) return 0;
   if (request.json) std::printf("%s\n", nlohmann::json(metrics).dump(2).c_str());
-  console.line("eval",
-               weights.string() + " on " + dataset->describe() + ": " + train::metrics_text(metrics, request.on + "/"));
+  console.line(
+      "eval", weights.string() + " on " + evaluator.describe() + ": " + train::metrics_text(metrics, request.on + "/"));
   return 0;
 }
 

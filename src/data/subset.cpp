@@ -1,5 +1,6 @@
 #include "gputrain/data/subset.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -27,5 +28,12 @@ void Subset::read(int64_t index, const ReadContext& context, std::byte* input, i
 }
 
 std::string Subset::describe() const { return grouped(size()) + " of " + whole_->describe(); }
+
+FirstSamples::FirstSamples(std::shared_ptr<const Dataset> whole, int64_t count)
+    : whole_(std::move(whole)), count_(std::min(count, whole_->size())) {}
+
+std::string FirstSamples::describe() const {
+  return (count_ < whole_->size() ? "the first " + grouped(count_) + " samples of " : "") + whole_->describe();
+}
 
 }  // namespace gputrain::data

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "gputrain/data/subset.hpp"
 #include "gputrain/parallel/replicas.hpp"
 
 namespace gputrain::train {
@@ -47,6 +48,7 @@ void synchronise_buffers(models::Model& model, comm::ProcessGroups& groups) {
 
 Evaluator::Evaluator(std::shared_ptr<const data::Dataset> dataset, Options options)
     : dataset_(std::move(dataset)), options_(std::move(options)) {
+  if (options_.max_samples > 0) dataset_ = std::make_shared<data::FirstSamples>(dataset_, options_.max_samples);
   options_.loader.shuffle = false;
   options_.loader.augment = false;
   options_.loader.drop_last = false;
@@ -58,9 +60,7 @@ monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& group
   const device::Reading reading(options_.weights);
   synchronise_buffers(model, groups);
   auto options = options_.loader;
-  const int64_t samples =
-      options_.max_samples > 0 ? std::min(options_.max_samples, dataset_->size()) : dataset_->size();
-  const int64_t steps = (samples + options.share.global_batch - 1) / options.share.global_batch;
+  const int64_t steps = (dataset_->size() + options.share.global_batch - 1) / options.share.global_batch;
   options.total_steps = steps;
   data::Loader loader(dataset_, options);
   at::Tensor sums = at::zeros({4}, at::TensorOptions().dtype(at::kDouble).device(model.context().device));

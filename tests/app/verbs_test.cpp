@@ -147,6 +147,7 @@ TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
   EXPECT_THAT(group.out, ::testing::Not(HasSubstr("train.max_steps")));
   EXPECT_EQ(gputrain({"describe", "gpt"}).out, gputrain({"describe", "model", "gpt"}).out);
   EXPECT_THAT(refusal_of({"describe", "nonsense"}), HasSubstr("gputrain describe job"));
+  EXPECT_THAT(refusal_of({"describe", "tokenizer"}), HasSubstr("did you mean 'data.text.tokenizer'?"));
   EXPECT_THAT(refusal_of({"describe", "optimzer.lr"}), HasSubstr("did you mean 'optimizer.lr'?"));
 }
 
@@ -219,6 +220,21 @@ TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(nlohmann::json::parse(result.out)["val/loss"], summary["metrics"]["val/loss"]);
   EXPECT_EQ(gputrain({"eval", job, "--output-dir", folder / "run", "--json"}).out, result.out);
+}
+
+// 150 targets are no whole number of batches of 4 or 7 sequences: what is evaluated must not depend on that.
+TEST(Verbs, EvalTakesExactlyTheFirstTokensItIsTold) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "eval: {max_tokens: 150}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const auto loss = [&](const std::string& batch_size) {
+    const Result result =
+        gputrain({"eval", job, "--weights", folder / "run", "--json", "--set", "eval.batch_size=" + batch_size});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["val/loss"].get<double>();
+  };
+  EXPECT_NEAR(loss("4"), loss("7"), 1e-9);
+  EXPECT_THAT(gputrain({"eval", job, "--weights", folder / "run"}).out, HasSubstr("on the first 10 samples of "));
 }
 
 TEST(Verbs, OfARunFolderNameTheJobInIt) {

@@ -37,6 +37,8 @@ class Evaluator {
   /// Every rank must call. The model is back in its earlier mode afterwards.
   monitor::Metrics run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const;
 
+  std::string describe() const { return dataset_->describe(); }  // what is evaluated on
+
  private:
   std::shared_ptr<const data::Dataset> dataset_;
   Options options_;
