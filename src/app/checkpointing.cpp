@@ -26,10 +26,21 @@ namespace {
 
 constexpr double kWaitedSecondsToTell = 1, kWaitedShareToTell = 0.05;
 
+/// The last checkpoint that lies in `folder`, as where it was copied to without its run; empty: none.
+std::filesystem::path last_checkpoint_in(const std::filesystem::path& folder) {
+  std::filesystem::path last;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (exists(entry.path() / "manifest.json")) last = std::max(last, entry.path());
+  }
+  return last;
+}
+
 /// `checkpoint.resume` where it is no word of ours and no checkpoint.
 void check_is_checkpoint(const std::filesystem::path& path) {
   if (exists(path / "manifest.json")) return;
   std::string hint = "auto, must, never, or a checkpoint: runs/x/ckpt/step-00000100";
+  if (const auto last = last_checkpoint_in(path); !last.empty()) hint = "name the one in it: " + last.string();
   if (exists(path / "ckpt/latest")) hint = (path / "ckpt/latest").string() + " is this run's newest";
   if (exists(path / "latest")) hint = (path / "latest").string() + " is the newest one here";
   throw Error(ExitCode::checkpoint, {.what = exists(path) ? "checkpoint.resume: this is no checkpoint"
@@ -388,9 +399,10 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   parts_.pace.note_failed();
   last_failure_ = reason_of(*result.failure);
   parts_.ledger.append("save_failed", {{"step", result.step}, {"reason", last_failure_}});
-  log::warning("no checkpoint of step " + std::to_string(result.step) + " (failure " + std::to_string(failures_) +
-               " of " + std::to_string(parts_.job.spec().checkpoint.max_save_failures) +
-               " in a row): " + result.failure->what());
+  const int64_t most = parts_.job.spec().checkpoint.max_save_failures;
+  const std::string count = " (failure " + std::to_string(failures_) + " of " + std::to_string(most) + " in a row)";
+  log::warning("no checkpoint of step " + std::to_string(result.step) + (failures_ <= most ? count : "") + ": " +
+               result.failure->what());
 }
 
 bool Checkpointing::fails_anywhere(bool failed) {

@@ -176,8 +176,9 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
   std::string result;
   for (const auto& [name, best] : summary.best) {
     if (name != "val/loss" && name != "val/top1") continue;
-    result += (result.empty() ? "" : "  ") + name + " " + significant(summary.metrics.at(name)) + " (best " +
-              significant(best.value) + " at step " + grouped(best.step) + ")";
+    const std::string unit = name == "val/top1" ? "%" : "";
+    result += (result.empty() ? "" : "  ") + name + " " + significant(summary.metrics.at(name)) + unit + " (best " +
+              significant(best.value) + unit + " at step " + grouped(best.step) + ")";
   }
   if (result.empty() && summary.metrics.contains("train/loss")) {
     result = "train/loss " + significant(summary.metrics.at("train/loss"));

@@ -49,7 +49,9 @@ void refuse_pickled(const fs::path& path) {
 int64_t load_weights(models::Model& model, const fs::path& path, models::OtherClasses other_classes) {
   const auto file_path = fs::is_directory(path) ? path / "model.safetensors" : path;
   if (!fs::exists(file_path)) {
-    throw Error(ExitCode::data, {.what = "there are no weights", .where = file_path.string(), .hint = hint_for(path)});
+    throw Error(ExitCode::data, {.what = fs::exists(path) ? "there are no weights" : "no such file or folder",
+                                 .where = fs::exists(path) ? file_path.string() : path.string(),
+                                 .hint = hint_for(path)});
   }
   refuse_pickled(file_path);
   const checkpoint::SafetensorsFile file(file_path);
