@@ -6,6 +6,7 @@
 
 #include "first_line.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
 
 namespace gputrain::device {
@@ -24,7 +25,7 @@ namespace {
   throw Error(ExitCode::environment,
               {.what = "local rank " + std::to_string(local_rank) + " has no GPU: only " + std::to_string(count) +
                        (count == 1 ? " is" : " are") + " visible on this host",
-               .hint = "start at most " + std::to_string(count) + " ranks per host, or widen CUDA_VISIBLE_DEVICES"});
+               .hint = "start at most " + counted(count, "rank") + " per host, or widen CUDA_VISIBLE_DEVICES"});
 }
 
 void refuse_obstacle() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "attempt.hpp"
 #include "exit_report.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "host_link.hpp"
 #include "join.hpp"
@@ -220,7 +222,7 @@ bool Launcher::run_attempt() {
   const auto result = attempt.result();
   exit_code_ = result.exit_code;
   if (result.kind == Attempt::Kind::grows && stop_signal_ == 0) {
-    terminal_.say("a host is back: on with " + std::to_string(ready_links().size()) + " hosts " +
+    terminal_.say("a host is back: on with " + counted(std::ssize(ready_links()), "host") + " " +
                   resume_text(request_.state()));
     return true;
   }

@@ -146,8 +146,8 @@ torch::autograd::Engine& engine() {
   return *one;
 }
 
-// As the program is loaded: LibTorch starts the GPUs' threads once, for the engine of the first backward pass, and every
-// other engine fails on a GPU.
+// As the program is loaded: LibTorch starts the GPUs' threads once, for the engine of the first backward pass, and
+// every other engine fails on a GPU.
 [[maybe_unused]] const bool is_installed = (torch::autograd::set_default_engine_stub(engine), true);
 
 void remember(const at::Tensor& made, std::function<at::Tensor()> make) {
