@@ -145,7 +145,9 @@ void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Ex
     return;
   }
   summary.status = "done";
-  summary.reason = outcome.stop == train::Stop::max_time ? "train.max_time reached" : "all steps done";
+  summary.reason = outcome.stop == train::Stop::max_time     ? "train.max_time reached"
+                   : outcome.stop == train::Stop::early_stop ? "stopped early: evaluations bring no gain any more"
+                                                             : "all steps done";
   summary.exit_code = 0;
   if (verify && !expectation.met) {
     summary.status = "failed";

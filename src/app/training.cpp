@@ -224,7 +224,8 @@ monitor::Summary Training::train() {
   std::optional<train::EvalHook> eval;
   if (datasets.val) {
     eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, assembly_, "val"), *built.model,
-                                        place.groups, reporting_, own_stop, spec_.eval.at_start, best_metric});
+                                        place.groups, reporting_, own_stop, spec_.eval.at_start, best_metric,
+                                        spec_.eval.early_stopping});
   }
   train::ReplicaHook replicas(
       {.cadence = plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),
@@ -309,6 +310,8 @@ train::Stop Training::own_stop() {
   if (assembly_.place.rank() != 0) return train::Stop::none;
   const auto& limit = spec_.limits.max_duration;
   if (limit && seconds_since_process_start() >= limit->seconds) return train::Stop::max_duration;
+  // The attempt before may have ended so.
+  if (train::is_patience_over(spec_.eval.early_stopping, progress_)) return train::Stop::early_stop;
   const double max_seconds = assembly_.plan.max_seconds;
   return max_seconds > 0 && progress_.train_seconds >= max_seconds ? train::Stop::max_time : train::Stop::none;
 }

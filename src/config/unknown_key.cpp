@@ -65,8 +65,6 @@ std::string instead_of_absent(const std::string& name) {
       {{"report_to", "wandb", "logger", "loggers", "tensorboard", "logging_dir"},
        "leave it out: metrics.jsonl in the run folder has every figure, a JSON object on each line"},
       {{"torch_compile", "compile"}, "leave it out: nothing is compiled here"},
-      {{"early_stopping", "early_stopping_patience", "early_stopping_threshold", "patience"},
-       "leave it out: training goes on to its end, and the best checkpoint is kept (checkpoint.keep_best)"},
       {{"load_best_model_at_end"},
        "leave it out: the best checkpoint is kept beside the newest (checkpoint.keep_best); `gputrain eval` and "
        "model.pretrained take it by its path"}};

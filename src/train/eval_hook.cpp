@@ -1,3 +1,6 @@
+#include <cmath>
+#include <limits>
+
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/hooks.hpp"
 
@@ -9,7 +12,22 @@ std::string was_text(const std::string& metric, double value) {
   return metric == "val/loss" ? monitor::significant(value) : metrics_text({{metric, value}}, "val/");
 }
 
+/// Counts evaluations that are not better by more than `min_delta` than the last that was.
+void count_gain(Progress& progress, const std::string& metric, double value, double min_delta) {
+  const double better = progress.gained
+                            ? (smaller_is_better(metric) ? *progress.gained - value : value - *progress.gained)
+                            : std::numeric_limits<double>::infinity();
+  ++progress.evaluations_without_gain;
+  if (!std::isfinite(value) || better <= min_delta) return;
+  progress.gained = value;
+  progress.evaluations_without_gain = 0;
+}
+
 }  // namespace
+
+bool is_patience_over(const std::optional<EarlyStoppingSpec>& spec, const Progress& progress) noexcept {
+  return spec && progress.evaluations_without_gain >= spec->patience;
+}
 
 void EvalHook::before_training(Progress& progress) {
   const bool is_missing = parts_.reporting.plan.eval.at_step(progress.step) && progress.evaluated_step != progress.step;
@@ -25,7 +43,9 @@ bool EvalHook::will_act(const Progress& progress, bool asked) const {
 }
 
 Stop EvalHook::after_training(Progress& progress, bool stopped) {
-  return stopped || progress.evaluated_step == progress.step ? Stop::none : evaluate(progress);
+  if (stopped || progress.evaluated_step == progress.step) return Stop::none;
+  const Stop stop = evaluate(progress);
+  return stop == Stop::early_stop ? Stop::none : stop;  // training has ended for another reason
 }
 
 bool EvalHook::is_due() const {
@@ -54,7 +74,9 @@ Stop EvalHook::evaluate(Progress& progress) {
   if (is_best && before != earlier.end()) text += " best (was " + was_text(before->first, before->second.value) + ")";
   reporting.console.line("eval", text + " " + monitor::duration(watch.seconds()));
   since_evaluation_.lap();
-  return Stop::none;
+  if (const auto found = metrics.find(parts_.best_metric); found != metrics.end())
+    count_gain(progress, found->first, found->second, parts_.early_stopping ? parts_.early_stopping->min_delta : 0);
+  return is_patience_over(parts_.early_stopping, progress) ? Stop::early_stop : Stop::none;
 }
 
 }  // namespace gputrain::train

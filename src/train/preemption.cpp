@@ -114,7 +114,7 @@ StopPoll::StopPoll(comm::ProcessGroups& groups, StopReason own) : groups_(groups
 Stop StopPoll::next() {
   const Stop agreed = finish();
   const Stop own = own_ ? own_() : Stop::none;
-  const auto votes = stop_votes(own == Stop::max_time ? Stop::none : own);
+  const auto votes = stop_votes(own <= Stop::early_stop ? Stop::none : own);
   votes_ = at::tensor(at::ArrayRef<int64_t>(votes), at::kLong);
   pending_ = groups_.control().all_reduce_sum(votes_, "agreement on a stop");
   return agreed;

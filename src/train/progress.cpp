@@ -25,6 +25,8 @@ nlohmann::json Progress::to_json() const {
           {"nonfinite_steps", nonfinite_steps},
           {"skipped_in_a_row", skipped_in_a_row},
           {"rollbacks", rollbacks},
+          {"gained", gained ? nlohmann::json(*gained) : nlohmann::json()},
+          {"evaluations_without_gain", evaluations_without_gain},
           {"evaluated_step", evaluated_step}};
 }
 
@@ -40,6 +42,9 @@ Progress Progress::from_json(const nlohmann::json& json) {
     json.at("nonfinite_steps").get_to(progress.nonfinite_steps);
     json.at("evaluated_step").get_to(progress.evaluated_step);
     progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints do not have these
+    if (const auto gained = json.find("gained"); gained != json.end() && !gained->is_null())
+      progress.gained = gained->get<double>();
+    progress.evaluations_without_gain = json.value("evaluations_without_gain", int64_t{0});
     progress.usage.unreadable = json.value("unreadable", int64_t{0});
     progress.unreadable_in_epoch = json.value("unreadable_in_epoch", int64_t{0});
     progress.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});

@@ -120,6 +120,19 @@ void SampleSpec::describe(config::Description<SampleSpec>& d) {
   d.key("top_k", &SampleSpec::top_k, "draw from the k likeliest tokens only").at_least(1).change(Change::safe);
 }
 
+void EarlyStoppingSpec::describe(config::Description<EarlyStoppingSpec>& d) {
+  d.summary("ending training, as done, when checkpoint.metric does not become better any more");
+  d.key("patience", &EarlyStoppingSpec::patience,
+        "evaluations in a row that may bring no gain; the last of them ends it")
+      .at_least(1)
+      .change(Change::safe)
+      .instead_of({"early_stopping_patience"});
+  d.key("min_delta", &EarlyStoppingSpec::min_delta, "what is at most this much better is no gain")
+      .at_least(0)
+      .change(Change::safe)
+      .instead_of({"early_stopping_threshold"});
+}
+
 void EvalSpec::describe(config::Description<EvalSpec>& d) {
   d.summary("evaluation on data.val during and after training");
   d.key("interval", &EvalSpec::interval, "time between evaluations; null: only at the end")
@@ -137,6 +150,9 @@ void EvalSpec::describe(config::Description<EvalSpec>& d) {
       .change(Change::safe)
       .instead_of({"per_device_eval_batch_size"});
   d.key("at_start", &EvalSpec::at_start, "evaluate once before the first step").change(Change::safe);
+  d.key("early_stopping", &EvalSpec::early_stopping,
+        "end training when evaluations bring no gain; null: train to the end")
+      .change(Change::safe);
   d.key("sample", &EvalSpec::sample, "a text the model writes after training; null: none").change(Change::safe);
 }
 

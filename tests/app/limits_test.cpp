@@ -34,6 +34,32 @@ TEST(RunThatIsDone, StartedAgainSaysThatNothingIsLeftAndKeepsWhatWasMeasured) {
   EXPECT_EQ(summary(folder / "run")["throughput"], before["throughput"]);
 }
 
+// Nothing is as much better as asked: the first evaluation, after step 2, is the last gain.
+TEST(EarlyStopping, EndsTrainingAsDoneAfterEvaluationsWithoutGain) {
+  const TemporaryFolder folder;
+  const std::string job =
+      write_gpt_job(folder, "eval: {interval: 2, early_stopping: {patience: 3, min_delta: 1000}}\n");
+  const auto train = [&](const std::string& set) {
+    const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", set});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("steps  stopped early"));
+    return summary(folder / "run")["step"].get<int64_t>();
+  };
+  EXPECT_EQ(train("log.interval=1"), 2 + 3 * 2);
+  EXPECT_EQ(summary(folder / "run")["status"], "done");
+  EXPECT_EQ(train("log.interval=1"), 2 + 3 * 2);  // once more is no step further
+  EXPECT_EQ(train("eval.early_stopping.patience=5"), 2 + 5 * 2);
+  const Result never = gputrain({"run", job, "--output-dir", folder / "run", "--set", "eval.early_stopping=null"});
+  EXPECT_THAT(never.out, HasSubstr("20/20 steps  all steps done")) << never.err;
+}
+
+TEST(EarlyStopping, GoesOnWhileThereIsGain) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "eval: {interval: 2, early_stopping: {patience: 1}}\n");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_THAT(result.out, HasSubstr("20/20 steps  all steps done")) << result.err;
+}
+
 int64_t tests_in(const std::string& run) {
   const std::string curve = read_file(run + "/metrics.jsonl"), name = "\"test/loss\"";
   int64_t count = 0;

@@ -108,6 +108,9 @@ class LogHook final : public Hook {
   int64_t end_samples_ = 0, end_tokens_ = 0;
 };
 
+/// Whether evaluations have brought no gain for as long as they may.
+bool is_patience_over(const std::optional<EarlyStoppingSpec>& spec, const Progress& progress) noexcept;
+
 /// Evaluates on data.val and keeps the best values. An evaluation that was due but broken off by a stop is made up for
 /// by the next attempt, before its first step.
 class EvalHook final : public Hook {
@@ -120,6 +123,7 @@ class EvalHook final : public Hook {
     StopReason own_stop;
     bool at_start = false;
     std::string best_metric = "val/loss";  // by which an evaluation is the best so far
+    std::optional<EarlyStoppingSpec> early_stopping = {};
   };
   explicit EvalHook(Parts parts) : parts_(std::move(parts)) {}
   void before_training(Progress& progress) override;

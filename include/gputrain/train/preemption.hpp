@@ -17,7 +17,7 @@ namespace gputrain::train {
 
 /// Why training ends before its last step. When ranks differ, the last one of this list that any of them has counts.
 /// `diverged`, to go back to a checkpoint and on from there, is never voted on: every rank sees it.
-enum class Stop { none, max_time, max_duration, notice, restart, interrupted, terminated, diverged };
+enum class Stop { none, max_time, early_stop, max_duration, notice, restart, interrupted, terminated, diverged };
 
 /// A rank's own reason at this moment; asked often, from the training thread.
 using StopReason = std::function<Stop()>;
@@ -57,7 +57,7 @@ std::array<int64_t, kStopVotes> stop_votes(Stop own) noexcept;
 Stop agreed_stop(std::span<const int64_t> summed_votes) noexcept;
 
 /// Agreement on a stop in a loop that every rank runs equally often, one iteration behind so that nobody waits. Ends
-/// that are part of the plan (max_time) do not count.
+/// that are part of the plan (max_time, early_stop) do not count.
 class StopPoll {
  public:
   StopPoll(comm::ProcessGroups& groups, StopReason own);

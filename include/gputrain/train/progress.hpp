@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -24,6 +25,8 @@ struct Progress {
   int64_t nonfinite_steps = 0;   // updates left out, but for those that loss scaling leaves out
   int64_t skipped_in_a_row = 0;  // of them, the newest ones
   int64_t rollbacks = 0;
+  std::optional<double> gained;               // EvalHook::Parts::best_metric when it last became better
+  int64_t evaluations_without_gain = 0;       // since then
   int64_t evaluated_step = -1;                // the last step after which data.val was evaluated
   monitor::Metrics metrics;                   // last value of each
   std::map<std::string, monitor::Best> best;  // best value of each validation metric

@@ -45,11 +45,19 @@ struct SampleSpec {
   static void describe(config::Description<SampleSpec>& d);
 };
 
+struct EarlyStoppingSpec {
+  int64_t patience = 5;
+  double min_delta = 0;
+
+  static void describe(config::Description<EarlyStoppingSpec>& d);
+};
+
 struct EvalSpec {
   std::optional<config::Length> interval = config::Length{1, config::Length::Unit::epochs};
   std::optional<int64_t> max_tokens;
   std::optional<int64_t> batch_size;
   bool at_start = false;
+  std::optional<EarlyStoppingSpec> early_stopping;
   std::optional<SampleSpec> sample;
 
   static void describe(config::Description<EvalSpec>& d);

@@ -20,7 +20,7 @@ struct Outcome {
   Stop stop = Stop::none;  // none: all steps are done
 
   /// On request, to be continued later.
-  bool is_preempted() const noexcept { return stop > Stop::max_time && stop < Stop::diverged; }
+  bool is_preempted() const noexcept { return stop > Stop::early_stop && stop < Stop::diverged; }
 };
 
 class Trainer {
