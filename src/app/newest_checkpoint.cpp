@@ -159,7 +159,10 @@ std::optional<checkpoint::Checkpoint> newest_good(comm::ProcessGroups& groups, c
     if (found) choice[1].fill_(found->folder() == own.folder_of(found->step()) ? 0 : 1);
     control.broadcast(choice, 0, "newest good checkpoint");
     const auto agreed = choice[0].item<int64_t>();
-    if (agreed < 0) return std::nullopt;
+    if (agreed < 0) {
+      control.barrier("no checkpoint");  // who fails for that must not break off what the others are still told
+      return std::nullopt;
+    }
     const auto folder = (choice[1].item<int64_t>() == 1 ? *mirror : own).folder_of(agreed);
     std::optional<Refusal> refusal;
     try {
