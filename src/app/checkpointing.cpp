@@ -51,8 +51,8 @@ void check_is_checkpoint(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string best_metric_of(const JobSpec& spec, const Datasets& datasets) {
-  if (!datasets.val || spec.checkpoint.keep_best == 0) return "";
+std::string watched_metric_of(const JobSpec& spec, const Datasets& datasets) {
+  if (!datasets.val) return "";
   const bool is_text = datasets.is_text;
   const std::string name = spec.checkpoint.metric.value.value_or(is_text ? "loss" : "top1");
   const bool is_measured = name == "loss" || (name == "perplexity") == is_text;
@@ -61,6 +61,10 @@ std::string best_metric_of(const JobSpec& spec, const Datasets& datasets) {
                                   .hint = is_text ? "loss or perplexity" : "loss, top1 or top5"});
   }
   return "val/" + name;
+}
+
+std::string best_metric_of(const JobSpec& spec, const Datasets& datasets) {
+  return spec.checkpoint.keep_best == 0 ? "" : watched_metric_of(spec, datasets);
 }
 
 checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan,

@@ -22,8 +22,10 @@ namespace gputrain::app {
 /// What a rank owns of the optimizer's state and saves; what is not cut is rank 0's.
 checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank);
 
-/// The metric that makes a checkpoint the best, "val/loss"; empty: the best is not kept. Throws Error(usage) for one
-/// that is not measured.
+/// The metric that makes an evaluation the best, "val/loss"; empty: there is none. Throws Error(usage) for one that is
+/// not measured.
+std::string watched_metric_of(const JobSpec& spec, const Datasets& datasets);
+/// The same where the best checkpoints are kept, and else empty.
 std::string best_metric_of(const JobSpec& spec, const Datasets& datasets);
 
 checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan,

@@ -21,19 +21,17 @@ struct Rule {
 std::vector<Rule> rules_of_evaluation(const JobSpec& spec, const Datasets& datasets) {
   const bool has_val = datasets.val != nullptr, has_any = has_val || datasets.test != nullptr;
   const std::string no_val = "there is no data.val", none = "there is neither data.val nor data.test";
-  return {
-      {"eval.interval", !has_val, no_val},
-      {"eval.at_start", !has_val, no_val},
-      {"eval.batch_size", !has_any, none},
-      {"eval.max_tokens", !has_any, none},
-      {"eval.max_tokens", !datasets.is_text, "the data has no tokens"},
-      {"eval.sample.top_k", spec.eval.sample && spec.eval.sample->top_k && spec.eval.sample->temperature == 0,
-       "eval.sample.temperature is 0, which takes the likeliest token"},
-      {"checkpoint.metric", !has_val, no_val},
-      {"checkpoint.metric", spec.checkpoint.keep_best == 0 && !spec.eval.early_stopping, "checkpoint.keep_best is 0"},
-      {"eval.early_stopping.", !has_val, no_val},
-      {"checkpoint.keep_best", !has_val && spec.checkpoint.keep_best > 0, no_val},
-      {"data.image.eval.", !has_any, none}};
+  return {{"eval.interval", !has_val, no_val},
+          {"eval.at_start", !has_val, no_val},
+          {"eval.batch_size", !has_any, none},
+          {"eval.max_tokens", !has_any, none},
+          {"eval.max_tokens", !datasets.is_text, "the data has no tokens"},
+          {"eval.sample.top_k", spec.eval.sample && spec.eval.sample->top_k && spec.eval.sample->temperature == 0,
+           "eval.sample.temperature is 0, which takes the likeliest token"},
+          {"checkpoint.metric", !has_val, no_val},
+          {"eval.early_stopping.", !has_val, no_val},
+          {"checkpoint.keep_best", !has_val && spec.checkpoint.keep_best > 0, no_val},
+          {"data.image.eval.", !has_any, none}};
 }
 
 /// Whether these options of a text are for a folder, and it is none.

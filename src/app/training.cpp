@@ -220,12 +220,11 @@ monitor::Summary Training::train() {
   const train::StopReason own_stop = [this] { return this->own_stop(); };
   TrainingLoop loop(spec_, assembly_, own_stop, [this] { checkpointing_.finish_copy(); });
 
-  const std::string best_metric = checkpointing_.best_metric().empty() ? "val/loss" : checkpointing_.best_metric();
   std::optional<train::EvalHook> eval;
   if (datasets.val) {
     eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, assembly_, "val"), *built.model,
-                                        place.groups, reporting_, own_stop, spec_.eval.at_start, best_metric,
-                                        spec_.eval.early_stopping});
+                                        place.groups, reporting_, own_stop, spec_.eval.at_start,
+                                        watched_metric_of(spec_, datasets), spec_.eval.early_stopping});
   }
   train::ReplicaHook replicas(
       {.cadence = plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),

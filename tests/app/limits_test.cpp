@@ -60,6 +60,20 @@ TEST(EarlyStopping, GoesOnWhileThereIsGain) {
   EXPECT_THAT(result.out, HasSubstr("20/20 steps  all steps done")) << result.err;
 }
 
+// A perplexity becomes better by whole numbers where a loss does so by tenths.
+TEST(EarlyStopping, WatchesTheMetricThatIsAskedForAlsoWhereNoBestCheckpointIsKept) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder,
+                                        "eval: {interval: 10, early_stopping: {patience: 1, min_delta: 1}}\n"
+                                        "checkpoint: {keep_best: 0}\n");
+  const auto end_by = [&](const std::string& metric) {
+    return gputrain({"run", job, "--output-dir", folder / metric, "--set", "checkpoint.metric=" + metric, "--set",
+                     "eval.at_start=true"});
+  };
+  EXPECT_THAT(end_by("loss").out, HasSubstr("10/20 steps  stopped early"));
+  EXPECT_THAT(end_by("perplexity").out, HasSubstr("20/20 steps"));
+}
+
 int64_t tests_in(const std::string& run) {
   const std::string curve = read_file(run + "/metrics.jsonl"), name = "\"test/loss\"";
   int64_t count = 0;
