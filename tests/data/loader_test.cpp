@@ -13,34 +13,12 @@
 #include <ATen/ops/equal.h>
 #include <c10/core/InferenceMode.h>
 
+#include "data/loaded_steps.hpp"
 #include "data/numbered_dataset.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::data {
 namespace {
-
-using ::testing::HasSubstr;
-
-std::vector<int64_t> values(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.contiguous();
-  return {flat.const_data_ptr<int64_t>(), flat.const_data_ptr<int64_t>() + flat.numel()};
-}
-
-std::vector<int64_t> counted_targets(const StepData& step) {
-  std::vector<int64_t> all;
-  for (const Batch& batch : step.micro_batches)
-    for (const int64_t target : values(batch.targets))
-      if (target != kIgnoreIndex) all.push_back(target);
-  return all;
-}
-
-LoaderOptions options_for(int64_t global_batch, int64_t micro_batch, int workers = 0) {
-  LoaderOptions options;
-  options.share = {.global_batch = global_batch, .micro_batch = micro_batch};
-  options.seed = 17;
-  options.num_workers = workers;
-  return options;
-}
 
 void expect_equal_steps(const StepData& a, const StepData& b) {
   ASSERT_EQ(a.micro_batches.size(), b.micro_batches.size());
@@ -312,98 +290,6 @@ TEST(Loader, ReadsNothingPastTheAnnouncedEnd) {
     EXPECT_THROW(loader.next_step(), std::logic_error);
   }
   EXPECT_EQ(dataset->reads, 30);
-}
-
-TEST(Loader, ThrowsTheEarliestErrorOfAWorkerWithSampleAndPath) {
-  for (const int workers : {0, 1, 4}) {
-    for (const bool cheap : {true, false}) {
-      const auto dataset = std::make_shared<NumberedDataset>(100);
-      dataset->cheap = cheap;
-      dataset->broken = {37, 35, 90};
-      LoaderOptions options = options_for(20, 10, workers);
-      options.shuffle = false;
-      Loader loader(dataset, options);
-      loader.next_step();
-      for (int attempt = 0; attempt < 2; ++attempt) {
-        try {
-          loader.next_step();
-          FAIL() << "no error";
-        } catch (const Error& error) {
-          EXPECT_EQ(error.code(), ExitCode::data);
-          EXPECT_THAT(error.what(), HasSubstr("img/35: cannot decode (sample 35)"));
-          EXPECT_THAT(error.parts().hint, HasSubstr("data.max_bad_fraction"));
-        }
-      }
-      EXPECT_EQ(loader.step(), 1);
-    }
-  }
-}
-
-TEST(Loader, PassesOverBadSamplesInsideTheAllowedFraction) {
-  for (const int workers : {0, 3}) {
-    const auto dataset = std::make_shared<NumberedDataset>(100);
-    dataset->broken = {3, 55};
-    LoaderOptions options = options_for(10, 10, workers);
-    options.max_bad_fraction = 0.02;
-    std::vector<int64_t> told;
-    options.on_bad_sample = [&told](const BadSample& bad) {
-      EXPECT_THAT(bad.message, HasSubstr("img/" + std::to_string(bad.index)));
-      told.push_back(bad.index);
-    };
-    Loader loader(dataset, options);
-    for (int epoch = 0; epoch < 2; ++epoch) {
-      int64_t weight = 0, samples = 0;
-      for (int i = 0; i < 10; ++i) {
-        const StepData step = loader.next_step();
-        weight += step.weight;
-        samples += step.samples;
-        EXPECT_EQ(std::ssize(counted_targets(step)), step.weight);
-      }
-      EXPECT_EQ(weight, 98);
-      EXPECT_EQ(samples, 100) << "a bad sample keeps its position";
-    }
-    EXPECT_EQ(told.size(), 4u);
-    const auto worse = std::make_shared<NumberedDataset>(100);
-    worse->broken = {3, 55, 56};
-    Loader over(worse, options);
-    EXPECT_THROW(for (int i = 0; i < 10; ++i) over.next_step(), Error);
-  }
-}
-
-TEST(Loader, CountsOnFromTheBadSamplesOfAnEpochThatItGoesOnWith) {
-  const auto dataset = std::make_shared<NumberedDataset>(100);
-  dataset->broken = {3, 55, 56};
-  LoaderOptions options = options_for(10, 10);
-  options.shuffle = false;
-  options.max_bad_fraction = 0.02;
-  const auto next_epoch = [&](Loader& loader) {
-    Usage usage;
-    while (loader.step() < 15) usage.add(loader.next_step().usage);
-    return usage.unreadable;
-  };
-  Loader first(dataset, options, {.step = 5});
-  EXPECT_EQ(next_epoch(first), 3) << "two of this epoch, one of the next";
-  Loader again(dataset, options, {.step = 5, .unreadable = 1});
-  EXPECT_THROW(next_epoch(again), Error);
-  Loader later(dataset, options, {.step = 6, .unreadable = 2});
-  EXPECT_EQ(next_epoch(later), 1) << "an epoch begins anew";
-  dataset->broken = {55};
-  options.share.world_size = 2;
-  options.share.rank = 1;  // may skip one, and has this one
-  Loader half(dataset, options, {.step = 5, .unreadable = 1});
-  EXPECT_THROW(next_epoch(half), Error);
-  Loader half_of_none(dataset, options, {.step = 5});
-  EXPECT_EQ(next_epoch(half_of_none), 1);
-}
-
-TEST(Loader, TakesOnlyBadDataForBadSamples) {
-  const auto dataset = std::make_shared<NumberedDataset>(10);
-  dataset->broken = {4};
-  dataset->broken_code = ExitCode::environment;
-  LoaderOptions options = options_for(10, 10, 1);
-  options.max_bad_fraction = 0.5;
-  Loader loader(dataset, options);
-  EXPECT_THROW(loader.next_step(), Error);
 }
 
 TEST(Loader, StopsAtAnyMoment) {
