@@ -8,42 +8,45 @@
 
 namespace gputrain::data {
 
-class GPUTRAIN_API Subset final : public Dataset {
+/// What all samples of `whole` have in common, some of them have as well.
+class GPUTRAIN_API SomeSamples : public Dataset {
+ public:
+  int64_t size() const final { return size_; }
+  const SampleLayout& layout() const final { return whole_->layout(); }
+  bool is_cheap_to_read() const final { return whole_->is_cheap_to_read(); }
+  std::optional<Normalization> normalization() const final { return whole_->normalization(); }
+  std::vector<std::string> class_names() const final { return whole_->class_names(); }
+
+ protected:
+  SomeSamples(std::shared_ptr<const Dataset> whole, int64_t size);
+
+  const Dataset& whole() const { return *whole_; }
+
+ private:
+  std::shared_ptr<const Dataset> whole_;
+  int64_t size_;
+};
+
+class GPUTRAIN_API Subset final : public SomeSamples {
  public:
   /// Samples at [begin, end), as fractions, of the shuffled order. Disjoint ranges share no sample; ranges that cover
   /// [0, 1] leave none out.
   Subset(std::shared_ptr<const Dataset> whole, double begin, double end);
 
-  int64_t size() const override { return end_ - begin_; }
-  const SampleLayout& layout() const override { return whole_->layout(); }
   void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const override;
-  bool is_cheap_to_read() const override { return whole_->is_cheap_to_read(); }
-  std::optional<Normalization> normalization() const override { return whole_->normalization(); }
-  std::vector<std::string> class_names() const override { return whole_->class_names(); }
   std::string describe() const override;
 
  private:
-  std::shared_ptr<const Dataset> whole_;
-  int64_t begin_, end_;
+  int64_t begin_;
 };
 
-class GPUTRAIN_API FirstSamples final : public Dataset {
+class GPUTRAIN_API FirstSamples final : public SomeSamples {
  public:
+  /// At most `count`.
   FirstSamples(std::shared_ptr<const Dataset> whole, int64_t count);
 
-  int64_t size() const override { return count_; }
-  const SampleLayout& layout() const override { return whole_->layout(); }
-  void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const override {
-    whole_->read(index, context, input, target);
-  }
-  bool is_cheap_to_read() const override { return whole_->is_cheap_to_read(); }
-  std::optional<Normalization> normalization() const override { return whole_->normalization(); }
-  std::vector<std::string> class_names() const override { return whole_->class_names(); }
+  void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const override;
   std::string describe() const override;
-
- private:
-  std::shared_ptr<const Dataset> whole_;
-  int64_t count_;
 };
 
 }  // namespace gputrain::data
