@@ -26,29 +26,6 @@ namespace {
 
 constexpr double kWaitedSecondsToTell = 1, kWaitedShareToTell = 0.05;
 
-/// The last checkpoint that lies in `folder`, as where it was copied to without its run; empty: none.
-std::filesystem::path last_checkpoint_in(const std::filesystem::path& folder) {
-  std::filesystem::path last;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (exists(entry.path() / "manifest.json")) last = std::max(last, entry.path());
-  }
-  return last;
-}
-
-/// `checkpoint.resume` where it is no word of ours and no checkpoint.
-void check_is_checkpoint(const std::filesystem::path& path) {
-  if (exists(path / "manifest.json")) return;
-  std::string hint = "auto, must, never, or a checkpoint: runs/x/ckpt/step-00000100";
-  if (const auto last = last_checkpoint_in(path); !last.empty()) hint = "name the one in it: " + last.string();
-  if (exists(path / "ckpt/latest")) hint = (path / "ckpt/latest").string() + " is this run's newest";
-  if (exists(path / "latest")) hint = (path / "latest").string() + " is the newest one here";
-  throw Error(ExitCode::checkpoint, {.what = exists(path) ? "checkpoint.resume: this is no checkpoint"
-                                                          : "checkpoint.resume: there is no such checkpoint",
-                                     .where = path.string(),
-                                     .hint = hint});
-}
-
 }  // namespace
 
 std::string watched_metric_of(const JobSpec& spec, const Datasets& datasets) {

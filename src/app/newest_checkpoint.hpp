@@ -2,12 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 
 #include "gputrain/checkpoint/store.hpp"
 #include "gputrain/comm/process_groups.hpp"
 
 namespace gputrain::app {
+
+/// Throws Error(checkpoint) where `checkpoint.resume` is a path that is none, and says what might be meant.
+void check_is_checkpoint(const std::filesystem::path& path);
 
 /// A checkpoint that `read` can read. Throws what it throws.
 checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const checkpoint::CheckpointStore::Read& read);
