@@ -258,7 +258,8 @@ Verdict Roster::failure(const Failure& failure) const {
   const Ranks missing =
       in ? which([&](const Rank& one) { return one.standing.lane(in->channel).begun < in->number; }) : Ranks{};
   if (missing.empty()) {
-    return verdict(ExitCode::restart, "a connection between ranks broke" + reason, page);
+    const std::string cause = in ? "every rank had come to it, but it broke off" : "a connection between ranks broke";
+    return verdict(ExitCode::restart, cause + reason, page);
   }
   Verdict found =
       verdict(ExitCode::restart,

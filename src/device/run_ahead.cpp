@@ -12,15 +12,15 @@ void RunAhead::mark() {
   ends_.emplace_back(device_.type()).record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
 }
 
-void RunAhead::wait(size_t steps, const std::function<void()>& look) {
+void RunAhead::wait(size_t steps, const std::function<void(size_t)>& look) {
   constexpr std::chrono::microseconds kBetweenLooks{
       50};  // asleep: a thread that spins takes a core from those that read
   while (ends_.size() > steps) {
     while (!ends_.front().query()) {
-      look();
+      look(ends_.size() - 1);
       std::this_thread::sleep_for(kBetweenLooks);
     }
-    look();  // what was called off on the device ends as well
+    look(ends_.size() - 1);  // what was called off on the device ends as well
     ends_.pop_front();
   }
 }

@@ -63,8 +63,9 @@ void Trainer::wait_for_device(const Progress& progress, const std::vector<bool>&
   bool is_looked_at = finished(progress);
   for (size_t i = 0; i < hooks_.size(); ++i) is_looked_at |= hooks_[i]->will_act(progress, granted[i]);
   const auto begin = std::chrono::steady_clock::now();
-  const std::string what = "step " + std::to_string(progress.step);
-  run_ahead_.wait(is_looked_at ? 0 : kStepsAhead, [&] { parts_.groups.tensors().check(what, begin); });
+  run_ahead_.wait(is_looked_at ? 0 : kStepsAhead, [&](size_t marked_after) {
+    parts_.groups.tensors().check("step " + std::to_string(progress.step - static_cast<int64_t>(marked_after)), begin);
+  });
 }
 
 void Trainer::advance(Progress& progress, const Feed::Step& feed) {

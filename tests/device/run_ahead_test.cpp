@@ -2,6 +2,7 @@
 #include "gputrain/device/run_ahead.hpp"
 
 #include <stdexcept>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -32,7 +33,7 @@ class ImaginedDevice final : public c10::impl::DeviceGuardImplInterface {
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, ImaginedDevice)
 
-void no_look() { ADD_FAILURE() << "there is nothing to wait for"; }
+void no_look(size_t) { ADD_FAILURE() << "there is nothing to wait for"; }
 
 class RunAheadTest : public ::testing::Test {
  protected:
@@ -48,8 +49,14 @@ TEST_F(RunAheadTest, WaitsForAllButTheLastSteps) {
   ahead_.wait(2, no_look);
   queue_steps(3);
   int looks = 0;
-  ahead_.wait(2, [&] { done = ++looks / 2; });
+  std::vector<size_t> marked_after;
+  ahead_.wait(2, [&](size_t after) {
+    done = ++looks / 2;
+    marked_after.push_back(after);
+  });
   EXPECT_EQ(done, 3);
+  EXPECT_EQ(marked_after.front(), 4u);
+  EXPECT_EQ(marked_after.back(), 2u);
   ahead_.wait(2, no_look);
 }
 
@@ -57,18 +64,18 @@ TEST_F(RunAheadTest, LooksAtEachStepThatIsDone) {
   queue_steps(3);
   done = 3;
   int looks = 0;
-  ahead_.wait(1, [&] { ++looks; });
+  ahead_.wait(1, [&](size_t) { ++looks; });
   EXPECT_EQ(looks, 2);
   // A collective that was aborted is done as well: only the look tells.
-  EXPECT_THROW(ahead_.wait(0, [] { throw std::runtime_error("it was aborted"); }), std::runtime_error);
+  EXPECT_THROW(ahead_.wait(0, [](size_t) { throw std::runtime_error("it was aborted"); }), std::runtime_error);
 }
 
 TEST_F(RunAheadTest, WhatTheLookThrowsEndsTheWaiting) {
   queue_steps(1);
-  EXPECT_THROW(ahead_.wait(0, [] { throw std::runtime_error("the others have gone"); }), std::runtime_error);
+  EXPECT_THROW(ahead_.wait(0, [](size_t) { throw std::runtime_error("the others have gone"); }), std::runtime_error);
   done = 1;
   int looks = 0;
-  ahead_.wait(0, [&] { ++looks; });
+  ahead_.wait(0, [&](size_t) { ++looks; });
   EXPECT_EQ(looks, 1);
 }
 

@@ -17,8 +17,8 @@ class RunAhead {
   /// The end of a step: behind everything that this thread has queued on its current stream.
   void mark();
   /// Returns once all marked steps but the last `steps` are done. Calls `look` now and then meanwhile, and at the end
-  /// of each of them; what that throws ends the waiting.
-  void wait(size_t steps, const std::function<void()>& look);
+  /// of each of them, with the number of steps that were marked after it; what that throws ends the waiting.
+  void wait(size_t steps, const std::function<void(size_t)>& look);
 
  private:
   c10::Device device_;
