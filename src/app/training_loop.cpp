@@ -9,8 +9,7 @@ namespace gputrain::app {
 
 std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly) {
   if (spec.train.cuda_graphs == "off") return "train.cuda_graphs is off";
-  // NCCL looks after no collective that is replayed: only the wait between steps would notice one that hangs.
-  if (!assembly.place.groups.alone()) return "there are several ranks";
+  if (assembly.reduction.power_sgd) return "parallel.compress: powersgd solves for factors in between";
   if (spec.train.activation_checkpointing == "block") return "blocks that are computed again set random states";
   return {};
 }
@@ -38,11 +37,12 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   data::Loader loader(datasets.train, reading, {.step = progress.step, .unreadable = progress.unreadable_in_epoch});
   train::Step step(
       {*built.model, *built.arena, loader, data_parallel_, *updates.optimizer, updates.scaler.get(), before_update_,
-       obstacle_to_recording(spec_, assembly_).empty() ? make_recording_(place.device) : nullptr},
+       obstacle_to_recording(spec_, assembly_).empty() ? make_recording_(place.device) : nullptr,
+       [&](bool here) { return place.groups.holds_everywhere(here, "whether the step was recorded"); }},
       {.label_smoothing = spec_.train.label_smoothing,
        .max_grad_norm = spec_.train.max_grad_norm,
        .sync_batch_norm = built.sync_batch_norm});
-  train::Feed feed(loader, place.groups, own_stop_);
+  train::Feed feed(loader, place.groups, own_stop_, [&](const data::StepData& data) { return step.can_replay(data); });
   const auto lr = [&](int64_t at) { return updates.schedule->lr(at); };
   return train::Trainer({step, feed, until, lr, place.groups, place.device}, hooks).run(progress);
 }

@@ -57,7 +57,10 @@ template <class Start>
 Pending start_transfer(const std::shared_ptr<Connection>& connection, std::string what, const at::Tensor& tensor,
                        Start start) {
   const auto now = Clock::now();
-  const int64_t number = connection->watch ? connection->watch->journal().begin(connection->channel, what, tensor) : 0;
+  int64_t number = 0;
+  // One that is recorded is none yet, and its replays are not seen from here.
+  if (connection->watch && !is_recorded(*connection))
+    number = connection->watch->journal().begin(connection->channel, what, tensor);
   const Course course{what, number, now};
   try {
     check_group(*connection, course);

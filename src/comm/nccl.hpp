@@ -24,6 +24,9 @@ c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::St
 /// "nccl 2.28.9"
 std::string nccl_name();
 
+/// Whether what this thread hands to the group now is recorded to be replayed, and not done.
+bool is_recorded(const Connection& connection);
+
 /// Throws c10::DistBackendError when a collective that was handed to the GPU has since been aborted. Nothing to do for
 /// other backends.
 void check_nccl(Connection& connection);

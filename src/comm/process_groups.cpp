@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include <ATen/ops/full.h>
 #include <c10/util/Flags.h>
 #include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -125,6 +126,12 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
   }
   description_ =
       (on_gpu ? nccl_name() + ", control" : std::string("gloo")) + " over " + interface + " (" + address + ")";
+}
+
+bool ProcessGroups::holds_everywhere(bool here, std::string name) {
+  const at::Tensor exceptions = at::full({1}, here ? 0 : 1, at::kLong);
+  control_.all_reduce_sum(exceptions, std::move(name)).wait();
+  return exceptions.item<int64_t>() == 0;
 }
 
 void ProcessGroups::enter(const char* place, int64_t step) {

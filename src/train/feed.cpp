@@ -12,7 +12,7 @@ namespace gputrain::train {
 namespace {
 
 // The fingerprint travels in two halves, whose sums cannot overflow.
-constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kUnreadable = 4, kVotes = 5,
+constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kUnreadable = 4, kAnew = 5, kVotes = 6,
                  kWishes = kVotes + kStopVotes;
 
 int64_t low_half(uint64_t value) { return static_cast<int64_t>(value & 0xFFFFFFFF); }
@@ -20,6 +20,7 @@ int64_t high_half(uint64_t value) { return static_cast<int64_t>(value >> 32); }
 
 Agreement read_sums(std::span<const int64_t> sums) {
   Agreement agreed{.weight = sums[kWeight], .usage = {}, .stop = agreed_stop(sums.subspan(kVotes)), .wishes = {}};
+  agreed.replays = sums[kAnew] == 0;
   agreed.usage.samples = sums[kSamples];
   agreed.usage.fingerprint = static_cast<uint64_t>(sums[kUsageLow]) + (static_cast<uint64_t>(sums[kUsageHigh]) << 32);
   agreed.usage.unreadable = sums[kUnreadable];
@@ -33,8 +34,12 @@ void Feed::prefetch(const std::vector<bool>& wishes) {
   const auto begin = std::chrono::steady_clock::now();
   Step step{.data = loader_.next_step(), .agreed = {}, .wait_seconds = 0};
   step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::vector<int64_t> mine{step.data.weight, step.data.usage.samples, low_half(step.data.usage.fingerprint),
-                            high_half(step.data.usage.fingerprint), step.data.usage.unreadable};
+  std::vector<int64_t> mine{step.data.weight,
+                            step.data.usage.samples,
+                            low_half(step.data.usage.fingerprint),
+                            high_half(step.data.usage.fingerprint),
+                            step.data.usage.unreadable,
+                            can_replay_(step.data) ? 0 : 1};
   for (const int64_t vote : stop_votes(own_stop_ ? own_stop_() : Stop::none)) mine.push_back(vote);
   mine.insert(mine.end(), wishes.begin(), wishes.end());
   sums_ = at::tensor(mine, at::kLong);

@@ -100,9 +100,8 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .change(Change::safe)
       .instead_of({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
   d.key("cuda_graphs", &TrainSpec::cuda_graphs,
-        "auto: on a GPU the whole step is recorded once and started with a single call, where that is possible: with "
-        "one rank, "
-        "and without activation_checkpointing: block; off: its work is queued anew in every step")
+        "auto: on a GPU the whole step is recorded once and started with a single call, where that is possible: not "
+        "with activation_checkpointing: block, nor with powersgd; off: its work is queued anew in every step")
       .choices({"auto", "off"})
       .change(Change::safe);
   d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: yes, as the faster one")

@@ -33,11 +33,10 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
   lr_.fill_(lr);
   share_.fill_(1.0 / static_cast<double>(std::max<int64_t>(1, feed.agreed.weight)));
   const auto& batches = feed.data.micro_batches;
-  const bool replays = can_replay(batches);
   ++steps_;
   // What makes the copy new is the host's to decide, step by step, and is no part of what is recorded.
   const device::Reading reading(parts_.arena.working_copy());
-  Work done = replays ? replay(batches) : queue(batches);
+  Work done = feed.agreed.replays ? replay(batches) : queue(batches);
   return {.loss_sum = std::move(done.loss_sum),
           .gradient_norm = std::move(done.gradient_norm),
           .found_inf = std::move(done.found_inf),
@@ -97,7 +96,8 @@ bool Step::counts(const Batch& batch) const {
   return (options_.sync_batch_norm ? batch.samples_on_all_ranks : batch.weight) > 0;
 }
 
-bool Step::can_replay(const std::vector<Batch>& batches) const {
+bool Step::can_replay(const data::StepData& data) const {
+  const auto& batches = data.micro_batches;
   if (parts_.recording == nullptr || steps_ < kStepsBeforeRecording) return false;
   if (!std::all_of(batches.begin(), batches.end(), [this](const Batch& batch) { return counts(batch); })) return false;
   return recorded_.empty() || std::equal(batches.begin(), batches.end(), recorded_.begin(), recorded_.end(), is_alike);
@@ -127,7 +127,9 @@ Step::Work Step::replay(const std::vector<Batch>& batches) {
 }
 
 bool Step::record() {
-  const std::string obstacle = parts_.recording->record([this] { results_ = work(recorded_); });
+  std::string obstacle = parts_.recording->record([this] { results_ = work(recorded_); });
+  if (!parts_.holds_everywhere(obstacle.empty()) && obstacle.empty())
+    obstacle = "that of another rank cannot, as its log says";
   if (obstacle.empty()) {
     const auto& copy = parts_.arena.working_copy();
     writes_copy_ = copy && copy->is_written();

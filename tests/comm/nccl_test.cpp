@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 
 #include <ATen/ops/arange.h>
@@ -12,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/rank_processes.hpp"
+#include "gputrain/device/recording.hpp"
 #include "gputrain/device/run_ahead.hpp"
 #include "gputrain/device/runtime.hpp"
 
@@ -65,15 +67,43 @@ const RankBody collects("collects", [] {
   return wrong;
 });
 
+const RankBody replays("replays", [] {
+  ProcessGroups groups = join_on_gpu();
+  Group& tensors = groups.tensors();
+  const double own = groups.rank() + 1;
+  const at::Tensor sum = filled(own);
+  const auto add_up = [&] { tensors.all_reduce_sum(sum, "sum").wait(); };
+  add_up();  // 3
+  const auto recording = device::make_recording(sum.device());
+  const std::string obstacle = recording->record(add_up);
+  int wrong = obstacle.empty() ? 0 : 1;
+  if (wrong > 0) std::fprintf(stderr, "not recorded: %s\n", obstacle.c_str());
+  wrong += holds(sum, 3) ? 0 : 1;
+  recording->replay();  // 6
+  add_up();             // 12
+  recording->replay();  // 24
+  wrong += holds(sum, 24) ? 0 : 1;
+  groups.control().barrier("end");
+  return wrong;
+});
+
+/// Rank 1 dies before the other's collective, which that one replays where REPLAYS says so.
 const RankBody dies("dies", [] {
   ProcessGroups groups = join_on_gpu(std::chrono::seconds(20));
-  groups.tensors().all_reduce_sum(filled(1), "first").wait();
-  device::synchronize(at::Device(at::kCUDA, 0));
+  const at::Tensor sum = filled(1);
+  const auto add_up = [&] { groups.tensors().all_reduce_sum(sum, "sum").wait(); };
+  add_up();
+  std::unique_ptr<device::Recording> recording;
+  if (std::getenv("REPLAYS") != nullptr) {
+    recording = device::make_recording(sum.device());
+    if (!recording->record(add_up).empty()) return 1;
+  }
+  device::synchronize(sum.device());
+  groups.control().barrier("before the death");
   if (groups.rank() == 1) ::raise(SIGKILL);
   const auto begin = std::chrono::steady_clock::now();
-  const at::Tensor sum = filled(1);
   device::RunAhead ahead(sum.device());
-  groups.tensors().all_reduce_sum(sum, "second").wait();
+  recording ? recording->replay() : add_up();
   ahead.mark();
   ahead.wait(0, [&](size_t) { groups.tensors().check("the step", begin); });
   return 0;
@@ -91,12 +121,20 @@ TEST_F(Nccl, CollectsOnOneGpuWhatTwoRanksHave) {
   for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-TEST_F(Nccl, ARankThatDiesEndsTheOther) {
-  RankProcesses ranks("dies", 2);
+TEST_F(Nccl, CollectsWhatIsRecordedAtEveryReplay) {
+  RankProcesses ranks("replays", 2);
+  for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+void expect_end_of_the_other(const testing::Environment& environment) {
+  RankProcesses ranks("dies", 2, environment);
   const auto results = ranks.finish();
   EXPECT_EQ(results[0].exit_code, static_cast<int>(ExitCode::restart)) << results[0].output;
   EXPECT_LT(results[0].seconds, 45);
 }
+
+TEST_F(Nccl, ARankThatDiesEndsTheOther) { expect_end_of_the_other({}); }
+TEST_F(Nccl, ARankThatDiesEndsTheOtherInAReplay) { expect_end_of_the_other({{"REPLAYS", "1"}}); }
 
 }  // namespace
 }  // namespace gputrain::comm

@@ -260,11 +260,14 @@ size_t bytes_of(size_t number, int type) {
   return number * kBytes[type];
 }
 
-int collective(const char* name, const void* from, void* to, size_t bytes, cudaStream_t stream) {
+int collective(const char* name, const void* from, void* to, size_t bytes, void* communicator, cudaStream_t stream) {
   if (!is_device_memory(from, bytes) || !is_device_memory(to, bytes))
     refuse(cudaErrorInvalidValue, std::string(name) + " of memory that is not there");
-  count(name);
-  const auto work = [=] { std::memmove(to, from, bytes); };
+  note_use(stream, communicator);
+  const auto work = [=] {
+    count(name);
+    std::memmove(to, from, bytes);
+  };
   return enqueue(stream, name, work) == cudaSuccess ? kDone : 1;
 }
 
@@ -298,33 +301,47 @@ PRETEND int ncclCommGetAsyncError(void*, int* error) {
 }
 
 PRETEND int ncclCommFinalize(void*) { return kDone; }
-PRETEND int ncclCommDestroy(void*) { return kDone; }
-PRETEND int ncclCommAbort(void*) { return kDone; }
+
+PRETEND int ncclCommDestroy(void* communicator) {
+  if (is_used_by_graphs(communicator))
+    refuse(cudaErrorIllegalState, "a communicator is destroyed before graphs of its collectives: it waits for them");
+  return kDone;
+}
+
+PRETEND int ncclCommAbort(void* communicator) {
+  count("ncclCommAbort");
+  call_off();
+  return ncclCommDestroy(communicator);
+}
+
 PRETEND int ncclGroupStart() { return kDone; }
 PRETEND int ncclGroupEnd() { return kDone; }
 
-PRETEND int ncclAllReduce(const void* from, void* to, size_t number, int type, int, void*, cudaStream_t stream) {
-  return collective("ncclAllReduce", from, to, bytes_of(number, type), stream);
+PRETEND int ncclAllReduce(const void* from, void* to, size_t number, int type, int, void* communicator,
+                          cudaStream_t stream) {
+  return collective("ncclAllReduce", from, to, bytes_of(number, type), communicator, stream);
 }
 
-PRETEND int ncclBroadcast(const void* from, void* to, size_t number, int type, int, void*, cudaStream_t stream) {
-  return collective("ncclBroadcast", from, to, bytes_of(number, type), stream);
+PRETEND int ncclBroadcast(const void* from, void* to, size_t number, int type, int, void* communicator,
+                          cudaStream_t stream) {
+  return collective("ncclBroadcast", from, to, bytes_of(number, type), communicator, stream);
 }
 
-PRETEND int ncclReduce(const void* from, void* to, size_t number, int type, int, int, void*, cudaStream_t stream) {
-  return collective("ncclReduce", from, to, bytes_of(number, type), stream);
+PRETEND int ncclReduce(const void* from, void* to, size_t number, int type, int, int, void* communicator,
+                       cudaStream_t stream) {
+  return collective("ncclReduce", from, to, bytes_of(number, type), communicator, stream);
 }
 
 PRETEND int ncclAllGather(const void* from, void* to, size_t number, int type, void* communicator,
                           cudaStream_t stream) {
   const auto rank = static_cast<size_t>(static_cast<Communicator*>(communicator)->rank);
   return collective("ncclAllGather", from, static_cast<char*>(to) + rank * bytes_of(number, type),
-                    bytes_of(number, type), stream);
+                    bytes_of(number, type), communicator, stream);
 }
 
 PRETEND int ncclReduceScatter(const void* from, void* to, size_t number, int type, int, void* communicator,
                               cudaStream_t stream) {
   const auto rank = static_cast<size_t>(static_cast<Communicator*>(communicator)->rank);
   return collective("ncclReduceScatter", static_cast<const char*>(from) + rank * bytes_of(number, type), to,
-                    bytes_of(number, type), stream);
+                    bytes_of(number, type), communicator, stream);
 }

@@ -41,6 +41,14 @@ cudaError_t enqueue(cudaStream_t stream, const std::string& name, std::function<
 cudaError_t may_wait(const char* call);
 
 bool is_captured(cudaStream_t stream);
+/// A graph that `stream` is being captured into needs `communicator` until it is destroyed.
+void note_use(cudaStream_t stream, const void* communicator);
+/// Graphs of collectives that are still there.
+bool is_used_by_graphs(const void* communicator);
+/// Where the launch with the number PRETEND_HANG of a graph of collectives hangs: returns when it is called off.
+void wait_for_hang();
+void call_off();
+
 bool is_device_memory(const void* begin, size_t bytes);
 
 /// A number from the environment.

@@ -207,18 +207,35 @@ TEST_F(PretendGpu, ThatIsTooSmallForTheModelIsNamed) {
   EXPECT_THAT(report_.refused, IsEmpty());
 }
 
-class PretendGpuRanks : public PretendGpu, public testing::WithParamInterface<Variant> {};
+class PretendGpuRanks : public PretendGpu {
+ protected:
+  std::vector<std::string> on_two_ranks(const std::vector<std::string>& settings) {
+    std::vector<std::string> arguments{"launch",       "--nproc-per-node", "2", "--max-restarts", "0", "run", gpt(),
+                                       "--output-dir", folder_ / "run"};
+    for (const std::string& set : settings) arguments.insert(arguments.end(), {"--set", set});
+    return arguments;
+  }
+};
 
-TEST_P(PretendGpuRanks, SendGradientsOverNccl) {
-  std::vector<std::string> arguments{"launch", "--nproc-per-node", "2", "run", gpt(), "--output-dir", folder_ / "run"};
-  for (const std::string& set : GetParam().second) arguments.insert(arguments.end(), {"--set", set});
-  const Result result = run(arguments, {{"PRETEND_GPUS", "2"}});
+TEST_F(PretendGpuRanks, ThatHangInACollectiveOfAReplayedStepEndAndSayWhere) {
+  const Result result = run(on_two_ranks({"parallel.timeout=2s"}), {{"PRETEND_GPUS", "2"}, {"PRETEND_HANG", "3"}});
+  EXPECT_EQ(result.exit_code, 138) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("step 6 broke off after 2.0 s (deadline 2.0 s): every rank had come to it"));
+  EXPECT_EQ(count("ncclCommAbort"), 2);
+  expect_nothing_refused(result);
+}
+
+class PretendGpuRanksStep : public PretendGpuRanks, public testing::WithParamInterface<Variant> {};
+
+TEST_P(PretendGpuRanksStep, SendsGradientsOverNcclInOneGraphWithTheStep) {
+  const Result result = run(on_two_ranks(GetParam().second), {{"PRETEND_GPUS", "2"}});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   expect_nothing_refused(result);
+  EXPECT_EQ(count("launched graphs"), 2 * (kSteps - 3));
   EXPECT_GE(count("ncclAllReduce") + count("ncclReduce") + count("ncclReduceScatter"), 2 * kSteps);
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, PretendGpuRanks,
+INSTANTIATE_TEST_SUITE_P(Of, PretendGpuRanksStep,
                          testing::Values(Variant{"two", {}}, Variant{"dropout", {"model.config.dropout=0.1"}},
                                          Variant{"optimizer", {"parallel.shard=optimizer"}},
                                          Variant{"gradients", {"parallel.shard=gradients"}},

@@ -2,8 +2,11 @@
 // capture forbids: waiting, unordered work of other streams, forks that do not come back.
 #include <pthread.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "pretend.hpp"
@@ -19,6 +22,8 @@ struct Node {
 
 struct Graph {
   std::vector<Node> nodes;
+  std::set<const void*> communicators;  // of collectives among them
+  int owners = 0;                       // the graph itself and what was made runnable of it
   bool is_broken = false;
 };
 
@@ -36,7 +41,23 @@ struct Event {
   const Graph* graph = nullptr;  // it was recorded in, being captured
   std::set<size_t> last;
   double milliseconds = 0;
+  bool comes_after_hang = false;
 };
+
+/// Launches of graphs with collectives, and whether the last one hangs.
+size_t launches_of_collectives = 0;
+std::atomic<bool> hangs = false;
+
+std::set<const Graph*>& owned_graphs() {
+  static auto* const all = new std::set<const Graph*>;
+  return *all;
+}
+
+cudaError_t disown(Graph& graph) {
+  const std::lock_guard lock(mutex());
+  if (--graph.owners == 0) owned_graphs().erase(&graph);
+  return cudaSuccess;
+}
 
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
@@ -110,6 +131,23 @@ cudaError_t join(Stream& stream, const Event& event) {
 
 bool is_captured(cudaStream_t stream) { return stream_of(stream).graph != nullptr; }
 
+void note_use(cudaStream_t stream, const void* communicator) {
+  const std::lock_guard lock(mutex());
+  if (Graph* graph = stream_of(stream).graph) graph->communicators.insert(communicator);
+}
+
+bool is_used_by_graphs(const void* communicator) {
+  const std::lock_guard lock(mutex());
+  return std::ranges::any_of(owned_graphs(),
+                             [&](const Graph* graph) { return graph->communicators.contains(communicator); });
+}
+
+void wait_for_hang() {
+  while (hangs) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+void call_off() { hangs = false; }
+
 cudaError_t may_wait(const char* call) {
   const std::lock_guard lock(mutex());
   if (thread_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
@@ -169,7 +207,9 @@ PRETEND cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 
 PRETEND cudaError_t cudaStreamSynchronize(cudaStream_t) {
   count("waits: cudaStreamSynchronize");
-  return may_wait("cudaStreamSynchronize");
+  if (const cudaError_t refusal = may_wait("cudaStreamSynchronize")) return refusal;
+  wait_for_hang();
+  return cudaSuccess;
 }
 
 PRETEND cudaError_t cudaStreamQuery(cudaStream_t) { return may_wait("cudaStreamQuery"); }
@@ -244,6 +284,8 @@ PRETEND cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* captu
     return refuse(cudaErrorStreamCaptureUnjoined, std::to_string(lost) + " captured calls do not come back");
   if (!graph->nodes.empty()) count("captured graphs");
   *captured = reinterpret_cast<cudaGraph_t>(graph);
+  graph->owners = 1;
+  owned_graphs().insert(graph);
   return cudaSuccess;
 }
 
@@ -253,13 +295,15 @@ PRETEND cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_
 }
 
 PRETEND cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* runnable, cudaGraph_t graph, unsigned long long) {
-  *runnable = reinterpret_cast<cudaGraphExec_t>(graph);  // which is never destroyed
+  *runnable = reinterpret_cast<cudaGraphExec_t>(graph);  // whose memory is never given back
+  ++reinterpret_cast<Graph*>(graph)->owners;
   return cudaSuccess;
 }
 
 PRETEND cudaError_t cudaGraphLaunch(cudaGraphExec_t runnable, cudaStream_t stream) {
   const auto* graph = reinterpret_cast<const Graph*>(runnable);
   count("launched graphs");
+  if (!graph->communicators.empty() && ++launches_of_collectives == setting("PRETEND_HANG", 0)) hangs = true;
   return enqueue(stream, "graph", [graph] {
     for (const Node& node : graph->nodes) {
       if (node.work) node.work();
@@ -267,8 +311,8 @@ PRETEND cudaError_t cudaGraphLaunch(cudaGraphExec_t runnable, cudaStream_t strea
   });
 }
 
-PRETEND cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
-PRETEND cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
+PRETEND cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return disown(*reinterpret_cast<Graph*>(graph)); }
+PRETEND cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) { return disown(*reinterpret_cast<Graph*>(graph)); }
 
 PRETEND cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned) {
   *handle = reinterpret_cast<cudaEvent_t>(new Event);
@@ -291,7 +335,11 @@ PRETEND cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t st
     });
   }
   const Stream& of = stream_of(stream);
-  event_of(handle) = {.is_recorded = true, .graph = of.graph, .last = of.last, .milliseconds = milliseconds_now()};
+  event_of(handle) = {.is_recorded = true,
+                      .graph = of.graph,
+                      .last = of.last,
+                      .milliseconds = milliseconds_now(),
+                      .comes_after_hang = hangs};
   return cudaSuccess;
 }
 
@@ -301,13 +349,16 @@ PRETEND cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 PRETEND cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event_of(event).graph != nullptr) return refuse(cudaErrorCapturedEvent, "a captured event is asked");
-  return may_wait("cudaEventQuery");
+  if (const cudaError_t refusal = may_wait("cudaEventQuery")) return refusal;
+  return hangs && event_of(event).comes_after_hang ? fail(cudaErrorNotReady) : cudaSuccess;
 }
 
 PRETEND cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   count("waits: cudaEventSynchronize");
   if (event_of(event).graph != nullptr) return refuse(cudaErrorCapturedEvent, "a captured event is waited for");
-  return may_wait("cudaEventSynchronize");
+  if (const cudaError_t refusal = may_wait("cudaEventSynchronize")) return refusal;
+  if (event_of(event).comes_after_hang) wait_for_hang();
+  return cudaSuccess;
 }
 
 PRETEND cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {

@@ -69,6 +69,9 @@ class ProcessGroups {
   Group& tensors() noexcept { return tensors_; }
   Group& control() noexcept { return control_; }  // CPU tensors only
 
+  /// Whether something holds on every rank. Every rank must call.
+  bool holds_everywhere(bool here, std::string name);
+
   const std::vector<std::string>& hosts() const noexcept { return hosts_; }  // host name of each rank
   const std::string& description() const noexcept { return description_; }   // "gloo over eth0 (10.0.0.4)"
 

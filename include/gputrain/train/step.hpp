@@ -37,13 +37,19 @@ class Step {
     optim::GradScaler* scaler;                               // null unless the precision needs loss scaling
     std::function<void()> before_update = [] {};             // called before weights or optimizer state change
     std::unique_ptr<device::Recording> recording = nullptr;  // null: the work of every step is queued anew
+    /// Whether something holds on every rank, which all call it.
+    std::function<bool(bool)> holds_everywhere = [](bool here) { return here; };
   };
   /// Steps that are taken before one is recorded: libraries choose algorithms in the first ones, and get memory.
   static constexpr int kStepsBeforeRecording = 3;
 
   Step(Parts parts, Options options);
 
-  /// Runs the step with learning rate `lr`. Every rank must call, with the totals the ranks agreed on.
+  /// Whether the next step could be a replay of the recorded one, or be recorded: it looks like it, on this rank.
+  bool can_replay(const data::StepData& data) const;
+
+  /// Runs the step with learning rate `lr`. Every rank must call, with what the ranks agreed on. A collective is
+  /// replayed by all of them or by none.
   StepResult run(const Feed::Step& feed, double lr);
 
  private:
@@ -56,7 +62,6 @@ class Step {
   Work work(const std::vector<Batch>& batches);
   at::Tensor accumulate_gradients(const std::vector<Batch>& batches);
   bool counts(const Batch& batch) const;
-  bool can_replay(const std::vector<Batch>& batches) const;
   Work replay(const std::vector<Batch>& batches);
   bool record();
 

@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <exception>
 
+#include <c10/cuda/CUDAAllocatorConfig.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
@@ -23,10 +25,18 @@ void let_failures_reach_us() {
   ::setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0", kKeep);
 }
 
+// NCCL registers the memory of collectives that are recorded with the network. It takes an allocation for one piece,
+// which it is not where the allocator maps pieces side by side: Megatron-LM met illegal accesses.
+void let_recordings_use_mapped_memory() {
+  if (c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::expandable_segments())
+    ::setenv("NCCL_GRAPH_REGISTER", "0", kKeep);
+}
+
 }  // namespace
 
 c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const NcclPlace& place) {
   let_failures_reach_us();
+  let_recordings_use_mapped_memory();
   if (!place.interface.empty()) ::setenv("NCCL_SOCKET_IFNAME", ("=" + place.interface).c_str(), kKeep);
   auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
   options->timeout = place.deadline;
@@ -40,6 +50,11 @@ c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::St
 }
 
 std::string nccl_name() { return "nccl " + c10d::getNcclVersion(); }
+
+bool is_recorded(const Connection& connection) {
+  return connection.device.is_cuda() &&
+         c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+}
 
 void check_nccl(Connection& connection) {
   if (connection.device.is_cpu()) return;
