@@ -149,6 +149,14 @@ INSTANTIATE_TEST_SUITE_P(
                              "position: rotary, norm: rmsnorm, activation: swiglu}"}}),
     [](const auto& tested) { return tested.param.first; });
 
+TEST_F(PretendGpu, ScalesTheLossWithinTheGraph) {
+  const Result result = run({"run", gpt(), "--output-dir", folder_ / "run", "--set", "precision=fp16"});
+  EXPECT_EQ(result.exit_code, 4) << "a scale that no kernel has computed\n" << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("not finite at any loss scale at step 12"));
+  expect_nothing_refused(result);
+  EXPECT_EQ(count("launched graphs"), kSteps - 3);
+}
+
 TEST_F(PretendGpu, WaitsForNothingInAStep) {
   const auto waits_of = [this](const std::string& steps) {
     std::filesystem::remove_all(folder_.path() / "run");
@@ -223,6 +231,14 @@ TEST_F(PretendGpuRanks, ThatHangInACollectiveOfAReplayedStepEndAndSayWhere) {
   EXPECT_THAT(result.err, HasSubstr("step 6 broke off after 2.0 s (deadline 2.0 s): every rank had come to it"));
   EXPECT_EQ(count("ncclCommAbort"), 2);
   expect_nothing_refused(result);
+}
+
+TEST_F(PretendGpuRanks, AllQueueAStepAnewInWhichOneHasNoSamples) {
+  const Result result =
+      run(on_two_ranks({"data.train.samples=41", "train.global_batch_size=8"}), {{"PRETEND_GPUS", "2"}});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  expect_nothing_refused(result);
+  EXPECT_EQ(count("launched graphs"), 2 * (kSteps - 3 - 2));  // the 6th and the 12th step have one sample
 }
 
 class PretendGpuRanksStep : public PretendGpuRanks, public testing::WithParamInterface<Variant> {};
