@@ -67,6 +67,7 @@ void BackgroundWriter::begin(const Snapshot& live, const std::vector<at::Tensor>
 void BackgroundWriter::give_up(const Snapshot& live, const device::Shortage& shortage) {
   to_copy_.clear();
   memory_.clear();
+  staging_.release();
   const int64_t mebibytes = (shortage.requested_bytes + (1 << 20) - 1) >> 20;
   const Error failure(ExitCode::checkpoint,
                       {.what = "there is no memory for a copy of what is to be saved" +
@@ -147,6 +148,7 @@ Snapshot BackgroundWriter::copy_of(const Snapshot& live, const std::vector<at::T
   const at::NoGradGuard no_grad;
   Snapshot copy = live;
   std::optional<at::Device> gpu;
+  if (memory_.empty()) staging_.expect(static_cast<int64_t>(live.bytes()));
   const auto take = [&](const std::string& file, NamedTensors& tensors) {
     for (auto& [name, tensor] : tensors) {
       const at::Tensor from = tensor.detach();

@@ -95,6 +95,7 @@ PRETEND cudaError_t cudaFree(void* pointer) {
 
 PRETEND cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) {
   count("cudaHostAlloc");
+  count("page-locked bytes", bytes);
   if (const cudaError_t refusal = may_wait("cudaHostAlloc")) return refusal;
   return take(page_locked(), pointer, bytes);
 }

@@ -31,7 +31,7 @@ cudaError_t refuse(cudaError_t error, const std::string& what);
 cudaError_t fail(cudaError_t error);
 
 /// Counts; the report ends with a line "COUNT <number> <what>" for each.
-void count(const std::string& what);
+void count(const std::string& what, size_t number = 1);
 
 /// Puts work that is not looked at any further, as of a kernel, or `work` into a stream: done now, or at each launch of
 /// the graph that the stream is being captured into.

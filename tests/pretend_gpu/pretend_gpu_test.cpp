@@ -178,6 +178,26 @@ TEST_F(PretendGpu, WaitsForASaveOnceNotForEachTensor) {
   EXPECT_LE(of_four - of_one_save, 3 * 20);  // the model has 27 tensors, and AdamW two more for each
 }
 
+TEST_F(PretendGpu, LocksHardlyMoreMemoryThanASaveWritesInFewPieces) {
+  struct Locked {
+    int64_t calls, bytes;
+  };
+  const auto locked_with = [this](const std::string& interval) {
+    std::filesystem::remove_all(folder_.path() / "run");
+    train(gpt(), {"checkpoint.interval=" + interval, "checkpoint.keep_last=1", "model.config.n_embd=260"});
+    return Locked{.calls = count("cudaHostAlloc"), .bytes = count("page-locked bytes")};
+  };
+  const Locked without = locked_with("null"), with = locked_with("6");
+  int64_t written = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path() / "run/ckpt")) {
+    if (entry.path().extension() == ".safetensors") written += static_cast<int64_t>(entry.file_size());
+  }
+  EXPECT_GT(written, 15'000'000);
+  EXPECT_GE(with.bytes - without.bytes, written * 9 / 10);
+  EXPECT_LE(with.bytes - without.bytes, written * 12 / 10);
+  EXPECT_LE(with.calls - without.calls, 12);
+}
+
 TEST_F(PretendGpu, TakesItsKernelsForImagesOfWhichOnlyAPartServesToMeasure) {
   const Result result = train(resnet(/*batch=*/256, /*size=*/224));
   EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));

@@ -58,9 +58,9 @@ cudaError_t refuse(cudaError_t error, const std::string& what) {
   return fail(error);
 }
 
-void count(const std::string& what) {
+void count(const std::string& what, size_t number) {
   const std::lock_guard lock(mutex());
-  ++counts()[what];
+  counts()[what] += static_cast<int64_t>(number);
 }
 
 size_t setting(const char* name, size_t otherwise) {
