@@ -258,8 +258,7 @@ Verdict Roster::failure(const Failure& failure) const {
   const Ranks missing =
       in ? which([&](const Rank& one) { return one.standing.lane(in->channel).begun < in->number; }) : Ranks{};
   if (missing.empty()) {
-    const std::string cause = in ? "every rank had come to it, but it broke off" : "a connection between ranks broke";
-    return verdict(ExitCode::restart, cause + reason, page);
+    return verdict(ExitCode::restart, in ? failure.message : "a connection between ranks broke" + reason, page);
   }
   Verdict found =
       verdict(ExitCode::restart,

@@ -263,7 +263,7 @@ size_t bytes_of(size_t number, int type) {
 int collective(const char* name, const void* from, void* to, size_t bytes, void* communicator, cudaStream_t stream) {
   if (!is_device_memory(from, bytes) || !is_device_memory(to, bytes))
     refuse(cudaErrorInvalidValue, std::string(name) + " of memory that is not there");
-  note_use(stream, communicator);
+  is_captured(stream) ? note_use(stream, communicator) : start_collectives();
   const auto work = [=] {
     count(name);
     std::memmove(to, from, bytes);

@@ -45,7 +45,10 @@ bool is_captured(cudaStream_t stream);
 void note_use(cudaStream_t stream, const void* communicator);
 /// Graphs of collectives that are still there.
 bool is_used_by_graphs(const void* communicator);
-/// Where the launch with the number PRETEND_HANG of a graph of collectives hangs: returns when it is called off.
+/// A collective, or a launch of a graph of collectives: that with the number PRETEND_HANG hangs, and what comes after
+/// it.
+void start_collectives();
+/// Returns when what hangs is called off.
 void wait_for_hang();
 void call_off();
 

@@ -245,12 +245,28 @@ class PretendGpuRanks : public PretendGpu {
   }
 };
 
-TEST_F(PretendGpuRanks, ThatHangInACollectiveOfAReplayedStepEndAndSayWhere) {
-  const Result result = run(on_two_ranks({"parallel.timeout=2s"}), {{"PRETEND_GPUS", "2"}, {"PRETEND_HANG", "3"}});
-  EXPECT_EQ(result.exit_code, 138) << result.out << result.err;
-  EXPECT_THAT(result.err, HasSubstr("step 6 broke off after 2.0 s (deadline 2.0 s): every rank had come to it"));
-  EXPECT_EQ(count("ncclCommAbort"), 2);
-  expect_nothing_refused(result);
+class PretendGpuRanksThatHang : public PretendGpuRanks {
+ protected:
+  /// In that collective, where a replayed step is one.
+  std::string end_with_hang(int number, std::vector<std::string> settings) {
+    settings.emplace_back("parallel.timeout=2s");
+    const Result result =
+        run(on_two_ranks(settings), {{"PRETEND_GPUS", "2"}, {"PRETEND_HANG", std::to_string(number)}});
+    EXPECT_EQ(result.exit_code, 138) << result.out << result.err;
+    EXPECT_GE(count("ncclCommAbort"), 2);
+    expect_nothing_refused(result);
+    return result.err;
+  }
+};
+
+TEST_F(PretendGpuRanksThatHang, InAReplayedStepEndAndSayWhere) {
+  EXPECT_THAT(end_with_hang(10, {}),
+              HasSubstr("step 6 broke off after 2.0 s (deadline 2.0 s): the GPU is still not done with it"));
+}
+
+// Here it is c10d's watchdog that notices, and calls off what hangs.
+TEST_F(PretendGpuRanksThatHang, InACollectiveEnd) {
+  EXPECT_THAT(end_with_hang(3, {"train.cuda_graphs=off"}), HasSubstr("an earlier collective passed its deadline"));
 }
 
 TEST_F(PretendGpuRanks, AllQueueAStepAnewInWhichOneHasNoSamples) {

@@ -44,9 +44,8 @@ struct Event {
   bool comes_after_hang = false;
 };
 
-/// Launches of graphs with collectives, and whether the last one hangs.
-size_t launches_of_collectives = 0;
-std::atomic<bool> hangs = false;
+std::atomic<size_t> collectives_started = 0;
+std::atomic<bool> hangs = false;  // the last one
 
 std::set<const Graph*>& owned_graphs() {
   static auto* const all = new std::set<const Graph*>;
@@ -140,6 +139,10 @@ bool is_used_by_graphs(const void* communicator) {
   const std::lock_guard lock(mutex());
   return std::ranges::any_of(owned_graphs(),
                              [&](const Graph* graph) { return graph->communicators.contains(communicator); });
+}
+
+void start_collectives() {
+  if (++collectives_started == setting("PRETEND_HANG", 0)) hangs = true;
 }
 
 void wait_for_hang() {
@@ -303,7 +306,7 @@ PRETEND cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* runnable, cud
 PRETEND cudaError_t cudaGraphLaunch(cudaGraphExec_t runnable, cudaStream_t stream) {
   const auto* graph = reinterpret_cast<const Graph*>(runnable);
   count("launched graphs");
-  if (!graph->communicators.empty() && ++launches_of_collectives == setting("PRETEND_HANG", 0)) hangs = true;
+  if (!graph->communicators.empty()) start_collectives();
   return enqueue(stream, "graph", [graph] {
     for (const Node& node : graph->nodes) {
       if (node.work) node.work();
