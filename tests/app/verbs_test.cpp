@@ -43,6 +43,16 @@ TEST(Verbs, ValidateReportsEveryMistakeAtOnceWithItsPlace) {
   EXPECT_GE(report["problems"].size(), 4U);
 }
 
+TEST(Verbs, LetThreadsThatWaitSleepSoonUnlessToldOtherwise) {
+  const auto told_with = [](std::map<std::string, std::string> environment) {
+    environment.emplace("OMP_DISPLAY_ENV", "verbose");
+    return gputrain({"version"}, environment).err;
+  };
+  EXPECT_THAT(told_with({}), HasSubstr("GOMP_SPINCOUNT = '2000'"));
+  EXPECT_THAT(told_with({{"GOMP_SPINCOUNT", "70"}}), HasSubstr("GOMP_SPINCOUNT = '70'"));
+  EXPECT_THAT(told_with({{"OMP_WAIT_POLICY", "passive"}}), HasSubstr("GOMP_SPINCOUNT = '0'"));
+}
+
 TEST(Verbs, WithoutTheirLibrarySayWhatIsMissing) {
   const TemporaryFolder folder;
   std::filesystem::copy_file(gputrain_path(), folder / "gputrain");
