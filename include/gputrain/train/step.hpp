@@ -45,11 +45,11 @@ class Step {
 
   Step(Parts parts, Options options);
 
-  /// Whether the next step could be a replay of the recorded one, or be recorded: it looks like it, on this rank.
+  /// Whether the next step, with these data, can be a replay on this rank, or be recorded for one.
   bool can_replay(const data::StepData& data) const;
 
-  /// Runs the step with learning rate `lr`. Every rank must call, with what the ranks agreed on. A collective is
-  /// replayed by all of them or by none.
+  /// Runs the step with learning rate `lr`. Every rank must call, with what the ranks agreed on: all of them replay it
+  /// or none does, for its collectives are recorded with it.
   StepResult run(const Feed::Step& feed, double lr);
 
  private:
