@@ -17,7 +17,10 @@ namespace gputrain::train {
 namespace {
 
 // A signal is handled on whatever thread the kernel chooses.
-std::atomic<int> noted = static_cast<int>(Stop::none), interrupts = 0, save_signals = 0;
+std::atomic<int> noted = static_cast<int>(Stop::none), save_signals = 0;
+struct Interrupts {
+  std::atomic<int> of_parent = 0, of_others = 0;
+} interrupts;
 std::atomic<bool> is_noting = false, is_saved = false, is_failing = false, has_terminal = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
@@ -40,16 +43,23 @@ void say(std::string_view text) noexcept {
   std::_Exit(static_cast<int>(exit_code_of(stop)));
 }
 
-extern "C" void note_signal(int signal) {
+/// Where all processes of a run are interrupted (`pkill -INT`, a terminal's Ctrl-C), our launcher, who is our parent,
+/// passes on what we have been told already: once by it and once by others is one request.
+bool insists(const siginfo_t& info) noexcept {
+  return (info.si_pid == ::getppid() ? interrupts.of_parent : interrupts.of_others)++ > 0;
+}
+
+extern "C" void note_signal(int signal, siginfo_t* info, void* /*context*/) {
   if (signal == SIGUSR2) {
     ++save_signals;
     return;
   }
   const Stop stop = stop_of(signal);
-  if (is_failing && signal != SIGINT) return;
-  const bool is_first = signal != SIGINT || interrupts++ == 0;
-  if (!is_noting || !is_first) leave(stop);
-  if (signal == SIGINT && has_terminal && !is_saved) {
+  const bool is_interrupt = signal == SIGINT;
+  if (is_failing && !is_interrupt) return;
+  const bool is_first_interrupt = is_interrupt && interrupts.of_parent == 0 && interrupts.of_others == 0;
+  if (!is_noting || (is_interrupt && insists(*info))) leave(stop);
+  if (is_first_interrupt && has_terminal && !is_saved) {
     say("\nCtrl-C: finishing the step at hand, then saving; once more to stop at once\n");
   }
   int before = noted;
@@ -62,9 +72,9 @@ extern "C" void note_signal(int signal) {
 void watch_signals() {
   has_terminal = ::isatty(STDERR_FILENO) == 1;
   struct sigaction action {};
-  action.sa_handler = note_signal;
+  action.sa_sigaction = note_signal;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
   struct sigaction present {};  // nohup has a closed terminal ignored
   if (sigaction(SIGHUP, nullptr, &present) == 0 && present.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);

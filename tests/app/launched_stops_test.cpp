@@ -146,6 +146,22 @@ TEST(StoppingTheLauncher, LeavesTimeToSaveWhereEveryProcessIsTold) {
   EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
 }
 
+TEST(StoppingTheLauncher, SavesWhereEveryProcessIsInterrupted) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  const pid_t first = launched.family().rank(0), second = launched.family().rank(1);
+  kill(second, SIGSTOP);
+  ASSERT_TRUE(launched.program().prints("was stopped by SIGSTOP"));
+  for (const pid_t process : {first, launched.program().id(), launched.family().agent()}) kill(process, SIGINT);
+  wait_for_a_signal_to(second);  // to which the agent passes it on last
+  for (const int signal : {SIGINT, SIGCONT}) kill(second, signal);
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", saved"));
+  EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
+}
+
 TEST(StoppingTheLauncher, IsHurriedByWhoInterruptsTwice) {
   const Result result = stopped_by({SIGINT, SIGINT});
   EXPECT_THAT(result.out, Not(HasSubstr(", saved"))) << result.out;

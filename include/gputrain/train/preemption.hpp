@@ -26,7 +26,8 @@ using StopReason = std::function<Stop()>;
 /// checkpoint. As long as there is nothing to save they end the process at once, with the exit code of the stop: nobody
 /// need wait for a rank that is missing or a data set that is being read.
 void watch_signals();
-/// From now on signals are noted, for the ranks to agree on; only a second SIGINT still ends the process at once.
+/// From now on signals are noted, for the ranks to agree on; only a second SIGINT still ends the process at once. One
+/// of the parent, which may pass on what it was told, and one of somebody else are one.
 void note_signals() noexcept;
 /// From now on the process ends by an error, with that one's exit code: who is asked to stop as well, as a launcher
 /// asks all ranks once it has seen one end, ends no other way. A SIGINT still does.
