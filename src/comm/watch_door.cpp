@@ -1,7 +1,6 @@
 #include "watch_door.hpp"
 
 #include <fcntl.h>
-#include <sys/socket.h>
 
 #include <utility>
 
@@ -27,24 +26,21 @@ std::string hello_of(int rank, const std::string& secret) {
 }
 
 WatchDoor::WatchDoor(int listener, int ranks, std::string secret, std::chrono::milliseconds silence)
-    : listener_(listener),
+    : acceptor_(listener),
       secret_(std::move(secret)),
       silence_(silence),
       most_strangers_(kMostStrangers + static_cast<size_t>(ranks)) {
   if (listener < 0) return;
-  ::fcntl(listener, F_SETFL, ::fcntl(listener, F_GETFL) | O_NONBLOCK);
   for (int rank = 1; rank < ranks; ++rank) awaited_.emplace(rank, Clock::now());
 }
 
 void WatchDoor::add_to(Poll& poll) const {
-  poll.add(listener_.get());
+  acceptor_.add_to(poll);
   for (const auto& stranger : strangers_) stranger->add_to(poll);
 }
 
 void WatchDoor::accept() {
-  while (listener_.get() >= 0) {
-    const int descriptor = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (descriptor < 0) return;
+  for (int descriptor; (descriptor = acceptor_.next()) >= 0;) {
     strangers_.push_back(std::make_unique<WatchLink>(descriptor));
     if (strangers_.size() > most_strangers_) strangers_.erase(strangers_.begin());
   }

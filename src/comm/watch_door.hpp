@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "gputrain/core/descriptor.hpp"
+#include "gputrain/core/acceptor.hpp"
 #include "gputrain/core/lines.hpp"
 #include "gputrain/core/poll.hpp"
 
@@ -50,7 +50,7 @@ class WatchDoor {
   void accept();
   bool is_awaited(const std::string& hello, int& rank) const;
 
-  Descriptor listener_;
+  Acceptor acceptor_;
   std::string secret_;
   std::chrono::milliseconds silence_;
   size_t most_strangers_;

@@ -28,12 +28,6 @@ std::string address_at(const NodePlace& place) {
   return comm::meeting_address(at);
 }
 
-int listen_at(const NodePlace& place) {
-  const int socket = comm::ListeningSocket(address_at(place), place.port).release();
-  ::fcntl(socket, F_SETFL, ::fcntl(socket, F_GETFL) | O_NONBLOCK);
-  return socket;
-}
-
 void answer(int socket, const nlohmann::json& message) {
   const std::string line = to_line(message) + "\n";
   // A few bytes into an empty socket: they are taken at once, or the visitor is gone.
@@ -45,10 +39,11 @@ void answer(int socket, const nlohmann::json& message) {
 NodeDoor::Visitor::Visitor(int accepted)
     : socket(accepted), words(::fcntl(accepted, F_DUPFD_CLOEXEC, 0)), latest(Clock::now() + kFirstWord) {}
 
-NodeDoor::NodeDoor(const NodePlace& place, Coming own) : own_(std::move(own)), listening_(listen_at(place)) {}
+NodeDoor::NodeDoor(const NodePlace& place, Coming own)
+    : own_(std::move(own)), acceptor_(comm::ListeningSocket(address_at(place), place.port).release()) {}
 
 void NodeDoor::add_to(Poll& poll) const {
-  poll.add(listening_.get());
+  if (visitors_.size() < kMostVisitors) acceptor_.add_to(poll);
   for (const auto& visitor : visitors_) {
     poll.add(visitor.words.descriptor());
     poll.wake_at(visitor.latest);
@@ -57,7 +52,7 @@ void NodeDoor::add_to(Poll& poll) const {
 
 void NodeDoor::attend(const Arrive& arrive) {
   while (visitors_.size() < kMostVisitors) {
-    const int accepted = ::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+    const int accepted = acceptor_.next();
     if (accepted < 0) break;
     visitors_.emplace_back(accepted);
   }

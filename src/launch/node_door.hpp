@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gputrain/comm/sockets.hpp"
+#include "gputrain/core/acceptor.hpp"
 #include "gputrain/core/lines.hpp"
 #include "gputrain/core/poll.hpp"
 #include "gputrain/launch/nodes.hpp"
@@ -46,7 +47,7 @@ class NodeDoor {
   std::string objection_to(const Coming& other) const;
 
   Coming own_;
-  Descriptor listening_;
+  Acceptor acceptor_;
   std::list<Visitor> visitors_;
 };
 
