@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 
 #include <fmt/format.h>
@@ -31,18 +32,28 @@ bool differ_in_no_other(const BenchRow& a, const BenchRow& b, size_t axis) {
   return true;
 }
 
+double quantile(std::vector<double> values, double part) {
+  std::sort(values.begin(), values.end());
+  const double place = part * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return std::lerp(values[below], values[above], place - static_cast<double>(below));
+}
+
+/// Whether the middle halves of their rates overlap: which of the two is faster may then be chance.
+bool spreads_meet(const BenchRow& a, const BenchRow& b) {
+  constexpr double kLower = 0.25, kUpper = 0.75;
+  return quantile(a.rates, kLower) < quantile(b.rates, kUpper) && quantile(b.rates, kLower) < quantile(a.rates, kUpper);
+}
+
 std::string comparison(const BenchRow& row, const BenchRow& with, const Axis& axis) {
   const double percent =
       100 * static_cast<double>(row.peak_bytes) / static_cast<double>(std::max<int64_t>(1, with.peak_bytes));
   std::string effect = "takes as much memory";
   if (percent < 99.5) effect = fmt::format("saves {:.0f} % memory", 100 - percent);
   if (percent >= 100.5) effect = fmt::format("takes {:.0f} % more memory", percent - 100);
-  return fmt::format("{} is {:.2f}x {} and {}", axis(row), row.rate() / with.rate(), axis(with), effect);
-}
-
-double quantile(std::vector<double> values, double part) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(part * static_cast<double>(values.size() - 1) + 0.5)];
+  const char* doubt = spreads_meet(row, with) ? " (less than their steps vary)" : "";
+  return fmt::format("{} is {:.2f}x {}{} and {}", axis(row), row.rate() / with.rate(), axis(with), doubt, effect);
 }
 
 }  // namespace

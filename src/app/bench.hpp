@@ -48,7 +48,7 @@ nlohmann::json to_json(const BenchRow& row);
 BenchRow row_from_json(const nlohmann::json& json);
 
 /// "bf16 is 1.90x fp32 and saves 35 % memory": for each setting that varies, its values against the first one, the
-/// others being equal.
+/// others being equal. A ratio that may be chance is marked.
 std::vector<std::string> comparisons(const std::vector<BenchRow>& rows);
 
 }  // namespace gputrain::app

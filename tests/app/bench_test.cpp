@@ -56,7 +56,7 @@ TEST_F(BenchTrain, TimesTheStepsThatARunTakesForEachCombinationAndWritesNothing)
   const std::vector<double> seconds = row["each"]["seconds"], rates = row["each"]["rates"];
   for (size_t i = 0; i < seconds.size(); ++i) EXPECT_DOUBLE_EQ(rates[i] * seconds[i], 8 * 16);
   EXPECT_THAT(report["comparisons"][0].get<std::string>(),
-              ::testing::MatchesRegex("fp32 is [0-9.]+x fp64 and .* memory"));
+              ::testing::MatchesRegex("fp32 is [0-9.]+x fp64.* and .* memory"));
 
   const Result run = gputrain({"run", job_, "--output-dir", folder_ / "run", "--set", "train.micro_batch_size=4",
                                "--set", "train.global_batch_size=8", "--set", "train.max_steps=5"},
@@ -129,6 +129,21 @@ TEST(BenchRows, AreComparedWithTheFirstOneThatDiffersInOneSetting) {
                                         row_of("bf16", 8, 190, 650), row_of("bf16", 16, 209, 1001)};
   EXPECT_THAT(app::comparisons(rows), ElementsAre("bf16 is 1.90x fp32 and saves 35 % memory",
                                                   "micro-batch 16 is 1.10x micro-batch 8 and takes 54 % more memory"));
+}
+
+TEST(BenchRows, SayWhereTheStepsVaryMoreThanTheyDiffer) {
+  std::vector<app::BenchRow> rows{row_of("fp32", 8, 100, 1000), row_of("bf16", 8, 110, 1000)};
+  const auto compared = [&](const std::vector<double>& first, const std::vector<double>& second) {
+    rows[0].rates = first;
+    rows[1].rates = second;
+    return app::comparisons(rows).front();
+  };
+  const std::string apart = "bf16 is 1.10x fp32 and takes as much memory";
+  const std::string overlap = "bf16 is 1.10x fp32 (less than their steps vary) and takes as much memory";
+  EXPECT_EQ(compared({90, 95, 100, 104, 200}, {20, 106, 110, 114, 130}), apart);  // one odd step says nothing
+  EXPECT_EQ(compared({90, 95, 100, 108, 120}, {100, 106, 110, 114, 130}), overlap);
+  EXPECT_EQ(compared({70, 100, 140}, {110}), overlap);
+  EXPECT_EQ(compared({100}, {110}), apart);
 }
 
 TEST(BenchRows, SayWhatPartOfThePeakIsUsedAndHowRatesSpread) {
