@@ -83,6 +83,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   const std::string& wish = parts_.job.spec().checkpoint.resume;
   const auto chosen = choose([&](const checkpoint::Checkpoint& from) { take_up(from, progress, accept_changes); });
   if (!chosen) {
+    progress.attempts = 0;
     if (wish == "never") {
       if (mirror_ && parts_.place.rank() == 0) leave_newer(mirror_->store(), -1);
       return "off (checkpoint.resume: never)";
@@ -98,9 +99,8 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   }
   is_from_mirror_ = mirror_ && mirror_->holds(*chosen);
   if (mirror_ && !is_from_mirror_) mirror_->begin(chosen->folder());
-  ++progress.attempts;
   return "step " + monitor::grouped(progress.step) + " from " + chosen->folder().string() + " in " +
-         monitor::duration(restore_seconds_) + "  attempt " + std::to_string(progress.attempts) +
+         monitor::duration(restore_seconds_) +
          (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
 }
 

@@ -51,6 +51,7 @@ class Checkpointing {
   explicit Checkpointing(Parts parts);
 
   /// Follows `checkpoint.resume`: restores everything from the checkpoint it names, if any, and returns what to print.
+  /// `progress` is that of the attempt that saved it; its attempts are 0 where there is none.
   /// Throws Error(checkpoint) when there must be one and is not, Error(usage) when the job has changed in a way that
   /// does not allow going on. Every rank must call.
   std::string resume(train::Progress& progress, bool accept_changes);

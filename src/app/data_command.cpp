@@ -125,7 +125,7 @@ struct Audit {
 Audit audit_of(const monitor::LedgerContent& ledger) {
   std::vector<Attempt> attempts = attempts_of(ledger.lines);
   Audit audit{.problems = ledger.problems};
-  for (const auto& line : ledger.lines) audit.attempts += line.at("kind") == "attempt" ? 1 : 0;
+  audit.attempts = attempts_in(ledger.lines);
   for (const Attempt& attempt : attempts) audit.discarded += attempt.marks.back().step - attempt.marks.front().step;
   cut_to_what_counts(attempts);
   Mark last;                              // training begins at step 0, with nothing used

@@ -117,6 +117,17 @@ nlohmann::json end_record(const monitor::Summary& summary, const train::Progress
           {"status", summary.status},     {"reason", summary.reason}, {"exit_code", summary.exit_code}};
 }
 
+int64_t attempts_in(const std::vector<nlohmann::json>& ledger) {
+  int64_t lines = 0, highest = 0;
+  for (const auto& line : ledger) {
+    if (line.value("kind", "") != "attempt") continue;
+    ++lines;
+    const auto number = line.find("attempt");
+    if (number != line.end() && number->is_number_integer()) highest = std::max(highest, number->get<int64_t>());
+  }
+  return std::max(lines, highest);
+}
+
 Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
   Stuck stuck;
   bool is_open = false;  // the newest attempt has no end so far: it was killed

@@ -43,6 +43,10 @@ DataIdentity identity_of(const data::Dataset& dataset);
 /// That of the run's newest attempt.
 DataIdentity identity_before(const std::vector<nlohmann::json>& ledger);
 
+/// How many attempts there have been: the lines about them, or the highest number that one was given, as the first in
+/// a folder that goes on from another's checkpoint has not the number 1.
+int64_t attempts_in(const std::vector<nlohmann::json>& ledger);
+
 /// Attempts that died one after the other without coming past `step`, and why the last one did.
 struct Stuck {
   int64_t attempts = 0;

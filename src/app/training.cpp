@@ -68,9 +68,11 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
                                        .has_gpu = assembly.place.device.is_cuda(),
                                        .sources = sources});
   }
-  const std::string resume = this->resume();
+  std::string resume = this->resume();
   std::vector<nlohmann::json> earlier;
   if (assembly.place.rank() == 0) earlier = monitor::read_ledger(folder_.ledger()).lines;
+  count_attempt(earlier);
+  if (progress_.attempts > 1) resume += "  attempt " + monitor::grouped(progress_.attempts);
   check_data_is_the_same(earlier);
   leave_later_steps();
   if (!request.accept) refuse_if_stuck(earlier);
@@ -93,12 +95,21 @@ std::string Training::resume() {
   }
 }
 
+/// The ledger, which only rank 0 has, knows of those that were killed before they saved, and the checkpoint of those
+/// that came before it in another folder.
+void Training::count_attempt(const std::vector<nlohmann::json>& ledger) {
+  const at::Tensor number =
+      at::tensor(std::vector<int64_t>{std::max(progress_.attempts, attempts_in(ledger)) + 1}, at::kLong);
+  assembly_.place.groups.control().broadcast(number, 0, "number of the attempt");
+  progress_.attempts = number.const_data_ptr<int64_t>()[0];
+}
+
 /// Curve and log are those of the run as it is now; what they said of steps to be taken again is kept beside them.
 void Training::leave_later_steps() {
   const int rank = assembly_.place.rank();
   if (rank == 0) metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step, progress_.evaluated_step);
   const auto left = cut_logs(folder_, assembly_.place, progress_);
-  if (progress_.attempts == 1 && left == 0) return;
+  if (progress_.step == 0 && left == 0) return;
   const std::string mark =
       "resumed at step " + monitor::grouped(progress_.step) + ", attempt " + std::to_string(progress_.attempts);
   log::info(mark + (left == 0 ? ""

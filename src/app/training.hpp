@@ -28,6 +28,7 @@ class Training {
 
  private:
   std::string resume();
+  void count_attempt(const std::vector<nlohmann::json>& ledger);
   monitor::Summary train();
   std::string present_work() const;
   void record_end(const std::exception& failure);

@@ -103,6 +103,35 @@ TEST_F(Planted, DuplicateIsFound) { EXPECT_EQ(finding(2), "2 samples used more t
 TEST_F(Planted, GapIsFound) { EXPECT_EQ(finding(-3), "3 samples left out"); }
 TEST_F(Planted, ExchangeIsFound) { EXPECT_EQ(finding(0), "as many samples as expected, but not those"); }
 
+TEST(Audit, CountsAttemptsAsTheRunDoesAlsoThoseThatWereKilledBeforeTheySaved) {
+  const TemporaryFolder folder;
+  const std::string job = write_long_job(folder);
+  const auto start = [&](const std::string& run, const std::string& interval) {
+    return Program({gputrain_path(), "run", job, "--output-dir", folder / run, "--set", "train.max_steps=1000000",
+                    "--set", "checkpoint.interval=" + interval});
+  };
+  for (const std::string number : {"", "  attempt 2", "  attempt 3"}) {
+    Program killed = start("run", "null");
+    ASSERT_TRUE(killed.prints("resume  none found in " + folder / "run/ckpt" + "  saves go there" + number + "  spot"));
+    ASSERT_TRUE(killed.prints("step    20/"));
+    killed.signal(SIGKILL);
+    killed.wait();
+  }
+  Program stopped = start("run", "null");
+  ASSERT_TRUE(stopped.prints("step    20/"));
+  stopped.signal(SIGTERM);
+  stopped.wait();
+  EXPECT_EQ(audit(folder / "run", 0)["attempts"], 4);
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "run/summary.json"))["attempts"], 4);
+  Program other({gputrain_path(), "run", job, "--output-dir", folder / "other", "--set", "train.max_steps=1000000",
+                 "--set", "checkpoint.resume=" + folder / "run/ckpt/latest"});
+  EXPECT_TRUE(other.prints("  attempt 5  "));
+  ASSERT_TRUE(other.prints("step  "));
+  other.signal(SIGTERM);
+  other.wait();
+  EXPECT_EQ(audit(folder / "other", 0)["attempts"], 5);
+}
+
 TEST(Audit, NamesTheLineAtWhichTheChainBreaks) {
   const TemporaryFolder folder;
   ASSERT_EQ(gputrain({"run", write_long_job(folder), "--output-dir", folder / "run", "--set", "train.max_steps=100"})
