@@ -8,16 +8,23 @@
 
 namespace gputrain::app {
 
-void open_log(const RunFolder& folder, const Place& place) {
+namespace {
+
+void try_to_open_log(const RunFolder& folder, const Place& place, bool tells) {
   try {
     log::open_file(folder.log(place.rank()));
   } catch (const Error& refusal) {
     if (place.rank() == 0) throw;
+    if (!tells) return;
     log::set_stderr_enabled(true);
     log::warning(refusal.what());
     log::set_stderr_enabled(false);
   }
 }
+
+}  // namespace
+
+void open_log(const RunFolder& folder, const Place& place) { try_to_open_log(folder, place, /*tells=*/true); }
 
 int64_t cut_logs(const RunFolder& folder, const Place& place, const train::Progress& progress) {
   const auto cut = [&](int rank) { return monitor::cut_log(folder.log(rank), progress.step, progress.evaluated_step); };
@@ -29,7 +36,7 @@ int64_t cut_logs(const RunFolder& folder, const Place& place, const train::Progr
   } catch (const Error& error) {
     log::warning(std::string("the log still tells of steps that are taken again: ") + error.what());
   }
-  open_log(folder, place);  // the one that was cut is another file
+  try_to_open_log(folder, place, /*tells=*/log::has_file());  // the one that was cut is another file
   return count;
 }
 

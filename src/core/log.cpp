@@ -59,6 +59,8 @@ void open_file(const std::filesystem::path& path) {
   }
 }
 
+bool has_file() { return logger().sinks().size() > 1; }
+
 void set_stderr_enabled(bool enabled) { stderr_sink()->enabled = enabled; }
 void set_before_stderr(void (*callback)()) { stderr_sink()->before = callback; }
 

@@ -200,6 +200,8 @@ TEST(Restarting, GoesOnWhereLogsCannotBeWritten) {
   const Result result = launched.program().wait(30);
   EXPECT_EQ(result.exit_code, 143) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("[rank 1] warning: "), HasSubstr(own)));
+  const std::string warning = "cannot write the log";
+  EXPECT_EQ(result.err.find(warning), result.err.rfind(warning)) << result.err;
 }
 
 TEST(Restarting, IsNotTriedWhereItCannotHelp) {

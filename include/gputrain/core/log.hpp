@@ -15,6 +15,9 @@ GPUTRAIN_API void error(std::string_view message);
 /// From now on every line also goes to `path` (appended). Throws Error(environment) when it cannot be opened.
 void open_file(const std::filesystem::path& path);
 
+/// Whether there is such a file.
+bool has_file();
+
 /// Silences stderr on ranks whose lines would repeat rank 0's; the file still receives everything.
 void set_stderr_enabled(bool enabled);
 
