@@ -131,6 +131,7 @@ int launch_command(const LaunchRequest& request) {
   const auto spec = check->read();
   if (!spec) return check->exit_code();
   const RunFolder folder{output_dir_of(*spec, job)};
+  check_run_folder(folder.path);
   launch::LaunchRequest plan = plan_launch(*spec);
   const std::string& resume = spec->checkpoint.resume;
   if (must_be_sure(plan, resume) && !check->passes()) return check->exit_code();

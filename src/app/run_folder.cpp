@@ -27,12 +27,24 @@ void create_durably(const std::filesystem::path& folder, std::error_code& failur
   if (!failure && std::filesystem::create_directory(folder, failure)) sync_folder(parent, ExitCode::environment);
 }
 
+[[noreturn]] void refuse(const std::filesystem::path& folder, const std::error_code& failure) {
+  throw Error(ExitCode::environment, {.what = "cannot use the run folder: " + failure.message(),
+                                      .where = folder.string(),
+                                      .hint = "choose another with --output-dir"});
+}
+
 }  // namespace
 
 std::filesystem::path RunFolder::log(int rank) const {
   std::array<char, 32> name{};
   std::snprintf(name.data(), name.size(), "rank_%04d.log", rank);
   return path / "logs" / name.data();
+}
+
+void check_run_folder(const std::filesystem::path& path) {
+  std::error_code failure;
+  const auto status = std::filesystem::status(RunFolder{path}.checkpoints(), failure);
+  if (status.type() == std::filesystem::file_type::none) refuse(path, failure);  // not even that it is absent
 }
 
 TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
@@ -46,11 +58,7 @@ TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
   }
   if (!failure) create_durably(folder.path / "logs", failure);
   if (!failure) create_durably(folder.checkpoints(), failure);
-  if (failure) {
-    throw Error(ExitCode::environment, {.what = "cannot use the run folder: " + failure.message(),
-                                        .where = folder.path.string(),
-                                        .hint = "choose another with --output-dir"});
-  }
+  if (failure) refuse(folder.path, failure);
   return {folder, RunLock(folder.path)};
 }
 

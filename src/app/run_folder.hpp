@@ -27,6 +27,9 @@ struct TakenRunFolder {
   RunLock lock;
 };
 
+/// Throws the Error(environment) of take_run_folder() for a path that no folder can have, or that may not be looked at.
+void check_run_folder(const std::filesystem::path& path);
+
 /// Creates the folder and locks it, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`,
 /// ...: nothing is ever overwritten by starting over. Throws Error(environment) when it cannot be written, Error(usage)
 /// when another process uses it.

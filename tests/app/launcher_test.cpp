@@ -269,6 +269,16 @@ TEST(Launch, LeavesNothingWhereAPathGoesUpAgain) {
   EXPECT_FALSE(fs::exists(folder / "x"));
 }
 
+TEST(Launch, RefusesAFolderThatTheFileSystemCannotHaveAsARunDoes) {
+  const TemporaryFolder folder;
+  const Words run{"run", write_gpt_job(folder), "--output-dir", folder / std::string(300, 'x')};
+  const Result alone = gputrain(run), launched = gputrain(Words{"launch", "--nproc-per-node", "2"} + run);
+  EXPECT_EQ(alone.exit_code, 6);
+  EXPECT_THAT(alone.err, HasSubstr("cannot use the run folder: File name too long"));
+  EXPECT_EQ(launched.exit_code, 6);
+  EXPECT_EQ(launched.err, alone.err);
+}
+
 TEST(Launch, KeepsAnEarlierRunWhereItIsWhenTheJobIsWrong) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder), run = folder / "run";
