@@ -137,7 +137,7 @@ class Agent {
   HostSigns signs_;
   std::optional<ReservedPort> port_;  // of the newest attempt
   std::vector<std::unique_ptr<RankProcess>> ranks_;
-  Clock::time_point last_heard_ = Clock::now(), next_alive_ = Clock::now();
+  Clock::time_point last_heard_ = Clock::now(), awake_ = Clock::now(), next_alive_ = Clock::now();
   std::optional<Clock::time_point> kill_at_;
   bool is_far_ = false, is_leaving_ = false;
   int own_ranks_ = 1;
@@ -146,6 +146,7 @@ class Agent {
 int Agent::run() {
   while (!is_leaving_ || has_ranks()) {
     wait();
+    if (Clock::now() - std::exchange(awake_, Clock::now()) > kOwnSleep) last_heard_ = Clock::now();
     while (const auto signal = signals_.next()) {
       if (*signal != SIGCHLD) take_signal(*signal);
     }

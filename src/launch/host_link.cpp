@@ -103,7 +103,7 @@ bool HostLink::welcome(int socket) {
 
 void HostLink::greet() {
   ended_output_.reset();
-  began_ = last_heard_ = Clock::now();
+  began_ = last_heard_ = last_attended_ = Clock::now();
   next_alive_ = began_ + kAliveEvery;
   send({{"kind", "hello"},
         {"is_far", !is_here_},
@@ -151,13 +151,14 @@ void HostLink::attend(const Take& take) {
     if (Clock::now() > began_ + kConnectTime) drop("it has not come");
     return;
   }
+  const auto now = Clock::now();
+  if (now - std::exchange(last_attended_, now) > kOwnSleep) last_heard_ = now;
   const auto fate = process_ ? process_->look() : std::nullopt;
   std::vector<std::string> lines;  // a line may make us drop the reader
   output_->read([&](std::string_view line) { lines.emplace_back(line); });
   for (size_t i = 0; i < lines.size() && state_ != State::away; ++i) take_line(lines[i], take);
   if (state_ == State::away) return;
   if (errors_) errors_->read([&](std::string_view line) { remark_ = std::string(line.substr(0, 300)); });
-  const auto now = Clock::now();
   if (fate && fate->is_end()) return drop(story_of(*fate));
   if (output_->is_at_end() && !ended_output_) ended_output_ = now;
   if (ended_output_ && comes_by_itself_) return drop("its launcher has ended");

@@ -62,7 +62,7 @@ class HostLink {
   std::optional<LineReader> output_, errors_;
   std::optional<LineWriter> input_;
   std::string remark_;  // the last line on its stderr
-  Clock::time_point began_, last_heard_, next_alive_;
+  Clock::time_point began_, last_heard_, last_attended_, next_alive_;
   std::optional<Clock::time_point> ended_output_;
 };
 

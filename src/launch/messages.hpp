@@ -23,6 +23,8 @@ inline constexpr int kProtocol = 3;
 // Both sides speak at least so often, and take a longer silence for the other's end: a host whose network is gone says
 // nothing, and the connection to it stands for minutes.
 inline constexpr std::chrono::seconds kAliveEvery{2}, kLongestSilence{15};
+// Who has not been awake for so long, in a machine that was suspended, knows nothing of the other's silence.
+inline constexpr std::chrono::seconds kOwnSleep{5};
 // How long ranks may take to end, without time to save, once the run is lost.
 inline constexpr std::chrono::seconds kEndGrace{4};
 

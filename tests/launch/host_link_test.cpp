@@ -1,7 +1,9 @@
 #include "host_link.hpp"
 
 #include <array>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -59,6 +61,14 @@ TEST_F(HostLinkTest, RefusesAnotherVersionWhateverElseItSays) {
   for (int i = 0; i < 100; ++i) say(R"({"kind": "alive"})");
   link_->attend([](const nlohmann::json&) { ADD_FAILURE() << "it is no agent of ours"; });
   EXPECT_EQ(link_->loss(), "gputrain there is 0.9, here 1.0");
+}
+
+TEST_F(HostLinkTest, IsNotTakenForLostByWhoHasStoodStillHimself) {
+  say_ready();
+  link_->attend([](const nlohmann::json&) {});
+  std::this_thread::sleep_for(kLongestSilence + std::chrono::seconds(1));  // as in a machine that was suspended
+  for (int i = 0; i < 2; ++i) link_->attend([](const nlohmann::json&) {});
+  EXPECT_EQ(link_->state(), HostLink::State::ready) << link_->loss();
 }
 
 }  // namespace
