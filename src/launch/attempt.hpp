@@ -21,7 +21,7 @@ class Attempt {
     int port = 0;
   };
   struct Start {
-    int number = 1, restarts = 0, log_number = 1;
+    int number = 1, restarts = 0;  // number: in its run folder; restarts: of this launcher
     std::string logs;
     Place place;
   };

@@ -69,7 +69,7 @@ class Launcher {
   Clock::time_point next_try_{};
   std::optional<int> port_;
   LogFolders logs_;
-  int attempt_number_ = 0, restarts_ = 0, without_progress_ = 0;
+  int attempts_ = 0, restarts_ = 0, without_progress_ = 0;
   std::optional<int64_t> furthest_;
   int stop_signal_ = 0;
   std::set<const HostLink*> have_interrupted_;  // of a stop; null: this process itself
@@ -159,7 +159,7 @@ void Launcher::refuse_unreachable() const {
 }
 
 Launcher::Gathered Launcher::gather() {
-  const bool is_first = attempt_number_ == 0;
+  const bool is_first = attempts_ == 0;
   const auto latest =
       Clock::now() + (is_first && !door_ ? Clock::duration(kFirstMeeting) : seconds_of(request_.host_timeout_seconds));
   const auto& count = request_.plan.count;
@@ -206,14 +206,10 @@ bool Launcher::run_attempt() {
   const auto links = ready_links();
   const auto place = find_place(links);
   if (place.port == 0) return true;  // the first host has just been lost
-  ++attempt_number_;
+  ++attempts_;
   const std::string logs = logs_.next();
   Attempt attempt(request_, links, terminal_);
-  attempt.start({.number = attempt_number_,
-                 .restarts = attempt_number_ - 1,
-                 .log_number = logs_.number(),
-                 .logs = logs,
-                 .place = place});
+  attempt.start({.number = logs_.number(), .restarts = attempts_ - 1, .logs = logs, .place = place});
   if (stop_signal_ != 0) attempt.ask_to_stop(stop_signal_);
   while (!attempt.is_over()) {
     pump(&attempt, std::nullopt);

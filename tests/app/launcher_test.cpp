@@ -50,6 +50,16 @@ TEST(Launch, FilesTheOutputOfEachRank) {
   EXPECT_TRUE(fs::exists(two.run() + "/logs/attempt_1/rank_0001.log"));
 }
 
+TEST(Launch, CountsTheAttemptsOfItsRunFolder) {
+  const TemporaryFolder folder;
+  for (const std::string number : {"1", "2"}) {
+    Launched two(folder, {}, {"train.max_steps=3"});
+    const Result result = two.program().wait();
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("  attempt " + number + "  output " + two.run() + "/logs/attempt_" + number));
+  }
+}
+
 TEST(Launch, TwoJobsShareAHost) {
   const TemporaryFolder first_folder, second_folder;
   Launched first(first_folder, {}, {}), second(second_folder, {}, {});
