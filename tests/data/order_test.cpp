@@ -91,6 +91,10 @@ TEST(Permutation, ChangesWithSeedAndEpochOnly) {
 // A change here changes the data order of every run that is resumed from an older version.
 TEST(Permutation, KeepsTheOrderOfEarlierVersions) {
   EXPECT_EQ(whole_order(1337, 0, 10), (std::vector<int64_t>{2, 6, 0, 5, 1, 8, 9, 7, 4, 3}));
+  const Permutation of_a_loader = order_of_epoch(1337, 2, 10);
+  std::vector<int64_t> order;
+  for (int64_t p = 0; p < 10; ++p) order.push_back(of_a_loader(p));
+  EXPECT_EQ(order, (std::vector<int64_t>{9, 7, 0, 5, 2, 6, 3, 1, 8, 4}));
 }
 
 }  // namespace
