@@ -54,6 +54,7 @@ TEST(Loader, CountsEverySampleOnceAnEpoch) {
     options.shuffle = shuffle;
     Loader loader(dataset, options);
     EXPECT_EQ(loader.steps_per_epoch(), 7);
+    Usage usage;
     for (int64_t epoch = 0; epoch < 3; ++epoch) {
       std::vector<int64_t> seen;
       int64_t samples = 0, weight = 0;
@@ -63,6 +64,7 @@ TEST(Loader, CountsEverySampleOnceAnEpoch) {
         EXPECT_EQ(step.ends_epoch, i == 6);
         samples += step.samples;
         weight += step.weight;
+        usage.add(step.usage);
         const std::vector<int64_t> targets = counted_targets(step);
         seen.insert(seen.end(), targets.begin(), targets.end());
       }
@@ -72,6 +74,8 @@ TEST(Loader, CountsEverySampleOnceAnEpoch) {
       std::sort(seen.begin(), seen.end());
       for (int64_t i = 0; i < 101; ++i) ASSERT_EQ(seen[static_cast<size_t>(i)], i);
     }
+    const OrderFacts order{.samples = 101, .global_batch = 16, .seed = options.seed, .shuffle = shuffle};
+    EXPECT_EQ(usage, expected_usage(order, 0, 21));
   }
 }
 

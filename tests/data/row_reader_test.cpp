@@ -1,0 +1,37 @@
+#include "row_reader.hpp"
+
+#include <array>
+#include <atomic>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "data/loaded_steps.hpp"
+#include "data/numbered_dataset.hpp"
+
+namespace gputrain::data {
+namespace {
+
+// Workers are done in any order; the sample that ends a run must not depend on it.
+TEST(RowReader, KeepsTheErrorOfTheLowestRow) {
+  const auto dataset = std::make_shared<NumberedDataset>(10);
+  dataset->broken = {3, 7};
+  LoaderOptions options = options_for(10, 10);
+  options.shuffle = false;
+  const RowReader reader(dataset, options);
+  std::array<std::byte, 10 * 3 * sizeof(int64_t)> inputs{};
+  std::array<int64_t, 10> targets{};
+  const std::atomic<bool> never = false;
+  const auto read = [&](int64_t begin, int64_t end) {
+    return reader.read(0, begin, end, {inputs.data(), targets.data()}, never);
+  };
+  for (const int64_t first : {0, 5}) {
+    ReadOutcome whole;
+    whole.add(read(first, first + 5));
+    whole.add(read(5 - first, 10 - first));
+    EXPECT_EQ(whole.error_row, 3);
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::data
