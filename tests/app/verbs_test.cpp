@@ -230,6 +230,11 @@ TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(nlohmann::json::parse(result.out)["val/loss"], summary["metrics"]["val/loss"]);
   EXPECT_EQ(gputrain({"eval", job, "--output-dir", folder / "run", "--json"}).out, result.out);
+  // Training windows that begin elsewhere by the seed, and steps that are not full left out, are training's alone.
+  for (const std::string of_training : {"seed=7", "data.last=drop"}) {
+    const Result again = gputrain({"eval", job, "--weights", folder / "run", "--json", "--set", of_training});
+    EXPECT_EQ(again.out, result.out) << of_training << again.err;
+  }
 }
 
 // 150 targets are no whole number of batches of 4 or 7 sequences: what is evaluated must not depend on that.
