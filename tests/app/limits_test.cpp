@@ -53,11 +53,13 @@ TEST(EarlyStopping, EndsTrainingAsDoneAfterEvaluationsWithoutGain) {
   EXPECT_THAT(never.out, HasSubstr("20/20 steps  all steps done")) << never.err;
 }
 
-TEST(EarlyStopping, GoesOnWhileThereIsGain) {
+TEST(EarlyStopping, GoesOnWhileThereIsGainWhichAnEqualLossIsNot) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {interval: 2, early_stopping: {patience: 1}}\n");
   const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
   EXPECT_THAT(result.out, HasSubstr("20/20 steps  all steps done")) << result.err;
+  const Result still = gputrain({"run", job, "--output-dir", folder / "still", "--set", "optimizer.lr=1e-300"});
+  EXPECT_THAT(still.out, HasSubstr("4/20 steps  stopped early")) << still.err;
 }
 
 // A perplexity becomes better by whole numbers where a loss does so by tenths.
