@@ -1,5 +1,6 @@
 #include "gputrain/core/atomic_file.hpp"
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -8,7 +9,17 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+static bool syncs_fail = false;
+
+/// In front of the C library's.
+extern "C" __attribute__((visibility("default"))) int fsync(int descriptor) {
+  if (!syncs_fail) return static_cast<int>(::syscall(SYS_fsync, descriptor));
+  errno = EIO;
+  return -1;
+}
 
 namespace gputrain {
 namespace {
@@ -82,6 +93,29 @@ TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskRefuses) {
   std::signal(SIGXFSZ, handler);
   EXPECT_EQ(content_of(path), "old");
   EXPECT_EQ(files_in_folder(), 1u);
+}
+
+TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskDoesNotConfirm) {
+  const fs::path path = folder_ / "model";
+  write_file_atomically(path, "old", ExitCode::checkpoint);
+  EXPECT_NO_THROW(sync_file(path, ExitCode::checkpoint));
+  EXPECT_NO_THROW(sync_file(folder_ / "absent", ExitCode::checkpoint));
+  syncs_fail = true;
+  EXPECT_THROW(write_file_atomically(path, "new", ExitCode::checkpoint), Error);
+  EXPECT_THROW(sync_file(path, ExitCode::checkpoint), Error);
+  EXPECT_THROW(sync_folder(folder_, ExitCode::checkpoint), Error);
+  syncs_fail = false;
+  EXPECT_EQ(content_of(path), "old");
+  EXPECT_EQ(files_in_folder(), 1u);
+}
+
+// Most file systems take whole sectors only, of memory at such places.
+TEST_F(AtomicFileTest, WritesThroughThePageCacheWhatCannotGoPastIt) {
+  AtomicFile file(folder_ / "a", ExitCode::internal);
+  file.bypass_page_cache(true);
+  file.write("no whole sector");
+  file.commit();
+  EXPECT_EQ(content_of(folder_ / "a"), "no whole sector");
 }
 
 }  // namespace

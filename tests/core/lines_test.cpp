@@ -46,6 +46,27 @@ TEST(LineWriter, OutlivesAFullDisk) {
   }
 }
 
+TEST(LineWriter, RefusesWhatIsMoreThanItMayHoldAndWritesTheRestInOrder) {
+  const Pipe pipe;
+  ::fcntl(pipe.ends[1], F_SETFL, O_NONBLOCK);
+  const std::string in_the_way(4096, 'x');
+  size_t filled = 0;
+  for (ssize_t count; (count = ::write(pipe.ends[1], in_the_way.data(), in_the_way.size())) > 0;)
+    filled += static_cast<size_t>(count);
+  LineWriter writer(pipe.ends[1], 100);
+  EXPECT_TRUE(writer.write(std::string(60, 'a')));
+  EXPECT_FALSE(writer.write(std::string(60, 'b')));
+  writer.insist(std::string(60, 'c'));
+  std::string all(filled, '\0');
+  EXPECT_EQ(::read(pipe.ends[0], all.data(), all.size()), static_cast<ssize_t>(filled));
+  EXPECT_EQ(writer.wants(), pipe.ends[1]);
+  writer.flush();
+  EXPECT_LT(writer.wants(), 0);
+  all.resize(static_cast<size_t>(::read(pipe.ends[0], all.data(), all.size())));
+  EXPECT_EQ(all, std::string(60, 'a') + "\n" + std::string(60, 'c') + "\n");
+  ::close(pipe.ends[0]);
+}
+
 TEST(LineReader, ReturnsFromOneThatWritesAsFastAsItReads) {
   constexpr int kMostLines = 100'000;
   const Pipe pipe;

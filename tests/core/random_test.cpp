@@ -22,6 +22,17 @@ TEST(RandomStream, DrawsUniformlyBelowABound) {
   for (const int count : counts) EXPECT_NEAR(count, 10000, 400);
 }
 
+TEST(RandomStream, DrawsUniformlyFromTheUnitInterval) {
+  RandomStream random(7, 3);
+  std::array<int, 10> counts{};
+  for (int i = 0; i < 100000; ++i) {
+    const double drawn = random.uniform();
+    ASSERT_TRUE(drawn >= 0 && drawn < 1) << drawn;
+    counts[static_cast<size_t>(drawn * 10)]++;
+  }
+  for (const int count : counts) EXPECT_NEAR(count, 10000, 500);
+}
+
 TEST(RandomStream, RepeatsForTheSameSeedAndStreamOnly) {
   RandomStream first(1, 2), second(1, 2), other(1, 3);
   EXPECT_EQ(first.uniform(), second.uniform());

@@ -1,0 +1,38 @@
+#include "gputrain/core/printable.hpp"
+
+#include <gtest/gtest.h>
+
+namespace gputrain {
+namespace {
+
+TEST(Printable, KeepsCharactersOfEveryLength) {
+  for (const std::string text : {"a b~", "\xc3\xa9\xc2\xa0", "\xe2\x82\xac\xe0\xa0\x80\xed\x9f\xbf\xef\xbf\xbd",
+                                 "\xf0\x9f\x98\x80\xf0\x90\x80\x80\xf4\x8f\xbf\xbf"}) {
+    EXPECT_EQ(printable(text), text);
+  }
+}
+
+// A file's words must not move the cursor of a terminal, or write in its title.
+TEST(Printable, TakesTheControlsOut) {
+  EXPECT_EQ(printable("\x1b[31mred\x7f\x01\r\n"), "?[31mred????");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m\xc2\x80"),
+            "?31m?");
+  EXPECT_EQ(printable("two\nlines\r", "\n"), "two\nlines?");
+}
+
+TEST(Printable, TakesOutWhatIsNotUtf8) {
+  EXPECT_EQ(printable("caf\xe9 au lait"), "caf? au lait");
+  EXPECT_EQ(printable("\x80\xbf\xff"), "???");
+  EXPECT_EQ(printable("\xc0\xaf\xc1\xbf"), "????") << "overlong";
+  EXPECT_EQ(printable("\xe0\x9f\xbf\xf0\x8f\xbf\xbf"), "???????") << "overlong";
+  EXPECT_EQ(printable("\xed\xa0\x80"), "???") << "half of a pair of UTF-16";
+  EXPECT_EQ(printable("\xf4\x90\x80\x80\xf5\x80\x80\x80"), "????????") << "beyond the last";
+  for (const std::string cut : {"\xc3", "\xe2\x82", "\xf0\x9f\x98"}) {
+    EXPECT_EQ(printable(cut), std::string(cut.size(), '?'));
+    EXPECT_EQ(printable(cut + "a"), std::string(cut.size(), '?') + "a");
+  }
+}
+
+}  // namespace
+}  // namespace gputrain
