@@ -12,8 +12,18 @@ namespace gputrain::train {
 namespace {
 
 TEST(Progress, SurvivesJson) {
-  Progress progress{
-      .step = 7, .usage = {70, 0xF123456789ABCDEF}, .tokens = 700, .train_seconds = 1.0 / 3, .attempts = 2};
+  Progress progress{.step = 7,
+                    .usage = {70, 0xF123456789ABCDEF, 5},
+                    .unreadable_in_epoch = 3,
+                    .tokens = 700,
+                    .train_seconds = 1.0 / 3,
+                    .attempts = 2,
+                    .nonfinite_steps = 6,
+                    .skipped_in_a_row = 4,
+                    .rollbacks = 8,
+                    .gained = 0.2,
+                    .evaluations_without_gain = 9,
+                    .evaluated_step = 5};
   progress.metrics["val/loss"] = 0.1;
   progress.best["val/loss"] = {0.1, 5};
   const auto copy = Progress::from_json(nlohmann::json::parse(progress.to_json().dump()));
