@@ -63,6 +63,13 @@ TEST_F(LedgerTest, GoesOnInTheNextAttemptWithOneUnbrokenChain) {
   EXPECT_EQ(content.lines[2]["kind"], "checkpoint");
 }
 
+// A chain computed otherwise would call every ledger of an earlier version changed.
+TEST_F(LedgerTest, VerifiesTheChainOfEarlierVersions) {
+  rewrite({R"({"chain":"0148bee34b5f5868aa21ff0ba9df2486","kind":"start","time":1.5,"where":"/data/café"})",
+           R"({"chain":"a12d5e2ea5a5cb0d69a7c975f41091cb","kind":"end","time":2.0})"});
+  EXPECT_TRUE(read_ledger(path_).problems.empty());
+}
+
 TEST_F(LedgerTest, ShowsALineChangedRemovedOrMoved) {
   write(4);
   const auto good = lines();

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <ctime>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -41,7 +44,26 @@ TEST_F(MetricsFileTest, WritesOneObjectPerLineWithTheContractsNames) {
   EXPECT_EQ(objects[0]["epoch"], 0.5);
   EXPECT_EQ(objects[0]["kind"], "train");
   EXPECT_EQ(objects[0]["train/loss"], 1.25);
-  EXPECT_TRUE(objects[0]["time"].is_number());
+  EXPECT_NEAR(objects[0]["time"].get<double>(), static_cast<double>(std::time(nullptr)), 60);
+}
+
+TEST_F(MetricsFileTest, LeavesNothingOpen) {
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  MetricsFile file(folder_ / "metrics.jsonl", 0, 0);
+  const auto before = open_files();
+  for (int64_t step = 0; step < 3; ++step) file.append({.step = step, .epoch = 0, .kind = "train", .message = {}});
+  EXPECT_EQ(open_files(), before);
+}
+
+TEST_F(MetricsFileTest, EndsALineThatLacksOnlyItsEnd) {
+  std::ofstream(folder_ / "metrics.jsonl") << R"({"step": 1, "kind": "train"})";
+  MetricsFile resumed(folder_ / "metrics.jsonl", 1, 0);
+  resumed.append({.step = 2, .epoch = 0, .kind = "train", .message = {}});
+  const auto objects = lines();
+  ASSERT_EQ(objects.size(), 2U);
+  EXPECT_EQ(objects[0]["step"], 1);
 }
 
 TEST_F(MetricsFileTest, DropsLinesPastTheResumeStepAndATornLastLine) {
