@@ -39,6 +39,7 @@ TEST_F(BackgroundWriterTest, SavesWhatTheTensorsHeldWhenItWasAsked) {
   }
   writer.wait();
   EXPECT_EQ(saved_at(3), 200);
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "step-00000003") << "only a save that is read back is pointed at";
   const auto results = writer.take_results();
   ASSERT_EQ(results.size(), 3U);
   for (size_t i = 0; i < 3; ++i) {

@@ -1,6 +1,7 @@
 #include "gputrain/checkpoint/store.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -17,9 +18,21 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdio.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
+
+static bool exchanges_fail = false;
+
+/// In front of the C library's.
+extern "C" __attribute__((visibility("default"))) int renameat2(int from_folder, const char* from, int to_folder,
+                                                                const char* to, unsigned int flags) noexcept {
+  if (!exchanges_fail) return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
+  errno = EINVAL;
+  return -1;
+}
 
 namespace gputrain::checkpoint {
 namespace {
@@ -127,12 +140,14 @@ TEST_F(CheckpointTest, ListsEveryCheckpointWithWhatIsWrongWithIt) {
   save(store, 1);
   save_scored(store, 2, 0.25);
   fs::resize_file(folder_ / "step-00000001/model.safetensors", 10);
+  fs::copy(folder_ / "step-00000002", folder_ / "step-00000003");
   const auto listed = store.list();
-  ASSERT_EQ(listed.size(), 2U);
-  EXPECT_EQ(listed[0].step, 2);
-  EXPECT_EQ(listed[0].problem, "");
-  EXPECT_EQ(listed[0].score->value, 0.25);
-  EXPECT_THAT(listed[1].problem, HasSubstr("has 10 bytes instead of"));
+  ASSERT_EQ(listed.size(), 3U);
+  EXPECT_THAT(listed[0].problem, HasSubstr("its manifest is that of step 2"));
+  EXPECT_EQ(listed[1].step, 2);
+  EXPECT_EQ(listed[1].problem, "");
+  EXPECT_EQ(listed[1].score->value, 0.25);
+  EXPECT_THAT(listed[2].problem, HasSubstr("has 10 bytes instead of"));
 }
 
 TEST_F(CheckpointTest, TellsWhatPruningWouldRemoveBeforeItDoes) {
@@ -146,6 +161,15 @@ TEST_F(CheckpointTest, TellsWhatPruningWouldRemoveBeforeItDoes) {
   EXPECT_THAT(names(), ElementsAre("step-00000003"));
 }
 
+TEST_F(CheckpointTest, PointsAtTheBestOfThoseThatPruningLeft) {
+  CheckpointStore all(folder_, {.keep_last = 9});
+  for (const auto& [step, loss] : std::map<int64_t, double>{{1, 0.1}, {2, 0.5}, {3, 0.4}}) save_scored(all, step, loss);
+  EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000001");
+  const CheckpointStore store(folder_, {.keep_last = 1});
+  store.prune(store.find_newest());
+  EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000003");
+}
+
 TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
   CheckpointStore store(folder_);
   for (int i = 0; i < 2; ++i) {
@@ -153,7 +177,9 @@ TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
     store.set_aside(folder_ / "step-00000001", "bad");
   }
   EXPECT_THAT(names(), ElementsAre("step-00000001.bad", "step-00000001.bad-2"));
-  EXPECT_FALSE(store.find_newest().newest);
+  const CheckpointStore::Search search = store.find_newest();
+  EXPECT_FALSE(search.newest);
+  EXPECT_TRUE(search.rejected.empty());
 }
 
 TEST_F(CheckpointTest, LooksForRoomBeforeTheFirstByte) {
@@ -193,6 +219,18 @@ TEST_F(CheckpointTest, IgnoresAndRemovesWhatAKilledProcessLeftHalfWritten) {
   save(store, 2);
   EXPECT_EQ(store.find_newest().newest->step(), 2);
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
+}
+
+// As NFS does. What is in the way of the new one is moved aside, not removed first.
+TEST_F(CheckpointTest, ReplacesACheckpointWhereTheFileSystemExchangesNoNames) {
+  exchanges_fail = true;
+  CheckpointStore store(folder_);
+  for (const int64_t step : {6, 7}) save(store, step);
+  overwrite(folder_ / "step-00000007" / "model.safetensors", "damaged");
+  save(store, 7);
+  exchanges_fail = false;
+  EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
+  EXPECT_THAT(names(), ElementsAre("step-00000006", "step-00000007"));
 }
 
 struct Injury {
