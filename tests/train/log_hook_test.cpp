@@ -1,8 +1,12 @@
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
+#include <string>
 
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -43,6 +47,30 @@ TEST_F(LogHookTest, GoesOnFromACheckpointInsideAnIntervalWithALossThatIsNotFinit
     for (int i = 0; i < 4; ++i) take_step(after, 3);
     EXPECT_EQ(progress_.metrics.at("train/loss"), 3);
   }
+}
+
+TEST_F(LogHookTest, MeasuresOverTheStepsSinceTheLineBeforeAlsoWhereOneResumedBetween) {
+  const auto path = std::filesystem::path(testing::TempDir()) / ("log_hook_" + std::to_string(::getpid()) + ".jsonl");
+  metrics_ = monitor::MetricsFile(path, 0, 0);
+  plan_.log.steps = 2;
+  const auto take_half_a_second = [&](LogHook& hook, double loss) {
+    progress_.train_seconds += 0.5;
+    progress_.usage.samples += 8;
+    take_step(hook, loss);
+  };
+  LogHook before = hook(), after = hook();
+  for (const double loss : {9, 9, 1}) take_half_a_second(before, loss);
+  EXPECT_DOUBLE_EQ(before.samples_per_second(), 16);
+  after.restore(before.state());
+  take_half_a_second(after, 2);
+  nlohmann::json last;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) last = nlohmann::json::parse(line);
+  std::filesystem::remove(path);
+  EXPECT_EQ(last["step"], 4);
+  EXPECT_EQ(last["epoch"], 0.4);
+  EXPECT_EQ(last["train/loss"], 1.5);
+  EXPECT_EQ(last["train/samples_per_second"], 16);
 }
 
 }  // namespace

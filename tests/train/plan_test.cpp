@@ -152,6 +152,8 @@ TEST(Plan, CountsAPartialStepUnlessItIsDropped) {
   PlanFacts dropping = kImages;
   dropping.drop_last = true;
   EXPECT_EQ(plan_of(spec, dropping).steps_per_epoch, 3);
+  spec.global_batch_size = 1000;
+  EXPECT_EQ(plan_of(spec, dropping).steps_per_epoch, 1);
   spec.global_batch_size = 1001;
   EXPECT_THAT(message_of([&] { plan_of(spec, dropping); }), testing::HasSubstr("data.last: pad"));
 }

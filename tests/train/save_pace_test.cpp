@@ -117,6 +117,12 @@ TEST(SavePace, SavesOftenerAfterLossesAndRarelierWhereNoticesLeaveTimeToSave) {
   EXPECT_EQ(slow.interval_seconds(), slowly);
 }
 
+TEST(SavePace, CountsTheTimeThatPassesWithoutALoss) {
+  SavePace pace({.losses = 1, .seconds = 3600});
+  pace.note_step(3600);
+  EXPECT_THAT(pace.text(), HasSubstr("1 loss in 2h0m"));
+}
+
 TEST(SavePace, NeverBeginsASaveBeforeTheOneBeforeIsWritten) {
   SavePace pace;
   for (int save = 0; save < 2; ++save) pace.note_written(0, 90);
