@@ -203,6 +203,7 @@ TEST(Audit, TellsOfSkippedSamplesOfWhichAnInterruptedRunMayHaveNoMore) {
   const Result result = run("parts", "0.05", 10);
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, HasSubstr("2 samples of epoch 0 cannot be read"));
+  for (const int64_t end : {12, 20}) EXPECT_EQ(run("two epochs", "0.1", end).exit_code, 0) << "two in each";
 }
 
 TEST(Audit, RefusesAFolderWithoutALedgerAndNonsenseInIt) {
