@@ -44,6 +44,8 @@ TEST(OptimizerSpec, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refusal_of<OptimizerSpec>("{type: sgd, betas: [0.9, 0.95]}"), HasSubstr("betas"));
   EXPECT_THAT(refusal_of<OptimizerSpec>("{type: adamw, betas: [0.9]}"), HasSubstr("betas"));
   EXPECT_THAT(refusal_of<OptimizerSpec>("{type: adamw, betas: [0.9, 1.0]}"), HasSubstr("betas"));
+  EXPECT_THAT(refusal_of<OptimizerSpec>("{type: sgd, momentum: 1}"), HasSubstr("momentum"));
+  EXPECT_THAT(refusal_of<OptimizerSpec>("{weight_decay: -0.1}"), HasSubstr("weight_decay"));
   EXPECT_THAT(refusal_of<OptimizerSpec>("{lr: 0}"), HasSubstr("lr"));
   EXPECT_THAT(refusal_of<OptimizerSpec>("{no_decay: [biases]}"), HasSubstr("bias"));
 }
