@@ -93,6 +93,18 @@ TEST_F(Ranks, TwoResumeWhatOneSaved) {
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
 }
 
+// The checkpoint is saved between two lines of the curve: what both ranks have of the next one's loss goes with it.
+TEST_F(Ranks, TwoGoOnWithTheLossOfTheLineAtHand) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 20}\ncheckpoint: {interval: 10}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
+  ASSERT_EQ(two_ranks(job, folder_ / "two").exit_code, 0);
+  std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");
+  ASSERT_EQ(two_ranks(job, folder_ / "two").exit_code, 0);
+  const auto expected = losses_of(folder_ / "one"), actual = losses_of(folder_ / "two");
+  ASSERT_EQ(actual.size(), 1U);
+  EXPECT_NEAR(actual[0], expected[0], 1e-9);
+}
+
 TEST_F(Ranks, AHalfSetEnvironmentIsExitCode2) {
   Program program({gputrain_path(), "run", write_gpt_job(folder_)}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
   const Result result = program.wait();
