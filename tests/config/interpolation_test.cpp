@@ -86,6 +86,7 @@ TEST(Interpolation, RefusesWhatItCannotResolve) {
   EXPECT_THAT(variables_refusal("name: ${sed}\n"), HasSubstr("did you mean 'seed'?"));
   EXPECT_THAT(variables_refusal("name: ${LR}\n"), HasSubstr("for the environment variable write ${env:LR}"));
   EXPECT_THAT(variables_refusal("name: ${env:ABSENT}\n"), HasSubstr("'ABSENT' is not set"));
+  EXPECT_THAT(variables_refusal("name: ${env:ABSENT:-${seed}}\n"), HasSubstr("inside the default of another"));
   EXPECT_THAT(variables_refusal("name: ${env:RUDE}\n"), HasSubstr("no plain text"));
   EXPECT_THAT(variables_refusal("name: ${train}\n"), HasSubstr("names a list or a group"));
   EXPECT_THAT(variables_refusal("name: ${train.max_steps}\n"), HasSubstr("nothing is named 'train.max_steps'"));

@@ -107,6 +107,7 @@ TEST(Lengths, HaveAUnit) {
   EXPECT_EQ(values_of("length: 500").length, (Length{500, Unit::steps}));
   EXPECT_EQ(values_of("length: 5ep").length, (Length{5, Unit::epochs}));
   EXPECT_EQ(values_of("length: 0.5ep").length, (Length{0.5, Unit::epochs}));
+  EXPECT_EQ(values_of("length: .5ep").length, (Length{0.5, Unit::epochs}));
   EXPECT_EQ(values_of("length: 10%").length, (Length{10, Unit::percent}));
   EXPECT_EQ(values_of("length: 2Btok").length, (Length{2e9, Unit::tokens}));
   EXPECT_EQ(values_of("length: 1.3Mtok").length, (Length{1.3e6, Unit::tokens}));
@@ -124,7 +125,7 @@ TEST(Lengths, WithAMistakenUnitAreToldTheRightOne) {
   EXPECT_THAT(value_refusal("length: 30min"), HasSubstr("write `30m`"));
   EXPECT_THAT(value_refusal("length: 2.5"), HasSubstr("for epochs write `2.5ep`"));
   EXPECT_THAT(value_refusal("length: 101%"), HasSubstr("more than 100%"));
-  for (const char* text : {"-5", "ep", "5m1h", "1e300", "5epp", "2Gtok", "auto", "1h1h", "0x10"}) {
+  for (const char* text : {"-5", "-.5ep", "ep", "5m1h", "1e300", "5epp", "2Gtok", "auto", "1h1h", "0x10"}) {
     EXPECT_THAT(value_refusal(std::string("length: ") + text), HasSubstr("length")) << text;
   }
 }
