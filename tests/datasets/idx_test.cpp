@@ -93,6 +93,17 @@ TEST_F(IdxTest, UnpacksGzip) {
   EXPECT_EQ(std::memcmp(read(*datasets.train, 2).input.data(), "\10\11\12\13", 4), 0);
 }
 
+TEST_F(IdxTest, LeavesImagesThatAreNotSquareAsTheyAre) {
+  const std::string values = "\1\2\3\4\5\6";
+  write_set(idx({1, 2, 3}, values), idx({1}, std::string(1, '\0')));
+  const data::Datasets datasets = open_idx();
+  EXPECT_EQ(datasets.train->layout().input_sizes, (std::vector<int64_t>{2, 3, 1}));
+  for (const bool augment : {false, true}) {
+    const Sample sample = read(*datasets.train, 0, {.augment = augment});
+    EXPECT_EQ(std::memcmp(sample.input.data(), values.data(), values.size()), 0) << augment;
+  }
+}
+
 TEST_F(IdxTest, HoldsOutAFixedPart) {
   std::string values, labels;
   for (int i = 0; i < 100; ++i) {
