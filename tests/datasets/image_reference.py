@@ -58,6 +58,8 @@ save("grey.jpg", base.convert("L"), quality=90)
 save("cmyk.jpg", base.convert("CMYK"), quality=95)
 for orientation in range(1, 9):
     exif = Image.Exif()
+    exif.endian = ">" if orientation % 2 else "<"  # cameras write both, and other tags before this one
+    exif[0x010F] = "a maker"
     exif[0x0112] = orientation
     save(f"turned{orientation}.jpg", base, quality=90, exif=exif)
 save("color.png", base)
