@@ -195,6 +195,18 @@ TEST_F(CheckpointTest, LooksForRoomBeforeTheFirstByte) {
   EXPECT_THAT(names(), ElementsAre("step-00000001"));
 }
 
+TEST_F(CheckpointTest, RemovesNoOldOneForANewOneThatReadsBackDamaged) {
+  CheckpointStore store(folder_, {.keep_last = 1});
+  save(store, 1);
+  store.write({.step = 2, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
+  const fs::path model = folder_ / "step-00000002" / "model.safetensors";
+  std::string content = content_of(model);
+  content.back() ^= 1;
+  overwrite(model, content);
+  EXPECT_THROW(store.confirm(2), Damage);
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
+}
+
 TEST_F(CheckpointTest, LeavesNewerStepsOfAnAbandonedBranchAlone) {
   CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 5);
