@@ -176,7 +176,7 @@ std::optional<checkpoint::Checkpoint> newest_good(comm::ProcessGroups& groups, c
   while (true) {
     std::optional<checkpoint::Checkpoint> found;
     const at::Tensor choice = at::full({2}, -1, at::kLong);  // step, and whether it is the mirror's
-    if (groups.rank() == 0) found = newest_here(own, mirror, read_unless_refused);
+    groups.on_rank_zero([&] { found = newest_here(own, mirror, read_unless_refused); }, "search for a checkpoint");
     if (found) choice[0].fill_(found->step());
     if (found) choice[1].fill_(found->folder() == own.folder_of(found->step()) ? 0 : 1);
     control.broadcast(choice, 0, "newest good checkpoint");

@@ -44,8 +44,8 @@ int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
 /// The folder is rank 0's to make; the others use it once it is there.
 TakenRunFolder enter_run_folder(const Job& job, Place& place) {
   TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
-  if (place.rank() == 0) taken = take_run_folder(job.output_dir, job.spec().checkpoint.resume == "never");
-  place.groups.control().barrier("run folder");
+  place.groups.on_rank_zero([&] { taken = take_run_folder(job.output_dir, job.spec().checkpoint.resume == "never"); },
+                            "run folder");
   open_log(taken.folder, place);
   return taken;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <random>
 #include <utility>
 
@@ -126,6 +127,21 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
   }
   description_ =
       (on_gpu ? nccl_name() + ", control" : std::string("gloo")) + " over " + interface + " (" + address + ")";
+}
+
+void ProcessGroups::on_rank_zero(const std::function<void()>& action, std::string name) {
+  std::exception_ptr refusal;
+  const at::Tensor code = at::full({1}, 0, at::kLong);
+  try {
+    if (rank() == 0) action();
+  } catch (const Error& error) {
+    refusal = std::current_exception();
+    code.fill_(static_cast<int64_t>(error.code()));
+  }
+  control_.broadcast(code, 0, std::move(name));
+  if (refusal) std::rethrow_exception(refusal);
+  const auto told = static_cast<ExitCode>(code.item<int64_t>());
+  if (told != ExitCode::done) throw ToldElsewhere(Error(told, {.what = "rank 0 could not do it, and says why"}));
 }
 
 bool ProcessGroups::holds_everywhere(bool here, std::string name) {

@@ -151,6 +151,28 @@ TEST_P(MistakeOfAllRanks, IsToldOnceByRankZero) {
   EXPECT_EQ(results[1].err + results[2].err, "");
 }
 
+void expect_refusal_by_rank_zero(const std::vector<Result>& results, int code, const std::string& words) {
+  for (const Result& result : results) EXPECT_EQ(result.exit_code, code) << result.err;
+  EXPECT_THAT(results[0].err, HasSubstr(words));
+  EXPECT_EQ(results[1].err + results[2].err, "");
+}
+
+TEST(RefusalOfRankZero, OfARunFolderIsToldByItAlone) {
+  const TemporaryFolder folder;
+  const std::string in_its_place = folder.write("run", "");
+  const auto results = started_by_hand(write_gpt_job(folder), in_its_place, {"seed=1", "seed=1", "seed=1"});
+  expect_refusal_by_rank_zero(results, 6, "cannot use the run folder");
+}
+
+TEST(RefusalOfRankZero, OfACheckpointIsToldByItAlone) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const std::string changed = "optimizer.lr=0.5";
+  const auto results = started_by_hand(job, folder / "run", {changed, changed, changed});
+  expect_refusal_by_rank_zero(results, 2, "these settings changed since the checkpoint");
+}
+
 TEST(MistakeOfOneRank, IsToldByItAndKnownToTheOthers) {
   const TemporaryFolder folder;
   const auto results = started_by_hand(write_gpt_job(folder), folder / "run", {"seed=1", "trian.max_steps=3"});

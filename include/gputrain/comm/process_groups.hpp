@@ -69,6 +69,10 @@ class ProcessGroups {
   Group& tensors() noexcept { return tensors_; }
   Group& control() noexcept { return control_; }  // CPU tensors only
 
+  /// What rank 0 does for all. Where that throws an Error, all ranks throw: the others ToldElsewhere, with its exit
+  /// code. Every rank must call.
+  void on_rank_zero(const std::function<void()>& action, std::string name);
+
   /// Whether something holds on every rank. Every rank must call.
   bool holds_everywhere(bool here, std::string name);
 
