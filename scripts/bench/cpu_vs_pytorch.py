@@ -158,7 +158,7 @@ def print_table(report: dict):
              "peak memory": "<= 1.0"}
     print(f"\n{report['machine']['cpu']}, {report['machine']['cores']} cores, torch {report['machine']['torch']} on both sides"
           f" (the wheel of the package index), {report['machine']['revision']}"
-          + (f"; beside {report['beside']} busy processes" if report["beside"] else ""))
+          + (f"; busy processes beside: {report['beside']}" if report["beside"] else ""))
     columns = {f"{entry['workload']}, {other}": found for entry in report["results"] for other, found in entry["ratios"].items()}
     print(f"{'gputrain / PyTorch, median of pairs':38}" + "".join(f"{title:>18}" for title in columns) + "   goal")
     for name, goal in goals.items():
