@@ -102,6 +102,14 @@ VectorUnits vector_units() {
 #endif
 }
 
+bool is_amd() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd") != 0;
+#else
+  return false;
+#endif
+}
+
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

@@ -13,6 +13,7 @@
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "cpu/dnn_linear.hpp"
 #include "gpu.hpp"
 #include "gputrain/device/working_copy.hpp"
 
@@ -69,6 +70,8 @@ at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
     const at::ScalarType read = t[0].scalar_type();
     const at::Tensor copy = columns > 0 && t[3].defined() ? t[3].narrow(0, 0, t[1].size(0)) : t[3];
     const at::Tensor matrix = copy_or_cast(t[1], copy, read), added = copy_or_cast(t[2], t[4], read);
+    if (cpu::dnn_is_faster_here() && cpu::dnn_takes(t[0], matrix))
+      return Tensors{cpu::dnn_linear(t[0], padded(matrix, columns), added, in_out)};
     return Tensors{in_out ? times_in_out(t[0], matrix, added) : at::linear(t[0], padded(matrix, columns), added)};
   };
   if (!gpu::is_here(inputs[0])) return plain(inputs)[0];

@@ -22,6 +22,9 @@ enum class VectorUnits { base, avx2, avx512 };
 /// The best that this processor has; those below it are there as well.
 VectorUnits vector_units();
 
+/// Whether the processor is an AMD: libraries of Intel's do not use all that it has.
+bool is_amd();
+
 /// Physical cores this process may run on (affinity mask, container quota).
 int available_cores();
 
