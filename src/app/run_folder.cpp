@@ -44,11 +44,13 @@ std::filesystem::path RunFolder::log(int rank) const {
 void check_run_folder(const std::filesystem::path& path) {
   std::error_code failure;
   const auto status = std::filesystem::status(RunFolder{path}.checkpoints(), failure);
-  if (status.type() == std::filesystem::file_type::none) refuse(path, failure);  // not even that it is absent
+  const bool is_below_a_file = failure == std::errc::not_a_directory;
+  if (is_below_a_file || status.type() == std::filesystem::file_type::none) refuse(path, failure);
 }
 
 TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
   const RunFolder folder{path};
+  check_run_folder(path);
   std::error_code failure;
   if (fresh && std::filesystem::exists(folder.resolved())) {
     const RunLock of_earlier_run(folder.path);

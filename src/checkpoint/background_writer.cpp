@@ -66,6 +66,7 @@ void BackgroundWriter::begin(const Snapshot& live, const std::vector<at::Tensor>
 /// What has been had already is given back: training needs it more.
 void BackgroundWriter::give_up(const Snapshot& live, const device::Shortage& shortage) {
   to_copy_.clear();
+  if (const auto gpu = std::exchange(copying_from_, std::nullopt)) device::synchronize(*gpu);
   memory_.clear();
   staging_.release();
   const int64_t mebibytes = (shortage.requested_bytes + (1 << 20) - 1) >> 20;
@@ -147,7 +148,7 @@ BackgroundWriter::Result BackgroundWriter::write(const Snapshot& snapshot) {
 Snapshot BackgroundWriter::copy_of(const Snapshot& live, const std::vector<at::Tensor>& still) {
   const at::NoGradGuard no_grad;
   Snapshot copy = live;
-  std::optional<at::Device> gpu;
+  copying_from_.reset();
   if (memory_.empty()) staging_.expect(static_cast<int64_t>(live.bytes()));
   const auto take = [&](const std::string& file, NamedTensors& tensors) {
     for (auto& [name, tensor] : tensors) {
@@ -159,13 +160,13 @@ Snapshot BackgroundWriter::copy_of(const Snapshot& live, const std::vector<at::T
         to_copy_.emplace_back(tensor, from);
       } else {
         tensor.copy_(from, /*non_blocking=*/from.is_cuda());
-        if (from.is_cuda()) gpu = from.device();
+        if (from.is_cuda()) copying_from_ = from.device();
       }
     }
   };
   for (auto& [part, tensors] : copy.files) take(part, tensors);
   for (Shard& shard : copy.shards) take(file_name(shard.part, shard.rank, shard.ranks), shard.tensors);
-  if (gpu) device::synchronize(*gpu);  // once, for all of them
+  if (copying_from_) device::synchronize(*copying_from_);  // once, for all of them
   return copy;
 }
 

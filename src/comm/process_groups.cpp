@@ -138,10 +138,12 @@ void ProcessGroups::on_rank_zero(const std::function<void()>& action, std::strin
     refusal = std::current_exception();
     code.fill_(static_cast<int64_t>(error.code()));
   }
-  control_.broadcast(code, 0, std::move(name));
-  if (refusal) std::rethrow_exception(refusal);
+  control_.broadcast(code, 0, name);
   const auto told = static_cast<ExitCode>(code.item<int64_t>());
-  if (told != ExitCode::done) throw ToldElsewhere(Error(told, {.what = "rank 0 could not do it, and says why"}));
+  if (told == ExitCode::done) return;
+  control_.barrier(std::move(name));  // who leaves must not break off what the others are still told
+  if (refusal) std::rethrow_exception(refusal);
+  throw ToldElsewhere(Error(told, {.what = "rank 0 could not do it, and says why"}));
 }
 
 bool ProcessGroups::holds_everywhere(bool here, std::string name) {

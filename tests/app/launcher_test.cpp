@@ -281,12 +281,16 @@ TEST(Launch, LeavesNothingWhereAPathGoesUpAgain) {
 
 TEST(Launch, RefusesAFolderThatTheFileSystemCannotHaveAsARunDoes) {
   const TemporaryFolder folder;
-  const Words run{"run", write_gpt_job(folder), "--output-dir", folder / std::string(300, 'x')};
-  const Result alone = gputrain(run), launched = gputrain(Words{"launch", "--nproc-per-node", "2"} + run);
-  EXPECT_EQ(alone.exit_code, 6);
-  EXPECT_THAT(alone.err, HasSubstr("cannot use the run folder: File name too long"));
-  EXPECT_EQ(launched.exit_code, 6);
-  EXPECT_EQ(launched.err, alone.err);
+  const std::string job = write_gpt_job(folder), file = folder.write("file", "");
+  for (const auto& [path, reason] : {std::pair(folder / std::string(300, 'x'), "File name too long"),
+                                     std::pair(file, "Not a directory"), std::pair(file + "/x", "Not a directory")}) {
+    const Words run{"run", job, "--output-dir", path};
+    const Result alone = gputrain(run), launched = gputrain(Words{"launch", "--nproc-per-node", "2"} + run);
+    EXPECT_EQ(alone.exit_code, 6);
+    EXPECT_THAT(alone.err, HasSubstr("cannot use the run folder: " + std::string(reason)));
+    EXPECT_EQ(launched.exit_code, 6);
+    EXPECT_EQ(launched.err, alone.err);
+  }
 }
 
 TEST(Launch, KeepsAnEarlierRunWhereItIsWhenTheJobIsWrong) {

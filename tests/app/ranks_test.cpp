@@ -154,13 +154,14 @@ TEST_P(MistakeOfAllRanks, IsToldOnceByRankZero) {
 void expect_refusal_by_rank_zero(const std::vector<Result>& results, int code, const std::string& words) {
   for (const Result& result : results) EXPECT_EQ(result.exit_code, code) << result.err;
   EXPECT_THAT(results[0].err, HasSubstr(words));
-  EXPECT_EQ(results[1].err + results[2].err, "");
+  for (size_t rank = 1; rank < results.size(); ++rank) EXPECT_EQ(results[rank].err, "") << rank;
 }
 
 TEST(RefusalOfRankZero, OfARunFolderIsToldByItAlone) {
   const TemporaryFolder folder;
   const std::string in_its_place = folder.write("run", "");
-  const auto results = started_by_hand(write_gpt_job(folder), in_its_place, {"seed=1", "seed=1", "seed=1"});
+  const std::vector<std::string> five(5, "seed=1");  // some of which hear of it from others than rank 0
+  const auto results = started_by_hand(write_gpt_job(folder), in_its_place, five);
   expect_refusal_by_rank_zero(results, 6, "cannot use the run folder");
 }
 

@@ -79,6 +79,18 @@ TEST(Linear, ByOneDnnIsTheProductPlusBiasInEitherLayout) {
   }
 }
 
+TEST(Linear, ByOneDnnTakesRowsThatAreRepeatedOrApart) {
+  const at::Tensor x = random_leaf({40, 3, 64}, 1, at::kFloat), weight = random_leaf({48, 64}, 2, at::kFloat);
+  const auto gradients = [&](const auto& layer) {
+    for (const at::Tensor& leaf : {x, weight}) leaf.mutable_grad().reset();
+    layer(x.select(1, 1), weight).sum().backward();  // of which every element is the same one
+    return std::vector<at::Tensor>{x.grad().clone(), weight.grad().clone()};
+  };
+  const auto found = gradients([](const auto& in, const auto& by) { return cpu::dnn_linear(in, by, {}, false); });
+  const auto expected = gradients([](const auto& in, const auto& by) { return at::matmul(in, by.t()); });
+  for (size_t i = 0; i < 2; ++i) EXPECT_LT(relative_error(found[i], expected[i]), 1e-6);
+}
+
 TEST(FeedForward, IsTwoDenseLayersWithAnActivationBetween) {
   const at::Tensor x = random_leaf({2, 3, 4}, 1), bias_1 = random_leaf({6}, 3), bias_2 = random_leaf({5}, 5);
   for (const bool in_out : {false, true}) {

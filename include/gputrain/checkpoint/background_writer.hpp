@@ -63,6 +63,7 @@ class BackgroundWriter {
   device::Staging staging_;
   std::map<std::pair<std::string, std::string>, at::Tensor> memory_;  // by file and tensor; kept between saves
   std::vector<std::pair<at::Tensor, at::Tensor>> to_copy_;            // to, from: of begun_, by the thread
+  std::optional<at::Device> copying_from_;                            // a GPU, which is not waited for each time
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Snapshot> begun_;  // being copied or written

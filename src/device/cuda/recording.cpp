@@ -15,13 +15,22 @@
 namespace gputrain::device {
 namespace {
 
-std::string failure_of(const std::function<void()>& action) {
+std::string failure_of(const std::function<void()>& action, std::exception_ptr& kept) {
   try {
     action();
     return {};
   } catch (const std::exception& failure) {
+    kept = std::current_exception();
     const std::string line = first_line(failure);
     return line.empty() ? "unknown" : line;
+  }
+}
+
+bool is_shortage(const std::exception_ptr& kept) {
+  try {
+    std::rethrow_exception(kept);
+  } catch (const std::exception& failure) {
+    return shortage_of(failure).has_value();
   }
 }
 
@@ -57,8 +66,9 @@ class CudaGraph final : public Recording {
     auto graph = std::make_unique<at::cuda::CUDAGraph>();
     // Threads that read data may allocate page-locked memory meanwhile: only this one is held to what a graph can do.
     graph->capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
-    const std::string obstacle = failure_of(work);
-    end(*graph, obstacle);
+    std::exception_ptr failure;
+    const std::string obstacle = failure_of(work, failure);
+    end(*graph, obstacle, failure);
     if (obstacle.empty()) graph_ = std::move(graph);
     return obstacle;
   }
@@ -71,11 +81,13 @@ class CudaGraph final : public Recording {
   }
 
  private:
-  static void end(at::cuda::CUDAGraph& graph, const std::string& obstacle) {
+  /// `earlier`: the obstacle, which may have left a collective half recorded, so that the end fails as well.
+  static void end(at::cuda::CUDAGraph& graph, const std::string& obstacle, const std::exception_ptr& earlier) {
     try {
       graph.capture_end();
     } catch (const std::exception& failure) {
       if (shortage_of(failure)) throw;  // what was recorded is made runnable here, which takes memory
+      if (earlier && is_shortage(earlier)) std::rethrow_exception(earlier);
       throw Error(ExitCode::environment, {.what = "the step cannot be recorded as a CUDA graph: " +
                                                   (obstacle.empty() ? first_line(failure) : obstacle),
                                           .hint = "train.cuda_graphs: off"});

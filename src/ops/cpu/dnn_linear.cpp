@@ -33,7 +33,11 @@ at::Tensor times_transposed(const at::Tensor& a, const at::Tensor& b,
   return op.call(a, b, bias, "none", Scalars(), std::nullopt);
 }
 
-at::Tensor as_rows(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+/// [rows, columns], in memory of its own size: oneDNN takes no repeated or interleaved rows for a matrix.
+at::Tensor as_rows(const at::Tensor& x) {
+  const at::Tensor rows = x.reshape({-1, x.size(-1)});
+  return rows.is_non_overlapping_and_dense() ? rows : rows.contiguous();
+}
 
 struct Linear : torch::autograd::Function<Linear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& matrix,
