@@ -69,7 +69,7 @@ TEST_F(AcceptorTest, TakesInWhoComes) {
 }
 
 TEST_F(AcceptorTest, LeavesWhoComesWaitingUntilFilesMayBeOpenedAgain) {
-  if (testing::kIsSanitized) GTEST_SKIP() << "a sanitizer opens pipes to look whether memory is there";
+  if (testing::kIsSanitized) GTEST_SKIP() << "a sanitizer's own pipes need descriptors too";
   ::testing::internal::CaptureStderr();
   allow_files(static_cast<rlim_t>(visitor_.get()));  // no new one
   EXPECT_LT(acceptor_.next(), 0);
