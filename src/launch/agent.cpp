@@ -266,7 +266,7 @@ void Agent::keep_own(StartOrder& order) const {
   order.command = own_->command();
   if (goes_on) order.command.insert(order.command.end(), go_on.begin(), go_on.end());
   order.environment = own_->environment;
-  order.logs = own_->run_folder / "logs" / ("attempt_" + std::to_string(order.log_number));
+  order.logs = own_->run_folder / "logs" / ("attempt_" + std::to_string(order.attempt));
 }
 
 void Agent::start(StartOrder order) {

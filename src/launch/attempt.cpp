@@ -46,7 +46,6 @@ void Attempt::start(const Start& start) {
                            .command = command,
                            .environment = request_.environment,
                            .logs = start.logs,
-                           .log_number = start.number,
                            .first_rank = part.first_rank,
                            .ranks = part.ranks,
                            .world_size = world_size_,

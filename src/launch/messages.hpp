@@ -19,7 +19,7 @@
 
 namespace gputrain::launch {
 
-inline constexpr int kProtocol = 3;
+inline constexpr int kProtocol = 4;
 // Both sides speak at least so often, and take a longer silence for the other's end: a host whose network is gone says
 // nothing, and the connection to it stands for minutes.
 inline constexpr std::chrono::seconds kAliveEvery{2}, kLongestSilence{15};
@@ -34,14 +34,13 @@ struct StartOrder {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;
   std::string logs;  // folder of the attempt
-  int log_number = 1;
   int first_rank = 0, ranks = 1, world_size = 1;
   int host_number = 0, hosts = 1;
   std::string master_address;
   int master_port = 0;
 };
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartOrder, attempt, restarts, command, environment, logs, log_number, first_rank,
-                                   ranks, world_size, host_number, hosts, master_address, master_port)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartOrder, attempt, restarts, command, environment, logs, first_rank, ranks,
+                                   world_size, host_number, hosts, master_address, master_port)
 
 /// How a rank ended.
 struct RankEnd {
