@@ -88,6 +88,7 @@ std::string quarantine(const CheckpointStore& own, const CheckpointStore* mirror
 /// What rank 0 finds.
 std::optional<checkpoint::Checkpoint> newest_here(const CheckpointStore& own, const CheckpointStore* mirror,
                                                   const CheckpointStore::Read& read) {
+  own.put_back_replaced();
   Search search = mirror == nullptr ? own.find_newest(read) : search_both(own, *mirror, read);
   if (!search.newest && !search.rejected.empty()) {
     throw Error(ExitCode::checkpoint,

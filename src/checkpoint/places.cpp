@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 #include <fcntl.h>
@@ -17,18 +18,23 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kSuffix = ".partial";
+constexpr const char* kReplacedSuffix = ".old.partial";
 
 void rename_into_place(const fs::path& written, const fs::path& target) {
-  const unsigned int flags = fs::exists(target) ? RENAME_EXCHANGE : RENAME_NOREPLACE;
-  if (::renameat2(AT_FDCWD, written.c_str(), AT_FDCWD, target.c_str(), flags) == 0) return;
+  const bool replaces = fs::exists(target);
+  const unsigned int flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
+  if (::renameat2(AT_FDCWD, written.c_str(), AT_FDCWD, target.c_str(), flags) == 0) {
+    std::error_code ignored;  // under its other name it can only not be put back
+    if (replaces) fs::rename(written, replaced_name_of(target), ignored);
+    return;
+  }
   const bool is_unsupported = errno == EINVAL || errno == ENOSYS;
   if (!is_unsupported) {
     throw Error(ExitCode::checkpoint,
                 {.what = std::string("cannot rename into place: ") + std::strerror(errno), .where = target.string()});
   }
   on_disk(target, "cannot rename into place", [&] {  // file systems without exchange, such as NFS
-    const fs::path old = target.string() + ".old" + kSuffix;
-    const bool replaces = fs::exists(target);
+    const fs::path old = replaced_name_of(target);
     if (replaces) fs::rename(target, old);
     std::error_code failure;
     fs::rename(written, target, failure);
@@ -36,22 +42,39 @@ void rename_into_place(const fs::path& written, const fs::path& target) {
       if (replaces) fs::rename(old, target);
       throw fs::filesystem_error("rename", written, target, failure);
     }
-    fs::remove_all(old);
   });
+}
+
+std::vector<fs::path> checkpoints_with(std::string_view suffix, const fs::path& folder) {
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(suffix)) found.push_back(entry.path());
+  }
+  return found;
 }
 
 }  // namespace
 
 fs::path partial_name_of(const fs::path& checkpoint) { return checkpoint.string() + kSuffix; }
 
-void remove_partial_folders(const fs::path& folder) {
-  on_disk(folder, "cannot remove what an earlier attempt left", [&] {
-    std::vector<fs::path> partial;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      const std::string name = entry.path().filename().string();
-      if (name.starts_with("step-") && name.ends_with(kSuffix)) partial.push_back(entry.path());
+fs::path replaced_name_of(const fs::path& checkpoint) { return checkpoint.string() + kReplacedSuffix; }
+
+void put_back_replaced(const fs::path& folder) {
+  if (!fs::exists(folder)) return;
+  on_disk(folder, "cannot put back what was being replaced", [&] {
+    for (const fs::path& path : checkpoints_with(kReplacedSuffix, folder)) {
+      const std::string name = path.string();
+      const fs::path target = name.substr(0, name.size() - std::string_view(kReplacedSuffix).size());
+      if (!fs::exists(target)) fs::rename(path, target);
     }
-    for (const fs::path& path : partial) fs::remove_all(path);
+  });
+}
+
+void remove_partial_folders(const fs::path& folder) {
+  put_back_replaced(folder);
+  on_disk(folder, "cannot remove what an earlier attempt left", [&] {
+    for (const fs::path& path : checkpoints_with(kSuffix, folder)) fs::remove_all(path);
   });
 }
 

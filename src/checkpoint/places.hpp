@@ -24,13 +24,21 @@ auto on_disk(const std::filesystem::path& path, const std::string& what, Action 
 /// The name under which a checkpoint is written or removed.
 std::filesystem::path partial_name_of(const std::filesystem::path& checkpoint);
 
-/// Folders that a killed process was writing or removing.
+/// The name of a checkpoint that another one of its step has replaced.
+std::filesystem::path replaced_name_of(const std::filesystem::path& checkpoint);
+
+/// Gives replaced checkpoints their names back where nothing has them: the process was killed between two renames,
+/// where the file system has none for both, or what replaced them was damaged.
+void put_back_replaced(const std::filesystem::path& folder);
+
+/// What is left of folders that a killed process was writing or removing, and checkpoints that were replaced.
 void remove_partial_folders(const std::filesystem::path& folder);
 
 /// A full disk is better found out before an hour of writing than after it. Throws Error(checkpoint) with this hint.
 void check_room(const std::filesystem::path& folder, uint64_t needed, const std::string& hint);
 
-/// Puts `written` in the place of `target`, durably. An older folder there ends up under a partial name.
+/// Puts `written` in the place of `target`, durably. What was there keeps its replaced name until partial folders are
+/// removed.
 void put_in_place(const std::filesystem::path& written, const std::filesystem::path& target);
 
 }  // namespace gputrain::checkpoint

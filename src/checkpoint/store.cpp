@@ -152,7 +152,15 @@ void CheckpointStore::withdraw(const Snapshot& snapshot, const std::string& reas
 
 void CheckpointStore::confirm(int64_t step) {
   const fs::path folder = folder_of(step);
-  verify(folder, look_at_files(folder));
+  try {
+    verify(folder, look_at_files(folder));
+  } catch (const Damage&) {
+    if (fs::exists(replaced_name_of(folder))) {
+      set_aside(folder, "bad");
+      put_back_replaced();
+    }
+    throw;
+  }
   remove_partial_folders(folder_);  // the one that was replaced
   prune_up_to(step, /*only_tell=*/false);
   point_hints_at(step);
@@ -163,6 +171,8 @@ fs::path CheckpointStore::save(const Snapshot& snapshot) {
   confirm(snapshot.step);
   return written;
 }
+
+void CheckpointStore::put_back_replaced() const { checkpoint::put_back_replaced(folder_); }
 
 CheckpointStore::Search CheckpointStore::find_newest(const Read& read) const {
   Search search;

@@ -1,20 +1,11 @@
 #include "gputrain/checkpoint/store.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <memory>
-#include <sstream>
 #include <string>
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,6 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
+
+#include "store_fixture.hpp"
 
 static bool exchanges_fail = false;
 
@@ -37,47 +30,10 @@ extern "C" __attribute__((visibility("default"))) int renameat2(int from_folder,
 namespace gputrain::checkpoint {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-float weight_of(const Checkpoint& checkpoint) { return checkpoint.part("model").tensor("w").min().item<float>(); }
-
-class CheckpointTest : public ::testing::Test {
- protected:
-  void TearDown() override { fs::remove_all(folder_); }
-
-  /// A checkpoint whose content tells its step.
-  static void save(CheckpointStore& store, int64_t step) {
-    const NamedTensors model{{"w", at::full({3}, static_cast<float>(step))}, {"b", at::arange(4)}};
-    store.save({.step = step,
-                .files = {{"model", model}, {"rng", {{"cpu", at::arange(8, at::kByte)}}}},
-                .state = nlohmann::json{{"loader_step", step}}.dump()});
-  }
-  static void save_scored(CheckpointStore& store, int64_t step, double loss) {
-    store.save({.step = step, .state = "{}", .score = Score{"val/loss", loss}});
-  }
-
-  std::vector<std::string> names() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      if (entry.is_directory() && !entry.is_symlink()) names.push_back(entry.path().filename());
-    }
-    std::sort(names.begin(), names.end());
-    return names;
-  }
-
-  static std::string content_of(const fs::path& path) {
-    std::ostringstream text;
-    text << std::ifstream(path, std::ios::binary).rdbuf();
-    return text.str();
-  }
-  static void overwrite(const fs::path& path, const std::string& content) {
-    std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
-  }
-
-  const fs::path folder_ = fs::temp_directory_path() / ("gputrain_checkpoint_" + std::to_string(::getpid()));
-};
+using CheckpointTest = StoreFixture;
 
 TEST_F(CheckpointTest, FindsNothingWhereNothingWasSaved) {
   const CheckpointStore::Search search = CheckpointStore(folder_).find_newest();
@@ -99,42 +55,6 @@ TEST_F(CheckpointTest, GivesBackTensorsAndStateOfTheNewestStep) {
   EXPECT_THROW(search.newest->part("optimizer"), Error);
 }
 
-TEST_F(CheckpointTest, KeepsTheLastFewAndNothingElse) {
-  CheckpointStore store(folder_, {.keep_last = 2});
-  for (const int64_t step : {1, 2, 3, 4}) save(store, step);
-  EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000004"));
-}
-
-TEST_F(CheckpointTest, DoesNotCountADamagedCheckpointAmongThoseItKeeps) {
-  CheckpointStore store(folder_, {.keep_last = 2});
-  save(store, 1);
-  save(store, 2);
-  fs::remove(folder_ / "step-00000002" / "model.safetensors");
-  save(store, 3);
-  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003"));
-  save(store, 4);
-  EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000004"));
-}
-
-TEST_F(CheckpointTest, KeepsTheBestAndTheMultiplesBesideTheLast) {
-  CheckpointStore store(folder_, {.keep_last = 1, .keep_best = 2, .keep_every = 4});
-  const std::map<int64_t, double> losses{{1, 0.5}, {2, 0.1}, {3, 0.9}, {4, 0.8}, {5, 0.3}, {6, 0.7}, {7, 0.6}};
-  for (const auto& [step, loss] : losses) save_scored(store, step, loss);
-  EXPECT_THAT(names(), ElementsAre("step-00000002", "step-00000004", "step-00000005", "step-00000007"));
-  EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000002");
-  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "step-00000007");
-}
-
-TEST_F(CheckpointTest, KnowsThatAccuraciesGrowAndThatScoresOfAnotherMetricDoNotCompare) {
-  CheckpointStore store(folder_, {.keep_last = 1, .keep_best = 1, .smaller_is_better = false});
-  store.save({.step = 1, .state = "{}", .score = Score{"val/loss", 1000}});
-  for (const auto& [step, accuracy] : std::map<int64_t, double>{{2, 70}, {3, 90}, {4, 80}}) {
-    store.save({.step = step, .state = "{}", .score = Score{"val/top1", accuracy}});
-  }
-  save(store, 5);  // without a score
-  EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000005"));
-}
-
 TEST_F(CheckpointTest, ListsEveryCheckpointWithWhatIsWrongWithIt) {
   CheckpointStore store(folder_, {.keep_last = 3});
   save(store, 1);
@@ -148,26 +68,6 @@ TEST_F(CheckpointTest, ListsEveryCheckpointWithWhatIsWrongWithIt) {
   EXPECT_EQ(listed[1].problem, "");
   EXPECT_EQ(listed[1].score->value, 0.25);
   EXPECT_THAT(listed[2].problem, HasSubstr("has 10 bytes instead of"));
-}
-
-TEST_F(CheckpointTest, TellsWhatPruningWouldRemoveBeforeItDoes) {
-  CheckpointStore all(folder_, {.keep_last = 9});
-  for (const int64_t step : {1, 2, 3}) save(all, step);
-  const CheckpointStore store(folder_, {.keep_last = 1});
-  EXPECT_THAT(store.prune(store.find_newest(), /*only_tell=*/true),
-              ElementsAre(folder_ / "step-00000002", folder_ / "step-00000001"));
-  EXPECT_EQ(names().size(), 3U);
-  store.prune(store.find_newest());
-  EXPECT_THAT(names(), ElementsAre("step-00000003"));
-}
-
-TEST_F(CheckpointTest, PointsAtTheBestOfThoseThatPruningLeft) {
-  CheckpointStore all(folder_, {.keep_last = 9});
-  for (const auto& [step, loss] : std::map<int64_t, double>{{1, 0.1}, {2, 0.5}, {3, 0.4}}) save_scored(all, step, loss);
-  EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000001");
-  const CheckpointStore store(folder_, {.keep_last = 1});
-  store.prune(store.find_newest());
-  EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000003");
 }
 
 TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
@@ -193,25 +93,6 @@ TEST_F(CheckpointTest, LooksForRoomBeforeTheFirstByte) {
     EXPECT_THAT(error.what(), HasSubstr("no room"));
   }
   EXPECT_THAT(names(), ElementsAre("step-00000001"));
-}
-
-TEST_F(CheckpointTest, RemovesNoOldOneForANewOneThatReadsBackDamaged) {
-  CheckpointStore store(folder_, {.keep_last = 1});
-  save(store, 1);
-  store.write({.step = 2, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
-  const fs::path model = folder_ / "step-00000002" / "model.safetensors";
-  std::string content = content_of(model);
-  content.back() ^= 1;
-  overwrite(model, content);
-  EXPECT_THROW(store.confirm(2), Damage);
-  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
-}
-
-TEST_F(CheckpointTest, LeavesNewerStepsOfAnAbandonedBranchAlone) {
-  CheckpointStore store(folder_, {.keep_last = 1});
-  save(store, 5);
-  save(store, 3);
-  EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000005"));
 }
 
 TEST_F(CheckpointTest, ReplacesACheckpointOfTheSameStep) {
@@ -243,6 +124,39 @@ TEST_F(CheckpointTest, ReplacesACheckpointWhereTheFileSystemExchangesNoNames) {
   exchanges_fail = false;
   EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
   EXPECT_THAT(names(), ElementsAre("step-00000006", "step-00000007"));
+}
+
+TEST_F(CheckpointTest, GetsItsNameBackWhenItsReplacementNeverCame) {
+  CheckpointStore store(folder_, {.keep_last = 1});
+  save(store, 7);
+  const fs::path folder = folder_ / "step-00000007", replaced = folder_ / "step-00000007.old.partial";
+  fs::rename(folder, replaced);  // killed between the two renames of a file system that exchanges no names
+  fs::create_directory(folder_ / "step-00000007.partial");
+  EXPECT_FALSE(store.find_newest().newest);
+  store.put_back_replaced();
+  EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
+  save(store, 8);  // a save that comes first puts it back as well, and then counts it as any other
+  EXPECT_THAT(names(), ElementsAre("step-00000008"));
+}
+
+TEST_F(CheckpointTest, IsInItsPlaceAgainWhenItsReplacementReadsBackDamaged) {
+  for (const bool exchanges : {true, false}) {
+    exchanges_fail = !exchanges;
+    fs::remove_all(folder_);
+    CheckpointStore store(folder_, {.keep_last = 1});
+    save(store, 7);
+    store.write({.step = 7, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
+    const fs::path model = folder_ / "step-00000007" / "model.safetensors";
+    std::string content = content_of(model);
+    content.back() ^= 1;
+    overwrite(model, content);
+    EXPECT_THROW(store.confirm(7), Damage);
+    EXPECT_EQ(weight_of(*store.find_newest().newest), 7) << exchanges;
+    EXPECT_THAT(names(), ElementsAre("step-00000007", "step-00000007.bad")) << exchanges;
+    save(store, 9);
+    EXPECT_THAT(names(), ElementsAre("step-00000007.bad", "step-00000009")) << exchanges;
+  }
+  exchanges_fail = false;
 }
 
 struct Injury {
@@ -359,81 +273,6 @@ TEST_F(CheckpointTest, TellsWhereItCannotWrite) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::checkpoint);
     EXPECT_EQ(error.parts().where, (folder_ / "ckpt").string());
-  }
-}
-
-/// Two parameters in an arena, with a flat optimizer state and a step count.
-struct Trained {
-  explicit Trained(bool is_reordered) {
-    const auto layout = is_reordered ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
-    const at::Tensor conv = at::empty({4, 3, 2, 2}, at::TensorOptions().memory_format(layout)).requires_grad_(true);
-    const at::Tensor bias = at::empty({40}).requires_grad_(true);
-    std::vector<device::Resident> residents{{"conv", conv, 0, true}, {"bias", bias, 1, false}};
-    if (is_reordered) residents = {{"bias", bias, 0, true}, {"conv", conv, 1, true}};
-    arena = std::make_unique<device::Arena>(residents);
-    state.flat = {{"exp_avg", arena->make_state()}};
-    state.scalars = {{"step", at::zeros({})}};
-  }
-
-  /// The average that belongs to a parameter, by sizes and strides.
-  at::Tensor average_of(const std::string& parameter) const {
-    for (const device::Segment& segment : arena->segments()) {
-      if (segment.name == parameter) return arena->view(state.flat[0].second, segment);
-    }
-    return {};
-  }
-
-  std::unique_ptr<device::Arena> arena;
-  optim::Optimizer::State state;
-};
-
-NamedTensors tensors_of(const std::vector<Part::Target>& targets) {
-  NamedTensors tensors;
-  for (const Part::Target& target : targets) tensors.emplace_back(target.name, target.tensor);
-  return tensors;
-}
-
-TEST_F(CheckpointTest, RestoresOptimizerStateIntoAnArenaOfAnotherOrderAndLayout) {
-  const Trained before(false), after(true);
-  before.state.flat[0].second.copy_(at::randn({before.arena->values().numel()}));
-  before.state.scalars[0].second.fill_(41);
-  CheckpointStore store(folder_);
-  store.save(
-      {.step = 1, .files = {{"optimizer", tensors_of(per_parameter(*before.arena, before.state))}}, .state = "{}"});
-  store.find_newest().newest->part("optimizer").read(per_parameter(*after.arena, after.state), 3);
-  EXPECT_EQ(after.state.scalars[0].second.item<float>(), 41);
-  EXPECT_TRUE(after.average_of("conv").equal(before.average_of("conv")));
-  EXPECT_TRUE(after.average_of("bias").equal(before.average_of("bias")));
-}
-
-TEST_F(CheckpointTest, RestoresIntoParametersThatRequireGradients) {
-  CheckpointStore store(folder_);
-  save(store, 5);
-  const at::Tensor weight = at::zeros({3}).requires_grad_(true), bias = at::zeros({4}, at::kLong);
-  restore(store.find_newest().newest->part("model"), {{"w", weight}, {"b", bias}});
-  EXPECT_EQ(weight.detach().sum().item<float>(), 15);
-  EXPECT_TRUE(weight.is_leaf());
-}
-
-TEST_F(CheckpointTest, RefusesOtherNamesShapesAndTypesBeforeTouchingAnything) {
-  CheckpointStore store(folder_);
-  save(store, 5);
-  const Checkpoint checkpoint = *store.find_newest().newest;
-  const at::Tensor w = at::zeros({3}), b = at::zeros({4}, at::kLong);
-  const std::vector<std::pair<NamedTensors, std::string>> wrong{
-      {{{"w", w}, {"b", at::zeros({5}, at::kLong)}}, "'b' is Long [4], but Long [5] in this job"},
-      {{{"w", w}, {"b", at::zeros({4})}}, "'b' is Long [4], but Float [4] in this job"},
-      {{{"w", w}, {"c", b}}, "no tensor 'c'"},
-      {{{"w", w}}, "has 2 tensors, this job 1"}};
-  for (const auto& [live, told] : wrong) {
-    try {
-      restore(checkpoint.part("model"), live);
-      FAIL() << told;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ExitCode::checkpoint);
-      EXPECT_THAT(error.parts().what, HasSubstr(told));
-    }
-    EXPECT_EQ(w.sum().item<float>(), 0) << told;
   }
 }
 

@@ -74,7 +74,7 @@ class CheckpointStore {
   void withdraw(const Snapshot& snapshot, const std::string& reason) const;
 
   /// Reads the checkpoint of a step back from the disk, and only when it is good removes older ones that nothing keeps.
-  /// Throws Error(checkpoint) that says what is wrong with it.
+  /// Throws Error(checkpoint) that says what is wrong with it; one that it had replaced is then in its place again.
   void confirm(int64_t step);
 
   /// write() and confirm().
@@ -96,6 +96,10 @@ class CheckpointStore {
   /// The newest checkpoint that is good. `read` is called for one after the other, the newest first, until it returns;
   /// by default every file is compared with its hash. What else `read` throws ends the search.
   Search find_newest(const Read& read = {}) const;
+
+  /// What a killed process was replacing, where the file system cannot do that at once, has its name again. Only for who
+  /// may write. Throws Error(checkpoint).
+  void put_back_replaced() const;
 
   /// Those with a finished name, newest first, good or not.
   std::vector<Listed> list() const;
