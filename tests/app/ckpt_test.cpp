@@ -270,6 +270,12 @@ TEST_F(Ckpt, PruneNeverRemovesTheNewestThatVerifies) {
   EXPECT_EQ(fs::read_symlink(in_ckpt("latest")), name(12));
 }
 
+TEST_F(Ckpt, PruneGivesWhatWasBeingReplacedItsNameBack) {
+  fs::rename(in_ckpt(name(20)), in_ckpt(name(20) + ".old.partial"));
+  EXPECT_EQ(ckpt({"prune", run_, "--keep-last", "1"}).exit_code, 0);
+  EXPECT_THAT(names(), ElementsAre(name(20)));
+}
+
 TEST_F(Ckpt, PruneRemovesNothingWhenNoneVerifies) {
   for (const int step : {4, 8, 12, 16, 20}) flip(step);
   leave_remains();
