@@ -9,6 +9,7 @@
 
 #include "connection.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/out_of_memory.hpp"
 #include "nccl.hpp"
 
 namespace gputrain::comm {
@@ -66,7 +67,8 @@ Pending start_transfer(const std::shared_ptr<Connection>& connection, std::strin
     check_group(*connection, course);
     auto work = start();
     return Pending(std::make_unique<Transfer>(Transfer{connection, std::move(work), std::move(what), number, now}));
-  } catch (const c10::DistError& error) {  // any other type is a wrong argument, and so a bug
+  } catch (const c10::DistError& error) {   // any other type is a wrong argument, and so a bug
+    if (device::shortage_of(error)) throw;  // no rank is lost: this one has no memory for what NCCL needs
     tell_failure(*connection, course, plain_message(error));
   }
 }

@@ -17,6 +17,7 @@
 #include "gloo_failure.hpp"
 #include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/out_of_memory.hpp"
 #include "meeting.hpp"
 #include "nccl.hpp"
 #include "probe.hpp"
@@ -75,6 +76,7 @@ std::shared_ptr<Connection> connected(Connection properties, Connect connect) {
     connection->backend = connect();
     return connection;
   } catch (const std::exception& error) {
+    if (device::shortage_of(error)) throw;  // this rank's own: nobody has ended
     const std::string happening = "cannot connect to the others";
     if (const auto verdict = connection->watch->judge({.message = plain_message(error), .in = {}})) {
       throw verdict->error_of(rank, happening);

@@ -29,13 +29,17 @@ int64_t requested_in(const std::string& text) {
 }
 
 /// ATen's allocator has a type of its own for it. What CUDA and its libraries take beside that fails otherwise: for
-/// contexts, handles, kernels, and for graphs that are made runnable.
+/// contexts, handles, kernels, for graphs that are made runnable, and for the buffers that NCCL takes where an
+/// algorithm is first used.
 bool is_shortage_of_gpu(const c10::Error& error, const std::string& text) {
   constexpr int32_t kMemoryAllocation = 2;  // cudaErrorMemoryAllocation
+  const auto says = [&text](const char* words) { return text.find(words) != std::string::npos; };
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
   if (const auto* call = dynamic_cast<const c10::AcceleratorError*>(&error))
     return call->get_error_code() == kMemoryAllocation;
-  return text.find("_STATUS_ALLOC_FAILED") != std::string::npos;  // CUBLAS, CUDNN, CUSOLVER
+  if (dynamic_cast<const c10::DistBackendError*>(&error) != nullptr)
+    return says("'out of memory'") || says("Failed to CUDA malloc") || says("Failed to CUDA calloc");
+  return says("_STATUS_ALLOC_FAILED");  // CUBLAS, CUDNN, CUSOLVER
 }
 
 }  // namespace

@@ -58,6 +58,24 @@ TEST(Shortage, OfAGpuIsRecognisedInWhatCudaAndItsLibrariesSay) {
   EXPECT_FALSE(shortage_of(c10::Error(here, "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED")));
 }
 
+TEST(Shortage, OfAGpuIsRecognisedInWhatNcclSaysLast) {
+  const auto told = [](const std::string& last) {
+    return shortage_of(
+        c10::DistBackendError({__func__, __FILE__, __LINE__},
+                              "NCCL error in: ProcessGroupNCCL.cpp:3923, unhandled cuda error (run with "
+                              "NCCL_DEBUG=INFO for details), NCCL version 2.28.9\nncclUnhandledCudaError: "
+                              "Call to CUDA function failed.\nLast error:\n" +
+                                  last));
+  };
+  for (const char* last : {"Cuda failure 2 'out of memory'", "Cuda failure 'out of memory'",
+                           "Failed to CUDA calloc async 608 bytes", "Failed to CUDA malloc 4194304 bytes"}) {
+    ASSERT_TRUE(told(last)) << last;
+    EXPECT_TRUE(told(last)->on_gpu);
+  }
+  EXPECT_FALSE(told("Cuda failure 700 'an illegal memory access was encountered'"));
+  EXPECT_FALSE(told("NET/IB : Unable to open device mlx5_0"));
+}
+
 TEST(Shortage, IsNotWhatFailsOtherwise) {
   EXPECT_FALSE(shortage_of(std::runtime_error("out of memory, it says")));
   EXPECT_FALSE(shortage_of(std::system_error(std::make_error_code(std::errc::no_such_file_or_directory))));

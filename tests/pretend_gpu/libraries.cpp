@@ -1,6 +1,7 @@
 // cuBLAS, cuDNN and NCCL. Of most calls only the handle is looked at, for the stream: C lets a function take fewer
 // arguments than it is called with.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -260,7 +261,18 @@ size_t bytes_of(size_t number, int type) {
   return number * kBytes[type];
 }
 
+const char* of_nccl = "";  // the last error that it told
+
+/// The collective with the number PRETEND_NCCL_SHORTAGE is the first of an algorithm, whose buffers cannot be had.
+bool has_memory() {
+  static std::atomic<size_t> number = 0;
+  if (++number != setting("PRETEND_NCCL_SHORTAGE", 0)) return true;
+  of_nccl = "Cuda failure 2 'out of memory'";
+  return false;
+}
+
 int collective(const char* name, const void* from, void* to, size_t bytes, void* communicator, cudaStream_t stream) {
+  if (!has_memory()) return 1;  // ncclUnhandledCudaError
   if (!is_device_memory(from, bytes) || !is_device_memory(to, bytes))
     refuse(cudaErrorInvalidValue, std::string(name) + " of memory that is not there");
   is_captured(stream) ? note_use(stream, communicator) : start_collectives();
@@ -284,7 +296,7 @@ PRETEND int ncclGetUniqueId(Id* id) {
 }
 
 PRETEND const char* ncclGetErrorString(int) { return "refused by the pretend GPU"; }
-PRETEND const char* ncclGetLastError(void*) { return ""; }
+PRETEND const char* ncclGetLastError(void*) { return of_nccl; }
 
 PRETEND int ncclCommInitRankConfig(void** communicator, int ranks, Id, int rank, void*) {
   *communicator = new Communicator{rank, ranks};

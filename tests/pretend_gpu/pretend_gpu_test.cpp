@@ -245,6 +245,14 @@ class PretendGpuRanks : public PretendGpu {
   }
 };
 
+TEST_F(PretendGpuRanks, WhoseNcclHasNoMemoryEndAsThoseThatHaveNone) {
+  const Result result = run(on_two_ranks({}), {{"PRETEND_GPUS", "2"}, {"PRETEND_NCCL_SHORTAGE", "4"}});
+  EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("out of memory"));
+  EXPECT_THAT(result.err, HasSubstr("of the GPU"));
+  EXPECT_THAT(report_.refused, IsEmpty());
+}
+
 class PretendGpuRanksThatHang : public PretendGpuRanks {
  protected:
   /// In that collective, where a replayed step is one.
