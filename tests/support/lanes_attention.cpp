@@ -1,4 +1,4 @@
-// What cuDNN computes in one kernel on a GPU, by its formulas in fp64 on a CPU.
+// What cuDNN computes in one kernel on a GPU, by its formulas in fp64 on a CPU, rounded where it rounds.
 #include <cmath>
 
 #include <ATen/TensorOperators.h>
@@ -38,6 +38,10 @@ at::Tensor beside_each_other(const at::Tensor& x, int64_t heads) {
   return x.view({x.size(0), heads, -1, x.size(2), x.size(3)}).sum(2).transpose(1, 2);
 }
 
+/// What its kernels hand to matrix units, and keep of each query head before those of one key head are added up, has
+/// the type of their operands.
+at::Tensor rounded(const at::Tensor& x, const at::Tensor& packed) { return x.to(packed.scalar_type()).to(at::kDouble); }
+
 at::Tensor apart(const at::Tensor& y, int64_t heads) {
   return y.to(at::kDouble).view({y.size(0), y.size(1), heads, -1}).transpose(1, 2);
 }
@@ -47,7 +51,7 @@ at::Tensor apart(const at::Tensor& y, int64_t heads) {
 Attended packed_attention(const at::Tensor& packed, const PackedAttention& attention) {
   const Heads heads = repeated(packed, attention);
   const at::Tensor s = scores(heads, attention), logarithms = at::logsumexp(s, {3});
-  const at::Tensor y = at::matmul(at::exp(s - logarithms.unsqueeze(3)), heads.v);
+  const at::Tensor y = at::matmul(rounded(at::exp(s - logarithms.unsqueeze(3)), packed), heads.v);
   return {.y = beside_each_other(y, attention.heads).flatten(2).to(packed.scalar_type()),
           .logarithms = logarithms.to(at::kFloat)};
 }
@@ -59,10 +63,12 @@ at::Tensor packed_attention_gradient(const at::Tensor& packed, const PackedAtten
   const at::Tensor p = at::exp(scores(heads, attention) - found.logarithms.unsqueeze(3)),
                    dout = apart(dy, attention.heads), out = apart(found.y, attention.heads);
   const at::Tensor ds =
-      p * (at::matmul(dout, heads.v.transpose(2, 3)) - (dout * out).sum({3}, /*keepdim=*/true)) * attention.scale;
-  return at::cat({beside_each_other(at::matmul(ds, heads.k), attention.heads),
-                  beside_each_other(at::matmul(ds.transpose(2, 3), heads.q), attention.key_heads),
-                  beside_each_other(at::matmul(p.transpose(2, 3), dout), attention.key_heads)},
+      rounded(p * (at::matmul(dout, heads.v.transpose(2, 3)) - (dout * out).sum({3}, /*keepdim=*/true)), packed);
+  const at::Tensor dq = at::matmul(ds, heads.k) * attention.scale,
+                   dk = rounded(at::matmul(ds.transpose(2, 3), heads.q) * attention.scale, packed),
+                   dv = rounded(at::matmul(rounded(p, packed).transpose(2, 3), dout), packed);
+  return at::cat({beside_each_other(dq, attention.heads), beside_each_other(dk, attention.key_heads),
+                  beside_each_other(dv, attention.key_heads)},
                  2)
       .flatten(2)
       .to(packed.scalar_type());

@@ -23,16 +23,22 @@ at::Tensor packed_noise(const HeadsCase& c, at::ScalarType type) {
 
 TEST_F(GpuOperators, AttentionOnPackedHeads) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    // cuDNN rounds the weights of attention too, their gradients, and those of each query head of a shared key head.
+    const double slack = type == at::kBFloat16 ? 2 : 1;
     for (const HeadsCase& c : kHeads) {
       for (const bool causal : {true, false}) {
         SCOPED_TRACE(std::to_string(c.time) + (causal ? " causal" : ""));
         const Tensors inputs{packed_noise(c, type)};
         const double scale = 1 / std::sqrt(static_cast<double>(c.channels));
-        compare(inputs, 1, gpu::attention(inputs[0], c.heads, c.key_heads, causal, scale), [&](const Tensors& t) {
-          const auto [q, k, v] = unpacked(t[0], c.heads, c.key_heads);
-          const at::Tensor y = at::scaled_dot_product_attention(q, k, v, {}, 0, causal, scale, c.heads != c.key_heads);
-          return Tensors{y.transpose(1, 2).reshape({2, c.time, c.heads * c.channels})};
-        });
+        compare(
+            inputs, 1, gpu::attention(inputs[0], c.heads, c.key_heads, causal, scale),
+            [&](const Tensors& t) {
+              const auto [q, k, v] = unpacked(t[0], c.heads, c.key_heads);
+              const at::Tensor y =
+                  at::scaled_dot_product_attention(q, k, v, {}, 0, causal, scale, c.heads != c.key_heads);
+              return Tensors{y.transpose(1, 2).reshape({2, c.time, c.heads * c.channels})};
+            },
+            slack);
       }
     }
   }
