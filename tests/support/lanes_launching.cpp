@@ -9,6 +9,11 @@
 #include "../../src/ops/cuda/product.hpp"
 #include "../../src/ops/path_choice.hpp"
 #include "ops/kernels/kernel_case.hpp"
+#include "support/lanes_products.hpp"
+
+namespace gputrain::testing_support {
+std::vector<int64_t> rows_of_products;
+}
 
 namespace gputrain::ops::cuda {
 
@@ -28,6 +33,7 @@ Dropout drawn_dropout(double share) {
 
 /// cuBLASLt's work, in fp32.
 void multiply(const Product& p) {
+  testing_support::rows_of_products.push_back(p.out.size(0));
   const at::Tensor product = at::mm(p.a.to(at::kFloat), p.b.to(at::kFloat));
   p.adds ? p.out.add_(product) : p.out.copy_(product);
   finish_by_aten(p);
