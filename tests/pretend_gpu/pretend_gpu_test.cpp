@@ -198,6 +198,11 @@ TEST_F(PretendGpu, LocksHardlyMoreMemoryThanASaveWritesInFewPieces) {
   EXPECT_LE(with.calls - without.calls, 12);
 }
 
+TEST_F(PretendGpu, ComparesSumsWithinAProductWithSumsApartFromIt) {
+  train(gpt());
+  EXPECT_THAT(read_file(folder_ / "kernel_choices.jsonl"), HasSubstr("sums with product"));
+}
+
 TEST_F(PretendGpu, TakesItsKernelsForImagesOfWhichOnlyAPartServesToMeasure) {
   const Result result = train(resnet(/*batch=*/256, /*size=*/224));
   EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));

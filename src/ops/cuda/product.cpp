@@ -185,22 +185,30 @@ struct Found {
   bool is_asked = false, is_left = false;        // to cuBLASLt; to ATen
   std::vector<cublasLtMatmulAlgo_t> candidates;  // none: it is not offered
   std::optional<size_t> best;                    // none as long as it could not be measured
+  std::optional<bool> is_apart;                  // whether its sums are; none as long as it could not be measured
 };
 
 std::string name_of(const Key& key) {
   return fmt::format("product by cublasLt {} {}", cublasLtGetVersion(), fmt::join(key, " "));
 }
 
-/// The quickest, by trying all where the result will stand; none where what is there must stay and memory for another
-/// is short.
-std::optional<size_t> best_of(const Product& p, const Key& key, const Found& found) {
+/// The same to try it with, where the result will stand; none where what is there must stay and memory for another is
+/// short.
+std::optional<Product> trial_of(const Product& p) {
   Product trial = p;
   try {
     if (p.adds) trial.out = at::empty_like(p.out);
   } catch (const c10::OutOfMemoryError&) {
     return std::nullopt;
   }
-  const Call call(trial);
+  return trial;
+}
+
+/// The quickest, by trying all; none where they cannot be tried.
+std::optional<size_t> best_of(const Product& p, const Key& key, const Found& found) {
+  const std::optional<Product> trial = trial_of(p);
+  if (!trial) return std::nullopt;
+  const Call call(*trial);
   return path_choice().fastest(name_of(key), found.candidates.size(),
                                [&](size_t i) { check(call.run(found.candidates[i]), "cublasLtMatmul"); });
 }
@@ -233,15 +241,33 @@ bool multiply_by_cublas(const Product& p) {
   return false;
 }
 
+void multiply_and_finish(const Product& p) {
+  multiply({.a = p.a, .b = p.b, .out = p.out, .adds = p.adds});
+  finish_by_aten(p);
+}
+
+/// Whether sums are quicker to come by apart from the product: of some shapes the kernels that have both are much
+/// slower than those of products alone.
+bool sums_are_apart(const Product& p) {
+  if (p.epilogue != Epilogue::sums_of_a && p.epilogue != Epilogue::sums_of_b) return false;
+  const Key key = key_of(p);
+  Found& found = found_for(key);
+  if (found.is_apart) return *found.is_apart;
+  const std::optional<Product> trial = trial_of(p);
+  if (!trial) return false;
+  const auto way = path_choice().fastest("sums with " + name_of(key), 2, [&](size_t i) {
+    if (i == 1) return multiply_and_finish(*trial);
+    TORCH_CHECK(multiply_by_cublas(*trial), "not offered");
+  });
+  if (way) found.is_apart = *way == 1;
+  return found.is_apart.value_or(false);
+}
+
 }  // namespace
 
 void multiply(const Product& p) {
-  if (multiply_by_cublas(p)) return;
-  if (p.epilogue != Epilogue::none) {
-    multiply({.a = p.a, .b = p.b, .out = p.out, .adds = p.adds});
-    finish_by_aten(p);
-    return;
-  }
+  if (!sums_are_apart(p) && multiply_by_cublas(p)) return;
+  if (p.epilogue != Epilogue::none) return multiply_and_finish(p);
   const at::Tensor product = at::mm(p.a, p.b, p.out.scalar_type());
   p.adds ? p.out.add_(product) : p.out.copy_(product);
 }
