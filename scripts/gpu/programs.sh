@@ -63,7 +63,7 @@ build_programs() {
 # Results of other programs, or of another kind of GPU, are set aside: what --continue finds is of these.
 begin_results() {
   local identity
-  identity=$({ cat "$programs"/* "$programs"/../lib/libgputrain.so; nvidia-smi --query-gpu=name --format=csv,noheader; } 2>/dev/null | sha256sum)
+  identity=$({ cat "$programs"/* "$programs"/../lib/libgputrain.so; nvidia-smi --query-gpu=name --format=csv,noheader; } 2>/dev/null | sha256sum) || true
   if [[ -e $out/identity && $(<"$out/identity") != "$identity" ]]; then
     say "The results in build/gpu are of other programs or another GPU: they are in build/gpu.before now."
     rm -rf "$out.before"

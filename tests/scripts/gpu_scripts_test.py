@@ -91,6 +91,13 @@ class Check(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         return Machine(folder.name, tests)
 
+    def test_an_nvidia_smi_that_knows_no_names_is_enough(self):
+        machine = self.machine(passes=PASSES)
+        machine.write(machine.root.parent / "bin/nvidia-smi", "#!/bin/sh\n[ $1 = -L ] || exit 9\necho 'GPU 0'\n")
+        code, said = machine.check("--only", "tests")
+        self.assertEqual(code, 0, said)
+        self.assertIn("1 passed, 0 failed", said)
+
     def test_a_section_that_dies_costs_no_other(self):
         machine = self.machine(passes=PASSES)
         code, said = machine.check("--only", "probe")
