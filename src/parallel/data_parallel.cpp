@@ -60,6 +60,15 @@ class DataParallel::Reduction {
     if (is_last_) ++traffic_.steps;
   }
 
+  void abandon() {
+    for (Bucket& bucket : buckets_) {
+      if (bucket.exchange) bucket.exchange->abandon();
+      for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
+      bucket.sent.reset();
+      if (shares_gradients()) bucket.gradient.reset();
+    }
+  }
+
   void publish() {
     const at::Tensor& values = arena_.values();
     std::vector<comm::Pending> under_way;
@@ -215,15 +224,6 @@ class DataParallel::Reduction {
     }
   }
 
-  void abandon() {
-    for (Bucket& bucket : buckets_) {
-      if (bucket.exchange) bucket.exchange->abandon();
-      for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
-      bucket.sent.reset();
-      if (shares_gradients()) bucket.gradient.reset();
-    }
-  }
-
   void count(int64_t bytes, int64_t full_bytes) {
     traffic_.bytes += bytes;
     traffic_.full_bytes += full_bytes;
@@ -255,6 +255,10 @@ void DataParallel::prepare(bool is_last) {
 
 void DataParallel::finish() {
   if (reduction_) reduction_->finish();
+}
+
+void DataParallel::abandon() {
+  if (reduction_) reduction_->abandon();
 }
 
 bool DataParallel::shares() const noexcept { return reduction_ && reduction_->shares(); }

@@ -127,7 +127,14 @@ Step::Work Step::replay(const std::vector<Batch>& batches) {
 }
 
 bool Step::record() {
-  std::string obstacle = parts_.recording->record([this] { results_ = work(recorded_); });
+  std::string obstacle = parts_.recording->record([this] {
+    try {
+      results_ = work(recorded_);
+    } catch (...) {
+      parts_.data_parallel.abandon();  // what is left under way beside a recording does not let it end
+      throw;
+    }
+  });
   if (!parts_.holds_everywhere(obstacle.empty()) && obstacle.empty())
     obstacle = "that of another rank cannot, as its log says";
   if (obstacle.empty()) {

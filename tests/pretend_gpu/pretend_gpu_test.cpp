@@ -258,6 +258,15 @@ TEST_F(PretendGpuRanks, WhoseNcclHasNoMemoryEndAsThoseThatHaveNone) {
   EXPECT_THAT(report_.refused, IsEmpty());
 }
 
+// The collective that finds no memory is the second one of the step that is recorded: the first is under way beside it.
+TEST_F(PretendGpuRanks, GoOnWithoutAGraphWhereTheRecordingFindsNoMemory) {
+  const Result result =
+      run(on_two_ranks({"parallel.bucket_cap_mb=0.5"}), {{"PRETEND_GPUS", "2"}, {"PRETEND_NCCL_SHORTAGE", "12"}});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("a step cannot be one CUDA graph"));
+  EXPECT_THAT(report_.refused, IsEmpty());
+}
+
 class PretendGpuRanksThatHang : public PretendGpuRanks {
  protected:
   /// In that collective, where a replayed step is one.

@@ -69,6 +69,9 @@ class DataParallel {
   /// or its owned stretch of it and elsewhere anything.
   void finish();
 
+  /// After a micro-batch that failed: waits for what is under way, and forgets it. prepare() does so too.
+  void abandon();
+
   /// Whether each rank has only its part of the gradient after finish().
   bool shares() const noexcept;
   /// Adds a small tensor up over the ranks, in place.
