@@ -81,9 +81,13 @@ std::shared_ptr<Connection> connected(Connection properties, Connect connect) {
     if (const auto verdict = connection->watch->judge({.message = plain_message(error), .in = {}})) {
       throw verdict->error_of(rank, happening);
     }
+    const bool is_nccl = !connection->device.is_cpu();
     throw Error(ExitCode::restart,
                 {.what = "rank " + std::to_string(rank) + ": " + happening + ": " + plain_message(error),
-                 .hint = "a rank ended while they met; its own last lines say why"});
+                 .hint = std::string("a rank ended while they met; its own last lines say why") +
+                         (is_nccl ? "; if none did, NCCL_DEBUG=WARN tells what NCCL lacks here, such as shared memory "
+                                    "in a container (--shm-size)"
+                                  : "")});
   }
 }
 
