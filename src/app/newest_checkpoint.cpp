@@ -88,7 +88,7 @@ std::string quarantine(const CheckpointStore& own, const CheckpointStore* mirror
 /// What rank 0 finds.
 std::optional<checkpoint::Checkpoint> newest_here(const CheckpointStore& own, const CheckpointStore* mirror,
                                                   const CheckpointStore::Read& read) {
-  own.put_back_replaced();
+  own.settle_replaced();
   Search search = mirror == nullptr ? own.find_newest(read) : search_both(own, *mirror, read);
   if (!search.newest && !search.rejected.empty()) {
     throw Error(ExitCode::checkpoint,
@@ -202,6 +202,7 @@ std::optional<checkpoint::Checkpoint> newest_good(comm::ProcessGroups& groups, c
 }
 
 void leave_newer(const CheckpointStore& store, int64_t step) {
+  store.settle_replaced();
   for (const auto& listed : store.list()) {
     if (listed.step <= step || !listed.problem.empty()) continue;
     const auto aside = store.set_aside(listed.folder, "left");

@@ -60,19 +60,21 @@ fs::path partial_name_of(const fs::path& checkpoint) { return checkpoint.string(
 
 fs::path replaced_name_of(const fs::path& checkpoint) { return checkpoint.string() + kReplacedSuffix; }
 
-void put_back_replaced(const fs::path& folder) {
+void settle_replaced(const fs::path& folder) {
   if (!fs::exists(folder)) return;
-  on_disk(folder, "cannot put back what was being replaced", [&] {
+  on_disk(folder, "cannot settle what was being replaced", [&] {
     for (const fs::path& path : checkpoints_with(kReplacedSuffix, folder)) {
       const std::string name = path.string();
       const fs::path target = name.substr(0, name.size() - std::string_view(kReplacedSuffix).size());
-      if (!fs::exists(target)) fs::rename(path, target);
+      if (fs::exists(target))
+        fs::remove_all(path);
+      else
+        fs::rename(path, target);
     }
   });
 }
 
 void remove_partial_folders(const fs::path& folder) {
-  put_back_replaced(folder);
   on_disk(folder, "cannot remove what an earlier attempt left", [&] {
     for (const fs::path& path : checkpoints_with(kSuffix, folder)) fs::remove_all(path);
   });

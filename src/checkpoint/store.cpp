@@ -157,11 +157,12 @@ void CheckpointStore::confirm(int64_t step) {
   } catch (const Damage&) {
     if (fs::exists(replaced_name_of(folder))) {
       set_aside(folder, "bad");
-      put_back_replaced();
+      settle_replaced();
     }
     throw;
   }
-  remove_partial_folders(folder_);  // the one that was replaced
+  std::error_code until_the_next_save;
+  fs::remove_all(replaced_name_of(folder), until_the_next_save);
   prune_up_to(step, /*only_tell=*/false);
   point_hints_at(step);
 }
@@ -172,7 +173,7 @@ fs::path CheckpointStore::save(const Snapshot& snapshot) {
   return written;
 }
 
-void CheckpointStore::put_back_replaced() const { checkpoint::put_back_replaced(folder_); }
+void CheckpointStore::settle_replaced() const { checkpoint::settle_replaced(folder_); }
 
 CheckpointStore::Search CheckpointStore::find_newest(const Read& read) const {
   Search search;

@@ -133,9 +133,13 @@ TEST_F(CheckpointTest, GetsItsNameBackWhenItsReplacementNeverCame) {
   fs::rename(folder, replaced);  // killed between the two renames of a file system that exchanges no names
   fs::create_directory(folder_ / "step-00000007.partial");
   EXPECT_FALSE(store.find_newest().newest);
-  store.put_back_replaced();
+  store.settle_replaced();
   EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
-  save(store, 8);  // a save that comes first puts it back as well, and then counts it as any other
+  fs::copy(folder, replaced);
+  store.settle_replaced();
+  EXPECT_THAT(names(), ElementsAre("step-00000007", "step-00000007.partial")) << "another one has its name";
+  fs::rename(folder, replaced);
+  save(store, 8);  // by who has gone on from elsewhere
   EXPECT_THAT(names(), ElementsAre("step-00000008"));
 }
 

@@ -34,5 +34,6 @@ ERROR_CODES = {CHECKPOINT_ERROR, ENVIRONMENT_ERROR}
 
 
 def may_pass_in_silence(operation: str, path: str) -> bool:
-    """An error nobody needs to hear of: after the sync, a close can take nothing back; hints are hints."""
-    return operation == "close" or path.rsplit("/", 1)[-1].split(".")[0] in ("latest", "best")
+    """An error nobody needs to hear of: after the sync, a close can take nothing back; hints are hints; what was replaced
+    stays for the next save to remove."""
+    return operation == "close" or ".old.partial" in path or path.rsplit("/", 1)[-1].split(".")[0] in ("latest", "best")

@@ -97,9 +97,9 @@ class CheckpointStore {
   /// by default every file is compared with its hash. What else `read` throws ends the search.
   Search find_newest(const Read& read = {}) const;
 
-  /// What a killed process was replacing, where the file system cannot do that at once, has its name again. Only for who
-  /// may write. Throws Error(checkpoint).
-  void put_back_replaced() const;
+  /// What a killed process was replacing has its name again, or goes where another one has it: before one is chosen to
+  /// go on from, or set aside, by who may write. Throws Error(checkpoint).
+  void settle_replaced() const;
 
   /// Those with a finished name, newest first, good or not.
   std::vector<Listed> list() const;
