@@ -188,7 +188,7 @@ Datasets open_datasets(const Job& job) {
   const auto& layout = datasets.train->layout();
   datasets.is_text = !layout.target_sizes.empty();
   const auto& sizes = layout.input_sizes;
-  datasets.facts.input_shape = datasets.is_text ? sizes : std::vector<int64_t>{sizes[2], sizes[0], sizes[1]};
+  datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
   datasets.facts.num_classes = layout.num_classes;
   if (layout.num_classes == 1 && !datasets.is_text) {
     const auto names = datasets.train->class_names();

@@ -44,9 +44,10 @@ std::vector<Rule> rules_of_data(const JobSpec& spec, const Datasets& datasets) {
   const std::string& format = spec.data.train.format.name;
   const auto& longest = spec.data.text.max_length.value;
   const std::string one_file = "data.train.path is no folder";
-  return {{"data.image.", datasets.is_text, "the data is text"},
+  const bool is_image = datasets.train->layout().is_image();
+  return {{"data.image.", !is_image, datasets.is_text ? "the data is text" : "the data holds no images"},
           {"data.image.augment.", format == "synthetic", "made-up images are not changed"},
-          {"data.text.", !datasets.is_text, "the data is images"},
+          {"data.text.", !datasets.is_text, is_image ? "the data is images" : "the data holds no text"},
           {"data.text.tokenizer", datasets.is_text && format != "text", "format " + format + " brings its own tokens"},
           {"data.text.max_length", datasets.is_text && longest && *longest > datasets.tokens_per_sample(),
            "it takes " + counted(datasets.tokens_per_sample(), "token"), "is more than the model takes"},

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include <c10/core/ScalarType.h>
+
 #include "batch_source.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -123,7 +125,11 @@ void Loader::await(const Batch& batch) const { data::await(batch); }
 Batch Loader::to_device(const Batch& batch) const {
   await(batch);
   Batch finished = batch;
-  if (impl_->normalizer) finished.inputs = (*impl_->normalizer)(batch.inputs);
+  if (impl_->normalizer) {
+    finished.inputs = (*impl_->normalizer)(batch.inputs);
+  } else if (at::isFloatingType(batch.inputs.scalar_type())) {
+    finished.inputs = batch.inputs.to(impl_->options.float_type);
+  }
   return finished;
 }
 

@@ -25,7 +25,9 @@ enum class Role { train, val, test };
 
 /// What one sample looks like in a batch.
 struct SampleLayout {
-  std::vector<int64_t> input_sizes;  // images: [height, width, channels] uint8; tokens: [time] int64
+  /// Images: [height, width, channels] uint8; tokens: [time] int64; else as the model takes them, with floats turned
+  /// into the type it computes in.
+  std::vector<int64_t> input_sizes;
   at::ScalarType input_type = at::kByte;
   std::vector<int64_t> target_sizes;  // empty: one class index; tokens: [time]
   int64_t num_classes = 0;            // classes, or vocabulary size
@@ -81,7 +83,7 @@ class GPUTRAIN_API Dataset {
 struct DatasetRequest {
   std::string path;  // after interpolation; may be empty for formats that need none
   Role role = Role::train;
-  int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: not a text model
+  int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: the model has no option block_size
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults
   const TextOptions* text = nullptr;    // `data.text`; null: defaults
   const Dataset* train = nullptr;       // when opening val or test: its vocabulary, class names and statistics hold

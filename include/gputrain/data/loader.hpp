@@ -49,7 +49,7 @@ struct LoaderOptions {
   double timeout_seconds = 600;                              // longest wait for a batch
   bool pin_memory = true;                                    // only when `device` is a GPU
   at::Device device = at::kCPU;
-  at::ScalarType float_type = at::kFloat;  // of normalised images
+  at::ScalarType float_type = at::kFloat;  // of normalised images, and of other floats that a dataset gives
   bool channels_last = false;
 };
 
@@ -86,7 +86,8 @@ class GPUTRAIN_API Loader {
   /// the caller's for as long as it keeps them.
   StepData next_step();
 
-  /// What is queued from here on finds the batch on the device, finished: normalised floats for images.
+  /// What is queued from here on finds the batch on the device, finished: normalised floats for
+  /// images, floats of the wanted type for other floats.
   Batch to_device(const Batch& batch) const;
   /// The same of a batch as it was read.
   void await(const Batch& batch) const;

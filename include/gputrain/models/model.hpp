@@ -18,7 +18,7 @@ namespace gputrain::models {
 
 /// What the data says about the two ends of a model; options that are null in the job are filled from here.
 struct DataFacts {
-  std::vector<int64_t> input_shape;  // one sample: [channels, height, width] or [time]
+  std::vector<int64_t> input_shape;  // one sample: [channels, height, width], [time], or sizes as the dataset has them
   int64_t num_classes = 0;           // classes, or vocabulary size
 };
 
