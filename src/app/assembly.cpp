@@ -70,22 +70,34 @@ void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
 
 /// Every parameter once, in unit order, with its full name.
 std::vector<device::Resident> residents_of(models::Model& model, const optim::OptimizerSpec& optimizer) {
-  std::map<const void*, std::pair<std::string, nn::Role>> known;
+  struct Known {
+    std::string name;
+    nn::Role role;
+    std::string unit;  // that holds it; empty: none yet
+  };
+  std::map<const void*, Known> known;
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
-    known[parameter.value.unsafeGetTensorImpl()] = {name, parameter.role};
+    known[parameter.value.unsafeGetTensorImpl()] = {name, parameter.role, {}};
   });
   std::vector<device::Resident> residents;
   int64_t number = 0;
   for (const auto& unit : model.units()) {
+    const std::string told = "unit '" + unit.name + "'";
     for (nn::Module* module : unit.modules) {
-      module->each_parameter([&](const std::string&, nn::Parameter& parameter) {
-        const auto& [name, role] = known.at(parameter.value.unsafeGetTensorImpl());
+      GPUTRAIN_ASSERT(module != nullptr, told + " lists a module that is null");
+      module->each_parameter([&](const std::string& inner, nn::Parameter& parameter) {
+        const auto found = known.find(parameter.value.unsafeGetTensorImpl());
+        GPUTRAIN_ASSERT(found != known.end(), told + " holds a parameter '" + inner + "' that the model does not");
+        auto& [name, role, holder] = found->second;
+        GPUTRAIN_ASSERT(holder.empty(), "parameter '" + name + "' is in " + holder + " and again in " + told);
+        holder = told;
         residents.push_back({.name = name, .value = parameter.value, .unit = number, .decays = optimizer.decays(role)});
       });
     }
     ++number;
   }
-  GPUTRAIN_ASSERT(residents.size() == known.size(), "the model's units do not hold every parameter exactly once");
+  for (const auto& [unused, parameter] : known)
+    GPUTRAIN_ASSERT(!parameter.unit.empty(), "parameter '" + parameter.name + "' is in none of the model's units");
   return residents;
 }
 

@@ -183,6 +183,14 @@ TEST_P(PlainModel, LearnsFromRowsOfNumbersAsByHand) {
   EXPECT_TRUE(ours[1].allclose(expected.bias, 1e-5, 1e-6)) << ours[1] << expected.bias;
 }
 
+TEST_F(Extensions, WhoseUnitsAreWrongAreToldWhichParameter) {
+  EXPECT_THAT(mistake_of("model.config.slip=in no unit"), HasSubstr("'weight' is in none of the model's units"));
+  EXPECT_THAT(mistake_of("model.config.slip=in two units"),
+              HasSubstr("'part.scale' is in unit 'all' and again in unit 'part'"));
+  EXPECT_THAT(mistake_of("model.config.slip=of another model"), HasSubstr("unit 'stray' holds a parameter 'scale'"));
+  EXPECT_THAT(mistake_of("model.config.slip=no module"), HasSubstr("unit 'part' lists a module that is null"));
+}
+
 TEST_F(Extensions, AreToldOfKeysForOtherData) {
   const Job idle = job({"data.image.size=32", "data.text.max_length=8"});
   const Assembly assembly(idle);

@@ -44,7 +44,7 @@ class GPUTRAIN_API Model : public nn::Module {
   /// Logits [batch, classes], or [batch, time, vocabulary], for inputs as in Batch::inputs.
   virtual at::Tensor forward(const at::Tensor& inputs) = 0;
 
-  /// The units in execution order; together they hold every parameter exactly once.
+  /// The units in execution order; together they hold every parameter exactly once. `{{"all", {this}}}` will do.
   virtual std::vector<Unit> units() = 0;
 
   /// The sum over targets (not the mean) of the cross entropy, in at least fp32; on the autograd graph multiplied by
