@@ -1,12 +1,17 @@
 #include "gputrain/models/model.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/StringUtil.h>
+#include <c10/util/accumulate.h>
 #include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
 
 namespace gputrain::models {
 
@@ -21,13 +26,38 @@ nlohmann::json Model::ecosystem_config() const { return nullptr; }
 
 std::string Model::parameter_of(const std::string& file_name) const { return file_name; }
 
+namespace {
+
+/// The loss writes the gradient over its logits. What the model or the graph reads again is left to them: log_softmax,
+/// for one, keeps its result for the backward pass.
+at::Tensor free_to_write(at::Tensor logits) {
+  const bool is_ours = logits.use_count() == 1 && logits.storage().use_count() == 1;
+  return is_ours || !at::GradMode::is_enabled() ? logits : logits.clone();
+}
+
+/// Else the mistake of a model would show as one of an operator that comes later.
+void check_logits(const Model& model, const at::Tensor& features, const at::Tensor& targets) {
+  const at::IntArrayRef rows = features.sizes().slice(0, static_cast<size_t>(std::max<int64_t>(features.dim() - 1, 0)));
+  GPUTRAIN_ASSERT(features.dim() > 0 && c10::multiply_integers(rows) == targets.numel(),
+                  "the model gives logits of " + c10::str(features.sizes()) + " for targets of " +
+                      c10::str(targets.sizes()) + "; the sizes of the targets and then the classes are wanted");
+  GPUTRAIN_ASSERT(!at::GradMode::is_enabled() || !model.is_training() || features.requires_grad(),
+                  "the model gives logits that no parameter can learn from: of integers, or detached");
+}
+
+}  // namespace
+
 Model::LastLayer Model::last_layer(const at::Tensor& inputs) {
-  const at::Tensor logits = forward(inputs);
-  return {.features = logits, .head = {}, .classes = logits.size(-1)};
+  at::Tensor logits = forward(inputs);
+  GPUTRAIN_ASSERT(logits.defined() && logits.dim() > 0, "the model's forward() gives no logits [batch, ..., classes]");
+  logits = free_to_write(std::move(logits));
+  const int64_t classes = logits.size(-1);
+  return {.features = std::move(logits), .head = {}, .classes = classes};
 }
 
 ops::Loss Model::loss(const Batch& batch, double label_smoothing, const at::Tensor& weight) {
   const LastLayer last = last_layer(batch.inputs);
+  check_logits(*this, last.features, batch.targets);
   return ops::head_loss(last.head, last.features, batch.targets,
                         {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
                         context().logits_bytes);

@@ -158,7 +158,8 @@ void take_steps(ByHand& model) {
 
 class PlainModel : public Extensions, public ::testing::WithParamInterface<std::pair<const char*, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(Cases, PlainModel,
-                         ::testing::Values(std::pair("fp32", "linear"), std::pair("fp64", "linear")));
+                         ::testing::Values(std::pair("fp32", "linear"), std::pair("fp64", "linear"),
+                                           std::pair("fp32", "log_softmax")));
 
 TEST_P(PlainModel, LearnsFromRowsOfNumbersAsByHand) {
   const auto& [precision, last] = GetParam();
@@ -189,6 +190,13 @@ TEST_F(Extensions, WhoseUnitsAreWrongAreToldWhichParameter) {
               HasSubstr("'part.scale' is in unit 'all' and again in unit 'part'"));
   EXPECT_THAT(mistake_of("model.config.slip=of another model"), HasSubstr("unit 'stray' holds a parameter 'scale'"));
   EXPECT_THAT(mistake_of("model.config.slip=no module"), HasSubstr("unit 'part' lists a module that is null"));
+}
+
+TEST_F(Extensions, WhoseLogitsAreWrongAreToldWhatIsWanted) {
+  EXPECT_THAT(mistake_of("model.config.slip=transposed"), HasSubstr("logits of [2, 12] for targets of [12]"));
+  EXPECT_THAT(mistake_of("model.config.slip=detached"), HasSubstr("no parameter can learn from"));
+  EXPECT_THAT(mistake_of("model.config.slip=scalar"), HasSubstr("gives no logits"));
+  EXPECT_THAT(mistake_of("model.config.slip=undefined"), HasSubstr("gives no logits"));
 }
 
 TEST_F(Extensions, AreToldOfKeysForOtherData) {

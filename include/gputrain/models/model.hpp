@@ -41,7 +41,8 @@ class GPUTRAIN_API Model : public nn::Module {
   using nn::Module::Module;
   ~Model() override;
 
-  /// Logits [batch, classes], or [batch, time, vocabulary], for inputs as in Batch::inputs.
+  /// Logits [batch, classes], or [batch, time, vocabulary], for inputs as in Batch::inputs. Any operators of ATen will
+  /// do; in 16 bits, those of ops/ and the layers of nn/ cast by context().policy, and ATen's compute in fp32.
   virtual at::Tensor forward(const at::Tensor& inputs) = 0;
 
   /// The units in execution order; together they hold every parameter exactly once. `{{"all", {this}}}` will do.
