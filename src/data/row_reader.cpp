@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -78,6 +79,8 @@ void RowReader::read_counted(int64_t sample, const ReadContext& context, const D
     clear(to);
     ++outcome.usage.unreadable;
     outcome.bad.push_back({row, {sample, context.epoch, error.what()}});
+  } catch (const std::logic_error& bug) {  // of a format, also by std::stof and the like
+    throw std::logic_error(bug.what() + (" (sample " + std::to_string(sample) + ")"));
   }
 }
 

@@ -199,6 +199,10 @@ TEST_F(Extensions, WhoseLogitsAreWrongAreToldWhatIsWanted) {
   EXPECT_THAT(mistake_of("model.config.slip=undefined"), HasSubstr("gives no logits"));
 }
 
+TEST_F(Extensions, ThatCannotReadASampleAreToldWhich) {
+  EXPECT_THAT(mistake_of("data.train.slip=throws"), HasSubstr("stof (sample 7)"));
+}
+
 TEST_F(Extensions, AreToldOfKeysForOtherData) {
   const Job idle = job({"data.image.size=32", "data.text.max_length=8"});
   const Assembly assembly(idle);
