@@ -276,7 +276,9 @@ Updates build_updates(const Job& job, const Place& place, const train::Plan& pla
   const JobSpec& spec = job.spec();
   Updates updates;
   updates.optimizer = optim::catalog().make(spec.optimizer.type, *built.arena);
-  const auto to_steps = [&](const config::Length& length) { return plan.steps_of(length, "lr_scheduler.warmup"); };
+  const auto to_steps = [&](const config::Length& length, const std::string& key) {
+    return plan.steps_of(length, "lr_scheduler." + key);
+  };
   updates.schedule =
       optim::schedules().make(spec.lr_scheduler.type, {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
                                                        .total_steps = plan.total_steps,

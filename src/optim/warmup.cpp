@@ -37,7 +37,7 @@ double warmup_share(int64_t step, int64_t warmup) {
 DecayingSchedule::DecayingSchedule(const DecaySpec& spec, const Horizon& horizon, std::string name)
     : peak_lr_(horizon.peak_lr),
       min_lr_(spec.min_lr),
-      warmup_(horizon.to_steps(spec.warmup)),
+      warmup_(horizon.to_steps(spec.warmup, "warmup")),
       total_(horizon.total_steps),
       name_(std::move(name)) {
   if (min_lr_ > peak_lr_) {

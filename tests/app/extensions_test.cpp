@@ -106,6 +106,23 @@ class Plain final : public models::Model {
 
 const config::Registered<Plain, PlainSpec> registered_plain{models::catalog(), "plain", "a dense layer"};
 
+struct StairsSpec {
+  config::Length every{100};
+  static void describe(config::Description<StairsSpec>& d) { d.key("every", &StairsSpec::every, "length of a stair"); }
+};
+
+class Stairs final : public optim::Schedule {
+ public:
+  Stairs(const StairsSpec& spec, const optim::Horizon& horizon) : every_(horizon.to_steps(spec.every, "every")) {}
+  double lr(int64_t step) const override { return 1.0 / static_cast<double>(1 + step / every_); }
+  std::string describe() const override { return "stairs"; }
+
+ private:
+  int64_t every_;
+};
+
+const config::Registered<Stairs, StairsSpec> registered_stairs{optim::schedules(), "stairs", "falls in stairs"};
+
 class Extensions : public ::testing::Test {
  protected:
   Job job(std::vector<std::string> settings) {
@@ -201,6 +218,11 @@ TEST_F(Extensions, WhoseLogitsAreWrongAreToldWhatIsWanted) {
 
 TEST_F(Extensions, ThatCannotReadASampleAreToldWhich) {
   EXPECT_THAT(mistake_of("data.train.slip=throws"), HasSubstr("stof (sample 7)"));
+}
+
+TEST_F(Extensions, WhoseLengthsMakeNoSenseAreToldWhichKey) {
+  EXPECT_THAT(mistake_of("lr_scheduler.type=stairs", "lr_scheduler.every=5m"),
+              HasSubstr("lr_scheduler.every cannot be a time"));
 }
 
 TEST_F(Extensions, AreToldOfKeysForOtherData) {

@@ -10,7 +10,7 @@ namespace {
 class ConstantSchedule final : public Schedule {
  public:
   ConstantSchedule(const WarmupSpec& spec, const Horizon& horizon)
-      : peak_lr_(horizon.peak_lr), warmup_(horizon.to_steps(spec.warmup)) {}
+      : peak_lr_(horizon.peak_lr), warmup_(horizon.to_steps(spec.warmup, "warmup")) {}
 
   double lr(int64_t step) const override { return peak_lr_ * warmup_share(step, warmup_); }
 
