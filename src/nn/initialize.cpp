@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -87,6 +89,8 @@ void fill_random(const at::Tensor& tensor, const Init& init, uint64_t key) {
 
 void fill(const at::Tensor& tensor, const Init& init, uint64_t key) {
   switch (init.kind) {
+    case Init::Kind::as_given:
+      break;
     case Init::Kind::zeros:
       tensor.zero_();
       break;
@@ -100,9 +104,20 @@ void fill(const at::Tensor& tensor, const Init& init, uint64_t key) {
   }
 }
 
+/// Names are also those of files: two tensors of one name would be found out when the first checkpoint is written.
+void check_names(Module& module) {
+  std::set<std::string> names;
+  const auto note = [&names](const std::string& name, const auto&) {
+    GPUTRAIN_ASSERT(names.insert(name).second, "two parameters or buffers of the model are named '" + name + "'");
+  };
+  module.each_parameter(note);
+  module.each_buffer(note);
+}
+
 }  // namespace
 
 void initialize(Module& module, uint64_t seed) {
+  check_names(module);
   const at::NoGradGuard no_grad;
   module.each_parameter([seed](const std::string& name, Parameter& parameter) {
     fill(parameter.value, parameter.init, mix(seed, stable_hash(name)));

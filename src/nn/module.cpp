@@ -23,6 +23,7 @@ Module::~Module() = default;
 
 at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role) {
   check_name(parameters_, name);
+  GPUTRAIN_ASSERT(init.kind != Init::Kind::as_given, "nothing gives parameter '" + name + "' its values");
   // Not filled and therefore not touched: the arena will give it other memory.
   const auto format =
       context_.channels_last && sizes.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;

@@ -1,7 +1,10 @@
 #include <cmath>
+#include <stdexcept>
+#include <string>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
@@ -51,6 +54,28 @@ TEST(Initialize, DependsOnSeedAndNameOnly) {
   Holder holder({}, {5}, Init::normal(1));
   initialize(holder, 7);
   EXPECT_FALSE(holder.before.equal(holder.value));
+}
+
+/// A child and a module whose names together are those of another pair.
+class Nested final : public Module {
+ public:
+  Nested(const Context& context, const std::string& child, const std::string& buffer) : Module(context) {
+    add_child<Holder>(child, context, at::IntArrayRef{2}, Init::zeros());
+    register_parameter("value", {2}, Init::zeros(), Role::weight);
+    table = register_buffer(buffer, at::arange(4, at::kFloat), Init::as_given());
+  }
+  at::Tensor table;
+};
+
+TEST(Initialize, LeavesABufferWhatItWasGiven) {
+  Nested module({}, "child", "table");
+  initialize(module, 7);
+  EXPECT_TRUE(module.table.equal(at::arange(4, at::kFloat)));
+}
+
+TEST(Initialize, RefusesTwoTensorsOfOneName) {
+  Nested module({}, "child", "value");
+  EXPECT_THROW(initialize(module, 7), std::logic_error);
 }
 
 TEST(Initialize, DoesNotDependOnTheNumberOfThreads) {

@@ -66,6 +66,11 @@ TEST(Module, SwitchesItselfAndAllChildrenToEvaluation) {
   EXPECT_TRUE(tree.first->is_training());
 }
 
+TEST(Module, RefusesAParameterWhoseValuesNothingGives) {
+  Tree tree({});
+  EXPECT_THROW(tree.register_parameter("table", {2}, Init::as_given(), Role::weight), std::logic_error);
+}
+
 TEST(Module, RefusesTwoChildrenOfOneNameAndDotsInParameters) {
   Tree tree({});
   EXPECT_THROW(tree.add_child<Leaf>("first", Context{}), std::logic_error);

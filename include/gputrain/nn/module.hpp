@@ -38,7 +38,7 @@ struct Context {
 
 /// Initial values, each element a function of (seed, full parameter name, index) alone.
 struct Init {
-  enum class Kind { zeros, ones, normal, uniform };
+  enum class Kind { zeros, ones, normal, uniform, as_given };
   Kind kind = Kind::zeros;
   double scale = 0;  // normal: standard deviation; uniform: values in [-scale, scale)
 
@@ -46,6 +46,7 @@ struct Init {
   static Init ones() { return {Kind::ones, 0}; }
   static Init normal(double standard_deviation) { return {Kind::normal, standard_deviation}; }
   static Init uniform(double bound) { return {Kind::uniform, bound}; }
+  static Init as_given() { return {Kind::as_given, 0}; }  // of a buffer that has its values when it is registered
 };
 
 /// What a parameter is, for `optimizer.no_decay: [bias, norm]`.
@@ -86,6 +87,7 @@ class GPUTRAIN_API Module {
 
  protected:
   at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role);
+  /// Unless `init` is Init::as_given(), `initialize` writes over what `value` holds.
   at::Tensor register_buffer(std::string name, at::Tensor value, Init init, bool persistent = true);
 
   /// Builds a child owned by this module: `conv1_(*add_child<Conv2d>("conv1", context, ...))`.
