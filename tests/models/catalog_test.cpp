@@ -44,7 +44,7 @@ std::vector<std::string> model_names() {
 }
 
 Case case_of(const std::string& name, const nn::Context& context = {}) {
-  const bool is_text = name == "gpt";
+  const bool is_text = catalog().find(name)->schema->find("block_size") != nullptr;
   const DataFacts facts{.input_shape = is_text ? std::vector<int64_t>{6} : std::vector<int64_t>{3, 32, 32},
                         .num_classes = kClasses};
   Case made{.model = catalog().make(choice_of(name), context, facts)};
