@@ -55,7 +55,8 @@ class Numbers final : public data::Dataset {
   data::SampleLayout layout_;
 };
 
-const config::Registered<Numbers, NumbersSpec> registered_numbers{data::catalog(), "numbers", "rows of numbers"};
+const config::Registered<Numbers, NumbersSpec> registered_numbers{data::catalog(), "rows_of_numbers",
+                                                                  "rows of numbers"};
 
 struct PlainSpec {
   std::string slip;
@@ -104,7 +105,7 @@ class Plain final : public models::Model {
   at::Tensor weight_, bias_;
 };
 
-const config::Registered<Plain, PlainSpec> registered_plain{models::catalog(), "plain", "a dense layer"};
+const config::Registered<Plain, PlainSpec> registered_plain{models::catalog(), "one_dense_layer", "a dense layer"};
 
 struct StairsSpec {
   config::Length every{100};
@@ -128,8 +129,8 @@ class Extensions : public ::testing::Test {
   Job job(std::vector<std::string> settings) {
     const std::string file = folder_.write("job.yaml",
                                            "schema: 1\n"
-                                           "model: {type: plain}\n"
-                                           "data: {train: {format: numbers}}\n"
+                                           "model: {type: one_dense_layer}\n"
+                                           "data: {train: {format: rows_of_numbers}}\n"
                                            "train: {max_steps: 5, global_batch_size: 12}\n"
                                            "optimizer: {type: sgd, lr: 0.5}\n");
     return load_job({.file = file, .set = std::move(settings)});
