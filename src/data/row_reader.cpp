@@ -16,9 +16,11 @@ namespace {
 
 constexpr uint64_t kReadStream = 2;  // 1 is the order's
 
+std::string named(const std::string& what, int64_t sample) { return what + " (sample " + std::to_string(sample) + ")"; }
+
 Error with_sample(const Error& error, int64_t sample) {
   Error::Parts parts = error.parts();
-  parts.what += " (sample " + std::to_string(sample) + ")";
+  parts.what = named(parts.what, sample);
   if (parts.hint.empty() && error.code() == ExitCode::data)
     parts.hint = "mend or remove it, or let data.max_bad_fraction pass over a few such samples";
   return Error(error.code(), std::move(parts));
@@ -79,8 +81,10 @@ void RowReader::read_counted(int64_t sample, const ReadContext& context, const D
     clear(to);
     ++outcome.usage.unreadable;
     outcome.bad.push_back({row, {sample, context.epoch, error.what()}});
-  } catch (const std::logic_error& bug) {  // of a format, also by std::stof and the like
-    throw std::logic_error(bug.what() + (" (sample " + std::to_string(sample) + ")"));
+  } catch (const std::logic_error& bug) {  // of a format: std::stof throws these
+    throw std::logic_error(named(bug.what(), sample));
+  } catch (const std::runtime_error& failure) {
+    throw std::runtime_error(named(failure.what(), sample));
   }
 }
 

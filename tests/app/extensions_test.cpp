@@ -43,6 +43,7 @@ class Numbers final : public data::Dataset {
   std::string describe() const override { return "rows of numbers"; }
   void read(int64_t index, const data::ReadContext&, std::byte* input, int64_t* target) const override {
     if (slip_ == "throws" && index == 7) throw std::invalid_argument("stof");
+    if (slip_ == "fails" && index == 7) throw std::runtime_error("no such row");
     for (int64_t i = 0; i < kNumbers; ++i) {
       const auto number = static_cast<float>((index * 5 + i * 3) % 7) / 7;
       std::memcpy(input + static_cast<size_t>(i) * sizeof number, &number, sizeof number);
@@ -219,6 +220,7 @@ TEST_F(Extensions, WhoseLogitsAreWrongAreToldWhatIsWanted) {
 
 TEST_F(Extensions, ThatCannotReadASampleAreToldWhich) {
   EXPECT_THAT(mistake_of("data.train.slip=throws"), HasSubstr("stof (sample 7)"));
+  EXPECT_THAT(mistake_of("data.train.slip=fails"), HasSubstr("no such row (sample 7)"));
 }
 
 TEST_F(Extensions, WhoseLengthsMakeNoSenseAreToldWhichKey) {
