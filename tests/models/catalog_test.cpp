@@ -192,6 +192,16 @@ TEST(Resnet18, InNhwcOrderHasItsNormsAdditionsAndRelusInOneStepEach) {
   EXPECT_EQ(steps_named("Relu", loss), 17);
 }
 
+// A copy is for models whose last operator keeps its result.
+TEST(Models, ThatEndInADenseLayerHaveTheirLogitsWrittenOverInPlace) {
+  for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16}) {
+    for (const std::string name : {"mlp", "convnet", "resnet18", "gpt"}) {
+      auto [model, batch] = case_of(name, {.policy = ops::policy_of(precision)});
+      EXPECT_EQ(steps_named("Clone", model->loss(batch, 0).weighted), 0) << name;
+    }
+  }
+}
+
 TEST_P(EveryModel, EvaluatesHitsAndTheLossWithoutBuildingAGraph) {
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   auto [model, batch] = case_of(GetParam());
