@@ -1,8 +1,12 @@
 #include "gputrain/data/open.hpp"
 
 #include <algorithm>
+#include <string>
 #include <thread>
 #include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/subset.hpp"
@@ -23,6 +27,18 @@ std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& who
   return part;
 }
 
+/// Else a long training would end at its first evaluation. Images may be of another size there; all other samples are
+/// what the model was built for.
+void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& other, const std::string& key) {
+  if (!other || train.layout().is_image()) return;
+  const SampleLayout &wanted = train.layout(), &found = other->layout();
+  if (found.input_sizes == wanted.input_sizes && found.target_sizes == wanted.target_sizes) return;
+  throw Error(ExitCode::data,
+              {.what = "its samples have sizes [" + fmt::format("{}", fmt::join(found.input_sizes, ", ")) +
+                       "], those of data.train [" + fmt::format("{}", fmt::join(wanted.input_sizes, ", ")) + "]",
+               .where = key});
+}
+
 class Opener {
  public:
   Opener(const DataSpec& spec, int64_t longest_sequence) : spec_(spec) {
@@ -40,6 +56,8 @@ class Opener {
     datasets.train = train < 1 ? part_of(whole, 0, train, Role::train) : whole;
     datasets.val = held_out(spec_.val, whole, {train, 1 - test}, Role::val);
     datasets.test = held_out(spec_.test, whole, {1 - test, 1}, Role::test);
+    check_alike(*datasets.train, datasets.val, "data.val");
+    check_alike(*datasets.train, datasets.test, "data.test");
     return datasets;
   }
 

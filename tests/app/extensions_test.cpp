@@ -27,14 +27,18 @@ constexpr int64_t kSamples = 12, kNumbers = 4, kClasses = 3;
 
 struct NumbersSpec {
   std::string slip;
-  static void describe(config::Description<NumbersSpec>& d) { d.key("slip", &NumbersSpec::slip, "what goes wrong"); }
+  int64_t columns = kNumbers;
+  static void describe(config::Description<NumbersSpec>& d) {
+    d.key("slip", &NumbersSpec::slip, "what goes wrong");
+    d.key("columns", &NumbersSpec::columns, "numbers in a row");
+  }
 };
 
 /// Rows of numbers, as a table has them.
 class Numbers final : public data::Dataset {
  public:
   Numbers(const NumbersSpec& spec, const data::DatasetRequest&) : slip_(spec.slip) {
-    layout_.input_sizes = {kNumbers};
+    layout_.input_sizes = {spec.columns};
     layout_.input_type = at::kFloat;
     layout_.num_classes = kClasses;
   }
@@ -44,7 +48,7 @@ class Numbers final : public data::Dataset {
   void read(int64_t index, const data::ReadContext&, std::byte* input, int64_t* target) const override {
     if (slip_ == "throws" && index == 7) throw std::invalid_argument("stof");
     if (slip_ == "fails" && index == 7) throw std::runtime_error("no such row");
-    for (int64_t i = 0; i < kNumbers; ++i) {
+    for (int64_t i = 0; i < layout_.input_sizes[0]; ++i) {
       const auto number = static_cast<float>((index * 5 + i * 3) % 7) / 7;
       std::memcpy(input + static_cast<size_t>(i) * sizeof number, &number, sizeof number);
     }
@@ -221,6 +225,11 @@ TEST_F(Extensions, WhoseLogitsAreWrongAreToldWhatIsWanted) {
 TEST_F(Extensions, ThatCannotReadASampleAreToldWhich) {
   EXPECT_THAT(mistake_of("data.train.slip=throws"), HasSubstr("stof (sample 7)"));
   EXPECT_THAT(mistake_of("data.train.slip=fails"), HasSubstr("no such row (sample 7)"));
+}
+
+TEST_F(Extensions, WhoseValidationDataHasOtherSizesAreRefusedBeforeTheyTrain) {
+  EXPECT_THAT(mistake_of("data.val={format: rows_of_numbers, columns: 3}"),
+              HasSubstr("data.val: its samples have sizes [3], those of data.train [4]"));
 }
 
 TEST_F(Extensions, WhoseLengthsMakeNoSenseAreToldWhichKey) {
