@@ -44,15 +44,20 @@ void refuse_pickled(const fs::path& path) {
                .hint = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"model.safetensors\")"});
 }
 
+fs::path file_of(const fs::path& path) { return fs::is_directory(path) ? path / "model.safetensors" : path; }
+
 }  // namespace
 
+void check_there_are_weights(const fs::path& path) {
+  if (fs::exists(file_of(path))) return;
+  throw Error(ExitCode::data, {.what = fs::exists(path) ? "there are no weights" : "no such file or folder",
+                               .where = fs::exists(path) ? file_of(path).string() : path.string(),
+                               .hint = hint_for(path)});
+}
+
 int64_t load_weights(models::Model& model, const fs::path& path, models::OtherClasses other_classes) {
-  const auto file_path = fs::is_directory(path) ? path / "model.safetensors" : path;
-  if (!fs::exists(file_path)) {
-    throw Error(ExitCode::data, {.what = fs::exists(path) ? "there are no weights" : "no such file or folder",
-                                 .where = fs::exists(path) ? file_path.string() : path.string(),
-                                 .hint = hint_for(path)});
-  }
+  check_there_are_weights(path);
+  const auto file_path = file_of(path);
   refuse_pickled(file_path);
   const checkpoint::SafetensorsFile file(file_path);
   return models::load_weights(model,

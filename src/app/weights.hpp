@@ -13,6 +13,10 @@ namespace gputrain::app {
 /// The live parameters and persistent buffers, detached.
 checkpoint::NamedTensors named_weights(models::Model& model);
 
+/// Throws Error(data) where load_weights() would find no file. What depends on the weights' config.json goes wrong in
+/// other words without one, so that this is asked first.
+void check_there_are_weights(const std::filesystem::path& path);
+
 /// Fills the model from a safetensors file, or from the model.safetensors of a folder. Throws Error(data) with
 /// everything that is missing, unexpected or of another shape. Returns the classes of a last layer that was left out.
 int64_t load_weights(models::Model& model, const std::filesystem::path& path,

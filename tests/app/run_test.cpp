@@ -125,6 +125,32 @@ TEST(Run, AMissingDataFileIsExitCode3AndStartsNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
+TEST(Run, MissingWeightsAreToldBeforeWhatTheyWouldHaveSaidOfTheModel) {
+  const TemporaryFolder folder;
+  const std::string job = folder.write("job.yaml",
+                                       "model: {type: gpt, pretrained: /nowhere/gpt2}\n"
+                                       "data: {train: {path: " +
+                                           write_text(folder) + ", format: text}}\ntrain: {max_steps: 1}\n");
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("/nowhere/gpt2: no such file or folder"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST(Run, AModelThatLeavesTheLengthToTheDataTakesTheDatas) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  const std::vector<std::string> unset{"run", job, "--dry-run", "--set", "model.config.block_size=null"};
+  auto with_length = unset;
+  with_length.insert(with_length.end(), {"--set", "data.text.max_length=24"});
+  const Result taken = gputrain(with_length);
+  EXPECT_EQ(taken.exit_code, 0) << taken.err;
+  EXPECT_THAT(taken.out, HasSubstr(" windows of 24 "));
+  const Result refused = gputrain(unset);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("model.config.block_size: nothing says how long a sample is"));
+}
+
 TEST(Run, ASampleInAFolderWhoseNameIsNoUtf8IsExitCode3LikeAnyOther) {
   const TemporaryFolder folder;
   folder.write("images/caf\xe9/1.jpg", "no image");
