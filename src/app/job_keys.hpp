@@ -12,8 +12,10 @@ void describe_keys(config::Description<Spec>& d) {
   constexpr bool kIsWhole = !std::is_same_v<Spec, JobStart>;
   d.summary("one training job");
   d.key("schema", &Spec::schema, "version of the job format").range(1, 1);
-  d.key("name", &Spec::name, "names the run; null: the job file's name").change(Change::safe);
-  d.key("seed", &Spec::seed, "of weights, data order, augmentation and dropout").at_least(0);
+  d.key("name", &Spec::name, "names the run; null: the job file's name").change(Change::safe).instead_of({"run_name"});
+  d.key("seed", &Spec::seed, "of weights, data order, augmentation and dropout")
+      .at_least(0)
+      .instead_of({"seed_everything"});
   d.key("deterministic", &Spec::deterministic, "only kernels that give the same bits every time")
       .change(Change::needs_accept);
   d.key("output_dir", &Spec::output_dir, "the run folder; null: runs/<name>")
@@ -29,7 +31,7 @@ void describe_keys(config::Description<Spec>& d) {
         "number format of matrix products; weights and optimizer state stay fp32 (fp64: everything, for tests)")
       .choices({"fp32", "tf32", "bf16", "fp16", "fp64"})
       .change(Change::needs_accept)
-      .instead_of({"mixed_precision", "amp", "use_mixed_precision", "dtype"})
+      .instead_of({"mixed_precision", "amp", "use_amp", "use_mixed_precision", "dtype"})
       .instead_of_flag("bf16", "bf16")
       .instead_of_flag("fp16", "fp16")
       .instead_of_flag("tf32", "tf32");

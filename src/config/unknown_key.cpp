@@ -65,6 +65,19 @@ std::string instead_of_absent(const std::string& name) {
       {{"report_to", "wandb", "logger", "loggers", "tensorboard", "logging_dir"},
        "leave it out: metrics.jsonl in the run folder has every figure, a JSON object on each line"},
       {{"torch_compile", "compile"}, "leave it out: nothing is compiled here"},
+      {{"training"}, "did you mean 'train'?"},
+      {{"dataset", "dataset_name", "data_dir", "train_data", "train_file"},
+       "write `data: {train: {path: ..., format: ...}}`; `gputrain list datasets` has the formats"},
+      {{"validation_file", "val_data", "val_file"},
+       "write `data: {val: {path: ...}}`, or `{split: 10%}` of data.train"},
+      {{"strategy", "backend", "distributed_backend"},
+       "leave it out: ranks are joined by themselves (`gputrain launch`); what they share out is parallel.shard"},
+      {{"enable_checkpointing", "enable_checkpoint", "always_save_checkpoint"},
+       "leave it out: checkpoint.interval says how often, and the end is always saved"},
+      {{"lr_decay_iters", "decay_lr"},
+       "leave it out: the rate's curve ends with training; lr_scheduler.type: constant has none"},
+      {{"eval_iters", "limit_val_batches"},
+       "leave it out: all of data.val is evaluated, or the first eval.max_tokens of it"},
       {{"load_best_model_at_end"},
        "leave it out: the best checkpoint is kept beside the newest (checkpoint.keep_best); `gputrain eval` and "
        "model.pretrained take it by its path"}};
@@ -209,7 +222,8 @@ UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   return advice;
 }
 
-/// The one key of any group, or of another tool, that is spelt nearly so.
+/// The one key of any group, or of another tool, that is spelt nearly so. Among so many some are near any long word by
+/// chance: they must be nearer than in one group, or one a part of the other.
 std::string UnknownKeys::near_elsewhere(const std::string& name) {
   std::vector<std::string> names;
   for (const KnownKey& known : index().all()) {
@@ -218,6 +232,8 @@ std::string UnknownKeys::near_elsewhere(const std::string& name) {
   }
   const std::vector<std::string> near = nearest(name, names);
   if (near.size() != 1) return {};
+  const bool is_part = near[0].find(name) != std::string::npos || name.find(near[0]) != std::string::npos;
+  if (!is_part && edit_distance(name, near[0]) * 4 > name.size()) return {};
   for (const KnownKey& known : index().all()) {
     const auto& foreign = known.key->foreign_names();
     const bool is_foreign =

@@ -37,7 +37,7 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.key("max_steps", &TrainSpec::max_steps, "stop after this many optimizer steps")
       .at_least(1)
       .change(Change::needs_accept)
-      .instead_of({"train_steps", "num_steps", "max_iters", "num_iterations", "total_steps"});
+      .instead_of({"train_steps", "num_steps", "max_iters", "num_iterations", "total_steps", "steps"});
   d.key("max_tokens", &TrainSpec::max_tokens, "stop after this many tokens (text)")
       .at_least(1)
       .change(Change::needs_accept);
@@ -63,7 +63,7 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .unit("samples")
       .change(Change::safe)
       .instead_of({"per_device_train_batch_size", "train_micro_batch_size_per_gpu", "device_train_microbatch_size",
-                   "batch_size"});
+                   "local_batch_size", "batch_size"});
   d.key("gradient_accumulation_steps", &TrainSpec::gradient_accumulation_steps,
         "forward passes per optimizer step; auto: derived from the two batch sizes")
       .at_least(1)
@@ -76,7 +76,7 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.key("max_grad_norm", &TrainSpec::max_grad_norm, "clip the gradient's 2-norm to this")
       .above(0)
       .change(Change::needs_accept)
-      .instead_of({"gradient_clip_val", "clip_grad", "gradient_clipping", "grad_clip"});
+      .instead_of({"gradient_clip_val", "clip_grad", "gradient_clipping", "grad_clip", "max_norm"});
   d.key("nonfinite", &TrainSpec::nonfinite,
         "on a loss or gradient that is not finite: stop with exit code 4; skip the update and go on; or rollback: take "
         "up the newest good checkpoint and go on with the data after the offending step, so that all steps since the "
@@ -215,7 +215,7 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
   d.summary("console and metrics");
   d.key("interval", &LogSpec::interval, "time between log lines")
       .change(Change::safe)
-      .instead_of({"logging_steps", "log_interval", "log_every_n_steps", "log_every", "print_freq"});
+      .instead_of({"logging_steps", "log_interval", "log_every_n_steps", "log_every", "log_freq", "print_freq"});
 }
 
 void ParallelSpec::describe(config::Description<ParallelSpec>& d) {

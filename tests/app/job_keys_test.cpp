@@ -49,6 +49,14 @@ TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
       {"save_strategy: steps", "needs no line here"},
       {"check_val_every_n_epoch: 2", "write `interval: 2ep`"},
       {"limits: {max_duration: 2hours}", "write `2h`"},
+      {"seed_everything: 1", "is `seed: 1` here"},
+      {"steps: 10", "write `max_steps: 10`"},
+      {"training: {steps: 10}", "did you mean 'train'?"},
+      {"strategy: ddp", "leave it out: ranks are joined by themselves"},
+      {"enable_checkpointing: true", "leave it out: checkpoint.interval says how often"},
+      {"train_file: a.txt", "write `data: {train: {path: ..., format: ...}}`"},
+      {"eval_iters: 200", "leave it out: all of data.val is evaluated"},
+      {"lr_step_size: 30", "the keys here are alloc_conf, checkpoint, "},
       {"report_to: wandb", "metrics.jsonl in the run folder has every figure"},
       {"unheard_of: 1", "the keys here are alloc_conf, checkpoint, "},
       {"defaults: &d {lr: 1}", "goes under `vars:`"},
@@ -56,6 +64,8 @@ TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
   for (const auto& [line, answer] : answers) EXPECT_THAT(refusal(line), HasSubstr(answer)) << line;
   const std::pair<const char*, const char*> settings[]{
       {"data.val.split=0.1", "write `10%`"},
+      {"model.name=resnet50", "write `--set model.type=resnet50`"},
+      {"model.arch=resnet50", "write `--set model.type=resnet50`"},
       {"data.val.split=15", "write `15%`"},
       {"train.activation_checkpointing=true", "write `block`"},
       {"data.drop_last=true", "`data.last: drop`"},
