@@ -151,6 +151,17 @@ TEST(Run, AModelThatLeavesTheLengthToTheDataTakesTheDatas) {
   EXPECT_THAT(refused.err, HasSubstr("model.config.block_size: nothing says how long a sample is"));
 }
 
+TEST(Run, AFileSizeLimitIsToldLikeAFullDisk) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  const Result result = Program({"/bin/sh", "-c", "ulimit -f 64 && exec \"$0\" run \"$1\" --output-dir \"$2\"",
+                                 gputrain_path(), job, folder / "run"})
+                            .wait();
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("cannot save: " + folder / "run/ckpt"));
+  EXPECT_THAT(result.err, HasSubstr("File too large"));
+}
+
 TEST(Run, ASampleInAFolderWhoseNameIsNoUtf8IsExitCode3LikeAnyOther) {
   const TemporaryFolder folder;
   folder.write("images/caf\xe9/1.jpg", "no image");
