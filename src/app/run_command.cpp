@@ -79,13 +79,13 @@ int run_job(const RunRequest& request, const Job& given) {
   monitor::Console console(monitor::Console::detect(assembly.place.rank() == 0));
   if (request.dry_run) return dry_run(job, assembly, console);
 
-  const TakenRunFolder taken = enter_run_folder(job, assembly.place);
+  TakenRunFolder taken = enter_run_folder(job, assembly.place);
   const RunFolder& folder = taken.folder;
   const bool writes = assembly.place.rank() == 0;
   bool has_begun = false;
   try {
     if (writes) monitor::write_beginning(folder.summary(), {.run_id = job.run_id});
-    Training training(request, job, assembly, console, folder);
+    Training training(request, job, assembly, console, taken);
     if (writes) write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
     has_begun = true;
     return training.run();

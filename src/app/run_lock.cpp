@@ -5,9 +5,11 @@
 #include <cstring>
 #include <ctime>
 #include <string>
+#include <system_error>
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "gputrain/core/error.hpp"
@@ -35,7 +37,7 @@ std::string content_of(int descriptor) {
 
 }  // namespace
 
-RunLock::RunLock(const std::filesystem::path& folder) {
+RunLock::RunLock(const std::filesystem::path& folder) : folder_(folder), owner_(this_process()) {
   const auto path = folder / "lock";
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) {
@@ -54,10 +56,40 @@ RunLock::RunLock(const std::filesystem::path& folder) {
     log::warning(path.string() + ": this file system has no locks (" + std::strerror(errno) +
                  "): nothing keeps a second process from this run folder");
   }
-  const std::string text = this_process();
-  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, text.data(), text.size(), 0) < 0) {
+  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, owner_.data(), owner_.size(), 0) < 0) {
     log::warning(path.string() + ": cannot write who uses the run folder: " + std::strerror(errno));
   }
+}
+
+/// By the file itself; or by what it says, as some file systems number a file anew when it is looked at again. What
+/// cannot be looked at now is taken for ours.
+bool RunLock::is_held() const {
+  if (descriptor_ < 0) return true;
+  const auto path = folder_ / "lock";
+  struct stat held {};
+  struct stat named {};
+  if (::stat(path.c_str(), &named) != 0) return errno != ENOENT && errno != ENOTDIR;
+  if (::fstat(descriptor_, &held) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev) return true;
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return errno != ENOENT;
+  const bool is_ours = content_of(descriptor) == owner_;
+  ::close(descriptor);
+  return is_ours;
+}
+
+void RunLock::hold() {
+  if (is_held()) return;
+  try {
+    std::error_code failure;  // told by what is opened next
+    std::filesystem::create_directories(folder_, failure);
+    *this = RunLock(folder_);
+  } catch (const Error& refusal) {
+    if (refusal.code() == ExitCode::usage) throw;
+    return;  // a disk that is away may come back; saves tell of it until then
+  }
+  log::warning(
+      folder_.string() +
+      ": this folder was moved or removed while the run writes to it; what comes from here on is in a new one");
 }
 
 RunLock::~RunLock() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <utility>
 
 namespace gputrain::app {
@@ -13,14 +14,27 @@ class RunLock {
   RunLock() = default;  // holds nothing
   /// Throws Error(usage) naming the holder when another process has it, Error(environment) when there is no writing.
   explicit RunLock(const std::filesystem::path& folder);
-  RunLock(RunLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  RunLock(RunLock&& other) noexcept
+      : folder_(std::move(other.folder_)),
+        owner_(std::move(other.owner_)),
+        descriptor_(std::exchange(other.descriptor_, -1)) {}
   RunLock& operator=(RunLock&& other) noexcept {
+    std::swap(folder_, other.folder_);
+    std::swap(owner_, other.owner_);
     std::swap(descriptor_, other.descriptor_);
     return *this;
   }
   ~RunLock();
 
+  /// Throws Error(usage) where the folder was moved or removed, and another process uses what has its name now. Where
+  /// none does, it is made and locked anew, with a warning.
+  void hold();
+  /// Whether the folder of this name is the one that is locked; true where nothing is.
+  bool is_held() const;
+
  private:
+  std::filesystem::path folder_;
+  std::string owner_;  // what the file says: this process
   int descriptor_ = -1;
 };
 

@@ -48,13 +48,14 @@ class LastWords {
 }  // namespace
 
 Training::Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console,
-                   RunFolder folder)
+                   TakenRunFolder& taken)
     : request_(request),
       job_(job),
       spec_(job.spec()),
       assembly_(assembly),
       console_(console),
-      folder_(std::move(folder)),
+      folder_(taken.folder),
+      lock_(taken.lock),
       reporting_{console, metrics_, assembly.plan},
       log_(reporting_, assembly.place.groups, assembly.place.device),
       ledger_(assembly.place.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
@@ -201,7 +202,7 @@ std::string Training::present_work() const {
 }
 
 void Training::record_end(const std::exception& failure) {
-  if (assembly_.place.rank() != 0) return;
+  if (assembly_.place.rank() != 0 || !lock_.is_held()) return;  // another run's folder is left alone
   const std::lock_guard lock(end_mutex_);
   const auto summary =
       record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
@@ -293,6 +294,7 @@ void Training::finish_mirror() {
 
 /// Takes note of saves that were written meanwhile, and tells how often there will be more.
 void Training::look_at_saves() {
+  lock_.hold();
   checkpointing_.note_results();
   if (!assembly_.plan.save.is_auto) return;
   pace_.set_notices_watched(notices_ && notices_->counts().polls > 0);

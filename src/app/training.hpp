@@ -21,7 +21,8 @@ namespace gputrain::app {
 class Training {
  public:
   /// Everything given outlives the training. Every rank must call.
-  Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console, RunFolder folder);
+  Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console,
+           TakenRunFolder& taken);
 
   /// From where the run stands to its end; returns the exit code. An error is recorded in summary.json and passed on.
   int run();
@@ -36,6 +37,7 @@ class Training {
   void record_forced_end(const Error& failure);
   void check_data_is_the_same(const std::vector<nlohmann::json>& ledger) const;
   void refuse_if_stuck(const std::vector<nlohmann::json>& ledger);
+  /// Called after every step.
   void look_at_saves();
   void finish_mirror();
   void leave_later_steps();
@@ -52,6 +54,7 @@ class Training {
   Assembly& assembly_;
   monitor::Console& console_;
   RunFolder folder_;
+  RunLock& lock_;  // of the folder, on rank 0
   train::Progress progress_;
   int64_t first_step_ = 0;  // of this attempt, which goes on from it
   monitor::MetricsFile metrics_;

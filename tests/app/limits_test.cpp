@@ -222,6 +222,38 @@ TEST(RunFolder, OfARunningProcessIsRefusedToAnother) {
   EXPECT_EQ(Program(endless(folder, {"--set", "train.max_steps=3"})).wait().exit_code, 0);  // no lock is left
 }
 
+TEST(RunFolder, MovedAwayIsMadeAnewWithAWarning) {
+  const TemporaryFolder folder;
+  Program run(endless(folder));
+  ASSERT_TRUE(run.prints("step    1/"));
+  std::filesystem::rename(folder / "run", folder / "moved");
+  run.signal(SIGTERM);
+  const Result result = run.wait();
+  EXPECT_EQ(result.exit_code, 143) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(folder / "run: this folder was moved or removed while the run writes to it"));
+  EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
+}
+
+TEST(RunFolder, MovedAwayAndTakenByAnotherRunIsLeftToThat) {
+  const TemporaryFolder folder;
+  Program first(endless(folder));
+  ASSERT_TRUE(first.prints("step    1/"));
+  first.signal(SIGSTOP);  // until the other has the folder
+  std::filesystem::rename(folder / "run", folder / "moved");
+  Program second(endless(folder));
+  ASSERT_TRUE(second.prints("step    1/"));
+  first.signal(SIGCONT);
+  const Result result = first.wait();
+  EXPECT_EQ(result.exit_code, 2) << result.out;
+  EXPECT_THAT(result.err,
+              HasSubstr(folder / "run: the run folder is in use by process " + std::to_string(second.id())));
+  EXPECT_TRUE(second.is_running());
+  EXPECT_EQ(summary(folder / "run")["status"], "begun");
+  second.signal(SIGTERM);
+  EXPECT_EQ(second.wait().exit_code, 143);
+  EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 0);
+}
+
 TEST(Limits, AttemptsWithoutProgressAreRefusedInTheEnd) {
   const TemporaryFolder folder;
   const auto run = endless(folder, {"--set", "limits.max_attempts_without_progress=2"});
