@@ -157,11 +157,23 @@ void Part::check(const Target& target) const {
                   "a slice lies within its tensor");
 }
 
-void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensors) const {
-  for (const Target& target : targets) check(target);
-  if (tensors && *tensors != tensors_.size()) {
-    refuse(fmt::format("has {} tensors, this job {}", tensors_.size(), *tensors), files_.front().path);
+/// A header that is damaged may still be one, of other tensors than were written.
+void Part::check_all(const std::vector<Target>& targets, std::optional<size_t> tensors) const {
+  try {
+    for (const Target& target : targets) check(target);
+    if (tensors && *tensors != tensors_.size()) {
+      refuse(fmt::format("has {} tensors, this job {}", tensors_.size(), *tensors), files_.front().path);
+    }
+  } catch (const Error&) {
+    for (const File& file : files_) {
+      if (seal_of(file.path) != file.seal) throw Damage("damaged: its hash differs", file.path);
+    }
+    throw;
   }
+}
+
+void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensors) const {
+  check_all(targets, tensors);
   std::vector<std::vector<Copy>> copies(files_.size());
   std::vector<at::Tensor> rows;
   for (const Target& target : targets) {

@@ -132,6 +132,33 @@ TEST_F(PartTest, NoticesDamageInTheFileThatItReads) {
   EXPECT_THAT(rejection(), HasSubstr("optimizer-00003-of-00004.safetensors: damaged"));
 }
 
+TEST_F(PartTest, TellsADamagedNameFromThatOfAnotherJob) {
+  CheckpointStore store(folder_);
+  for (const int64_t step : {1, 2}) {
+    store.save({.step = step, .files = {{"model", {{"weight", at::full({4}, double(step))}}}}, .state = "{}"});
+  }
+  const at::Tensor live = at::zeros({4});
+  EXPECT_THROW(store.find_newest([&](const Checkpoint& from) {
+    restore(from.part("model"), {{"other", live}});
+  }),
+               Error);
+  std::fstream file(store.folder_of(2) / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  std::string start(64, '\0');
+  file.read(start.data(), 64);
+  ASSERT_NE(start.find("weight"), std::string::npos);
+  file.seekp(static_cast<std::streamoff>(start.find("weight"))).put('W');
+  file.close();
+  const auto search = store.find_newest([&](const Checkpoint& from) {
+    restore(from.part("model"), {{"weight", live}});
+  });
+  ASSERT_TRUE(search.newest);
+  EXPECT_EQ(search.newest->step(), 1);
+  EXPECT_TRUE(live.equal(at::ones({4})));
+  ASSERT_EQ(search.rejected.size(), 1U);
+  EXPECT_THAT(search.rejected[0].reason, HasSubstr("model.safetensors: damaged: its hash differs"));
+  EXPECT_TRUE(search.rejected[0].is_damaged);
+}
+
 TEST_F(PartTest, IsRefusedWhenARanksFileIsMissing) {
   save_four_ranks();
   fs::remove(file_of(1));

@@ -64,6 +64,7 @@ class Part {
   void add_file(size_t index);
   const Entry& entry_of(const std::string& name) const;
   void check(const Target& target) const;
+  void check_all(const std::vector<Target>& targets, std::optional<size_t> tensors) const;
   const SafetensorsFile& mapped(size_t file) const;
 
   std::vector<File> files_;
