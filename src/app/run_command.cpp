@@ -27,7 +27,7 @@ namespace gputrain::app {
 namespace {
 
 /// Everything short of training: reads one step of data and computes its loss, writes nothing.
-int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
+int try_out(const Job& job, Assembly& assembly, monitor::Console& console) {
   print_start_page(console, job, assembly, {.saves = "auto", .resume = "not looked for (dry run)"});
   auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
   if (job.spec().train.searches_micro_batch()) options.share.micro_batch = 1;
@@ -39,6 +39,15 @@ int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
   for (const auto& shortage : disks_too_small(job, assembly)) throw Error(shortage);
   console.line("dry run", "all checks passed; first loss " + monitor::significant(mean) + "; nothing was written");
   return 0;
+}
+
+int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
+  try {
+    return try_out(job, assembly, console);
+  } catch (const std::exception& failure) {
+    if (const auto shortage = out_of_memory_error(failure, job, &assembly, "in the dry run")) throw Error(*shortage);
+    throw;
+  }
 }
 
 /// The folder is rank 0's to make; the others use it once it is there.

@@ -75,6 +75,14 @@ TEST_F(Memory, ThatRunsOutIsToldOnOnePageWithWhatHelps) {
               MatchesRegex("out of memory in step 1: [0-9.]+ MiB more could not be had"));
 }
 
+TEST_F(Memory, ThatRunsOutInADryRunIsToldOnTheSamePage) {
+  const Result result = run_within(300, {"--dry-run"});
+  EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("error: out of memory in the dry run: "));
+  EXPECT_THAT(result.err, HasSubstr("activations of a micro-batch of 96"));
+  EXPECT_THAT(result.err, HasSubstr("\n    1  --set train.micro_batch_size="));
+}
+
 TEST_F(Memory, IsEnoughOnceTheFirstRemedyIsTaken) {
   const Result refused = run_within(450);
   ASSERT_EQ(refused.exit_code, 6) << refused.out;
