@@ -26,10 +26,10 @@ Stop SaveHook::after_step(Progress& progress, const StepResult&, bool asked) {
   return Stop::none;
 }
 
-Stop SaveHook::after_training(Progress& progress, bool stopped) {
+Stop SaveHook::after_training(Progress& progress, bool) {
   const bool is_saved = saved_step_ == progress.step && saved_evaluation_ == progress.evaluated_step;
   if (is_saved && !has_trained_) return Stop::none;  // as this attempt found it
-  if (is_saved && stopped && parts_.settle()) return Stop::none;
+  if (is_saved && parts_.settle()) return Stop::none;
   parts_.save(progress, SaveMode::durable);
   note_saved(progress);
   return Stop::none;

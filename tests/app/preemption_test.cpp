@@ -248,6 +248,19 @@ TEST(Saving, MoreOftenThanItCanBeWrittenIsToldAndCounted) {
   EXPECT_GT(stall_seconds, 1);
 }
 
+TEST(Saving, OfTheLastStepIsDoneOnceWhereNothingComesAfterIt) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 10}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "eval.interval=10"}).exit_code, 0);
+  std::vector<int64_t> steps;
+  std::istringstream ledger(read_file(folder / "run/ledger.jsonl"));
+  for (std::string line; std::getline(ledger, line);) {
+    const auto entry = nlohmann::json::parse(line);
+    if (entry["kind"] == "checkpoint") steps.push_back(entry["step"].get<int64_t>());
+  }
+  EXPECT_THAT(steps, ::testing::ElementsAre(10, 20));
+}
+
 TEST(Saving, IsDoneForWhatIsToBeKeptForGood) {
   const TemporaryFolder folder;
   const std::string job =
