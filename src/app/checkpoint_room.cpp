@@ -1,8 +1,13 @@
 #include "checkpoint_room.hpp"
 
+#include <algorithm>
+#include <string>
+
 #include <ATen/ops/full.h>
 
 #include "checkpointing.hpp"
+#include "gputrain/checkpoint/store.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "weights.hpp"
@@ -45,17 +50,31 @@ std::vector<Error> disks_too_small(const Job& job, Assembly& assembly) {
   const int64_t bytes = checkpoint_bytes(assembly);
   std::vector<Error> found;
   if (assembly.place.rank() != 0) return found;
+  const train::CheckpointSpec& spec = job.spec().checkpoint;
+  // The oldest goes when the newest has been read back; without an interval there may be only one.
+  const int64_t at_a_time = spec.interval ? spec.keep_last + 1 : 1;
   const auto sized = [](int64_t size) { return monitor::bytes(static_cast<double>(size)); };
-  const auto look = [&](const std::filesystem::path& folder, const std::string& other) {
+  const auto look = [&](const std::filesystem::path& folder, const std::filesystem::path& checkpoints,
+                        const std::string& other) {
+    const auto there = static_cast<int64_t>(checkpoint::CheckpointStore(checkpoints).list().size());
+    const int64_t count = std::max<int64_t>(1, at_a_time - there);
     const auto free = free_bytes_below(folder);
-    if (!free || *free >= bytes) return;
+    if (!free || *free >= count * bytes) return;
+    const bool has_room_for_one = *free >= bytes;
+    const std::string needs =
+        has_room_for_one ? counted(count, there > 0 ? "more checkpoint" : "checkpoint") + " of " + sized(bytes) +
+                               " will be there at a time (checkpoint.keep_last: " + std::to_string(spec.keep_last) +
+                               ", and the one being written), "
+                         : "one checkpoint needs " + sized(bytes) + ", ";
     found.push_back({ExitCode::environment,
-                     {.what = "one checkpoint needs " + sized(bytes) + ", " + sized(*free) + " are free",
+                     {.what = needs + sized(*free) + " are free",
                       .where = folder.string(),
-                      .hint = "make room before the first save, or another " + other}});
+                      .hint = std::string("make room before the first save, ") +
+                              (has_room_for_one && spec.keep_last > 1 ? "keep fewer, " : "") + "or another " + other}});
   };
-  look(job.output_dir, "--output-dir");
-  if (const auto& mirror = job.spec().checkpoint.mirror) look(*mirror, "checkpoint.mirror");
+  const std::filesystem::path run = job.output_dir;
+  look(run, run / "ckpt", "--output-dir");
+  if (spec.mirror) look(*spec.mirror, *spec.mirror, "checkpoint.mirror");
   return found;
 }
 

@@ -81,6 +81,20 @@ TEST_F(SmallDisk, IsRefusedByADryRun) {
   EXPECT_EQ(with_disk(4096, {"run", job_, "--output-dir", disk_ + "/run", "--dry-run"}).exit_code, 0);
 }
 
+TEST_F(SmallDisk, ThatHoldsAsManyAsAreKeptAndNoneMoreIsTold) {
+  ASSERT_EQ(gputrain({"run", job_, "--output-dir", folder_ / "run"}).exit_code, 0);
+  const std::string size = size_of_checkpoint(folder_ / "run");
+  const int enough_for_two = static_cast<int>(2.5 * std::stod(size));
+  ASSERT_THAT(size, HasSubstr(" KiB"));
+  const std::vector<std::string> dry{"run", job_, "--output-dir", disk_ + "/run", "--dry-run"};
+  const Result result = with_disk(enough_for_two, dry);
+  EXPECT_EQ(result.exit_code, 6);
+  EXPECT_THAT(result.err, HasSubstr("3 checkpoints of " + size + " will be there at a time"));
+  auto once = dry;
+  once.insert(once.end(), {"--set", "checkpoint.interval=null"});
+  EXPECT_EQ(with_disk(enough_for_two, once).exit_code, 0);
+}
+
 TEST_F(SmallDisk, ThatIsLargeEnoughIsNotSpokenOf) {
   const Result result = with_disk(8192, {"run", job_, "--output-dir", disk_ + "/run"});
   EXPECT_EQ(result.exit_code, 0);
