@@ -41,7 +41,7 @@ void ExpectSpec::describe(config::Description<ExpectSpec>& d) {
 void JobSpec::describe(config::Description<JobSpec>& d) {
   describe_keys(d);
   d.check([](const JobSpec& spec, config::Complaints& complaints) {
-    launch::check_environment_names(spec.env, complaints);
+    check_job_start(spec, complaints);
     if (spec.precision == "fp16" && spec.parallel.compress == "powersgd") {
       complaints.about("parallel.compress",
                        "powersgd carries errors from step to step, which fp16's loss scale changes",

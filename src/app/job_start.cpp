@@ -1,5 +1,6 @@
 #include "job_start.hpp"
 
+#include <algorithm>
 #include <cctype>
 
 #include "job_keys.hpp"
@@ -21,9 +22,18 @@ std::string name_from(const std::filesystem::path& file) {
 void JobStart::describe(config::Description<JobStart>& d) {
   d.is_a_part();
   describe_keys(d);
-  d.check([](const JobStart& spec, config::Complaints& complaints) {
-    launch::check_environment_names(spec.env, complaints);
-  });
+  d.check(check_job_start);
+}
+
+void check_job_start(const JobStart& spec, config::Complaints& complaints) {
+  launch::check_environment_names(spec.env, complaints);
+  if (!spec.name) return;
+  const std::filesystem::path below = *spec.name;
+  const bool leads_elsewhere = below.is_absolute() || std::any_of(below.begin(), below.end(), [](const auto& part) {
+                                 return part == "." || part == "..";
+                               });
+  if (spec.name->empty() || leads_elsewhere)
+    complaints.about("name", "names no folder below runs/", "a word, or output_dir for a folder elsewhere");
 }
 
 config::Request reading_of(const JobRequest& request) {

@@ -33,6 +33,9 @@ struct JobStart {
   static void describe(config::Description<JobStart>& d);
 };
 
+/// What no key by itself tells: for `describe` of a JobStart and of what derives from it.
+void check_job_start(const JobStart& spec, config::Complaints& complaints);
+
 config::Request reading_of(const JobRequest& request);
 std::string name_of(const JobStart& spec, const JobRequest& request);
 /// The run folder.

@@ -26,6 +26,9 @@ std::string interval_of_strategy(const std::string& strategy) {
   return strategy == "epoch" ? "1ep" : "";
 }
 
+// Far beyond what anybody trains, and so that their products are numbers still.
+constexpr int64_t kMostSteps = int64_t{1} << 32, kMostTokens = int64_t{1} << 52, kMostInAStep = int64_t{1} << 26;
+
 }  // namespace
 
 void TrainSpec::describe(config::Description<TrainSpec>& d) {
@@ -35,22 +38,22 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .change(Change::needs_accept)
       .instead_of({"num_train_epochs", "epochs", "num_epochs", "n_epochs", "total_epochs"});
   d.key("max_steps", &TrainSpec::max_steps, "stop after this many optimizer steps")
-      .at_least(1)
+      .range(1, kMostSteps)
       .change(Change::needs_accept)
       .instead_of({"train_steps", "num_steps", "max_iters", "num_iterations", "total_steps", "steps"});
   d.key("max_tokens", &TrainSpec::max_tokens, "stop after this many tokens (text)")
-      .at_least(1)
+      .range(1, kMostTokens)
       .change(Change::needs_accept);
   d.key("max_time", &TrainSpec::max_time, "stop after this much training time, summed over attempts")
       .above(0)
       .change(Change::safe);
   d.key("global_batch_size", &TrainSpec::global_batch_size, "samples per optimizer step over all ranks")
-      .at_least(1)
+      .range(1, kMostInAStep)
       .unit("samples")
       .change(Change::needs_accept)
       .instead_of({"train_batch_size", "effective_batch_size", "total_batch_size"});
   d.key("global_batch_tokens", &TrainSpec::global_batch_tokens, "the same, in tokens (text)")
-      .at_least(1)
+      .range(1, kMostInAStep)
       .unit("tokens")
       .change(Change::needs_accept);
   d.key("micro_batch_size", &TrainSpec::micro_batch_size,
@@ -59,14 +62,14 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
         "shared out in this proportion; auto: the fastest that fits, tried before the first step on all ranks and kept "
         "by "
         "resumed runs; null: the global batch divided by ranks and accumulation")
-      .at_least(1)
+      .range(1, kMostInAStep)
       .unit("samples")
       .change(Change::safe)
       .instead_of({"per_device_train_batch_size", "train_micro_batch_size_per_gpu", "device_train_microbatch_size",
                    "local_batch_size", "batch_size"});
   d.key("gradient_accumulation_steps", &TrainSpec::gradient_accumulation_steps,
         "forward passes per optimizer step; auto: derived from the two batch sizes")
-      .at_least(1)
+      .range(1, kMostInAStep)
       .change(Change::safe)
       .instead_of({"accumulate_grad_batches", "grad_accum_steps"});
   d.key("label_smoothing", &TrainSpec::label_smoothing, "share of the target spread evenly over all classes")

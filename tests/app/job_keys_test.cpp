@@ -78,5 +78,21 @@ TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
   }
 }
 
+TEST(JobKeys, ANameIsThatOfAFolderBelowRuns) {
+  using ::testing::HasSubstr;
+  for (const char* name : {"..", ".", "../x", "a/../../x", "/tmp/x", "''"})
+    EXPECT_THAT(refusal("name: " + std::string(name)), HasSubstr("names no folder below runs/")) << name;
+  for (const char* name : {"a", "..a", "sweep/a", "a b", "3"})
+    EXPECT_EQ(refusal("name: " + std::string(name)), "accepted") << name;
+}
+
+TEST(JobKeys, NumbersWhoseProductsAreNoneAreRefused) {
+  using ::testing::HasSubstr;
+  for (const char* key : {"max_steps", "max_tokens", "global_batch_size", "micro_batch_size"}) {
+    const std::string text = refusal("", {"train." + std::string(key) + "=9223372036854775807"});
+    EXPECT_THAT(text, HasSubstr(key)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace gputrain::app
