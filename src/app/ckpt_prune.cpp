@@ -125,7 +125,7 @@ int ckpt_prune_command(const PruneRequest& request) {
                  .hint = "only a run's own checkpoints are pruned, for its lock tells whether it is in use"});
   }
   const RunLock lock = request.dry_run ? RunLock() : lock_for_pruning(folder);
-  if (!request.dry_run) checkpoint::CheckpointStore(folder).settle_replaced();
+  if (!request.dry_run) checkpoint::CheckpointStore(folder).put_back_replaced();
   const auto entries = entries_of(folder);
   const Removal removal = prune_folder(folder, entries, request);
   if (request.json)

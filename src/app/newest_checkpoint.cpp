@@ -85,11 +85,35 @@ std::string quarantine(const CheckpointStore& own, const CheckpointStore* mirror
   }
 }
 
+/// A damaged checkpoint that had replaced another one of its step makes way for it. Whether there is one more to look
+/// at.
+bool bring_back_replaced(const CheckpointStore& own, const Search& search) {
+  bool is_more = false;
+  for (const auto& rejected : search.rejected) {
+    if (!rejected.is_damaged || rejected.folder.parent_path() != own.folder()) continue;
+    if (!own.bring_back_replaced(rejected.folder)) continue;
+    log::warning("checkpoint set aside: " + rejected.reason + "; the one that it had replaced is in its place again");
+    is_more = true;
+  }
+  return is_more;
+}
+
+void put_back_replaced(const CheckpointStore& own, const CheckpointStore* mirror) {
+  own.put_back_replaced();
+  try {
+    if (mirror != nullptr) mirror->put_back_replaced();
+  } catch (const Error& failure) {
+    log::warning(failure.what());  // a mirror may be read-only, or away
+  }
+}
+
 /// What rank 0 finds.
 std::optional<checkpoint::Checkpoint> newest_here(const CheckpointStore& own, const CheckpointStore* mirror,
                                                   const CheckpointStore::Read& read) {
-  own.settle_replaced();
-  Search search = mirror == nullptr ? own.find_newest(read) : search_both(own, *mirror, read);
+  put_back_replaced(own, mirror);
+  Search search;
+  do search = mirror == nullptr ? own.find_newest(read) : search_both(own, *mirror, read);
+  while (bring_back_replaced(own, search));
   if (!search.newest && !search.rejected.empty()) {
     throw Error(ExitCode::checkpoint,
                 {.what = "none of the run's checkpoints is good; the newest: " + search.rejected.front().reason,
@@ -202,9 +226,11 @@ std::optional<checkpoint::Checkpoint> newest_good(comm::ProcessGroups& groups, c
 }
 
 void leave_newer(const CheckpointStore& store, int64_t step) {
-  store.settle_replaced();
+  store.put_back_replaced();
   for (const auto& listed : store.list()) {
-    if (listed.step <= step || !listed.problem.empty()) continue;
+    if (listed.step <= step) continue;
+    store.remove_replaced(listed.folder);  // or it would come back
+    if (!listed.problem.empty()) continue;
     const auto aside = store.set_aside(listed.folder, "left");
     log::warning(listed.folder.string() + " is of the way not taken; it is now " + aside.filename().string());
   }

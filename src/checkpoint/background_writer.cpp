@@ -136,8 +136,9 @@ BackgroundWriter::Result BackgroundWriter::write(const Snapshot& snapshot) {
     if (snapshot.rank == 0) store_.confirm(snapshot.step);
   } catch (const Error& error) {
     result.failure = error;
-  } catch (const std::exception& error) {  // of memory, say: a save must not end a training run
-    result.failure = Error(ExitCode::checkpoint, {.what = error.what(), .where = store_.folder().string()});
+  } catch (const std::exception& error) {  // a save must not end a training run
+    const std::string what = device::shortage_of(error) ? "there is not the memory to write it" : error.what();
+    result.failure = Error(ExitCode::checkpoint, {.what = what, .where = store_.folder().string()});
   }
   const double seconds = seconds_since(begin);
   result.seconds = durable_seconds > 0 ? durable_seconds : seconds;

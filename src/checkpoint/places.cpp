@@ -24,7 +24,7 @@ void rename_into_place(const fs::path& written, const fs::path& target) {
   const bool replaces = fs::exists(target);
   const unsigned int flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   if (::renameat2(AT_FDCWD, written.c_str(), AT_FDCWD, target.c_str(), flags) == 0) {
-    std::error_code ignored;  // under its other name it can only not be put back
+    std::error_code ignored;  // where this fails, what was replaced keeps its partial name and cannot be put back
     if (replaces) fs::rename(written, replaced_name_of(target), ignored);
     return;
   }
@@ -35,7 +35,10 @@ void rename_into_place(const fs::path& written, const fs::path& target) {
   }
   on_disk(target, "cannot rename into place", [&] {  // file systems without exchange, such as NFS
     const fs::path old = replaced_name_of(target);
-    if (replaces) fs::rename(target, old);
+    if (replaces) {
+      fs::remove_all(old);
+      fs::rename(target, old);
+    }
     std::error_code failure;
     fs::rename(written, target, failure);
     if (failure) {
@@ -60,16 +63,13 @@ fs::path partial_name_of(const fs::path& checkpoint) { return checkpoint.string(
 
 fs::path replaced_name_of(const fs::path& checkpoint) { return checkpoint.string() + kReplacedSuffix; }
 
-void settle_replaced(const fs::path& folder) {
-  if (!fs::exists(folder)) return;
-  on_disk(folder, "cannot settle what was being replaced", [&] {
+void put_back_replaced(const fs::path& folder) {
+  on_disk(folder, "cannot put back what was being replaced", [&] {
+    if (!fs::exists(folder)) return;
     for (const fs::path& path : checkpoints_with(kReplacedSuffix, folder)) {
       const std::string name = path.string();
       const fs::path target = name.substr(0, name.size() - std::string_view(kReplacedSuffix).size());
-      if (fs::exists(target))
-        fs::remove_all(path);
-      else
-        fs::rename(path, target);
+      if (!fs::exists(target)) fs::rename(path, target);
     }
   });
 }

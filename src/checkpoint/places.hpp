@@ -27,9 +27,8 @@ std::filesystem::path partial_name_of(const std::filesystem::path& checkpoint);
 /// The name of a checkpoint that another one of its step has replaced.
 std::filesystem::path replaced_name_of(const std::filesystem::path& checkpoint);
 
-/// Gives replaced checkpoints their names back where nothing has them: the process was killed between two renames, where
-/// the file system has none for both, or what replaced them was damaged. Others go.
-void settle_replaced(const std::filesystem::path& folder);
+/// Gives replaced checkpoints their names back where nothing has them.
+void put_back_replaced(const std::filesystem::path& folder);
 
 /// What is left of folders that a killed process was writing or removing, and checkpoints that were replaced.
 void remove_partial_folders(const std::filesystem::path& folder);

@@ -155,14 +155,10 @@ void CheckpointStore::confirm(int64_t step) {
   try {
     verify(folder, look_at_files(folder));
   } catch (const Damage&) {
-    if (fs::exists(replaced_name_of(folder))) {
-      set_aside(folder, "bad");
-      settle_replaced();
-    }
+    bring_back_replaced(folder);
     throw;
   }
-  std::error_code until_the_next_save;
-  fs::remove_all(replaced_name_of(folder), until_the_next_save);
+  remove_replaced(folder);
   prune_up_to(step, /*only_tell=*/false);
   point_hints_at(step);
 }
@@ -173,7 +169,20 @@ fs::path CheckpointStore::save(const Snapshot& snapshot) {
   return written;
 }
 
-void CheckpointStore::settle_replaced() const { checkpoint::settle_replaced(folder_); }
+void CheckpointStore::put_back_replaced() const { checkpoint::put_back_replaced(folder_); }
+
+bool CheckpointStore::bring_back_replaced(const fs::path& damaged) const {
+  std::error_code unknown;
+  if (!fs::exists(replaced_name_of(damaged), unknown)) return false;
+  set_aside(damaged, "bad");
+  put_back_replaced();
+  return true;
+}
+
+void CheckpointStore::remove_replaced(const fs::path& folder) const {
+  std::error_code ignored;  // the next save tries again, and tells
+  fs::remove_all(replaced_name_of(folder), ignored);
+}
 
 CheckpointStore::Search CheckpointStore::find_newest(const Read& read) const {
   Search search;

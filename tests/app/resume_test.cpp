@@ -120,6 +120,20 @@ TEST(Resume, GoesOnFromWhatAnotherKindOfDeviceSaved) {
   EXPECT_THAT(result.out, HasSubstr("resume  step 15 "));
 }
 
+TEST(Resume, TakesWhatADamagedCheckpointHadReplaced) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const std::string newest = folder / "run/ckpt/step-00000020";
+  std::filesystem::copy(newest, newest + ".old.partial");  // killed before the new one was read back
+  std::filesystem::resize_file(newest + "/model.safetensors", 100);
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("resume  step 20 from "));
+  EXPECT_THAT(result.err, HasSubstr("the one that it had replaced is in its place again"));
+  EXPECT_TRUE(std::filesystem::exists(newest + ".bad"));
+}
+
 TEST(Resume, WithNothingButBadCheckpointsDoesNotStartOver) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);

@@ -97,9 +97,13 @@ class CheckpointStore {
   /// by default every file is compared with its hash. What else `read` throws ends the search.
   Search find_newest(const Read& read = {}) const;
 
-  /// What a killed process was replacing has its name again, or goes where another one has it: before one is chosen to
-  /// go on from, or set aside, by who may write. Throws Error(checkpoint).
-  void settle_replaced() const;
+  /// A killed process was replacing a checkpoint where the file system cannot do that at once: it has its name again.
+  /// Before one is chosen to go on from, by who may write. Throws Error(checkpoint).
+  void put_back_replaced() const;
+
+  /// Sets a damaged checkpoint aside as ".bad" where it has replaced one that is still there, which has its name again;
+  /// whether it has. Throws Error(checkpoint).
+  bool bring_back_replaced(const std::filesystem::path& damaged) const;
 
   /// Those with a finished name, newest first, good or not.
   std::vector<Listed> list() const;
@@ -111,6 +115,9 @@ class CheckpointStore {
   /// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and
   /// returns it. Throws Error(checkpoint) when it cannot.
   std::filesystem::path set_aside(const std::filesystem::path& folder, const std::string& suffix) const;
+
+  /// Removes what the checkpoint has replaced, if that is still there: nobody will want it back.
+  void remove_replaced(const std::filesystem::path& folder) const;
 
  private:
   std::filesystem::path partial_folder_of(int64_t step) const;
