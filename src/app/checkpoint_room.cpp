@@ -19,6 +19,15 @@ int64_t bytes_of(const checkpoint::NamedTensors& tensors) {
   return static_cast<int64_t>(checkpoint::safetensors_bytes(tensors));
 }
 
+/// 0 where that cannot be looked at, as in a mirror that is away.
+int64_t checkpoints_in(const std::filesystem::path& folder) {
+  try {
+    return static_cast<int64_t>(checkpoint::CheckpointStore(folder).list().size());
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
 }  // namespace
 
 std::optional<int64_t> free_bytes_below(std::filesystem::path folder) {
@@ -46,31 +55,35 @@ int64_t checkpoint_bytes(Assembly& assembly) {
   return all.item<int64_t>();
 }
 
-std::vector<Error> disks_too_small(const Job& job, Assembly& assembly) {
+std::vector<DiskShortage> disks_too_small(const Job& job, Assembly& assembly) {
   const int64_t bytes = checkpoint_bytes(assembly);
-  std::vector<Error> found;
+  std::vector<DiskShortage> found;
   if (assembly.place.rank() != 0) return found;
   const train::CheckpointSpec& spec = job.spec().checkpoint;
-  // The oldest goes when the newest has been read back; without an interval there may be only one.
-  const int64_t at_a_time = spec.interval ? spec.keep_last + 1 : 1;
-  const auto sized = [](int64_t size) { return monitor::bytes(static_cast<double>(size)); };
+  const train::Plan& plan = assembly.plan;
+  const int64_t saves = plan.save.is_never() ? 1
+                        : plan.save.steps > 0
+                            ? plan.total_steps / plan.save.steps + (plan.total_steps % plan.save.steps > 0)
+                            : plan.total_steps;
   const auto look = [&](const std::filesystem::path& folder, const std::filesystem::path& checkpoints,
                         const std::string& other) {
-    const auto there = static_cast<int64_t>(checkpoint::CheckpointStore(checkpoints).list().size());
-    const int64_t count = std::max<int64_t>(1, at_a_time - there);
     const auto free = free_bytes_below(folder);
-    if (!free || *free >= count * bytes) return;
-    const bool has_room_for_one = *free >= bytes;
-    const std::string needs =
-        has_room_for_one ? counted(count, there > 0 ? "more checkpoint" : "checkpoint") + " of " + sized(bytes) +
-                               " will be there at a time (checkpoint.keep_last: " + std::to_string(spec.keep_last) +
-                               ", and the one being written), "
-                         : "one checkpoint needs " + sized(bytes) + ", ";
-    found.push_back({ExitCode::environment,
-                     {.what = needs + sized(*free) + " are free",
-                      .where = folder.string(),
-                      .hint = std::string("make room before the first save, ") +
-                              (has_room_for_one && spec.keep_last > 1 ? "keep fewer, " : "") + "or another " + other}});
+    if (!free) return;
+    const std::string size = monitor::bytes(static_cast<double>(bytes));
+    const int64_t room = *free / std::max<int64_t>(1, bytes), in_all = room + checkpoints_in(checkpoints);
+    const auto note = [&](std::string what, const std::string& fewer) {
+      const std::string hint = "make room before the first save, " + fewer + "or another " + other;
+      found.push_back(
+          {.for_one = room == 0,
+           .error = {ExitCode::environment, {.what = std::move(what), .where = folder.string(), .hint = hint}}});
+    };
+    if (room == 0) {
+      note("one checkpoint needs " + size + ", " + monitor::bytes(static_cast<double>(*free)) + " are free", "");
+    } else if (in_all <= spec.keep_last && in_all < saves) {
+      note("there is room for " + counted(in_all, "checkpoint") + " of " + size + "; checkpoint.keep_last: " +
+               std::to_string(spec.keep_last) + " takes one more while the next one is written",
+           "keep fewer, ");
+    }
   };
   const std::filesystem::path run = job.output_dir;
   look(run, run / "ckpt", "--output-dir");

@@ -16,8 +16,14 @@ std::optional<int64_t> free_bytes_below(std::filesystem::path folder);
 /// The tensors of one checkpoint, as all ranks together write it. Every rank must call.
 int64_t checkpoint_bytes(Assembly& assembly);
 
-/// Errors to throw or to tell where the disk of the run folder, or of the mirror, has no room for one checkpoint, or for
-/// as many as will be there at a time. Every rank must call; rank 0 is answered.
-std::vector<Error> disks_too_small(const Job& job, Assembly& assembly);
+/// What to throw or to tell where the disk of the run folder, or of the mirror, has no room for one checkpoint, or none
+/// for the next one beside those that are kept.
+struct DiskShortage {
+  bool for_one;
+  Error error;
+};
+
+/// Every rank must call; rank 0 is answered.
+std::vector<DiskShortage> disks_too_small(const Job& job, Assembly& assembly);
 
 }  // namespace gputrain::app

@@ -36,7 +36,10 @@ int try_out(const Job& job, Assembly& assembly, monitor::Console& console) {
   const auto& batch = step.micro_batches.front();
   const auto loss = assembly.built.model->loss(loader.to_device(batch), job.spec().train.label_smoothing);
   const double mean = loss.sum.item<double>() / static_cast<double>(batch.weight);
-  for (const auto& shortage : disks_too_small(job, assembly)) throw Error(shortage);
+  for (const auto& shortage : disks_too_small(job, assembly)) {
+    if (shortage.for_one) throw Error(shortage.error);
+    log::warning(shortage.error.what());
+  }
   console.line("dry run", "all checks passed; first loss " + monitor::significant(mean) + "; nothing was written");
   return 0;
 }
@@ -88,7 +91,7 @@ int run_job(const RunRequest& request, const Job& given) {
   monitor::Console console(monitor::Console::detect(assembly.place.rank() == 0));
   if (request.dry_run) return dry_run(job, assembly, console);
 
-  TakenRunFolder taken = enter_run_folder(job, assembly.place);
+  const TakenRunFolder taken = enter_run_folder(job, assembly.place);
   const RunFolder& folder = taken.folder;
   const bool writes = assembly.place.rank() == 0;
   bool has_begun = false;

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <ctime>
 #include <string>
-#include <system_error>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -77,19 +76,18 @@ bool RunLock::is_held() const {
   return is_ours;
 }
 
-void RunLock::hold() {
+void RunLock::check() const {
   if (is_held()) return;
-  try {
-    std::error_code failure;  // told by what is opened next
-    std::filesystem::create_directories(folder_, failure);
-    *this = RunLock(folder_);
-  } catch (const Error& refusal) {
-    if (refusal.code() == ExitCode::usage) throw;
-    return;  // a disk that is away may come back; saves tell of it until then
-  }
-  log::warning(
-      folder_.string() +
-      ": this folder was moved or removed while the run writes to it; what comes from here on is in a new one");
+  const auto path = folder_ / "lock";
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const bool is_taken = descriptor >= 0;
+  const std::string holder = is_taken ? content_of(descriptor) : "";
+  if (is_taken) ::close(descriptor);
+  throw Error(is_taken ? ExitCode::usage : ExitCode::environment,
+              {.what = "the run folder was moved or removed while the run used it" +
+                       (is_taken ? ", and its name is that of another run's now: " + holder : ""),
+               .where = folder_.string(),
+               .hint = "move it back and start again: training goes on from its newest checkpoint"});
 }
 
 RunLock::~RunLock() {

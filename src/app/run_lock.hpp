@@ -26,9 +26,9 @@ class RunLock {
   }
   ~RunLock();
 
-  /// Throws Error(usage) where the folder was moved or removed, and another process uses what has its name now. Where
-  /// none does, it is made and locked anew, with a warning.
-  void hold();
+  /// Throws where the folder was moved or removed: Error(usage) where another run's has its name now, else
+  /// Error(environment).
+  void check() const;
   /// Whether the folder of this name is the one that is locked; true where nothing is.
   bool is_held() const;
 

@@ -48,7 +48,7 @@ class LastWords {
 }  // namespace
 
 Training::Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console,
-                   TakenRunFolder& taken)
+                   const TakenRunFolder& taken)
     : request_(request),
       job_(job),
       spec_(job.spec()),
@@ -172,10 +172,11 @@ int Training::run() {
                              [this](const Error& failure) { record_forced_end(failure); });
   try {
     // Not refused: what a disk says is not always so, and there may be room when the first save is due.
-    for (const auto& shortage : disks_too_small(job_, assembly_)) log::warning(shortage.what());
+    for (const auto& shortage : disks_too_small(job_, assembly_)) log::warning(shortage.error.what());
     monitor::Summary summary = train();
     keep_measured(summary, monitor::newest_end(folder_.summary()));
     assembly_.place.groups.control().barrier("end");
+    lock_.check();
     if (assembly_.place.rank() == 0) monitor::write_summary(folder_.summary(), summary);
     ledger_.append("end", end_record(summary, progress_));
     train::note_saved();
@@ -218,7 +219,7 @@ void Training::note_reached() {
 }
 
 void Training::record_forced_end(const Error& failure) {
-  if (assembly_.place.rank() != 0) return;
+  if (assembly_.place.rank() != 0 || !lock_.is_held()) return;
   const std::lock_guard lock(end_mutex_);
   const auto summary = record_failure(reached_.summary, failure, folder_);
   monitor::Ledger(folder_.ledger())
@@ -250,6 +251,7 @@ monitor::Summary Training::train() {
                         .save =
                             [&](const auto& progress, auto mode) {
                               replicas.check(progress);
+                              lock_.check();
                               checkpointing_.save(progress, mode);
                             },
                         .look = [this] { look_at_saves(); },
@@ -294,7 +296,11 @@ void Training::finish_mirror() {
 
 /// Takes note of saves that were written meanwhile, and tells how often there will be more.
 void Training::look_at_saves() {
-  lock_.hold();
+  constexpr double kOften = 1;
+  if (since_lock_check_.seconds() >= kOften) {
+    lock_.check();
+    since_lock_check_.lap();
+  }
   checkpointing_.note_results();
   if (!assembly_.plan.save.is_auto) return;
   pace_.set_notices_watched(notices_ && notices_->counts().polls > 0);
@@ -331,6 +337,7 @@ train::Stop Training::own_stop() {
 /// Goes back to the newest good checkpoint and on with the data after the present step. To train on the data between
 /// them again would lead to the same place: everything is deterministic.
 void Training::roll_back(const std::string& finding) {
+  lock_.check();
   const int64_t most = spec_.train.max_rollbacks;
   if (progress_.rollbacks >= most) {
     throw Error(ExitCode::refused,
@@ -375,6 +382,7 @@ train::Stop Training::test() {
 
 void Training::finish(const monitor::Summary& summary, const Expectation& expectation) {
   auto& model = *assembly_.built.model;
+  lock_.check();
   write_weights(model, folder_);
   const auto& sample = spec_.eval.sample;
   if (sample && summary.status != "stopped") {

@@ -22,7 +22,7 @@ class Training {
  public:
   /// Everything given outlives the training. Every rank must call.
   Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console,
-           TakenRunFolder& taken);
+           const TakenRunFolder& taken);
 
   /// From where the run stands to its end; returns the exit code. An error is recorded in summary.json and passed on.
   int run();
@@ -54,7 +54,8 @@ class Training {
   Assembly& assembly_;
   monitor::Console& console_;
   RunFolder folder_;
-  RunLock& lock_;  // of the folder, on rank 0
+  const RunLock& lock_;  // of the folder, on rank 0
+  train::Stopwatch since_lock_check_;
   train::Progress progress_;
   int64_t first_step_ = 0;  // of this attempt, which goes on from it
   monitor::MetricsFile metrics_;

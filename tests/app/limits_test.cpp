@@ -222,36 +222,53 @@ TEST(RunFolder, OfARunningProcessIsRefusedToAnother) {
   EXPECT_EQ(Program(endless(folder, {"--set", "train.max_steps=3"})).wait().exit_code, 0);  // no lock is left
 }
 
-TEST(RunFolder, MovedAwayIsMadeAnewWithAWarning) {
+/// Once it has stopped; the signal alone says that it will.
+void stand_still(const Program& program) {
+  program.signal(SIGSTOP);
+  const std::string status = "/proc/" + std::to_string(program.id()) + "/stat";
+  for (std::string text; text.find(") T ") == std::string::npos;) text = read_file(status);
+}
+
+TEST(RunFolder, MovedAwayEndsTheRunWhichGoesOnOnceItIsBack) {
   const TemporaryFolder folder;
-  Program run(endless(folder));
-  ASSERT_TRUE(run.prints("step    1/"));
+  Program run(endless(folder, {"--set", "checkpoint.interval=1"}));
+  ASSERT_TRUE(run.prints("step    20/"));
+  stand_still(run);
   std::filesystem::rename(folder / "run", folder / "moved");
-  run.signal(SIGTERM);
+  run.signal(SIGCONT);
   const Result result = run.wait();
-  EXPECT_EQ(result.exit_code, 143) << result.err;
-  EXPECT_THAT(result.err, HasSubstr(folder / "run: this folder was moved or removed while the run writes to it"));
-  EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(folder / "run: the run folder was moved or removed while the run used it"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/summary.json"));
+  std::filesystem::remove_all(folder / "run");
+  std::filesystem::rename(folder / "moved", folder / "run");
+  Program again(endless(folder));
+  EXPECT_TRUE(again.prints("resume  step "));
 }
 
 TEST(RunFolder, MovedAwayAndTakenByAnotherRunIsLeftToThat) {
-  const TemporaryFolder folder;
-  Program first(endless(folder));
-  ASSERT_TRUE(first.prints("step    1/"));
-  first.signal(SIGSTOP);  // until the other has the folder
-  std::filesystem::rename(folder / "run", folder / "moved");
-  Program second(endless(folder));
-  ASSERT_TRUE(second.prints("step    1/"));
-  first.signal(SIGCONT);
-  const Result result = first.wait();
-  EXPECT_EQ(result.exit_code, 2) << result.out;
-  EXPECT_THAT(result.err,
-              HasSubstr(folder / "run: the run folder is in use by process " + std::to_string(second.id())));
-  EXPECT_TRUE(second.is_running());
-  EXPECT_EQ(summary(folder / "run")["status"], "begun");
-  second.signal(SIGTERM);
-  EXPECT_EQ(second.wait().exit_code, 143);
-  EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 0);
+  for (const bool has_ended : {false, true}) {
+    const TemporaryFolder folder;
+    Program first(endless(folder));
+    ASSERT_TRUE(first.prints("step    1/"));
+    stand_still(first);  // until the other has the folder
+    std::filesystem::rename(folder / "run", folder / "moved");
+    Program second(endless(folder));
+    ASSERT_TRUE(second.prints("step    1/"));
+    const std::string holder = std::to_string(second.id());
+    const auto end_second = [&] {
+      second.signal(SIGTERM);
+      EXPECT_EQ(second.wait().exit_code, 143);
+    };
+    if (has_ended) end_second();
+    first.signal(SIGCONT);
+    const Result result = first.wait();
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr("its name is that of another run's now: process " + holder));
+    if (!has_ended) end_second();
+    EXPECT_EQ(summary(folder / "run")["status"], "stopped");
+    EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 0);
+  }
 }
 
 TEST(Limits, AttemptsWithoutProgressAreRefusedInTheEnd) {
