@@ -157,6 +157,7 @@ void Pending::wait() {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
+    if (is_recorded(*transfer->connection)) throw;  // nothing was sent that a rank could have been lost in
     tell_failure(*transfer->connection, course, plain_message(error));
   }
 }

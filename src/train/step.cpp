@@ -126,12 +126,21 @@ Step::Work Step::replay(const std::vector<Batch>& batches) {
   return {results_.loss_sum.clone(), results_.gradient_norm.clone(), results_.found_inf.clone()};
 }
 
+/// What is left under way beside a recording does not let it end.
+void Step::give_up_recording() {
+  try {
+    parts_.data_parallel.abandon();
+  } catch (const std::exception&) {
+    // Another failure is on its way up, of which this one came.
+  }
+}
+
 bool Step::record() {
   std::string obstacle = parts_.recording->record([this] {
     try {
       results_ = work(recorded_);
     } catch (...) {
-      parts_.data_parallel.abandon();  // what is left under way beside a recording does not let it end
+      give_up_recording();
       throw;
     }
   });

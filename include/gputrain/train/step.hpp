@@ -64,6 +64,7 @@ class Step {
   bool counts(const Batch& batch) const;
   Work replay(const std::vector<Batch>& batches);
   bool record();
+  void give_up_recording();
 
   Parts parts_;
   Options options_;
