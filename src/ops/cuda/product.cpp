@@ -253,9 +253,10 @@ bool sums_are_apart(const Product& p) {
   const Key key = key_of(p);
   Found& found = found_for(key);
   if (found.is_apart) return *found.is_apart;
-  const std::optional<Product> trial = trial_of(p);
-  if (!trial) return false;
+  std::optional<Product> trial;
   const auto way = path_choice().fastest("sums with " + name_of(key), 2, [&](size_t i) {
+    if (!trial) trial = trial_of(p);
+    TORCH_CHECK(trial, "no memory to try it");
     if (i == 1) return multiply_and_finish(*trial);
     TORCH_CHECK(multiply_by_cublas(*trial), "not offered");
   });
