@@ -24,7 +24,7 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
   d.choice("type", &ModelSpec::architecture, models::catalog(), "the architecture; see `gputrain list models`",
            "config")
       .required()
-      .instead_of({"name", "arch", "architecture", "model_type"});
+      .instead_of({"model.name", "arch", "architecture", "model_type"});
   d.key("pretrained", &ModelSpec::pretrained,
         "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes")
       .instead_of({"model_name_or_path", "base_model"});

@@ -27,7 +27,7 @@ void JobStart::describe(config::Description<JobStart>& d) {
 
 void check_job_start(const JobStart& spec, config::Complaints& complaints) {
   launch::check_environment_names(spec.env, complaints);
-  if (!spec.name) return;
+  if (!spec.name || spec.output_dir) return;  // a label then
   const std::filesystem::path below = *spec.name;
   const bool leads_elsewhere = below.is_absolute() || std::any_of(below.begin(), below.end(), [](const auto& part) {
                                  return part == "." || part == "..";

@@ -56,22 +56,24 @@ bool is_for_anchors(const std::string& name) {
 }
 
 /// What to do without a key that is well known elsewhere and has none like it here.
-std::string instead_of_absent(const std::string& name) {
+std::string instead_of_absent(const std::string& group, const std::string& name) {
   struct Absent {
     std::vector<std::string_view> names;
     const char* instead;
+    bool at_top = false;  // elsewhere it means something else
   };
   static const std::vector<Absent> kAbsent{
       {{"report_to", "wandb", "logger", "loggers", "tensorboard", "logging_dir"},
        "leave it out: metrics.jsonl in the run folder has every figure, a JSON object on each line"},
       {{"torch_compile", "compile"}, "leave it out: nothing is compiled here"},
-      {{"training"}, "did you mean 'train'?"},
+      {{"training"}, "did you mean 'train'?", true},
       {{"dataset", "dataset_name", "data_dir", "train_data", "train_file"},
        "write `data: {train: {path: ..., format: ...}}`; `gputrain list datasets` has the formats"},
       {{"validation_file", "val_data", "val_file"},
        "write `data: {val: {path: ...}}`, or `{split: 10%}` of data.train"},
       {{"strategy", "backend", "distributed_backend"},
-       "leave it out: ranks are joined by themselves (`gputrain launch`); what they share out is parallel.shard"},
+       "leave it out: ranks are joined by themselves (`gputrain launch`); what they share out is parallel.shard",
+       true},
       {{"enable_checkpointing", "enable_checkpoint", "always_save_checkpoint"},
        "leave it out: checkpoint.interval says how often, and the end is always saved"},
       {{"lr_decay_iters", "decay_lr"},
@@ -82,6 +84,7 @@ std::string instead_of_absent(const std::string& name) {
        "leave it out: the best checkpoint is kept beside the newest (checkpoint.keep_best); `gputrain eval` and "
        "model.pretrained take it by its path"}};
   for (const Absent& absent : kAbsent) {
+    if (absent.at_top && !group.empty()) continue;
     if (std::find(absent.names.begin(), absent.names.end(), name) != absent.names.end()) return absent.instead;
   }
   return {};
@@ -204,7 +207,7 @@ std::optional<UnknownKeys::Advice> UnknownKeys::dotted(const Question& question)
 
 UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   const std::string& name = question.part.key;
-  Advice advice{named_in(name, question.group), instead_of_absent(name)};
+  Advice advice{named_in(name, question.group), instead_of_absent(question.group, name)};
   if (advice.hint.empty()) advice.hint = did_you_mean(name, question.siblings);
   if (advice.hint.empty()) advice.hint = near_elsewhere(name);
   if (advice.hint.empty() && question.part.kind == Node::Kind::null && name.find(' ') != std::string::npos) {

@@ -33,10 +33,13 @@ void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& oth
   if (!other || train.layout().is_image()) return;
   const SampleLayout &wanted = train.layout(), &found = other->layout();
   if (found.input_sizes == wanted.input_sizes && found.target_sizes == wanted.target_sizes) return;
-  throw Error(ExitCode::data,
-              {.what = "its samples have sizes [" + fmt::format("{}", fmt::join(found.input_sizes, ", ")) +
-                       "], those of data.train [" + fmt::format("{}", fmt::join(wanted.input_sizes, ", ")) + "]",
-               .where = key});
+  const auto told = [](const SampleLayout& layout) {
+    return fmt::format("[{}] with targets of [{}]", fmt::join(layout.input_sizes, ", "),
+                       fmt::join(layout.target_sizes, ", "));
+  };
+  throw Error(
+      ExitCode::data,
+      {.what = "its samples have sizes " + told(found) + ", those of data.train " + told(wanted), .where = key});
 }
 
 class Opener {

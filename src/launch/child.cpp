@@ -65,7 +65,7 @@ struct Beginning {
   ::dup2(begin.input, STDIN_FILENO);
   ::dup2(begin.output, STDOUT_FILENO);
   ::dup2(begin.errors, STDERR_FILENO);
-  for (const int signal : {SIGPIPE, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) ::signal(signal, SIG_DFL);
+  for (const int signal : {SIGPIPE, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGXFSZ}) ::signal(signal, SIG_DFL);
   ::signal(SIGUSR2, SIG_IGN);  // it asks for a save: whoever has nothing to save yet must not die of it
   sigset_t none;
   sigemptyset(&none);

@@ -26,8 +26,8 @@ std::string interval_of_strategy(const std::string& strategy) {
   return strategy == "epoch" ? "1ep" : "";
 }
 
-// Far beyond what anybody trains, and so that their products are numbers still.
-constexpr int64_t kMostSteps = int64_t{1} << 32, kMostTokens = int64_t{1} << 52, kMostInAStep = int64_t{1} << 26;
+// So that products of them are numbers still.
+constexpr int64_t kMostSteps = int64_t{1} << 32, kMostTokens = int64_t{1} << 52, kMostInAStep = int64_t{1} << 30;
 
 }  // namespace
 

@@ -229,7 +229,7 @@ TEST_F(Extensions, ThatCannotReadASampleAreToldWhich) {
 
 TEST_F(Extensions, WhoseValidationDataHasOtherSizesAreRefusedBeforeTheyTrain) {
   EXPECT_THAT(mistake_of("data.val={format: rows_of_numbers, columns: 3}"),
-              HasSubstr("data.val: its samples have sizes [3], those of data.train [4]"));
+              HasSubstr("data.val: its samples have sizes [3] with targets of [], those of data.train [4] with"));
 }
 
 TEST_F(Extensions, WhoseLengthsMakeNoSenseAreToldWhichKey) {

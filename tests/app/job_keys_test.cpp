@@ -84,6 +84,7 @@ TEST(JobKeys, ANameIsThatOfAFolderBelowRuns) {
     EXPECT_THAT(refusal("name: " + std::string(name)), HasSubstr("names no folder below runs/")) << name;
   for (const char* name : {"a", "..a", "sweep/a", "a b", "3"})
     EXPECT_EQ(refusal("name: " + std::string(name)), "accepted") << name;
+  EXPECT_EQ(refusal("name: ../x\noutput_dir: y"), "accepted");
 }
 
 TEST(JobKeys, NumbersWhoseProductsAreNoneAreRefused) {

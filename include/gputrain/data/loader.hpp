@@ -86,8 +86,8 @@ class GPUTRAIN_API Loader {
   /// the caller's for as long as it keeps them.
   StepData next_step();
 
-  /// What is queued from here on finds the batch on the device, finished: normalised floats for
-  /// images, floats of the wanted type for other floats.
+  /// What is queued from here on finds the batch on the device, finished: normalised floats for images,
+  /// floats of the wanted type for other floats.
   Batch to_device(const Batch& batch) const;
   /// The same of a batch as it was read.
   void await(const Batch& batch) const;
