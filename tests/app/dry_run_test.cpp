@@ -315,7 +315,7 @@ TEST_F(DryRun, OfThousandsOfRanksTellsWhoHasNothingToDo) {
   EXPECT_TRUE(page["data"]["each_looked_up"]);
   EXPECT_EQ(page["wires"]["broadcast"]["calls"], 2000 - idle);
   EXPECT_EQ(page["wires"]["broadcast"]["bytes"], parameters);
-  EXPECT_FALSE(fs::exists("runs"));
+  EXPECT_FALSE(fs::exists("runs/job"));
 }
 
 TEST_F(DryRun, ThatDoesNotFitNamesTheMicroBatchThatWould) {
