@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <string>
@@ -34,6 +35,9 @@ std::string content_of(int descriptor) {
   return bytes > 0 ? text.data() : "another process";
 }
 
+/// Of what a path names: its device and its number there.
+std::pair<uint64_t, uint64_t> identity_of(const struct stat& file) { return {file.st_dev, file.st_ino}; }
+
 }  // namespace
 
 RunLock::RunLock(const std::filesystem::path& folder) : folder_(folder), owner_(this_process()) {
@@ -58,17 +62,22 @@ RunLock::RunLock(const std::filesystem::path& folder) : folder_(folder), owner_(
   if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, owner_.data(), owner_.size(), 0) < 0) {
     log::warning(path.string() + ": cannot write who uses the run folder: " + std::strerror(errno));
   }
+  struct stat own {};
+  if (::stat(folder_.c_str(), &own) == 0) folder_identity_ = identity_of(own);
 }
 
-/// By the file itself; or by what it says, as some file systems number a file anew when it is looked at again. What
-/// cannot be looked at now is taken for ours.
+/// By the file itself; or by what it says, as some file systems number a file anew when it is looked at again. Who
+/// removes the file alone has not moved the folder. What cannot be looked at now is taken for ours.
 bool RunLock::is_held() const {
   if (descriptor_ < 0) return true;
   const auto path = folder_ / "lock";
   struct stat held {};
   struct stat named {};
-  if (::stat(path.c_str(), &named) != 0) return errno != ENOENT && errno != ENOTDIR;
-  if (::fstat(descriptor_, &held) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev) return true;
+  if (::stat(path.c_str(), &named) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return true;
+    return ::stat(folder_.c_str(), &named) == 0 ? identity_of(named) == folder_identity_ : errno != ENOENT;
+  }
+  if (::fstat(descriptor_, &held) == 0 && identity_of(held) == identity_of(named)) return true;
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return errno != ENOENT;
   const bool is_ours = content_of(descriptor) == owner_;

@@ -1,6 +1,7 @@
 // One process at a time writes a run folder.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -17,10 +18,12 @@ class RunLock {
   RunLock(RunLock&& other) noexcept
       : folder_(std::move(other.folder_)),
         owner_(std::move(other.owner_)),
+        folder_identity_(other.folder_identity_),
         descriptor_(std::exchange(other.descriptor_, -1)) {}
   RunLock& operator=(RunLock&& other) noexcept {
     std::swap(folder_, other.folder_);
     std::swap(owner_, other.owner_);
+    std::swap(folder_identity_, other.folder_identity_);
     std::swap(descriptor_, other.descriptor_);
     return *this;
   }
@@ -34,7 +37,8 @@ class RunLock {
 
  private:
   std::filesystem::path folder_;
-  std::string owner_;  // what the file says: this process
+  std::string owner_;                                // what the file says: this process
+  std::pair<uint64_t, uint64_t> folder_identity_{};  // device and number
   int descriptor_ = -1;
 };
 

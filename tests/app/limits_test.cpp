@@ -246,6 +246,17 @@ TEST(RunFolder, MovedAwayEndsTheRunWhichGoesOnOnceItIsBack) {
   EXPECT_TRUE(again.prints("resume  step "));
 }
 
+TEST(RunFolder, WhoseLockAloneIsRemovedIsStillTheRuns) {
+  const TemporaryFolder folder;
+  Program run(endless(folder));
+  ASSERT_TRUE(run.prints("step    1/"));
+  std::filesystem::remove(folder / "run/lock");
+  run.signal(SIGTERM);  // it looks before it saves
+  const Result result = run.wait();
+  EXPECT_EQ(result.exit_code, 143) << result.err;
+  EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
+}
+
 TEST(RunFolder, MovedAwayAndTakenByAnotherRunIsLeftToThat) {
   for (const bool has_ended : {false, true}) {
     const TemporaryFolder folder;
