@@ -28,6 +28,12 @@ int64_t checkpoints_in(const std::filesystem::path& folder) {
   }
 }
 
+int64_t most_saves(const train::Plan& plan) {
+  if (plan.save.is_never()) return 1;  // at the end
+  const int64_t every = std::max<int64_t>(1, plan.save.steps);
+  return plan.total_steps / every + (plan.total_steps % every > 0 ? 1 : 0);
+}
+
 }  // namespace
 
 std::optional<int64_t> free_bytes_below(std::filesystem::path folder) {
@@ -60,11 +66,7 @@ std::vector<DiskShortage> disks_too_small(const Job& job, Assembly& assembly) {
   std::vector<DiskShortage> found;
   if (assembly.place.rank() != 0) return found;
   const train::CheckpointSpec& spec = job.spec().checkpoint;
-  const train::Plan& plan = assembly.plan;
-  const int64_t saves = plan.save.is_never() ? 1
-                        : plan.save.steps > 0
-                            ? plan.total_steps / plan.save.steps + (plan.total_steps % plan.save.steps > 0)
-                            : plan.total_steps;
+  const int64_t saves = most_saves(assembly.plan);
   const auto look = [&](const std::filesystem::path& folder, const std::filesystem::path& checkpoints,
                         const std::string& other) {
     const auto free = free_bytes_below(folder);
