@@ -16,7 +16,7 @@ namespace {
 
 // A terminate handler has no argument to be given these by.
 std::mutex told_mutex;
-std::weak_ptr<Watch> told;
+std::weak_ptr<Watch> told_watch;
 std::terminate_handler handler_before = nullptr;
 
 std::string current_message() {
@@ -30,7 +30,7 @@ std::string current_message() {
 /// False: there is nobody to tell.
 bool tell_watch() {
   const std::lock_guard lock(told_mutex);
-  const auto watch = told.lock();
+  const auto watch = told_watch.lock();
   if (watch) watch->report({.message = current_message(), .in = {}});
   return watch != nullptr;
 }
@@ -49,7 +49,7 @@ bool tell_watch() {
 
 void survive_gloo_failures(const std::shared_ptr<Watch>& watch) {
   const std::lock_guard lock(told_mutex);
-  told = watch;
+  told_watch = watch;
   const auto before = std::set_terminate(&stand_still_or_terminate);
   if (before != &stand_still_or_terminate) handler_before = before;
 }
