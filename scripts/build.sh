@@ -7,7 +7,7 @@ usage() {
 usage: scripts/build.sh [--cpu | --cuda] [--preset NAME] [--target NAME]...
   --cpu, --cuda  the release build for CPUs, or for CPUs and NVIDIA GPUs
                  without either: --cuda where there is an nvcc or a GPU, else --cpu
-  --preset       another preset of CMakePresets.json: debug, asan, tsan, dev
+  --preset       another preset of CMakePresets.json: debug, dev, asan, tsan, fuzz
   --target       build only this (default: everything, tests included)
 END
 }

@@ -51,7 +51,8 @@ function(gputrain_test room)
 endfunction()
 
 # gputrain_fuzzer(<room> NAME <name> SOURCES <files...>): a libFuzzer target <name>_fuzzer over the rooms up to <room>, built
-# by `cmake --preset fuzz && cmake --build --preset fuzz` (all of them) and nowhere else.
+# by `cmake --preset fuzz && cmake --build --preset fuzz` (all of them) and nowhere else; `ctest --preset fuzz` gives each ten
+# seconds.
 function(gputrain_fuzzer room)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES" ${ARGN})
   if(NOT GPUTRAIN_FUZZERS)
@@ -73,4 +74,6 @@ function(gputrain_fuzzer room)
     add_custom_target(fuzzers)
   endif()
   add_dependencies(fuzzers ${target})
+  add_test(NAME ${target} COMMAND ${target} -max_total_time=10 -timeout=20 -rss_limit_mb=4096)
+  set_tests_properties(${target} PROPERTIES LABELS fuzz)
 endfunction()
