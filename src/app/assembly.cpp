@@ -7,8 +7,11 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/open.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
 #include "gputrain/device/host_allocator.hpp"
@@ -200,12 +203,22 @@ Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared
   return place;
 }
 
-train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place) {
-  return train::make_plan(spec.train, spec.eval, spec.checkpoint, spec.log,
-                          {.dataset_size = datasets.train->size(),
-                           .tokens_per_sample = datasets.tokens_per_sample(),
-                           .world_size = place.launch.rendezvous.world_size,
-                           .drop_last = spec.data.last == "drop"});
+train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place, int64_t kept_global_batch) {
+  train::PlanFacts facts{.dataset_size = datasets.train->size(),
+                         .tokens_per_sample = datasets.tokens_per_sample(),
+                         .world_size = place.launch.rendezvous.world_size,
+                         .drop_last = spec.data.last == "drop"};
+  if (kept_global_batch > 0 && !spec.train.names_global_batch()) {
+    const int64_t derived = train::plan_batch(spec.train, facts).global_batch;
+    if (derived != kept_global_batch) {
+      log::warning(
+          fmt::format("the global batch stays at {}, as the run had it; micro-batch, accumulation and ranks "
+                      "would make it {} now: train.global_batch_size can name another one",
+                      counted(kept_global_batch, "sample"), derived));
+    }
+    facts.kept_global_batch = kept_global_batch;
+  }
+  return train::make_plan(spec.train, spec.eval, spec.checkpoint, spec.log, facts);
 }
 
 Datasets open_datasets(const Job& job) {
@@ -324,12 +337,15 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
                                                .loader = loader});
 }
 
-Assembly::Assembly(const Job& job) : Assembly(job, take_place(job), [&] { return open_datasets(job); }) {}
+Assembly::Assembly(const Job& job, int64_t kept_global_batch)
+    : Assembly(
+          job, take_place(job), [&] { return open_datasets(job); }, kept_global_batch) {}
 
-Assembly::Assembly(const Job& job, Place at, const std::function<Datasets()>& open) : place(std::move(at)) {
+Assembly::Assembly(const Job& job, Place at, const std::function<Datasets()>& open, int64_t kept_global_batch)
+    : place(std::move(at)) {
   try {
     datasets = open();
-    plan = plan_run(job.spec(), datasets, place);
+    plan = plan_run(job.spec(), datasets, place, kept_global_batch);
     built = build_model(job, datasets, place);
     updates = build_updates(job, place, plan, built);
     reduction = plan_reduction(job.spec(), place.groups, *built.arena);

@@ -88,10 +88,10 @@ Updates build_updates(const Job& job, const Place& place, const train::Plan& pla
 /// All of it, in the order it is built; what is declared first dies last. It stays where it is: the model knows the
 /// group in `place`.
 struct Assembly {
-  /// Every rank must call.
-  explicit Assembly(const Job& job);
+  /// `kept_global_batch`: of the run that goes on, 0 for a new one. Every rank must call.
+  explicit Assembly(const Job& job, int64_t kept_global_batch = 0);
   /// The same at a place that is taken; `open` gives the datasets.
-  Assembly(const Job& job, Place at, const std::function<Datasets()>& open);
+  Assembly(const Job& job, Place at, const std::function<Datasets()>& open, int64_t kept_global_batch = 0);
   Assembly(const Assembly&) = delete;
   Assembly& operator=(const Assembly&) = delete;
 
@@ -107,7 +107,7 @@ struct Assembly {
 /// Finds out before training what would fail after it: a prompt that the vocabulary cannot spell.
 void check_sample(const Job& job, const Datasets& datasets);
 
-train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place);
+train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place, int64_t kept_global_batch = 0);
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,
                                    const train::BatchPlan& batch);
 

@@ -106,6 +106,13 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
 
 void Checkpointing::take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes) {
   check_job_changes(from.state().at("settings"), parts_.job.loaded.settings(), accept_changes, from.folder().string());
+  const int64_t now = parts_.plan.batch.global_batch, before = from.state().value("global_batch", now);
+  if (before != now && !accept_changes) {  // as where a newer one, from which it was planned, is not good
+    throw Error(ExitCode::usage, {.what = "the global batch was " + counted(before, "sample") +
+                                          " at the checkpoint and is " + std::to_string(now) + " now",
+                                  .where = from.folder().string(),
+                                  .hint = "--accept to go on with " + std::to_string(now)});
+  }
   restore(from, progress);
 }
 
@@ -219,6 +226,7 @@ checkpoint::Snapshot Checkpointing::snapshot(const train::Progress& progress, co
   nlohmann::json state{{"version", version()},
                        {"run_id", parts_.job.run_id},
                        {"world_size", parts_.place.groups.world_size()},
+                       {"global_batch", parts_.plan.batch.global_batch},
                        {"progress", progress.to_json()},
                        {"log", parts_.log.state()},
                        {"settings", settings_to_json(parts_.job.loaded.settings())}};

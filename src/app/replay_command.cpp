@@ -323,7 +323,7 @@ int replay_command(const ReplayRequest& request) {
   const auto ledger = monitor::read_ledger(RunFolder{request.run}.ledger()).lines;
   const Passage passage = find_passage(request, ledger);
   const Job job = load_job({.file = passage.folder.resolved().string(), .set = {}, .output_dir = {}});
-  Assembly assembly(job);
+  Assembly assembly(job, passage.from.state().value("global_batch", int64_t{0}));
   const Comparison comparison = replay(passage, job, assembly, ledger);
   assembly.place.groups.control().barrier("end");
   if (assembly.place.rank() == 0 && request.json) {

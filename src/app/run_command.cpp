@@ -16,6 +16,7 @@
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/summary.hpp"
 #include "job_environment.hpp"
+#include "kept_batch.hpp"
 #include "memory_page.hpp"
 #include "micro_batch.hpp"
 #include "rank_logs.hpp"
@@ -67,13 +68,16 @@ struct Start {
   Job job;  // as it was given, and what was found for it
   Datasets datasets;
   MicroBatchChoice micro_batch;
+  int64_t kept_global_batch = 0;
 };
 
 Start prepare(const RunRequest& request, const Job& job, Place& place) {
   try {
     Start start{.job = job, .datasets = open_datasets(job), .micro_batch = {}};
     check_sample(job, start.datasets);
-    if (request.dry_run || !job.spec().train.searches_micro_batch()) return start;
+    if (request.dry_run) return start;
+    start.kept_global_batch = kept_global_batch(job, place);
+    if (!job.spec().train.searches_micro_batch()) return start;
     if (place.rank() == 0 && exists(job.output_dir)) RunLock(job.output_dir);  // nobody is disturbed who trains there
     start.micro_batch = choose_micro_batch(job, place, start.datasets);
     start.job = with_micro_batch(job, start.micro_batch.micro_batch);
@@ -85,8 +89,9 @@ Start prepare(const RunRequest& request, const Job& job, Place& place) {
 
 int run_job(const RunRequest& request, const Job& given) {
   Place place = take_place(given);
-  const auto [job, datasets, micro_batch] = prepare(request, given, place);
-  Assembly assembly(job, std::move(place), [&] { return datasets; });
+  const auto [job, datasets, micro_batch, kept_global_batch] = prepare(request, given, place);
+  Assembly assembly(
+      job, std::move(place), [&] { return datasets; }, kept_global_batch);
   assembly.micro_batch = micro_batch;
   monitor::Console console(monitor::Console::detect(assembly.place.rank() == 0));
   if (request.dry_run) return dry_run(job, assembly, console);

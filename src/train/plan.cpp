@@ -144,9 +144,13 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
   int64_t global = named_global_batch(spec, facts);
   const int64_t world = facts.world_size;
   const std::vector<int64_t> micro = micro_batches(spec, facts);
-  const int64_t accumulation = spec.gradient_accumulation_steps.value.value_or(0);
+  int64_t accumulation = spec.gradient_accumulation_steps.value.value_or(0);
   if (global == 0 && micro.empty()) {
     refuse("no batch size is given", "add train.global_batch_size (samples per optimizer step)");
+  }
+  if (global == 0 && facts.kept_global_batch > 0) {
+    global = facts.kept_global_batch;
+    accumulation = 0;
   }
   const int64_t together = std::accumulate(micro.begin(), micro.end(), int64_t{0});
   if (global == 0) global = together * std::max<int64_t>(1, accumulation);

@@ -9,8 +9,7 @@ namespace {
 /// What is searched must be free to choose, and what a step consists of is not for the search to decide.
 void check_micro_batch_search(const TrainSpec& spec, config::Complaints& complaints) {
   if (!spec.searches_micro_batch()) return;
-  const bool has_global_batch = spec.global_batch_size || spec.global_batch_tokens;
-  if (!has_global_batch) {
+  if (!spec.names_global_batch()) {
     complaints.about("micro_batch_size", "auto chooses how a step is divided, and nothing says how large one is",
                      "add train.global_batch_size (samples per optimizer step)");
   } else if (!spec.gradient_accumulation_steps.is_auto()) {

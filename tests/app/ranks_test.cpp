@@ -93,6 +93,34 @@ TEST_F(Ranks, TwoResumeWhatOneSaved) {
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
 }
 
+// The job says only how large a micro-batch is: more ranks, or another micro-batch, divide the same step.
+TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
+  const std::vector<std::string> unnamed{"--set", "train.global_batch_size=null", "--set", "train.micro_batch_size=8"};
+  const auto with = [&](std::vector<std::string> command) {
+    command.insert(command.end(), unnamed.begin(), unnamed.end());
+    return command;
+  };
+  ASSERT_EQ(gputrain(with({"run", job, "--output-dir", folder_ / "one"})).exit_code, 0);
+  ASSERT_EQ(gputrain(with({"run", job, "--output-dir", folder_ / "two"})).exit_code, 0);
+  std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");
+  const Result on_two = two_ranks(job, folder_ / "two", unnamed);
+  ASSERT_EQ(on_two.exit_code, 0) << on_two.err;
+  EXPECT_THAT(on_two.out, HasSubstr("128 tokens/step = 4 micro x 16 seq x 2 ranks x 1 accumulation"));
+  EXPECT_THAT(on_two.err, HasSubstr("the global batch stays at 8 samples"));
+  expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
+
+  std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");
+  const Result smaller = gputrain({"run", job, "--output-dir", folder_ / "two", "--set", "train.global_batch_size=null",
+                                   "--set", "train.micro_batch_size=2"});
+  ASSERT_EQ(smaller.exit_code, 0) << smaller.err;
+  expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
+  EXPECT_EQ(gputrain({"data", "audit", folder_ / "two"}).exit_code, 0);
+
+  const Result again = gputrain({"replay", folder_ / "two", "--step", "20"});
+  EXPECT_EQ(again.exit_code, 0) << again.out << again.err;
+}
+
 // The checkpoint is saved between two lines of the curve: what both ranks have of the next one's loss goes with it.
 TEST_F(Ranks, TwoGoOnWithTheLossOfTheLineAtHand) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 20}\ncheckpoint: {interval: 10}\n");

@@ -42,6 +42,21 @@ TEST(BatchPlan, DerivesTheThirdOfAnyTwo) {
   EXPECT_EQ(plan_batch(spec, kText).global_batch, 64);
 }
 
+TEST(BatchPlan, KeepsTheGlobalBatchOfTheRunThatGoesOnUnlessAnotherIsNamed) {
+  TrainSpec spec;
+  spec.micro_batch_size.emplace().value = 8;
+  spec.gradient_accumulation_steps.value = 4;
+  PlanFacts facts = kText;
+  facts.kept_global_batch = 48;
+  const auto kept = plan_batch(spec, facts);
+  EXPECT_EQ(kept.global_batch, 48);
+  EXPECT_EQ(kept.micro_batch, 8);
+  EXPECT_EQ(kept.accumulation, 3);
+
+  spec.global_batch_size = 64;
+  EXPECT_EQ(plan_batch(spec, facts).global_batch, 64);
+}
+
 TEST(BatchPlan, TakesTheWholeShareWhenOnlyTheGlobalBatchIsGiven) {
   TrainSpec spec;
   spec.global_batch_size = 64;

@@ -15,7 +15,8 @@ struct PlanFacts {
   int64_t dataset_size = 0;       // samples in an epoch
   int64_t tokens_per_sample = 0;  // 0: not text
   int world_size = 1;
-  bool drop_last = false;  // an epoch's last, smaller step is left out
+  bool drop_last = false;         // an epoch's last, smaller step is left out
+  int64_t kept_global_batch = 0;  // of the run that goes on: it stays where the spec names none; 0: a new run
 };
 
 /// How one step's samples are divided.
@@ -63,7 +64,8 @@ struct Plan {
 /// The ranks' micro-batches in order: "32 + 16", "8 x 32 + 8 x 16".
 std::string sum_text(const std::vector<int64_t>& sizes);
 
-/// Any two of global batch, micro-batch and accumulation give the third. Throws Error(usage) when they contradict,
+/// Any two of global batch, micro-batch and accumulation give the third; where a global batch is kept, the micro-batch
+/// gives the accumulation. Throws Error(usage) when they contradict,
 /// when none is given, when a batch is smaller than the number of ranks, or when the ranks' micro-batches are not as
 /// many.
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts);

@@ -29,6 +29,7 @@ struct TrainSpec {
   std::string activation_checkpointing = "none";
   std::string cuda_graphs = "auto";
 
+  bool names_global_batch() const noexcept { return global_batch_size || global_batch_tokens; }
   /// Whether the micro-batch is to be found by trying.
   bool searches_micro_batch() const noexcept { return micro_batch_size && micro_batch_size->is_auto(); }
 

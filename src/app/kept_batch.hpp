@@ -1,0 +1,14 @@
+// A run that goes on keeps its global batch, on however many ranks: micro-batches only say how it is divided.
+#pragma once
+
+#include <cstdint>
+
+#include "assembly.hpp"
+
+namespace gputrain::app {
+
+/// Samples per optimizer step of the checkpoint that the run will go on from, as far as manifests and sizes tell now; 0
+/// where there is none, or the job names its global batch itself. Every rank must call.
+int64_t kept_global_batch(const Job& job, Place& place);
+
+}  // namespace gputrain::app
