@@ -104,15 +104,24 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
          (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
 }
 
+/// Settings tell a change of what the job says of it; what follows from it may change too, as where the newest
+/// checkpoint, from which this run was planned, is not good.
+void Checkpointing::check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const {
+  const int64_t now = parts_.plan.batch.global_batch, before = from.state().value("global_batch", now);
+  if (before == now) return;
+  const std::string what =
+      "the global batch was " + counted(before, "sample") + " at the checkpoint and is " + std::to_string(now) + " now";
+  const std::string effect = "not each sample is used once in the epoch at hand";
+  if (!accept_changes) {
+    throw Error(ExitCode::usage,
+                {.what = what, .where = from.folder().string(), .hint = "--accept to go on: " + effect});
+  }
+  log::warning(what + ": " + effect);
+}
+
 void Checkpointing::take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes) {
   check_job_changes(from.state().at("settings"), parts_.job.loaded.settings(), accept_changes, from.folder().string());
-  const int64_t now = parts_.plan.batch.global_batch, before = from.state().value("global_batch", now);
-  if (before != now && !accept_changes) {  // as where a newer one, from which it was planned, is not good
-    throw Error(ExitCode::usage, {.what = "the global batch was " + counted(before, "sample") +
-                                          " at the checkpoint and is " + std::to_string(now) + " now",
-                                  .where = from.folder().string(),
-                                  .hint = "--accept to go on with " + std::to_string(now)});
-  }
+  check_global_batch(from, accept_changes);
   restore(from, progress);
 }
 

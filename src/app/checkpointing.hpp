@@ -108,6 +108,7 @@ class Checkpointing {
   void write(const checkpoint::Snapshot& live, train::SaveMode mode);
   double wait_for_the_save_before();
   void tell_of_waiting(double seconds);
+  void check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const;
   void tell_other_versions(const checkpoint::Checkpoint& from) const;
   void restore_generators(const checkpoint::Checkpoint& from);
   checkpoint::NamedTensors weights() const;

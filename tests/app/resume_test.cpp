@@ -237,6 +237,19 @@ TEST(Resume, TakesAnotherRateScheduleAndPlaceOfTheDataWhenAccepted) {
   EXPECT_LT(rates[4], 1e-4);
 }
 
+TEST(Resume, TellsWhatAnotherGlobalBatchDoesToTheEpochAtHand) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"}).exit_code, 0);
+  std::vector<std::string> on{"run", job, "--output-dir", folder / "run", "--set", "train.global_batch_size=4"};
+  EXPECT_EQ(gputrain(on).exit_code, 2);
+  on.push_back("--accept");
+  const Result accepted = gputrain(on);
+  ASSERT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.err, HasSubstr("the global batch was 8 samples at the checkpoint and is 4 now"));
+  EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 4);
+}
+
 /// What is said of data that has changed, which nothing but --accept takes.
 std::string refused_then_accepted(std::vector<std::string> run) {
   const Result refused = gputrain(run);
