@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint_room.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
@@ -263,14 +264,21 @@ monitor::Summary Training::train() {
                             .plan = plan,
                             .order = order_facts(job_, assembly_),
                             .ledger = ledger_,
-                            .others_due = [&] { return save.is_due() || (eval && eval->is_due()); }});
+                            .others_due = [&] { return save.is_due() || (eval && eval->is_due()); },
+                            .sends_fp16 = spec_.parallel.compress == "fp16" && place.groups.world_size() > 1});
   std::vector<train::Hook*> hooks{&finite, &log_, &replicas};
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 
   if (checkpointing_.is_from_mirror()) checkpointing_.save(progress_, train::SaveMode::background);  // two copies again
   train::Outcome outcome;
-  while ((outcome = loop.run(progress_, hooks)).stop == train::Stop::diverged) roll_back(finite.finding());
+  try {
+    while ((outcome = loop.run(progress_, hooks)).stop == train::Stop::diverged) roll_back(finite.finding());
+  } catch (const Error& failure) {
+    // All ranks come to this at one step. Who left first would break off the collective that another one is still in.
+    if (failure.code() == ExitCode::refused) place.groups.control().barrier("results refused");
+    throw;
+  }
   if (datasets.test && !outcome.is_preempted()) outcome.stop = std::max(outcome.stop, test());
   stop_ = outcome.stop;
   const Expectation expectation = check_expectation(spec_, progress_.metrics);

@@ -60,22 +60,23 @@ Stop FiniteHook::look(Progress& progress) {
   return Stop::none;
 }
 
+std::string FiniteHook::hint(const std::string& other_ways) const {
+  const std::string sent = parts_.sends_fp16 ? "parallel.compress: bf16, as fp16 holds nothing above 65,504; " : "";
+  return sent + "lower optimizer.lr, set train.max_grad_norm: 1.0, or " + other_ways;
+}
+
 Stop FiniteHook::act(Progress& progress, int64_t step) {
   record(step, "the loss or a gradient is not finite");
   const auto& spec = parts_.spec;
   if (spec.nonfinite == "rollback") return Stop::diverged;
   if (spec.nonfinite == "stop") {
-    throw Error(
-        ExitCode::refused,
-        {.what = "training diverged: " + finding_ + "; that update was not made",
-         .hint = "lower optimizer.lr, set train.max_grad_norm: 1.0, or train.nonfinite: skip or rollback to go on"});
+    throw Error(ExitCode::refused, {.what = "training diverged: " + finding_ + "; that update was not made",
+                                    .hint = hint("train.nonfinite: skip or rollback to go on")});
   }
   if (++progress.skipped_in_a_row > spec.max_skips_in_a_row) {
-    throw Error(ExitCode::refused,
-                {.what = "training diverged: " + finding_ + ", after " + std::to_string(spec.max_skips_in_a_row) +
-                         " skipped updates in a row",
-                 .hint = "lower optimizer.lr, set train.max_grad_norm: 1.0, or train.nonfinite: rollback; "
-                         "train.max_skips_in_a_row allows more"});
+    throw Error(ExitCode::refused, {.what = "training diverged: " + finding_ + ", after " +
+                                            std::to_string(spec.max_skips_in_a_row) + " skipped updates in a row",
+                                    .hint = hint("train.nonfinite: rollback; train.max_skips_in_a_row allows more")});
   }
   log::warning("update skipped: " + finding_);
   return Stop::none;

@@ -46,6 +46,20 @@ TEST_F(Compressed, GradientsTrainNearlyAsWhole) {
   }
 }
 
+// Steps that are far too long make gradients larger than fp16's largest number; bf16 reaches as far as fp32.
+TEST_F(Compressed, GradientsThatFp16CannotHoldAreToldWithBf16AsTheWayOut) {
+  const auto run_with = [&](const std::string& how) {
+    auto settings = compress(how);
+    settings.insert(settings.end(), {"--set", "optimizer={type: sgd, lr: 1e5}", "--set", "train.max_steps=3"});
+    return ranks(2, job_, run(how), settings);
+  };
+  const Result narrow = run_with("fp16");
+  EXPECT_EQ(narrow.exit_code, 4);
+  EXPECT_THAT(narrow.err, HasSubstr("parallel.compress: bf16, as fp16 holds nothing above 65,504"));
+  const Result wide = run_with("bf16");
+  EXPECT_EQ(wide.exit_code, 0) << wide.err;
+}
+
 TEST_F(Compressed, BytesAreToldBeforeAndAfter) {
   const std::vector<std::pair<std::string, double>> ways{{"none", 1}, {"fp16", 4}, {"bf16", 4}, {"powersgd", 2}};
   for (const auto& [how, at_least] : ways) {

@@ -42,6 +42,7 @@ class FiniteHook final : public Hook {
     data::OrderFacts order;
     monitor::Ledger& ledger;
     std::function<bool()> others_due = {};  // whether a clock or a request makes another hook act
+    bool sends_fp16 = false;                // ranks send each other gradients as fp16
   };
   explicit FiniteHook(Parts parts) : parts_(std::move(parts)) {}
   /// Throws Error(refused) where training is not to go on; Stop::diverged where it is to go back first.
@@ -58,6 +59,7 @@ class FiniteHook final : public Hook {
   Stop act(Progress& progress, int64_t step);
   Stop look_at_scale(int64_t step);
   void record(int64_t step, const std::string& what);
+  std::string hint(const std::string& other_ways) const;
 
   Parts parts_;
   at::Tensor flags_;   // [look_every] StepResult::found_inf of the steps since the last look
