@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -203,8 +204,11 @@ std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int
   std::vector<std::string> notes;
   for (const char* key : {"world_size", "threads", "device", "version"}) {
     if (!then.is_object() || !then.contains(key) || then[key] == now.at(key)) continue;
-    notes.push_back(fmt::format("{} was {} then and is {} now: expect equality up to rounding only", key,
-                                then[key].dump(), now.at(key).dump()));
+    std::string note = fmt::format("{} was {} then and is {} now: expect equality up to rounding only", key,
+                                   then[key].dump(), now.at(key).dump());
+    if (std::string_view(key) == "world_size" && then[key].is_number_integer())
+      note += fmt::format("; as that many ranks it is exact: mpirun -np {} gputrain replay ...", then[key].get<int>());
+    notes.push_back(std::move(note));
   }
   const nlohmann::json::json_pointer samples("/order/samples");
   if (then.is_object() && then.contains(samples) && then[samples] != now.at(samples)) {

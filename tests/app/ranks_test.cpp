@@ -16,7 +16,9 @@ using ::testing::HasSubstr;
 
 const std::string kTorchrun = GPUTRAIN_SOURCE_DIR "/.deps/bin/torchrun";
 
-Result two_ranks(const std::string& job, const std::string& output, std::vector<std::string> more = {}) {
+/// Of `verb` on a job, or on a run folder, where there is no output.
+Result two_ranks(const std::string& job, const std::string& output, std::vector<std::string> more = {},
+                 const std::string& verb = "run") {
   std::vector<std::string> arguments{kTorchrun,
                                      "--no-python",
                                      "--nproc-per-node",
@@ -28,10 +30,9 @@ Result two_ranks(const std::string& job, const std::string& output, std::vector<
                                      "--local-addr",
                                      "127.0.0.1",
                                      gputrain_path(),
-                                     "run",
-                                     job,
-                                     "--output-dir",
-                                     output};
+                                     verb,
+                                     job};
+  if (!output.empty()) arguments.insert(arguments.end(), {"--output-dir", output});
   arguments.insert(arguments.end(), more.begin(), more.end());
   return Program(arguments).wait();
 }
@@ -109,6 +110,9 @@ TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
   EXPECT_THAT(on_two.out, HasSubstr("128 tokens/step = 4 micro x 16 seq x 2 ranks x 1 accumulation"));
   EXPECT_THAT(on_two.err, HasSubstr("the global batch stays at 8 samples"));
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
+  const Result alone = gputrain({"replay", folder_ / "two", "--step", "20"});
+  EXPECT_THAT(alone.out, HasSubstr("as that many ranks it is exact: mpirun -np 2 gputrain replay"));
+  EXPECT_EQ(two_ranks(folder_ / "two", "", {"--step", "20"}, "replay").exit_code, 0);
 
   std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");
   const Result smaller = gputrain({"run", job, "--output-dir", folder_ / "two", "--set", "train.global_batch_size=null",
