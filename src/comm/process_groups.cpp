@@ -17,6 +17,7 @@
 #include "gloo_failure.hpp"
 #include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/device/fault.hpp"
 #include "gputrain/device/out_of_memory.hpp"
 #include "meeting.hpp"
 #include "nccl.hpp"
@@ -65,6 +66,13 @@ std::shared_ptr<Watch> begin_watch(c10d::Store& store, const Rendezvous& at, con
   Watch::Options watch{
       .rank = at.rank, .hosts = hosts, .secret = first.secret, .silence = options.silence, .grace = options.grace};
   return std::make_shared<Watch>(std::move(watch), at.rank == 0 ? socket.release() : connect_to(first));
+}
+
+/// What `failure` ends the process by where it does not come to that by itself.
+Error as_error(const std::exception& failure) {
+  if (const auto* error = dynamic_cast<const Error*>(&failure)) return *error;
+  if (auto fault = device::fault_of(failure)) return *fault;
+  return {device::shortage_of(failure) ? ExitCode::environment : ExitCode::internal, {.what = plain_message(failure)}};
 }
 
 // Connecting reads what the others wrote into the store: it fails when one of them ends meanwhile.
@@ -168,9 +176,12 @@ void ProcessGroups::leave(const std::exception& failure) {
 
 void ProcessGroups::fail(const std::exception& failure) {
   leave(failure);
+  if (!meeting_ || !meeting_->watch) throw;
   const auto* error = dynamic_cast<const Error*>(&failure);
   const bool is_own = error != nullptr && error->code() != ExitCode::restart;  // those are about another rank
-  if (is_own && meeting_ && meeting_->watch && !meeting_->watch->is_teller()) throw ToldElsewhere(*error);
+  const bool is_told = is_own && !meeting_->watch->is_teller();
+  meeting_->watch->end_by(as_error(failure), is_told);
+  if (is_told) throw ToldElsewhere(*error);
   throw;
 }
 

@@ -122,6 +122,11 @@ bool Watch::is_teller() {
   return !of_arbiter_ || !of_arbiter_->failed || of_arbiter_->words != goodbye_->words;
 }
 
+void Watch::end_by(const Error& error, bool is_told) {
+  const std::lock_guard lock(mutex_);
+  own_end_ = End{.error = error, .is_told = is_told, .at = Clock::now() + options_.grace};
+}
+
 void Watch::set_last_words(std::function<void(const Error&)> last_words) {
   const std::lock_guard lock(mutex_);
   last_words_ = std::move(last_words);
@@ -309,18 +314,28 @@ void Watch::announce(const Verdict& verdict) {
 }
 
 /// A thread that trains may be stuck where nothing wakes it: in a GPU's queue, in a disk that is gone, in user code.
+/// One that ends by itself is left to finish what it writes, but giving back may hang as well, as in NCCL's abort.
+std::optional<Watch::End> Watch::end_due() {
+  const auto now = Clock::now();
+  const bool is_condemned = verdict_ && !is_spared_ && now >= end_at_;
+  if (own_end_ && (is_condemned || now >= own_end_->at)) return own_end_;
+  if (!is_condemned) return std::nullopt;
+  return End{.error = verdict_->error_of(options_.rank, ""), .is_told = false, .at = end_at_};
+}
+
 void Watch::end_if_overdue() {
   std::unique_lock lock(mutex_);
-  if (!verdict_ || is_spared_ || Clock::now() < end_at_) return;
-  const Error error = verdict_->error_of(options_.rank, "");
+  const auto due = end_due();
+  if (!due) return;
   const auto last_words = last_words_;
   lock.unlock();
-  end(error, last_words);
+  end(*due, last_words);
 }
 
 /// Says the page first: what comes after it may be stuck as well, and has only so long.
-void Watch::end(const Error& error, std::function<void(const Error&)> last_words) {
-  const std::string text = std::string("error: ") + error.what() + "\n";
+void Watch::end(const End& how, const std::function<void(const Error&)>& last_words) {
+  const Error& error = how.error;
+  const std::string text = how.is_told ? "" : std::string("error: ") + error.what() + "\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
   if (last_words) {
     std::thread([&] {

@@ -59,6 +59,9 @@ class Watch {
   /// After that, of an error: whether it is for this rank to tell the user. Of ranks that leave with the same words one
   /// is: rank 0, where it is among the first to leave. Waits a moment to be told.
   bool is_teller();
+  /// After leave(), where nothing is left to do but to give everything back: the process has `grace` for that, then it
+  /// is ended by this error, which is told unless another rank does.
+  void end_by(const Error& error, bool is_told);
   /// What to do before a process that does not end in good order is ended; null: nothing.
   void set_last_words(std::function<void(const Error&)> last_words);
 
@@ -79,7 +82,13 @@ class Watch {
   void decide();
   void announce(const Verdict& verdict);
   void end_if_overdue();
-  [[noreturn]] void end(const Error& error, std::function<void(const Error&)> last_words);
+  struct End {  // of a process that does not end in good order
+    Error error;
+    bool is_told = false;  // elsewhere
+    Clock::time_point at;
+  };
+  std::optional<End> end_due();
+  [[noreturn]] void end(const End& how, const std::function<void(const Error&)>& last_words);
   void say_goodbye();
   void name_tellers();
   void take_teller(int rank);
@@ -120,6 +129,7 @@ class Watch {
   std::optional<Goodbye> goodbye_;
   std::optional<int> teller_;          // of the goodbye's words
   std::optional<Goodbye> of_arbiter_;  // heard from rank 0
+  std::optional<End> own_end_;
   bool goodbye_said_ = false, is_spared_ = false, is_deaf_ = false, stops_ = false;
   std::function<void(const Error&)> last_words_;
 

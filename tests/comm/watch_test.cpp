@@ -185,6 +185,38 @@ TEST(Watch, TellsTheOthersWhyARankEnds) {
   }
 }
 
+// Rank FAILS ends by an error, and hangs where it gives back what it has.
+const RankBody hangs_at_its_end("hangs_at_its_end", [] {
+  ProcessGroups groups = join(600s);
+  groups.control().barrier("start");
+  try {
+    if (groups.rank() == from_environment("FAILS"))
+      throw Error(ExitCode::data, {.what = "train.bin is cut short", .where = {}, .hint = "get it again"});
+  } catch (const Error& error) {
+    try {
+      groups.fail(error);
+    } catch (const Error&) {
+      while (true) ::pause();
+    }
+  }
+  groups.tensors().all_reduce_sum(at::zeros({1000}), "gradients 3").wait();
+  return 0;
+});
+
+class RankThatHangsAtItsEnd : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, RankThatHangsAtItsEnd, ::testing::Values(0, 1));
+
+TEST_P(RankThatHangsAtItsEnd, IsEndedByItsOwnError) {
+  Environment environment = kSoon;
+  environment["FAILS"] = std::to_string(GetParam());
+  RankProcesses ranks("hangs_at_its_end", 2, environment);
+  const auto results = finish_soon(ranks);
+  const auto& failed = results[static_cast<size_t>(GetParam())];
+  EXPECT_EQ(failed.exit_code, static_cast<int>(ExitCode::data)) << failed.signal << failed.output;
+  EXPECT_THAT(failed.output, HasSubstr("error: train.bin is cut short\n  try: get it again"));
+  EXPECT_EQ(results[static_cast<size_t>(1 - GetParam())].exit_code, kStartAgain);
+}
+
 // Ranks of FAIL end by an error, each as many tenths of a second late as DELAYS says.
 const RankBody ends_for_one_reason("ends_for_one_reason", [] {
   ProcessGroups groups = join(600s);

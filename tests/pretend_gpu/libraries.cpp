@@ -7,6 +7,8 @@
 #include <map>
 #include <vector>
 
+#include <unistd.h>
+
 #include "pretend.hpp"
 
 namespace {
@@ -320,8 +322,10 @@ PRETEND int ncclCommDestroy(void* communicator) {
   return kDone;
 }
 
+/// Where PRETEND_ABORT_HANGS is set it never comes back, as where a GPU does not hear of it.
 PRETEND int ncclCommAbort(void* communicator) {
   count("ncclCommAbort");
+  while (setting("PRETEND_ABORT_HANGS", 0) > 0) ::pause();
   call_off();
   return ncclCommDestroy(communicator);
 }

@@ -291,6 +291,13 @@ TEST_F(PretendGpuRanksThatHang, InACollectiveEnd) {
   EXPECT_THAT(end_with_hang(3, {"train.cuda_graphs=off"}), HasSubstr("an earlier collective passed its deadline"));
 }
 
+// All meet the same error at once: who hears of another's first may end by that.
+TEST_F(PretendGpuRanks, ThatEndByAnErrorAndHangWhileNcclIsAbortedKeepTheirExitCode) {
+  const Result result = run(on_two_ranks({"precision=fp16"}), {{"PRETEND_GPUS", "2"}, {"PRETEND_ABORT_HANGS", "1"}});
+  EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("error: training diverged: gradients are not finite at any loss scale at step 12"));
+}
+
 TEST_F(PretendGpuRanks, AllQueueAStepAnewInWhichOneHasNoSamples) {
   const Result result =
       run(on_two_ranks({"data.train.samples=41", "train.global_batch_size=8"}), {{"PRETEND_GPUS", "2"}});

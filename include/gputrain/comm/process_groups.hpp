@@ -55,7 +55,8 @@ class ProcessGroups {
   /// Tells the others that this rank ends, and why: they end too.
   void leave(const std::exception& failure);
   /// The same, and throws the exception that is being handled again: as ToldElsewhere where it is an Error that another
-  /// rank, which leaves for the same reason, tells the user.
+  /// rank, which leaves for the same reason, tells the user. From here on the process has `grace` to end, then it is
+  /// ended with the exit code of the failure.
   [[noreturn]] void fail(const std::exception& failure);
   /// What to do before a process is ended that cannot end in good order, because its main thread is stuck; on another
   /// thread, in at most three seconds. null: nothing.
