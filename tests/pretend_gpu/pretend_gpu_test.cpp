@@ -232,6 +232,13 @@ TEST_F(PretendGpu, FindsTheMicroBatchThatFits) {
   EXPECT_THAT(result.out, HasSubstr("(auto: fastest that fits)"));
 }
 
+TEST_F(PretendGpu, GoesOnAfterAMicroBatchWhoseRecordingFoundNoMemory) {
+  const Result result =
+      train(gpt(), {"train.micro_batch_size=auto", "model.config.dropout=0.1"}, {{"PRETEND_CAPTURE_SHORTAGE", "2"}});
+  EXPECT_THAT(result.out, HasSubstr("2: out of memory"));
+  EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
+}
+
 TEST_F(PretendGpu, ThatIsTooSmallForTheModelIsNamed) {
   const Result result = run({"run", gpt(), "--output-dir", folder_ / "run", "--set", "model.config.n_embd=512"},
                             {{"PRETEND_GPU_MEMORY", std::to_string(60 << 20)}});

@@ -3,6 +3,8 @@
 #include <exception>
 #include <utility>
 
+#include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
@@ -54,6 +56,19 @@ class OwnMemory {
   at::MempoolId_t pool_;
 };
 
+class Graph final : public at::cuda::CUDAGraph {
+ public:
+  /// Where the end of its recording fails, ATen stays as within one: no memory that several streams have used comes
+  /// back, that of the recording is never given up, and random numbers are refused.
+  void give_up() {
+    if (capture_ended_) return;
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
+    at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_);
+    for (const auto& [generator, numbers] : captured_generator_states_) generator->capturing_ = false;
+    capture_ended_ = true;  // its memory is given back with it
+  }
+};
+
 class CudaGraph final : public Recording {
  public:
   explicit CudaGraph(at::Device device) : device_(device) {}
@@ -63,7 +78,7 @@ class CudaGraph final : public Recording {
     synchronize(device_);
     // A graph has memory of its own: what the allocator keeps of earlier steps would stand idle beside it.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    auto graph = std::make_unique<at::cuda::CUDAGraph>();
+    auto graph = std::make_unique<Graph>();
     // Threads that read data may allocate page-locked memory meanwhile: only this one is held to what a graph can do.
     graph->capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
     std::exception_ptr failure;
@@ -82,10 +97,11 @@ class CudaGraph final : public Recording {
 
  private:
   /// `earlier`: the obstacle, which may have left a collective half recorded, so that the end fails as well.
-  static void end(at::cuda::CUDAGraph& graph, const std::string& obstacle, const std::exception_ptr& earlier) {
+  static void end(Graph& graph, const std::string& obstacle, const std::exception_ptr& earlier) {
     try {
       graph.capture_end();
     } catch (const std::exception& failure) {
+      graph.give_up();
       if (shortage_of(failure)) throw;  // what was recorded is made runnable here, which takes memory
       if (earlier && is_shortage(earlier)) std::rethrow_exception(earlier);
       throw Error(ExitCode::environment, {.what = "the step cannot be recorded as a CUDA graph: " +
@@ -95,7 +111,7 @@ class CudaGraph final : public Recording {
   }
 
   at::Device device_;
-  std::unique_ptr<at::cuda::CUDAGraph> graph_;
+  std::unique_ptr<Graph> graph_;
 };
 
 }  // namespace
