@@ -67,18 +67,18 @@ class DataParallel::Reduction {
       bucket.sent.reset();
       if (shares_gradients()) bucket.gradient.reset();
     }
+    complete_publishing();
   }
 
   void publish() {
     const at::Tensor& values = arena_.values();
-    std::vector<comm::Pending> under_way;
     for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
       const device::Range& owned = options_.owners[rank];
       if (owned.size() == 0) continue;
-      under_way.push_back(group_.start_broadcast(values.narrow(0, owned.begin, owned.size()), static_cast<int>(rank),
-                                                 "values of rank " + std::to_string(rank)));
+      published_.push_back(group_.start_broadcast(values.narrow(0, owned.begin, owned.size()), static_cast<int>(rank),
+                                                  "values of rank " + std::to_string(rank)));
     }
-    for (comm::Pending& pending : under_way) pending.wait();
+    complete_publishing();
     if (shares()) count(static_cast<int64_t>(values.nbytes()), static_cast<int64_t>(values.nbytes()));
   }
 
@@ -205,6 +205,10 @@ class DataParallel::Reduction {
     for (Bucket& bucket : buckets_) bucket.exchange->finish(all_are_finite);
   }
 
+  void complete_publishing() {
+    for (comm::Pending& pending : std::exchange(published_, {})) pending.wait();
+  }
+
   void complete_all() {
     for (Bucket& bucket : buckets_) complete(bucket);
   }
@@ -235,6 +239,7 @@ class DataParallel::Reduction {
   const device::Arena& arena_;
   const ReductionOptions options_;
   std::vector<Bucket> buckets_;
+  std::vector<comm::Pending> published_;  // under way: values that their owners give to all
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
   size_t next_ = 0;  // the bucket that starts next
   bool is_last_ = false, synchronising_ = false;

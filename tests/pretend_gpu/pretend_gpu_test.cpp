@@ -265,13 +265,24 @@ TEST_F(PretendGpuRanks, WhoseNcclHasNoMemoryEndAsThoseThatHaveNone) {
   EXPECT_THAT(report_.refused, IsEmpty());
 }
 
-// The collective that finds no memory is the second one of the step that is recorded: the first is under way beside it.
-TEST_F(PretendGpuRanks, GoOnWithoutAGraphWhereTheRecordingFindsNoMemory) {
-  const Result result =
-      run(on_two_ranks({"parallel.bucket_cap_mb=0.5"}), {{"PRETEND_GPUS", "2"}, {"PRETEND_NCCL_SHORTAGE", "12"}});
-  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_THAT(result.err, HasSubstr("a step cannot be one CUDA graph"));
-  EXPECT_THAT(report_.refused, IsEmpty());
+// The collective that finds no memory is one of the step that is recorded, where another is under way beside it.
+class PretendGpuRanksThatAreShort : public PretendGpuRanks {
+ protected:
+  void expect_to_go_on_without_a_graph(const std::string& setting, int collective) {
+    const Result result =
+        run(on_two_ranks({setting}), {{"PRETEND_GPUS", "2"}, {"PRETEND_NCCL_SHORTAGE", std::to_string(collective)}});
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_THAT(result.err, HasSubstr("a step cannot be one CUDA graph"));
+    EXPECT_THAT(report_.refused, IsEmpty());
+  }
+};
+
+TEST_F(PretendGpuRanksThatAreShort, OfMemoryForTheSecondBucketGoOnWithoutAGraph) {
+  expect_to_go_on_without_a_graph("parallel.bucket_cap_mb=0.5", 12);
+}
+
+TEST_F(PretendGpuRanksThatAreShort, OfMemoryForTheSecondOwnersValuesGoOnWithoutAGraph) {
+  expect_to_go_on_without_a_graph("parallel.shard=optimizer", 25);
 }
 
 class PretendGpuRanksThatHang : public PretendGpuRanks {
