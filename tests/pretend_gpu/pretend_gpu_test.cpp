@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"
@@ -17,6 +19,7 @@ namespace gputrain {
 namespace {
 
 using namespace testing_support;
+using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -201,6 +204,21 @@ TEST_F(PretendGpu, LocksHardlyMoreMemoryThanASaveWritesInFewPieces) {
 TEST_F(PretendGpu, ComparesSumsWithinAProductWithSumsApartFromIt) {
   train(gpt());
   EXPECT_THAT(read_file(folder_ / "kernel_choices.jsonl"), HasSubstr("sums with product"));
+}
+
+TEST_F(PretendGpu, ComparesSumsWithinAProductByThatOfTheStep) {
+  train(gpt(), {"model.config.n_embd=40"});  // the second block's weights then begin at odd multiples of 128 bytes
+  std::istringstream lines(read_file(folder_ / "kernel_choices.jsonl"));
+  std::set<std::string> products;  // of which the quickest has been found, which is then compared
+  bool has_odd_one = false;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = nlohmann::json::parse(line)["operator"];
+    if (name.starts_with("product by")) products.insert(name);
+    if (!name.starts_with("sums with ")) continue;
+    EXPECT_THAT(products, Contains(name.substr(name.find("product by"))));
+    has_odd_one |= name.find(" 128 256 ") != std::string::npos;  // the result's alignment, and that of the sums
+  }
+  EXPECT_TRUE(has_odd_one);
 }
 
 TEST_F(PretendGpu, TakesItsKernelsForImagesOfWhichOnlyAPartServesToMeasure) {

@@ -14,7 +14,6 @@
 
 #include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <cublasLt.h>
 #include <fmt/format.h>
@@ -63,10 +62,21 @@ Layout layout_of(const at::Tensor& matrix) {
   return Layout(layout);
 }
 
-/// The largest power of two up to 256 that divides the address.
+constexpr uintptr_t kMostAlignment = 256;  // that is told apart; LibTorch's allocator gives as much at least
+
+/// The largest power of two up to that which divides the address.
 uint32_t alignment_of(const at::Tensor& tensor) {
   const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-  return static_cast<uint32_t>(std::min<uintptr_t>(256, address & (~address + 1)));
+  return static_cast<uint32_t>(std::min(kMostAlignment, address & (~address + 1)));
+}
+
+/// Memory of its own for the same shape, as much aligned: what cuBLASLt offers depends on that.
+at::Tensor aligned_like(const at::Tensor& tensor) {
+  const auto past = reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % kMostAlignment;
+  const auto skipped = static_cast<int64_t>(past) / tensor.element_size();
+  return at::empty({skipped + tensor.numel()}, tensor.options())
+      .narrow(0, skipped, tensor.numel())
+      .view(tensor.sizes());
 }
 
 /// In cuBLASLt's terms, where a and b change places: (a b)^T = b^T a^T.
@@ -197,7 +207,7 @@ std::string name_of(const Key& key) {
 std::optional<Product> trial_of(const Product& p) {
   Product trial = p;
   try {
-    if (p.adds) trial.out = at::empty_like(p.out);
+    if (p.adds) trial.out = aligned_like(p.out);
   } catch (const c10::OutOfMemoryError&) {
     return std::nullopt;
   }
