@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/nn/recompute.hpp"
 
 namespace gputrain::models {
 
@@ -56,6 +57,7 @@ Model::LastLayer Model::last_layer(const at::Tensor& inputs) {
 }
 
 ops::Loss Model::loss(const Batch& batch, double label_smoothing, const at::Tensor& weight) {
+  const nn::ForwardPass pass;
   const LastLayer last = last_layer(batch.inputs);
   check_logits(*this, last.features, batch.targets);
   return ops::head_loss(last.head, last.features, batch.targets,

@@ -172,6 +172,8 @@ std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Te
   return RecomputedBlock::apply(at::TensorList(inputs), block);
 }
 
+ForwardPass::~ForwardPass() { recipes.clear(); }
+
 at::Tensor recomputed_value(Recompute how,
                             const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& compute,
                             const at::Tensor& a, const at::Tensor& b) {

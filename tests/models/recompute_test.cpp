@@ -1,6 +1,7 @@
 // What is computed again in the backward pass must come out as it was, and must not be kept.
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -142,14 +143,17 @@ TEST(RecomputingMemory, IsGivenBackAfterTheBackwardPass) {
   device::install_host_allocator();
   const int64_t plain = held_by_forward(Recompute::none, true);
   EXPECT_LE(held_by_forward(Recompute::block, true), plain);
-  EXPECT_LE(held_by_forward(Recompute::selective, true), plain + (int64_t{8} << 20));  // the last recipes' inputs
+  std::thread([&] { EXPECT_LE(held_by_forward(Recompute::selective, true), plain); }).join();
 }
 
 TEST(RecomputingMemory, IsGivenBackByAForwardPassThatNoBackwardPassFollows) {
   device::install_host_allocator();
-  const int64_t before = device::host_allocator_facts().in_use_bytes;
-  const int64_t held = held_by_forward(Recompute::selective, false);
-  EXPECT_LE(device::host_allocator_facts().in_use_bytes - before, held / 4);  // the last recipes' inputs
+  std::thread([] {  // that no other pass has left something in
+    const int64_t before = device::host_allocator_facts().in_use_bytes;
+    held_by_forward(Recompute::selective, false);
+    EXPECT_LE(device::host_allocator_facts().in_use_bytes, before);
+  })
+      .join();
 }
 
 }  // namespace

@@ -33,6 +33,16 @@ GPUTRAIN_API std::vector<at::Tensor> recomputed_block(Recompute how, const std::
 /// Whether a block is being run for the second time, when it must not count as another batch.
 GPUTRAIN_API bool is_recomputing() noexcept;
 
+/// At its end values that are to be computed again are left to whoever saved them, and with the last of those their
+/// inputs. Without it they are kept until the next forward pass, in a recorded step as long as the recording.
+class GPUTRAIN_API ForwardPass {
+ public:
+  ForwardPass() = default;
+  ForwardPass(const ForwardPass&) = delete;
+  ForwardPass& operator=(const ForwardPass&) = delete;
+  ~ForwardPass();
+};
+
 /// compute(a, b), a function of its arguments alone. Under `how` == selective whoever saves the result for the backward
 /// pass keeps a and b instead, and the result is computed again when it is asked for. `b` may be undefined.
 GPUTRAIN_API at::Tensor recomputed_value(Recompute how,
