@@ -1,7 +1,7 @@
 // Batch normalisation (Ioffe and Szegedy, arXiv:1502.03167). Statistics by Welford's update in a thread and Chan's rule
 // between threads and blocks ("Updating formulae and a pairwise algorithm for computing sample variances", 1979): no
 // difference of large sums, so a mean far above the deviation costs no digits.
-// Registers: batch_statistics_kernel 64, batch_moments_kernel 64, batch_apply_kernel 64, batch_sums_kernel 80
+// Registers: batch_statistics_kernel 48, batch_moments_kernel 64, batch_apply_kernel 48, batch_sums_kernel 80
 // Registers: batch_slopes_kernel 48, batch_gradient_kernel 96
 #include "batch_norm.hpp"
 

@@ -18,13 +18,18 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-ImageRows image_rows(const at::Tensor& x) {
+/// Blocks for each multiprocessor: as many as are there at a time, by their registers, or a whole multiple. What is
+/// left over for a last wave would not be enough to keep the memory busy.
+constexpr int64_t kForwardBlocks = 5;
+constexpr int64_t kBackwardBlocks = 6;  // 3 at a time, 2 on sm_100
+
+ImageRows image_rows(const at::Tensor& x, int64_t blocks) {
   const int64_t channels = x.size(1), rows = x.numel() / channels, strips = std::max<int64_t>(1, channels / 256);
   const int64_t most = std::max<int64_t>(1, rows * std::min<int64_t>(channels, 256) / 8192);
   return {.element = element_of(x),
           .rows = rows,
           .channels = channels,
-          .parts = static_cast<int>(std::clamp<int64_t>(8 * multiprocessors() / strips, 1, most))};
+          .parts = static_cast<int>(std::clamp<int64_t>(blocks * multiprocessors() / strips, 1, most))};
 }
 
 at::Tensor per_channel(const at::Tensor& x, int64_t count) {
@@ -38,7 +43,7 @@ NormGradients gradients_by(GradientLauncher launcher, const at::Tensor& dy, cons
   const at::Tensor results = per_channel(norm.x, 4);
   NormGradients found{.dx = at::empty_like(norm.x), .dweight = results[0], .dbias = results[1]};
   if (norm.has_residual) found.dresidual = at::empty_like(norm.x);
-  launcher(image_rows(norm.x),
+  launcher(image_rows(norm.x, kBackwardBlocks),
            {.dy = read(dy),
             .x = read(norm.x),
             .y = read(norm.y),
@@ -95,7 +100,7 @@ bool are_per_channel(const Tensors& tensors) {
 }
 
 at::Tensor batch_moments_of(const at::Tensor& x, const at::Tensor& sums, const NormOperands& norm) {
-  const ImageRows images = image_rows(x);
+  const ImageRows images = image_rows(x, kForwardBlocks);
   const at::Tensor partials = sums.defined() ? at::Tensor() : per_channel(x, 3 * images.parts);
   at::Tensor moments = per_channel(x, 4);
   if (partials.defined()) batch_statistics(images, read(x), write<float>(partials), current_stream());
@@ -119,7 +124,7 @@ at::Tensor batch_moments_of(const at::Tensor& x, const at::Tensor& sums, const N
 
 at::Tensor batch_applied(const at::Tensor& x, const at::Tensor& moments, const at::Tensor& residual, bool relu) {
   at::Tensor y = at::empty_like(x);
-  batch_apply(image_rows(x),
+  batch_apply(image_rows(x, kForwardBlocks),
               {.x = read(x),
                .residual = read(residual),
                .scale = read<float>(moments[2]),
@@ -132,7 +137,7 @@ at::Tensor batch_applied(const at::Tensor& x, const at::Tensor& moments, const a
 }
 
 NormGradients batch_gradients(const at::Tensor& dy, const AppliedNorm& norm) {
-  return gradients_by(batch_gradient, dy, norm, per_channel(norm.x, 2 * image_rows(norm.x).parts));
+  return gradients_by(batch_gradient, dy, norm, per_channel(norm.x, 2 * image_rows(norm.x, kBackwardBlocks).parts));
 }
 
 NormGradients batch_gradients_of_sums(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& moments,
