@@ -8,6 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/../steps.sh"
 
 out=$root/build/gpu
 packed=$root/.carry
+plans=$out/cudnn_plans  # of gputrain, beside its choices
 
 # find_programs TARGET...
 find_programs() {
@@ -72,6 +73,7 @@ begin_results() {
   mkdir -p "$out"
   printf '%s\n' "$identity" >"$out/identity"
   export GPUTRAIN_KERNEL_CHOICES=$out/kernel_choices.jsonl
+  [[ -e $plans || ! -e $plans.tar.gz ]] || tar -C "$out" -xzf "$plans.tar.gz" || true
   [[ -n ${OUT:-} ]] || return 0
   mkdir -p "$OUT"
   (while kill -0 $$; do sleep 3; copy_results; done) </dev/null >/dev/null 2>&1 &  # in no pipe of ours
@@ -79,10 +81,25 @@ begin_results() {
   trap 'kill "$copier" 2>/dev/null || true; copy_results' EXIT
 }
 
+# One file in place of hundreds, of which few come back from a machine that is lent.
+pack_plans() {
+  local newer=() begun packing=$plans.$BASHPID
+  [[ ! -e $plans.tar.gz ]] || newer=(-newer "$plans.tar.gz")
+  [[ -e $plans && -n $(find "$plans" -type f "${newer[@]}" -print -quit) ]] || return 0
+  begun=$(date +%s.%N)
+  if tar -C "$out" -czf "$packing" "${plans##*/}" 2>/dev/null; then
+    touch -d "@$begun" "$packing"  # what has come meanwhile is newer
+    mv "$packing" "$plans.tar.gz"
+  else
+    rm -f "$packing"
+  fi
+}
+
 # Not by a rename: a call that is killed leaves in $OUT what was copied last.
 copy_results() {
   local file
-  for file in "$out"/*.json "$out"/*.jsonl "$out"/*.log; do
+  pack_plans
+  for file in "$out"/*.json "$out"/*.jsonl "$out"/*.log "$plans.tar.gz"; do
     [[ ! -e $file ]] || cp -u "$file" "$OUT/" 2>/dev/null || true
   done
 }

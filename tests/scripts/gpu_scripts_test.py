@@ -20,6 +20,9 @@ for section; do
 done
 """
 GPUTRAIN = """#!/bin/sh
+plans=${GPUTRAIN_KERNEL_CHOICES%/*}/cudnn_plans
+mkdir -p "$plans"
+echo plan >"$plans/1"
 echo '{"rows": [{"failure": null, "each": {"seconds": [1.0, 2.0]}, "first_loss": 2, "last_loss": 1, "peak_memory_bytes": 5}]}'
 """
 PASSES = """#!/bin/sh
@@ -187,6 +190,15 @@ class Check(unittest.TestCase):
         self.assertIn("build/gpu.before", said)
         self.assertTrue((machine.root / "build/gpu.before/tests.json").exists())
         self.assertEqual((machine.root / "ran").read_text(), "yes\nyes\n")
+
+    def test_plans_come_back_in_one_file_and_are_there_again_on_an_empty_machine(self):
+        machine = self.machine(passes=PASSES)
+        said = machine.check("--only", "bench")[1]
+        self.assertIn("cudnn_plans.tar.gz", os.listdir(machine.out), said)
+        shutil.rmtree(machine.root / "build/gpu")
+        shutil.copytree(machine.out, machine.root / "build/gpu")
+        machine.check("--only", "tests", "--continue")
+        self.assertEqual((machine.root / "build/gpu/cudnn_plans/1").read_text(), "plan\n")
 
     def test_without_time_nothing_is_begun(self):
         machine = self.machine(passes=PASSES)
