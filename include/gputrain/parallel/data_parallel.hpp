@@ -69,7 +69,8 @@ class DataParallel {
   /// or its owned stretch of it and elsewhere anything.
   void finish();
 
-  /// After a micro-batch or a publish() that failed: waits for what is under way, and forgets it. prepare() does so too.
+  /// After a micro-batch or a publish() that failed: waits for what is under way, and forgets it. prepare() does so
+  /// too.
   void abandon();
 
   /// Whether each rank has only its part of the gradient after finish().
