@@ -321,9 +321,6 @@ TEST(Notice, IsUrgentAtTwoMinutesOrWhenSavingWouldNotFitTwiceBefore) {
   EXPECT_FALSE(in(300).is_urgent(80));
   EXPECT_TRUE(in(300).is_urgent(91));
   EXPECT_TRUE(in(-5).is_urgent(0));
-  EXPECT_TRUE(in(60).leaves_time_for(50));
-  EXPECT_FALSE(in(60).leaves_time_for(61));
-  EXPECT_FALSE(in(-5).leaves_time_for(0));
 }
 
 TEST(NoticeSpec, IsOnUnlessToldOtherwiseAndKeepsToAPaceServicesBear) {

@@ -34,8 +34,6 @@ struct Notice {
   /// Whether it is time to save and leave: at once for the two minutes, or less, that spot machines are given, but not
   /// an hour before a planned maintenance. `save_seconds`: how long saving takes, as measured, 0 if not known yet.
   bool is_urgent(double save_seconds) const noexcept;
-  /// Whether a save begun now ends before the deadline.
-  bool leaves_time_for(double save_seconds) const noexcept { return save_seconds < seconds_left(); }
   /// "AWS announces terminate in 118 s".
   std::string text() const;
 };
