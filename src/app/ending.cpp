@@ -73,7 +73,7 @@ monitor::Summary summarize(const Job& job, const Place& place, const train::Plan
   monitor::Summary summary;
   summary.run_id = job.run_id;
   summary.step = progress.step;
-  summary.epoch = static_cast<double>(progress.step) / static_cast<double>(plan.steps_per_epoch);
+  summary.epoch = plan.epochs_in(progress.step);
   summary.samples = progress.usage.samples;
   summary.tokens = progress.tokens;
   summary.world_size = place.groups.world_size();

@@ -129,7 +129,7 @@ std::string plan_text(const Assembly& assembly, const std::string& saves) {
   if (plan.is_time_limited()) {
     text = monitor::duration(plan.max_seconds) + " of training";
   } else {
-    const double epochs = static_cast<double>(plan.total_steps) / static_cast<double>(plan.steps_per_epoch);
+    const double epochs = plan.epochs_in(plan.total_steps);
     text = counted(plan.total_steps, "step") + " = " + significant(epochs) + (epochs == 1 ? " epoch" : " epochs");
   }
   text += "  " + assembly.updates.schedule->describe();

@@ -117,8 +117,8 @@ void Training::leave_later_steps() {
   log::info(mark + (left == 0 ? ""
                               : "; " + counted(left, "line") + " about later steps are now in " +
                                     folder_.log(rank).filename().string() + ".left"));
-  const double epoch = static_cast<double>(progress_.step) / static_cast<double>(assembly_.plan.steps_per_epoch);
-  metrics_.append({.step = progress_.step, .epoch = epoch, .kind = "event", .message = mark});
+  metrics_.append(
+      {.step = progress_.step, .epoch = assembly_.plan.epochs_in(progress_.step), .kind = "event", .message = mark});
 }
 
 /// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is
@@ -365,8 +365,7 @@ void Training::roll_back(const std::string& finding) {
                            std::to_string(progress_.rollbacks) + " of at most " + std::to_string(most) + ")";
   log::warning(finding);
   console_.line("back", text);
-  const double epoch = static_cast<double>(step) / static_cast<double>(assembly_.plan.steps_per_epoch);
-  metrics_.append({.step = step, .epoch = epoch, .kind = "event", .message = "back " + text});
+  metrics_.append({.step = step, .epoch = assembly_.plan.epochs_in(step), .kind = "event", .message = "back " + text});
   checkpointing_.save(progress_, train::SaveMode::background);  // whoever resumes need not diverge once more
 }
 
@@ -382,8 +381,9 @@ train::Stop Training::test() {
   const auto metrics = evaluator.run(*assembly_.built.model, assembly_.place.groups, poll);
   if (const train::Stop stop = poll.finish(); stop != train::Stop::none) return stop;
   for (const auto& [name, value] : metrics) progress_.metrics[name] = value;
-  const double epoch = static_cast<double>(progress_.step) / static_cast<double>(assembly_.plan.steps_per_epoch);
-  metrics_.append({.step = progress_.step, .epoch = epoch, .kind = "eval", .message = {}}, metrics);
+  metrics_.append(
+      {.step = progress_.step, .epoch = assembly_.plan.epochs_in(progress_.step), .kind = "eval", .message = {}},
+      metrics);
   console_.line("test", train::metrics_text(metrics, "test/"));
   return train::Stop::none;
 }

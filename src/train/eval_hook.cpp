@@ -67,8 +67,9 @@ Stop EvalHook::evaluate(Progress& progress) {
     if (record_best(progress, name, value) && name == parts_.best_metric) is_best = true;
   }
   const auto& reporting = parts_.reporting;
-  const double epoch = static_cast<double>(progress.step) / static_cast<double>(reporting.plan.steps_per_epoch);
-  reporting.metrics.append({.step = progress.step, .epoch = epoch, .kind = "eval", .message = {}}, metrics);
+  reporting.metrics.append(
+      {.step = progress.step, .epoch = reporting.plan.epochs_in(progress.step), .kind = "eval", .message = {}},
+      metrics);
   std::string text = monitor::grouped(progress.step) + " " + metrics_text(metrics, "val/");
   const auto before = earlier.find(parts_.best_metric);
   if (is_best && before != earlier.end()) text += " best (was " + was_text(before->first, before->second.value) + ")";

@@ -84,11 +84,11 @@ void LogHook::write_line(Progress& progress, const StepResult& result) {
   progress.metrics["train/loss"] = loss;
   progress.metrics["train/grad_norm"] = result.gradient_norm.item<double>();
   progress.metrics["train/lr"] = result.lr;
-  const double epoch = static_cast<double>(progress.step) / static_cast<double>(reporting_.plan.steps_per_epoch);
   monitor::Metrics line;
   for (const char* name : {"train/loss", "train/grad_norm", "train/lr"}) line[name] = progress.metrics[name];
   line[is_text ? "train/tokens_per_second" : "train/samples_per_second"] = rate;
-  reporting_.metrics.append({.step = progress.step, .epoch = epoch, .kind = "train", .message = {}}, line);
+  reporting_.metrics.append(
+      {.step = progress.step, .epoch = reporting_.plan.epochs_in(progress.step), .kind = "train", .message = {}}, line);
   reporting_.console.line("step", line_text(progress, seconds / static_cast<double>(interval_.steps), rate));
   begin_interval(progress);
 }

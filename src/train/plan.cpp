@@ -91,6 +91,10 @@ Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
 
 }  // namespace
 
+double Plan::epochs_in(int64_t steps) const noexcept {
+  return static_cast<double>(steps) / static_cast<double>(steps_per_epoch);
+}
+
 int64_t Plan::steps_of(const config::Length& length, const std::string& key) const {
   using Unit = config::Length::Unit;
   switch (length.unit) {

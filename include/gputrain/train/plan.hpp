@@ -55,6 +55,7 @@ struct Plan {
   Cadence eval, save, log;
 
   bool is_time_limited() const noexcept { return total_steps == INT64_MAX; }
+  double epochs_in(int64_t steps) const noexcept;
   /// A length in steps, at least 0; percent is of total_steps. Throws Error(usage) where the unit makes no sense.
   int64_t steps_of(const config::Length& length, const std::string& key) const;
   /// The same for what recurs; a time is kept as one, null is never.
