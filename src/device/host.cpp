@@ -151,13 +151,6 @@ CpuThreads plan_cpu_threads(int local_world_size, int allotted_cpus) {
 
 void set_cpu_threads(const CpuThreads& threads) { at::set_num_threads(threads.count); }
 
-int64_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t total_pages = 0, resident_pages = 0;
-  file >> total_pages >> resident_pages;
-  return resident_pages * ::sysconf(_SC_PAGESIZE);
-}
-
 int64_t peak_resident_bytes() {
   // getrusage would tell the peak of the program that exec made into this one, torchrun's Python say, where that is
   // higher.

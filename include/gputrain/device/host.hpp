@@ -39,8 +39,7 @@ int ranks_on_same_cores(int own, int host, int ranks);
 /// Makes ATen compute with so many threads. Call before the first operator.
 void set_cpu_threads(const CpuThreads& threads);
 
-/// Memory of this process that is in RAM now, and the most there ever was.
-int64_t resident_bytes();
+/// The most memory of this process that ever was in RAM.
 int64_t peak_resident_bytes();
 
 /// Memory of the machine, or of the container where that is less.
