@@ -124,13 +124,4 @@ std::vector<std::byte> ReadOnlyFile::read(int64_t offset, int64_t count) const {
   return bytes;
 }
 
-std::vector<std::byte> read_whole_file(const std::string& path, int64_t most_bytes) {
-  const ReadOnlyFile file(path);
-  if (file.size() > most_bytes)
-    throw Error(ExitCode::data, {.what = "the file has " + std::to_string(file.size()) + " bytes; at most " +
-                                         std::to_string(most_bytes) + " are taken",
-                                 .where = path});
-  return file.read(0, file.size());
-}
-
 }  // namespace gputrain::data

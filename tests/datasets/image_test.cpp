@@ -36,7 +36,10 @@ Decoded decode(std::span<const std::byte> file, int64_t channels, const std::str
   return decoded;
 }
 
-std::vector<std::byte> content_of(const std::string& path) { return data::read_whole_file(path, 1 << 30); }
+std::vector<std::byte> content_of(const std::string& path) {
+  const data::ReadOnlyFile file(path);
+  return file.read(0, file.size());
+}
 
 struct Difference {
   int greatest = 0;

@@ -36,9 +36,6 @@ class GPUTRAIN_API ReadOnlyFile {
   int64_t size_ = 0;
 };
 
-/// The whole file; refused beyond `most_bytes`.
-GPUTRAIN_API std::vector<std::byte> read_whole_file(const std::string& path, int64_t most_bytes);
-
 /// Throws Error(data): nothing at `path`, where `wanted` ("an image folder") was looked for; names what is nearest.
 [[noreturn]] GPUTRAIN_API void throw_missing(const std::string& path, const std::string& wanted);
 
