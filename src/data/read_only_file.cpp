@@ -4,12 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
+#include "gputrain/config/names.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::data {
@@ -17,40 +17,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Edits from one name to the other, letter case aside.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const bool same = std::tolower(a[i - 1]) == std::tolower(b[j - 1]);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, diagonal + (same ? 0 : 1)}));
-    }
-  }
-  return row.back();
-}
-
 /// The entry of `folder` whose name is nearest to `name`; empty when none is near.
 std::string nearest_entry(const fs::path& folder, const std::string& name) {
-  constexpr int kMostEntries = 10000;
-  constexpr size_t kLongestName = 200;
-  std::string best;
-  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
-  if (name.size() > kLongestName) return best;
+  constexpr size_t kMostEntries = 10000;
+  std::vector<std::string> entries;
   std::error_code ignored;
-  int seen = 0;
-  for (fs::directory_iterator entry(folder, ignored), end; entry != end && seen < kMostEntries; ++seen) {
-    const std::string candidate = entry->path().filename().string();
-    const size_t edits = candidate.size() > kLongestName ? least : distance(name, candidate);
-    if (edits < least) {
-      least = edits;
-      best = candidate;
-    }
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end && entries.size() < kMostEntries;) {
+    entries.push_back(entry->path().filename().string());
     entry.increment(ignored);
     if (ignored) break;
   }
-  return best;
+  const std::vector<std::string> near = config::nearest(name, entries);
+  return near.empty() ? "" : near.front();
 }
 
 [[noreturn]] void throw_system_error(const std::string& path, const std::string& what) {
