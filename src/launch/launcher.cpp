@@ -29,10 +29,6 @@ Clock::duration seconds_of(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-std::string plural(int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 class Launcher {
  public:
   explicit Launcher(const LaunchRequest& request);
@@ -175,7 +171,7 @@ Launcher::Gathered Launcher::gather() {
       if (ready >= count.least) return Gathered::enough;
       if (is_first) refuse_unreachable();
       const HostLink* link = missing();
-      terminal_.page("launch  only " + plural(ready, "host") + " of at least " + std::to_string(count.least) +
+      terminal_.page("launch  only " + counted(ready, "host") + " of at least " + std::to_string(count.least) +
                      (link == nullptr ? "" : "; " + link->name() + ": " + link->loss()));
       return Gathered::too_few;
     }
