@@ -7,6 +7,7 @@
 
 #include "expectation.hpp"
 #include "gputrain/config/names.hpp"
+#include "gputrain/core/lower_case.hpp"
 #include "scalar.hpp"
 
 namespace gputrain::config {
@@ -34,8 +35,7 @@ const Node* find_dotted(const Node& root, std::string_view dotted) {
 std::string letters_of(std::string_view word) {
   std::string letters;
   for (const char c : word) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
-      letters += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) letters += lower_case(c);
   }
   return letters;
 }

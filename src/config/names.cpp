@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "gputrain/core/lower_case.hpp"
 #include "scalar.hpp"
 
 namespace gputrain::config {
@@ -15,7 +16,7 @@ std::string normalised(std::string_view name) {
   std::string letters;
   for (const char c : name.substr(0, kLongestName)) {
     if (c == '_' || c == '-' || c == ' ') continue;
-    letters += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    letters += lower_case(c);
   }
   return letters;
 }
@@ -81,9 +82,7 @@ std::string ours_for(std::string_view theirs, const std::vector<std::string>& al
       {"accuracy", "top1"},     {"acc", "top1"},
       {"val_acc", "top1"},      {"val_accuracy", "top1"},
       {"eval_accuracy", "top1"}};
-  std::string word(theirs);
-  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  const auto [first, last] = kWords.equal_range(word);
+  const auto [first, last] = kWords.equal_range(lower_case(theirs));
   const auto found = std::find_if(first, last, [&](const auto& one) {
     return std::find(allowed.begin(), allowed.end(), one.second) != allowed.end();
   });

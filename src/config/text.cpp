@@ -2,6 +2,7 @@
 #include <array>
 #include <cstdio>
 
+#include "gputrain/core/lower_case.hpp"
 #include "scalar.hpp"
 
 namespace gputrain::config {
@@ -19,11 +20,8 @@ bool is_safely_bare(std::string_view text) {
     return is_letter(c) || (c >= '0' && c <= '9') || std::string_view("_-./+% ").find(c) != std::string_view::npos;
   };
   if (!std::all_of(text.begin(), text.end(), harmless)) return false;
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   constexpr std::array<std::string_view, 9> kWords{"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
-  return std::find(kWords.begin(), kWords.end(), lower) == kWords.end();
+  return std::find(kWords.begin(), kWords.end(), lower_case(text)) == kWords.end();
 }
 
 }  // namespace

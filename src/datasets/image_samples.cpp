@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/data/image.hpp"
 #include "gputrain/data/subset.hpp"
@@ -18,11 +18,7 @@ namespace {
 std::string_view class_of(std::string_view name) { return name.substr(0, name.find('/')); }
 
 /// In small letters, with its dot.
-std::string ending_of(std::string_view name) {
-  std::string ending(name.substr(std::min(name.rfind('.'), name.size())));
-  std::transform(ending.begin(), ending.end(), ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  return ending;
-}
+std::string ending_of(std::string_view name) { return lower_case(name.substr(std::min(name.rfind('.'), name.size()))); }
 
 /// Folders that are called like the roles are hardly meant as classes.
 void refuse_roles_as_classes(const std::vector<std::string>& classes, const std::string& where) {

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/lower_case.hpp"
+
 namespace gputrain::launch {
 namespace {
 
@@ -37,11 +39,6 @@ bool is_event_name(std::string_view text) {
 std::string_view line_of(std::string_view body) {
   while (!body.empty() && (body.back() == '\n' || body.back() == '\r' || body.back() == ' ')) body.remove_suffix(1);
   return body;
-}
-
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](char x, char y) { return lower(x) == lower(y); });
 }
 
 /// The text under a key of an object; empty when absent or of another type.
@@ -107,7 +104,7 @@ Concerns concerns(const json& event, const std::string& machine) {
   if (resources == event.end() || !resources->is_array()) return Concerns::unclear;
   for (const json& resource : *resources) {
     if (!resource.is_string()) return Concerns::unclear;
-    if (equal_ignoring_case(resource.get_ref<const std::string&>(), machine)) return Concerns::this_machine;
+    if (lower_case(resource.get_ref<const std::string&>()) == lower_case(machine)) return Concerns::this_machine;
   }
   return Concerns::another;
 }

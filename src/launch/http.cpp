@@ -20,6 +20,7 @@
 
 #include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/lower_case.hpp"
 
 namespace gputrain::launch {
 namespace {
@@ -33,14 +34,6 @@ std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return result;
 }
 
 std::optional<size_t> whole_number(std::string_view digits, int base) {
@@ -186,7 +179,7 @@ Arrival read_chunks(std::string_view rest, std::string& body) {
 
 Arrival read_body(std::string_view rest, bool ended, HttpReply& reply) {
   if (reply.status == 204 || reply.status == 304) return Arrival::complete;
-  if (lower(reply.header("transfer-encoding")) == "chunked") return read_chunks(rest, reply.body);
+  if (lower_case(reply.header("transfer-encoding")) == "chunked") return read_chunks(rest, reply.body);
   const std::string_view length = reply.header("content-length");
   if (length.empty()) {
     reply.body = rest;
@@ -253,7 +246,7 @@ Arrival read_reply(std::string_view bytes, bool ended, HttpReply& reply) {
     if (line->empty()) break;
     const auto colon = line->find(':');
     if (colon == std::string_view::npos) return Arrival::malformed;
-    reply.headers += lower(line->substr(0, colon)) + std::string(line->substr(colon)) + '\n';
+    reply.headers += lower_case(line->substr(0, colon)) + std::string(line->substr(colon)) + '\n';
   }
   const Arrival arrival = read_body(rest, ended, reply);
   return arrival == Arrival::incomplete ? unfinished : arrival;
