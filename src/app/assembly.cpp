@@ -328,7 +328,7 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
     loader.share.global_batch = *size * world;
   }
   if (most_samples == 0 && tokens > 0 && role == "val") {
-    most_samples = (spec.eval.max_tokens.value_or(0) + tokens - 1) / tokens;
+    most_samples = ceil_divide(spec.eval.max_tokens.value_or(0), tokens);
   }
   return train::Evaluator(std::move(dataset), {.prefix = std::move(role),
                                                .max_samples = most_samples,

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "fixed_memory.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
@@ -77,7 +78,7 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const A
   smaller.micro_batch = micro;
   if (!batch.micro_batches.empty()) smaller.micro_batches[static_cast<size_t>(assembly.place.rank())] = micro;
   const int64_t per_pass = smaller.micro_batch_over_ranks(assembly.place.groups.world_size());
-  const int64_t passes = (batch.global_batch + per_pass - 1) / per_pass;
+  const int64_t passes = ceil_divide(batch.global_batch, per_pass);
   std::string set = "train.micro_batch_size=" + (batch.micro_batches.empty()
                                                      ? fmt::format("{}", micro)
                                                      : fmt::format("[{}]", fmt::join(smaller.micro_batches, ",")));

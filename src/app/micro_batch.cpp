@@ -11,6 +11,7 @@
 
 #include "fixed_memory.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -116,7 +117,7 @@ class MicroBatchSearch {
   /// A whole step, or as much of it as tells how fast it is.
   train::BatchPlan batch_of(int64_t size) const {
     const int64_t per_pass = size * place_.groups.world_size();
-    const int64_t passes = std::min(kMostPasses, (whole_.global_batch + per_pass - 1) / per_pass);
+    const int64_t passes = std::min(kMostPasses, ceil_divide(whole_.global_batch, per_pass));
     return {
         .global_batch = std::min(whole_.global_batch, passes * per_pass), .micro_batch = size, .accumulation = passes};
   }

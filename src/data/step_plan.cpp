@@ -7,11 +7,6 @@
 #include "gputrain/core/numbers.hpp"
 
 namespace gputrain::data {
-namespace {
-
-constexpr int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 StepPlan::StepPlan(int64_t samples, const Share& share, bool drop_last)
     : samples_(samples), global_batch_(share.global_batch) {

@@ -33,7 +33,7 @@ TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t be
     throw Error(ExitCode::data, {.what = "too few tokens: " + std::to_string(end - begin) +
                                          " are here, and learning to predict the next one needs two",
                                  .where = source_->name()});
-  windows_ = (targets_ + length_ - 1) / length_;
+  windows_ = ceil_divide(targets_, length_);
   layout_.input_sizes = layout_.target_sizes = {length_};
   layout_.input_type = at::kLong;
   layout_.num_classes = source_->vocabulary_size();

@@ -8,13 +8,14 @@
 
 #include "flat_zeros.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::device {
 namespace {
 
 constexpr int64_t kAlignmentBytes = 128;
 
-int64_t rounded_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t rounded_up(int64_t value, int64_t multiple) { return ceil_divide(value, multiple) * multiple; }
 
 /// The order in memory: by unit, and within a unit what decays first; otherwise as given.
 std::vector<size_t> memory_order(const std::vector<Resident>& residents) {

@@ -12,13 +12,14 @@
 
 #include "first_line.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::device {
 namespace {
 
 constexpr int64_t kBytesApart = 512, kLargestBlock = int64_t{1} << 30;
 
-int64_t aligned(int64_t bytes) { return (bytes + kBytesApart - 1) / kBytesApart * kBytesApart; }
+int64_t aligned(int64_t bytes) { return ceil_divide(bytes, kBytesApart) * kBytesApart; }
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <ATen/ops/empty.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
 #include "gputrain/nn/module.hpp"
 #include "random_values.hpp"
@@ -32,7 +33,7 @@ void draw(Element* values, int64_t begin, int64_t end, const Init& init, uint64_
 template <class Work>
 void in_parallel(int64_t count, int64_t grain, const Work& work) {
   const int64_t workers = std::clamp<int64_t>(count / grain, 1, at::get_num_threads());
-  const int64_t share = (count + workers - 1) / workers;
+  const int64_t share = ceil_divide(count, workers);
   std::vector<std::jthread> threads;
   for (int64_t begin = share; begin < count; begin += share) {
     threads.emplace_back([&work, begin, end = std::min(count, begin + share)] { work(begin, end); });

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::ops {
 namespace {
@@ -23,10 +24,10 @@ int64_t rows_per_part(const Head& head, const at::Tensor& rows, int64_t most_byt
   if (!head.logits) return rows.size(0);
   const int64_t bytes_per_row = head.columns * static_cast<int64_t>(rows.element_size());
   const int64_t most = std::max<int64_t>(1, most_bytes / bytes_per_row);
-  const int64_t parts = (rows.size(0) + most - 1) / most;
+  const int64_t parts = ceil_divide(rows.size(0), most);
   if (parts <= 1) return rows.size(0);
-  const int64_t even = (rows.size(0) + parts - 1) / parts;
-  return std::min(most, (even + kRowsTogether - 1) / kRowsTogether * kRowsTogether);
+  const int64_t even = ceil_divide(rows.size(0), parts);
+  return std::min(most, ceil_divide(even, kRowsTogether) * kRowsTogether);
 }
 
 at::Tensor flat(const at::Tensor& features) {

@@ -15,6 +15,7 @@
 
 #include "cpu/dnn_linear.hpp"
 #include "gpu.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/device/working_copy.hpp"
 
 namespace gputrain::ops {
@@ -61,7 +62,7 @@ at::Tensor padded(const at::Tensor& matrix, int64_t rows) {
 
 /// How many elements a dense layer makes of one, rounded up.
 int64_t growth_of(const at::Tensor& x, bool in_out, const at::Tensor& weight) {
-  return (weight.size(in_out ? 1 : 0) + x.size(-1) - 1) / x.size(-1);
+  return ceil_divide(weight.size(in_out ? 1 : 0), x.size(-1));
 }
 
 /// {x, weight, bias, copies of both} in the type of x, as far as they are there.

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/subset.hpp"
 #include "gputrain/parallel/replicas.hpp"
 
@@ -60,7 +61,7 @@ monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& group
   const device::Reading reading(options_.weights);
   synchronise_buffers(model, groups);
   auto options = options_.loader;
-  const int64_t steps = (dataset_->size() + options.share.global_batch - 1) / options.share.global_batch;
+  const int64_t steps = ceil_divide(dataset_->size(), options.share.global_batch);
   options.total_steps = steps;
   data::Loader loader(dataset_, options);
   at::Tensor sums = at::zeros({4}, at::TensorOptions().dtype(at::kDouble).device(model.context().device));

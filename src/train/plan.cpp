@@ -11,8 +11,6 @@
 namespace gputrain::train {
 namespace {
 
-int64_t ceil_divide(int64_t a, int64_t b) { return a / b + (a % b == 0 ? 0 : 1); }
-
 /// Lengths beyond counting are longer than any run.
 int64_t rounded(double steps) { return steps < 0x1p62 ? std::llround(steps) : int64_t{1} << 62; }
 

@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Whole numbers: divided into equal parts, and as people read them.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,9 @@
 #include <string_view>
 
 namespace gputrain {
+
+/// How many parts of `by` hold `count`, which is not negative.
+constexpr int64_t ceil_divide(int64_t count, int64_t by) noexcept { return count / by + (count % by == 0 ? 0 : 1); }
 
 std::string grouped(int64_t value);                         // 12,345,678
 std::string counted(int64_t count, std::string_view noun);  // "1 sample", "2,000 samples", "3 classes"
