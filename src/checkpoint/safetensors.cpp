@@ -29,6 +29,9 @@ StoredTensor to_be_stored(const std::string& name, const at::Tensor& tensor) {
   return {.name = name, .dtype = dtype_of(tensor.scalar_type()), .sizes = tensor.sizes().vec()};
 }
 
+/// transformers refuses files that do not say this.
+std::string header_for(std::vector<StoredTensor>& tensors) { return layout_safetensors(tensors, {{"format", "pt"}}); }
+
 }  // namespace
 
 struct SafetensorsFile::Mapping {
@@ -67,7 +70,6 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, ExitCode cod
                                                    .begin = tensor.begin,
                                                    .end = tensor.end});
   }
-  metadata_ = std::move(header.metadata);
 }
 
 std::vector<std::string> SafetensorsFile::names() const {
@@ -76,8 +78,6 @@ std::vector<std::string> SafetensorsFile::names() const {
   for (const auto& [name, entry] : entries_) names.push_back(name);
   return names;
 }
-
-bool SafetensorsFile::contains(const std::string& name) const { return entries_.count(name) > 0; }
 
 at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   const auto found = entries_.find(name);
@@ -119,25 +119,24 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, Exi
   return parse_safetensors(front, file_bytes, path.string(), code);
 }
 
-uint64_t safetensors_bytes(const NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
+uint64_t safetensors_bytes(const NamedTensors& tensors) {
   std::vector<StoredTensor> stored;
   uint64_t bytes = 0;
   for (const auto& [name, tensor] : tensors) {
     stored.push_back(to_be_stored(name, tensor));
     bytes += tensor.nbytes();
   }
-  return layout_safetensors(stored, metadata).size() + bytes;
+  return header_for(stored).size() + bytes;
 }
 
-FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                           const std::map<std::string, std::string>& metadata) {
+FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors) {
   std::map<std::string_view, const at::Tensor*> by_name;
   std::vector<StoredTensor> stored;
   for (const auto& [name, tensor] : tensors) {
     GPUTRAIN_ASSERT(by_name.emplace(name, &tensor).second, "two tensors of one name: " + name);
     stored.push_back(to_be_stored(name, tensor));
   }
-  const std::string header = layout_safetensors(stored, metadata);
+  const std::string header = header_for(stored);
   AtomicFile file(path, ExitCode::checkpoint);
   BlockWriter blocks(file);
   blocks.write(header.data(), header.size());

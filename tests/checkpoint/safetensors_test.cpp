@@ -88,9 +88,8 @@ void expect_agreed_tensors(const SafetensorsFile& file) {
 TEST_F(SafetensorsTest, RoundTripsEveryDtypeShapeAndLayout) {
   const fs::path path = folder_ / "model.safetensors";
   write_safetensors(path, agreed_tensors());
-  const SafetensorsFile file(path);
-  EXPECT_EQ(file.metadata().at("format"), "pt");
-  expect_agreed_tensors(file);
+  EXPECT_EQ(read_safetensors_header(path, ExitCode::data).metadata.at("format"), "pt");
+  expect_agreed_tensors(SafetensorsFile(path));
 }
 
 TEST_F(SafetensorsTest, ExchangesFilesWithThePackageByteForByte) {

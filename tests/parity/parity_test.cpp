@@ -47,7 +47,7 @@ std::unique_ptr<Model> model_of(const std::string& name, const fs::path& folder,
 }
 
 TensorSource source_of(const SafetensorsFile& file) {
-  return {.where = file.path(), .names = file.names(), .tensor = [&file](const std::string& name) {
+  return {.where = "the reference's weights", .names = file.names(), .tensor = [&file](const std::string& name) {
             return file.tensor(name);
           }};
 }

@@ -24,13 +24,10 @@ class SafetensorsFile {
   /// duplicate keys, sizes that do not match dtype and shape, trailing bytes.
   explicit SafetensorsFile(const std::filesystem::path& path, ExitCode code = ExitCode::data);
 
-  const std::filesystem::path& path() const noexcept { return path_; }
   std::vector<std::string> names() const;  // in order of their bytes
-  bool contains(const std::string& name) const;
 
   /// A view of the file; writing to it changes this process's copy only. Error(code) when absent.
   at::Tensor tensor(const std::string& name) const;
-  const std::map<std::string, std::string>& metadata() const noexcept { return metadata_; }
 
  private:
   struct Mapping;
@@ -43,7 +40,6 @@ class SafetensorsFile {
   ExitCode code_;
   std::shared_ptr<const Mapping> mapping_;
   std::map<std::string, Entry> entries_;
-  std::map<std::string, std::string> metadata_;
 };
 
 /// What a file holds, by its header alone. Throws Error(code) as SafetensorsFile does.
@@ -52,13 +48,11 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, Exi
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// How large write_safetensors would make the file.
-uint64_t safetensors_bytes(const NamedTensors& tensors,
-                           const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+uint64_t safetensors_bytes(const NamedTensors& tensors);
 
 /// Writes tensors (any device, any strides) beside `path`, syncs, and renames into place. The bytes are those of the
 /// safetensors package, whatever the order of `tensors`. Throws Error(checkpoint) and leaves an existing file untouched
 /// when the disk refuses.
-FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
-                           const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors);
 
 }  // namespace gputrain::checkpoint
