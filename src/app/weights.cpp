@@ -11,9 +11,7 @@ checkpoint::NamedTensors named_weights(models::Model& model) {
   checkpoint::NamedTensors tensors;
   model.each_parameter(
       [&](const std::string& name, nn::Parameter& parameter) { tensors.emplace_back(name, parameter.value.detach()); });
-  model.each_buffer([&](const std::string& name, nn::Buffer& buffer) {
-    if (buffer.persistent) tensors.emplace_back(name, buffer.value);
-  });
+  model.each_buffer([&](const std::string& name, nn::Buffer& buffer) { tensors.emplace_back(name, buffer.value); });
   return tensors;
 }
 

@@ -10,7 +10,7 @@
 
 namespace gputrain::app {
 
-/// The live parameters and persistent buffers, detached.
+/// The live parameters and buffers, detached.
 checkpoint::NamedTensors named_weights(models::Model& model);
 
 /// Throws Error(data) where load_weights() would find no file. What depends on the weights' config.json goes wrong in

@@ -43,9 +43,7 @@ std::string text_of(at::IntArrayRef sizes) {
 std::map<std::string, at::Tensor> tensors_of(Model& model) {
   std::map<std::string, at::Tensor> tensors;
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) { tensors[name] = parameter.value; });
-  model.each_buffer([&](const std::string& name, nn::Buffer& buffer) {
-    if (buffer.persistent) tensors[name] = buffer.value;
-  });
+  model.each_buffer([&](const std::string& name, nn::Buffer& buffer) { tensors[name] = buffer.value; });
   return tensors;
 }
 

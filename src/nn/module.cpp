@@ -33,9 +33,9 @@ at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, I
   return value;
 }
 
-at::Tensor Module::register_buffer(std::string name, at::Tensor value, Init init, bool persistent) {
+at::Tensor Module::register_buffer(std::string name, at::Tensor value, Init init) {
   check_name(buffers_, name);
-  buffers_.push_back({std::move(name), value, init, persistent});
+  buffers_.push_back({std::move(name), value, init});
   return value;
 }
 

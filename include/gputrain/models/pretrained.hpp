@@ -40,7 +40,7 @@ struct TensorSource {
 /// What becomes of a last layer that has another number of classes in the file than in the model.
 enum class OtherClasses { refused, left_out };
 
-/// Copies the source's tensors into the model's parameters and persistent buffers, by the model's `parameter_of`, cast
+/// Copies the source's tensors into the model's parameters and buffers, by the model's `parameter_of`, cast
 /// to their types. Throws Error(data) that tells all that is missing, unknown or of another shape, before anything is
 /// written. A last layer that is left out stays as it is in the model; returns the classes that it has in the file,
 /// else 0.

@@ -59,11 +59,11 @@ struct Parameter {
   Role role;
 };
 
+/// What is no parameter and saved with them all the same.
 struct Buffer {
   std::string name;
   at::Tensor value;
   Init init;
-  bool persistent;  // saved in model.safetensors
 };
 
 class GPUTRAIN_API Module {
@@ -88,7 +88,7 @@ class GPUTRAIN_API Module {
  protected:
   at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role);
   /// Unless `init` is Init::as_given(), `initialize` writes over what `value` holds.
-  at::Tensor register_buffer(std::string name, at::Tensor value, Init init, bool persistent = true);
+  at::Tensor register_buffer(std::string name, at::Tensor value, Init init);
 
   /// Builds a child owned by this module: `conv1_(*add_child<Conv2d>("conv1", context, ...))`.
   template <class Child, class... Arguments>
