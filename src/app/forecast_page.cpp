@@ -50,7 +50,6 @@ std::string wires_text(const WireForecast& wires) {
     kinds += fmt::format("{}{} {} of {}", kinds.empty() ? "" : " + ", grouped(kind.calls), name, sized(kind.bytes));
   };
   add(traffic.all_reduce, "all-reduce");
-  add(traffic.reduce_scatter, "reduce-scatter");
   add(traffic.reduce, "reduce");
   add(traffic.all_gather, "all-gather");
   add(traffic.broadcast, "broadcast");
@@ -106,7 +105,6 @@ nlohmann::json wires_json(const WireForecast& wires) {
           {"reduce", to_json(traffic.reduce)},
           {"broadcast", to_json(traffic.broadcast)},
           {"all_gather", to_json(traffic.all_gather)},
-          {"reduce_scatter", to_json(traffic.reduce_scatter)},
           {"sent_bytes_per_rank", static_cast<int64_t>(wires.bytes_per_rank)}};
 }
 

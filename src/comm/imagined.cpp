@@ -40,11 +40,6 @@ class ImaginedBackend final : public c10d::Backend {
     all.view({getSize(), -1}).copy_(own.view({1, -1}).expand({getSize(), -1}));
     return count(traffic_->all_gather, own);
   }
-  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& own, at::Tensor& all,
-                                                      const c10d::ReduceScatterOptions&) override {
-    own.view(-1).copy_(all.view({getSize(), -1}).select(0, getRank()));
-    return count(traffic_->reduce_scatter, all);
-  }
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
     return c10::make_intrusive<DoneWork>();
   }
@@ -68,21 +63,17 @@ Group imagined_group(const Rendezvous& at, std::shared_ptr<Traffic> traffic, at:
 
 }  // namespace
 
-int64_t Traffic::calls() const noexcept {
-  return all_reduce.calls + reduce.calls + broadcast.calls + all_gather.calls + reduce_scatter.calls;
-}
-
 Traffic Traffic::operator-(const Traffic& earlier) const noexcept {
   const auto since = [](const Kind& now, const Kind& then) {
     return Kind{now.calls - then.calls, now.bytes - then.bytes};
   };
   return {since(all_reduce, earlier.all_reduce), since(reduce, earlier.reduce), since(broadcast, earlier.broadcast),
-          since(all_gather, earlier.all_gather), since(reduce_scatter, earlier.reduce_scatter)};
+          since(all_gather, earlier.all_gather)};
 }
 
 double Traffic::ring_bytes(int world_size) const noexcept {
   const double others = static_cast<double>(world_size - 1), share = others / static_cast<double>(world_size);
-  const auto once = static_cast<double>(reduce.bytes + broadcast.bytes + reduce_scatter.bytes);
+  const auto once = static_cast<double>(reduce.bytes + broadcast.bytes);
   return share * (2 * static_cast<double>(all_reduce.bytes) + once) + others * static_cast<double>(all_gather.bytes);
 }
 

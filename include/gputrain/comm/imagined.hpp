@@ -17,9 +17,8 @@ struct Traffic {
 
     friend bool operator==(const Kind&, const Kind&) = default;
   };
-  Kind all_reduce, reduce, broadcast, all_gather, reduce_scatter;
+  Kind all_reduce, reduce, broadcast, all_gather;
 
-  int64_t calls() const noexcept;
   /// What each rank sends, on average, when every collective goes round a ring of all ranks, which no other way
   /// betters.
   double ring_bytes(int world_size) const noexcept;
