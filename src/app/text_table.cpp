@@ -28,7 +28,7 @@ void TextTable::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string TextTable::text(size_t indent) const {
+std::string TextTable::text() const {
   std::vector<size_t> widths(alignment_.size(), 0);
   for (const auto& row : rows_) {
     for (size_t column = 0; column < row.size(); ++column) {
@@ -37,7 +37,7 @@ std::string TextTable::text(size_t indent) const {
   }
   std::string text;
   for (const auto& row : rows_) {
-    std::string line(indent, ' ');
+    std::string line;
     bool first = true;
     for (size_t column = 0; column < row.size(); ++column) {
       if (widths[column] == 0) continue;

@@ -15,8 +15,8 @@ class TextTable {
   /// Missing cells are empty. What a terminal would obey instead of showing becomes '?': names come from files.
   void add(std::vector<std::string> cells);
 
-  /// Lines that end in '\n', each after `indent` blanks. Columns without any content take no room.
-  std::string text(size_t indent = 0) const;
+  /// Lines that end in '\n'. Columns without any content take no room.
+  std::string text() const;
 
  private:
   std::string alignment_;
