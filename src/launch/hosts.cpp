@@ -19,11 +19,11 @@ constexpr int kMostRanksOfAHost = 4096;
 
 bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
-std::optional<int> read_number(std::string_view text, int lowest, int highest) {
+/// From 1 on.
+std::optional<int> read_number(std::string_view text, int highest) {
   int value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_good =
-      failure == std::errc{} && end == text.data() + text.size() && value >= lowest && value <= highest;
+  const bool is_good = failure == std::errc{} && end == text.data() + text.size() && value >= 1 && value <= highest;
   return is_good ? std::optional(value) : std::nullopt;
 }
 
@@ -130,7 +130,7 @@ std::optional<Host> read_host(const std::string& text, std::string& problem) {
   const size_t colon = text.rfind(':');
   if (colon != std::string::npos && !text.ends_with(']')) {
     host.name = text.substr(0, colon);
-    host.ranks = read_number(std::string_view(text).substr(colon + 1), 1, kMostRanksOfAHost);
+    host.ranks = read_number(std::string_view(text).substr(colon + 1), kMostRanksOfAHost);
     if (!host.ranks) {
       problem = in_quotes(text) + " ends in no number of ranks from 1 to " + std::to_string(kMostRanksOfAHost);
       return std::nullopt;
@@ -167,9 +167,8 @@ std::vector<Host> read_hostfile(const std::string& path) {
     auto host = read_host(name, problem);
     if (!host) refuse(problem);
     if (!slots.empty()) {
-      const auto ranks = slots.starts_with("slots=")
-                             ? read_number(std::string_view(slots).substr(6), 1, kMostRanksOfAHost)
-                             : std::nullopt;
+      const auto ranks = slots.starts_with("slots=") ? read_number(std::string_view(slots).substr(6), kMostRanksOfAHost)
+                                                     : std::nullopt;
       if (!ranks || host->ranks || !more.empty())
         refuse("after the host only slots=N is known, not " + in_quotes(slots + " " + more));
       host->ranks = ranks;
@@ -186,9 +185,9 @@ std::vector<Host> read_hostfile(const std::string& path) {
 std::optional<HostCount> read_host_count(const std::string& text) {
   constexpr int kMostHosts = 1 << 16;
   const size_t colon = text.find(':');
-  const auto least = read_number(std::string_view(text).substr(0, colon), 1, kMostHosts);
+  const auto least = read_number(std::string_view(text).substr(0, colon), kMostHosts);
   const auto most =
-      colon == std::string::npos ? least : read_number(std::string_view(text).substr(colon + 1), 1, kMostHosts);
+      colon == std::string::npos ? least : read_number(std::string_view(text).substr(colon + 1), kMostHosts);
   if (!least || !most || *least > *most) return std::nullopt;
   return HostCount{.least = *least, .most = *most};
 }
