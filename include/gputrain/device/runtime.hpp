@@ -62,9 +62,6 @@ class OutOfPeak {
 /// Gives back to the system what tensors no longer hold, and forgets the peak.
 void release_unused(at::Device device);
 
-/// Page-locked host memory can be had: allocating it without a GPU throws.
-bool has_pinned_memory(at::Device device);
-
 /// Seeds the default generators of the CPU and, if it is a GPU, of `device`.
 void seed_generators(at::Device device, uint64_t seed);
 

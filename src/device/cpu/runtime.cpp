@@ -19,7 +19,6 @@ void reset_peak_allocated_bytes(at::Device) {}
 OutOfPeak::OutOfPeak(at::Device device) : device_(device) {}
 OutOfPeak::~OutOfPeak() = default;
 void release_unused(at::Device) { forget_host_peak(); }
-bool has_pinned_memory(at::Device) { return false; }
 void set_gpu_allocator(const std::string&) {}
 
 }  // namespace gputrain::device

@@ -123,6 +123,4 @@ void release_unused(at::Device device) {
   reset_peak_allocated_bytes(device);
 }
 
-bool has_pinned_memory(at::Device device) { return !device.is_cpu(); }
-
 }  // namespace gputrain::device
