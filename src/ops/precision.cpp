@@ -27,13 +27,6 @@ Precision precision_from_name(std::string_view name) {
   throw Error(ExitCode::usage, {.what = "unknown precision '" + std::string(name) + "'", .hint = "one of " + names});
 }
 
-std::string_view name_of(Precision precision) noexcept {
-  for (const auto& [name, known] : kPrecisions) {
-    if (known == precision) return name;
-  }
-  return "?";
-}
-
 Policy policy_of(Precision precision) noexcept {
   switch (precision) {
     case Precision::fp64:

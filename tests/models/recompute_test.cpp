@@ -105,7 +105,7 @@ TEST_P(Recomputing, LeavesEveryBitOfAStepAsItWas) {
       const Tensors actual = step(kind, context);
       ASSERT_EQ(actual.size(), expected.size());
       for (const auto& [name, tensor] : expected) {
-        EXPECT_TRUE(actual.at(name).equal(tensor)) << name << " in " << ops::name_of(precision);
+        EXPECT_TRUE(actual.at(name).equal(tensor)) << name << ", precision " << static_cast<int>(precision);
       }
     }
   }

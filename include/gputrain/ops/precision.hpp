@@ -12,7 +12,6 @@ enum class Precision { fp64, fp32, tf32, bf16, fp16 };
 
 /// Reads "fp32", "bf16", ...; throws Error(usage) naming the known ones.
 Precision precision_from_name(std::string_view name);
-std::string_view name_of(Precision precision) noexcept;
 
 /// What a precision means for tensors. Parameters and optimizer state are kept in `master`; GEMM, convolution and
 /// attention read operands in `compute` and accumulate at least in fp32; norms, softmax and losses compute in at
