@@ -104,8 +104,6 @@ int64_t Loader::steps_per_epoch() const noexcept { return impl_->reader.plan().s
 
 int64_t Loader::micro_batches_per_step() const noexcept { return impl_->reader.plan().micro_batches_per_step(); }
 
-void Loader::start() { impl_->start(); }
-
 StepData Loader::next_step() {
   impl_->start();
   StepData step;
@@ -132,7 +130,5 @@ Batch Loader::to_device(const Batch& batch) const {
   }
   return finished;
 }
-
-int64_t Loader::step() const noexcept { return impl_->step; }
 
 }  // namespace gputrain::data

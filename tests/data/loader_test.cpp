@@ -225,8 +225,7 @@ TEST(Loader, GoesOnExactlyFromAStateOnAnyNumberOfRanks) {
   const auto dataset = std::make_shared<NumberedDataset>(77);
   Loader whole(dataset, options_for(10, 3, 2));
   for (int i = 0; i < 13; ++i) whole.next_step();
-  EXPECT_EQ(whole.step(), 13);
-  Loader resumed(dataset, options_for(10, 5, 1), {.step = whole.step()});
+  Loader resumed(dataset, options_for(10, 5, 1), {.step = 13});
   for (int i = 0; i < 10; ++i) EXPECT_EQ(counted_targets(whole.next_step()), counted_targets(resumed.next_step()));
 }
 
@@ -273,10 +272,6 @@ TEST(Loader, ReadsAtMostThePrefetchAhead) {
   options.prefetch_batches = 4;
   Loader loader(dataset, options);
   EXPECT_EQ(dataset->reads, 0) << "nothing starts before it is asked for";
-  loader.start();
-  for (int i = 0; i < 2000 && dataset->reads < 40; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  EXPECT_EQ(dataset->reads, 40);
   loader.next_step();
   for (int i = 0; i < 2000 && dataset->reads < 50; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -301,7 +296,7 @@ TEST(Loader, StopsAtAnyMoment) {
   dataset->delay_microseconds = 200;
   for (int i = 0; i < 20; ++i) {
     Loader loader(dataset, options_for(16, 8, 4));
-    loader.start();
+    loader.next_step();
     if (i % 3 == 1) loader.next_step();
     if (i % 3 == 2) std::this_thread::sleep_for(std::chrono::microseconds(150 * i));
   }

@@ -79,11 +79,8 @@ class GPUTRAIN_API Loader {
   int64_t steps_per_epoch() const noexcept;
   int64_t micro_batches_per_step() const noexcept;
 
-  /// Starts the workers; without it the first next_step() does. Lets reading overlap with building a model.
-  void start();
-
-  /// The next step's data of this rank. Errors of workers are thrown here, the earliest sample's first. The tensors are
-  /// the caller's for as long as it keeps them.
+  /// The next step's data of this rank; the first call starts the workers. Errors of workers are thrown here, the
+  /// earliest sample's first. The tensors are the caller's for as long as it keeps them.
   StepData next_step();
 
   /// What is queued from here on finds the batch on the device, finished: normalised floats for images,
@@ -91,8 +88,6 @@ class GPUTRAIN_API Loader {
   Batch to_device(const Batch& batch) const;
   /// The same of a batch as it was read.
   void await(const Batch& batch) const;
-
-  int64_t step() const noexcept;  // handed out since the start of training
 
  private:
   struct Impl;
