@@ -1,12 +1,10 @@
 // Saving a run and going on from it: gathers what training consists of, and puts it back.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "assembly.hpp"
 #include "gputrain/checkpoint/background_writer.hpp"

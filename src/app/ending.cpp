@@ -1,6 +1,5 @@
 #include "ending.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 #include <ATen/ops/zeros.h>

@@ -2,13 +2,11 @@
 #pragma once
 
 #include <exception>
-#include <filesystem>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "assembly.hpp"
-#include "gputrain/core/error.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/train/hooks.hpp"
 #include "gputrain/train/trainer.hpp"

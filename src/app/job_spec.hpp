@@ -1,8 +1,6 @@
 // The whole job: every room describes its section, this file puts them together.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>

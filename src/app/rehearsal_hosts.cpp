@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "gputrain/core/error.hpp"
-#include "gputrain/monitor/format.hpp"
+#include "gputrain/core/numbers.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
-#include <set>
 #include <string_view>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "trial_step.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "gputrain/device/allocation_meter.hpp"
 #include "training_loop.hpp"

@@ -8,7 +8,6 @@
 #include <memory>
 #include <sstream>
 #include <system_error>
-#include <utility>
 
 #include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/descriptor.hpp"

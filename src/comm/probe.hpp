@@ -3,7 +3,6 @@
 // The libraries below would wait for minutes, and then not say which way is closed.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,6 +1,5 @@
 #include "gputrain/config/load.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "check.hpp"

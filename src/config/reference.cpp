@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "gputrain/config/names.hpp"
 #include "gputrain/config/value_type.hpp"

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <fstream>
 #include <string_view>
-#include <system_error>
 
 #include "scalar.hpp"
 

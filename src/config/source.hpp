@@ -3,8 +3,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "gputrain/config/node.hpp"
 #include "problems.hpp"

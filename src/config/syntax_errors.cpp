@@ -1,8 +1,9 @@
 #include "syntax_errors.hpp"
 
 #include <array>
+#include <cstddef>
 
-#include "scalar.hpp"
+#include "gputrain/core/printable.hpp"
 
 namespace gputrain::config {
 namespace {

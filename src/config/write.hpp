@@ -1,8 +1,6 @@
 // A spec struct back into a tree and a list of settings.
 #pragma once
 
-#include <vector>
-
 #include "gputrain/config/load.hpp"
 #include "gputrain/config/node.hpp"
 #include "gputrain/config/schema.hpp"

@@ -1,6 +1,5 @@
 #include "gputrain/core/error.hpp"
 
-#include <cstdio>
 #include <utility>
 
 namespace gputrain {

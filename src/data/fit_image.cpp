@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/data/image.hpp"

@@ -1,6 +1,5 @@
 #include "gputrain/data/image.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "gputrain/core/error.hpp"

@@ -1,7 +1,5 @@
 #include "normalize.hpp"
 
-#include <string>
-
 #include <ATen/Parallel.h>
 #include <ATen/ops/addcmul.h>
 #include <ATen/ops/empty.h>

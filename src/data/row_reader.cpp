@@ -10,6 +10,7 @@
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
+#include "gputrain/data/order.hpp"
 
 namespace gputrain::data {
 namespace {

@@ -1,7 +1,6 @@
 // Which files a folder or a pattern stands for, in an order that does not depend on the machine.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,7 +1,5 @@
 #include "summary.hpp"
 
-#include <utility>
-
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 

@@ -1,7 +1,6 @@
 // Made-up images and tokens, the same on every machine, for trying things and for measuring speed.
 #include <algorithm>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "gputrain/core/error.hpp"

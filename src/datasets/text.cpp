@@ -1,7 +1,6 @@
 // Plain text, one file or all files of a folder, by bytes or by characters.
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 #include <variant>
 #include <vector>
 

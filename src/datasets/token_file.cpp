@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
-#include <type_traits>
 #include <vector>
 
 #include "gputrain/core/error.hpp"

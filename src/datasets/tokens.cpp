@@ -2,12 +2,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/numbers.hpp"
 #include "gputrain/data/options.hpp"
 #include "token_file.hpp"
 #include "token_windows.hpp"

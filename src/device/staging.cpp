@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <exception>
-#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>

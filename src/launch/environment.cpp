@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
-#include <vector>
 
 #include "claim.hpp"
-#include "gputrain/core/error.hpp"
 #include "host_name.hpp"
 
 namespace gputrain::launch {

@@ -2,7 +2,6 @@
 // that it has made itself.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>

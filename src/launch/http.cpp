@@ -13,7 +13,6 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <system_error>
 #include <utility>

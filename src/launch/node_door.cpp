@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "gputrain/comm/sockets.hpp"
 #include "host_name.hpp"
 #include "messages.hpp"
 

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/acceptor.hpp"
 #include "gputrain/core/lines.hpp"
 #include "gputrain/core/poll.hpp"

@@ -1,7 +1,6 @@
 #include "gputrain/launch/node_list.hpp"
 
 #include <charconv>
-#include <cstdint>
 #include <utility>
 
 #include "host_name.hpp"

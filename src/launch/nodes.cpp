@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "claim.hpp"
-#include "gputrain/core/error.hpp"
 #include "host_name.hpp"
 
 namespace gputrain::launch {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
-#include <csignal>
 #include <exception>
 #include <mutex>
 #include <string_view>

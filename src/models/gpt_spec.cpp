@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "gpt.hpp"
 #include "gputrain/core/error.hpp"

@@ -1,7 +1,6 @@
 #include "gputrain/ops/activation.hpp"
 
 #include <array>
-#include <utility>
 
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/dropout.h>

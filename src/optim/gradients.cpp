@@ -3,7 +3,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include "gputrain/ops/flat_update.hpp"

@@ -1,6 +1,5 @@
 #include "gputrain/parallel/power_sgd.hpp"
 
-#include <algorithm>
 #include <tuple>
 
 #include <ATen/ops/addmm.h>

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 

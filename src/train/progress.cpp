@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "gputrain/core/error.hpp"
 

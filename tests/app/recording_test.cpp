@@ -1,6 +1,5 @@
 // Steps that are recorded once and replayed leave what steps leave whose work is queued anew. On a CPU a tape of ATen's
 // operators is the recording, in precisions that have no kernels of our own; on a GPU it is a CUDA graph.
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>

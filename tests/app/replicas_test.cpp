@@ -13,7 +13,6 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "app/program.hpp"
 #include "app/rank_runs.hpp"

@@ -8,7 +8,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/mul.h>
 #include <gtest/gtest.h>
 
 #include "comm/rank_processes.hpp"

@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
-#include <thread>
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
-#include <map>
-#include <numeric>
 #include <vector>
 
 #include <gmock/gmock.h>

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

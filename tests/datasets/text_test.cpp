@@ -1,7 +1,5 @@
 #include <algorithm>
 #include <iterator>
-#include <map>
-#include <numeric>
 #include <set>
 
 #include <gmock/gmock.h>

@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>

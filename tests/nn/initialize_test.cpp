@@ -5,7 +5,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include "gputrain/nn/module.hpp"

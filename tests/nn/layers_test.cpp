@@ -1,11 +1,9 @@
 #include "gputrain/nn/layers.hpp"
 
-#include <cmath>
 #include <map>
 #include <string>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>

@@ -1,8 +1,5 @@
 #include "gputrain/optim/schedule.hpp"
 
-#include <cmath>
-#include <numbers>
-
 #include "optim_fixture.hpp"
 
 namespace gputrain::optim {

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
-#include <string>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>

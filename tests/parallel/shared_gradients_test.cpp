@@ -1,5 +1,4 @@
 // ZeRO: ranks that each update a part, and have all of the gradient or that part, against one that has everything.
-#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <string>

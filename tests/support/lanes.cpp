@@ -1,9 +1,6 @@
 #include "support/lanes.hpp"
 
-#include <algorithm>
-#include <memory>
 #include <stdexcept>
-#include <vector>
 
 #include <sys/mman.h>
 #include <ucontext.h>

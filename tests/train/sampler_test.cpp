@@ -1,7 +1,4 @@
-#include <map>
-#include <memory>
 #include <set>
-#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>

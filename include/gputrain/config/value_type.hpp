@@ -1,14 +1,12 @@
 // What a C++ type means as a YAML value: its kind, what it is made of, and how to reach the parts of one.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "gputrain/config/schema.hpp"

@@ -1,7 +1,6 @@
 // The kinds of value a key can hold beyond YAML's own: `auto`, and lengths with a unit.
 #pragma once
 
-#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>

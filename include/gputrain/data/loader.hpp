@@ -11,7 +11,6 @@
 
 #include "gputrain/core/batch.hpp"
 #include "gputrain/data/dataset.hpp"
-#include "gputrain/data/order.hpp"
 #include "gputrain/data/usage.hpp"
 
 namespace gputrain::data {

@@ -1,7 +1,6 @@
 // Numbers as people read them on a console.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "gputrain/core/numbers.hpp"

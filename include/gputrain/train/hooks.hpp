@@ -1,7 +1,6 @@
 // The hooks of every run, in the order they act: numbers that are not finite, log, evaluation, checkpoint.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>

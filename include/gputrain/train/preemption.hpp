@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <functional>
 #include <span>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "gputrain/config/describe.hpp"
 #include "gputrain/launch/notice.hpp"

@@ -1,7 +1,6 @@
 // One optimizer step: micro-batches, backward, reduction, unscale, clip, update. Reads nothing on the host.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>

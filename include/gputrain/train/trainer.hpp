@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "gputrain/device/run_ahead.hpp"

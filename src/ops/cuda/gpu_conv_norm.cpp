@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <string>
 
 #include <ATen/core/grad_mode.h>

@@ -1,5 +1,4 @@
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>

@@ -15,7 +15,7 @@
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <torch/headeronly/version.h>
 
-#include "../gpu.hpp"
+#include "../path_choice.hpp"
 #include "gputrain/device/runtime.hpp"
 
 namespace gputrain::ops {

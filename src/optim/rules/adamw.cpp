@@ -1,6 +1,5 @@
 // AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019; torch.optim.AdamW's arithmetic.
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/ops/_fused_adamw.h>

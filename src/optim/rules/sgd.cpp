@@ -2,13 +2,11 @@
 // gradient). Nesterov: Sutskever et al., "On the importance of initialization and momentum in deep learning", ICML
 // 2013.
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/ops/_fused_sgd.h>
 #include <fmt/format.h>
 
-#include "gputrain/core/error.hpp"
 #include "gputrain/optim/optimizer.hpp"
 
 namespace gputrain::optim {

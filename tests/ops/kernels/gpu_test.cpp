@@ -2,8 +2,6 @@
 // one.
 #include "../../../src/ops/gpu.hpp"
 
-#include <limits>
-
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>

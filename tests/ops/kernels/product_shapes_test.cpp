@@ -1,6 +1,5 @@
 // The shapes of products that cuBLAS is asked for: on a CPU, where they can be seen.
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 
 #include "ops/kernels/gpu_case.hpp"
