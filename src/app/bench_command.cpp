@@ -14,6 +14,7 @@
 
 #include "bench.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/poll.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/launch/child.hpp"
@@ -176,9 +177,9 @@ class Bench {
       std::printf("%-9s %6s %-13s %12s %10s %15s %6s %6s %10s\n", "precision", "micro", "checkpointing", "accumulation",
                   "step", "rate", "+-", "mfu", "memory");
     }
-    std::string text = fmt::format("{:<9} {:>6} {:<13} {:>12}", row.precision,
-                                   row.micro_batch > 0 ? monitor::grouped(row.micro_batch) : "", row.checkpointing,
-                                   row.micro_batch > 0 ? monitor::grouped(row.accumulation) : "");
+    std::string text =
+        fmt::format("{:<9} {:>6} {:<13} {:>12}", row.precision, row.micro_batch > 0 ? grouped(row.micro_batch) : "",
+                    row.checkpointing, row.micro_batch > 0 ? grouped(row.accumulation) : "");
     if (row.is_measured()) {
       const std::string utilization = row.utilization() > 0 ? fmt::format("{:.1f} %", 100 * row.utilization()) : "";
       text +=

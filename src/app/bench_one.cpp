@@ -6,11 +6,11 @@
 
 #include "bench.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/out_of_memory.hpp"
 #include "gputrain/device/peak_rates.hpp"
 #include "gputrain/device/runtime.hpp"
-#include "gputrain/monitor/format.hpp"
 #include "job_environment.hpp"
 #include "timed_steps.hpp"
 #include "versions.hpp"
@@ -26,7 +26,7 @@ void refuse_what_cannot_be_timed(const Assembly& assembly) {
   const int64_t step = assembly.plan.batch.global_batch, samples = assembly.datasets.train->size();
   if (step <= samples) return;
   throw Error(ExitCode::usage, {.what = "a step of " + counted(step, "sample") + " is more than the training data (" +
-                                        monitor::grouped(samples) + ")",
+                                        grouped(samples) + ")",
                                 .hint = "--synthetic"});
 }
 

@@ -12,6 +12,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/evaluator.hpp"
@@ -99,7 +100,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   }
   is_from_mirror_ = mirror_ && mirror_->holds(*chosen);
   if (mirror_ && !is_from_mirror_) mirror_->begin(chosen->folder());
-  return "step " + monitor::grouped(progress.step) + " from " + chosen->folder().string() + " in " +
+  return "step " + grouped(progress.step) + " from " + chosen->folder().string() + " in " +
          monitor::duration(restore_seconds_) +
          (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
 }
@@ -386,10 +387,9 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
                                         {"verify_seconds", result.verify_seconds},
                                         {"stall_seconds", stall_seconds}});
     if (result.step == announced_step_) {
-      parts_.console.line("save", "step " + monitor::grouped(result.step) + " on request  " +
-                                      monitor::bytes(static_cast<double>(result.bytes)) + " in " +
-                                      monitor::duration(result.seconds) + "  " +
-                                      store_.folder_of(result.step).string());
+      parts_.console.line(
+          "save", "step " + grouped(result.step) + " on request  " + monitor::bytes(static_cast<double>(result.bytes)) +
+                      " in " + monitor::duration(result.seconds) + "  " + store_.folder_of(result.step).string());
     }
     return;
   }

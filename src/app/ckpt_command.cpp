@@ -10,6 +10,7 @@
 #include "ckpt_folder.hpp"
 #include "commands.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/progress.hpp"
 #include "text_table.hpp"
@@ -90,7 +91,7 @@ std::string listing_text(const fs::path& folder, const std::vector<CkptEntry>& e
   for (const auto& entry : entries) {
     ++counts[entry.kind];
     bytes += entry.bytes;
-    table.add({monitor::grouped(entry.step), entry.written ? time_text(*entry.written, /*utc=*/false) : "?",
+    table.add({grouped(entry.step), entry.written ? time_text(*entry.written, /*utc=*/false) : "?",
                size_text(entry.bytes),
                entry.score ? entry.score->metric + " " + monitor::significant(entry.score->value) : "",
                remark_on(entry, latest, best)});

@@ -9,6 +9,7 @@
 
 #include "checkpoint_difference.hpp"
 #include "commands.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "text_table.hpp"
 
@@ -32,8 +33,7 @@ std::string sides_text(const CheckpointDifference& difference) {
   TextTable table("llll");
   for (const auto& [letter, side] : {std::pair{"A", &difference.a}, std::pair{"B", &difference.b}}) {
     const Checkpoint& checkpoint = side->checkpoint;
-    table.add(
-        {letter, checkpoint.folder().string(), "step " + monitor::grouped(checkpoint.step()), run_of(checkpoint)});
+    table.add({letter, checkpoint.folder().string(), "step " + grouped(checkpoint.step()), run_of(checkpoint)});
     for (const auto& skipped : side->skipped) table.add({"", "not " + skipped});
   }
   return table.text();
@@ -75,7 +75,7 @@ std::string summary_text(const std::vector<FileDifference>& files) {
     if (!file.other_kind.empty()) remark += fmt::format("{} of another shape or dtype", file.other_kind.size());
     const bool differs = total.differing > 0;
     table.add({"  " + file.name, fmt::format("{} of {}", file.differing.size(), file.tensors),
-               fmt::format("{} of {}", monitor::grouped(total.differing), monitor::grouped(total.elements)),
+               fmt::format("{} of {}", grouped(total.differing), grouped(total.elements)),
                differs ? monitor::significant(total.largest_absolute) : "",
                differs ? monitor::significant(total.largest_relative) : "",
                remark.empty() && !differs ? "equal" : remark});
@@ -109,8 +109,8 @@ std::string worst_text(const std::vector<FileDifference>& files) {
       const auto& each = file.differing[i];
       const auto& [elements, differing, absolute, relative] = each.difference;
       table.add({"  " + file.name + " " + shortened(each.name, kNameWidth), each.kind,
-                 fmt::format("{} of {}", monitor::grouped(differing), monitor::grouped(elements)),
-                 monitor::significant(absolute), monitor::significant(relative)});
+                 fmt::format("{} of {}", grouped(differing), grouped(elements)), monitor::significant(absolute),
+                 monitor::significant(relative)});
     }
   }
   return any ? table.text() : "";

@@ -11,15 +11,13 @@
 
 #include "commands.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/monitor/format.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/ledger.hpp"
 #include "record.hpp"
 #include "run_folder.hpp"
 
 namespace gputrain::app {
 namespace {
-
-using monitor::grouped;
 
 /// A step of one attempt and what training had used by then, as the ledger tells it.
 struct Mark {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -14,7 +15,6 @@
 
 namespace gputrain::app {
 
-using monitor::grouped;
 using monitor::significant;
 
 namespace {

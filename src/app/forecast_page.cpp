@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 
 namespace gputrain::app {
 namespace {
 
-using monitor::grouped;
 using monitor::significant;
 
 std::string sized(int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); }

@@ -195,8 +195,8 @@ std::string use_text(const JobSpec& spec, const Assembly& assembly, const Memory
   line("gradients", use.gradients, "");
   line("optimizer state", use.optimizer_state, spec.optimizer.type.name);
   if (use.data > 0)
-    line("data", use.data, monitor::grouped(batches_ahead(spec, assembly.plan.batch)) + " micro-batches read ahead");
-  line("rest", use.rest, "activations of a micro-batch of " + monitor::grouped(own_micro_batch(assembly)));
+    line("data", use.data, grouped(batches_ahead(spec, assembly.plan.batch)) + " micro-batches read ahead");
+  line("rest", use.rest, "activations of a micro-batch of " + grouped(own_micro_batch(assembly)));
   line("sum", use.total(),
        reading.peak_process_bytes > 0 ? "at the peak; the process held " + size_text(reading.peak_process_bytes)
                                       : "at the peak");

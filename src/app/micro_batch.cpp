@@ -94,7 +94,7 @@ class MicroBatchSearch {
       finding.peak_bytes = static_cast<double>(steps.peak_bytes);
       peaks_.emplace_back(size, steps.peak_bytes);
     } catch (const std::exception& failure) {
-      shortage_ = out_of_memory_error(failure, job_, &trial_, "with a micro-batch of " + monitor::grouped(size));
+      shortage_ = out_of_memory_error(failure, job_, &trial_, "with a micro-batch of " + grouped(size));
       if (!shortage_) throw;
       finding.needed_bytes = 0;
     }

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 
 namespace gputrain::app {
@@ -21,11 +22,11 @@ int64_t fastest(const std::vector<MicroBatchTrial>& trials) {
 }
 
 std::string MicroBatchChoice::text() const {
-  const std::string size = monitor::grouped(micro_batch);
+  const std::string size = grouped(micro_batch);
   if (trials.empty()) return size + " (auto: as found before)";
   std::string tried, misfit;
   for (const auto& trial : trials) {
-    const std::string each = monitor::grouped(trial.micro_batch);
+    const std::string each = grouped(trial.micro_batch);
     if (trial.misfit.empty()) tried += "  " + each + ": " + monitor::compact(trial.samples_per_second) + "/s";
     if (!trial.misfit.empty()) misfit = "  " + each + ": " + trial.misfit;
   }

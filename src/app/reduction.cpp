@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 
 namespace gputrain::app {

@@ -15,6 +15,7 @@
 #include "checkpointing.hpp"
 #include "commands.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/evaluator.hpp"
 #include "record.hpp"
@@ -26,7 +27,6 @@ namespace gputrain::app {
 namespace {
 
 using checkpoint::Checkpoint;
-using monitor::grouped;
 
 constexpr const char* kCompared[] = {"train/loss", "train/grad_norm", "train/lr"};
 

@@ -5,6 +5,7 @@
 
 #include "fixed_memory.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/step.hpp"
@@ -16,7 +17,6 @@ namespace gputrain::app {
 namespace {
 
 using monitor::compact;
-using monitor::grouped;
 using monitor::significant;
 
 std::string launcher_text(const launch::Launch& launch) {

@@ -11,6 +11,7 @@
 #include "checkpoint_room.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
 #include "gputrain/monitor/format.hpp"
@@ -74,7 +75,7 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
   std::vector<nlohmann::json> earlier;
   if (assembly.place.rank() == 0) earlier = monitor::read_ledger(folder_.ledger()).lines;
   count_attempt(earlier);
-  if (progress_.attempts > 1) resume += "  attempt " + monitor::grouped(progress_.attempts);
+  if (progress_.attempts > 1) resume += "  attempt " + grouped(progress_.attempts);
   check_data_is_the_same(earlier);
   leave_later_steps();
   if (!request.accept) refuse_if_stuck(earlier);
@@ -113,7 +114,7 @@ void Training::leave_later_steps() {
   const auto left = cut_logs(folder_, assembly_.place, progress_);
   if (progress_.step == 0 && left == 0) return;
   const std::string mark =
-      "resumed at step " + monitor::grouped(progress_.step) + ", attempt " + std::to_string(progress_.attempts);
+      "resumed at step " + grouped(progress_.step) + ", attempt " + std::to_string(progress_.attempts);
   log::info(mark + (left == 0 ? ""
                               : "; " + counted(left, "line") + " about later steps are now in " +
                                     folder_.log(rank).filename().string() + ".left"));
@@ -133,7 +134,7 @@ void Training::check_data_is_the_same(const std::vector<nlohmann::json>& ledger)
   const auto target_names = static_cast<uint64_t>(shared.const_data_ptr<int64_t>()[1]);
   std::string what, effect;
   if (samples != 0 && samples != now.samples) {
-    what = counted(samples, "sample") + " before, " + monitor::grouped(now.samples) + " now";
+    what = counted(samples, "sample") + " before, " + grouped(now.samples) + " now";
     effect = "samples come in another order from here on, and not each is used once in the epoch at hand";
   }
   if (target_names != 0 && target_names != now.target_names) {
@@ -142,7 +143,7 @@ void Training::check_data_is_the_same(const std::vector<nlohmann::json>& ledger)
     effect += (effect.empty() ? "" : "; ") + ("numbers that the model has learned stand for other " + kind);
   }
   if (what.empty()) return;
-  what = "the training data has changed: " + what + ", at step " + monitor::grouped(progress_.step);
+  what = "the training data has changed: " + what + ", at step " + grouped(progress_.step);
   if (!request_.accept) {
     throw Error(ExitCode::usage, {.what = what,
                                   .where = spec_.data.train.path.empty() ? "data.train" : spec_.data.train.path,
@@ -199,8 +200,8 @@ std::string Training::present_work() const {
   const bool is_done = step >= assembly_.plan.total_steps;
   const bool is_evaluating =
       assembly_.datasets.val && progress_.evaluated_step != step && (is_done || assembly_.plan.eval.at_step(step));
-  if (is_evaluating && step > 0) return "in the evaluation after step " + monitor::grouped(step);
-  return is_done ? "at the end, after step " + monitor::grouped(step) : "in step " + monitor::grouped(step + 1);
+  if (is_evaluating && step > 0) return "in the evaluation after step " + grouped(step);
+  return is_done ? "at the end, after step " + grouped(step) : "in step " + grouped(step + 1);
 }
 
 void Training::record_end(const std::exception& failure) {
@@ -360,8 +361,8 @@ void Training::roll_back(const std::string& finding) {
                               {"data", to_json(progress_.usage)},
                               {"passed_over", to_json(passed_over)},
                               {"rollback", progress_.rollbacks}});
-  const std::string text = "to the weights of step " + monitor::grouped(back_to) + ", on with the data after step " +
-                           monitor::grouped(step) + ": " + counted(passed_over.samples, "sample") + " passed over (" +
+  const std::string text = "to the weights of step " + grouped(back_to) + ", on with the data after step " +
+                           grouped(step) + ": " + counted(passed_over.samples, "sample") + " passed over (" +
                            std::to_string(progress_.rollbacks) + " of at most " + std::to_string(most) + ")";
   log::warning(finding);
   console_.line("back", text);

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/hooks.hpp"
 
@@ -70,7 +71,7 @@ Stop EvalHook::evaluate(Progress& progress) {
   reporting.metrics.append(
       {.step = progress.step, .epoch = reporting.plan.epochs_in(progress.step), .kind = "eval", .message = {}},
       metrics);
-  std::string text = monitor::grouped(progress.step) + " " + metrics_text(metrics, "val/");
+  std::string text = grouped(progress.step) + " " + metrics_text(metrics, "val/");
   const auto before = earlier.find(parts_.best_metric);
   if (is_best && before != earlier.end()) text += " best (was " + was_text(before->first, before->second.value) + ")";
   reporting.console.line("eval", text + " " + monitor::duration(watch.seconds()));

@@ -7,6 +7,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/hooks.hpp"
@@ -15,7 +16,6 @@ namespace gputrain::train {
 
 using monitor::compact;
 using monitor::duration;
-using monitor::grouped;
 using monitor::significant;
 
 std::string metrics_text(const monitor::Metrics& metrics, const std::string& prefix) {

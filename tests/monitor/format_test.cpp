@@ -7,15 +7,6 @@
 namespace gputrain::monitor {
 namespace {
 
-TEST(Format, GroupsThousands) {
-  EXPECT_EQ(grouped(0), "0");
-  EXPECT_EQ(grouped(999), "999");
-  EXPECT_EQ(grouped(1000), "1,000");
-  EXPECT_EQ(grouped(12345678), "12,345,678");
-  EXPECT_EQ(grouped(-1234), "-1,234");
-  EXPECT_EQ(grouped(-123), "-123");
-}
-
 TEST(Format, ShortensLargeNumbers) {
   EXPECT_EQ(compact(950), "950");
   EXPECT_EQ(compact(12.345), "12.3");
@@ -48,13 +39,6 @@ TEST(Format, ChoosesTheUnitOfBytes) {
   EXPECT_EQ(bytes(512), "512 B");
   EXPECT_EQ(bytes(41.3 * 1024 * 1024), "41.3 MiB");
   EXPECT_EQ(bytes(79.1 * 1024 * 1024 * 1024), "79.1 GiB");
-}
-
-TEST(Format, CountsOneAsOne) {
-  EXPECT_EQ(counted(1, "sample"), "1 sample");
-  EXPECT_EQ(counted(0, "sample"), "0 samples");
-  EXPECT_EQ(counted(12345, "class"), "12,345 classes");
-  EXPECT_EQ(counted(2, "batch"), "2 batches");
 }
 
 }  // namespace

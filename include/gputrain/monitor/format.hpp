@@ -3,11 +3,8 @@
 
 #include <string>
 
-#include "gputrain/core/numbers.hpp"
-
 namespace gputrain::monitor {
 
-using gputrain::grouped;                // 12,345,678
 std::string compact(double value);      // 950, 12.3k, 1.74M, 10.3B
 std::string significant(double value);  // four significant digits, exponent when small: 5.402, 4.29e-4
 std::string duration(double seconds);   // 302ms, 3.1s, 4m10s, 1h36m, 2d3h
