@@ -107,7 +107,7 @@ class NoticeWatcher::Watch {
   void ask_all();
   std::optional<HttpReply> ask(const CloudPoll& poll);
   void follow(const CloudPoll& poll, const HttpReply& reply, Clock::time_point asked, Track& track);
-  void announce(const Reading& reading, const HttpReply& reply, Clock::time_point asked, Track& track) const;
+  void announce(const Reading& reading, Clock::time_point asked, Track& track) const;
   void note_failure(const std::string& reason);
   void publish();
   void settle(std::string description);
@@ -249,16 +249,15 @@ void NoticeWatcher::Watch::follow(const CloudPoll& poll, const HttpReply& reply,
       track.last_clear = asked;
       return;
     case Reading::Kind::notice:
-      return announce(reading, reply, asked, track);
+      return announce(reading, asked, track);
   }
 }
 
-void NoticeWatcher::Watch::announce(const Reading& reading, const HttpReply& reply, Clock::time_point asked,
-                                    Track& track) const {
+void NoticeWatcher::Watch::announce(const Reading& reading, Clock::time_point asked, Track& track) const {
   // Said again, it does not begin again.
   if (track.notice && track.notice->event == reading.event && track.at == reading.at) return;
   track.at = reading.at;
-  track.notice = Notice{std::string(chosen_.cloud->name), reading.event, shown(reply.body), {}};
+  track.notice = Notice{std::string(chosen_.cloud->name), reading.event, {}};
   if (!reading.at) {
     // It may have appeared at any moment since it last was not there.
     track.notice->deadline = track.last_clear.value_or(asked) + seconds(reading.promised_seconds);

@@ -24,9 +24,8 @@ struct NoticeSpec {
 
 /// What a cloud announced.
 struct Notice {
-  std::string cloud;   // "AWS"
-  std::string event;   // the cloud's word: "terminate", "Preempt", ...
-  std::string answer;  // the beginning of what it said, fit for a terminal
+  std::string cloud;  // "AWS"
+  std::string event;  // the cloud's word: "terminate", "Preempt", ...
   std::chrono::steady_clock::time_point deadline;
 
   /// Until the machine may be gone; 0 once that moment has passed.
