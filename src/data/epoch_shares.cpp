@@ -76,7 +76,6 @@ EpochShares walk_epoch(const OrderFacts& order, const Share& share) {
   TakenSamples taken(order);
   EpochShares shares{
       .steps = plans.front().steps_per_epoch(),
-      .micro_batches = plans.front().micro_batches_per_step(),
       .most_rows = std::max_element(plans.begin(), plans.end(),
                                     [](const auto& a, const auto& b) { return a.most_rows() < b.most_rows(); })
                        ->most_rows(),

@@ -10,9 +10,8 @@
 namespace gputrain::data {
 
 struct EpochShares {
-  int64_t steps = 0;          // in an epoch
-  int64_t micro_batches = 0;  // of a rank in a step, the same on all of them
-  int64_t most_rows = 0;      // of the largest micro-batch
+  int64_t steps = 0;      // in an epoch
+  int64_t most_rows = 0;  // of the largest micro-batch
 
   /// Samples that count, of a rank.
   struct Spread {

@@ -64,7 +64,6 @@ class FlatUpdate {
 
 /// Scalars of a gradient; see optim::GradientReport.
 struct GradientScalars {
-  at::Tensor square;              // 0-dim double: the sum of squares
   at::Tensor norm;                // 0-dim double
   at::Tensor found_inf, divisor;  // [1] float
 };

@@ -178,10 +178,8 @@ at::Tensor square_sum(const at::Tensor& flat) {
 
 GradientScalars gradient_scalars(const at::Tensor& square, const std::optional<at::Tensor>& scale, double max_norm) {
   const auto floats = square.options().dtype(at::kFloat);
-  GradientScalars scalars{.square = square,
-                          .norm = at::empty({}, square.options()),
-                          .found_inf = at::empty({1}, floats),
-                          .divisor = at::empty({1}, floats)};
+  GradientScalars scalars{
+      .norm = at::empty({}, square.options()), .found_inf = at::empty({1}, floats), .divisor = at::empty({1}, floats)};
   cuda::gradient_scalars({.square = cuda::read<double>(square),
                           .scale = scale ? cuda::read<float>(*scale) : nullptr,
                           .max_norm = max_norm,
