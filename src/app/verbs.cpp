@@ -1,8 +1,7 @@
-// Where the program finds the verbs of this library.
+// Where the program finds the verbs of this library: all that can be seen of it from outside.
 #include "commands.hpp"
-#include "gputrain/core/export.hpp"
 
-extern "C" GPUTRAIN_API const gputrain::app::Verbs gputrain_verbs;
+extern "C" __attribute__((visibility("default"))) const gputrain::app::Verbs gputrain_verbs;
 
 const gputrain::app::Verbs gputrain_verbs{
     .run = gputrain::app::run_command,

@@ -41,7 +41,7 @@ std::string number_text(Channel channel, int64_t number) {
 
 std::string hint_of(ExitCode code) {
   return code == ExitCode::internal
-             ? "this is a bug, of gputrain or of a plug-in: please report it with this page and the job"
+             ? "this is a bug, of gputrain or of what was added to it: please report it with this page and the job"
              : "a restart goes on from the newest checkpoint";
 }
 

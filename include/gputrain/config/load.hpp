@@ -13,7 +13,6 @@
 #include "gputrain/config/node.hpp"
 #include "gputrain/config/problem.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/export.hpp"
 
 namespace gputrain::config {
 
@@ -35,7 +34,7 @@ struct Setting {
 };
 
 /// A checked job.
-class GPUTRAIN_API Loaded {
+class Loaded {
  public:
   Loaded(const Schema& schema, std::shared_ptr<const void> spec, std::map<std::string, Place> origins);
 
@@ -72,23 +71,23 @@ class GPUTRAIN_API Loaded {
 };
 
 /// Reads and checks a job. Throws SpecError with everything that is wrong.
-GPUTRAIN_API Loaded load(const Schema& schema, const Request& request);
+Loaded load(const Schema& schema, const Request& request);
 
 /// The settings of any spec struct, in declaration order.
-GPUTRAIN_API std::vector<Setting> settings_of(const Schema& schema, const void* spec);
+std::vector<Setting> settings_of(const Schema& schema, const void* spec);
 
 /// Canonical YAML of any spec struct, as for job.resolved.yaml.
-GPUTRAIN_API std::string to_yaml(const Schema& schema, const void* spec);
+std::string to_yaml(const Schema& schema, const void* spec);
 
 /// What must be equal for two jobs to give the same results: each key that is not `safe`, as "key: value" lines. The
 /// run id is a hash of this.
-GPUTRAIN_API std::string identity(const std::vector<Setting>& settings);
+std::string identity(const std::vector<Setting>& settings);
 
 /// A key whose value differs between two jobs.
 struct Difference {
   std::string key, before, after;  // empty: the job has no such key
   Change change = Change::refused;
 };
-GPUTRAIN_API std::vector<Difference> differences(const std::vector<Setting>& before, const std::vector<Setting>& after);
+std::vector<Difference> differences(const std::vector<Setting>& before, const std::vector<Setting>& after);
 
 }  // namespace gputrain::config

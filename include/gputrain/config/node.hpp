@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::config {
 
 /// Something that text comes from: a file, a --set, the environment, our own defaults.
@@ -20,7 +18,7 @@ struct Source {
 };
 
 /// A place in a source; line and column count characters from 1, line 0 means the source as a whole.
-struct GPUTRAIN_API Place {
+struct Place {
   std::shared_ptr<const Source> source = {};
   int line = 0;
   int column = 0;
@@ -30,7 +28,7 @@ struct GPUTRAIN_API Place {
 };
 
 /// One value; the parts of a map carry their key.
-struct GPUTRAIN_API Node {
+struct Node {
   enum class Kind { null, scalar, list, map };
 
   Kind kind = Kind::null;
@@ -49,10 +47,9 @@ struct GPUTRAIN_API Node {
 
 /// Canonical YAML: two spaces of indentation, lists of scalars on one line, text quoted only where it must be.
 /// `comment` may give each leaf, by its dotted key, a remark at the end of its line.
-GPUTRAIN_API std::string to_yaml(const Node& root,
-                                 const std::function<std::string(const std::string& dotted)>& comment = {});
+std::string to_yaml(const Node& root, const std::function<std::string(const std::string& dotted)>& comment = {});
 
 /// The value on one line, as in `[1, 2]` or `{type: sgd, lr: 0.1}`.
-GPUTRAIN_API std::string to_flow(const Node& node);
+std::string to_flow(const Node& node);
 
 }  // namespace gputrain::config

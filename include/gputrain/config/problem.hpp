@@ -6,7 +6,6 @@
 
 #include "gputrain/config/node.hpp"
 #include "gputrain/core/error.hpp"
-#include "gputrain/core/export.hpp"
 
 namespace gputrain::config {
 
@@ -17,7 +16,7 @@ struct Problem {
 };
 
 /// Thrown by load() with everything that is wrong; exit code `usage`. what() is the whole page without colour.
-class GPUTRAIN_API SpecError : public Error {
+class SpecError : public Error {
  public:
   SpecError(std::string subject, std::vector<Problem> problems);
   ~SpecError() override;

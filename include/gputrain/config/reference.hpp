@@ -9,34 +9,33 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "gputrain/config/schema.hpp"
-#include "gputrain/core/export.hpp"
 
 namespace gputrain::config {
 
 /// JSON Schema (draft 2020-12) of a complete job file.
-GPUTRAIN_API nlohmann::ordered_json json_schema(const Schema& schema, const std::string& title);
+nlohmann::ordered_json json_schema(const Schema& schema, const std::string& title);
 
 /// Every catalog that some key of the schema picks from, each once, in order of declaration.
-GPUTRAIN_API std::vector<const AnyCatalog*> catalogs_of(const Schema& schema);
+std::vector<const AnyCatalog*> catalogs_of(const Schema& schema);
 
 /// A table of names and what they are, in lines of at most `width`.
-GPUTRAIN_API std::string list_text(const AnyCatalog& catalog, size_t width);
+std::string list_text(const AnyCatalog& catalog, size_t width);
 
 /// The keys of one struct with type, default and help, in lines of at most `width`: a table where that leaves room for
 /// the help, else the help below each key.
-GPUTRAIN_API std::string describe_text(const Schema& schema, size_t width);
+std::string describe_text(const Schema& schema, size_t width);
 
 /// The same of one key, or of one group and what is in it; empty when there is none of this name.
-GPUTRAIN_API std::string describe_text(const Schema& schema, size_t width, std::string_view key);
+std::string describe_text(const Schema& schema, size_t width, std::string_view key);
 
 /// Every key and group of the job, by its full name.
-GPUTRAIN_API std::vector<std::string> key_names(const Schema& schema);
+std::vector<std::string> key_names(const Schema& schema);
 
 /// The options of one entry. Throws Error(usage) with the nearest names when there is no such entry.
-GPUTRAIN_API std::string describe_text(const AnyCatalog& catalog, std::string_view name, size_t width);
+std::string describe_text(const AnyCatalog& catalog, std::string_view name, size_t width);
 
 /// What is wrong with the tables themselves: limits that a default breaks, an option named like a key beside it,
 /// foreign names that are our own. Empty when they are sound; for tests.
-GPUTRAIN_API std::vector<std::string> faults_of(const Schema& schema);
+std::vector<std::string> faults_of(const Schema& schema);
 
 }  // namespace gputrain::config

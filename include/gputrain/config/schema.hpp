@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "gputrain/config/value_types.hpp"
-#include "gputrain/core/export.hpp"
 
 namespace gputrain::config {
 
@@ -42,7 +41,7 @@ struct Choice {
 };
 
 /// One key of the job: name, help, type, limits, and the foreign names it stands for.
-class GPUTRAIN_API Key {
+class Key {
  public:
   using Locate = std::function<void*(void* spec)>;  // the member inside a spec struct
 
@@ -111,7 +110,7 @@ class GPUTRAIN_API Key {
 };
 
 /// Where a struct's own check puts what it finds; see Description::check.
-class GPUTRAIN_API Complaints {
+class Complaints {
  public:
   struct Complaint {
     std::string key;   // dotted, from the checked struct: "micro_batch_size", "data.train.path"; empty: the struct
@@ -127,7 +126,7 @@ class GPUTRAIN_API Complaints {
 };
 
 /// The keys of one struct, in declaration order.
-class GPUTRAIN_API Schema {
+class Schema {
  public:
   using Create = std::function<std::shared_ptr<void>()>;  // a default-constructed struct
   using Check = std::function<void(const void* spec, Complaints& complaints)>;
@@ -174,7 +173,7 @@ struct CatalogEntry {
 };
 
 /// The names a key can pick from, without what they build.
-class GPUTRAIN_API AnyCatalog {
+class AnyCatalog {
  public:
   explicit AnyCatalog(std::string kind);
   AnyCatalog(const AnyCatalog&) = delete;

@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::config {
 
 /// A value the user may leave to us: `auto` (empty) or a T.
@@ -42,7 +40,7 @@ struct Length {
 };
 
 /// The text that reads back as exactly the same length: "500", "5ep", "10%", "2Btok", "1h30m".
-GPUTRAIN_API std::string to_string(const Length& length);
+std::string to_string(const Length& length);
 
 /// A wall-clock duration: `90s`, `30m`, `1h30m`, `2d`; a bare number is seconds.
 struct Duration {
@@ -52,10 +50,10 @@ struct Duration {
 };
 
 /// The text that reads back as exactly the same duration: "90s" becomes "1m30s", 1800 seconds "30m".
-GPUTRAIN_API std::string to_string(const Duration& duration);
+std::string to_string(const Duration& duration);
 
 /// For Key::instead_of, where another tool has one key per unit: "0.1" as "10%", and "5" as "5ep".
-GPUTRAIN_API std::string percent_of_ratio(const std::string& ratio);
-GPUTRAIN_API std::string epochs_of_count(const std::string& count);
+std::string percent_of_ratio(const std::string& ratio);
+std::string epochs_of_count(const std::string& count);
 
 }  // namespace gputrain::config

@@ -4,8 +4,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain {
 
 /// The process's exit code; each value is a promise to the scripts and agents that start gputrain.
@@ -24,7 +22,7 @@ enum class ExitCode : int {
 };
 
 /// A mistake of the user or of the machine, told in three parts. Never carries a stack trace.
-class GPUTRAIN_API Error : public std::runtime_error {
+class Error : public std::runtime_error {
  public:
   struct Parts {
     std::string what;        // the fact, one sentence without a final full stop
@@ -33,7 +31,6 @@ class GPUTRAIN_API Error : public std::runtime_error {
   };
 
   Error(ExitCode code, Parts parts);
-  ~Error() override;  // out of line: the type's key function, so that plug-ins throw the same type
 
   ExitCode code() const noexcept { return code_; }
   const Parts& parts() const noexcept { return parts_; }
@@ -44,15 +41,13 @@ class GPUTRAIN_API Error : public std::runtime_error {
 };
 
 /// What another rank of the job tells the user: this one ends with the same code, in silence.
-class GPUTRAIN_API ToldElsewhere : public Error {
+class ToldElsewhere : public Error {
  public:
   explicit ToldElsewhere(const Error& error);
-  ~ToldElsewhere() override;
 };
 
 /// Throws std::logic_error with place and message: a programmer's mistake.
-[[noreturn]] GPUTRAIN_API void assertion_failed(const char* condition, const char* file, int line,
-                                                const std::string& message);
+[[noreturn]] void assertion_failed(const char* condition, const char* file, int line, const std::string& message);
 
 }  // namespace gputrain
 

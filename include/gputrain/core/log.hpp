@@ -4,13 +4,11 @@
 #include <filesystem>
 #include <string_view>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::log {
 
-GPUTRAIN_API void info(std::string_view message);
-GPUTRAIN_API void warning(std::string_view message);
-GPUTRAIN_API void error(std::string_view message);
+void info(std::string_view message);
+void warning(std::string_view message);
+void error(std::string_view message);
 
 /// From now on every line also goes to `path` (appended). Throws Error(environment) when it cannot be opened.
 void open_file(const std::filesystem::path& path);

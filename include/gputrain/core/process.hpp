@@ -6,8 +6,6 @@
 
 #include <sys/types.h>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain {
 
 /// Wall-clock seconds since the kernel started this process (program loading included), to about 10 ms. A script that
@@ -19,14 +17,14 @@ std::string own_program();
 
 /// Raises what this process may have open to what the system lets it, up to 65,536: the usual 1024 are less than what a
 /// rank of many, or a data set of many files, needs.
-GPUTRAIN_API void raise_open_files_limit();
+void raise_open_files_limit();
 
 /// Whether this process is PID 1: the kernel keeps signals from it that it has no handler for, gives it all orphans,
 /// and ends everything else with it.
 bool is_init();
 
 /// Lets the signals that end other processes end this one too, where nobody handles them; for PID 1.
-GPUTRAIN_API void let_signals_end_init();
+void let_signals_end_init();
 
 /// Collects ended children; those of which `is_known` is true are left to whoever started them.
 void collect_orphans(const std::function<bool(pid_t)>& is_known);

@@ -5,11 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain {
 
 /// `text` broken at blanks into lines of at most `room`, where words allow; each but the first after `indent` blanks.
-GPUTRAIN_API std::string wrapped(std::string_view text, size_t room, size_t indent);
+std::string wrapped(std::string_view text, size_t room, size_t indent);
 
 }  // namespace gputrain

@@ -14,7 +14,6 @@
 #include <c10/core/ScalarType.h>
 
 #include "gputrain/config/catalog.hpp"
-#include "gputrain/core/export.hpp"
 
 namespace gputrain::data {
 
@@ -50,7 +49,7 @@ struct ReadContext {
   bool augment = false;
 };
 
-class GPUTRAIN_API Dataset {
+class Dataset {
  public:
   virtual ~Dataset();
 
@@ -90,6 +89,6 @@ struct DatasetRequest {
 };
 
 using DatasetCatalog = config::Catalog<Dataset, const DatasetRequest&>;
-GPUTRAIN_API DatasetCatalog& catalog();
+DatasetCatalog& catalog();
 
 }  // namespace gputrain::data

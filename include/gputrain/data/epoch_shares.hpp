@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "gputrain/core/export.hpp"
 #include "gputrain/data/loader.hpp"
 #include "gputrain/data/usage.hpp"
 
@@ -30,6 +29,6 @@ struct EpochShares {
 
 /// Goes through the first epoch of all ranks. A sample that two ranks or none of them would take is an assertion.
 /// `share`: of whichever rank. Throws what a rank's loader would.
-GPUTRAIN_API EpochShares walk_epoch(const OrderFacts& order, const Share& share);
+EpochShares walk_epoch(const OrderFacts& order, const Share& share);
 
 }  // namespace gputrain::data

@@ -7,8 +7,6 @@
 #include <span>
 #include <string>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::data {
 
 /// Pixels in memory, row by row without gaps: [height, width, channels].
@@ -29,13 +27,13 @@ struct Fit {
 
 /// Bilinear with antialiasing, as Pillow and torchvision do it (a triangle filter as wide as the reduction). `to` takes
 /// [height, width, channels]. `reduction`: how much smaller than the fit's source the given image is.
-GPUTRAIN_API void fit_image(const ImageView& from, const Fit& fit, uint8_t* to, int64_t reduction = 1);
+void fit_image(const ImageView& from, const Fit& fit, uint8_t* to, int64_t reduction = 1);
 
 /// An image whose declared size is beyond this is refused before anything is allocated.
 inline constexpr int64_t kMostPixels = 178'956'970;
 
 /// Decodes images one after another, keeping its buffers. For one thread.
-class GPUTRAIN_API ImageDecoder {
+class ImageDecoder {
  public:
   ImageDecoder();
   ~ImageDecoder();

@@ -10,7 +10,7 @@
 
 namespace gputrain::data {
 
-class GPUTRAIN_API ImageTransform {
+class ImageTransform {
  public:
   /// `width` and `height` are the input's unless the options say otherwise. Throws Error(usage) for options that
   /// contradict each other.

@@ -70,7 +70,7 @@ struct StepData {
 };
 
 /// Hands out optimizer steps in order, for ever; epochs follow each other. For one consuming thread.
-class GPUTRAIN_API Loader {
+class Loader {
  public:
   Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, LoaderState start = {});
   ~Loader();  // stops and joins the workers

@@ -16,9 +16,9 @@ struct Datasets {
 
 /// Opens everything the section names. `longest_sequence` is what the model takes at most; 0: it takes no text.
 /// Throws Error(data) for what is missing or damaged.
-GPUTRAIN_API Datasets open_datasets(const DataSpec& spec, int64_t longest_sequence);
+Datasets open_datasets(const DataSpec& spec, int64_t longest_sequence);
 
 /// `num_workers: auto` for one rank of `ranks_on_host`.
-GPUTRAIN_API int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host);
+int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host);
 
 }  // namespace gputrain::data

@@ -4,14 +4,12 @@
 #include <array>
 #include <cstdint>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::data {
 
 /// A bijection on [0, n), the same on every machine: an alternating Feistel network over the smallest power of two that
 /// holds n, walked along its cycle back into [0, n) (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
 /// Under two evaluations of the network per position on average.
-class GPUTRAIN_API Permutation {
+class Permutation {
  public:
   Permutation(uint64_t seed, int64_t epoch, int64_t n) noexcept;  // n >= 1
 
@@ -32,6 +30,6 @@ class GPUTRAIN_API Permutation {
 Permutation order_of_epoch(uint64_t loader_seed, int64_t epoch, int64_t n) noexcept;
 
 /// The sample at global position `position` of an epoch of n samples.
-GPUTRAIN_API int64_t permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position) noexcept;
+int64_t permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position) noexcept;
 
 }  // namespace gputrain::data

@@ -7,11 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::data {
 
-class GPUTRAIN_API ReadOnlyFile {
+class ReadOnlyFile {
  public:
   /// Throws Error(data) when there is no such file, telling what there is instead.
   explicit ReadOnlyFile(std::string path);
@@ -37,6 +35,6 @@ class GPUTRAIN_API ReadOnlyFile {
 };
 
 /// Throws Error(data): nothing at `path`, where `wanted` ("an image folder") was looked for; names what is nearest.
-[[noreturn]] GPUTRAIN_API void throw_missing(const std::string& path, const std::string& wanted);
+[[noreturn]] void throw_missing(const std::string& path, const std::string& wanted);
 
 }  // namespace gputrain::data

@@ -9,7 +9,7 @@
 namespace gputrain::data {
 
 /// What all samples of `whole` have in common, some of them have as well.
-class GPUTRAIN_API SomeSamples : public Dataset {
+class SomeSamples : public Dataset {
  public:
   int64_t size() const final { return size_; }
   const SampleLayout& layout() const final { return whole_->layout(); }
@@ -27,7 +27,7 @@ class GPUTRAIN_API SomeSamples : public Dataset {
   int64_t size_;
 };
 
-class GPUTRAIN_API Subset final : public SomeSamples {
+class Subset final : public SomeSamples {
  public:
   /// Samples at [begin, end), as fractions, of the shuffled order. Disjoint ranges share no sample; ranges that cover
   /// [0, 1] leave none out.
@@ -40,7 +40,7 @@ class GPUTRAIN_API Subset final : public SomeSamples {
   int64_t begin_;
 };
 
-class GPUTRAIN_API FirstSamples final : public SomeSamples {
+class FirstSamples final : public SomeSamples {
  public:
   /// At most `count`.
   FirstSamples(std::shared_ptr<const Dataset> whole, int64_t count);

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::data {
 
 /// Samples used, and the sum modulo 2^64 of usage_hash() of each: a sample left out, used twice or exchanged for
@@ -23,7 +21,7 @@ struct Usage {
   friend bool operator==(const Usage&, const Usage&) = default;
 };
 
-GPUTRAIN_API uint64_t usage_hash(int64_t epoch, int64_t sample) noexcept;
+uint64_t usage_hash(int64_t epoch, int64_t sample) noexcept;
 
 /// All that the order of samples depends on.
 struct OrderFacts {
@@ -37,13 +35,13 @@ struct OrderFacts {
 int64_t steps_per_epoch(const OrderFacts& order) noexcept;
 
 /// What the optimizer steps [begin, end) use, counted from the start of training. O(samples used), without memory.
-GPUTRAIN_API Usage expected_usage(const OrderFacts& order, int64_t begin, int64_t end) noexcept;
+Usage expected_usage(const OrderFacts& order, int64_t begin, int64_t end) noexcept;
 
 /// What one optimizer step is made of, over all ranks; steps count from 0.
 struct StepSamples {
   int64_t epoch = 0;
   std::vector<int64_t> samples;  // in the data set, in the order they are used
 };
-GPUTRAIN_API StepSamples samples_of_step(const OrderFacts& order, int64_t step);
+StepSamples samples_of_step(const OrderFacts& order, int64_t step);
 
 }  // namespace gputrain::data

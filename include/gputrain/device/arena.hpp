@@ -11,7 +11,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/core/export.hpp"
 #include "gputrain/device/working_copy.hpp"
 
 namespace gputrain::device {
@@ -48,7 +47,7 @@ struct Range {
 /// Which gradients there is memory for: all, or those of the stretch that the rank owns.
 enum class Gradients { whole, owned };
 
-class GPUTRAIN_API Arena {
+class Arena {
  public:
   /// Moves every resident's storage into one flat buffer of their (common) dtype and device and gives each a `.grad`
   /// that is a view of a second flat buffer. Old contents are not copied: initialize or load afterwards.

@@ -9,6 +9,6 @@
 namespace gputrain::device {
 
 /// The Error(restart) to end with, if that is what happened.
-GPUTRAIN_API std::optional<Error> fault_of(const std::exception& failure);
+std::optional<Error> fault_of(const std::exception& failure);
 
 }  // namespace gputrain::device

@@ -13,7 +13,7 @@
 namespace gputrain::device {
 
 /// What our own allocators throw; exit code environment.
-class GPUTRAIN_API OutOfMemory final : public Error {
+class OutOfMemory final : public Error {
  public:
   explicit OutOfMemory(int64_t requested_bytes);
   ~OutOfMemory() override;
@@ -29,7 +29,7 @@ struct Shortage {
 };
 
 /// Set when `failure` says that memory could not be had: ours, the C++ library's, ATen's, or a GPU's.
-GPUTRAIN_API std::optional<Shortage> shortage_of(const std::exception& failure);
+std::optional<Shortage> shortage_of(const std::exception& failure);
 
 struct MemoryReading {
   int64_t peak_tensor_bytes = 0;   // most bytes that tensors held at one time
@@ -37,6 +37,6 @@ struct MemoryReading {
   int64_t limit_bytes = 0;         // what there is
   std::string limit;               // in words: "of the machine or its container", "ulimit -d"
 };
-GPUTRAIN_API MemoryReading read_memory(at::Device device);
+MemoryReading read_memory(at::Device device);
 
 }  // namespace gputrain::device

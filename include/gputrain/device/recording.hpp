@@ -7,14 +7,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::device {
 
 /// On a GPU a CUDA graph. What `work` reads and writes has to stay where it is: inputs are copied into tensors that are
 /// kept, results are found in the tensors that `work` made. Numbers of the host are those of the recording for ever.
 /// Random numbers are drawn anew by every replay, the same as without a recording.
-class GPUTRAIN_API Recording {
+class Recording {
  public:
   virtual ~Recording();
 
@@ -31,6 +29,6 @@ class GPUTRAIN_API Recording {
 };
 
 /// Null for a device that cannot record.
-GPUTRAIN_API std::unique_ptr<Recording> make_recording(at::Device device);
+std::unique_ptr<Recording> make_recording(at::Device device);
 
 }  // namespace gputrain::device

@@ -13,11 +13,9 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::device {
 
-class GPUTRAIN_API WorkingCopy final : public c10::intrusive_ptr_target {
+class WorkingCopy final : public c10::intrusive_ptr_target {
  public:
   /// `values` [numel] are the arena's, and stay where they are.
   WorkingCopy(at::Tensor values, at::ScalarType type);
@@ -36,7 +34,7 @@ class GPUTRAIN_API WorkingCopy final : public c10::intrusive_ptr_target {
 
  private:
   friend class Reading;
-  friend GPUTRAIN_API at::Tensor working_view(const at::Tensor& weight, at::ScalarType type);
+  friend at::Tensor working_view(const at::Tensor& weight, at::ScalarType type);
   struct Place;
 
   void begin();
@@ -54,7 +52,7 @@ class GPUTRAIN_API WorkingCopy final : public c10::intrusive_ptr_target {
 };
 
 /// While it lives, weights are read from the copy, until the values are updated. Null: there is no copy.
-class GPUTRAIN_API Reading {
+class Reading {
  public:
   explicit Reading(c10::intrusive_ptr<WorkingCopy> copy);
   ~Reading();
@@ -67,6 +65,6 @@ class GPUTRAIN_API Reading {
 
 /// What to read in place of a weight; undefined where it has no copy of this type that is being read. Asserts that the
 /// weight is what it was when the copy was made.
-GPUTRAIN_API at::Tensor working_view(const at::Tensor& weight, at::ScalarType type);
+at::Tensor working_view(const at::Tensor& weight, at::ScalarType type);
 
 }  // namespace gputrain::device

@@ -35,7 +35,7 @@ struct Unit {
   std::vector<nn::Module*> modules;  // owned by the model
 };
 
-class GPUTRAIN_API Model : public nn::Module {
+class Model : public nn::Module {
  public:
   using nn::Module::Module;
   ~Model() override;
@@ -85,6 +85,6 @@ class GPUTRAIN_API Model : public nn::Module {
 };
 
 using ModelCatalog = config::Catalog<Model, const nn::Context&, const DataFacts&>;
-GPUTRAIN_API ModelCatalog& catalog();
+ModelCatalog& catalog();
 
 }  // namespace gputrain::models

@@ -23,12 +23,12 @@ struct PublishedModel {
 
 /// Reads the config.json of a GPT-2 or Llama. `where` is its path. Throws Error(data) for one that is broken, or that
 /// asks for something we do not compute.
-GPUTRAIN_API PublishedModel published_model(const nlohmann::json& config, const std::string& where);
+PublishedModel published_model(const nlohmann::json& config, const std::string& where);
 
 /// The `--set` lines that give a job these sizes; load the job again with them before its own. `key` is where the job
 /// describes its model: "model". Throws SpecError for each thing the job itself sets otherwise.
-GPUTRAIN_API std::vector<std::string> settings_of(const PublishedModel& published, const config::Loaded& job,
-                                                  const std::string& key);
+std::vector<std::string> settings_of(const PublishedModel& published, const config::Loaded& job,
+                                     const std::string& key);
 
 /// Tensors by name, wherever they are.
 struct TensorSource {
@@ -44,7 +44,6 @@ enum class OtherClasses { refused, left_out };
 /// to their types. Throws Error(data) that tells all that is missing, unknown or of another shape, before anything is
 /// written. A last layer that is left out stays as it is in the model; returns the classes that it has in the file,
 /// else 0.
-GPUTRAIN_API int64_t load_weights(Model& model, const TensorSource& source,
-                                  OtherClasses other_classes = OtherClasses::refused);
+int64_t load_weights(Model& model, const TensorSource& source, OtherClasses other_classes = OtherClasses::refused);
 
 }  // namespace gputrain::models

@@ -14,7 +14,7 @@
 namespace gputrain::nn {
 
 /// y = x W^T + b over the last dim. `weight` [out, in] (or [in, out], see Order), `bias` [out].
-class GPUTRAIN_API Linear final : public Module {
+class Linear final : public Module {
  public:
   enum class Order { out_in, in_out };  // in_out: the layout of GPT-2's files
   struct Options {
@@ -35,7 +35,7 @@ class GPUTRAIN_API Linear final : public Module {
 };
 
 /// `weight` [out, in, kernel, kernel], `bias` [out].
-class GPUTRAIN_API Conv2d final : public Module {
+class Conv2d final : public Module {
  public:
   struct Options {
     int64_t in = 0, out = 0, kernel = 3, stride = 1, padding = 0;
@@ -54,7 +54,7 @@ class GPUTRAIN_API Conv2d final : public Module {
 };
 
 /// `weight`, `bias` [channels]; buffers `running_mean`, `running_var`, `num_batches_tracked`.
-class GPUTRAIN_API BatchNorm2d final : public Module {
+class BatchNorm2d final : public Module {
  public:
   BatchNorm2d(const Context& context, int64_t channels, Init weight_init = Init::ones());
   at::Tensor forward(const at::Tensor& x);
@@ -69,7 +69,7 @@ class GPUTRAIN_API BatchNorm2d final : public Module {
 };
 
 /// A convolution and the batch norm after it, of a module that owns both: together they are one operator.
-struct GPUTRAIN_API ConvNorm {
+struct ConvNorm {
   Conv2d* conv = nullptr;
   BatchNorm2d* norm = nullptr;
 
@@ -83,7 +83,7 @@ struct GPUTRAIN_API ConvNorm {
 };
 
 /// Normalises the last dim: LayerNorm with `weight` and, optionally, `bias`, or RMSNorm with `weight` [channels].
-class GPUTRAIN_API Norm final : public Module {
+class Norm final : public Module {
  public:
   enum class Kind { layernorm, rmsnorm };
   struct Options {
@@ -104,7 +104,7 @@ class GPUTRAIN_API Norm final : public Module {
 };
 
 /// `weight` [rows, channels]. Gives rows in the master type: sums of several embeddings are cast once.
-class GPUTRAIN_API Embedding final : public Module {
+class Embedding final : public Module {
  public:
   struct Options {
     int64_t rows = 0, channels = 0;
@@ -121,7 +121,7 @@ class GPUTRAIN_API Embedding final : public Module {
 };
 
 /// Drops in training only.
-class GPUTRAIN_API Dropout final : public Module {
+class Dropout final : public Module {
  public:
   Dropout(const Context& context, double probability) : Module(context), probability_(probability) {}
   at::Tensor forward(const at::Tensor& x) const;

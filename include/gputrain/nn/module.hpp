@@ -15,7 +15,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/core/export.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/ops/precision.hpp"
 
@@ -65,7 +64,7 @@ struct Buffer {
   Init init;
 };
 
-class GPUTRAIN_API Module {
+class Module {
  public:
   explicit Module(const Context& context) : context_(context) {}
   Module(const Module&) = delete;

@@ -8,8 +8,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::nn {
 
 /// What is computed again.
@@ -20,18 +18,17 @@ enum class Recompute {
 };
 
 /// Reads none, selective or block.
-GPUTRAIN_API Recompute recompute_from_name(std::string_view name);
+Recompute recompute_from_name(std::string_view name);
 
 using Block = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)>;
 
 /// block(inputs), of which `how` == block keeps only the inputs, and runs it again in the backward pass. The first
 /// block of a model, whose inputs need no gradient, is kept. `block` is copied, and what it refers to outlives the
 /// backward pass.
-GPUTRAIN_API std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs,
-                                                      const Block& block);
+std::vector<at::Tensor> recomputed_block(Recompute how, const std::vector<at::Tensor>& inputs, const Block& block);
 
 /// Whether a block is being run for the second time, when it must not count as another batch.
-GPUTRAIN_API bool is_recomputing() noexcept;
+bool is_recomputing() noexcept;
 
 /// At its end values that are to be computed again are left to whoever saved them, and with the last of those their
 /// inputs. Without it they are kept until the next forward pass, in a recorded step as long as the recording.
@@ -45,8 +42,8 @@ class GPUTRAIN_API ForwardPass {
 
 /// compute(a, b), a function of its arguments alone. Under `how` == selective whoever saves the result for the backward
 /// pass keeps a and b instead, and the result is computed again when it is asked for. `b` may be undefined.
-GPUTRAIN_API at::Tensor recomputed_value(Recompute how,
-                                         const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& compute,
-                                         const at::Tensor& a, const at::Tensor& b = {});
+at::Tensor recomputed_value(Recompute how,
+                            const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& compute,
+                            const at::Tensor& a, const at::Tensor& b = {});
 
 }  // namespace gputrain::nn

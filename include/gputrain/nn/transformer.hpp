@@ -20,7 +20,7 @@ enum class Naming {
 };
 
 /// Causal self-attention: x [batch, time, channels] -> as x. With fewer key heads than heads, grouped-query attention.
-class GPUTRAIN_API SelfAttention final : public Module {
+class SelfAttention final : public Module {
  public:
   struct Options {
     Naming naming = Naming::gpt2;
@@ -45,7 +45,7 @@ class GPUTRAIN_API SelfAttention final : public Module {
 };
 
 /// Two dense layers with an activation between, or SwiGLU's three: x [..., channels] -> as x.
-class GPUTRAIN_API FeedForward final : public Module {
+class FeedForward final : public Module {
  public:
   struct Options {
     Naming naming = Naming::gpt2;

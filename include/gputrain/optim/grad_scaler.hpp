@@ -5,13 +5,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::optim {
 
 /// The loss is multiplied by `scale` so that small gradients survive fp16. A step with a non-finite gradient halves the
 /// scale; `growth_interval` good steps in a row double it (Micikevicius et al., "Mixed precision training", ICLR 2018).
-class GPUTRAIN_API GradScaler {
+class GradScaler {
  public:
   struct Options {
     double initial_scale = 65536;

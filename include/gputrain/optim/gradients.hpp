@@ -7,8 +7,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "gputrain/core/export.hpp"
-
 namespace gputrain::optim {
 
 struct GradientOptions {
@@ -28,6 +26,6 @@ struct GradientReport {
 };
 
 /// Reports on a flat gradient, or this rank's part of it, on any device. Call under NoGradGuard.
-GPUTRAIN_API GradientReport measure_gradient(const at::Tensor& flat, const GradientOptions& options);
+GradientReport measure_gradient(const at::Tensor& flat, const GradientOptions& options);
 
 }  // namespace gputrain::optim

@@ -9,7 +9,6 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/config/catalog.hpp"
-#include "gputrain/core/export.hpp"
 #include "gputrain/device/arena.hpp"
 #include "gputrain/ops/flat_update.hpp"
 
@@ -23,7 +22,7 @@ struct StepScalars {
                                         // the gradient. See GradientReport::divisor.
 };
 
-class GPUTRAIN_API Optimizer {
+class Optimizer {
  public:
   virtual ~Optimizer();
 
@@ -43,7 +42,7 @@ class GPUTRAIN_API Optimizer {
 };
 
 using OptimizerCatalog = config::Catalog<Optimizer, const device::Arena&>;
-GPUTRAIN_API OptimizerCatalog& catalog();
+OptimizerCatalog& catalog();
 
 /// The ranges of the arena that this rank updates and that share one weight decay: what a fused update takes.
 struct DecayGroup {
@@ -52,22 +51,22 @@ struct DecayGroup {
   int64_t owned_begin = 0;  // of what the rank owns
 
   /// The group's views of a flat buffer of the arena.
-  GPUTRAIN_API std::vector<at::Tensor> slices(const at::Tensor& flat) const;
+  std::vector<at::Tensor> slices(const at::Tensor& flat) const;
   /// The group's views of a state.
-  GPUTRAIN_API std::vector<at::Tensor> state_slices(const at::Tensor& state) const;
+  std::vector<at::Tensor> state_slices(const at::Tensor& state) const;
 };
 
 /// Splits what this rank owns of an arena by decay; one group over everything where `weight_decay` is zero, and none
 /// where it owns nothing.
-GPUTRAIN_API std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_decay);
+std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_decay);
 
 /// The working copy, for an update that can write it with the values; undefined where there is none, or others own a
 /// part of it.
-GPUTRAIN_API at::Tensor copy_to_write(const device::Arena& arena);
+at::Tensor copy_to_write(const device::Arena& arena);
 /// After every update: whether it did.
-GPUTRAIN_API void note_update(const device::Arena& arena, bool wrote_copy);
+void note_update(const device::Arena& arena, bool wrote_copy);
 
 /// The same for an update of all groups at once, counted from the first element that the rank owns.
-GPUTRAIN_API std::vector<ops::FlatStretch> flat_stretches(const std::vector<DecayGroup>& groups);
+std::vector<ops::FlatStretch> flat_stretches(const std::vector<DecayGroup>& groups);
 
 }  // namespace gputrain::optim

@@ -12,7 +12,6 @@
 
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/config/value_types.hpp"
-#include "gputrain/core/export.hpp"
 
 namespace gputrain::optim {
 
@@ -25,7 +24,7 @@ struct Horizon {
   std::function<int64_t(const config::Length& length, const std::string& key)> to_steps;
 };
 
-class GPUTRAIN_API Schedule {
+class Schedule {
  public:
   virtual ~Schedule();
 
@@ -36,6 +35,6 @@ class GPUTRAIN_API Schedule {
 };
 
 using ScheduleCatalog = config::Catalog<Schedule, const Horizon&>;
-GPUTRAIN_API ScheduleCatalog& schedules();
+ScheduleCatalog& schedules();
 
 }  // namespace gputrain::optim

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "gputrain/config/describe.hpp"
-#include "gputrain/core/export.hpp"
 #include "gputrain/nn/module.hpp"
 
 namespace gputrain::optim {
@@ -19,21 +18,21 @@ struct OptimizerSpec {
   std::vector<std::string> no_decay{"bias", "norm"};
   std::optional<int64_t> lr_base_batch_size;
 
-  GPUTRAIN_API static void describe(config::Description<OptimizerSpec>& d);
+  static void describe(config::Description<OptimizerSpec>& d);
 
   /// The peak rate of a job: `lr`, times global batch / base batch where a base batch size is given (linear scaling,
   /// Goyal et al., "Accurate, large minibatch SGD", 2017).
-  GPUTRAIN_API double peak_lr(int64_t global_batch_size) const;
+  double peak_lr(int64_t global_batch_size) const;
 
   /// Whether weight decay applies to parameters of a role.
-  GPUTRAIN_API bool decays(nn::Role role) const;
+  bool decays(nn::Role role) const;
 };
 
 /// `lr_scheduler: {type: cosine, warmup: 5ep, min_lr: 0}`.
 struct LrSchedulerSpec {
   config::Choice type{"constant"};
 
-  GPUTRAIN_API static void describe(config::Description<LrSchedulerSpec>& d);
+  static void describe(config::Description<LrSchedulerSpec>& d);
 };
 
 }  // namespace gputrain::optim
