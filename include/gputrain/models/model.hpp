@@ -28,8 +28,8 @@ struct Statistics {
   at::Tensor correct5;  // int64 scalar: the target is among the five highest logits (all, with fewer classes)
 };
 
-/// A stretch of the model whose parameters live together: stem, each block, head. Activation checkpointing, gradient
-/// buckets, sharding units and pipeline stages follow this list.
+/// A stretch of the model whose parameters live together: stem, each block, head. The arena keeps them in the order of
+/// this list, and gradient buckets are made of neighbours.
 struct Unit {
   std::string name;                  // "stem", "layer1.0", "h.3", "head"
   std::vector<nn::Module*> modules;  // owned by the model

@@ -60,13 +60,13 @@ struct DecayGroup {
 /// where it owns nothing.
 std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_decay);
 
+/// The same for an update of all groups at once, counted from the first element that the rank owns.
+std::vector<ops::FlatStretch> flat_stretches(const std::vector<DecayGroup>& groups);
+
 /// The working copy, for an update that can write it with the values; undefined where there is none, or others own a
 /// part of it.
 at::Tensor copy_to_write(const device::Arena& arena);
 /// After every update: whether it did.
 void note_update(const device::Arena& arena, bool wrote_copy);
-
-/// The same for an update of all groups at once, counted from the first element that the rank owns.
-std::vector<ops::FlatStretch> flat_stretches(const std::vector<DecayGroup>& groups);
 
 }  // namespace gputrain::optim
