@@ -44,7 +44,8 @@ class Model : public nn::Module {
   /// do; in 16 bits, those of ops/ and the layers of nn/ cast by context().policy, and ATen's compute in fp32.
   virtual at::Tensor forward(const at::Tensor& inputs) = 0;
 
-  /// The units in execution order; together they hold every parameter exactly once. `{{"all", {this}}}` will do.
+  /// The units in execution order; together they hold every parameter exactly once. `{{"all", {this}}}` will do. The
+  /// last module of the last unit is the layer that gives the classes: pretrained weights may have others.
   virtual std::vector<Unit> units() = 0;
 
   /// The sum over targets (not the mean) of the cross entropy, in at least fp32; on the autograd graph multiplied by
