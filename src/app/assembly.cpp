@@ -113,8 +113,10 @@ std::vector<device::Resident> residents_of(models::Model& model, const optim::Op
     }
     ++number;
   }
-  for (const auto& [unused, parameter] : known)
-    GPUTRAIN_ASSERT(!parameter.unit.empty(), "parameter '" + parameter.name + "' is in none of the model's units");
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {  // in an order that all ranks share
+    const bool is_in_a_unit = !known.at(parameter.value.unsafeGetTensorImpl()).unit.empty();
+    GPUTRAIN_ASSERT(is_in_a_unit, "parameter '" + name + "' is in none of the model's units");
+  });
   return residents;
 }
 
