@@ -2,12 +2,10 @@
 
 Each line of FOLDER/cases.txt: file, kind, numbers..., and the file of the expected bytes [height, width, channels].
 """
-import io
 import pathlib
 import sys
 
 import numpy as np
-import torch
 from PIL import Image, ImageOps
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional as F
