@@ -18,6 +18,7 @@
 #include "gputrain/train/replica_hook.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
+#include "gputrain/train/unreached_hook.hpp"
 #include "memory_page.hpp"
 #include "rank_logs.hpp"
 #include "record.hpp"
@@ -267,7 +268,8 @@ monitor::Summary Training::train() {
                             .ledger = ledger_,
                             .others_due = [&] { return save.is_due() || (eval && eval->is_due()); },
                             .sends_fp16 = spec_.parallel.compress == "fp16" && place.groups.world_size() > 1});
-  std::vector<train::Hook*> hooks{&finite, &log_, &replicas};
+  train::UnreachedHook unreached(*built.model);
+  std::vector<train::Hook*> hooks{&unreached, &finite, &log_, &replicas};
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 

@@ -1,5 +1,7 @@
 // Models and datasets that others write: of plain operators of ATen, on data that is neither images nor text.
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -13,6 +15,8 @@
 #include <gtest/gtest.h>
 
 #include "app/program.hpp"
+#include "comm/rank_processes.hpp"
+#include "commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "idle_keys.hpp"
 #include "training_loop.hpp"
@@ -179,6 +183,12 @@ void take_steps(ByHand& model) {
   }
 }
 
+/// The verb as the program calls it, with what is registered here.
+const testing::RankBody kRun("run", [] {
+  const std::string folder = std::getenv("FOLDER");
+  return run_command({.job = {.file = folder + "/job.yaml", .output_dir = folder + "/run"}});
+});
+
 class PlainModel : public Extensions, public ::testing::WithParamInterface<std::pair<const char*, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(Cases, PlainModel,
                          ::testing::Values(std::pair("fp32", "linear"), std::pair("fp64", "linear"),
@@ -213,6 +223,22 @@ TEST_F(Extensions, WhoseUnitsAreWrongAreToldWhichParameter) {
               HasSubstr("'part.scale' is in unit 'all' and again in unit 'part'"));
   EXPECT_THAT(mistake_of("model.config.slip=of another model"), HasSubstr("unit 'stray' holds a parameter 'scale'"));
   EXPECT_THAT(mistake_of("model.config.slip=no module"), HasSubstr("unit 'part' lists a module that is null"));
+}
+
+TEST_F(Extensions, WithParametersThatTheLossDoesNotReachAreToldTheirNamesOnce) {
+  job({});
+  for (const int ranks : {1, 2}) {
+    const auto results = testing::RankProcesses("run", ranks, {{"FOLDER", folder_.path()}}).finish();
+    std::string said;
+    for (const auto& result : results) {
+      EXPECT_EQ(result.exit_code, 0) << result.output;
+      said += result.output;
+    }
+    const std::string warning = "the loss of step 1 does not reach 1 parameter: 'part.scale';";
+    EXPECT_THAT(said, HasSubstr(warning));
+    EXPECT_EQ(said.find(warning), said.rfind(warning)) << said;
+    std::filesystem::remove_all(folder_ / "run");
+  }
 }
 
 TEST_F(Extensions, WhoseLogitsAreWrongAreToldWhatIsWanted) {

@@ -1,0 +1,103 @@
+#include "gputrain/train/unreached_hook.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+
+namespace gputrain::train {
+
+/// Notes whom backward comes to. A walk over the loss's graph would miss what is computed again in backward.
+class UnreachedHook::Watch {
+ public:
+  explicit Watch(models::Model& model) {
+    model.each_parameter([this](const std::string& name, nn::Parameter& parameter) {
+      if (parameter.value.requires_grad()) watch(name, parameter.value);
+    });
+  }
+  ~Watch() {
+    for (const Watched& one : watched_) one.accumulator->del_post_hook(one.hook);
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  bool has_seen_backward() const {
+    return std::any_of(watched_.begin(), watched_.end(), [](const Watched& one) { return one.is_reached; });
+  }
+
+  std::vector<std::string> unreached() const {
+    std::vector<std::string> names;
+    for (const Watched& one : watched_) {
+      if (!one.is_reached) names.push_back(one.name);
+    }
+    return names;
+  }
+
+ private:
+  struct Watched {
+    std::string name;
+    std::shared_ptr<torch::autograd::Node> accumulator;  // which a parameter does not keep by itself
+    uintptr_t hook = 0;
+    bool is_reached = false;
+  };
+
+  struct Note final : torch::autograd::FunctionPostHook {
+    explicit Note(bool& to_set) : is_reached(to_set) {}
+    torch::autograd::variable_list operator()(const torch::autograd::variable_list& results,
+                                              const torch::autograd::variable_list&) override {
+      is_reached = true;
+      return results;
+    }
+    bool& is_reached;
+  };
+
+  void watch(const std::string& name, const at::Tensor& parameter) {
+    watched_.push_back({.name = name, .accumulator = torch::autograd::impl::grad_accumulator(parameter)});
+    Watched& one = watched_.back();
+    one.hook = one.accumulator->add_post_hook(std::make_unique<Note>(one.is_reached));
+  }
+
+  std::deque<Watched> watched_;  // whose flags stay where they are
+};
+
+namespace {
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) text += (i == 0 ? "'" : ", '") + names[i] + "'";
+  return names.size() <= kMost ? text : text + " and " + std::to_string(names.size() - kMost) + " more";
+}
+
+}  // namespace
+
+UnreachedHook::UnreachedHook(models::Model& model) : model_(model) {}
+
+UnreachedHook::~UnreachedHook() = default;
+
+void UnreachedHook::before_training(Progress&) {
+  if (!is_done_) watch_ = std::make_unique<Watch>(model_);
+}
+
+Stop UnreachedHook::after_step(Progress& progress, const StepResult&, bool) {
+  // A rank that had nothing but padding knows more after the next step.
+  if (is_done_ || !watch_->has_seen_backward()) return Stop::none;
+  is_done_ = true;
+  const auto names = std::exchange(watch_, nullptr)->unreached();
+  if (names.empty()) return Stop::none;
+  log::warning(
+      "the loss of step " + std::to_string(progress.step) + " does not reach " +
+      counted(static_cast<int64_t>(names.size()), "parameter") + ": " + listed(names) +
+      "; what gets no gradient learns nothing: if that is not meant, forward() does not use it, or detaches it");
+  return Stop::none;
+}
+
+}  // namespace gputrain::train
