@@ -100,6 +100,7 @@ int ckpt_prune_command(const PruneRequest& request);
 
 /// What the program finds in the library, under the name gputrain_verbs.
 struct Verbs {
+  void (*check)();  // throws Error(environment) where the library was built wrong; before any verb
   decltype(&run_command) run;
   decltype(&eval_command) eval;
   decltype(&replay_command) replay;

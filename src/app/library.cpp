@@ -40,7 +40,9 @@ const Verbs& library() {
                 {.what = std::string("cannot open the library: ") + ::dlerror(),
                  .hint = "it belongs into ../lib beside the program, LibTorch where it was built or beside it"});
   }
-  return *static_cast<const Verbs*>(verbs);
+  const Verbs& found = *static_cast<const Verbs*>(verbs);
+  found.check();
+  return found;
 }
 
 }  // namespace gputrain::app

@@ -1,9 +1,11 @@
 // Where the program finds the verbs of this library: all that can be seen of it from outside.
 #include "commands.hpp"
+#include "gputrain/config/schema.hpp"
 
 extern "C" __attribute__((visibility("default"))) const gputrain::app::Verbs gputrain_verbs;
 
 const gputrain::app::Verbs gputrain_verbs{
+    .check = gputrain::config::refuse_wrong_registrations,
     .run = gputrain::app::run_command,
     .eval = gputrain::app::eval_command,
     .replay = gputrain::app::replay_command,

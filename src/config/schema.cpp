@@ -1,6 +1,7 @@
 #include "gputrain/config/schema.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
@@ -144,7 +145,9 @@ std::vector<std::string> AnyCatalog::names() const {
 }
 
 void AnyCatalog::add_entry(CatalogEntry entry) {
-  GPUTRAIN_ASSERT(find(entry.name) == nullptr, "the " + kind_ + " '" + entry.name + "' is registered twice");
+  if (const CatalogEntry* other = find(entry.name)) {
+    throw std::logic_error("it is registered twice, also in " + other->place);
+  }
   entries_.push_back(std::move(entry));
 }
 
@@ -152,6 +155,27 @@ size_t AnyCatalog::index_of(std::string_view name) const {
   const CatalogEntry* entry = find(name);
   GPUTRAIN_ASSERT(entry != nullptr, "no " + kind_ + " is named '" + std::string(name) + "'");
   return static_cast<size_t>(entry - entries_.data());
+}
+
+namespace {
+
+std::string& wrong_registrations() {
+  static std::string all;
+  return all;
+}
+
+}  // namespace
+
+void note_wrong_registration(const std::string& what) {
+  std::string& all = wrong_registrations();
+  all += (all.empty() ? "" : "; ") + what;
+}
+
+void refuse_wrong_registrations() {
+  if (wrong_registrations().empty()) return;
+  throw Error(ExitCode::environment,
+              {.what = "this program was built with what it cannot offer: " + wrong_registrations(),
+               .hint = "mend it there, and build again"});
 }
 
 }  // namespace gputrain::config

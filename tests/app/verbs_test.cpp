@@ -62,6 +62,20 @@ TEST(Verbs, WithoutTheirLibrarySayWhatIsMissing) {
   EXPECT_EQ(Program({folder / "gputrain", "launch", "--help"}).wait().exit_code, 0);
 }
 
+TEST(Verbs, OfAProgramThatRegistersANameTwiceSayWhere) {
+  const std::map<std::string, std::string> built_wrong{{"LD_PRELOAD", WRONG_REGISTRATIONS}};
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"version"}, {"list"}, {"run", "job.yaml"}, {"ckpt", "ls", "runs/x"}, {"launch", "run", "job.yaml"}}) {
+    const Result result = gputrain(words, built_wrong);
+    EXPECT_EQ(result.exit_code, 6) << words[0] << result.err;
+    EXPECT_THAT(result.err, HasSubstr("the model 'mlp' of "));
+    EXPECT_THAT(result.err, HasSubstr("wrong_registrations.cpp:28: it is registered twice, also in "));
+    EXPECT_THAT(result.err, HasSubstr("mlp.cpp:"));
+    EXPECT_THAT(result.err, HasSubstr("wrong_registrations.cpp:29"));
+    EXPECT_THAT(result.err, HasSubstr("the key 'on' is declared twice"));
+  }
+}
+
 TEST(Verbs, ValidateChecksTheGpusAllocatorWithoutAGpu) {
   const TemporaryFolder folder;
   const auto problem_with = [&](const std::string& line) {

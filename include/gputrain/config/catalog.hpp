@@ -3,8 +3,10 @@
 //   const config::Registered<Mlp, MlpSpec> registered{models::catalog(), "mlp", "multilayer perceptron"};
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +23,7 @@ class Catalog final : public AnyCatalog {
 
   explicit Catalog(std::string kind) : AnyCatalog(std::move(kind)) {}
 
-  /// Registers an entry; a second entry of the same name is a programmer's mistake.
+  /// Registers an entry; throws std::logic_error where there is one of this name.
   void add(CatalogEntry entry, Make make) {
     add_entry(std::move(entry));
     makers_.push_back(std::move(make));
@@ -36,16 +38,23 @@ class Catalog final : public AnyCatalog {
   std::vector<Make> makers_;
 };
 
-/// A namespace-scope object of this type registers `Derived(const Spec&, Arguments...)` under a name.
+/// A namespace-scope object of this type registers `Derived(const Spec&, Arguments...)` under a name. What is wrong
+/// with it is told when the program has begun.
 template <class Derived, class Spec>
 struct Registered {
   template <class Base, class... Arguments>
-  Registered(Catalog<Base, Arguments...>& catalog, std::string name, std::string help) {
-    catalog.add(CatalogEntry{std::move(name), std::move(help), &schema_of<Spec>()},
-                [](const void* spec, Arguments... arguments) -> std::unique_ptr<Base> {
-                  return std::make_unique<Derived>(*static_cast<const Spec*>(spec),
-                                                   std::forward<Arguments>(arguments)...);
-                });
+  Registered(Catalog<Base, Arguments...>& catalog, const std::string& name, std::string help,
+             std::source_location source = std::source_location::current()) {
+    const std::string place = source.file_name() + (":" + std::to_string(source.line()));
+    try {
+      catalog.add(CatalogEntry{name, std::move(help), &schema_of<Spec>(), place},
+                  [](const void* spec, Arguments... arguments) -> std::unique_ptr<Base> {
+                    return std::make_unique<Derived>(*static_cast<const Spec*>(spec),
+                                                     std::forward<Arguments>(arguments)...);
+                  });
+    } catch (const std::exception& mistake) {
+      note_wrong_registration("the " + catalog.kind() + " '" + name + "' of " + place + ": " + mistake.what());
+    }
   }
 };
 

@@ -170,7 +170,14 @@ struct CatalogEntry {
   std::string name;
   std::string help;
   const Schema* schema;
+  std::string place = {};  // "file:line" of its registration
 };
+
+/// Entries are registered before main(), where nothing can be told: what is wrong with one is kept for
+/// refuse_wrong_registrations().
+GPUTRAIN_API void note_wrong_registration(const std::string& what);
+/// Throws Error(environment) where the program was built with a registration that is wrong.
+GPUTRAIN_API void refuse_wrong_registrations();
 
 /// The names a key can pick from, without what they build.
 class AnyCatalog {
