@@ -39,18 +39,12 @@ int64_t model_option(const Job& job, const std::string& name) {
   return 0;
 }
 
-/// Tokens that a sample may have: as many as the model takes, or where it leaves that to the data, as the data is told
-/// to give. 0: the model takes none.
-int64_t longest_sequence(const Job& job) {
+/// Tokens that a sample may have: as many as the model takes; 0: it leaves that to the data; nothing: it takes none.
+std::optional<int64_t> longest_sequence(const Job& job) {
   const auto& settings = job.loaded.settings();
   const bool takes_tokens = std::any_of(settings.begin(), settings.end(),
                                         [](const auto& setting) { return setting.key == "model.config.block_size"; });
-  if (!takes_tokens) return 0;
-  if (const int64_t own = model_option(job, "block_size"); own > 0) return own;
-  if (const auto& length = job.spec().data.text.max_length.value) return *length;
-  throw job.loaded.error("model.config.block_size",
-                         "nothing says how long a sample is: it is not set, and data.text.max_length is not either",
-                         "block_size: 256");
+  return takes_tokens ? std::optional(model_option(job, "block_size")) : std::nullopt;
 }
 
 /// Weights that learned other tokens would begin as if they knew these.

@@ -44,11 +44,13 @@ void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& oth
 
 class Opener {
  public:
-  Opener(const DataSpec& spec, int64_t longest_sequence) : spec_(spec) {
+  Opener(const DataSpec& spec, std::optional<int64_t> longest_sequence) : spec_(spec) {
     request_.image = &spec.image;
     request_.text = &spec.text;
-    if (longest_sequence > 0)
-      request_.sequence_length = std::min(spec.text.max_length.value.value_or(longest_sequence), longest_sequence);
+    request_.wants_tokens = longest_sequence.has_value();
+    if (!longest_sequence) return;
+    const int64_t told = spec.text.max_length.value.value_or(0), most = *longest_sequence;
+    request_.sequence_length = told > 0 && most > 0 ? std::min(told, most) : std::max(told, most);
   }
 
   Datasets open() {
@@ -91,7 +93,9 @@ void DataSpec::check(const DataSpec& spec, config::Complaints& complaints) {
     complaints.about("test.split", "val and test together leave nothing to train on");
 }
 
-Datasets open_datasets(const DataSpec& spec, int64_t longest_sequence) { return Opener(spec, longest_sequence).open(); }
+Datasets open_datasets(const DataSpec& spec, std::optional<int64_t> longest_sequence) {
+  return Opener(spec, longest_sequence).open();
+}
 
 int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host) {
   // On a CPU the compute threads read: nothing is won by threads that take their cores.

@@ -8,6 +8,7 @@
 #include "gputrain/core/random.hpp"
 #include "gputrain/data/options.hpp"
 #include "summary.hpp"
+#include "token_windows.hpp"
 
 namespace gputrain::datasets {
 namespace {
@@ -36,8 +37,8 @@ class Synthetic final : public data::Dataset {
  public:
   Synthetic(const SyntheticSpec& spec, const data::DatasetRequest& request)
       : spec_(spec), seed_(mix(kSampleSeed, static_cast<uint64_t>(request.role))) {
-    if (request.sequence_length > 0) {
-      layout_.input_sizes = layout_.target_sizes = {request.sequence_length};
+    if (request.wants_tokens) {
+      layout_.input_sizes = layout_.target_sizes = {window_length(request)};
       layout_.input_type = at::kLong;
       layout_.num_classes = spec.vocab_size;
       return;

@@ -21,14 +21,25 @@ std::string files_between(const std::vector<int64_t>& ends, int64_t begin, int64
   return counted(files, "file");
 }
 
+int64_t window_length(const data::DatasetRequest& request) {
+  if (!request.wants_tokens) {
+    throw Error(ExitCode::usage, {.what = "this data is text, and the model does not take text",
+                                  .where = request.path,
+                                  .hint = "a language model, or data of images"});
+  }
+  if (request.sequence_length < 1) {
+    throw Error(ExitCode::usage,
+                {.what = "nothing says how long a sample is: it is not set, and data.text.max_length is not either",
+                 .where = "model.config.block_size",
+                 .hint = "block_size: 256"});
+  }
+  return request.sequence_length;
+}
+
 TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t begin, int64_t end,
                            int64_t sequence_length)
     : source_(std::move(source)), begin_(begin), end_(end), length_(sequence_length), targets_(end - begin - 1) {
-  GPUTRAIN_ASSERT(begin >= 0 && end <= source_->size(), "windows outside the tokens");
-  if (length_ < 1)
-    throw Error(ExitCode::usage, {.what = "this data is text, and the model does not take text",
-                                  .where = source_->name(),
-                                  .hint = "a language model, or data of images"});
+  GPUTRAIN_ASSERT(length_ >= 1 && begin >= 0 && end <= source_->size(), "windows outside the tokens");
   if (targets_ < 1)
     throw Error(ExitCode::data, {.what = "too few tokens: " + std::to_string(end - begin) +
                                          " are here, and learning to predict the next one needs two",

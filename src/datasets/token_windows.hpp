@@ -28,6 +28,10 @@ class TokenSource {
 /// "3 files": those with a token in [begin, end), where `ends` holds the number of tokens up to the end of each.
 std::string files_between(const std::vector<int64_t>& ends, int64_t begin, int64_t end);
 
+/// Tokens in a window, by the model or the job. Throws Error(usage) where neither of them says, or the model takes
+/// none.
+int64_t window_length(const data::DatasetRequest& request);
+
 /// Every token but the first is a target exactly once in an epoch. Under augmentation the windows begin at another
 /// offset in each epoch, so that their borders move; the window that runs over the end goes on at the start.
 class TokenWindows : public data::Dataset {

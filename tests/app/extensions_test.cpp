@@ -67,6 +67,36 @@ class Numbers final : public data::Dataset {
 const config::Registered<Numbers, NumbersSpec> registered_numbers{data::catalog(), "rows_of_numbers",
                                                                   "rows of numbers"};
 
+struct SentencesSpec {
+  static void describe(config::Description<SentencesSpec>& d) { d.summary("sentences of one length"); }
+};
+
+/// Tokens in samples that are as long as the data has them.
+class Sentences final : public data::Dataset {
+ public:
+  Sentences(const SentencesSpec&, const data::DatasetRequest&) {
+    layout_.input_sizes = layout_.target_sizes = {kWords};
+    layout_.input_type = at::kLong;
+    layout_.num_classes = kWords + 1;
+  }
+  int64_t size() const override { return kSamples; }
+  const data::SampleLayout& layout() const override { return layout_; }
+  std::string describe() const override { return "sentences"; }
+  void read(int64_t, const data::ReadContext&, std::byte* input, int64_t* target) const override {
+    for (int64_t i = 0; i < kWords; ++i) {
+      std::memcpy(input + static_cast<size_t>(i) * sizeof i, &i, sizeof i);
+      target[i] = i + 1;
+    }
+  }
+
+ private:
+  static constexpr int64_t kWords = 6;
+  data::SampleLayout layout_;
+};
+
+const config::Registered<Sentences, SentencesSpec> registered_sentences{data::catalog(), "sentences_of_one_length",
+                                                                        "tokens"};
+
 struct PlainSpec {
   std::string slip;
   static void describe(config::Description<PlainSpec>& d) { d.key("slip", &PlainSpec::slip, "what goes wrong"); }
@@ -261,6 +291,14 @@ TEST_F(Extensions, WhoseValidationDataHasOtherSizesAreRefusedBeforeTheyTrain) {
 TEST_F(Extensions, WhoseLengthsMakeNoSenseAreToldWhichKey) {
   EXPECT_THAT(mistake_of("lr_scheduler.type=stairs", "lr_scheduler.every=5m"),
               HasSubstr("lr_scheduler.every cannot be a time"));
+}
+
+TEST_F(Extensions, ThatKnowHowLongTheirSamplesAreNeedNotBeTold) {
+  const Job gpt = job({"model={type: gpt, config: {n_layer: 1, n_head: 1, n_embd: 8, block_size: null}}",
+                       "data.train={format: sentences_of_one_length}"});
+  Assembly assembly(gpt);
+  train(gpt, assembly);
+  EXPECT_EQ(assembly.datasets.tokens_per_sample(), 6);
 }
 
 TEST_F(Extensions, AreToldOfKeysForOtherData) {

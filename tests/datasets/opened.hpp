@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ struct JobWithData {
 inline data::Datasets open(const std::string& section, int64_t longest_sequence = 0) {
   const config::Loaded job =
       config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = "data: " + section});
-  return data::open_datasets(job.as<JobWithData>().data, longest_sequence);
+  return data::open_datasets(job.as<JobWithData>().data,
+                             longest_sequence > 0 ? std::optional(longest_sequence) : std::nullopt);
 }
 
 struct Sample {

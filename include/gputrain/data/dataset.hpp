@@ -82,7 +82,8 @@ class Dataset {
 struct DatasetRequest {
   std::string path;  // after interpolation; may be empty for formats that need none
   Role role = Role::train;
-  int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: the model has no option block_size
+  bool wants_tokens = false;            // whether the model has an option block_size
+  int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: neither model nor job say
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults
   const TextOptions* text = nullptr;    // `data.text`; null: defaults
   const Dataset* train = nullptr;       // when opening val or test: its vocabulary, class names and statistics hold
