@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "assembly.hpp"
+#include "gputrain/core/error.hpp"
 #include "timed_steps.hpp"
 
 namespace gputrain::app {
@@ -55,7 +57,37 @@ std::string comparison(const BenchRow& row, const BenchRow& with, const Axis& ax
   return fmt::format("{} is {:.2f}x {}{} and {}", axis(row), row.rate() / with.rate(), axis(with), doubt, effect);
 }
 
+/// What this program's own formats hold can be made up; of another one only its samples tell.
+void refuse_other_samples(const Job& job) {
+  constexpr std::array kOwn{"idx", "imagefolder", "synthetic", "tar", "text", "tokens"};
+  if (std::ranges::find(kOwn, job.spec().data.train.format.name) != kOwn.end()) return;
+  const Datasets datasets = open_datasets(job);
+  if (datasets.is_text || datasets.train->layout().is_image()) return;
+  throw job.loaded.error(
+      "data.train.format",
+      "made-up data is images or tokens, and the samples of " + datasets.train->describe() + " are neither",
+      "leave --synthetic out: the job's own data is measured then");
+}
+
 }  // namespace
+
+std::vector<std::string> synthetic_data(const Job& job) {
+  refuse_other_samples(job);
+  std::string vocabulary, classes;
+  for (const auto& setting : job.loaded.settings()) {
+    if (setting.key == "model.config.vocab_size" && setting.value != "null") vocabulary = setting.value;
+    if (setting.key == "model.config.num_classes" && setting.value != "null") classes = setting.value;
+  }
+  const std::string type = job.spec().model.architecture.name;
+  if (type == "gpt" && vocabulary.empty()) {
+    throw job.loaded.error("model.config.vocab_size", "made-up tokens must be told how many there are",
+                           "vocab_size: 50257");
+  }
+  std::string train = "format: synthetic, samples: 1048576";
+  if (!vocabulary.empty()) train += ", vocab_size: " + vocabulary;
+  if (!classes.empty()) train += ", num_classes: " + classes;
+  return {"data.train=null", "data.train={" + train + "}", "data.val=null", "data.test=null"};
+}
 
 std::vector<std::string> BenchCombination::settings() const {
   std::vector<std::string> set{"train.max_steps=1000000000", "train.max_epochs=null", "train.max_tokens=null"};

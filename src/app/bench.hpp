@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "commands.hpp"
+#include "job.hpp"
 
 namespace gputrain::app {
 
@@ -24,6 +25,9 @@ struct BenchCombination {
 
 /// All of them, in the order of the request's lists, precision outermost.
 std::vector<BenchCombination> combinations_of(const BenchRequest& request);
+
+/// Settings that put made-up data of the same shape in place of the job's. Throws Error(usage) where it cannot be.
+std::vector<std::string> synthetic_data(const Job& job);
 
 struct BenchRow {
   std::string precision, checkpointing, unit;  // unit: "tokens" or "samples"

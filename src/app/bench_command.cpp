@@ -85,24 +85,6 @@ void pass_on_warnings(const std::string& errors) {
   }
 }
 
-/// Settings that put made-up data of the same shape in place of the job's.
-std::vector<std::string> synthetic_data(const Job& job) {
-  std::string vocabulary, classes;
-  for (const auto& setting : job.loaded.settings()) {
-    if (setting.key == "model.config.vocab_size" && setting.value != "null") vocabulary = setting.value;
-    if (setting.key == "model.config.num_classes" && setting.value != "null") classes = setting.value;
-  }
-  const std::string type = job.spec().model.architecture.name;
-  if (type == "gpt" && vocabulary.empty()) {
-    throw job.loaded.error("model.config.vocab_size", "made-up tokens must be told how many there are",
-                           "vocab_size: 50257");
-  }
-  std::string train = "format: synthetic, samples: 1048576";
-  if (!vocabulary.empty()) train += ", vocab_size: " + vocabulary;
-  if (!classes.empty()) train += ", num_classes: " + classes;
-  return {"data.train=null", "data.train={" + train + "}", "data.val=null", "data.test=null"};
-}
-
 /// What is measured, and everything that has been.
 class Bench {
  public:

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "app/program.hpp"
+#include "bench.hpp"
 #include "comm/rank_processes.hpp"
 #include "commands.hpp"
 #include "gputrain/core/error.hpp"
@@ -299,6 +300,16 @@ TEST_F(Extensions, ThatKnowHowLongTheirSamplesAreNeedNotBeTold) {
   Assembly assembly(gpt);
   train(gpt, assembly);
   EXPECT_EQ(assembly.datasets.tokens_per_sample(), 6);
+}
+
+TEST_F(Extensions, WhoseDataCannotBeMadeUpAreToldSo) {
+  const Job rows = job({});
+  try {
+    synthetic_data(rows);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the samples of rows of numbers are neither"));
+  }
 }
 
 TEST_F(Extensions, AreToldOfKeysForOtherData) {
