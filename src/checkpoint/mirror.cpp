@@ -136,7 +136,7 @@ void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) 
     fs::remove_all(written, ignored);
     throw;
   }
-  remove_partial_folders(folder);  // the one that was replaced
+  remove_replaced_folders(folder);
   CheckpointStore(folder, retention).prune({.newest = Checkpoint::look_into(target), .rejected = {}});
 }
 

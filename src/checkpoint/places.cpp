@@ -34,11 +34,9 @@ void rename_into_place(const fs::path& written, const fs::path& target) {
                 {.what = std::string("cannot rename into place: ") + std::strerror(errno), .where = target.string()});
   }
   on_disk(target, "cannot rename into place", [&] {  // file systems without exchange, such as NFS
-    const fs::path old = replaced_name_of(target);
-    if (replaces) {
-      fs::remove_all(old);
-      fs::rename(target, old);
-    }
+    fs::path old = replaced_name_of(target);
+    if (fs::exists(old)) old = partial_name_of(target.string() + ".unread");
+    if (replaces) fs::rename(target, old);
     std::error_code failure;
     fs::rename(written, target, failure);
     if (failure) {
@@ -76,8 +74,15 @@ void put_back_replaced(const fs::path& folder) {
 
 void remove_partial_folders(const fs::path& folder) {
   on_disk(folder, "cannot remove what an earlier attempt left", [&] {
-    for (const fs::path& path : checkpoints_with(kSuffix, folder)) fs::remove_all(path);
+    for (const fs::path& path : checkpoints_with(kSuffix, folder)) {
+      if (!path.string().ends_with(kReplacedSuffix)) fs::remove_all(path);
+    }
   });
+}
+
+void remove_replaced_folders(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::path& path : checkpoints_with(kReplacedSuffix, folder)) fs::remove_all(path, ignored);
 }
 
 void check_room(const fs::path& folder, uint64_t needed, const std::string& hint) {

@@ -30,14 +30,18 @@ std::filesystem::path replaced_name_of(const std::filesystem::path& checkpoint);
 /// Gives replaced checkpoints their names back where nothing has them.
 void put_back_replaced(const std::filesystem::path& folder);
 
-/// What is left of folders that a killed process was writing or removing, and checkpoints that were replaced.
+/// What is left of folders that a killed process was writing or removing; checkpoints that were replaced stay.
 void remove_partial_folders(const std::filesystem::path& folder);
+
+/// Checkpoints that were replaced, once there is one that is known to be good. What cannot be removed waits for the
+/// next.
+void remove_replaced_folders(const std::filesystem::path& folder);
 
 /// A full disk is better found out before an hour of writing than after it. Throws Error(checkpoint) with this hint.
 void check_room(const std::filesystem::path& folder, uint64_t needed, const std::string& hint);
 
-/// Puts `written` in the place of `target`, durably. What was there keeps its replaced name until partial folders are
-/// removed.
+/// Puts `written` in the place of `target`, durably. What was there keeps its replaced name. Where that is taken, by
+/// what may be the last that is good, it keeps a partial name.
 void put_in_place(const std::filesystem::path& written, const std::filesystem::path& target);
 
 }  // namespace gputrain::checkpoint

@@ -158,7 +158,7 @@ void CheckpointStore::confirm(int64_t step) {
     bring_back_replaced(folder);
     throw;
   }
-  remove_replaced(folder);
+  remove_replaced_folders(folder_);
   prune_up_to(step, /*only_tell=*/false);
   point_hints_at(step);
 }

@@ -165,6 +165,26 @@ TEST_F(CheckpointTest, IsInItsPlaceAgainWhenItsReplacementReadsBackDamaged) {
   exchanges_fail = false;
 }
 
+TEST_F(CheckpointTest, StaysWhileItsReplacementCannotBeRead) {
+  for (const bool exchanges : {true, false}) {
+    exchanges_fail = !exchanges;
+    fs::remove_all(folder_);
+    CheckpointStore store(folder_, {.keep_last = 1});
+    save(store, 7);
+    const std::string good = content_of(folder_ / "step-00000007" / "model.safetensors");
+    for (const int64_t step : {7, 7, 8}) {
+      store.write({.step = step, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
+      fs::remove(store.folder_of(step) / "model.safetensors");
+      fs::create_symlink("model.safetensors", store.folder_of(step) / "model.safetensors");  // a loop
+      EXPECT_THROW(store.confirm(step), Unreadable);
+      EXPECT_EQ(content_of(folder_ / "step-00000007.old.partial" / "model.safetensors"), good) << step << exchanges;
+    }
+    save(store, 9);
+    EXPECT_THAT(names(), ElementsAre("step-00000009")) << exchanges;
+  }
+  exchanges_fail = false;
+}
+
 struct Injury {
   std::string reason;
   void (*apply)(const fs::path& folder);
