@@ -65,13 +65,29 @@ struct Matched {
   int64_t classes_left_out = 0;
 };
 
+/// What DistributedDataParallel and torch.compile have put before every name, where the model has no such names itself.
+std::string wrapping_of(const std::vector<std::string>& names, Model& model) {
+  const auto ours = tensors_of(model);
+  std::string wrapping;
+  const auto all_have = [&](const std::string& more) {
+    return std::ranges::all_of(names, [&](const std::string& name) { return name.starts_with(wrapping + more); });
+  };
+  if (names.empty() || ours.contains(model.parameter_of(names.front()))) return wrapping;
+  for (;;) {
+    const bool is_ddp = all_have("module.");
+    if (!is_ddp && !all_have("_orig_mod.")) return wrapping;
+    wrapping += is_ddp ? "module." : "_orig_mod.";
+  }
+}
+
 Matched match(Model& model, const TensorSource& source, OtherClasses other_classes) {
   auto ours = tensors_of(model);
   const auto last_layer = other_classes == OtherClasses::left_out ? last_layer_of(model) : std::set<const void*>();
+  const size_t wrapped = wrapping_of(source.names, model).size();
   Matched matched;
   Mismatches wrong;
   for (const std::string& name : source.names) {
-    const std::string local = model.parameter_of(name);
+    const std::string local = model.parameter_of(name.substr(wrapped));
     if (local.empty()) continue;
     const auto found = ours.find(local);
     if (found == ours.end()) {

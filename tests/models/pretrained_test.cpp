@@ -148,6 +148,20 @@ TEST(LoadWeights, TakesFilesOfTheBareTransformerWithMasksAndATiedHead) {
   load_weights(tiny.model, source_of(tiny.tensors));
 }
 
+TEST(LoadWeights, TakesFilesOfModelsThatWereWrapped) {
+  for (const std::string wrapping : {"module.", "_orig_mod.", "_orig_mod.module."}) {
+    Tiny tiny;
+    std::map<std::string, at::Tensor> wrapped;
+    for (const auto& [name, tensor] : tiny.tensors) wrapped[wrapping + name] = tensor;
+    load_weights(tiny.model, source_of(wrapped));
+    tiny.model.each_parameter([](const std::string& name, nn::Parameter& parameter) {
+      EXPECT_TRUE((parameter.value == 0.25).all().item<bool>()) << name;
+    });
+    wrapped["transformer.ln_f.extra"] = at::ones({1});
+    EXPECT_THROW(load_weights(tiny.model, source_of(wrapped)), Error);
+  }
+}
+
 TEST(LoadWeights, TellsAllThatDoesNotFitAndWritesNothing) {
   Tiny tiny;
   tiny.tensors.erase("transformer.ln_f.bias");
