@@ -9,6 +9,7 @@
 
 #include "scalar.hpp"
 #include "source.hpp"
+#include "syntax_errors.hpp"
 
 namespace gputrain::config {
 namespace {
@@ -37,11 +38,16 @@ class FileReader {
   }
 
   std::optional<Node> read(const std::shared_ptr<const Source>& source, const fs::path& path) {
+    const size_t before = problems_.count();
     std::optional<Node> own = parse_yaml(source, budget_, problems_);
-    if (!own) return std::nullopt;
-    if (own->kind == Node::Kind::null) own = Node{.kind = Node::Kind::map, .place = own->place};
-    if (own->kind != Node::Kind::map) {
-      problems_.add(own->place, "a job is a map of keys and values", "begin with a line such as `name: my-run`");
+    if (own && own->kind == Node::Kind::null) own = Node{.kind = Node::Kind::map, .place = own->place};
+    if (!own || own->kind != Node::Kind::map) {
+      if (own)
+        problems_.add(own->place, "a job is a map of keys and values", "begin with a line such as `name: my-run`");
+      if (const auto other = other_language(source->name, source->text)) {
+        problems_.keep(before);
+        problems_.add({source, 0, 0}, other->what, other->hint);
+      }
       return std::nullopt;
     }
     open_.push_back(identity_of(path));

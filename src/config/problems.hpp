@@ -1,6 +1,7 @@
 // Collects what is wrong while a job is read.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,10 @@ class Problems {
   /// More would help nobody, and naming the nearest key of a hundred thousand takes its time.
   bool is_full() const noexcept { return found_.size() >= kMost; }
   size_t count() const noexcept { return found_.size(); }
+  /// Forgets all but the first `count`.
+  void keep(size_t count) {
+    while (found_.size() > count) found_.pop_back();
+  }
   std::vector<Problem> take() { return std::move(found_); }
 
  private:

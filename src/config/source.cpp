@@ -14,10 +14,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kFileHint = "save it to a file: other ranks and later attempts read it too";
+
 /// Why `path` cannot be a job file, from its status alone; empty when it can.
 std::string refusal(const fs::path& path, std::string& hint) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
+    if (path == "-") {
+      hint = kFileHint;
+      return "a job is read from a file, not from stdin";
+    }
     if (errno == ENOENT) {
       hint = "the current folder is " + printable(fs::current_path().string());
       return "no such file";
@@ -29,7 +35,10 @@ std::string refusal(const fs::path& path, std::string& hint) {
     hint = fs::exists(resolved) ? "this run's job is " + printable(resolved.string()) : "give the file inside it";
     return "is a folder, not a file";
   }
-  if (!S_ISREG(status.st_mode)) return "is not a regular file (a device, pipe or socket)";
+  if (!S_ISREG(status.st_mode)) {
+    hint = kFileHint;
+    return "is not a regular file (a device, pipe or socket)";
+  }
   if (status.st_size > static_cast<off_t>(kMaxFileBytes)) {
     hint = "is it the job file?";
     return "is " + std::to_string(status.st_size) + " bytes; a job file has at most 4 MiB";

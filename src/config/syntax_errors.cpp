@@ -1,7 +1,9 @@
 #include "syntax_errors.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <string>
 
 #include "gputrain/core/printable.hpp"
 
@@ -52,6 +54,27 @@ std::optional<SyntaxError> explain_line_above(std::string_view above) {
 }
 
 }  // namespace
+
+std::optional<SyntaxError> other_language(std::string_view name, std::string_view text) {
+  bool has_table = false, has_setting = false, is_python = name.ends_with(".py");
+  const bool is_script = text.starts_with("#!") && !name.ends_with(".yaml") && !name.ends_with(".yml");
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string_view line = text.substr(begin, end - begin);
+    begin = end + 1;
+    has_table |=
+        line.starts_with('[') && line.find(']') != std::string_view::npos && line.find(',') == std::string_view::npos;
+    has_setting |= line.find(" = ") != std::string_view::npos && line.find(": ") == std::string_view::npos;
+    is_python |= line.starts_with("import ") || line.starts_with("def ") ||
+                 (line.starts_with("from ") && line.find(" import ") != std::string_view::npos);
+  }
+  const std::string hint = "a job is YAML: `gputrain describe job` and configs/ show its keys";
+  if (is_python) return SyntaxError{"is a Python program", hint};
+  if (is_script) return SyntaxError{"is a script", hint};
+  if (name.ends_with(".toml") || (has_table && has_setting))
+    return SyntaxError{"is TOML", "a job is YAML: `[train]` and `max_steps = 10` are `train: {max_steps: 10}`"};
+  return {};
+}
 
 std::optional<size_t> tab_in_indentation(std::string_view line) {
   const size_t first = line.find_first_not_of(" \t");

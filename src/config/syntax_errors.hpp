@@ -22,6 +22,9 @@ struct SyntaxContext {
 
 SyntaxError explain_syntax_error(std::string_view parser_message, const SyntaxContext& context);
 
+/// What a job file is that cannot be read, where it is plainly of another language.
+std::optional<SyntaxError> other_language(std::string_view name, std::string_view text);
+
 /// The number of bytes before a tab in the indentation of `line`, if there is one.
 std::optional<size_t> tab_in_indentation(std::string_view line);
 

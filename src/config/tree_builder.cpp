@@ -54,6 +54,14 @@ Place TreeBuilder::place(const YAML::Mark& mark) const {
   return place;
 }
 
+std::string_view TreeBuilder::text_at(const Place& place) const {
+  if (place.line < 1 || static_cast<size_t>(place.line) > line_offsets_.size()) return {};
+  std::string_view rest = std::string_view(source_->text).substr(line_offsets_[static_cast<size_t>(place.line) - 1]);
+  for (int column = 1; column < place.column && !rest.empty(); ++column)
+    rest.remove_prefix(std::max<size_t>(1, character_length(rest, 0)));
+  return rest;
+}
+
 void TreeBuilder::stop(const Place& place, std::string what, std::string hint) {
   problems_.add(place, std::move(what), std::move(hint));
   throw Stop();
@@ -218,7 +226,12 @@ void TreeBuilder::take_key(const Node& node) {
   if (node.kind == Node::Kind::list || node.kind == Node::Kind::map) {
     stop(node.place, "a list or a group where a key should be", "keys are plain words");
   }
-  if (node.kind == Node::Kind::null || node.text.empty()) stop(node.place, "a value without a key before its ':'");
+  if (node.kind == Node::Kind::null || node.text.empty()) {
+    const std::string_view text = text_at(node.place);
+    if (text.starts_with("//") || text.starts_with("/*"))
+      stop(node.place, "a comment that YAML does not know", "comments begin with '#', between braces as well");
+    stop(node.place, "a value without a key before its ':'");
+  }
   frame.expects_key = false;
   frame.key = node.text;
   frame.key_place = node.place;

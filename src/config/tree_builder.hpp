@@ -24,6 +24,8 @@ class TreeBuilder final : public YAML::EventHandler {
   Node take_root() { return std::move(root_); }
   /// The same place as `mark`, its column counted in characters.
   Place place(const YAML::Mark& mark) const;
+  /// What stands in the source from there on.
+  std::string_view text_at(const Place& place) const;
 
   /// Where the innermost list or map that is not closed yet begins.
   Place innermost_open() const { return open_.empty() ? Place{source_, 0, 0} : open_.back().node.place; }

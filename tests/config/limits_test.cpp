@@ -72,6 +72,7 @@ TEST_F(HostileFile, OfAGigabyteIsRefusedUnread) {
 TEST_F(HostileFile, ThatIsNoFileIsRefused) {
   EXPECT_THAT(refusal_of({.file = folder_ / "absent.yaml"}), HasSubstr("no such file"));
   EXPECT_THAT(refusal_of({.file = folder_}), HasSubstr("is a folder"));
+  EXPECT_THAT(refusal_of({.file = "-"}), HasSubstr("from a file, not from stdin"));
   EXPECT_THAT(refusal_of({.file = "/dev/zero"}), HasSubstr("not a regular file"));
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_THAT(refusal_of({.file = folder_ / "pipe"}), HasSubstr("not a regular file"));

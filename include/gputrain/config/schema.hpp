@@ -175,9 +175,9 @@ struct CatalogEntry {
 
 /// Entries are registered before main(), where nothing can be told: what is wrong with one is kept for
 /// refuse_wrong_registrations().
-GPUTRAIN_API void note_wrong_registration(const std::string& what);
+void note_wrong_registration(const std::string& what);
 /// Throws Error(environment) where the program was built with a registration that is wrong.
-GPUTRAIN_API void refuse_wrong_registrations();
+void refuse_wrong_registrations();
 
 /// The names a key can pick from, without what they build.
 class AnyCatalog {

@@ -32,7 +32,7 @@ bool is_recomputing() noexcept;
 
 /// At its end values that are to be computed again are left to whoever saved them, and with the last of those their
 /// inputs. Without it they are kept until the next forward pass, in a recorded step as long as the recording.
-class GPUTRAIN_API ForwardPass {
+class ForwardPass {
  public:
   ForwardPass() = default;
   ForwardPass(const ForwardPass&) = delete;
