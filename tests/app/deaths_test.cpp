@@ -241,8 +241,9 @@ TEST_P(DeathUnderTorchrun, IsNamedAndEndsEverything) {
   family.remember();
   const auto begin = std::chrono::steady_clock::now();
   const Result result = torchrun.wait(100);
-  // It gives ranks that it ends half a minute, and one that stands still needs that.
-  const double seconds = death.manner.seconds + (death.manner.signal == SIGSTOP ? 30 : 0);
+  // It gives ranks that it ends half a minute, and one that stands still needs that. Where none does it needs seconds
+  // for itself on a busy machine.
+  const double seconds = death.manner.seconds + (death.manner.signal == SIGSTOP ? 30 : 15);
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), seconds);
   EXPECT_EQ(result.exit_code, 1) << result.err;
   const std::string victim = std::to_string(death.rank);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
@@ -216,15 +217,27 @@ TEST_P(RankThatHangsAtItsEnd, IsEndedByItsOwnError) {
   EXPECT_EQ(results[static_cast<size_t>(1 - GetParam())].exit_code, kStartAgain);
 }
 
-// Ranks of FAIL end by an error, each as many tenths of a second late as DELAYS says.
+void come_in_order(size_t rank) {
+  const std::string fail = std::getenv("FAIL"), order = std::getenv("ORDER");
+  const std::filesystem::path folder = std::getenv("FOLDER");
+  for (size_t other = 0; other < order.size(); ++other) {
+    const bool is_before = fail[other] != '-' && order[other] < order[rank];
+    while (is_before && !std::filesystem::exists(folder / std::to_string(other))) std::this_thread::sleep_for(1ms);
+  }
+  std::ofstream(folder / std::to_string(rank)).flush();
+}
+
+// Ranks of FAIL end by an error, in the ORDER given, each as soon as those before it are about to.
 const RankBody ends_for_one_reason("ends_for_one_reason", [] {
   ProcessGroups groups = join(600s);
   groups.control().barrier("start");
   const auto rank = static_cast<size_t>(groups.rank());
   const char reason = std::getenv("FAIL")[rank];
   try {
-    std::this_thread::sleep_for(100ms * (std::getenv("DELAYS")[rank] - '0'));
-    if (reason != '-') throw Error(ExitCode::data, {.what = std::string("no such file: ") + reason});
+    if (reason != '-') {
+      come_in_order(rank);
+      throw Error(ExitCode::data, {.what = std::string("no such file: ") + reason});
+    }
     groups.control().barrier("opened");
   } catch (const Error& error) {
     try {
@@ -237,9 +250,13 @@ const RankBody ends_for_one_reason("ends_for_one_reason", [] {
 });
 
 /// Which ranks tell an error of their own.
-std::string tellers(const std::string& fail, const std::string& delays) {
-  RankProcesses ranks("ends_for_one_reason", static_cast<int>(fail.size()), {{"FAIL", fail}, {"DELAYS", delays}});
+std::string tellers(const std::string& fail, const std::string& order) {
+  std::string folder = (std::filesystem::temp_directory_path() / "gputrain_test_XXXXXX").string();
+  EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+  RankProcesses ranks("ends_for_one_reason", static_cast<int>(fail.size()),
+                      {{"FAIL", fail}, {"ORDER", order}, {"FOLDER", folder}});
   const auto results = finish_soon(ranks);
+  std::filesystem::remove_all(folder);
   std::string tellers;
   for (size_t rank = 0; rank < fail.size(); ++rank) {
     EXPECT_EQ(results[rank].exit_code, fail[rank] == '-' ? kStartAgain : static_cast<int>(ExitCode::data)) << rank;
