@@ -5,6 +5,7 @@
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 
+#include "gputrain/core/error.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/linear.hpp"
 
@@ -34,8 +35,10 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
 }
 
 Conv2d::Conv2d(const Context& context, const Options& options) : Module(context), options_(options) {
-  const int64_t fan_in = options.in * options.kernel * options.kernel;
-  weight_ = register_parameter("weight", {options.out, options.in, options.kernel, options.kernel},
+  GPUTRAIN_ASSERT(options.groups >= 1 && options.in % options.groups == 0 && options.out % options.groups == 0,
+                  "a convolution's groups must divide its channels");
+  const int64_t in = options.in / options.groups, fan_in = in * options.kernel * options.kernel;
+  weight_ = register_parameter("weight", {options.out, in, options.kernel, options.kernel},
                                options.weight_init.value_or(fan_in_uniform(fan_in)), Role::weight);
   if (options.bias) {
     bias_ = register_parameter("bias", {options.out}, bias_init(options.weight_init, fan_in), Role::bias);
@@ -43,7 +46,8 @@ Conv2d::Conv2d(const Context& context, const Options& options) : Module(context)
 }
 
 at::Tensor Conv2d::forward(const at::Tensor& x) const {
-  return ops::conv2d(context().policy, x, weight_, bias_, options_.stride, options_.padding);
+  return ops::conv2d(context().policy, x, weight_, bias_, options_.stride, options_.padding, options_.dilation,
+                     options_.groups);
 }
 
 BatchNorm2d::BatchNorm2d(const Context& context, int64_t channels, Init weight_init) : Module(context) {
@@ -78,6 +82,8 @@ ops::ConvNormLayer ConvNorm::operands() const {
           .bias = conv->bias_,
           .stride = conv->options_.stride,
           .padding = conv->options_.padding,
+          .dilation = conv->options_.dilation,
+          .groups = conv->options_.groups,
           .norm_weight = norm->weight_,
           .norm_bias = norm->bias_,
           .running_mean = norm->running_mean_,

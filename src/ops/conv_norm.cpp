@@ -16,7 +16,7 @@ at::Tensor one_by_one(const Policy& policy, at::Tensor x, const std::vector<Conv
   for (size_t i = 0; i < layers.size(); ++i) {
     const ConvNormLayer& l = layers[i];
     const bool is_last = i + 1 == layers.size();
-    x = conv2d(policy, x, l.weight, l.bias, l.stride, l.padding);
+    x = conv2d(policy, x, l.weight, l.bias, l.stride, l.padding, l.dilation, l.groups);
     x = is_last && last_relu == LastRelu::no
             ? batch_norm(x, l.norm_weight, l.norm_bias, l.running_mean, l.running_var, l.norm)
             : batch_norm_relu(x, l.norm_weight, l.norm_bias, l.running_mean, l.running_var, l.norm,
@@ -25,8 +25,9 @@ at::Tensor one_by_one(const Policy& policy, at::Tensor x, const std::vector<Conv
   return x;
 }
 
-/// Statistics of this rank's batch, and no bias that they would take away again.
+/// Statistics of this rank's batch, no bias that they would take away again, and every channel beside every other.
 bool can_be_joined(const ConvNormLayer& layer) {
+  if (layer.dilation != 1 || layer.groups != 1) return false;
   return layer.norm.training && (layer.norm.group == nullptr || layer.norm.group->size() == 1) && !layer.bias.defined();
 }
 

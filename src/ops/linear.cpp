@@ -140,11 +140,11 @@ at::Tensor feed_forward(const Policy& policy, const at::Tensor& x, const FeedFor
 }
 
 at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                  int64_t stride, int64_t padding) {
+                  int64_t stride, int64_t padding, int64_t dilation, int64_t groups) {
   const at::Tensor images = cast(x, policy.compute), kernel = operand(weight, policy.compute),
                    added = operand(bias, policy.compute);
   const auto convolve = [=](const at::Tensor& in, const at::Tensor& by, const at::Tensor& plus) {
-    return at::conv2d(in, by, plus, {stride, stride}, {padding, padding});
+    return at::conv2d(in, by, plus, {stride, stride}, {padding, padding}, {dilation, dilation}, groups);
   };
   if (!goes_through_fp32(images, stride)) return convolve(images, kernel, added);
   return convolve(images.to(at::kFloat), kernel.to(at::kFloat), cast(added, at::kFloat)).to(policy.compute);

@@ -23,10 +23,16 @@ using testing_support::relative_error;
 
 /// A block as residual networks have them: all its convolutions have a norm, the last adds the block's input.
 struct Block : Module {
-  Block(const Context& context, int64_t stride) : Module(context) {
+  Block(const Context& context, int64_t stride, int64_t dilation, int64_t groups) : Module(context) {
     const auto add = [&](const std::string& name, int64_t in, int64_t out, int64_t kernel, int64_t by) {
-      const Conv2d::Options options{
-          .in = in, .out = out, .kernel = kernel, .stride = by, .padding = kernel / 2, .bias = false};
+      const Conv2d::Options options{.in = in,
+                                    .out = out,
+                                    .kernel = kernel,
+                                    .stride = by,
+                                    .padding = kernel / 2 * dilation,
+                                    .dilation = dilation,
+                                    .groups = kernel == 1 ? 1 : groups,
+                                    .bias = false};
       return ConvNorm{add_child<Conv2d>("conv" + name, context, options),
                       add_child<BatchNorm2d>("bn" + name, context, out)};
     };
@@ -56,14 +62,15 @@ struct Outcome {
 enum class How { joined, one_by_one, recomputed };
 
 struct BlockCase {
-  int64_t stride = 1;
+  int64_t stride = 1, dilation = 1, groups = 1;
   bool trains = true;
   comm::Group* group = nullptr;
 };
 
 /// The block's values and gradients for numbers that are the same in each type.
 Outcome outcome_of(const BlockCase& c, at::ScalarType type, How how) {
-  Block block({.policy = {.master = type, .compute = type}, .channels_last = true, .batch_group = c.group}, c.stride);
+  Block block({.policy = {.master = type, .compute = type}, .channels_last = true, .batch_group = c.group}, c.stride,
+              c.dilation, c.groups);
   initialize(block, 3);
   uint64_t seed = 10;
   block.each_parameter([&](const std::string&, Parameter& p) {
@@ -111,6 +118,15 @@ TEST(JoinedConvNorm, IsTheLayersOneByOne) {
     EXPECT_EQ(called_sums().forward - before.forward, stride == 1 ? 3 : 4);
     EXPECT_EQ(called_sums().backward - before.backward, stride == 1 ? 2 : 1);
     expect_alike(ours, outcome_of({.stride = stride}, at::kDouble, How::one_by_one), 3e-5);
+  }
+}
+
+TEST(JoinedConvNorm, IsNotJoinedWithGroupsOrGapsInIt) {
+  for (const BlockCase& each : {BlockCase{.groups = 2}, BlockCase{.dilation = 2}}) {
+    const auto before = called_sums();
+    const Outcome ours = outcome_of(each, at::kFloat, How::joined);
+    EXPECT_EQ(called_sums().forward, before.forward);
+    expect_alike(ours, outcome_of(each, at::kDouble, How::one_by_one), 3e-5);
   }
 }
 

@@ -2,9 +2,12 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,6 +56,49 @@ TEST(Linear, StoresItsWeightInTheOrderAskedFor) {
   initialize(in_out, 1);
   in_out.weight().detach().copy_(out_in.weight().detach().t());
   EXPECT_LT(relative_error(in_out.forward(x), out_in.forward(x)), 1e-14);
+}
+
+/// Output channel o sees the inputs of its group alone, every `dilation`th pixel of them.
+at::Tensor convolved_by_hand(const at::Tensor& x, const at::Tensor& weight, int64_t dilation) {
+  const int64_t in = weight.size(1), kernel = weight.size(2), side = x.size(2) - dilation * (kernel - 1);
+  const int64_t per_group = weight.size(0) / (x.size(1) / in);
+  std::vector<at::Tensor> channels;
+  for (int64_t o = 0; o < weight.size(0); ++o) {
+    at::Tensor sum;
+    for (int64_t place = 0; place < in * kernel * kernel; ++place) {
+      const int64_t i = place / (kernel * kernel), row = place / kernel % kernel, column = place % kernel;
+      const at::Tensor seen =
+          x.select(1, o / per_group * in + i).narrow(1, row * dilation, side).narrow(2, column * dilation, side);
+      const at::Tensor part = seen * weight[o][i][row][column];
+      sum = sum.defined() ? sum + part : part;
+    }
+    channels.push_back(sum);
+  }
+  return at::stack(channels, 1);
+}
+
+TEST(Conv2d, InGroupsAndWithGapsIsAsByHandInEveryPrecision) {
+  for (const auto& [dilation, groups] : {std::pair(1, 4), std::pair(2, 2), std::pair(3, 1)}) {
+    for (const auto& [precision, bound] :
+         {std::pair(ops::Precision::fp64, 1e-14), std::pair(ops::Precision::fp32, 1e-5),
+          std::pair(ops::Precision::bf16, 2e-2), std::pair(ops::Precision::fp16, 2e-3)}) {
+      Conv2d layer({.policy = ops::policy_of(precision)},
+                   {.in = 4, .out = 8, .dilation = dilation, .groups = groups, .bias = false});
+      initialize(layer, 1);
+      at::Tensor weight = parameters_of(layer).at("weight")->value;
+      const at::Tensor exact = weight.detach().to(at::kDouble).set_requires_grad(true);
+      EXPECT_DOUBLE_EQ(parameters_of(layer).at("weight")->init.scale, 1 / std::sqrt(4 / groups * 9));
+      const at::Tensor x = random_leaf({2, 4, 9, 9}, 1), exact_x = x.detach().clone().set_requires_grad(true);
+      const at::Tensor y = layer.forward(x), expected = convolved_by_hand(exact_x, exact, dilation);
+      const at::Tensor dy = random_leaf(y.sizes(), 2).detach();
+      y.backward(dy.to(y.scalar_type()));
+      expected.backward(dy);
+      const std::string which = std::to_string(groups) + " groups, " + std::string(ops::name_of(precision));
+      EXPECT_LT(relative_error(y, expected), bound) << which;
+      EXPECT_LT(relative_error(x.grad(), exact_x.grad()), bound) << which;
+      EXPECT_LT(relative_error(weight.grad(), exact.grad()), bound) << which;
+    }
+  }
 }
 
 TEST(BatchNorm2d, CountsBatchesInTrainingOnly) {

@@ -34,11 +34,12 @@ class Linear final : public Module {
   at::Tensor weight_, bias_;
 };
 
-/// `weight` [out, in, kernel, kernel], `bias` [out].
+/// `weight` [out, in / groups, kernel, kernel], `bias` [out].
 class Conv2d final : public Module {
  public:
   struct Options {
-    int64_t in = 0, out = 0, kernel = 3, stride = 1, padding = 0;
+    int64_t in = 0, out = 0, kernel = 3, stride = 1, padding = 0, dilation = 1;
+    int64_t groups = 1;  // of channels, which do not see each other: `in` for a depthwise convolution
     bool bias = true;
     std::optional<Init> weight_init = {};  // as Linear's
   };

@@ -13,7 +13,7 @@ namespace gputrain::ops {
 
 struct ConvNormLayer {
   at::Tensor weight, bias;  // as conv2d() takes them
-  int64_t stride = 1, padding = 0;
+  int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
   at::Tensor norm_weight, norm_bias, running_mean, running_var;  // as batch_norm() takes them
   BatchNormOptions norm;
 };

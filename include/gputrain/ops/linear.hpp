@@ -35,9 +35,9 @@ at::Tensor feed_forward(const Policy& policy, const at::Tensor& x, const FeedFor
 /// As `linear` without bias, the result widened with columns of zeros to `columns`: matrix units like multiples of 64.
 at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, int64_t columns);
 
-/// x [batch, in, height, width], weight [out, in, kernel, kernel], bias [out] or undefined.
+/// x [batch, in, height, width], weight [out, in / groups, kernel, kernel], bias [out] or undefined.
 at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                  int64_t stride, int64_t padding);
+                  int64_t stride, int64_t padding, int64_t dilation = 1, int64_t groups = 1);
 
 /// tokens int64 [...], weight [rows, channels] -> [..., channels] in the type of the weight.
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight);
