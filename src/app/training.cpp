@@ -29,18 +29,18 @@
 namespace gputrain::app {
 namespace {
 
-/// While this lives, `words` are said before a process is ended that its main thread cannot end.
-class LastWords {
+/// While this lives, `handler` is called before a process is ended whose main thread is stuck.
+class ForcedExitHandler {
  public:
-  LastWords(comm::ProcessGroups& groups, std::mutex& end, std::function<void(const Error&)> words)
+  ForcedExitHandler(comm::ProcessGroups& groups, std::mutex& end, std::function<void(const Error&)> handler)
       : groups_(groups), end_(end) {
-    groups_.set_last_words(std::move(words));
+    groups_.set_forced_exit_handler(std::move(handler));
   }
-  LastWords(const LastWords&) = delete;
-  LastWords& operator=(const LastWords&) = delete;
-  ~LastWords() {
-    const std::lock_guard lock(end_);  // whoever is saying them needs what dies after this
-    groups_.set_last_words(nullptr);
+  ForcedExitHandler(const ForcedExitHandler&) = delete;
+  ForcedExitHandler& operator=(const ForcedExitHandler&) = delete;
+  ~ForcedExitHandler() {
+    const std::lock_guard lock(end_);  // a handler that is running needs what dies after this
+    groups_.set_forced_exit_handler(nullptr);
   }
 
  private:
@@ -171,8 +171,8 @@ void Training::refuse_if_stuck(const std::vector<nlohmann::json>& ledger) {
 
 int Training::run() {
   note_reached();
-  const LastWords last_words(assembly_.place.groups, end_mutex_,
-                             [this](const Error& failure) { record_forced_end(failure); });
+  const ForcedExitHandler on_forced_exit(assembly_.place.groups, end_mutex_,
+                                         [this](const Error& failure) { record_forced_end(failure); });
   try {
     // Not refused: what a disk says is not always so, and there may be room when the first save is due.
     for (const auto& shortage : disks_too_small(job_, assembly_)) log::warning(shortage.error.what());

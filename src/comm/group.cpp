@@ -33,7 +33,7 @@ struct Course {
 [[noreturn]] void tell_failure(Connection& connection, const Course& course, const std::string& cause) {
   connection.failed = true;
   const auto time = Clock::now() - course.start;
-  const auto verdict = connection.watch->judge(
+  const auto verdict = connection.watch->explain(
       {.message = cause,
        .in = Awaited{connection.channel, course.number, course.what, std::chrono::duration<double>(time).count()}});
   const int rank = connection.backend->getRank();

@@ -86,7 +86,7 @@ std::shared_ptr<Connection> connected(Connection properties, Connect connect) {
   } catch (const std::exception& error) {
     if (device::shortage_of(error)) throw;  // this rank's own: nobody has ended
     const std::string happening = "cannot connect to the others";
-    if (const auto verdict = connection->watch->judge({.message = plain_message(error), .in = {}})) {
+    if (const auto verdict = connection->watch->explain({.message = plain_message(error), .in = {}})) {
       throw verdict->error_of(rank, happening);
     }
     const bool is_nccl = !connection->device.is_cpu();
@@ -179,7 +179,7 @@ void ProcessGroups::fail(const std::exception& failure) {
   if (!meeting_ || !meeting_->watch) throw;
   const auto* error = dynamic_cast<const Error*>(&failure);
   const bool is_own = error != nullptr && error->code() != ExitCode::restart;  // those are about another rank
-  const bool is_told = is_own && !meeting_->watch->is_teller();
+  const bool is_told = is_own && !meeting_->watch->is_reporter();
   meeting_->watch->end_by(as_error(failure), is_told);
   if (is_told) throw ToldElsewhere(*error);
   throw;
@@ -200,8 +200,8 @@ bool is_told_by_rank_zero(const Rendezvous& at, const std::string& program, cons
   }
 }
 
-void ProcessGroups::set_last_words(std::function<void(const Error&)> last_words) {
-  if (meeting_) meeting_->watch->set_last_words(std::move(last_words));
+void ProcessGroups::set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit) {
+  if (meeting_) meeting_->watch->set_forced_exit_handler(std::move(on_forced_exit));
 }
 
 }  // namespace gputrain::comm

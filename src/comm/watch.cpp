@@ -20,13 +20,13 @@ using nlohmann::json;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kBeatEvery{1};
-constexpr seconds kJudging{3};         // how long a rank waits to be told why its collective broke off
-constexpr seconds kGathering{1};       // how long rank 0 waits for what others have to say before it decides
-constexpr milliseconds kTelling{500};  // how long rank 0 may follow ranks that leave, to tell in their place
-constexpr seconds kLastWords{3};       // of a process that is ended
-constexpr seconds kOwnSleep{5};        // who was stopped for so long knows nothing of the others' silence
-constexpr double kStuckSeconds = 2;    // in a collective, before what the ranks have called is compared
+constexpr seconds kHeartbeatEvery{1};
+constexpr seconds kExplaining{3};               // how long a rank waits to be told why its collective broke off
+constexpr seconds kGathering{1};                // how long rank 0 waits for what others have to say before it decides
+constexpr milliseconds kChoosingReporter{500};  // how long rank 0 waits to fail too, and be the reporter
+constexpr seconds kForcedExit{3};               // of a process that is ended
+constexpr seconds kOwnSleep{5};                 // who was stopped for so long knows nothing of the others' silence
+constexpr double kStuckSeconds = 2;             // in a collective, before what the ranks have called is compared
 
 std::string text_of(const json& message) { return message.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -54,11 +54,11 @@ Failure failure_from_json(const json& all) {
 
 Watch::Watch(Options options, int socket)
     : options_(std::move(options)),
-      bell_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      wake_event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       door_(options_.rank == 0 ? socket : -1, static_cast<int>(options_.hosts.size()), options_.secret,
             options_.silence),
       roster_(options_.hosts, options_.rank) {
-  if (!is_arbiter()) {
+  if (!is_coordinator()) {
     links_[0] = std::make_unique<WatchLink>(socket);
     links_[0]->out.insist(hello_of(options_.rank, options_.secret));
   }
@@ -73,15 +73,15 @@ Watch::~Watch() {
     const std::lock_guard lock(mutex_);
     stops_ = true;
   }
-  ::eventfd_write(bell_.get(), 1);
+  ::eventfd_write(wake_event_.get(), 1);
   thread_.join();
 }
 
 void Watch::enter(const char* place, int64_t step) {
-  if (!journal_.enter(place, step) || Clock::now() - hastened_ < kBeatEvery) return;
+  if (!journal_.enter(place, step) || Clock::now() - hastened_ < kHeartbeatEvery) return;
   hastened_ = Clock::now();
   hastens_ = true;
-  ::eventfd_write(bell_.get(), 1);
+  ::eventfd_write(wake_event_.get(), 1);
 }
 
 std::optional<Verdict> Watch::verdict() const {
@@ -95,31 +95,32 @@ void Watch::report(Failure failure) {
     const std::lock_guard lock(mutex_);
     reports_.push_back(std::move(failure));
   }
-  ::eventfd_write(bell_.get(), 1);
+  ::eventfd_write(wake_event_.get(), 1);
 }
 
-std::optional<Verdict> Watch::judge(Failure failure) {
+std::optional<Verdict> Watch::explain(Failure failure) {
   if (!has_verdict_) report(std::move(failure));
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kJudging, [this] { return verdict_ || is_deaf_; });
+  changed_.wait_for(lock, kExplaining, [this] { return verdict_ || has_no_coordinator_; });
   return verdict_;
 }
 
 void Watch::leave(const std::string& words, bool failed) {
   {
     const std::lock_guard lock(mutex_);
-    if (goodbye_) return;
-    goodbye_ = {.words = words.substr(0, words.find('\n')), .failed = failed};
-    is_spared_ = !verdict_;
+    if (departure_) return;
+    departure_ = {.words = words.substr(0, words.find('\n')), .failed = failed};
+    ends_by_itself_ = !verdict_;
   }
-  ::eventfd_write(bell_.get(), 1);
+  ::eventfd_write(wake_event_.get(), 1);
 }
 
-bool Watch::is_teller() {
+bool Watch::is_reporter() {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kTelling + kGathering, [this] { return teller_ || of_arbiter_; });
-  if (teller_) return *teller_ == options_.rank;
-  return !of_arbiter_ || !of_arbiter_->failed || of_arbiter_->words != goodbye_->words;
+  changed_.wait_for(lock, kChoosingReporter + kGathering, [this] { return reporter_ || coordinator_departure_; });
+  if (reporter_) return *reporter_ == options_.rank;
+  return !coordinator_departure_ || !coordinator_departure_->failed ||
+         coordinator_departure_->words != departure_->words;
 }
 
 void Watch::end_by(const Error& error, bool is_told) {
@@ -127,9 +128,9 @@ void Watch::end_by(const Error& error, bool is_told) {
   own_end_ = End{.error = error, .is_told = is_told, .at = Clock::now() + options_.grace};
 }
 
-void Watch::set_last_words(std::function<void(const Error&)> last_words) {
+void Watch::set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit) {
   const std::lock_guard lock(mutex_);
-  last_words_ = std::move(last_words);
+  on_forced_exit_ = std::move(on_forced_exit);
 }
 
 // The thread
@@ -137,21 +138,21 @@ void Watch::set_last_words(std::function<void(const Error&)> last_words) {
 void Watch::run() {
   while (true) {
     wait();
-    greet();
+    accept_links();
     for (auto& [rank, link] : links_) read(rank, *link);
     std::erase_if(links_, [](const auto& entry) { return entry.second->in.is_at_end(); });
     take_reports();
-    if (hastens_.exchange(false)) beat(false);
-    if (Clock::now() >= next_beat_) {
-      next_beat_ = Clock::now() + kBeatEvery;
-      beat(false);
-      look_for_silence();
+    if (hastens_.exchange(false)) heartbeat(false);
+    if (Clock::now() >= next_heartbeat_) {
+      next_heartbeat_ = Clock::now() + kHeartbeatEvery;
+      heartbeat(false);
+      check_timeouts();
       has_news_ = true;
     }
     if (std::exchange(has_news_, false) || (gathering_ && Clock::now() >= gathering_->until)) decide();
     end_if_overdue();
-    say_goodbye();
-    name_tellers();
+    announce_departure();
+    name_reporters();
     const std::lock_guard lock(mutex_);
     if (stops_) return;
   }
@@ -159,29 +160,29 @@ void Watch::run() {
 
 void Watch::wait() {
   Poll poll;
-  poll.wake_at(next_beat_);
+  poll.wake_at(next_heartbeat_);
   if (gathering_) poll.wake_at(gathering_->until);
-  if (!leavers_.empty()) poll.wake_at(tellers_due_);
-  poll.add(bell_.get());
+  if (!failed_ranks_.empty()) poll.wake_at(reporters_due_);
+  poll.add(wake_event_.get());
   door_.add_to(poll);
   for (const auto& [rank, link] : links_) link->add_to(poll);
   poll.wait();
   eventfd_t ignored = 0;
-  ::eventfd_read(bell_.get(), &ignored);
-  if (Clock::now() - std::exchange(awake_, Clock::now()) > kOwnSleep) forgive();
+  ::eventfd_read(wake_event_.get(), &ignored);
+  if (Clock::now() - std::exchange(awake_, Clock::now()) > kOwnSleep) restart_timeouts();
 }
 
-/// Whoever was stopped himself has heard nobody.
-void Watch::forgive() {
+/// A process that was stopped itself has heard nobody.
+void Watch::restart_timeouts() {
   for (auto& [rank, link] : links_) link->heard = Clock::now();
-  door_.forgive();
+  door_.restart_timeouts();
 }
 
-void Watch::greet() {
+void Watch::accept_links() {
   for (auto& [rank, link, lines] : door_.attend()) {
     links_[rank] = std::move(link);
     for (const auto& line : lines) take(rank, line);
-    beat(false);
+    heartbeat(false);
   }
 }
 
@@ -210,22 +211,22 @@ void Watch::take_message(int rank, const json& message) {
     if (message.contains("news") && gathering_) gathering_->missing.erase(rank);
     has_news_ = has_news_ || message.contains("news");
   }
-  if (message.contains("tell")) beat(true);
+  if (message.contains("tell")) heartbeat(true);
   if (message.contains("failed")) note_failure(failure_from_json(message["failed"]));
   if (message.contains("verdict")) announce(verdict_from_json(message["verdict"]));
-  if (message.contains("teller")) take_teller(message["teller"]);
+  if (message.contains("reporter")) take_reporter(message["reporter"]);
   if (!message.contains("bye")) return;
   const json& bye = message["bye"];
   roster_.leave(rank, bye.at("words"), bye.at("failed"));
   has_news_ = true;
-  if (is_arbiter()) {
-    if (leavers_.empty()) tellers_due_ = Clock::now() + kTelling;
-    if (bye.at("failed")) leavers_.emplace_back(rank, bye.at("words"));
+  if (is_coordinator()) {
+    if (failed_ranks_.empty()) reporters_due_ = Clock::now() + kChoosingReporter;
+    if (bye.at("failed")) failed_ranks_.emplace_back(rank, bye.at("words"));
     return;
   }
   const std::lock_guard lock(mutex_);
-  is_deaf_ = true;
-  of_arbiter_ = {.words = bye.at("words"), .failed = bye.at("failed")};
+  has_no_coordinator_ = true;
+  coordinator_departure_ = {.words = bye.at("words"), .failed = bye.at("failed")};
   changed_.notify_all();
 }
 
@@ -236,10 +237,10 @@ void Watch::take_reports() {
     reports.swap(reports_);
   }
   for (Failure& failure : reports) {
-    if (is_arbiter()) {
+    if (is_coordinator()) {
       note_failure(std::move(failure));
     } else {
-      beat(true);
+      heartbeat(true);
       tell_all(text_of({{"failed", to_json(failure)}}));
     }
   }
@@ -252,7 +253,7 @@ void Watch::note_failure(Failure failure) {
   has_news_ = true;
 }
 
-void Watch::beat(bool with_calls) {
+void Watch::heartbeat(bool with_calls) {
   Standing standing = journal_.standing(with_calls);
   json message{{"at", to_json(standing)}};
   if (with_calls) message["news"] = true;
@@ -261,7 +262,7 @@ void Watch::beat(bool with_calls) {
   roster_.hear(options_.rank, std::move(standing));
 }
 
-void Watch::look_for_silence() {
+void Watch::check_timeouts() {
   const auto now = Clock::now();
   for (const auto& [rank, link] : links_) {
     if (now - link->heard <= options_.silence || !roster_.is_here(rank)) continue;
@@ -277,7 +278,7 @@ void Watch::look_for_silence() {
 void Watch::gather() {
   gathering_ = {.until = Clock::now() + kGathering, .missing = {}};
   for (const auto& [rank, link] : links_) gathering_->missing.insert(rank);
-  beat(true);
+  heartbeat(true);
   tell_all(text_of({{"tell", true}}));
 }
 
@@ -288,9 +289,9 @@ bool Watch::has_gathered() {
 
 void Watch::decide() {
   if (has_verdict_) return;
-  if (!is_arbiter()) {
+  if (!is_coordinator()) {
     if (!roster_.has_loss()) return;
-    beat(false);
+    heartbeat(false);
     return announce(*roster_.loss());
   }
   const bool has_failed = failure_ || roster_.has_loss();
@@ -305,7 +306,7 @@ void Watch::decide() {
 
 void Watch::announce(const Verdict& verdict) {
   if (has_verdict_) return;
-  if (is_arbiter()) tell_all(text_of({{"verdict", to_json(verdict)}}));
+  if (is_coordinator()) tell_all(text_of({{"verdict", to_json(verdict)}}));
   const std::lock_guard lock(mutex_);
   verdict_ = verdict;
   end_at_ = Clock::now() + options_.grace;
@@ -317,9 +318,9 @@ void Watch::announce(const Verdict& verdict) {
 /// One that ends by itself is left to finish what it writes, but giving back may hang as well, as in NCCL's abort.
 std::optional<Watch::End> Watch::end_due() {
   const auto now = Clock::now();
-  const bool is_condemned = verdict_ && !is_spared_ && now >= end_at_;
-  if (own_end_ && (is_condemned || now >= own_end_->at)) return own_end_;
-  if (!is_condemned) return std::nullopt;
+  const bool is_overdue = verdict_ && !ends_by_itself_ && now >= end_at_;
+  if (own_end_ && (is_overdue || now >= own_end_->at)) return own_end_;
+  if (!is_overdue) return std::nullopt;
   return End{.error = verdict_->error_of(options_.rank, ""), .is_told = false, .at = end_at_};
 }
 
@@ -327,58 +328,58 @@ void Watch::end_if_overdue() {
   std::unique_lock lock(mutex_);
   const auto due = end_due();
   if (!due) return;
-  const auto last_words = last_words_;
+  const auto on_forced_exit = on_forced_exit_;
   lock.unlock();
-  end(*due, last_words);
+  end(*due, on_forced_exit);
 }
 
 /// Says the page first: what comes after it may be stuck as well, and has only so long.
-void Watch::end(const End& how, const std::function<void(const Error&)>& last_words) {
+void Watch::end(const End& how, const std::function<void(const Error&)>& on_forced_exit) {
   const Error& error = how.error;
   const std::string text = how.is_told ? "" : std::string("error: ") + error.what() + "\n";
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-  if (last_words) {
+  if (on_forced_exit) {
     std::thread([&] {
       try {
-        last_words(error);
+        on_forced_exit(error);
       } catch (const std::exception&) {
         // The process ends either way.
       }
       std::_Exit(static_cast<int>(error.code()));
     }).detach();
-    std::this_thread::sleep_for(kLastWords);
+    std::this_thread::sleep_for(kForcedExit);
   }
   std::_Exit(static_cast<int>(error.code()));
 }
 
-void Watch::say_goodbye() {
-  Goodbye goodbye;
+void Watch::announce_departure() {
+  Departure departure;
   {
     const std::lock_guard lock(mutex_);
-    if (!goodbye_ || std::exchange(goodbye_said_, true)) return;
-    goodbye = *goodbye_;
+    if (!departure_ || std::exchange(departure_announced_, true)) return;
+    departure = *departure_;
   }
-  if (is_arbiter() && goodbye.failed) {
-    leavers_.emplace(leavers_.begin(), options_.rank, goodbye.words);
-    tellers_due_ = Clock::now();
-    name_tellers();  // before they hear the goodbye, which is no answer to all of them
+  if (is_coordinator() && departure.failed) {
+    failed_ranks_.emplace(failed_ranks_.begin(), options_.rank, departure.words);
+    reporters_due_ = Clock::now();
+    name_reporters();  // first: a departure is no answer for ranks that failed with another message
   }
-  tell_all(text_of({{"bye", {{"words", goodbye.words}, {"failed", goodbye.failed}}}}));
+  tell_all(text_of({{"bye", {{"words", departure.words}, {"failed", departure.failed}}}}));
 }
 
-void Watch::name_tellers() {
-  if (leavers_.empty() || Clock::now() < tellers_due_) return;
-  for (const auto& [rank, words] : std::exchange(leavers_, {})) {
-    const int teller = tellers_.try_emplace(words, rank).first->second;
+void Watch::name_reporters() {
+  if (failed_ranks_.empty() || Clock::now() < reporters_due_) return;
+  for (const auto& [rank, words] : std::exchange(failed_ranks_, {})) {
+    const int reporter = reporters_.try_emplace(words, rank).first->second;
     if (const auto link = links_.find(rank); link != links_.end())
-      link->second->out.insist(text_of({{"teller", teller}}));
-    if (rank == options_.rank) take_teller(teller);
+      link->second->out.insist(text_of({{"reporter", reporter}}));
+    if (rank == options_.rank) take_reporter(reporter);
   }
 }
 
-void Watch::take_teller(int rank) {
+void Watch::take_reporter(int rank) {
   const std::lock_guard lock(mutex_);
-  teller_ = rank;
+  reporter_ = rank;
   changed_.notify_all();
 }
 

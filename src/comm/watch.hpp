@@ -1,8 +1,8 @@
-// Tells the other ranks that this one lives and what it is at, and notices when another does not: on a thread and over
-// connections of its own, so that it goes on while the ranks wait in a collective, compute, or read.
+// The failure detector: sends heartbeats that say what this rank is doing, and notices when another rank's stop coming.
+// It has its own thread and connections, so it works while the ranks wait in a collective, compute, or read.
 //
-// All ranks tell rank 0, and rank 0 tells them: why they all have to end, if so. A rank that is slow but lives is left
-// in peace; one that is stopped, or whose host is gone, has `silence` to be heard of again.
+// Rank 0 coordinates: all ranks report to it, and it tells them when they all have to end, and why. A rank that is slow
+// but sends heartbeats is left alone; one that is stopped, or whose host is gone, is lost after `silence`.
 #pragma once
 
 #include <atomic>
@@ -38,45 +38,45 @@ class Watch {
   };
   /// `socket`: listening, on rank 0; connected to that on the others.
   Watch(Options options, int socket);
-  /// Says goodbye: as after an error where one is on its way up.
+  /// Announces this rank's departure: a failed one where an exception is being thrown.
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
   int rank() const noexcept { return options_.rank; }
   Journal& journal() noexcept { return journal_; }
-  /// Journal::enter(), and that the others hear of it soon.
+  /// Journal::enter(), with a heartbeat soon.
   void enter(const char* place, int64_t step);
 
   /// Why this rank has to end, if it has to. Once there is a verdict, the process has `grace` to end in good order.
   std::optional<Verdict> verdict() const;
   /// Tells that a collective broke off, and waits a moment for what it means. Empty: nobody is there who would know.
-  std::optional<Verdict> judge(Failure failure);
+  std::optional<Verdict> explain(Failure failure);
   /// The same without waiting.
   void report(Failure failure);
-  /// This rank ends by itself; `words`: why, where that is an error.
+  /// This rank ends by itself; `words`: the error message, if it failed.
   void leave(const std::string& words, bool failed);
-  /// After that, of an error: whether it is for this rank to tell the user. Of ranks that leave with the same words one
-  /// is: rank 0, where it is among the first to leave. Waits a moment to be told.
-  bool is_teller();
+  /// After leave() by an error: whether this rank is the one that tells the user. Of ranks that fail with the same
+  /// message only one does: rank 0, where it is among the first. Waits a moment for the coordinator's choice.
+  bool is_reporter();
   /// After leave(), where nothing is left to do but to give everything back: the process has `grace` for that, then it
   /// is ended by this error, which is told unless another rank does.
   void end_by(const Error& error, bool is_told);
-  /// What to do before a process that does not end in good order is ended; null: nothing.
-  void set_last_words(std::function<void(const Error&)> last_words);
+  /// Called before this thread ends a process whose main thread is stuck; null: nothing is.
+  void set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit);
 
  private:
   void run();
   void wait();
-  void forgive();
-  void greet();
+  void restart_timeouts();
+  void accept_links();
   void read(int rank, WatchLink& link);
   void take(int rank, std::string_view line);
   void take_message(int rank, const nlohmann::json& message);
   void take_reports();
   void note_failure(Failure failure);
-  void beat(bool with_calls);
-  void look_for_silence();
+  void heartbeat(bool with_calls);
+  void check_timeouts();
   void gather();
   bool has_gathered();
   void decide();
@@ -88,17 +88,17 @@ class Watch {
     Clock::time_point at;
   };
   std::optional<End> end_due();
-  [[noreturn]] void end(const End& how, const std::function<void(const Error&)>& last_words);
-  void say_goodbye();
-  void name_tellers();
-  void take_teller(int rank);
+  [[noreturn]] void end(const End& how, const std::function<void(const Error&)>& on_forced_exit);
+  void announce_departure();
+  void name_reporters();
+  void take_reporter(int rank);
   void tell_all(const std::string& message);
-  bool is_arbiter() const noexcept { return options_.rank == 0; }
+  bool is_coordinator() const noexcept { return options_.rank == 0; }
 
   const Options options_;
   Journal journal_;
-  Descriptor bell_;             // wakes the thread
-  Clock::time_point hastened_;  // the last beat out of turn
+  Descriptor wake_event_;       // wakes the thread
+  Clock::time_point hastened_;  // when enter() last asked for a heartbeat out of turn
 
   // Of the thread alone.
   WatchDoor door_;
@@ -110,10 +110,10 @@ class Watch {
     std::set<int> missing;
   };
   std::optional<Gathering> gathering_;
-  std::vector<std::pair<int, std::string>> leavers_;  // by an error, and their words: who tells is not decided yet
-  Clock::time_point tellers_due_;
-  std::map<std::string, int> tellers_;  // by their words
-  Clock::time_point next_beat_ = Clock::now(), awake_ = Clock::now();
+  std::vector<std::pair<int, std::string>> failed_ranks_;  // and their messages; no reporter is chosen for them yet
+  Clock::time_point reporters_due_;
+  std::map<std::string, int> reporters_;  // by message
+  Clock::time_point next_heartbeat_ = Clock::now(), awake_ = Clock::now();
   bool has_news_ = false;
 
   mutable std::mutex mutex_;  // of what follows
@@ -122,16 +122,16 @@ class Watch {
   std::optional<Verdict> verdict_;
   Clock::time_point end_at_;
   std::vector<Failure> reports_;
-  struct Goodbye {
+  struct Departure {
     std::string words;
     bool failed = false;
   };
-  std::optional<Goodbye> goodbye_;
-  std::optional<int> teller_;          // of the goodbye's words
-  std::optional<Goodbye> of_arbiter_;  // heard from rank 0
+  std::optional<Departure> departure_;
+  std::optional<int> reporter_;                     // of our error message
+  std::optional<Departure> coordinator_departure_;  // heard from rank 0
   std::optional<End> own_end_;
-  bool goodbye_said_ = false, is_spared_ = false, is_deaf_ = false, stops_ = false;
-  std::function<void(const Error&)> last_words_;
+  bool departure_announced_ = false, ends_by_itself_ = false, has_no_coordinator_ = false, stops_ = false;
+  std::function<void(const Error&)> on_forced_exit_;
 
   std::thread thread_;
 };

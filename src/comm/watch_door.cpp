@@ -84,7 +84,7 @@ std::vector<int> WatchDoor::overdue() const {
   return ranks;
 }
 
-void WatchDoor::forgive() {
+void WatchDoor::restart_timeouts() {
   for (auto& [rank, since] : awaited_) since = Clock::now();
 }
 

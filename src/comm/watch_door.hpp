@@ -44,7 +44,7 @@ class WatchDoor {
   /// Ranks that have not come in time.
   std::vector<int> overdue() const;
   /// The time of all who are awaited begins anew.
-  void forgive();
+  void restart_timeouts();
 
  private:
   void accept();

@@ -114,7 +114,7 @@ const RankBody stuck_in_user_code("stuck_in_user_code", [] {
   ProcessGroups groups = join(3s);
   groups.control().barrier("start");
   groups.enter("in the evaluation after step", 200);
-  groups.set_last_words([](const Error& error) {
+  groups.set_forced_exit_handler([](const Error& error) {
     std::printf("last words: %s\n", error.what());
     std::fflush(stdout);
   });
@@ -250,36 +250,36 @@ const RankBody ends_for_one_reason("ends_for_one_reason", [] {
 });
 
 /// Which ranks tell an error of their own.
-std::string tellers(const std::string& fail, const std::string& order) {
+std::string reporters(const std::string& fail, const std::string& order) {
   std::string folder = (std::filesystem::temp_directory_path() / "gputrain_test_XXXXXX").string();
   EXPECT_NE(::mkdtemp(folder.data()), nullptr);
   RankProcesses ranks("ends_for_one_reason", static_cast<int>(fail.size()),
                       {{"FAIL", fail}, {"ORDER", order}, {"FOLDER", folder}});
   const auto results = finish_soon(ranks);
   std::filesystem::remove_all(folder);
-  std::string tellers;
+  std::string reporters;
   for (size_t rank = 0; rank < fail.size(); ++rank) {
     EXPECT_EQ(results[rank].exit_code, fail[rank] == '-' ? kStartAgain : static_cast<int>(ExitCode::data)) << rank;
     const std::string lines = "\n" + results[rank].output;  // of which the first may say for whom it waits
-    if (lines.find("\nno such file") != std::string::npos) tellers += std::to_string(rank);
+    if (lines.find("\nno such file") != std::string::npos) reporters += std::to_string(rank);
   }
-  return tellers;
+  return reporters;
 }
 
 TEST(Watch, LetsRankZeroTellWhatAllRanksEndBy) {
-  EXPECT_EQ(tellers("aaa", "000"), "0");
-  EXPECT_EQ(tellers("aaa", "100"), "0");
-  EXPECT_EQ(tellers("aaa", "013"), "0");
+  EXPECT_EQ(reporters("aaa", "000"), "0");
+  EXPECT_EQ(reporters("aaa", "100"), "0");
+  EXPECT_EQ(reporters("aaa", "013"), "0");
 }
 
-TEST(Watch, LetsOneRankTellWhatRankZeroDoesNotKnow) { EXPECT_EQ(tellers("-aa", "002"), "1"); }
+TEST(Watch, LetsOneRankTellWhatRankZeroDoesNotKnow) { EXPECT_EQ(reporters("-aa", "000").size(), 1U); }
 
 TEST(Watch, LetsEachRankTellWhatItEndsByAlone) {
-  EXPECT_EQ(tellers("--a", "000"), "2");
-  EXPECT_EQ(tellers("abc", "000"), "012");
+  EXPECT_EQ(reporters("--a", "000"), "2");
+  EXPECT_EQ(reporters("abc", "000"), "012");
 }
 
-TEST(Watch, LosesNoErrorWhenRankZeroIsLate) { EXPECT_EQ(tellers("aaa", "901").size(), 1U); }
+TEST(Watch, LosesNoErrorWhenRankZeroIsLate) { EXPECT_EQ(reporters("aaa", "901").size(), 1U); }
 
 // The ranks part ways in their 11th collective.
 const RankBody they_differ("they_differ", [] {

@@ -60,7 +60,7 @@ class ProcessGroups {
   [[noreturn]] void fail(const std::exception& failure);
   /// What to do before a process is ended that cannot end in good order, because its main thread is stuck; on another
   /// thread, in at most three seconds. null: nothing.
-  void set_last_words(std::function<void(const Error&)> last_words);
+  void set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit);
 
   int rank() const noexcept { return control_.rank(); }
   int world_size() const noexcept { return control_.size(); }
