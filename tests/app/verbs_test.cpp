@@ -63,10 +63,16 @@ TEST(Verbs, WithoutTheirLibrarySayWhatIsMissing) {
 }
 
 TEST(Verbs, OfAProgramThatRegistersANameTwiceSayWhere) {
-  const std::map<std::string, std::string> built_wrong{{"LD_PRELOAD", WRONG_REGISTRATIONS}};
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "bin");
+  std::filesystem::create_directory(folder / "lib");
+  std::filesystem::copy_file(gputrain_path(), folder / "bin/gputrain");
+  std::filesystem::create_symlink(WRONG_REGISTRATIONS, folder / "lib/libgputrain.so");
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"version"}, {"list"}, {"run", "job.yaml"}, {"ckpt", "ls", "runs/x"}, {"launch", "run", "job.yaml"}}) {
-    const Result result = gputrain(words, built_wrong);
+    std::vector<std::string> command{folder / "bin/gputrain"};
+    command.insert(command.end(), words.begin(), words.end());
+    const Result result = Program(command).wait();
     EXPECT_EQ(result.exit_code, 6) << words[0] << result.err;
     EXPECT_THAT(result.err, HasSubstr("the model 'mlp' of "));
     EXPECT_THAT(result.err, HasSubstr("wrong_registrations.cpp:28: it is registered twice, also in "));

@@ -1,4 +1,4 @@
-// Loaded into the program: what contributors may get wrong in files of their own.
+// Linked into the program's library: what contributors may get wrong in files of their own.
 #include "gputrain/models/model.hpp"
 
 namespace gputrain::models {
