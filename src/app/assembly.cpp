@@ -7,8 +7,6 @@
 #include <set>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -200,21 +198,12 @@ Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared
 }
 
 train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place, int64_t kept_global_batch) {
-  train::PlanFacts facts{.dataset_size = datasets.train->size(),
-                         .tokens_per_sample = datasets.tokens_per_sample(),
-                         .world_size = place.launch.rendezvous.world_size,
-                         .drop_last = spec.data.last == "drop"};
-  if (kept_global_batch > 0 && !spec.train.names_global_batch()) {
-    const int64_t derived = train::plan_batch(spec.train, facts).global_batch;
-    if (derived != kept_global_batch) {
-      log::warning(
-          fmt::format("the global batch stays at {}, as the run had it; micro-batch, accumulation and ranks "
-                      "would make it {} now: train.global_batch_size can name another one",
-                      counted(kept_global_batch, "sample"), derived));
-    }
-    facts.kept_global_batch = kept_global_batch;
-  }
-  return train::make_plan(spec.train, spec.eval, spec.checkpoint, spec.log, facts);
+  return train::make_plan(spec.train, spec.eval, spec.checkpoint, spec.log,
+                          {.dataset_size = datasets.train->size(),
+                           .tokens_per_sample = datasets.tokens_per_sample(),
+                           .world_size = place.launch.rendezvous.world_size,
+                           .drop_last = spec.data.last == "drop",
+                           .kept_global_batch = kept_global_batch});
 }
 
 Datasets open_datasets(const Job& job) {

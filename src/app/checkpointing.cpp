@@ -92,6 +92,8 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
     return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
   }
   tell_other_versions(*chosen);
+  if (parts_.place.rank() == 0 && chosen->folder() == store_.folder_of(chosen->step()))
+    store_.remove_replaced(chosen->folder());  // now that every rank has read this one
   // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
   const bool is_chosen = wish != "auto" && wish != "must";
   if (is_chosen && parts_.place.rank() == 0) {

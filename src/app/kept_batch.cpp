@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/checkpoint/store.hpp"
+#include "gputrain/core/error.hpp"
 #include "run_folder.hpp"
+#include "run_lock.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -21,17 +23,42 @@ std::optional<checkpoint::Listed> newest_in(const fs::path& folder) {
   return std::nullopt;
 }
 
+/// A killed process may have left the newest one under another name.
+std::optional<checkpoint::Listed> newest_of_run(const RunFolder& run) {
+  if (!exists(run.path)) return std::nullopt;
+  const RunLock nobody_else(run.path);
+  checkpoint::CheckpointStore(run.checkpoints()).put_back_replaced();
+  return newest_in(run.checkpoints());
+}
+
+std::optional<checkpoint::Listed> newest_of_mirror(const fs::path& mirror) {
+  try {
+    return newest_in(mirror);
+  } catch (const Error&) {
+    return std::nullopt;  // it may be away
+  }
+}
+
 /// Empty: none.
 fs::path to_go_on_from(const Job& job) {
   const auto& spec = job.spec().checkpoint;
   if (spec.resume == "never") return {};
   if (spec.resume != "auto" && spec.resume != "must") return spec.resume;
-  auto newest = newest_in(RunFolder{job.output_dir}.checkpoints());
+  auto newest = newest_of_run({job.output_dir});
   if (spec.mirror) {
-    auto copy = newest_in(*spec.mirror);
+    auto copy = newest_of_mirror(*spec.mirror);
     if (copy && (!newest || copy->step > newest->step)) newest = std::move(copy);
   }
   return newest ? newest->folder : fs::path();
+}
+
+/// Whether the job now says another number of forward passes than it did then: another global batch is meant.
+bool says_other_accumulation(const Job& job, const nlohmann::json& settings_then) {
+  if (!job.spec().train.gradient_accumulation_steps.value) return false;
+  for (const auto& [key, value, change] : job.loaded.settings()) {
+    if (key == "train.gradient_accumulation_steps") return settings_then.value(key, value) != value;
+  }
+  return false;
 }
 
 /// What cannot be read is told where the checkpoint is taken up.
@@ -39,7 +66,9 @@ int64_t global_batch_before(const Job& job) {
   try {
     const fs::path folder = to_go_on_from(job);
     if (folder.empty()) return 0;
-    return checkpoint::Checkpoint::look_into(folder).state().value("global_batch", int64_t{0});
+    const auto checkpoint = checkpoint::Checkpoint::look_into(folder);
+    if (says_other_accumulation(job, checkpoint.state().at("settings"))) return 0;
+    return checkpoint.state().value("global_batch", int64_t{0});
   } catch (const std::exception&) {
     return 0;
   }

@@ -8,7 +8,8 @@
 namespace gputrain::app {
 
 /// Samples per optimizer step of the checkpoint that the run will go on from, as far as manifests and sizes tell now; 0
-/// where there is none, or the job names its global batch itself. Every rank must call.
+/// where there is none, or the job names its global batch itself, or another accumulation than before. Every rank must
+/// call.
 int64_t kept_global_batch(const Job& job, Place& place);
 
 }  // namespace gputrain::app

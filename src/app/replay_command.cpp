@@ -206,7 +206,7 @@ std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int
     std::string note = fmt::format("{} was {} then and is {} now: expect equality up to rounding only", key,
                                    then[key].dump(), now.at(key).dump());
     if (std::string_view(key) == "world_size" && then[key].is_number_integer())
-      note += fmt::format("; as that many ranks it is exact: mpirun -np {} gputrain replay ...", then[key].get<int>());
+      note += fmt::format("; mpirun -np {} gputrain replay ... takes as many ranks", then[key].get<int>());
     notes.push_back(std::move(note));
   }
   const nlohmann::json::json_pointer samples("/order/samples");

@@ -79,6 +79,7 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
   if (progress_.attempts > 1) resume += "  attempt " + grouped(progress_.attempts);
   check_data_is_the_same(earlier);
   leave_later_steps();
+  tell_of_kept_batch();
   if (!request.accept) refuse_if_stuck(earlier);
   pace_ = train::SavePace(losses_in(earlier));
   nlohmann::json attempt = attempt_record(job, assembly, progress_);
@@ -121,6 +122,14 @@ void Training::leave_later_steps() {
                                     folder_.log(rank).filename().string() + ".left"));
   metrics_.append(
       {.step = progress_.step, .epoch = assembly_.plan.epochs_in(progress_.step), .kind = "event", .message = mark});
+}
+
+void Training::tell_of_kept_batch() const {
+  const auto& batch = assembly_.plan.batch;
+  if (batch.instead_of == 0) return;
+  log::warning("the global batch stays at " + counted(batch.global_batch, "sample") +
+               ", as the run had it; micro-batch, accumulation and ranks would make it " +
+               grouped(batch.instead_of) + " now: train.global_batch_size can name another one");
 }
 
 /// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is

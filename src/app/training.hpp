@@ -41,6 +41,7 @@ class Training {
   void look_at_saves();
   void finish_mirror();
   void leave_later_steps();
+  void tell_of_kept_batch() const;
   train::Stop own_stop();
   bool is_leaving();
   std::string notice_text() const;

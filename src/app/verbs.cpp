@@ -1,4 +1,4 @@
-// Where the program finds the verbs of this library: all that can be seen of it from outside.
+// Where the program finds the verbs of this library: all of ours that can be seen from outside.
 #include "commands.hpp"
 #include "gputrain/config/schema.hpp"
 

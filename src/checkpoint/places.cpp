@@ -82,7 +82,11 @@ void remove_partial_folders(const fs::path& folder) {
 
 void remove_replaced_folders(const fs::path& folder) {
   std::error_code ignored;
-  for (const fs::path& path : checkpoints_with(kReplacedSuffix, folder)) fs::remove_all(path, ignored);
+  try {
+    for (const fs::path& path : checkpoints_with(kReplacedSuffix, folder)) fs::remove_all(path, ignored);
+  } catch (const fs::filesystem_error&) {
+    // The folder cannot be listed now.
+  }
 }
 
 void check_room(const fs::path& folder, uint64_t needed, const std::string& hint) {

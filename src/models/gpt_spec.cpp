@@ -1,4 +1,3 @@
-
 #include "gpt.hpp"
 #include "gputrain/core/error.hpp"
 #include "spec_checks.hpp"

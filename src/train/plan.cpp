@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -150,12 +151,15 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
   if (global == 0 && micro.empty()) {
     refuse("no batch size is given", "add train.global_batch_size (samples per optimizer step)");
   }
-  if (global == 0 && facts.kept_global_batch > 0) {
-    global = facts.kept_global_batch;
-    accumulation = 0;
-  }
   const int64_t together = std::accumulate(micro.begin(), micro.end(), int64_t{0});
-  if (global == 0) global = together * std::max<int64_t>(1, accumulation);
+  int64_t instead_of = 0;
+  if (global == 0) {
+    global = together * std::max<int64_t>(1, accumulation);
+    if (facts.kept_global_batch > 0 && facts.kept_global_batch != global) {
+      instead_of = std::exchange(global, facts.kept_global_batch);
+      accumulation = 0;
+    }
+  }
   if (global < world) {
     refuse("a global batch of " + std::to_string(global) + " cannot be shared by " + std::to_string(world) + " ranks",
            "raise train.global_batch_size to at least " + std::to_string(world));
@@ -172,7 +176,10 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
                std::to_string(accumulation) + (is_even ? " x " + counted(world, "rank") : ""),
            "leave one of the three out, it is derived");
   }
-  BatchPlan plan{.global_batch = global, .micro_batch = micro[0], .accumulation = ceil_divide(global, together)};
+  BatchPlan plan{.global_batch = global,
+                 .micro_batch = micro[0],
+                 .accumulation = ceil_divide(global, together),
+                 .instead_of = instead_of};
   if (is_even) {
     plan.micro_batch = std::min(plan.micro_batch, share);
   } else {

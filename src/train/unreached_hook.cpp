@@ -93,10 +93,11 @@ Stop UnreachedHook::after_step(Progress& progress, const StepResult&, bool) {
   is_done_ = true;
   const auto names = std::exchange(watch_, nullptr)->unreached();
   if (names.empty()) return Stop::none;
-  log::warning(
-      "the loss of step " + std::to_string(progress.step) + " does not reach " +
-      counted(static_cast<int64_t>(names.size()), "parameter") + ": " + listed(names) +
-      "; what gets no gradient learns nothing: if that is not meant, forward() does not use it, or detaches it");
+  log::warning("the loss of step " + std::to_string(progress.step) + " does not reach " +
+               counted(static_cast<int64_t>(names.size()), "parameter") + ": " + listed(names) +
+               "; what gets no gradient learns nothing, and weight decay shrinks it: if that is not meant, forward() "
+               "does not use "
+               "it, or detaches it");
   return Stop::none;
 }
 

@@ -13,7 +13,7 @@ std::string write_text(const TemporaryFolder& folder) {
   return folder.write("text.txt", text);
 }
 
-std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extra) {
+std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extra, const std::string& train) {
   return folder.write("job.yaml",
                       "schema: 1\n"
                       "precision: fp64\n"
@@ -23,7 +23,9 @@ std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extr
                           write_text(folder) +
                           ", format: text}\n"
                           "  val: {split: 10%}\n"
-                          "train: {max_steps: 20, global_batch_size: 8}\n"
+                          "train: " +
+                          train +
+                          "\n"
                           "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n" +
                           extra);
 }

@@ -13,7 +13,8 @@ std::string write_text(const TemporaryFolder& folder);
 
 /// A character GPT of one block on that text: 20 steps of 8 sequences of 16 characters, in fp64 unless changed by
 /// `extra`, lines of YAML appended to the job.
-std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extra = "");
+std::string write_gpt_job(const TemporaryFolder& folder, const std::string& extra = "",
+                          const std::string& train = "{max_steps: 20, global_batch_size: 8}");
 
 /// What a metrics file has of this name ("train/loss"), one value for each training step in it.
 std::vector<double> values(const std::string& metrics, const std::string& name);

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "../../src/models/gpt.hpp"
+#include "gputrain/config/schema.hpp"
 #include "gputrain/models/model.hpp"
 #include "ops/compare.hpp"
 
@@ -61,6 +62,8 @@ Case case_of(const std::string& name, const nn::Context& context = {}) {
 
 /// Tests that cost seconds and do not depend on depth take one of the deep residual networks.
 bool is_deep(const std::string& name) { return name.starts_with("resnet") && name != "resnet18"; }
+
+TEST(Catalog, IsMadeOfRegistrationsWithoutMistakes) { EXPECT_NO_THROW(config::refuse_wrong_registrations()); }
 
 class EveryModel : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Catalog, EveryModel, testing::ValuesIn(model_names()),

@@ -25,6 +25,7 @@ struct BatchPlan {
   int64_t micro_batch = 0;                  // samples per forward pass on one rank, at most
   int64_t accumulation = 0;                 // forward passes per optimizer step on one rank, at most
   std::vector<int64_t> micro_batches = {};  // of each rank, where they differ; micro_batch is the largest then
+  int64_t instead_of = 0;                   // the global batch that the spec alone would give, where one is kept
 
   /// Samples per forward pass on this rank, at most.
   int64_t micro_batch_of(int rank) const;
@@ -66,9 +67,8 @@ struct Plan {
 std::string sum_text(const std::vector<int64_t>& sizes);
 
 /// Any two of global batch, micro-batch and accumulation give the third; where a global batch is kept, the micro-batch
-/// gives the accumulation. Throws Error(usage) when they contradict,
-/// when none is given, when a batch is smaller than the number of ranks, or when the ranks' micro-batches are not as
-/// many.
+/// gives the accumulation. Throws Error(usage) when they contradict, when none is given, when a batch is smaller than
+/// the number of ranks, or when the ranks' micro-batches are not as many.
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts);
 
 /// Micro-batches to choose from for a rank's share of a step, smallest first: 1, and from each doubling on the way to

@@ -1,4 +1,4 @@
-// Tells of parameters that the loss does not reach: they get no gradient, and stay as they were made.
+// Tells of parameters that the loss does not reach: they get no gradient, and only weight decay changes them.
 #pragma once
 
 #include <memory>

@@ -62,8 +62,15 @@ class Graph final : public at::cuda::CUDAGraph {
   /// back, that of the recording is never given up, and random numbers are refused.
   void give_up() {
     if (capture_ended_) return;
-    c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_);
-    at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_);
+    const auto try_to = [](const auto& end) {
+      try {
+        end();
+      } catch (const c10::Error&) {
+        // It has ended already: the failure that is being handled came later.
+      }
+    };
+    try_to([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_); });
+    try_to([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_); });
     for (const auto& [generator, numbers] : captured_generator_states_) generator->capturing_ = false;
     capture_ended_ = true;  // its memory is given back with it
   }
