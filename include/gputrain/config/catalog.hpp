@@ -6,7 +6,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,13 +38,14 @@ class Catalog final : public AnyCatalog {
 };
 
 /// A namespace-scope object of this type registers `Derived(const Spec&, Arguments...)` under a name. What is wrong
-/// with it is told when the program has begun.
+/// with it is told when the program has begun. The defaults say where it stands, as std::source_location does, which
+/// Clang 14 does not have.
 template <class Derived, class Spec>
 struct Registered {
   template <class Base, class... Arguments>
   Registered(Catalog<Base, Arguments...>& catalog, const std::string& name, std::string help,
-             std::source_location source = std::source_location::current()) {
-    const std::string place = source.file_name() + (":" + std::to_string(source.line()));
+             const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    const std::string place = file + (":" + std::to_string(line));
     try {
       catalog.add(CatalogEntry{name, std::move(help), &schema_of<Spec>(), place},
                   [](const void* spec, Arguments... arguments) -> std::unique_ptr<Base> {
