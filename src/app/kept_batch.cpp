@@ -16,24 +16,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<checkpoint::Listed> newest_in(const fs::path& folder) {
-  for (auto& listed : checkpoint::CheckpointStore(folder).list()) {
-    if (listed.problem.empty()) return std::move(listed);
-  }
-  return std::nullopt;
-}
-
 /// A killed process may have left the newest one under another name.
 std::optional<checkpoint::Listed> newest_of_run(const RunFolder& run) {
   if (!exists(run.path)) return std::nullopt;
   const RunLock nobody_else(run.path);
   checkpoint::CheckpointStore(run.checkpoints()).put_back_replaced();
-  return newest_in(run.checkpoints());
+  return checkpoint::newest_listed(run.checkpoints());
 }
 
 std::optional<checkpoint::Listed> newest_of_mirror(const fs::path& mirror) {
   try {
-    return newest_in(mirror);
+    return checkpoint::newest_listed(mirror);
   } catch (const Error&) {
     return std::nullopt;  // it may be away
   }

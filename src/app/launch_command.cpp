@@ -37,18 +37,10 @@ std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
   return step;
 }
 
-std::optional<checkpoint::Listed> newest_checkpoint(const RunFolder& folder) {
-  std::optional<checkpoint::Listed> newest;
-  for (auto& listed : checkpoint::list_checkpoints(folder.checkpoints())) {
-    if (listed.problem.empty() && (!newest || listed.step > newest->step)) newest = std::move(listed);
-  }
-  return newest;
-}
-
 launch::RunState state_of(const RunFolder& folder) {
   launch::RunState state{.step = last_step_in(folder.metrics()), .checkpoint_step = {}, .checkpoint = {}};
   try {
-    if (const auto newest = newest_checkpoint(folder)) {
+    if (const auto newest = checkpoint::newest_listed(folder.checkpoints())) {
       state.checkpoint_step = newest->step;
       state.checkpoint = newest->folder.string();
     }
@@ -84,7 +76,7 @@ class RankCommand {
   /// Where it is and when it was written, by the clock of whoever keeps the files, which may be another than ours.
   Newest newest() const {
     std::error_code unknown;
-    const auto found = newest_checkpoint(folder_);
+    const auto found = checkpoint::newest_listed(folder_.checkpoints());
     if (!found) return std::nullopt;
     return std::pair(found->folder, std::filesystem::last_write_time(found->folder, unknown));
   }

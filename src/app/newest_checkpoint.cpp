@@ -21,9 +21,7 @@ using Search = CheckpointStore::Search;
 /// By manifest and sizes; -1: there is none, or no looking.
 int64_t newest_step(const CheckpointStore& store) {
   try {
-    for (const auto& listed : store.list()) {
-      if (listed.problem.empty()) return listed.step;
-    }
+    if (const auto newest = checkpoint::newest_listed(store.folder())) return newest->step;
   } catch (const Error& error) {
     log::warning(error.what());
   }

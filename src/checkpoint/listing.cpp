@@ -92,4 +92,11 @@ std::vector<Listed> list_checkpoints(const fs::path& folder) {
   return listed;
 }
 
+std::optional<Listed> newest_listed(const fs::path& folder) {
+  for (const int64_t step : steps_in(folder)) {
+    if (Listed listed = look_at(folder / folder_name(step), step); listed.problem.empty()) return listed;
+  }
+  return std::nullopt;
+}
+
 }  // namespace gputrain::checkpoint
