@@ -5,11 +5,11 @@
 
 #include <ATen/ops/full.h>
 
-#include "checkpointing.hpp"
 #include "gputrain/checkpoint/store.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "training_state.hpp"
 #include "weights.hpp"
 
 namespace gputrain::app {

@@ -1,11 +1,7 @@
 #include "checkpointing.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 
 #include <nlohmann/json.hpp>
@@ -13,14 +9,11 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/evaluator.hpp"
-#include "job_changes.hpp"
 #include "newest_checkpoint.hpp"
 #include "record.hpp"
 #include "versions.hpp"
-#include "weights.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -53,50 +46,44 @@ checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const trai
           .smaller_is_better = train::smaller_is_better(metric)};
 }
 
-checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank) {
-  checkpoint::Shard shard{.part = "optimizer", .tensors = {}, .slices = {}};
-  if (!built.owners.empty()) shard.rank = rank, shard.ranks = std::ssize(built.owners);
-  auto state = optimizer.state();
-  if (shard.rank != 0) state.scalars.clear();
-  for (auto& owned : checkpoint::per_parameter(*built.arena, state)) {
-    if (owned.slice) shard.slices[owned.name] = *owned.slice;
-    shard.tensors.emplace_back(owned.name, owned.tensor);
-  }
-  return shard;
-}
-
 Checkpointing::Checkpointing(Parts parts)
     : parts_(std::move(parts)),
-      best_metric_(best_metric_of(parts_.job.spec(), parts_.datasets)),
-      store_(parts_.folder.checkpoints(), retention_of(parts_.job.spec().checkpoint, parts_.plan, best_metric_)),
+      state_(parts_.job, parts_.assembly, parts_.log),
+      best_metric_(best_metric_of(parts_.job.spec(), parts_.assembly.datasets)),
+      store_(parts_.folder.checkpoints(),
+             retention_of(parts_.job.spec().checkpoint, parts_.assembly.plan, best_metric_)),
       writer_(store_) {
   const auto& spec = parts_.job.spec().checkpoint;
   if (!spec.mirror) return;
   mirror_.emplace(RunMirror::Parts{.folder = *spec.mirror,
                                    .own_folder = store_.folder(),
-                                   .retention = retention_of(spec, parts_.plan, best_metric_),
-                                   .writes = parts_.place.rank() == 0,
+                                   .retention = retention_of(spec, parts_.assembly.plan, best_metric_),
+                                   .writes = is_rank_zero(),
                                    .ledger = parts_.ledger,
                                    .console = parts_.console});
 }
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
   const std::string& wish = parts_.job.spec().checkpoint.resume;
-  const auto chosen = choose([&](const checkpoint::Checkpoint& from) { take_up(from, progress, accept_changes); });
+  const auto chosen = choose([&](const checkpoint::Checkpoint& from) {
+    const train::Stopwatch watch;
+    state_.take_up(from, progress, accept_changes);
+    restore_seconds_ = watch.seconds();
+  });
   if (!chosen) {
     progress.attempts = 0;
     if (wish == "never") {
-      if (mirror_ && parts_.place.rank() == 0) leave_newer(mirror_->store(), -1);
+      if (mirror_ && is_rank_zero()) leave_newer(mirror_->store(), -1);
       return "off (checkpoint.resume: never)";
     }
     return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
   }
   tell_other_versions(*chosen);
-  if (parts_.place.rank() == 0 && chosen->folder() == store_.folder_of(chosen->step()))
+  if (is_rank_zero() && chosen->folder() == store_.folder_of(chosen->step()))
     store_.remove_replaced(chosen->folder());  // now that every rank has read this one
   // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
   const bool is_chosen = wish != "auto" && wish != "must";
-  if (is_chosen && parts_.place.rank() == 0) {
+  if (is_chosen && is_rank_zero()) {
     leave_newer(store_, chosen->step());
     if (mirror_) leave_newer(mirror_->store(), chosen->step());
   }
@@ -105,27 +92,6 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   return "step " + grouped(progress.step) + " from " + chosen->folder().string() + " in " +
          monitor::duration(restore_seconds_) +
          (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
-}
-
-/// Settings tell a change of what the job says of it; what follows from it may change too, as where the newest
-/// checkpoint, from which this run was planned, is not good.
-void Checkpointing::check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const {
-  const int64_t now = parts_.plan.batch.global_batch, before = from.state().value("global_batch", now);
-  if (before == now) return;
-  const std::string what =
-      "the global batch was " + counted(before, "sample") + " at the checkpoint and is " + std::to_string(now) + " now";
-  const std::string effect = "not each sample is used once in the epoch at hand";
-  if (!accept_changes) {
-    throw Error(ExitCode::usage,
-                {.what = what, .where = from.folder().string(), .hint = "--accept to go on: " + effect});
-  }
-  log::warning(what + ": " + effect);
-}
-
-void Checkpointing::take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes) {
-  check_job_changes(from.state().at("settings"), parts_.job.loaded.settings(), accept_changes, from.folder().string());
-  check_global_batch(from, accept_changes);
-  restore(from, progress);
 }
 
 std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {
@@ -145,13 +111,13 @@ std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) co
 }
 
 std::optional<checkpoint::Checkpoint> Checkpointing::newest(const Read& read) const {
-  return newest_good(parts_.place.groups, store_, mirror_ ? &mirror_->store() : nullptr, read);
+  return newest_good(parts_.assembly.place.groups, store_, mirror_ ? &mirror_->store() : nullptr, read);
 }
 
 int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {
   settle();
   const train::Progress now = progress;
-  const auto found = newest([&](const checkpoint::Checkpoint& from) { restore(from, progress); });
+  const auto found = newest([&](const checkpoint::Checkpoint& from) { state_.restore(from, progress); });
   if (!found) {
     throw Error(ExitCode::refused,
                 {.what = "training diverged: " + reason + "; there is no checkpoint yet to go back to",
@@ -168,42 +134,10 @@ int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& r
   return back_to;
 }
 
-void Checkpointing::restore(const checkpoint::Checkpoint& from, train::Progress& progress) {
-  const at::NoGradGuard no_grad;
-  finish_copy();
-  const train::Stopwatch watch;
-  try {
-    const auto& state = from.state();
-    progress = train::Progress::from_json(state.at("progress"));
-    checkpoint::restore(from.part("model"), weights());
-    restore_optimizer(from.part("optimizer"));
-    parts_.reduction.restore(from, parts_.place.groups);
-    if (parts_.updates.scaler && state.contains("scaler")) {
-      parts_.updates.scaler->restore({.scale = state["scaler"].at("scale").get<double>(),
-                                      .growth_tracker = state["scaler"].at("growth_tracker").get<int64_t>()});
-    }
-    parts_.log.restore(state.at("log"));
-    restore_generators(from);
-    restore_seconds_ = watch.seconds();
-  } catch (const nlohmann::json::exception& failure) {
-    throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's state cannot be read: ") + failure.what(),
-                                       .where = from.folder().string(),
-                                       .hint = "resume from another one: --set checkpoint.resume=PATH"});
-  }
-}
-
-/// Each rank reads what it owns, whoever wrote it.
-void Checkpointing::restore_optimizer(const checkpoint::Part& part) {
-  const auto& arena = *parts_.built.arena;
-  const auto state = parts_.updates.optimizer->state();
-  part.read(checkpoint::per_parameter(arena, state),
-            state.scalars.size() + state.flat.size() * arena.segments().size());
-}
-
 /// Another library may round otherwise: who compares runs bit for bit must know.
 void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) const {
-  if (parts_.place.rank() != 0) return;
-  auto today = versions(parts_.place.device);
+  if (!is_rank_zero()) return;
+  auto today = versions(parts_.assembly.place.device);
   std::string changed;
   for (const auto& [name, before] : from.manifest().origin.versions) {
     if (today[name] != before) changed += (changed.empty() ? "" : ", ") + name + " " + before + " -> " + today[name];
@@ -213,98 +147,20 @@ void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) cons
                "): results may differ in their last bits");
 }
 
-/// Each rank takes up its own generator; at another number of ranks, or on another kind of device, there is none of its
-/// own, and each starts one that depends on the step.
-void Checkpointing::restore_generators(const checkpoint::Checkpoint& from) {
-  const auto& generators = from.part("generators");
-  const auto names = generators.names();
-  const std::string name = parts_.place.device.is_cpu() ? "cpu" : "cuda";
-  at::Tensor states;
-  if (std::find(names.begin(), names.end(), name) != names.end()) {
-    states = at::empty_like(generators.tensor(name));
-    generators.read({{.name = name, .tensor = states, .slice = {}}});
-  }
-  if (states.defined() && states.size(0) == parts_.place.groups.world_size()) {
-    device::set_generator_state(parts_.place.device, states.select(0, parts_.place.rank()).clone());
-  } else {
-    const auto seed = static_cast<uint64_t>(parts_.job.spec().seed + from.step() + parts_.place.rank());
-    device::seed_generators(parts_.place.device, seed);
-  }
-}
-
-checkpoint::NamedTensors Checkpointing::weights() const { return named_weights(*parts_.built.model); }
-
-checkpoint::Snapshot Checkpointing::snapshot(const train::Progress& progress, const at::Tensor& generators) const {
-  nlohmann::json state{{"version", version()},
-                       {"run_id", parts_.job.run_id},
-                       {"world_size", parts_.place.groups.world_size()},
-                       {"global_batch", parts_.plan.batch.global_batch},
-                       {"progress", progress.to_json()},
-                       {"log", parts_.log.state()},
-                       {"settings", settings_to_json(parts_.job.loaded.settings())}};
-  if (parts_.updates.scaler) {
-    const auto scaler = parts_.updates.scaler->state();
-    state["scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}};
-  }
-  std::optional<checkpoint::Score> score;
-  const auto measured = progress.metrics.find(best_metric_);
-  if (progress.evaluated_step == progress.step && measured != progress.metrics.end() &&
-      std::isfinite(measured->second)) {
-    score = {.metric = best_metric_, .value = measured->second};
-  }
-  parts_.reduction.note(state);
-  std::vector<checkpoint::Shard> shards;
-  if (shares() || parts_.place.rank() == 0)
-    shards.push_back(optimizer_shard(parts_.built, *parts_.updates.optimizer, parts_.place.rank()));
-  if (parts_.reduction.power_sgd) shards.push_back(parts_.reduction.shard(parts_.place.groups));
-  return {
-      .step = progress.step,
-      .files = {{"model", weights()}, {"generators", {{parts_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
-      .shards = std::move(shards),
-      .state = state.dump(2) + "\n",
-      .score = score,
-      .origin = {.spec_hash = parts_.job.spec_hash,
-                 .world_size = parts_.place.groups.world_size(),
-                 .versions = versions(parts_.place.device)},
-      .rank = parts_.place.rank(),
-      .awaited = files_of_others(),
-      .patience_seconds = parts_.job.spec().parallel.timeout.seconds,
-      .synced_before = {parts_.folder.metrics()}};
-}
-
-std::vector<std::string> Checkpointing::files_of_others() const {
-  std::vector<std::string> names;
-  const int64_t world = parts_.place.groups.world_size();
-  for (int64_t rank = 1; rank < world; ++rank) {
-    if (shares()) names.push_back(checkpoint::file_name("optimizer", rank, world));
-    if (parts_.reduction.power_sgd) names.push_back(checkpoint::file_name("compression", rank, world));
-  }
-  return names;
-}
-
-/// Buffers are not among them: a forward pass changes running statistics.
-std::vector<at::Tensor> Checkpointing::what_only_updates_change() const {
-  std::vector<at::Tensor> tensors{parts_.built.arena->values()};
-  for (const auto& [name, flat] : parts_.updates.optimizer->state().flat) tensors.push_back(flat);
-  return tensors;
-}
-
 void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) {
   const bool durable = mode == train::SaveMode::durable;
-  auto& groups = parts_.place.groups;
+  auto& groups = parts_.assembly.place.groups;
   groups.enter("in the save after step", progress.step);
-  train::synchronise_buffers(*parts_.built.model, groups);
-  const at::Tensor generators =
-      groups.control().all_gather(device::generator_state(parts_.place.device), "random generators");
-  const checkpoint::Snapshot live = snapshot(progress, generators);  // on every rank: the log's state is gathered
+  checkpoint::Snapshot live = state_.gather(progress, best_metric_);
+  live.synced_before = {parts_.folder.metrics()};
   // That has waited for the device. Where NCCL called its sums off, updates were made of what they had come to.
-  if (!parts_.place.device.is_cpu())
+  if (!parts_.assembly.place.device.is_cpu())
     groups.tensors().check("step " + std::to_string(progress.step), std::chrono::steady_clock::now());
   if (writes()) {
     const double waited_seconds = wait_for_the_save_before();
     if (mode == train::SaveMode::background) tell_of_waiting(waited_seconds);
     begun_[progress.step] = {.usage = progress.usage, .waited_seconds = waited_seconds};
-    if (!write_together() || prepare(live)) write(live, mode);
+    if (!state_.is_shared_out() || prepare(live)) write(live, mode);
   }
   if (fails_anywhere(durable ? failures_ > 0 : failures_ >= parts_.job.spec().checkpoint.max_save_failures)) {
     throw Error(
@@ -334,7 +190,7 @@ void Checkpointing::write(const checkpoint::Snapshot& live, train::SaveMode mode
     return;
   }
   if (mode == train::SaveMode::announced && live.rank == 0) announced_step_ = live.step;
-  writer_.begin(live, what_only_updates_change());
+  writer_.begin(live, state_.what_only_updates_change());
   parts_.pace.note_begun();
 }
 
@@ -407,7 +263,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
 
 bool Checkpointing::fails_anywhere(bool failed) {
   at::Tensor count = at::full({}, failed ? 1 : 0, at::kLong);
-  parts_.place.groups.control().all_reduce_sum(count, "checkpoint").wait();
+  parts_.assembly.place.groups.control().all_reduce_sum(count, "checkpoint").wait();
   return count.item<int64_t>() > 0;
 }
 

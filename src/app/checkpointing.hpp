@@ -1,4 +1,4 @@
-// Saving a run and going on from it: gathers what training consists of, and puts it back.
+// Saving a run and going on from it: when, where, how often, and what becomes of saves that fail.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,9 @@
 #include "gputrain/train/hooks.hpp"
 #include "run_folder.hpp"
 #include "run_mirror.hpp"
+#include "training_state.hpp"
 
 namespace gputrain::app {
-
-/// What a rank owns of the optimizer's state and saves; what is not cut is rank 0's.
-checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank);
 
 /// The metric that makes an evaluation the best, "val/loss"; empty: there is none. Throws Error(usage) for one that is
 /// not measured.
@@ -33,12 +31,7 @@ class Checkpointing {
  public:
   struct Parts {
     const Job& job;
-    Place& place;
-    const Datasets& datasets;
-    BuiltModel& built;
-    Updates& updates;
-    Reduction& reduction;
-    const train::Plan& plan;
+    Assembly& assembly;
     train::Hook& log;  // its state belongs to the checkpoint
     monitor::Console& console;
     monitor::Ledger& ledger;
@@ -53,10 +46,6 @@ class Checkpointing {
   /// Throws Error(checkpoint) when there must be one and is not, Error(usage) when the job has changed in a way that
   /// does not allow going on. Every rank must call.
   std::string resume(train::Progress& progress, bool accept_changes);
-
-  /// Restores everything from one checkpoint, and leaves the run's others alone. Throws Error(usage) when the job has
-  /// changed since in a way that does not allow it.
-  void take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes);
 
   /// Puts everything back as the newest good checkpoint has it, but goes on from the step that `progress` is at;
   /// returns the checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
@@ -90,28 +79,18 @@ class Checkpointing {
   using Read = checkpoint::CheckpointStore::Read;
   std::optional<checkpoint::Checkpoint> choose(const Read& read) const;
   std::optional<checkpoint::Checkpoint> newest(const Read& read) const;
-  checkpoint::Snapshot snapshot(const train::Progress& progress, const at::Tensor& generators) const;
-  std::vector<at::Tensor> what_only_updates_change() const;
   void note(const checkpoint::BackgroundWriter::Result& result);
   bool fails_anywhere(bool failed);
-  void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
-  void restore_optimizer(const checkpoint::Part& part);
-  std::vector<std::string> files_of_others() const;
-  /// Whether ranks share out the optimizer's state.
-  bool shares() const noexcept { return !parts_.built.owners.empty(); }
-  /// Whether every rank has something of its own to write.
-  bool write_together() const noexcept { return shares() || parts_.reduction.power_sgd; }
-  bool writes() const noexcept { return write_together() || parts_.place.rank() == 0; }
+  bool is_rank_zero() const noexcept { return parts_.assembly.place.rank() == 0; }
+  bool writes() const noexcept { return state_.is_shared_out() || is_rank_zero(); }
   bool prepare(const checkpoint::Snapshot& live);
   void write(const checkpoint::Snapshot& live, train::SaveMode mode);
   double wait_for_the_save_before();
   void tell_of_waiting(double seconds);
-  void check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const;
   void tell_other_versions(const checkpoint::Checkpoint& from) const;
-  void restore_generators(const checkpoint::Checkpoint& from);
-  checkpoint::NamedTensors weights() const;
 
   Parts parts_;
+  TrainingState state_;
   std::string best_metric_;
   checkpoint::CheckpointStore store_;
   checkpoint::BackgroundWriter writer_;

@@ -9,6 +9,7 @@
 #include "gputrain/device/host.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "record.hpp"
+#include "training_state.hpp"
 #include "weights.hpp"
 
 namespace gputrain::app {

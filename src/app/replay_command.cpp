@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 
 #include "assembly.hpp"
-#include "checkpointing.hpp"
 #include "commands.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -21,6 +20,7 @@
 #include "record.hpp"
 #include "tensor_difference.hpp"
 #include "training_loop.hpp"
+#include "training_state.hpp"
 #include "weights.hpp"
 
 namespace gputrain::app {
@@ -219,9 +219,9 @@ std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int
   return notes;
 }
 
-void take_up(const Checkpoint& from, Checkpointing& checkpointing, train::Progress& progress) {
+void take_up(const Checkpoint& from, TrainingState& state, train::Progress& progress) {
   try {
-    checkpointing.take_up(from, progress, /*accept_changes=*/false);
+    state.take_up(from, progress, /*accept_changes=*/false);
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) throw;
     throw Error(ExitCode::usage, {.what = error.parts().what,
@@ -235,13 +235,10 @@ Comparison replay(const Passage& passage, const Job& job, Assembly& assembly,
                   const std::vector<nlohmann::json>& ledger) {
   monitor::Console silent({.enabled = false});
   monitor::MetricsFile no_file;
-  monitor::Ledger no_ledger;
-  train::SavePace pace;
   train::LogHook log({silent, no_file, assembly.plan}, assembly.place.groups, assembly.place.device);
-  Checkpointing checkpointing({job, assembly.place, assembly.datasets, assembly.built, assembly.updates,
-                               assembly.reduction, assembly.plan, log, silent, no_ledger, pace, passage.folder});
+  TrainingState state(job, assembly, log);
   train::Progress progress;
-  take_up(passage.from, checkpointing, progress);
+  take_up(passage.from, state, progress);
   Comparison comparison{.notes = notes_on(ledger, passage.step, attempt_record(job, assembly, progress))};
   ReplayHook hook(log, passage.curve, assembly, comparison);
   const train::Stopwatch watch;

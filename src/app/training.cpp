@@ -62,8 +62,7 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
       reporting_{console, metrics_, assembly.plan},
       log_(reporting_, assembly.place.groups, assembly.place.device),
       ledger_(assembly.place.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
-      checkpointing_({job, assembly.place, assembly.datasets, assembly.built, assembly.updates, assembly.reduction,
-                      assembly.plan, log_, console, ledger_, pace_, folder_}),
+      checkpointing_({job, assembly, log_, console, ledger_, pace_, folder_}),
       save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
   const auto sources = launch::read_metadata_sources();
   if (spec_.checkpoint.notice.watches() && assembly.place.launch.rendezvous.local_rank == 0) {
