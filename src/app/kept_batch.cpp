@@ -8,6 +8,8 @@
 
 #include "gputrain/checkpoint/store.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
 #include "run_folder.hpp"
 #include "run_lock.hpp"
 
@@ -75,6 +77,13 @@ int64_t kept_global_batch(const Job& job, Place& place) {
   if (place.rank() == 0) kept.fill_(global_batch_before(job));
   place.groups.control().broadcast(kept, 0, "global batch of the checkpoint");
   return kept.item<int64_t>();
+}
+
+void tell_of_kept_batch(const train::BatchPlan& batch) {
+  if (batch.instead_of == 0) return;
+  log::warning("the global batch stays at " + counted(batch.global_batch, "sample") +
+               ", as the run had it; micro-batch, accumulation and ranks would make it " + grouped(batch.instead_of) +
+               " now: train.global_batch_size can name another one");
 }
 
 }  // namespace gputrain::app

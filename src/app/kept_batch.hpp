@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "assembly.hpp"
+#include "gputrain/train/plan.hpp"
 
 namespace gputrain::app {
 
@@ -11,5 +12,8 @@ namespace gputrain::app {
 /// where there is none, or the job names its global batch itself, or another accumulation than before. Every rank must
 /// call.
 int64_t kept_global_batch(const Job& job, Place& place);
+
+/// Warns where it differs from what the job's keys make of it.
+void tell_of_kept_batch(const train::BatchPlan& batch);
 
 }  // namespace gputrain::app

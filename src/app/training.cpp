@@ -4,11 +4,10 @@
 #include <optional>
 #include <utility>
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint_room.hpp"
+#include "earlier_attempts.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -19,6 +18,7 @@
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
 #include "gputrain/train/unreached_hook.hpp"
+#include "kept_batch.hpp"
 #include "memory_page.hpp"
 #include "rank_logs.hpp"
 #include "record.hpp"
@@ -72,15 +72,14 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
                                        .sources = sources});
   }
   std::string resume = this->resume();
-  std::vector<nlohmann::json> earlier;
-  if (assembly.place.rank() == 0) earlier = monitor::read_ledger(folder_.ledger()).lines;
-  count_attempt(earlier);
+  const EarlierAttempts earlier(job, assembly, folder_);
+  progress_.attempts = earlier.number_of_next(progress_);
   if (progress_.attempts > 1) resume += "  attempt " + grouped(progress_.attempts);
-  check_data_is_the_same(earlier);
+  earlier.check_data(progress_, request.accept);
   leave_later_steps();
-  tell_of_kept_batch();
-  if (!request.accept) refuse_if_stuck(earlier);
-  pace_ = train::SavePace(losses_in(earlier));
+  tell_of_kept_batch(assembly.plan.batch);
+  if (!request.accept) earlier.refuse_if_stuck(progress_);
+  pace_ = train::SavePace(earlier.losses());
   nlohmann::json attempt = attempt_record(job, assembly, progress_);
   if (checkpointing_.restore_seconds() > 0) attempt["restore_seconds"] = checkpointing_.restore_seconds();
   ledger_.append("attempt", attempt);
@@ -99,15 +98,6 @@ std::string Training::resume() {
   }
 }
 
-/// The ledger, which only rank 0 has, knows of those that were killed before they saved, and the checkpoint of those
-/// that came before it in another folder.
-void Training::count_attempt(const std::vector<nlohmann::json>& ledger) {
-  const at::Tensor number =
-      at::tensor(std::vector<int64_t>{std::max(progress_.attempts, attempts_in(ledger)) + 1}, at::kLong);
-  assembly_.place.groups.control().broadcast(number, 0, "number of the attempt");
-  progress_.attempts = number.const_data_ptr<int64_t>()[0];
-}
-
 /// Curve and log are those of the run as it is now; what they said of steps to be taken again is kept beside them.
 void Training::leave_later_steps() {
   const int rank = assembly_.place.rank();
@@ -121,60 +111,6 @@ void Training::leave_later_steps() {
                                     folder_.log(rank).filename().string() + ".left"));
   metrics_.append(
       {.step = progress_.step, .epoch = assembly_.plan.epochs_in(progress_.step), .kind = "event", .message = mark});
-}
-
-void Training::tell_of_kept_batch() const {
-  const auto& batch = assembly_.plan.batch;
-  if (batch.instead_of == 0) return;
-  log::warning("the global batch stays at " + counted(batch.global_batch, "sample") +
-               ", as the run had it; micro-batch, accumulation and ranks would make it " +
-               grouped(batch.instead_of) + " now: train.global_batch_size can name another one");
-}
-
-/// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is
-/// not finished by the new one. Classes of other names, or other characters, make labels mean something else.
-void Training::check_data_is_the_same(const std::vector<nlohmann::json>& ledger) const {
-  if (progress_.step == 0 || progress_.step >= assembly_.plan.total_steps) return;
-  const DataIdentity now = identity_of(*assembly_.datasets.train), told = identity_before(ledger);
-  const at::Tensor shared =
-      at::tensor(std::vector<int64_t>{told.samples, static_cast<int64_t>(told.target_names)}, at::kLong);
-  assembly_.place.groups.control().broadcast(shared, 0, "data of the last attempt");  // only rank 0 has a ledger
-  const int64_t samples = shared.const_data_ptr<int64_t>()[0];
-  const auto target_names = static_cast<uint64_t>(shared.const_data_ptr<int64_t>()[1]);
-  std::string what, effect;
-  if (samples != 0 && samples != now.samples) {
-    what = counted(samples, "sample") + " before, " + grouped(now.samples) + " now";
-    effect = "samples come in another order from here on, and not each is used once in the epoch at hand";
-  }
-  if (target_names != 0 && target_names != now.target_names) {
-    const std::string kind = assembly_.datasets.is_text ? "characters" : "classes";
-    what += (what.empty() ? "" : "; ") + ("its " + kind + " are not those of before");
-    effect += (effect.empty() ? "" : "; ") + ("numbers that the model has learned stand for other " + kind);
-  }
-  if (what.empty()) return;
-  what = "the training data has changed: " + what + ", at step " + grouped(progress_.step);
-  if (!request_.accept) {
-    throw Error(ExitCode::usage, {.what = what,
-                                  .where = spec_.data.train.path.empty() ? "data.train" : spec_.data.train.path,
-                                  .hint = "put the data back as it was, or --accept to go on: " + effect});
-  }
-  log::warning(what + ": " + effect);
-}
-
-/// A job that always dies at the same place must not be started for ever on rented machines.
-void Training::refuse_if_stuck(const std::vector<nlohmann::json>& ledger) {
-  const auto& limit = spec_.limits.max_attempts_without_progress;
-  if (!limit) return;
-  Stuck stuck;
-  if (assembly_.place.rank() == 0) stuck = stuck_at(ledger, progress_.step);
-  const at::Tensor attempts = at::full({}, stuck.attempts, at::kLong);
-  assembly_.place.groups.control().broadcast(attempts, 0, "attempts without progress");
-  if (attempts.item<int64_t>() < *limit) return;
-  throw Error(ExitCode::no_restart,
-              {.what = counted(attempts.item<int64_t>(), "attempt") + " in a row did not come past step " +
-                       std::to_string(progress_.step) + (stuck.reason.empty() ? "" : "; the last one: " + stuck.reason),
-               .where = folder_.path.string(),
-               .hint = "mend the cause, then start once with --accept"});
 }
 
 int Training::run() {

@@ -4,9 +4,6 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "assembly.hpp"
 #include "checkpointing.hpp"
@@ -29,19 +26,15 @@ class Training {
 
  private:
   std::string resume();
-  void count_attempt(const std::vector<nlohmann::json>& ledger);
   monitor::Summary train();
   std::string present_work() const;
   void record_end(const std::exception& failure);
   void note_reached();
   void record_forced_end(const Error& failure);
-  void check_data_is_the_same(const std::vector<nlohmann::json>& ledger) const;
-  void refuse_if_stuck(const std::vector<nlohmann::json>& ledger);
   /// Called after every step.
   void look_at_saves();
   void finish_mirror();
   void leave_later_steps();
-  void tell_of_kept_batch() const;
   train::Stop own_stop();
   bool is_leaving();
   std::string notice_text() const;
