@@ -3,30 +3,26 @@
 #include <new>
 #include <utility>
 
+#include <sys/mman.h>
+
 namespace gputrain::checkpoint {
-namespace {
 
-constexpr size_t kAlignment = 4096;
-
-}  // namespace
-
-BlockPipe::BlockPipe() {
-  for (auto& memory : memory_) {
-    memory.reset(static_cast<char*>(std::aligned_alloc(kAlignment, kBlockBytes)));
-    if (memory == nullptr) throw std::bad_alloc();
-  }
+/// A huge page is as large as a block; a kernel that has none to give takes small ones.
+BlockPipe::BlockPipe() : memory_(static_cast<char*>(std::aligned_alloc(kBlockBytes, kBlocks * kBlockBytes))) {
+  if (memory_ == nullptr) throw std::bad_alloc();
+  ::madvise(memory_.get(), kBlocks * kBlockBytes, MADV_HUGEPAGE);
 }
 
 char* BlockPipe::begin_fill() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stopped_ || filled_ < drained_ + memory_.size(); });
+  changed_.wait(lock, [this] { return stopped_ || filled_ < drained_ + kBlocks; });
   throw_failure();
-  return stopped_ ? nullptr : memory_[filled_ % memory_.size()].get();
+  return stopped_ ? nullptr : block(filled_);
 }
 
 void BlockPipe::end_fill(size_t bytes) {
   const std::lock_guard lock(mutex_);
-  bytes_[filled_ % memory_.size()] = bytes;
+  bytes_[filled_ % kBlocks] = bytes;
   ++filled_;
   changed_.notify_all();
 }
@@ -36,8 +32,7 @@ std::string_view BlockPipe::begin_drain() {
   changed_.wait(lock, [this] { return stopped_ || drained_ < filled_; });
   throw_failure();
   if (drained_ == filled_) return {};
-  const size_t block = drained_ % memory_.size();
-  return {memory_[block].get(), bytes_[block]};
+  return {block(drained_), bytes_[drained_ % kBlocks]};
 }
 
 void BlockPipe::end_drain() {

@@ -1,5 +1,6 @@
 // Bytes on their way between a disk and memory, in large blocks: one side fills a block while the other empties the one
-// before it. Blocks start at addresses that direct input and output ask for.
+// before it. Blocks start at addresses that direct input and output ask for, and are one piece of physical memory each
+// where the kernel has one: a disk then gets a block in a few long requests instead of 512 short ones.
 #pragma once
 
 #include <array>
@@ -42,11 +43,12 @@ class BlockPipe {
   struct Free {
     void operator()(char* memory) const { std::free(memory); }
   };
+  char* block(size_t number) { return memory_.get() + number % kBlocks * kBlockBytes; }
   void throw_failure() const;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::array<std::unique_ptr<char, Free>, kBlocks> memory_;
+  std::unique_ptr<char, Free> memory_;  // kBlocks of them, one after the other
   std::array<size_t, kBlocks> bytes_{};
   size_t filled_ = 0, drained_ = 0;  // blocks so far; at most kBlocks apart
   bool stopped_ = false;
