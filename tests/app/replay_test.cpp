@@ -17,8 +17,10 @@
 namespace gputrain::testing_support {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Key;
 using ::testing::Not;
 
 /// Dropout, uneven accumulation, and log lines that begin before the checkpoint they end after.
@@ -44,10 +46,11 @@ class Replay : public ::testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return gputrain(arguments);
   }
-  /// Every file of the run with its content.
-  std::map<std::string, std::string> content() const {
+  /// Every file of the run, or of another folder, with its content.
+  std::map<std::string, std::string> content() const { return content_of(run_); }
+  static std::map<std::string, std::string> content_of(const std::string& folder) {
     std::map<std::string, std::string> files;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(run_)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
       if (entry.is_regular_file()) files[entry.path()] = read_file(entry.path());
     }
     return files;
@@ -72,6 +75,18 @@ TEST_F(Replay, OfAStepIsEqualAndChangesNothing) {
   EXPECT_THAT(between.out, HasSubstr("metrics  equal at 1 recorded step, the last one 12: loss "));
   EXPECT_THAT(between.out, HasSubstr("there is no checkpoint of step 12"));
   EXPECT_EQ(content(), before);
+}
+
+/// Which may belong to a run under way.
+TEST_F(Replay, LeavesTheMirrorAlone) {
+  run_ = folder_ / "mirrored";
+  const std::string mirror = folder_ / "mirror";
+  ASSERT_EQ(gputrain(run_arguments({"--set", "checkpoint.mirror=" + mirror})).exit_code, 0);
+  const auto before = content_of(mirror);
+  ASSERT_THAT(before, Contains(Key(mirror + "/lock")));
+  const Result result = replay(20);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_EQ(content_of(mirror), before);
 }
 
 TEST_F(Replay, FindsTheFirstNumberThatDiffers) {

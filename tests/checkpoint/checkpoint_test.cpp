@@ -70,6 +70,17 @@ TEST_F(CheckpointTest, ListsEveryCheckpointWithWhatIsWrongWithIt) {
   EXPECT_THAT(listed[2].problem, HasSubstr("has 10 bytes instead of"));
 }
 
+TEST_F(CheckpointTest, NewestListedIsTheNewestThatIsWhole) {
+  EXPECT_FALSE(newest_listed(folder_ / "missing"));
+  CheckpointStore store(folder_, {.keep_last = 3});
+  for (const int step : {1, 2, 3}) save(store, step);
+  fs::resize_file(folder_ / "step-00000003/model.safetensors", 10);
+  EXPECT_EQ(newest_listed(folder_)->step, 2);
+  fs::remove_all(folder_ / "step-00000002");
+  fs::remove(folder_ / "step-00000001/manifest.json");
+  EXPECT_FALSE(newest_listed(folder_));
+}
+
 TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
   CheckpointStore store(folder_);
   for (int i = 0; i < 2; ++i) {
