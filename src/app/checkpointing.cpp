@@ -10,7 +10,6 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
-#include "gputrain/train/evaluator.hpp"
 #include "newest_checkpoint.hpp"
 #include "record.hpp"
 #include "versions.hpp"
@@ -115,7 +114,7 @@ std::optional<checkpoint::Checkpoint> Checkpointing::newest(const Read& read) co
 }
 
 int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {
-  settle();
+  settle();  // nothing copies what is put back
   const train::Progress now = progress;
   const auto found = newest([&](const checkpoint::Checkpoint& from) { state_.restore(from, progress); });
   if (!found) {

@@ -1,4 +1,4 @@
-// Saving a run and going on from it: when, where, how often, and what becomes of saves that fail.
+// Saving a run and going on from it: where to, from which checkpoint, and what becomes of saves that fail.
 #pragma once
 
 #include <functional>
@@ -72,7 +72,7 @@ class Checkpointing {
   const std::string& best_metric() const noexcept { return best_metric_; }
   /// How long writing the last checkpoint took; 0: not known yet.
   double save_seconds() const noexcept { return save_seconds_; }
-  /// How long reading the last checkpoint took; 0: none was read.
+  /// How long resume() took to read its checkpoint; 0: there was none.
   double restore_seconds() const noexcept { return restore_seconds_; }
 
  private:

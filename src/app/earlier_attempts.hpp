@@ -14,9 +14,10 @@
 
 namespace gputrain::app {
 
+/// Rank 0 knows, and tells the others.
 class EarlierAttempts {
  public:
-  /// Rank 0 reads the ledger, and tells the others. Everything given outlives it.
+  /// Reads the ledger, on rank 0. Everything given outlives it.
   EarlierAttempts(const Job& job, Assembly& assembly, const RunFolder& folder);
 
   /// What the attempt that goes on from `progress` is called; the first one is 1. Every rank must call.

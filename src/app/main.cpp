@@ -78,9 +78,9 @@ struct CommandLine {
     app.set_help_all_flag("--help-all", "help of every verb");
     app.set_version_flag("--version", "gputrain " + app::version(), "Print the version and exit");
     app.footer(
-        "Exit codes: 0 done; 2 job or command line; 3 data; 4 result refused;\n"
-        "5 checkpoint; 6 environment; 93 do not start again; 130, 143 stopped, saved;\n"
-        "138 start again, saved.");
+        "Exit codes: 0 done; 1 a bug of ours; 2 job or command line; 3 data; 4 result\n"
+        "refused; 5 checkpoint; 6 environment; 93 do not start again; 130, 143 stopped,\n"
+        "saved; 138 start again, saved.");
     add_run();
     add_launch();
     add_eval();

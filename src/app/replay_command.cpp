@@ -17,6 +17,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/train/evaluator.hpp"
+#include "gputrain/train/hooks.hpp"
 #include "record.hpp"
 #include "tensor_difference.hpp"
 #include "training_loop.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -19,6 +20,20 @@
 #include "weights.hpp"
 
 namespace gputrain::app {
+namespace {
+
+/// Runs what reads the checkpoint's state. Throws Error(checkpoint) where that is not as we write it.
+void reading_state_of(const checkpoint::Checkpoint& from, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const nlohmann::json::exception& failure) {
+    throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's state cannot be read: ") + failure.what(),
+                                       .where = from.folder().string(),
+                                       .hint = "resume from another one: --set checkpoint.resume=PATH"});
+  }
+}
+
+}  // namespace
 
 checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank) {
   checkpoint::Shard shard{.part = "optimizer", .tensors = {}, .slices = {}};
@@ -48,14 +63,16 @@ void TrainingState::check_global_batch(const checkpoint::Checkpoint& from, bool 
 }
 
 void TrainingState::take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes) {
-  check_job_changes(from.state().at("settings"), job_.loaded.settings(), accept_changes, from.folder().string());
-  check_global_batch(from, accept_changes);
+  reading_state_of(from, [&] {
+    check_job_changes(from.state().at("settings"), job_.loaded.settings(), accept_changes, from.folder().string());
+    check_global_batch(from, accept_changes);
+  });
   restore(from, progress);
 }
 
 void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress& progress) {
   const at::NoGradGuard no_grad;
-  try {
+  reading_state_of(from, [&] {
     const auto& state = from.state();
     progress = train::Progress::from_json(state.at("progress"));
     checkpoint::restore(from.part("model"), named_weights(*assembly_.built.model));
@@ -67,11 +84,7 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
     }
     log_.restore(state.at("log"));
     restore_generators(from);
-  } catch (const nlohmann::json::exception& failure) {
-    throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's state cannot be read: ") + failure.what(),
-                                       .where = from.folder().string(),
-                                       .hint = "resume from another one: --set checkpoint.resume=PATH"});
-  }
+  });
 }
 
 /// Each rank reads what it owns, whoever wrote it.

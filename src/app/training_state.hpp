@@ -7,7 +7,7 @@
 #include "assembly.hpp"
 #include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/checkpoint/store.hpp"
-#include "gputrain/train/hooks.hpp"
+#include "gputrain/train/hook.hpp"
 
 namespace gputrain::app {
 
@@ -32,9 +32,9 @@ class TrainingState {
 
   /// Puts everything back. Throws Error(usage) when the job has changed since in a way that does not allow it, unless
   /// such changes are accepted; Damage, Unreadable or Error(checkpoint) for what cannot be read. `progress` becomes
-  /// that of the attempt that saved it.
+  /// that of the attempt that saved it. No save may still be copying what it changes.
   void take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes);
-  /// The same for a checkpoint of this attempt.
+  /// The same without a look at how the job has changed since, as for a run that goes on from here already.
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
 
  private:
