@@ -31,7 +31,7 @@ Sizes as_matrix(const device::Segment& segment) {
 }
 
 bool is_worth_it(const Sizes& sizes, int64_t rank) {
-  return 2 * (sizes.rows + sizes.columns) * rank < sizes.rows * sizes.columns;
+  return 2 * (2 * sizes.rows + sizes.columns) * rank < sizes.rows * sizes.columns;
 }
 
 at::Tensor first_factor(const Sizes& sizes, int64_t rank, uint64_t seed, uint64_t stream,
@@ -74,7 +74,7 @@ PowerSgd::State PowerSgd::state() const {
 int64_t PowerSgd::bytes() const noexcept {
   int64_t elements = gradients_.numel();
   for (const Matrix& matrix : matrices_) {
-    elements += (matrix.gradient.size(0) + matrix.gradient.size(1)) * rank_ - matrix.range.size();
+    elements += (2 * matrix.gradient.size(0) + matrix.gradient.size(1)) * rank_ - matrix.range.size();
   }
   return elements * static_cast<int64_t>(gradients_.itemsize());
 }
@@ -97,15 +97,19 @@ PowerSgd::Exchange::Exchange(PowerSgd& all, const device::Range& range) {
   }
   pass_over(range.end);
   first_ = at::empty({left + other}, all.gradients_.options());
-  second_ = at::empty({right}, all.gradients_.options());
-  int64_t at_left = 0, at_right = 0;
+  second_ = at::empty({left + right}, all.gradients_.options());
+  int64_t at_left = 0, at_second = 0;
+  const auto next_of_second = [&](int64_t size) {
+    at_second += size * all.rank_;
+    return second_.narrow(0, at_second - size * all.rank_, size * all.rank_).view({size, all.rank_});
+  };
   for (Matrix* matrix : matrices) {
     const int64_t rows = matrix->gradient.size(0), columns = matrix->gradient.size(1), rank = all.rank_;
     factors_.push_back({.of = matrix,
-                        .left = first_.narrow(0, at_left, rows * rank).view({rows, rank}),
-                        .right = second_.narrow(0, at_right, columns * rank).view({columns, rank})});
+                        .sum = first_.narrow(0, at_left, rows * rank).view({rows, rank}),
+                        .left = next_of_second(rows),
+                        .right = next_of_second(columns)});
     at_left += rows * rank;
-    at_right += columns * rank;
   }
   for (const device::Range& each : others) {
     others_.emplace_back(all.gradients_.narrow(0, each.begin, each.size()), first_.narrow(0, at_left, each.size()));
@@ -116,7 +120,7 @@ PowerSgd::Exchange::Exchange(PowerSgd& all, const device::Range& range) {
 void PowerSgd::Exchange::start(comm::Group& group, const std::string& name) {
   for (Factors& factors : factors_) {
     factors.of->gradient.add_(factors.of->error);
-    at::mm_out(factors.left, factors.of->gradient, factors.of->right);
+    at::mm_out(factors.sum, factors.of->gradient, factors.of->right);
   }
   for (const auto& [gradient, sent] : others_) sent.copy_(gradient);
   pending_ = group.all_reduce_sum(first_, name);
@@ -127,8 +131,9 @@ void PowerSgd::Exchange::turn(comm::Group& group, const std::string& name) {
   is_finite_ = at::isfinite(first_).all();
   for (const auto& [gradient, sent] : others_) gradient.copy_(sent);
   for (Factors& factors : factors_) {
-    factors.left.copy_(std::get<0>(at::linalg_qr(factors.left)));
-    at::mm_out(factors.right, factors.of->gradient.t(), factors.left);
+    const at::Tensor own_left = std::get<0>(at::linalg_qr(factors.sum));
+    group.rank() == 0 ? factors.left.copy_(own_left) : factors.left.zero_();
+    at::mm_out(factors.right, factors.of->gradient.t(), own_left);
     factors.own_right = factors.right.clone();
   }
   if (second_.numel() > 0) pending_ = group.all_reduce_sum(second_, name);
@@ -137,7 +142,7 @@ void PowerSgd::Exchange::turn(comm::Group& group, const std::string& name) {
 void PowerSgd::Exchange::finish(const at::Tensor& all_are_finite) {
   pending_.wait();
   for (Factors& factors : factors_) {
-    const auto& [of, left, right, own_right] = factors;
+    const auto& [of, sum, left, right, own_right] = factors;
     of->error.copy_(at::where(all_are_finite, at::addmm(of->gradient, left, own_right.t(), 1, -1), of->error));
     // A gradient of nothing but zeros, of a parameter that was not used, is no place to start from.
     of->right.copy_(at::where(all_are_finite.logical_and(right.any()), right, of->right));

@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -159,7 +160,7 @@ const RankBody counts_bytes("counts_bytes", [] {
   WideModel model;
   PowerSgd power(model.arena, 4, 7);
   const ReductionOptions ways[] = {{}, {.wire_type = at::kBFloat16}, {.power_sgd = &power}};
-  const int64_t sizes[] = {4'004'096, 2'002'048, 4 * (2000 * 4 + 1024)}, world = groups.world_size();
+  const int64_t sizes[] = {4'004'096, 2'002'048, 4 * (3000 * 4 + 1024)}, world = groups.world_size();
   for (size_t i = 0; i < 3; ++i) {
     const auto [wire, counted] = sent_by_one_step(groups, model, ways[i]);
     if (counted != 2 * sizes[i] * (world - 1) / world) return fail("counted", static_cast<double>(counted));
@@ -234,6 +235,25 @@ const RankBody powersgd_low_rank("powersgd_low_rank", [] {
 });
 
 TEST(PowerSgd, GivesASumOfLowRankExactly) { expect_success("powersgd_low_rank", 2); }
+
+// LAPACK shares a tall matrix out among threads, and the bits of its QR depend on how many there are.
+const RankBody powersgd_threads("powersgd_threads", [] {
+  comm::ProcessGroups groups = join();
+  at::set_num_threads(1 + groups.rank());
+  const at::Tensor weight = at::empty({32768, 64}).requires_grad_(true);
+  device::Arena arena({{"weight", weight, 0, true}});
+  at::Tensor(arena.values()).fill_(0);
+  PowerSgd power(arena, 4, 7);
+  DataParallel parallel(groups, arena, {weight}, {.power_sgd = &power});
+  parallel.prepare(true);
+  (weight * at::randn({32768, 64})).sum().backward();
+  parallel.finish();
+  const at::Tensor of_rank_0 = arena.gradients().clone();
+  groups.tensors().broadcast(of_rank_0, 0, "rank 0's");
+  return arena.gradients().equal(of_rank_0) ? 0 : fail("differs by", distance(arena.gradients(), of_rank_0));
+});
+
+TEST(PowerSgd, GivesTheSameBitsToRanksOfOtherThreads) { expect_success("powersgd_threads", 2); }
 
 }  // namespace
 }  // namespace gputrain::parallel

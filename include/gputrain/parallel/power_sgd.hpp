@@ -5,6 +5,9 @@
 // columns orthonormal, add up Q = G^T P [columns, rank], and go on with P Q^T in place of G. Q is where the next step
 // starts; what is missing of a rank's own gradient is its error, and added to its next gradient. Other tensors, and
 // matrices that would not come to less than half, travel as they are.
+//
+// The orthonormal P is rank 0's, and travels with Q: the bits of a QR decomposition depend on how many threads take
+// part and on the kind of GPU, and replicas must not.
 #pragma once
 
 #include <cstdint>
@@ -77,7 +80,8 @@ class PowerSgd::Exchange {
  private:
   struct Factors {
     Matrix* of;
-    at::Tensor left, right;  // views of what is sent
+    at::Tensor sum;          // G Q; this and the next two are views of what is sent
+    at::Tensor left, right;  // P, which rank 0 alone adds to, and G^T P
     at::Tensor own_right;    // before it was added up
   };
   std::vector<Factors> factors_;
