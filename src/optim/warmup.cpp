@@ -40,6 +40,12 @@ DecayingSchedule::DecayingSchedule(const DecaySpec& spec, const Horizon& horizon
       warmup_(horizon.to_steps(spec.warmup, "warmup")),
       total_(horizon.total_steps),
       name_(std::move(name)) {
+  if (total_ == INT64_MAX) {
+    throw Error(ExitCode::usage, {.what = "the rate would never fall: a run that only train.max_time ends has no last "
+                                          "step to fall to",
+                                  .where = "lr_scheduler.type: " + name_,
+                                  .hint = "add train.max_steps, max_epochs or max_tokens, or use type: constant"});
+  }
   if (min_lr_ > peak_lr_) {
     throw Error(ExitCode::usage, {.what = fmt::format("min_lr {} is above the peak rate {}", min_lr_, peak_lr_),
                                   .where = "lr_scheduler.min_lr",

@@ -57,6 +57,12 @@ TEST_F(ScheduleParity, EqualsTransformersWithoutTheirIdleFirstStep) {
   EXPECT_EQ(next, expected.size());
 }
 
+TEST(Schedule, ThatFallsNeedsALastStep) {
+  for (const char* type : {"linear", "cosine"})
+    EXPECT_THROW(schedule_of("{type: " + std::string(type) + "}", INT64_MAX), Error);
+  EXPECT_EQ(schedule_of("{type: constant}", INT64_MAX)->lr(1'000'000), kPeak);
+}
+
 TEST(Schedule, WarmsUpInEqualPartsAndNeverFromZero) {
   const std::unique_ptr<Schedule> schedule = schedule_of("{type: cosine, warmup: 2}", 10);
   EXPECT_DOUBLE_EQ(schedule->lr(0), kPeak / 3);

@@ -18,7 +18,7 @@ namespace gputrain::optim {
 /// What a curve spans, and how it reads lengths of the job.
 struct Horizon {
   double peak_lr = 0;
-  int64_t total_steps = 0;  // updates from the start of training to its end
+  int64_t total_steps = 0;  // updates from the start of training to its end; INT64_MAX: not known
   /// Steps, perhaps 0, of a length that the job gives under `key`: to_steps(spec.warmup, "warmup"). Throws Error(usage)
   /// that names the key where the length makes no sense in this job.
   std::function<int64_t(const config::Length& length, const std::string& key)> to_steps;
