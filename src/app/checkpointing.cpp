@@ -123,8 +123,10 @@ int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& r
                  .where = parts_.folder.checkpoints().string(),
                  .hint = "a shorter checkpoint.interval, a longer warm-up, or train.nonfinite: skip"});
   }
+  parts_.log.pass_over(progress, now);
   const int64_t back_to = progress.step;
   progress.step = now.step;
+  if (now.evaluated_step < now.step) progress.evaluated_step = now.evaluated_step;  // its lines stay
   progress.unreadable_in_epoch = now.unreadable_in_epoch;
   progress.train_seconds = now.train_seconds;
   progress.attempts = now.attempts;

@@ -32,7 +32,7 @@ class Checkpointing {
   struct Parts {
     const Job& job;
     Assembly& assembly;
-    train::Hook& log;  // its state belongs to the checkpoint
+    train::LogHook& log;  // its state belongs to the checkpoint
     monitor::Console& console;
     monitor::Ledger& ledger;
     train::SavePace& pace;  // learns what saves cost

@@ -18,8 +18,10 @@ namespace {
 bool is_history(const std::string& line, int64_t last_step, int64_t last_evaluation) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) return false;
-  const bool is_eval = object.contains("kind") && object["kind"] == "eval";
-  return object["step"].get<int64_t>() <= (is_eval ? std::min(last_step, last_evaluation) : last_step);
+  const auto keys = object.items();
+  const bool is_of_val =
+      std::any_of(keys.begin(), keys.end(), [](const auto& item) { return item.key().starts_with("val/"); });
+  return object["step"].get<int64_t>() <= (is_of_val ? std::min(last_step, last_evaluation) : last_step);
 }
 
 }  // namespace

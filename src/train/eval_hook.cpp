@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
@@ -13,8 +14,11 @@ std::string was_text(const std::string& metric, double value) {
   return metric == "val/loss" ? monitor::significant(value) : metrics_text({{metric, value}}, "val/");
 }
 
-/// Counts evaluations that are not better by more than `min_delta` than the last that was.
+/// Counts evaluations that are not better by more than `min_delta` than the last that was; anew where the metric is
+/// another one.
 void count_gain(Progress& progress, const std::string& metric, double value, double min_delta) {
+  const std::string before = std::exchange(progress.gained_metric, metric);
+  if (!before.empty() && before != metric) progress.gained.reset();
   const double better = progress.gained
                             ? (smaller_is_better(metric) ? *progress.gained - value : value - *progress.gained)
                             : std::numeric_limits<double>::infinity();
@@ -30,12 +34,22 @@ bool is_patience_over(const std::optional<EarlyStoppingSpec>& spec, const Progre
   return spec && progress.evaluations_without_gain >= spec->patience;
 }
 
+/// Of the clock it is the checkpoint that tells, which is the same on all ranks: after a rollback it is no longer
+/// asked.
 void EvalHook::before_training(Progress& progress) {
-  const bool is_missing = parts_.reporting.plan.eval.at_step(progress.step) && progress.evaluated_step != progress.step;
+  const Cadence& cadence = parts_.reporting.plan.eval;
+  bool is_due = cadence.at_step(progress.step);
+  if (!std::exchange(has_begun_, true)) {
+    seconds_before_ = progress.seconds_since_evaluation;
+    since_evaluation_.lap();
+    is_due = is_due || (cadence.seconds > 0 && seconds_before_ >= cadence.seconds);
+  }
+  const bool is_missing = is_due && progress.evaluated_step != progress.step;
   if (progress.step == 0 ? parts_.at_start : is_missing) evaluate(progress);
 }
 
 Stop EvalHook::after_step(Progress& progress, const StepResult&, bool asked) {
+  progress.seconds_since_evaluation = seconds_since_evaluation();
   return will_act(progress, asked) ? evaluate(progress) : Stop::none;
 }
 
@@ -51,7 +65,7 @@ Stop EvalHook::after_training(Progress& progress, bool stopped) {
 
 bool EvalHook::is_due() const {
   const double seconds = parts_.reporting.plan.eval.seconds;
-  return seconds > 0 && since_evaluation_.seconds() >= seconds;
+  return seconds > 0 && seconds_since_evaluation() >= seconds;
 }
 
 Stop EvalHook::evaluate(Progress& progress) {
@@ -61,6 +75,7 @@ Stop EvalHook::evaluate(Progress& progress) {
   const auto metrics = parts_.evaluator.run(parts_.model, parts_.groups, poll);
   if (const Stop stop = poll.finish(); stop != Stop::none) return stop;
   progress.evaluated_step = progress.step;
+  seconds_before_ = progress.seconds_since_evaluation = 0;
   const auto earlier = progress.best;
   bool is_best = false;
   for (const auto& [name, value] : metrics) {

@@ -144,6 +144,12 @@ void LogHook::restore(const nlohmann::json& state) {
   state.at("begin_tokens").get_to(interval_.begin_tokens);
 }
 
+void LogHook::pass_over(const Progress& restored, const Progress& reached) {
+  interval_.begin_seconds += reached.train_seconds - restored.train_seconds;
+  first_samples_ -= reached.usage.samples - restored.usage.samples;
+  first_tokens_ -= reached.tokens - restored.tokens;
+}
+
 double LogHook::samples_per_second() const noexcept {
   const double seconds = end_seconds_ - first_step_end_;
   return seconds > 0 ? static_cast<double>(end_samples_ - first_samples_) / seconds : 0;

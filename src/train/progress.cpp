@@ -25,7 +25,9 @@ nlohmann::json Progress::to_json() const {
           {"skipped_in_a_row", skipped_in_a_row},
           {"rollbacks", rollbacks},
           {"gained", gained ? nlohmann::json(*gained) : nlohmann::json()},
+          {"gained_metric", gained_metric},
           {"evaluations_without_gain", evaluations_without_gain},
+          {"seconds_since_evaluation", seconds_since_evaluation},
           {"evaluated_step", evaluated_step}};
 }
 
@@ -43,6 +45,8 @@ Progress Progress::from_json(const nlohmann::json& json) {
     progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints do not have these
     if (const auto gained = json.find("gained"); gained != json.end() && !gained->is_null())
       progress.gained = gained->get<double>();
+    progress.gained_metric = json.value("gained_metric", "");
+    progress.seconds_since_evaluation = json.value("seconds_since_evaluation", 0.0);
     progress.evaluations_without_gain = json.value("evaluations_without_gain", int64_t{0});
     progress.usage.unreadable = json.value("unreadable", int64_t{0});
     progress.unreadable_in_epoch = json.value("unreadable_in_epoch", int64_t{0});

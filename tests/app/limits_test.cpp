@@ -76,6 +76,19 @@ TEST(EarlyStopping, WatchesTheMetricThatIsAskedForAlsoWhereNoBestCheckpointIsKep
   EXPECT_THAT(end_by("perplexity").out, HasSubstr("20/20 steps"));
 }
 
+// A perplexity is never below the loss that it is made of.
+TEST(EarlyStopping, CountsAnewWhenAnotherMetricIsWatched) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "eval: {interval: 2, early_stopping: {patience: 3}}\n");
+  const auto train = [&](const std::string& metric, const std::string& steps) {
+    return gputrain({"run", job, "--accept", "--output-dir", folder / "run", "--set", "checkpoint.metric=" + metric,
+                     "--set", "train.max_steps=" + steps});
+  };
+  ASSERT_EQ(train("loss", "10").exit_code, 0);
+  const Result by_perplexity = train("perplexity", "20");
+  EXPECT_THAT(by_perplexity.out, HasSubstr("20/20 steps  all steps done")) << by_perplexity.err;
+}
+
 int64_t tests_in(const std::string& run) {
   const std::string curve = read_file(run + "/metrics.jsonl"), name = "\"test/loss\"";
   int64_t count = 0;
@@ -109,6 +122,18 @@ TEST(RunThatIsDone, StartedAgainIsNotTestedOnceMore) {
   longer.insert(longer.end(), {"--accept", "--set", "train.max_steps=21"});
   EXPECT_EQ(gputrain(longer).exit_code, 0);
   EXPECT_EQ(tests_in(run), 2);
+}
+
+TEST(RunThatIsDone, KeepsItsTestInTheCurveWhereNothingElseIsEvaluated) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  const std::vector<std::string> command{"run",   write_gpt_job(folder), "--output-dir", run,
+                                         "--set", "data.val=null",       "--set",        "data.test.split=10%"};
+  for (int time = 0; time < 2; ++time) {
+    const Result result = gputrain(command);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(tests_in(run), 1);
+  }
 }
 
 TEST(RunThatFails, IsToldInItsLogAndWithThePlaceInItsSummary) {

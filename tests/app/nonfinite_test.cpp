@@ -154,6 +154,19 @@ TEST(Nonfinite, RollbackTakesUpTheNewestCheckpointAndPassesOverTheDataSince) {
   EXPECT_EQ(rollbacks[1]["rollback"], 2);
 }
 
+TEST(Nonfinite, AfterARollbackLogLinesBeginWhereTheyBeganBefore) {
+  const TemporaryFolder folder;
+  auto arguments = run_of(folder, write_poisoned_job(folder, {sample_of_step(13)}), "rollback");
+  arguments.insert(arguments.end(), {"--set", "log.interval=4"});
+  ASSERT_EQ(gputrain(arguments).exit_code, 0);
+  const auto seconds_since_line = [&](const char* step) {
+    const auto state =
+        nlohmann::json::parse(read_file(folder / ("rollback/ckpt/step-000000" + std::string(step)) + "/state.json"));
+    return state["progress"]["train_seconds"].get<double>() - state["log"]["begin_seconds"].get<double>();
+  };
+  EXPECT_NEAR(seconds_since_line("13"), seconds_since_line("10"), 1e-9);
+}
+
 TEST(Nonfinite, AfterARollbackTheAuditNamesWhatWasPassedOver) {
   const TemporaryFolder folder;
   ASSERT_EQ(gputrain(run_of(folder, write_poisoned_job(folder, {sample_of_step(13)}), "rollback")).exit_code, 0);

@@ -131,6 +131,24 @@ TEST_P(Stopping, WhileEvaluatingSavesAndMakesUpForTheEvaluationLater) {
   EXPECT_EQ(read_file(folder / "parts/model.safetensors"), read_file(folder / "whole/model.safetensors"));
 }
 
+TEST(StoppedBeforeAnEvaluation, ThatTheClockAsksForMakesUpForItBeforeItsNextStep) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 1h}\n");
+  const auto run = [&](int64_t steps, const std::string& set) {
+    return std::vector<std::string>{
+        gputrain_path(), "run",   job, "--accept", "--output-dir",
+        folder / "run",  "--set", set, "--set",    "train.max_steps=" + std::to_string(steps)};
+  };
+  Program program(run(1'000'000, "eval.interval=1h"));
+  ASSERT_TRUE(program.prints("step    20/"));
+  program.signal(SIGTERM);
+  ASSERT_EQ(program.wait().exit_code, 143);
+  const int64_t step = summary(folder / "run")["step"];
+  const Result resumed = Program(run(step + 1, "eval.interval=0.001s")).wait();
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("\neval    " + std::to_string(step) + " "));
+}
+
 TEST(StoppedInAnEvaluation, MakesUpForItOnceAndSavesItAsAnyOther) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder,

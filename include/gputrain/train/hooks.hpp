@@ -78,6 +78,10 @@ class LogHook final : public Hook {
   nlohmann::json state() override;
   void restore(const nlohmann::json& state) override;
 
+  /// To be called after restore(), where training goes on with the weights of `restored`, but not before `reached`:
+  /// steps between them have taken their time.
+  void pass_over(const Progress& restored, const Progress& reached);
+
   double first_step_seconds() const noexcept { return first_step_seconds_; }
   /// Over this attempt's steps after the first.
   double samples_per_second() const noexcept;
@@ -135,9 +139,12 @@ class EvalHook final : public Hook {
 
  private:
   Stop evaluate(Progress& progress);
+  double seconds_since_evaluation() const { return seconds_before_ + since_evaluation_.seconds(); }
 
   Parts parts_;
-  Stopwatch since_evaluation_;
+  bool has_begun_ = false;
+  double seconds_before_ = 0;   // from the last evaluation to the end of the attempt before
+  Stopwatch since_evaluation_;  // or since this attempt has begun
 };
 
 /// background: written while training goes on; announced: the same, and told when it is on disk; durable: on disk when

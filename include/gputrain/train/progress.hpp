@@ -26,8 +26,10 @@ struct Progress {
   int64_t skipped_in_a_row = 0;  // of them, the newest ones
   int64_t rollbacks = 0;
   std::optional<double> gained;               // EvalHook::Parts::best_metric when it last became better
+  std::string gained_metric;                  // its name then
   int64_t evaluations_without_gain = 0;       // since then
   int64_t evaluated_step = -1;                // the last step after which data.val was evaluated
+  double seconds_since_evaluation = 0;        // by the clock, of attempts that ran
   monitor::Metrics metrics;                   // last value of each
   std::map<std::string, monitor::Best> best;  // best value of each validation metric
 
