@@ -137,6 +137,7 @@ void EarlyStoppingSpec::describe(config::Description<EarlyStoppingSpec>& d) {
 void EvalSpec::describe(config::Description<EvalSpec>& d) {
   d.summary("evaluation on data.val during and after training");
   d.key("interval", &EvalSpec::interval, "time between evaluations; null: only at the end")
+      .above(0)
       .change(Change::safe)
       .instead_of({"eval_steps", "val_check_interval", "eval_interval", "eval_every"})
       .instead_of("check_val_every_n_epoch", config::epochs_of_count)
@@ -163,6 +164,7 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
         "time between checkpoints; auto: as loses least time, from what a save costs here and how often the run's "
         "attempts "
         "were killed; null: only at the end")
+      .above(0)
       .change(Change::safe)
       .instead_of({"save_steps", "steps_per_checkpoint", "save_interval", "checkpoint_interval", "every_n_train_steps"})
       .instead_of("save_strategy", interval_of_strategy);
@@ -177,6 +179,7 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
       .instead_of({"save_top_k", "keep_top_k"});
   d.key("keep_every", &CheckpointSpec::keep_every,
         "saves at multiples of this besides, and keeps these for good; null: none")
+      .above(0)
       .change(Change::safe);
   d.key("metric", &CheckpointSpec::metric,
         "what makes a checkpoint the best: loss, perplexity, top1 or top5 of data.val; auto: top1, loss for text")
@@ -216,6 +219,7 @@ void LimitsSpec::describe(config::Description<LimitsSpec>& d) {
 void LogSpec::describe(config::Description<LogSpec>& d) {
   d.summary("console and metrics");
   d.key("interval", &LogSpec::interval, "time between log lines")
+      .above(0)
       .change(Change::safe)
       .instead_of({"logging_steps", "log_interval", "log_every_n_steps", "log_every", "log_freq", "print_freq"});
 }
@@ -255,6 +259,7 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
         "compare the ranks' weights bit for bit this often, and before every checkpoint; exit code 4 names the first "
         "tensor "
         "and rank that differ; null: never")
+      .above(0)
       .change(Change::safe);
   d.key("timeout", &ParallelSpec::timeout, "the longest a collective may take").above(0).change(Change::safe);
   d.check([](const ParallelSpec& spec, config::Complaints& complaints) {
