@@ -55,7 +55,7 @@ void Loader::Impl::start() {
   ahead.workers = options.num_workers;
   ahead.slots = std::max<int64_t>(options.prefetch_batches, per_step);
   ahead.first = next_batch;
-  if (options.total_steps > 0) ahead.end = options.total_steps * per_step;
+  if (options.total_steps > 0) ahead.end = std::min(options.total_steps, INT64_MAX / per_step) * per_step;
   ahead.timeout_seconds = options.timeout_seconds;
   ahead.pinned = options.pin_memory && options.device.is_cuda();
   source = make_batch_source(reader, ahead);

@@ -289,6 +289,14 @@ TEST(Loader, ReadsNothingPastTheAnnouncedEnd) {
   EXPECT_EQ(dataset->reads, 30);
 }
 
+TEST(Loader, OfARunLongerThanCanBeCountedHasNoEnd) {
+  const auto dataset = std::make_shared<NumberedDataset>(100);
+  LoaderOptions options = options_for(10, 5, 2);
+  options.total_steps = int64_t{1} << 62;  // of two micro-batches each
+  Loader loader(dataset, options);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(loader.next_step().samples, 10);
+}
+
 TEST(Loader, StopsAtAnyMoment) {
   const auto dataset = std::make_shared<NumberedDataset>(1000);
   dataset->delay_microseconds = 200;
