@@ -1,16 +1,20 @@
 #include "block_pipe.hpp"
 
-#include <new>
+#include <cstdint>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <sys/mman.h>
 
 namespace gputrain::checkpoint {
 
-/// A huge page is as large as a block; a kernel that has none to give takes small ones.
-BlockPipe::BlockPipe() : memory_(static_cast<char*>(std::aligned_alloc(kBlockBytes, kBlocks * kBlockBytes))) {
-  if (memory_ == nullptr) throw std::bad_alloc();
-  ::madvise(memory_.get(), kBlocks * kBlockBytes, MADV_HUGEPAGE);
+/// A huge page is as large as a block, and begins at a multiple of its size; a kernel that has none to give takes small
+/// ones.
+BlockPipe::BlockPipe()
+    : memory_(at::empty({static_cast<int64_t>((kBlocks + 1) * kBlockBytes)}, at::TensorOptions().dtype(at::kByte))) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory_.mutable_data_ptr());
+  blocks_ = reinterpret_cast<char*>((begin + kBlockBytes - 1) / kBlockBytes * kBlockBytes);
+  ::madvise(blocks_, kBlocks * kBlockBytes, MADV_HUGEPAGE);
 }
 
 char* BlockPipe::begin_fill() {

@@ -6,11 +6,11 @@
 #include <array>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdlib>
 #include <exception>
-#include <memory>
 #include <mutex>
 #include <string_view>
+
+#include <ATen/core/Tensor.h>
 
 namespace gputrain::checkpoint {
 
@@ -40,15 +40,13 @@ class BlockPipe {
   void wait_until_drained();
 
  private:
-  struct Free {
-    void operator()(char* memory) const { std::free(memory); }
-  };
-  char* block(size_t number) { return memory_.get() + number % kBlocks * kBlockBytes; }
+  char* block(size_t number) { return blocks_ + number % kBlocks * kBlockBytes; }
   void throw_failure() const;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::unique_ptr<char, Free> memory_;  // kBlocks of them, one after the other
+  at::Tensor memory_;  // a tensor's, as what training keeps of it for later is given up for the next one
+  char* blocks_;       // kBlocks of them, one after the other, in memory_
   std::array<size_t, kBlocks> bytes_{};
   size_t filled_ = 0, drained_ = 0;  // blocks so far; at most kBlocks apart
   bool stopped_ = false;
