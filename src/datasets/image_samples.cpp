@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "gputrain/core/error.hpp"
@@ -36,17 +38,26 @@ data::ImageDecoder& image_decoder() {
   return decoder;
 }
 
-/// The size that all of a few images have, as stored.
+/// The size that all of a few images have, as stored. Those that cannot be read are left to who reads samples, which
+/// may pass over some.
 data::ImageDecoder::Size common_size(const ImageStore& store) {
   constexpr int64_t kImages = 16;
   const int64_t count = std::min(kImages, store.size());
-  data::ImageDecoder::Size common;
+  std::optional<data::ImageDecoder::Size> known;
+  std::exception_ptr unreadable;
   std::vector<std::byte> bytes;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t index = i * store.size() / count;
-    store.read(index, bytes);
-    const data::ImageDecoder::Size size = image_decoder().open(bytes, store.full_name(index));
-    if (i == 0) common = size;
+    data::ImageDecoder::Size size;
+    try {
+      store.read(index, bytes);
+      size = image_decoder().open(bytes, store.full_name(index));
+    } catch (const Error&) {
+      if (!unreadable) unreadable = std::current_exception();
+      continue;
+    }
+    const data::ImageDecoder::Size common = known.value_or(size);
+    known = common;
     if (size.width == common.width && size.height == common.height) continue;
     const auto text = [](const data::ImageDecoder::Size& s) {
       return std::to_string(s.width) + " x " + std::to_string(s.height);
@@ -56,7 +67,8 @@ data::ImageDecoder::Size common_size(const ImageStore& store) {
                                   .where = "data.image.size",
                                   .hint = "size: 224"});
   }
-  return common;
+  if (!known) std::rethrow_exception(unreadable);
+  return *known;
 }
 
 }  // namespace

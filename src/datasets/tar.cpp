@@ -97,12 +97,23 @@ class TarStore final : public ImageStore {
                 {.what = what, .where = files_[file].path() + (place.empty() ? "" : ": " + place), .hint = hint});
   }
 
+  /// As in folders: what a Mac writes beside each file, .ipynb_checkpoints.
+  static bool is_hidden(std::string_view name) {
+    for (size_t begin = 0; begin < name.size();) {
+      const std::string_view part = name.substr(begin, name.find('/', begin) - begin);
+      if (part.size() > 1 && part[0] == '.' && part[1] != '.') return true;
+      begin += part.size() + 1;
+    }
+    return false;
+  }
+
   void read_index(size_t file, Content& content) {
     std::vector<TarEntry> images;
     Labels labels;
     visit_tar(files_[file], [&](TarEntry&& entry) {
       if (!entry.name.starts_with(prefix_)) return;
       entry.name.erase(0, prefix_.size());
+      if (is_hidden(entry.name)) return;
       const bool is_label = entry.name.ends_with(kLabelEnding);
       if (!is_label && !is_image_name(entry.name)) return;
       check(file, entry);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "gputrain/core/error.hpp"
@@ -53,6 +54,11 @@ void widen(std::span<const std::byte> raw, std::span<int64_t> tokens) {
   }
 }
 
+/// By its method and flags too: 1f 8b alone is token 35,615.
+bool is_gzip(std::string_view begin) {
+  return begin.starts_with("\x1f\x8b\x08") && begin.size() > 3 && (static_cast<unsigned char>(begin[3]) & 0xE0) == 0;
+}
+
 /// Any even number of bytes can be read as tokens: what is plainly something else is not.
 void refuse_other_kinds(const data::ReadOnlyFile& file, const std::string& path) {
   constexpr int64_t kFewest = 64, kMost = 1024;
@@ -61,8 +67,7 @@ void refuse_other_kinds(const data::ReadOnlyFile& file, const std::string& path)
   if (begin.starts_with("\x93NUMPY"))
     fail(path, "a file of numpy.save, with a header that is no tokens",
          "numpy.load(FILE).tofile(\"tokens.bin\") writes the tokens alone");
-  if (begin.starts_with("\x1f\x8b") || begin.starts_with("\x28\xb5\x2f\xfd"))
-    fail(path, "a compressed file", "unpack it");
+  if (is_gzip(begin) || begin.starts_with("\x28\xb5\x2f\xfd")) fail(path, "a compressed file", "unpack it");
   const bool is_text = std::all_of(begin.begin(), begin.end(),
                                    [](char c) { return (c >= ' ' && c <= '~') || (c >= '\t' && c <= '\r'); });
   if (is_text && std::ssize(begin) >= kFewest) fail(path, "text, not token ids", "format: text");

@@ -1,6 +1,8 @@
 // Token ids prepared by other tools: llm.c, nanoGPT, Megatron. Read from the files as they are asked for.
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -68,8 +70,10 @@ class FileTokens final : public TokenSource {
       size_ += file.size();
       ends_.push_back(size_);
     }
-    vocabulary_size_ = train ? train->vocabulary_size() : spec.vocab_size.value.value_or(implied_vocabulary());
+    const int64_t implied = implied_vocabulary();
+    vocabulary_size_ = train ? train->vocabulary_size() : spec.vocab_size.value.value_or(implied);
     if (vocabulary_size_ == 0) vocabulary_size_ = std::clamp<int64_t>(highest_token(), 0, INT32_MAX) + 1;
+    if (train && (implied == 0 || implied > vocabulary_size_)) check_all();
   }
 
   int64_t size() const override { return size_; }
@@ -103,7 +107,7 @@ class FileTokens final : public TokenSource {
                 {.what = "token " + std::to_string(lowest < 0 ? lowest : highest) + " near position " +
                          std::to_string(first) + " is outside the vocabulary of " + std::to_string(vocabulary_size_),
                  .where = file.path(),
-                 .hint = "`dtype` and `vocab_size` beside `format: tokens`"});
+                 .hint = "`dtype`, and data.train's `vocab_size`, beside `format: tokens`"});
   }
 
   int64_t implied_vocabulary() const {
@@ -115,17 +119,29 @@ class FileTokens final : public TokenSource {
     return most;
   }
 
-  int64_t highest_token() const {
+  void visit(
+      const std::function<void(std::span<const int64_t> tokens, const TokenFile& file, int64_t first)>& see) const {
     constexpr int64_t kAtOnce = 1 << 18;
-    int64_t highest = 0;
     std::vector<int64_t> tokens;
     for (const TokenFile& file : files_)
       for (int64_t first = 0; first < file.size(); first += kAtOnce) {
         tokens.resize(static_cast<size_t>(std::min(kAtOnce, file.size() - first)));
         file.read(first, tokens);
-        highest = std::max(highest, *std::max_element(tokens.begin(), tokens.end()));
+        see(tokens, file, first);
       }
+  }
+
+  int64_t highest_token() const {
+    int64_t highest = 0;
+    visit([&](auto tokens, const auto&, int64_t) {
+      highest = std::max(highest, *std::max_element(tokens.begin(), tokens.end()));
+    });
     return highest;
+  }
+
+  /// Else a training would end at its first evaluation, by a token that training has not.
+  void check_all() const {
+    visit([this](auto tokens, const auto& file, int64_t first) { check(tokens, file, first); });
   }
 
   std::string name_;

@@ -93,5 +93,12 @@ TEST_F(ImageFolderTest, PassesOverAFewBadImagesWhenAsked) {
   EXPECT_EQ(data::Loader(datasets.train, options).next_step().weight, 19);
 }
 
+TEST_F(ImageFolderTest, TakesItsSizeFromTheImagesThatCanBeRead) {
+  write("a/1.png", "not a png");
+  EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("a/1.png: neither JPEG nor PNG"));
+  write("a/2.png", png_of({1, 2, 3}));
+  EXPECT_THAT(open_folder().train->describe(), HasSubstr("2 images 4x4x3"));
+}
+
 }  // namespace
 }  // namespace gputrain::datasets

@@ -176,6 +176,14 @@ TEST_F(TarTest, RefusesWhatHasNoClasses) {
               HasSubstr("images.tar: test/: no images"));
 }
 
+TEST_F(TarTest, TakesNoNoticeOfWhatIsHidden) {
+  const std::string tar = tar_entry({"./a/1.png", kRed}) + tar_entry({"./a/._1.png", "AppleDouble"}) +
+                          tar_entry({"./.ipynb_checkpoints/1.png", kGreen}) + tar_entry({"./b/2.png", kBlue}) + kEnd;
+  EXPECT_EQ(open_tar(tar).train->describe(), "2 images 4x4x3, 2 classes");
+  const std::string plain = tar_entry({"a/1.png", kRed}) + tar_entry({".a/1.png", kGreen}) + kEnd;
+  EXPECT_EQ(open_tar(plain).train->describe(), "1 image 4x4x3, 1 class");
+}
+
 TEST_F(TarTest, ReadsLabelsBesideTheImagesAsWebDatasetWritesThem) {
   const std::string tar = tar_entry({"b/7.cls", "2\n"}) + tar_entry({"b/7.jpg.txt", "x"}) +
                           tar_entry({"b/7.png", kRed}) + tar_entry({"8.seg.png", kGreen}) +

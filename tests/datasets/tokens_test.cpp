@@ -118,7 +118,7 @@ TEST_F(TokensTest, RefusesDamagedFiles) {
 
 TEST_F(TokensTest, RefusesWhatIsPlainlySomethingElse) {
   EXPECT_THAT(refusal("\x93NUMPY\x01" + std::string(121, ' ')), HasSubstr("a file of numpy.save"));
-  EXPECT_THAT(refusal("\x1f\x8b" + std::string(126, 'x')), HasSubstr("a compressed file"));
+  EXPECT_THAT(refusal(std::string("\x1f\x8b\x08\x00", 4) + std::string(124, 'x')), HasSubstr("a compressed file"));
   EXPECT_THAT(refusal("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer..."),
               HasSubstr("text, not token ids\n  try: format: text"));
 }
@@ -145,6 +145,22 @@ TEST_F(TokensTest, RefusesTokensOutsideOfTheVocabulary) {
   const auto datasets = open_tokens(write("a.bin", raw<uint16_t>({1, 9, 3})), 2, ", vocab_size: 9");
   EXPECT_THAT(error_of([&] { read(*datasets.train, 0); }),
               HasSubstr("a.bin: token 9 near position 0 is outside the vocabulary of 9"));
+}
+
+TEST_F(TokensTest, RefusesAtOnceWhatEvaluationWouldNotKnow) {
+  const std::string val = write("val.bin", raw<uint16_t>({1, 2, 9, 1}));
+  const auto open_with = [&](const std::string& options) {
+    open("{train: {path: " + write("train.bin", raw<uint16_t>({1, 4, 3})) + ", format: tokens" + options +
+             "}, val: {path: " + val + "}}",
+         2);
+  };
+  EXPECT_THAT(error_of([&] { open_with(""); }),
+              HasSubstr("val.bin: token 9 near position 0 is outside the vocabulary of 5"));
+  EXPECT_NO_THROW(open_with(", vocab_size: 10"));
+}
+
+TEST_F(TokensTest, TakesATokenThatBeginsLikeACompressedFile) {
+  EXPECT_EQ(open_tokens(write("a.bin", raw<uint16_t>({35615, 9, 3, 4})), 2, ", vocab_size: 50257").train->size(), 2);
 }
 
 TEST_F(TokensTest, NeedsALanguageModelAndFiles) {
