@@ -60,6 +60,9 @@ bool differ_in_rows(at::IntArrayRef a, at::IntArrayRef b) {
   return !a.empty() && !b.empty() && a[0] != b[0] && a.slice(1) == b.slice(1);
 }
 
+/// Of batches that a batch norm has seen: nothing is computed with it, and files older than it do not have it.
+bool is_counter(const at::Tensor& tensor) { return !tensor.is_floating_point() && tensor.dim() == 0; }
+
 struct Matched {
   std::map<std::string, at::Tensor> pairs;  // our tensor for each name of the source that has one
   int64_t classes_left_out = 0;
@@ -110,7 +113,8 @@ Matched match(Model& model, const TensorSource& source, OtherClasses other_class
     matched.pairs.emplace(name, found->second);
     ours.erase(found);
   }
-  for (const auto& [name, tensor] : ours) wrong.add("missing in the file", name);
+  for (const auto& [name, tensor] : ours)
+    if (!is_counter(tensor)) wrong.add("missing in the file", name);
   if (!wrong.empty()) {
     throw Error(ExitCode::data, {.what = "these weights are not of this model:" + wrong.to_string(),
                                  .where = source.where,

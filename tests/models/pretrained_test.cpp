@@ -7,6 +7,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -199,6 +200,24 @@ struct OtherHead {
   std::unique_ptr<Model> model;
   std::map<std::string, at::Tensor> tensors;
 };
+
+// torchvision's ResNets were published before batch norms counted batches.
+TEST(LoadWeights, DoesWithoutTheCountersOfBatchNorms) {
+  const auto model =
+      build(load_job("model: {type: resnet18, config: {stem: cifar}}"), {.input_shape = {8, 8, 3}, .num_classes = 3});
+  nn::initialize(*model, 1);
+  std::map<std::string, at::Tensor> tensors;
+  model->each_parameter([&](const std::string& name, nn::Parameter& p) { tensors[name] = at::ones_like(p.value); });
+  model->each_buffer([&](const std::string& name, nn::Buffer& buffer) {
+    if (!name.ends_with("num_batches_tracked")) tensors[name] = at::ones_like(buffer.value);
+  });
+  load_weights(*model, source_of(tensors));
+  model->each_buffer([&](const std::string& name, nn::Buffer& buffer) {
+    EXPECT_EQ(buffer.value.sum().item<double>() == 0, name.ends_with("num_batches_tracked")) << name;
+  });
+  tensors.erase("bn1.running_mean");
+  EXPECT_THROW(load_weights(*model, source_of(tensors)), Error);
+}
 
 TEST(LoadWeights, LeavesOutALastLayerOfOtherClassesWhereThatIsWanted) {
   OtherHead other(7);
