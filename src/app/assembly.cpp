@@ -7,6 +7,9 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -66,6 +69,20 @@ void check_recompute(const Job& job, const models::Model& model) {
       job.spec().model.architecture.name +
           (offers_blocks ? " has nothing that is cheap to compute again" : " has no blocks to compute again"),
       offers_blocks ? "block, or leave it out" : "leave it out");
+}
+
+/// Else a training would end at its first evaluation.
+void check_sizes(const Job& job, const models::Model& model, const Datasets& datasets) {
+  const auto& trained = datasets.train->layout();
+  if (!trained.is_image() || model.takes_any_size()) return;
+  for (const auto& [dataset, name] : {std::pair{datasets.val, "data.val"}, std::pair{datasets.test, "data.test"}}) {
+    if (!dataset || dataset->layout().input_sizes == trained.input_sizes) continue;
+    throw job.loaded.error("data.image.eval.crop",
+                           fmt::format("images of {} are {}, those of data.train {}, and this {} takes one size", name,
+                                       fmt::join(dataset->layout().input_sizes, "x"),
+                                       fmt::join(trained.input_sizes, "x"), job.spec().model.architecture.name),
+                           "bring all to one by data.image.size");
+  }
 }
 
 /// All ranks hold the same model from here on, or say which tensor of which rank differs.
@@ -234,6 +251,7 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
                             .batch_group = spec.parallel.sync_bn ? &place.groups.tensors() : nullptr};
   built.model = models::catalog().make(spec.model.architecture, context, datasets.facts);
   check_recompute(job, *built.model);
+  check_sizes(job, *built.model, datasets);
   built.sync_batch_norm = spec.parallel.sync_bn && has_batch_norm(*built.model);
   if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
   const auto residents = residents_of(*built.model, spec.optimizer);

@@ -130,6 +130,8 @@ class Convnet final : public Model {
     return classifier_->forward(x);
   }
 
+  bool takes_any_size() const override { return global_pool_ != "none"; }
+
   std::vector<Unit> units() override {
     std::vector<Unit> units;
     for (size_t i = 0; i < stages_.size(); ++i) units.push_back({"stages." + std::to_string(i), {stages_[i]}});

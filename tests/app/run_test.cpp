@@ -218,6 +218,26 @@ TEST(Run, TellsOfKeysThatDoNothingInItsJob) {
               HasSubstr("data.image.augment.hflip has no effect: the data is text"));
 }
 
+TEST(Run, ImagesOfAnotherSizeThanTheModelTakesAreFoundBeforeTraining) {
+  const TemporaryFolder folder;
+  const std::string job =
+      folder.write("job.yaml",
+                   "schema: 1\ndevice: cpu\nmodel: {type: mlp, config: {hidden: [8]}}\n"
+                   "data: {train: {format: synthetic, samples: 64}, val: {format: synthetic, samples: 32},\n"
+                   "       image: {size: 8, eval: {crop: 10}}}\n"
+                   "train: {max_steps: 2, global_batch_size: 8}\noptimizer: {type: sgd, lr: 1e-2}\n");
+  const auto dry = [&](const std::string& model) {
+    return gputrain({"run", job, "--dry-run", "--set", "model=" + model});
+  };
+  const Result refused = dry("{type: convnet, config: {channels: [4], global_pool: none}}");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("data.image.eval.crop: images of data.val are 10x10x3, those of data.train 8x8x3"));
+  EXPECT_EQ(dry("{type: mlp, config: {hidden: [8]}}").exit_code, 2);
+  const Result taken = dry("{type: convnet, config: {channels: [4], global_pool: avg}}");
+  EXPECT_EQ(taken.exit_code, 0) << taken.err;
+}
+
 TEST(Run, APromptTheVocabularyCannotSpellIsFoundBeforeTraining) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);

@@ -64,6 +64,9 @@ class Model : public nn::Module {
   /// Whether anything of this model can be computed again in this way.
   virtual bool offers(nn::Recompute) const { return false; }
 
+  /// Whether images may be of another size in evaluation than in training.
+  virtual bool takes_any_size() const { return true; }
+
   /// Floating-point operations of forward and backward for one sample (6 N D rule refined by the model); 0: unknown.
   virtual double flops_per_sample() const { return 0; }
 
