@@ -27,6 +27,7 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
       .instead_of({"model.name", "arch", "architecture", "model_type"});
   d.key("pretrained", &ModelSpec::pretrained,
         "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes")
+      .change(Change::needs_accept)
       .instead_of({"model_name_or_path", "base_model"});
 }
 

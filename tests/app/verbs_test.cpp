@@ -207,6 +207,21 @@ TEST(Verbs, PretrainedWeightsThatCannotBeReadSayWhatToDo) {
   EXPECT_THAT(refusal_with(folder / "."), HasSubstr("the folder that model.safetensors is in"));
 }
 
+TEST(Verbs, PretrainedWeightsMayLieElsewhereWhenARunGoesOn) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "base"}).exit_code, 0);
+  const auto go_on_from = [&](const std::string& weights, const std::string& steps) {
+    return gputrain({"run", job, "--accept", "--output-dir", folder / "run", "--set", "model.pretrained=" + weights,
+                     "--set", "train.max_steps=" + steps});
+  };
+  ASSERT_EQ(go_on_from(folder / "base", "20").exit_code, 0);
+  std::filesystem::rename(folder / "base", folder / "moved");
+  const Result result = go_on_from(folder / "moved", "21");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("resume  step 20"));
+}
+
 TEST(Verbs, PretrainedWeightsOfOtherClassesLeaveTheirLastLayerOut) {
   const TemporaryFolder folder;
   const auto job_of = [&](int classes, const std::string& model) {
