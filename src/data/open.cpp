@@ -4,11 +4,13 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/data/subset.hpp"
 
 namespace gputrain::data {
@@ -47,6 +49,7 @@ class Opener {
   Opener(const DataSpec& spec, std::optional<int64_t> longest_sequence) : spec_(spec) {
     request_.image = &spec.image;
     request_.text = &spec.text;
+    request_.files = &files_;
     request_.wants_tokens = longest_sequence.has_value();
     if (!longest_sequence) return;
     const int64_t told = spec.text.max_length.value.value_or(0), most = *longest_sequence;
@@ -55,6 +58,7 @@ class Opener {
 
   Datasets open() {
     const std::shared_ptr<const Dataset> whole = make(spec_.train.path, spec_.train.format, Role::train);
+    trained_on_ = files_;
     request_.train = whole.get();
     const double val = fraction_of(spec_.val), test = fraction_of(spec_.test), train = 1 - val - test;
     Datasets datasets;
@@ -70,6 +74,7 @@ class Opener {
   std::shared_ptr<const Dataset> make(const std::string& path, const config::Choice& format, Role role) {
     request_.path = path;
     request_.role = role;
+    files_.clear();
     return catalog().make(format, request_);
   }
 
@@ -78,11 +83,18 @@ class Opener {
                                           Role role) {
     if (!source) return nullptr;
     if (source->split) return part_of(whole, range.first, range.second, role);
-    return make(source->path.value_or(spec_.train.path),
-                source->format.name.empty() ? spec_.train.format : source->format, role);
+    auto dataset = make(source->path.value_or(spec_.train.path),
+                        source->format.name.empty() ? spec_.train.format : source->format, role);
+    if (!files_.empty() && files_ == trained_on_) {
+      const std::string key = role == Role::val ? "data.val" : "data.test";
+      log::warning(key + " reads what data.train reads: its numbers will be those of samples that were trained on. " +
+                   key + ": {split: 10%} holds some out");
+    }
+    return dataset;
   }
 
   const DataSpec& spec_;
+  std::vector<std::string> files_, trained_on_;
   DatasetRequest request_;
 };
 

@@ -72,6 +72,7 @@ IdxImages load_idx(const IdxSpec& spec, const data::DatasetRequest& request) {
   data.path = request.path;
   const std::string images = find_file(request.path, request.role, "images");
   const std::string labels = find_file(request.path, request.role, "labels");
+  request.tell_files({images, labels});
   data.images = read_idx_file(images, 3);
   data.labels = read_idx_file(labels, 1);
   if (data.images.sizes[0] != data.labels.sizes[0])

@@ -90,7 +90,9 @@ class ImageFolder final : public ImageSamples {
   ImageFolder(const ImageFolderSpec& spec, const data::DatasetRequest& request)
       : ImageSamples(std::make_shared<FolderStore>(
                          spec.prefix.empty() ? request.path : request.path + "/" + spec.prefix, known_classes(request)),
-                     image_options(request), request.role) {}
+                     image_options(request), request.role) {
+    request.tell_files({request.path, spec.prefix});
+  }
 };
 
 const config::Registered<ImageFolder, ImageFolderSpec> registered_imagefolder{

@@ -189,7 +189,9 @@ class Tar final : public ImageSamples {
  public:
   Tar(const TarSpec& spec, const data::DatasetRequest& request)
       : ImageSamples(std::make_shared<TarStore>(request.path, spec.prefix, known_classes(request)),
-                     image_options(request), request.role) {}
+                     image_options(request), request.role) {
+    request.tell_files({request.path, spec.prefix});
+  }
 };
 
 const config::Registered<Tar, TarSpec> registered_tar{

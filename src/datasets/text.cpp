@@ -77,6 +77,7 @@ class TextSource final : public TokenSource {
   TextSource(const TextSpec& spec, const data::DatasetRequest& request, bool bytes, const TextSource* train)
       : path_(request.path) {
     const std::vector<std::string> paths = text_paths(spec, request.path);
+    request.tell_files(paths);
     const std::vector<std::string> texts = read_texts(paths);
     warn_of_binary(paths, texts);
     if (!bytes)

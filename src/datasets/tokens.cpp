@@ -65,7 +65,9 @@ class FileTokens final : public TokenSource {
  public:
   FileTokens(const TokensSpec& spec, const data::DatasetRequest& request, const TokenSource* train)
       : name_(request.path) {
-    for (const std::string& path : token_paths(request)) {
+    const std::vector<std::string> paths = token_paths(request);
+    request.tell_files(paths);
+    for (const std::string& path : paths) {
       const TokenFile& file = files_.emplace_back(path, spec.dtype);
       size_ += file.size();
       ends_.push_back(size_);

@@ -79,6 +79,17 @@ TEST_F(ImageFolderTest, RefusesClassesThatTrainingDoesNotKnow) {
               HasSubstr("the class 'z' is not in the training data"));
 }
 
+TEST_F(ImageFolderTest, WarnsOfAnEvaluationOnWhatWasTrainedOn) {
+  for (const char* name : {"train/a/1.png", "val/a/1.png"}) write(name, png_of({1, 2, 3}));
+  const auto warning_of = [this](const std::string& val) {
+    ::testing::internal::CaptureStderr();
+    open_folder(", val: " + val, ", prefix: train");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(warning_of("{}"), HasSubstr("data.val reads what data.train reads"));
+  EXPECT_EQ(warning_of("{prefix: val}"), "");
+}
+
 TEST_F(ImageFolderTest, PassesOverAFewBadImagesWhenAsked) {
   for (int i = 0; i < 20; ++i) write("a/" + std::to_string(i + 10) + ".png", png_of({1, 2, 3}));
   write("a/15.png", "not a png");

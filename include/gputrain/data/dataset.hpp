@@ -87,6 +87,11 @@ struct DatasetRequest {
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults
   const TextOptions* text = nullptr;    // `data.text`; null: defaults
   const Dataset* train = nullptr;       // when opening val or test: its vocabulary, class names and statistics hold
+  std::vector<std::string>* files = nullptr;  // null: nobody asks
+  /// To be told by formats that read files: evaluation on the very files of training is worth a warning.
+  void tell_files(std::vector<std::string> read) const {
+    if (files != nullptr) *files = std::move(read);
+  }
 };
 
 using DatasetCatalog = config::Catalog<Dataset, const DatasetRequest&>;
