@@ -85,14 +85,20 @@ TEST_F(MetricsFileTest, DropsLinesPastTheResumeStepAndATornLastLine) {
 TEST_F(MetricsFileTest, DropsAnEvaluationThatTheCheckpointDoesNotKnow) {
   {
     MetricsFile file(folder_ / "metrics.jsonl", 0, 0);
-    file.append({.step = 10, .epoch = 0, .kind = "eval", .message = {}});
-    for (const char* kind : {"train", "eval"}) file.append({.step = 20, .epoch = 0, .kind = kind, .message = {}});
+    const auto append = [&](int64_t step, const char* kind, const char* name) {
+      file.append({.step = step, .epoch = 0, .kind = kind, .message = {}}, {{name, 1}});
+    };
+    append(10, "eval", "val/loss");
+    append(20, "train", "train/loss");
+    append(20, "eval", "val/loss");
+    append(20, "eval", "test/loss");
   }
   MetricsFile resumed(folder_ / "metrics.jsonl", 20, 10);
   const auto objects = lines();
-  ASSERT_EQ(objects.size(), 2U);
-  EXPECT_EQ(objects[0]["kind"], "eval");
-  EXPECT_EQ(objects[1]["kind"], "train");
+  ASSERT_EQ(objects.size(), 3U);
+  EXPECT_EQ(objects[0]["step"], 10);
+  EXPECT_TRUE(objects[1].contains("train/loss"));
+  EXPECT_TRUE(objects[2].contains("test/loss"));
 }
 
 TEST_F(MetricsFileTest, WritesNullForANumberThatJsonLacks) {
