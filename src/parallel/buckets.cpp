@@ -34,7 +34,7 @@ std::vector<device::Range> plan_buckets(const device::Arena& arena, const Bucket
   std::vector<device::Range> units = arena.unit_ranges(), buckets;
   std::reverse(units.begin(), units.end());
   for (const device::Range& unit : units) {
-    const int64_t limit = buckets.size() <= 1 ? std::min(limits.first_bytes, limits.bytes) : limits.bytes;
+    const int64_t limit = buckets.size() <= 1 ? limits.first_bytes : limits.bytes;
     if (!buckets.empty() && (buckets.back().end - unit.begin) * element_bytes <= limit) {
       buckets.back().begin = unit.begin;
     } else {
