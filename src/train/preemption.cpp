@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include <unistd.h>
@@ -16,7 +17,6 @@
 namespace gputrain::train {
 namespace {
 
-// A signal is handled on whatever thread the kernel chooses.
 std::atomic<int> noted = static_cast<int>(Stop::none), save_signals = 0;
 struct Interrupts {
   std::atomic<int> of_parent = 0, of_others = 0;
@@ -67,17 +67,38 @@ extern "C" void note_signal(int signal, siginfo_t* info, void* /*context*/) {
   }
 }
 
+/// Matrix products of oneDNN point the stack at memory of the heap while they run. A handler that interrupts one writes
+/// over what lies below: so no thread that computes may be interrupted, this one and those it starts included.
+void handle_on_own_thread(const sigset_t& signals) {
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  try {
+    std::thread([signals] {
+      pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+      while (true) ::pause();
+    }).detach();
+  } catch (const std::system_error&) {
+    throw Error(ExitCode::environment,
+                {.what = "cannot start a thread for signals", .hint = "raise the limit on processes (ulimit -u)"});
+  }
+}
+
 }  // namespace
 
 void watch_signals() {
   has_terminal = ::isatty(STDERR_FILENO) == 1;
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&signals, signal);
+  struct sigaction present {};  // nohup has a closed terminal ignored
+  if (sigaction(SIGHUP, nullptr, &present) == 0 && present.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
   struct sigaction action {};
   action.sa_sigaction = note_signal;
-  sigemptyset(&action.sa_mask);
+  action.sa_mask = signals;  // one after the other
   action.sa_flags = SA_RESTART | SA_SIGINFO;
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaction(signal, &action, nullptr);
-  struct sigaction present {};  // nohup has a closed terminal ignored
-  if (sigaction(SIGHUP, nullptr, &present) == 0 && present.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP}) {
+    if (sigismember(&signals, signal) == 1) sigaction(signal, &action, nullptr);
+  }
+  handle_on_own_thread(signals);
   std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may go; training goes on
 }
 

@@ -1,6 +1,10 @@
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <thread>
+#include <utility>
 
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,11 +24,28 @@ TEST(StopPoll, KeepsToAStopWhoseReasonIsTakenBackMeanwhile) {
   EXPECT_EQ(poll.finish(), Stop::notice);
 }
 
+/// Until this signal, which was sent to the process before, has been handled: SIGUSR2, of which one can see that it has
+/// been, is handled after it.
+void wait_for_handler_of(int signal) {
+  static SaveRequests later({});
+  sigset_t pending;
+  do sigpending(&pending);
+  while (sigismember(&pending, signal) == 1);
+  ::kill(::getpid(), SIGUSR2);
+  while (!later.pending()) sched_yield();
+  later.served();
+}
+
+void tell(int signal) {
+  ::kill(::getpid(), signal);
+  wait_for_handler_of(signal);
+}
+
 TEST(Signals, ThatAskToStopChangeNothingAboutAnEndByAnError) {
   const auto end_by_error = [](bool is_noted, int signal) {
     watch_signals();
     if (is_noted) note_failure();
-    std::raise(signal);
+    tell(signal);
     std::_Exit(2);
   };
   for (const int signal : {SIGTERM, SIGUSR1, SIGHUP}) {
@@ -40,8 +61,11 @@ int end_of_one_interrupted(int by_parent, int by_others) {
   if (child == 0) {
     watch_signals();
     note_signals();
-    for (int i = 0; i < by_others; ++i) std::raise(SIGINT);
-    for (int i = 0; i < by_parent; ++i) std::raise(SIGSTOP);  // and waits for the parent's word
+    for (int i = 0; i < by_others; ++i) tell(SIGINT);
+    for (int i = 0; i < by_parent; ++i) {
+      std::raise(SIGSTOP);  // and waits for the parent's word
+      wait_for_handler_of(SIGINT);
+    }
     std::_Exit(2);
   }
   int status = 0;
@@ -49,6 +73,30 @@ int end_of_one_interrupted(int by_parent, int by_others) {
     for (const int signal : {SIGINT, SIGCONT}) ::kill(child, signal);
   }
   return WEXITSTATUS(status);
+}
+
+/// How many of them may interrupt the calling thread.
+int interruptions() {
+  sigset_t blocked;
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  int count = 0;
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) count += sigismember(&blocked, signal) == 1 ? 0 : 1;
+  return count;
+}
+
+/// Handlers would write over what oneDNN points the stack at while it multiplies.
+TEST(Signals, InterruptNoThreadThatComputes) {
+  const auto look = [] {
+    watch_signals();
+    note_signals();
+    int of_another = 0;
+    std::thread([&] { of_another = interruptions(); }).join();
+    tell(SIGTERM);
+    std::fprintf(stderr, "%d and %d, %s", interruptions(), of_another,
+                 noted_stop() == Stop::terminated ? "noted" : "not noted");
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(look(), ::testing::ExitedWithCode(0), "^0 and 0, noted$");
 }
 
 TEST(Signals, InsistWhereTheSameOneInterruptsTwice) {

@@ -5,8 +5,8 @@
 
 namespace gputrain {
 
-/// Threads created while this lives get no signals: those are for the main thread, whose handlers and waits rely on
-/// getting them.
+/// Threads created while this lives get no signals: those are for the threads whose handlers and waits rely on getting
+/// them.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

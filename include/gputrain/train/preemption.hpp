@@ -23,7 +23,9 @@ using StopReason = std::function<Stop()>;
 
 /// Installs handlers: SIGTERM, SIGINT, SIGUSR1 and, unless it is ignored, SIGHUP ask to stop, SIGUSR2 asks for a
 /// checkpoint. As long as there is nothing to save they end the process at once, with the exit code of the stop: nobody
-/// need wait for a rank that is missing or a data set that is being read.
+/// need wait for a rank that is missing or a data set that is being read. To be called once, before anything computes:
+/// the handlers run on a thread of their own, and no thread that is started from then on gets these signals. Throws
+/// Error(environment) where no thread can be had.
 void watch_signals();
 /// From now on signals are noted, for the ranks to agree on; only a second SIGINT still ends the process at once. One
 /// of the parent, which may pass on what it was told, and one of somebody else are one.
