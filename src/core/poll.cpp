@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <system_error>
 
+#include "gputrain/core/signals.hpp"
+
 namespace gputrain {
 namespace {
 
@@ -15,9 +17,7 @@ int open_signals(std::initializer_list<int> signals, sigset_t& before) {
   sigset_t wanted;
   sigemptyset(&wanted);
   for (const int signal : signals) {
-    struct sigaction now {};
-    const bool is_ignored = sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-    if (!is_ignored) sigaddset(&wanted, signal);
+    if (!is_ignored(signal)) sigaddset(&wanted, signal);
   }
   const int descriptor = ::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC);
   if (descriptor < 0) throw std::system_error(errno, std::generic_category(), "signalfd");

@@ -14,6 +14,8 @@
 
 #include <unistd.h>
 
+#include "gputrain/core/signals.hpp"
+
 namespace gputrain::train {
 namespace {
 
@@ -86,17 +88,16 @@ void handle_on_own_thread(const sigset_t& signals) {
 
 void watch_signals() {
   has_terminal = ::isatty(STDERR_FILENO) == 1;
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) sigaddset(&signals, signal);
-  struct sigaction present {};  // nohup has a closed terminal ignored
-  if (sigaction(SIGHUP, nullptr, &present) == 0 && present.sa_handler != SIG_IGN) sigaddset(&signals, SIGHUP);
   struct sigaction action {};
   action.sa_sigaction = note_signal;
-  action.sa_mask = signals;  // one after the other
+  sigfillset(&action.sa_mask);  // one after the other
   action.sa_flags = SA_RESTART | SA_SIGINFO;
+  sigset_t signals;
+  sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP}) {
-    if (sigismember(&signals, signal) == 1) sigaction(signal, &action, nullptr);
+    if (signal == SIGHUP && is_ignored(signal)) continue;  // nohup has a closed terminal ignored
+    sigaction(signal, &action, nullptr);
+    sigaddset(&signals, signal);
   }
   handle_on_own_thread(signals);
   std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may go; training goes on

@@ -75,7 +75,7 @@ int end_of_one_interrupted(int by_parent, int by_others) {
   return WEXITSTATUS(status);
 }
 
-/// How many of them may interrupt the calling thread.
+/// How many of the signals may interrupt the calling thread.
 int interruptions() {
   sigset_t blocked;
   pthread_sigmask(SIG_SETMASK, nullptr, &blocked);

@@ -5,6 +5,12 @@
 
 namespace gputrain {
 
+/// Whether whoever started this process had it ignore the signal, as nohup does SIGHUP.
+inline bool is_ignored(int signal) noexcept {
+  struct sigaction now {};
+  return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 /// Threads created while this lives get no signals: those are for the threads whose handlers and waits rely on getting
 /// them.
 class SignalsBlocked {
