@@ -1,6 +1,7 @@
-"""What many ranks cost on one machine, in alternating pairs: the CPU time of `gputrain launch` with one rank against that of
-`gputrain run`, and the time in which eight ranks started together have all made a step against that of eight runs which
-know nothing of each other.
+"""What many ranks cost on one machine: the CPU time of `gputrain launch` with one rank against that of `gputrain run`, both
+at once on a core each, which they swap from pair to pair, so that a drift of the clocks meets both; and, in alternating
+pairs, the time in which eight ranks started together have all made a step against that of eight runs which know nothing of
+each other.
 
 usage: ranks_cost.py --binary build/release/bin/gputrain [--pairs N] [--steps N]
 """
@@ -32,12 +33,17 @@ def launched(binary: str, ranks: int, folder: str, steps: int) -> list[str]:
     return [binary, "launch", "--nproc-per-node", str(ranks)] + run(binary, folder, steps)[1:]
 
 
-def cpu_seconds(command: list[str]) -> float:
-    """Of a command and all that it started and waited for."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, **QUIET)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+def cpu_seconds(commands: list[list[str]], cores: list[int]) -> list[float]:
+    """Of each command, with all that it started and waited for; all run at once, each on its core."""
+    processes = [subprocess.Popen(["taskset", "--cpu-list", str(core)] + command, **QUIET)
+                 for command, core in zip(commands, cores)]
+    taken = []
+    for process in processes:
+        _, status, usage = os.wait4(process.pid, 0)
+        if status != 0:
+            raise SystemExit("a run failed: " + " ".join(process.args))
+        taken.append(usage.ru_utime + usage.ru_stime)
+    return taken
 
 
 def seconds_of(commands: list[list[str]]) -> float:
@@ -49,28 +55,41 @@ def seconds_of(commands: list[list[str]]) -> float:
     return time.monotonic() - began
 
 
-def compare(pairs: int, say: str, one, other) -> float:
+def compare(pairs: int, say: str, measure) -> float:
+    """The median ratio of what `measure(folder, swapped)` gives for the two sides."""
     ratios = []
     for pair in range(pairs):
         with tempfile.TemporaryDirectory(prefix="gputrain-ranks-") as folder:
-            order = [one, other] if pair % 2 == 0 else [other, one]
-            taken = {which: which(f"{folder}/{number}") for number, which in enumerate(order)}
-        ratios.append(taken[one] / taken[other])
-        print(f"{say}  pair {pair + 1}/{pairs}: {taken[one]:.2f} s, {taken[other]:.2f} s, ratio {ratios[-1]:.3f}", flush=True)
+            one, other = measure(folder, pair % 2 == 1)
+        ratios.append(one / other)
+        print(f"{say}  pair {pair + 1}/{pairs}: {one:.2f} s, {other:.2f} s, ratio {ratios[-1]:.3f}", flush=True)
     return statistics.median(ratios)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", required=True)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=600)
     arguments = parser.parse_args()
     binary, steps = str(Path(arguments.binary).resolve()), arguments.steps
-    cost = compare(arguments.pairs, "one rank   ", lambda folder: cpu_seconds(launched(binary, 1, folder, steps)),
-                   lambda folder: cpu_seconds(run(binary, folder, steps)))
-    start = compare(arguments.pairs, "eight ranks", lambda folder: seconds_of([launched(binary, RANKS, folder, 1)]),
-                    lambda folder: seconds_of([run(binary, f"{folder}-{rank}", 1) for rank in range(RANKS)]))
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        raise SystemExit("this needs two cores, to run both sides at once")
+
+    def one_rank(folder: str, swapped: bool) -> list[float]:
+        sides = [launched(binary, 1, f"{folder}/launched", steps), run(binary, f"{folder}/run", steps)]
+        return cpu_seconds(sides, cores[::-1] if swapped else cores)
+
+    def eight_ranks(folder: str, swapped: bool) -> list[float]:
+        sides = [[launched(binary, RANKS, f"{folder}/launched", 1)],
+                 [run(binary, f"{folder}/run-{rank}", 1) for rank in range(RANKS)]]
+        if swapped:
+            return [seconds_of(side) for side in sides[::-1]][::-1]
+        return [seconds_of(side) for side in sides]
+
+    cost = compare(arguments.pairs, "one rank   ", one_rank)
+    start = compare(arguments.pairs, "eight ranks", eight_ranks)
     print(f"CPU time of a launched rank / of a run      {cost:.3f}   goal <= 1.02")
     print(f"start of {RANKS} ranks / of {RANKS} runs                {start:.3f}   goal <= 1.3")
 
