@@ -8,12 +8,13 @@ usage: ranks_cost.py --binary build/release/bin/gputrain [--pairs N] [--steps N]
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from measure import alternate
 
 ROOT = Path(__file__).resolve().parents[2]
 RANKS = 8
@@ -37,33 +38,44 @@ def cpu_seconds(commands: list[list[str]], cores: list[int]) -> list[float]:
     """Of each command, with all that it started and waited for; all run at once, each on its core."""
     processes = [subprocess.Popen(["taskset", "--cpu-list", str(core)] + command, **QUIET)
                  for command, core in zip(commands, cores)]
-    taken = []
-    for process in processes:
-        _, status, usage = os.wait4(process.pid, 0)
-        if status != 0:
+    ends = [os.wait4(process.pid, 0) for process in processes]
+    for process, (_, status, _) in zip(processes, ends):
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
             raise SystemExit("a run failed: " + " ".join(process.args))
-        taken.append(usage.ru_utime + usage.ru_stime)
-    return taken
+    return [usage.ru_utime + usage.ru_stime for _, _, usage in ends]
 
 
 def seconds_of(commands: list[list[str]]) -> float:
     """Until all commands, started at once, have ended."""
     began = time.monotonic()
     processes = [subprocess.Popen(command, **QUIET) for command in commands]
-    if any(process.wait() != 0 for process in processes):
+    if any([process.wait() != 0 for process in processes]):
         raise SystemExit("a run failed: " + " ".join(commands[0]))
-    return time.monotonic() - began
+    return round(time.monotonic() - began, 3)
 
 
-def compare(pairs: int, say: str, measure) -> float:
-    """The median ratio of what `measure(folder, swapped)` gives for the two sides."""
+def side_by_side(pairs: int, binary: str, steps: int, folder: str) -> float:
+    """CPU time of a launched rank / of a run: the median of pairs that swap their cores."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        raise SystemExit("this needs two cores, to run both sides at once")
     ratios = []
     for pair in range(pairs):
-        with tempfile.TemporaryDirectory(prefix="gputrain-ranks-") as folder:
-            one, other = measure(folder, pair % 2 == 1)
+        sides = [launched(binary, 1, f"{folder}/launched-{pair}", steps), run(binary, f"{folder}/run-{pair}", steps)]
+        one, other = cpu_seconds(sides, cores if pair % 2 == 0 else cores[::-1])
         ratios.append(one / other)
-        print(f"{say}  pair {pair + 1}/{pairs}: {one:.2f} s, {other:.2f} s, ratio {ratios[-1]:.3f}", flush=True)
+        print(f"pair {pair + 1}/{pairs}: launched {one:.2f} s, run {other:.2f} s, ratio {ratios[-1]:.3f}", flush=True)
     return statistics.median(ratios)
+
+
+def in_turn(pairs: int, binary: str, folder: str) -> float:
+    """Time of eight ranks / of eight runs for a step: the median of pairs in alternating order."""
+    seconds = alternate({
+        "eight ranks": lambda pair: seconds_of([launched(binary, RANKS, f"{folder}/ranks-{pair}", 1)]),
+        "eight runs": lambda pair: seconds_of([run(binary, f"{folder}/run-{pair}-{rank}", 1) for rank in range(RANKS)]),
+    }, pairs, lambda text: print(text, flush=True))
+    return statistics.median(ours / theirs for ours, theirs in zip(*seconds.values()))
 
 
 def main():
@@ -72,24 +84,10 @@ def main():
     parser.add_argument("--pairs", type=int, default=6)
     parser.add_argument("--steps", type=int, default=600)
     arguments = parser.parse_args()
-    binary, steps = str(Path(arguments.binary).resolve()), arguments.steps
-    cores = sorted(os.sched_getaffinity(0))[:2]
-    if len(cores) < 2:
-        raise SystemExit("this needs two cores, to run both sides at once")
-
-    def one_rank(folder: str, swapped: bool) -> list[float]:
-        sides = [launched(binary, 1, f"{folder}/launched", steps), run(binary, f"{folder}/run", steps)]
-        return cpu_seconds(sides, cores[::-1] if swapped else cores)
-
-    def eight_ranks(folder: str, swapped: bool) -> list[float]:
-        sides = [[launched(binary, RANKS, f"{folder}/launched", 1)],
-                 [run(binary, f"{folder}/run-{rank}", 1) for rank in range(RANKS)]]
-        if swapped:
-            return [seconds_of(side) for side in sides[::-1]][::-1]
-        return [seconds_of(side) for side in sides]
-
-    cost = compare(arguments.pairs, "one rank   ", one_rank)
-    start = compare(arguments.pairs, "eight ranks", eight_ranks)
+    binary = str(Path(arguments.binary).resolve())
+    with tempfile.TemporaryDirectory(prefix="gputrain-ranks-") as folder:
+        cost = side_by_side(arguments.pairs, binary, arguments.steps, f"{folder}/one")
+        start = in_turn(arguments.pairs, binary, f"{folder}/eight")
     print(f"CPU time of a launched rank / of a run      {cost:.3f}   goal <= 1.02")
     print(f"start of {RANKS} ranks / of {RANKS} runs                {start:.3f}   goal <= 1.3")
 
