@@ -1,10 +1,12 @@
 #include "gputrain/comm/process_groups.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include <ATen/ops/full.h>
@@ -33,6 +35,10 @@ namespace {
 void quiet_library_logs(int least_level) {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = least_level;
 }
+
+// torchrun looks for ranks that have ended ten times a second. Of those that it finds together it calls one the cause,
+// and it should be the one that died, not one that ended because of it.
+constexpr std::chrono::milliseconds kUntilDeathsAreFound{250};
 
 struct GlooPlace {
   int rank = 0, world_size = 1, threads = 1;
@@ -182,6 +188,7 @@ void ProcessGroups::fail(const std::exception& failure) {
   const bool is_told = is_own && !meeting_->watch->is_reporter();
   meeting_->watch->end_by(as_error(failure), is_told);
   if (is_told) throw ToldElsewhere(*error);
+  if (!is_own) std::this_thread::sleep_for(kUntilDeathsAreFound);
   throw;
 }
 
