@@ -43,6 +43,7 @@ cudaError_t launch(const void* function, const Configuration& asked) {
                                                      text_of(asked.block) + " threads with " +
                                                      std::to_string(asked.shared_bytes) + " bytes");
   }
+  if (const cudaError_t shortage = load_kernel(asked.stream)) return shortage;
   count("kernels");
   return enqueue(asked.stream, kernel.name);
 }

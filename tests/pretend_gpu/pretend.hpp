@@ -37,6 +37,10 @@ void count(const std::string& what, size_t number = 1);
 /// the graph that the stream is being captured into.
 cudaError_t enqueue(cudaStream_t stream, const std::string& name, std::function<void()> work = {});
 
+/// Amid the capture with the number PRETEND_CAPTURE_SHORTAGE, of the long ones, a kernel that is first called cannot be
+/// loaded. Only launches tell: cuDNN and cuBLAS keep the reason to themselves.
+cudaError_t load_kernel(cudaStream_t stream);
+
 /// For calls that may wait for the device: cudaSuccess, or the refusal while a stream is being captured.
 cudaError_t may_wait(const char* call);
 

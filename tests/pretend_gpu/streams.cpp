@@ -24,7 +24,7 @@ struct Graph {
   std::vector<Node> nodes;
   std::set<const void*> communicators;  // of collectives among them
   int owners = 0;                       // the graph itself and what was made runnable of it
-  bool is_broken = false;
+  bool is_broken = false, is_long = false;
 };
 
 struct Stream {
@@ -126,14 +126,6 @@ cudaError_t join(Stream& stream, const Event& event) {
   return cudaSuccess;
 }
 
-/// Amid the capture with the number PRETEND_CAPTURE_SHORTAGE, of the long ones, a kernel that is first called cannot be
-/// loaded.
-bool has_memory_for_kernels(const Graph& graph) {
-  constexpr size_t kCalls = 100;
-  static size_t long_ones = 0;
-  return graph.nodes.size() != kCalls || ++long_ones != setting("PRETEND_CAPTURE_SHORTAGE", 0);
-}
-
 }  // namespace
 
 bool is_captured(cudaStream_t stream) { return stream_of(stream).graph != nullptr; }
@@ -175,6 +167,18 @@ cudaError_t may_wait(const char* call) {
   return cudaSuccess;
 }
 
+cudaError_t load_kernel(cudaStream_t handle) {
+  constexpr size_t kCalls = 100;
+  static size_t long_ones = 0;
+  const std::lock_guard lock(mutex());
+  Graph* graph = stream_of(handle).graph;
+  if (graph == nullptr || graph->is_long || graph->nodes.size() < kCalls) return cudaSuccess;
+  graph->is_long = true;
+  if (++long_ones != setting("PRETEND_CAPTURE_SHORTAGE", 0)) return cudaSuccess;
+  graph->is_broken = true;
+  return fail(cudaErrorMemoryAllocation);
+}
+
 cudaError_t enqueue(cudaStream_t handle, const std::string& name, std::function<void()> work) {
   const std::lock_guard lock(mutex());
   Stream& stream = stream_of(handle);
@@ -185,10 +189,6 @@ cudaError_t enqueue(cudaStream_t handle, const std::string& name, std::function<
   if (stream.graph == nullptr) {
     if (work) work();
     return cudaSuccess;
-  }
-  if (!has_memory_for_kernels(*stream.graph)) {
-    stream.graph->is_broken = true;
-    return fail(cudaErrorMemoryAllocation);
   }
   stream.graph->nodes.push_back({name, std::move(work), stream.last});
   stream.last = {stream.graph->nodes.size() - 1};
