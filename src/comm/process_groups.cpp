@@ -36,9 +36,10 @@ void quiet_library_logs(int least_level) {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = least_level;
 }
 
-// torchrun looks for ranks that have ended ten times a second. Of those that it finds together it calls one the cause,
-// and it should be the one that died, not one that ended because of it.
-constexpr std::chrono::milliseconds kUntilDeathsAreFound{250};
+/// torchrun looks for ranks that have ended ten times a second. Of those that it finds together it calls one the cause,
+/// and it should be the one that died, not one that ended because of it. One that ends by an error of its own may first
+/// wait half a second for who tells it.
+void let_the_cause_be_found_first() { std::this_thread::sleep_for(std::chrono::milliseconds(750)); }
 
 struct GlooPlace {
   int rank = 0, world_size = 1, threads = 1;
@@ -92,9 +93,9 @@ std::shared_ptr<Connection> connected(Connection properties, Connect connect) {
   } catch (const std::exception& error) {
     if (device::shortage_of(error)) throw;  // this rank's own: nobody has ended
     const std::string happening = "cannot connect to the others";
-    if (const auto verdict = connection->watch->explain({.message = plain_message(error), .in = {}})) {
-      throw verdict->error_of(rank, happening);
-    }
+    const auto verdict = connection->watch->explain({.message = plain_message(error), .in = {}});
+    let_the_cause_be_found_first();
+    if (verdict) throw verdict->error_of(rank, happening);
     const bool is_nccl = !connection->device.is_cpu();
     throw Error(ExitCode::restart,
                 {.what = "rank " + std::to_string(rank) + ": " + happening + ": " + plain_message(error),
@@ -180,15 +181,19 @@ void ProcessGroups::leave(const std::exception& failure) {
   if (meeting_ && meeting_->watch) meeting_->watch->leave(plain_message(failure), true);
 }
 
+void ProcessGroups::leave() {
+  if (meeting_ && meeting_->watch) meeting_->watch->leave("", false);
+}
+
 void ProcessGroups::fail(const std::exception& failure) {
   leave(failure);
   if (!meeting_ || !meeting_->watch) throw;
   const auto* error = dynamic_cast<const Error*>(&failure);
-  const bool is_own = error != nullptr && error->code() != ExitCode::restart;  // those are about another rank
-  const bool is_told = is_own && !meeting_->watch->is_reporter();
+  const bool is_of_another = error != nullptr && error->code() == ExitCode::restart;
+  const bool is_told = error != nullptr && !is_of_another && !meeting_->watch->is_reporter();
   meeting_->watch->end_by(as_error(failure), is_told);
   if (is_told) throw ToldElsewhere(*error);
-  if (!is_own) std::this_thread::sleep_for(kUntilDeathsAreFound);
+  if (is_of_another) let_the_cause_be_found_first();
   throw;
 }
 

@@ -129,7 +129,8 @@ void Watch::end_by(const Error& error, bool is_told) {
 }
 
 void Watch::set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !ends_process_; });
   on_forced_exit_ = std::move(on_forced_exit);
 }
 
@@ -328,6 +329,7 @@ void Watch::end_if_overdue() {
   std::unique_lock lock(mutex_);
   const auto due = end_due();
   if (!due) return;
+  ends_process_ = true;
   const auto on_forced_exit = on_forced_exit_;
   lock.unlock();
   end(*due, on_forced_exit);

@@ -62,7 +62,8 @@ class Watch {
   /// After leave(), where nothing is left to do but to give everything back: the process has `grace` for that, then it
   /// is ended by this error, which is told unless another rank does.
   void end_by(const Error& error, bool is_told);
-  /// Called before this thread ends a process whose main thread is stuck; null: nothing is.
+  /// Called before this thread ends a process whose main thread is stuck; null: nothing is. Does not return where that
+  /// has begun: what the handler looks at must not go before the process.
   void set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit);
 
  private:
@@ -130,7 +131,8 @@ class Watch {
   std::optional<int> reporter_;                     // of our error message
   std::optional<Departure> coordinator_departure_;  // heard from rank 0
   std::optional<End> own_end_;
-  bool departure_announced_ = false, ends_by_itself_ = false, has_no_coordinator_ = false, stops_ = false;
+  bool departure_announced_ = false, ends_by_itself_ = false, has_no_coordinator_ = false, stops_ = false,
+       ends_process_ = false;
   std::function<void(const Error&)> on_forced_exit_;
 
   std::thread thread_;

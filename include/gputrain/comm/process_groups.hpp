@@ -52,6 +52,8 @@ class ProcessGroups {
 
   /// What this rank is at from now on, for the others to know where it keeps them waiting: "in step", 12.
   void enter(const char* place, int64_t step);
+  /// This rank has nothing more to do with the others: whether they end, and how, is no matter to it from here on.
+  void leave();
   /// Tells the others that this rank ends, and why: they end too.
   void leave(const std::exception& failure);
   /// The same, and throws the exception that is being handled again: as ToldElsewhere where it is an Error that another
@@ -59,7 +61,7 @@ class ProcessGroups {
   /// ended with the exit code of the failure.
   [[noreturn]] void fail(const std::exception& failure);
   /// What to do before a process is ended that cannot end in good order, because its main thread is stuck; on another
-  /// thread, in at most three seconds. null: nothing.
+  /// thread, in at most three seconds. null: nothing; does not return where the process is being ended already.
   void set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit);
 
   int rank() const noexcept { return control_.rank(); }
