@@ -34,6 +34,22 @@ std::string reason_of(train::Stop stop) {
   }
 }
 
+/// SIGHUP counts as SIGTERM.
+std::string cause_of(train::Stop stop) {
+  switch (stop) {
+    case train::Stop::max_duration:
+      return "limits.max_duration";
+    case train::Stop::notice:
+      return "notice";
+    case train::Stop::restart:
+      return "SIGUSR1";
+    case train::Stop::interrupted:
+      return "SIGINT";
+    default:
+      return "SIGTERM";
+  }
+}
+
 std::string sent_text(const monitor::Summary& summary) {
   const auto sent = static_cast<double>(summary.sent_bytes_per_step);
   const auto full = static_cast<double>(summary.uncompressed_bytes_per_step);
@@ -140,6 +156,7 @@ void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Ex
   if (outcome.is_preempted()) {
     summary.status = "stopped";
     summary.reason = reason_of(outcome.stop) + (summary.step > 0 ? ", saved" : ", nothing to save yet");
+    summary.stopped_by = cause_of(outcome.stop);
     summary.exit_code = static_cast<int>(train::exit_code_of(outcome.stop));
     return;
   }

@@ -15,10 +15,7 @@ void try_to_open_log(const RunFolder& folder, const Place& place, bool tells) {
     log::open_file(folder.log(place.rank()));
   } catch (const Error& refusal) {
     if (place.rank() == 0) throw;
-    if (!tells) return;
-    log::set_stderr_enabled(true);
-    log::warning(refusal.what());
-    log::set_stderr_enabled(false);
+    if (tells) log::own_warning(refusal.what());
   }
 }
 

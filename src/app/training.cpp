@@ -32,20 +32,15 @@ namespace {
 /// While this lives, `handler` is called before a process is ended whose main thread is stuck.
 class ForcedExitHandler {
  public:
-  ForcedExitHandler(comm::ProcessGroups& groups, std::mutex& end, std::function<void(const Error&)> handler)
-      : groups_(groups), end_(end) {
+  ForcedExitHandler(comm::ProcessGroups& groups, std::function<void(const Error&)> handler) : groups_(groups) {
     groups_.set_forced_exit_handler(std::move(handler));
   }
   ForcedExitHandler(const ForcedExitHandler&) = delete;
   ForcedExitHandler& operator=(const ForcedExitHandler&) = delete;
-  ~ForcedExitHandler() {
-    const std::lock_guard lock(end_);  // a handler that is running needs what dies after this
-    groups_.set_forced_exit_handler(nullptr);
-  }
+  ~ForcedExitHandler() { groups_.set_forced_exit_handler(nullptr); }
 
  private:
   comm::ProcessGroups& groups_;
-  std::mutex& end_;
 };
 
 }  // namespace
@@ -115,7 +110,7 @@ void Training::leave_later_steps() {
 
 int Training::run() {
   note_reached();
-  const ForcedExitHandler on_forced_exit(assembly_.place.groups, end_mutex_,
+  const ForcedExitHandler on_forced_exit(assembly_.place.groups,
                                          [this](const Error& failure) { record_forced_end(failure); });
   try {
     // Not refused: what a disk says is not always so, and there may be room when the first save is due.
@@ -127,6 +122,7 @@ int Training::run() {
     if (assembly_.place.rank() == 0) monitor::write_summary(folder_.summary(), summary);
     ledger_.append("end", end_record(summary, progress_));
     train::note_saved();
+    assembly_.place.groups.leave();  // a rank that fails to give everything back does not undo what is done
     finish_mirror();
     return summary.exit_code;
   } catch (const std::exception& failure) {
@@ -264,14 +260,18 @@ void Training::look_at_saves() {
 
 std::string Training::notice_text() const { return notices_ ? "  spot notice: " + notices_->description() : ""; }
 
-/// Tells what the cloud announces, once; whether it is time to go.
+/// Tells what the cloud announces, and when it is time to go for that, each once; whether it is.
 bool Training::is_leaving() {
   if (!notices_) return false;
   for (const std::string& remark : notices_->take_remarks()) log::warning(remark);
   const auto notice = notices_->notice();
   if (!notice) return false;
-  if (!std::exchange(notice_told_, true)) log::warning(notice->text());
-  return notice->is_urgent(checkpointing_.save_seconds());
+  const bool is_urgent = notice->is_urgent(checkpointing_.save_seconds());
+  if (is_urgent && !std::exchange(way_made_, true))
+    log::own_warning(notice->text() + std::string(launch::kMakesWay));
+  else if (!is_urgent && !std::exchange(notice_told_, true))
+    log::own_warning(notice->text());
+  return is_urgent;
 }
 
 /// Signals and notices reach any rank; clocks are rank 0's.

@@ -60,7 +60,7 @@ class Training {
   Checkpointing checkpointing_;
   train::SaveRequests save_requests_;
   std::unique_ptr<launch::NoticeWatcher> notices_;  // one per machine
-  bool notice_told_ = false;
+  bool notice_told_ = false, way_made_ = false;
   train::Stop stop_ = train::Stop::none;  // why training has ended
 
   struct Reached {  // by the newest step

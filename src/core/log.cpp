@@ -1,5 +1,6 @@
 #include "gputrain/core/log.hpp"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -17,7 +18,7 @@ namespace {
 /// Warnings and errors as a user reads them: no time stamp, no thread, just the kind and the sentence.
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  bool enabled = true;
+  std::atomic<bool> enabled = true;
   void (*before)() = nullptr;
 
  protected:
@@ -62,6 +63,12 @@ void open_file(const std::filesystem::path& path) {
 bool has_file() { return logger().sinks().size() > 1; }
 
 void set_stderr_enabled(bool enabled) { stderr_sink()->enabled = enabled; }
+void own_warning(std::string_view message) {
+  const bool was_enabled = stderr_sink()->enabled.exchange(true);
+  warning(message);
+  stderr_sink()->enabled = was_enabled;
+}
+
 void set_before_stderr(void (*callback)()) { stderr_sink()->before = callback; }
 
 }  // namespace gputrain::log

@@ -188,11 +188,31 @@ bool Attempt::is_over() const {
   });
 }
 
+const Attempt::Part* Attempt::part_of(int rank) const {
+  const auto has_it = [rank](const Part& part) {
+    return rank >= part.first_rank && rank < part.first_rank + part.ranks;
+  };
+  const auto found = std::ranges::find_if(parts_, has_it);
+  return found == parts_.end() ? nullptr : &*found;
+}
+
 std::string Attempt::host_of(int rank) const {
-  for (const Part& part : parts_) {
-    if (rank >= part.first_rank && rank < part.first_rank + part.ranks) return part.link->name();
+  const Part* part = part_of(rank);
+  return part == nullptr ? "?" : part->link->name();
+}
+
+std::vector<HostLink*> Attempt::leaving_hosts() const {
+  std::vector<HostLink*> leaving;
+  for (const auto& [rank, end] : ends_) {
+    const Part* part = part_of(rank);
+    if (end.leaves_host && part != nullptr) leaving.push_back(part->link);
   }
-  return "?";
+  return leaving;
+}
+
+void Attempt::blame_who_made_way() {
+  for (const auto& [rank, end] : ends_)
+    causes_.push_back({.host = host_of(rank), .story = {}, .end = end, .weight = Cause::Weight::lost_its_peers});
 }
 
 /// What weighs most, and of that what became known first; where it ended in silence, the rank that told the same.
@@ -214,12 +234,11 @@ Attempt::Result Attempt::result() const {
   int code = 0;
   for (const auto& [rank, end] : ends_) code = std::max(code, code_of(end));
   if (code == 0) return {.kind = Kind::done, .exit_code = 0};
-  if (stop_signal_ == 0) return {.kind = Kind::stopped, .exit_code = code};  // somebody asked the ranks themselves
-  const int wanted = stop_signal_ == SIGUSR1 ? restart : 128 + stop_signal_;
+  const bool make_way = std::ranges::all_of(ends_, [&](const auto& end) { return code_of(end.second) == restart; });
+  const int wanted = stop_signal_ == 0 ? code : stop_signal_ == SIGUSR1 ? restart : 128 + stop_signal_;
   if (grows_) return {.kind = Kind::grows, .exit_code = wanted};
   // They had agreed on another end before our word came: a cloud's notice, or that they have lost each other.
-  const bool make_way = std::ranges::all_of(ends_, [&](const auto& end) { return code_of(end.second) == restart; });
-  if (make_way && wanted != restart) return {.kind = Kind::makes_way, .exit_code = restart};
+  if (make_way && stop_signal_ != SIGUSR1) return {.kind = Kind::makes_way, .exit_code = restart};
   return {.kind = Kind::stopped, .exit_code = wanted};
 }
 

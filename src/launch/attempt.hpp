@@ -47,12 +47,16 @@ class Attempt {
   bool is_over() const;
   bool is_ending() const noexcept { return is_ending_ || stop_signal_ != 0; }
 
-  enum class Kind { done, stopped, makes_way, grows, failed };  // makes_way: of itself, before it could be stopped
+  enum class Kind { done, stopped, makes_way, grows, failed };  // makes_way: of itself
   struct Result {
     Kind kind = Kind::done;
     int exit_code = 0;
   };
   Result result() const;
+  /// Hosts about to be taken away, for which ranks have made way.
+  std::vector<HostLink*> leaving_hosts() const;
+  /// Ranks that have made way are to be started again, as others that ended before their time.
+  void blame_who_made_way();
   ExitReport report() const;
   const std::string& logs() const noexcept { return start_.logs; }
 
@@ -67,6 +71,7 @@ class Attempt {
   void end_all(std::chrono::seconds grace);
   void take_fate(const HostLink& link, const nlohmann::json& message);
   const Cause* main_cause() const;
+  const Part* part_of(int rank) const;
   std::string host_of(int rank) const;
 
   const LaunchRequest& request_;

@@ -121,7 +121,8 @@ std::optional<Cause> cause_of(const RankEnd& end, const std::string& host) {
   }
   const bool is_stop =
       number == static_cast<int>(ExitCode::interrupted) || number == static_cast<int>(ExitCode::terminated);
-  if (number == 0 || is_stop || (end.was_told && number == kRestart)) return std::nullopt;
+  if (number == 0 || is_stop) return std::nullopt;
+  if (number == kRestart && (end.was_told || !end.tells_error)) return std::nullopt;
   auto weight = end.was_told ? Cause::Weight::had_been_told : Cause::Weight::by_itself;
   if (number == kRestart) weight = Cause::Weight::lost_its_peers;
   return Cause{.host = host, .story = {}, .end = end, .weight = weight};

@@ -30,7 +30,8 @@ struct Cause {
   bool allows_restart() const;
 };
 
-/// Whether the end of a rank ends the attempt, and why. Empty: it went well, or did what it was told.
+/// Whether the end of a rank ends the attempt, and why. Empty: it went well, did what it was told, or made way: ranks
+/// end with the code to start again without an error where they have agreed on it.
 std::optional<Cause> cause_of(const RankEnd& end, const std::string& host);
 
 struct ExitReport {

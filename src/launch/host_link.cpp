@@ -117,6 +117,7 @@ void HostLink::send(const json& message) {
 
 void HostLink::drop(std::string why) {
   state_ = State::away;
+  is_leaving_ = false;
   loss_ = std::move(why);
   if (input_) input_->close();
   // The agent here ends its ranks when its input ends; give it the time for that.

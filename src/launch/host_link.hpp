@@ -33,6 +33,9 @@ class HostLink {
   const std::string& address() const noexcept { return address_; }                    // by which we reached it
   const std::string& launcher_address() const noexcept { return launcher_address_; }  // ours, as seen from there
   const std::string& loss() const noexcept { return loss_; }                          // why it is away
+  /// It is about to be taken away: until it has gone, and come back, it gets no ranks.
+  void leave() noexcept { is_leaving_ = true; }
+  bool is_leaving() const noexcept { return is_leaving_; }
 
   /// Of a node: waits for it.
   void connect();
@@ -53,7 +56,7 @@ class HostLink {
 
   Host host_;
   std::string version_, device_;
-  bool is_here_, comes_by_itself_ = false;
+  bool is_here_, comes_by_itself_ = false, is_leaving_ = false;
   State state_ = State::away;
   int own_ranks_ = 1;
   std::string address_, launcher_address_, loss_;

@@ -44,6 +44,7 @@ class Launcher {
   Attempt::Place find_place(const std::vector<HostLink*>& links);
   bool run_attempt();
   bool restart_after(Attempt& attempt);
+  bool go_on_where_way_was_made(Attempt& attempt);
   std::optional<bool> answer_refusal(const Attempt& attempt);
   bool made_progress();
   void back_off();
@@ -121,8 +122,8 @@ int Launcher::run() {
 std::vector<HostLink*> Launcher::ready_links() const {
   std::vector<HostLink*> ready;
   for (const auto& link : links_) {
-    if (link->state() == HostLink::State::ready && static_cast<int>(ready.size()) < request_.plan.count.most)
-      ready.push_back(link.get());
+    const bool is_ready = link->state() == HostLink::State::ready && !link->is_leaving();
+    if (is_ready && static_cast<int>(ready.size()) < request_.plan.count.most) ready.push_back(link.get());
   }
   return ready;
 }
@@ -222,10 +223,39 @@ bool Launcher::run_attempt() {
     if (const auto goes_on = answer_refusal(attempt)) return *goes_on;
     return restart_after(attempt);
   }
+  if (result.kind == Attempt::Kind::makes_way && stop_signal_ == 0) return go_on_where_way_was_made(attempt);
   if (result.kind == Attempt::Kind::makes_way)
     terminal_.say("the ranks had ended before the request came; exit " + std::to_string(exit_code_));
   else if (result.kind != Attempt::Kind::done)
     terminal_.say("stopped on request; exit " + std::to_string(exit_code_));
+  return false;
+}
+
+/// Where the time on this machine is over, so are we: whoever has limited it starts the command again. Of several hosts
+/// that of a notice is left, where fewer may go on. Ranks that were asked to make way are started again.
+bool Launcher::go_on_where_way_was_made(Attempt& attempt) {
+  const RunState state = request_.state();
+  const bool is_notice = state.stopped_by == "notice";
+  if (!is_notice && state.stopped_by != "limits.max_duration") {
+    attempt.blame_who_made_way();
+    return restart_after(attempt);
+  }
+  std::string names;
+  if (is_notice) {
+    for (HostLink* link : attempt.leaving_hosts()) {
+      if (!link->is_leaving()) names += (names.empty() ? "" : ", ") + link->name();
+      link->leave();
+    }
+  }
+  const auto left = std::ssize(ready_links());
+  const bool stays_here =
+      std::ranges::none_of(links_, [](const auto& link) { return link->is_here() && link->is_leaving(); });
+  if (is_notice && stays_here && !names.empty() && left >= request_.plan.count.least) {
+    terminal_.say(names + " is about to be taken away: on with " + counted(left, "host") + " " + resume_text(state));
+    return true;
+  }
+  terminal_.say("the ranks have made way; exit " + std::to_string(exit_code_) + ", the same command goes on " +
+                resume_text(state));
   return false;
 }
 
@@ -348,7 +378,9 @@ void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
       if (message.at("kind") == "port") port_ = message.at("port").get<int>();
       if (message.at("kind") == "problem" && attempt == nullptr)
         throw Error(ExitCode::environment, {.what = message.at("text"), .where = link->name()});
-      if (message.at("kind") == "signal") take_signal(message.at("signal").get<int>(), link.get(), attempt);
+      // What a host that is left is told to do is no longer the run's business.
+      if (message.at("kind") == "signal" && !link->is_leaving())
+        take_signal(message.at("signal").get<int>(), link.get(), attempt);
       if (attempt != nullptr) attempt->take(*link, message);
     });
   }

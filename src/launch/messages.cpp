@@ -3,9 +3,17 @@
 namespace gputrain::launch {
 
 void to_json(nlohmann::json& json, const RankEnd& end) {
-  json = {{"rank", end.rank},          {"process", end.process},   {"killed", end.fate.kind == Fate::Kind::killed},
-          {"number", end.fate.number}, {"was_told", end.was_told}, {"killed_by_us", end.killed_by_us},
-          {"tail", end.tail},          {"clue", end.clue},         {"log", end.log}};
+  json = {{"rank", end.rank},
+          {"process", end.process},
+          {"killed", end.fate.kind == Fate::Kind::killed},
+          {"number", end.fate.number},
+          {"was_told", end.was_told},
+          {"killed_by_us", end.killed_by_us},
+          {"tail", end.tail},
+          {"clue", end.clue},
+          {"log", end.log},
+          {"tells_error", end.tells_error},
+          {"leaves_host", end.leaves_host}};
 }
 
 void from_json(const nlohmann::json& json, RankEnd& end) {
@@ -14,6 +22,8 @@ void from_json(const nlohmann::json& json, RankEnd& end) {
   end.fate = {json.at("killed").get<bool>() ? Fate::Kind::killed : Fate::Kind::exited, json.at("number").get<int>()};
   end.was_told = json.at("was_told").get<bool>();
   end.killed_by_us = json.at("killed_by_us").get<bool>();
+  end.tells_error = json.at("tells_error").get<bool>();
+  end.leaves_host = json.at("leaves_host").get<bool>();
   end.tail = json.at("tail").get<std::vector<std::string>>();
   end.clue = json.at("clue").get<std::string>();
   end.log = json.at("log").get<std::string>();

@@ -19,7 +19,7 @@
 
 namespace gputrain::launch {
 
-inline constexpr int kProtocol = 4;
+inline constexpr int kProtocol = 5;
 // Both sides speak at least so often, and take a longer silence for the other's end: a host whose network is gone says
 // nothing, and the connection to it stands for minutes.
 inline constexpr std::chrono::seconds kAliveEvery{2}, kLongestSilence{15};
@@ -48,6 +48,8 @@ struct RankEnd {
   Fate fate;
   bool was_told = false;          // it had been asked to end before, by a signal
   bool killed_by_us = false;      // by one of those; whatever else kills it may have come before it had saved
+  bool tells_error = false;       // what went wrong stands on its stderr
+  bool leaves_host = false;       // it has made way as its host is about to be taken away
   std::vector<std::string> tail;  // its last lines
   std::string clue;               // what its host or its output says about memory or the GPU
   std::string log;                // where all its lines are; empty: nowhere

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "gputrain/launch/notice.hpp"
 #include "host_signs.hpp"
 
 namespace gputrain::launch {
@@ -49,6 +50,8 @@ void RankProcess::take(std::string_view text, bool is_error, const Line& line) {
   tail_.emplace_back(text.substr(0, kLongestTailLine));
   if (tail_.size() > kTailLines) tail_.pop_front();
   if (auto telling = telling_line(tail_.back()); !telling.empty()) telling_ = std::move(telling);
+  tells_error_ = tells_error_ || (is_error && text.starts_with("error: "));
+  leaves_host_ = leaves_host_ || (is_error && text.ends_with(kMakesWay));
   line(text, is_error);
 }
 
@@ -69,6 +72,8 @@ RankEnd RankProcess::end(const Fate& fate) const {
           .fate = fate,
           .was_told = !sent_.empty(),
           .killed_by_us = fate.kind == Fate::Kind::killed && sent_.contains(fate.number),
+          .tells_error = tells_error_,
+          .leaves_host = leaves_host_,
           .tail = {tail_.begin(), tail_.end()},
           .clue = telling_,
           .log = log_problem_.empty() ? log_path_.string() : ""};

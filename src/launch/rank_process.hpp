@@ -46,6 +46,7 @@ class RankProcess {
   Descriptor log_;
   std::deque<std::string> tail_;
   std::string telling_;
+  bool tells_error_ = false, leaves_host_ = false;
   std::set<int> sent_;  // signals that ask it to end
 };
 

@@ -42,6 +42,7 @@ void write_summary(const std::filesystem::path& path, const Summary& summary) {
       {"first_step_seconds", summary.first_step_seconds},
       {"peak_memory_bytes", summary.peak_memory_bytes},
   };
+  if (!summary.stopped_by.empty()) object["stopped_by"] = summary.stopped_by;
   if (summary.sent_bytes_per_step > 0) {
     object["communication"] = {{"bytes_per_step", summary.sent_bytes_per_step},
                                {"uncompressed_bytes_per_step", summary.uncompressed_bytes_per_step}};

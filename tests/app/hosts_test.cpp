@@ -1,17 +1,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sched.h>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+
 #include <filesystem>
 #include <optional>
+#include <thread>
 
 #include "app/process_family.hpp"
 #include "app/program.hpp"
 #include "app/small_job.hpp"
 #include "app/ssh_hosts.hpp"
+#include "gputrain/core/descriptor.hpp"
+#include "support/fake_cloud.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -38,10 +44,8 @@ class Hosts : public ::testing::Test {
   /// Starts the launcher; ranks inherit the family's mark by the job's env:, as nothing else reaches other hosts.
   void launch(const std::string& hosts, const Settings& options, const Settings& settings) {
     const std::string job =
-        write_gpt_job(folder_,
-                      "log: {interval: 1}\nenv: {OMP_NUM_THREADS: 1, GPUTRAIN_METADATA_URL: 'aws=http://127.0.0.1:9', "
-                      "GPUTRAIN_TEST_MARK: '" +
-                          family_.mark() + "', MY_TOKEN: 'not-to-be-seen'}\n");
+        write_gpt_job(folder_, "log: {interval: 1}\nenv: {OMP_NUM_THREADS: 1, GPUTRAIN_METADATA_URL: '" + metadata_ +
+                                   "', GPUTRAIN_TEST_MARK: '" + family_.mark() + "', MY_TOKEN: 'not-to-be-seen'}\n");
     Settings command{gputrain_path(), "launch", "--hosts", hosts};
     command.insert(command.end(), options.begin(), options.end());
     command.insert(command.end(), {"run", job, "--output-dir", run_, "--set", "train.global_batch_size=12"});
@@ -63,17 +67,32 @@ class Hosts : public ::testing::Test {
     const auto begin = Clock::now();
     const Result result = program_->wait(seconds);
     EXPECT_EQ(result.exit_code, exit_code) << result.err;
-    EXPECT_THAT(result.err, HasSubstr(cause));
+    EXPECT_THAT(result.err, HasSubstr(cause)) << result.out;
     const double left = seconds - std::chrono::duration<double>(Clock::now() - begin).count();
     EXPECT_TRUE(hosts_->are_empty_within(left)) << ::testing::PrintToString(hosts_->commands());
     EXPECT_TRUE(family_.ends_within(1)) << ::testing::PrintToString(family_.living());
   }
 
   TemporaryFolder folder_;
-  std::string run_ = folder_ / "run";
+  std::string run_ = folder_ / "run", metadata_ = "aws=http://127.0.0.1:9";
   std::optional<SshHosts> hosts_;
   ProcessFamily family_;
   std::optional<Program> program_;
+};
+
+/// The metadata service of one host alone: every host asks its own loopback.
+class CloudOf {
+ public:
+  CloudOf(const SshHosts& hosts, int host) {
+    std::thread([&] {
+      const Descriptor there(::open(("/run/netns/" + hosts.entering(host).back()).c_str(), O_RDONLY | O_CLOEXEC));
+      if (::setns(there.get(), CLONE_NEWNET) == 0) cloud_.emplace("aws");
+    }).join();
+  }
+  gputrain::testing::FakeCloud& operator*() { return cloud_.value(); }
+
+ private:
+  std::optional<gputrain::testing::FakeCloud> cloud_;
 };
 
 const Settings kNeverEnding{"train.max_steps=1000000", "eval.interval=null", "checkpoint.interval=null"};
@@ -190,6 +209,40 @@ TEST_F(Hosts, ThreeThenTwoThenThreeAgainUseEverySampleOnce) {
   ASSERT_GT(actual.size(), 120U);
   for (size_t i = 0; i < std::min(expected.size(), actual.size()); ++i)
     ASSERT_NEAR(actual[i], expected[i], 1e-6) << "step " << i + 1;
+}
+
+TEST_F(Hosts, GoOnWithoutOneThatIsAboutToBeTakenAway) {
+  CloudOf cloud(*hosts_, 3);
+  metadata_ = (*cloud).url();
+  const Settings settings{"train.max_steps=1000000", "eval.interval=null", "checkpoint.interval=null",
+                          "checkpoint.notice.interval=1s"};
+  launch("h1,h2,h3", {"--nnodes", "2:3", "--max-restarts", "0"}, settings);
+  ASSERT_TRUE(program_->prints("step    7/"));
+  (*cloud).announce(gputrain::testing::announcement("aws", 100));
+  ASSERT_TRUE(program_->prints("h3 is about to be taken away: on with 2 hosts from step ", 40))
+      << program_->wait(1).out;
+  ASSERT_TRUE(program_->prints("2 ranks on h1:1, h2:1"));
+  program_->forget_output();
+  ASSERT_TRUE(program_->prints("step    "));
+  (*cloud).announce(std::nullopt);
+  kill(hosts_->agent(3), SIGKILL);  // there it goes, and another machine has its name
+  ASSERT_TRUE(program_->prints("3 ranks on h1:1, h2:1, h3:1", 60));
+  program_->forget_output();
+  ASSERT_TRUE(program_->prints("step    "));
+  program_->signal(SIGTERM);
+  expect_end(143, "", 30);
+  EXPECT_EQ(gputrain({"data", "audit", run_}).exit_code, 0);
+}
+
+TEST_F(Hosts, EndWithOneThatIsAboutToBeTakenAwayWhereAllAreNeeded) {
+  CloudOf cloud(*hosts_, 2);
+  metadata_ = (*cloud).url();
+  Settings settings = kNeverEnding;
+  settings.push_back("checkpoint.notice.interval=1s");
+  launch("h1,h2", {}, settings);
+  ASSERT_TRUE(program_->prints("step    7/"));
+  (*cloud).announce(gputrain::testing::announcement("aws", 100));
+  expect_end(138, "announces", 40);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/launched.hpp"
+#include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
 namespace {
@@ -53,6 +54,17 @@ TEST_P(Stopping, BeforeRanksAreThereEndsAtOnce) {
   EXPECT_TRUE(result.exit_code == GetParam().exit_code || result.exit_code == 128 + GetParam().signal)
       << result.exit_code << result.err;
   EXPECT_TRUE(launched.family().ends_within(10)) << ::testing::PrintToString(launched.family().living());
+}
+
+TEST(StoppingTheLauncher, IsWhatAnEndOfTheTimeOnThisMachineDoesToo) {
+  const TemporaryFolder folder;
+  const std::string duration = std::to_string(gputrain::testing::patience(6)) + "s";
+  Launched launched(folder, {}, kEndless + Words{"limits.max_duration=" + duration});
+  const Result result = launched.program().wait(60);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("limits.max_duration reached, saved"),
+                                HasSubstr("the ranks have made way; exit 138"), Not(HasSubstr("attempt 2"))));
+  EXPECT_THAT(result.err, Not(HasSubstr("cause")));
 }
 
 TEST(StoppingTheLauncher, KillsRanksThatDoNotEndInTimeAndSaysSo) {

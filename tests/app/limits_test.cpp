@@ -216,6 +216,7 @@ TEST_P(Notice, OfTheCloudSavesAndAsksToBeStartedAgain) {
   EXPECT_EQ(result.exit_code, 138) << result.err;
   EXPECT_THAT(result.err, HasSubstr(" announces "));
   EXPECT_THAT(result.out, HasSubstr("about to be taken away, saved"));
+  EXPECT_EQ(summary(folder / "run")["stopped_by"], "notice");
   EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
 }
 

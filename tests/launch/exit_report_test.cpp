@@ -7,10 +7,11 @@
 namespace gputrain::launch {
 namespace {
 
-RankEnd ended(Fate::Kind kind, int number, bool was_told) {
+RankEnd ended(Fate::Kind kind, int number, bool was_told, bool tells_error = true) {
   RankEnd end;
   end.fate = {kind, number};
   end.was_told = was_told;
+  end.tells_error = tells_error;
   return end;
 }
 
@@ -31,6 +32,11 @@ TEST(Causes, AreNotWhatTheLauncherItselfAskedFor) {
   EXPECT_TRUE(cause_of(end, "h"));  // by somebody else, while it saved
   end.killed_by_us = true;
   EXPECT_FALSE(cause_of(end, "h"));
+}
+
+TEST(Causes, AreNotRanksThatHaveAgreedToMakeWay) {
+  EXPECT_FALSE(cause_of(ended(Fate::Kind::exited, 138, false, false), "h"));
+  EXPECT_TRUE(cause_of(ended(Fate::Kind::exited, 1, false, false), "h"));
 }
 
 TEST(Causes, AreToldByTheRankWhoseLastLinesSayAnErrorOrAMistake) {

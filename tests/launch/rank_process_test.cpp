@@ -40,6 +40,23 @@ void read_until(RankProcess& rank, const std::string& wanted) {
   }
 }
 
+RankEnd end_of(const std::string& script) {
+  RankProcess rank(0, {.argv = {"/bin/sh", "-c", script}, .environment = {}}, "/dev/null");
+  std::optional<Fate> fate;
+  while (!fate) fate = rank.look([](std::string_view, bool) {});
+  return rank.end(*fate);
+}
+
+TEST(RankProcess, TellsAnErrorOnlyByALineOfItsStderrThatBeginsSo) {
+  EXPECT_TRUE(end_of("echo 'error: rank 1 is gone' >&2; for i in $(seq 100); do echo more >&2; done").tells_error);
+  EXPECT_FALSE(end_of("echo 'error: said by a model'; echo 'warning: no error: here' >&2").tells_error);
+}
+
+TEST(RankProcess, LeavesItsHostWhereANoticeHasItMakeWay) {
+  EXPECT_TRUE(end_of("echo 'warning: AWS announces terminate in 99 s: the run saves and makes way' >&2").leaves_host);
+  EXPECT_FALSE(end_of("echo 'warning: Google announces terminate in 3599 s' >&2").leaves_host);
+}
+
 TEST(RankProcess, FilesItsLinesAgainOnceAFullDiskHasRoom) {
   std::string pattern = (std::filesystem::temp_directory_path() / "gputrain_test_XXXXXX").string();
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);

@@ -18,6 +18,8 @@ bool has_file();
 
 /// Silences stderr on ranks whose lines would repeat rank 0's; the file still receives everything.
 void set_stderr_enabled(bool enabled);
+/// A warning of this rank alone, which stderr gets also where it is silenced.
+void own_warning(std::string_view message);
 
 /// Called before anything is written to stderr, so that a redrawn status line is cleared first.
 void set_before_stderr(void (*callback)());

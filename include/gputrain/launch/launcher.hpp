@@ -19,6 +19,7 @@ struct RunState {
   std::optional<int64_t> step;             // the last one reported
   std::optional<int64_t> checkpoint_step;  // of the newest good checkpoint
   std::string checkpoint;                  // its path
+  std::string stopped_by;                  // of summary.json, where the newest attempt was stopped
 };
 
 struct LaunchRequest {
@@ -32,7 +33,7 @@ struct LaunchRequest {
   int64_t max_restarts = 3;
   uint16_t master_port = 0;  // 0: a free one
   double grace_seconds = 300, host_timeout_seconds = 300;
-  std::function<RunState()> state;  // for reports
+  std::function<RunState()> state;  // for reports, and for what to do about ranks that have made way
   /// Checks the job and says what is wrong with it, for ranks that end with exit code 2 without a word; returns the
   /// exit code, 0 for a job that is right. Empty: that has been done.
   std::function<int()> check_job;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "gputrain/config/describe.hpp"
@@ -21,6 +22,10 @@ struct NoticeSpec {
   bool watches() const noexcept { return action == "save"; }
   static void describe(config::Description<NoticeSpec>& d);
 };
+
+/// What a rank's warning ends with when it has the run make way for what its cloud announces: so the launcher knows
+/// which host is about to be taken away.
+inline constexpr std::string_view kMakesWay = ": the run saves and makes way";
 
 /// What a cloud announced.
 struct Notice {

@@ -24,6 +24,7 @@ struct Summary {
   std::string status = "failed";  // done | stopped | failed
   int exit_code = 1;
   std::string reason;
+  std::string stopped_by;  // of what was stopped: limits.max_duration, notice, SIGUSR1, SIGINT, SIGTERM
   int64_t step = 0;
   double epoch = 0;
   int64_t samples = 0;
