@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,8 +74,14 @@ struct Finding {
 
 /// Compares what was used between two marks with what the order of samples gives for these steps.
 std::optional<Finding> compare(const Attempt& attempt, const Mark& from, const Mark& to) {
+  const int64_t samples = to.used.samples - from.used.samples, steps = to.step - from.step;
+  if (!to.is_rollback && steps > std::max<int64_t>(samples, 0)) {  // which need not be counted to be wrong
+    return Finding{.attempt = attempt.number,
+                   .begin = from.step,
+                   .end = to.step,
+                   .what = "fewer samples used than steps were taken"};
+  }
   const data::Usage expected = to.is_rollback ? data::Usage() : data::expected_usage(attempt.order, from.step, to.step);
-  const int64_t samples = to.used.samples - from.used.samples;
   if (samples == expected.samples && to.used.fingerprint - from.used.fingerprint == expected.fingerprint) return {};
   Finding finding{.attempt = attempt.number, .begin = from.step, .end = to.step, .what = {}};
   const int64_t difference = samples - expected.samples;
@@ -96,7 +103,7 @@ std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attemp
   note("samples", before.samples, now.samples);
   note("global batch", before.global_batch, now.global_batch);
   const int64_t old_steps = data::steps_per_epoch(before), new_steps = data::steps_per_epoch(now);
-  if (change.empty() || old_steps < 1 || new_steps < 1) return {};
+  if (change.empty()) return {};
   if (step % old_steps == 0 && step % new_steps == 0 && step / old_steps == step / new_steps) return {};
   return Finding{.attempt = attempt.number,
                  .begin = step,
@@ -199,6 +206,25 @@ nlohmann::json json_of(const Audit& audit) {
           {"problems", audit.problems}};
 }
 
+/// A ledger that somebody has changed is told of all the same where what it says makes no sense any more.
+Audit audit_of(const monitor::LedgerContent& ledger, const std::filesystem::path& path) {
+  const auto told = [&](const std::exception& error) {
+    if (ledger.problems.empty())
+      throw Error(ExitCode::data,
+                  {.what = std::string("the ledger cannot be understood: ") + error.what(), .where = path.string()});
+    return Audit{.findings = {}, .problems = ledger.problems};
+  };
+  try {
+    return audit_of(ledger);
+  } catch (const Error& error) {  // an order of samples that cannot be
+    return told(error);
+  } catch (const std::logic_error& error) {  // JSON of another shape, digits that are none
+    return told(error);
+  } catch (const nlohmann::json::exception& error) {
+    return told(error);
+  }
+}
+
 }  // namespace
 
 int audit_command(const std::string& run, bool json) {
@@ -207,16 +233,7 @@ int audit_command(const std::string& run, bool json) {
   if (ledger.lines.empty() && ledger.problems.empty()) {
     throw Error(ExitCode::usage, {.what = "there is no ledger", .where = path.string(), .hint = "name a run folder"});
   }
-  Audit audit;
-  try {
-    audit = audit_of(ledger);
-  } catch (const std::logic_error& error) {  // JSON of another shape, digits that are none
-    throw Error(ExitCode::data,
-                {.what = std::string("the ledger cannot be understood: ") + error.what(), .where = path.string()});
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(ExitCode::data,
-                {.what = std::string("the ledger cannot be understood: ") + error.what(), .where = path.string()});
-  }
+  const Audit audit = audit_of(ledger, path);
   if (json) {
     std::printf("%s\n", json_of(audit).dump(2).c_str());
   } else {

@@ -28,9 +28,9 @@ uint64_t usage_hash(int64_t epoch, int64_t sample) noexcept {
   return mix(static_cast<uint64_t>(epoch), static_cast<uint64_t>(sample));
 }
 
-int64_t steps_per_epoch(const OrderFacts& order) noexcept { return plan_of(order).steps_per_epoch(); }
+int64_t steps_per_epoch(const OrderFacts& order) { return plan_of(order).steps_per_epoch(); }
 
-Usage expected_usage(const OrderFacts& order, int64_t begin, int64_t end) noexcept {
+Usage expected_usage(const OrderFacts& order, int64_t begin, int64_t end) {
   const StepPlan plan = plan_of(order);
   Usage usage;
   for (int64_t step = begin; step < end; ++step) {

@@ -147,6 +147,25 @@ TEST(Audit, NamesTheLineAtWhichTheChainBreaks) {
   EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr("ledger  line 2:"));
 }
 
+TEST(Audit, NamesTheLineAlsoWhereWhatItSaysNowMakesNoSense) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(gputrain({"run", write_long_job(folder), "--output-dir", folder / "run", "--set", "train.max_steps=100"})
+                .exit_code,
+            0);
+  const std::string path = folder / "run/ledger.jsonl", whole = read_file(path);
+  const auto change = [&](const std::string& key, const std::string& value) {
+    std::string text = whole;
+    const size_t begin = text.find(key) + key.size(), end = text.find_first_of(",}", begin);
+    std::ofstream(path, std::ios::trunc) << text.replace(begin, end - begin, value);
+  };
+  for (const std::string key : {"\"global_batch\":", "\"samples\":"}) {
+    change(key, "0");
+    EXPECT_THAT(audit(folder / "run", 4)["problems"].dump(), HasSubstr(": was changed")) << key;
+  }
+  change("\"kind\":\"end\",\"step\":", "9000000000000000000");
+  EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 4);
+}
+
 TEST(Audit, FindsAnEpochBrokenByAnotherBatchSize) {
   const TemporaryFolder folder;
   const std::string job = write_long_job(folder);

@@ -32,10 +32,11 @@ struct OrderFacts {
   bool drop_last = false;
 };
 
-int64_t steps_per_epoch(const OrderFacts& order) noexcept;
+/// This and what follows throw where no such order can be, as one without samples.
+int64_t steps_per_epoch(const OrderFacts& order);
 
 /// What the optimizer steps [begin, end) use, counted from the start of training. O(samples used), without memory.
-Usage expected_usage(const OrderFacts& order, int64_t begin, int64_t end) noexcept;
+Usage expected_usage(const OrderFacts& order, int64_t begin, int64_t end);
 
 /// What one optimizer step is made of, over all ranks; steps count from 0.
 struct StepSamples {
