@@ -171,6 +171,8 @@ fs::path CheckpointStore::save(const Snapshot& snapshot) {
 
 void CheckpointStore::put_back_replaced() const { checkpoint::put_back_replaced(folder_); }
 
+fs::path CheckpointStore::replaced_by(const fs::path& folder) { return replaced_name_of(folder); }
+
 bool CheckpointStore::bring_back_replaced(const fs::path& damaged) const {
   std::error_code unknown;
   if (!fs::exists(replaced_name_of(damaged), unknown)) return false;

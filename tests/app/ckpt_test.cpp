@@ -276,6 +276,16 @@ TEST_F(Ckpt, PruneGivesWhatWasBeingReplacedItsNameBack) {
   EXPECT_THAT(names(), ElementsAre(name(20)));
 }
 
+TEST_F(Ckpt, PruneKeepsWhatADamagedCheckpointHasReplaced) {
+  const std::string replaced = name(20) + ".old.partial";
+  fs::copy(in_ckpt(name(20)), in_ckpt(replaced), fs::copy_options::recursive);
+  flip(20);
+  EXPECT_EQ(ckpt({"prune", run_, "--keep-last", "1", "--dry-run"}).exit_code, 0);
+  const Result result = ckpt({"prune", run_, "--keep-last", "1"});
+  EXPECT_THAT(result.out, HasSubstr("takes the place of the one that does not verify")) << result.err;
+  EXPECT_THAT(names(), ElementsAre(name(16), name(20), replaced));
+}
+
 TEST_F(Ckpt, PruneRemovesNothingWhenNoneVerifies) {
   for (const int step : {4, 8, 12, 16, 20}) flip(step);
   leave_remains();

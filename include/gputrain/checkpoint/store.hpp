@@ -105,6 +105,9 @@ class CheckpointStore {
   /// whether it has. Throws Error(checkpoint).
   bool bring_back_replaced(const std::filesystem::path& damaged) const;
 
+  /// Where the checkpoint lies that this one of the same step has replaced, if it is still there.
+  static std::filesystem::path replaced_by(const std::filesystem::path& folder);
+
   /// Those with a finished name, newest first, good or not.
   std::vector<Listed> list() const;
 
