@@ -78,6 +78,13 @@ TEST_F(Replay, OfAStepIsEqualAndChangesNothing) {
 }
 
 /// Which may belong to a run under way.
+TEST_F(Replay, SpeaksWhereTheRunHasSpokenWhateverTheIntervalIsNow) {
+  ASSERT_EQ(gputrain(run_arguments({"--set", "log.interval=2"})).exit_code, 0);
+  const Result result = replay(18);
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("metrics  equal at 1 recorded step"));
+}
+
 TEST_F(Replay, LeavesTheMirrorAlone) {
   run_ = folder_ / "mirrored";
   const std::string mirror = folder_ / "mirror";
