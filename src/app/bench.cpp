@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -67,6 +68,11 @@ void refuse_other_samples(const Job& job) {
       "data.train.format",
       "made-up data is images or tokens, and the samples of " + datasets.train->describe() + " are neither",
       "leave --synthetic out: the job's own data is measured then");
+}
+
+/// JSON has no NaN and no infinity: null stands for them.
+double loss_from_json(const nlohmann::json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
 
 }  // namespace
@@ -163,8 +169,8 @@ BenchRow row_from_json(const nlohmann::json& json) {
   row.flops_per_second = json.at("flops_per_second");
   row.peak_flops_per_second = json.at("peak_flops_per_second");
   row.peak_bytes = json.at("peak_memory_bytes");
-  row.first_loss = json.at("first_loss");
-  row.last_loss = json.at("last_loss");
+  row.first_loss = loss_from_json(json.at("first_loss"));
+  row.last_loss = loss_from_json(json.at("last_loss"));
   return row;
 }
 

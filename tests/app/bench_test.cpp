@@ -87,6 +87,14 @@ TEST_F(BenchTrain, PrintsARowForWhatDoesNotFitAndGoesOn) {
   EXPECT_EQ(bench(none, "250000").exit_code, 6);
 }
 
+TEST_F(BenchTrain, MeasuresAlsoWhereTheLossIsNotFinite) {
+  const Result result = bench({"--json", "--rounds", "2", "--set", "optimizer.lr=1e300"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json report = json::parse(result.out);
+  EXPECT_TRUE(report["rows"][0]["last_loss"].is_null()) << result.out;
+  EXPECT_GT(report["rows"][0]["rate"].get<double>(), 0);
+}
+
 TEST_F(BenchTrain, TellsWhatCannotBeMeasuredBeforeAnythingIs) {
   const Result precision = bench({"--precision", "fp64,fp33"});
   EXPECT_EQ(precision.exit_code, 2);
