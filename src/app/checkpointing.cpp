@@ -10,6 +10,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "job_changes.hpp"
 #include "newest_checkpoint.hpp"
 #include "record.hpp"
 #include "versions.hpp"
@@ -67,12 +68,13 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   const auto chosen = choose([&](const checkpoint::Checkpoint& from) {
     const train::Stopwatch watch;
     state_.take_up(from, progress, accept_changes);
+    forget_other_evaluations(from, progress);
     restore_seconds_ = watch.seconds();
   });
   if (!chosen) {
     progress.attempts = 0;
     if (wish == "never") {
-      if (mirror_ && is_rank_zero()) leave_newer(mirror_->store(), -1);
+      if (is_rank_zero()) leave_newer_in_mirror(-1);
       return "off (checkpoint.resume: never)";
     }
     return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
@@ -83,14 +85,37 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
   const bool is_chosen = wish != "auto" && wish != "must";
   if (is_chosen && is_rank_zero()) {
+    leave_newer_in_mirror(chosen->step());  // first: where that is refused nothing has changed
     leave_newer(store_, chosen->step());
-    if (mirror_) leave_newer(mirror_->store(), chosen->step());
   }
   is_from_mirror_ = mirror_ && mirror_->holds(*chosen);
   if (mirror_ && !is_from_mirror_) mirror_->begin(chosen->folder());
   return "step " + grouped(progress.step) + " from " + chosen->folder().string() + " in " +
          monitor::duration(restore_seconds_) +
          (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
+}
+
+void Checkpointing::forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const {
+  const bool has_any = progress.evaluated_step >= 0;
+  if (!has_any || !evaluates_otherwise(from.state().at("settings"), parts_.job.loaded.settings())) return;
+  progress.forget_evaluations();
+  if (!is_rank_zero()) return;
+  log::warning(
+      "data.val is evaluated on other data than before: what was measured then counts no more as a result or a "
+      "best one; scores of older checkpoints, by which checkpoint.keep_best keeps them, stay");
+}
+
+/// Where it cannot be written it keeps what it has, and a later start by `auto` may take that for the newest.
+void Checkpointing::leave_newer_in_mirror(int64_t step) const {
+  if (!mirror_) return;
+  try {
+    leave_newer(mirror_->store(), step);
+  } catch (const Error& failure) {
+    throw Error(ExitCode::checkpoint,
+                {.what = "the mirror's checkpoints of the way not taken cannot be set aside: " + failure.parts().what,
+                 .where = failure.parts().where,
+                 .hint = "mend that, or go on without it: --set checkpoint.mirror=null"});
+  }
 }
 
 std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {

@@ -1,5 +1,7 @@
 #include "job_changes.hpp"
 
+#include <algorithm>
+
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::app {
@@ -44,6 +46,15 @@ void check_job_changes(const nlohmann::json& saved, const std::vector<config::Se
                  .where = where,
                  .hint = "--accept to go on with the new values"});
   }
+}
+
+bool evaluates_otherwise(const nlohmann::json& saved, const std::vector<config::Setting>& today) {
+  return std::ranges::any_of(today, [&](const config::Setting& setting) {
+    const auto before = saved.find(setting.key);
+    const bool is_of_evaluation = setting.key == "eval.max_tokens" || setting.key.starts_with("data.val.") ||
+                                  setting.key.starts_with("data.image.eval.");
+    return is_of_evaluation && before != saved.end() && *before != setting.value;
+  });
 }
 
 }  // namespace gputrain::app

@@ -18,4 +18,7 @@ nlohmann::json settings_to_json(const std::vector<config::Setting>& settings);
 void check_job_changes(const nlohmann::json& saved, const std::vector<config::Setting>& today, bool accept,
                        const std::string& where);
 
+/// Whether what data.val is evaluated on is not what it was: its metrics tell nothing of those of before.
+bool evaluates_otherwise(const nlohmann::json& saved, const std::vector<config::Setting>& today);
+
 }  // namespace gputrain::app

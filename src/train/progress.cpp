@@ -8,6 +8,15 @@
 
 namespace gputrain::train {
 
+void Progress::forget_evaluations() {
+  evaluated_step = -1;
+  evaluations_without_gain = 0;
+  gained.reset();
+  gained_metric.clear();
+  best.clear();
+  std::erase_if(metrics, [](const auto& metric) { return metric.first.starts_with("val/"); });
+}
+
 nlohmann::json Progress::to_json() const {
   auto best_json = nlohmann::json::object();
   for (const auto& [name, entry] : best) best_json[name] = {{"value", entry.value}, {"step", entry.step}};

@@ -91,6 +91,19 @@ TEST_F(MirroredRun, LeavesTheWayNotTakenInTheMirrorToo) {
   EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left-2"));
 }
 
+TEST_F(MirroredRun, ChangesNothingWhereTheMirrorKeepsTheWayNotTaken) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  const std::string mount = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"";
+  const Result able = Program({"unshare", "-m", "sh", "-c", mount, mirror_}).wait();
+  if (able.exit_code != 0) GTEST_SKIP() << "may not mount: " << able.err;
+  std::vector<std::string> command{"unshare", "-m", "sh", "-c", mount + " && exec \"$@\"", mirror_, gputrain_path()};
+  for (const auto& argument : run({"--set", "checkpoint.resume=" + step(ckpt_, "10")})) command.push_back(argument);
+  const Result result = Program(command).wait();
+  EXPECT_EQ(result.exit_code, 5) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("checkpoint.mirror=null"));
+  EXPECT_TRUE(fs::exists(step(ckpt_, "20")));
+}
+
 TEST_F(MirroredRun, EndsWellWithoutTheMirrorAndTellsOnceWhy) {
   folder_.write("far", "a file where a folder should be");
   const Result result = gputrain(run());

@@ -284,6 +284,25 @@ TEST_F(KeptBatch, GivesWayToAnotherAccumulationOnlyWhereThatIsAccepted) {
   EXPECT_THAT(accepted.out, HasSubstr("512 tokens/step = 8 micro x 16 seq x 1 rank x 4 accumulation"));
 }
 
+TEST(Resume, EvaluatesAnewWhereDataValIsAnother) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder), run = folder / "run";
+  const auto train = [&](const std::string& tokens) {
+    return gputrain({"run", job, "--output-dir", run, "--set", "eval.max_tokens=" + tokens});
+  };
+  ASSERT_EQ(train("64").exit_code, 0);
+  const auto before = summary(run)["metrics"];
+  EXPECT_THAT(train("64").out, ::testing::Not(HasSubstr("eval    20 ")));
+  const Result other = train("128");
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_THAT(other.out, HasSubstr("eval    20 "));
+  EXPECT_THAT(other.err, HasSubstr("evaluated on other data than before"));
+  const auto after = summary(run);
+  EXPECT_NE(after["metrics"]["val/loss"], before["val/loss"]);
+  EXPECT_EQ(after["best"]["val/loss"]["value"], after["metrics"]["val/loss"]);
+  EXPECT_THAT(train("128").err, ::testing::Not(HasSubstr("other data")));
+}
+
 TEST(Resume, TakesAwayWhatACheckpointHadReplacedOnceItIsRead) {
   const TemporaryFolder folder;
   const std::vector<std::string> run{"run", write_gpt_job(folder), "--output-dir", folder / "run"};

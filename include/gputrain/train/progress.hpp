@@ -33,6 +33,9 @@ struct Progress {
   monitor::Metrics metrics;                   // last value of each
   std::map<std::string, monitor::Best> best;  // best value of each validation metric
 
+  /// Of data.val, which has become another one.
+  void forget_evaluations();
+
   nlohmann::json to_json() const;
   /// Throws Error(checkpoint) when a field is missing or of another type.
   static Progress from_json(const nlohmann::json& json);
