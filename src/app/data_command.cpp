@@ -209,10 +209,11 @@ nlohmann::json json_of(const Audit& audit) {
 /// A ledger that somebody has changed is told of all the same where what it says makes no sense any more.
 Audit audit_of(const monitor::LedgerContent& ledger, const std::filesystem::path& path) {
   const auto told = [&](const std::exception& error) {
-    if (ledger.problems.empty())
-      throw Error(ExitCode::data,
-                  {.what = std::string("the ledger cannot be understood: ") + error.what(), .where = path.string()});
-    return Audit{.findings = {}, .problems = ledger.problems};
+    const std::string what = std::string("the ledger cannot be understood: ") + error.what();
+    if (ledger.problems.empty()) throw Error(ExitCode::data, {.what = what, .where = path.string()});
+    Audit audit{.findings = {}, .problems = ledger.problems};
+    audit.problems.push_back(what);
+    return audit;
   };
   try {
     return audit_of(ledger);

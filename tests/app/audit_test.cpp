@@ -153,17 +153,18 @@ TEST(Audit, NamesTheLineAlsoWhereWhatItSaysNowMakesNoSense) {
                 .exit_code,
             0);
   const std::string path = folder / "run/ledger.jsonl", whole = read_file(path);
-  const auto change = [&](const std::string& key, const std::string& value) {
+  const auto change = [&](const std::string& within, const std::string& key, const std::string& value) {
     std::string text = whole;
-    const size_t begin = text.find(key) + key.size(), end = text.find_first_of(",}", begin);
+    const size_t begin = text.find(key, text.find(within)) + key.size(), end = text.find_first_of(",}", begin);
+    ASSERT_NE(text.substr(begin, end - begin), value);
     std::ofstream(path, std::ios::trunc) << text.replace(begin, end - begin, value);
   };
-  for (const std::string key : {"\"global_batch\":", "\"samples\":"}) {
-    change(key, "0");
-    EXPECT_THAT(audit(folder / "run", 4)["problems"].dump(), HasSubstr(": was changed")) << key;
+  for (const std::string key : {"\"global_batch\":", "\"samples\":", "\"drop_last\":"}) {
+    change("\"order\"", key, "0");
+    EXPECT_THAT(audit(folder / "run", 4)["problems"].dump(), HasSubstr("line 1: was changed")) << key;
   }
-  change("\"kind\":\"end\",\"step\":", "9000000000000000000");
-  EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 4);
+  change("\"kind\":\"end\"", "\"step\":", "9000000000000000000");
+  EXPECT_THAT(audit(folder / "run", 4)["findings"].dump(), HasSubstr("fewer samples used than steps were taken"));
 }
 
 TEST(Audit, FindsAnEpochBrokenByAnotherBatchSize) {
@@ -230,8 +231,8 @@ TEST(Audit, RefusesAFolderWithoutALedgerAndNonsenseInIt) {
   EXPECT_EQ(gputrain({"data", "audit", folder.path()}).exit_code, 2);
   folder.write("ledger.jsonl", "{\"kind\":\"attempt\",\"attempt\":\"x\"}\n");
   const Result result = gputrain({"data", "audit", folder.path()});
-  EXPECT_EQ(result.exit_code, 3);
-  EXPECT_THAT(result.err, HasSubstr("cannot be understood"));
+  EXPECT_EQ(result.exit_code, 4);
+  EXPECT_THAT(result.out, HasSubstr("cannot be understood"));
 }
 
 }  // namespace
