@@ -65,10 +65,11 @@ Checkpointing::Checkpointing(Parts parts)
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
   const std::string& wish = parts_.job.spec().checkpoint.resume;
+  bool forgets = false;
   const auto chosen = choose([&](const checkpoint::Checkpoint& from) {
     const train::Stopwatch watch;
     state_.take_up(from, progress, accept_changes);
-    forget_other_evaluations(from, progress);
+    forgets = forget_other_evaluations(from, progress);
     restore_seconds_ = watch.seconds();
   });
   if (!chosen) {
@@ -80,6 +81,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
     return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
   }
   tell_other_versions(*chosen);
+  if (forgets && is_rank_zero()) tell_of_other_evaluations();
   if (is_rank_zero() && chosen->folder() == store_.folder_of(chosen->step()))
     store_.remove_replaced(chosen->folder());  // now that every rank has read this one
   // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
@@ -95,11 +97,17 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
          (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
 }
 
-void Checkpointing::forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const {
-  const bool has_any = progress.evaluated_step >= 0;
-  if (!has_any || !evaluates_otherwise(from.state().at("settings"), parts_.job.loaded.settings())) return;
+/// Whether what was evaluated before belongs to another data.val, and is forgotten.
+bool Checkpointing::forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const {
+  const auto& val = parts_.assembly.datasets.val;
+  if (progress.evaluated_step < 0 || !val) return false;
+  const bool has_other_size = from.state().value("val_samples", val->size()) != val->size();
+  if (!has_other_size && !evaluates_otherwise(from.state().at("settings"), parts_.job.loaded.settings())) return false;
   progress.forget_evaluations();
-  if (!is_rank_zero()) return;
+  return true;
+}
+
+void Checkpointing::tell_of_other_evaluations() const {
   log::warning(
       "data.val is evaluated on other data than before: what was measured then counts no more as a result or a "
       "best one; scores of older checkpoints, by which checkpoint.keep_best keeps them, stay");
@@ -141,7 +149,10 @@ std::optional<checkpoint::Checkpoint> Checkpointing::newest(const Read& read) co
 int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {
   settle();  // nothing copies what is put back
   const train::Progress now = progress;
-  const auto found = newest([&](const checkpoint::Checkpoint& from) { state_.restore(from, progress); });
+  const auto found = newest([&](const checkpoint::Checkpoint& from) {
+    state_.restore(from, progress);
+    forget_other_evaluations(from, progress);
+  });
   if (!found) {
     throw Error(ExitCode::refused,
                 {.what = "training diverged: " + reason + "; there is no checkpoint yet to go back to",

@@ -88,7 +88,8 @@ class Checkpointing {
   double wait_for_the_save_before();
   void tell_of_waiting(double seconds);
   void tell_other_versions(const checkpoint::Checkpoint& from) const;
-  void forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const;
+  bool forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const;
+  void tell_of_other_evaluations() const;
   void leave_newer_in_mirror(int64_t step) const;
 
   Parts parts_;

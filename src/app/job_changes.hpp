@@ -18,7 +18,8 @@ nlohmann::json settings_to_json(const std::vector<config::Setting>& settings);
 void check_job_changes(const nlohmann::json& saved, const std::vector<config::Setting>& today, bool accept,
                        const std::string& where);
 
-/// Whether what data.val is evaluated on is not what it was: its metrics tell nothing of those of before.
+/// Whether the job says that data.val is evaluated on something else than before. A path alone does not: the same data
+/// may lie elsewhere.
 bool evaluates_otherwise(const nlohmann::json& saved, const std::vector<config::Setting>& today);
 
 }  // namespace gputrain::app

@@ -199,7 +199,7 @@ monitor::Summary Training::train() {
                             },
                         .look = [this] { look_at_saves(); },
                         .settle = [this] { return checkpointing_.settle(); },
-                        .saved_evaluation = progress_.evaluated_step});
+                        .saved_evaluation = progress_.evaluates_anew ? -1 : progress_.evaluated_step});
   train::FiniteHook finite({.spec = spec_.train,
                             .look_every = place.device.is_cpu() ? 1 : train::kDeviceLookEvery,
                             .scaler = updates.scaler.get(),
@@ -240,7 +240,9 @@ void Training::finish_mirror() {
   checkpointing_.finish_mirror([&] {
     const auto notice = notices_ ? notices_->notice() : std::nullopt;
     const double machine_seconds = notice ? notice->seconds_left() - kSecondsToLeave : kSeconds;
-    const bool is_asked = stop_ > train::Stop::notice || train::noted_stop() != train::Stop::none;
+    // Ranks elsewhere wait for this one, and the next attempt copies it.
+    const bool is_of_another_host = stop_ == train::Stop::notice && !notice;
+    const bool is_asked = stop_ > train::Stop::notice || is_of_another_host || train::noted_stop() != train::Stop::none;
     return std::min(machine_seconds, (is_asked ? kSecondsOnRequest : kSeconds) - waited.seconds());
   });
 }

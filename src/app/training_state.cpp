@@ -136,6 +136,7 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
       std::isfinite(measured->second)) {
     score = {.metric = best_metric, .value = measured->second};
   }
+  if (assembly_.datasets.val) state["val_samples"] = assembly_.datasets.val->size();
   assembly_.reduction.note(state);
   std::vector<checkpoint::Shard> shards;
   if (shares_optimizer() || assembly_.place.rank() == 0)

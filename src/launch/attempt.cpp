@@ -132,6 +132,7 @@ void Attempt::look() {
   for (Part& part : parts_) {
     if (part.is_lost || part.link->state() == HostLink::State::ready) continue;
     part.is_lost = true;
+    if (has_all_ends(part)) continue;
     const bool was_given_up = std::ranges::any_of(causes_, [&](const Cause& cause) {
       return cause.host == part.link->name() && cause.kind == Cause::Kind::not_started;
     });
@@ -148,10 +149,7 @@ void Attempt::look() {
   if (grace_ends_ && now >= *grace_ends_ && !is_ending_) note_laggards();
   if (hopeless_at_ && now >= *hopeless_at_) {
     for (Part& part : parts_) {
-      bool has_all = true;
-      for (int rank = part.first_rank; rank < part.first_rank + part.ranks; ++rank)
-        has_all = has_all && ends_.contains(rank);
-      if (!has_all && !part.is_lost) part.link->drop("its processes cannot be ended");
+      if (!has_all_ends(part) && !part.is_lost) part.link->drop("its processes cannot be ended");
     }
   }
 }
@@ -179,13 +177,14 @@ Clock::time_point Attempt::next_deadline() const {
 }
 
 bool Attempt::is_over() const {
-  return std::ranges::all_of(parts_, [this](const Part& part) {
-    if (part.is_lost) return true;
-    for (int rank = part.first_rank; rank < part.first_rank + part.ranks; ++rank) {
-      if (!ends_.contains(rank)) return false;
-    }
-    return true;
-  });
+  return std::ranges::all_of(parts_, [this](const Part& part) { return part.is_lost || has_all_ends(part); });
+}
+
+bool Attempt::has_all_ends(const Part& part) const {
+  for (int rank = part.first_rank; rank < part.first_rank + part.ranks; ++rank) {
+    if (!ends_.contains(rank)) return false;
+  }
+  return true;
 }
 
 const Attempt::Part* Attempt::part_of(int rank) const {

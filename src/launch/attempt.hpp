@@ -45,7 +45,7 @@ class Attempt {
 
   size_t hosts() const noexcept { return parts_.size(); }
   bool is_over() const;
-  bool is_ending() const noexcept { return is_ending_ || stop_signal_ != 0; }
+  bool is_ending() const noexcept { return is_ending_ || stop_signal_ != 0 || !ends_.empty(); }
 
   enum class Kind { done, stopped, makes_way, grows, failed };  // makes_way: of itself
   struct Result {
@@ -71,6 +71,7 @@ class Attempt {
   void end_all(std::chrono::seconds grace);
   void take_fate(const HostLink& link, const nlohmann::json& message);
   const Cause* main_cause() const;
+  bool has_all_ends(const Part& part) const;
   const Part* part_of(int rank) const;
   std::string host_of(int rank) const;
 

@@ -34,7 +34,7 @@ class HostLink {
   const std::string& launcher_address() const noexcept { return launcher_address_; }  // ours, as seen from there
   const std::string& loss() const noexcept { return loss_; }                          // why it is away
   /// It is about to be taken away: until it has gone, and come back, it gets no ranks.
-  void leave() noexcept { is_leaving_ = true; }
+  void leave() noexcept { is_leaving_ = state_ != State::away; }
   bool is_leaving() const noexcept { return is_leaving_; }
 
   /// Of a node: waits for it.

@@ -48,7 +48,7 @@ struct RankEnd {
   Fate fate;
   bool was_told = false;          // it had been asked to end before, by a signal
   bool killed_by_us = false;      // by one of those; whatever else kills it may have come before it had saved
-  bool tells_error = false;       // what went wrong stands on its stderr
+  bool tells_error = false;       // on its stderr stands what went wrong, or that it ended at once
   bool leaves_host = false;       // it has made way as its host is about to be taken away
   std::vector<std::string> tail;  // its last lines
   std::string clue;               // what its host or its output says about memory or the GPU

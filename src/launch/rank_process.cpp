@@ -50,7 +50,8 @@ void RankProcess::take(std::string_view text, bool is_error, const Line& line) {
   tail_.emplace_back(text.substr(0, kLongestTailLine));
   if (tail_.size() > kTailLines) tail_.pop_front();
   if (auto telling = telling_line(tail_.back()); !telling.empty()) telling_ = std::move(telling);
-  tells_error_ = tells_error_ || (is_error && text.starts_with("error: "));
+  const bool tells = text.starts_with("error: ") || text.starts_with("stopped at once");
+  tells_error_ = tells_error_ || (is_error && tells);
   leaves_host_ = leaves_host_ || (is_error && text.ends_with(kMakesWay));
   line(text, is_error);
 }

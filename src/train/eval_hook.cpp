@@ -44,7 +44,7 @@ void EvalHook::before_training(Progress& progress) {
     since_evaluation_.lap();
     is_due = is_due || (cadence.seconds > 0 && seconds_before_ >= cadence.seconds);
   }
-  const bool is_missing = is_due && progress.evaluated_step != progress.step;
+  const bool is_missing = is_due && !progress.is_evaluated();
   if (progress.step == 0 ? parts_.at_start : is_missing) evaluate(progress);
 }
 
@@ -58,7 +58,7 @@ bool EvalHook::will_act(const Progress& progress, bool asked) const {
 }
 
 Stop EvalHook::after_training(Progress& progress, bool stopped) {
-  if (stopped || progress.evaluated_step == progress.step) return Stop::none;
+  if (stopped || progress.is_evaluated()) return Stop::none;
   const Stop stop = evaluate(progress);
   return stop == Stop::early_stop ? Stop::none : stop;  // training has ended for another reason
 }
@@ -75,6 +75,7 @@ Stop EvalHook::evaluate(Progress& progress) {
   const auto metrics = parts_.evaluator.run(parts_.model, parts_.groups, poll);
   if (const Stop stop = poll.finish(); stop != Stop::none) return stop;
   progress.evaluated_step = progress.step;
+  progress.evaluates_anew = false;
   seconds_before_ = progress.seconds_since_evaluation = 0;
   const auto earlier = progress.best;
   bool is_best = false;

@@ -9,7 +9,7 @@
 namespace gputrain::train {
 
 void Progress::forget_evaluations() {
-  evaluated_step = -1;
+  evaluates_anew = true;
   evaluations_without_gain = 0;
   gained.reset();
   gained_metric.clear();
@@ -37,7 +37,8 @@ nlohmann::json Progress::to_json() const {
           {"gained_metric", gained_metric},
           {"evaluations_without_gain", evaluations_without_gain},
           {"seconds_since_evaluation", seconds_since_evaluation},
-          {"evaluated_step", evaluated_step}};
+          {"evaluated_step", evaluated_step},
+          {"evaluates_anew", evaluates_anew}};
 }
 
 Progress Progress::from_json(const nlohmann::json& json) {
@@ -54,6 +55,7 @@ Progress Progress::from_json(const nlohmann::json& json) {
     progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints do not have these
     if (const auto gained = json.find("gained"); gained != json.end() && !gained->is_null())
       progress.gained = gained->get<double>();
+    progress.evaluates_anew = json.value("evaluates_anew", false);
     progress.gained_metric = json.value("gained_metric", "");
     progress.seconds_since_evaluation = json.value("seconds_since_evaluation", 0.0);
     progress.evaluations_without_gain = json.value("evaluations_without_gain", int64_t{0});

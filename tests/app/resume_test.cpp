@@ -293,7 +293,15 @@ TEST(Resume, EvaluatesAnewWhereDataValIsAnother) {
   ASSERT_EQ(train("64").exit_code, 0);
   const auto before = summary(run)["metrics"];
   EXPECT_THAT(train("64").out, ::testing::Not(HasSubstr("eval    20 ")));
+  const auto evaluations = [&] {
+    const std::string curve = read_file(run + "/metrics.jsonl"), name = "\"val/loss\"";
+    int count = 0;
+    for (size_t at = curve.find(name); at != std::string::npos; at = curve.find(name, at + 1)) ++count;
+    return count;
+  };
+  const int evaluations_before = evaluations();
   const Result other = train("128");
+  EXPECT_EQ(evaluations(), evaluations_before + 1);  // the curve keeps what it has
   EXPECT_EQ(other.exit_code, 0) << other.err;
   EXPECT_THAT(other.out, HasSubstr("eval    20 "));
   EXPECT_THAT(other.err, HasSubstr("evaluated on other data than before"));

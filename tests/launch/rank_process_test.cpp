@@ -49,6 +49,7 @@ RankEnd end_of(const std::string& script) {
 
 TEST(RankProcess, TellsAnErrorOnlyByALineOfItsStderrThatBeginsSo) {
   EXPECT_TRUE(end_of("echo 'error: rank 1 is gone' >&2; for i in $(seq 100); do echo more >&2; done").tells_error);
+  EXPECT_TRUE(end_of("echo 'stopped at once, on request; nothing was saved' >&2").tells_error);
   EXPECT_FALSE(end_of("echo 'error: said by a model'; echo 'warning: no error: here' >&2").tells_error);
 }
 

@@ -29,12 +29,15 @@ struct Progress {
   std::string gained_metric;                  // its name then
   int64_t evaluations_without_gain = 0;       // since then
   int64_t evaluated_step = -1;                // the last step after which data.val was evaluated
+  bool evaluates_anew = false;                // as data.val is another one since
   double seconds_since_evaluation = 0;        // by the clock, of attempts that ran
   monitor::Metrics metrics;                   // last value of each
   std::map<std::string, monitor::Best> best;  // best value of each validation metric
 
-  /// Of data.val, which has become another one.
+  /// Of data.val, which has become another one. What the curve says of them stays.
   void forget_evaluations();
+  /// Whether data.val, as it is now, was evaluated after the present step.
+  bool is_evaluated() const noexcept { return evaluated_step == step && !evaluates_anew; }
 
   nlohmann::json to_json() const;
   /// Throws Error(checkpoint) when a field is missing or of another type.
