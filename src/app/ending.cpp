@@ -19,34 +19,22 @@ using monitor::significant;
 
 namespace {
 
-std::string reason_of(train::Stop stop) {
-  switch (stop) {
-    case train::Stop::max_duration:
-      return "limits.max_duration reached";
-    case train::Stop::notice:
-      return "the machine is about to be taken away";
-    case train::Stop::restart:
-      return "asked to make way (SIGUSR1)";
-    case train::Stop::interrupted:
-      return "interrupted (SIGINT)";
-    default:
-      return "terminated (SIGTERM or SIGHUP)";
-  }
-}
+struct StopWords {
+  const char *by, *reason;  // for programs; for people
+};
 
-/// SIGHUP counts as SIGTERM.
-std::string cause_of(train::Stop stop) {
+StopWords words_of(train::Stop stop) {
   switch (stop) {
     case train::Stop::max_duration:
-      return "limits.max_duration";
+      return {"limits.max_duration", "limits.max_duration reached"};
     case train::Stop::notice:
-      return "notice";
+      return {"notice", "the machine is about to be taken away"};
     case train::Stop::restart:
-      return "SIGUSR1";
+      return {"SIGUSR1", "asked to make way (SIGUSR1)"};
     case train::Stop::interrupted:
-      return "SIGINT";
+      return {"SIGINT", "interrupted (SIGINT)"};
     default:
-      return "SIGTERM";
+      return {"SIGTERM", "terminated (SIGTERM or SIGHUP)"};
   }
 }
 
@@ -155,8 +143,9 @@ void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic) {
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify) {
   if (outcome.is_preempted()) {
     summary.status = "stopped";
-    summary.reason = reason_of(outcome.stop) + (summary.step > 0 ? ", saved" : ", nothing to save yet");
-    summary.stopped_by = cause_of(outcome.stop);
+    const StopWords words = words_of(outcome.stop);
+    summary.reason = std::string(words.reason) + (summary.step > 0 ? ", saved" : ", nothing to save yet");
+    summary.stopped_by = words.by;
     summary.exit_code = static_cast<int>(train::exit_code_of(outcome.stop));
     return;
   }

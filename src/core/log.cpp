@@ -63,6 +63,7 @@ void open_file(const std::filesystem::path& path) {
 bool has_file() { return logger().sinks().size() > 1; }
 
 void set_stderr_enabled(bool enabled) { stderr_sink()->enabled = enabled; }
+
 void own_warning(std::string_view message) {
   const bool was_enabled = stderr_sink()->enabled.exchange(true);
   warning(message);
