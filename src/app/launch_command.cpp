@@ -40,16 +40,14 @@ std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
 launch::RunState state_of(const RunFolder& folder) {
   launch::RunState state{
       .step = last_step_in(folder.metrics()), .checkpoint_step = {}, .checkpoint = {}, .stopped_by = {}};
-  std::ifstream file(folder.summary());
-  const auto summary = nlohmann::json::parse(file, nullptr, false);
-  if (const auto found = summary.find("stopped_by");
-      summary.is_object() && found != summary.end() && found->is_string())
-    state.stopped_by = found->get<std::string>();
   try {
     if (const auto newest = checkpoint::newest_listed(folder.checkpoints())) {
       state.checkpoint_step = newest->step;
       state.checkpoint = newest->folder.string();
     }
+    std::ifstream file(folder.summary());
+    const auto summary = nlohmann::json::parse(file, nullptr, false);
+    if (summary.is_object()) state.stopped_by = summary.value("stopped_by", "");
   } catch (const std::exception&) {  // a report tells what it can
   }
   return state;

@@ -251,7 +251,9 @@ bool Launcher::go_on_where_way_was_made(Attempt& attempt) {
   const bool stays_here =
       std::ranges::none_of(links_, [](const auto& link) { return link->is_here() && link->is_leaving(); });
   if (is_notice && stays_here && !names.empty() && left >= request_.plan.count.least) {
-    terminal_.say(names + " is about to be taken away: on with " + counted(left, "host") + " " + resume_text(state));
+    const bool is_one = names.find(',') == std::string::npos;
+    terminal_.say(names + (is_one ? " is" : " are") + " about to be taken away: on with " + counted(left, "host") +
+                  " " + resume_text(state));
     return true;
   }
   terminal_.say("the ranks have made way; exit " + std::to_string(exit_code_) + ", the same command goes on " +

@@ -1,16 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fcntl.h>
-#include <sched.h>
 #include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-
 #include <filesystem>
 #include <optional>
 #include <thread>
+
+#include <fcntl.h>
+#include <sched.h>
 
 #include "app/process_family.hpp"
 #include "app/program.hpp"
