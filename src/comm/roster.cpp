@@ -204,7 +204,8 @@ std::optional<Verdict> Roster::disagreement(double seconds) const {
   return waiting_in_a_circle(seconds);
 }
 
-/// The first collective that the ranks do not agree on.
+/// The first collective that the ranks do not agree on, of those of which most ranks still know what it was: where they
+/// go on meanwhile, what one remembers may begin later than what another one does.
 std::optional<Verdict> Roster::different_calls(Channel channel) const {
   int64_t first = INT64_MAX, last = 0;
   for (const Rank& one : ranks_) {
@@ -213,20 +214,31 @@ std::optional<Verdict> Roster::different_calls(Channel channel) const {
     first = std::min(first, lane.last - std::ssize(lane.calls) + 1);
     last = std::max(last, lane.last);
   }
-  for (int64_t number = first; number <= last; ++number) {
-    std::map<std::string, Ranks> calls;
+  using Calls = std::map<std::string, Ranks>;
+  Calls differing;
+  int64_t at = 0;
+  size_t most = 0;
+  for (int64_t number = first; number <= last && most < ranks_.size(); ++number) {
+    Calls calls;
+    size_t known = 0;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (auto call = ranks_[rank].standing.call(channel, number)) calls[*call].push_back(static_cast<int>(rank));
+      const auto call = ranks_[rank].standing.call(channel, number);
+      if (!call) continue;
+      calls[*call].push_back(static_cast<int>(rank));
+      ++known;
     }
-    if (calls.size() < 2) continue;
-    std::string page;
-    for (const auto& [call, ranks] : calls) page += line("called", call + " on " + ranks_text(ranks));
-    for (const auto& [call, ranks] : calls) page += line("", name(ranks.front()) + ": " + state(ranks.front()));
-    return verdict(ExitCode::internal,
-                   "the ranks do not call the same collectives: they differ in " + number_text(channel, number),
-                   std::move(page));
+    if (calls.size() < 2 || known <= most) continue;
+    most = known;
+    at = number;
+    differing = std::move(calls);
   }
-  return std::nullopt;
+  if (differing.empty()) return std::nullopt;
+  std::string page;
+  for (const auto& [call, ranks] : differing) page += line("called", call + " on " + ranks_text(ranks));
+  for (const auto& [call, ranks] : differing) page += line("", name(ranks.front()) + ": " + state(ranks.front()));
+  return verdict(ExitCode::internal,
+                 "the ranks do not call the same collectives: they differ in " + number_text(channel, at),
+                 std::move(page));
 }
 
 /// Every rank waits for something that another one, which waits too, has not called.
