@@ -147,10 +147,11 @@ void Checker::read_pattern(const Key& key, Group& group, void* spec) {
 }
 
 void Checker::note_unknown(const Group& group) {
-  if (group.map == nullptr || group.guesses) return;
+  if (group.map == nullptr) return;
   const std::vector<std::string> siblings(group.known.begin(), group.known.end());
   for (const Node& part : group.map->parts) {
     if (part.removes || group.known.contains(part.key)) continue;
+    if (group.guesses && !unknown_keys_.is_renamed(part, group.dotted)) continue;
     has_unknown_ = true;
     unknown_keys_.note(part, group.dotted, siblings, group.picked, problems_);
   }
@@ -194,17 +195,18 @@ void Checker::read_choice(const Schema::ChoiceKey& choice, const Key& key, Group
 const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& key, Group& group,
                                   const std::string& fallback) {
   const std::string dotted = join(group.dotted, key.name());
+  const bool is_beside = choice.under.empty();  // its options stand in this group
   const Node* name = group.map == nullptr ? nullptr : group.map->find(key.name());
   if (name == nullptr || name->removes || (name->kind == Node::Kind::null && fallback.empty())) {
     if (key.is_required()) {
       problems_.add(group.place, "the key " + shown(dotted) + " is missing",
                     key.help() + ": " + either(choice.catalog->names()));
     }
-    group.guesses = group.guesses || (fallback.empty() && key.is_required());
+    group.guesses = group.guesses || (is_beside && fallback.empty() && key.is_required());
     return choice.catalog->find(fallback);
   }
   if (name->is_broken) {
-    group.guesses = true;
+    group.guesses = is_beside;
     return nullptr;
   }
   if (name->kind == Node::Kind::scalar) {
@@ -220,7 +222,7 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
                     (name->kind == Node::Kind::scalar ? shown(name->text) : description(*name)),
                 hint + "there is " + either(names));
   const std::vector<std::string> near = nearest(name->text, names);
-  group.guesses = near.size() != 1;
+  group.guesses = is_beside && near.size() != 1;
   return near.size() == 1 ? choice.catalog->find(near[0]) : nullptr;
 }
 

@@ -122,6 +122,13 @@ void UnknownKeys::note(const Node& part, const std::string& group, const std::ve
   problems.add(part.key_place, std::move(advice->what), std::move(advice->hint));
 }
 
+bool UnknownKeys::is_renamed(const Node& part, const std::string& group) {
+  const std::vector<KeyIndex::Renamed> found = index().renamed(group, part.key);
+  return std::any_of(found.begin(), found.end(), [&](const KeyIndex::Renamed& renamed) {
+    return renamed.known->group == group && renamed.known->entry == nullptr;
+  });
+}
+
 /// Another tool's name for one of our keys.
 std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question) {
   const std::vector<KeyIndex::Renamed> found = index().renamed(question.group, question.part.key);

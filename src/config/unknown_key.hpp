@@ -26,6 +26,9 @@ class UnknownKeys {
   void note(const Node& part, const std::string& group, const std::vector<std::string>& siblings,
             const std::vector<Picked>& picked, Problems& problems);
 
+  /// Whether other tools call a key of the group `group` as `part` is called, whatever is picked there.
+  bool is_renamed(const Node& part, const std::string& group);
+
  private:
   struct Advice {
     std::string what, hint;

@@ -78,6 +78,22 @@ TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
   }
 }
 
+TEST(JobKeys, WhereNothingIsPickedOtherToolsWordsForItAreAnsweredToo) {
+  using ::testing::HasSubstr;
+  constexpr const char* kText =
+      "model: {name: mlp, hiden: [8]}\ndata: {train: {type: text, path: x}, val: {type: idx}}\n";
+  try {
+    config::load(job_schema(), {.file = "job.yaml", .text = kText});
+    FAIL() << "accepted";
+  } catch (const config::SpecError& error) {
+    for (const char* answer :
+         {"6 mistakes", "`name: mlp` is `model.type: mlp` here", "did you mean 'model.config.hidden'?",
+          "`type: text` is `data.train.format: text` here", "`type: idx` is `data.val.format: idx` here"}) {
+      EXPECT_THAT(error.render(false), HasSubstr(answer));
+    }
+  }
+}
+
 TEST(JobKeys, ANameIsThatOfAFolderBelowRuns) {
   using ::testing::HasSubstr;
   for (const char* name : {"..", ".", "../x", "a/../../x", "/tmp/x", "''"})

@@ -109,7 +109,9 @@ struct ModelSection {
   std::optional<std::string> pretrained;
   static void describe(Description<ModelSection>& d) {
     d.summary("the network");
-    d.choice("type", &ModelSection::architecture, sample_models(), "architecture", "config").required();
+    d.choice("type", &ModelSection::architecture, sample_models(), "architecture", "config")
+        .required()
+        .instead_of({"model.name"});
     d.key("pretrained", &ModelSection::pretrained, "weights to start from");
   }
 };
@@ -118,7 +120,9 @@ struct DataSource {
   Choice format;
   static void describe(Description<DataSource>& d) {
     d.key("path", &DataSource::path, "file or folder").required();
-    d.choice("format", &DataSource::format, sample_formats(), "how to read it").inherits("data.train.format");
+    d.choice("format", &DataSource::format, sample_formats(), "how to read it")
+        .inherits("data.train.format")
+        .instead_of({"data.train.type"});
   }
 };
 struct DataSection {

@@ -21,7 +21,8 @@ struct TrainSource {
     d.key("path", &TrainSource::path, "file, folder or pattern; format synthetic needs none")
         .change(config::Change::needs_accept);
     d.choice("format", &TrainSource::format, catalog(), "how the data is stored; its options stand beside it")
-        .required();
+        .required()
+        .instead_of({"data.train.type"});
   }
 };
 
@@ -37,7 +38,8 @@ struct HeldOutSource {
           "file, folder or pattern; null: that of data.train, where a folder, a prefix or the role tells them apart")
         .change(config::Change::needs_accept);
     d.choice("format", &HeldOutSource::format, catalog(), "how the data is stored; not given: as data.train")
-        .inherits("data.train.format");
+        .inherits("data.train.format")
+        .instead_of({"data.val.type", "data.test.type"});
     d.key("split", &HeldOutSource::split,
           "this part of the training data: 10%. Text: its end; others: picked at random, always the same")
         .units({config::Length::Unit::percent})
