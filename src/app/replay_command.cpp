@@ -195,6 +195,26 @@ void compare_tensors(const std::string& name, const checkpoint::Part& part,
   }
 }
 
+std::string up_to_rounding(std::string_view what, const std::string& then, const std::string& now) {
+  return fmt::format("{} was {} then and is {} now: expect equality up to rounding only", what, then, now);
+}
+
+/// Settings that a run may change on its way, as they decide only in which order numbers are added up.
+std::vector<std::string> notes_on_settings(const Checkpoint& then, const std::vector<config::Setting>& today) {
+  constexpr std::string_view kDecide[] = {"train.micro_batch_size", "train.gradient_accumulation_steps",
+                                          "train.channels_last",    "train.cuda_graphs",
+                                          "parallel.shard",         "parallel.bucket_cap_mb",
+                                          "deterministic"};
+  const nlohmann::json saved = then.state().at("settings");
+  std::vector<std::string> notes;
+  for (const config::Setting& setting : today) {
+    const std::string before = saved.value(setting.key, setting.value);
+    if (std::ranges::find(kDecide, setting.key) == std::end(kDecide) || before == setting.value) continue;
+    notes.push_back(up_to_rounding(setting.key, before, setting.value));
+  }
+  return notes;
+}
+
 /// What makes results differ in their last bits without anything being wrong.
 std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int64_t step, const nlohmann::json& now) {
   nlohmann::json then;  // the attempt that took the step last
@@ -204,8 +224,7 @@ std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int
   std::vector<std::string> notes;
   for (const char* key : {"world_size", "threads", "device", "version"}) {
     if (!then.is_object() || !then.contains(key) || then[key] == now.at(key)) continue;
-    std::string note = fmt::format("{} was {} then and is {} now: expect equality up to rounding only", key,
-                                   then[key].dump(), now.at(key).dump());
+    std::string note = up_to_rounding(key, then[key].dump(), now.at(key).dump());
     if (std::string_view(key) == "world_size" && then[key].is_number_integer())
       note += fmt::format("; mpirun -np {} gputrain replay ... takes as many ranks", then[key].get<int>());
     notes.push_back(std::move(note));
@@ -243,6 +262,8 @@ Comparison replay(const Passage& passage, const Job& job, Assembly& assembly,
   train::Progress progress;
   take_up(passage.from, state, progress);
   Comparison comparison{.notes = notes_on(ledger, passage.step, attempt_record(job, assembly, progress))};
+  const Checkpoint& of_then = passage.at_step ? *passage.at_step : passage.from;
+  for (auto& note : notes_on_settings(of_then, job.loaded.settings())) comparison.notes.push_back(std::move(note));
   ReplayHook hook(log, passage.curve, assembly, comparison);
   const train::Stopwatch watch;
   TrainingLoop(job.spec(), assembly, {}, [] {}).run(progress, {&hook}, passage.step);

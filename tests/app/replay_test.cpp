@@ -170,6 +170,11 @@ TEST_F(Replay, TellsWhatIsOtherThanItWasThen) {
   EXPECT_THAT(result.out, HasSubstr("note     the training data had 7 samples then and has "));
 }
 
+TEST_F(Replay, TellsOfSettingsByWhichNumbersAreAddedInAnotherOrder) {
+  ASSERT_EQ(gputrain(run_arguments({"--set", "train.micro_batch_size=2"})).exit_code, 0);
+  EXPECT_THAT(replay(20).out, HasSubstr("note     train.micro_batch_size was 3 then and is 2 now: expect equality up"));
+}
+
 TEST_F(Replay, OnTwoRanksIsEqualToARunOnTwoRanks) {
   const std::string torchrun = GPUTRAIN_SOURCE_DIR "/.deps/bin/torchrun";
   if (!std::filesystem::exists(torchrun)) {
