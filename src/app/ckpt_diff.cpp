@@ -9,6 +9,7 @@
 
 #include "checkpoint_difference.hpp"
 #include "commands.hpp"
+#include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "text_table.hpp"
@@ -182,7 +183,7 @@ int ckpt_diff_command(const std::string& a, const std::string& b, bool json) {
       json ? difference_json(difference).dump(2, ' ', false, DiffJson::error_handler_t::replace) + "\n"
            : difference_text(difference);
   std::fputs(text.c_str(), stdout);
-  return difference.is_equal() ? 0 : 1;
+  return static_cast<int>(difference.is_equal() ? ExitCode::done : ExitCode::refused);
 }
 
 }  // namespace gputrain::app

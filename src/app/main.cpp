@@ -273,7 +273,7 @@ struct CommandLine {
     auto* diff = ckpt->add_subcommand("diff", "compare two checkpoints: settings, metrics, tensors");
     diff->add_option("a", path, "a checkpoint, or a run folder: its newest good one")->required();
     diff->add_option("b", other_path, "another")->required();
-    diff->footer("Exit code, as that of diff: 0 all tensors equal bit for bit; 1 they differ;\n2, 5 unreadable.");
+    diff->footer("Exit code: 0 all tensors equal bit for bit; 4 they differ; 2, 5 unreadable.");
     diff->callback([this] { action = [this] { return app::library().ckpt_diff(path, other_path, json); }; });
 
     auto* verb = ckpt->add_subcommand("prune", "remove checkpoints that no count keeps, and half written ones");

@@ -196,7 +196,7 @@ TEST_F(Ckpt, DiffOfACheckpointWithItsCopyIsExitCode0) {
 }
 
 TEST_F(Ckpt, DiffOfTwoRunsTellsSettingsByClassMetricsAndTensors) {
-  const auto document = ckpt_json({"diff", run_, other()}, 1);
+  const auto document = ckpt_json({"diff", run_, other()}, 4);
   EXPECT_EQ(document["equal"], false);
   EXPECT_EQ(document["a"]["step"], 20);
   EXPECT_EQ(document["b"]["step"], 16);
@@ -233,7 +233,7 @@ TEST_F(Ckpt, DiffTellsTensorsOfAnotherModelApart) {
                       "model.config.position=rotary"})
                 .exit_code,
             0);
-  const auto model = ckpt_json({"diff", run_, folder_ / "wide"}, 1)["files"][1];
+  const auto model = ckpt_json({"diff", run_, folder_ / "wide"}, 4)["files"][1];
   EXPECT_THAT(model["only_in_a"], Contains("transformer.wpe.weight"));
   EXPECT_THAT(strings_at(model["other_kind"], "name"), Contains("transformer.h.0.mlp.c_fc.weight"));
   const Result text = ckpt({"diff", run_, folder_ / "wide"});

@@ -12,7 +12,7 @@ enum class ExitCode : int {
   internal = 1,       // a bug of ours
   usage = 2,          // command line or job spec
   data = 3,           // training data or pretrained weights
-  refused = 4,        // diverged, or `expect:` missed under --verify
+  refused = 4,        // diverged, `expect:` missed under --verify, a comparison found something
   checkpoint = 5,     // cannot save or resume
   environment = 6,    // device, memory, network, libraries
   no_restart = 93,    // do not start again
