@@ -19,6 +19,13 @@ namespace {
 
 std::string_view class_of(std::string_view name) { return name.substr(0, name.find('/')); }
 
+std::string classes_text(const std::vector<std::string>& classes) {
+  constexpr size_t kMost = 10;
+  std::string text = "the training data has " + counted(std::ssize(classes), "class") + ": ";
+  for (size_t i = 0; i < std::min(kMost, classes.size()); ++i) text += (i == 0 ? "" : ", ") + classes[i];
+  return text + (classes.size() > kMost ? ", ..." : "");
+}
+
 /// In small letters, with its dot.
 std::string ending_of(std::string_view name) { return lower_case(name.substr(std::min(name.rfind('.'), name.size()))); }
 
@@ -101,7 +108,9 @@ std::string_view ImageStore::name(int64_t index) const {
 void ImageStore::set_names(const std::vector<std::string>& names, const std::vector<std::string>& known,
                            const std::string& where) {
   if (names.empty())
-    throw Error(ExitCode::data, {.what = "no images (.jpg, .jpeg, .png) in folders of their classes", .where = where});
+    throw Error(ExitCode::data, {.what = "no images (.jpg, .jpeg, .png) in folders of their classes",
+                                 .where = where,
+                                 .hint = "each class is a folder: dog/1.jpg, cat/2.jpg"});
   class_names_ = known;
   if (known.empty()) {
     for (const std::string& name : names) class_names_.emplace_back(class_of(name));
@@ -115,9 +124,10 @@ void ImageStore::set_names(const std::vector<std::string>& names, const std::vec
   for (const std::string& name : names) {
     const auto number = numbers.find(class_of(name));
     if (number == numbers.end())
-      throw Error(
-          ExitCode::data,
-          {.what = "the class '" + std::string(class_of(name)) + "' is not in the training data", .where = where});
+      throw Error(ExitCode::data,
+                  {.what = "the class '" + std::string(class_of(name)) + "' is not in the training data",
+                   .where = where,
+                   .hint = classes_text(class_names_)});
     labels.push_back(number->second);
   }
   keep(names, std::move(labels));

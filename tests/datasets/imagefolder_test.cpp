@@ -76,7 +76,7 @@ TEST_F(ImageFolderTest, RefusesClassesThatTrainingDoesNotKnow) {
   write("train/a/1.png", png_of({1, 2, 3}));
   write("val/z/1.png", png_of({1, 2, 3}));
   EXPECT_THAT(error_of([this] { open_folder(", val: {prefix: val}", ", prefix: train"); }),
-              HasSubstr("the class 'z' is not in the training data"));
+              AllOf(HasSubstr("the class 'z' is not in the training data"), HasSubstr("has 1 class: a")));
 }
 
 TEST_F(ImageFolderTest, WarnsOfAnEvaluationOnWhatWasTrainedOn) {
