@@ -33,8 +33,14 @@ std::string hint_for(const fs::path& path) {
              : "give the folder that model.safetensors is in";
 }
 
-void refuse_pickled(const fs::path& path) {
+void refuse_other_files(const fs::path& path) {
   const std::string kind = path.extension();
+  if (kind == ".json") {
+    const fs::path folder = path.parent_path();
+    throw Error(ExitCode::data, {.what = "these are not weights, but what belongs to them",
+                                 .where = path.string(),
+                                 .hint = "the folder: " + (folder.empty() ? "." : folder.string())});
+  }
   if (kind != ".pt" && kind != ".pth" && kind != ".bin" && kind != ".ckpt") return;
   throw Error(ExitCode::data,
               {.what = "weights are read from safetensors, not from PyTorch's pickled files, which may run code",
@@ -56,7 +62,7 @@ void check_there_are_weights(const fs::path& path) {
 int64_t load_weights(models::Model& model, const fs::path& path, models::OtherClasses other_classes) {
   check_there_are_weights(path);
   const auto file_path = file_of(path);
-  refuse_pickled(file_path);
+  refuse_other_files(file_path);
   const checkpoint::SafetensorsFile file(file_path);
   return models::load_weights(model,
                               {.where = file_path.string(),

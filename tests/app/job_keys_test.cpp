@@ -67,6 +67,7 @@ TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
       {"model.name=resnet50", "write `--set model.type=resnet50`"},
       {"model.arch=resnet50", "write `--set model.type=resnet50`"},
       {"data.val.split=15", "write `15%`"},
+      {"data.train.resize=64", "write `--set data.image.size=64`"},
       {"train.activation_checkpointing=true", "write `block`"},
       {"data.drop_last=true", "`data.last: drop`"},
       {"optimizer.lr=", "--set optimizer.lr: there is no value after the '='"},

@@ -203,6 +203,8 @@ TEST(Verbs, PretrainedWeightsThatCannotBeReadSayWhatToDo) {
   EXPECT_THAT(refusal_with("openai-community/gpt2"), HasSubstr("hf download NAME --local-dir DIR"));
   EXPECT_THAT(refusal_with(folder / "weights.pth"), HasSubstr("safetensors.torch.save_file"));
   EXPECT_THAT(refusal_with(folder / "sharded"), HasSubstr("max_shard_size"));
+  EXPECT_THAT(refusal_with(folder / "sharded/model.safetensors.index.json"),
+              HasSubstr("try: the folder: " + folder / "sharded"));
   EXPECT_THAT(refusal_with(folder / "old"), HasSubstr("save_pretrained(NEW)"));
   EXPECT_THAT(refusal_with(folder / "."), HasSubstr("the folder that model.safetensors is in"));
 }

@@ -55,7 +55,7 @@ struct ImageOptions {
     d.key("size", &ImageOptions::size, "height and width of the input; auto: the images' own, when all have the same")
         .range(1, 8192)
         .unit("pixels")
-        .instead_of({"image_size", "img_size", "input_size"});
+        .instead_of({"image_size", "img_size", "input_size", "data.train.resize", "data.image.resize"});
     d.key("channels", &ImageOptions::channels, "1 grey, 3 RGB; auto: 3, or what the format holds").range(1, 3);
     d.key("augment", &ImageOptions::augment, "random changes of training images");
     d.key("eval", &ImageOptions::eval, "how images are fitted for validation and test");
