@@ -17,6 +17,18 @@ namespace {
 
 at::TensorOptions double_on(at::Device device) { return at::TensorOptions().dtype(at::kDouble).device(device); }
 
+/// What libraries choose algorithms by.
+std::vector<int64_t> shapes_of(const std::vector<Batch>& batches) {
+  std::vector<int64_t> shapes;
+  for (const Batch& batch : batches) {
+    for (const at::Tensor& tensor : {batch.inputs, batch.targets}) {
+      shapes.push_back(tensor.dim());
+      shapes.insert(shapes.end(), tensor.sizes().begin(), tensor.sizes().end());
+    }
+  }
+  return shapes;
+}
+
 bool is_alike(const Batch& a, const Batch& b) {
   return a.inputs.sizes() == b.inputs.sizes() && a.targets.sizes() == b.targets.sizes();
 }
@@ -47,7 +59,10 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
 
 /// A step whose work is not replayed.
 Step::Work Step::queue(const std::vector<Batch>& batches) {
-  if (recorded_.empty()) return work(batches);
+  if (recorded_.empty()) {
+    ++queued_[shapes_of(batches)];
+    return work(batches);
+  }
   Work done;
   parts_.recording->instead([&] { done = work(batches); });
   return {done.loss_sum.clone(), done.gradient_norm.clone(), done.found_inf.clone()};
@@ -98,9 +113,13 @@ bool Step::counts(const Batch& batch) const {
 
 bool Step::can_replay(const data::StepData& data) const {
   const auto& batches = data.micro_batches;
-  if (parts_.recording == nullptr || steps_ < kStepsBeforeRecording) return false;
+  if (parts_.recording == nullptr) return false;
   if (!std::all_of(batches.begin(), batches.end(), [this](const Batch& batch) { return counts(batch); })) return false;
-  return recorded_.empty() || std::equal(batches.begin(), batches.end(), recorded_.begin(), recorded_.end(), is_alike);
+  if (recorded_.empty()) {
+    const auto known = queued_.find(shapes_of(batches));
+    return known != queued_.end() && known->second >= kStepsBeforeRecording;
+  }
+  return std::equal(batches.begin(), batches.end(), recorded_.begin(), recorded_.end(), is_alike);
 }
 
 Step::Work Step::replay(const std::vector<Batch>& batches) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -39,7 +40,8 @@ class Step {
     /// Whether something holds on every rank, which all call it.
     std::function<bool(bool)> holds_everywhere = [](bool here) { return here; };
   };
-  /// Steps that are taken before one is recorded: libraries choose algorithms in the first ones, and get memory.
+  /// Steps of the same shapes that are taken before one is recorded: libraries choose algorithms in the first ones, and
+  /// get memory.
   static constexpr int kStepsBeforeRecording = 3;
 
   Step(Parts parts, Options options);
@@ -71,7 +73,8 @@ class Step {
   at::Tensor lr_;     // 0-dim: double on the CPU, float on a GPU
   at::Tensor share_;  // 0-dim double: of one target in the step's loss
   bool views_checked_ = false;
-  int steps_ = 0;                // taken by this object
+  int steps_ = 0;                               // taken by this object
+  std::map<std::vector<int64_t>, int> queued_;  // of them, before one was recorded, by the shapes of their batches
   std::vector<Batch> recorded_;  // where the recorded work looks for its batches; empty until there is some
   Work results_;                 // where it leaves its results
   bool writes_copy_ = false;     // whether it writes the arena's working copy with the values
