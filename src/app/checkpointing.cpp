@@ -14,11 +14,19 @@
 #include "newest_checkpoint.hpp"
 #include "record.hpp"
 #include "versions.hpp"
+#include "way_not_taken.hpp"
 
 namespace gputrain::app {
 namespace {
 
 constexpr double kWaitedSecondsToTell = 1, kWaitedShareToTell = 0.05;
+
+/// Whatever name it was given by.
+bool lies_in(const checkpoint::Checkpoint& checkpoint, const checkpoint::CheckpointStore& store) {
+  std::error_code unknown;
+  const auto folder = std::filesystem::weakly_canonical(checkpoint.folder(), unknown);
+  return folder.parent_path() == std::filesystem::weakly_canonical(store.folder(), unknown);
+}
 
 }  // namespace
 
@@ -74,27 +82,31 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   });
   if (!chosen) {
     progress.attempts = 0;
-    if (wish == "never") {
-      if (is_rank_zero()) leave_newer_in_mirror(-1);
-      return "off (checkpoint.resume: never)";
-    }
+    if (wish == "never") return "off (checkpoint.resume: never)";
     return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
   }
   tell_other_versions(*chosen);
   if (forgets && is_rank_zero()) tell_of_other_evaluations();
-  if (is_rank_zero() && chosen->folder() == store_.folder_of(chosen->step()))
-    store_.remove_replaced(chosen->folder());  // now that every rank has read this one
-  // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
-  const bool is_chosen = wish != "auto" && wish != "must";
-  if (is_chosen && is_rank_zero()) {
-    leave_newer_in_mirror(chosen->step());  // first: where that is refused nothing has changed
-    leave_newer(store_, chosen->step());
-  }
   is_from_mirror_ = mirror_ && mirror_->holds(*chosen);
-  if (mirror_ && !is_from_mirror_) mirror_->begin(chosen->folder());
+  // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
+  const bool is_path = wish != "auto" && wish != "must";
+  const bool is_own = lies_in(*chosen, store_) || (mirror_ && lies_in(*chosen, mirror_->store()));
+  if (is_path && !is_own) from_elsewhere_ = chosen->folder();
+  start_ = Start{.folder = chosen->folder(), .step = chosen->step(), .leaves = {}};
+  if (is_path) start_->leaves = is_own ? chosen->step() : -1;
   return "step " + grouped(progress.step) + " from " + chosen->folder().string() + " in " +
          monitor::duration(restore_seconds_) +
          (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
+}
+
+void Checkpointing::take_way() {
+  if (!start_) return;
+  if (is_rank_zero() && start_->folder == store_.folder_of(start_->step)) store_.remove_replaced(start_->folder);
+  if (start_->leaves && is_rank_zero()) {
+    if (mirror_) leave_newer_in_mirror(mirror_->store().folder(), *start_->leaves);  // first: it may be refused
+    leave_newer(store_.folder(), *start_->leaves);
+  }
+  if (mirror_ && !is_from_mirror_) mirror_->begin(start_->folder);
 }
 
 /// Whether what was evaluated before belongs to another data.val, and is forgotten.
@@ -111,19 +123,6 @@ void Checkpointing::tell_of_other_evaluations() const {
   log::warning(
       "data.val is evaluated on other data than before: what was measured then counts no more as a result or a "
       "best one; scores of older checkpoints, by which checkpoint.keep_best keeps them, stay");
-}
-
-/// Where it cannot be written it keeps what it has, and a later start by `auto` may take that for the newest.
-void Checkpointing::leave_newer_in_mirror(int64_t step) const {
-  if (!mirror_) return;
-  try {
-    leave_newer(mirror_->store(), step);
-  } catch (const Error& failure) {
-    throw Error(ExitCode::checkpoint,
-                {.what = "the mirror's checkpoints of the way not taken cannot be set aside: " + failure.parts().what,
-                 .where = failure.parts().where,
-                 .hint = "mend that, or go on without it: --set checkpoint.mirror=null"});
-  }
 }
 
 std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {
@@ -149,10 +148,14 @@ std::optional<checkpoint::Checkpoint> Checkpointing::newest(const Read& read) co
 int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {
   settle();  // nothing copies what is put back
   const train::Progress now = progress;
-  const auto found = newest([&](const checkpoint::Checkpoint& from) {
+  const Read put_back = [&](const checkpoint::Checkpoint& from) {
+    // One that could not be read when this attempt began, and belongs to a way that it did not take.
+    if (from.step() > now.step) throw checkpoint::Unreadable("is newer than what goes back to it", from.folder());
     state_.restore(from, progress);
     forget_other_evaluations(from, progress);
-  });
+  };
+  auto found = newest(put_back);
+  if (!found && from_elsewhere_) found = read_from(*from_elsewhere_, put_back);
   if (!found) {
     throw Error(ExitCode::refused,
                 {.what = "training diverged: " + reason + "; there is no checkpoint yet to go back to",

@@ -46,6 +46,9 @@ class Checkpointing {
   /// Throws Error(checkpoint) when there must be one and is not, Error(usage) when the job has changed in a way that
   /// does not allow going on. Every rank must call.
   std::string resume(train::Progress& progress, bool accept_changes);
+  /// Leaves the way not taken: sets aside what resume() did not choose, where a path was chosen: newer ones of the run,
+  /// all of them where the path leads out of it. Once nothing else can refuse the start. Every rank must call.
+  void take_way();
 
   /// Puts everything back as the newest good checkpoint has it, but goes on from the step that `progress` is at;
   /// returns the checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
@@ -90,7 +93,6 @@ class Checkpointing {
   void tell_other_versions(const checkpoint::Checkpoint& from) const;
   bool forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const;
   void tell_of_other_evaluations() const;
-  void leave_newer_in_mirror(int64_t step) const;
 
   Parts parts_;
   TrainingState state_;
@@ -99,6 +101,13 @@ class Checkpointing {
   checkpoint::BackgroundWriter writer_;
   std::optional<RunMirror> mirror_;
   bool is_from_mirror_ = false;
+  struct Start {
+    std::filesystem::path folder;
+    int64_t step;
+    std::optional<int64_t> leaves;  // set aside what is newer than this
+  };
+  std::optional<Start> start_;                           // what resume() restored
+  std::optional<std::filesystem::path> from_elsewhere_;  // the same where it is no checkpoint of this run
   struct Begun {
     data::Usage usage;
     double waited_seconds;  // for the save before it

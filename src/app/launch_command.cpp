@@ -16,6 +16,7 @@
 #include "job_start.hpp"
 #include "run_folder.hpp"
 #include "version.hpp"
+#include "way_not_taken.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -76,7 +77,11 @@ class RankCommand {
   using Newest = std::optional<std::pair<std::filesystem::path, std::filesystem::file_time_type>>;
 
   bool is_path() const { return resume_ != "auto" && resume_ != "must" && resume_ != "never"; }
-  bool has_saved() const { return newest() != newest_at_start_; }
+  /// Not where the first attempt has set newer ones aside, which makes an older one the newest.
+  bool has_saved() const {
+    const Newest now = newest();
+    return now && (!newest_at_start_ || now->second > newest_at_start_->second);
+  }
   /// Where it is and when it was written, by the clock of whoever keeps the files, which may be another than ours.
   Newest newest() const {
     std::error_code unknown;
@@ -136,7 +141,10 @@ int launch_command(const LaunchRequest& request) {
   plan.state = [folder] { return state_of(folder); };
   if (!check->is_done()) plan.check_job = [check] { return check->passes() ? 0 : check->exit_code(); };
   // The logs of this start belong into the new folder, not into the one that rank 0 would move aside.
-  if (resume == "never" && (!plan.node || plan.node->node == 0)) take_run_folder(folder.path, true);
+  if (resume == "never" && (!plan.node || plan.node->node == 0)) {
+    if (spec->checkpoint.mirror) leave_mirror(*spec->checkpoint.mirror);
+    take_run_folder(folder.path, true);
+  }
   return launch::launch(plan);
 }
 

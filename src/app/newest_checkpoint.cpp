@@ -223,15 +223,4 @@ std::optional<checkpoint::Checkpoint> newest_good(comm::ProcessGroups& groups, c
   }
 }
 
-void leave_newer(const CheckpointStore& store, int64_t step) {
-  store.put_back_replaced();
-  for (const auto& listed : store.list()) {
-    if (listed.step <= step) continue;
-    store.remove_replaced(listed.folder);  // or it would come back
-    if (!listed.problem.empty()) continue;
-    const auto aside = store.set_aside(listed.folder, "left");
-    log::warning(listed.folder.string() + " is of the way not taken; it is now " + aside.filename().string());
-  }
-}
-
 }  // namespace gputrain::app

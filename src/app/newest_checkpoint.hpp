@@ -24,8 +24,4 @@ std::optional<checkpoint::Checkpoint> newest_good(comm::ProcessGroups& groups, c
                                                   const checkpoint::CheckpointStore* mirror,
                                                   const checkpoint::CheckpointStore::Read& read);
 
-/// Who goes on from an older checkpoint leaves the newer ones: they are set aside, or the next attempt would take them
-/// up.
-void leave_newer(const checkpoint::CheckpointStore& store, int64_t step);
-
 }  // namespace gputrain::app

@@ -23,6 +23,7 @@
 #include "run_folder.hpp"
 #include "start_page.hpp"
 #include "training.hpp"
+#include "way_not_taken.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -57,8 +58,14 @@ int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
 /// The folder is rank 0's to make; the others use it once it is there.
 TakenRunFolder enter_run_folder(const Job& job, Place& place) {
   TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
-  place.groups.on_rank_zero([&] { taken = take_run_folder(job.output_dir, job.spec().checkpoint.resume == "never"); },
-                            "run folder");
+  const auto& spec = job.spec().checkpoint;
+  const bool fresh = spec.resume == "never";
+  place.groups.on_rank_zero(
+      [&] {
+        if (fresh && spec.mirror) leave_mirror(*spec.mirror);  // first: where that is refused nothing has changed
+        taken = take_run_folder(job.output_dir, fresh);
+      },
+      "run folder");
   open_log(taken.folder, place);
   return taken;
 }

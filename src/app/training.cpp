@@ -71,9 +71,10 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
   progress_.attempts = earlier.number_of_next(progress_);
   if (progress_.attempts > 1) resume += "  attempt " + grouped(progress_.attempts);
   earlier.check_data(progress_, request.accept);
+  if (!request.accept) earlier.refuse_if_stuck(progress_);
+  checkpointing_.take_way();
   leave_later_steps();
   tell_of_kept_batch(assembly.plan.batch);
-  if (!request.accept) earlier.refuse_if_stuck(progress_);
   pace_ = train::SavePace(earlier.losses());
   nlohmann::json attempt = attempt_record(job, assembly, progress_);
   if (checkpointing_.restore_seconds() > 0) attempt["restore_seconds"] = checkpointing_.restore_seconds();

@@ -75,6 +75,8 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
   reading_state_of(from, [&] {
     const auto& state = from.state();
     progress = train::Progress::from_json(state.at("progress"));
+    if (progress.step != from.step())
+      throw checkpoint::Damage("its state is that of step " + std::to_string(progress.step), from.folder());
     checkpoint::restore(from.part("model"), named_weights(*assembly_.built.model));
     restore_optimizer(from.part("optimizer"));
     assembly_.reduction.restore(from, assembly_.place.groups);

@@ -61,9 +61,7 @@ std::vector<std::string> Checkpoint::part_names() const {
 
 const Part& Checkpoint::part(const std::string& name) const {
   const auto found = parts_.find(name);
-  if (found == parts_.end()) {
-    throw Error(ExitCode::checkpoint, {.what = "has no " + name + kTensorSuffix, .where = folder_.string()});
-  }
+  if (found == parts_.end()) throw Damage("has no " + name + kTensorSuffix, folder_);
   return found->second;
 }
 

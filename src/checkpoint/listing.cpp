@@ -79,7 +79,11 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
     if (!fs::exists(folder)) return steps;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
       const std::optional<int64_t> step = step_of(entry.path().filename().string());
-      if (step && entry.is_directory()) steps.push_back(*step);
+      if (!step) continue;
+      std::error_code unknown;
+      const fs::file_type type = entry.status(unknown).type();
+      const bool may_not_look = unknown && type != fs::file_type::not_found;  // told when it is looked into
+      if (may_not_look || type == fs::file_type::directory) steps.push_back(*step);
     }
     std::sort(steps.rbegin(), steps.rend());
     return steps;

@@ -73,9 +73,10 @@ void put_back_replaced(const fs::path& folder) {
 }
 
 void remove_partial_folders(const fs::path& folder) {
-  on_disk(folder, "cannot remove what an earlier attempt left", [&] {
+  on_disk(folder, "cannot look for what an earlier attempt left", [&] {
+    std::error_code ignored;  // it takes room, and no more
     for (const fs::path& path : checkpoints_with(kSuffix, folder)) {
-      if (!path.string().ends_with(kReplacedSuffix)) fs::remove_all(path);
+      if (!path.string().ends_with(kReplacedSuffix)) fs::remove_all(path, ignored);
     }
   });
 }

@@ -1,12 +1,16 @@
 #include "gputrain/checkpoint/store.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "gputrain/checkpoint/setting_aside.hpp"
 #include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/log.hpp"
 #include "places.hpp"
 #include "together.hpp"
 
@@ -59,12 +63,27 @@ uint64_t bytes_needed(const Snapshot& snapshot) {
   return needed;
 }
 
+/// Whether nothing of it is missing.
+bool is_whole(const fs::path& folder) {
+  try {
+    look_at_files(folder);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 /// Takes a checkpoint away so that no moment shows half of one under a finished name.
 void remove_checkpoint(const fs::path& folder) {
   on_disk(folder, "cannot remove an old checkpoint", [&] {
     const fs::path leaving = partial_name_of(folder);
     fs::rename(folder, leaving);
-    fs::remove_all(leaving);
+    std::error_code failure;
+    fs::remove_all(leaving, failure);
+    if (!failure) return;
+    std::error_code ignored;
+    if (is_whole(leaving)) fs::rename(leaving, folder, ignored);
+    throw fs::filesystem_error("remove", folder, failure);
   });
 }
 
@@ -159,7 +178,11 @@ void CheckpointStore::confirm(int64_t step) {
     throw;
   }
   remove_replaced_folders(folder_);
-  prune_up_to(step, /*only_tell=*/false);
+  try {
+    prune_up_to(step, /*only_tell=*/false);
+  } catch (const Error& failure) {  // what was saved is none the worse
+    if (std::exchange(prune_trouble_, failure.what()) != failure.what()) log::warning(failure.what());
+  }
   point_hints_at(step);
 }
 
@@ -227,6 +250,7 @@ std::vector<fs::path> CheckpointStore::prune_up_to(int64_t newest, bool only_tel
   const auto count = std::min(best.size(), static_cast<size_t>(retention_.keep_best));
   kept.insert(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(count));
   std::vector<fs::path> removed;
+  std::optional<Error> failure;  // the first one; the others are removed all the same
   int64_t last = 0;
   for (const Listed& listed : candidates) {
     const bool is_good = listed.problem.empty();
@@ -234,9 +258,14 @@ std::vector<fs::path> CheckpointStore::prune_up_to(int64_t newest, bool only_tel
     if (is_good) ++last;
     const bool is_multiple = retention_.keep_every > 0 && listed.step % retention_.keep_every == 0;
     if (is_recent || (is_good && (is_multiple || kept.contains(listed.step)))) continue;
-    if (!only_tell) remove_checkpoint(listed.folder);
-    removed.push_back(listed.folder);
+    try {
+      if (!only_tell) remove_checkpoint(listed.folder);
+      removed.push_back(listed.folder);
+    } catch (const Error& trouble) {
+      if (!failure) failure = trouble;
+    }
   }
+  if (failure) throw Error(*failure);
   return removed;
 }
 
@@ -247,12 +276,7 @@ void CheckpointStore::point_hints_at(int64_t newest) const {
 }
 
 fs::path CheckpointStore::set_aside(const fs::path& folder, const std::string& suffix) const {
-  return on_disk(folder, "cannot set a checkpoint aside", [&] {
-    fs::path aside = folder.string() + "." + suffix;
-    for (int number = 2; fs::exists(aside); ++number) aside = fmt::format("{}.{}-{}", folder.string(), suffix, number);
-    fs::rename(folder, aside);
-    return aside;
-  });
+  return checkpoint::set_aside(folder, suffix);
 }
 
 }  // namespace gputrain::checkpoint

@@ -255,5 +255,20 @@ TEST(Restarting, FromAPathGoesOnFromWhatWasSavedSince) {
   EXPECT_EQ(second.program().wait().exit_code, 0);
 }
 
+/// What the run had before is set aside by the first attempt, which is no save.
+TEST(Restarting, FromAPathBeginsThereAgainUntilSomethingIsSaved) {
+  const TemporaryFolder folder;
+  Launched first(folder, {}, {"train.max_steps=400", "checkpoint.interval=20", "checkpoint.keep_every=20"});
+  ASSERT_EQ(first.program().wait().exit_code, 0);
+  const std::string chosen = folder / "chosen";
+  fs::copy(first.run() + "/ckpt/step-00000020", chosen);
+  Launched second(folder, {}, {"train.max_steps=400", "checkpoint.interval=null", "checkpoint.resume=" + chosen});
+  ASSERT_TRUE(second.program().prints("step    40/")) << second.program().wait(5).err;
+  second.program().forget_output();
+  kill(second.family().rank(1), SIGKILL);
+  EXPECT_TRUE(second.program().prints("resume  step 20 from " + chosen));
+  EXPECT_EQ(second.program().wait().exit_code, 0);
+}
+
 }  // namespace
 }  // namespace gputrain::testing_support

@@ -104,6 +104,27 @@ TEST_F(MirroredRun, ChangesNothingWhereTheMirrorKeepsTheWayNotTaken) {
   EXPECT_TRUE(fs::exists(step(ckpt_, "20")));
 }
 
+TEST_F(MirroredRun, StartsOverUnderTheLauncherToo) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  std::vector<std::string> command{"launch", "--nproc-per-node", "1"};
+  for (const auto& word : run({"--set", "checkpoint.resume=never"})) command.push_back(word);
+  const Result result = gputrain(command);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("resume  none found"));
+  EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left"));
+}
+
+TEST_F(MirroredRun, ThatMayNotStartOverStaysWhereItIs) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  const std::string mount = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"";
+  if (Program({"unshare", "-m", "sh", "-c", mount, mirror_}).wait().exit_code != 0) GTEST_SKIP() << "may not mount";
+  std::vector<std::string> command{"unshare", "-m", "sh", "-c", mount + " && exec \"$@\"", mirror_, gputrain_path()};
+  for (const auto& argument : run({"--set", "checkpoint.resume=never"})) command.push_back(argument);
+  EXPECT_EQ(Program(command).wait().exit_code, 5);
+  EXPECT_TRUE(fs::exists(step(ckpt_, "20")));
+  EXPECT_FALSE(fs::exists(folder_ / "run.1"));
+}
+
 TEST_F(MirroredRun, EndsWellWithoutTheMirrorAndTellsOnceWhy) {
   folder_.write("far", "a file where a folder should be");
   const Result result = gputrain(run());

@@ -165,6 +165,44 @@ TEST(Resume, FromAnOlderCheckpointLeavesTheNewerOnesBehindForGood) {
   EXPECT_THAT(gputrain(run).out, HasSubstr("resume  step 10"));
 }
 
+TEST(Resume, ThatIsRefusedSetsNothingAside) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  std::ofstream(folder / "text.txt", std::ios::app) << std::string(200, 'e');
+  const Result refused = gputrain({"run", job, "--output-dir", folder / "run", "--set",
+                                   "checkpoint.resume=" + (folder / "run/ckpt/step-00000010")});
+  EXPECT_EQ(refused.exit_code, 2) << refused.out << refused.err;
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020"));
+}
+
+TEST(Resume, FromAnotherRunLeavesAllOfThisOneBehindAndRollsBackToThat) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
+  for (const char* run : {"other", "run"}) ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / run}).exit_code, 0);
+  const Result result =
+      gputrain({"run", job, "--output-dir", folder / "run", "--accept", "--set",
+                "checkpoint.resume=" + (folder / "other/ckpt/step-00000010"), "--set", "checkpoint.interval=null",
+                "--set", "optimizer.lr=1e30", "--set", "train.nonfinite=rollback", "--set", "train.max_rollbacks=1"});
+  EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
+  EXPECT_THAT(result.out + result.err, HasSubstr("back    to the weights of step 10"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000005.left"));
+}
+
+TEST(Resume, TakesNoCheckpointWhoseManifestNamesAnotherStepThanItsState) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n"),
+                    ckpt = folder / "run/ckpt";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  std::filesystem::copy(ckpt + "/step-00000010", ckpt + "/step-00000099");
+  std::string manifest = read_file(ckpt + "/step-00000099/manifest.json");
+  manifest.replace(manifest.find("\"step\": 10"), 10, "\"step\": 99");
+  std::ofstream(ckpt + "/step-00000099/manifest.json") << manifest;
+  const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
+  EXPECT_THAT(result.err, HasSubstr("its state is that of step 10"));
+  EXPECT_THAT(result.out, HasSubstr("resume  step 20"));
+}
+
 TEST(Resume, MustFailsWithExitCode5WithoutACheckpoint) {
   const TemporaryFolder folder;
   const Result result =

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/checkpoint/setting_aside.hpp"
 #include "store_fixture.hpp"
 
 static bool exchanges_fail = false;
@@ -24,6 +25,14 @@ extern "C" __attribute__((visibility("default"))) int renameat2(int from_folder,
                                                                 const char* to, unsigned int flags) noexcept {
   if (!exchanges_fail) return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
   errno = EINVAL;
+  return -1;
+}
+
+static bool removals_fail = false;
+
+extern "C" __attribute__((visibility("default"))) int unlinkat(int folder, const char* name, int flags) noexcept {
+  if (!removals_fail) return static_cast<int>(::syscall(SYS_unlinkat, folder, name, flags));
+  errno = EPERM;
   return -1;
 }
 
@@ -91,6 +100,41 @@ TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
   const CheckpointStore::Search search = store.find_newest();
   EXPECT_FALSE(search.newest);
   EXPECT_TRUE(search.rejected.empty());
+}
+
+TEST_F(CheckpointTest, SetsAsideAllThatIsNewerGoodOrNot) {
+  CheckpointStore store(folder_, {.keep_last = 3});
+  for (const int step : {1, 2, 3}) save(store, step);
+  fs::resize_file(folder_ / "step-00000003/model.safetensors", 10);
+  EXPECT_EQ(set_aside_newer(folder_, 1).size(), 2U);
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002.left", "step-00000003.left"));
+}
+
+TEST_F(CheckpointTest, WithoutAPartIsDamaged) {
+  CheckpointStore store(folder_, {.keep_last = 2});
+  for (const int step : {1, 2}) save(store, step);
+  const fs::path manifest = folder_ / "step-00000002/manifest.json";
+  std::string text = read_text(manifest);
+  text.replace(text.find("\"model\""), 7, "\"modem\"");
+  overwrite(manifest, text);
+  const auto search = store.find_newest([](const Checkpoint& from) { from.part("model"); });
+  ASSERT_TRUE(search.newest);
+  EXPECT_EQ(search.newest->step(), 1);
+  ASSERT_EQ(search.rejected.size(), 1U);
+  EXPECT_TRUE(search.rejected.front().is_damaged);
+}
+
+TEST_F(CheckpointTest, IsSavedWhereAnOldOneCannotBeRemoved) {
+  CheckpointStore store(folder_, {.keep_last = 1});
+  save(store, 1);
+  removals_fail = true;
+  for (const int step : {2, 3}) save(store, step);
+  removals_fail = false;
+  EXPECT_EQ(store.find_newest().newest->step(), 3);
+  EXPECT_TRUE(newest_listed(folder_));
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003"));
+  save(store, 4);
+  EXPECT_THAT(names(), ElementsAre("step-00000004"));
 }
 
 TEST_F(CheckpointTest, LooksForRoomBeforeTheFirstByte) {

@@ -33,7 +33,7 @@ class Checkpoint {
   const nlohmann::json& state() const noexcept { return *state_; }
 
   std::vector<std::string> part_names() const;  // "model", "optimizer", ...
-  /// The tensors that were saved as `name`; Error(checkpoint) when there are none.
+  /// The tensors that were saved as `name`; Damage when there are none.
   const Part& part(const std::string& name) const;
 
  private:

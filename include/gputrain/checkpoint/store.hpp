@@ -129,6 +129,7 @@ class CheckpointStore {
 
   std::filesystem::path folder_;
   Retention retention_;
+  std::string prune_trouble_;  // what was told last
 };
 
 }  // namespace gputrain::checkpoint

@@ -1,0 +1,22 @@
+// Taking checkpoints out of the way without removing them, and without LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace gputrain::checkpoint {
+
+/// Renames a checkpoint to `<folder>.<suffix>`, or `.<suffix>-2` and so on, and returns the new name. Throws
+/// Error(checkpoint) where that cannot be.
+std::filesystem::path set_aside(const std::filesystem::path& folder, const std::string& suffix);
+
+struct SetAside {
+  std::filesystem::path from, to;
+};
+/// Sets aside, as `left`, every checkpoint in `folder` that is newer than `step`, good or not. Throws
+/// Error(checkpoint).
+std::vector<SetAside> set_aside_newer(const std::filesystem::path& folder, int64_t step);
+
+}  // namespace gputrain::checkpoint

@@ -1,0 +1,35 @@
+#include "gputrain/checkpoint/setting_aside.hpp"
+
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "gputrain/checkpoint/listing.hpp"
+#include "places.hpp"
+
+namespace gputrain::checkpoint {
+
+namespace fs = std::filesystem;
+
+fs::path set_aside(const fs::path& folder, const std::string& suffix) {
+  return on_disk(folder, "cannot set a checkpoint aside", [&] {
+    fs::path aside = folder.string() + "." + suffix;
+    for (int number = 2; fs::exists(aside); ++number) aside = fmt::format("{}.{}-{}", folder.string(), suffix, number);
+    fs::rename(folder, aside);
+    return aside;
+  });
+}
+
+std::vector<SetAside> set_aside_newer(const fs::path& folder, int64_t step) {
+  put_back_replaced(folder);
+  std::vector<SetAside> moved;
+  for (const Listed& listed : list_checkpoints(folder)) {
+    if (listed.step <= step) continue;
+    std::error_code ignored;
+    fs::remove_all(replaced_name_of(listed.folder), ignored);  // or it would come back
+    moved.push_back({listed.folder, set_aside(listed.folder, "left")});
+  }
+  return moved;
+}
+
+}  // namespace gputrain::checkpoint
