@@ -27,7 +27,10 @@ while (($#)); do
   esac
   shift
 done
-parts=${parts:-probe bench tests}
+asked=" ${parts:-probe bench tests} " parts=''
+for name in probe bench tests; do  # in the order in which they run
+  [[ $asked != *" $name "* ]] || parts+=" $name"
+done
 
 find_programs gputrain gpu_probe gpu_tests
 incomplete=''

@@ -38,10 +38,11 @@ def programs_in(folder: Path) -> list[dict]:
 def run(test: dict, seconds: float, out: Path, done: list[str]) -> dict:
     """`done`: cases that have passed already."""
     started = time.time()
+    limit = max(1, int(seconds))
     rest = [f"--gtest_filter=-{':'.join(done)}"] if done else []
     scratch = out / "running.log"  # a file: processes that a killed program leaves would keep a pipe open
     with scratch.open("wb") as log:
-        code = subprocess.run(["timeout", "--signal=KILL", f"{seconds:.0f}", test["program"], *rest], stdout=log, stderr=subprocess.STDOUT,
+        code = subprocess.run(["timeout", "--signal=KILL", str(limit), test["program"], *rest], stdout=log, stderr=subprocess.STDOUT,
                               cwd=ROOT, env=os.environ | dict(entry.split("=", 1) for entry in test["environment"])).returncode
     took = time.time() - started
     output = scratch.read_text(errors="replace")
@@ -51,7 +52,7 @@ def run(test: dict, seconds: float, out: Path, done: list[str]) -> dict:
     reasons = re.findall(r"Skipped\n(.*?)\n\[  SKIPPED \] (\S+)", output, re.S)
     cases = sorted({*done, *re.findall(r"^\[       OK \] ([\w/]+\.[\w/]+)", output, re.M)})
     begun, ended = (re.findall(pattern + r" ([\w/]+\.[\w/]+)", output) for pattern in (r"\[ RUN      \]", r"\[  (?:     OK|FAILED|SKIPPED) \]"))
-    return {"name": test["name"], "code": f"killed after {took:.0f} s" if took >= seconds else code, "seconds": round(took, 1),
+    return {"name": test["name"], "code": f"killed after {took:.0f} s" if took >= limit else code, "seconds": round(took, 1),
             "passed": len(cases), "cases": cases, "failed": sorted(set(re.findall(r"\[  FAILED  \] ([\w/]+\.[\w/]+)", output))),
             "unfinished": [case for case in begun if case not in ended],
             "skipped": [f"{case}: {' '.join(reason.split())}" for reason, case in reasons],

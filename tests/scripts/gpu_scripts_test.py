@@ -111,6 +111,19 @@ class Check(unittest.TestCase):
         self.assertEqual(code, 0, said)
         self.assertIn("1 failed", said)
 
+    def test_a_section_that_failed_or_had_no_time_is_tried_once_more(self):
+        machine = self.machine(passes=PASSES)
+        probe = machine.root / ".carry/bin/gpu_probe"
+        machine.write(probe, PROBE.replace("for section; do", "for section; do\n  [ $section != nccl ] || sleep 60"))
+        code, said = machine.check("--only", "probe", "--budget", "12")
+        self.assertEqual(code, 1, said)
+        self.assertIn("no time for: nccl", said)
+        self.assertNotIn('"nccl", "error"', machine.results("probe.log"))
+        machine.write(probe, PROBE.replace("kill -SEGV $$", ":"))
+        code, said = machine.check("--only", "probe", "--continue")
+        self.assertEqual(code, 0, said)
+        self.assertNotIn('"error"', machine.results("probe.log"))
+
     def test_all_parts_the_tests_last_and_pytorch_s_failure_is_told(self):
         machine = self.machine(passes=PASSES)
         code, said = machine.check()
