@@ -45,7 +45,13 @@ bool RunMirror::holds(const checkpoint::Checkpoint& checkpoint) const {
 }
 
 void RunMirror::begin(const std::filesystem::path& checkpoint) {
-  if (copies_) copies_->begin(checkpoint);
+  if (!copies_) return;
+  const bool was_away = std::exchange(is_away_, !lock_.is_held());
+  if (!is_away_) return copies_->begin(checkpoint);
+  parts_.ledger.append("mirror_failed", {{"folder", checkpoint.filename().string()}, {"reason", "the mirror is away"}});
+  if (was_away) return;
+  log::warning("the mirror has been moved, removed or unmounted: " + parts_.folder.string() +
+               "; there are no second copies until it is back");
 }
 
 void RunMirror::hold(bool held) {

@@ -29,6 +29,8 @@ class RunMirror {
   const checkpoint::CheckpointStore& store() const noexcept { return store_; }
   bool holds(const checkpoint::Checkpoint& checkpoint) const;
 
+  /// Copies in the background; not while the folder is another than at the start, as where a disk was unmounted: what
+  /// would then lie there is neither a second copy nor locked.
   void begin(const std::filesystem::path& checkpoint);
   /// Other writing comes first.
   void hold(bool held);
@@ -45,7 +47,8 @@ class RunMirror {
   checkpoint::CheckpointStore store_;
   RunLock lock_;
   std::optional<checkpoint::Mirror> copies_;
-  std::string told_;  // the failure that was told last
+  std::string told_;      // the failure that was told last
+  bool is_away_ = false;  // the folder is not the one that is locked
 };
 
 }  // namespace gputrain::app

@@ -148,6 +148,20 @@ TEST_F(MirroredRun, MirrorsTheCheckpointItSavesWhenItIsStopped) {
   EXPECT_EQ(gputrain({"ckpt", "verify", mirror_}).exit_code, 0);
 }
 
+TEST_F(MirroredRun, WritesNothingWhereTheMirrorHasGone) {
+  Program program({gputrain_path(), "run", job_, "--output-dir", folder_ / "run", "--set",
+                   "checkpoint.mirror=" + mirror_, "--set", "checkpoint.interval=null", "--set",
+                   "train.max_steps=1000000"});
+  ASSERT_TRUE(program.prints("step    20/"));
+  fs::rename(mirror_, mirror_ + ".gone");
+  program.signal(SIGTERM);
+  const Result result = program.wait();
+  EXPECT_EQ(result.exit_code, 143);
+  EXPECT_FALSE(fs::exists(mirror_));
+  EXPECT_THAT(result.err, HasSubstr("has been moved, removed or unmounted"));
+  EXPECT_THAT(ledger(), HasSubstr("the mirror is away"));
+}
+
 TEST_F(MirroredRun, IsRefusedWhereAnotherMirrorsOrSavesItself) {
   EXPECT_EQ(gputrain(run({"--set", "checkpoint.mirror=" + ckpt_})).exit_code, 2);
   Program other({gputrain_path(), "run", job_, "--output-dir", folder_ / "other", "--set",
