@@ -1,10 +1,13 @@
 #include "ending.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include <ATen/ops/zeros.h>
 #include <nlohmann/json.hpp>
 
+#include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
@@ -69,6 +72,24 @@ Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metri
                         (met ? " in [" : " not in [") + significant(band[0]) + ", " + significant(band[1]) + "]";
   }
   return expectation;
+}
+
+void check_expected_metrics(const JobSpec& spec, const Datasets& datasets) {
+  if (!spec.expect) return;
+  std::vector<std::string> measured{"train/loss"};
+  for (const auto& [split, is_there] :
+       {std::pair("val", datasets.val != nullptr), {"test", datasets.test != nullptr}}) {
+    if (!is_there) continue;
+    const auto names = datasets.is_text ? std::vector<std::string>{"loss", "perplexity"}
+                                        : std::vector<std::string>{"loss", "top1", "top5"};
+    for (const auto& name : names) measured.push_back(std::string(split) + "/" + name);
+  }
+  for (const auto& [name, band] : spec.expect->bands) {
+    if (name.starts_with("train/") || std::ranges::find(measured, name) != measured.end()) continue;
+    std::string all;
+    for (const auto& each : measured) all += (all.empty() ? "" : ", ") + each;
+    throw Error(ExitCode::usage, {.what = "expect: " + name + " is not measured by this job", .hint = all});
+  }
 }
 
 monitor::Summary summarize(const Job& job, const Place& place, const train::Plan& plan, const train::Progress& progress,
@@ -174,7 +195,7 @@ monitor::Summary record_failure(monitor::Summary summary, const std::exception& 
 }
 
 void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,
-                  const Expectation& expectation, const RunFolder& folder) {
+                  const Expectation& expectation, const RunFolder& folder, const std::string& resume) {
   const std::string steps = plan.is_time_limited() ? counted(summary.step, "step")
                                                    : grouped(summary.step) + "/" + counted(plan.total_steps, "step");
   console.line(summary.status == "done" ? "done" : "end", steps + "  " + summary.reason + "  exit " +
@@ -195,10 +216,13 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
   if (!result.empty()) console.line("result", result);
   if (summary.first_step_seconds > 0) console.line("speed", speed_text(summary));
   if (summary.status == "stopped" && summary.step > 0) {
-    console.line("next", "the same command goes on from step " + grouped(summary.step));
+    const bool goes_on = resume == "auto" || resume == "must";
+    console.line("next", std::string(goes_on ? "the same command" : "the same command without checkpoint.resume") +
+                             " goes on from step " + grouped(summary.step));
   } else if (summary.first_step_seconds == 0 && summary.status == "done") {
-    console.line(
-        "next", "nothing was left to train; to go on, raise what ends the job (train.max_steps, ...) and add --accept");
+    console.line("next",
+                 "nothing was left to train; to go on, raise what ends the job (train.max_steps, train.max_time, "
+                 "eval.early_stopping.patience) and add --accept");
   }
   console.line("files", folder.weights().string() + "  " + folder.metrics().filename().string() + "  " +
                             folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() +

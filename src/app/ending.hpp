@@ -21,6 +21,9 @@ struct Expectation {
   std::string text;  // "val/loss 1.87 in [1.8, 1.9]"
 };
 
+/// Throws Error(usage) where `expect:` names what the job does not measure: better before training than after it.
+void check_expected_metrics(const JobSpec& spec, const Datasets& datasets);
+
 Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metrics);
 
 /// What summary.json says of a run that got this far.
@@ -48,8 +51,8 @@ void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Ex
 /// Records an end by an error in summary.json, and returns what it recorded; says nothing itself.
 monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder);
 
-/// The last lines of a run: done, result, speed, files.
+/// The last lines of a run: done, result, speed, what the next command does after this `checkpoint.resume`, files.
 void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,
-                  const Expectation& expectation, const RunFolder& folder);
+                  const Expectation& expectation, const RunFolder& folder, const std::string& resume);
 
 }  // namespace gputrain::app

@@ -36,6 +36,10 @@ void ExpectSpec::describe(config::Description<ExpectSpec>& d) {
   d.pattern("<split>/<metric>", &ExpectSpec::bands, "lowest and highest value of a final metric, such as val/top1")
       .elements(2)
       .change(Change::safe);
+  d.check([](const ExpectSpec& spec, config::Complaints& complaints) {
+    for (const auto& [name, band] : spec.bands)
+      if (band[0] > band[1]) complaints.about(name, "its lowest value is above its highest", "[low, high]");
+  });
   d.key("source", &ExpectSpec::source, "where the band comes from").change(Change::safe);
 }
 

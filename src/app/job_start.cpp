@@ -27,6 +27,8 @@ void JobStart::describe(config::Description<JobStart>& d) {
 
 void check_job_start(const JobStart& spec, config::Complaints& complaints) {
   launch::check_environment_names(spec.env, complaints);
+  if (spec.output_dir && spec.output_dir->empty())
+    complaints.about("output_dir", "is empty", "a folder, or leave it out for runs/<name>");
   if (!spec.name || spec.output_dir) return;  // a label then
   const std::filesystem::path below = *spec.name;
   const bool leads_elsewhere = below.is_absolute() || std::any_of(below.begin(), below.end(), [](const auto& part) {

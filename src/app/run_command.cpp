@@ -4,6 +4,7 @@
 
 #include "assembly.hpp"
 #include "checkpoint_room.hpp"
+#include "checkpointing.hpp"
 #include "commands.hpp"
 #include "dry_run.hpp"
 #include "ending.hpp"
@@ -82,6 +83,12 @@ Start prepare(const RunRequest& request, const Job& job, Place& place) {
   try {
     Start start{.job = job, .datasets = open_datasets(job), .micro_batch = {}};
     check_sample(job, start.datasets);
+    if (request.verify && !job.spec().expect)
+      throw Error(ExitCode::usage, {.what = "--verify has nothing to verify: the job has no `expect:`",
+                                    .hint = "expect: {val/loss: [1.2, 1.4]}"});
+    check_expected_metrics(job.spec(), start.datasets);
+    if (job.spec().checkpoint.metric.value) watched_metric_of(job.spec(), start.datasets);
+    if (request.dry_run) check_run_folder(job.output_dir);  // else rank 0 does, when it takes it
     if (request.dry_run) return start;
     start.kept_global_batch = kept_global_batch(job, place);
     if (!job.spec().train.searches_micro_batch()) return start;

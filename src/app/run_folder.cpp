@@ -33,6 +33,19 @@ void create_durably(const std::filesystem::path& folder, std::error_code& failur
                                       .hint = "choose another with --output-dir"});
 }
 
+/// A folder of weights that came from elsewhere, say, which a run would write its own over.
+void refuse_files_of_others(const RunFolder& folder) {
+  std::error_code unknown;
+  for (const auto& mark : {folder.resolved(), folder.ledger(), folder.checkpoints()})
+    if (std::filesystem::exists(mark, unknown)) return;
+  for (const auto& file : {folder.weights(), folder.model_config(), folder.metrics(), folder.summary()}) {
+    if (!std::filesystem::exists(file, unknown)) continue;
+    throw Error(ExitCode::usage, {.what = "this is no run folder, and a run would overwrite what it holds",
+                                  .where = file.string(),
+                                  .hint = "another --output-dir, a new or empty folder"});
+  }
+}
+
 }  // namespace
 
 std::filesystem::path RunFolder::log(int rank) const {
@@ -46,6 +59,7 @@ void check_run_folder(const std::filesystem::path& path) {
   const auto status = std::filesystem::status(RunFolder{path}.checkpoints(), failure);
   const bool is_below_a_file = failure == std::errc::not_a_directory;
   if (is_below_a_file || status.type() == std::filesystem::file_type::none) refuse(path, failure);
+  refuse_files_of_others({path});
 }
 
 TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {

@@ -27,7 +27,8 @@ struct TakenRunFolder {
   RunLock lock;
 };
 
-/// Throws the Error(environment) of take_run_folder() for a path that no folder can have, or that may not be looked at.
+/// Throws the Error(environment) of take_run_folder() for a path that no folder can have, or that may not be looked at;
+/// Error(usage) where it holds what a run would overwrite, and no run has written there.
 void check_run_folder(const std::filesystem::path& path);
 
 /// Creates the folder and locks it, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`,

@@ -349,7 +349,7 @@ void Training::finish(const monitor::Summary& summary, const Expectation& expect
     console_.block(train::write_sample(model, *assembly_.datasets.train, assembly_.datasets.tokens_per_sample(),
                                        *sample, static_cast<uint64_t>(spec_.seed)));
   }
-  print_ending(console_, summary, assembly_.plan, expectation, folder_);
+  print_ending(console_, summary, assembly_.plan, expectation, folder_, spec_.checkpoint.resume);
 }
 
 }  // namespace gputrain::app

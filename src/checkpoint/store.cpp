@@ -272,6 +272,8 @@ std::vector<fs::path> CheckpointStore::prune_up_to(int64_t newest, bool only_tel
 void CheckpointStore::point_hints_at(int64_t newest) const {
   set_hint(folder_ / "latest", folder_name(newest));
   const std::vector<int64_t> best = best_of(list(), retention_);
+  std::error_code ignored;
+  if (best.empty()) fs::remove(folder_ / "best", ignored);
   if (!best.empty()) set_hint(folder_ / "best", folder_name(best.front()));
 }
 

@@ -209,6 +209,33 @@ TEST(Verbs, PretrainedWeightsThatCannotBeReadSayWhatToDo) {
   EXPECT_THAT(refusal_with(folder / "."), HasSubstr("the folder that model.safetensors is in"));
 }
 
+TEST(Verbs, RunOverwritesNoFilesOfOthers) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  folder.write("theirs/model.safetensors", "weights");
+  for (const std::string more : {"", "--dry-run"}) {
+    std::vector<std::string> command{"run", job, "--output-dir", folder / "theirs"};
+    if (!more.empty()) command.push_back(more);
+    const Result result = gputrain(command);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr("would overwrite"));
+  }
+  EXPECT_EQ(gputrain({"launch", "--nproc-per-node", "2", "run", job, "--output-dir", folder / "theirs"}).exit_code, 2);
+  EXPECT_EQ(read_file(folder / "theirs/model.safetensors"), "weights");
+  EXPECT_EQ(gputrain({"run", job, "--output-dir", ""}).exit_code, 2);
+}
+
+TEST(Verbs, RunIsToldBeforeTrainingWhatItCannotMeasure) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  for (const std::string set : {"expect.val/top1=[0, 1]", "expect.val/loss=[3, 1]", "checkpoint.metric=top1"}) {
+    const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--dry-run", "--set", set});
+    EXPECT_EQ(result.exit_code, 2) << set << result.out;
+  }
+  EXPECT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--verify"}).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
 TEST(Verbs, PretrainedWeightsMayLieElsewhereWhenARunGoesOn) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
