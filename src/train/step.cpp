@@ -29,10 +29,6 @@ std::vector<int64_t> shapes_of(const std::vector<Batch>& batches) {
   return shapes;
 }
 
-bool is_alike(const Batch& a, const Batch& b) {
-  return a.inputs.sizes() == b.inputs.sizes() && a.targets.sizes() == b.targets.sizes();
-}
-
 }  // namespace
 
 Step::Step(Parts parts, Options options) : parts_(std::move(parts)), options_(options) {
@@ -60,7 +56,7 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
 /// A step whose work is not replayed.
 Step::Work Step::queue(const std::vector<Batch>& batches) {
   if (recorded_.empty()) {
-    ++queued_[shapes_of(batches)];
+    if (parts_.recording != nullptr) ++queued_[shapes_of(batches)];
     return work(batches);
   }
   Work done;
@@ -115,11 +111,10 @@ bool Step::can_replay(const data::StepData& data) const {
   const auto& batches = data.micro_batches;
   if (parts_.recording == nullptr) return false;
   if (!std::all_of(batches.begin(), batches.end(), [this](const Batch& batch) { return counts(batch); })) return false;
-  if (recorded_.empty()) {
-    const auto known = queued_.find(shapes_of(batches));
-    return known != queued_.end() && known->second >= kStepsBeforeRecording;
-  }
-  return std::equal(batches.begin(), batches.end(), recorded_.begin(), recorded_.end(), is_alike);
+  const auto shapes = shapes_of(batches);
+  if (!recorded_.empty()) return shapes == shapes_of(recorded_);
+  const auto queued = queued_.find(shapes);
+  return queued != queued_.end() && queued->second >= kStepsBeforeRecording;
 }
 
 Step::Work Step::replay(const std::vector<Batch>& batches) {
