@@ -9,6 +9,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include "gputrain/checkpoint/setting_aside.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 
@@ -74,11 +75,11 @@ Search search_both(const CheckpointStore& own, const CheckpointStore& mirror, co
 }
 
 /// Takes a damaged checkpoint out of the way and returns its new name; empty where a mirror does not allow that.
-std::string quarantine(const CheckpointStore& own, const CheckpointStore* mirror, const std::filesystem::path& folder) {
-  if (folder.parent_path() == own.folder()) return own.set_aside(folder, "bad").filename().string();
+std::string quarantine(const CheckpointStore& own, const std::filesystem::path& folder) {
   try {
-    return mirror->set_aside(folder, "bad").filename().string();
+    return checkpoint::set_aside(folder, "bad").filename().string();
   } catch (const Error&) {
+    if (folder.parent_path() == own.folder()) throw;
     return {};
   }
 }
@@ -120,7 +121,7 @@ std::optional<checkpoint::Checkpoint> newest_here(const CheckpointStore& own, co
   }
   for (const auto& rejected : search.rejected) {
     // What cannot be read now may be good later.
-    const std::string aside = rejected.is_damaged ? quarantine(own, mirror, rejected.folder) : "";
+    const std::string aside = rejected.is_damaged ? quarantine(own, rejected.folder) : "";
     log::warning("checkpoint skipped: " + rejected.reason + (aside.empty() ? "" : "; it is now " + aside));
   }
   return std::move(search.newest);

@@ -277,8 +277,4 @@ void CheckpointStore::point_hints_at(int64_t newest) const {
   if (!best.empty()) set_hint(folder_ / "best", folder_name(best.front()));
 }
 
-fs::path CheckpointStore::set_aside(const fs::path& folder, const std::string& suffix) const {
-  return checkpoint::set_aside(folder, suffix);
-}
-
 }  // namespace gputrain::checkpoint

@@ -94,7 +94,7 @@ TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
   CheckpointStore store(folder_);
   for (int i = 0; i < 2; ++i) {
     save(store, 1);
-    store.set_aside(folder_ / "step-00000001", "bad");
+    set_aside(folder_ / "step-00000001", "bad");
   }
   EXPECT_THAT(names(), ElementsAre("step-00000001.bad", "step-00000001.bad-2"));
   const CheckpointStore::Search search = store.find_newest();

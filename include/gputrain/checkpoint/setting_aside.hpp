@@ -8,8 +8,8 @@
 
 namespace gputrain::checkpoint {
 
-/// Renames a checkpoint to `<folder>.<suffix>`, or `.<suffix>-2` and so on, and returns the new name. Throws
-/// Error(checkpoint) where that cannot be.
+/// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and returns
+/// it. Throws Error(checkpoint) when it cannot.
 std::filesystem::path set_aside(const std::filesystem::path& folder, const std::string& suffix);
 
 struct SetAside {

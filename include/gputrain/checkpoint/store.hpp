@@ -115,10 +115,6 @@ class CheckpointStore {
   /// newest that `verified` found stays, and so do newer ones, which count for nothing; without it nothing goes.
   std::vector<std::filesystem::path> prune(const Search& verified, bool only_tell = false) const;
 
-  /// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and
-  /// returns it. Throws Error(checkpoint) when it cannot.
-  std::filesystem::path set_aside(const std::filesystem::path& folder, const std::string& suffix) const;
-
   /// Removes what the checkpoint has replaced, if that is still there: nobody will want it back.
   void remove_replaced(const std::filesystem::path& folder) const;
 
