@@ -62,13 +62,21 @@ Checkpointing::Checkpointing(Parts parts)
              retention_of(parts_.job.spec().checkpoint, parts_.assembly.plan, best_metric_)),
       writer_(store_) {
   const auto& spec = parts_.job.spec().checkpoint;
-  if (!spec.mirror) return;
-  mirror_.emplace(RunMirror::Parts{.folder = *spec.mirror,
-                                   .own_folder = store_.folder(),
-                                   .retention = retention_of(spec, parts_.assembly.plan, best_metric_),
-                                   .writes = is_rank_zero(),
-                                   .ledger = parts_.ledger,
-                                   .console = parts_.console});
+  if (spec.mirror) {
+    mirror_.emplace(RunMirror::Parts{.folder = *spec.mirror,
+                                     .own_folder = store_.folder(),
+                                     .retention = retention_of(spec, parts_.assembly.plan, best_metric_),
+                                     .writes = is_rank_zero(),
+                                     .ledger = parts_.ledger,
+                                     .console = parts_.console});
+  }
+  if (is_rank_zero()) follow(lineage_before(monitor::read_ledger(parts_.folder.ledger()).lines));
+}
+
+/// Rank 0 alone looks for checkpoints, and writes their manifests.
+void Checkpointing::follow(const checkpoint::Lineage& history) {
+  store_.follow(history);
+  if (mirror_) mirror_->follow(history);
 }
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
@@ -94,12 +102,19 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   if (is_path && !is_own) from_elsewhere_ = chosen->folder();
   start_ = Start{.folder = chosen->folder(), .step = chosen->step(), .leaves = {}};
   if (is_path) start_->leaves = is_own ? chosen->step() : -1;
+  const auto& lineage = chosen->manifest().origin.lineage;
+  if (is_path) {
+    follow(is_own ? lineage.branch_off(chosen->step()) : checkpoint::Lineage::begin());
+  } else if (history().branches.empty()) {
+    follow(lineage);  // of a run whose folder is lost
+  }
   return "step " + grouped(progress.step) + " from " + chosen->folder().string() + " in " +
          monitor::duration(restore_seconds_) +
          (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
 }
 
 void Checkpointing::take_way() {
+  if (is_rank_zero() && mirror_ && !(start_ && start_->leaves)) leave_others(mirror_->store().folder(), history());
   if (!start_) return;
   if (is_rank_zero() && start_->folder == store_.folder_of(start_->step)) store_.remove_replaced(start_->folder);
   if (start_->leaves && is_rank_zero()) {
@@ -192,6 +207,7 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
   auto& groups = parts_.assembly.place.groups;
   groups.enter("in the save after step", progress.step);
   checkpoint::Snapshot live = state_.gather(progress, best_metric_);
+  live.origin.lineage = history();
   live.synced_before = {parts_.folder.metrics()};
   // That has waited for the device. Where NCCL called its sums off, updates were made of what they had come to.
   if (!parts_.assembly.place.device.is_cpu())

@@ -10,6 +10,8 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/monitor/ledger.hpp"
+#include "record.hpp"
 #include "run_folder.hpp"
 #include "run_lock.hpp"
 
@@ -26,9 +28,9 @@ std::optional<checkpoint::Listed> newest_of_run(const RunFolder& run) {
   return checkpoint::newest_listed(run.checkpoints());
 }
 
-std::optional<checkpoint::Listed> newest_of_mirror(const fs::path& mirror) {
+std::optional<checkpoint::Listed> newest_of_mirror(const fs::path& mirror, const RunFolder& run) {
   try {
-    return checkpoint::newest_listed(mirror);
+    return checkpoint::newest_listed(mirror, lineage_before(monitor::read_ledger(run.ledger()).lines));
   } catch (const Error&) {
     return std::nullopt;  // it may be away
   }
@@ -41,7 +43,7 @@ fs::path to_go_on_from(const Job& job) {
   if (spec.resume != "auto" && spec.resume != "must") return spec.resume;
   auto newest = newest_of_run({job.output_dir});
   if (spec.mirror) {
-    auto copy = newest_of_mirror(*spec.mirror);
+    auto copy = newest_of_mirror(*spec.mirror, {job.output_dir});
     if (copy && (!newest || copy->step > newest->step)) newest = std::move(copy);
   }
   return newest ? newest->folder : fs::path();

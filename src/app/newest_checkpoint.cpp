@@ -22,7 +22,7 @@ using Search = CheckpointStore::Search;
 /// By manifest and sizes; -1: there is none, or no looking.
 int64_t newest_step(const CheckpointStore& store) {
   try {
-    if (const auto newest = checkpoint::newest_listed(store.folder())) return newest->step;
+    if (const auto newest = checkpoint::newest_listed(store.folder(), store.history())) return newest->step;
   } catch (const Error& error) {
     log::warning(error.what());
   }

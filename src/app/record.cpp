@@ -92,6 +92,18 @@ DataIdentity identity_before(const std::vector<nlohmann::json>& ledger) {
   return {};
 }
 
+checkpoint::Lineage lineage_before(const std::vector<nlohmann::json>& ledger) {
+  for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
+    if (!line->contains("lineage")) continue;
+    try {
+      return checkpoint::lineage_in(line->at("lineage"));
+    } catch (const nlohmann::json::exception&) {
+      return {};  // changed by somebody, which the audit tells
+    }
+  }
+  return {};
+}
+
 nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
   nlohmann::json record{
       {"attempt", progress.attempts},

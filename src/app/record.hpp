@@ -9,6 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "assembly.hpp"
+#include "gputrain/checkpoint/lineage.hpp"
 #include "gputrain/data/usage.hpp"
 #include "gputrain/monitor/summary.hpp"
 #include "gputrain/train/progress.hpp"
@@ -42,6 +43,9 @@ struct DataIdentity {
 DataIdentity identity_of(const data::Dataset& dataset);
 /// That of the run's newest attempt.
 DataIdentity identity_before(const std::vector<nlohmann::json>& ledger);
+
+/// The history that the run's newest choice of one has left it with.
+checkpoint::Lineage lineage_before(const std::vector<nlohmann::json>& ledger);
 
 /// How many attempts there have been: the lines about them, or the highest number that one was given, as the first in
 /// a folder that goes on from another's checkpoint has not the number 1.

@@ -5,9 +5,13 @@
 #include <string>
 #include <system_error>
 
+#include <nlohmann/json.hpp>
+
+#include "gputrain/checkpoint/lineage.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/monitor/ledger.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -75,7 +79,12 @@ TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
   if (!failure) create_durably(folder.path / "logs", failure);
   if (!failure) create_durably(folder.checkpoints(), failure);
   if (failure) refuse(folder.path, failure);
-  return {folder, RunLock(folder.path)};
+  TakenRunFolder taken{folder, RunLock(folder.path)};
+  if (fresh) {
+    // A mirror that is away now has nothing to say when it is back.
+    monitor::Ledger(folder.ledger()).append("started_over", {{"lineage", json_of(checkpoint::Lineage::begin())}});
+  }
+  return taken;
 }
 
 }  // namespace gputrain::app

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "gputrain/checkpoint/lineage.hpp"
+
 namespace gputrain::app {
 
 /// Sets aside what is newer than `step` in a folder of checkpoints, and tells.
@@ -13,6 +15,10 @@ void leave_newer(const std::filesystem::path& checkpoints, int64_t step);
 /// The same in a mirror. Throws Error(checkpoint) where it cannot be written: it would keep what it has, and a later
 /// start by `auto` might take that for the newest.
 void leave_newer_in_mirror(const std::filesystem::path& mirror, int64_t step);
+
+/// Sets aside what a mirror holds of another history than the run's, and tells: it was away when that was left. Never
+/// taken up by this run, it would be by one that has lost its folder.
+void leave_others(const std::filesystem::path& mirror, const checkpoint::Lineage& history);
 
 /// The same for all that a mirror holds, where a run starts over; Error(usage) where another run uses it.
 void leave_mirror(const std::filesystem::path& mirror);

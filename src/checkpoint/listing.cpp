@@ -43,6 +43,7 @@ Listed look_at(const fs::path& folder, int64_t step) {
     const Manifest manifest = look_at_files(folder);
     for (const auto& [name, file] : manifest.files) listed.bytes += file.seal.bytes;
     listed.score = manifest.score;
+    listed.lineage = manifest.origin.lineage;
     if (manifest.step != step) listed.problem = fmt::format("its manifest is that of step {}", manifest.step);
   } catch (const Error& error) {
     listed.problem = error.what();
@@ -96,9 +97,10 @@ std::vector<Listed> list_checkpoints(const fs::path& folder) {
   return listed;
 }
 
-std::optional<Listed> newest_listed(const fs::path& folder) {
+std::optional<Listed> newest_listed(const fs::path& folder, const Lineage& history) {
   for (const int64_t step : steps_in(folder)) {
-    if (Listed listed = look_at(folder / folder_name(step), step); listed.problem.empty()) return listed;
+    Listed listed = look_at(folder / folder_name(step), step);
+    if (listed.problem.empty() && history.includes(listed.lineage, step)) return listed;
   }
   return std::nullopt;
 }

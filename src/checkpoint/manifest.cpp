@@ -10,8 +10,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kFormat = "gputrain checkpoint";
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
 constexpr size_t kMaxDimensions = 64;
+constexpr std::string_view kSealKey = "\n  \"seal\": \"";  // at this depth there is one
+constexpr size_t kSealDigits = 32;
 
 /// A name that stays inside the checkpoint's folder.
 bool is_plain(const std::string& name) {
@@ -52,7 +54,8 @@ Manifest::File file_in(const json& value) {
 Origin origin_in(const json& value) {
   return {.spec_hash = value.at("spec_hash").get<std::string>(),
           .world_size = static_cast<int64_t>(count_in(value.at("world_size"))),
-          .versions = value.at("versions").get<std::map<std::string, std::string>>()};
+          .versions = value.at("versions").get<std::map<std::string, std::string>>(),
+          .lineage = lineage_in(value.at("lineage"))};
 }
 
 json json_of(const Manifest::File& file) {
@@ -63,6 +66,21 @@ json json_of(const Manifest::File& file) {
   for (const auto& [name, slice] : file.slices)
     value["slices"][name] = {{"shape", slice.shape}, {"begin", slice.begin}};
   return value;
+}
+
+std::string xxh3_of(std::string_view unsealed) {
+  Sealer sealer;
+  sealer.add(unsealed.data(), unsealed.size());
+  return sealer.seal().xxh3_128;
+}
+
+/// Whether the text is what was sealed.
+bool is_sealed(std::string_view text) {
+  const size_t key = text.find(kSealKey), digits = key + kSealKey.size();
+  if (key == std::string_view::npos || text.size() < digits + kSealDigits) return false;
+  std::string unsealed(text);
+  unsealed.replace(digits, kSealDigits, kSealDigits, '0');
+  return text.substr(digits, kSealDigits) == xxh3_of(unsealed);
 }
 
 }  // namespace
@@ -76,10 +94,14 @@ std::string to_json(const Manifest& manifest) {
                 {"origin",
                  {{"spec_hash", manifest.origin.spec_hash},
                   {"world_size", manifest.origin.world_size},
-                  {"versions", manifest.origin.versions}}},
-                {"files", std::move(files)}};
+                  {"versions", manifest.origin.versions},
+                  {"lineage", json_of(manifest.origin.lineage)}}},
+                {"files", std::move(files)},
+                {"seal", std::string(kSealDigits, '0')}};
   if (manifest.score) value["score"] = {{"metric", manifest.score->metric}, {"value", manifest.score->value}};
-  return value.dump(2) + "\n";
+  std::string text = value.dump(2) + "\n";
+  const std::string seal = xxh3_of(text);
+  return text.replace(text.find(kSealKey) + kSealKey.size(), kSealDigits, seal);
 }
 
 std::string to_json(const Manifest::File& file) { return json_of(file).dump(2) + "\n"; }
@@ -102,6 +124,7 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
       throw Damage(fmt::format("format version {} is unknown to this gputrain", value["version"].dump(-1, ' ', true)),
                    path);
     }
+    if (!is_sealed(text)) throw Damage("damaged: its seal differs", path);
     Manifest manifest{.step = static_cast<int64_t>(count_in(value.at("step"))),
                       .origin = origin_in(value.at("origin"))};
     for (const auto& [name, file] : value.at("files").items()) {

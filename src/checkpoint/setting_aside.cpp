@@ -1,5 +1,6 @@
 #include "gputrain/checkpoint/setting_aside.hpp"
 
+#include <functional>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -20,16 +21,30 @@ fs::path set_aside(const fs::path& folder, const std::string& suffix) {
   });
 }
 
-std::vector<SetAside> set_aside_newer(const fs::path& folder, int64_t step) {
+namespace {
+
+std::vector<SetAside> set_aside_if(const fs::path& folder, const std::function<bool(const Listed&)>& is_left) {
   put_back_replaced(folder);
   std::vector<SetAside> moved;
   for (const Listed& listed : list_checkpoints(folder)) {
-    if (listed.step <= step) continue;
+    if (!is_left(listed)) continue;
     std::error_code ignored;
     fs::remove_all(replaced_name_of(listed.folder), ignored);  // or it would come back
     moved.push_back({listed.folder, set_aside(listed.folder, "left")});
   }
   return moved;
+}
+
+}  // namespace
+
+std::vector<SetAside> set_aside_newer(const fs::path& folder, int64_t step) {
+  return set_aside_if(folder, [&](const Listed& listed) { return listed.step > step; });
+}
+
+std::vector<SetAside> set_aside_others(const fs::path& folder, const Lineage& history) {
+  return set_aside_if(folder, [&](const Listed& listed) {
+    return listed.problem.empty() && !history.includes(listed.lineage, listed.step);
+  });
 }
 
 }  // namespace gputrain::checkpoint

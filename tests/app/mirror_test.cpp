@@ -26,6 +26,20 @@ class MirroredRun : public ::testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
+  /// Starts, and is killed before it saves.
+  void begin(const std::string& resume, const std::string& told) const {
+    auto command = run({"--set", "checkpoint.resume=" + resume, "--set", "checkpoint.interval=null"});
+    command.insert(command.begin(), gputrain_path());
+    Program program(command);
+    ASSERT_TRUE(program.prints(told));
+    program.signal(SIGKILL);
+    program.wait();
+  }
+  void take_mirror_away() const { fs::rename(mirror_, mirror_ + ".away"); }
+  void bring_mirror_back() const {
+    fs::remove_all(mirror_);
+    fs::rename(mirror_ + ".away", mirror_);
+  }
   std::string ledger() const { return read_file(folder_ / "run/ledger.jsonl"); }
   static std::string step(const std::string& folder, const char* number) { return folder + "/step-000000" + number; }
 
@@ -80,15 +94,46 @@ TEST_F(MirroredRun, TakesTheNewestGoodOneOfBothFolders) {
 
 TEST_F(MirroredRun, LeavesTheWayNotTakenInTheMirrorToo) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
-  Program again({gputrain_path(), "run", job_, "--output-dir", folder_ / "run", "--set", "checkpoint.mirror=" + mirror_,
-                 "--set", "checkpoint.resume=" + step(ckpt_, "10"), "--set", "checkpoint.interval=null"});
-  ASSERT_TRUE(again.prints("resume  step 10"));
-  again.signal(SIGKILL);
-  again.wait();
+  begin(step(ckpt_, "10"), "resume  step 10");
   EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left"));
   EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 10"));
   EXPECT_EQ(gputrain(run({"--set", "checkpoint.resume=never", "--set", "checkpoint.interval=null"})).exit_code, 0);
   EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left-2"));
+}
+
+TEST_F(MirroredRun, ThatWasAwayWhenAPathWasChosenIsNotTakenUpWhenItIsBack) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  take_mirror_away();
+  begin(step(ckpt_, "10"), "resume  step 10");
+  bring_mirror_back();
+  const Result result = gputrain(run());
+  EXPECT_THAT(result.out, HasSubstr("resume  step 10 from " + ckpt_)) << result.err;
+  EXPECT_THAT(result.err, HasSubstr(step(mirror_, "20") + " is of a way that this run has left"));
+  EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left"));
+  EXPECT_TRUE(fs::exists(step(mirror_, "20")));  // that of the way taken
+  fs::remove_all(folder_ / "run");               // the mirror knows enough to go on from
+  EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 20 from " + mirror_));
+}
+
+TEST_F(MirroredRun, ThatWasAwayWhenTheRunStartedOverIsNotTakenUpWhenItIsBack) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  take_mirror_away();
+  begin("never", "resume  off");
+  bring_mirror_back();
+  EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  none found"));
+  EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left"));
+}
+
+TEST_F(MirroredRun, ThatWasAwayWhenTheLauncherStartedOverIsNotTakenUpWhenItIsBack) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  take_mirror_away();
+  std::vector<std::string> command{"launch", "--nproc-per-node", "1"};
+  for (const auto& word : run({"--set", "checkpoint.resume=never", "--set", "train.max_steps=5"}))
+    command.push_back(word);
+  ASSERT_EQ(gputrain(command).exit_code, 0);
+  bring_mirror_back();
+  EXPECT_THAT(gputrain(run({"--accept"})).out, HasSubstr("resume  step 5 from " + ckpt_));
+  EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left"));
 }
 
 TEST_F(MirroredRun, ChangesNothingWhereTheMirrorKeepsTheWayNotTaken) {

@@ -195,9 +195,10 @@ TEST(Resume, TakesNoCheckpointWhoseManifestNamesAnotherStepThanItsState) {
                     ckpt = folder / "run/ckpt";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
   std::filesystem::copy(ckpt + "/step-00000010", ckpt + "/step-00000099");
-  std::string manifest = read_file(ckpt + "/step-00000099/manifest.json");
-  manifest.replace(manifest.find("\"step\": 10"), 10, "\"step\": 99");
-  std::ofstream(ckpt + "/step-00000099/manifest.json") << manifest;
+  const std::string index = ckpt + "/step-00000099/manifest.json";
+  auto manifest = checkpoint::parse_manifest(read_file(index), index);
+  manifest.step = 99;
+  std::ofstream(index) << checkpoint::to_json(manifest);
   const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
   EXPECT_THAT(result.err, HasSubstr("its state is that of step 10"));
   EXPECT_THAT(result.out, HasSubstr("resume  step 20"));

@@ -1,5 +1,6 @@
-// Any bytes as a checkpoint's manifest: refused as damage with a message fit for a terminal, or read as names within
-// the folder and slices within their tensors that are written and read again as the same.
+// Any bytes as a checkpoint's manifest, and any JSON sealed as one: refused as damage with a message fit for a
+// terminal, or read as names within the folder and slices within their tensors that are written and read again as the
+// same.
 //
 //   build/fuzz/tests/checkpoint/manifest_fuzzer -max_total_time=300 CORPUS tests/checkpoint/manifests
 #include <algorithm>
@@ -7,6 +8,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
 
 #include "gputrain/checkpoint/manifest.hpp"
 
@@ -27,17 +31,27 @@ void check_slice(const Slice& slice) {
   require(slice.begin >= 0 && static_cast<uint64_t>(slice.begin) <= numel);
 }
 
-}  // namespace
+/// As its writer would have sealed it; "" for what is no JSON object.
+std::string sealed(std::string_view text) {
+  auto value = nlohmann::json::parse(text, nullptr, false);
+  if (!value.is_object()) return "";
+  const std::string zeros(32, '0'), key = "\n  \"seal\": \"";
+  value["seal"] = zeros;
+  std::string written = value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  Sealer sealer;
+  sealer.add(written.data(), written.size());
+  return written.replace(written.find(key) + key.size(), zeros.size(), sealer.seal().xxh3_128);
+}
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+void read_and_write_again(std::string_view text) {
   Manifest manifest;
   try {
-    manifest = parse_manifest({reinterpret_cast<const char*>(data), size}, "f");
+    manifest = parse_manifest(text, "f");
   } catch (const Damage& damage) {
     const std::string what = damage.what();
     require(what.size() < 1000);
     require(std::none_of(what.begin(), what.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }));
-    return 0;
+    return;
   }
   require(manifest.step >= 0 && manifest.files.count(kStateName) == 1);
   for (const auto& [name, file] : manifest.files) {
@@ -48,5 +62,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string written = to_json(manifest);
   const Manifest again = parse_manifest(written, "f");
   require(to_json(again) == written);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  read_and_write_again(text);
+  read_and_write_again(sealed(text));
   return 0;
 }

@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/checkpoint/store.hpp"
+#include "store_fixture.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -75,12 +76,11 @@ class PartTest : public ::testing::Test {
     const auto search = CheckpointStore(folder_).find_newest();
     return search.rejected.empty() ? "accepted" : search.rejected[0].reason;
   }
-  /// Changes the manifest as somebody would who knows how to.
   void edit_manifest(const std::function<void(nlohmann::json&)>& edit) {
     const fs::path path = folder_ / "step-00000008/manifest.json";
     nlohmann::json manifest = nlohmann::json::parse(std::ifstream(path));
     edit(manifest);
-    std::ofstream(path) << manifest;
+    write_sealed_manifest(path, std::move(manifest));
   }
 
   const fs::path folder_ = fs::temp_directory_path() / ("gputrain_part_" + std::to_string(::getpid()));

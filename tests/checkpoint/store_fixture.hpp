@@ -25,16 +25,28 @@ inline float weight_of(const Checkpoint& checkpoint) {
   return checkpoint.part("model").tensor("w").min().item<float>();
 }
 
+/// What is in it, sealed as the writer would have: the change of somebody who knows how to.
+inline void write_sealed_manifest(const fs::path& path, nlohmann::json manifest) {
+  const std::string zeros(32, '0'), key = "\n  \"seal\": \"";
+  manifest["seal"] = zeros;
+  std::string text = manifest.dump(2);
+  Sealer sealer;
+  sealer.add(text.data(), text.size());
+  text.replace(text.find(key) + key.size(), zeros.size(), sealer.seal().xxh3_128);
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
 class StoreFixture : public ::testing::Test {
  protected:
   void TearDown() override { fs::remove_all(folder_); }
 
   /// A checkpoint whose content tells its step.
-  static void save(CheckpointStore& store, int64_t step) {
+  static void save(CheckpointStore& store, int64_t step, const Lineage& lineage = {}) {
     const NamedTensors model{{"w", at::full({3}, static_cast<float>(step))}, {"b", at::arange(4)}};
     store.save({.step = step,
                 .files = {{"model", model}, {"rng", {{"cpu", at::arange(8, at::kByte)}}}},
-                .state = nlohmann::json{{"loader_step", step}}.dump()});
+                .state = nlohmann::json{{"loader_step", step}}.dump(),
+                .origin = {.lineage = lineage}});
   }
   static void save_scored(CheckpointStore& store, int64_t step, double loss) {
     store.save({.step = step, .state = "{}", .score = Score{"val/loss", loss}});

@@ -56,9 +56,12 @@ def check_safetensors(content: bytes) -> None:
 def judge(folder: Path) -> int:
     """The step of a good checkpoint; raises Bad for any other."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_bytes())
-        if manifest["format"] != "gputrain checkpoint" or manifest["version"] != 2:
+        sealed = (folder / "manifest.json").read_bytes()
+        manifest = json.loads(sealed)
+        if manifest["format"] != "gputrain checkpoint" or manifest["version"] != 3:
             raise Bad("another format")
+        if xxh3_128(re.sub(rb'(\n  "seal": ")[0-9a-f]{32}', rb"\g<1>" + b"0" * 32, sealed)) != manifest["seal"]:
+            raise Bad("the manifest has another seal")
         if not {"state.json", "model.safetensors", "optimizer.safetensors"} <= set(manifest["files"]):
             raise Bad("files are missing from the manifest")
         for name, seal in manifest["files"].items():

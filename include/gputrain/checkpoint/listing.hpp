@@ -17,14 +17,16 @@ struct Listed {
   int64_t step = 0;
   uint64_t bytes = 0;  // of all its files
   std::optional<Score> score;
+  Lineage lineage;
   std::string problem;  // empty: manifest and sizes are right; hashes were not looked at
 };
 
 /// Those with a finished name, newest first, good or not. Throws Error(checkpoint) when the folder cannot be read.
 std::vector<Listed> list_checkpoints(const std::filesystem::path& folder);
 
-/// The newest of them whose manifest and sizes are right. Throws Error(checkpoint) when the folder cannot be read.
-std::optional<Listed> newest_listed(const std::filesystem::path& folder);
+/// The newest of them that is of this history and whose manifest and sizes are right. Throws Error(checkpoint) when the
+/// folder cannot be read.
+std::optional<Listed> newest_listed(const std::filesystem::path& folder, const Lineage& history = {});
 
 /// The steps for which there is a folder with a finished name, newest first.
 std::vector<int64_t> steps_in(const std::filesystem::path& folder);

@@ -1,5 +1,6 @@
 // The manifest of a checkpoint: which files it has, their sizes and hashes, and which stretch of which tensor each of
-// them holds. Knows nothing of torch, so that it can be fuzzed on its own.
+// them holds. Knows nothing of torch, so that it can be fuzzed on its own. It is sealed itself: "seal" is the XXH3-128
+// of the file with zeros for the seal's digits.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "gputrain/checkpoint/file_seal.hpp"
+#include "gputrain/checkpoint/lineage.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::checkpoint {
@@ -52,6 +54,7 @@ struct Origin {
   std::string spec_hash;                        // of the settings that a resumed run may not change
   int64_t world_size = 1;                       // ranks that wrote it
   std::map<std::string, std::string> versions;  // of gputrain and the libraries that computed it
+  Lineage lineage;
 
   friend bool operator==(const Origin&, const Origin&) = default;
 };

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/checkpoint/lineage.hpp"
+
 namespace gputrain::checkpoint {
 
 /// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and returns
@@ -18,5 +20,8 @@ struct SetAside {
 /// Sets aside, as `left`, every checkpoint in `folder` that is newer than `step`, good or not. Throws
 /// Error(checkpoint).
 std::vector<SetAside> set_aside_newer(const std::filesystem::path& folder, int64_t step);
+
+/// The same for every one that is not of this history.
+std::vector<SetAside> set_aside_others(const std::filesystem::path& folder, const Lineage& history);
 
 }  // namespace gputrain::checkpoint

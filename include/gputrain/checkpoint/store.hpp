@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gputrain/checkpoint/checkpoint.hpp"
@@ -58,6 +59,9 @@ class CheckpointStore {
   explicit CheckpointStore(std::filesystem::path folder, Retention retention = {});
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
+  /// From now on only checkpoints of this history are found.
+  void follow(Lineage history) { history_ = std::move(history); }
+  const Lineage& history() const noexcept { return history_; }
   /// Where the checkpoint of a step is, if there is one.
   std::filesystem::path folder_of(int64_t step) const;
 
@@ -125,6 +129,7 @@ class CheckpointStore {
 
   std::filesystem::path folder_;
   Retention retention_;
+  Lineage history_;
   std::string prune_trouble_;  // what was told last
 };
 
