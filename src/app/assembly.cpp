@@ -272,6 +272,10 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
   if (spec.model.pretrained) {
     built.classes_left_out = load_weights(*built.model, *spec.model.pretrained, models::OtherClasses::left_out);
     warn_of_other_tokens(job, datasets);
+    if (const auto difference = other_targets(*spec.model.pretrained, *datasets.train); !difference.empty()) {
+      log::warning("model.pretrained was trained on other data: " +
+                   std::string(datasets.is_text ? "character " : "class ") + difference);
+    }
   }
   share_model(built, place.groups);
   return built;

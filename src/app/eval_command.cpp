@@ -22,6 +22,17 @@ std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const 
   return dataset;
 }
 
+/// They would be measured by numbers that mean something else.
+void refuse_other_targets(const std::filesystem::path& weights, const Datasets& datasets) {
+  const std::string difference = other_targets(weights, *datasets.train);
+  if (difference.empty()) return;
+  const std::string kind = datasets.is_text ? "character " : "class ";
+  throw Error(ExitCode::data,
+              {.what = "the weights were trained on other data: " + kind + difference,
+               .where = weights.string(),
+               .hint = "numbers follow the order of names in data.train: give that which they were trained on"});
+}
+
 }  // namespace
 
 int eval_command(const EvalRequest& request) {
@@ -42,6 +53,7 @@ int eval_command(const EvalRequest& request) {
                  .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, --weights DIR"});
   }
   load_weights(*assembly.built.model, weights);
+  refuse_other_targets(weights, assembly.datasets);
   train::StopPoll never(place.groups, {});
   const train::Evaluator evaluator = make_evaluator(job.spec(), dataset, assembly, request.on);
   const auto metrics = evaluator.run(*assembly.built.model, place.groups, never);

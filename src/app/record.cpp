@@ -70,10 +70,7 @@ int exit_code_of(const std::exception& failure) {
 
 DataIdentity identity_of(const data::Dataset& dataset) {
   std::string names;
-  for (const auto& name : dataset.class_names()) names += name + '\0';
-  if (const auto decode = dataset.decoder(); names.empty() && decode) {
-    for (int64_t token = 0; token < dataset.layout().num_classes; ++token) names += decode({&token, 1}) + '\0';
-  }
+  for (const auto& name : data::target_names(dataset)) names += name + '\0';
   return {.samples = dataset.size(), .target_names = names.empty() ? 0 : stable_hash(names)};
 }
 

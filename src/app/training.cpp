@@ -342,7 +342,7 @@ train::Stop Training::test() {
 void Training::finish(const monitor::Summary& summary, const Expectation& expectation) {
   auto& model = *assembly_.built.model;
   lock_.check();
-  write_weights(model, folder_);
+  write_weights(model, *assembly_.datasets.train, folder_);
   const auto& sample = spec_.eval.sample;
   if (sample && summary.status != "stopped") {
     const device::Reading reading(assembly_.built.arena->working_copy());

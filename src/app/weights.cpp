@@ -48,6 +48,15 @@ void refuse_other_files(const fs::path& path) {
                .hint = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"model.safetensors\")"});
 }
 
+constexpr const char* kTargets = "targets";  // in the metadata of weights: a JSON array of names
+
+/// Empty where they have no names.
+std::string targets_text(const data::Dataset& dataset) {
+  const auto names = data::target_names(dataset);
+  if (names.empty()) return {};
+  return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // bytes are no UTF-8
+}
+
 fs::path file_of(const fs::path& path) { return fs::is_directory(path) ? path / "model.safetensors" : path; }
 
 }  // namespace
@@ -71,8 +80,25 @@ int64_t load_weights(models::Model& model, const fs::path& path, models::OtherCl
                               other_classes);
 }
 
-void write_weights(models::Model& model, const RunFolder& folder) {
-  checkpoint::write_safetensors(folder.weights(), named_weights(model));
+std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
+  const auto metadata = checkpoint::SafetensorsFile(file_of(path)).metadata();
+  const auto told = metadata.find(kTargets);
+  if (told == metadata.end()) return {};
+  const auto theirs = nlohmann::json::parse(told->second, nullptr, false);
+  const auto ours = nlohmann::json::parse(targets_text(dataset), nullptr, false);
+  if (!theirs.is_array() || !ours.is_array() || theirs.size() != ours.size()) return {};
+  const auto shown = [](const nlohmann::json& name) { return name.dump(-1, ' ', /*ensure_ascii=*/true); };
+  for (size_t i = 0; i < ours.size(); ++i) {
+    if (theirs[i] == ours[i]) continue;
+    return std::to_string(i) + " is " + shown(theirs[i]) + " to these weights and " + shown(ours[i]) + " in this data";
+  }
+  return {};
+}
+
+void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder) {
+  checkpoint::Metadata metadata;
+  if (std::string targets = targets_text(learned); !targets.empty()) metadata[kTargets] = std::move(targets);
+  checkpoint::write_safetensors(folder.weights(), named_weights(model), metadata);
   const auto config = model.ecosystem_config();
   if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "gputrain/checkpoint/safetensors.hpp"
+#include "gputrain/data/dataset.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/models/pretrained.hpp"
 #include "run_folder.hpp"
@@ -22,7 +24,12 @@ void check_there_are_weights(const std::filesystem::path& path);
 int64_t load_weights(models::Model& model, const std::filesystem::path& path,
                      models::OtherClasses other_classes = models::OtherClasses::refused);
 
-/// Writes named_weights() as model.safetensors, and the ecosystem's config.json where it has one.
-void write_weights(models::Model& model, const RunFolder& folder);
+/// Where the weights say that they were trained for other classes or characters, though as many: the first of them, as
+/// `3 is "cat" to these weights and "dog" in this data`. Empty where they are the same, or the file does not say.
+std::string other_targets(const std::filesystem::path& path, const data::Dataset& dataset);
+
+/// Writes named_weights() as model.safetensors, with the names of what was learned in its metadata, and the ecosystem's
+/// config.json where it has one.
+void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder);
 
 }  // namespace gputrain::app

@@ -29,8 +29,10 @@ StoredTensor to_be_stored(const std::string& name, const at::Tensor& tensor) {
   return {.name = name, .dtype = dtype_of(tensor.scalar_type()), .sizes = tensor.sizes().vec()};
 }
 
-/// transformers refuses files that do not say this.
-std::string header_for(std::vector<StoredTensor>& tensors) { return layout_safetensors(tensors, {{"format", "pt"}}); }
+std::string header_for(std::vector<StoredTensor>& tensors, Metadata metadata = {}) {
+  metadata["format"] = "pt";  // transformers refuses files that do not say this
+  return layout_safetensors(tensors, metadata);
+}
 
 }  // namespace
 
@@ -70,6 +72,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, ExitCode cod
                                                    .begin = tensor.begin,
                                                    .end = tensor.end});
   }
+  metadata_ = std::move(header.metadata);
 }
 
 std::vector<std::string> SafetensorsFile::names() const {
@@ -129,14 +132,14 @@ uint64_t safetensors_bytes(const NamedTensors& tensors) {
   return header_for(stored).size() + bytes;
 }
 
-FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors) {
+FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors, const Metadata& metadata) {
   std::map<std::string_view, const at::Tensor*> by_name;
   std::vector<StoredTensor> stored;
   for (const auto& [name, tensor] : tensors) {
     GPUTRAIN_ASSERT(by_name.emplace(name, &tensor).second, "two tensors of one name: " + name);
     stored.push_back(to_be_stored(name, tensor));
   }
-  const std::string header = header_for(stored);
+  const std::string header = header_for(stored, metadata);
   AtomicFile file(path, ExitCode::checkpoint);
   BlockWriter blocks(file);
   blocks.write(header.data(), header.size());

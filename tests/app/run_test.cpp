@@ -137,6 +137,23 @@ TEST(Run, MissingWeightsAreToldBeforeWhatTheyWouldHaveSaidOfTheModel) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
+TEST(Run, ItsWeightsKnowTheCharactersThatTheyWereTrainedOn) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder), weights = folder / "run/model.safetensors";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  EXPECT_EQ(gputrain({"eval", job, "--weights", weights}).exit_code, 0);
+  std::string text = read_file(folder / "text.txt");
+  std::replace(text.begin(), text.end(), 'c', 'z');  // as many characters, and most of them have other numbers
+  const std::string other = "data.train.path=" + folder.write("other.txt", text);
+  const Result refused = gputrain({"eval", job, "--weights", weights, "--set", other});
+  EXPECT_EQ(refused.exit_code, 3) << refused.out;
+  EXPECT_THAT(refused.err, HasSubstr("is \"c\" to these weights and \"e\" in this data"));
+  const Result begun =
+      gputrain({"run", job, "--output-dir", folder / "tuned", "--set", other, "--set", "model.pretrained=" + weights});
+  EXPECT_EQ(begun.exit_code, 0) << begun.err;
+  EXPECT_THAT(begun.err, HasSubstr("model.pretrained was trained on other data: character"));
+}
+
 TEST(Run, AModelThatLeavesTheLengthToTheDataTakesTheDatas) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
@@ -149,6 +166,15 @@ TEST(Run, AModelThatLeavesTheLengthToTheDataTakesTheDatas) {
   const Result refused = gputrain(unset);
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.err, HasSubstr("model.config.block_size: nothing says how long a sample is"));
+}
+
+TEST(Run, WhereAFolderIsInTheWayOfItsSummaryEndsWithExitCode6) {
+  const TemporaryFolder folder;
+  folder.write("run/summary.json/full", "");
+  folder.write("run/ledger.jsonl", "");
+  const Result result = gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run"});
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("summary.json"));
 }
 
 TEST(Run, AFileSizeLimitIsToldLikeAFullDisk) {

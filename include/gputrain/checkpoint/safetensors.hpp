@@ -17,6 +17,8 @@
 
 namespace gputrain::checkpoint {
 
+using Metadata = std::map<std::string, std::string>;
+
 /// A file mapped into memory; tensors are views of the mapping and keep it alive.
 class SafetensorsFile {
  public:
@@ -25,6 +27,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::filesystem::path& path, ExitCode code = ExitCode::data);
 
   std::vector<std::string> names() const;  // in order of their bytes
+  const Metadata& metadata() const noexcept { return metadata_; }
 
   /// A view of the file; writing to it changes this process's copy only. Error(code) when absent.
   at::Tensor tensor(const std::string& name) const;
@@ -40,6 +43,7 @@ class SafetensorsFile {
   ExitCode code_;
   std::shared_ptr<const Mapping> mapping_;
   std::map<std::string, Entry> entries_;
+  Metadata metadata_;
 };
 
 /// What a file holds, by its header alone. Throws Error(code) as SafetensorsFile does.
@@ -50,9 +54,10 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 /// How large write_safetensors would make the file.
 uint64_t safetensors_bytes(const NamedTensors& tensors);
 
-/// Writes tensors (any device, any strides) beside `path`, syncs, and renames into place. The bytes are those of the
-/// safetensors package, whatever the order of `tensors`. Throws Error(checkpoint) and leaves an existing file untouched
-/// when the disk refuses.
-FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors);
+/// Writes tensors (any device, any strides) and metadata beside `path`, syncs, and renames into place. The bytes are
+/// those of the safetensors package, whatever the order of `tensors`. Throws Error(checkpoint) and leaves an existing
+/// file untouched when the disk refuses.
+FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+                           const Metadata& metadata = {});
 
 }  // namespace gputrain::checkpoint

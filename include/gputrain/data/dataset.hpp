@@ -78,6 +78,9 @@ class Dataset {
   virtual std::string describe() const = 0;
 };
 
+/// What the numbers of targets stand for: classes, or characters; empty where they stand for nothing that is known.
+std::vector<std::string> target_names(const Dataset& dataset);
+
 /// What every format is told besides its own options.
 struct DatasetRequest {
   std::string path;  // after interpolation; may be empty for formats that need none
