@@ -64,7 +64,7 @@ Checkpointing::Checkpointing(Parts parts)
   const auto& spec = parts_.job.spec().checkpoint;
   if (spec.mirror) {
     mirror_.emplace(RunMirror::Parts{.folder = *spec.mirror,
-                                     .own_folder = store_.folder(),
+                                     .run_folder = parts_.folder.path,
                                      .retention = retention_of(spec, parts_.assembly.plan, best_metric_),
                                      .writes = is_rank_zero(),
                                      .ledger = parts_.ledger,

@@ -38,9 +38,13 @@ std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
   return step;
 }
 
-launch::RunState state_of(const RunFolder& folder) {
+/// Whether a start with the same words goes on with the run, rather than from where the words say.
+bool goes_on(const std::string& resume) { return resume == "auto" || resume == "must"; }
+
+launch::RunState state_of(const RunFolder& folder, const std::string& resume) {
   launch::RunState state{
       .step = last_step_in(folder.metrics()), .checkpoint_step = {}, .checkpoint = {}, .stopped_by = {}};
+  if (!goes_on(resume)) state.again += " without checkpoint.resume";
   try {
     if (const auto newest = checkpoint::newest_listed(folder.checkpoints())) {
       state.checkpoint_step = newest->step;
@@ -76,7 +80,7 @@ class RankCommand {
  private:
   using Newest = std::optional<std::pair<std::filesystem::path, std::filesystem::file_time_type>>;
 
-  bool is_path() const { return resume_ != "auto" && resume_ != "must" && resume_ != "never"; }
+  bool is_path() const { return !goes_on(resume_) && resume_ != "never"; }
   /// Not where the first attempt has set newer ones aside, which makes an older one the newest.
   bool has_saved() const {
     const Newest now = newest();
@@ -138,7 +142,7 @@ int launch_command(const LaunchRequest& request) {
   if (must_be_sure(plan, resume) && !check->passes()) return check->exit_code();
   plan.command = RankCommand(request.arguments, resume, folder, check);
   plan.run_folder = folder.path;
-  plan.state = [folder] { return state_of(folder); };
+  plan.state = [folder, resume] { return state_of(folder, resume); };
   if (!check->is_done()) plan.check_job = [check] { return check->passes() ? 0 : check->exit_code(); };
   // The logs of this start belong into the new folder, not into the one that rank 0 would move aside.
   if (resume == "never" && (!plan.node || plan.node->node == 0)) {

@@ -72,9 +72,12 @@ TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
   std::error_code failure;
   if (fresh && std::filesystem::exists(folder.resolved())) {
     const RunLock of_earlier_run(folder.path);
-    const auto aside = free_name_beside(folder.path);
-    std::filesystem::rename(folder.path, aside, failure);
+    // Where a link leads to, as to a larger disk, and not the link.
+    const auto place = is_symlink(folder.path) ? std::filesystem::canonical(folder.path) : folder.path;
+    const auto aside = free_name_beside(place);
+    std::filesystem::rename(place, aside, failure);
     if (!failure) log::warning("the earlier run in " + folder.path.string() + " is now " + aside.string());
+    if (!failure) create_durably(place, failure);
   }
   if (!failure) create_durably(folder.path / "logs", failure);
   if (!failure) create_durably(folder.checkpoints(), failure);

@@ -21,7 +21,7 @@ constexpr const char* kSuffix = ".partial";
 constexpr const char* kReplacedSuffix = ".old.partial";
 
 void rename_into_place(const fs::path& written, const fs::path& target) {
-  const bool replaces = fs::exists(target);
+  const bool replaces = fs::exists(fs::symlink_status(target));  // also a link that leads nowhere
   const unsigned int flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   if (::renameat2(AT_FDCWD, written.c_str(), AT_FDCWD, target.c_str(), flags) == 0) {
     std::error_code ignored;  // where this fails, what was replaced keeps its partial name and cannot be put back

@@ -47,7 +47,7 @@ std::string meaning_of(int code) {
 
 std::string advice_for(const Cause& cause, int code, const RunState& state) {
   const std::string again = state.checkpoint_step
-                                ? "the same command goes on " + resume_text(state)
+                                ? state.again + " goes on " + resume_text(state)
                                 : "the same command starts over (set checkpoint.interval to lose less)";
   if (cause.kind == Cause::Kind::host_lost)
     return "see to " + cause.host + ", or go on without it (--nnodes MIN:MAX); " + again;

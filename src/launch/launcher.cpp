@@ -256,7 +256,7 @@ bool Launcher::go_on_where_way_was_made(Attempt& attempt) {
                   " " + resume_text(state));
     return true;
   }
-  terminal_.say("the ranks have made way; exit " + std::to_string(exit_code_) + ", the same command goes on " +
+  terminal_.say("the ranks have made way; exit " + std::to_string(exit_code_) + ", " + state.again + " goes on " +
                 resume_text(state));
   return false;
 }

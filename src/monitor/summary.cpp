@@ -60,6 +60,8 @@ void write_beginning(const std::filesystem::path& path, const Beginning& beginni
 }
 
 nlohmann::ordered_json newest_end(const std::filesystem::path& path) {
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return nlohmann::ordered_json::object();
   std::ifstream file(path);
   auto found = nlohmann::ordered_json::parse(file, nullptr, false);
   const bool is_beginning = found.is_object() && !found.contains("step");

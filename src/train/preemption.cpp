@@ -119,7 +119,7 @@ Stop noted_stop() noexcept { return static_cast<Stop>(noted.load()); }
 bool SaveRequests::pending() const {
   if (save_signals > served_signals_) return true;
   std::error_code unknown;
-  return !file_.empty() && std::filesystem::exists(file_, unknown);
+  return !file_.empty() && std::filesystem::is_regular_file(file_, unknown);  // a folder would ask for ever
 }
 
 void SaveRequests::served() {

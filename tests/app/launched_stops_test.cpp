@@ -65,6 +65,8 @@ TEST(StoppingTheLauncher, IsWhatAnEndOfTheTimeOnThisMachineDoesToo) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("limits.max_duration reached, saved"),
                                 HasSubstr("the ranks have made way; exit 138"), Not(HasSubstr("attempt 2"))));
   EXPECT_THAT(result.err, Not(HasSubstr("cause")));
+  Launched again(folder, {}, kEndless + Words{"limits.max_duration=" + duration, "checkpoint.resume=never"});
+  EXPECT_THAT(again.program().wait(60).out, HasSubstr("the same command without checkpoint.resume goes on from step"));
 }
 
 TEST(StoppingTheLauncher, KillsRanksThatDoNotEndInTimeAndSaysSo) {

@@ -190,6 +190,16 @@ TEST(Inherited, BlockedSignalsStopARunAllTheSame) {
   EXPECT_EQ(program.wait(30).exit_code, 143);
 }
 
+TEST(Inherited, IgnoredSignalsStopALauncherAllTheSame) {
+  const TemporaryFolder folder;
+  Program program({"env", "--ignore-signal=TERM", gputrain_path(), "launch", "--nproc-per-node", "1", "run",
+                   write_gpt_job(folder, "log: {interval: 1}\n"), "--output-dir", folder / "run", "--set",
+                   "train.max_steps=1000000"});
+  ASSERT_TRUE(program.prints("step    3/"));
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(30).exit_code, 143);
+}
+
 // What starts ranks trains nothing
 
 TEST(Launch, AndItsAgentComeUpWithoutLibTorch) {

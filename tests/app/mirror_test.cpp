@@ -208,7 +208,11 @@ TEST_F(MirroredRun, WritesNothingWhereTheMirrorHasGone) {
 }
 
 TEST_F(MirroredRun, IsRefusedWhereAnotherMirrorsOrSavesItself) {
-  EXPECT_EQ(gputrain(run({"--set", "checkpoint.mirror=" + ckpt_})).exit_code, 2);
+  for (const std::string& within : {ckpt_, folder_ / "run", folder_ / "run/second"}) {
+    const Result result = gputrain(run({"--set", "checkpoint.mirror=" + within}));
+    EXPECT_EQ(result.exit_code, 2) << within;
+    EXPECT_THAT(result.err, HasSubstr("checkpoint.mirror is in the run folder"));
+  }
   Program other({gputrain_path(), "run", job_, "--output-dir", folder_ / "other", "--set",
                  "checkpoint.mirror=" + mirror_, "--set", "train.max_steps=1000000"});
   ASSERT_TRUE(other.prints("step    20/"));

@@ -299,6 +299,14 @@ TEST(Saving, ThatFailsAtTheEndSaysOnceWhatToTry) {
   EXPECT_EQ(result.err.find("try:", error), result.err.rfind("try:")) << result.err;
 }
 
+TEST(Saving, IsNotAskedForByAFolder) {
+  const TemporaryFolder folder;
+  folder.write("run/SAVE/full", "");
+  Program program(endless(folder));
+  ASSERT_TRUE(program.prints("step    20/"));
+  EXPECT_TRUE(checkpoints(folder / "run").empty());
+}
+
 TEST(Saving, OnSigusr2OrAFileGoesOnTraining) {
   const TemporaryFolder folder;
   Program program(endless(folder));

@@ -237,6 +237,22 @@ TEST(Resume, NeverStartsOverAndKeepsTheEarlierRunAside) {
   EXPECT_EQ(read_file(folder / "run/model.safetensors"), read_file(folder / "run.1/model.safetensors"));
 }
 
+TEST(Resume, NeverKeepsTheEarlierRunAsideWhereALinkLeadsToIt) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  std::filesystem::create_directories(folder / "disk/run");
+  std::filesystem::create_directory_symlink("disk/run", folder / "run");
+  for (const char* resume : {"auto", "never"}) {
+    ASSERT_EQ(
+        gputrain({"run", job, "--output-dir", folder / "run", "--set", std::string("checkpoint.resume=") + resume})
+            .exit_code,
+        0);
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "run"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "disk/run/model.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "disk/run.1/model.safetensors"));
+}
+
 TEST(Resume, RefusesAJobThatWouldGiveOtherResults) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);

@@ -186,6 +186,14 @@ TEST_F(CheckpointTest, IgnoresAndRemovesWhatAKilledProcessLeftHalfWritten) {
 }
 
 // As NFS does. What is in the way of the new one is moved aside, not removed first.
+TEST_F(CheckpointTest, ReplacesALinkThatLeadsNowhere) {
+  CheckpointStore store(folder_);
+  save(store, 1);
+  fs::create_directory_symlink("/nowhere", store.folder_of(2));
+  save(store, 2);
+  EXPECT_EQ(store.find_newest().newest->step(), 2);
+}
+
 TEST_F(CheckpointTest, ReplacesACheckpointWhereTheFileSystemExchangesNoNames) {
   exchanges_fail = true;
   CheckpointStore store(folder_);

@@ -30,7 +30,7 @@ class Poll {
   Clock::time_point latest_ = Clock::time_point::max();
 };
 
-/// While this lives its signals are not delivered but read here; those that were ignored before stay ignored.
+/// While this lives its signals are not delivered but read here; SIGHUP alone stays ignored where it was.
 class SignalReader {
  public:
   explicit SignalReader(std::initializer_list<int> signals);

@@ -20,6 +20,7 @@ struct RunState {
   std::optional<int64_t> checkpoint_step;  // of the newest good checkpoint
   std::string checkpoint;                  // its path
   std::string stopped_by;                  // of summary.json, where the newest attempt was stopped
+  std::string again = "the same command";  // what goes on, in words
 };
 
 struct LaunchRequest {
