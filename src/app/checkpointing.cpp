@@ -99,7 +99,10 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
   const bool is_path = wish != "auto" && wish != "must";
   const bool is_own = lies_in(*chosen, store_) || (mirror_ && lies_in(*chosen, mirror_->store()));
-  if (is_path && !is_own) from_elsewhere_ = chosen->folder();
+  if (is_path && !is_own) {
+    from_elsewhere_ = chosen->folder();
+    batch_elsewhere_ = chosen->state().value("global_batch", parts_.assembly.plan.batch.global_batch);
+  }
   start_ = Start{.folder = chosen->folder(), .step = chosen->step(), .leaves = {}};
   if (is_path) start_->leaves = is_own ? chosen->step() : -1;
   const auto& lineage = chosen->manifest().origin.lineage;

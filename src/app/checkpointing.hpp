@@ -71,6 +71,8 @@ class Checkpointing {
 
   /// Whether resume() found what it restored in the mirror alone.
   bool is_from_mirror() const noexcept { return is_from_mirror_; }
+  /// The global batch of the run that resume() went on from by path, where that was another one.
+  const std::optional<int64_t>& batch_elsewhere() const noexcept { return batch_elsewhere_; }
   /// What the mirror still has to copy, at most for as long as `seconds_left` says; asked again and again.
   void finish_mirror(const std::function<double()>& seconds_left);
 
@@ -112,6 +114,7 @@ class Checkpointing {
   };
   std::optional<Start> start_;                           // what resume() restored
   std::optional<std::filesystem::path> from_elsewhere_;  // the same where it is no checkpoint of this run
+  std::optional<int64_t> batch_elsewhere_;
   struct Begun {
     data::Usage usage;
     double waited_seconds;  // for the save before it

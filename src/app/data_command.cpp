@@ -31,8 +31,9 @@ struct Mark {
 struct Attempt {
   int64_t number = 1;
   data::OrderFacts order;
-  std::vector<Mark> marks;       // where it began, its checkpoints, its end
-  std::vector<int64_t> skipped;  // steps whose update was left out
+  std::vector<Mark> marks;                          // where it began, its checkpoints, its end
+  std::vector<int64_t> skipped;                     // steps whose update was left out
+  std::optional<data::OrderFacts> order_elsewhere;  // where it began at a checkpoint of another run: the order there
 };
 
 std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
@@ -41,6 +42,10 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
     const std::string kind = line.at("kind").get<std::string>();
     if (kind == "attempt") {
       attempts.push_back({.number = line.at("attempt").get<int64_t>(), .order = order_from_json(line.at("order"))});
+      if (line.contains("from_elsewhere")) {
+        attempts.back().order_elsewhere = attempts.back().order;
+        attempts.back().order_elsewhere->global_batch = line["from_elsewhere"].at("global_batch").get<int64_t>();
+      }
     }
     if (attempts.empty()) continue;
     Attempt& attempt = attempts.back();
@@ -55,6 +60,13 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
     }
   }
   return attempts;
+}
+
+/// What came before a start from a checkpoint of another run is no part of what that went on from.
+void leave_before_elsewhere(std::vector<Attempt>& attempts) {
+  const auto last = std::find_if(attempts.rbegin(), attempts.rend(),
+                                 [](const Attempt& attempt) { return attempt.order_elsewhere.has_value(); });
+  if (last != attempts.rend()) attempts.erase(attempts.begin(), std::prev(last.base()));
 }
 
 /// Leaves of each attempt the marks up to where the next one took over: the rest was thrown away with it.
@@ -73,7 +85,8 @@ struct Finding {
 };
 
 /// Compares what was used between two marks with what the order of samples gives for these steps.
-std::optional<Finding> compare(const Attempt& attempt, const Mark& from, const Mark& to) {
+std::optional<Finding> compare(const Attempt& attempt, const data::OrderFacts& order, const Mark& from,
+                               const Mark& to) {
   const int64_t samples = to.used.samples - from.used.samples, steps = to.step - from.step;
   if (!to.is_rollback && steps > std::max<int64_t>(samples, 0)) {  // which need not be counted to be wrong
     return Finding{.attempt = attempt.number,
@@ -81,7 +94,7 @@ std::optional<Finding> compare(const Attempt& attempt, const Mark& from, const M
                    .end = to.step,
                    .what = "fewer samples used than steps were taken"};
   }
-  const data::Usage expected = to.is_rollback ? data::Usage() : data::expected_usage(attempt.order, from.step, to.step);
+  const data::Usage expected = to.is_rollback ? data::Usage() : data::expected_usage(order, from.step, to.step);
   if (samples == expected.samples && to.used.fingerprint - from.used.fingerprint == expected.fingerprint) return {};
   Finding finding{.attempt = attempt.number, .begin = from.step, .end = to.step, .what = {}};
   const int64_t difference = samples - expected.samples;
@@ -132,10 +145,12 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
   Audit audit{.problems = ledger.problems};
   audit.attempts = attempts_in(ledger.lines);
   for (const Attempt& attempt : attempts) audit.discarded += attempt.marks.back().step - attempt.marks.front().step;
+  leave_before_elsewhere(attempts);
   cut_to_what_counts(attempts);
   Mark last;                              // training begins at step 0, with nothing used
   std::optional<data::OrderFacts> order;  // of what was used last
   for (const Attempt& attempt : attempts) {
+    if (attempt.order_elsewhere) order = attempt.order_elsewhere;
     const bool counts = !attempt.marks.empty() && attempt.marks.back().step > attempt.marks.front().step;
     if (order && counts) {
       if (auto broken = broken_epoch(*order, attempt, attempt.marks.front().step))
@@ -143,7 +158,9 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
     }
     if (counts) order = attempt.order;
     for (const Mark& mark : attempt.marks) {
-      if (auto finding = compare(attempt, last, mark)) audit.findings.push_back(std::move(*finding));
+      const bool is_elsewhere = attempt.order_elsewhere && &mark == &attempt.marks.front();
+      const auto& used = is_elsewhere ? *attempt.order_elsewhere : attempt.order;
+      if (auto finding = compare(attempt, used, last, mark)) audit.findings.push_back(std::move(*finding));
       if (mark.is_rollback) audit.note_rollback(attempt, last.step, mark.step);
       last = mark;
     }

@@ -78,6 +78,7 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
   pace_ = train::SavePace(earlier.losses());
   nlohmann::json attempt = attempt_record(job, assembly, progress_);
   if (checkpointing_.restore_seconds() > 0) attempt["restore_seconds"] = checkpointing_.restore_seconds();
+  if (const auto batch = checkpointing_.batch_elsewhere()) attempt["from_elsewhere"] = {{"global_batch", *batch}};
   if (!checkpointing_.history().branches.empty()) attempt["lineage"] = checkpoint::json_of(checkpointing_.history());
   ledger_.append("attempt", attempt);
   const auto& mirror = spec_.checkpoint.mirror;

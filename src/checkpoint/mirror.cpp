@@ -9,6 +9,7 @@
 
 #include "block_file.hpp"
 #include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/signals.hpp"
 #include "places.hpp"
 
@@ -121,7 +122,7 @@ std::optional<Mirror::Result> Mirror::State::copy(const fs::path& checkpoint) {
 void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) {
   const fs::path target = folder / folder_name(manifest.step), written = partial_name_of(target);
   fs::create_directories(folder);
-  remove_partial_folders(folder);
+  if (const auto trouble = remove_partial_folders(folder); !trouble.empty()) log::warning(trouble);
   check_room(folder, bytes_of(manifest) + kSpareBytes, "free space there, or name another checkpoint.mirror");
   try {
     fs::create_directory(written);

@@ -69,9 +69,11 @@ at::Tensor rows_of(const at::Tensor& tensor) {
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::filesystem::path& where) {
-  throw Error(ExitCode::checkpoint, {.what = what,
-                                     .where = where.string(),
-                                     .hint = "resume with the job that wrote it, or set checkpoint.resume: never"});
+  throw Error(ExitCode::checkpoint,
+              {.what = what,
+               .where = where.string(),
+               .hint = "resume with the job that wrote it, and its data, whose classes or characters give sizes "
+                       "too; or set checkpoint.resume: never"});
 }
 
 }  // namespace

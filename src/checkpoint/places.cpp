@@ -72,12 +72,17 @@ void put_back_replaced(const fs::path& folder) {
   });
 }
 
-void remove_partial_folders(const fs::path& folder) {
-  on_disk(folder, "cannot look for what an earlier attempt left", [&] {
-    std::error_code ignored;  // it takes room, and no more
+std::string remove_partial_folders(const fs::path& folder) {
+  return on_disk(folder, "cannot look for what an earlier attempt left", [&] {
+    std::string trouble;
     for (const fs::path& path : checkpoints_with(kSuffix, folder)) {
-      if (!path.string().ends_with(kReplacedSuffix)) fs::remove_all(path, ignored);
+      if (path.string().ends_with(kReplacedSuffix)) continue;
+      std::error_code failure;
+      fs::remove_all(path, failure);
+      if (failure && trouble.empty())
+        trouble = path.string() + ": cannot remove what an earlier attempt left: " + failure.message();
     }
+    return trouble;
   });
 }
 

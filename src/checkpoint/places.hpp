@@ -30,9 +30,9 @@ std::filesystem::path replaced_name_of(const std::filesystem::path& checkpoint);
 /// Gives replaced checkpoints their names back where nothing has them.
 void put_back_replaced(const std::filesystem::path& folder);
 
-/// What is left of folders that a killed process was writing or removing, as far as it can be removed; checkpoints that
-/// were replaced stay.
-void remove_partial_folders(const std::filesystem::path& folder);
+/// Removes what is left of folders that a killed process was writing or removing; checkpoints that were replaced stay.
+/// Returns what to tell of one that cannot be removed, which takes room and no more; else "".
+std::string remove_partial_folders(const std::filesystem::path& folder);
 
 /// Checkpoints that were replaced, once there is one that is known to be good. What cannot be removed waits for the
 /// next.

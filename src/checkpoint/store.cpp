@@ -137,7 +137,7 @@ fs::path CheckpointStore::partial_folder_of(int64_t step) const { return partial
 
 void CheckpointStore::prepare(const Snapshot& snapshot) {
   on_disk(folder_, "cannot create the folder", [&] { fs::create_directories(folder_); });
-  remove_partial_folders(folder_);
+  tell_once(remove_partial_folders(folder_));
   check_room(folder_, bytes_needed(snapshot),
              "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best");
   const fs::path written = partial_folder_of(snapshot.step);
@@ -163,6 +163,10 @@ fs::path CheckpointStore::write(const Snapshot& snapshot) {
   return target;
 }
 
+void CheckpointStore::tell_once(const std::string& trouble) {
+  if (!trouble.empty() && std::exchange(told_, trouble) != trouble) log::warning(trouble);
+}
+
 void CheckpointStore::withdraw(const Snapshot& snapshot, const std::string& reason) const {
   if (snapshot.rank == 0) return;
   for (const Shard& shard : snapshot.shards)
@@ -181,7 +185,7 @@ void CheckpointStore::confirm(int64_t step) {
   try {
     prune_up_to(step, /*only_tell=*/false);
   } catch (const Error& failure) {  // what was saved is none the worse
-    if (std::exchange(prune_trouble_, failure.what()) != failure.what()) log::warning(failure.what());
+    tell_once(failure.what());
   }
   point_hints_at(step);
 }

@@ -206,6 +206,25 @@ int64_t first_skip(const std::string& run) {
   return 0;
 }
 
+TEST(Audit, OfARunThatWentOnFromAnotherOneCountsWhatThatHadUsed) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 9}\n");
+  for (const char* batch : {"8", "16"})
+    ASSERT_EQ(
+        gputrain({"run", job, "--output-dir", folder / batch, "--set", std::string("train.global_batch_size=") + batch})
+            .exit_code,
+        0);
+  const Result on =
+      gputrain({"run", job, "--output-dir", folder / "16", "--accept", "--set", "train.global_batch_size=16", "--set",
+                "checkpoint.resume=" + (folder / "8/ckpt/step-00000010")});
+  ASSERT_EQ(on.exit_code, 0) << on.err;
+  const Result audit = gputrain({"data", "audit", folder / "16"});
+  EXPECT_EQ(audit.exit_code, 4) << audit.out;
+  EXPECT_THAT(audit.out, HasSubstr("step 10: changed within an epoch (global batch 8 -> 16)"));
+  EXPECT_THAT(audit.out, Not(HasSubstr("left out")));
+  EXPECT_THAT(audit.out, Not(HasSubstr("more than once")));
+}
+
 TEST(Audit, TellsOfSkippedSamplesOfWhichAnInterruptedRunMayHaveNoMore) {
   const TemporaryFolder folder;
   const std::string job = write_job_with_bad_images(folder);

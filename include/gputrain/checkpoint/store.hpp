@@ -126,11 +126,12 @@ class CheckpointStore {
   std::filesystem::path partial_folder_of(int64_t step) const;
   std::vector<std::filesystem::path> prune_up_to(int64_t newest, bool only_tell) const;
   void point_hints_at(int64_t newest) const;
+  void tell_once(const std::string& trouble);
 
   std::filesystem::path folder_;
   Retention retention_;
   Lineage history_;
-  std::string prune_trouble_;  // what was told last
+  std::string told_;  // of what could not be removed
 };
 
 }  // namespace gputrain::checkpoint
