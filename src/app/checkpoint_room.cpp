@@ -9,6 +9,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "run_folder.hpp"
 #include "training_state.hpp"
 #include "weights.hpp"
 
@@ -36,11 +37,9 @@ int64_t most_saves(const train::Plan& plan) {
 
 }  // namespace
 
-std::optional<int64_t> free_bytes_below(std::filesystem::path folder) {
+std::optional<int64_t> free_bytes_below(const std::filesystem::path& folder) {
   std::error_code unknown;
-  folder = std::filesystem::absolute(folder, unknown);
-  while (!std::filesystem::exists(folder, unknown) && folder.has_relative_path()) folder = folder.parent_path();
-  const auto space = std::filesystem::space(folder, unknown);
+  const auto space = std::filesystem::space(existing_part_of(folder), unknown);
   if (unknown || space.capacity == 0) return std::nullopt;
   return static_cast<int64_t>(space.available);
 }

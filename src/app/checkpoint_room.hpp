@@ -11,7 +11,7 @@
 namespace gputrain::app {
 
 /// Of the disk under a folder that need not be there yet; empty: not known.
-std::optional<int64_t> free_bytes_below(std::filesystem::path folder);
+std::optional<int64_t> free_bytes_below(const std::filesystem::path& folder);
 
 /// The tensors of one checkpoint, as all ranks together write it. Every rank must call.
 int64_t checkpoint_bytes(Assembly& assembly);

@@ -1,6 +1,7 @@
 // `gputrain run`: the way a job takes, from the file to the trained model.
 #include <csignal>
 #include <optional>
+#include <string>
 
 #include "assembly.hpp"
 #include "checkpoint_room.hpp"
@@ -21,6 +22,7 @@
 #include "memory_page.hpp"
 #include "micro_batch.hpp"
 #include "rank_logs.hpp"
+#include "resume_preview.hpp"
 #include "run_folder.hpp"
 #include "start_page.hpp"
 #include "training.hpp"
@@ -30,8 +32,8 @@ namespace gputrain::app {
 namespace {
 
 /// Everything short of training: reads one step of data and computes its loss, writes nothing.
-int try_out(const Job& job, Assembly& assembly, monitor::Console& console) {
-  print_start_page(console, job, assembly, {.saves = "auto", .resume = "not looked for (dry run)"});
+int try_out(const Job& job, Assembly& assembly, monitor::Console& console, const std::string& resume) {
+  print_start_page(console, job, assembly, {.saves = "auto", .resume = resume});
   auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
   if (job.spec().train.searches_micro_batch()) options.share.micro_batch = 1;
   data::Loader loader(assembly.datasets.train, options);
@@ -47,9 +49,9 @@ int try_out(const Job& job, Assembly& assembly, monitor::Console& console) {
   return 0;
 }
 
-int dry_run(const Job& job, Assembly& assembly, monitor::Console& console) {
+int dry_run(const Job& job, Assembly& assembly, monitor::Console& console, const std::string& resume) {
   try {
-    return try_out(job, assembly, console);
+    return try_out(job, assembly, console, resume);
   } catch (const std::exception& failure) {
     if (const auto shortage = out_of_memory_error(failure, job, &assembly, "in the dry run")) throw Error(*shortage);
     throw;
@@ -77,7 +79,15 @@ struct Start {
   Datasets datasets;
   MicroBatchChoice micro_batch;
   int64_t kept_global_batch = 0;
+  std::string resume = {};  // rank 0's, of a dry run: where a run would start from
 };
+
+/// What a run finds when it takes its folder and its checkpoint. Both are rank 0's to choose.
+std::string look_at_run_folder(const RunRequest& request, const Job& job, const Place& place) {
+  if (place.rank() != 0) return {};
+  check_may_take_run_folder(job.output_dir, job.spec().checkpoint.resume == "never");
+  return preview_resume(job, request.accept);
+}
 
 Start prepare(const RunRequest& request, const Job& job, Place& place) {
   try {
@@ -88,7 +98,7 @@ Start prepare(const RunRequest& request, const Job& job, Place& place) {
                                     .hint = "expect: {val/loss: [1.2, 1.4]}"});
     check_expected_metrics(job.spec(), start.datasets);
     if (job.spec().checkpoint.metric.value) watched_metric_of(job.spec(), start.datasets);
-    if (request.dry_run) check_run_folder(job.output_dir);  // else rank 0 does, when it takes it
+    if (request.dry_run) start.resume = look_at_run_folder(request, job, place);
     if (request.dry_run) return start;
     start.kept_global_batch = kept_global_batch(job, place);
     if (!job.spec().train.searches_micro_batch()) return start;
@@ -103,12 +113,12 @@ Start prepare(const RunRequest& request, const Job& job, Place& place) {
 
 int run_job(const RunRequest& request, const Job& given) {
   Place place = take_place(given);
-  const auto [job, datasets, micro_batch, kept_global_batch] = prepare(request, given, place);
+  const auto [job, datasets, micro_batch, kept_global_batch, resume] = prepare(request, given, place);
   Assembly assembly(
       job, std::move(place), [&] { return datasets; }, kept_global_batch);
   assembly.micro_batch = micro_batch;
   monitor::Console console(monitor::Console::detect(assembly.place.rank() == 0));
-  if (request.dry_run) return dry_run(job, assembly, console);
+  if (request.dry_run) return dry_run(job, assembly, console, resume);
 
   const TakenRunFolder taken = enter_run_folder(job, assembly.place);
   const RunFolder& folder = taken.folder;

@@ -1,10 +1,13 @@
 #include "run_folder.hpp"
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <string>
 #include <system_error>
 
+#include <fcntl.h>
+#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/checkpoint/lineage.hpp"
@@ -37,6 +40,14 @@ void create_durably(const std::filesystem::path& folder, std::error_code& failur
                                       .hint = "choose another with --output-dir"});
 }
 
+/// As the kernel would decide it, which also knows file systems that are read-only; nothing is written.
+std::error_code obstacle_to_writing(const std::filesystem::path& path) {
+  std::error_code unknown;
+  const bool is_folder = std::filesystem::is_directory(path, unknown);
+  if (::faccessat(AT_FDCWD, path.c_str(), is_folder ? W_OK | X_OK : W_OK, AT_EACCESS) == 0) return {};
+  return {errno, std::generic_category()};
+}
+
 /// A folder of weights that came from elsewhere, say, which a run would write its own over.
 void refuse_files_of_others(const RunFolder& folder) {
   std::error_code unknown;
@@ -64,6 +75,33 @@ void check_run_folder(const std::filesystem::path& path) {
   const bool is_below_a_file = failure == std::errc::not_a_directory;
   if (is_below_a_file || status.type() == std::filesystem::file_type::none) refuse(path, failure);
   refuse_files_of_others({path});
+}
+
+std::filesystem::path existing_part_of(std::filesystem::path path) {
+  std::error_code unknown;
+  path = std::filesystem::absolute(path, unknown);
+  while (!std::filesystem::exists(path, unknown) && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+void check_may_take_run_folder(const std::filesystem::path& path, bool fresh) {
+  const RunFolder folder{path};
+  check_run_folder(path);
+  std::error_code unknown;
+  if (fresh && std::filesystem::exists(folder.resolved(), unknown)) {
+    const auto there = std::filesystem::absolute(path / "", unknown).parent_path();
+    if (const auto failure = obstacle_to_writing(there.parent_path())) refuse(path, failure);
+  }
+  for (const auto& needed : {path / "logs", folder.checkpoints()}) {
+    const auto existing = existing_part_of(needed);
+    if (!std::filesystem::is_directory(existing, unknown))
+      refuse(path, std::make_error_code(std::errc::not_a_directory));
+    if (const auto failure = obstacle_to_writing(existing)) refuse(path, failure);
+  }
+  for (const auto& written : {path, path / "lock"}) {
+    if (!std::filesystem::exists(written, unknown)) continue;
+    if (const auto failure = obstacle_to_writing(written)) refuse(path, failure);
+  }
 }
 
 TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {

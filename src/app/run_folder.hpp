@@ -31,6 +31,13 @@ struct TakenRunFolder {
 /// Error(usage) where it holds what a run would overwrite, and no run has written there.
 void check_run_folder(const std::filesystem::path& path);
 
+/// The path, or the nearest folder above it that is there.
+std::filesystem::path existing_part_of(std::filesystem::path path);
+
+/// Throws what take_run_folder() would, as far as that can be told without writing and without disturbing who uses the
+/// folder.
+void check_may_take_run_folder(const std::filesystem::path& path, bool fresh);
+
 /// Creates the folder and locks it, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`,
 /// ...: nothing is ever overwritten by starting over. Throws Error(environment) when it cannot be written, Error(usage)
 /// when another process uses it.

@@ -1,8 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "app/program.hpp"
 #include "app/small_job.hpp"
@@ -10,6 +17,7 @@
 namespace gputrain::testing_support {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 nlohmann::json json_file(const std::string& path) { return nlohmann::json::parse(read_file(path)); }
@@ -92,6 +100,82 @@ TEST(Run, DryRunChecksEverythingAndWritesNothing) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("all checks passed"));
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+/// What a folder holds, with times of writing.
+std::map<std::string, fs::file_time_type> state_of(const std::string& folder) {
+  std::map<std::string, fs::file_time_type> state;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) state[entry.path()] = entry.last_write_time();
+  return state;
+}
+
+class RunFolderOfADryRun : public ::testing::Test {
+ protected:
+  std::vector<std::string> run(const std::string& folder, const std::vector<std::string>& more) const {
+    std::vector<std::string> words{"run", job_, "--output-dir", folder};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Result dry(const std::string& folder, std::vector<std::string> more = {}) const {
+    more.emplace_back("--dry-run");
+    return gputrain(run(folder, more));
+  }
+
+  TemporaryFolder folder_;
+  std::string job_ = write_gpt_job(folder_);
+};
+
+TEST_F(RunFolderOfADryRun, IsRefusedWhereItCannotBeWritten) {
+  const std::string disk = folder_ / "disk";
+  ASSERT_EQ(gputrain(run(disk + "/run", {})).exit_code, 0);
+  const std::string mount = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\"";
+  const Result able = Program({"unshare", "-m", "sh", "-c", mount, disk}).wait();
+  if (able.exit_code != 0) GTEST_SKIP() << "may not mount: " << able.err;
+  for (const std::vector<std::string>& more : {run(disk + "/run", {}), run(disk + "/another/run", {}),
+                                               run(disk + "/run", {"--set", "checkpoint.resume=never"})}) {
+    std::vector<std::string> command{"unshare", "-m", "sh", "-c", mount + " && exec \"$@\"", disk, gputrain_path()};
+    command.insert(command.end(), more.begin(), more.end());
+    command.emplace_back("--dry-run");
+    const Result result = Program(command).wait();
+    EXPECT_EQ(result.exit_code, 6) << result.out;
+    EXPECT_THAT(result.err, HasSubstr(more[3] + ": cannot use the run folder: Read-only file system"));
+  }
+  folder_.write("busy/ckpt", "a file where a folder should be");
+  EXPECT_EQ(dry(folder_ / "busy").exit_code, 6);
+}
+
+TEST_F(RunFolderOfADryRun, IsLookedAtForACheckpointAsByARunAndLeftAsItIs) {
+  const std::string trained = folder_ / "run", fresh = folder_ / "fresh";
+  ASSERT_EQ(gputrain(run(trained, {})).exit_code, 0);
+  const std::string resume = "checkpoint.resume=";
+  for (const auto& [folder, set, code] : {std::tuple(fresh, resume + "must", 5),
+                                          {fresh, resume + trained, 5},
+                                          {fresh, resume + "nowhere", 5},
+                                          {trained, "model.config.n_embd=16", 2},
+                                          {trained, "optimizer.lr=1", 2},
+                                          {trained, "data.val.split=20%", 2}}) {
+    const auto before = state_of(trained);
+    const Result foretold = dry(folder, {"--set", set});
+    EXPECT_EQ(foretold.exit_code, code) << set << foretold.out;
+    EXPECT_EQ(state_of(trained), before);
+    EXPECT_FALSE(fs::exists(fresh));
+    EXPECT_EQ(foretold.err, gputrain(run(folder, {"--set", set})).err);
+    fs::remove_all(fresh);
+  }
+}
+
+TEST_F(RunFolderOfADryRun, IsOnesWhoTrainsThereWithoutBeingDisturbed) {
+  const std::string trained = folder_ / "run", newest = trained + "/ckpt/step-00000020";
+  ASSERT_EQ(gputrain(run(trained, {})).exit_code, 0);
+  const int lock = ::open((trained + "/lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  EXPECT_THAT(dry(trained).out, HasSubstr("resume  step 20 from " + newest));
+  EXPECT_THAT(dry(folder_ / "fresh").out, HasSubstr("resume  none found in "));
+  EXPECT_EQ(dry(trained, {"--set", "optimizer.lr=1", "--accept"}).exit_code, 0);
+  fs::resize_file(newest + "/model.safetensors", 100);
+  EXPECT_THAT(dry(trained).err, HasSubstr("none of the run's checkpoints is good"));
+  EXPECT_TRUE(fs::exists(newest));
+  ::close(lock);
 }
 
 TEST(Run, StopsWithExitCode4WhenTheLossIsNotFinite) {
