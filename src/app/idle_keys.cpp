@@ -63,6 +63,14 @@ bool ends_in_warmup(const optim::Schedule& schedule, const train::Plan& plan, do
   return last < peak && schedule.lr(plan.total_steps) > last;
 }
 
+/// Where the job names both sizes; a batch that is kept on other ranks is told of by itself.
+bool is_micro_batch_cut(const JobSpec& spec, const Assembly& assembly) {
+  const auto& wanted = spec.train.micro_batch_size;
+  if (!wanted || wanted->is_auto() || assembly.micro_batch.micro_batch > 0) return false;
+  const auto& batch = assembly.plan.batch;
+  return batch.micro_batches.empty() && batch.instead_of == 0 && wanted->value->values.front() > batch.micro_batch;
+}
+
 std::vector<Rule> rules_of_training(const JobSpec& spec, const Assembly& assembly) {
   const auto& plan = assembly.plan;
   const optim::Schedule& schedule = *assembly.updates.schedule;
@@ -70,6 +78,8 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const Assembly& assembl
   const auto nonfinite = [&](const std::string& wanted) { return "train.nonfinite is not " + wanted; };
   return {{"train.max_skips_in_a_row", spec.train.nonfinite != "skip", nonfinite("skip")},
           {"train.max_rollbacks", spec.train.nonfinite != "rollback", nonfinite("rollback")},
+          {"train.micro_batch_size", is_micro_batch_cut(spec, assembly),
+           "that is " + counted(plan.batch.micro_batch, "sample"), "is more than a rank's share of the global batch"},
           {"train.channels_last", assembly.datasets.is_text, "the data is text"},
           {"checkpoint.notice.interval", !spec.checkpoint.notice.watches(), "checkpoint.notice.action is ignore"},
           {"lr_scheduler.warmup", ends_in_warmup(schedule, plan, peak),

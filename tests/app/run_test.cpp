@@ -302,6 +302,17 @@ TEST(Run, OpensMoreFilesThanTheUsualLimitLetsIt) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
+TEST(Run, TellsOfAMicroBatchThatIsMoreThanAShare) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  const auto told = [&](const std::string& size) {
+    return gputrain({"run", job, "--dry-run", "--set", "train.micro_batch_size=" + size}).err;
+  };
+  EXPECT_THAT(told("9"), HasSubstr("train.micro_batch_size is more than a rank's share of the global batch: that is "
+                                   "8 samples"));
+  EXPECT_EQ(told("8"), "");
+}
+
 TEST(Run, TellsOfKeysThatDoNothingInItsJob) {
   const TemporaryFolder folder;
   const std::string job =
