@@ -131,6 +131,7 @@ std::string plan_text(const Assembly& assembly, const std::string& saves) {
   } else {
     const double epochs = plan.epochs_in(plan.total_steps);
     text = counted(plan.total_steps, "step") + " = " + significant(epochs) + (epochs == 1 ? " epoch" : " epochs");
+    if (plan.max_seconds > 0) text += ", or " + monitor::duration(plan.max_seconds) + " of training if that is less";
   }
   text += "  " + assembly.updates.schedule->describe();
   if (assembly.datasets.val) text += "  eval " + cadence_text(plan.eval);

@@ -103,10 +103,8 @@ std::string LogHook::line_text(const Progress& progress, double seconds_per_step
   text += " loss " + significant(progress.metrics.at("train/loss")) + " gnorm " + significant(norm) +
           (std::isfinite(norm) ? "" : " (no update)") + " lr " + significant(progress.metrics.at("train/lr")) + " " +
           duration(seconds_per_step) + " " + compact(rate) + (plan.tokens_per_step > 0 ? " tok/s" : " samples/s");
-  if (progress.step < plan.total_steps && !plan.is_time_limited()) {
-    text += " eta " + duration(seconds_per_step * static_cast<double>(plan.total_steps - progress.step));
-  }
-  return text;
+  const double left = plan.seconds_left(progress.step, progress.train_seconds, seconds_per_step);
+  return left > 0 ? text + " eta " + duration(left) : text;
 }
 
 void LogHook::begin_interval(const Progress& progress) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -101,6 +102,12 @@ Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
 
 double Plan::epochs_in(int64_t steps) const noexcept {
   return static_cast<double>(steps) / static_cast<double>(steps_per_epoch);
+}
+
+double Plan::seconds_left(int64_t step, double seconds_so_far, double seconds_per_step) const noexcept {
+  const double of_time = max_seconds > 0 ? max_seconds - seconds_so_far : std::numeric_limits<double>::infinity();
+  if (is_time_limited()) return std::max(0.0, of_time);
+  return std::max(0.0, std::min(of_time, seconds_per_step * static_cast<double>(total_steps - step)));
 }
 
 int64_t Plan::steps_of(const config::Length& length, const std::string& key) const {

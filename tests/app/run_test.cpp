@@ -302,6 +302,15 @@ TEST(Run, OpensMoreFilesThanTheUsualLimitLetsIt) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
+TEST(Run, ForetellsItsEndByTheLimitThatComesFirst) {
+  const TemporaryFolder folder;
+  const std::string job =
+      write_gpt_job(folder, "log: {interval: 1}\n", "{max_steps: 1000000000, max_time: 1s, global_batch_size: 8}");
+  const std::string out = gputrain({"run", job, "--output-dir", folder / "run"}).out;
+  EXPECT_THAT(out, HasSubstr(" epochs, or 1.0s of training if that is less  "));
+  EXPECT_THAT(out, ::testing::ContainsRegex("step    1/.* eta [0-9]+ms\n"));
+}
+
 TEST(Run, TellsOfAMicroBatchThatIsMoreThanAShare) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);

@@ -159,6 +159,17 @@ TEST(BatchPlan, ReadsTokensAsSequences) {
   EXPECT_THAT(message_of([&] { plan_batch(spec, kImages); }), testing::HasSubstr("no tokens"));
 }
 
+TEST(Plan, ForetellsTheEndByTheLimitThatComesFirst) {
+  Plan plan{.total_steps = 100, .max_seconds = 60};
+  EXPECT_EQ(plan.seconds_left(90, 20, 2), 20);
+  EXPECT_EQ(plan.seconds_left(10, 20, 2), 40);
+  EXPECT_EQ(plan.seconds_left(10, 61, 2), 0);
+  plan.total_steps = INT64_MAX;
+  EXPECT_EQ(plan.seconds_left(10, 20, 2), 40);
+  plan = {.total_steps = 100};
+  EXPECT_EQ(plan.seconds_left(10, 20, 2), 180);
+}
+
 TEST(Plan, EndsAtTheFirstLimitReached) {
   TrainSpec spec;
   spec.global_batch_size = 100;

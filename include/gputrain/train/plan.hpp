@@ -57,6 +57,8 @@ struct Plan {
 
   bool is_time_limited() const noexcept { return total_steps == INT64_MAX; }
   double epochs_in(int64_t steps) const noexcept;
+  /// Of training, until the limit that comes first at this pace.
+  double seconds_left(int64_t step, double seconds_so_far, double seconds_per_step) const noexcept;
   /// A length in steps, at least 0; percent is of total_steps. Throws Error(usage) where the unit makes no sense.
   int64_t steps_of(const config::Length& length, const std::string& key) const;
   /// The same for what recurs; a time is kept as one, null is never.
