@@ -18,7 +18,8 @@ std::string six_hex_digits(uint64_t value) {
   return text.data();
 }
 
-/// A Hugging Face folder gives the model's sizes: its config.json is read as settings that come before the job's own.
+/// A Hugging Face folder gives the model's sizes: its config.json is read as settings, of which the job may say none
+/// otherwise. They come last, so that a `null` which takes the job's own away does not take them too.
 config::Loaded load_with_published_sizes(config::Request request) {
   config::Loaded loaded = config::load(job_schema(), request);
   const auto& pretrained = loaded.as<JobSpec>().model.pretrained;
@@ -28,9 +29,7 @@ config::Loaded load_with_published_sizes(config::Request request) {
   std::ifstream file(path);
   const auto config = nlohmann::json::parse(file, nullptr, false);
   const auto published = models::published_model(config, path.string());
-  auto set = models::settings_of(published, loaded, "model");
-  set.insert(set.end(), request.set.begin(), request.set.end());
-  request.set = std::move(set);
+  request.found = {.file = path, .set = models::settings_of(published, loaded, "model")};
   return config::load(job_schema(), request);
 }
 

@@ -127,13 +127,14 @@ std::vector<std::string> split_path(std::string_view dotted) {
   return names;
 }
 
-/// `a.b=3` as the map {a: {b: 3}}.
-std::optional<Node> read_setting(const std::string& argument, Budget& budget, Problems& problems) {
+/// `a.b=3` as the map {a: {b: 3}}; `found_in` is where it was found, if not on the command line.
+std::optional<Node> read_setting(const std::string& argument, const fs::path& found_in, Budget& budget,
+                                 Problems& problems) {
   const size_t equals = argument.find('=');
   auto source = std::make_shared<Source>();
   source->kind = Source::Kind::command_line;
   source->text = argument;
-  source->name = "--set " + argument.substr(0, equals);
+  source->name = found_in.empty() ? "--set " + argument.substr(0, equals) : found_in.string();
   if (equals == std::string::npos) {
     problems.add({source, 0, 0}, "there is no value", "write --set train.max_steps=100");
     return std::nullopt;
@@ -199,11 +200,15 @@ std::optional<Node> read_layers(const Request& request, Budget& budget, Problems
     job = reader.read(request.file.lexically_normal(), {});
   }
   bool all_good = job.has_value();
-  for (const std::string& argument : request.set) {
-    std::optional<Node> layer = read_setting(argument, budget, problems);
-    all_good = all_good && layer;
-    if (layer && job) merge(*job, std::move(*layer));
-  }
+  const auto put_on_top = [&](const std::vector<std::string>& set, const fs::path& found_in) {
+    for (const std::string& argument : set) {
+      std::optional<Node> layer = read_setting(argument, found_in, budget, problems);
+      all_good = all_good && layer;
+      if (layer && job) merge(*job, std::move(*layer));
+    }
+  };
+  put_on_top(request.set, {});
+  put_on_top(request.found.set, request.found.file);
   if (!all_good) return std::nullopt;
   return job;
 }

@@ -147,7 +147,9 @@ std::vector<std::string> settings_of(const PublishedModel& published, const conf
   std::vector<config::Problem> conflicts;
   const auto want = [&](const std::string& dotted, const std::string& value) {
     const std::string& mine = values[dotted];
-    if (job.origin(dotted) != "default" && mine != "null" && !same_value(mine, value)) {
+    const bool is_said = job.origin(dotted) != "default" && mine != "null";
+    if (is_said && same_value(mine, value)) return;
+    if (is_said) {
       const auto error = job.error(dotted, "is " + mine + " here and " + value + " in the pretrained model",
                                    "leave it out: the pretrained folder's config.json gives it");
       conflicts.insert(conflicts.end(), error.problems().begin(), error.problems().end());

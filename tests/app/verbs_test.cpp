@@ -115,6 +115,24 @@ TEST(Verbs, ConfigOriginNamesFileLineAndOption) {
   EXPECT_THAT(result.out, HasSubstr("default"));
 }
 
+TEST(Verbs, ConfigGivesThePublishedSizesAsThoseOfTheirFile) {
+  const TemporaryFolder folder;
+  const std::string published = folder.write(
+      "gpt2/config.json", R"({"model_type": "gpt2", "n_layer": 3, "n_head": 2, "n_embd": 32, "n_positions": 16})");
+  const std::string job = folder.write("job.yaml", "model: {type: gpt, pretrained: " + folder / "gpt2" +
+                                                       ", config: {n_head: 2, n_layer: 4}}\n"
+                                                       "data: {train: {format: synthetic}}\n");
+  EXPECT_EQ(gputrain({"config", job}).exit_code, 2) << "it says another n_layer";
+  for (const std::string null : {"model.config=null", "model.config.n_layer=null"}) {
+    const Result result = gputrain({"config", "--origin", job, "--set", null});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("n_layer: 3  # " + published + "\n"));
+    EXPECT_THAT(result.out, HasSubstr("n_embd: 32  # " + published + "\n"));
+    EXPECT_THAT(result.out, HasSubstr("type: gpt  # " + job + ":1:"));
+    EXPECT_THAT(result.out, HasSubstr("n_head: 2  # " + (null == "model.config=null" ? published : job + ":1:")));
+  }
+}
+
 TEST(Verbs, SchemaIsJson) {
   const Result result = gputrain({"schema"});
   EXPECT_EQ(result.exit_code, 0);

@@ -16,10 +16,17 @@
 
 namespace gputrain::config {
 
+/// Settings that are read out of a file which is no job, as a published model's sizes.
+struct FoundSettings {
+  std::filesystem::path file = {};
+  std::vector<std::string> set = {};  // "model.config.n_layer=12"
+};
+
 struct Request {
   std::filesystem::path file = {};       // empty: nothing but `set`
   std::optional<std::string> text = {};  // read instead of the file, which then only gives the name
   std::vector<std::string> set = {};     // "train.max_steps=100", later ones win
+  FoundSettings found = {};              // wins over all of them
   /// Reads an environment variable; default: the process's own.
   std::function<std::optional<std::string>(const std::string& name)> environment = {};
 };

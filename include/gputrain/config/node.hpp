@@ -12,7 +12,7 @@ namespace gputrain::config {
 /// Something that text comes from: a file, a --set, the environment, our own defaults.
 struct Source {
   enum class Kind { file, command_line, fallback };
-  std::string name;  // the path as the user wrote it, or "--set train.max_steps"
+  std::string name;  // the path as the user wrote it, or "--set train.max_steps", or where else a setting is from
   std::string text;  // for excerpts
   Kind kind = Kind::file;
 };

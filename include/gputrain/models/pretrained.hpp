@@ -25,8 +25,9 @@ struct PublishedModel {
 /// asks for something we do not compute.
 PublishedModel published_model(const nlohmann::json& config, const std::string& where);
 
-/// The `--set` lines that give a job these sizes; load the job again with them before its own. `key` is where the job
-/// describes its model: "model". Throws SpecError for each thing the job itself sets otherwise.
+/// The `--set` lines that give a job those of these sizes that it does not say itself; load the job again with them on
+/// top. `key` is where the job describes its model: "model". Throws SpecError for each thing the job itself sets
+/// otherwise.
 std::vector<std::string> settings_of(const PublishedModel& published, const config::Loaded& job,
                                      const std::string& key);
 
