@@ -29,8 +29,8 @@ int64_t read_bytes(const std::string& text) {
                                     std::pair("MB", 1e6), std::pair("GB", 1e9), std::pair("TB", 1e12)}) {
     if (failure == std::errc() && unit == name && value > 0 && value < 1e6) return std::llround(value * bytes);
   }
-  throw Error(ExitCode::usage,
-              {.what = "--device-memory " + text + " is no amount of memory", .hint = "--device-memory 80GiB"});
+  throw Error(ExitCode::usage, {.what = "--device-memory " + text + " is not what a device can have",
+                                .hint = "a number of MiB, GiB, TiB, MB, GB or TB: --device-memory 80GiB"});
 }
 
 /// Of a GPU here, where the command line names none; 0: the job's device is not here.

@@ -27,8 +27,11 @@ namespace {
 
 using namespace gputrain;
 
+/// Most likely a variable of a script that is not set.
+std::string not_empty(const std::string& text) { return text.empty() ? "is empty" : ""; }
+
 void add_job(CLI::App& verb, app::JobRequest& job) {
-  verb.add_option("job", job.file, "the job file (YAML)")->required();
+  verb.add_option("job", job.file, "the job file (YAML)")->required()->check(not_empty);
   verb.add_option("--set", job.set, "set one key: --set train.max_steps=100 (repeatable, wins over the file)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -109,6 +112,7 @@ struct CommandLine {
         ->needs(world);
     verb->add_option("--device-memory", rehearsal.device_memory,
                      "with --world-size: what each rank's device has, as 80GiB")
+        ->check(not_empty)
         ->needs(world);
     verb->add_flag("--json", rehearsal.json, "with --world-size: print one JSON document")->needs(world);
     verb->add_flag("--accept", run.accept, "resume although settings changed that may change the results");
@@ -166,7 +170,8 @@ struct CommandLine {
     auto* verb = app.add_subcommand("eval", "evaluate trained weights on the job's data");
     add_job(*verb, eval.job);
     add_output_dir(*verb, eval.job);
-    verb->add_option("--weights", eval.weights, "model.safetensors, or a run folder; default: the job's run folder");
+    verb->add_option("--weights", eval.weights, "model.safetensors, or a run folder; default: the job's run folder")
+        ->check(not_empty);
     verb->add_option("--on", eval.on, "which data: train, val or test")->check(CLI::IsMember({"train", "val", "test"}));
     verb->add_flag("--json", eval.json, "print the metrics as JSON");
     verb->callback([this] { action = [this] { return app::library().eval(eval); }; });
@@ -174,7 +179,7 @@ struct CommandLine {
 
   void add_replay() {
     auto* verb = app.add_subcommand("replay", "take a step of a run again and compare with what was recorded");
-    verb->add_option("run", replay.run, "the run folder; nothing in it is changed")->required();
+    verb->add_option("run", replay.run, "the run folder; nothing in it is changed")->required()->check(not_empty);
     verb->add_option("--step", replay.step, "the step, taken from the newest checkpoint before it")
         ->required()
         ->check(at_least(1));
@@ -249,7 +254,7 @@ struct CommandLine {
     auto* data = app.add_subcommand("data", "questions about a run's data");
     data->require_subcommand(1);
     auto* audit = data->add_subcommand("audit", "prove from a run's ledger that every sample was used once per epoch");
-    audit->add_option("run", name, "the run folder")->required();
+    audit->add_option("run", name, "the run folder")->required()->check(not_empty);
     audit->add_flag("--json", json, "print the result as JSON");
     audit->callback([this] { action = [this] { return app::library().audit(name, json); }; });
 
@@ -262,22 +267,22 @@ struct CommandLine {
     ckpt->require_subcommand(1);
 
     auto* ls = ckpt->add_subcommand("ls", "the checkpoints of a run, newest last, by manifests and sizes");
-    ls->add_option("run", path, "a run folder, or its ckpt/")->required();
+    ls->add_option("run", path, "a run folder, or its ckpt/")->required()->check(not_empty);
     ls->callback([this] { action = [this] { return app::library().ckpt_ls(path, json); }; });
 
     auto* verify = ckpt->add_subcommand("verify", "hash every file of a run's checkpoints, or of one");
-    verify->add_option("path", path, "a run folder, its ckpt/, or one checkpoint")->required();
+    verify->add_option("path", path, "a run folder, its ckpt/, or one checkpoint")->required()->check(not_empty);
     verify->footer("Exit code: 0 all are good; 5 something is wrong, or there is no checkpoint.");
     verify->callback([this] { action = [this] { return app::library().ckpt_verify(path, json); }; });
 
     auto* diff = ckpt->add_subcommand("diff", "compare two checkpoints: settings, metrics, tensors");
-    diff->add_option("a", path, "a checkpoint, or a run folder: its newest good one")->required();
-    diff->add_option("b", other_path, "another")->required();
+    diff->add_option("a", path, "a checkpoint, or a run folder: its newest good one")->required()->check(not_empty);
+    diff->add_option("b", other_path, "another")->required()->check(not_empty);
     diff->footer("Exit code: 0 all tensors equal bit for bit; 4 they differ; 2, 5 unreadable.");
     diff->callback([this] { action = [this] { return app::library().ckpt_diff(path, other_path, json); }; });
 
     auto* verb = ckpt->add_subcommand("prune", "remove checkpoints that no count keeps, and half written ones");
-    verb->add_option("run", prune.run, "a run folder, or its ckpt/")->required();
+    verb->add_option("run", prune.run, "a run folder, or its ckpt/")->required()->check(not_empty);
     verb->add_option("--keep-last", prune.keep_last, "how many of the newest stay")->required()->check(at_least(1));
     verb->add_option("--keep-best", prune.keep_best, "so many of the best by score stay too")->check(at_least(0));
     verb->add_option("--keep-every", prune.keep_every, "multiples of so many steps stay too")->check(at_least(1));

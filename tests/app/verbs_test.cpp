@@ -359,6 +359,22 @@ TEST(Verbs, AWrongCommandLineIsExitCode2) {
   EXPECT_EQ(gputrain({"version"}).exit_code, 0);
 }
 
+TEST(Verbs, AnEmptyPathIsNoneThatWasLeftOut) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"run", ""},
+                                             {"validate", ""},
+                                             {"data", "audit", ""},
+                                             {"ckpt", "ls", ""},
+                                             {"eval", job, "--weights", ""},
+                                             {"run", job, "--dry-run", "--world-size", "2", "--device-memory", ""}}) {
+    const Result result = gputrain(words);
+    EXPECT_EQ(result.exit_code, 2) << words[0] << result.out;
+    EXPECT_THAT(result.err, ::testing::AllOf(HasSubstr(": is empty"), HasSubstr(" --help` explains"))) << words[0];
+  }
+}
+
 TEST(Verbs, AWrongCommandLineIsToldWhatToWrite) {
   EXPECT_THAT(refusal_of({}), HasSubstr("try: one of run, launch, "));
   EXPECT_THAT(refusal_of({"train", "job.yaml"}), HasSubstr("no verb 'train'\n  try: `gputrain run`"));
