@@ -225,8 +225,8 @@ nlohmann::json json_of(const Audit& audit) {
 
 /// A ledger that somebody has changed is told of all the same where what it says makes no sense any more.
 Audit audit_of(const monitor::LedgerContent& ledger, const std::filesystem::path& path) {
-  const auto told = [&](const std::exception& error) {
-    const std::string what = std::string("the ledger cannot be understood: ") + error.what();
+  const auto told = [&](const std::string& reason) {
+    const std::string what = "the ledger cannot be understood: " + reason;
     if (ledger.problems.empty()) throw Error(ExitCode::data, {.what = what, .where = path.string()});
     Audit audit{.findings = {}, .problems = ledger.problems};
     audit.problems.push_back(what);
@@ -235,11 +235,11 @@ Audit audit_of(const monitor::LedgerContent& ledger, const std::filesystem::path
   try {
     return audit_of(ledger);
   } catch (const Error& error) {  // an order of samples that cannot be
-    return told(error);
-  } catch (const std::logic_error& error) {  // JSON of another shape, digits that are none
-    return told(error);
-  } catch (const nlohmann::json::exception& error) {
-    return told(error);
+    return told(error.what());
+  } catch (const std::logic_error&) {  // digits that are none
+    return told("a line has a value that no run writes");
+  } catch (const nlohmann::json::exception&) {
+    return told("a line lacks a value, or has another kind of value than a run writes");
   }
 }
 

@@ -251,7 +251,7 @@ TEST(Audit, RefusesAFolderWithoutALedgerAndNonsenseInIt) {
   folder.write("ledger.jsonl", "{\"kind\":\"attempt\",\"attempt\":\"x\"}\n");
   const Result result = gputrain({"data", "audit", folder.path()});
   EXPECT_EQ(result.exit_code, 4);
-  EXPECT_THAT(result.out, HasSubstr("cannot be understood"));
+  EXPECT_THAT(result.out, HasSubstr("cannot be understood: a line lacks a value, or has another kind of value"));
 }
 
 }  // namespace
