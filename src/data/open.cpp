@@ -20,12 +20,32 @@ double fraction_of(const std::optional<HeldOutSource>& source) {
   return source && source->split ? source->split->value / 100 : 0;
 }
 
+std::string key_of(Role role) {
+  return role == Role::val ? "data.val" : role == Role::test ? "data.test" : "data.train";
+}
+
+/// `reason` is the format's own, where it has one.
+[[noreturn]] void refuse_split(const Dataset& whole, double share, Role role, const std::string& reason) {
+  const bool is_held_out = role != Role::train;
+  throw Error(ExitCode::data,
+              {.what = fmt::format("{:.6g}% of the training data is not one sample{}; it has {}", 100 * share,
+                                   reason.empty() ? "" : " (" + reason + ")", whole.describe()),
+               .where = is_held_out ? key_of(role) + ".split" : "data.train",
+               .hint = is_held_out ? "a larger split, or data of its own: " + key_of(role) + ".path"
+                                   : "smaller splits of data.val and data.test"});
+}
+
 std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& whole, double begin, double end,
                                        Role role) {
-  std::shared_ptr<const Dataset> part = whole->part(begin, end, role);
+  std::shared_ptr<const Dataset> part;
+  try {
+    part = whole->part(begin, end, role);
+  } catch (const Error& too_little) {
+    if (too_little.code() != ExitCode::data) throw;
+    refuse_split(*whole, end - begin, role, too_little.parts().what);
+  }
   if (!part) part = std::make_shared<Subset>(whole, begin, end);
-  if (part->size() < 1)
-    throw Error(ExitCode::data, {.what = "too few samples to hold some of them out: " + whole->describe()});
+  if (part->size() < 1) refuse_split(*whole, end - begin, role, "");
   return part;
 }
 
@@ -86,7 +106,7 @@ class Opener {
     auto dataset = make(source->path.value_or(spec_.train.path),
                         source->format.name.empty() ? spec_.train.format : source->format, role);
     if (!files_.empty() && files_ == trained_on_) {
-      const std::string key = role == Role::val ? "data.val" : "data.test";
+      const std::string key = key_of(role);
       log::warning(key + " reads what data.train reads: its numbers will be those of samples that were trained on. " +
                    key + ": {split: 10%} holds some out");
     }

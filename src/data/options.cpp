@@ -14,8 +14,11 @@ void ImageOptions::check(const ImageOptions& options, config::Complaints& compla
     complaints.about("size", "random_resized_crop needs the size to resize to", "size: 224");
   const int64_t channels = options.channels.value.value_or(0);
   if (channels == 2) complaints.about("channels", "images have 1 (grey) or 3 (RGB) channels");
-  if (options.mean.has_value() != options.std.has_value())
-    complaints.about(options.mean ? "std" : "mean", "mean and std go together");
+  if (options.mean.has_value() != options.std.has_value()) {
+    const std::string set = options.mean ? "mean" : "std", missing = options.mean ? "std" : "mean";
+    complaints.about(set, "mean and std go together, and there is no " + missing,
+                     "give both, or leave " + set + " out");
+  }
   for (const auto* statistic : {&options.mean, &options.std})
     if (*statistic && channels > 0 && std::ssize(**statistic) != channels)
       complaints.about(statistic == &options.mean ? "mean" : "std", "one value for each channel is needed");

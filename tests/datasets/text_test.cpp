@@ -194,6 +194,8 @@ TEST_F(TextTest, TellsWhereTextIsNotUtf8) {
 TEST_F(TextTest, RefusesWhatIsNotText) {
   EXPECT_THAT(error_of([&] { open_text(write("empty.txt", ""), 4); }), HasSubstr("empty.txt: too few tokens: 0"));
   EXPECT_THAT(error_of([&] { open_text(write("one.txt", "a"), 4); }), HasSubstr("too few tokens: 1"));
+  EXPECT_THAT(error_of([&] { open_text(write("ten.txt", "0123456789"), 4, ", val: {split: 10%}"); }),
+              HasSubstr("data.val.split: 10% of the training data is not one sample (too few tokens: 1"));
   EXPECT_THAT(error_of([&] { open_text(path("no/such.txt"), 4); }), HasSubstr("no such file or folder"));
   EXPECT_THAT(error_of([&] { open_text(path("*.nope"), 4); }), HasSubstr("no file matches this pattern"));
   EXPECT_THAT(error_of([&] { open_text("/dev/zero", 4); }), HasSubstr("not a regular file"));
