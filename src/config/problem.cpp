@@ -82,10 +82,18 @@ std::string excerpt(const Place& place, const Paint& paint) {
   return text + std::string(paint.red) + std::string(marked, '^') + std::string(paint.off) + "\n";
 }
 
+/// What `--set a.b` already says of the key need not be said again.
+std::string_view said_after(const Place& place, std::string_view what) {
+  if (place.is_default() || place.source->kind != Source::Kind::command_line) return what;
+  const std::string_view name = place.source->name;
+  const size_t colon = what.find(": ");
+  return colon != what.npos && name == "--set " + std::string(what.substr(0, colon)) ? what.substr(colon + 2) : what;
+}
+
 std::string render_problem(const Problem& problem, const Paint& paint) {
   std::string text = std::string(paint.bold);
   if (!problem.place.is_default()) text += problem.place.to_string() + ": ";
-  text += std::string(paint.off) + problem.what + "\n";
+  text += std::string(paint.off) + std::string(said_after(problem.place, problem.what)) + "\n";
   text += excerpt(problem.place, paint);
   for (std::string_view hint = problem.hint; !hint.empty();) {
     const size_t end = std::min(hint.find('\n'), hint.size());

@@ -50,10 +50,16 @@ bool is_forbidden_control(unsigned char byte) {
   return (byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte == 0x7f;
 }
 
+/// What to try where bytes are no text: `of_file`, or what holds for a --set.
+std::string hint_for_bytes(const Source& source, const std::string& of_file) {
+  const bool is_set = source.kind == Source::Kind::command_line;
+  return is_set ? "write it as text in UTF-8, without control characters" : of_file;
+}
+
 bool note_utf16(const std::shared_ptr<const Source>& source, Problems& problems) {
   const std::string_view text = source->text;
   if (!text.starts_with("\xff\xfe") && !text.starts_with("\xfe\xff")) return false;
-  problems.add({source, 0, 0}, "is UTF-16 text", "save it as UTF-8");
+  problems.add({source, 0, 0}, "is UTF-16 text", hint_for_bytes(*source, "save it as UTF-8"));
   return true;
 }
 
@@ -93,11 +99,13 @@ bool is_clean(const std::shared_ptr<const Source>& source, Problems& problems) {
     const size_t length = character_length(text, at);
     const auto byte = static_cast<unsigned char>(text[at]);
     if (length == 0) {
-      problems.add(place_at(source, at), "a byte that is not UTF-8", "save the file as UTF-8; is it the job file?");
+      problems.add(place_at(source, at), "a byte that is not UTF-8",
+                   hint_for_bytes(*source, "save the file as UTF-8; is it the job file?"));
       return false;
     }
     if (is_forbidden_control(byte)) {
-      problems.add(place_at(source, at), "a control character, byte " + std::to_string(byte), "is it the job file?");
+      problems.add(place_at(source, at), "a control character, byte " + std::to_string(byte),
+                   hint_for_bytes(*source, "is it the job file?"));
       return false;
     }
     if (at - line_start > kMaxLineBytes) {

@@ -166,6 +166,10 @@ TEST_F(HostileFile, OfBytesThatAreNoTextIsRefused) {
   EXPECT_THAT(refusal_of_text("\xff\xfen\0a\0"), HasSubstr("UTF-16"));
   EXPECT_THAT(refusal_of_text(std::string("name: a\0b\n", 10)), HasSubstr("job.yaml:1:8: a control character, byte 0"));
   EXPECT_THAT(refusal_of_text("name: \x1b[2J\n"), HasSubstr("a control character, byte 27"));
+  for (const std::string value : {"caf\xe9", "\x1b[2J"}) {
+    EXPECT_THAT(refusal_of({.set = {"name=" + value}}),
+                testing::AllOf(HasSubstr("= write it as text in UTF-8"), testing::Not(HasSubstr("file"))));
+  }
 }
 
 TEST_F(HostileFile, WithAValueInsideItselfIsRefused) {

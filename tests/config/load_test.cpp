@@ -203,7 +203,7 @@ TEST(Loaded, PlacesAnErrorThatOnlyLaterCodeCanSee) {
                "   4 | train: {max_epochs: 3, warmup: 10%, micro_batch_size: 16}\n"
                "     |                                                       ^^\n"
                "     = write `20`");
-  EXPECT_THAT(loaded.error("seed", "is odd").what(), testing::HasSubstr("--set seed: seed: is odd"));
+  EXPECT_THAT(loaded.error("seed", "is odd").what(), testing::HasSubstr("--set seed: is odd"));
   EXPECT_THAT(loaded.error("data.num_workers", "too many").what(), testing::EndsWith("\n\ndata.num_workers: too many"));
 }
 
