@@ -71,6 +71,11 @@ bool is_micro_batch_cut(const JobSpec& spec, const Assembly& assembly) {
   return batch.micro_batches.empty() && batch.instead_of == 0 && wanted->value->values.front() > batch.micro_batch;
 }
 
+bool is_accumulation_cut(const JobSpec& spec, const train::BatchPlan& batch) {
+  const auto& wanted = spec.train.gradient_accumulation_steps.value;
+  return wanted && spec.train.names_global_batch() && *wanted > batch.accumulation;
+}
+
 std::vector<Rule> rules_of_training(const JobSpec& spec, const Assembly& assembly) {
   const auto& plan = assembly.plan;
   const optim::Schedule& schedule = *assembly.updates.schedule;
@@ -80,6 +85,8 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const Assembly& assembl
           {"train.max_rollbacks", spec.train.nonfinite != "rollback", nonfinite("rollback")},
           {"train.micro_batch_size", is_micro_batch_cut(spec, assembly),
            "that is " + counted(plan.batch.micro_batch, "sample"), "is more than a rank's share of the global batch"},
+          {"train.gradient_accumulation_steps", is_accumulation_cut(spec, plan.batch),
+           "that is " + counted(plan.batch.accumulation, "sample"), "is more than a rank's share of the global batch"},
           {"train.channels_last", assembly.datasets.is_text, "the data is text"},
           {"checkpoint.notice.interval", !spec.checkpoint.notice.watches(), "checkpoint.notice.action is ignore"},
           {"lr_scheduler.warmup", ends_in_warmup(schedule, plan, peak),

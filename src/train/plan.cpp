@@ -51,13 +51,13 @@ std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts
          "one number for each rank, rank 0's first, or one for all of them");
 }
 
-[[noreturn]] void refuse_empty_passes(const TrainSpec& spec, int64_t passes, int64_t share, int64_t world) {
+[[noreturn]] void refuse_empty_passes(const TrainSpec& spec, int64_t passes, int64_t samples) {
   const std::string global = spec.global_batch_tokens
                                  ? "train.global_batch_tokens " + std::to_string(*spec.global_batch_tokens)
                                  : "train.global_batch_size " + std::to_string(*spec.global_batch_size);
   refuse("train.gradient_accumulation_steps " + std::to_string(passes) + " is more than the " +
-             counted(share, "sample") + " of " + global + (world > 1 ? " on each of " + counted(world, "rank") : ""),
-         "at most train.gradient_accumulation_steps: " + std::to_string(share) + ", or a larger global batch");
+             counted(samples, "sample") + " of " + global,
+         "at most train.gradient_accumulation_steps: " + std::to_string(samples) + ", or a larger global batch");
 }
 
 /// 2.5 epochs of 100 steps are 250 steps; at least one.
@@ -182,8 +182,8 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
   }
   const int64_t share = ceil_divide(global, world);  // the largest equal share; others have one sample less
   if (micro.empty()) {
-    const int64_t parts = std::max<int64_t>(1, accumulation);
-    if (parts > share) refuse_empty_passes(spec, parts, share, world);
+    if (accumulation > global) refuse_empty_passes(spec, accumulation, global);
+    const int64_t parts = std::min(share, std::max<int64_t>(1, accumulation));
     return {.global_batch = global, .micro_batch = ceil_divide(share, parts), .accumulation = parts};
   }
   const bool is_even = std::adjacent_find(micro.begin(), micro.end(), std::not_equal_to<>()) == micro.end();

@@ -70,7 +70,7 @@ std::string sum_text(const std::vector<int64_t>& sizes);
 
 /// Any two of global batch, micro-batch and accumulation give the third; where a global batch is kept, the micro-batch
 /// gives the accumulation. Throws Error(usage) when they contradict, when none is given, when a batch is smaller than
-/// the number of ranks, when a rank's share of it is fewer samples than forward passes, or when the ranks'
+/// the number of ranks, when it has fewer samples than there are forward passes, or when the ranks'
 /// micro-batches are not as many.
 BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts);
 
