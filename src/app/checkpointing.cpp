@@ -21,11 +21,15 @@ namespace {
 
 constexpr double kWaitedSecondsToTell = 1, kWaitedShareToTell = 0.05;
 
-/// Whatever name it was given by.
+/// Whatever name it was given by; it may be a link there.
 bool lies_in(const checkpoint::Checkpoint& checkpoint, const checkpoint::CheckpointStore& store) {
   std::error_code unknown;
-  const auto folder = std::filesystem::weakly_canonical(checkpoint.folder(), unknown);
-  return folder.parent_path() == std::filesystem::weakly_canonical(store.folder(), unknown);
+  const auto canonical = [&](const std::filesystem::path& path) {
+    return std::filesystem::weakly_canonical(path, unknown);
+  };
+  const auto folder = canonical(store.folder());
+  return canonical(checkpoint.folder()).parent_path() == folder ||
+         canonical(std::filesystem::absolute(checkpoint.folder()).parent_path()) == folder;
 }
 
 }  // namespace
@@ -64,13 +68,12 @@ Checkpointing::Checkpointing(Parts parts)
   const auto& spec = parts_.job.spec().checkpoint;
   if (spec.mirror) {
     mirror_.emplace(RunMirror::Parts{.folder = *spec.mirror,
-                                     .run_folder = parts_.folder.path,
                                      .retention = retention_of(spec, parts_.assembly.plan, best_metric_),
                                      .writes = is_rank_zero(),
                                      .ledger = parts_.ledger,
                                      .console = parts_.console});
   }
-  if (is_rank_zero()) follow(lineage_before(monitor::read_ledger(parts_.folder.ledger()).lines));
+  if (is_rank_zero()) follow(history_of(parts_.folder, spec.mirror));
 }
 
 /// Rank 0 alone looks for checkpoints, and writes their manifests.
@@ -99,8 +102,11 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
   const bool is_path = wish != "auto" && wish != "must";
   const bool is_own = lies_in(*chosen, store_) || (mirror_ && lies_in(*chosen, mirror_->store()));
+  is_in_place_ = is_rank_zero_sure([&] {
+    std::error_code unknown;
+    return std::filesystem::equivalent(chosen->folder(), store_.folder_of(chosen->step()), unknown);
+  });
   if (is_path && !is_own) {
-    from_elsewhere_ = chosen->folder();
     batch_elsewhere_ = chosen->state().value("global_batch", parts_.assembly.plan.batch.global_batch);
   }
   start_ = Start{.folder = chosen->folder(), .step = chosen->step(), .leaves = {}};
@@ -108,8 +114,8 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   const auto& lineage = chosen->manifest().origin.lineage;
   if (is_path) {
     follow(is_own ? lineage.branch_off(chosen->step()) : checkpoint::Lineage::begin());
-  } else if (history().branches.empty()) {
-    follow(lineage);  // of a run whose folder is lost
+  } else if (history().branches.empty() || lineage.descends_from(history())) {
+    follow(lineage);  // of a run whose folder is lost, or whose ledger is the older one
   }
   return "step " + grouped(progress.step) + " from " + chosen->folder().string() + " in " +
          monitor::duration(restore_seconds_) +
@@ -117,14 +123,32 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
 }
 
 void Checkpointing::take_way() {
-  if (is_rank_zero() && mirror_ && !(start_ && start_->leaves)) leave_others(mirror_->store().folder(), history());
-  if (!start_) return;
-  if (is_rank_zero() && start_->folder == store_.folder_of(start_->step)) store_.remove_replaced(start_->folder);
-  if (start_->leaves && is_rank_zero()) {
-    if (mirror_) leave_newer_in_mirror(mirror_->store().folder(), *start_->leaves);  // first: it may be refused
-    leave_newer(store_.folder(), *start_->leaves);
+  if (is_rank_zero()) {
+    if (start_ && start_->folder == store_.folder_of(start_->step)) store_.remove_replaced(start_->folder);
+    if (start_ && start_->leaves) leave_newer_than(*start_->leaves);
+    if (mirror_) leave_others(mirror_->store().folder(), history());
   }
+  if (!start_) return;
   if (mirror_ && !is_from_mirror_) mirror_->begin(start_->folder);
+}
+
+/// One answer for all ranks.
+bool Checkpointing::is_rank_zero_sure(const std::function<bool()>& is_so) {
+  const at::Tensor answer = at::full({}, is_rank_zero() && is_so() ? 1 : 0, at::kLong);
+  parts_.assembly.place.groups.control().broadcast(answer, 0, "where the checkpoint lies");
+  return answer.item<int64_t>() != 0;
+}
+
+/// What of a mirror is not in reach now is left by what the ledger says.
+void Checkpointing::leave_newer_than(int64_t step) {
+  if (mirror_) leave_newer_in_mirror(mirror_->store().folder(), step);  // first: it may be refused
+  if (!parts_.ledger.append("left", {{"step", step}, {"lineage", json_of(history())}})) {
+    throw Error(ExitCode::environment, {.what = "cannot write down which checkpoints are left",
+                                        .where = parts_.folder.ledger().string(),
+                                        .hint = "see to its disk and permissions"});
+  }
+  leave_newer(store_.folder(), step);
+  leave_others(store_.folder(), history());
 }
 
 /// Whether what was evaluated before belongs to another data.val, and is forgotten.
@@ -172,8 +196,7 @@ int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& r
     state_.restore(from, progress);
     forget_other_evaluations(from, progress);
   };
-  auto found = newest(put_back);
-  if (!found && from_elsewhere_) found = read_from(*from_elsewhere_, put_back);
+  const auto found = newest(put_back);
   if (!found) {
     throw Error(ExitCode::refused,
                 {.what = "training diverged: " + reason + "; there is no checkpoint yet to go back to",

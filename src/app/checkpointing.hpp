@@ -69,8 +69,9 @@ class Checkpointing {
   /// Waits for the save in the background; whether the last save ended well. Every rank must call.
   bool settle();
 
-  /// Whether resume() found what it restored in the mirror alone.
-  bool is_from_mirror() const noexcept { return is_from_mirror_; }
+  /// Whether what resume() restored is a checkpoint of the run's own folder, under its step's name; else the run has to
+  /// save it there before it can be lost. True where there was none.
+  bool is_in_place() const noexcept { return is_in_place_; }
   /// The global batch of the run that resume() went on from by path, where that was another one.
   const std::optional<int64_t>& batch_elsewhere() const noexcept { return batch_elsewhere_; }
   /// What the mirror still has to copy, at most for as long as `seconds_left` says; asked again and again.
@@ -88,6 +89,8 @@ class Checkpointing {
   std::optional<checkpoint::Checkpoint> choose(const Read& read) const;
   std::optional<checkpoint::Checkpoint> newest(const Read& read) const;
   void follow(const checkpoint::Lineage& history);
+  bool is_rank_zero_sure(const std::function<bool()>& is_so);
+  void leave_newer_than(int64_t step);
   void note(const checkpoint::BackgroundWriter::Result& result);
   bool fails_anywhere(bool failed);
   bool is_rank_zero() const noexcept { return parts_.assembly.place.rank() == 0; }
@@ -112,8 +115,8 @@ class Checkpointing {
     int64_t step;
     std::optional<int64_t> leaves;  // set aside what is newer than this
   };
-  std::optional<Start> start_;                           // what resume() restored
-  std::optional<std::filesystem::path> from_elsewhere_;  // the same where it is no checkpoint of this run
+  std::optional<Start> start_;  // what resume() restored
+  bool is_in_place_ = true;
   std::optional<int64_t> batch_elsewhere_;
   struct Begun {
     data::Usage usage;

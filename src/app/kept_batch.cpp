@@ -10,8 +10,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/monitor/ledger.hpp"
-#include "record.hpp"
+#include "newest_checkpoint.hpp"
 #include "run_folder.hpp"
 #include "run_lock.hpp"
 
@@ -21,16 +20,16 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A killed process may have left the newest one under another name.
-std::optional<checkpoint::Listed> newest_of_run(const RunFolder& run) {
+std::optional<checkpoint::Listed> newest_of_run(const RunFolder& run, const checkpoint::Lineage& history) {
   if (!exists(run.path)) return std::nullopt;
   const RunLock nobody_else(run.path);
   checkpoint::CheckpointStore(run.checkpoints()).put_back_replaced();
-  return checkpoint::newest_listed(run.checkpoints());
+  return checkpoint::newest_listed(run.checkpoints(), history);
 }
 
-std::optional<checkpoint::Listed> newest_of_mirror(const fs::path& mirror, const RunFolder& run) {
+std::optional<checkpoint::Listed> newest_of_mirror(const fs::path& mirror, const checkpoint::Lineage& history) {
   try {
-    return checkpoint::newest_listed(mirror, lineage_before(monitor::read_ledger(run.ledger()).lines));
+    return checkpoint::newest_listed(mirror, history);
   } catch (const Error&) {
     return std::nullopt;  // it may be away
   }
@@ -41,9 +40,11 @@ fs::path to_go_on_from(const Job& job) {
   const auto& spec = job.spec().checkpoint;
   if (spec.resume == "never") return {};
   if (spec.resume != "auto" && spec.resume != "must") return spec.resume;
-  auto newest = newest_of_run({job.output_dir});
+  const RunFolder run{job.output_dir};
+  const auto history = history_of(run, spec.mirror);
+  auto newest = newest_of_run(run, history);
   if (spec.mirror) {
-    auto copy = newest_of_mirror(*spec.mirror, {job.output_dir});
+    auto copy = newest_of_mirror(*spec.mirror, history);
     if (copy && (!newest || copy->step > newest->step)) newest = std::move(copy);
   }
   return newest ? newest->folder : fs::path();

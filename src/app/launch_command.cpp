@@ -137,6 +137,7 @@ int launch_command(const LaunchRequest& request) {
   if (!spec) return check->exit_code();
   const RunFolder folder{output_dir_of(*spec, job)};
   check_run_folder(folder.path);
+  if (spec->checkpoint.mirror) check_mirror(*spec->checkpoint.mirror, folder.path);
   launch::LaunchRequest plan = plan_launch(*spec);
   const std::string& resume = spec->checkpoint.resume;
   if (must_be_sure(plan, resume) && !check->passes()) return check->exit_code();

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -12,6 +15,8 @@
 #include "gputrain/checkpoint/setting_aside.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
+#include "gputrain/monitor/ledger.hpp"
+#include "record.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -119,6 +124,12 @@ std::optional<checkpoint::Checkpoint> newest_here(const CheckpointStore& own, co
                  .where = own.folder().string(),
                  .hint = "put a good copy there, or start over: --set checkpoint.resume=never keeps this run aside"});
   }
+  if (!search.newest && !own.list().empty()) {
+    throw Error(ExitCode::checkpoint,
+                {.what = "there are checkpoints, but the run's ledger says that it has left all of them",
+                 .where = own.folder().string(),
+                 .hint = "name the one to go on from: --set checkpoint.resume=PATH, or start over: never"});
+  }
   for (const auto& rejected : search.rejected) {
     // What cannot be read now may be good later.
     const std::string aside = rejected.is_damaged ? quarantine(own, rejected.folder) : "";
@@ -157,6 +168,14 @@ std::optional<Refusal> refusal_of_any(comm::Group& control, const std::optional<
   return std::nullopt;
 }
 
+std::vector<checkpoint::Listed> list_unless_away(const std::filesystem::path& folder) {
+  try {
+    return checkpoint::list_checkpoints(folder);
+  } catch (const Error&) {
+    return {};  // told where one is looked for
+  }
+}
+
 /// The last checkpoint that lies in `folder`, as where it was copied to without its run; empty: none.
 std::filesystem::path last_checkpoint_in(const std::filesystem::path& folder) {
   std::filesystem::path last;
@@ -168,6 +187,18 @@ std::filesystem::path last_checkpoint_in(const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+checkpoint::Lineage history_of(const RunFolder& run, const std::optional<std::filesystem::path>& mirror) {
+  auto told = lineage_before(monitor::read_ledger(run.ledger()).lines);
+  if (!told.branches.empty()) return told;
+  std::vector<checkpoint::Listed> listed = list_unless_away(run.checkpoints());
+  if (mirror) std::ranges::move(list_unless_away(*mirror), std::back_inserter(listed));
+  std::ranges::stable_sort(listed, std::ranges::greater(), &checkpoint::Listed::step);
+  std::optional<checkpoint::Lineage> history;
+  for (const auto& one : listed)
+    if (one.problem.empty() && (!history || one.lineage.descends_from(*history))) history = one.lineage;
+  return history.value_or(checkpoint::Lineage{});
+}
 
 void check_is_checkpoint(const std::filesystem::path& path) {
   if (exists(path / "manifest.json")) return;

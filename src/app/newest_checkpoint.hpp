@@ -7,8 +7,13 @@
 
 #include "gputrain/checkpoint/store.hpp"
 #include "gputrain/comm/process_groups.hpp"
+#include "run_folder.hpp"
 
 namespace gputrain::app {
+
+/// The history that the run goes on with: as its ledger says, or, where that says nothing, by the checkpoints that
+/// there are, of which some may have branched off others; `mirror` may be empty.
+checkpoint::Lineage history_of(const RunFolder& run, const std::optional<std::filesystem::path>& mirror);
 
 /// Throws Error(checkpoint) where `checkpoint.resume` is a path that is none, and says what might be meant.
 void check_is_checkpoint(const std::filesystem::path& path);

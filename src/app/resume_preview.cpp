@@ -10,10 +10,8 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/monitor/ledger.hpp"
 #include "job_changes.hpp"
 #include "newest_checkpoint.hpp"
-#include "record.hpp"
 #include "run_folder.hpp"
 
 namespace gputrain::app {
@@ -45,7 +43,7 @@ std::optional<Checkpoint> newest_seen(const Job& job) {
   const auto& spec = job.spec().checkpoint;
   const RunFolder run{job.output_dir};
   const auto folder = run.checkpoints();
-  const auto history = lineage_before(monitor::read_ledger(run.ledger()).lines);
+  const auto history = history_of(run, spec.mirror);
   auto [newest, rejected] = look_for_newest(folder, history);
   if (spec.mirror) {
     auto copy = newest_seen_in_mirror(*spec.mirror, history);

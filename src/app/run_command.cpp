@@ -93,6 +93,7 @@ Start prepare(const RunRequest& request, const Job& job, Place& place) {
   try {
     Start start{.job = job, .datasets = open_datasets(job), .micro_batch = {}};
     check_sample(job, start.datasets);
+    if (const auto& mirror = job.spec().checkpoint.mirror) check_mirror(*mirror, job.output_dir);
     if (request.verify && !job.spec().expect)
       throw Error(ExitCode::usage, {.what = "--verify has nothing to verify: the job has no `expect:`",
                                     .hint = "expect: {val/loss: [1.2, 1.4]}"});

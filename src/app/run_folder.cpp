@@ -1,5 +1,6 @@
 #include "run_folder.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -48,6 +49,14 @@ std::error_code obstacle_to_writing(const std::filesystem::path& path) {
   return {errno, std::generic_category()};
 }
 
+/// Whether it is that folder or lies below it, whatever names lead there.
+bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  std::error_code unknown;
+  const auto outer = std::filesystem::weakly_canonical(folder, unknown);
+  const auto inner = std::filesystem::weakly_canonical(path, unknown);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
 /// A folder of weights that came from elsewhere, say, which a run would write its own over.
 void refuse_files_of_others(const RunFolder& folder) {
   std::error_code unknown;
@@ -75,6 +84,22 @@ void check_run_folder(const std::filesystem::path& path) {
   const bool is_below_a_file = failure == std::errc::not_a_directory;
   if (is_below_a_file || status.type() == std::filesystem::file_type::none) refuse(path, failure);
   refuse_files_of_others({path});
+}
+
+void check_mirror(const std::filesystem::path& mirror, const std::filesystem::path& run) {
+  if (is_within(mirror, run)) {
+    throw Error(ExitCode::usage, {.what = "checkpoint.mirror is in the run folder, with which it would be lost",
+                                  .where = mirror.string(),
+                                  .hint = "a folder on another disk"});
+  }
+  std::error_code unknown;
+  const auto place = std::filesystem::weakly_canonical(mirror, unknown);
+  for (const RunFolder& other : {RunFolder{place}, RunFolder{place.parent_path()}}) {
+    if (!std::filesystem::exists(other.ledger(), unknown)) continue;
+    throw Error(ExitCode::usage, {.what = "checkpoint.mirror is the folder of another run",
+                                  .where = mirror.string(),
+                                  .hint = "a folder for each run: checkpoint.mirror: /mnt/backup/${name}"});
+  }
 }
 
 std::filesystem::path existing_part_of(std::filesystem::path path) {

@@ -34,6 +34,9 @@ void check_run_folder(const std::filesystem::path& path);
 /// The path, or the nearest folder above it that is there.
 std::filesystem::path existing_part_of(std::filesystem::path path);
 
+/// Throws Error(usage) for a `checkpoint.mirror` that lies in this run's folder or is part of another run's.
+void check_mirror(const std::filesystem::path& mirror, const std::filesystem::path& run);
+
 /// Throws what take_run_folder() would, as far as that can be told without writing and without disturbing who uses the
 /// folder.
 void check_may_take_run_folder(const std::filesystem::path& path, bool fresh);

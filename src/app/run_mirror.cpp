@@ -11,26 +11,9 @@
 #include "record.hpp"
 
 namespace gputrain::app {
-namespace {
-
-/// Whether it is that folder or lies below it, whatever names lead there.
-bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder) {
-  std::error_code unknown;
-  const auto outer = std::filesystem::weakly_canonical(folder, unknown);
-  const auto inner = std::filesystem::weakly_canonical(path, unknown);
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
-}
-
-}  // namespace
-
 RunMirror::RunMirror(Parts parts) : parts_(std::move(parts)), store_(parts_.folder, parts_.retention) {
-  std::error_code unknown;
-  if (is_within(parts_.folder, parts_.run_folder)) {
-    throw Error(ExitCode::usage, {.what = "checkpoint.mirror is in the run folder, with which it would be lost",
-                                  .where = parts_.folder.string(),
-                                  .hint = "a folder on another disk"});
-  }
   if (!parts_.writes) return;
+  std::error_code unknown;
   std::filesystem::create_directories(parts_.folder, unknown);
   lock();
   copies_.emplace(parts_.folder, parts_.retention);

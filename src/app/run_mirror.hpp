@@ -17,13 +17,12 @@ class RunMirror {
  public:
   struct Parts {
     std::filesystem::path folder;
-    std::filesystem::path run_folder;
     checkpoint::Retention retention;
     bool writes;  // true on rank 0; the others may only read
     monitor::Ledger& ledger;
     monitor::Console& console;
   };
-  /// Throws Error(usage) when the folder is in the run's own or in use by another run.
+  /// Throws Error(usage) when the folder is in use by another run.
   explicit RunMirror(Parts parts);
 
   const checkpoint::CheckpointStore& store() const noexcept { return store_; }

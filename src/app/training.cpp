@@ -216,7 +216,7 @@ monitor::Summary Training::train() {
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 
-  if (checkpointing_.is_from_mirror()) checkpointing_.save(progress_, train::SaveMode::background);  // two copies again
+  if (!checkpointing_.is_in_place()) checkpointing_.save(progress_, train::SaveMode::durable);
   train::Outcome outcome;
   try {
     while ((outcome = loop.run(progress_, hooks)).stop == train::Stop::diverged) roll_back(finite.finding());

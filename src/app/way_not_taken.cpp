@@ -24,12 +24,12 @@ void leave_newer_in_mirror(const std::filesystem::path& mirror, int64_t step) {
   }
 }
 
-void leave_others(const std::filesystem::path& mirror, const checkpoint::Lineage& history) {
+void leave_others(const std::filesystem::path& checkpoints, const checkpoint::Lineage& history) {
   try {
-    for (const auto& [from, to] : checkpoint::set_aside_others(mirror, history))
+    for (const auto& [from, to] : checkpoint::set_aside_others(checkpoints, history))
       log::warning(from.string() + " is of a way that this run has left; it is now " + to.filename().string());
   } catch (const Error& failure) {
-    log::warning(std::string("the mirror keeps checkpoints of a way that this run has left: ") + failure.what());
+    log::warning(std::string("checkpoints of a way that this run has left stay: ") + failure.what());
   }
 }
 

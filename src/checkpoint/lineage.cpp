@@ -26,11 +26,19 @@ Lineage Lineage::branch_off(int64_t step) const {
   return next;
 }
 
-bool Lineage::includes(const Lineage& checkpoint, int64_t step) const {
-  if (branches.empty()) return true;
-  const std::string id = checkpoint.branches.empty() ? "" : checkpoint.branches.back().id;
-  return std::ranges::any_of(branches,
-                             [&](const Branch& branch) { return branch.id == id && step <= branch.last_step; });
+const std::string& Lineage::id() const {
+  static const std::string of_the_first;
+  return branches.empty() ? of_the_first : branches.back().id;
+}
+
+bool Lineage::descends_from(const Lineage& other) const {
+  return id() == other.id() || std::ranges::find(branches, other.id(), &Branch::id) != branches.end();
+}
+
+bool Lineage::includes(const Lineage& of_checkpoint, int64_t step) const {
+  if (branches.empty() || of_checkpoint.descends_from(*this)) return true;
+  const auto branch = std::ranges::find(branches, of_checkpoint.id(), &Branch::id);
+  return branch != branches.end() && step <= branch->last_step;
 }
 
 nlohmann::json json_of(const Lineage& lineage) {

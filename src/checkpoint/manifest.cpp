@@ -121,8 +121,8 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
     const json value = json::parse(text);
     if (value.at("format") != kFormat) throw Damage("not a manifest of a checkpoint", path);
     if (value.at("version") != kVersion) {
-      throw Damage(fmt::format("format version {} is unknown to this gputrain", value["version"].dump(-1, ' ', true)),
-                   path);
+      throw Unreadable(
+          fmt::format("format version {} is unknown to this gputrain", value["version"].dump(-1, ' ', true)), path);
     }
     if (!is_sealed(text)) throw Damage("damaged: its seal differs", path);
     Manifest manifest{.step = static_cast<int64_t>(count_in(value.at("step"))),

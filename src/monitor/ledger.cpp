@@ -63,8 +63,8 @@ Ledger::Ledger(std::filesystem::path path) : path_(std::move(path)) {
   if (last.is_object() && last.contains("chain") && last["chain"].is_string()) chain_ = last["chain"];
 }
 
-void Ledger::append(const std::string& kind, const nlohmann::json& fields) {
-  if (path_.empty()) return;
+bool Ledger::append(const std::string& kind, const nlohmann::json& fields) {
+  if (path_.empty()) return true;
   nlohmann::json line = fields;
   line["kind"] = kind;
   line["time"] = seconds_since_epoch();
@@ -72,9 +72,11 @@ void Ledger::append(const std::string& kind, const nlohmann::json& fields) {
   line["chain"] = chain;
   if (append_line(path_, text_of(line) + "\n", /*sync=*/true)) {
     chain_ = chain;
-  } else if (!std::exchange(failed_, true)) {
-    log::warning(path_.string() + ": cannot append; training goes on with a gap in its ledger");
+    return true;
   }
+  if (!std::exchange(failed_, true))
+    log::warning(path_.string() + ": cannot append; training goes on with a gap in its ledger");
+  return false;
 }
 
 LedgerContent read_ledger(const std::filesystem::path& path) {

@@ -115,6 +115,34 @@ TEST_F(MirroredRun, ThatWasAwayWhenAPathWasChosenIsNotTakenUpWhenItIsBack) {
   EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 20 from " + mirror_));
 }
 
+TEST_F(MirroredRun, TellsWhichWayWasLeftAlsoWhereTheLedgerIsLost) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  take_mirror_away();
+  ASSERT_EQ(
+      gputrain(run({"--accept", "--set", "checkpoint.resume=" + step(ckpt_, "10"), "--set", "train.max_steps=15"}))
+          .exit_code,
+      0);
+  bring_mirror_back();
+  fs::remove(folder_ / "run/ledger.jsonl");
+  EXPECT_THAT(gputrain(run({"--accept"})).out, HasSubstr("resume  step 15 from " + ckpt_));
+  EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left"));
+}
+
+TEST_F(MirroredRun, IsRefusedWithinARunBeforeAnythingIsMoved) {
+  ASSERT_EQ(gputrain(run()).exit_code, 0);
+  for (const bool launched : {false, true}) {
+    auto command = run({"--set", "checkpoint.resume=never", "--set", "checkpoint.mirror=" + ckpt_});
+    if (launched) command.insert(command.begin(), {"launch", "--nproc-per-node", "1"});
+    EXPECT_EQ(gputrain(command).exit_code, 2);
+    EXPECT_TRUE(fs::exists(step(ckpt_, "20")));
+    EXPECT_FALSE(fs::exists(folder_ / "run.1"));
+  }
+  const Result result =
+      gputrain({"run", job_, "--output-dir", folder_ / "another", "--set", "checkpoint.mirror=" + ckpt_});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("checkpoint.mirror is the folder of another run"));
+}
+
 TEST_F(MirroredRun, ThatWasAwayWhenTheRunStartedOverIsNotTakenUpWhenItIsBack) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
   take_mirror_away();

@@ -176,6 +176,50 @@ TEST(Resume, ThatIsRefusedSetsNothingAside) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020"));
 }
 
+/// Runs a job from a checkpoint on, to this many steps.
+Result run_from(const TemporaryFolder& folder, const std::string& checkpoint, const std::string& steps) {
+  return gputrain({"run", folder / "job.yaml", "--output-dir", folder / "run", "--accept", "--set",
+                   "checkpoint.resume=" + checkpoint, "--set", "train.max_steps=" + steps});
+}
+
+TEST(Resume, KeepsWhatWasSavedAfterAChoiceThatTheLedgerHasLost) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 3}\n"),
+                    ledger = folder / "run/ledger.jsonl";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  ASSERT_EQ(run_from(folder, folder / "run/ckpt/step-00000015", "20").exit_code, 0);
+  std::filesystem::copy(ledger, ledger + ".before");
+  ASSERT_EQ(run_from(folder, folder / "run/ckpt/latest", "25").exit_code, 0);
+  std::filesystem::rename(ledger + ".before", ledger);
+  EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 25 from "));
+}
+
+TEST(Resume, WithNothingButCheckpointsOfOtherHistoriesDoesNotStartOver) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run"}).exit_code, 0);
+  std::ofstream(folder / "run/ledger.jsonl", std::ios::app) << R"({"kind":"left","lineage":[{"id":"another"}]})"
+                                                            << "\n";
+  const Result result = run_from(folder, "auto", "30");
+  EXPECT_EQ(result.exit_code, 5) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("says that it has left all of them"));
+}
+
+TEST(Resume, FromWhatWasSetAsideIsSavedBeforeItCanBeLost) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\nlog: {interval: 1}\n"),
+                    ckpt = folder / "run/ckpt";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  ASSERT_EQ(run_from(folder, ckpt + "/step-00000010", "15").exit_code, 0);
+  Program undone({gputrain_path(), "run", job, "--output-dir", folder / "run", "--accept", "--set",
+                  "checkpoint.resume=" + ckpt + "/step-00000020.left", "--set", "train.max_steps=1000000", "--set",
+                  "checkpoint.interval=null"});
+  ASSERT_TRUE(undone.prints("step    21/"));
+  undone.signal(SIGKILL);
+  undone.wait();
+  EXPECT_TRUE(std::filesystem::exists(ckpt + "/step-00000015.left-2"));  // of the way that was left for this one
+  EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 20 from " + ckpt));
+}
+
 TEST(Resume, FromAnotherRunLeavesAllOfThisOneBehindAndRollsBackToThat) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");

@@ -115,7 +115,7 @@ TEST_F(CheckpointTest, OfAHistoryThatWasLeftIsNeitherFoundNorListedAsTheNewest) 
   const auto first = Lineage::begin();
   const auto second = first.branch_off(2);
   for (const int step : {1, 2, 3}) save(store, step, first);
-  save(store, 4, second.branch_off(3));
+  save(store, 4, first.branch_off(3));
   store.follow(second);
   EXPECT_EQ(store.find_newest().newest->step(), 2);
   EXPECT_TRUE(store.find_newest().rejected.empty());
@@ -124,6 +124,33 @@ TEST_F(CheckpointTest, OfAHistoryThatWasLeftIsNeitherFoundNorListedAsTheNewest) 
   EXPECT_FALSE(store.find_newest().newest);
   EXPECT_EQ(set_aside_others(folder_, second).size(), 2U);
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003.left", "step-00000004.left"));
+}
+
+TEST(LineageTest, IncludesWhatItHasBranchedOffAndWhatHasBranchedOffIt) {
+  const auto first = Lineage::begin(), second = first.branch_off(10), third = second.branch_off(20);
+  EXPECT_TRUE(second.includes(first, 10));
+  EXPECT_FALSE(second.includes(first, 11));
+  EXPECT_TRUE(second.includes(third, 30));  // who wrote it knew more
+  EXPECT_TRUE(third.includes(first, 10));
+  EXPECT_FALSE(third.includes(second, 21));
+  EXPECT_FALSE(second.includes(first.branch_off(10), 5));
+  EXPECT_FALSE(second.includes({}, 5));
+  EXPECT_TRUE(Lineage().includes(second, 5));
+  EXPECT_TRUE(Lineage().branch_off(4).includes({}, 4));
+  EXPECT_EQ(lineage_in(json_of(third)), third);
+}
+
+TEST_F(CheckpointTest, OfAnotherFormatIsLeftWhereItIs) {
+  CheckpointStore store(folder_);
+  for (const int step : {1, 2}) save(store, step);
+  const fs::path index = folder_ / "step-00000002/manifest.json";
+  auto manifest = nlohmann::json::parse(content_of(index));
+  manifest["version"] = 4;
+  write_sealed_manifest(index, manifest);
+  const auto search = store.find_newest();
+  EXPECT_EQ(search.newest->step(), 1);
+  ASSERT_EQ(search.rejected.size(), 1U);
+  EXPECT_FALSE(search.rejected.front().is_damaged);
 }
 
 TEST_F(CheckpointTest, WithoutAPartIsDamaged) {

@@ -47,8 +47,9 @@ void read_and_write_again(std::string_view text) {
   Manifest manifest;
   try {
     manifest = parse_manifest(text, "f");
-  } catch (const Damage& damage) {
-    const std::string what = damage.what();
+  } catch (const gputrain::Error& refusal) {
+    require(refusal.code() == gputrain::ExitCode::checkpoint);
+    const std::string what = refusal.what();
     require(what.size() < 1000);
     require(std::none_of(what.begin(), what.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }));
     return;

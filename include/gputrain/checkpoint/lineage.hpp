@@ -26,8 +26,12 @@ struct Lineage {
   /// That of who goes on from a checkpoint of this lineage and leaves what is newer.
   Lineage branch_off(int64_t step) const;
 
-  /// Whether a checkpoint of that lineage and step is one of this history; any is where nothing was ever left.
-  bool includes(const Lineage& checkpoint, int64_t step) const;
+  const std::string& id() const;  // of its newest branch
+  /// Whether it is the same or has branched off it.
+  bool descends_from(const Lineage& other) const;
+  /// Whether a checkpoint of that lineage and step is one of this history: before where that left it, or after it. Any
+  /// is where nothing was ever left.
+  bool includes(const Lineage& of_checkpoint, int64_t step) const;
 
   friend bool operator==(const Lineage&, const Lineage&) = default;
 };

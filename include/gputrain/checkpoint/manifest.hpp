@@ -79,7 +79,8 @@ std::string to_json(const Manifest::File& file);
 /// Throws Damage for anything but what to_json wrote of one file.
 Manifest::File parse_file(std::string_view text, const std::filesystem::path& path);
 
-/// Throws Damage for anything but what to_json wrote; `path` is for the message. Every name is one in the same folder.
+/// Throws Damage for anything but what to_json wrote, and Unreadable for what another version did; `path` is for the
+/// message. Every name is one in the same folder.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 
 /// "step-00000100"

@@ -18,8 +18,8 @@ class Ledger {
   /// Error(environment) where the file cannot be read to its end.
   explicit Ledger(std::filesystem::path path);
 
-  /// Appends `fields` under "kind" and syncs. A disk that refuses is reported once; training goes on.
-  void append(const std::string& kind, const nlohmann::json& fields);
+  /// Appends `fields` under "kind" and syncs; whether it could. A disk that refuses is reported once; training goes on.
+  bool append(const std::string& kind, const nlohmann::json& fields);
 
  private:
   std::filesystem::path path_;
