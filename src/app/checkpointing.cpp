@@ -126,6 +126,7 @@ void Checkpointing::take_way() {
   if (is_rank_zero()) {
     if (start_ && start_->folder == store_.folder_of(start_->step)) store_.remove_replaced(start_->folder);
     if (start_ && start_->leaves) leave_newer_than(*start_->leaves);
+    leave_others(store_.folder(), history());
     if (mirror_) leave_others(mirror_->store().folder(), history());
   }
   if (!start_) return;
@@ -142,13 +143,14 @@ bool Checkpointing::is_rank_zero_sure(const std::function<bool()>& is_so) {
 /// What of a mirror is not in reach now is left by what the ledger says.
 void Checkpointing::leave_newer_than(int64_t step) {
   if (mirror_) leave_newer_in_mirror(mirror_->store().folder(), step);  // first: it may be refused
-  if (!parts_.ledger.append("left", {{"step", step}, {"lineage", json_of(history())}})) {
+  leave_newer(store_.folder(), step);
+  nlohmann::json left{{"step", step}, {"lineage", json_of(history())}};
+  if (!is_in_place_) left["from"] = std::filesystem::absolute(start_->folder).string();
+  if (!parts_.ledger.append("left", left)) {
     throw Error(ExitCode::environment, {.what = "cannot write down which checkpoints are left",
                                         .where = parts_.folder.ledger().string(),
                                         .hint = "see to its disk and permissions"});
   }
-  leave_newer(store_.folder(), step);
-  leave_others(store_.folder(), history());
 }
 
 /// Whether what was evaluated before belongs to another data.val, and is forgotten.
@@ -174,6 +176,7 @@ std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) co
     check_is_checkpoint(wish);
     return read_from(wish, read);
   }
+  parts_.assembly.place.groups.on_rank_zero([&] { refuse_if_not_begun(parts_.folder); }, "search for a checkpoint");
   auto found = newest(read);
   if (!found && wish == "must") {
     throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",

@@ -124,12 +124,7 @@ std::optional<checkpoint::Checkpoint> newest_here(const CheckpointStore& own, co
                  .where = own.folder().string(),
                  .hint = "put a good copy there, or start over: --set checkpoint.resume=never keeps this run aside"});
   }
-  if (!search.newest && !own.list().empty()) {
-    throw Error(ExitCode::checkpoint,
-                {.what = "there are checkpoints, but the run's ledger says that it has left all of them",
-                 .where = own.folder().string(),
-                 .hint = "name the one to go on from: --set checkpoint.resume=PATH, or start over: never"});
-  }
+  if (!search.newest) refuse_if_all_are_left(own);
   for (const auto& rejected : search.rejected) {
     // What cannot be read now may be good later.
     const std::string aside = rejected.is_damaged ? quarantine(own, rejected.folder) : "";
@@ -189,15 +184,31 @@ std::filesystem::path last_checkpoint_in(const std::filesystem::path& folder) {
 }  // namespace
 
 checkpoint::Lineage history_of(const RunFolder& run, const std::optional<std::filesystem::path>& mirror) {
-  auto told = lineage_before(monitor::read_ledger(run.ledger()).lines);
-  if (!told.branches.empty()) return told;
+  std::optional<checkpoint::Lineage> history = lineage_before(monitor::read_ledger(run.ledger()).lines);
+  if (history->branches.empty()) history.reset();
   std::vector<checkpoint::Listed> listed = list_unless_away(run.checkpoints());
   if (mirror) std::ranges::move(list_unless_away(*mirror), std::back_inserter(listed));
   std::ranges::stable_sort(listed, std::ranges::greater(), &checkpoint::Listed::step);
-  std::optional<checkpoint::Lineage> history;
   for (const auto& one : listed)
     if (one.problem.empty() && (!history || one.lineage.descends_from(*history))) history = one.lineage;
   return history.value_or(checkpoint::Lineage{});
+}
+
+void refuse_if_all_are_left(const CheckpointStore& own) {
+  if (own.list().empty()) return;
+  throw Error(ExitCode::checkpoint,
+              {.what = "there are checkpoints, but the run's ledger says that it has left all of them",
+               .where = own.folder().string(),
+               .hint = "name the one to go on from: --set checkpoint.resume=PATH, or start over: never"});
+}
+
+void refuse_if_not_begun(const RunFolder& run) {
+  const std::string from = unsaved_start_in(monitor::read_ledger(run.ledger()).lines);
+  if (from.empty()) return;
+  throw Error(ExitCode::checkpoint,
+              {.what = "the last start was from " + from + ", and ended before that was saved here",
+               .where = run.path.string(),
+               .hint = "--set checkpoint.resume=" + from + " starts from there again"});
 }
 
 void check_is_checkpoint(const std::filesystem::path& path) {

@@ -11,9 +11,16 @@
 
 namespace gputrain::app {
 
-/// The history that the run goes on with: as its ledger says, or, where that says nothing, by the checkpoints that
-/// there are, of which some may have branched off others; `mirror` may be empty.
+/// The history that the run goes on with: what its ledger says, or what of the checkpoints that there are has branched
+/// off that, or off others where the ledger says nothing; `mirror` may be empty.
 checkpoint::Lineage history_of(const RunFolder& run, const std::optional<std::filesystem::path>& mirror);
+
+/// Throws Error(checkpoint) where there are checkpoints, none of which is of the store's history.
+void refuse_if_all_are_left(const checkpoint::CheckpointStore& own);
+
+/// Throws Error(checkpoint) where the last start was from a checkpoint elsewhere that the run does not have yet: it
+/// would start over, or from an older one.
+void refuse_if_not_begun(const RunFolder& run);
 
 /// Throws Error(checkpoint) where `checkpoint.resume` is a path that is none, and says what might be meant.
 void check_is_checkpoint(const std::filesystem::path& path);

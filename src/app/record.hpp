@@ -47,6 +47,10 @@ DataIdentity identity_before(const std::vector<nlohmann::json>& ledger);
 /// The history that the run's newest choice of one has left it with.
 checkpoint::Lineage lineage_before(const std::vector<nlohmann::json>& ledger);
 
+/// The checkpoint that the newest choice by path was for, where it lay elsewhere and nothing has been saved since; else
+/// "".
+std::string unsaved_start_in(const std::vector<nlohmann::json>& ledger);
+
 /// How many attempts there have been: the lines about them, or the highest number that one was given, as the first in
 /// a folder that goes on from another's checkpoint has not the number 1.
 int64_t attempts_in(const std::vector<nlohmann::json>& ledger);

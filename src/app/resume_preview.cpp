@@ -43,6 +43,7 @@ std::optional<Checkpoint> newest_seen(const Job& job) {
   const auto& spec = job.spec().checkpoint;
   const RunFolder run{job.output_dir};
   const auto folder = run.checkpoints();
+  refuse_if_not_begun(run);
   const auto history = history_of(run, spec.mirror);
   auto [newest, rejected] = look_for_newest(folder, history);
   if (spec.mirror) {
@@ -54,6 +55,11 @@ std::optional<Checkpoint> newest_seen(const Job& job) {
                 {.what = "none of the run's checkpoints is good; the newest: " + rejected.front().reason,
                  .where = folder.string(),
                  .hint = "put a good copy there, or start over: --set checkpoint.resume=never keeps this run aside"});
+  }
+  if (!newest) {
+    CheckpointStore own(folder);
+    own.follow(history);
+    refuse_if_all_are_left(own);
   }
   if (!newest && spec.resume == "must") {
     throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",

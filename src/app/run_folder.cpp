@@ -49,6 +49,13 @@ std::error_code obstacle_to_writing(const std::filesystem::path& path) {
   return {errno, std::generic_category()};
 }
 
+bool has_earlier_run(const RunFolder& folder) {
+  std::error_code unknown;
+  const bool has_checkpoints = std::filesystem::is_directory(folder.checkpoints(), unknown) &&
+                               !std::filesystem::is_empty(folder.checkpoints(), unknown);
+  return has_checkpoints || std::filesystem::exists(folder.resolved(), unknown);
+}
+
 /// Whether it is that folder or lies below it, whatever names lead there.
 bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder) {
   std::error_code unknown;
@@ -113,7 +120,7 @@ void check_may_take_run_folder(const std::filesystem::path& path, bool fresh) {
   const RunFolder folder{path};
   check_run_folder(path);
   std::error_code unknown;
-  if (fresh && std::filesystem::exists(folder.resolved(), unknown)) {
+  if (fresh && has_earlier_run(folder)) {
     const auto there = std::filesystem::absolute(path / "", unknown).parent_path();
     if (const auto failure = obstacle_to_writing(there.parent_path())) refuse(path, failure);
   }
@@ -133,7 +140,7 @@ TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
   const RunFolder folder{path};
   check_run_folder(path);
   std::error_code failure;
-  if (fresh && std::filesystem::exists(folder.resolved())) {
+  if (fresh && has_earlier_run(folder)) {
     const RunLock of_earlier_run(folder.path);
     // Where a link leads to, as to a larger disk, and not the link.
     const auto place = is_symlink(folder.path) ? std::filesystem::canonical(folder.path) : folder.path;

@@ -115,8 +115,14 @@ TEST_F(MirroredRun, ThatWasAwayWhenAPathWasChosenIsNotTakenUpWhenItIsBack) {
   EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 20 from " + mirror_));
 }
 
-TEST_F(MirroredRun, TellsWhichWayWasLeftAlsoWhereTheLedgerIsLost) {
-  ASSERT_EQ(gputrain(run()).exit_code, 0);
+class LedgerThatIs : public MirroredRun, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(LostOrOlder, LedgerThatIs, ::testing::Bool());
+
+TEST_P(LedgerThatIs, NeedNotTellWhichWayWasLeft) {
+  ASSERT_EQ(gputrain(run({"--set", "train.max_steps=5"})).exit_code, 0);
+  ASSERT_EQ(gputrain(run({"--accept", "--set", "checkpoint.resume=" + ckpt_ + "/latest"})).exit_code, 0);
+  const std::string earlier = folder_ / "ledger.jsonl";
+  fs::copy(folder_ / "run/ledger.jsonl", earlier);
   take_mirror_away();
   ASSERT_EQ(
       gputrain(run({"--accept", "--set", "checkpoint.resume=" + step(ckpt_, "10"), "--set", "train.max_steps=15"}))
@@ -124,6 +130,7 @@ TEST_F(MirroredRun, TellsWhichWayWasLeftAlsoWhereTheLedgerIsLost) {
       0);
   bring_mirror_back();
   fs::remove(folder_ / "run/ledger.jsonl");
+  if (GetParam()) fs::rename(earlier, folder_ / "run/ledger.jsonl");
   EXPECT_THAT(gputrain(run({"--accept"})).out, HasSubstr("resume  step 15 from " + ckpt_));
   EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left"));
 }

@@ -220,6 +220,22 @@ TEST(Resume, FromWhatWasSetAsideIsSavedBeforeItCanBeLost) {
   EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 20 from " + ckpt));
 }
 
+TEST(Resume, FromElsewhereThatWasNeverSavedHereIsNotForgotten) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n"),
+                    chosen = folder / "other/ckpt/step-00000010";
+  for (const char* run : {"other", "run"}) ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / run}).exit_code, 0);
+  std::ofstream(folder / "run/ledger.jsonl", std::ios::app)
+      << nlohmann::json{{"kind", "left"}, {"lineage", {{{"id", "new"}}}}, {"from", chosen}}.dump() << "\n";
+  for (const char* wish : {"auto", "must"}) {
+    const Result refused = run_from(folder, wish, "30");
+    EXPECT_EQ(refused.exit_code, 5) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("--set checkpoint.resume=" + chosen));
+  }
+  EXPECT_EQ(run_from(folder, chosen, "30").exit_code, 0);
+  EXPECT_THAT(run_from(folder, "auto", "35").out, HasSubstr("resume  step 30 "));
+}
+
 TEST(Resume, FromAnotherRunLeavesAllOfThisOneBehindAndRollsBackToThat) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
