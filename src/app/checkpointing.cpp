@@ -129,8 +129,7 @@ void Checkpointing::take_way() {
     leave_others(store_.folder(), history());
     if (mirror_) leave_others(mirror_->store().folder(), history());
   }
-  if (!start_) return;
-  if (mirror_ && !is_from_mirror_) mirror_->begin(start_->folder);
+  if (start_ && mirror_ && is_in_place_) mirror_->begin(start_->folder);  // else what is saved first
 }
 
 /// One answer for all ranks.
