@@ -50,11 +50,11 @@ function(gputrain_test room)
   endif()
 endfunction()
 
-# gputrain_fuzzer(<room> NAME <name> SOURCES <files...>): a libFuzzer target <name>_fuzzer over the rooms up to <room>, built
-# by `cmake --preset fuzz && cmake --build --preset fuzz` (all of them) and nowhere else; `ctest --preset fuzz` gives each ten
+# gputrain_fuzzer(<room> NAME <name> SOURCES <files...> [LIBRARIES <targets...>]): a libFuzzer target <name>_fuzzer, built
+# over the rooms up to <room> by `cmake --preset fuzz && cmake --build --preset fuzz` and nowhere else; `ctest --preset fuzz` gives each ten
 # seconds.
 function(gputrain_fuzzer room)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT GPUTRAIN_FUZZERS)
     return()
   endif()
@@ -62,6 +62,7 @@ function(gputrain_fuzzer room)
   add_executable(${target} ${ARG_SOURCES})
   target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${target} PRIVATE ${ARG_LIBRARIES})
   foreach(lower IN LISTS GPUTRAIN_ROOMS)
     if(TARGET gputrain_${lower})
       target_link_libraries(${target} PRIVATE gputrain_${lower})
