@@ -50,9 +50,9 @@ function(gputrain_test room)
   endif()
 endfunction()
 
-# gputrain_fuzzer(<room> NAME <name> SOURCES <files...> [LIBRARIES <targets...>]): a libFuzzer target <name>_fuzzer, built
-# over the rooms up to <room> by `cmake --preset fuzz && cmake --build --preset fuzz` and nowhere else; `ctest --preset fuzz` gives each ten
-# seconds.
+# gputrain_fuzzer(<room> NAME <name> SOURCES <files...> [LIBRARIES <targets...>]): a libFuzzer target <name>_fuzzer over
+# the rooms up to <room>, built by `cmake --preset fuzz && cmake --build --preset fuzz` and nowhere else; `ctest --preset
+# fuzz` gives each ten seconds.
 function(gputrain_fuzzer room)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT GPUTRAIN_FUZZERS)
