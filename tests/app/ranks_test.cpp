@@ -94,6 +94,15 @@ TEST_F(Ranks, TwoResumeWhatOneSaved) {
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
 }
 
+TEST_F(Ranks, TellThatTheyAreTooManyForTheAccumulation) {
+  const std::vector<std::string> too_many{"--set", "train.gradient_accumulation_steps=8"};
+  const Result result = ranks(2, write_gpt_job(folder_), folder_ / "run", too_many);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 micro x 16 seq x 2 ranks x 4 accumulation"));
+  EXPECT_THAT(result.err, HasSubstr("train.gradient_accumulation_steps is more than a rank's share of the global "
+                                    "batch: that is 4 samples"));
+}
+
 // The job says only how large a micro-batch is: more ranks, or another micro-batch, divide the same step.
 TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
