@@ -11,10 +11,10 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "job_changes.hpp"
+#include "left_behind.hpp"
 #include "newest_checkpoint.hpp"
 #include "record.hpp"
 #include "versions.hpp"
-#include "way_not_taken.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -73,13 +73,13 @@ Checkpointing::Checkpointing(Parts parts)
                                      .ledger = parts_.ledger,
                                      .console = parts_.console});
   }
-  if (is_rank_zero()) follow(history_of(parts_.folder, spec.mirror));
+  if (is_rank_zero()) follow(lineage_of(parts_.folder, spec.mirror));
 }
 
 /// Rank 0 alone looks for checkpoints, and writes their manifests.
-void Checkpointing::follow(const checkpoint::Lineage& history) {
-  store_.follow(history);
-  if (mirror_) mirror_->follow(history);
+void Checkpointing::follow(const checkpoint::Lineage& lineage) {
+  store_.follow(lineage);
+  if (mirror_) mirror_->follow(lineage);
 }
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
@@ -102,7 +102,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
   const bool is_path = wish != "auto" && wish != "must";
   const bool is_own = lies_in(*chosen, store_) || (mirror_ && lies_in(*chosen, mirror_->store()));
-  is_in_place_ = is_rank_zero_sure([&] {
+  is_in_place_ = ask_rank_zero([&] {
     std::error_code unknown;
     return std::filesystem::equivalent(chosen->folder(), store_.folder_of(chosen->step()), unknown);
   });
@@ -111,30 +111,30 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   }
   start_ = Start{.folder = chosen->folder(), .step = chosen->step(), .leaves = {}};
   if (is_path) start_->leaves = is_own ? chosen->step() : -1;
-  const auto& lineage = chosen->manifest().origin.lineage;
+  const auto& found = chosen->manifest().origin.lineage;
   if (is_path) {
-    follow(is_own ? lineage.branch_off(chosen->step()) : checkpoint::Lineage::begin());
-  } else if (history().branches.empty() || lineage.descends_from(history())) {
-    follow(lineage);  // of a run whose folder is lost, or whose ledger is the older one
+    follow(is_own ? found.branch_off(chosen->step()) : checkpoint::Lineage::begin());
+  } else if (lineage().branches.empty() || found.descends_from(lineage())) {
+    follow(found);  // of a run whose folder is lost, or whose ledger is the older one
   }
   return "step " + grouped(progress.step) + " from " + chosen->folder().string() + " in " +
          monitor::duration(restore_seconds_) +
          (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
 }
 
-void Checkpointing::take_way() {
+void Checkpointing::leave_others_behind() {
   if (is_rank_zero()) {
     if (start_ && start_->folder == store_.folder_of(start_->step)) store_.remove_replaced(start_->folder);
     if (start_ && start_->leaves) leave_newer_than(*start_->leaves);
-    leave_others(store_.folder(), history());
-    if (mirror_) leave_others(mirror_->store().folder(), history());
+    leave_others(store_.folder(), lineage());
+    if (mirror_) leave_others(mirror_->store().folder(), lineage());
   }
   if (start_ && mirror_ && is_in_place_) mirror_->begin(start_->folder);  // else what is saved first
 }
 
-/// One answer for all ranks.
-bool Checkpointing::is_rank_zero_sure(const std::function<bool()>& is_so) {
-  const at::Tensor answer = at::full({}, is_rank_zero() && is_so() ? 1 : 0, at::kLong);
+/// Its answer, on every rank.
+bool Checkpointing::ask_rank_zero(const std::function<bool()>& question) {
+  const at::Tensor answer = at::full({}, is_rank_zero() && question() ? 1 : 0, at::kLong);
   parts_.assembly.place.groups.control().broadcast(answer, 0, "where the checkpoint lies");
   return answer.item<int64_t>() != 0;
 }
@@ -143,7 +143,7 @@ bool Checkpointing::is_rank_zero_sure(const std::function<bool()>& is_so) {
 void Checkpointing::leave_newer_than(int64_t step) {
   if (mirror_) leave_newer_in_mirror(mirror_->store().folder(), step);  // first: it may be refused
   leave_newer(store_.folder(), step);
-  nlohmann::json left{{"step", step}, {"lineage", json_of(history())}};
+  nlohmann::json left{{"step", step}, {"lineage", json_of(lineage())}};
   if (!is_in_place_) left["from"] = std::filesystem::absolute(start_->folder).string();
   if (!parts_.ledger.append("left", left)) {
     throw Error(ExitCode::environment, {.what = "cannot write down which checkpoints are left",
@@ -177,11 +177,7 @@ std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) co
   }
   parts_.assembly.place.groups.on_rank_zero([&] { refuse_if_not_begun(parts_.folder); }, "search for a checkpoint");
   auto found = newest(read);
-  if (!found && wish == "must") {
-    throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",
-                                       .where = parts_.folder.checkpoints().string(),
-                                       .hint = "checkpoint.resume: auto starts from scratch when there is none"});
-  }
+  if (!found) refuse_if_must(wish, store_);
   return found;
 }
 
@@ -193,7 +189,7 @@ int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& r
   settle();  // nothing copies what is put back
   const train::Progress now = progress;
   const Read put_back = [&](const checkpoint::Checkpoint& from) {
-    // One that could not be read when this attempt began, and belongs to a way that it did not take.
+    // One that could not be read when this attempt began, and is of what that left behind.
     if (from.step() > now.step) throw checkpoint::Unreadable("is newer than what goes back to it", from.folder());
     state_.restore(from, progress);
     forget_other_evaluations(from, progress);
@@ -235,7 +231,7 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
   auto& groups = parts_.assembly.place.groups;
   groups.enter("in the save after step", progress.step);
   checkpoint::Snapshot live = state_.gather(progress, best_metric_);
-  live.origin.lineage = history();
+  live.origin.lineage = lineage();
   live.synced_before = {parts_.folder.metrics()};
   // That has waited for the device. Where NCCL called its sums off, updates were made of what they had come to.
   if (!parts_.assembly.place.device.is_cpu())

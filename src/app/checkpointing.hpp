@@ -46,12 +46,12 @@ class Checkpointing {
   /// Throws Error(checkpoint) when there must be one and is not, Error(usage) when the job has changed in a way that
   /// does not allow going on. Every rank must call.
   std::string resume(train::Progress& progress, bool accept_changes);
-  /// Leaves the way not taken: sets aside what resume() did not choose, where a path was chosen: newer ones of the run,
-  /// all of them where the path leads out of it; and what a mirror that was away then has kept. Once nothing else can
-  /// refuse the start. Every rank must call.
-  void take_way();
-  /// The history that the run goes on with, on rank 0.
-  const checkpoint::Lineage& history() const noexcept { return store_.history(); }
+  /// Sets aside what resume() did not choose, where a path was chosen: newer ones of the run, all of them where the
+  /// path leads out of it; and what a mirror that was away then has kept. Once nothing else can refuse the start. Every
+  /// rank must call.
+  void leave_others_behind();
+  /// The lineage that the run goes on with, on rank 0.
+  const checkpoint::Lineage& lineage() const noexcept { return store_.lineage(); }
 
   /// Puts everything back as the newest good checkpoint has it, but goes on from the step that `progress` is at;
   /// returns the checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
@@ -88,8 +88,8 @@ class Checkpointing {
   using Read = checkpoint::CheckpointStore::Read;
   std::optional<checkpoint::Checkpoint> choose(const Read& read) const;
   std::optional<checkpoint::Checkpoint> newest(const Read& read) const;
-  void follow(const checkpoint::Lineage& history);
-  bool is_rank_zero_sure(const std::function<bool()>& is_so);
+  void follow(const checkpoint::Lineage& lineage);
+  bool ask_rank_zero(const std::function<bool()>& question);
   void leave_newer_than(int64_t step);
   void note(const checkpoint::BackgroundWriter::Result& result);
   bool fails_anywhere(bool failed);

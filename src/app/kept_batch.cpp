@@ -20,16 +20,16 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A killed process may have left the newest one under another name.
-std::optional<checkpoint::Listed> newest_of_run(const RunFolder& run, const checkpoint::Lineage& history) {
+std::optional<checkpoint::Listed> newest_of_run(const RunFolder& run, const checkpoint::Lineage& lineage) {
   if (!exists(run.path)) return std::nullopt;
   const RunLock nobody_else(run.path);
   checkpoint::CheckpointStore(run.checkpoints()).put_back_replaced();
-  return checkpoint::newest_listed(run.checkpoints(), history);
+  return checkpoint::newest_listed(run.checkpoints(), lineage);
 }
 
-std::optional<checkpoint::Listed> newest_of_mirror(const fs::path& mirror, const checkpoint::Lineage& history) {
+std::optional<checkpoint::Listed> newest_of_mirror(const fs::path& mirror, const checkpoint::Lineage& lineage) {
   try {
-    return checkpoint::newest_listed(mirror, history);
+    return checkpoint::newest_listed(mirror, lineage);
   } catch (const Error&) {
     return std::nullopt;  // it may be away
   }
@@ -41,10 +41,10 @@ fs::path to_go_on_from(const Job& job) {
   if (spec.resume == "never") return {};
   if (spec.resume != "auto" && spec.resume != "must") return spec.resume;
   const RunFolder run{job.output_dir};
-  const auto history = history_of(run, spec.mirror);
-  auto newest = newest_of_run(run, history);
+  const auto lineage = lineage_of(run, spec.mirror);
+  auto newest = newest_of_run(run, lineage);
   if (spec.mirror) {
-    auto copy = newest_of_mirror(*spec.mirror, history);
+    auto copy = newest_of_mirror(*spec.mirror, lineage);
     if (copy && (!newest || copy->step > newest->step)) newest = std::move(copy);
   }
   return newest ? newest->folder : fs::path();

@@ -16,7 +16,7 @@
 #include "job_start.hpp"
 #include "run_folder.hpp"
 #include "version.hpp"
-#include "way_not_taken.hpp"
+#include "left_behind.hpp"
 
 namespace gputrain::app {
 namespace {

@@ -27,7 +27,7 @@ using Search = CheckpointStore::Search;
 /// By manifest and sizes; -1: there is none, or no looking.
 int64_t newest_step(const CheckpointStore& store) {
   try {
-    if (const auto newest = checkpoint::newest_listed(store.folder(), store.history())) return newest->step;
+    if (const auto newest = checkpoint::newest_listed(store.folder(), store.lineage())) return newest->step;
   } catch (const Error& error) {
     log::warning(error.what());
   }
@@ -118,13 +118,7 @@ std::optional<checkpoint::Checkpoint> newest_here(const CheckpointStore& own, co
   Search search;
   do search = mirror == nullptr ? own.find_newest(read) : search_both(own, *mirror, read);
   while (bring_back_replaced(own, search));
-  if (!search.newest && !search.rejected.empty()) {
-    throw Error(ExitCode::checkpoint,
-                {.what = "none of the run's checkpoints is good; the newest: " + search.rejected.front().reason,
-                 .where = own.folder().string(),
-                 .hint = "put a good copy there, or start over: --set checkpoint.resume=never keeps this run aside"});
-  }
-  if (!search.newest) refuse_if_all_are_left(own);
+  if (!search.newest) refuse_to_start_over(own, search);
   for (const auto& rejected : search.rejected) {
     // What cannot be read now may be good later.
     const std::string aside = rejected.is_damaged ? quarantine(own, rejected.folder) : "";
@@ -183,23 +177,36 @@ std::filesystem::path last_checkpoint_in(const std::filesystem::path& folder) {
 
 }  // namespace
 
-checkpoint::Lineage history_of(const RunFolder& run, const std::optional<std::filesystem::path>& mirror) {
-  std::optional<checkpoint::Lineage> history = lineage_before(monitor::read_ledger(run.ledger()).lines);
-  if (history->branches.empty()) history.reset();
+checkpoint::Lineage lineage_of(const RunFolder& run, const std::optional<std::filesystem::path>& mirror) {
+  std::optional<checkpoint::Lineage> lineage = lineage_before(monitor::read_ledger(run.ledger()).lines);
+  if (lineage->branches.empty()) lineage.reset();
   std::vector<checkpoint::Listed> listed = list_unless_away(run.checkpoints());
   if (mirror) std::ranges::move(list_unless_away(*mirror), std::back_inserter(listed));
   std::ranges::stable_sort(listed, std::ranges::greater(), &checkpoint::Listed::step);
   for (const auto& one : listed)
-    if (one.problem.empty() && (!history || one.lineage.descends_from(*history))) history = one.lineage;
-  return history.value_or(checkpoint::Lineage{});
+    if (one.problem.empty() && (!lineage || one.lineage.descends_from(*lineage))) lineage = one.lineage;
+  return lineage.value_or(checkpoint::Lineage{});
 }
 
-void refuse_if_all_are_left(const CheckpointStore& own) {
+void refuse_to_start_over(const CheckpointStore& own, const Search& in_vain) {
+  if (!in_vain.rejected.empty()) {
+    throw Error(ExitCode::checkpoint,
+                {.what = "none of the run's checkpoints is good; the newest: " + in_vain.rejected.front().reason,
+                 .where = own.folder().string(),
+                 .hint = "put a good copy there, or start over: --set checkpoint.resume=never keeps this run aside"});
+  }
   if (own.list().empty()) return;
   throw Error(ExitCode::checkpoint,
               {.what = "there are checkpoints, but the run's ledger says that it has left all of them",
                .where = own.folder().string(),
                .hint = "name the one to go on from: --set checkpoint.resume=PATH, or start over: never"});
+}
+
+void refuse_if_must(const std::string& resume, const CheckpointStore& own) {
+  if (resume != "must") return;
+  throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",
+                                     .where = own.folder().string(),
+                                     .hint = "checkpoint.resume: auto starts from scratch when there is none"});
 }
 
 void refuse_if_not_begun(const RunFolder& run) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "gputrain/checkpoint/store.hpp"
 #include "gputrain/comm/process_groups.hpp"
@@ -11,12 +12,15 @@
 
 namespace gputrain::app {
 
-/// The history that the run goes on with: what its ledger says, or what of the checkpoints that there are has branched
+/// The lineage that the run goes on with: what its ledger says, or what of the checkpoints that there are has branched
 /// off that, or off others where the ledger says nothing; `mirror` may be empty.
-checkpoint::Lineage history_of(const RunFolder& run, const std::optional<std::filesystem::path>& mirror);
+checkpoint::Lineage lineage_of(const RunFolder& run, const std::optional<std::filesystem::path>& mirror);
 
-/// Throws Error(checkpoint) where there are checkpoints, none of which is of the store's history.
-void refuse_if_all_are_left(const checkpoint::CheckpointStore& own);
+/// Throws Error(checkpoint) where there are checkpoints after all: none of them is good, or of the store's lineage.
+void refuse_to_start_over(const checkpoint::CheckpointStore& own, const checkpoint::CheckpointStore::Search& in_vain);
+
+/// Throws Error(checkpoint) where `checkpoint.resume` is `must`, as none was found.
+void refuse_if_must(const std::string& resume, const checkpoint::CheckpointStore& own);
 
 /// Throws Error(checkpoint) where the last start was from a checkpoint elsewhere that the run does not have yet: it
 /// would start over, or from an older one.

@@ -44,7 +44,7 @@ DataIdentity identity_of(const data::Dataset& dataset);
 /// That of the run's newest attempt.
 DataIdentity identity_before(const std::vector<nlohmann::json>& ledger);
 
-/// The history that the run's newest choice of one has left it with.
+/// The lineage that the run's newest choice of one has left it with.
 checkpoint::Lineage lineage_before(const std::vector<nlohmann::json>& ledger);
 
 /// The checkpoint that the newest choice by path was for, where it lay elsewhere and nothing has been saved since; else

@@ -21,17 +21,14 @@ using checkpoint::Checkpoint;
 using checkpoint::CheckpointStore;
 
 /// Tensors are not read: that takes as long as the run itself needs for it.
-CheckpointStore::Search look_for_newest(const std::filesystem::path& folder, const checkpoint::Lineage& history) {
-  CheckpointStore store(folder);
-  store.follow(history);
+CheckpointStore::Search look_for_newest(const CheckpointStore& store) {
   return store.find_newest([](const Checkpoint&) {});
 }
 
 /// A mirror may be away.
-std::optional<Checkpoint> newest_seen_in_mirror(const std::filesystem::path& mirror,
-                                                const checkpoint::Lineage& history) {
+std::optional<Checkpoint> newest_seen_in_mirror(const CheckpointStore& mirror) {
   try {
-    return look_for_newest(mirror, history).newest;
+    return look_for_newest(mirror).newest;
   } catch (const Error& error) {
     log::warning(std::string("the mirror cannot be read: ") + error.what());
     return std::nullopt;
@@ -42,31 +39,22 @@ std::optional<Checkpoint> newest_seen_in_mirror(const std::filesystem::path& mir
 std::optional<Checkpoint> newest_seen(const Job& job) {
   const auto& spec = job.spec().checkpoint;
   const RunFolder run{job.output_dir};
-  const auto folder = run.checkpoints();
   refuse_if_not_begun(run);
-  const auto history = history_of(run, spec.mirror);
-  auto [newest, rejected] = look_for_newest(folder, history);
+  const auto lineage = lineage_of(run, spec.mirror);
+  CheckpointStore own(run.checkpoints());
+  own.follow(lineage);
+  auto search = look_for_newest(own);
   if (spec.mirror) {
-    auto copy = newest_seen_in_mirror(*spec.mirror, history);
-    if (copy && (!newest || copy->step() > newest->step())) newest = std::move(copy);
+    CheckpointStore mirror(*spec.mirror);
+    mirror.follow(lineage);
+    auto copy = newest_seen_in_mirror(mirror);
+    if (copy && (!search.newest || copy->step() > search.newest->step())) search.newest = std::move(copy);
   }
-  if (!newest && !rejected.empty()) {
-    throw Error(ExitCode::checkpoint,
-                {.what = "none of the run's checkpoints is good; the newest: " + rejected.front().reason,
-                 .where = folder.string(),
-                 .hint = "put a good copy there, or start over: --set checkpoint.resume=never keeps this run aside"});
+  if (!search.newest) {
+    refuse_to_start_over(own, search);
+    refuse_if_must(spec.resume, own);
   }
-  if (!newest) {
-    CheckpointStore own(folder);
-    own.follow(history);
-    refuse_if_all_are_left(own);
-  }
-  if (!newest && spec.resume == "must") {
-    throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",
-                                       .where = folder.string(),
-                                       .hint = "checkpoint.resume: auto starts from scratch when there is none"});
-  }
-  return newest;
+  return std::move(search.newest);
 }
 
 std::optional<Checkpoint> wished_for(const Job& job) {

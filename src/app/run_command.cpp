@@ -26,7 +26,7 @@
 #include "run_folder.hpp"
 #include "start_page.hpp"
 #include "training.hpp"
-#include "way_not_taken.hpp"
+#include "left_behind.hpp"
 
 namespace gputrain::app {
 namespace {

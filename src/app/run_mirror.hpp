@@ -26,8 +26,8 @@ class RunMirror {
   explicit RunMirror(Parts parts);
 
   const checkpoint::CheckpointStore& store() const noexcept { return store_; }
-  /// From now on only checkpoints of this history are found there.
-  void follow(const checkpoint::Lineage& history) { store_.follow(history); }
+  /// From now on only checkpoints of this lineage are found there.
+  void follow(const checkpoint::Lineage& lineage) { store_.follow(lineage); }
   bool holds(const checkpoint::Checkpoint& checkpoint) const;
 
   /// Copies in the background; not while the folder is another than at the start, as where a disk was unmounted: what

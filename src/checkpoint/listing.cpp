@@ -97,10 +97,10 @@ std::vector<Listed> list_checkpoints(const fs::path& folder) {
   return listed;
 }
 
-std::optional<Listed> newest_listed(const fs::path& folder, const Lineage& history) {
+std::optional<Listed> newest_listed(const fs::path& folder, const Lineage& lineage) {
   for (const int64_t step : steps_in(folder)) {
     Listed listed = look_at(folder / folder_name(step), step);
-    if (listed.problem.empty() && history.includes(listed.lineage, step)) return listed;
+    if (listed.problem.empty() && lineage.includes(listed.lineage, step)) return listed;
   }
   return std::nullopt;
 }

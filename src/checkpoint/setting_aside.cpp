@@ -41,9 +41,9 @@ std::vector<SetAside> set_aside_newer(const fs::path& folder, int64_t step) {
   return set_aside_if(folder, [&](const Listed& listed) { return listed.step > step; });
 }
 
-std::vector<SetAside> set_aside_others(const fs::path& folder, const Lineage& history) {
+std::vector<SetAside> set_aside_others(const fs::path& folder, const Lineage& lineage) {
   return set_aside_if(folder, [&](const Listed& listed) {
-    return listed.problem.empty() && !history.includes(listed.lineage, listed.step);
+    return listed.problem.empty() && !lineage.includes(listed.lineage, listed.step);
   });
 }
 

@@ -221,7 +221,7 @@ CheckpointStore::Search CheckpointStore::find_newest(const Read& read) const {
       Checkpoint candidate = Checkpoint::look_into(path);
       if (candidate.step() != step)
         throw Damage(fmt::format("its manifest is that of step {}", candidate.step()), path);
-      if (!history_.includes(candidate.manifest().origin.lineage, step)) continue;
+      if (!lineage_.includes(candidate.manifest().origin.lineage, step)) continue;
       read ? read(candidate) : verify(path, candidate.manifest());
       search.newest = std::move(candidate);
       return search;

@@ -108,9 +108,9 @@ TEST_F(MirroredRun, ThatWasAwayWhenAPathWasChosenIsNotTakenUpWhenItIsBack) {
   bring_mirror_back();
   const Result result = gputrain(run());
   EXPECT_THAT(result.out, HasSubstr("resume  step 10 from " + ckpt_)) << result.err;
-  EXPECT_THAT(result.err, HasSubstr(step(mirror_, "20") + " is of a way that this run has left"));
+  EXPECT_THAT(result.err, HasSubstr(step(mirror_, "20") + " is of what this run has left behind"));
   EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left"));
-  EXPECT_TRUE(fs::exists(step(mirror_, "20")));  // that of the way taken
+  EXPECT_TRUE(fs::exists(step(mirror_, "20")));  // that of the branch taken
   fs::remove_all(folder_ / "run");               // the mirror knows enough to go on from
   EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 20 from " + mirror_));
 }

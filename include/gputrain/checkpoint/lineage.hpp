@@ -1,6 +1,6 @@
-// Which of a run's histories a checkpoint belongs to. Who starts over, or goes on from an older checkpoint by choice,
-// leaves newer ones behind, and not all of them may be in reach: a disk that is away then comes back with checkpoints
-// that are newer and no longer the run's.
+// Which branch of a run's history a checkpoint belongs to. Who starts over, or goes on from an older checkpoint by
+// choice, leaves newer ones behind, and not all of them may be in reach: a disk that is away then comes back with
+// checkpoints that are newer and no longer the run's.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Lineage {
   const std::string& id() const;  // of its newest branch
   /// Whether it is the same or has branched off it.
   bool descends_from(const Lineage& other) const;
-  /// Whether a checkpoint of that lineage and step is one of this history: before where that left it, or after it. Any
+  /// Whether a checkpoint of that lineage and step is one of this: from before where this branched off, or later. Any
   /// is where nothing was ever left.
   bool includes(const Lineage& of_checkpoint, int64_t step) const;
 

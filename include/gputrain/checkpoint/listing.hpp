@@ -24,9 +24,9 @@ struct Listed {
 /// Those with a finished name, newest first, good or not. Throws Error(checkpoint) when the folder cannot be read.
 std::vector<Listed> list_checkpoints(const std::filesystem::path& folder);
 
-/// The newest of them that is of this history and whose manifest and sizes are right. Throws Error(checkpoint) when the
+/// The newest of them that is of this lineage and whose manifest and sizes are right. Throws Error(checkpoint) when the
 /// folder cannot be read.
-std::optional<Listed> newest_listed(const std::filesystem::path& folder, const Lineage& history = {});
+std::optional<Listed> newest_listed(const std::filesystem::path& folder, const Lineage& lineage = {});
 
 /// The steps for which there is a folder with a finished name, newest first.
 std::vector<int64_t> steps_in(const std::filesystem::path& folder);

@@ -21,7 +21,7 @@ struct SetAside {
 /// Error(checkpoint).
 std::vector<SetAside> set_aside_newer(const std::filesystem::path& folder, int64_t step);
 
-/// The same for every one that is not of this history.
-std::vector<SetAside> set_aside_others(const std::filesystem::path& folder, const Lineage& history);
+/// The same for every one that is not of this lineage.
+std::vector<SetAside> set_aside_others(const std::filesystem::path& folder, const Lineage& lineage);
 
 }  // namespace gputrain::checkpoint

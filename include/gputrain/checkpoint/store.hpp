@@ -59,9 +59,9 @@ class CheckpointStore {
   explicit CheckpointStore(std::filesystem::path folder, Retention retention = {});
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
-  /// From now on only checkpoints of this history are found.
-  void follow(Lineage history) { history_ = std::move(history); }
-  const Lineage& history() const noexcept { return history_; }
+  /// From now on only checkpoints of this lineage are found.
+  void follow(Lineage lineage) { lineage_ = std::move(lineage); }
+  const Lineage& lineage() const noexcept { return lineage_; }
   /// Where the checkpoint of a step is, if there is one.
   std::filesystem::path folder_of(int64_t step) const;
 
@@ -130,7 +130,7 @@ class CheckpointStore {
 
   std::filesystem::path folder_;
   Retention retention_;
-  Lineage history_;
+  Lineage lineage_;
   std::string told_;  // of what could not be removed
 };
 

@@ -1,4 +1,4 @@
-#include "way_not_taken.hpp"
+#include "left_behind.hpp"
 
 #include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/checkpoint/setting_aside.hpp"
@@ -10,7 +10,7 @@ namespace gputrain::app {
 
 void leave_newer(const std::filesystem::path& checkpoints, int64_t step) {
   for (const auto& [from, to] : checkpoint::set_aside_newer(checkpoints, step))
-    log::warning(from.string() + " is of the way not taken; it is now " + to.filename().string());
+    log::warning(from.string() + " is left behind; it is now " + to.filename().string());
 }
 
 void leave_newer_in_mirror(const std::filesystem::path& mirror, int64_t step) {
@@ -18,18 +18,18 @@ void leave_newer_in_mirror(const std::filesystem::path& mirror, int64_t step) {
     leave_newer(mirror, step);
   } catch (const Error& failure) {
     throw Error(ExitCode::checkpoint,
-                {.what = "the mirror's checkpoints of the way not taken cannot be set aside: " + failure.parts().what,
+                {.what = "what is left behind in the mirror cannot be set aside: " + failure.parts().what,
                  .where = failure.parts().where,
                  .hint = "mend that, or go on without it: --set checkpoint.mirror=null"});
   }
 }
 
-void leave_others(const std::filesystem::path& checkpoints, const checkpoint::Lineage& history) {
+void leave_others(const std::filesystem::path& checkpoints, const checkpoint::Lineage& lineage) {
   try {
-    for (const auto& [from, to] : checkpoint::set_aside_others(checkpoints, history))
-      log::warning(from.string() + " is of a way that this run has left; it is now " + to.filename().string());
+    for (const auto& [from, to] : checkpoint::set_aside_others(checkpoints, lineage))
+      log::warning(from.string() + " is of what this run has left behind; it is now " + to.filename().string());
   } catch (const Error& failure) {
-    log::warning(std::string("checkpoints of a way that this run has left stay: ") + failure.what());
+    log::warning(std::string("checkpoints that this run has left behind stay: ") + failure.what());
   }
 }
 
