@@ -45,7 +45,8 @@ remove_machine() {
 trap remove_machine EXIT
 
 make_machine() {
-  debootstrap --variant=minbase "$suite" "$machine" http://deb.debian.org/debian
+  # It mounts /proc there, and would leave it mounted where it is interrupted.
+  unshare --mount debootstrap --variant=minbase "$suite" "$machine" http://deb.debian.org/debian
   cp /etc/resolv.conf "$machine/etc/resolv.conf"
   # Written by installers and cloud images, not by debootstrap.
   printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$machine/etc/hosts"
