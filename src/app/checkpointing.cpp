@@ -99,7 +99,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   tell_other_versions(*chosen);
   if (forgets && is_rank_zero()) tell_of_other_evaluations();
   is_from_mirror_ = mirror_ && mirror_->holds(*chosen);
-  // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another way.
+  // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another branch.
   const bool is_path = wish != "auto" && wish != "must";
   const bool is_own = lies_in(*chosen, store_) || (mirror_ && lies_in(*chosen, mirror_->store()));
   is_in_place_ = ask_rank_zero([&] {
