@@ -41,6 +41,16 @@ struct BatchGradient {
   const float* offset;  // [channels]
 };
 
+/// Images and the gradient of what a convolution made of them, both NHWC, contiguous.
+struct ConvGradient {
+  int64_t images;
+  int64_t in_height, in_width, in_channels;
+  int64_t out_height, out_width, out_channels;
+  int64_t kernel, stride, padding;  // both ways alike
+  const float* x;
+  const float* dy;
+};
+
 struct FloatKernels {
   const char* name;
   void (*gelu_tanh)(int threads, int64_t count, const float* x, float* y);
@@ -61,6 +71,11 @@ struct FloatKernels {
   /// Writes dx, and, where a residual was added, its gradient g.
   void (*batch_norm_relu_backward)(int threads, const BatchRows& batch, const BatchGradient& gradient, float* dx,
                                    float* dresidual);
+
+  /// Floats that conv_weight_gradient() works in, at an address that is a multiple of 64.
+  int64_t (*conv_gradient_workspace)(const ConvGradient& conv);
+  /// Writes dweight [out, kernel, kernel, in], the same on any number of threads.
+  void (*conv_weight_gradient)(int threads, const ConvGradient& conv, float* workspace, float* dweight);
 };
 
 /// Those this processor can run, the best first; nullptr ends the list.

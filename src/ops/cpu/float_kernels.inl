@@ -249,7 +249,9 @@ constexpr FloatKernels kernels_named(const char* name) {
           batch_statistics,
           batch_norm_relu,
           batch_sums,
-          batch_norm_relu_backward};
+          batch_norm_relu_backward,
+          conv_gradient_workspace,
+          conv_weight_gradient};
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 #include "float_kernels.hpp"
+
+#include "conv_gradient.inl"
 #include "float_kernels.inl"
 
 namespace gputrain::ops::cpu {
