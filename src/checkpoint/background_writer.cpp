@@ -8,8 +8,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
 
-#include "gputrain/core/signals.hpp"
 #include "gputrain/device/runtime.hpp"
+#include "gputrain/device/thread.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -44,10 +44,7 @@ void BackgroundWriter::begin(const Snapshot& live, const std::vector<at::Tensor>
   wait();
   std::optional<Snapshot> copy;
   try {
-    if (!thread_.joinable()) {
-      const SignalsBlocked in_the_new_thread;
-      thread_ = std::thread([this] { run(); });
-    }
+    if (!thread_.joinable()) thread_ = device::start_thread([this] { run(); });
     copy = copy_of(live, still);
   } catch (const std::exception& failure) {
     const auto shortage = device::shortage_of(failure);

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "gputrain/checkpoint/manifest.hpp"
-#include "gputrain/core/signals.hpp"
+#include "gputrain/device/thread.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -66,8 +66,7 @@ void BlockWriter::hand_over() {
   filled_ = 0;
   if (thread_.joinable()) return;
   file_.bypass_page_cache(true);
-  const SignalsBlocked in_the_new_thread;
-  thread_ = std::thread([this] { drain(); });
+  thread_ = device::start_thread([this] { drain(); });
 }
 
 void BlockWriter::drain() {
@@ -98,8 +97,7 @@ FileSeal BlockWriter::finish() {
 BlockReader::BlockReader(std::filesystem::path path, From from)
     : path_(std::move(path)), file_(open_to_read(path_, from)) {
   if (file_.get() < 0) throw Unreadable(std::string("cannot read: ") + std::strerror(errno), path_);
-  const SignalsBlocked in_the_new_thread;
-  thread_ = std::thread([this] { fill(); });
+  thread_ = device::start_thread([this] { fill(); });
 }
 
 BlockReader::~BlockReader() {

@@ -10,7 +10,7 @@
 #include "block_file.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/log.hpp"
-#include "gputrain/core/signals.hpp"
+#include "gputrain/device/thread.hpp"
 #include "places.hpp"
 
 namespace gputrain::checkpoint {
@@ -160,8 +160,7 @@ void Mirror::begin(const fs::path& checkpoint) {
   }
   state_->changed.notify_all();
   if (thread_.joinable()) return;
-  const SignalsBlocked in_the_new_thread;
-  thread_ = std::thread([state = state_] { State::run(state); });
+  thread_ = device::start_thread([state = state_] { State::run(state); });
 }
 
 void Mirror::hold(bool held) {

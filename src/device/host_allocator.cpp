@@ -63,9 +63,14 @@ class LargeBlocks {
     return true;
   }
 
-  void forget_peak() {
+  void give_back_kept() {
     const std::lock_guard lock(mutex_);
     while (!kept_.empty()) give_back_longest_unused();
+  }
+
+  void forget_peak() {
+    give_back_kept();
+    const std::lock_guard lock(mutex_);
     facts_.peak_in_use_bytes = facts_.in_use_bytes;
     spare_until_ = 0;
   }
@@ -189,6 +194,7 @@ void install_host_allocator(int processes) {
 }
 
 HostAllocatorFacts host_allocator_facts() { return large_blocks().facts(); }
+void give_back_kept_blocks() { large_blocks().give_back_kept(); }
 void forget_host_peak() { large_blocks().forget_peak(); }
 
 }  // namespace gputrain::device

@@ -1,10 +1,12 @@
 #include "gputrain/device/host_allocator.hpp"
 
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -15,6 +17,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
+#include "gputrain/device/thread.hpp"
 #include "support/sanitizers.hpp"
 
 namespace gputrain::device {
@@ -117,6 +120,26 @@ TEST_F(HostAllocator, KeepsNoMoreAboveThePeakThanHalfOfWhatIsFree) {
   const HostAllocatorFacts facts = host_allocator_facts();
   EXPECT_GT(facts.kept_bytes, 0);
   EXPECT_LE(facts.in_use_bytes + facts.kept_bytes, peak + 3 * kMebibyte);
+}
+
+TEST_F(HostAllocator, WhatItKeepsIsGivenBackForTheStackOfAThread) {
+  if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
+  forget_host_peak();
+  { const at::Tensor gone = bytes(50 * kMebibyte); }
+  const int64_t peak = host_allocator_facts().peak_in_use_bytes;
+  const DataLimit limit(kMebibyte);
+  bool ran = false;
+  // Larger than the stacks of threads that have ended, which the C library keeps.
+  pthread_attr_t before;
+  pthread_getattr_default_np(&before);
+  pthread_attr_t large = before;
+  pthread_attr_setstacksize(&large, 45 * kMebibyte);
+  pthread_setattr_default_np(&large);
+  EXPECT_THROW(std::thread([] {}), std::system_error);
+  start_thread([&ran] { ran = true; }).join();
+  pthread_setattr_default_np(&before);
+  EXPECT_TRUE(ran);
+  EXPECT_EQ(host_allocator_facts().peak_in_use_bytes, peak);
 }
 
 TEST_F(HostAllocator, NoTwoTensorsShareABlockWhateverThreadHoldsThem) {
