@@ -142,10 +142,30 @@ class AutoMicroBatchWithin : public ::testing::Test {
 
 TEST_F(AutoMicroBatchWithin, MemoryStopsBeforeTheLimitByWhatSmallerOnesTook) {
   EXPECT_EQ(run_within(260, {"train.micro_batch_size=48"}).exit_code, 6);
-  const Result result = run_within(260, {"train.micro_batch_size=auto"});
-  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
-  EXPECT_THAT(result.out, ::testing::ContainsRegex("  [0-9]+: needs [0-9.]+ MiB, [0-9.]+ MiB are free  in "));
-  EXPECT_THAT(result.out + result.err, Not(HasSubstr("out of memory")));
+  for (const int mebibytes : {240, 250, 260}) {  // a save fits too, whatever of the rest the largest one takes
+    const Result result = run_within(mebibytes, {"train.micro_batch_size=auto", "checkpoint.resume=never"});
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, ::testing::ContainsRegex("  [0-9]+: needs [0-9.]+ MiB, [0-9.]+ MiB are free  in "));
+    EXPECT_THAT(result.out + result.err, Not(HasSubstr("out of memory")));
+  }
+}
+
+/// What one sample takes, where that does not fit.
+double needed_mebibytes(const Result& refused) {
+  static const std::string kBefore = "not even a micro-batch of 1 fits: needs ";
+  const size_t found = refused.err.find(kBefore);
+  EXPECT_NE(found, std::string::npos) << refused.err;
+  return found == std::string::npos ? 0 : std::stod(refused.err.substr(found + kBefore.size()));
+}
+
+TEST_F(AutoMicroBatchWithin, MemoryIsLeftForTheCopyThatASaveTakes) {
+  std::vector<std::string> settings{"train.micro_batch_size=auto", "model.config.n_embd=192"};
+  const double with_saves = needed_mebibytes(run_within(260, settings));
+  settings.emplace_back("checkpoint.interval=null");
+  const double without = needed_mebibytes(run_within(260, settings));  // gradients and Adam's moments
+  constexpr double kStacksAndBlocks = 32;
+  EXPECT_GT(without, 60);
+  EXPECT_NEAR(with_saves, 2 * without + kStacksAndBlocks, 1);  // weights are as large as their gradients
 }
 
 TEST_F(AutoMicroBatchWithin, MemoryOfTheRankThatHasLeastDecidesForAll) {
