@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "../../src/ops/cpu/float_kernels.hpp"
+#include "gputrain/ops/linear.hpp"
 #include "ops/compare.hpp"
 
 namespace gputrain::ops {
@@ -39,7 +40,8 @@ const std::vector<Shape> kShapes{
     {2, 16, 37, 40, 7, 3, 1, 1},  // several blocks in an image, the last of each not full
     {1, 16, 3, 600, 5, 3, 1, 1},  // a row longer than a block
     {3, 24, 9, 8, 8, 3, 2, 1},    // of the last column nothing is read
-    {2, 18, 11, 13, 8, 5, 3, 2}, {4, 32, 7, 7, 12, 1, 2, 0},
+    {2, 16, 60, 56, 7, 3, 2, 1},  // several blocks of an image, under strides
+    {1, 20, 90, 60, 7, 3, 3, 1}, {2, 18, 11, 13, 8, 5, 3, 2}, {4, 32, 7, 7, 12, 1, 2, 0},
     {2, 16, 9, 9, 6, 7, 2, 3},   {2, 16, 4, 4, 6, 3, 1, 4},  // whole rows of padding
     {2, 16, 3, 3, 5, 3, 1, 0},                               // one pixel
 };
@@ -76,14 +78,30 @@ TEST(OwnConv2d, IsTheConvolutionWithItsGradients) {
   }
 }
 
-TEST(OwnConv2d, GivesGradientsOnlyOfWhatWantsThem) {
+TEST(OwnConv2d, GivesTheGradientOfEitherInputAlone) {
   const Shape s = kShapes[0];
-  const at::Tensor x = images_of(s).to(at::kFloat), weight = single(weight_of(s));
-  cpu::conv2d(x, weight, {}, s.stride, s.padding).sum().backward();  // images from a loader
-  EXPECT_TRUE(weight.grad().defined());
-  const at::Tensor frozen = weight.detach(), hidden = x.detach().set_requires_grad(true);
-  cpu::conv2d(hidden, frozen, {}, s.stride, s.padding).sum().backward();
-  EXPECT_TRUE(hidden.grad().defined());
+  const at::Tensor x = images_of(s).set_requires_grad(true), weight = weight_of(s);
+  at::conv2d(x, weight, {}, {s.stride, s.stride}, {s.padding, s.padding}).square().sum().backward();
+  const auto found = [&](const at::Tensor& images, const at::Tensor& of) {
+    cpu::conv2d(images, of, {}, s.stride, s.padding).square().sum().backward();
+  };
+  const at::Tensor learned = single(weight), hidden = single(x);
+  found(x.detach().to(at::kFloat), learned);  // images from a loader
+  found(hidden, weight.detach().to(at::kFloat));
+  EXPECT_LT(relative_error(learned.grad(), weight.grad()), 2e-6);
+  EXPECT_LT(relative_error(hidden.grad(), x.grad()), 2e-6);
+}
+
+TEST(OwnConv2d, IsWhatTheOperatorGivesWhereItIsFaster) {
+  const Shape s{2, 32, 9, 8, 6, 3, 2, 1};
+  ASSERT_TRUE(cpu::conv2d_takes(images_of(s).to(at::kFloat), single(weight_of(s)), 1, 1));
+  const std::vector<at::Tensor> exact{images_of(s).set_requires_grad(true), weight_of(s), random_leaf({s.out}, 3)},
+      found{single(exact[0]), single(exact[1]), single(exact[2])};
+  at::conv2d(exact[0], exact[1], exact[2], {s.stride, s.stride}, {s.padding, s.padding}).square().sum().backward();
+  conv2d(policy_of(Precision::fp32), found[0], found[1], found[2], s.stride, s.padding).square().sum().backward();
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_LT(relative_error(found[i].grad(), exact[i].grad()), 2e-6) << "input " << i;
+  }
 }
 
 TEST(OwnConv2d, TakesWhatItIsFor) {
@@ -92,10 +110,11 @@ TEST(OwnConv2d, TakesWhatItIsFor) {
     return pixel_by_pixel(random_leaf({6, in, 3, width}, 2, at::kFloat));
   };
   EXPECT_TRUE(cpu::conv2d_takes(images(32), weight(32), 1, 1));
-  EXPECT_FALSE(cpu::conv2d_takes(images(3), weight(3), 1, 1));
+  EXPECT_FALSE(cpu::conv2d_takes(images(31), weight(31), 1, 1));
   EXPECT_FALSE(cpu::conv2d_takes(images(32).contiguous(), weight(32), 1, 1));
   EXPECT_FALSE(cpu::conv2d_takes(images(32), weight(32).contiguous(), 1, 1));
-  EXPECT_FALSE(cpu::conv2d_takes(images(32).to(at::kDouble), weight(32).to(at::kDouble), 1, 1));
+  EXPECT_FALSE(cpu::conv2d_takes(images(32).to(at::kDouble), weight(32), 1, 1));
+  EXPECT_FALSE(cpu::conv2d_takes(images(32), weight(32).to(at::kDouble), 1, 1));
   EXPECT_FALSE(cpu::conv2d_takes(images(32), weight(32), 2, 1));
   EXPECT_FALSE(cpu::conv2d_takes(images(32), weight(16), 1, 2));
   EXPECT_FALSE(cpu::conv2d_takes(images(32), weight(32, 1), 1, 1));
