@@ -122,20 +122,24 @@ class MicroBatchSearch {
         .global_batch = std::min(whole_.global_batch, passes * per_pass), .micro_batch = size, .accumulation = passes};
   }
 
-  /// Of the copy that is written while training goes on, and of what writes it.
-  int64_t bytes_of_a_save() const {
+  /// Of this rank's copy that is written while training goes on, and of the threads that write it.
+  int64_t bytes_of_a_save(const FixedMemory& fixed) const {
     if (trial_.plan.save.is_never()) return 0;
-    constexpr int64_t kStacksAndBlocks = int64_t{32} << 20;
-    const FixedMemory fixed = fixed_memory(trial_.built, trial_.updates);
     const bool saves_all = place_.rank() == 0, saves_its_part = !trial_.built.owners.empty();
-    if (!saves_all && !saves_its_part) return 0;
-    return kStacksAndBlocks + fixed.optimizer_state + (saves_all ? fixed.parameters + fixed.buffers : 0);
+    int64_t copied = saves_all ? fixed.parameters + fixed.buffers : 0;
+    if (saves_all || saves_its_part) copied += fixed.optimizer_state;
+    if (trial_.reduction.power_sgd) {
+      for (const auto& [name, tensor] : trial_.reduction.shard(place_.groups).tensors)
+        copied += static_cast<int64_t>(tensor.nbytes());
+    }
+    constexpr int64_t kStacksAndBlocks = int64_t{32} << 20;
+    return copied > 0 ? copied + kStacksAndBlocks : 0;
   }
 
   /// Beyond what is held now, by a straight line through what smaller ones took.
   int64_t bytes_needed(int64_t size) const {
     const FixedMemory fixed = fixed_memory(trial_.built, trial_.updates);
-    if (peaks_.empty()) return fixed.gradients + fixed.optimizer_state + bytes_of_a_save();
+    if (peaks_.empty()) return fixed.gradients + fixed.optimizer_state + bytes_of_a_save(fixed);
     constexpr double kUncertainty = 1.1;
     const auto& [last, peak] = peaks_.back();
     const auto [before, peak_before] =
@@ -144,7 +148,7 @@ class MicroBatchSearch {
         static_cast<double>(std::max<int64_t>(0, peak - peak_before)) / static_cast<double>(last - before);
     const double foretold = static_cast<double>(peak) + each * static_cast<double>(size - last);
     const auto held = static_cast<double>(fixed.total() + device::host_allocator_facts().in_use_bytes);
-    return static_cast<int64_t>(kUncertainty * (foretold - held)) + bytes_of_a_save();
+    return static_cast<int64_t>(kUncertainty * (foretold - held)) + bytes_of_a_save(fixed);
   }
 
   /// The slowest rank and the fullest one count.

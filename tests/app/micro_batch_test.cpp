@@ -168,16 +168,29 @@ TEST_F(AutoMicroBatchWithin, MemoryIsLeftForTheCopyThatASaveTakes) {
   EXPECT_NEAR(with_saves, 2 * without + kStacksAndBlocks, 1);  // weights are as large as their gradients
 }
 
+std::map<std::string, std::string> one_of_two(const std::string& rank, const std::string& port) {
+  return {{"LOCAL_WORLD_SIZE", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port},
+          {"OMP_NUM_THREADS", "1"},  {"RANK", rank},      {"LOCAL_RANK", rank}};
+}
+
+TEST_F(AutoMicroBatchWithin, MemoryIsLeftForWhatCompressionSaves) {
+  const auto needed = [&](const std::string& compress) {
+    const std::string port = std::to_string(::gputrain::testing::free_port());
+    const std::vector<std::string> settings{"train.micro_batch_size=auto", "model.config.n_embd=192",
+                                            "parallel.compress=" + compress};
+    const auto first = start(340, settings, one_of_two("0", port)),
+               second = start(340, settings, one_of_two("1", port));
+    const Result result = first->wait();
+    EXPECT_EQ(second->wait().exit_code, 6);
+    return needed_mebibytes(result);
+  };
+  EXPECT_NEAR(needed("powersgd") - needed("none"), 28, 2);  // errors, as large as weights, and thin factors
+}
+
 TEST_F(AutoMicroBatchWithin, MemoryOfTheRankThatHasLeastDecidesForAll) {
-  std::map<std::string, std::string> place{
-      {"LOCAL_WORLD_SIZE", "2"},    {"WORLD_SIZE", "2"},
-      {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(::gputrain::testing::free_port())},
-      {"OMP_NUM_THREADS", "1"},     {"RANK", "0"},
-      {"LOCAL_RANK", "0"}};
+  const std::string port = std::to_string(::gputrain::testing::free_port());
   const std::vector<std::string> settings{"train.micro_batch_size=auto", "train.global_batch_size=96"};
-  const auto first = start(8000, settings, place);
-  place["RANK"] = place["LOCAL_RANK"] = "1";
-  const auto second = start(400, settings, place);
+  const auto first = start(8000, settings, one_of_two("0", port)), second = start(400, settings, one_of_two("1", port));
   const Result result = first->wait();
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(second->wait().exit_code, 0);
