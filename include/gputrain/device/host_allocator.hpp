@@ -25,7 +25,7 @@ void install_host_allocator(int processes = 1);
 
 HostAllocatorFacts host_allocator_facts();
 
-/// To the kernel, for what it gives out itself: stacks of threads, for instance.
+/// Gives the kept blocks back to the kernel, for what it hands out itself: stacks of threads, for instance.
 void give_back_kept_blocks();
 
 /// Gives the kept blocks back and forgets the peak: what is held now is the most there ever was.
