@@ -1,6 +1,7 @@
 # Rooms are the folders of src/, from low to high; each is an object library, all together libgputrain.so.
 # A test links the rooms up to its own and no further, so a room that reaches upwards does not link.
-set(GPUTRAIN_ROOMS core config device comm launch ops nn models data datasets optim parallel checkpoint monitor train app)
+set(GPUTRAIN_ROOMS core config device comm cloud launch ops nn models data datasets optim parallel checkpoint monitor train
+                   job setup resume estimate run inspect cli)
 
 # gputrain_room(<room> [NO_TORCH] SOURCES <files...> [LIBRARIES <targets...>])
 # NO_TORCH keeps LibTorch out of a room, so that clang can build it for the fuzzers and its tests start at once.

@@ -70,7 +70,7 @@ def offences(source: Path, architecture: str, report: str, verbose: bool):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sources", metavar="FILE.cu", nargs="*", type=Path, help="default: all of src/ops/cuda")
+    parser.add_argument("sources", metavar="FILE.cu", nargs="*", type=Path, help="default: all of src/ops/cuda/kernels")
     parser.add_argument("--arch", action="append", help=f"default: {' '.join(ARCHITECTURES)}")
     parser.add_argument("--verbose", action="store_true", help="print every kernel's registers")
     options = parser.parse_args()
@@ -78,7 +78,7 @@ def main() -> int:
     if nvcc is None:
         print("skipped: no nvcc here to compile the kernels with")
         return 77
-    sources = options.sources or sorted((ROOT / "src/ops/cuda").glob("*.cu"))
+    sources = options.sources or sorted((ROOT / "src/ops/cuda/kernels").glob("*.cu"))
     jobs = [(source, architecture) for source in sources for architecture in options.arch or ARCHITECTURES]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         reports = list(pool.map(lambda job: compile_for(nvcc, *job), jobs))

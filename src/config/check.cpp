@@ -8,7 +8,7 @@
 #include "expectation.hpp"
 #include "gputrain/config/names.hpp"
 #include "gputrain/core/lower_case.hpp"
-#include "scalar.hpp"
+#include "yaml/scalar.hpp"
 
 namespace gputrain::config {
 namespace {

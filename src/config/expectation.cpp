@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "scalar.hpp"
+#include "yaml/scalar.hpp"
 
 namespace gputrain::config {
 namespace {

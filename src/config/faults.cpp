@@ -5,7 +5,7 @@
 #include "gputrain/config/reference.hpp"
 #include "gputrain/config/value_type.hpp"
 #include "key_index.hpp"
-#include "write.hpp"
+#include "yaml/write.hpp"
 
 namespace gputrain::config {
 namespace {

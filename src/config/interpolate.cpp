@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "gputrain/config/names.hpp"
-#include "scalar.hpp"
-#include "source.hpp"
-#include "write.hpp"
+#include "yaml/scalar.hpp"
+#include "yaml/source.hpp"
+#include "yaml/write.hpp"
 
 namespace gputrain::config {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "gputrain/config/reference.hpp"
 #include "gputrain/config/value_type.hpp"
-#include "scalar.hpp"
-#include "write.hpp"
+#include "yaml/scalar.hpp"
+#include "yaml/write.hpp"
 
 namespace gputrain::config {
 namespace {

@@ -7,9 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "scalar.hpp"
-#include "source.hpp"
-#include "syntax_errors.hpp"
+#include "yaml/scalar.hpp"
+#include "yaml/source.hpp"
+#include "yaml/syntax_errors.hpp"
 
 namespace gputrain::config {
 namespace {

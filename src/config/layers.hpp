@@ -5,8 +5,8 @@
 
 #include "gputrain/config/load.hpp"
 #include "gputrain/config/node.hpp"
-#include "parse.hpp"
 #include "problems.hpp"
+#include "yaml/parse.hpp"
 
 namespace gputrain::config {
 

@@ -5,7 +5,7 @@
 #include "check.hpp"
 #include "interpolate.hpp"
 #include "layers.hpp"
-#include "write.hpp"
+#include "yaml/write.hpp"
 
 namespace gputrain::config {
 namespace {

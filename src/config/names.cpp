@@ -4,7 +4,7 @@
 #include <map>
 
 #include "gputrain/core/lower_case.hpp"
-#include "scalar.hpp"
+#include "yaml/scalar.hpp"
 
 namespace gputrain::config {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gputrain/core/numbers.hpp"
-#include "scalar.hpp"
+#include "yaml/scalar.hpp"
 
 namespace gputrain::config {
 namespace {

@@ -8,8 +8,8 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/wrap.hpp"
 #include "key_index.hpp"
-#include "scalar.hpp"
-#include "write.hpp"
+#include "yaml/scalar.hpp"
+#include "yaml/write.hpp"
 
 namespace gputrain::config {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "gputrain/config/names.hpp"
-#include "scalar.hpp"
+#include "yaml/scalar.hpp"
 
 namespace gputrain::config {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "scalar.hpp"
+#include "yaml/scalar.hpp"
 
 namespace gputrain::config {
 namespace {

@@ -12,7 +12,7 @@
 #include <ATen/ops/tanh.h>
 
 #include "cpu/fused.hpp"
-#include "gpu.hpp"
+#include "dispatch/gpu.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::ops {

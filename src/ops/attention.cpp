@@ -12,7 +12,7 @@
 #include <ATen/ops/sin.h>
 #include <fmt/format.h>
 
-#include "gpu.hpp"
+#include "dispatch/gpu.hpp"
 
 namespace gputrain::ops {
 

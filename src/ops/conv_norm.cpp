@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "gpu.hpp"
+#include "dispatch/gpu.hpp"
 #include "gputrain/comm/group.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/ops/linear.hpp"

@@ -12,7 +12,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "gpu.hpp"
+#include "dispatch/gpu.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 

@@ -15,7 +15,7 @@
 
 #include "cpu/conv2d.hpp"
 #include "cpu/dnn_linear.hpp"
-#include "gpu.hpp"
+#include "dispatch/gpu.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/working_copy.hpp"
 

@@ -10,7 +10,7 @@
 #include <ATen/ops/rms_norm.h>
 
 #include "cpu/fused.hpp"
-#include "gpu.hpp"
+#include "dispatch/gpu.hpp"
 #include "gputrain/comm/group.hpp"
 #include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/linear.hpp"

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "dispatch/path_choice.hpp"
 #include "gputrain/core/error.hpp"
-#include "path_choice.hpp"
 
 namespace gputrain::ops {
 namespace {

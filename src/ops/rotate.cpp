@@ -2,7 +2,7 @@
 #include <ATen/ops/mul.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "gpu.hpp"
+#include "dispatch/gpu.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/ops/attention.hpp"
 

@@ -1,4 +1,4 @@
-#include "row_reader.hpp"
+#include "../../src/data/loading/row_reader.hpp"
 
 #include <array>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "exit_report.hpp"
+#include "../../src/launch/launcher/exit_report.hpp"
 
 #include <csignal>
 

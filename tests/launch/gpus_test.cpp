@@ -1,5 +1,5 @@
 // The count of GPUs by a driver that is made up: what a build for GPUs asks, on machines without any.
-#include "gpus.hpp"
+#include "../../src/launch/environment/gpus.hpp"
 
 #include <cstdlib>
 

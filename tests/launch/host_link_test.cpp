@@ -1,4 +1,4 @@
-#include "host_link.hpp"
+#include "../../src/launch/launcher/host_link.hpp"
 
 #include <array>
 #include <chrono>

@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../../src/launch/host_name.hpp"
+#include "../../src/launch/environment/host_name.hpp"
 
 namespace gputrain::launch {
 namespace {

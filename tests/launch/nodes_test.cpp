@@ -10,11 +10,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "../../src/launch/launcher/join.hpp"
 #include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/launch/hosts.hpp"
-#include "join.hpp"
 
 namespace gputrain::launch {
 namespace {

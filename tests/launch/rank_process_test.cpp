@@ -1,4 +1,4 @@
-#include "rank_process.hpp"
+#include "../../src/launch/agent/rank_process.hpp"
 
 #include <csignal>
 #include <filesystem>

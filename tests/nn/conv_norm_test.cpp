@@ -6,13 +6,13 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "../../src/ops/path_choice.hpp"
+#include "../../src/ops/dispatch/path_choice.hpp"
 #include "gputrain/comm/imagined.hpp"
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "ops/compare.hpp"
-#include "support/lanes_convolution.hpp"
+#include "support/lanes/lanes_convolution.hpp"
 
 namespace gputrain::nn {
 namespace {

@@ -1,4 +1,4 @@
-#include "../../src/ops/path_choice.hpp"
+#include "../../src/ops/dispatch/path_choice.hpp"
 
 #include <cstdint>
 #include <filesystem>

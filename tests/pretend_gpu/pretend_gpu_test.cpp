@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "app/program.hpp"
-#include "app/small_job.hpp"
+#include "support/program.hpp"
+#include "support/small_job.hpp"
 
 namespace gputrain {
 namespace {

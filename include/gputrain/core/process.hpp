@@ -2,11 +2,15 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include <sys/types.h>
 
 namespace gputrain {
+
+/// Reads an environment variable by name; nothing if it is unset. Tests pass variables of their own.
+using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
 /// Wall-clock seconds since the kernel started this process (program loading included), to about 10 ms. A script that
 /// ends in `exec gputrain` is the same process: its time counts too.

@@ -7,11 +7,10 @@
 // job's id.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 
 #include "gputrain/comm/rendezvous.hpp"
+#include "gputrain/core/process.hpp"
 
 namespace gputrain::launch {
 
@@ -21,9 +20,6 @@ struct Launch {
   int allotted_cpus = 0;  // logical CPUs a scheduler gave to all ranks on this host; 0: nobody said
   std::string remark;     // what the user should be told, if anything
 };
-
-/// How a variable is looked up: absent or its value.
-using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
 /// None of the variables set: alone. Throws Error(usage), showing the values, when they are half-set, not numbers, out
 /// of range, or contradict each other.

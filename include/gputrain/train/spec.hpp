@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "gputrain/cloud/notice.hpp"
 #include "gputrain/config/describe.hpp"
-#include "gputrain/launch/notice.hpp"
 
 namespace gputrain::train {
 
@@ -71,7 +71,7 @@ struct CheckpointSpec {
   config::Auto<std::string> metric;
   int64_t max_save_failures = 3;
   std::optional<std::string> mirror;
-  launch::NoticeSpec notice;
+  cloud::NoticeSpec notice;
   std::string resume = "auto";
 
   static void describe(config::Description<CheckpointSpec>& d);

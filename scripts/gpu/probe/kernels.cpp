@@ -15,10 +15,10 @@
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "../../../src/ops/cuda/activation.hpp"
-#include "../../../src/ops/cuda/cross_entropy.hpp"
-#include "../../../src/ops/cuda/norm.hpp"
-#include "../../../src/ops/cuda/optimizer.hpp"
+#include "../../../src/ops/cuda/kernels/activation.hpp"
+#include "../../../src/ops/cuda/kernels/cross_entropy.hpp"
+#include "../../../src/ops/cuda/kernels/norm.hpp"
+#include "../../../src/ops/cuda/kernels/optimizer.hpp"
 #include "sections.hpp"
 #include "timing.hpp"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <string_view>
 
-#include "../../../src/ops/cuda/attention_graphs.hpp"
-#include "../../../src/ops/cuda/conv_graphs.hpp"
+#include "../../../src/ops/cuda/cudnn/attention_graphs.hpp"
+#include "../../../src/ops/cuda/cudnn/conv_graphs.hpp"
 
 namespace {
 

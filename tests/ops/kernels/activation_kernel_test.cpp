@@ -1,4 +1,4 @@
-#include "../../../src/ops/cuda/activation.hpp"
+#include "../../../src/ops/cuda/kernels/activation.hpp"
 
 #include <array>
 

@@ -1,4 +1,4 @@
-#include "../../../src/ops/cuda/batch_norm.hpp"
+#include "../../../src/ops/cuda/kernels/batch_norm.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>

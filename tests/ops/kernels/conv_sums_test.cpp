@@ -1,5 +1,5 @@
 // What cuDNN computes in one kernel: against ATen in fp64. On a GPU, where there is one; else it is ATen that answers.
-#include "../../../src/ops/cuda/conv_sums.hpp"
+#include "../../../src/ops/cuda/cudnn/conv_sums.hpp"
 
 #include <cmath>
 
@@ -11,7 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "../../../src/ops/cuda/image_norm.hpp"
+#include "../../../src/ops/cuda/autograd/image_norm.hpp"
 #include "ops/kernels/kernel_case.hpp"
 
 namespace gputrain::ops::cuda {

@@ -1,4 +1,4 @@
-#include "../../../src/ops/cuda/cross_entropy.hpp"
+#include "../../../src/ops/cuda/kernels/cross_entropy.hpp"
 
 #include <cmath>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-#include "../../../src/ops/cuda/embedding.hpp"
+#include "../../../src/ops/cuda/kernels/embedding.hpp"
 
 #include <optional>
 

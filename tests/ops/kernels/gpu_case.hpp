@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "../../../src/ops/gpu.hpp"
+#include "../../../src/ops/dispatch/gpu.hpp"
 #include "ops/kernels/kernel_case.hpp"
 
 namespace gputrain::testing_support {

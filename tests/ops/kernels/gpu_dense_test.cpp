@@ -1,5 +1,5 @@
 // Dense layers, and the products that they are made of, on the autograd graph: against ATen in fp64.
-#include "../../../src/ops/cuda/product.hpp"
+#include "../../../src/ops/cuda/cublas/product.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>

@@ -1,6 +1,6 @@
 // The operators made of kernels, on the autograd graph: against ATen in fp64. On a CPU, and on a GPU where there is
 // one.
-#include "../../../src/ops/gpu.hpp"
+#include "../../../src/ops/dispatch/gpu.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "../../../src/ops/cuda/kernels.hpp"
+#include "../../../src/ops/cuda/kernels/kernels.hpp"
 
 namespace gputrain::testing_support {
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../../../src/ops/cuda/device.cuh"
+#include "../../../src/ops/cuda/kernels/device.cuh"
 
 namespace gputrain::ops::cuda {
 namespace {

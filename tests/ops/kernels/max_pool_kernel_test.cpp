@@ -1,4 +1,4 @@
-#include "../../../src/ops/cuda/max_pool.hpp"
+#include "../../../src/ops/cuda/kernels/max_pool.hpp"
 
 #include <array>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "../../../src/ops/cuda/norm.hpp"
+#include "../../../src/ops/cuda/kernels/norm.hpp"
 
 #include <cmath>
 

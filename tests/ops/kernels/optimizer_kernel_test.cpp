@@ -1,4 +1,4 @@
-#include "../../../src/ops/cuda/optimizer.hpp"
+#include "../../../src/ops/cuda/kernels/optimizer.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 
 #include "gputrain/ops/attention.hpp"
 #include "ops/kernels/gpu_case.hpp"
-#include "support/lanes_attention.hpp"
+#include "support/lanes/lanes_attention.hpp"
 
 namespace gputrain::ops {
 namespace {

@@ -1,0 +1,28 @@
+// A job that has been read: the spec, its name, its identity and its run folder.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "gputrain/config/load.hpp"
+#include "gputrain/job/commands.hpp"
+#include "gputrain/job/job_spec.hpp"
+
+namespace gputrain::app {
+
+struct Job {
+  config::Loaded loaded;
+  std::string name;
+  std::string run_id;     // name + hash of the settings that change results
+  std::string spec_hash;  // six hex digits of it
+  std::filesystem::path output_dir;
+
+  const JobSpec& spec() const { return loaded.as<JobSpec>(); }
+};
+
+const config::Schema& job_schema();
+
+/// Reads and checks the job. Throws config::SpecError with everything that is wrong.
+Job load_job(const JobRequest& request);
+
+}  // namespace gputrain::app

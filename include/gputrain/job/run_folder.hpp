@@ -1,0 +1,49 @@
+// The folder of a run: what lies where, and taking it into use.
+#pragma once
+
+#include <filesystem>
+
+#include "gputrain/job/run_lock.hpp"
+
+namespace gputrain::app {
+
+struct RunFolder {
+  std::filesystem::path path;
+
+  std::filesystem::path resolved() const { return path / "job.resolved.yaml"; }
+  std::filesystem::path summary() const { return path / "summary.json"; }
+  std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
+  std::filesystem::path ledger() const { return path / "ledger.jsonl"; }
+  std::filesystem::path log(int rank) const;
+  std::filesystem::path checkpoints() const { return path / "ckpt"; }
+  std::filesystem::path save_request() const { return path / "SAVE"; }  // `touch` it: a checkpoint is written
+  std::filesystem::path weights() const { return path / "model.safetensors"; }
+  std::filesystem::path model_config() const { return path / "config.json"; }
+};
+
+/// A run folder that this process alone writes.
+struct TakenRunFolder {
+  RunFolder folder;
+  RunLock lock;
+};
+
+/// Throws the Error(environment) of take_run_folder() for a path that no folder can have, or that may not be looked at;
+/// Error(usage) where it holds what a run would overwrite, and no run has written there.
+void check_run_folder(const std::filesystem::path& path);
+
+/// The path, or the nearest folder above it that is there.
+std::filesystem::path existing_part_of(std::filesystem::path path);
+
+/// Throws Error(usage) for a `checkpoint.mirror` that lies in this run's folder or is part of another run's.
+void check_mirror(const std::filesystem::path& mirror, const std::filesystem::path& run);
+
+/// Throws what take_run_folder() would, as far as that can be told without writing and without disturbing who uses the
+/// folder.
+void check_may_take_run_folder(const std::filesystem::path& path, bool fresh);
+
+/// Creates the folder and locks it, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`,
+/// ...: nothing is ever overwritten by starting over. Throws Error(environment) when it cannot be written, Error(usage)
+/// when another process uses it.
+TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh);
+
+}  // namespace gputrain::app

@@ -1,0 +1,136 @@
+// Saving a run and going on from it: where to, from which checkpoint, and what becomes of saves that fail.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "gputrain/checkpoint/background_writer.hpp"
+#include "gputrain/checkpoint/checkpoint.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/ledger.hpp"
+#include "gputrain/resume/run_mirror.hpp"
+#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_state.hpp"
+#include "gputrain/train/hooks.hpp"
+
+namespace gputrain::app {
+
+/// The metric that makes an evaluation the best, "val/loss"; empty: there is none. Throws Error(usage) for one that is
+/// not measured.
+std::string watched_metric_of(const JobSpec& spec, const Datasets& datasets);
+/// The same where the best checkpoints are kept, and else empty.
+std::string best_metric_of(const JobSpec& spec, const Datasets& datasets);
+
+checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan,
+                                   const std::string& best_metric);
+
+class Checkpointing {
+ public:
+  struct Parts {
+    const Job& job;
+    Assembly& assembly;
+    train::LogHook& log;  // its state belongs to the checkpoint
+    monitor::Console& console;
+    monitor::Ledger& ledger;
+    train::SavePace& pace;  // learns what saves cost
+    RunFolder folder;
+  };
+
+  explicit Checkpointing(Parts parts);
+
+  /// Follows `checkpoint.resume`: restores everything from the checkpoint it names, if any, and returns what to print.
+  /// `progress` is that of the attempt that saved it; its attempts are 0 where there is none.
+  /// Throws Error(checkpoint) when there must be one and is not, Error(usage) when the job has changed in a way that
+  /// does not allow going on. Every rank must call.
+  std::string resume(train::Progress& progress, bool accept_changes);
+  /// Sets aside what resume() did not choose, where a path was chosen: newer ones of the run, all of them where the
+  /// path leads out of it; and what a mirror that was away then has kept. Once nothing else can refuse the start. Every
+  /// rank must call.
+  void leave_others_behind();
+  /// The lineage that the run goes on with, on rank 0.
+  const checkpoint::Lineage& lineage() const noexcept { return store_.lineage(); }
+
+  /// Puts everything back as the newest good checkpoint has it, but goes on from the step that `progress` is at;
+  /// returns the checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
+  int64_t roll_back(train::Progress& progress, const std::string& reason);
+
+  /// Saves after `progress.step` steps. A save in the background that fails is told and counted; Error(checkpoint) ends
+  /// training when checkpoint.max_save_failures have failed in a row, or when a durable one fails. Every rank must
+  /// call.
+  void save(const train::Progress& progress, train::SaveMode mode);
+  /// To be called before weights or the optimizer's state change: the save in the background may be copying them.
+  void finish_copy() { writer_.finish_copy(); }
+  /// Tells how saves in the background have ended, if any has.
+  void note_results();
+
+  /// Waits for the save in the background; whether the last save ended well. Every rank must call.
+  bool settle();
+
+  /// Whether what resume() restored is a checkpoint of the run's own folder, under its step's name; else the run has to
+  /// save it there before it can be lost. True where there was none.
+  bool is_in_place() const noexcept { return is_in_place_; }
+  /// The global batch of the run that resume() went on from by path, where that was another one.
+  const std::optional<int64_t>& batch_elsewhere() const noexcept { return batch_elsewhere_; }
+  /// What the mirror still has to copy, at most for as long as `seconds_left` says; asked again and again.
+  void finish_mirror(const std::function<double()>& seconds_left);
+
+  /// The metric that makes a checkpoint the best; empty: the best is not kept.
+  const std::string& best_metric() const noexcept { return best_metric_; }
+  /// How long writing the last checkpoint took; 0: not known yet.
+  double save_seconds() const noexcept { return save_seconds_; }
+  /// How long resume() took to read its checkpoint; 0: there was none.
+  double restore_seconds() const noexcept { return restore_seconds_; }
+
+ private:
+  using Read = checkpoint::CheckpointStore::Read;
+  std::optional<checkpoint::Checkpoint> choose(const Read& read) const;
+  std::optional<checkpoint::Checkpoint> newest(const Read& read) const;
+  void follow(const checkpoint::Lineage& lineage);
+  bool ask_rank_zero(const std::function<bool()>& question);
+  void leave_newer_than(int64_t step);
+  void note(const checkpoint::BackgroundWriter::Result& result);
+  bool fails_anywhere(bool failed);
+  bool is_rank_zero() const noexcept { return parts_.assembly.place.rank() == 0; }
+  bool writes() const noexcept { return state_.is_shared_out() || is_rank_zero(); }
+  bool prepare(const checkpoint::Snapshot& live);
+  void write(const checkpoint::Snapshot& live, train::SaveMode mode);
+  double wait_for_the_save_before();
+  void tell_of_waiting(double seconds);
+  void tell_other_versions(const checkpoint::Checkpoint& from) const;
+  bool forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const;
+  void tell_of_other_evaluations() const;
+
+  Parts parts_;
+  TrainingState state_;
+  std::string best_metric_;
+  checkpoint::CheckpointStore store_;
+  checkpoint::BackgroundWriter writer_;
+  std::optional<RunMirror> mirror_;
+  bool is_from_mirror_ = false;
+  struct Start {
+    std::filesystem::path folder;
+    int64_t step;
+    std::optional<int64_t> leaves;  // set aside what is newer than this
+  };
+  std::optional<Start> start_;  // what resume() restored
+  bool is_in_place_ = true;
+  std::optional<int64_t> batch_elsewhere_;
+  struct Begun {
+    data::Usage usage;
+    double waited_seconds;  // for the save before it
+  };
+  std::map<int64_t, Begun> begun_;  // by step, of the newest save and of those whose end is not known
+  double waited_seconds_ = 0;       // of all saves at intervals
+  bool has_told_of_waiting_ = false;
+  train::Stopwatch since_start_;
+  int64_t announced_step_ = -1;
+  int64_t failures_ = 0;  // in a row
+  std::string last_failure_;
+  double save_seconds_ = 0, verify_seconds_ = 0;  // of the last one
+  double restore_seconds_ = 0;
+};
+
+}  // namespace gputrain::app

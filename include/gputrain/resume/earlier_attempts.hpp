@@ -1,0 +1,43 @@
+// What the ledger tells a new attempt of the ones before it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/setup/assembly.hpp"
+#include "gputrain/train/progress.hpp"
+#include "gputrain/train/save_pace.hpp"
+
+namespace gputrain::app {
+
+/// Rank 0 knows, and tells the others.
+class EarlierAttempts {
+ public:
+  /// Reads the ledger, on rank 0. Everything given outlives it.
+  EarlierAttempts(const Job& job, Assembly& assembly, const RunFolder& folder);
+
+  /// What the attempt that goes on from `progress` is called; the first one is 1. Every rank must call.
+  int64_t number_of_next(const train::Progress& progress) const;
+
+  /// Throws Error(usage) where the training data is not what the last attempt had, amid a run; with `accept_changes`
+  /// it is told only. Every rank must call.
+  void check_data(const train::Progress& progress, bool accept_changes) const;
+
+  /// Throws Error(no_restart) where limits.max_attempts_without_progress of them came to nothing. Every rank must call.
+  void refuse_if_stuck(const train::Progress& progress) const;
+
+  /// How often they were lost; on rank 0.
+  train::LossRecord losses() const;
+
+ private:
+  const Job& job_;
+  Assembly& assembly_;
+  std::filesystem::path folder_;
+  std::vector<nlohmann::json> ledger_;  // rank 0's; empty on others
+};
+
+}  // namespace gputrain::app

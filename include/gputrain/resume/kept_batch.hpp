@@ -1,0 +1,19 @@
+// A run that goes on keeps its global batch, on however many ranks: micro-batches only say how it is divided.
+#pragma once
+
+#include <cstdint>
+
+#include "gputrain/setup/assembly.hpp"
+#include "gputrain/train/plan.hpp"
+
+namespace gputrain::app {
+
+/// Samples per optimizer step of the checkpoint that the run will go on from, as far as manifests and sizes tell now; 0
+/// where there is none, or the job names its global batch itself, or another accumulation than before. Every rank must
+/// call.
+int64_t kept_global_batch(const Job& job, Place& place);
+
+/// Warns where it differs from what the job's keys make of it.
+void tell_of_kept_batch(const train::BatchPlan& batch);
+
+}  // namespace gputrain::app

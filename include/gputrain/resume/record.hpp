@@ -1,0 +1,68 @@
+// What a run writes into its ledger, and reads there again.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/checkpoint/lineage.hpp"
+#include "gputrain/data/usage.hpp"
+#include "gputrain/monitor/summary.hpp"
+#include "gputrain/setup/assembly.hpp"
+#include "gputrain/train/progress.hpp"
+#include "gputrain/train/save_pace.hpp"
+
+namespace gputrain::app {
+
+/// The fingerprint as hexadecimal digits: JSON readers elsewhere lose whole numbers of 64 bits.
+nlohmann::json to_json(const data::Usage& usage);
+/// Throws nlohmann::json::exception, or std::logic_error for digits that are none.
+data::Usage usage_from_json(const nlohmann::json& json);
+
+nlohmann::json to_json(const data::OrderFacts& order);
+data::OrderFacts order_from_json(const nlohmann::json& json);
+
+/// The order in which the job goes through its training data.
+data::OrderFacts order_facts(const Job& job, const Assembly& assembly);
+
+nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress);
+nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress);
+
+/// What records say of an error: where and what, on one line, and the exit code that the process ends with.
+std::string reason_of(const std::exception& failure);
+int exit_code_of(const std::exception& failure);
+
+/// What tells training data from other data; 0: not known.
+struct DataIdentity {
+  int64_t samples = 0;
+  uint64_t target_names = 0;  // hash of what the numbers of classes or tokens stand for
+};
+DataIdentity identity_of(const data::Dataset& dataset);
+/// That of the run's newest attempt.
+DataIdentity identity_before(const std::vector<nlohmann::json>& ledger);
+
+/// The lineage that the run's newest choice of one has left it with.
+checkpoint::Lineage lineage_before(const std::vector<nlohmann::json>& ledger);
+
+/// The checkpoint that the newest choice by path was for, where it lay elsewhere and nothing has been saved since; else
+/// "".
+std::string unsaved_start_in(const std::vector<nlohmann::json>& ledger);
+
+/// How many attempts there have been: the lines about them, or the highest number that one was given, as the first in
+/// a folder that goes on from another's checkpoint has not the number 1.
+int64_t attempts_in(const std::vector<nlohmann::json>& ledger);
+
+/// Attempts that died one after the other without coming past `step`, and why the last one did.
+struct Stuck {
+  int64_t attempts = 0;
+  std::string reason;
+};
+Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step);
+
+/// How often attempts ended by a failure or without a word, in how much time.
+train::LossRecord losses_in(const std::vector<nlohmann::json>& ledger);
+
+}  // namespace gputrain::app

@@ -1,0 +1,55 @@
+// checkpoint.mirror of a run: its folder, who writes there, and what is told of it.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "gputrain/checkpoint/mirror.hpp"
+#include "gputrain/job/run_lock.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/ledger.hpp"
+
+namespace gputrain::app {
+
+class RunMirror {
+ public:
+  struct Parts {
+    std::filesystem::path folder;
+    checkpoint::Retention retention;
+    bool writes;  // true on rank 0; the others may only read
+    monitor::Ledger& ledger;
+    monitor::Console& console;
+  };
+  /// Throws Error(usage) when the folder is in use by another run.
+  explicit RunMirror(Parts parts);
+
+  const checkpoint::CheckpointStore& store() const noexcept { return store_; }
+  /// From now on only checkpoints of this lineage are found there.
+  void follow(const checkpoint::Lineage& lineage) { store_.follow(lineage); }
+  bool holds(const checkpoint::Checkpoint& checkpoint) const;
+
+  /// Copies in the background; not while the folder is another than at the start, as where a disk was unmounted: what
+  /// would then lie there is neither a second copy nor locked.
+  void begin(const std::filesystem::path& checkpoint);
+  /// Other writing comes first.
+  void hold(bool held);
+  /// Tells how copies have ended, a cause once: a mirror that is gone for the night is one warning.
+  void note_results();
+  /// Waits for what still has to be copied, at most for as long as `seconds_left` says; asked again and again.
+  void finish(const std::function<double()>& seconds_left);
+
+ private:
+  void lock();
+  void note(const checkpoint::Mirror::Result& result);
+
+  Parts parts_;
+  checkpoint::CheckpointStore store_;
+  RunLock lock_;
+  std::optional<checkpoint::Mirror> copies_;
+  std::string told_;      // the failure that was told last
+  bool is_away_ = false;  // the folder is not the one that is locked
+};
+
+}  // namespace gputrain::app

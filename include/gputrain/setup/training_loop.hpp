@@ -1,0 +1,45 @@
+// The loop of a run, ready to train from any step: data, reduction and update put together around what is trained.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gputrain/device/recording.hpp"
+#include "gputrain/parallel/data_parallel.hpp"
+#include "gputrain/setup/assembly.hpp"
+#include "gputrain/train/hook.hpp"
+#include "gputrain/train/trainer.hpp"
+
+namespace gputrain::app {
+
+/// Why steps are not recorded and replayed on a device that can do so; empty: they are.
+std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly);
+
+class TrainingLoop {
+ public:
+  using MakeRecording = std::function<std::unique_ptr<device::Recording>(at::Device)>;
+
+  /// What is given outlives the loop. `before_update` is called in every step before weights or the optimizer's state
+  /// change. Every rank must call.
+  TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop, std::function<void()> before_update,
+               MakeRecording make_recording = device::make_recording);
+
+  /// Trains from `progress` to its end, or to `last_step`; may be called again, from another step. Every rank must
+  /// call.
+  train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
+
+  parallel::Traffic traffic() const noexcept { return data_parallel_.traffic(); }
+
+ private:
+  const JobSpec& spec_;
+  Assembly& assembly_;
+  train::StopReason own_stop_;
+  std::function<void()> before_update_;
+  MakeRecording make_recording_;
+  parallel::DataParallel data_parallel_;
+};
+
+}  // namespace gputrain::app

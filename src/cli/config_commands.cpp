@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/config/load.hpp"
+#include "gputrain/config/names.hpp"
+#include "gputrain/config/reference.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/job/commands.hpp"
+#include "gputrain/job/job.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/setup/versions.hpp"
+
+namespace gputrain::app {
+namespace {
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+size_t width() { return monitor::terminal_width(); }
+
+const config::AnyCatalog& catalog_of_kind(const std::string& kind) {
+  const auto catalogs = config::catalogs_of(job_schema());
+  std::string known;
+  for (const auto* catalog : catalogs) {
+    if (catalog->kind() == kind || catalog->kind() + "s" == kind) return *catalog;
+    known += (known.empty() ? "" : ", ") + catalog->kind();
+  }
+  throw Error(ExitCode::usage, {.what = "there is no kind '" + kind + "'", .hint = "one of: " + known});
+}
+
+/// `describe gpt`, `describe optimizer.lr`: what has this name, of whatever kind.
+std::string describe_anything(const std::string& name) {
+  std::string text = config::describe_text(job_schema(), width(), name);
+  if (!text.empty()) return text;
+  std::string kinds;
+  std::vector<std::string> known = config::key_names(job_schema());
+  for (const auto* catalog : config::catalogs_of(job_schema())) {
+    if (catalog->kind() == name || catalog->kind() + "s" == name) return config::list_text(*catalog, width());
+    const auto names = catalog->names();
+    known.insert(known.end(), names.begin(), names.end());
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      text += config::describe_text(*catalog, name, width());
+    kinds += ", " + catalog->kind();
+  }
+  if (!text.empty()) return text;
+  std::vector<std::string> inside;  // `describe tokenizer`
+  std::copy_if(known.begin(), known.end(), std::back_inserter(inside),
+               [&](const std::string& key) { return key.ends_with("." + name); });
+  std::string near = config::did_you_mean(name, known);
+  if (!inside.empty()) near = "did you mean '" + inside[0] + "'?";
+  throw Error(ExitCode::usage,
+              {.what = "there is neither a key of the job nor an entry '" + name + "'",
+               .hint = (near.empty() ? "" : near + " ") +
+                       "`gputrain list` shows entries, `gputrain describe job` all keys; or a kind: job" + kinds});
+}
+
+nlohmann::ordered_json as_json(const config::SpecError& error) {
+  auto problems = nlohmann::ordered_json::array();
+  for (const auto& problem : error.problems()) {
+    problems.push_back({{"place", problem.place.to_string()}, {"what", problem.what}, {"hint", problem.hint}});
+  }
+  return {{"valid", false}, {"problems", problems}};
+}
+
+}  // namespace
+
+int validate_command(const JobRequest& request, bool json) {
+  if (!json) {
+    const Job job = load_job(request);
+    print(request.file + ": valid, run id " + job.run_id + "\n");
+    return 0;
+  }
+  try {
+    const Job job = load_job(request);
+    print(nlohmann::ordered_json{{"valid", true}, {"run_id", job.run_id}}.dump(2) + "\n");
+    return 0;
+  } catch (const config::SpecError& error) {
+    print(as_json(error).dump(2) + "\n");
+    return static_cast<int>(error.code());
+  }
+}
+
+int config_command(const JobRequest& request, bool origin) {
+  print(load_job(request).loaded.resolved_yaml(origin));
+  return 0;
+}
+
+int schema_command() {
+  print(config::json_schema(job_schema(), "gputrain job").dump(2) + "\n");
+  return 0;
+}
+
+int list_command(const std::string& kind) {
+  if (!kind.empty()) {
+    print(config::list_text(catalog_of_kind(kind), width()));
+    return 0;
+  }
+  bool first = true;
+  for (const auto* catalog : config::catalogs_of(job_schema())) {
+    print((first ? "" : "\n") + catalog->kind() + "s\n" + config::list_text(*catalog, width()));
+    first = false;
+  }
+  return 0;
+}
+
+int describe_command(const std::string& kind, const std::string& name) {
+  if (kind == "job" && name.empty())
+    print(config::describe_text(job_schema(), width()));
+  else if (name.empty() || kind == "job")
+    print(describe_anything(kind == "job" ? name : kind));
+  else
+    print(config::describe_text(catalog_of_kind(kind), name, width()));
+  return 0;
+}
+
+int version_command() {
+  print(versions_text());
+  return 0;
+}
+
+}  // namespace gputrain::app

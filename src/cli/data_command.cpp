@@ -1,0 +1,263 @@
+// `gputrain data audit`: what the ledger proves about the samples a run has used.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/job/commands.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/ledger.hpp"
+#include "gputrain/resume/record.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// A step of one attempt and what training had used by then, as the ledger tells it.
+struct Mark {
+  int64_t step = 0;
+  data::Usage used;
+  bool is_rollback = false;  // what lies between the mark before and this one was passed over on purpose
+};
+
+/// From a start to an end, or to where it went back to a checkpoint: what follows counts as another one of that number.
+struct Attempt {
+  int64_t number = 1;
+  data::OrderFacts order;
+  std::vector<Mark> marks;                          // where it began, its checkpoints, its end
+  std::vector<int64_t> skipped;                     // steps whose update was left out
+  std::optional<data::OrderFacts> order_elsewhere;  // where it began at a checkpoint of another run: the order there
+};
+
+std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
+  std::vector<Attempt> attempts;
+  for (const auto& line : lines) {
+    const std::string kind = line.at("kind").get<std::string>();
+    if (kind == "attempt") {
+      attempts.push_back({.number = line.at("attempt").get<int64_t>(), .order = order_from_json(line.at("order"))});
+      if (line.contains("from_elsewhere")) {
+        attempts.back().order_elsewhere = attempts.back().order;
+        attempts.back().order_elsewhere->global_batch = line["from_elsewhere"].at("global_batch").get<int64_t>();
+      }
+    }
+    if (attempts.empty()) continue;
+    Attempt& attempt = attempts.back();
+    if (kind == "nonfinite" && line.at("action") == "skip") attempt.skipped.push_back(line.at("step").get<int64_t>());
+    if (kind != "attempt" && kind != "checkpoint" && kind != "end" && kind != "rollback") continue;
+    const Mark mark{line.at("step").get<int64_t>(), usage_from_json(line.at("data")), kind == "rollback"};
+    if (mark.is_rollback) {
+      const Mark back{line.at("back_to").get<int64_t>(), mark.used};
+      attempts.push_back({.number = attempt.number, .order = attempt.order, .marks = {back, mark}, .skipped = {}});
+    } else {
+      attempt.marks.push_back(mark);
+    }
+  }
+  return attempts;
+}
+
+/// What came before a start from a checkpoint of another run is no part of what that went on from.
+void leave_before_elsewhere(std::vector<Attempt>& attempts) {
+  const auto last = std::find_if(attempts.rbegin(), attempts.rend(),
+                                 [](const Attempt& attempt) { return attempt.order_elsewhere.has_value(); });
+  if (last != attempts.rend()) attempts.erase(attempts.begin(), std::prev(last.base()));
+}
+
+/// Leaves of each attempt the marks up to where the next one took over: the rest was thrown away with it.
+void cut_to_what_counts(std::vector<Attempt>& attempts) {
+  int64_t end = INT64_MAX;
+  for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
+    std::erase_if(attempt->marks, [&](const Mark& mark) { return mark.step > end; });
+    std::erase_if(attempt->skipped, [&](int64_t step) { return step > end; });
+    if (!attempt->marks.empty()) end = std::min(end, attempt->marks.front().step);
+  }
+}
+
+struct Finding {
+  int64_t attempt, begin, end;  // between these steps
+  std::string what;
+};
+
+/// Compares what was used between two marks with what the order of samples gives for these steps.
+std::optional<Finding> compare(const Attempt& attempt, const data::OrderFacts& order, const Mark& from,
+                               const Mark& to) {
+  const int64_t samples = to.used.samples - from.used.samples, steps = to.step - from.step;
+  if (!to.is_rollback && steps > std::max<int64_t>(samples, 0)) {  // which need not be counted to be wrong
+    return Finding{.attempt = attempt.number,
+                   .begin = from.step,
+                   .end = to.step,
+                   .what = "fewer samples used than steps were taken"};
+  }
+  const data::Usage expected = to.is_rollback ? data::Usage() : data::expected_usage(order, from.step, to.step);
+  if (samples == expected.samples && to.used.fingerprint - from.used.fingerprint == expected.fingerprint) return {};
+  Finding finding{.attempt = attempt.number, .begin = from.step, .end = to.step, .what = {}};
+  const int64_t difference = samples - expected.samples;
+  if (difference > 0) finding.what = counted(difference, "sample") + " used more than once";
+  if (difference < 0) finding.what = counted(-difference, "sample") + " left out";
+  if (difference == 0) finding.what = "as many samples as expected, but not those";
+  return finding;
+}
+
+/// At a change of the data's or the batch's size within an epoch, what the epoch has used and what the new order leaves
+/// for it do not make a whole.
+std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attempt& attempt, int64_t step) {
+  const data::OrderFacts& now = attempt.order;
+  std::string change;
+  const auto note = [&](const char* name, int64_t old_value, int64_t new_value) {
+    if (old_value != new_value)
+      change += fmt::format("{}{} {} -> {}", change.empty() ? "" : ", ", name, old_value, new_value);
+  };
+  note("samples", before.samples, now.samples);
+  note("global batch", before.global_batch, now.global_batch);
+  const int64_t old_steps = data::steps_per_epoch(before), new_steps = data::steps_per_epoch(now);
+  if (change.empty()) return {};
+  if (step % old_steps == 0 && step % new_steps == 0 && step / old_steps == step / new_steps) return {};
+  return Finding{.attempt = attempt.number,
+                 .begin = step,
+                 .end = step,
+                 .what = "changed within an epoch (" + change + "), whose samples are not used once each"};
+}
+
+struct Audit {
+  std::vector<Finding> findings;
+  std::vector<std::string> problems;  // of the ledger itself
+  int64_t attempts = 0, steps = 0, discarded = 0;
+  data::Usage used, passed_over;
+  int64_t steps_passed_over = 0, rollbacks = 0, steps_skipped = 0;
+  double epochs = 0;
+
+  bool is_clean() const { return findings.empty() && problems.empty(); }
+  void note_rollback(const Attempt& attempt, int64_t back_to, int64_t step) {
+    ++rollbacks;
+    steps_passed_over += step - back_to;
+    passed_over.add(data::expected_usage(attempt.order, back_to, step));
+  }
+};
+
+Audit audit_of(const monitor::LedgerContent& ledger) {
+  std::vector<Attempt> attempts = attempts_of(ledger.lines);
+  Audit audit{.problems = ledger.problems};
+  audit.attempts = attempts_in(ledger.lines);
+  for (const Attempt& attempt : attempts) audit.discarded += attempt.marks.back().step - attempt.marks.front().step;
+  leave_before_elsewhere(attempts);
+  cut_to_what_counts(attempts);
+  Mark last;                              // training begins at step 0, with nothing used
+  std::optional<data::OrderFacts> order;  // of what was used last
+  for (const Attempt& attempt : attempts) {
+    if (attempt.order_elsewhere) order = attempt.order_elsewhere;
+    const bool counts = !attempt.marks.empty() && attempt.marks.back().step > attempt.marks.front().step;
+    if (order && counts) {
+      if (auto broken = broken_epoch(*order, attempt, attempt.marks.front().step))
+        audit.findings.push_back(std::move(*broken));
+    }
+    if (counts) order = attempt.order;
+    for (const Mark& mark : attempt.marks) {
+      const bool is_elsewhere = attempt.order_elsewhere && &mark == &attempt.marks.front();
+      const auto& used = is_elsewhere ? *attempt.order_elsewhere : attempt.order;
+      if (auto finding = compare(attempt, used, last, mark)) audit.findings.push_back(std::move(*finding));
+      if (mark.is_rollback) audit.note_rollback(attempt, last.step, mark.step);
+      last = mark;
+    }
+    audit.steps_skipped += static_cast<int64_t>(attempt.skipped.size());
+  }
+  audit.steps = last.step;
+  audit.discarded -= last.step - audit.steps_passed_over;
+  audit.used = last.used;
+  if (!attempts.empty()) {
+    audit.epochs = static_cast<double>(last.step) / static_cast<double>(data::steps_per_epoch(attempts.back().order));
+  }
+  return audit;
+}
+
+void print(const Audit& audit) {
+  std::printf("attempts %s  %s that count, at least %s thrown away  %s  %.2f epochs\n", grouped(audit.attempts).c_str(),
+              counted(audit.steps - audit.steps_passed_over, "step").c_str(),
+              grouped(std::max<int64_t>(0, audit.discarded)).c_str(), counted(audit.used.samples, "sample").c_str(),
+              audit.epochs);
+  for (const std::string& problem : audit.problems) std::printf("ledger  %s\n", problem.c_str());
+  for (const Finding& finding : audit.findings) {
+    const std::string steps = finding.begin == finding.end
+                                  ? "step " + grouped(finding.end)
+                                  : "steps " + grouped(finding.begin) + " to " + grouped(finding.end);
+    std::printf("attempt %lld, %s: %s\n", static_cast<long long>(finding.attempt), steps.c_str(), finding.what.c_str());
+  }
+  if (audit.rollbacks > 0) {
+    std::printf("passed over  %s of %s, by %s\n", counted(audit.passed_over.samples, "sample").c_str(),
+                counted(audit.steps_passed_over, "step").c_str(), counted(audit.rollbacks, "rollback").c_str());
+  }
+  if (audit.steps_skipped > 0) {
+    std::printf("without effect  %s whose update was skipped\n", counted(audit.steps_skipped, "step").c_str());
+  }
+  if (audit.used.unreadable > 0) {
+    std::printf("unreadable  %s of these samples skipped (data.max_bad_fraction)\n",
+                grouped(audit.used.unreadable).c_str());
+  }
+  std::string verdict = "used exactly once per epoch";
+  if (audit.used.unreadable > 0) verdict += " or skipped as unreadable";
+  if (audit.rollbacks > 0) verdict += " or passed over on purpose";
+  std::printf("%s\n", audit.is_clean() ? ("ok: every sample was " + verdict + ", as far as training has come").c_str()
+                                       : "NOT ok");
+}
+
+nlohmann::json json_of(const Audit& audit) {
+  auto findings = nlohmann::json::array();
+  for (const Finding& finding : audit.findings) {
+    findings.push_back(
+        {{"attempt", finding.attempt}, {"begin", finding.begin}, {"end", finding.end}, {"what", finding.what}});
+  }
+  return {{"ok", audit.is_clean()},
+          {"attempts", audit.attempts},
+          {"steps", audit.steps},
+          {"data", to_json(audit.used)},
+          {"epochs", audit.epochs},
+          {"passed_over",
+           {{"rollbacks", audit.rollbacks}, {"steps", audit.steps_passed_over}, {"data", to_json(audit.passed_over)}}},
+          {"steps_skipped", audit.steps_skipped},
+          {"findings", std::move(findings)},
+          {"problems", audit.problems}};
+}
+
+/// A ledger that somebody has changed is told of all the same where what it says makes no sense any more.
+Audit audit_of(const monitor::LedgerContent& ledger, const std::filesystem::path& path) {
+  const auto told = [&](const std::string& reason) {
+    const std::string what = "the ledger cannot be understood: " + reason;
+    if (ledger.problems.empty()) throw Error(ExitCode::data, {.what = what, .where = path.string()});
+    Audit audit{.findings = {}, .problems = ledger.problems};
+    audit.problems.push_back(what);
+    return audit;
+  };
+  try {
+    return audit_of(ledger);
+  } catch (const Error& error) {  // an order of samples that cannot be
+    return told(error.what());
+  } catch (const std::logic_error&) {  // digits that are none
+    return told("a line has a value that no run writes");
+  } catch (const nlohmann::json::exception&) {
+    return told("a line lacks a value, or has another kind of value than a run writes");
+  }
+}
+
+}  // namespace
+
+int audit_command(const std::string& run, bool json) {
+  const auto path = RunFolder{run}.ledger();
+  const monitor::LedgerContent ledger = monitor::read_ledger(path);
+  if (ledger.lines.empty() && ledger.problems.empty()) {
+    throw Error(ExitCode::usage, {.what = "there is no ledger", .where = path.string(), .hint = "name a run folder"});
+  }
+  const Audit audit = audit_of(ledger, path);
+  if (json) {
+    std::printf("%s\n", json_of(audit).dump(2).c_str());
+  } else {
+    print(audit);
+  }
+  return static_cast<int>(audit.is_clean() ? ExitCode::done : ExitCode::refused);
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,127 @@
+#include "dry_run.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "forecast_page.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/job/job_environment.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/run/start_page.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// "80GiB", "80 GB", "512MiB".
+int64_t read_bytes(const std::string& text) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data(), end, value);
+  const std::string unit(rest + std::min<ptrdiff_t>(end - rest, *rest == ' '), end);
+  for (const auto& [name, bytes] : {std::pair("MiB", 0x1p20), std::pair("GiB", 0x1p30), std::pair("TiB", 0x1p40),
+                                    std::pair("MB", 1e6), std::pair("GB", 1e9), std::pair("TB", 1e12)}) {
+    if (failure == std::errc() && unit == name && value > 0 && value < 1e6) return std::llround(value * bytes);
+  }
+  throw Error(ExitCode::usage, {.what = "--device-memory " + text + " is not what a device can have",
+                                .hint = "a number of MiB, GiB, TiB, MB, GB or TB: --device-memory 80GiB"});
+}
+
+/// Of a GPU here, where the command line names none; 0: the job's device is not here.
+int64_t device_bytes(const RehearsalRequest& request, const JobSpec& spec) {
+  if (!request.device_memory.empty()) return read_bytes(request.device_memory);
+  if (spec.device == "cpu" || device::gpu_count() == 0) return 0;
+  return device::facts_of(device::choose_device("cuda", 0)).total_bytes;
+}
+
+comm::Rendezvous place_of(int rank, const RehearsalRequest& request, const RehearsalHosts& hosts) {
+  const int each = std::max(1, hosts.ranks_per_host);
+  return {.rank = rank,
+          .world_size = request.world_size,
+          .local_rank = rank % each,
+          .local_world_size = std::min(each, request.world_size)};
+}
+
+void check_ranks(const Datasets& datasets, int world_size) {
+  const int64_t samples = datasets.train->size();
+  if (samples >= world_size) return;
+  throw Error(ExitCode::usage, {.what = fmt::format("{} ranks share {} training samples: some would never have one",
+                                                    world_size, samples),
+                                .hint = fmt::format("at most --world-size {}, or more data", samples)});
+}
+
+std::string what_would_help(const JobSpec& spec, const MemoryForecast& memory, Assembly& assembly) {
+  std::string text;
+  if (const int64_t micro = memory.smaller_micro_batch(); micro > 0) {
+    text = fmt::format("--set train.micro_batch_size={} (predicted {}), or ", micro,
+                       monitor::bytes(static_cast<double>(memory.total(micro))));
+  }
+  if (spec.train.activation_checkpointing != "block" && assembly.built.model->offers(nn::Recompute::block)) {
+    text += "--set train.activation_checkpointing=block, or ";
+  }
+  if (spec.parallel.shard == "none" && !assembly.place.groups.alone()) text += "--set parallel.shard=optimizer, or ";
+  return text + "devices with more memory";
+}
+
+/// Found out at last, when all that was found has been told.
+void refuse_what_does_not_fit(const Job& job, const Forecast& forecast, Assembly& assembly) {
+  const auto& memory = forecast.memory;
+  if (!memory.fits()) {
+    throw Error(ExitCode::environment, {.what = fmt::format("a rank needs about {}, its device has {}",
+                                                            monitor::bytes(static_cast<double>(memory.total())),
+                                                            monitor::bytes(static_cast<double>(memory.limit))),
+                                        .hint = what_would_help(job.spec(), memory, assembly)});
+  }
+  const auto& checkpoint = forecast.checkpoint;
+  if (!checkpoint.fits()) {
+    throw Error(ExitCode::environment,
+                {.what = fmt::format("{} checkpoints at a time need {}, {} are free", checkpoint.most_at_once,
+                                     monitor::bytes(static_cast<double>(checkpoint.most_at_once * checkpoint.bytes)),
+                                     monitor::bytes(static_cast<double>(*checkpoint.free_bytes))),
+                 .where = job.output_dir.string(),
+                 .hint = "keep fewer (checkpoint.keep_last, keep_best, keep_every), or another --output-dir"});
+  }
+}
+
+}  // namespace
+
+int rehearse(const RehearsalRequest& request, const Job& job) {
+  const JobSpec& spec = job.spec();
+  take_environment(spec.env);
+  const int world = request.world_size;
+  const RehearsalHosts hosts = plan_rehearsal_hosts(spec.launch, world);
+  const int64_t limit = device_bytes(request, spec);
+  const auto traffic = std::make_shared<comm::Traffic>();
+  const auto imagine = [&](int rank) { return imagine_place(spec, place_of(rank, request, hosts), traffic); };
+
+  Place place = imagine(0);
+  const Datasets datasets = open_datasets(job);
+  plan_run(spec, datasets, place);  // what is refused is refused before anything large is built
+  check_ranks(datasets, world);
+  check_sample(job, datasets);
+  const auto open = [&] { return datasets; };
+  if (world > 1) Assembly(job, imagine(world - 1), open);
+  Assembly assembly(job, std::move(place), open);
+  const Forecast forecast = make_forecast(job, assembly, *traffic, limit);
+
+  if (request.json) std::printf("%s\n", to_json(job, assembly, hosts, forecast).dump(2).c_str());
+  monitor::Console console(monitor::Console::detect(!request.json));
+  print_start_page(console, job, assembly,
+                   {.hosts = hosts.text,
+                    .memory = memory_text(forecast.memory),
+                    .saves = "auto",
+                    .resume = "not looked for (dry run)"});
+  print_forecast(console, job, assembly, forecast, hosts.ranks_per_host);
+  refuse_what_does_not_fit(job, forecast, assembly);
+  console.line("dry run", "all checks passed; first loss " + monitor::significant(forecast.memory.activations.loss) +
+                              "; memory besides: the GPU's context, NCCL, cuBLAS; nothing was written");
+  return 0;
+}
+
+}  // namespace gputrain::app

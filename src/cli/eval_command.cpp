@@ -1,0 +1,69 @@
+// `gputrain eval`: what trained weights are worth on the job's data.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/estimate/micro_batch.hpp"
+#include "gputrain/job/commands.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/weights.hpp"
+#include "gputrain/train/hooks.hpp"
+
+namespace gputrain::app {
+namespace {
+
+std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const Datasets& datasets) {
+  auto dataset = role == "train" ? datasets.train : role == "test" ? datasets.test : datasets.val;
+  if (dataset == nullptr) {
+    throw Error(ExitCode::usage, {.what = "the job has no data." + role, .hint = "add it, or use --on train"});
+  }
+  return dataset;
+}
+
+/// They would be measured by numbers that mean something else.
+void refuse_other_targets(const std::filesystem::path& weights, const Datasets& datasets) {
+  const std::string difference = other_targets(weights, *datasets.train);
+  if (difference.empty()) return;
+  const std::string kind = datasets.is_text ? "character " : "class ";
+  throw Error(ExitCode::data,
+              {.what = "the weights were trained on other data: " + kind + difference,
+               .where = weights.string(),
+               .hint = "numbers follow the order of names in data.train: give that which they were trained on"});
+}
+
+}  // namespace
+
+int eval_command(const EvalRequest& request) {
+  Job job = load_job(request.job);
+  if (job.spec().train.searches_micro_batch()) {
+    if (const auto found = found_before(job)) job = with_micro_batch(job, *found);
+  }
+  Assembly assembly(job);
+  Place& place = assembly.place;
+  monitor::Console console(monitor::Console::detect(place.rank() == 0 && !request.json));
+  const auto dataset = dataset_for(request.on, assembly.datasets);
+  const std::filesystem::path weights =
+      request.weights.empty() ? RunFolder{job.output_dir}.weights() : std::filesystem::path(request.weights);
+  if (request.weights.empty() && !exists(weights)) {
+    throw Error(ExitCode::data,
+                {.what = "there are no trained weights",
+                 .where = weights.string(),
+                 .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, --weights DIR"});
+  }
+  load_weights(*assembly.built.model, weights);
+  refuse_other_targets(weights, assembly.datasets);
+  train::StopPoll never(place.groups, {});
+  const train::Evaluator evaluator = make_evaluator(job.spec(), dataset, assembly, request.on);
+  const auto metrics = evaluator.run(*assembly.built.model, place.groups, never);
+  never.finish();
+  place.groups.control().barrier("end");
+  if (place.rank() != 0) return 0;
+  if (request.json) std::printf("%s\n", nlohmann::json(metrics).dump(2).c_str());
+  console.line(
+      "eval", weights.string() + " on " + evaluator.describe() + ": " + train::metrics_text(metrics, request.on + "/"));
+  return 0;
+}
+
+}  // namespace gputrain::app

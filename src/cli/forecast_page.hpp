@@ -1,0 +1,23 @@
+// A forecast as a page below the start page, and as JSON.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/estimate/forecast.hpp"
+#include "gputrain/estimate/rehearsal_hosts.hpp"
+#include "gputrain/monitor/console.hpp"
+
+namespace gputrain::app {
+
+/// "predicted 25.7 GiB of 80.0 GiB: weights ...  fits"
+std::string memory_text(const MemoryForecast& memory);
+
+/// What the start page does not say.
+void print_forecast(monitor::Console& console, const Job& job, const Assembly& assembly, const Forecast& forecast,
+                    int ranks_per_host);
+
+nlohmann::json to_json(const Job& job, const Assembly& assembly, const RehearsalHosts& hosts, const Forecast& forecast);
+
+}  // namespace gputrain::app

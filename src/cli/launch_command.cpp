@@ -1,0 +1,158 @@
+// `gputrain launch`: the job's ranks on this host or many, started, watched and restarted.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "gputrain/checkpoint/listing.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/job/commands.hpp"
+#include "gputrain/job/job_start.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/job/version.hpp"
+#include "gputrain/launch/agent.hpp"
+#include "gputrain/launch/launcher.hpp"
+#include "gputrain/resume/left_behind.hpp"
+#include "job_check.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// The step of the last whole line of the curve.
+std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
+  constexpr std::streamoff kEnough = 65536;
+  std::ifstream file(metrics, std::ios::binary);
+  file.seekg(0, std::ios::end);
+  const std::streamoff size = file.tellg();
+  if (!file || size <= 0) return std::nullopt;
+  file.seekg(std::max<std::streamoff>(0, size - kEnough));
+  std::optional<int64_t> step;
+  for (std::string line; std::getline(file, line);) {
+    const auto object = nlohmann::json::parse(line, nullptr, false);
+    if (object.is_object() && object.contains("step") && object["step"].is_number_integer())
+      step = object["step"].get<int64_t>();
+  }
+  return step;
+}
+
+/// Whether a start with the same words goes on with the run, rather than from where the words say.
+bool goes_on(const std::string& resume) { return resume == "auto" || resume == "must"; }
+
+launch::RunState state_of(const RunFolder& folder, const std::string& resume) {
+  launch::RunState state{
+      .step = last_step_in(folder.metrics()), .checkpoint_step = {}, .checkpoint = {}, .stopped_by = {}};
+  if (!goes_on(resume)) state.again += " without checkpoint.resume";
+  try {
+    if (const auto newest = checkpoint::newest_listed(folder.checkpoints())) {
+      state.checkpoint_step = newest->step;
+      state.checkpoint = newest->folder.string();
+    }
+    std::ifstream file(folder.summary());
+    const auto summary = nlohmann::json::parse(file, nullptr, false);
+    if (summary.is_object()) state.stopped_by = summary.value("stopped_by", "");
+  } catch (const std::exception&) {  // a report tells what it can
+  }
+  return state;
+}
+
+/// What a rank runs in a given attempt. A checkpoint chosen by path is where the first one starts; the others go on
+/// from what has been saved since.
+class RankCommand {
+ public:
+  RankCommand(std::vector<std::string> arguments, std::string resume, RunFolder folder,
+              std::shared_ptr<const JobCheck> check)
+      : arguments_(std::move(arguments)),
+        resume_(std::move(resume)),
+        folder_(std::move(folder)),
+        check_(std::move(check)) {}
+
+  std::vector<std::string> operator()() const {
+    auto words = arguments_;
+    if (!check_->is_done()) words.emplace_back("--silent-if-wrong");
+    if (resume_ == "never" || (is_path() && has_saved()))
+      words.insert(words.end(), {"--set", "checkpoint.resume=auto"});
+    return words;
+  }
+
+ private:
+  using Newest = std::optional<std::pair<std::filesystem::path, std::filesystem::file_time_type>>;
+
+  bool is_path() const { return !goes_on(resume_) && resume_ != "never"; }
+  /// Not where the first attempt has set newer ones aside, which makes an older one the newest.
+  bool has_saved() const {
+    const Newest now = newest();
+    return now && (!newest_at_start_ || now->second > newest_at_start_->second);
+  }
+  /// Where it is and when it was written, by the clock of whoever keeps the files, which may be another than ours.
+  Newest newest() const {
+    std::error_code unknown;
+    const auto found = checkpoint::newest_listed(folder_.checkpoints());
+    if (!found) return std::nullopt;
+    return std::pair(found->folder, std::filesystem::last_write_time(found->folder, unknown));
+  }
+
+  std::vector<std::string> arguments_;
+  std::string resume_;
+  RunFolder folder_;
+  std::shared_ptr<const JobCheck> check_;
+  Newest newest_at_start_ = newest();
+};
+
+launch::LaunchRequest plan_launch(const JobStart& spec) {
+  const bool names_hosts = spec.launch.hosts || spec.launch.hostfile;
+  const auto node = names_hosts ? std::nullopt : launch::read_node();
+  return {.plan = node ? launch::plan_nodes(spec.launch, *node)
+                       : launch::plan_hosts(spec.launch, launch::allocated_nodes()),
+          .node = node,
+          .environment = spec.env,
+          .device = spec.device,
+          .version = version(),
+          .max_restarts = spec.launch.max_restarts,
+          .master_port = static_cast<uint16_t>(spec.launch.master_port),
+          .grace_seconds = spec.launch.grace.seconds,
+          .host_timeout_seconds = spec.launch.host_timeout.seconds};
+}
+
+/// Whether the launcher does more than to start ranks on this machine, which find out by themselves if the job is
+/// wrong.
+bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) {
+  const bool is_here = std::ranges::all_of(plan.plan.hosts, &launch::Host::is_here);
+  return plan.node || !is_here || resume == "never";
+}
+
+}  // namespace
+
+int launch_command(const LaunchRequest& request) {
+  if (request.run.dry_run) {
+    throw Error(ExitCode::usage, {.what = "a dry run starts no ranks",
+                                  .hint = "gputrain run JOB --dry-run --world-size N checks a job for N ranks"});
+  }
+  JobRequest job = request.run.job;
+  job.set.insert(job.set.end(), request.set.begin(), request.set.end());
+  const auto check = std::make_shared<JobCheck>(job);
+  const auto spec = check->read();
+  if (!spec) return check->exit_code();
+  const RunFolder folder{output_dir_of(*spec, job)};
+  check_run_folder(folder.path);
+  if (spec->checkpoint.mirror) check_mirror(*spec->checkpoint.mirror, folder.path);
+  launch::LaunchRequest plan = plan_launch(*spec);
+  const std::string& resume = spec->checkpoint.resume;
+  if (must_be_sure(plan, resume) && !check->passes()) return check->exit_code();
+  plan.command = RankCommand(request.arguments, resume, folder, check);
+  plan.run_folder = folder.path;
+  plan.state = [folder, resume] { return state_of(folder, resume); };
+  if (!check->is_done()) plan.check_job = [check] { return check->passes() ? 0 : check->exit_code(); };
+  // The logs of this start belong into the new folder, not into the one that rank 0 would move aside.
+  if (resume == "never" && (!plan.node || plan.node->node == 0)) {
+    if (spec->checkpoint.mirror) leave_mirror(*spec->checkpoint.mirror);
+    take_run_folder(folder.path, true);
+  }
+  return launch::launch(plan);
+}
+
+int agent_command() { return launch::serve_agent(version()); }
+
+}  // namespace gputrain::app

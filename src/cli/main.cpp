@@ -1,0 +1,377 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "command_line_error.hpp"
+#include "gputrain/config/problem.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/inheritance.hpp"
+#include "gputrain/core/process.hpp"
+#include "gputrain/core/wrap.hpp"
+#include "gputrain/job/commands.hpp"
+#include "gputrain/job/version.hpp"
+#include "library.hpp"
+
+namespace {
+
+using namespace gputrain;
+
+/// Most likely a variable of a script that is not set.
+std::string not_empty(const std::string& text) { return text.empty() ? "is empty" : ""; }
+
+void add_job(CLI::App& verb, app::JobRequest& job) {
+  verb.add_option("job", job.file, "the job file (YAML)")->required()->check(not_empty);
+  verb.add_option("--set", job.set, "set one key: --set train.max_steps=100 (repeatable, wins over the file)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+void add_output_dir(CLI::App& verb, app::JobRequest& job) {
+  verb.add_option("--output-dir", job.output_dir, "the run folder, as --set output_dir=DIR");
+}
+
+auto at_least(int64_t least) {
+  return [least](const std::string& text) {
+    return std::atoll(text.c_str()) >= least ? "" : "must be a whole number of at least " + std::to_string(least);
+  };
+}
+
+/// Help in lines of at most 80 columns.
+class HelpLines : public CLI::Formatter {
+ public:
+  std::string make_option_desc(const CLI::Option* option) const override { return broken(option->get_description()); }
+  std::string make_subcommand(const CLI::App* verb) const override {
+    std::ostringstream out;
+    CLI::detail::format_help(out, verb->get_display_name(true), broken(verb->get_description()), get_column_width());
+    return out.str();
+  }
+
+ private:
+  std::string broken(const std::string& text) const { return wrapped(text, 80 - get_column_width(), 0); }
+};
+
+/// All verbs and their options; the one that was typed leaves its action in `action`.
+struct CommandLine {
+  CLI::App app{"Trains deep-learning models from one YAML file: on a CPU, a GPU, many machines.", "gputrain"};
+  app::RunRequest run;
+  app::EvalRequest eval;
+  app::ReplayRequest replay;
+  app::LaunchRequest launch;
+  app::JobRequest job;
+  app::PruneRequest prune;
+  app::BenchRequest bench;
+  bool json = false, origin = false;
+  std::string kind, name, path, other_path;
+  std::function<int()> action;
+
+  CommandLine() {
+    app.require_subcommand(1);
+    app.formatter(std::make_shared<HelpLines>());
+    app.set_help_all_flag("--help-all", "help of every verb");
+    app.set_version_flag("--version", "gputrain " + app::version(), "Print the version and exit");
+    app.footer(
+        "Exit codes: 0 done; 1 a bug of ours; 2 job or command line; 3 data; 4 result\n"
+        "refused; 5 checkpoint; 6 environment; 93 do not start again; 130, 143 stopped,\n"
+        "saved; 138 start again, saved.");
+    add_run();
+    add_launch();
+    add_eval();
+    add_readers();
+    add_ckpt();
+    add_replay();
+    add_bench();
+  }
+
+  void add_run() {
+    auto* verb = app.add_subcommand("run", "train");
+    add_job(*verb, run.job);
+    add_output_dir(*verb, run.job);
+    auto* dry =
+        verb->add_flag("--dry-run", run.dry_run, "check everything short of training: data, model, memory, run folder");
+    auto& rehearsal = run.rehearsal;
+    auto* world = verb->add_option("--world-size", rehearsal.world_size,
+                                   "with --dry-run: check the job for so many ranks, here and now")
+                      ->check(CLI::Range(1, 1 << 20))
+                      ->needs(dry);
+    verb->add_option_function<int>(
+            "--nproc-per-node",
+            [this](int ranks) { run.job.set.push_back("launch.nproc_per_node=" + std::to_string(ranks)); },
+            "with --world-size: ranks on each host")
+        ->check(CLI::Range(1, 4096))
+        ->needs(world);
+    verb->add_option("--device-memory", rehearsal.device_memory,
+                     "with --world-size: what each rank's device has, as 80GiB")
+        ->check(not_empty)
+        ->needs(world);
+    verb->add_flag("--json", rehearsal.json, "with --world-size: print one JSON document")->needs(world);
+    verb->add_flag("--accept", run.accept, "resume although settings changed that may change the results");
+    verb->add_flag("--verify", run.verify, "exit with 4 when the result misses the job's expect: band");
+    verb->add_flag("--silent-if-wrong", run.silent_if_wrong, "of a job that is wrong, `launch` tells")->group("");
+    verb->callback([this] { action = [this] { return app::library().run(run); }; });
+  }
+
+  void add_launch() {
+    auto* verb = app.add_subcommand("launch", "start, watch and restart the ranks of a job, here or on many hosts");
+    const auto add = [&](const std::string& option, const std::string& key, const std::string& help) {
+      verb->add_option_function<std::string>(
+          option, [this, key](const std::string& text) { add_launch_setting(key, text); }, help);
+    };
+    add("--hosts", "hosts", "where, with ranks per host: h1:4,h2:4; names your ssh knows (default: here)");
+    add("--hostfile", "hostfile", "the same from a file: `h1 slots=4` or `h1:4` per line");
+    add("--nnodes", "nnodes", "hosts to train on; MIN:MAX goes on without lost ones and takes them back");
+    add("--nproc-per-node", "nproc_per_node", "ranks on a host that names no number; auto: one per GPU");
+    add("--max-restarts", "max_restarts", "attempts after the first one (default: 3)");
+    verb->prefix_command();
+    verb->footer(
+        "Then the command of every rank:\n"
+        "  gputrain launch --nproc-per-node 4 run job.yaml [options of run]\n"
+        "The same options are keys of the job: `gputrain describe job`, group launch.");
+    verb->callback([this, verb] {
+      launch.arguments = verb->remaining();
+      action = [this] { return start_ranks(); };
+    });
+    auto* agent = app.add_subcommand("agent", "what `launch` starts on each host")->group("");
+    agent->callback([this] { action = [] { return app::agent_command(); }; });
+  }
+
+  /// An option of `launch` is a setting of the job; what looks like YAML is no more than text.
+  void add_launch_setting(const std::string& key, const std::string& text) {
+    const auto quoted = [](const std::string& word) {
+      std::string yaml = "'";
+      for (const char c : word) yaml += c == '\'' ? "''" : std::string(1, c);
+      return yaml + "'";
+    };
+    std::string value = text;
+    if (key == "hosts") {
+      std::string list;
+      std::istringstream words(text);
+      for (std::string word; std::getline(words, word, ',');) list += (list.empty() ? "" : ", ") + quoted(word);
+      value = "[" + list + "]";
+    } else if (key == "hostfile" || key == "nnodes") {
+      value = quoted(text);
+    }
+    launch.set.push_back("launch." + key + "=" + value);
+  }
+
+  int start_ranks();
+
+  void add_eval() {
+    auto* verb = app.add_subcommand("eval", "evaluate trained weights on the job's data");
+    add_job(*verb, eval.job);
+    add_output_dir(*verb, eval.job);
+    verb->add_option("--weights", eval.weights, "model.safetensors, or a run folder; default: the job's run folder")
+        ->check(not_empty);
+    verb->add_option("--on", eval.on, "which data: train, val or test")->check(CLI::IsMember({"train", "val", "test"}));
+    verb->add_flag("--json", eval.json, "print the metrics as JSON");
+    verb->callback([this] { action = [this] { return app::library().eval(eval); }; });
+  }
+
+  void add_replay() {
+    auto* verb = app.add_subcommand("replay", "take a step of a run again and compare with what was recorded");
+    verb->add_option("run", replay.run, "the run folder; nothing in it is changed")->required()->check(not_empty);
+    verb->add_option("--step", replay.step, "the step, taken from the newest checkpoint before it")
+        ->required()
+        ->check(at_least(1));
+    verb->add_flag("--json", replay.json, "print one JSON document");
+    verb->footer(
+        "Compares loss, gradient norm and learning rate with metrics.jsonl at every\n"
+        "recorded step on the way, and weights and optimizer with the checkpoint of the\n"
+        "step, where there is one.\n"
+        "Exit code: 0 equal bit for bit; 4 they differ.");
+    verb->callback([this] { action = [this] { return app::library().replay(replay); }; });
+  }
+
+  void add_bench() {
+    auto* verb = app.add_subcommand("bench", "measure how fast this machine trains");
+    verb->require_subcommand(1);
+    const auto add_measuring = [this](CLI::App& command) {
+      add_job(command, bench.job);
+      command.add_option("--steps", bench.steps, "measured steps (default: 30)")->check(CLI::Range(1, 100000));
+      command.add_option("--warmup", bench.warmup, "steps before them (default: 10)")->check(CLI::Range(0, 100000));
+    };
+    auto* train =
+        verb->add_subcommand("train", "time steps of a job, by precision, micro-batch, checkpointing, accumulation");
+    add_measuring(*train);
+    train->add_option("--precision", bench.precision, "fp32,bf16: these instead of the job's")->delimiter(',');
+    auto* micro = train->add_option("--micro-batch-size", bench.micro_batch, "8,16: these instead of the job's")
+                      ->delimiter(',')
+                      ->check(at_least(1));
+    train->add_option("--activation-checkpointing", bench.checkpointing, "none,block: these instead of the job's")
+        ->delimiter(',');
+    train->add_option("--accumulation", bench.accumulation, "1,4: micro-batches in a step (default: 1)")
+        ->delimiter(',')
+        ->check(at_least(1))
+        ->needs(micro);
+    train->add_option("--rounds", bench.rounds, "measure all of it so often, every second time backwards (default: 1)")
+        ->check(CLI::Range(1, 100));
+    train->add_flag("--synthetic", bench.synthetic, "made-up data instead of the job's");
+    train->add_flag("--json", bench.json, "print one JSON document");
+    train->footer(
+        "Each combination trains in a process of its own; no run folder is written.\n"
+        "Exit code: 0 at least one was measured; 6 none fits into memory.");
+    train->callback([this] { action = [this] { return app::library().bench_train(bench); }; });
+    auto* one = verb->add_subcommand("one", "what `train` starts for each combination")->group("");
+    add_measuring(*one);
+    one->callback([this] { action = [this] { return app::library().bench_one(bench); }; });
+  }
+
+  void add_readers() {
+    auto* validate = app.add_subcommand("validate", "check a job file, all of it, without touching data or devices");
+    add_job(*validate, job);
+    validate->add_flag("--json", json, "print the problems as JSON");
+    validate->callback([this] { action = [this] { return app::library().validate(job, json); }; });
+
+    auto* config = app.add_subcommand("config", "print the resolved job, defaults included");
+    add_job(*config, job);
+    config->add_flag("--origin", origin, "say which file, line or option set each key");
+    config->callback([this] { action = [this] { return app::library().config(job, origin); }; });
+
+    auto* schema = app.add_subcommand("schema", "print the JSON Schema of a job file, for editors");
+    schema->callback([this] { action = [] { return app::library().schema(); }; });
+
+    auto* list = app.add_subcommand("list", "list models, datasets, optimizers, ...");
+    list->add_option("kind", kind, "what to list; nothing: everything");
+    list->callback([this] { action = [this] { return app::library().list(kind); }; });
+
+    auto* describe = app.add_subcommand("describe", "explain the options of the job or of one entry");
+    describe
+        ->add_option("kind", kind, "job, a group or key of it (train, optimizer.lr), or model, dataset, optimizer, ...")
+        ->required();
+    describe->add_option("name", name, "the entry, as `gputrain list` names it");
+    describe->callback([this] { action = [this] { return app::library().describe(kind, name); }; });
+
+    auto* data = app.add_subcommand("data", "questions about a run's data");
+    data->require_subcommand(1);
+    auto* audit = data->add_subcommand("audit", "prove from a run's ledger that every sample was used once per epoch");
+    audit->add_option("run", name, "the run folder")->required()->check(not_empty);
+    audit->add_flag("--json", json, "print the result as JSON");
+    audit->callback([this] { action = [this] { return app::library().audit(name, json); }; });
+
+    auto* version = app.add_subcommand("version", "print versions of gputrain and what it was built with");
+    version->callback([this] { action = [] { return app::library().version(); }; });
+  }
+
+  void add_ckpt() {
+    auto* ckpt = app.add_subcommand("ckpt", "list, verify, compare and remove checkpoints");
+    ckpt->require_subcommand(1);
+
+    auto* ls = ckpt->add_subcommand("ls", "the checkpoints of a run, newest last, by manifests and sizes");
+    ls->add_option("run", path, "a run folder, or its ckpt/")->required()->check(not_empty);
+    ls->callback([this] { action = [this] { return app::library().ckpt_ls(path, json); }; });
+
+    auto* verify = ckpt->add_subcommand("verify", "hash every file of a run's checkpoints, or of one");
+    verify->add_option("path", path, "a run folder, its ckpt/, or one checkpoint")->required()->check(not_empty);
+    verify->footer("Exit code: 0 all are good; 5 something is wrong, or there is no checkpoint.");
+    verify->callback([this] { action = [this] { return app::library().ckpt_verify(path, json); }; });
+
+    auto* diff = ckpt->add_subcommand("diff", "compare two checkpoints: settings, metrics, tensors");
+    diff->add_option("a", path, "a checkpoint, or a run folder: its newest good one")->required()->check(not_empty);
+    diff->add_option("b", other_path, "another")->required()->check(not_empty);
+    diff->footer("Exit code: 0 all tensors equal bit for bit; 4 they differ; 2, 5 unreadable.");
+    diff->callback([this] { action = [this] { return app::library().ckpt_diff(path, other_path, json); }; });
+
+    auto* verb = ckpt->add_subcommand("prune", "remove checkpoints that no count keeps, and half written ones");
+    verb->add_option("run", prune.run, "a run folder, or its ckpt/")->required()->check(not_empty);
+    verb->add_option("--keep-last", prune.keep_last, "how many of the newest stay")->required()->check(at_least(1));
+    verb->add_option("--keep-best", prune.keep_best, "so many of the best by score stay too")->check(at_least(0));
+    verb->add_option("--keep-every", prune.keep_every, "multiples of so many steps stay too")->check(at_least(1));
+    verb->add_flag("--set-aside", prune.set_aside, "remove also those that were set aside (step-....bad)");
+    verb->add_flag("--dry-run", prune.dry_run, "only say what would go");
+    verb->footer("The newest checkpoint that verifies always stays.");
+    verb->callback([this] { action = [this] { return app::library().ckpt_prune(prune); }; });
+
+    for (auto* each : {ls, verify, diff}) each->add_flag("--json", json, "print one JSON document");
+    verb->add_flag("--json", prune.json, "print one JSON document");
+  }
+};
+
+bool stderr_has_colour() {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return isatty(STDERR_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
+}
+
+/// One clear message on stderr and the exit code it deserves. A library's exception may carry a stack trace after its
+/// first line: only that line is for the user.
+int report(std::exception_ptr failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const ToldElsewhere& error) {
+    return static_cast<int>(error.code());
+  } catch (const config::SpecError& error) {
+    std::fprintf(stderr, "%s\n", error.render(stderr_has_colour()).c_str());
+    return static_cast<int>(error.code());
+  } catch (const Error& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "error: out of memory\n  try: a smaller train.micro_batch_size\n");
+    return static_cast<int>(ExitCode::environment);
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    std::fprintf(
+        stderr,
+        "internal error: %s\n  This is a bug of gputrain; please report it with the command and the job file.\n",
+        text.substr(0, text.find('\n')).c_str());
+    return static_cast<int>(ExitCode::internal);
+  }
+}
+
+/// Reads a command line; when there is an exit code, what was asked for (--help) has been said.
+std::optional<int> read(CommandLine& line, const std::vector<std::string>& words) {
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    line.app.parse(reversed);
+    return std::nullopt;
+  } catch (const CLI::Success& help) {
+    return line.app.exit(help);
+  } catch (const CLI::ParseError& failure) {
+    throw app::command_line_error(line.app, failure, words);
+  }
+}
+
+/// What follows the options of `launch` is a command line of its own, which every rank reads again.
+int CommandLine::start_ranks() {
+  if (launch.arguments.empty() || launch.arguments[0] != "run")
+    throw app::launched_command_error(*app.get_subcommand("launch"), launch.arguments);
+  CommandLine ranks;
+  if (const auto code = read(ranks, launch.arguments)) return *code;
+  launch.run = ranks.run;
+  return app::launch_command(launch);
+}
+
+/// What a verb was asked to print is its result, so that a full disk under `gputrain schema > FILE` is no success.
+/// Training has its results in the run folder.
+int with_output_written(const CommandLine& line, int code) {
+  const bool trains = line.app.got_subcommand("run") || line.app.got_subcommand("launch");
+  if (trains || code != 0) return code;
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  const std::string why = errno == 0 ? "" : std::string(": ") + std::strerror(errno);
+  throw Error(ExitCode::environment, {.what = "what this prints could not be written to stdout" + why});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  mend_inheritance();
+  let_signals_end_init();
+  raise_open_files_limit();
+  try {
+    CommandLine line;
+    if (const auto code = read(line, {argv + 1, argv + argc})) return *code;
+    return with_output_written(line, line.action());
+  } catch (...) {
+    return report(std::current_exception());
+  }
+}

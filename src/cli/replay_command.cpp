@@ -1,0 +1,361 @@
+// `gputrain replay`: takes a step of a run again, from the checkpoint before it, and compares with what was recorded.
+// Nothing is written.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/inspect/tensor_difference.hpp"
+#include "gputrain/job/commands.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/resume/record.hpp"
+#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_loop.hpp"
+#include "gputrain/setup/training_state.hpp"
+#include "gputrain/setup/weights.hpp"
+#include "gputrain/train/evaluator.hpp"
+#include "gputrain/train/hooks.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using checkpoint::Checkpoint;
+
+constexpr const char* kCompared[] = {"train/loss", "train/grad_norm", "train/lr"};
+
+/// What metrics.jsonl holds of training, by step; null where a number was not finite.
+using Curve = std::map<int64_t, std::map<std::string, std::optional<double>>>;
+
+Curve read_curve(const std::filesystem::path& path) {
+  Curve curve;
+  std::ifstream file(path);
+  for (std::string text; std::getline(file, text);) {
+    const auto line = nlohmann::json::parse(text, nullptr, false);
+    const bool is_whole = line.is_object() && line.contains("step") && line["step"].is_number_integer();
+    if (!is_whole || line.value("kind", "") != "train") continue;
+    auto& values = curve[line["step"].get<int64_t>()];
+    for (const char* name : kCompared) {
+      if (!line.contains(name)) continue;
+      values[name] = line[name].is_number() ? std::optional(line[name].get<double>()) : std::nullopt;
+    }
+  }
+  return curve;
+}
+
+/// What is replayed, and from where.
+struct Passage {
+  RunFolder folder;
+  int64_t step = 0;
+  Checkpoint from;
+  std::optional<Checkpoint> at_step;  // weights to compare with
+  Curve curve;                        // of the steps taken again
+};
+
+std::optional<Checkpoint> open_if_good(const std::filesystem::path& folder) {
+  try {
+    return Checkpoint::open(folder);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+Checkpoint newest_before(int64_t step, const std::vector<checkpoint::Listed>& listed,
+                         const std::filesystem::path& where) {
+  std::string others = "there is none at all";
+  for (const auto& each : listed) {  // newest first
+    if (!each.problem.empty()) continue;
+    if (each.step < step) {
+      if (auto found = open_if_good(each.folder)) return std::move(*found);
+    } else {
+      others = "the oldest one is of step " + grouped(each.step);
+    }
+  }
+  throw Error(ExitCode::checkpoint, {.what = "there is no good checkpoint before step " + grouped(step) + "; " + others,
+                                     .where = where.string(),
+                                     .hint = "a later step; checkpoint.keep_every keeps more of them"});
+}
+
+/// Where the run went back to a checkpoint on its way from `begin`, the way is not one of steps alone.
+void refuse_rollbacks(const std::vector<nlohmann::json>& ledger, int64_t begin, int64_t step) {
+  for (const auto& line : ledger) {
+    const int64_t at = line.value("kind", "") == "rollback" ? line.value("step", int64_t{-1}) : -1;
+    if (at <= begin || at >= step) continue;
+    throw Error(ExitCode::usage,
+                {.what = "the run went back to a checkpoint at step " + grouped(at) + ", between step " +
+                         grouped(begin) + ", where replaying would begin, and step " + grouped(step),
+                 .hint = "a step up to " + grouped(at) + ", or one after a later checkpoint"});
+  }
+}
+
+bool is_rolled_back_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
+  return std::any_of(ledger.begin(), ledger.end(), [&](const auto& line) {
+    return line.value("kind", "") == "rollback" && line.value("step", int64_t{-1}) == step;
+  });
+}
+
+Passage find_passage(const ReplayRequest& request, const std::vector<nlohmann::json>& ledger) {
+  const RunFolder folder{request.run};
+  if (!std::filesystem::exists(folder.resolved())) {
+    throw Error(ExitCode::usage, {.what = "this is no run folder: it has no job.resolved.yaml", .where = request.run});
+  }
+  Curve curve = read_curve(folder.metrics());
+  const auto listed = checkpoint::CheckpointStore(folder.checkpoints()).list();
+  const int64_t reached = std::max(curve.empty() ? 0 : curve.rbegin()->first, listed.empty() ? 0 : listed.front().step);
+  if (request.step > reached) {
+    throw Error(ExitCode::usage, {.what = "step " + grouped(request.step) +
+                                          " is beyond the run, which has recorded step " + grouped(reached) + " last",
+                                  .where = request.run});
+  }
+  Passage passage{
+      .folder = folder, .step = request.step, .from = newest_before(request.step, listed, folder.checkpoints())};
+  const auto same =
+      std::find_if(listed.begin(), listed.end(), [&](const auto& each) { return each.step == request.step; });
+  if (same != listed.end() && !is_rolled_back_at(ledger, request.step)) passage.at_step = open_if_good(same->folder);
+  refuse_rollbacks(ledger, passage.from.step(), request.step);
+  const auto next = curve.upper_bound(request.step);
+  passage.curve.insert(curve.upper_bound(passage.from.step()), next);
+  if (!passage.curve.empty() || passage.at_step) return passage;
+  throw Error(ExitCode::usage, {.what = "nothing is recorded of the steps " + grouped(passage.from.step() + 1) +
+                                        " to " + grouped(request.step) + ", so that there is nothing to compare with",
+                                .where = folder.metrics().string(),
+                                .hint = next == curve.end() ? "" : "--step " + std::to_string(next->first)});
+}
+
+struct MetricDifference {
+  int64_t step = 0;
+  std::string metric;
+  std::optional<double> recorded, replayed;  // empty: not finite
+};
+
+struct TensorFinding {
+  std::string file, name;
+  TensorDifference difference;
+};
+
+struct Comparison {
+  std::vector<int64_t> steps;             // whose metrics were compared
+  std::map<std::string, double> last;     // of the last of them, replayed
+  std::vector<MetricDifference> metrics;  // in order of steps
+  int64_t tensors = 0;                    // compared
+  std::vector<TensorFinding> tensors_differing;
+  std::vector<std::string> notes;
+  double seconds = 0;
+
+  bool is_equal() const noexcept { return metrics.empty() && tensors_differing.empty(); }
+};
+
+/// Lets the log hook speak at the steps at which it spoke then, and compares.
+class ReplayHook final : public train::Hook {
+ public:
+  ReplayHook(train::LogHook& log, const Curve& curve, Assembly& assembly, Comparison& comparison)
+      : log_(log), curve_(curve), assembly_(assembly), comparison_(comparison) {}
+
+  train::Stop after_step(train::Progress& progress, const train::StepResult& result, bool) override {
+    const auto recorded = curve_.find(progress.step);
+    log_.after_step(progress, result, recorded != curve_.end());
+    if (recorded != curve_.end()) compare(progress, recorded->second);
+    const auto& plan = assembly_.plan;
+    const bool was_shared = plan.eval.at_step(progress.step) || plan.save.at_step(progress.step);
+    if (was_shared) train::synchronise_buffers(*assembly_.built.model, assembly_.place.groups);
+    return train::Stop::none;
+  }
+
+ private:
+  void compare(const train::Progress& progress, const std::map<std::string, std::optional<double>>& recorded) {
+    comparison_.steps.push_back(progress.step);
+    for (const auto& [name, value] : recorded) {
+      const double replayed = comparison_.last[name] = progress.metrics.at(name);
+      const auto finite = std::isfinite(replayed) ? std::optional(replayed) : std::nullopt;
+      if (finite != value) comparison_.metrics.push_back({progress.step, name, value, finite});
+    }
+  }
+
+  train::LogHook& log_;
+  const Curve& curve_;
+  Assembly& assembly_;
+  Comparison& comparison_;
+};
+
+void compare_tensors(const std::string& name, const checkpoint::Part& part,
+                     const std::vector<checkpoint::Part::Target>& live, Comparison& comparison) {
+  for (const auto& [tensor, value, slice] : live) {
+    at::Tensor saved = part.tensor(tensor).contiguous();
+    if (slice) saved = saved.view(-1).narrow(0, slice->begin, value.numel());
+    const auto difference = difference_between(saved, value.to(at::kCPU).contiguous());
+    ++comparison.tensors;
+    if (difference.differing > 0) comparison.tensors_differing.push_back({name, tensor, difference});
+  }
+}
+
+std::string up_to_rounding(std::string_view what, const std::string& then, const std::string& now) {
+  return fmt::format("{} was {} then and is {} now: expect equality up to rounding only", what, then, now);
+}
+
+/// Settings that a run may change on its way, as they decide only in which order numbers are added up.
+std::vector<std::string> notes_on_settings(const Checkpoint& then, const std::vector<config::Setting>& today) {
+  constexpr std::string_view kDecide[] = {"train.micro_batch_size", "train.gradient_accumulation_steps",
+                                          "train.channels_last",    "train.cuda_graphs",
+                                          "parallel.shard",         "parallel.bucket_cap_mb",
+                                          "deterministic"};
+  const nlohmann::json saved = then.state().at("settings");
+  std::vector<std::string> notes;
+  for (const config::Setting& setting : today) {
+    const std::string before = saved.value(setting.key, setting.value);
+    if (std::ranges::find(kDecide, setting.key) == std::end(kDecide) || before == setting.value) continue;
+    notes.push_back(up_to_rounding(setting.key, before, setting.value));
+  }
+  return notes;
+}
+
+/// What makes results differ in their last bits without anything being wrong.
+std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int64_t step, const nlohmann::json& now) {
+  nlohmann::json then;  // the attempt that took the step last
+  for (const auto& line : ledger) {
+    if (line.value("kind", "") == "attempt" && line.value("step", int64_t{0}) < step) then = line;
+  }
+  std::vector<std::string> notes;
+  for (const char* key : {"world_size", "threads", "device", "version"}) {
+    if (!then.is_object() || !then.contains(key) || then[key] == now.at(key)) continue;
+    std::string note = up_to_rounding(key, then[key].dump(), now.at(key).dump());
+    if (std::string_view(key) == "world_size" && then[key].is_number_integer())
+      note += fmt::format("; mpirun -np {} gputrain replay ... takes as many ranks", then[key].get<int>());
+    notes.push_back(std::move(note));
+  }
+  const nlohmann::json::json_pointer samples("/order/samples");
+  if (then.is_object() && then.contains(samples) && then[samples] != now.at(samples)) {
+    notes.push_back(fmt::format("the training data had {} samples then and has {} now: the step is taken on other ones",
+                                then[samples].dump(), now.at(samples).dump()));
+  }
+  if (then.is_object() && then.contains("target_names") && then["target_names"] != now.value("target_names", ""))
+    notes.emplace_back("the training data's classes or characters are not those of then: the step has other labels");
+  return notes;
+}
+
+void take_up(const Checkpoint& from, TrainingState& state, train::Progress& progress) {
+  try {
+    state.take_up(from, progress, /*accept_changes=*/false);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::usage) throw;
+    throw Error(ExitCode::usage, {.what = error.parts().what,
+                                  .where = error.parts().where,
+                                  .hint = "the run's job was changed after this checkpoint; "
+                                          "a step after a checkpoint of the job as it is now"});
+  }
+}
+
+Comparison replay(const Passage& passage, const Job& job, Assembly& assembly,
+                  const std::vector<nlohmann::json>& ledger) {
+  monitor::Console silent({.enabled = false});
+  monitor::MetricsFile no_file;
+  train::Plan quiet = assembly.plan;
+  quiet.log = {};  // it speaks where it spoke then, whatever the interval is now
+  train::LogHook log({silent, no_file, quiet}, assembly.place.groups, assembly.place.device);
+  TrainingState state(job, assembly, log);
+  train::Progress progress;
+  take_up(passage.from, state, progress);
+  Comparison comparison{.notes = notes_on(ledger, passage.step, attempt_record(job, assembly, progress))};
+  const Checkpoint& of_then = passage.at_step ? *passage.at_step : passage.from;
+  for (auto& note : notes_on_settings(of_then, job.loaded.settings())) comparison.notes.push_back(std::move(note));
+  ReplayHook hook(log, passage.curve, assembly, comparison);
+  const train::Stopwatch watch;
+  TrainingLoop(job.spec(), assembly, {}, [] {}).run(progress, {&hook}, passage.step);
+  comparison.seconds = watch.seconds();
+  if (passage.at_step) {
+    train::synchronise_buffers(*assembly.built.model, assembly.place.groups);
+    compare_tensors("model", passage.at_step->part("model"), checkpoint::whole(named_weights(*assembly.built.model)),
+                    comparison);
+    compare_tensors("optimizer", passage.at_step->part("optimizer"),
+                    checkpoint::per_parameter(*assembly.built.arena, assembly.updates.optimizer->state()), comparison);
+  }
+  return comparison;
+}
+
+std::string number(std::optional<double> value) { return value ? fmt::format("{}", *value) : "not finite"; }
+
+void print(const Passage& passage, const Comparison& comparison) {
+  std::string text =
+      fmt::format("replay   step {} of {}, from the checkpoint of step {}: {} in {}\n", grouped(passage.step),
+                  passage.folder.path.string(), grouped(passage.from.step()),
+                  counted(passage.step - passage.from.step(), "step"), monitor::duration(comparison.seconds));
+  for (const auto& note : comparison.notes) text += "note     " + note + "\n";
+  if (!comparison.metrics.empty()) {
+    const MetricDifference& first = comparison.metrics.front();
+    text += fmt::format("metrics  differ, first at step {}: {} was {}, is now {}\n", grouped(first.step), first.metric,
+                        number(first.recorded), number(first.replayed));
+  } else if (comparison.steps.empty()) {
+    text += "metrics  none was recorded of these steps\n";
+  } else {
+    const auto count = static_cast<int64_t>(comparison.steps.size());
+    text += fmt::format("metrics  equal at {}, the last one {}: loss {} gnorm {}\n", counted(count, "recorded step"),
+                        grouped(comparison.steps.back()), number(comparison.last.at("train/loss")),
+                        number(comparison.last.at("train/grad_norm")));
+  }
+  if (!passage.at_step) {
+    text += fmt::format("weights  there is no checkpoint of step {} to compare with\n", grouped(passage.step));
+  } else if (comparison.tensors_differing.empty()) {
+    text += fmt::format("weights  equal: {} of model and optimizer\n", counted(comparison.tensors, "tensor"));
+  } else {
+    const TensorFinding& first = comparison.tensors_differing.front();
+    text += fmt::format("weights  differ in {} of {}, first {} {}: {}, by up to {}\n",
+                        comparison.tensors_differing.size(), counted(comparison.tensors, "tensor"), first.file,
+                        first.name, counted(first.difference.differing, "element"),
+                        monitor::significant(first.difference.largest_absolute));
+  }
+  std::printf("%s%s\n", text.c_str(), comparison.is_equal() ? "equal" : "NOT equal");
+}
+
+nlohmann::json json_of(const Passage& passage, const Comparison& comparison) {
+  const auto value = [](std::optional<double> given) {
+    return given ? nlohmann::json(*given) : nlohmann::json(nullptr);
+  };
+  auto metrics = nlohmann::json::array(), tensors = nlohmann::json::array();
+  for (const auto& each : comparison.metrics) {
+    metrics.push_back({{"step", each.step},
+                       {"metric", each.metric},
+                       {"recorded", value(each.recorded)},
+                       {"replayed", value(each.replayed)}});
+  }
+  for (const auto& each : comparison.tensors_differing) {
+    tensors.push_back({{"file", each.file},
+                       {"name", each.name},
+                       {"elements", each.difference.elements},
+                       {"differing", each.difference.differing},
+                       {"largest_absolute", each.difference.largest_absolute}});
+  }
+  return {{"equal", comparison.is_equal()},
+          {"step", passage.step},
+          {"from", passage.from.step()},
+          {"steps_compared", comparison.steps},
+          {"metrics_differing", std::move(metrics)},
+          {"tensors_compared", comparison.tensors},
+          {"tensors_differing", std::move(tensors)},
+          {"notes", comparison.notes},
+          {"seconds", comparison.seconds}};
+}
+
+}  // namespace
+
+int replay_command(const ReplayRequest& request) {
+  const auto ledger = monitor::read_ledger(RunFolder{request.run}.ledger()).lines;
+  const Passage passage = find_passage(request, ledger);
+  const Job job = load_job({.file = passage.folder.resolved().string(), .set = {}, .output_dir = {}});
+  Assembly assembly(job, passage.from.state().value("global_batch", int64_t{0}));
+  const Comparison comparison = replay(passage, job, assembly, ledger);
+  assembly.place.groups.control().barrier("end");
+  if (assembly.place.rank() == 0 && request.json) {
+    std::printf("%s\n", json_of(passage, comparison).dump(2).c_str());
+  } else if (assembly.place.rank() == 0) {
+    print(passage, comparison);
+  }
+  return static_cast<int>(comparison.is_equal() ? ExitCode::done : ExitCode::refused);
+}
+
+}  // namespace gputrain::app

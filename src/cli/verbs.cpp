@@ -1,0 +1,25 @@
+// Where the program finds the verbs of this library: all of ours that can be seen from outside.
+#include "gputrain/config/schema.hpp"
+#include "gputrain/job/commands.hpp"
+
+extern "C" __attribute__((visibility("default"))) const gputrain::app::Verbs gputrain_verbs;
+
+const gputrain::app::Verbs gputrain_verbs{
+    .check = gputrain::config::refuse_wrong_registrations,
+    .run = gputrain::app::run_command,
+    .eval = gputrain::app::eval_command,
+    .replay = gputrain::app::replay_command,
+    .bench_train = gputrain::app::bench_train_command,
+    .bench_one = gputrain::app::bench_one_command,
+    .validate = gputrain::app::validate_command,
+    .config = gputrain::app::config_command,
+    .schema = gputrain::app::schema_command,
+    .list = gputrain::app::list_command,
+    .describe = gputrain::app::describe_command,
+    .audit = gputrain::app::audit_command,
+    .version = gputrain::app::version_command,
+    .ckpt_ls = gputrain::app::ckpt_ls_command,
+    .ckpt_verify = gputrain::app::ckpt_verify_command,
+    .ckpt_diff = gputrain::app::ckpt_diff_command,
+    .ckpt_prune = gputrain::app::ckpt_prune_command,
+};

@@ -1,0 +1,67 @@
+// The clouds whose metadata service announces that a machine is about to be taken away: where it answers, what to ask,
+// and how to read what it says.
+#pragma once
+
+#include <chrono>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "http.hpp"
+
+namespace gputrain::cloud {
+
+using WallTime = std::chrono::sys_time<std::chrono::milliseconds>;
+
+/// What an answer to a poll means.
+struct Reading {
+  enum class Kind {
+    clear,   // nothing is announced
+    notice,  // `event` is announced
+    junk,    // not what this cloud's documentation promises
+  };
+  Kind kind = Kind::clear;
+  std::string event;           // "terminate", "preempt", ...: the cloud's word
+  std::optional<WallTime> at;  // when it happens; empty: counted from the moment the notice appeared
+  double promised_seconds = std::numeric_limits<double>::infinity();  // the longest notice this cloud ever gives
+};
+
+/// What a reader may need besides the answer.
+struct PollContext {
+  std::string identity;  // what identify() said
+  bool has_gpu = false;
+};
+
+struct CloudPoll {
+  std::string_view path;
+  bool none_is_404 = false;  // nothing announced: there is no such page
+  Reading (*read)(std::string_view body, const PollContext& context);
+};
+
+/// One cloud. It is recognised by its answer to `probe`; the identity found there is the token of later requests, the
+/// machine's name, or its id.
+struct Cloud {
+  std::string_view key;   // in configuration: "aws"
+  std::string_view name;  // for people: "AWS"
+  std::string_view address;
+  HttpRequest probe;
+  std::optional<std::string> (*identify)(const HttpReply& reply);
+  std::string_view header;  // of every poll: "Metadata: true"; ends in ": " where the identity is its value
+  std::span<const CloudPoll> polls;
+
+  bool uses_token() const noexcept { return header.ends_with(": "); }
+  std::string header_with(const std::string& identity) const;
+};
+
+std::span<const Cloud> clouds();
+
+/// "2026-01-31T17:02:07Z", fractions of a second allowed.
+std::optional<WallTime> read_utc_time(std::string_view text);
+/// "Sat, 31 Jan 2026 17:02:07 GMT".
+std::optional<WallTime> read_http_date(std::string_view text);
+/// "2026-02-01 01:02:07", in China's time (UTC+8).
+std::optional<WallTime> read_china_time(std::string_view text);
+
+}  // namespace gputrain::cloud

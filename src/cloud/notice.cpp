@@ -1,0 +1,40 @@
+#include "gputrain/cloud/notice.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gputrain::cloud {
+namespace {
+
+// A spot machine has at most two minutes, except Alibaba's five: those are for saving. The rest of a longer notice is
+// for training.
+constexpr double kLeaveBeforeSeconds = 120;
+constexpr double kSavesInHand = 2;  // a save may take longer than the measured ones
+
+}  // namespace
+
+void NoticeSpec::describe(config::Description<NoticeSpec>& d) {
+  d.summary("the cloud's notice that this machine is about to be taken away");
+  d.key("action", &NoticeSpec::action,
+        "save: save in time and leave with exit code 138, to be started again; ignore: do not ask")
+      .choices({"save", "ignore"})
+      .change(config::Change::safe);
+  d.key("interval", &NoticeSpec::interval, "time between questions to the metadata service")
+      .range(1, 60)
+      .change(config::Change::safe);
+}
+
+double Notice::seconds_left() const noexcept {
+  return std::max(0.0, std::chrono::duration<double>(deadline - std::chrono::steady_clock::now()).count());
+}
+
+bool Notice::is_urgent(double save_seconds) const noexcept {
+  return seconds_left() <= kLeaveBeforeSeconds + kSavesInHand * save_seconds;
+}
+
+std::string Notice::text() const {
+  const double left = seconds_left();
+  return cloud + " announces " + event + (left > 0 ? " in " + std::to_string(std::lround(left)) + " s" : " now");
+}
+
+}  // namespace gputrain::cloud

@@ -1,0 +1,325 @@
+#include <pthread.h>
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "clouds.hpp"
+#include "gputrain/cloud/notice.hpp"
+#include "gputrain/core/signals.hpp"
+
+namespace gputrain::cloud {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A service that is there but does not answer properly when the run starts is asked again for a while.
+constexpr int kProbeRounds = 12;
+constexpr int64_t kFailuresBeforeRemark = 3;
+constexpr size_t kAnswerShown = 120;
+
+Clock::duration seconds(double count) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
+}
+
+/// Whole seconds or, below one, milliseconds.
+std::string interval_text(double interval) {
+  const bool is_short = interval < 1;
+  return std::to_string(std::lround(is_short ? interval * 1000 : interval)) + (is_short ? " ms" : " s");
+}
+
+/// The beginning of an answer as one line of visible characters.
+std::string shown(std::string_view body) {
+  std::string text(body.substr(0, kAnswerShown));
+  for (char& c : text) {
+    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text + (body.size() > kAnswerShown ? "..." : "");
+}
+
+/// Busy or broken, unlike one that simply does not know the page.
+bool is_passing_trouble(int status) { return status == 429 || status >= 500; }
+
+}  // namespace
+
+/// What the thread does, and what it shares with the others.
+class NoticeWatcher::Watch {
+ public:
+  explicit Watch(Options options) : options_(std::move(options)), limits_{.total_seconds = options_.answer_seconds} {
+    limits_.connect_seconds = std::min(limits_.connect_seconds, limits_.total_seconds);
+    const SignalsBlocked inherited;
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Watch() {
+    cancellation_.cancel();
+    thread_.join();
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  std::optional<Notice> notice() const {
+    const std::lock_guard lock(mutex_);
+    return shared_.notice;
+  }
+  std::vector<std::string> take_remarks() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(shared_.remarks, {});
+  }
+  std::string description() const {
+    const std::lock_guard lock(mutex_);
+    return shared_.description;
+  }
+  Counts counts() const {
+    const std::lock_guard lock(mutex_);
+    return shared_.counts;
+  }
+  bool wait_until_known(double for_seconds) const {
+    std::unique_lock lock(mutex_);
+    return known_.wait_for(lock, seconds(for_seconds), [this] { return shared_.is_known; });
+  }
+
+ private:
+  /// What one question of the cloud's has led to so far.
+  struct Track {
+    std::optional<Notice> notice;
+    std::optional<WallTime> at;  // as announced
+    std::optional<Clock::time_point> last_clear;
+    bool was_junk = false;
+  };
+  /// A cloud and where it is asked.
+  struct Candidate {
+    const Cloud* cloud = nullptr;
+    Endpoint endpoint;
+  };
+  enum class Found { here, elsewhere, unreachable, unclear };
+
+  void run() noexcept;
+  void watch();
+  std::vector<Candidate> candidates() const;
+  bool find_cloud();
+  Found probe(const Candidate& candidate);
+  void ask_all();
+  std::optional<HttpReply> ask(const CloudPoll& poll);
+  void follow(const CloudPoll& poll, const HttpReply& reply, Clock::time_point asked, Track& track);
+  void announce(const Reading& reading, Clock::time_point asked, Track& track) const;
+  void note_failure(const std::string& reason);
+  void publish();
+  void settle(std::string description);
+  void remark(std::string text);
+
+  const Options options_;
+  HttpLimits limits_;
+  Cancellation cancellation_;
+
+  // The thread's own.
+  Candidate chosen_;
+  std::string identity_;
+  std::vector<Track> tracks_;  // one per poll of the cloud
+  int64_t failures_in_a_row_ = 0;
+  bool failure_said_ = false;
+
+  struct Shared {
+    std::optional<Notice> notice;
+    std::vector<std::string> remarks;
+    std::string description = "looking for a cloud's metadata service";
+    Counts counts;
+    bool is_known = false;
+  };
+  mutable std::mutex mutex_;  // guards shared_, never held while waiting for a service
+  mutable std::condition_variable known_;
+  Shared shared_;
+
+  std::thread thread_;  // last: it uses everything above
+};
+
+void NoticeWatcher::Watch::run() noexcept {
+  try {
+    watch();
+  } catch (const std::exception& error) {
+    settle(std::string("not watched any more: ") + error.what());
+    remark(std::string("the cloud's notices are not watched any more: ") + error.what());
+  }
+}
+
+void NoticeWatcher::Watch::watch() {
+  if (!find_cloud()) return;
+  tracks_.resize(chosen_.cloud->polls.size());
+  settle(std::string(chosen_.cloud->name) + " metadata polled every " + interval_text(options_.interval_seconds));
+  do {
+    ask_all();
+  } while (!cancellation_.wait(options_.interval_seconds));
+}
+
+std::vector<NoticeWatcher::Watch::Candidate> NoticeWatcher::Watch::candidates() const {
+  std::vector<Candidate> found;
+  for (const Cloud& cloud : clouds()) {
+    if (options_.sources.empty()) found.push_back({&cloud, {std::string(cloud.address), 80}});
+    for (const MetadataSource& source : options_.sources) {
+      if (source.cloud == cloud.key) found.push_back({&cloud, {source.address, source.port}});
+    }
+  }
+  return found;
+}
+
+bool NoticeWatcher::Watch::find_cloud() {
+  const auto all = candidates();
+  for (int round = 0; round < kProbeRounds; ++round) {
+    bool unclear = false;
+    const Endpoint* silent = nullptr;  // three clouds share an address: where one gets no connection, none does
+    for (const Candidate& candidate : all) {
+      if (silent != nullptr && *silent == candidate.endpoint) continue;
+      const Found found = probe(candidate);
+      if (found == Found::here) return true;
+      if (found == Found::unreachable) silent = &candidate.endpoint;
+      unclear = unclear || found == Found::unclear;
+    }
+    if (!unclear) break;
+    if (cancellation_.wait(options_.interval_seconds)) return false;
+  }
+  settle("no cloud metadata service");
+  return false;
+}
+
+NoticeWatcher::Watch::Found NoticeWatcher::Watch::probe(const Candidate& candidate) {
+  const HttpResult result = exchange(candidate.endpoint, candidate.cloud->probe, limits_, cancellation_);
+  if (const auto* failure = std::get_if<HttpFailure>(&result)) {
+    return failure->kind == HttpFailure::Kind::unreachable ? Found::unreachable : Found::unclear;
+  }
+  const auto& reply = std::get<HttpReply>(result);
+  auto identity = candidate.cloud->identify(reply);
+  if (!identity) return is_passing_trouble(reply.status) ? Found::unclear : Found::elsewhere;
+  chosen_ = candidate;
+  identity_ = std::move(*identity);
+  return Found::here;
+}
+
+void NoticeWatcher::Watch::ask_all() {
+  for (size_t i = 0; i < tracks_.size(); ++i) {
+    const CloudPoll& poll = chosen_.cloud->polls[i];
+    const auto asked = Clock::now();
+    const auto reply = ask(poll);
+    if (reply) follow(poll, *reply, asked, tracks_[i]);
+  }
+  publish();
+}
+
+/// The answer to one question, with a fresh token where the old one has run out.
+std::optional<HttpReply> NoticeWatcher::Watch::ask(const CloudPoll& poll) {
+  for (bool renewed = false;; renewed = true) {
+    const HttpRequest request{"GET", poll.path, chosen_.cloud->header_with(identity_)};
+    HttpResult result = exchange(chosen_.endpoint, request, limits_, cancellation_);
+    if (const auto* failure = std::get_if<HttpFailure>(&result)) {
+      if (failure->kind != HttpFailure::Kind::cancelled) note_failure(failure->reason);
+      return std::nullopt;
+    }
+    auto& reply = std::get<HttpReply>(result);
+    if (reply.status == 200 || (reply.status == 404 && poll.none_is_404)) return std::move(reply);
+    const bool expired = reply.status == 401 && chosen_.cloud->uses_token() && !renewed;
+    if (!expired || probe(chosen_) != Found::here) {
+      note_failure("status " + std::to_string(reply.status));
+      return std::nullopt;
+    }
+  }
+}
+
+void NoticeWatcher::Watch::follow(const CloudPoll& poll, const HttpReply& reply, Clock::time_point asked,
+                                  Track& track) {
+  failures_in_a_row_ = 0;
+  const PollContext context{.identity = identity_, .has_gpu = options_.has_gpu};
+  const Reading reading = reply.status == 404 ? Reading{} : poll.read(reply.body, context);
+  switch (reading.kind) {
+    case Reading::Kind::junk: {
+      if (!std::exchange(track.was_junk, true)) {
+        remark(std::string(chosen_.cloud->name) + " metadata: the answer to " + std::string(poll.path) +
+               " makes no sense and is taken as no notice: \"" + shown(reply.body) + "\"");
+      }
+      const std::lock_guard lock(mutex_);
+      ++shared_.counts.junk;
+      return;
+    }
+    case Reading::Kind::clear:
+      if (track.notice) remark(std::string(chosen_.cloud->name) + " has taken its notice back");
+      track.notice.reset();
+      track.last_clear = asked;
+      return;
+    case Reading::Kind::notice:
+      return announce(reading, asked, track);
+  }
+}
+
+void NoticeWatcher::Watch::announce(const Reading& reading, Clock::time_point asked, Track& track) const {
+  // Said again, it does not begin again.
+  if (track.notice && track.notice->event == reading.event && track.at == reading.at) return;
+  track.at = reading.at;
+  track.notice = Notice{std::string(chosen_.cloud->name), reading.event, {}};
+  if (!reading.at) {
+    // It may have appeared at any moment since it last was not there.
+    track.notice->deadline = track.last_clear.value_or(asked) + seconds(reading.promised_seconds);
+    return;
+  }
+  // With a wrong clock here or there a time means nothing; what the cloud promises at most holds in any case.
+  const double left = std::chrono::duration<double>(*reading.at - std::chrono::system_clock::now()).count();
+  constexpr double kForever = 1e9;
+  track.notice->deadline = Clock::now() + seconds(std::clamp(left, 0.0, std::min(reading.promised_seconds, kForever)));
+}
+
+void NoticeWatcher::Watch::note_failure(const std::string& reason) {
+  ++failures_in_a_row_;
+  if (failures_in_a_row_ == kFailuresBeforeRemark && !std::exchange(failure_said_, true)) {
+    remark(std::string(chosen_.cloud->name) + " metadata does not answer (" + reason +
+           "); training goes on, and so do the questions");
+  }
+  const std::lock_guard lock(mutex_);
+  ++shared_.counts.failed;
+}
+
+/// The soonest of what the questions have led to.
+void NoticeWatcher::Watch::publish() {
+  std::optional<Notice> soonest;
+  for (const Track& track : tracks_) {
+    if (track.notice && (!soonest || track.notice->deadline < soonest->deadline)) soonest = track.notice;
+  }
+  const std::lock_guard lock(mutex_);
+  shared_.notice = std::move(soonest);
+  ++shared_.counts.polls;
+}
+
+void NoticeWatcher::Watch::settle(std::string description) {
+  {
+    const std::lock_guard lock(mutex_);
+    shared_.description = std::move(description);
+    shared_.is_known = true;
+  }
+  known_.notify_all();
+}
+
+void NoticeWatcher::Watch::remark(std::string text) {
+  const std::lock_guard lock(mutex_);
+  shared_.remarks.push_back(std::move(text));
+}
+
+NoticeWatcher::NoticeWatcher(Options options) {
+  try {
+    watch_ = std::make_unique<Watch>(std::move(options));
+  } catch (const std::exception& error) {  // a machine that has no thread or descriptor left for this still trains
+    failure_ = std::string("not watched: ") + error.what();
+  }
+}
+
+NoticeWatcher::~NoticeWatcher() = default;
+
+std::optional<Notice> NoticeWatcher::notice() const { return watch_ ? watch_->notice() : std::nullopt; }
+std::vector<std::string> NoticeWatcher::take_remarks() {
+  return watch_ ? watch_->take_remarks() : std::vector<std::string>();
+}
+std::string NoticeWatcher::description() const { return watch_ ? watch_->description() : failure_; }
+bool NoticeWatcher::wait_until_known(double seconds) const { return !watch_ || watch_->wait_until_known(seconds); }
+NoticeWatcher::Counts NoticeWatcher::counts() const { return watch_ ? watch_->counts() : Counts{}; }
+
+}  // namespace gputrain::cloud

@@ -1,0 +1,35 @@
+// Bytes to normalised floats: (value / 255 - mean) / std per channel, in one pass.
+#pragma once
+
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "../loading/batch_buffers.hpp"
+#include "gputrain/data/dataset.hpp"
+
+namespace gputrain::data {
+
+struct ImageFormat {
+  at::ScalarType type = at::kFloat;
+  bool channels_last = false;
+};
+
+class ImageNormalizer {
+ public:
+  ImageNormalizer(const Normalization& statistics, int64_t channels, at::Device device, ImageFormat format);
+
+  /// [batch, height, width, channels] bytes on our device -> [batch, channels, height, width] of the format.
+  at::Tensor operator()(const at::Tensor& images);
+
+ private:
+  at::Tensor on_host(const at::Tensor& images);
+  at::Tensor on_device(const at::Tensor& images) const;
+
+  std::vector<double> scale_, shift_;  // value * scale + shift
+  at::Tensor device_scale_, device_shift_;
+  ImageFormat format_;
+  TensorPool outputs_;
+};
+
+}  // namespace gputrain::data

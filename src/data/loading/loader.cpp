@@ -1,0 +1,134 @@
+#include "gputrain/data/loader.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <c10/core/ScalarType.h>
+
+#include "../images/normalize.hpp"
+#include "batch_source.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "row_reader.hpp"
+#include "upload.hpp"
+
+namespace gputrain::data {
+
+struct Loader::Impl {
+  Impl(std::shared_ptr<const Dataset> given, LoaderOptions wanted, LoaderState start)
+      : dataset(std::move(given)), options(std::move(wanted)), step(start.step), reader(dataset, options) {
+    bad_epoch = step / reader.plan().steps_per_epoch();
+    bad_in_epoch = static_cast<double>(start.unreadable) * reader.plan().share_of_rank();
+    const SampleLayout& layout = dataset->layout();
+    if (layout.is_image())
+      normalizer.emplace(dataset->normalization().value_or(Normalization{{0}, {1}}), layout.input_sizes.back(),
+                         options.device, ImageFormat{options.float_type, options.channels_last});
+    if (!options.device.is_cpu()) uploader.emplace(options.device);
+  }
+
+  void start();
+  Batch take(Usage& usage);
+  void note_bad(std::vector<ReadOutcome::BadRow> bad);
+
+  std::shared_ptr<const Dataset> dataset;
+  LoaderOptions options;
+  int64_t step;
+  RowReader reader;
+  std::optional<ImageNormalizer> normalizer;
+  std::optional<Uploader> uploader;     // to a GPU
+  std::unique_ptr<BatchSource> source;  // empty until started; after the reader, which it uses
+  int64_t next_batch = 0;
+  int64_t bad_epoch = 0;
+  double bad_in_epoch = 0;  // this rank's, with its share of those before it started
+};
+
+void Loader::Impl::start() {
+  if (source) return;
+  const int64_t per_step = reader.plan().micro_batches_per_step();
+  next_batch = step * per_step;
+  ReadAhead ahead;
+  ahead.workers = options.num_workers;
+  ahead.slots = std::max<int64_t>(options.prefetch_batches, per_step);
+  ahead.first = next_batch;
+  if (options.total_steps > 0) ahead.end = std::min(options.total_steps, INT64_MAX / per_step) * per_step;
+  ahead.timeout_seconds = options.timeout_seconds;
+  ahead.pinned = options.pin_memory && options.device.is_cuda();
+  source = make_batch_source(reader, ahead);
+}
+
+void Loader::Impl::note_bad(std::vector<ReadOutcome::BadRow> bad) {
+  std::sort(bad.begin(), bad.end(), [](const auto& a, const auto& b) { return a.row < b.row; });
+  for (const auto& [row, sample] : bad) {
+    if (options.on_bad_sample) options.on_bad_sample(sample);
+    if (sample.epoch != std::exchange(bad_epoch, sample.epoch)) bad_in_epoch = 0;
+    ++bad_in_epoch;
+    const double share = static_cast<double>(dataset->size()) * reader.plan().share_of_rank();
+    if (bad_in_epoch <= std::ceil(options.max_bad_fraction * share)) continue;
+    throw Error(ExitCode::data,
+                {.what = counted(std::llround(bad_in_epoch), "sample") + " of epoch " + std::to_string(sample.epoch) +
+                         " cannot be read, more than data.max_bad_fraction allows; the last one: " + sample.message});
+  }
+}
+
+Batch Loader::Impl::take(Usage& usage) {
+  FilledBatch filled = source->next();
+  usage.add(filled.outcome.usage);
+  note_bad(std::move(filled.outcome.bad));
+  const MicroBatchPlan plan = reader.plan().micro_batch(next_batch++);
+  Batch batch;
+  const int64_t rows = options.pads ? plan.rows : plan.counted;
+  batch.inputs = filled.buffers.inputs.narrow(0, 0, rows);
+  batch.targets = filled.buffers.targets.narrow(0, 0, rows);
+  batch.samples = plan.counted;
+  batch.samples_on_all_ranks = plan.counted_on_all_ranks;
+  batch.weight = filled.outcome.weight;
+  return uploader ? uploader->start(batch) : batch;
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, LoaderState start)
+    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options), start)) {}
+
+Loader::~Loader() {
+  if (!impl_->source || !impl_->source->has_given_up()) return;
+  // Threads that storage does not let go are left behind with all they use: the process is about to end.
+  static auto* const left_behind = new std::list<std::unique_ptr<Impl>>;
+  left_behind->push_back(std::move(impl_));
+}
+
+int64_t Loader::steps_per_epoch() const noexcept { return impl_->reader.plan().steps_per_epoch(); }
+
+int64_t Loader::micro_batches_per_step() const noexcept { return impl_->reader.plan().micro_batches_per_step(); }
+
+StepData Loader::next_step() {
+  impl_->start();
+  StepData step;
+  step.epoch = impl_->step / steps_per_epoch();
+  step.ends_epoch = (impl_->step + 1) % steps_per_epoch() == 0;
+  for (int64_t i = 0; i < micro_batches_per_step(); ++i) {
+    step.micro_batches.push_back(impl_->take(step.usage));
+    step.weight += step.micro_batches.back().weight;
+    step.samples += step.micro_batches.back().samples;
+  }
+  ++impl_->step;
+  return step;
+}
+
+void Loader::await(const Batch& batch) const { data::await(batch); }
+
+Batch Loader::to_device(const Batch& batch) const {
+  await(batch);
+  Batch finished = batch;
+  if (impl_->normalizer) {
+    finished.inputs = (*impl_->normalizer)(batch.inputs);
+  } else if (at::isFloatingType(batch.inputs.scalar_type())) {
+    finished.inputs = batch.inputs.to(impl_->options.float_type);
+  }
+  return finished;
+}
+
+}  // namespace gputrain::data

@@ -1,0 +1,188 @@
+#include "gputrain/estimate/forecast.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "gputrain/device/host.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/resume/checkpoint_room.hpp"
+#include "gputrain/resume/checkpointing.hpp"
+#include "gputrain/resume/record.hpp"
+#include "gputrain/setup/training_state.hpp"
+#include "gputrain/setup/weights.hpp"
+
+namespace gputrain::app {
+namespace {
+
+Times times_of(const train::Cadence& cadence, const train::Plan& plan) {
+  if (plan.is_time_limited() || cadence.is_auto || cadence.seconds > 0) return std::nullopt;
+  const auto multiples = [&](int64_t steps) { return steps > 0 ? plan.total_steps / steps : 0; };
+  int64_t times = multiples(cadence.steps) + multiples(cadence.also_steps), both = 0;
+  const int64_t divisor = std::max<int64_t>(1, std::gcd(cadence.steps, cadence.also_steps));
+  if (!__builtin_mul_overflow(cadence.steps / divisor, cadence.also_steps, &both)) times -= multiples(both);
+  return times + (cadence.at_step(plan.total_steps) ? 0 : 1);
+}
+
+/// Whether the best checkpoint may be one that the cadence of saves does not meet.
+bool saves_between(const JobSpec& spec, const Assembly& assembly) {
+  const auto& [save, eval] = std::pair(assembly.plan.save, assembly.plan.eval);
+  if (best_metric_of(spec, assembly.datasets).empty() || save.is_never() || eval.is_never()) return false;
+  return save.steps == 0 || eval.steps == 0 || eval.steps % save.steps != 0;
+}
+
+struct FilesForecast {
+  int64_t count = 0, bytes = 0, largest = 0;
+};
+
+int64_t state_bytes(const optim::Optimizer::State& state) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : state.flat) bytes += static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+/// Every rank's part in turn, as that rank would hold it; the state is never touched, and so takes no memory.
+ShardForecast forecast_shards(const Job& job, Assembly& assembly) {
+  auto& built = assembly.built;
+  device::Arena& arena = *built.arena;
+  const device::Range own = arena.owned();
+  const auto item = static_cast<int64_t>(arena.values().itemsize());
+  ShardForecast shards{.fewest_owned = INT64_MAX};
+  const int ranks = built.owners.empty() ? 1 : static_cast<int>(built.owners.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (!built.owners.empty()) arena.own(built.owners[static_cast<size_t>(rank)]);
+    const Updates updates = build_updates(job, assembly.place, assembly.plan, built);
+    const auto shard = optimizer_shard(built, *updates.optimizer, rank);
+    const auto file = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
+    const int64_t owned = arena.owned().size() * item;
+    shards.most_owned = std::max(shards.most_owned, owned);
+    shards.fewest_owned = std::min(shards.fewest_owned, owned);
+    shards.owning_nothing += owned == 0;
+    shards.most_state = std::max(shards.most_state, state_bytes(updates.optimizer->state()));
+    shards.files_bytes += file;
+    shards.largest_file = std::max(shards.largest_file, file);
+  }
+  arena.own(own);
+  return shards;
+}
+
+WireForecast forecast_wires(const Assembly& assembly, const comm::Traffic& of_a_step) {
+  const auto& arena = *assembly.built.arena;
+  const int world = assembly.place.groups.world_size();
+  WireForecast wires{.traffic = of_a_step, .bytes_per_rank = of_a_step.ring_bytes(world)};
+  if (world == 1) return wires;
+  for (const device::Range& bucket : parallel::plan_buckets(arena, assembly.reduction.buckets)) {
+    ++wires.buckets;
+    wires.largest_bucket =
+        std::max(wires.largest_bucket, bucket.size() * static_cast<int64_t>(arena.values().itemsize()));
+  }
+  return wires;
+}
+
+/// What ranks write of the compression's state: every one its errors, rank 0 the factors too.
+FilesForecast forecast_compression(const Assembly& assembly) {
+  const auto& groups = assembly.place.groups;
+  if (!assembly.reduction.power_sgd) return {};
+  checkpoint::Shard shard = assembly.reduction.shard(groups);
+  const auto first = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
+  std::erase_if(shard.tensors, [&](const auto& tensor) { return !shard.slices.contains(tensor.first); });
+  const auto other = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
+  return {.count = groups.world_size(), .bytes = first + other * (groups.world_size() - 1), .largest = first};
+}
+
+/// JSON files, of some kilobytes, are left out.
+CheckpointForecast forecast_checkpoint(const Job& job, const Assembly& assembly, const ShardForecast& shards,
+                                       Times saves) {
+  const auto& built = assembly.built;
+  const auto retention =
+      retention_of(job.spec().checkpoint, assembly.plan, best_metric_of(job.spec(), assembly.datasets));
+  const at::Tensor generator = device::generator_state(assembly.place.device).unsqueeze(0);
+  const at::Tensor generators = generator.expand({assembly.place.groups.world_size(), -1});
+  const auto model = static_cast<int64_t>(checkpoint::safetensors_bytes(named_weights(*built.model)));
+  const auto random = static_cast<int64_t>(checkpoint::safetensors_bytes({{"cpu", generators}}));
+  const FilesForecast compression = forecast_compression(assembly);
+  CheckpointForecast checkpoint{.files = 2 + std::max<int64_t>(1, std::ssize(built.owners)) + compression.count,
+                                .bytes = model + random + shards.files_bytes + compression.bytes,
+                                .largest_file = std::max({model, shards.largest_file, compression.largest}),
+                                .free_bytes = free_bytes_below(job.output_dir)};
+  int64_t kept = retention.keep_last + retention.keep_best;
+  if (retention.keep_every > 0 && !assembly.plan.is_time_limited())
+    kept += assembly.plan.total_steps / retention.keep_every;
+  checkpoint.most_at_once = (saves ? std::min(*saves, kept) : kept) + 1;
+  if (!assembly.plan.save.is_never())
+    checkpoint.copy_bytes = model + random + shards.largest_file + compression.largest;
+  return checkpoint;
+}
+
+/// As many as take some seconds and a quarter of this machine's memory; two at least.
+int64_t samples_to_try(const Assembly& assembly, int64_t bytes_of_one) {
+  constexpr double kMostOperations = 5e11;
+  // At least two per weight forward and four backward, where the model does not say.
+  const double operations =
+      std::max(assembly.built.model->flops_per_sample(), 6.0 * static_cast<double>(assembly.built.parameter_count));
+  const auto in_time = static_cast<int64_t>(kMostOperations / operations);
+  return std::max<int64_t>(2, std::min(in_time, device::host_memory_bytes() / 4 / std::max<int64_t>(1, bytes_of_one)));
+}
+
+/// Of those that a run would try; if none does, the smallest.
+int64_t largest_that_fits(const MemoryForecast& memory) {
+  auto sizes = train::micro_batches_to_try(memory.micro_batch);
+  while (sizes.size() > 1 && memory.limit > 0 && memory.total(sizes.back()) > memory.limit) sizes.pop_back();
+  return sizes.back();
+}
+
+}  // namespace
+
+ActivationForecast measure_activations(const Job& job, Assembly& assembly, const TrialStep& one, int64_t most_samples) {
+  const auto peak_of = [&](int64_t samples) {
+    return samples == 1 ? one.peak_bytes : take_trial_step(job, assembly, samples).peak_bytes;
+  };
+  ActivationForecast forecast{
+      .measured_samples = 1, .measured_bytes = one.peak_bytes, .bytes_per_sample = 0, .loss = one.loss};
+  const int64_t samples = std::min(most_samples, samples_to_try(assembly, one.peak_bytes)), half = samples / 2;
+  if (samples == 1) return forecast;
+  const int64_t bytes = peak_of(samples), of_half = peak_of(half);
+  forecast.measured_samples = samples;
+  forecast.measured_bytes = bytes;
+  forecast.bytes_per_sample = std::max<int64_t>(0, bytes - of_half) / (samples - half);
+  return forecast;
+}
+
+int64_t MemoryForecast::smaller_micro_batch() const noexcept {
+  int64_t samples = micro_batch - 1;
+  while (samples > 0 && total(samples) > limit) --samples;
+  return samples;
+}
+
+Forecast make_forecast(const Job& job, Assembly& assembly, const comm::Traffic& traffic, int64_t device_bytes) {
+  const auto& plan = assembly.plan;
+  Forecast forecast;
+  forecast.epoch = data::walk_epoch(order_facts(job, assembly), {.global_batch = plan.batch.global_batch,
+                                                                 .micro_batch = plan.batch.micro_batch,
+                                                                 .micro_batches = plan.batch.micro_batches,
+                                                                 .world_size = assembly.place.groups.world_size()});
+  if (assembly.datasets.val) forecast.evaluations = times_of(plan.eval, plan);
+  if (forecast.evaluations && job.spec().eval.at_start) ++*forecast.evaluations;
+  forecast.saves = times_of(plan.save, plan);
+  forecast.saves_more = saves_between(job.spec(), assembly);
+  forecast.first_lr = assembly.updates.schedule->lr(0);
+  if (!plan.is_time_limited()) forecast.last_lr = assembly.updates.schedule->lr(plan.total_steps - 1);
+  forecast.shards = forecast_shards(job, assembly);
+  forecast.checkpoint = forecast_checkpoint(job, assembly, forecast.shards, forecast.saves);
+
+  auto& memory = forecast.memory;
+  memory.fixed = fixed_memory(assembly.built, assembly.updates);
+  memory.fixed.optimizer_state = forecast.shards.most_state;
+  if (assembly.built.arena->keeps_owned_gradients_only()) memory.fixed.gradients = forecast.shards.most_owned;
+  memory.micro_batch = forecast.epoch.most_rows;
+  memory.data = batch_bytes(*assembly.datasets.train, memory.micro_batch) * batches_ahead(job.spec(), plan.batch);
+  memory.limit = device_bytes;
+  const comm::Traffic before = traffic;
+  const TrialStep one = take_trial_step(job, assembly, 1);
+  forecast.wires = forecast_wires(assembly, traffic - before);
+  memory.activations = measure_activations(job, assembly, one, memory.micro_batch);
+  if (job.spec().train.searches_micro_batch()) memory.micro_batch = largest_that_fits(memory);
+  return forecast;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,262 @@
+#include "gputrain/estimate/micro_batch.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/core/random.hpp"
+#include "gputrain/device/host_allocator.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/estimate/memory_page.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/monitor/ledger.hpp"
+#include "gputrain/setup/fixed_memory.hpp"
+#include "gputrain/setup/timed_steps.hpp"
+#include "gputrain/train/step.hpp"
+
+namespace gputrain::app {
+namespace {
+
+constexpr int64_t kMostPasses = 8;     // of a step that is tried; more would only take longer
+constexpr double kEnoughSeconds = 10;  // for one micro-batch
+
+/// The same place without the others: a rank that runs out of memory leaves nobody waiting in a collective.
+Place apart(const Place& place) {
+  Place own;
+  own.launch = place.launch;
+  own.threads = place.threads;
+  own.device = place.device;
+  own.policy = place.policy;
+  own.groups = comm::ProcessGroups::imagined(place.launch.rendezvous, std::make_shared<comm::Traffic>(), place.device);
+  return own;
+}
+
+/// How a micro-batch went on one rank, as a row of numbers that ranks can give each other.
+struct TrialFinding {
+  double needed_bytes = 0, free_bytes = 0;  // both 0: not known beforehand
+  double fits = 0;
+  double samples_per_second = 0;
+  double peak_bytes = 0;
+
+  std::array<double, 5> row() const { return {needed_bytes, free_bytes, fits, samples_per_second, peak_bytes}; }
+  static TrialFinding of(const double* row) { return {row[0], row[1], row[2], row[3], row[4]}; }
+
+  std::string misfit() const {
+    if (fits > 0) return "";
+    if (needed_bytes == 0) return "out of memory";
+    return "needs " + monitor::bytes(needed_bytes) + ", " + monitor::bytes(free_bytes) + " are free";
+  }
+};
+
+class MicroBatchSearch {
+ public:
+  MicroBatchSearch(const Job& job, Place& place, const Datasets& datasets)
+      : job_(job), place_(place), trial_(job, apart(place), [&] { return datasets; }), whole_(trial_.plan.batch) {}
+
+  std::vector<MicroBatchTrial> run() {
+    std::vector<MicroBatchTrial> trials;
+    for (const int64_t size : train::micro_batches_to_try(whole_.micro_batch)) {
+      place_.groups.enter("trying a micro-batch of", size);
+      trials.push_back(agree(size, try_out(size)));
+      if (!trials.back().misfit.empty() || is_past_the_best(trials)) break;
+    }
+    if (!trials.front().misfit.empty()) refuse(trials.front());
+    return trials;
+  }
+
+ private:
+  TrialFinding try_out(int64_t size) {
+    TrialFinding finding;
+    if (place_.device.is_cpu()) {  // nobody survives a shortage there: it must not come to that
+      constexpr double kLeftToOthers = 0.1;
+      const int ranks_here = std::max(1, place_.launch.rendezvous.local_world_size);
+      finding.needed_bytes = static_cast<double>(bytes_needed(size));
+      finding.free_bytes = (1 - kLeftToOthers) * static_cast<double>(device::available_host_bytes()) / ranks_here;
+      if (finding.needed_bytes > finding.free_bytes) return finding;
+    }
+    try {
+      const TimedSteps steps = time_steps(job_, trial_,
+                                          {.batch = batch_of(size),
+                                           .warmup = warmup(),
+                                           .steps = 4,
+                                           .enough_seconds = kEnoughSeconds,
+                                           .evaluates = true});
+      finding.fits = leaves_room(steps.peak_bytes, finding) ? 1 : 0;
+      finding.samples_per_second = *std::max_element(steps.samples_per_second.begin(), steps.samples_per_second.end());
+      finding.peak_bytes = static_cast<double>(steps.peak_bytes);
+      peaks_.emplace_back(size, steps.peak_bytes);
+    } catch (const std::exception& failure) {
+      shortage_ = out_of_memory_error(failure, job_, &trial_, "with a micro-batch of " + grouped(size));
+      if (!shortage_) throw;
+      finding.needed_bytes = 0;
+    }
+    device::release_unused(place_.device);
+    return finding;
+  }
+
+  /// On a GPU enough for steps that are replayed, where a run's are: they are faster, and take other memory.
+  int64_t warmup() const { return place_.device.is_cpu() ? 2 : train::Step::kStepsBeforeRecording + 1; }
+
+  /// On a GPU: evaluation and saves come and go between steps, and leave memory in pieces.
+  bool leaves_room(int64_t peak_bytes, TrialFinding& finding) const {
+    if (place_.device.is_cpu()) return true;  // was seen to before
+    constexpr double kLeftToPieces = 0.05;
+    finding.needed_bytes = static_cast<double>(peak_bytes);
+    finding.free_bytes = (1 - kLeftToPieces) * static_cast<double>(device::facts_of(place_.device).total_bytes);
+    return finding.needed_bytes <= finding.free_bytes;
+  }
+
+  /// A whole step, or as much of it as tells how fast it is.
+  train::BatchPlan batch_of(int64_t size) const {
+    const int64_t per_pass = size * place_.groups.world_size();
+    const int64_t passes = std::min(kMostPasses, ceil_divide(whole_.global_batch, per_pass));
+    return {
+        .global_batch = std::min(whole_.global_batch, passes * per_pass), .micro_batch = size, .accumulation = passes};
+  }
+
+  /// Of this rank's copy that is written while training goes on, and of the threads that write it.
+  int64_t bytes_of_a_save(const FixedMemory& fixed) const {
+    if (trial_.plan.save.is_never()) return 0;
+    const bool saves_all = place_.rank() == 0, saves_its_part = !trial_.built.owners.empty();
+    int64_t copied = saves_all ? fixed.parameters + fixed.buffers : 0;
+    if (saves_all || saves_its_part) copied += fixed.optimizer_state;
+    if (trial_.reduction.power_sgd) {
+      for (const auto& [name, tensor] : trial_.reduction.shard(place_.groups).tensors)
+        copied += static_cast<int64_t>(tensor.nbytes());
+    }
+    constexpr int64_t kStacksAndBlocks = int64_t{32} << 20;
+    return copied > 0 ? copied + kStacksAndBlocks : 0;
+  }
+
+  /// Beyond what is held now, by a straight line through what smaller ones took.
+  int64_t bytes_needed(int64_t size) const {
+    const FixedMemory fixed = fixed_memory(trial_.built, trial_.updates);
+    if (peaks_.empty()) return fixed.gradients + fixed.optimizer_state + bytes_of_a_save(fixed);
+    constexpr double kUncertainty = 1.1;
+    const auto& [last, peak] = peaks_.back();
+    const auto [before, peak_before] =
+        peaks_.size() > 1 ? peaks_[peaks_.size() - 2] : std::pair(int64_t{0}, fixed.total());
+    const double each =
+        static_cast<double>(std::max<int64_t>(0, peak - peak_before)) / static_cast<double>(last - before);
+    const double foretold = static_cast<double>(peak) + each * static_cast<double>(size - last);
+    const auto held = static_cast<double>(fixed.total() + device::host_allocator_facts().in_use_bytes);
+    return static_cast<int64_t>(kUncertainty * (foretold - held)) + bytes_of_a_save(fixed);
+  }
+
+  /// The slowest rank and the fullest one count.
+  MicroBatchTrial agree(int64_t size, const TrialFinding& own) {
+    const at::Tensor rows = place_.groups.control().all_gather(at::tensor(own.row(), at::kDouble), "micro-batch");
+    MicroBatchTrial trial{.micro_batch = size, .misfit = {}};
+    const double* row = rows.const_data_ptr<double>();
+    for (int rank = 0; rank < place_.groups.world_size(); ++rank, row += own.row().size()) {
+      const TrialFinding finding = TrialFinding::of(row);
+      const double rate = finding.samples_per_second;
+      trial.samples_per_second = rank == 0 ? rate : std::min(trial.samples_per_second, rate);
+      trial.peak_bytes = std::max(trial.peak_bytes, static_cast<int64_t>(finding.peak_bytes));
+      if (finding.fits > 0 || !trial.misfit.empty()) continue;
+      trial.misfit = finding.misfit() + (place_.groups.alone() ? "" : " on rank " + std::to_string(rank));
+    }
+    return trial;
+  }
+
+  /// Whether larger ones would only take long: trying this one did, and it is no faster than a smaller one.
+  bool is_past_the_best(const std::vector<MicroBatchTrial>& trials) const {
+    const MicroBatchTrial& last = trials.back();
+    const int64_t samples = batch_of(last.micro_batch).global_batch / place_.groups.world_size();
+    if (static_cast<double>(samples) / last.samples_per_second < kEnoughSeconds) return false;
+    return fastest(trials) != last.micro_batch;
+  }
+
+  [[noreturn]] void refuse(const MicroBatchTrial& smallest) const {
+    if (shortage_) throw Error(*shortage_);
+    throw Error(ExitCode::environment,
+                {.what = "out of memory: not even a micro-batch of 1 fits: " + smallest.misfit,
+                 .where = "train.micro_batch_size: auto",
+                 .hint = "a smaller model, precision: bf16, train.activation_checkpointing: block, parallel.shard: "
+                         "optimizer with more ranks, or a machine with more memory"});
+  }
+
+  const Job& job_;
+  Place& place_;
+  Assembly trial_;
+  train::BatchPlan whole_;
+  std::vector<std::pair<int64_t, int64_t>> peaks_;  // micro-batch and bytes
+  std::optional<Error> shortage_;
+};
+
+/// Of everything that decides what fits and what is fast.
+std::string purpose_of(const Job& job, const Place& place) {
+  const auto facts = device::facts_of(place.device);
+  std::string text =
+      facts.name + "\n" + std::to_string(facts.total_bytes) + "\n" + std::to_string(place.groups.world_size());
+  for (const auto& [key, value, change] : job.loaded.settings()) {
+    const auto begins = [&, name = std::string_view(key)](const char* prefix) { return name.starts_with(prefix); };
+    const bool counts = begins("model.") || begins("data.") || begins("precision") || begins("parallel.") ||
+                        begins("optimizer.type") || begins("train.global_batch") ||
+                        begins("train.activation_checkpointing") || begins("train.channels_last") ||
+                        begins("alloc_conf") || begins("deterministic");
+    if (counts) text += "\n" + key + ": " + value;
+  }
+  return fmt::format("{:016x}", stable_hash(text));
+}
+
+/// The newest attempt's; null: none has found one.
+nlohmann::json last_finding(const Job& job) {
+  const auto ledger = monitor::read_ledger(RunFolder{job.output_dir}.ledger()).lines;
+  for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
+    const auto found = line->find("micro_batch");
+    if (found != line->end() && found->is_object() && found->value("size", int64_t{0}) > 0) return *found;
+  }
+  return nullptr;
+}
+
+/// Rank 0 looks, for all. 0: there is none.
+int64_t kept_micro_batch(const Job& job, Place& place, const std::string& purpose) {
+  const at::Tensor kept = at::full({}, 0, at::kLong);
+  if (place.rank() == 0 && job.spec().checkpoint.resume != "never") {
+    const auto found = last_finding(job);
+    if (found.is_object() && found.value("found_for", "") == purpose) kept.fill_(found["size"].get<int64_t>());
+  }
+  place.groups.control().broadcast(kept, 0, "micro-batch found before");
+  return kept.item<int64_t>();
+}
+
+}  // namespace
+
+std::optional<int64_t> found_before(const Job& job) {
+  const auto found = last_finding(job);
+  return found.is_object() ? std::optional(found["size"].get<int64_t>()) : std::nullopt;
+}
+
+MicroBatchChoice choose_micro_batch(const Job& job, Place& place, const Datasets& datasets) {
+  MicroBatchChoice choice{.found_for = purpose_of(job, place)};
+  choice.micro_batch = kept_micro_batch(job, place, choice.found_for);
+  if (choice.micro_batch > 0) return choice;
+  const train::Stopwatch watch;
+  const at::Tensor of_cpu = device::generator_state(at::kCPU), of_device = device::generator_state(place.device);
+  choice.trials = MicroBatchSearch(job, place, datasets).run();
+  device::set_generator_state(at::kCPU, of_cpu);
+  device::set_generator_state(place.device, of_device);
+  device::release_unused(place.device);
+  choice.micro_batch = fastest(choice.trials);
+  choice.seconds = watch.seconds();
+  return choice;
+}
+
+Job with_micro_batch(const Job& job, int64_t micro_batch) {
+  JobSpec spec = job.spec();
+  spec.train.micro_batch_size.emplace().value = micro_batch;
+  Job said = job;
+  said.loaded = job.loaded.with(std::move(spec));
+  return said;
+}
+
+}  // namespace gputrain::app

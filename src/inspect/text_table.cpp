@@ -1,0 +1,60 @@
+#include "gputrain/inspect/text_table.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// Code points of UTF-8.
+size_t width_of(const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
+void TextTable::add(std::vector<std::string> cells) {
+  GPUTRAIN_ASSERT(cells.size() <= alignment_.size(), "a row has more cells than the table has columns");
+  cells.resize(alignment_.size());
+  for (std::string& cell : cells) {
+    for (char& c : cell) {
+      if (std::iscntrl(static_cast<unsigned char>(c)) != 0) c = '?';
+    }
+  }
+  rows_.push_back(std::move(cells));
+}
+
+std::string TextTable::text() const {
+  std::vector<size_t> widths(alignment_.size(), 0);
+  for (const auto& row : rows_) {
+    for (size_t column = 0; column < row.size(); ++column) {
+      widths[column] = std::max(widths[column], width_of(row[column]));
+    }
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line;
+    bool first = true;
+    for (size_t column = 0; column < row.size(); ++column) {
+      if (widths[column] == 0) continue;
+      const std::string padding(widths[column] - width_of(row[column]), ' ');
+      line += std::exchange(first, false) ? "" : "  ";
+      line += alignment_[column] == 'r' ? padding + row[column] : row[column] + padding;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string shortened(const std::string& text, size_t width) {
+  if (text.size() <= width) return text;
+  const size_t front = (width - 2) / 2;
+  return text.substr(0, front) + ".." + text.substr(text.size() - (width - 2 - front));
+}
+
+}  // namespace gputrain::app

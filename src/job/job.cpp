@@ -1,0 +1,54 @@
+#include "gputrain/job/job.hpp"
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "gputrain/core/random.hpp"
+#include "gputrain/models/pretrained.hpp"
+
+namespace gputrain::app {
+namespace {
+
+std::string six_hex_digits(uint64_t value) {
+  std::array<char, 8> text{};
+  std::snprintf(text.data(), text.size(), "%06x", static_cast<unsigned>(value & 0xFFFFFF));
+  return text.data();
+}
+
+/// A Hugging Face folder gives the model's sizes: its config.json is read as settings, of which the job may say none
+/// otherwise. They come last, so that a `null` which takes the job's own away does not take them too.
+config::Loaded load_with_published_sizes(config::Request request) {
+  config::Loaded loaded = config::load(job_schema(), request);
+  const auto& pretrained = loaded.as<JobSpec>().model.pretrained;
+  if (!pretrained) return loaded;
+  const auto path = std::filesystem::path(*pretrained) / "config.json";
+  if (!std::filesystem::exists(path)) return loaded;
+  std::ifstream file(path);
+  const auto config = nlohmann::json::parse(file, nullptr, false);
+  const auto published = models::published_model(config, path.string());
+  request.found = {.file = path, .set = models::settings_of(published, loaded, "model")};
+  return config::load(job_schema(), request);
+}
+
+}  // namespace
+
+const config::Schema& job_schema() { return config::schema_of<JobSpec>(); }
+
+Job load_job(const JobRequest& request) {
+  Job job{.loaded = load_with_published_sizes(reading_of(request)),
+          .name = {},
+          .run_id = {},
+          .spec_hash = {},
+          .output_dir = {}};
+  const JobSpec& spec = job.spec();
+  job.name = name_of(spec, request);
+  job.spec_hash = six_hex_digits(stable_hash(config::identity(job.loaded.settings())));
+  job.run_id = job.name + "-" + job.spec_hash;
+  job.output_dir = output_dir_of(spec, request);
+  return job;
+}
+
+}  // namespace gputrain::app

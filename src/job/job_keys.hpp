@@ -1,0 +1,65 @@
+// The keys of a job at its top, for the whole of it and for the part that starting its ranks needs, in one order.
+#pragma once
+
+#include "gputrain/job/job_start.hpp"
+
+namespace gputrain::app {
+
+/// `Spec`: JobStart, or a struct that derives from it and has the other sections as well.
+template <class Spec>
+void describe_keys(config::Description<Spec>& d) {
+  using config::Change;
+  constexpr bool kIsWhole = !std::is_same_v<Spec, JobStart>;
+  d.summary("one training job");
+  d.key("schema", &Spec::schema, "version of the job format").range(1, 1);
+  d.key("name", &Spec::name, "names the run; null: the job file's name").change(Change::safe).instead_of({"run_name"});
+  d.key("seed", &Spec::seed, "of weights, data order, augmentation and dropout")
+      .at_least(0)
+      .instead_of({"seed_everything"});
+  d.key("deterministic", &Spec::deterministic, "only kernels that give the same bits every time")
+      .change(Change::needs_accept);
+  d.key("output_dir", &Spec::output_dir, "the run folder; null: runs/<name>")
+      .change(Change::safe)
+      .instead_of({"out_dir", "default_root_dir", "output_directory", "save_dir", "work_dir", "run_dir"});
+  d.key("device", &Spec::device, "where to train; auto: the GPU if there is one")
+      .choices({"auto", "cpu", "cuda"})
+      .change(Change::safe);
+  d.key("alloc_conf", &Spec::alloc_conf,
+        "settings of the GPU's memory allocator, in the words of PYTORCH_ALLOC_CONF: \"expandable_segments:True\"")
+      .change(Change::safe);
+  d.key("precision", &Spec::precision,
+        "number format of matrix products; weights and optimizer state stay fp32 (fp64: everything, for tests)")
+      .choices({"fp32", "tf32", "bf16", "fp16", "fp64"})
+      .change(Change::needs_accept)
+      .instead_of({"mixed_precision", "amp", "use_amp", "use_mixed_precision", "dtype"})
+      .instead_of_flag("bf16", "bf16")
+      .instead_of_flag("fp16", "fp16")
+      .instead_of_flag("tf32", "tf32");
+  if constexpr (kIsWhole) {
+    d.key("model", &Spec::model, "what is trained").required();
+    d.key("data", &Spec::data, "what it is trained on").required();
+    d.key("train", &Spec::train, "how long and how big");
+    d.key("optimizer", &Spec::optimizer, "the update rule").instead_of({"optim", "opt"});
+    d.key("lr_scheduler", &Spec::lr_scheduler, "the learning rate over time")
+        .change(Change::needs_accept)
+        .instead_of({"lr_scheduler_type", "sched"});
+    d.key("eval", &Spec::eval, "evaluation");
+  }
+  d.key("checkpoint", &Spec::checkpoint, "saving and resuming");
+  if constexpr (kIsWhole) {
+    d.key("limits", &Spec::limits, "when to give the machine back");
+    d.key("parallel", &Spec::parallel, "several ranks");
+  }
+  d.key("launch", &Spec::launch, "ranks that `gputrain launch` starts");
+  d.key("env", &Spec::env,
+        "environment variables of every rank, set before its libraries are loaded; they win over those that are set "
+        "already")
+      .change(Change::safe)
+      .mask_secrets();
+  if constexpr (kIsWhole) {
+    d.key("log", &Spec::log, "console and metrics");
+    d.key("expect", &Spec::expect, "what the job should reach").change(Change::safe);
+  }
+}
+
+}  // namespace gputrain::app

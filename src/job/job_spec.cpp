@@ -1,0 +1,59 @@
+#include "gputrain/job/job_spec.hpp"
+
+#include "gputrain/device/gpu_allocator.hpp"
+#include "job_keys.hpp"
+
+namespace gputrain::app {
+
+using config::Change;
+
+namespace {
+
+void check_allocator(const JobSpec& spec, config::Complaints& complaints) {
+  if (!spec.alloc_conf) return;
+  if (const auto problem = device::problem_of_allocator_settings(*spec.alloc_conf); !problem.empty())
+    complaints.about("alloc_conf", problem);
+  if (spec.device == "cpu")
+    complaints.about("alloc_conf", "is of a GPU's memory, but device is cpu", "remove it, or set device: auto");
+}
+
+}  // namespace
+
+void ModelSpec::describe(config::Description<ModelSpec>& d) {
+  d.summary("what is trained");
+  d.choice("type", &ModelSpec::architecture, models::catalog(), "the architecture; see `gputrain list models`",
+           "config")
+      .required()
+      .instead_of({"model.name", "arch", "architecture", "model_type"});
+  d.key("pretrained", &ModelSpec::pretrained,
+        "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes")
+      .change(Change::needs_accept)
+      .instead_of({"model_name_or_path", "base_model"});
+}
+
+void ExpectSpec::describe(config::Description<ExpectSpec>& d) {
+  d.summary("the band [low, high] each final metric should end in; checked at the end, exit code 4 under --verify");
+  d.pattern("<split>/<metric>", &ExpectSpec::bands, "lowest and highest value of a final metric, such as val/top1")
+      .elements(2)
+      .change(Change::safe);
+  d.check([](const ExpectSpec& spec, config::Complaints& complaints) {
+    for (const auto& [name, band] : spec.bands)
+      if (band[0] > band[1]) complaints.about(name, "its lowest value is above its highest", "[low, high]");
+  });
+  d.key("source", &ExpectSpec::source, "where the band comes from").change(Change::safe);
+}
+
+void JobSpec::describe(config::Description<JobSpec>& d) {
+  describe_keys(d);
+  d.check([](const JobSpec& spec, config::Complaints& complaints) {
+    check_job_start(spec, complaints);
+    if (spec.precision == "fp16" && spec.parallel.compress == "powersgd") {
+      complaints.about("parallel.compress",
+                       "powersgd carries errors from step to step, which fp16's loss scale changes",
+                       "precision: bf16, or parallel.compress: fp16");
+    }
+    check_allocator(spec, complaints);
+  });
+}
+
+}  // namespace gputrain::app

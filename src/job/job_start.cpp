@@ -1,0 +1,63 @@
+#include "gputrain/job/job_start.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "job_keys.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// The job file's name without its ending, fit for a folder name.
+std::string name_from(const std::filesystem::path& file) {
+  std::string name = file.stem().string();
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '_' && c != '.') c = '-';
+  }
+  return name.empty() ? "job" : name;
+}
+
+}  // namespace
+
+void JobStart::describe(config::Description<JobStart>& d) {
+  d.is_a_part();
+  describe_keys(d);
+  d.check(check_job_start);
+}
+
+void check_job_start(const JobStart& spec, config::Complaints& complaints) {
+  launch::check_environment_names(spec.env, complaints);
+  if (spec.output_dir && spec.output_dir->empty())
+    complaints.about("output_dir", "is empty", "a folder, or leave it out for runs/<name>");
+  if (!spec.name || spec.output_dir) return;  // a label then
+  const std::filesystem::path below = *spec.name;
+  const bool leads_elsewhere = below.is_absolute() || std::any_of(below.begin(), below.end(), [](const auto& part) {
+                                 return part == "." || part == "..";
+                               });
+  if (spec.name->empty() || leads_elsewhere)
+    complaints.about("name", "names no folder below runs/", "a word, or output_dir for a folder elsewhere");
+}
+
+config::Request reading_of(const JobRequest& request) {
+  config::Request reading{.file = request.file, .set = request.set};
+  if (request.output_dir) {
+    // Quoted as YAML: a folder may be called "null" or "1".
+    std::string quoted = "'";
+    for (const char c : *request.output_dir) quoted += c == '\'' ? "''" : std::string(1, c);
+    reading.set.push_back("output_dir=" + quoted + "'");
+  }
+  return reading;
+}
+
+std::string name_of(const JobStart& spec, const JobRequest& request) {
+  return spec.name.value_or(name_from(request.file));
+}
+
+std::filesystem::path output_dir_of(const JobStart& spec, const JobRequest& request) {
+  const auto folder = spec.output_dir ? std::filesystem::path(*spec.output_dir)
+                                      : std::filesystem::path("runs") / name_of(spec, request);
+  const auto plain = folder.lexically_normal();               // who makes "runs/../x" makes runs as well
+  return plain.has_filename() ? plain : plain.parent_path();  // "runs/x/"
+}
+
+}  // namespace gputrain::app

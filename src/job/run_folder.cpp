@@ -1,0 +1,163 @@
+#include "gputrain/job/run_folder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/checkpoint/lineage.hpp"
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/monitor/ledger.hpp"
+
+namespace gputrain::app {
+namespace {
+
+std::filesystem::path free_name_beside(const std::filesystem::path& path) {
+  for (int number = 1;; ++number) {
+    const std::filesystem::path candidate = path.string() + "." + std::to_string(number);
+    if (!std::filesystem::exists(candidate)) return candidate;
+  }
+}
+
+/// Creates a folder and those above it that are missing. Their names must be as durable as the checkpoints below them.
+void create_durably(const std::filesystem::path& folder, std::error_code& failure) {
+  if (std::filesystem::is_directory(folder, failure)) return;
+  const auto parent = folder.has_parent_path() ? folder.parent_path() : std::filesystem::path(".");
+  create_durably(parent, failure);
+  if (!failure && std::filesystem::create_directory(folder, failure)) sync_folder(parent, ExitCode::environment);
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& folder, const std::error_code& failure) {
+  throw Error(ExitCode::environment, {.what = "cannot use the run folder: " + failure.message(),
+                                      .where = folder.string(),
+                                      .hint = "choose another with --output-dir"});
+}
+
+/// As the kernel would decide it, which also knows file systems that are read-only; nothing is written.
+std::error_code obstacle_to_writing(const std::filesystem::path& path) {
+  std::error_code unknown;
+  const bool is_folder = std::filesystem::is_directory(path, unknown);
+  if (::faccessat(AT_FDCWD, path.c_str(), is_folder ? W_OK | X_OK : W_OK, AT_EACCESS) == 0) return {};
+  return {errno, std::generic_category()};
+}
+
+bool has_earlier_run(const RunFolder& folder) {
+  std::error_code unknown;
+  const bool has_checkpoints = std::filesystem::is_directory(folder.checkpoints(), unknown) &&
+                               !std::filesystem::is_empty(folder.checkpoints(), unknown);
+  return has_checkpoints || std::filesystem::exists(folder.resolved(), unknown);
+}
+
+/// Whether it is that folder or lies below it, whatever names lead there.
+bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  std::error_code unknown;
+  const auto outer = std::filesystem::weakly_canonical(folder, unknown);
+  const auto inner = std::filesystem::weakly_canonical(path, unknown);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+/// A folder of weights that came from elsewhere, say, which a run would write its own over.
+void refuse_files_of_others(const RunFolder& folder) {
+  std::error_code unknown;
+  for (const auto& mark : {folder.resolved(), folder.ledger(), folder.checkpoints()})
+    if (std::filesystem::exists(mark, unknown)) return;
+  for (const auto& file : {folder.weights(), folder.model_config(), folder.metrics(), folder.summary()}) {
+    if (!std::filesystem::exists(file, unknown)) continue;
+    throw Error(ExitCode::usage, {.what = "this is no run folder, and a run would overwrite what it holds",
+                                  .where = file.string(),
+                                  .hint = "another --output-dir, a new or empty folder"});
+  }
+}
+
+}  // namespace
+
+std::filesystem::path RunFolder::log(int rank) const {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "rank_%04d.log", rank);
+  return path / "logs" / name.data();
+}
+
+void check_run_folder(const std::filesystem::path& path) {
+  std::error_code failure;
+  const auto status = std::filesystem::status(RunFolder{path}.checkpoints(), failure);
+  const bool is_below_a_file = failure == std::errc::not_a_directory;
+  if (is_below_a_file || status.type() == std::filesystem::file_type::none) refuse(path, failure);
+  refuse_files_of_others({path});
+}
+
+void check_mirror(const std::filesystem::path& mirror, const std::filesystem::path& run) {
+  if (is_within(mirror, run)) {
+    throw Error(ExitCode::usage, {.what = "checkpoint.mirror is in the run folder, with which it would be lost",
+                                  .where = mirror.string(),
+                                  .hint = "a folder on another disk"});
+  }
+  std::error_code unknown;
+  const auto place = std::filesystem::weakly_canonical(mirror, unknown);
+  for (const RunFolder& other : {RunFolder{place}, RunFolder{place.parent_path()}}) {
+    if (!std::filesystem::exists(other.ledger(), unknown)) continue;
+    throw Error(ExitCode::usage, {.what = "checkpoint.mirror is the folder of another run",
+                                  .where = mirror.string(),
+                                  .hint = "a folder for each run: checkpoint.mirror: /mnt/backup/${name}"});
+  }
+}
+
+std::filesystem::path existing_part_of(std::filesystem::path path) {
+  std::error_code unknown;
+  path = std::filesystem::absolute(path, unknown);
+  while (!std::filesystem::exists(path, unknown) && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+void check_may_take_run_folder(const std::filesystem::path& path, bool fresh) {
+  const RunFolder folder{path};
+  check_run_folder(path);
+  std::error_code unknown;
+  if (fresh && has_earlier_run(folder)) {
+    const auto there = std::filesystem::absolute(path / "", unknown).parent_path();
+    if (const auto failure = obstacle_to_writing(there.parent_path())) refuse(path, failure);
+  }
+  for (const auto& needed : {path / "logs", folder.checkpoints()}) {
+    const auto existing = existing_part_of(needed);
+    if (!std::filesystem::is_directory(existing, unknown))
+      refuse(path, std::make_error_code(std::errc::not_a_directory));
+    if (const auto failure = obstacle_to_writing(existing)) refuse(path, failure);
+  }
+  for (const auto& written : {path, path / "lock"}) {
+    if (!std::filesystem::exists(written, unknown)) continue;
+    if (const auto failure = obstacle_to_writing(written)) refuse(path, failure);
+  }
+}
+
+TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
+  const RunFolder folder{path};
+  check_run_folder(path);
+  std::error_code failure;
+  if (fresh && has_earlier_run(folder)) {
+    const RunLock of_earlier_run(folder.path);
+    // Where a link leads to, as to a larger disk, and not the link.
+    const auto place = is_symlink(folder.path) ? std::filesystem::canonical(folder.path) : folder.path;
+    const auto aside = free_name_beside(place);
+    std::filesystem::rename(place, aside, failure);
+    if (!failure) log::warning("the earlier run in " + folder.path.string() + " is now " + aside.string());
+    if (!failure) create_durably(place, failure);
+  }
+  if (!failure) create_durably(folder.path / "logs", failure);
+  if (!failure) create_durably(folder.checkpoints(), failure);
+  if (failure) refuse(folder.path, failure);
+  TakenRunFolder taken{folder, RunLock(folder.path)};
+  if (fresh) {
+    // A mirror that is away now has nothing to say when it is back.
+    monitor::Ledger(folder.ledger()).append("started_over", {{"lineage", json_of(checkpoint::Lineage::begin())}});
+  }
+  return taken;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,106 @@
+#include "gputrain/job/run_lock.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <string>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// "process 4711 on host node1 since 2026-03-01T12:00:00Z"
+std::string this_process() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  std::array<char, 32> time{};
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  std::strftime(time.data(), time.size(), "%FT%TZ", ::gmtime_r(&now, &utc));
+  return "process " + std::to_string(::getpid()) + " on host " + host.data() + " since " + time.data();
+}
+
+std::string content_of(int descriptor) {
+  std::array<char, 512> text{};
+  const ssize_t bytes = ::pread(descriptor, text.data(), text.size() - 1, 0);
+  return bytes > 0 ? text.data() : "another process";
+}
+
+/// Of what a path names: its device and its number there.
+std::pair<uint64_t, uint64_t> identity_of(const struct stat& file) { return {file.st_dev, file.st_ino}; }
+
+}  // namespace
+
+RunLock::RunLock(const std::filesystem::path& folder) : folder_(folder), owner_(this_process()) {
+  const auto path = folder / "lock";
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
+    throw Error(ExitCode::environment, {.what = std::string("cannot use the run folder: ") + std::strerror(errno),
+                                        .where = path.string(),
+                                        .hint = "choose another with --output-dir"});
+  }
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) {
+      const std::string holder = content_of(descriptor_);
+      ::close(std::exchange(descriptor_, -1));
+      throw Error(ExitCode::usage, {.what = "the run folder is in use by " + holder,
+                                    .where = folder.string(),
+                                    .hint = "wait for it or stop it, or choose another --output-dir"});
+    }
+    log::warning(path.string() + ": this file system has no locks (" + std::strerror(errno) +
+                 "): nothing keeps a second process from this run folder");
+  }
+  if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, owner_.data(), owner_.size(), 0) < 0) {
+    log::warning(path.string() + ": cannot write who uses the run folder: " + std::strerror(errno));
+  }
+  struct stat own {};
+  if (::stat(folder_.c_str(), &own) == 0) folder_identity_ = identity_of(own);
+}
+
+/// By the file itself; or by what it says, as some file systems number a file anew when it is looked at again. Who
+/// removes the file alone has not moved the folder. What cannot be looked at now is taken for ours.
+bool RunLock::is_held() const {
+  if (descriptor_ < 0) return true;
+  const auto path = folder_ / "lock";
+  struct stat held {};
+  struct stat named {};
+  if (::stat(path.c_str(), &named) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return true;
+    return ::stat(folder_.c_str(), &named) == 0 ? identity_of(named) == folder_identity_ : errno != ENOENT;
+  }
+  if (::fstat(descriptor_, &held) == 0 && identity_of(held) == identity_of(named)) return true;
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) return errno != ENOENT;
+  const bool is_ours = content_of(descriptor) == owner_;
+  ::close(descriptor);
+  return is_ours;
+}
+
+void RunLock::check() const {
+  if (is_held()) return;
+  const auto path = folder_ / "lock";
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const bool is_taken = descriptor >= 0;
+  const std::string holder = is_taken ? content_of(descriptor) : "";
+  if (is_taken) ::close(descriptor);
+  throw Error(is_taken ? ExitCode::usage : ExitCode::environment,
+              {.what = "the run folder was moved or removed while the run used it" +
+                       (is_taken ? ", and its name is that of another run's now: " + holder : ""),
+               .where = folder_.string(),
+               .hint = "move it back and start again: training goes on from its newest checkpoint"});
+}
+
+RunLock::~RunLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,89 @@
+#include "rank_process.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "gputrain/cloud/notice.hpp"
+#include "host_signs.hpp"
+
+namespace gputrain::launch {
+namespace {
+
+constexpr size_t kTailLines = 12, kLongestTailLine = 400;
+
+/// A disk that refuses ends no training: what the rank says is heard all the same.
+int open_log(const std::filesystem::path& path, std::string& problem) {
+  std::error_code failure;
+  std::filesystem::create_directories(path.parent_path(), failure);
+  const int log = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (log < 0) problem = path.string() + ": " + (failure ? failure.message() : std::strerror(errno));
+  return log;
+}
+
+}  // namespace
+
+RankProcess::RankProcess(int rank, const Child::Options& options, std::filesystem::path log)
+    : rank_(rank),
+      process_(-1),
+      child_(options),
+      output_(child_.take_output()),
+      errors_(child_.take_errors()),
+      log_path_(std::move(log)),
+      log_(open_log(log_path_, log_problem_)) {
+  process_ = child_.id();
+}
+
+void RankProcess::add_to(Poll& poll) const {
+  poll.add(output_.descriptor());
+  poll.add(errors_.descriptor());
+}
+
+void RankProcess::take(std::string_view text, bool is_error, const Line& line) {
+  const std::string whole = std::string(text) + '\n';
+  // A disk that is full takes no lines until there is room again; training goes on.
+  [[maybe_unused]] const ssize_t written = ::write(log_.get(), whole.data(), whole.size());
+  tail_.emplace_back(text.substr(0, kLongestTailLine));
+  if (tail_.size() > kTailLines) tail_.pop_front();
+  if (auto telling = telling_line(tail_.back()); !telling.empty()) telling_ = std::move(telling);
+  const bool tells = text.starts_with("error: ") || text.starts_with("stopped at once");
+  tells_error_ = tells_error_ || (is_error && tells);
+  leaves_host_ = leaves_host_ || (is_error && text.ends_with(cloud::kMakesWay));
+  line(text, is_error);
+}
+
+void RankProcess::read(const Line& line) {
+  output_.read([&](std::string_view text) { take(text, false, line); });
+  errors_.read([&](std::string_view text) { take(text, true, line); });
+}
+
+std::optional<Fate> RankProcess::look(const Line& line) {
+  const auto fate = child_.look();
+  if (fate && fate->is_end()) read(line);
+  return fate;
+}
+
+RankEnd RankProcess::end(const Fate& fate) const {
+  return {.rank = rank_,
+          .process = process_,
+          .fate = fate,
+          .was_told = !sent_.empty(),
+          .killed_by_us = fate.kind == Fate::Kind::killed && sent_.contains(fate.number),
+          .tells_error = tells_error_,
+          .leaves_host = leaves_host_,
+          .tail = {tail_.begin(), tail_.end()},
+          .clue = telling_,
+          .log = log_problem_.empty() ? log_path_.string() : ""};
+}
+
+void RankProcess::signal(int number) {
+  // One that is dead already, though nobody has looked yet, has died by itself.
+  if (number != SIGUSR2 && !child_.has_ended()) sent_.insert(number);
+  child_.signal(number);
+}
+
+}  // namespace gputrain::launch

@@ -1,0 +1,53 @@
+// One rank on this host: its process, its lines, its log file.
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "../protocol/messages.hpp"
+#include "gputrain/core/descriptor.hpp"
+#include "gputrain/core/lines.hpp"
+#include "gputrain/core/poll.hpp"
+#include "gputrain/launch/child.hpp"
+
+namespace gputrain::launch {
+
+class RankProcess {
+ public:
+  using Line = std::function<void(std::string_view line, bool is_error)>;
+
+  RankProcess(int rank, const Child::Options& options, std::filesystem::path log);
+
+  int rank() const noexcept { return rank_; }
+  /// Why there is no log file; empty where there is one.
+  const std::string& log_problem() const noexcept { return log_problem_; }
+  bool is_running() const noexcept { return child_.is_running(); }
+  pid_t process() const noexcept { return child_.id(); }
+  void add_to(Poll& poll) const;
+  /// Hands on what the rank has written, after it has gone to the log file.
+  void read(const Line& line);
+  /// What has happened to the process. After its end all its lines have been read.
+  std::optional<Fate> look(const Line& line);
+  RankEnd end(const Fate& fate) const;
+  void signal(int number);
+
+ private:
+  void take(std::string_view text, bool is_error, const Line& line);
+
+  int rank_, process_;
+  Child child_;
+  LineReader output_, errors_;
+  std::filesystem::path log_path_;
+  std::string log_problem_;
+  Descriptor log_;
+  std::deque<std::string> tail_;
+  std::string telling_;
+  bool tells_error_ = false, leaves_host_ = false;
+  std::set<int> sent_;  // signals that ask it to end
+};
+
+}  // namespace gputrain::launch

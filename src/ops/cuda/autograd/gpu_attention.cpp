@@ -1,0 +1,83 @@
+#include <mutex>
+#include <set>
+#include <tuple>
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "../../dispatch/gpu.hpp"
+#include "../cudnn/packed_attention.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::ops {
+namespace cuda {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// Throws NoKernel where there is one for the result and none for its gradient: cuDNN refuses some by the size of a
+/// batch, of which a part served to choose. Found out before the result is used; once for each shape.
+void need_gradient(const at::Tensor& packed, const PackedAttention& attention, const Attended& found) {
+  using Shape = std::tuple<at::ScalarType, std::vector<int64_t>, int64_t, int64_t, bool>;
+  static std::mutex mutex;
+  static std::set<Shape> tried;
+  const auto& [heads, key_heads, causal, scale] = attention;
+  const Shape shape{packed.scalar_type(), packed.sizes().vec(), heads, key_heads, causal};
+  {
+    const std::lock_guard lock(mutex);
+    if (tried.contains(shape)) return;
+  }
+  packed_attention_gradient(packed, attention, found, found.y);
+  const std::lock_guard lock(mutex);
+  tried.insert(shape);
+}
+
+struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, int64_t heads, int64_t key_heads,
+                            bool causal, double scale) {
+    const PackedAttention attention{heads, key_heads, causal, scale};
+    const Attended found = packed_attention(packed, attention);
+    need_gradient(packed, attention, found);
+    context->save_for_backward({packed, found.y, found.logarithms});
+    context->saved_data["heads"] = heads;
+    context->saved_data["key_heads"] = key_heads;
+    context->saved_data["causal"] = causal;
+    context->saved_data["scale"] = scale;
+    return found.y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "attention in one kernel has no second derivative");
+    const auto saved = context->get_saved_variables();
+    auto& data = context->saved_data;
+    const PackedAttention attention{data["heads"].toInt(), data["key_heads"].toInt(), data["causal"].toBool(),
+                                    data["scale"].toDouble()};
+    return {packed_attention_gradient(saved[0], attention, {saved[1], saved[2]}, gradients[0].contiguous()),
+            {},
+            {},
+            {},
+            {}};
+  }
+};
+
+/// What cuDNN's kernels take forward and backward: 16 bits, heads of multiples of 16 bytes, of 128 channels at most.
+bool takes_heads(const at::Tensor& packed, int64_t channels) {
+  constexpr int64_t kMostChannels = 128;
+  const bool is_16_bits = packed.scalar_type() == at::kBFloat16 || packed.scalar_type() == at::kHalf;
+  return is_16_bits && packed.is_contiguous() && packed.numel() > 0 && channels % 8 == 0 && channels <= kMostChannels &&
+         reinterpret_cast<uintptr_t>(packed.const_data_ptr()) % 16 == 0;
+}
+
+}  // namespace
+}  // namespace cuda
+
+namespace gpu {
+
+Way attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, bool causal, double scale) {
+  if (!is_here(packed) || !cuda::takes_heads(packed, packed.size(2) / (heads + 2 * key_heads))) return {};
+  return
+      [=](const Tensors& t) { return Tensors{cuda::AttentionFunction::apply(t[0], heads, key_heads, causal, scale)}; };
+}
+
+}  // namespace gpu
+}  // namespace gputrain::ops

@@ -1,0 +1,213 @@
+#include <optional>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_unsafe_view.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "../../dispatch/gpu.hpp"
+#include "../cublas/product.hpp"
+#include "../kernels/activation.hpp"
+#include "curves.hpp"
+#include "gputrain/core/error.hpp"
+#include "gradient_place.hpp"
+#include "launching.hpp"
+
+namespace gputrain::ops {
+namespace cuda {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+using Given = std::optional<at::Tensor>;
+
+/// A weight [out, in] or [in, out] as a matrix [in, out].
+at::Tensor matrix_of(const at::Tensor& copy, bool in_out) { return in_out ? copy : copy.t(); }
+
+at::Tensor times(const at::Tensor& x, const at::Tensor& matrix, const Given& bias) {
+  const at::Tensor y = at::empty({x.size(0), matrix.size(1)}, x.options());
+  multiply({.a = x,
+            .b = matrix,
+            .out = y,
+            .epilogue = bias ? Epilogue::bias : Epilogue::none,
+            .vector = bias.value_or(at::Tensor())});
+  return y;
+}
+
+struct Gradients {
+  at::Tensor weight, bias;  // fp32; of the weight undefined where it was added to its place
+};
+
+/// dy^T x to `out`, or added to it. cuBLAS promises its fastest kernels where columns come in whole packs of 16 bytes,
+/// which those of 50257 classes do not: what is over is a product of its own.
+void multiply_in_packs(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& out, bool adds) {
+  constexpr int64_t kPack = 8;
+  const int64_t packed = dy.size(1) / kPack * kPack;
+  const auto part = [&](int64_t begin, int64_t count) {
+    if (count == 0) return;
+    multiply({.a = dy.narrow(1, begin, count).t(), .b = x, .out = out.narrow(0, begin, count), .adds = adds});
+  };
+  part(0, packed);
+  part(packed, dy.size(1) - packed);
+}
+
+/// Of y = x matrix + bias: the sums of dy's columns, where they are wanted, come with the weight's gradient.
+Gradients gradients_of(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& dy, bool in_out,
+                       bool wants_bias) {
+  const bool adds = has_place(weight);
+  const at::Tensor out = adds ? weight.grad() : at::empty(weight.sizes(), weight.options());
+  const at::Tensor used = in_out ? dy : dy.narrow(1, 0, weight.size(0));  // without what a padded copy adds
+  Gradients found{.weight = adds ? at::Tensor() : out, .bias = {}};
+  if (!in_out && !wants_bias) {
+    multiply_in_packs(used, x, out, adds);
+    return found;
+  }
+  if (wants_bias) found.bias = at::empty({used.size(1)}, weight.options());
+  const Epilogue sums = in_out ? Epilogue::sums_of_b : Epilogue::sums_of_a;
+  multiply({.a = in_out ? x.t() : used.t(),
+            .b = in_out ? used : x,
+            .out = out,
+            .adds = adds,
+            .epilogue = wants_bias ? sums : Epilogue::none,
+            .vector = found.bias});
+  return found;
+}
+
+/// y = x matrix + bias, with the gradients of weight and bias in fp32.
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  /// x [rows, in]; the weight and its copy, which is read, [out, in] or [in, out]; a copy may have more rows.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const Given& bias,
+                            const at::Tensor& copy, const Given& bias_copy, bool in_out) {
+    context->save_for_backward({x, weight, copy});
+    context->saved_data["in_out"] = in_out;
+    context->saved_data["has_bias"] = bias.has_value();
+    return times(x, matrix_of(copy, in_out), bias_copy);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the fused dense layer has no second derivative");
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &weight = saved[1], &copy = saved[2], dy = gradients[0].contiguous();
+    const bool in_out = context->saved_data["in_out"].toBool();
+    at::Tensor dx;
+    if (context->needs_input_grad(0)) dx = times(dy, matrix_of(copy, in_out).t(), {});
+    const Gradients found = gradients_of(weight, x, dy, in_out, context->saved_data["has_bias"].toBool());
+    return {dx, found.weight, found.bias, {}, {}, {}};
+  }
+};
+
+/// y = gelu(x matrix 1 + bias 1) matrix 2 + bias 2. GELU by tanh is computed with the product before it, and its
+/// gradient, with that of the first bias, with the product before that.
+struct FeedForwardFunction : torch::autograd::Function<FeedForwardFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight_1,
+                            const Given& bias_1, const at::Tensor& weight_2, const Given& bias_2,
+                            const at::Tensor& copy_1, const Given& bias_copy_1, const at::Tensor& copy_2,
+                            const Given& bias_copy_2, bool in_out, bool by_tanh) {
+    const at::Tensor matrix = matrix_of(copy_1, in_out);
+    at::Tensor before, after;
+    if (by_tanh && bias_copy_1) {
+      before = at::empty({x.size(0), matrix.size(1)}, x.options());
+      after = at::empty_like(before);
+      multiply({.a = x,
+                .b = matrix,
+                .out = after,
+                .epilogue = Epilogue::bias_gelu_tanh,
+                .vector = *bias_copy_1,
+                .aux = before});
+    } else {
+      before = times(x, matrix, bias_copy_1);
+      after = curved(before, by_tanh ? Curve::gelu_tanh : Curve::gelu);
+    }
+    context->save_for_backward({x, before, after, weight_1, weight_2, copy_1, copy_2});
+    context->saved_data["in_out"] = in_out;
+    context->saved_data["by_tanh"] = by_tanh;
+    context->saved_data["has_bias_1"] = bias_1.has_value();
+    context->saved_data["has_bias_2"] = bias_2.has_value();
+    return times(after, matrix_of(copy_2, in_out), bias_copy_2);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the fused feed-forward layer has no second derivative");
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &before = saved[1], &after = saved[2], dy = gradients[0].contiguous();
+    const at::Tensor &weight_1 = saved[3], &weight_2 = saved[4], &copy_1 = saved[5], &copy_2 = saved[6];
+    const auto flag = [context](const char* name) { return context->saved_data[name].toBool(); };
+    const bool in_out = flag("in_out"), by_tanh = flag("by_tanh"), has_bias_1 = flag("has_bias_1");
+    const Gradients second = gradients_of(weight_2, after, dy, in_out, flag("has_bias_2"));
+    const at::Tensor back = matrix_of(copy_2, in_out).t();
+    at::Tensor dbefore, dbias;
+    if (by_tanh && has_bias_1) {
+      dbefore = at::empty_like(before);
+      dbias = at::empty({before.size(1)}, before.options());
+      multiply({.a = dy,
+                .b = back,
+                .out = dbefore,
+                .epilogue = Epilogue::gelu_tanh_gradient,
+                .vector = dbias,
+                .aux = before});
+      dbias = dbias.to(weight_1.scalar_type());
+    } else {
+      dbefore = curve_gradient(before, times(dy, back, {}), by_tanh ? Curve::gelu_tanh : Curve::gelu);
+    }
+    const Gradients first = gradients_of(weight_1, x, dbefore, in_out, has_bias_1 && !dbias.defined());
+    at::Tensor dx;
+    if (context->needs_input_grad(0)) dx = times(dbefore, matrix_of(copy_1, in_out).t(), {});
+    return {dx, first.weight, dbias.defined() ? dbias : first.bias, second.weight, second.bias, {}, {}, {}, {}, {}, {}};
+  }
+};
+
+bool is_aligned(const at::Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && tensor.size(-1) % 8 == 0;
+}
+
+/// What matrix units take: 16 bits, from addresses and with rows of multiples of 16 bytes.
+bool takes(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& copy) {
+  const bool is_16_bits = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
+  return is_16_bits && x.is_contiguous() && x.dim() > 1 && weight.scalar_type() == at::kFloat && copy.defined() &&
+         copy.scalar_type() == x.scalar_type() && copy.is_contiguous() && is_aligned(x) && is_aligned(copy) &&
+         copy.size(0) % 8 == 0;
+}
+
+Given given(const at::Tensor& tensor) { return tensor.defined() ? Given(tensor) : std::nullopt; }
+
+at::Tensor rows_of(const at::Tensor& x) { return x.view({-1, x.size(-1)}); }
+
+/// No view for autograd, which would copy the gradients of what overwrites one.
+at::Tensor shaped_as(const at::Tensor& rows, const at::Tensor& x) {
+  if (x.dim() == 2) return rows;
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = rows.size(1);
+  return at::_unsafe_view(rows, sizes);
+}
+
+}  // namespace
+}  // namespace cuda
+
+namespace gpu {
+
+Way linear(const Tensors& inputs, bool in_out) {
+  if (!is_here(inputs[0]) || !cuda::takes(inputs[0], inputs[1], inputs[3])) return {};
+  return [in_out](const Tensors& t) {
+    using namespace cuda;
+    const at::Tensor y = LinearFunction::apply(rows_of(t[0]), t[1], given(t[2]), t[3], given(t[4]), in_out);
+    return Tensors{shaped_as(y, t[0])};
+  };
+}
+
+Way feed_forward(const Tensors& inputs, bool in_out, Activation activation) {
+  if (activation != Activation::gelu && activation != Activation::gelu_tanh) return {};
+  if (!is_here(inputs[0]) || !cuda::takes(inputs[0], inputs[1], inputs[5])) return {};
+  if (!cuda::takes(inputs[0], inputs[3], inputs[7])) return {};
+  return [in_out, by_tanh = activation == Activation::gelu_tanh](const Tensors& t) {
+    using namespace cuda;
+    const at::Tensor y = FeedForwardFunction::apply(rows_of(t[0]), t[1], given(t[2]), t[3], given(t[4]), t[5],
+                                                    given(t[6]), t[7], given(t[8]), in_out, by_tanh);
+    return Tensors{shaped_as(y, t[0])};
+  };
+}
+
+}  // namespace gpu
+}  // namespace gputrain::ops

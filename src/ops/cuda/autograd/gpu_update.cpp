@@ -1,0 +1,194 @@
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/linalg_vector_norm.h>
+
+#include "../../dispatch/gpu.hpp"
+#include "../kernels/optimizer.hpp"
+#include "gputrain/ops/flat_update.hpp"
+#include "launching.hpp"
+
+namespace gputrain::ops {
+
+/// The launches, without a choice.
+struct FlatLaunch {
+  static cuda::Update common(const FlatUpdate& update, const at::Tensor& values, const at::Tensor& gradients,
+                             const at::Tensor& copy, const UpdateScalars& scalars) {
+    return {.values = cuda::write<float>(values),
+            .gradients = cuda::read<float>(gradients),
+            .working = cuda::write(copy),
+            .working_element = copy.defined() ? cuda::element_of(copy) : cuda::Element::bf16,
+            .stretches = static_cast<const cuda::Stretch*>(update.table_.const_data_ptr()),
+            .count = static_cast<int>(update.stretches_.size()),
+            .blocks = update.blocks_,
+            .lr = cuda::read<float>(scalars.lr),
+            .divisor = scalars.divisor ? cuda::read<float>(*scalars.divisor) : nullptr,
+            .found_inf = scalars.found_inf ? cuda::read<float>(*scalars.found_inf) : nullptr};
+  }
+
+  static void adamw(const FlatUpdate& update, const AdamWBuffers& b, const UpdateScalars& scalars,
+                    const AdamWRule& rule) {
+    cuda::adamw({.common = common(update, b.values, b.gradients, b.copy, scalars),
+                 .first = cuda::write<float>(b.first),
+                 .second = cuda::write<float>(b.second),
+                 .step = cuda::read<float>(b.step),
+                 .beta1 = rule.beta1,
+                 .beta2 = rule.beta2,
+                 .eps = static_cast<float>(rule.eps)},
+                cuda::current_stream());
+    cuda::check_launches();
+  }
+
+  static void sgd(const FlatUpdate& update, const SgdBuffers& b, const UpdateScalars& scalars, const SgdRule& rule) {
+    cuda::sgd({.common = common(update, b.values, b.gradients, b.copy, scalars),
+               .velocity = cuda::write<float>(b.velocity),
+               .momentum = static_cast<float>(rule.momentum),
+               .nesterov = rule.nesterov},
+              cuda::current_stream());
+    cuda::check_launches();
+  }
+
+  /// What two ways are compared on.
+  struct Trial {
+    FlatUpdate update;      // one stretch over all values
+    UpdateScalars scalars;  // of a finite gradient: where it is not, neither way does anything
+  };
+  /// Made once, when they are.
+  static const Trial& trial(std::optional<Trial>& kept, const FlatUpdate& update, const at::Tensor& values,
+                            const UpdateScalars& scalars) {
+    if (kept) return *kept;
+    const auto number = [](const std::optional<at::Tensor>& like, double value) {
+      return like ? std::optional(at::full_like(*like, value)) : std::nullopt;
+    };
+    const FlatStretch all{.begin = 0, .end = values.numel(), .weight_decay = update.stretches_.front().weight_decay};
+    kept.emplace(Trial{FlatUpdate({all}), {scalars.lr, number(scalars.found_inf, 0), number(scalars.divisor, 1)}});
+    kept->update.upload(values.device());
+    return *kept;
+  }
+};
+
+FlatUpdate::FlatUpdate(std::vector<FlatStretch> stretches) : stretches_(std::move(stretches)) {}
+
+bool FlatUpdate::takes(const at::Tensor& values) {
+  if (!gpu::is_here(values) || values.scalar_type() != at::kFloat || stretches_.empty()) return false;
+  const auto is_whole = [](const FlatStretch& stretch) {
+    return stretch.begin % cuda::kStretchAlignment == 0 && stretch.end % cuda::kStretchAlignment == 0;
+  };
+  if (!std::all_of(stretches_.begin(), stretches_.end(), is_whole)) return false;
+  if (!table_.defined()) upload(values.device());
+  return true;
+}
+
+void FlatUpdate::upload(at::Device device) {
+  const auto bytes = static_cast<int64_t>(stretches_.size() * sizeof(cuda::Stretch));
+  const at::Tensor table = at::empty({bytes}, at::kByte);
+  auto* entries = static_cast<cuda::Stretch*>(table.mutable_data_ptr());
+  blocks_ = 0;
+  for (const FlatStretch& stretch : stretches_) {
+    *entries++ = {.begin = stretch.begin,
+                  .end = stretch.end,
+                  .first_block = blocks_,
+                  .decay = static_cast<float>(stretch.weight_decay)};
+    blocks_ += cuda::blocks_of(stretch.end - stretch.begin);
+  }
+  table_ = table.to(device);
+}
+
+namespace {
+
+/// Those that are there.
+Tensors changed(Tensors tensors) {
+  std::erase_if(tensors, [](const at::Tensor& tensor) { return !tensor.defined(); });
+  return tensors;
+}
+
+}  // namespace
+
+bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, const AdamWRule& rule) {
+  if (!takes(b.values)) return false;
+  std::optional<FlatLaunch::Trial> kept;
+  const Way own = [&](const Tensors& t) {
+    const auto& trial = FlatLaunch::trial(kept, *this, t[0], scalars);
+    FlatLaunch::adamw(trial.update, {t[0], t[1], t[2], t[3], b.step, t[4]}, trial.scalars, rule);
+    return changed({t[0], t[2], t[3], t[4]});
+  };
+  const Way plain = [&](const Tensors& t) {
+    const UpdateScalars& of = FlatLaunch::trial(kept, *this, t[0], scalars).scalars;
+    at::_fused_adamw_({t[0]}, {t[1]}, {t[2]}, {t[3]}, {}, {b.step}, of.lr, rule.beta1, rule.beta2,
+                      stretches_.front().weight_decay, rule.eps, /*amsgrad=*/false, /*maximize=*/false, of.divisor,
+                      of.found_inf);
+    if (t[4].defined()) t[4].copy_(t[0]);
+    return changed({t[0], t[2], t[3], t[4]});
+  };
+  const Tensors inputs{b.values, b.gradients, b.first, b.second, b.copy};
+  const PathChoice::Inputs kinds{.batched = 5, .differentiable = 0, .replicated = true};
+  if (!path_choice().takes_own("adamw", inputs, kinds, own, plain)) return false;
+  FlatLaunch::adamw(*this, b, scalars, rule);
+  return true;
+}
+
+bool FlatUpdate::sgd(const SgdBuffers& b, const UpdateScalars& scalars, const SgdRule& rule) {
+  if (!takes(b.values)) return false;
+  std::optional<FlatLaunch::Trial> kept;
+  const Way own = [&](const Tensors& t) {
+    const auto& trial = FlatLaunch::trial(kept, *this, t[0], scalars);
+    FlatLaunch::sgd(trial.update, {t[0], t[1], t[2], t[3]}, trial.scalars, rule);
+    return changed({t[0], t[2], t[3]});
+  };
+  const Way plain = [&](const Tensors& t) {
+    const UpdateScalars& of = FlatLaunch::trial(kept, *this, t[0], scalars).scalars;
+    at::_fused_sgd_({t[0]}, {t[1]}, t[2].defined() ? Tensors{t[2]} : Tensors{}, stretches_.front().weight_decay,
+                    rule.momentum, of.lr, /*dampening=*/0, rule.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/false, of.divisor, of.found_inf);
+    if (t[3].defined()) t[3].copy_(t[0]);
+    return changed({t[0], t[2], t[3]});
+  };
+  const Tensors inputs{b.values, b.gradients, b.velocity, b.copy};
+  const PathChoice::Inputs kinds{.batched = 4, .differentiable = 0, .replicated = true};
+  if (!path_choice().takes_own(rule.nesterov ? "sgd nesterov" : "sgd", inputs, kinds, own, plain)) return false;
+  FlatLaunch::sgd(*this, b, scalars, rule);
+  return true;
+}
+
+at::Tensor square_sum(const at::Tensor& flat) {
+  if (!gpu::is_here(flat) || flat.scalar_type() != at::kFloat || !flat.is_contiguous() ||
+      reinterpret_cast<uintptr_t>(flat.const_data_ptr()) % 16 != 0) {
+    return {};
+  }
+  const Way own = [](const Tensors& t) {
+    const int parts = 4 * cuda::multiprocessors();
+    const auto doubles = t[0].options().dtype(at::kDouble);
+    const at::Tensor partials = at::empty({parts}, doubles), sum = at::empty({}, doubles);
+    cuda::square_sums(cuda::read<float>(t[0]), t[0].numel(), cuda::write<double>(partials), parts,
+                      cuda::current_stream());
+    cuda::total(cuda::read<double>(partials), parts, cuda::write<double>(sum), cuda::current_stream());
+    cuda::check_launches();
+    return Tensors{sum};
+  };
+  const Way plain = [](const Tensors& t) {
+    return Tensors{at::linalg_vector_norm(t[0], 2, {}, false, at::kDouble).square()};
+  };
+  const PathChoice::Inputs kinds{.batched = 1, .differentiable = 0, .replicated = true};
+  return path_choice().takes_own("square_sum", {flat}, kinds, own, plain) ? own({flat})[0] : at::Tensor();
+}
+
+GradientScalars gradient_scalars(const at::Tensor& square, const std::optional<at::Tensor>& scale, double max_norm) {
+  const auto floats = square.options().dtype(at::kFloat);
+  GradientScalars scalars{
+      .norm = at::empty({}, square.options()), .found_inf = at::empty({1}, floats), .divisor = at::empty({1}, floats)};
+  cuda::gradient_scalars({.square = cuda::read<double>(square),
+                          .scale = scale ? cuda::read<float>(*scale) : nullptr,
+                          .max_norm = max_norm,
+                          .norm = cuda::write<double>(scalars.norm),
+                          .found_inf = cuda::write<float>(scalars.found_inf),
+                          .divisor = cuda::write<float>(scalars.divisor)},
+                         cuda::current_stream());
+  cuda::check_launches();
+  return scalars;
+}
+
+}  // namespace gputrain::ops

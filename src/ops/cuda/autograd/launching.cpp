@@ -1,0 +1,96 @@
+#include "launching.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
+#include <ATen/cuda/Sleep.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <torch/headeronly/version.h>
+
+#include "../../dispatch/path_choice.hpp"
+#include "gputrain/device/runtime.hpp"
+
+namespace gputrain::ops {
+namespace {
+
+const std::string kTorch = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + "." +
+                           std::to_string(TORCH_VERSION_PATCH);
+
+PathChoice::Options options_of_process() {
+  return {
+      .mode = takes_aten_only() ? PathChoice::Mode::never : PathChoice::Mode::measure,
+      .machine = cuda::machine(),
+      .file = cuda::choices_file(),
+      .time_counts = !at::globalContext().deterministicAlgorithms(),
+      .milliseconds = cuda::milliseconds,
+      .can_measure = cuda::can_measure,
+      .aside = [] { return std::make_shared<device::OutOfPeak>(at::Device(at::kCUDA, at::cuda::current_device())); }};
+}
+
+}  // namespace
+
+PathChoice& path_choice() {
+  static PathChoice choice(options_of_process());
+  return choice;
+}
+
+namespace cuda {
+
+bool runs_kernels(const at::Tensor& tensor) { return tensor.is_cuda(); }
+Stream current_stream() { return at::cuda::getCurrentCUDAStream(); }
+int multiprocessors() { return at::cuda::getCurrentDeviceProperties()->multiProcessorCount; }
+void check_launches() { C10_CUDA_KERNEL_LAUNCH_CHECK(); }
+
+Dropout drawn_dropout(double share) {
+  const unsigned threshold = dropout_threshold(share);
+  if (threshold == 0) return {};
+  at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator();
+  const std::lock_guard lock(generator.mutex());
+  const auto state = at::check_generator<at::CUDAGeneratorImpl>(generator)->philox_cuda_state(/*increment=*/4);
+  if (!state.captured_) return {.threshold = threshold, .seed = state.seed_.val, .offset = state.offset_.val};
+  return {.threshold = threshold,
+          .offset = state.offset_intragraph_,
+          .seed_pointer = state.seed_.ptr,
+          .offset_pointer = state.offset_.ptr};
+}
+
+double milliseconds(const std::function<void()>& work) {
+  // The GPU waits meanwhile, some half a millisecond, so that the host's time to queue the work is not in it: a step is
+  // replayed, and short kernels follow each other without a gap.
+  constexpr int64_t kCyclesToQueueIn = 1'000'000;
+  at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
+  at::cuda::sleep(kCyclesToQueueIn);
+  begin.record();
+  work();
+  end.record();
+  end.synchronize();
+  return static_cast<double>(begin.elapsed_time(end));
+}
+
+bool can_measure() { return c10::cuda::currentStreamCaptureStatusMayInitCtx() == c10::cuda::CaptureStatus::None; }
+
+const std::string& machine() {
+  static const std::string text = [] {
+    const device::DeviceFacts facts = device::facts_of({at::kCUDA, at::cuda::current_device()});
+    return facts.name + ", " + facts.software + ", torch " + kTorch + ", gputrain " GPUTRAIN_VERSION;
+  }();
+  return text;
+}
+
+std::filesystem::path choices_file() {
+  if (const char* given = std::getenv("GPUTRAIN_KERNEL_CHOICES")) return given;
+  const char* home = std::getenv("HOME");
+  return home == nullptr ? std::filesystem::path()
+                         : std::filesystem::path(home) / ".cache/gputrain/kernel_choices.jsonl";
+}
+
+}  // namespace cuda
+}  // namespace gputrain::ops

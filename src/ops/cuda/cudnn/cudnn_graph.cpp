@@ -1,0 +1,282 @@
+#include "cudnn_graph.hpp"
+
+#include "attention_graphs.hpp"  // before anything that brings another copy of its JSON library
+#include "conv_graphs.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+
+#include <ATen/cudnn/Handle.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "../../dispatch/path_choice.hpp"
+#include "../autograd/launching.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/device/runtime.hpp"
+
+namespace gputrain::ops::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using Graph = fe::graph::Graph;
+using Pointers = std::unordered_map<int64_t, void*>;
+
+constexpr int64_t kPlansAtOnce = 4;  // built beside each other, of which the fastest is taken
+constexpr int64_t kMostPlans = 12;   // looked at, where the first of them cannot be built
+constexpr int64_t kMostWorkspaceBytes = int64_t{512} << 20;
+
+void check(fe::error_object error, const char* step) {
+  if (error.is_bad()) throw NoKernel(fmt::format("cuDNN, {}: {}", step, error.get_message()));
+}
+
+/// What is asked for, by the name it is known by, and the graphs of which each computes it.
+struct Asked {
+  std::string key;
+  bool deterministic = false;
+  std::vector<std::function<std::shared_ptr<Graph>()>> graphs;
+};
+
+struct Plan {
+  std::shared_ptr<Graph> graph;
+  int64_t workspace_bytes = 0;
+
+  explicit Plan(std::shared_ptr<Graph> built) : graph(std::move(built)) {
+    check(graph->get_workspace_size(workspace_bytes), "workspace");
+  }
+
+  /// The frontend adds where in this workspace its own tensors are, and would keep what it finds: each time a copy.
+  void execute(Pointers pointers) const {
+    const auto workspace = c10::cuda::CUDACachingAllocator::get()->allocate(static_cast<size_t>(workspace_bytes));
+    check(graph->execute(at::native::getCudnnHandle(), pointers, workspace.get()), "run");
+  }
+};
+
+/// Builds plans of the graph from `begin` on, each in a thread of its own: compiling one takes seconds.
+std::vector<int64_t> built_plans(Graph& graph, int64_t begin, int64_t end) {
+  const auto device = c10::cuda::current_device();
+  std::vector<char> is_built(static_cast<size_t>(end - begin), 0);
+  {
+    std::vector<std::jthread> builders;
+    for (int64_t i = begin; i < end; ++i) {
+      builders.emplace_back([&graph, &is_built, begin, i, device] {
+        try {
+          const bool is_bound = cudaSetDevice(device) == cudaSuccess;
+          is_built[static_cast<size_t>(i - begin)] = is_bound && graph.build_plan_at_index(i).is_good();
+        } catch (const std::exception&) {
+          // It is not built.
+        }
+      });
+    }
+  }
+  std::vector<int64_t> plans;
+  for (int64_t i = begin; i < end; ++i) {
+    if (is_built[static_cast<size_t>(i - begin)] != 0) plans.push_back(i);
+  }
+  return plans;
+}
+
+/// Infinite where the plan that the graph is set to does not run.
+double milliseconds_of(const std::shared_ptr<Graph>& graph, const Pointers& pointers) {
+  double best = std::numeric_limits<double>::infinity();
+  try {
+    const Plan plan(graph);
+    plan.execute(pointers);  // loads the kernel
+    for (int turn = 0; turn < 3; ++turn) best = std::min(best, milliseconds([&] { plan.execute(pointers); }));
+  } catch (const std::exception&) {
+    // Another one may.
+  }
+  return best;
+}
+
+/// A graph with the plan that it runs by.
+struct Choice {
+  std::shared_ptr<Graph> graph;
+  std::string plan;  // "3 of 8"
+  double ms = std::numeric_limits<double>::infinity();
+};
+
+/// The fastest of a few plans of a graph on these tensors; the first of them where they are not timed.
+Choice fastest_plan(std::shared_ptr<Graph> graph, bool deterministic, bool is_timed, const Pointers& pointers) {
+  check(graph->validate(), "graph");
+  check(graph->build_operation_graph(at::native::getCudnnHandle()), "operations");
+  check(graph->create_execution_plans({fe::HeurMode_t::A}), "plans");
+  if (deterministic) graph->deselect_numeric_notes({fe::NumericalNote_t::NONDETERMINISTIC});
+  graph->deselect_workspace_greater_than(kMostWorkspaceBytes);
+  check(graph->check_support(), "support");
+  const int64_t count = std::min(graph->get_execution_plan_count(), kMostPlans), at_once = is_timed ? kPlansAtOnce : 1;
+  std::vector<int64_t> plans;
+  for (int64_t begin = 0; begin < count && plans.empty(); begin += at_once) {
+    plans = built_plans(*graph, begin, std::min(count, begin + at_once));
+  }
+  if (plans.empty()) throw NoKernel("cuDNN can build no plan");
+  int64_t best = plans.front();
+  double best_ms = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; is_timed && i < plans.size(); ++i) {
+    check(graph->build_plan_at_index(plans[i]), "plan");  // is built: becomes the one that runs
+    const double ms = milliseconds_of(graph, pointers);
+    if (ms < best_ms) best = plans[i];
+    best_ms = std::min(best_ms, ms);
+  }
+  if (is_timed && best_ms == std::numeric_limits<double>::infinity()) throw NoKernel("cuDNN runs none of its plans");
+  check(graph->build_plan_at_index(best), "plan");
+  return {std::move(graph), fmt::format("{} of {}", best, count), best_ms};
+}
+
+/// Of the graphs the one that is fastest on these tensors; the first that there is a plan of where a clock must not or
+/// cannot decide. Throws NoKernel where there is none.
+std::shared_ptr<Graph> found(const Asked& asked, const Pointers& pointers) {
+  const device::OutOfPeak aside(at::Device(at::kCUDA, c10::cuda::current_device()));  // workspaces of plans not taken
+  const bool is_timed = !asked.deterministic && can_measure();
+  Choice best;
+  std::string refusal;
+  for (size_t i = 0; i < asked.graphs.size() && (is_timed || best.graph == nullptr); ++i) {
+    try {
+      Choice choice = fastest_plan(asked.graphs[i](), asked.deterministic, is_timed, pointers);
+      if (is_timed)
+        log::info(fmt::format("cudnn {}: graph {}, plan {}, {:.3f} ms", asked.key, i, choice.plan, choice.ms));
+      if (best.graph == nullptr || choice.ms < best.ms) best = std::move(choice);
+    } catch (const NoKernel& reason) {
+      if (refusal.empty()) refusal = reason.what();
+    }
+  }
+  if (best.graph == nullptr) throw NoKernel(refusal);
+  return best.graph;
+}
+
+// --- files -----------------------------------------------------------------------------------------------------------
+
+std::string file_key(const Asked& asked) {
+  return fmt::format("{}, cudnn {}, frontend {}, {}", machine(), cudnnGetVersion(), CUDNN_FRONTEND_VERSION, asked.key);
+}
+
+std::filesystem::path file_of(const std::string& key) {
+  const std::filesystem::path choices = choices_file();
+  if (choices.empty()) return {};
+  return choices.parent_path() / "cudnn_plans" / fmt::format("{:016x}", std::hash<std::string>{}(key));
+}
+
+/// A plan from its file: a line with its key, then what cuDNN made of it. Null where there is none that fits.
+std::shared_ptr<Graph> read_plan(const std::string& key) {
+  std::ifstream file(file_of(key), std::ios::binary);
+  std::string line;
+  if (!std::getline(file, line) || line != key) return nullptr;
+  const std::vector<uint8_t> data{std::istreambuf_iterator<char>(file), {}};
+  // The frontend tries a plan that it reads by capturing it, for which the stream of the run is too good. One for all:
+  // the pool has few, and would soon hand that one out.
+  static const c10::cuda::CUDAStream beside = c10::cuda::getStreamFromPool();
+  const c10::cuda::CUDAStreamGuard guard(can_measure() ? beside : c10::cuda::getCurrentCUDAStream());
+  auto graph = std::make_shared<Graph>();
+  try {
+    if (!graph->deserialize(at::native::getCudnnHandle(), data).is_good()) graph = nullptr;
+  } catch (const std::exception&) {
+    graph = nullptr;  // not what was written: a plan is found anew
+  }
+  // It tries on memory that is too small, and does not mind: the next kernel's launch would be told to have failed.
+  static_cast<void>(cudaGetLastError());
+  return graph;
+}
+
+/// Empty where cuDNN cannot put it into bytes.
+std::vector<uint8_t> bytes_of(const Graph& graph) {
+  std::vector<uint8_t> data;
+  try {
+    if (graph.serialize(data).is_good()) return data;
+  } catch (const std::exception&) {
+    // It runs all the same.
+  }
+  return {};
+}
+
+// Renamed into place, as several ranks may write the same; without the file the next run finds a plan again.
+void write_plan(const std::string& key, const Graph& graph) {
+  const std::filesystem::path path = file_of(key);
+  const std::vector<uint8_t> data = path.empty() ? std::vector<uint8_t>() : bytes_of(graph);
+  if (data.empty()) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  const std::filesystem::path partial = fmt::format("{}.{}", path.string(), ::getpid());
+  std::ofstream file(partial, std::ios::binary);
+  file << key << '\n';
+  file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+  file.close();
+  if (file.good()) std::filesystem::rename(partial, path, ignored);
+  if (!file.good() || ignored) std::filesystem::remove(partial, ignored);
+}
+
+std::shared_ptr<const Plan> plan_of(const Asked& asked, const Pointers& pointers) {
+  static std::mutex mutex;
+  static auto& plans =
+      *new std::unordered_map<std::string, std::shared_ptr<const Plan>>;  // outlives cuDNN's own ending
+  const std::string key = fmt::format("{} on {}", asked.key, c10::cuda::current_device());
+  const std::lock_guard lock(mutex);
+  if (const auto known = plans.find(key); known != plans.end()) return known->second;
+  const std::string kept_as = file_key(asked);
+  std::shared_ptr<Graph> graph = read_plan(kept_as);
+  if (graph == nullptr) {
+    graph = found(asked, pointers);
+    if (asked.deterministic || can_measure()) write_plan(kept_as, *graph);
+  }
+  return plans.emplace(key, std::make_shared<Plan>(std::move(graph))).first->second;
+}
+
+const char* name_of(Element element) { return element == Element::fp16 ? "fp16" : "bf16"; }
+
+/// By the ids 1, 2, ... of the graphs.
+Pointers numbered(const std::vector<void*>& tensors) {
+  Pointers pointers;
+  for (void* tensor : tensors) pointers.emplace(static_cast<int64_t>(pointers.size()) + 1, tensor);
+  return pointers;
+}
+
+}  // namespace
+
+std::string ConvGraph::key() const {
+  return fmt::format("{} {} {}x{}x{}x{} {}x{} stride {} padding {}{}", kind == Kind::sums ? "sums" : "gradient_sums",
+                     name_of(element), images, in, height, width, out, kernel, stride, padding,
+                     deterministic ? " deterministic" : "");
+}
+
+std::string AttentionGraph::key() const {
+  return fmt::format("attention{} {} {}x{}x{}/{}x{}{} by {}{}", kind == Kind::forward ? "" : "_gradient",
+                     name_of(element), batch, time, heads, key_heads, channels, causal ? " causal" : "", scale,
+                     deterministic ? " deterministic" : "");
+}
+
+void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums) {
+  const int64_t channels = graph.kind == ConvGraph::Kind::sums ? graph.out : graph.in;
+  std::vector<void*> all = tensors;
+  all.insert(all.end(), {sums, sums + channels});
+  const Pointers pointers = numbered(all);
+  Asked asked{graph.key(), graph.deterministic, {[&graph] { return GraphOfConv(graph).graph(); }}};
+  if (graph.kind == ConvGraph::Kind::sums && graph.element == Element::fp16) {
+    asked.graphs.emplace_back([&graph] { return GraphOfConv(graph, SumsAs::statistics).graph(); });
+  }
+  const std::shared_ptr<const Plan> plan = plan_of(asked, pointers);
+  // A kernel may add to what is there.
+  C10_CUDA_CHECK(cudaMemsetAsync(sums, 0, static_cast<size_t>(2 * channels) * sizeof(float), current_stream()));
+  plan->execute(pointers);
+}
+
+void run_graph(const AttentionGraph& graph, const std::vector<void*>& tensors) {
+  const Pointers pointers = numbered(tensors);
+  plan_of({graph.key(), graph.deterministic, {[&graph] { return GraphOfAttention(graph).graph(); }}}, pointers)
+      ->execute(pointers);
+}
+
+}  // namespace gputrain::ops::cuda

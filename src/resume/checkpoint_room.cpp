@@ -1,0 +1,95 @@
+#include "gputrain/resume/checkpoint_room.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <ATen/ops/full.h>
+
+#include "gputrain/checkpoint/store.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/setup/training_state.hpp"
+#include "gputrain/setup/weights.hpp"
+
+namespace gputrain::app {
+namespace {
+
+int64_t bytes_of(const checkpoint::NamedTensors& tensors) {
+  return static_cast<int64_t>(checkpoint::safetensors_bytes(tensors));
+}
+
+/// 0 where that cannot be looked at, as in a mirror that is away.
+int64_t checkpoints_in(const std::filesystem::path& folder) {
+  try {
+    return static_cast<int64_t>(checkpoint::CheckpointStore(folder).list().size());
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+int64_t most_saves(const train::Plan& plan) {
+  if (plan.save.is_never()) return 1;  // at the end
+  const int64_t every = std::max<int64_t>(1, plan.save.steps);
+  return plan.total_steps / every + (plan.total_steps % every > 0 ? 1 : 0);
+}
+
+}  // namespace
+
+std::optional<int64_t> free_bytes_below(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  const auto space = std::filesystem::space(existing_part_of(folder), unknown);
+  if (unknown || space.capacity == 0) return std::nullopt;
+  return static_cast<int64_t>(space.available);
+}
+
+int64_t checkpoint_bytes(Assembly& assembly) {
+  auto& [place, datasets, plan, built, updates, reduction, micro_batch] = assembly;
+  int64_t own = 0;
+  if (place.rank() == 0) {
+    const at::Tensor generator = device::generator_state(place.device).unsqueeze(0);
+    own +=
+        bytes_of(named_weights(*built.model)) + bytes_of({{"cpu", generator.expand({place.groups.world_size(), -1})}});
+  }
+  if (place.rank() == 0 || !built.owners.empty())
+    own += bytes_of(optimizer_shard(built, *updates.optimizer, place.rank()).tensors);
+  if (reduction.power_sgd) own += bytes_of(reduction.shard(place.groups).tensors);
+  const at::Tensor all = at::full({}, own, at::kLong);
+  place.groups.control().all_reduce_sum(all, "bytes of a checkpoint").wait();
+  return all.item<int64_t>();
+}
+
+std::vector<DiskShortage> disks_too_small(const Job& job, Assembly& assembly) {
+  const int64_t bytes = checkpoint_bytes(assembly);
+  std::vector<DiskShortage> found;
+  if (assembly.place.rank() != 0) return found;
+  const train::CheckpointSpec& spec = job.spec().checkpoint;
+  const int64_t saves = most_saves(assembly.plan);
+  const auto look = [&](const std::filesystem::path& folder, const std::filesystem::path& checkpoints,
+                        const std::string& other) {
+    const auto free = free_bytes_below(folder);
+    if (!free) return;
+    const std::string size = monitor::bytes(static_cast<double>(bytes));
+    const int64_t room = *free / std::max<int64_t>(1, bytes), in_all = room + checkpoints_in(checkpoints);
+    const auto note = [&](std::string what, const std::string& fewer) {
+      const std::string hint = "make room before the first save, " + fewer + "or another " + other;
+      found.push_back(
+          {.for_one = room == 0,
+           .error = {ExitCode::environment, {.what = std::move(what), .where = folder.string(), .hint = hint}}});
+    };
+    if (room == 0) {
+      note("one checkpoint needs " + size + ", " + monitor::bytes(static_cast<double>(*free)) + " are free", "");
+    } else if (in_all <= spec.keep_last && in_all < saves) {
+      note("there is room for " + counted(in_all, "checkpoint") + " of " + size + "; checkpoint.keep_last: " +
+               std::to_string(spec.keep_last) + " takes one more while the next one is written",
+           "keep fewer, ");
+    }
+  };
+  const std::filesystem::path run = job.output_dir;
+  look(run, run / "ckpt", "--output-dir");
+  if (spec.mirror) look(*spec.mirror, *spec.mirror, "checkpoint.mirror");
+  return found;
+}
+
+}  // namespace gputrain::app

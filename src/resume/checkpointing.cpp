@@ -1,0 +1,350 @@
+#include "gputrain/resume/checkpointing.hpp"
+
+#include <utility>
+
+#include <ATen/ops/full.h>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/job/job_changes.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/resume/left_behind.hpp"
+#include "gputrain/resume/record.hpp"
+#include "gputrain/setup/versions.hpp"
+#include "newest_checkpoint.hpp"
+
+namespace gputrain::app {
+namespace {
+
+constexpr double kWaitedSecondsToTell = 1, kWaitedShareToTell = 0.05;
+
+/// Whatever name it was given by; it may be a link there.
+bool lies_in(const checkpoint::Checkpoint& checkpoint, const checkpoint::CheckpointStore& store) {
+  std::error_code unknown;
+  const auto canonical = [&](const std::filesystem::path& path) {
+    return std::filesystem::weakly_canonical(path, unknown);
+  };
+  const auto folder = canonical(store.folder());
+  return canonical(checkpoint.folder()).parent_path() == folder ||
+         canonical(std::filesystem::absolute(checkpoint.folder()).parent_path()) == folder;
+}
+
+}  // namespace
+
+std::string watched_metric_of(const JobSpec& spec, const Datasets& datasets) {
+  if (!datasets.val) return "";
+  const bool is_text = datasets.is_text;
+  const std::string name = spec.checkpoint.metric.value.value_or(is_text ? "loss" : "top1");
+  const bool is_measured = name == "loss" || (name == "perplexity") == is_text;
+  if (!is_measured) {
+    throw Error(ExitCode::usage, {.what = "checkpoint.metric: " + name + " is not measured on this data",
+                                  .hint = is_text ? "loss or perplexity" : "loss, top1 or top5"});
+  }
+  return "val/" + name;
+}
+
+std::string best_metric_of(const JobSpec& spec, const Datasets& datasets) {
+  return spec.checkpoint.keep_best == 0 ? "" : watched_metric_of(spec, datasets);
+}
+
+checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan,
+                                   const std::string& metric) {
+  return {.keep_last = spec.keep_last,
+          .keep_best = metric.empty() ? 0 : spec.keep_best,
+          .keep_every = plan.save.also_steps,
+          .smaller_is_better = train::smaller_is_better(metric)};
+}
+
+Checkpointing::Checkpointing(Parts parts)
+    : parts_(std::move(parts)),
+      state_(parts_.job, parts_.assembly, parts_.log),
+      best_metric_(best_metric_of(parts_.job.spec(), parts_.assembly.datasets)),
+      store_(parts_.folder.checkpoints(),
+             retention_of(parts_.job.spec().checkpoint, parts_.assembly.plan, best_metric_)),
+      writer_(store_) {
+  const auto& spec = parts_.job.spec().checkpoint;
+  if (spec.mirror) {
+    mirror_.emplace(RunMirror::Parts{.folder = *spec.mirror,
+                                     .retention = retention_of(spec, parts_.assembly.plan, best_metric_),
+                                     .writes = is_rank_zero(),
+                                     .ledger = parts_.ledger,
+                                     .console = parts_.console});
+  }
+  if (is_rank_zero()) follow(lineage_of(parts_.folder, spec.mirror));
+}
+
+/// Rank 0 alone looks for checkpoints, and writes their manifests.
+void Checkpointing::follow(const checkpoint::Lineage& lineage) {
+  store_.follow(lineage);
+  if (mirror_) mirror_->follow(lineage);
+}
+
+std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
+  const std::string& wish = parts_.job.spec().checkpoint.resume;
+  bool forgets = false;
+  const auto chosen = choose([&](const checkpoint::Checkpoint& from) {
+    const train::Stopwatch watch;
+    state_.take_up(from, progress, accept_changes);
+    forgets = forget_other_evaluations(from, progress);
+    restore_seconds_ = watch.seconds();
+  });
+  if (!chosen) {
+    progress.attempts = 0;
+    if (wish == "never") return "off (checkpoint.resume: never)";
+    return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
+  }
+  tell_other_versions(*chosen);
+  if (forgets && is_rank_zero()) tell_of_other_evaluations();
+  is_from_mirror_ = mirror_ && mirror_->holds(*chosen);
+  // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another branch.
+  const bool is_path = wish != "auto" && wish != "must";
+  const bool is_own = lies_in(*chosen, store_) || (mirror_ && lies_in(*chosen, mirror_->store()));
+  is_in_place_ = ask_rank_zero([&] {
+    std::error_code unknown;
+    return std::filesystem::equivalent(chosen->folder(), store_.folder_of(chosen->step()), unknown);
+  });
+  if (is_path && !is_own) {
+    batch_elsewhere_ = chosen->state().value("global_batch", parts_.assembly.plan.batch.global_batch);
+  }
+  start_ = Start{.folder = chosen->folder(), .step = chosen->step(), .leaves = {}};
+  if (is_path) start_->leaves = is_own ? chosen->step() : -1;
+  const auto& found = chosen->manifest().origin.lineage;
+  if (is_path) {
+    follow(is_own ? found.branch_off(chosen->step()) : checkpoint::Lineage::begin());
+  } else if (lineage().branches.empty() || found.descends_from(lineage())) {
+    follow(found);  // of a run whose folder is lost, or whose ledger is the older one
+  }
+  return "step " + grouped(progress.step) + " from " + chosen->folder().string() + " in " +
+         monitor::duration(restore_seconds_) +
+         (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
+}
+
+void Checkpointing::leave_others_behind() {
+  if (is_rank_zero()) {
+    if (start_ && start_->folder == store_.folder_of(start_->step)) store_.remove_replaced(start_->folder);
+    if (start_ && start_->leaves) leave_newer_than(*start_->leaves);
+    leave_others(store_.folder(), lineage());
+    if (mirror_) leave_others(mirror_->store().folder(), lineage());
+  }
+  if (start_ && mirror_ && is_in_place_) mirror_->begin(start_->folder);  // else what is saved first
+}
+
+/// Its answer, on every rank.
+bool Checkpointing::ask_rank_zero(const std::function<bool()>& question) {
+  const at::Tensor answer = at::full({}, is_rank_zero() && question() ? 1 : 0, at::kLong);
+  parts_.assembly.place.groups.control().broadcast(answer, 0, "where the checkpoint lies");
+  return answer.item<int64_t>() != 0;
+}
+
+/// What of a mirror is not in reach now is left by what the ledger says.
+void Checkpointing::leave_newer_than(int64_t step) {
+  if (mirror_) leave_newer_in_mirror(mirror_->store().folder(), step);  // first: it may be refused
+  leave_newer(store_.folder(), step);
+  nlohmann::json left{{"step", step}, {"lineage", json_of(lineage())}};
+  if (!is_in_place_) left["from"] = std::filesystem::absolute(start_->folder).string();
+  if (!parts_.ledger.append("left", left)) {
+    throw Error(ExitCode::environment, {.what = "cannot write down which checkpoints are left",
+                                        .where = parts_.folder.ledger().string(),
+                                        .hint = "see to its disk and permissions"});
+  }
+}
+
+/// Whether what was evaluated before belongs to another data.val, and is forgotten.
+bool Checkpointing::forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const {
+  const auto& val = parts_.assembly.datasets.val;
+  if (progress.evaluated_step < 0 || !val) return false;
+  const bool has_other_size = from.state().value("val_samples", val->size()) != val->size();
+  if (!has_other_size && !evaluates_otherwise(from.state().at("settings"), parts_.job.loaded.settings())) return false;
+  progress.forget_evaluations();
+  return true;
+}
+
+void Checkpointing::tell_of_other_evaluations() const {
+  log::warning(
+      "data.val is evaluated on other data than before: what was measured then counts no more as a result or a "
+      "best one; scores of older checkpoints, by which checkpoint.keep_best keeps them, stay");
+}
+
+std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {
+  const std::string& wish = parts_.job.spec().checkpoint.resume;
+  if (wish == "never") return std::nullopt;
+  if (wish != "auto" && wish != "must") {
+    check_is_checkpoint(wish);
+    return read_from(wish, read);
+  }
+  parts_.assembly.place.groups.on_rank_zero([&] { refuse_if_not_begun(parts_.folder); }, "search for a checkpoint");
+  auto found = newest(read);
+  if (!found) refuse_if_must(wish, store_);
+  return found;
+}
+
+std::optional<checkpoint::Checkpoint> Checkpointing::newest(const Read& read) const {
+  return newest_good(parts_.assembly.place.groups, store_, mirror_ ? &mirror_->store() : nullptr, read);
+}
+
+int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {
+  settle();  // nothing copies what is put back
+  const train::Progress now = progress;
+  const Read put_back = [&](const checkpoint::Checkpoint& from) {
+    // One that could not be read when this attempt began, and is of what that left behind.
+    if (from.step() > now.step) throw checkpoint::Unreadable("is newer than what goes back to it", from.folder());
+    state_.restore(from, progress);
+    forget_other_evaluations(from, progress);
+  };
+  const auto found = newest(put_back);
+  if (!found) {
+    throw Error(ExitCode::refused,
+                {.what = "training diverged: " + reason + "; there is no checkpoint yet to go back to",
+                 .where = parts_.folder.checkpoints().string(),
+                 .hint = "a shorter checkpoint.interval, a longer warm-up, or train.nonfinite: skip"});
+  }
+  parts_.log.pass_over(progress, now);
+  const int64_t back_to = progress.step;
+  progress.step = now.step;
+  if (now.evaluated_step < now.step) progress.evaluated_step = now.evaluated_step;  // its lines stay
+  progress.unreadable_in_epoch = now.unreadable_in_epoch;
+  progress.train_seconds = now.train_seconds;
+  progress.attempts = now.attempts;
+  progress.nonfinite_steps = now.nonfinite_steps;
+  progress.rollbacks = now.rollbacks + 1;
+  return back_to;
+}
+
+/// Another library may round otherwise: who compares runs bit for bit must know.
+void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) const {
+  if (!is_rank_zero()) return;
+  auto today = versions(parts_.assembly.place.device);
+  std::string changed;
+  for (const auto& [name, before] : from.manifest().origin.versions) {
+    if (today[name] != before) changed += (changed.empty() ? "" : ", ") + name + " " + before + " -> " + today[name];
+  }
+  if (changed.empty()) return;
+  log::warning("the checkpoint was written with other versions (" + changed +
+               "): results may differ in their last bits");
+}
+
+void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) {
+  const bool durable = mode == train::SaveMode::durable;
+  auto& groups = parts_.assembly.place.groups;
+  groups.enter("in the save after step", progress.step);
+  checkpoint::Snapshot live = state_.gather(progress, best_metric_);
+  live.origin.lineage = lineage();
+  live.synced_before = {parts_.folder.metrics()};
+  // That has waited for the device. Where NCCL called its sums off, updates were made of what they had come to.
+  if (!parts_.assembly.place.device.is_cpu())
+    groups.tensors().check("step " + std::to_string(progress.step), std::chrono::steady_clock::now());
+  if (writes()) {
+    const double waited_seconds = wait_for_the_save_before();
+    if (mode == train::SaveMode::background) tell_of_waiting(waited_seconds);
+    begun_[progress.step] = {.usage = progress.usage, .waited_seconds = waited_seconds};
+    if (!state_.is_shared_out() || prepare(live)) write(live, mode);
+  }
+  if (fails_anywhere(durable ? failures_ > 0 : failures_ >= parts_.job.spec().checkpoint.max_save_failures)) {
+    throw Error(
+        ExitCode::checkpoint,
+        {.what = "cannot save: " + (last_failure_.empty() ? "another rank has the reason" : last_failure_),
+         .hint = "mend that (space, disk, memory), then start again: training goes on from the last good checkpoint"});
+  }
+}
+
+/// Every rank that writes must call: rank 0 makes room for what they write together. False: there is none.
+bool Checkpointing::prepare(const checkpoint::Snapshot& live) {
+  bool failed = false;
+  try {
+    if (live.rank == 0) store_.prepare(live);
+  } catch (const Error& failure) {
+    failed = true;
+    note(checkpoint::BackgroundWriter::Result{.step = live.step, .failure = failure});
+  }
+  return !fails_anywhere(failed);
+}
+
+void Checkpointing::write(const checkpoint::Snapshot& live, train::SaveMode mode) {
+  if (mode == train::SaveMode::durable) {
+    if (mirror_) mirror_->hold(true);  // what is saved here comes first
+    note(writer_.save(live));
+    if (mirror_) mirror_->hold(false);
+    return;
+  }
+  if (mode == train::SaveMode::announced && live.rank == 0) announced_step_ = live.step;
+  writer_.begin(live, state_.what_only_updates_change());
+  parts_.pace.note_begun();
+}
+
+double Checkpointing::wait_for_the_save_before() {
+  const train::Stopwatch stopwatch;
+  writer_.wait();
+  const double seconds = stopwatch.seconds();
+  note_results();
+  return seconds;
+}
+
+void Checkpointing::tell_of_waiting(double seconds) {
+  waited_seconds_ += seconds;
+  const auto& interval = parts_.job.spec().checkpoint.interval;
+  const bool is_too_short = interval && !interval->is_auto() && waited_seconds_ > kWaitedSecondsToTell &&
+                            waited_seconds_ > kWaitedShareToTell * since_start_.seconds();
+  if (!is_too_short || std::exchange(has_told_of_waiting_, true)) return;
+  log::warning("saves come faster than they are written: training has stood still for " +
+               monitor::duration(waited_seconds_) + ". A save takes " + monitor::duration(save_seconds_) +
+               " to write and " + monitor::duration(verify_seconds_) +
+               " to read back: try a longer checkpoint.interval, or auto");
+}
+
+bool Checkpointing::settle() {
+  if (writes()) wait_for_the_save_before();
+  return !fails_anywhere(failures_ > 0);
+}
+
+void Checkpointing::note_results() {
+  for (const auto& result : writer_.take_results()) note(result);
+  if (mirror_) mirror_->note_results();
+}
+
+void Checkpointing::finish_mirror(const std::function<double()>& seconds_left) {
+  if (mirror_) mirror_->finish(seconds_left);
+}
+
+void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
+  save_seconds_ = result.seconds;
+  verify_seconds_ = result.verify_seconds;
+  begun_.erase(begun_.begin(), begun_.find(result.step));  // the step itself may be saved once more
+  if (!result.failure) {
+    failures_ = 0;
+    if (mirror_) mirror_->begin(store_.folder_of(result.step));
+    const Begun& begun = begun_.at(result.step);
+    const double stall_seconds = begun.waited_seconds + result.stall_seconds;
+    parts_.pace.note_written(stall_seconds, result.seconds + result.verify_seconds);
+    parts_.ledger.append("checkpoint", {{"step", result.step},
+                                        {"data", to_json(begun.usage)},
+                                        {"bytes", result.bytes},
+                                        {"seconds", result.seconds},
+                                        {"verify_seconds", result.verify_seconds},
+                                        {"stall_seconds", stall_seconds}});
+    if (result.step == announced_step_) {
+      parts_.console.line(
+          "save", "step " + grouped(result.step) + " on request  " + monitor::bytes(static_cast<double>(result.bytes)) +
+                      " in " + monitor::duration(result.seconds) + "  " + store_.folder_of(result.step).string());
+    }
+    return;
+  }
+  ++failures_;
+  parts_.pace.note_failed();
+  last_failure_ = reason_of(*result.failure);
+  parts_.ledger.append("save_failed", {{"step", result.step}, {"reason", last_failure_}});
+  const int64_t most = parts_.job.spec().checkpoint.max_save_failures;
+  const std::string count = " (failure " + std::to_string(failures_) + " of " + std::to_string(most) + " in a row)";
+  log::warning("no checkpoint of step " + std::to_string(result.step) + (failures_ <= most ? count : "") + ": " +
+               result.failure->what());
+}
+
+bool Checkpointing::fails_anywhere(bool failed) {
+  at::Tensor count = at::full({}, failed ? 1 : 0, at::kLong);
+  parts_.assembly.place.groups.control().all_reduce_sum(count, "checkpoint").wait();
+  return count.item<int64_t>() > 0;
+}
+
+}  // namespace gputrain::app

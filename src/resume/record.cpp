@@ -1,0 +1,200 @@
+#include "gputrain/resume/record.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/random.hpp"
+#include "gputrain/device/fault.hpp"
+#include "gputrain/device/out_of_memory.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/setup/versions.hpp"
+
+namespace gputrain::app {
+
+nlohmann::json to_json(const data::Usage& usage) {
+  return {{"samples", usage.samples},
+          {"fingerprint", fmt::format("{:016x}", usage.fingerprint)},
+          {"unreadable", usage.unreadable}};
+}
+
+data::Usage usage_from_json(const nlohmann::json& json) {
+  return {.samples = json.at("samples").get<int64_t>(),
+          .fingerprint = std::stoull(json.at("fingerprint").get<std::string>(), nullptr, 16),
+          .unreadable = json.value("unreadable", int64_t{0})};  // older ledgers do not say
+}
+
+nlohmann::json to_json(const data::OrderFacts& order) {
+  return {{"samples", order.samples},
+          {"global_batch", order.global_batch},
+          {"seed", order.seed},
+          {"shuffle", order.shuffle},
+          {"drop_last", order.drop_last}};
+}
+
+data::OrderFacts order_from_json(const nlohmann::json& json) {
+  return {.samples = json.at("samples").get<int64_t>(),
+          .global_batch = json.at("global_batch").get<int64_t>(),
+          .seed = json.at("seed").get<uint64_t>(),
+          .shuffle = json.at("shuffle").get<bool>(),
+          .drop_last = json.at("drop_last").get<bool>()};
+}
+
+data::OrderFacts order_facts(const Job& job, const Assembly& assembly) {
+  const auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
+  return {.samples = assembly.datasets.train->size(),
+          .global_batch = options.share.global_batch,
+          .seed = options.seed,
+          .shuffle = options.shuffle,
+          .drop_last = options.drop_last};
+}
+
+std::string reason_of(const std::exception& failure) {
+  const auto* error = dynamic_cast<const Error*>(&failure);
+  std::string reason = failure.what();
+  if (error != nullptr)
+    reason = (error->parts().where.empty() ? "" : error->parts().where + ": ") + error->parts().what;
+  return reason.substr(0, reason.find('\n'));  // the rest is for the console
+}
+
+int exit_code_of(const std::exception& failure) {
+  if (const auto* error = dynamic_cast<const Error*>(&failure)) return static_cast<int>(error->code());
+  if (device::shortage_of(failure)) return static_cast<int>(ExitCode::environment);
+  return static_cast<int>(device::fault_of(failure) ? ExitCode::restart : ExitCode::internal);
+}
+
+DataIdentity identity_of(const data::Dataset& dataset) {
+  std::string names;
+  for (const auto& name : data::target_names(dataset)) names += name + '\0';
+  return {.samples = dataset.size(), .target_names = names.empty() ? 0 : stable_hash(names)};
+}
+
+DataIdentity identity_before(const std::vector<nlohmann::json>& ledger) {
+  const nlohmann::json::json_pointer samples("/order/samples");
+  for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
+    if (line->value("kind", "") != "attempt") continue;
+    DataIdentity identity;
+    if (line->contains(samples) && line->at(samples).is_number_integer())
+      identity.samples = line->at(samples).get<int64_t>();
+    const auto names = line->find("target_names");
+    if (names != line->end() && names->is_string())
+      identity.target_names = std::strtoull(names->get<std::string>().c_str(), nullptr, 16);
+    return identity;
+  }
+  return {};
+}
+
+checkpoint::Lineage lineage_before(const std::vector<nlohmann::json>& ledger) {
+  for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
+    if (!line->contains("lineage")) continue;
+    try {
+      return checkpoint::lineage_in(line->at("lineage"));
+    } catch (const nlohmann::json::exception&) {
+      return {};  // changed by somebody, which the audit tells
+    }
+  }
+  return {};
+}
+
+std::string unsaved_start_in(const std::vector<nlohmann::json>& ledger) {
+  for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
+    const std::string kind = line->value("kind", "");
+    if (kind == "checkpoint" || kind == "started_over") return {};
+    if (kind != "left") continue;
+    const auto from = line->find("from");
+    return from != line->end() && from->is_string() ? from->get<std::string>() : "";
+  }
+  return {};
+}
+
+nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
+  nlohmann::json record{
+      {"attempt", progress.attempts},
+      {"run_id", job.run_id},
+      {"spec_hash", job.spec_hash},
+      {"version", version()},
+      {"process", ::getpid()},
+      {"host", assembly.place.groups.hosts().empty() ? "" : assembly.place.groups.hosts().front()},
+      {"world_size", assembly.place.groups.world_size()},
+      {"device", assembly.place.device.is_cpu() ? "cpu" : device::facts_of(assembly.place.device).name},
+      {"threads", assembly.place.threads.count},
+      {"step", progress.step},
+      {"data", to_json(progress.usage)},
+      {"order", to_json(order_facts(job, assembly))}};
+  if (const uint64_t names = identity_of(*assembly.datasets.train).target_names; names != 0)
+    record["target_names"] = fmt::format("{:016x}", names);
+  if (assembly.micro_batch.micro_batch > 0) record["micro_batch"] = assembly.micro_batch.to_json();
+  return record;
+}
+
+nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress) {
+  return {{"attempt", progress.attempts}, {"step", progress.step},    {"data", to_json(progress.usage)},
+          {"status", summary.status},     {"reason", summary.reason}, {"exit_code", summary.exit_code}};
+}
+
+int64_t attempts_in(const std::vector<nlohmann::json>& ledger) {
+  int64_t lines = 0, highest = 0;
+  for (const auto& line : ledger) {
+    if (line.value("kind", "") != "attempt") continue;
+    ++lines;
+    const auto number = line.find("attempt");
+    if (number != line.end() && number->is_number_integer()) highest = std::max(highest, number->get<int64_t>());
+  }
+  return std::max(lines, highest);
+}
+
+Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
+  Stuck stuck;
+  bool is_open = false;  // the newest attempt has no end so far: it was killed
+  for (const auto& line : ledger) {
+    const std::string kind = line.value("kind", "");
+    if (kind == "attempt") {
+      if (line.value("step", int64_t{-1}) != step) stuck = {};
+      ++stuck.attempts;
+      stuck.reason = "killed";
+      is_open = true;
+    } else if (kind == "end" && is_open) {
+      const int code = line.value("exit_code", 0);
+      stuck.reason = line.value("reason", "");
+      const bool is_wanted = code == static_cast<int>(ExitCode::done) ||
+                             code == static_cast<int>(ExitCode::interrupted) ||
+                             code == static_cast<int>(ExitCode::terminated);
+      if (is_wanted) stuck = {};
+      is_open = false;
+    } else if (kind == "checkpoint" && line.value("step", int64_t{0}) > step) {
+      stuck = {};
+    }
+  }
+  return stuck;
+}
+
+train::LossRecord losses_in(const std::vector<nlohmann::json>& ledger) {
+  train::LossRecord record;
+  bool is_open = false;
+  double last = 0;
+  for (const auto& line : ledger) {
+    const std::string kind = line.value("kind", "");
+    const auto time = line.find("time");
+    const double now = time != line.end() && time->is_number() ? time->get<double>() : last;
+    if (kind == "attempt") {
+      if (is_open) ++record.losses;
+      is_open = true;
+    } else if (is_open) {
+      record.seconds += std::max(0.0, now - last);  // up to its last sign of life
+    }
+    last = now;
+    if (kind != "end") continue;
+    const auto status = line.find("status");
+    if (is_open && status != line.end() && *status == "failed") ++record.losses;
+    is_open = false;
+  }
+  if (is_open) ++record.losses;  // killed
+  return record;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,232 @@
+#include "gputrain/run/ending.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include <ATen/ops/zeros.h>
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/core/process.hpp"
+#include "gputrain/device/host.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/resume/record.hpp"
+
+namespace gputrain::app {
+
+using monitor::significant;
+
+namespace {
+
+struct StopWords {
+  const char *by, *reason;  // for programs; for people
+};
+
+StopWords words_of(train::Stop stop) {
+  switch (stop) {
+    case train::Stop::max_duration:
+      return {"limits.max_duration", "limits.max_duration reached"};
+    case train::Stop::notice:
+      return {"notice", "the machine is about to be taken away"};
+    case train::Stop::restart:
+      return {"SIGUSR1", "asked to make way (SIGUSR1)"};
+    case train::Stop::interrupted:
+      return {"SIGINT", "interrupted (SIGINT)"};
+    default:
+      return {"SIGTERM", "terminated (SIGTERM or SIGHUP)"};
+  }
+}
+
+std::string sent_text(const monitor::Summary& summary) {
+  const auto sent = static_cast<double>(summary.sent_bytes_per_step);
+  const auto full = static_cast<double>(summary.uncompressed_bytes_per_step);
+  if (sent == 0) return "";
+  return "  sent " + monitor::bytes(sent) + " a step" + (sent == full ? "" : " instead of " + monitor::bytes(full));
+}
+
+std::string speed_text(const monitor::Summary& summary) {
+  const bool is_text = summary.tokens > 0;
+  const double rate = is_text ? summary.tokens_per_second : summary.samples_per_second;
+  const std::string unit = is_text ? " tok/s  " : " samples/s  ";
+  return (rate > 0 ? monitor::compact(rate) + unit : "") +  // none where the first step was the only one
+         "first step after " + monitor::duration(summary.first_step_seconds) + "  memory " +
+         monitor::bytes(static_cast<double>(summary.peak_memory_bytes)) + sent_text(summary);
+}
+
+}  // namespace
+
+Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metrics) {
+  Expectation expectation;
+  if (!spec.expect) return expectation;
+  for (const auto& [name, band] : spec.expect->bands) {
+    expectation.exists = true;
+    const auto found = metrics.find(name);
+    const bool met = found != metrics.end() && found->second >= band[0] && found->second <= band[1];
+    expectation.met = expectation.met && met;
+    expectation.text += (expectation.text.empty() ? "" : ", ") + name + " " +
+                        (found == metrics.end() ? "missing" : significant(found->second)) +
+                        (met ? " in [" : " not in [") + significant(band[0]) + ", " + significant(band[1]) + "]";
+  }
+  return expectation;
+}
+
+void check_expected_metrics(const JobSpec& spec, const Datasets& datasets) {
+  if (!spec.expect) return;
+  std::vector<std::string> measured{"train/loss"};
+  for (const auto& [split, is_there] :
+       {std::pair("val", datasets.val != nullptr), {"test", datasets.test != nullptr}}) {
+    if (!is_there) continue;
+    const auto names = datasets.is_text ? std::vector<std::string>{"loss", "perplexity"}
+                                        : std::vector<std::string>{"loss", "top1", "top5"};
+    for (const auto& name : names) measured.push_back(std::string(split) + "/" + name);
+  }
+  for (const auto& [name, band] : spec.expect->bands) {
+    if (name.starts_with("train/") || std::ranges::find(measured, name) != measured.end()) continue;
+    std::string all;
+    for (const auto& each : measured) all += (all.empty() ? "" : ", ") + each;
+    throw Error(ExitCode::usage, {.what = "expect: " + name + " is not measured by this job", .hint = all});
+  }
+}
+
+monitor::Summary summarize(const Job& job, const Place& place, const train::Plan& plan, const train::Progress& progress,
+                           const train::LogHook& log) {
+  monitor::Summary summary;
+  summary.run_id = job.run_id;
+  summary.step = progress.step;
+  summary.epoch = plan.epochs_in(progress.step);
+  summary.samples = progress.usage.samples;
+  summary.tokens = progress.tokens;
+  summary.world_size = place.groups.world_size();
+  summary.attempts = progress.attempts;
+  summary.metrics = progress.metrics;
+  summary.best = progress.best;
+  summary.samples_per_second = log.samples_per_second();
+  summary.tokens_per_second = log.tokens_per_second();
+  summary.wall_seconds = seconds_since_process_start();
+  summary.first_step_seconds = log.first_step_seconds();
+  summary.peak_memory_bytes =
+      place.device.is_cpu() ? device::peak_resident_bytes() : device::peak_allocated_bytes(place.device);
+  return summary;
+}
+
+void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earlier) {
+  if (summary.first_step_seconds > 0) return;
+  try {
+    if (earlier.at("run_id") != summary.run_id) return;
+    const auto& throughput = earlier.at("throughput");
+    summary.samples_per_second = throughput.at("samples_per_second").get<double>();
+    summary.tokens_per_second = throughput.at("tokens_per_second").get<double>();
+    summary.first_step_seconds = earlier.at("first_step_seconds").get<double>();
+  } catch (const nlohmann::json::exception&) {  // there is none, or somebody else wrote it
+  }
+}
+
+monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std::string& run_id, int64_t step,
+                               comm::Group& control) {
+  constexpr size_t kBytes = 4096;
+  auto known = nlohmann::ordered_json::object();
+  try {
+    if (control.rank() == 0 && earlier.at("run_id") == run_id && earlier.at("step") == step) {
+      for (const auto& [name, value] : earlier.at("metrics").items())
+        if (name.starts_with("test/") && value.is_number()) known[name] = value;
+    }
+  } catch (const nlohmann::json::exception&) {  // there is none, or somebody else wrote it
+  }
+  const at::Tensor told = at::zeros({kBytes}, at::kByte);
+  const std::string text = known.dump();
+  if (text.size() < kBytes) std::memcpy(told.mutable_data_ptr(), text.data(), text.size());
+  control.broadcast(told, 0, "what was tested before");
+  const auto heard = nlohmann::json::parse(static_cast<const char*>(told.const_data_ptr()), nullptr, false);
+  return heard.is_object() ? heard.get<monitor::Metrics>() : monitor::Metrics();
+}
+
+void record_failed_start(const std::exception& failure, const std::string& run_id, const RunFolder& folder) {
+  const int code = exit_code_of(failure);
+  try {
+    if (code == static_cast<int>(ExitCode::usage)) return monitor::restore_newest_end(folder.summary());
+    monitor::write_beginning(folder.summary(),
+                             {.run_id = run_id, .status = "failed", .exit_code = code, .reason = reason_of(failure)});
+  } catch (const Error& second) {
+    log::warning(second.what());  // the first failure is the one to report
+  }
+}
+
+void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic) {
+  if (traffic.steps == 0) return;
+  summary.sent_bytes_per_step = traffic.bytes / traffic.steps;
+  summary.uncompressed_bytes_per_step = traffic.full_bytes / traffic.steps;
+}
+
+void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify) {
+  if (outcome.is_preempted()) {
+    summary.status = "stopped";
+    const StopWords words = words_of(outcome.stop);
+    summary.reason = std::string(words.reason) + (summary.step > 0 ? ", saved" : ", nothing to save yet");
+    summary.stopped_by = words.by;
+    summary.exit_code = static_cast<int>(train::exit_code_of(outcome.stop));
+    return;
+  }
+  summary.status = "done";
+  summary.reason = outcome.stop == train::Stop::max_time     ? "train.max_time reached"
+                   : outcome.stop == train::Stop::early_stop ? "stopped early: evaluations bring no gain any more"
+                                                             : "all steps done";
+  summary.exit_code = 0;
+  if (verify && !expectation.met) {
+    summary.status = "failed";
+    summary.reason = "expect: missed: " + expectation.text;
+    summary.exit_code = static_cast<int>(ExitCode::refused);
+  }
+}
+
+monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder) {
+  summary.status = "failed";
+  summary.exit_code = exit_code_of(failure);
+  summary.reason = reason_of(failure);
+  try {
+    monitor::write_summary(folder.summary(), summary);
+  } catch (const Error& second) {
+    log::warning(second.what());  // the first failure is the one to report
+  }
+  return summary;
+}
+
+void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,
+                  const Expectation& expectation, const RunFolder& folder, const std::string& resume) {
+  const std::string steps = plan.is_time_limited() ? counted(summary.step, "step")
+                                                   : grouped(summary.step) + "/" + counted(plan.total_steps, "step");
+  console.line(summary.status == "done" ? "done" : "end", steps + "  " + summary.reason + "  exit " +
+                                                              std::to_string(summary.exit_code) + "  wall " +
+                                                              monitor::duration(summary.wall_seconds));
+  std::string result;
+  for (const auto& [name, best] : summary.best) {
+    if (name != "val/loss" && name != "val/top1") continue;
+    const std::string unit = name == "val/top1" ? "%" : "";
+    result += (result.empty() ? "" : "  ") + name + " " + significant(summary.metrics.at(name)) + unit + " (best " +
+              significant(best.value) + unit + " at step " + grouped(best.step) + ")";
+  }
+  if (result.empty() && summary.metrics.contains("train/loss")) {
+    result = "train/loss " + significant(summary.metrics.at("train/loss"));
+  }
+  if (expectation.exists)
+    result += "  expect: " + std::string(expectation.met ? "pass" : "MISSED") + " (" + expectation.text + ")";
+  if (!result.empty()) console.line("result", result);
+  if (summary.first_step_seconds > 0) console.line("speed", speed_text(summary));
+  if (summary.status == "stopped" && summary.step > 0) {
+    const bool goes_on = resume == "auto" || resume == "must";
+    console.line("next", std::string(goes_on ? "the same command" : "the same command without checkpoint.resume") +
+                             " goes on from step " + grouped(summary.step));
+  } else if (summary.first_step_seconds == 0 && summary.status == "done") {
+    console.line("next",
+                 "nothing was left to train; to go on, raise what ends the job (train.max_steps, train.max_time, "
+                 "eval.early_stopping.patience) and add --accept");
+  }
+  console.line("files", folder.weights().string() + "  " + folder.metrics().filename().string() + "  " +
+                            folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() +
+                            "/");
+}
+
+}  // namespace gputrain::app

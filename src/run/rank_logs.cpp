@@ -1,0 +1,40 @@
+#include "gputrain/run/rank_logs.hpp"
+
+#include <climits>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/monitor/abandoned_lines.hpp"
+
+namespace gputrain::app {
+
+namespace {
+
+void try_to_open_log(const RunFolder& folder, const Place& place, bool tells) {
+  try {
+    log::open_file(folder.log(place.rank()));
+  } catch (const Error& refusal) {
+    if (place.rank() == 0) throw;
+    if (tells) log::own_warning(refusal.what());
+  }
+}
+
+}  // namespace
+
+void open_log(const RunFolder& folder, const Place& place) { try_to_open_log(folder, place, /*tells=*/true); }
+
+int64_t cut_logs(const RunFolder& folder, const Place& place, const train::Progress& progress) {
+  const auto cut = [&](int rank) { return monitor::cut_log(folder.log(rank), progress.step, progress.evaluated_step); };
+  int64_t count = 0;
+  try {
+    count = cut(place.rank());
+    const int gone = place.rank() == 0 ? place.groups.world_size() : INT_MAX;
+    for (int rank = gone; rank != INT_MAX && std::filesystem::exists(folder.log(rank)); ++rank) cut(rank);
+  } catch (const Error& error) {
+    log::warning(std::string("the log still tells of steps that are taken again: ") + error.what());
+  }
+  try_to_open_log(folder, place, /*tells=*/log::has_file());  // the one that was cut is another file
+  return count;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,173 @@
+#include "gputrain/run/start_page.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/run/idle_keys.hpp"
+#include "gputrain/setup/fixed_memory.hpp"
+#include "gputrain/setup/training_loop.hpp"
+#include "gputrain/setup/versions.hpp"
+#include "gputrain/train/step.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using monitor::compact;
+using monitor::significant;
+
+std::string launcher_text(const launch::Launch& launch) {
+  const auto& at = launch.rendezvous;
+  return "by " + launch.launcher + ", met at " + at.master_address + ":" + std::to_string(at.master_port);
+}
+
+/// "2 hosts, 4 ranks x ", with how many on each where that differs.
+std::string ranks_text(const std::vector<std::string>& hosts) {
+  std::map<std::string, int64_t> ranks;
+  for (const auto& host : hosts) ++ranks[host];
+  std::string text = counted(static_cast<int64_t>(ranks.size()), "host");
+  const auto differs = [&](const auto& entry) { return entry.second != ranks.begin()->second; };
+  if (std::ranges::any_of(ranks, differs)) {
+    std::string each;
+    for (const auto& [host, count] : ranks) each += (each.empty() ? "" : " ") + host + ":" + std::to_string(count);
+    text += " (" + each + ")";
+  }
+  return text + ", " + counted(static_cast<int64_t>(hosts.size()), "rank") + " x ";
+}
+
+std::string hosts_text(const Place& place) {
+  const auto facts = device::facts_of(place.device);
+  const auto& groups = place.groups;
+  std::string text;
+  if (!groups.alone()) text = ranks_text(groups.hosts());
+  text += facts.name + " (" + monitor::bytes(static_cast<double>(facts.total_bytes)) + ")";
+  if (place.device.is_cpu()) text += "  " + counted(place.threads.count, "thread") + " (" + place.threads.reason + ")";
+  if (!facts.software.empty()) text += "  " + facts.software;
+  if (!groups.alone())
+    text += "  " + torch_version() + "  " + groups.description() + "  " + launcher_text(place.launch);
+  return text;
+}
+
+std::string model_text(const JobSpec& spec, const Assembly& assembly) {
+  std::string from = spec.model.pretrained ? "from " + *spec.model.pretrained : "from scratch";
+  if (const int64_t classes = assembly.built.classes_left_out; classes > 0) {
+    from += " without its last layer, which has " + counted(classes, "class");
+  }
+  return spec.model.architecture.name + " " + compact(static_cast<double>(assembly.built.parameter_count)) +
+         " params  " + spec.precision +
+         (assembly.place.policy.compute != assembly.place.policy.master ? ", fp32 master weights" : "") + "  " + from +
+         ", seed " + std::to_string(spec.seed);
+}
+
+std::string data_text(const Datasets& datasets) {
+  std::string text = "train " + datasets.train->describe();
+  if (datasets.val) text += "  val " + datasets.val->describe();
+  return text;
+}
+
+std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
+  const auto& batch = assembly.plan.batch;
+  const int64_t sequence = assembly.datasets.tokens_per_sample();
+  const int world = assembly.place.groups.world_size();
+  std::string text = sequence > 0 ? counted(assembly.plan.tokens_per_step, "token") + "/step"
+                                  : counted(batch.global_batch, "sample") + "/step";
+  const bool is_even = batch.micro_batches.empty(), is_open = spec.train.searches_micro_batch();
+  text += " = " +
+          (is_open   ? "auto"
+           : is_even ? grouped(batch.micro_batch)
+                     : "(" + train::sum_text(batch.micro_batches) + ")") +
+          " micro";
+  if (sequence > 0) text += " x " + grouped(sequence) + " seq";
+  if (is_even) text += " x " + counted(world, "rank");
+  text += " x " + (is_open ? "as many" : grouped(batch.accumulation)) + " accumulation";
+  if (batch.micro_batch_over_ranks(world) * batch.accumulation != batch.global_batch) text += " (at most)";
+  if (const int64_t samples = assembly.datasets.train->size(); samples < batch.global_batch)
+    text += ", but an epoch has only " + counted(samples, "sample") + ": each step is a whole one";
+  const double lr = spec.optimizer.peak_lr(batch.global_batch);
+  text += "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
+  if (assembly.built.owners.empty()) return text;
+  const bool shares_gradients = assembly.built.arena->keeps_owned_gradients_only();
+  return text + (shares_gradients ? "  its state and the gradients" : "  its state") + " shared out over the ranks";
+}
+
+/// What a run will try, where that is for it to find out.
+std::string micro_batch_text(const JobSpec& spec, const Assembly& assembly) {
+  if (!spec.train.searches_micro_batch()) return assembly.micro_batch.text();
+  std::string sizes;
+  for (const int64_t size : train::micro_batches_to_try(assembly.plan.batch.micro_batch)) sizes += " " + grouped(size);
+  return "auto: a run tries" + sizes + " samples per rank before its first step and takes the fastest that fits";
+}
+
+std::string reduction_text(const Assembly& assembly) {
+  const auto& built = assembly.built;
+  const StepShape step{.ranks = assembly.place.groups.world_size(),
+                       .passes = assembly.plan.batch.accumulation,
+                       .shares = !built.owners.empty()};
+  const auto one_step = traffic_of_one_step(assembly.reduction, *built.arena, step);
+  return describe(assembly.reduction, *built.arena, one_step);
+}
+
+std::string graph_text(const JobSpec& spec, const Assembly& assembly) {
+  const std::string obstacle = obstacle_to_recording(spec, assembly);
+  return obstacle.empty()
+             ? "a step is one CUDA graph from the " + std::to_string(train::Step::kStepsBeforeRecording + 1) + "th on"
+             : "none: " + obstacle;
+}
+
+std::string cadence_text(const train::Cadence& cadence) {
+  if (cadence.steps > 0) return "every " + grouped(cadence.steps);
+  if (cadence.seconds > 0) return "every " + monitor::duration(cadence.seconds);
+  return "at the end";
+}
+
+std::string plan_text(const Assembly& assembly, const std::string& saves) {
+  const auto& plan = assembly.plan;
+  std::string text;
+  if (plan.is_time_limited()) {
+    text = monitor::duration(plan.max_seconds) + " of training";
+  } else {
+    const double epochs = plan.epochs_in(plan.total_steps);
+    text = counted(plan.total_steps, "step") + " = " + significant(epochs) + (epochs == 1 ? " epoch" : " epochs");
+    if (plan.max_seconds > 0) text += ", or " + monitor::duration(plan.max_seconds) + " of training if that is less";
+  }
+  text += "  " + assembly.updates.schedule->describe();
+  if (assembly.datasets.val) text += "  eval " + cadence_text(plan.eval);
+  text += "  save " + (plan.save.is_auto ? saves : cadence_text(plan.save));
+  return text + (plan.save.also_steps > 0 ? ", and every " + grouped(plan.save.also_steps) + " for good" : "");
+}
+
+/// What stays for the whole run, to the byte; what a step needs besides is not known before one has been taken.
+std::string memory_text(const Assembly& assembly) {
+  const auto sized = [](int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); };
+  const FixedMemory fixed = fixed_memory(assembly.built, assembly.updates);
+  const int64_t all = device::facts_of(assembly.place.device).total_bytes;
+  const int here = assembly.place.device.is_cpu() ? assembly.place.launch.rendezvous.local_world_size : 1;
+  return sized(fixed.total()) + " of " + sized(all) + (here > 1 ? " for " + counted(here, "rank") : "") + ": weights " +
+         sized(fixed.parameters + fixed.buffers) +
+         (fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "") + "  grads " +
+         sized(fixed.gradients) + "  optimizer " + sized(fixed.optimizer_state) + "  then activations";
+}
+
+}  // namespace
+
+void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const StartTexts& texts) {
+  console.block("gputrain " + version() + "  run " + job.run_id + "  resolved " +
+                (job.output_dir / "job.resolved.yaml").string());
+  console.line("hosts", texts.hosts.empty() ? hosts_text(assembly.place) : texts.hosts);
+  console.line("model", model_text(job.spec(), assembly));
+  console.line("data", data_text(assembly.datasets));
+  console.line("batch", batch_text(job.spec(), assembly));
+  const bool is_chosen = job.spec().train.searches_micro_batch() || assembly.micro_batch.micro_batch > 0;
+  if (is_chosen) console.line("micro", micro_batch_text(job.spec(), assembly));
+  if (!assembly.place.groups.alone()) console.line("reduce", reduction_text(assembly));
+  if (!assembly.place.device.is_cpu()) console.line("graph", graph_text(job.spec(), assembly));
+  console.line("plan", plan_text(assembly, texts.saves));
+  console.line("memory", texts.memory.empty() ? memory_text(assembly) : texts.memory);
+  console.line("resume", texts.resume);
+  for (const std::string& text : idle_keys(job, assembly)) log::warning(text);
+}
+
+}  // namespace gputrain::app

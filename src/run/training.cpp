@@ -1,0 +1,357 @@
+#include "gputrain/run/training.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/core/process.hpp"
+#include "gputrain/device/fault.hpp"
+#include "gputrain/estimate/memory_page.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/resume/checkpoint_room.hpp"
+#include "gputrain/resume/earlier_attempts.hpp"
+#include "gputrain/resume/kept_batch.hpp"
+#include "gputrain/resume/record.hpp"
+#include "gputrain/run/rank_logs.hpp"
+#include "gputrain/run/start_page.hpp"
+#include "gputrain/setup/training_loop.hpp"
+#include "gputrain/setup/weights.hpp"
+#include "gputrain/train/replica_hook.hpp"
+#include "gputrain/train/sampler.hpp"
+#include "gputrain/train/trainer.hpp"
+#include "gputrain/train/unreached_hook.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// While this lives, `handler` is called before a process is ended whose main thread is stuck.
+class ForcedExitHandler {
+ public:
+  ForcedExitHandler(comm::ProcessGroups& groups, std::function<void(const Error&)> handler) : groups_(groups) {
+    groups_.set_forced_exit_handler(std::move(handler));
+  }
+  ForcedExitHandler(const ForcedExitHandler&) = delete;
+  ForcedExitHandler& operator=(const ForcedExitHandler&) = delete;
+  ~ForcedExitHandler() { groups_.set_forced_exit_handler(nullptr); }
+
+ private:
+  comm::ProcessGroups& groups_;
+};
+
+}  // namespace
+
+Training::Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console,
+                   const TakenRunFolder& taken)
+    : request_(request),
+      job_(job),
+      spec_(job.spec()),
+      assembly_(assembly),
+      console_(console),
+      folder_(taken.folder),
+      lock_(taken.lock),
+      reporting_{console, metrics_, assembly.plan},
+      log_(reporting_, assembly.place.groups, assembly.place.device),
+      ledger_(assembly.place.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
+      checkpointing_({job, assembly, log_, console, ledger_, pace_, folder_}),
+      save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
+  const auto sources = cloud::read_metadata_sources();
+  if (spec_.checkpoint.notice.watches() && assembly.place.launch.rendezvous.local_rank == 0) {
+    notices_ = std::make_unique<cloud::NoticeWatcher>(
+        cloud::NoticeWatcher::Options{.interval_seconds = spec_.checkpoint.notice.interval.seconds,
+                                       .has_gpu = assembly.place.device.is_cuda(),
+                                       .sources = sources});
+  }
+  std::string resume = this->resume();
+  const EarlierAttempts earlier(job, assembly, folder_);
+  progress_.attempts = earlier.number_of_next(progress_);
+  if (progress_.attempts > 1) resume += "  attempt " + grouped(progress_.attempts);
+  earlier.check_data(progress_, request.accept);
+  if (!request.accept) earlier.refuse_if_stuck(progress_);
+  checkpointing_.leave_others_behind();
+  leave_later_steps();
+  tell_of_kept_batch(assembly.plan.batch);
+  pace_ = train::SavePace(earlier.losses());
+  nlohmann::json attempt = attempt_record(job, assembly, progress_);
+  if (checkpointing_.restore_seconds() > 0) attempt["restore_seconds"] = checkpointing_.restore_seconds();
+  if (const auto batch = checkpointing_.batch_elsewhere()) attempt["from_elsewhere"] = {{"global_batch", *batch}};
+  if (!checkpointing_.lineage().branches.empty()) attempt["lineage"] = checkpoint::json_of(checkpointing_.lineage());
+  ledger_.append("attempt", attempt);
+  const auto& mirror = spec_.checkpoint.mirror;
+  print_start_page(console, job, assembly,
+                   {.saves = pace_.text(), .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text()});
+}
+
+/// An attempt that dies here does not know yet where it begins.
+std::string Training::resume() {
+  try {
+    return checkpointing_.resume(progress_, request_.accept);
+  } catch (const std::exception& failure) {
+    ledger_.append("start_failed", {{"reason", reason_of(failure)}, {"exit_code", exit_code_of(failure)}});
+    throw;
+  }
+}
+
+/// Curve and log are those of the run as it is now; what they said of steps to be taken again is kept beside them.
+void Training::leave_later_steps() {
+  const int rank = assembly_.place.rank();
+  if (rank == 0) metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step, progress_.evaluated_step);
+  const auto left = cut_logs(folder_, assembly_.place, progress_);
+  if (progress_.step == 0 && left == 0) return;
+  const std::string mark =
+      "resumed at step " + grouped(progress_.step) + ", attempt " + std::to_string(progress_.attempts);
+  log::info(mark + (left == 0 ? ""
+                              : "; " + counted(left, "line") + " about later steps are now in " +
+                                    folder_.log(rank).filename().string() + ".left"));
+  metrics_.append(
+      {.step = progress_.step, .epoch = assembly_.plan.epochs_in(progress_.step), .kind = "event", .message = mark});
+}
+
+int Training::run() {
+  note_reached();
+  const ForcedExitHandler on_forced_exit(assembly_.place.groups,
+                                         [this](const Error& failure) { record_forced_end(failure); });
+  try {
+    // Not refused: what a disk says is not always so, and there may be room when the first save is due.
+    for (const auto& shortage : disks_too_small(job_, assembly_)) log::warning(shortage.error.what());
+    monitor::Summary summary = train();
+    keep_measured(summary, monitor::newest_end(folder_.summary()));
+    assembly_.place.groups.control().barrier("end");
+    lock_.check();
+    if (assembly_.place.rank() == 0) monitor::write_summary(folder_.summary(), summary);
+    ledger_.append("end", end_record(summary, progress_));
+    train::note_saved();
+    assembly_.place.groups.leave();  // a rank that fails to give everything back does not undo what is done
+    finish_mirror();
+    return summary.exit_code;
+  } catch (const std::exception& failure) {
+    auto known = out_of_memory_error(failure, job_, &assembly_, present_work());
+    if (!known) known = device::fault_of(failure);
+    assembly_.place.groups.leave(known ? *known : failure);
+    record_end(known ? *known : failure);
+    if (known) throw Error(*known);
+    throw;
+  }
+}
+
+/// What training is at, in words.
+std::string Training::present_work() const {
+  const int64_t step = progress_.step;
+  const bool is_done = step >= assembly_.plan.total_steps;
+  const bool is_evaluating =
+      assembly_.datasets.val && progress_.evaluated_step != step && (is_done || assembly_.plan.eval.at_step(step));
+  if (is_evaluating && step > 0) return "in the evaluation after step " + grouped(step);
+  return is_done ? "at the end, after step " + grouped(step) : "in step " + grouped(step + 1);
+}
+
+void Training::record_end(const std::exception& failure) {
+  if (assembly_.place.rank() != 0 || !lock_.is_held()) return;  // another run's folder is left alone
+  const std::lock_guard lock(end_mutex_);
+  const auto summary =
+      record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
+  ledger_.append("end", end_record(summary, progress_));
+}
+
+/// Where a run stands when its main thread is stuck cannot be asked then: so it is written down before, at every step.
+void Training::note_reached() {
+  if (assembly_.place.rank() != 0 || assembly_.place.groups.alone()) return;
+  Reached now{summarize(job_, assembly_.place, assembly_.plan, progress_, log_), progress_};
+  const std::lock_guard lock(end_mutex_);
+  reached_ = std::move(now);
+}
+
+void Training::record_forced_end(const Error& failure) {
+  if (assembly_.place.rank() != 0 || !lock_.is_held()) return;
+  const std::lock_guard lock(end_mutex_);
+  const auto summary = record_failure(reached_.summary, failure, folder_);
+  monitor::Ledger(folder_.ledger())
+      .append("end", end_record(summary, reached_.progress));  // ledger_ is the main thread's
+}
+
+monitor::Summary Training::train() {
+  train::note_signals();
+  first_step_ = progress_.step;
+  auto& [place, datasets, plan, built, updates, reduction, micro_batch] = assembly_;
+  const train::StopReason own_stop = [this] { return this->own_stop(); };
+  TrainingLoop loop(spec_, assembly_, own_stop, [this] { checkpointing_.finish_copy(); });
+
+  std::optional<train::EvalHook> eval;
+  if (datasets.val) {
+    eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, assembly_, "val"), *built.model,
+                                        place.groups, reporting_, own_stop, spec_.eval.at_start,
+                                        watched_metric_of(spec_, datasets), spec_.eval.early_stopping});
+  }
+  train::ReplicaHook replicas(
+      {.cadence = plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),
+       .groups = place.groups,
+       .arena = *built.arena,
+       .buffers = built.sync_batch_norm ? train::buffers_of(*built.model) : parallel::NamedTensors()});
+  train::SaveHook save({.cadence = plan.save,
+                        .pace = plan.save.is_auto && place.rank() == 0 ? &pace_ : nullptr,
+                        .best_metric = plan.save.is_never() ? "" : checkpointing_.best_metric(),
+                        .requests = save_requests_,
+                        .save =
+                            [&](const auto& progress, auto mode) {
+                              replicas.check(progress);
+                              lock_.check();
+                              checkpointing_.save(progress, mode);
+                            },
+                        .look = [this] { look_at_saves(); },
+                        .settle = [this] { return checkpointing_.settle(); },
+                        .saved_evaluation = progress_.evaluates_anew ? -1 : progress_.evaluated_step});
+  train::FiniteHook finite({.spec = spec_.train,
+                            .look_every = place.device.is_cpu() ? 1 : train::kDeviceLookEvery,
+                            .scaler = updates.scaler.get(),
+                            .plan = plan,
+                            .order = order_facts(job_, assembly_),
+                            .ledger = ledger_,
+                            .others_due = [&] { return save.is_due() || (eval && eval->is_due()); },
+                            .sends_fp16 = spec_.parallel.compress == "fp16" && place.groups.world_size() > 1});
+  train::UnreachedHook unreached(*built.model);
+  std::vector<train::Hook*> hooks{&unreached, &finite, &log_, &replicas};
+  if (eval) hooks.push_back(&*eval);
+  hooks.push_back(&save);
+
+  if (!checkpointing_.is_in_place()) checkpointing_.save(progress_, train::SaveMode::durable);
+  train::Outcome outcome;
+  try {
+    while ((outcome = loop.run(progress_, hooks)).stop == train::Stop::diverged) roll_back(finite.finding());
+  } catch (const Error& failure) {
+    // All ranks come to this at one step. Who left first would break off the collective that another one is still in.
+    if (failure.code() == ExitCode::refused) place.groups.control().barrier("results refused");
+    throw;
+  }
+  if (datasets.test && !outcome.is_preempted()) outcome.stop = std::max(outcome.stop, test());
+  stop_ = outcome.stop;
+  const Expectation expectation = check_expectation(spec_, progress_.metrics);
+  monitor::Summary summary = summarize(job_, place, plan, progress_, log_);
+  note_traffic(summary, loop.traffic());
+  conclude(summary, outcome, expectation, request_.verify);
+  place.groups.enter("at the end, after step", progress_.step);
+  if (place.rank() == 0) finish(summary, expectation);
+  return summary;
+}
+
+/// The run itself is safe: the second copy has what time the machine is likely to leave.
+void Training::finish_mirror() {
+  constexpr double kSeconds = 600, kSecondsOnRequest = 10, kSecondsToLeave = 3;
+  const train::Stopwatch waited;
+  checkpointing_.finish_mirror([&] {
+    const auto notice = notices_ ? notices_->notice() : std::nullopt;
+    const double machine_seconds = notice ? notice->seconds_left() - kSecondsToLeave : kSeconds;
+    // Ranks elsewhere wait for this one, and the next attempt copies it.
+    const bool is_of_another_host = stop_ == train::Stop::notice && !notice;
+    const bool is_asked = stop_ > train::Stop::notice || is_of_another_host || train::noted_stop() != train::Stop::none;
+    return std::min(machine_seconds, (is_asked ? kSecondsOnRequest : kSeconds) - waited.seconds());
+  });
+}
+
+/// Takes note of saves that were written meanwhile, and tells how often there will be more.
+void Training::look_at_saves() {
+  constexpr double kOften = 1;
+  if (since_lock_check_.seconds() >= kOften) {
+    lock_.check();
+    since_lock_check_.lap();
+  }
+  checkpointing_.note_results();
+  if (!assembly_.plan.save.is_auto) return;
+  pace_.set_notices_watched(notices_ && notices_->counts().polls > 0);
+  if (const std::string news = pace_.take_news(); !news.empty()) console_.line("save", news);
+}
+
+std::string Training::notice_text() const { return notices_ ? "  spot notice: " + notices_->description() : ""; }
+
+/// Tells what the cloud announces, and when it is time to go for that, each once; whether it is.
+bool Training::is_leaving() {
+  if (!notices_) return false;
+  for (const std::string& remark : notices_->take_remarks()) log::warning(remark);
+  const auto notice = notices_->notice();
+  if (!notice) return false;
+  const bool is_urgent = notice->is_urgent(checkpointing_.save_seconds());
+  if (is_urgent && !std::exchange(way_made_, true))
+    log::own_warning(notice->text() + std::string(cloud::kMakesWay));
+  else if (!is_urgent && !std::exchange(notice_told_, true))
+    log::own_warning(notice->text());
+  return is_urgent;
+}
+
+/// Signals and notices reach any rank; clocks are rank 0's.
+train::Stop Training::own_stop() {
+  note_reached();
+  const train::Stop signalled = train::noted_stop();
+  if (signalled != train::Stop::none) return signalled;
+  if (is_leaving()) return train::Stop::notice;
+  if (assembly_.place.rank() != 0) return train::Stop::none;
+  const auto& limit = spec_.limits.max_duration;
+  if (limit && seconds_since_process_start() >= limit->seconds) return train::Stop::max_duration;
+  // The attempt before may have ended so.
+  if (train::is_patience_over(spec_.eval.early_stopping, progress_)) return train::Stop::early_stop;
+  const double max_seconds = assembly_.plan.max_seconds;
+  return max_seconds > 0 && progress_.train_seconds >= max_seconds ? train::Stop::max_time : train::Stop::none;
+}
+
+/// Goes back to the newest good checkpoint and on with the data after the present step. To train on the data between
+/// them again would lead to the same place: everything is deterministic.
+void Training::roll_back(const std::string& finding) {
+  lock_.check();
+  const int64_t most = spec_.train.max_rollbacks;
+  if (progress_.rollbacks >= most) {
+    throw Error(ExitCode::refused,
+                {.what = "training diverged: " + finding + ", after " + counted(most, "rollback"),
+                 .hint = "lower optimizer.lr, or set train.max_grad_norm: 1.0; train.max_rollbacks allows more"});
+  }
+  const int64_t step = progress_.step;
+  const int64_t back_to = checkpointing_.roll_back(progress_, finding);
+  const data::Usage passed_over = data::expected_usage(order_facts(job_, assembly_), back_to, step);
+  ledger_.append("rollback", {{"step", step},
+                              {"back_to", back_to},
+                              {"data", to_json(progress_.usage)},
+                              {"passed_over", to_json(passed_over)},
+                              {"rollback", progress_.rollbacks}});
+  const std::string text = "to the weights of step " + grouped(back_to) + ", on with the data after step " +
+                           grouped(step) + ": " + counted(passed_over.samples, "sample") + " passed over (" +
+                           std::to_string(progress_.rollbacks) + " of at most " + std::to_string(most) + ")";
+  log::warning(finding);
+  console_.line("back", text);
+  metrics_.append({.step = step, .epoch = assembly_.plan.epochs_in(step), .kind = "event", .message = "back " + text});
+  checkpointing_.save(progress_, train::SaveMode::background);  // whoever resumes need not diverge once more
+}
+
+train::Stop Training::test() {
+  if (progress_.step == first_step_) {
+    const auto known = tested_before(monitor::newest_end(folder_.summary()), job_.run_id, progress_.step,
+                                     assembly_.place.groups.control());
+    for (const auto& [name, value] : known) progress_.metrics[name] = value;
+    if (!known.empty()) return train::Stop::none;
+  }
+  const auto evaluator = make_evaluator(spec_, assembly_.datasets.test, assembly_, "test");
+  train::StopPoll poll(assembly_.place.groups, [this] { return own_stop(); });
+  const auto metrics = evaluator.run(*assembly_.built.model, assembly_.place.groups, poll);
+  if (const train::Stop stop = poll.finish(); stop != train::Stop::none) return stop;
+  for (const auto& [name, value] : metrics) progress_.metrics[name] = value;
+  metrics_.append(
+      {.step = progress_.step, .epoch = assembly_.plan.epochs_in(progress_.step), .kind = "eval", .message = {}},
+      metrics);
+  console_.line("test", train::metrics_text(metrics, "test/"));
+  return train::Stop::none;
+}
+
+void Training::finish(const monitor::Summary& summary, const Expectation& expectation) {
+  auto& model = *assembly_.built.model;
+  lock_.check();
+  write_weights(model, *assembly_.datasets.train, folder_);
+  const auto& sample = spec_.eval.sample;
+  if (sample && summary.status != "stopped") {
+    const device::Reading reading(assembly_.built.arena->working_copy());
+    console_.line("sample", "temperature " + monitor::significant(sample->temperature));
+    console_.block(train::write_sample(model, *assembly_.datasets.train, assembly_.datasets.tokens_per_sample(),
+                                       *sample, static_cast<uint64_t>(spec_.seed)));
+  }
+  print_ending(console_, summary, assembly_.plan, expectation, folder_, spec_.checkpoint.resume);
+}
+
+}  // namespace gputrain::app

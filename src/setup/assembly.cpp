@@ -1,0 +1,376 @@
+#include "gputrain/setup/assembly.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/data/open.hpp"
+#include "gputrain/device/gpu_allocator.hpp"
+#include "gputrain/device/host_allocator.hpp"
+#include "gputrain/device/numerics.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/nn/layers.hpp"
+#include "gputrain/parallel/replicas.hpp"
+#include "gputrain/setup/versions.hpp"
+#include "gputrain/setup/weights.hpp"
+#include "gputrain/train/preemption.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// NHWC is what tensor cores compute in, and what oneDNN is fastest in.
+bool wants_channels_last(const JobSpec& spec, bool is_text) {
+  return !is_text && spec.train.channels_last.value.value_or(true);
+}
+
+/// An option of the model that is a number; 0: it has none of this name, or leaves it to the data.
+int64_t model_option(const Job& job, const std::string& name) {
+  for (const auto& setting : job.loaded.settings()) {
+    if (setting.key == "model.config." + name && setting.value != "null") return std::stoll(setting.value);
+  }
+  return 0;
+}
+
+/// Tokens that a sample may have: as many as the model takes; 0: it leaves that to the data; nothing: it takes none.
+std::optional<int64_t> longest_sequence(const Job& job) {
+  const auto& settings = job.loaded.settings();
+  const bool takes_tokens = std::any_of(settings.begin(), settings.end(),
+                                        [](const auto& setting) { return setting.key == "model.config.block_size"; });
+  return takes_tokens ? std::optional(model_option(job, "block_size")) : std::nullopt;
+}
+
+/// Weights that learned other tokens would begin as if they knew these.
+void warn_of_other_tokens(const Job& job, const Datasets& datasets) {
+  const JobSpec& spec = job.spec();
+  const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.num_classes;
+  if (spec.data.train.format.name != "text" || known == 0 || known == here) return;
+  log::warning(
+      "model.pretrained knows " + std::to_string(known) +
+      " tokens, and data.text.tokenizer: " + spec.data.text.tokenizer + " makes " + std::to_string(here) +
+      " of its own: they are other ones under the same numbers. To go on from what the weights know, use files "
+      "made by their tokenizer, format: tokens");
+}
+
+void check_recompute(const Job& job, const models::Model& model) {
+  const auto how = model.context().recompute;
+  if (how == nn::Recompute::none || model.offers(how)) return;
+  const bool offers_blocks = model.offers(nn::Recompute::block);
+  throw job.loaded.error(
+      "train.activation_checkpointing",
+      job.spec().model.architecture.name +
+          (offers_blocks ? " has nothing that is cheap to compute again" : " has no blocks to compute again"),
+      offers_blocks ? "block, or leave it out" : "leave it out");
+}
+
+/// Else a training would end at its first evaluation.
+void check_sizes(const Job& job, const models::Model& model, const Datasets& datasets) {
+  const auto& trained = datasets.train->layout();
+  if (!trained.is_image() || model.takes_any_size()) return;
+  for (const auto& [dataset, name] : {std::pair{datasets.val, "data.val"}, std::pair{datasets.test, "data.test"}}) {
+    if (!dataset || dataset->layout().input_sizes == trained.input_sizes) continue;
+    throw job.loaded.error("data.image.eval.crop",
+                           fmt::format("images of {} are {}, those of data.train {}, and this {} takes one size", name,
+                                       fmt::join(dataset->layout().input_sizes, "x"),
+                                       fmt::join(trained.input_sizes, "x"), job.spec().model.architecture.name),
+                           "bring all to one by data.image.size");
+  }
+}
+
+/// All ranks hold the same model from here on, or say which tensor of which rank differs.
+void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
+  if (groups.alone()) return;
+  const parallel::NamedTensors buffers = train::buffers_of(*built.model);
+  parallel::check_same_layout(groups, *built.arena, buffers);
+  parallel::broadcast(groups, *built.arena, buffers);
+  parallel::check_replicas(groups, *built.arena, buffers, "at the start");
+}
+
+/// Every parameter once, in unit order, with its full name.
+std::vector<device::Resident> residents_of(models::Model& model, const optim::OptimizerSpec& optimizer) {
+  struct Known {
+    std::string name;
+    nn::Role role;
+    std::string unit;  // that holds it; empty: none yet
+  };
+  std::map<const void*, Known> known;
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    known[parameter.value.unsafeGetTensorImpl()] = {name, parameter.role, {}};
+  });
+  std::vector<device::Resident> residents;
+  int64_t number = 0;
+  for (const auto& unit : model.units()) {
+    const std::string told = "unit '" + unit.name + "'";
+    for (nn::Module* module : unit.modules) {
+      GPUTRAIN_ASSERT(module != nullptr, told + " lists a module that is null");
+      module->each_parameter([&](const std::string& inner, nn::Parameter& parameter) {
+        const auto found = known.find(parameter.value.unsafeGetTensorImpl());
+        GPUTRAIN_ASSERT(found != known.end(), told + " holds a parameter '" + inner + "' that the model does not");
+        auto& [name, role, holder] = found->second;
+        GPUTRAIN_ASSERT(holder.empty(), "parameter '" + name + "' is in " + holder + " and again in " + told);
+        holder = told;
+        residents.push_back({.name = name, .value = parameter.value, .unit = number, .decays = optimizer.decays(role)});
+      });
+    }
+    ++number;
+  }
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {  // in an order that all ranks share
+    const bool is_in_a_unit = !known.at(parameter.value.unsafeGetTensorImpl()).unit.empty();
+    GPUTRAIN_ASSERT(is_in_a_unit, "parameter '" + name + "' is in none of the model's units");
+  });
+  return residents;
+}
+
+/// Older GPUs do as well as they can in silence.
+void warn_of_missing_units(const device::DeviceFacts& gpu, ops::Precision precision) {
+  constexpr int kFirstWithBoth = 80;
+  if (gpu.generation >= kFirstWithBoth) return;
+  if (precision == ops::Precision::bf16)
+    log::warning(gpu.name + " has no units for bf16: steps will be slow; precision: fp16");
+  if (precision == ops::Precision::tf32)
+    log::warning(gpu.name + " has no tf32, and takes fp32 in its place; precision: fp16");
+}
+
+/// What the process computes with; `device` names the kind, of which the rank takes its own.
+void set_up(Place& place, const JobSpec& spec, const std::string& device, int ranks_here) {
+  device::install_host_allocator(ranks_here);
+  place.threads = device::plan_cpu_threads(ranks_here, place.launch.allotted_cpus);
+  device::set_cpu_threads(place.threads);
+  place.device = device::choose_device(device, place.launch.rendezvous.local_rank);
+  const auto precision = ops::precision_from_name(spec.precision);
+  place.policy = ops::policy_of(precision);
+  if (place.device.is_cuda()) warn_of_missing_units(device::facts_of(place.device), precision);
+  device::apply({.tf32 = precision == ops::Precision::tf32, .deterministic = spec.deterministic});
+  device::seed_generators(place.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(place.rank()));
+}
+
+std::string program_text() { return "gputrain " + version() + " with " + torch_version(); }
+
+bool has_batch_norm(models::Model& model) {
+  bool found = false;
+  model.each_module([&](const std::string&, nn::Module& module) {
+    found = found || dynamic_cast<nn::BatchNorm2d*>(&module) != nullptr;
+  });
+  return found;
+}
+
+}  // namespace
+
+Place take_place(const Job& job) {
+  const JobSpec& spec = job.spec();
+  Place place;
+  place.launch = launch::read_environment();
+  const auto& rendezvous = place.launch.rendezvous;
+  if (!place.launch.remark.empty()) log::warning(place.launch.remark);
+  try {
+    if (spec.alloc_conf) device::set_gpu_allocator(*spec.alloc_conf);
+    set_up(place, spec, spec.device, rendezvous.local_world_size);
+  } catch (const Error& mistake) {
+    fail_unmet(mistake);
+  }
+  if (spec.alloc_conf && place.device.is_cpu() && rendezvous.rank == 0)
+    log::warning("alloc_conf has no effect: it is of a GPU's memory, and there is no GPU here");
+  if (rendezvous.world_size > 1) {
+    log::set_stderr_enabled(rendezvous.rank == 0);
+    const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
+    place.groups = comm::ProcessGroups(rendezvous, {.device = place.device,
+                                                    .gpu = device::facts_of(place.device).uuid,
+                                                    .deadline = deadline,
+                                                    .on_waiting = log::warning,
+                                                    .program = program_text(),
+                                                    .run = "run " + job.run_id});
+  }
+  return place;
+}
+
+void fail_unmet(const Error& mistake) {
+  bool is_told = false;
+  try {
+    is_told = comm::is_told_by_rank_zero(launch::read_environment().rendezvous, program_text(), mistake.what());
+  } catch (const Error&) {  // half-set variables are another mistake: this one comes first
+  }
+  if (is_told) throw ToldElsewhere(mistake);
+  throw;
+}
+
+void fail(Place& place, const std::exception& failure) {
+  train::note_failure();
+  place.groups.fail(failure);
+}
+
+Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared_ptr<comm::Traffic> traffic) {
+  Place place;
+  place.launch = {.launcher = "dry run", .rendezvous = at, .allotted_cpus = 0, .remark = {}};
+  set_up(place, spec, "cpu", 1);
+  place.groups = comm::ProcessGroups::imagined(at, std::move(traffic));
+  return place;
+}
+
+train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place, int64_t kept_global_batch) {
+  return train::make_plan(spec.train, spec.eval, spec.checkpoint, spec.log,
+                          {.dataset_size = datasets.train->size(),
+                           .tokens_per_sample = datasets.tokens_per_sample(),
+                           .world_size = place.launch.rendezvous.world_size,
+                           .drop_last = spec.data.last == "drop",
+                           .kept_global_batch = kept_global_batch});
+}
+
+Datasets open_datasets(const Job& job) {
+  Datasets datasets;
+  if (const auto& pretrained = job.spec().model.pretrained) check_there_are_weights(*pretrained);
+  static_cast<data::Datasets&>(datasets) = data::open_datasets(job.spec().data, longest_sequence(job));
+  const auto& layout = datasets.train->layout();
+  datasets.is_text = !layout.target_sizes.empty();
+  const auto& sizes = layout.input_sizes;
+  datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
+  datasets.facts.num_classes = layout.num_classes;
+  if (layout.num_classes == 1 && !datasets.is_text) {
+    const auto names = datasets.train->class_names();
+    log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +
+                 ": every answer is right and nothing is learned; for imagefolder, path is the folder that holds a "
+                 "folder for each class");
+  }
+  return datasets;
+}
+
+BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
+  const JobSpec& spec = job.spec();
+  BuiltModel built;
+  const nn::Context context{.policy = place.policy,
+                            .device = place.device,
+                            .channels_last = wants_channels_last(spec, datasets.is_text),
+                            .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
+                            .batch_group = spec.parallel.sync_bn ? &place.groups.tensors() : nullptr};
+  built.model = models::catalog().make(spec.model.architecture, context, datasets.facts);
+  check_recompute(job, *built.model);
+  check_sizes(job, *built.model, datasets);
+  built.sync_batch_norm = spec.parallel.sync_bn && has_batch_norm(*built.model);
+  if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
+  const auto residents = residents_of(*built.model, spec.optimizer);
+  const int ranks = place.groups.world_size();
+  const bool shares_gradients = spec.parallel.shard == "gradients" && ranks > 1;
+  built.arena =
+      std::make_unique<device::Arena>(residents, shares_gradients ? device::Gradients::owned : device::Gradients::whole,
+                                      ops::working_type(place.policy));
+  for (const auto& resident : residents) {
+    built.parameters.push_back(resident.value);
+    built.parameter_count += resident.value.numel();
+  }
+  if (spec.parallel.shard != "none" && ranks > 1) {
+    built.owners = parallel::plan_shards(*built.arena, ranks);
+    built.arena->own(built.owners[static_cast<size_t>(place.rank())]);
+  }
+  nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
+  if (spec.model.pretrained) {
+    built.classes_left_out = load_weights(*built.model, *spec.model.pretrained, models::OtherClasses::left_out);
+    warn_of_other_tokens(job, datasets);
+    if (const auto difference = other_targets(*spec.model.pretrained, *datasets.train); !difference.empty()) {
+      log::warning("model.pretrained was trained on other data: " +
+                   std::string(datasets.is_text ? "character " : "class ") + difference);
+    }
+  }
+  share_model(built, place.groups);
+  return built;
+}
+
+data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,
+                                   const train::BatchPlan& batch) {
+  const auto& rendezvous = place.launch.rendezvous;
+  const bool is_text = !dataset.layout().target_sizes.empty();
+  return {.share = {.global_batch = batch.global_batch,
+                    .micro_batch = batch.micro_batch,
+                    .micro_batches = batch.micro_batches,
+                    .rank = rendezvous.rank,
+                    .world_size = rendezvous.world_size},
+          .seed = static_cast<uint64_t>(spec.seed),
+          .drop_last = spec.data.last == "drop",
+          .num_workers = static_cast<int>(spec.data.num_workers.value.value_or(
+              data::automatic_workers(dataset, place.device, rendezvous.local_world_size))),
+          .prefetch_batches = static_cast<int>(spec.data.prefetch_factor),
+          .max_bad_fraction = spec.data.max_bad_fraction,
+          .on_bad_sample =
+              [told = std::make_shared<std::set<int64_t>>()](const data::BadSample& bad) {
+                if (told->insert(bad.index).second) log::warning("skipped: " + bad.message);  // not in every epoch
+              },
+          .timeout_seconds = spec.parallel.timeout.seconds,
+          .pin_memory = spec.data.pin_memory,
+          .device = place.device,
+          .float_type = place.policy.master,
+          .channels_last = wants_channels_last(spec, is_text)};
+}
+
+Updates build_updates(const Job& job, const Place& place, const train::Plan& plan, const BuiltModel& built) {
+  const JobSpec& spec = job.spec();
+  Updates updates;
+  updates.optimizer = optim::catalog().make(spec.optimizer.type, *built.arena);
+  const auto to_steps = [&](const config::Length& length, const std::string& key) {
+    return plan.steps_of(length, "lr_scheduler." + key);
+  };
+  updates.schedule =
+      optim::schedules().make(spec.lr_scheduler.type, {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
+                                                       .total_steps = plan.total_steps,
+                                                       .to_steps = to_steps});
+  if (place.policy.loss_scaling) updates.scaler = std::make_unique<optim::GradScaler>(place.device);
+  return updates;
+}
+
+train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
+                                const Assembly& assembly, std::string role, int64_t most_samples) {
+  const auto& batch = assembly.plan.batch;
+  const int64_t tokens = assembly.datasets.tokens_per_sample();
+  auto loader = loader_options(spec, *dataset, assembly.place, batch);
+  const int world = loader.share.world_size;
+  loader.share.global_batch = batch.micro_batch_over_ranks(world);
+  if (const auto& size = spec.eval.batch_size) {
+    loader.share.micro_batch = *size;
+    loader.share.micro_batches.clear();
+    loader.share.global_batch = *size * world;
+  }
+  if (most_samples == 0 && tokens > 0 && role == "val") {
+    most_samples = ceil_divide(spec.eval.max_tokens.value_or(0), tokens);
+  }
+  return train::Evaluator(std::move(dataset), {.prefix = std::move(role),
+                                               .max_samples = most_samples,
+                                               .is_text = assembly.datasets.is_text,
+                                               .weights = assembly.built.arena->working_copy(),
+                                               .loader = loader});
+}
+
+Assembly::Assembly(const Job& job, int64_t kept_global_batch)
+    : Assembly(
+          job, take_place(job), [&] { return open_datasets(job); }, kept_global_batch) {}
+
+Assembly::Assembly(const Job& job, Place at, const std::function<Datasets()>& open, int64_t kept_global_batch)
+    : place(std::move(at)) {
+  try {
+    datasets = open();
+    plan = plan_run(job.spec(), datasets, place, kept_global_batch);
+    built = build_model(job, datasets, place);
+    updates = build_updates(job, place, plan, built);
+    reduction = plan_reduction(job.spec(), place.groups, *built.arena);
+  } catch (const std::exception& failure) {
+    fail(place, failure);
+  }
+}
+
+void check_sample(const Job& job, const Datasets& datasets) {
+  const auto& sample = job.spec().eval.sample;
+  if (!sample) return;
+  if (!datasets.train->encoder()) {
+    throw job.loaded.error("eval.sample", "the training data has no vocabulary to write text with",
+                           "leave eval.sample out, or train on format: text");
+  }
+  if (datasets.train->encoder()(sample->prompt).empty()) {
+    throw job.loaded.error("eval.sample.prompt", "the prompt is empty", "give it at least one character");
+  }
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,33 @@
+#include "gputrain/setup/fixed_memory.hpp"
+
+#include <algorithm>
+
+namespace gputrain::app {
+namespace {
+
+int64_t nbytes(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
+
+}  // namespace
+
+FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates) {
+  const device::Arena& arena = *built.arena;
+  FixedMemory memory{
+      .parameters = nbytes(arena.values()),
+      .gradients = nbytes(arena.keeps_owned_gradients_only() ? arena.owned_gradients() : arena.gradients())};
+  if (arena.working_copy()) memory.working_copy = nbytes(arena.working_copy()->tensor());
+  for (const auto& [name, tensor] : updates.optimizer->state().flat) memory.optimizer_state += nbytes(tensor);
+  built.model->each_buffer(
+      [&](const std::string&, const nn::Buffer& buffer) { memory.buffers += nbytes(buffer.value); });
+  return memory;
+}
+
+int64_t batch_bytes(const data::Dataset& dataset, int64_t micro_batch) {
+  const auto& layout = dataset.layout();
+  return static_cast<int64_t>(layout.input_bytes() + layout.target_count() * sizeof(int64_t)) * micro_batch;
+}
+
+int64_t batches_ahead(const JobSpec& spec, const train::BatchPlan& batch) {
+  return std::max(spec.data.prefetch_factor, batch.accumulation);
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,109 @@
+#include "gputrain/setup/timed_steps.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/out_of_memory.hpp"
+#include "gputrain/device/step_clock.hpp"
+#include "gputrain/setup/fixed_memory.hpp"
+#include "gputrain/setup/training_loop.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// Marks the steps' ends and keeps what they leave behind, without making the device wait.
+class TimingHook final : public train::Hook {
+ public:
+  TimingHook(at::Device device, double enough_seconds, std::function<void()> at_end)
+      : clock_(device), enough_seconds_(enough_seconds), at_end_(std::move(at_end)) {}
+
+  void before_training(train::Progress&) override { clock_.mark(); }
+
+  train::Stop after_step(train::Progress&, const train::StepResult& result, bool) override {
+    clock_.mark();
+    results_.push_back(result);
+    // The first step is the one that tries kernels out and has some compiled: its minute says nothing of the others.
+    if (results_.size() == 1) {
+      watch_.lap();
+      return train::Stop::none;
+    }
+    return watch_.seconds() > enough_seconds_ ? train::Stop::max_time : train::Stop::none;
+  }
+
+  train::Stop after_training(train::Progress&, bool) override {
+    at_end_();
+    return train::Stop::none;
+  }
+
+  TimedSteps finish(int64_t warmup) const {
+    TimedSteps timed;
+    const auto seconds = clock_.seconds();
+    const size_t first = std::min(static_cast<size_t>(warmup), seconds.size() - 1);
+    for (size_t i = first; i < seconds.size(); ++i) {
+      timed.seconds.push_back(seconds[i]);
+      timed.samples_per_second.push_back(static_cast<double>(results_[i].samples) / seconds[i]);
+    }
+    timed.first_loss = mean_loss(results_.front());
+    timed.last_loss = mean_loss(results_.back());
+    return timed;
+  }
+
+ private:
+  static double mean_loss(const train::StepResult& result) {
+    return result.loss_sum.item<double>() / static_cast<double>(std::max<int64_t>(1, result.weight));
+  }
+
+  device::StepClock clock_;
+  double enough_seconds_;
+  std::function<void()> at_end_;
+  train::Stopwatch watch_;
+  std::vector<train::StepResult> results_;
+};
+
+int64_t peak_bytes(const Assembly& assembly) {
+  const int64_t peak = device::read_memory(assembly.place.device).peak_tensor_bytes;
+  // On the CPU the arena and what is shaped like it are mapped by themselves, beside the allocator.
+  return assembly.place.device.is_cpu() ? peak + fixed_memory(assembly.built, assembly.updates).total() : peak;
+}
+
+void evaluate_once(const Job& job, Assembly& assembly) {
+  if (!assembly.datasets.val) return;
+  train::StopPoll never(assembly.place.groups, {});
+  constexpr int64_t kOneSample = 1;  // of a whole pass, which is padded
+  make_evaluator(job.spec(), assembly.datasets.val, assembly, "val", kOneSample)
+      .run(*assembly.built.model, assembly.place.groups, never);
+  never.finish();
+}
+
+std::unique_ptr<device::Recording> without_recording(at::Device) { return nullptr; }
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  GPUTRAIN_ASSERT(!values.empty(), "the median of nothing");
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+double TimedSteps::median_rate() const { return median(samples_per_second); }
+
+TimedSteps time_steps(const Job& job, Assembly& assembly, const Timing& timing) {
+  const train::Plan plan = assembly.plan;
+  assembly.plan.batch = timing.batch;
+  assembly.plan.total_steps = timing.warmup + timing.steps;
+  TimingHook hook(assembly.place.device, timing.enough_seconds, [&] {
+    if (timing.evaluates) evaluate_once(job, assembly);
+  });
+  train::Progress progress;
+  TrainingLoop(
+      job.spec(), assembly, {}, [] {}, timing.records() ? device::make_recording : without_recording)
+      .run(progress, {&hook});
+  assembly.plan = plan;
+  TimedSteps timed = hook.finish(timing.warmup);
+  timed.peak_bytes = peak_bytes(assembly);
+  return timed;
+}
+
+}  // namespace gputrain::app

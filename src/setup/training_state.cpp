@@ -1,0 +1,178 @@
+#include "gputrain/setup/training_state.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/job/job_changes.hpp"
+#include "gputrain/setup/versions.hpp"
+#include "gputrain/setup/weights.hpp"
+#include "gputrain/train/evaluator.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// Runs what reads the checkpoint's state. Throws Error(checkpoint) where that is not as we write it.
+void reading_state_of(const checkpoint::Checkpoint& from, const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const nlohmann::json::exception& failure) {
+    throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's state cannot be read: ") + failure.what(),
+                                       .where = from.folder().string(),
+                                       .hint = "resume from another one: --set checkpoint.resume=PATH"});
+  }
+}
+
+}  // namespace
+
+checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank) {
+  checkpoint::Shard shard{.part = "optimizer", .tensors = {}, .slices = {}};
+  if (!built.owners.empty()) shard.rank = rank, shard.ranks = std::ssize(built.owners);
+  auto state = optimizer.state();
+  if (shard.rank != 0) state.scalars.clear();
+  for (auto& owned : checkpoint::per_parameter(*built.arena, state)) {
+    if (owned.slice) shard.slices[owned.name] = *owned.slice;
+    shard.tensors.emplace_back(owned.name, owned.tensor);
+  }
+  return shard;
+}
+
+/// Settings tell a change of what the job says of it; what follows from it may change too, as where the newest
+/// checkpoint, from which this run was planned, is not good.
+void TrainingState::check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const {
+  const int64_t now = assembly_.plan.batch.global_batch, before = from.state().value("global_batch", now);
+  if (before == now) return;
+  const std::string what =
+      "the global batch was " + counted(before, "sample") + " at the checkpoint and is " + std::to_string(now) + " now";
+  const std::string effect = "not each sample is used once in the epoch at hand";
+  if (!accept_changes) {
+    throw Error(ExitCode::usage,
+                {.what = what, .where = from.folder().string(), .hint = "--accept to go on: " + effect});
+  }
+  log::warning(what + ": " + effect);
+}
+
+void TrainingState::take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes) {
+  reading_state_of(from, [&] {
+    check_job_changes(from.state().at("settings"), job_.loaded.settings(), accept_changes, from.folder().string());
+    check_global_batch(from, accept_changes);
+  });
+  restore(from, progress);
+}
+
+void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress& progress) {
+  const at::NoGradGuard no_grad;
+  reading_state_of(from, [&] {
+    const auto& state = from.state();
+    progress = train::Progress::from_json(state.at("progress"));
+    if (progress.step != from.step())
+      throw checkpoint::Damage("its state is that of step " + std::to_string(progress.step), from.folder());
+    checkpoint::restore(from.part("model"), named_weights(*assembly_.built.model));
+    restore_optimizer(from.part("optimizer"));
+    assembly_.reduction.restore(from, assembly_.place.groups);
+    if (assembly_.updates.scaler && state.contains("scaler")) {
+      assembly_.updates.scaler->restore({.scale = state["scaler"].at("scale").get<double>(),
+                                         .growth_tracker = state["scaler"].at("growth_tracker").get<int64_t>()});
+    }
+    log_.restore(state.at("log"));
+    restore_generators(from);
+  });
+}
+
+/// Each rank reads what it owns, whoever wrote it.
+void TrainingState::restore_optimizer(const checkpoint::Part& part) {
+  const auto& arena = *assembly_.built.arena;
+  const auto state = assembly_.updates.optimizer->state();
+  part.read(checkpoint::per_parameter(arena, state),
+            state.scalars.size() + state.flat.size() * arena.segments().size());
+}
+
+/// Each rank takes up its own generator; at another number of ranks, or on another kind of device, there is none of its
+/// own, and each starts one that depends on the step.
+void TrainingState::restore_generators(const checkpoint::Checkpoint& from) {
+  const auto& generators = from.part("generators");
+  const auto names = generators.names();
+  const std::string name = assembly_.place.device.is_cpu() ? "cpu" : "cuda";
+  at::Tensor states;
+  if (std::find(names.begin(), names.end(), name) != names.end()) {
+    states = at::empty_like(generators.tensor(name));
+    generators.read({{.name = name, .tensor = states, .slice = {}}});
+  }
+  if (states.defined() && states.size(0) == assembly_.place.groups.world_size()) {
+    device::set_generator_state(assembly_.place.device, states.select(0, assembly_.place.rank()).clone());
+  } else {
+    const auto seed = static_cast<uint64_t>(job_.spec().seed + from.step() + assembly_.place.rank());
+    device::seed_generators(assembly_.place.device, seed);
+  }
+}
+
+checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, const std::string& best_metric) {
+  auto& groups = assembly_.place.groups;
+  train::synchronise_buffers(*assembly_.built.model, groups);
+  const at::Tensor generators =
+      groups.control().all_gather(device::generator_state(assembly_.place.device), "random generators");
+  nlohmann::json state{{"version", version()},
+                       {"run_id", job_.run_id},
+                       {"world_size", groups.world_size()},
+                       {"global_batch", assembly_.plan.batch.global_batch},
+                       {"progress", progress.to_json()},
+                       {"log", log_.state()},
+                       {"settings", settings_to_json(job_.loaded.settings())}};
+  if (assembly_.updates.scaler) {
+    const auto scaler = assembly_.updates.scaler->state();
+    state["scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}};
+  }
+  std::optional<checkpoint::Score> score;
+  const auto measured = progress.metrics.find(best_metric);
+  if (progress.evaluated_step == progress.step && measured != progress.metrics.end() &&
+      std::isfinite(measured->second)) {
+    score = {.metric = best_metric, .value = measured->second};
+  }
+  if (assembly_.datasets.val) state["val_samples"] = assembly_.datasets.val->size();
+  assembly_.reduction.note(state);
+  std::vector<checkpoint::Shard> shards;
+  if (shares_optimizer() || assembly_.place.rank() == 0)
+    shards.push_back(optimizer_shard(assembly_.built, *assembly_.updates.optimizer, assembly_.place.rank()));
+  if (assembly_.reduction.power_sgd) shards.push_back(assembly_.reduction.shard(groups));
+  return {.step = progress.step,
+          .files = {{"model", named_weights(*assembly_.built.model)},
+                    {"generators", {{assembly_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
+          .shards = std::move(shards),
+          .state = state.dump(2) + "\n",
+          .score = score,
+          .origin = {.spec_hash = job_.spec_hash,
+                     .world_size = groups.world_size(),
+                     .versions = versions(assembly_.place.device)},
+          .rank = assembly_.place.rank(),
+          .awaited = files_of_others(),
+          .patience_seconds = job_.spec().parallel.timeout.seconds};
+}
+
+std::vector<std::string> TrainingState::files_of_others() const {
+  std::vector<std::string> names;
+  const int64_t world = assembly_.place.groups.world_size();
+  for (int64_t rank = 1; rank < world; ++rank) {
+    if (shares_optimizer()) names.push_back(checkpoint::file_name("optimizer", rank, world));
+    if (assembly_.reduction.power_sgd) names.push_back(checkpoint::file_name("compression", rank, world));
+  }
+  return names;
+}
+
+/// Buffers are not among them: a forward pass changes running statistics.
+std::vector<at::Tensor> TrainingState::what_only_updates_change() const {
+  std::vector<at::Tensor> tensors{assembly_.built.arena->values()};
+  for (const auto& [name, flat] : assembly_.updates.optimizer->state().flat) tensors.push_back(flat);
+  return tensors;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,39 @@
+#include "gputrain/setup/trial_step.hpp"
+
+#include <algorithm>
+
+#include "gputrain/device/allocation_meter.hpp"
+#include "gputrain/setup/training_loop.hpp"
+
+namespace gputrain::app {
+namespace {
+
+class KeepLoss final : public train::Hook {
+ public:
+  train::Stop after_step(train::Progress&, const train::StepResult& result, bool) override {
+    loss = result.loss_sum.item<double>() / static_cast<double>(std::max<int64_t>(1, result.weight));
+    return train::Stop::none;
+  }
+  double loss = 0;
+};
+
+}  // namespace
+
+TrialStep take_trial_step(const Job& job, Assembly& assembly, int64_t samples) {
+  const train::Plan plan = assembly.plan;
+  assembly.plan.batch = {
+      .global_batch = samples * assembly.place.groups.world_size(), .micro_batch = samples, .accumulation = 1};
+  JobSpec spec = job.spec();
+  spec.data.num_workers.value = 0;  // what workers hold does not belong to the step
+  KeepLoss hook;
+  train::Progress progress;
+  const device::AllocationMeter meter;
+  {
+    TrainingLoop loop(spec, assembly, {}, [] {});
+    loop.run(progress, {&hook}, 1);
+  }
+  assembly.plan = plan;
+  return {.peak_bytes = meter.peak_bytes(), .loss = hook.loss};
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,106 @@
+#include "gputrain/setup/weights.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::app {
+
+checkpoint::NamedTensors named_weights(models::Model& model) {
+  checkpoint::NamedTensors tensors;
+  model.each_parameter(
+      [&](const std::string& name, nn::Parameter& parameter) { tensors.emplace_back(name, parameter.value.detach()); });
+  model.each_buffer([&](const std::string& name, nn::Buffer& buffer) { tensors.emplace_back(name, buffer.value); });
+  return tensors;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string hint_for(const fs::path& path) {
+  if (!fs::is_directory(path)) {
+    return "give a file or folder of this machine; models of the Hugging Face hub are fetched by `hf download NAME "
+           "--local-dir DIR`";
+  }
+  if (fs::exists(path / "model.safetensors.index.json")) {
+    return "the weights are in several files: from_pretrained(DIR).save_pretrained(NEW, max_shard_size=\"100GB\") "
+           "makes them one";
+  }
+  return fs::exists(path / "pytorch_model.bin")
+             ? "from_pretrained(DIR).save_pretrained(NEW) writes pytorch_model.bin as safetensors"
+             : "give the folder that model.safetensors is in";
+}
+
+void refuse_other_files(const fs::path& path) {
+  const std::string kind = path.extension();
+  if (kind == ".json") {
+    const fs::path folder = path.parent_path();
+    throw Error(ExitCode::data, {.what = "these are not weights, but what belongs to them",
+                                 .where = path.string(),
+                                 .hint = "the folder: " + (folder.empty() ? "." : folder.string())});
+  }
+  if (kind != ".pt" && kind != ".pth" && kind != ".bin" && kind != ".ckpt") return;
+  throw Error(ExitCode::data,
+              {.what = "weights are read from safetensors, not from PyTorch's pickled files, which may run code",
+               .where = path.string(),
+               .hint = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"model.safetensors\")"});
+}
+
+constexpr const char* kTargets = "targets";  // in the metadata of weights: a JSON array of names
+
+/// Empty where they have no names.
+std::string targets_text(const data::Dataset& dataset) {
+  const auto names = data::target_names(dataset);
+  if (names.empty()) return {};
+  return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // bytes are no UTF-8
+}
+
+fs::path file_of(const fs::path& path) { return fs::is_directory(path) ? path / "model.safetensors" : path; }
+
+}  // namespace
+
+void check_there_are_weights(const fs::path& path) {
+  if (fs::exists(file_of(path))) return;
+  throw Error(ExitCode::data, {.what = fs::exists(path) ? "there are no weights" : "no such file or folder",
+                               .where = fs::exists(path) ? file_of(path).string() : path.string(),
+                               .hint = hint_for(path)});
+}
+
+int64_t load_weights(models::Model& model, const fs::path& path, models::OtherClasses other_classes) {
+  check_there_are_weights(path);
+  const auto file_path = file_of(path);
+  refuse_other_files(file_path);
+  const checkpoint::SafetensorsFile file(file_path);
+  return models::load_weights(model,
+                              {.where = file_path.string(),
+                               .names = file.names(),
+                               .tensor = [&](const std::string& name) { return file.tensor(name); }},
+                              other_classes);
+}
+
+std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
+  const auto metadata = checkpoint::SafetensorsFile(file_of(path)).metadata();
+  const auto told = metadata.find(kTargets);
+  if (told == metadata.end()) return {};
+  const auto theirs = nlohmann::json::parse(told->second, nullptr, false);
+  const auto ours = nlohmann::json::parse(targets_text(dataset), nullptr, false);
+  if (!theirs.is_array() || !ours.is_array() || theirs.size() != ours.size()) return {};
+  const auto shown = [](const nlohmann::json& name) { return name.dump(-1, ' ', /*ensure_ascii=*/true); };
+  for (size_t i = 0; i < ours.size(); ++i) {
+    if (theirs[i] == ours[i]) continue;
+    return std::to_string(i) + " is " + shown(theirs[i]) + " to these weights and " + shown(ours[i]) + " in this data";
+  }
+  return {};
+}
+
+void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder) {
+  checkpoint::Metadata metadata;
+  if (std::string targets = targets_text(learned); !targets.empty()) metadata[kTargets] = std::move(targets);
+  checkpoint::write_safetensors(folder.weights(), named_weights(model), metadata);
+  const auto config = model.ecosystem_config();
+  if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,165 @@
+// As PID 1 of a container, which the kernel keeps unhandled signals from and gives all orphans to: alone and under
+// tini.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "support/process_family.hpp"
+#include "support/program.hpp"
+#include "support/sanitizers.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using InitWords = std::vector<std::string>;
+
+/// What a test of first processes needs and does not have here.
+std::string missing_for_init(bool needs_tini) {
+  if (geteuid() != 0) return "namespaces of processes need root";
+  if (needs_tini && access("/usr/bin/tini", X_OK) != 0) return "tini is missing: run scripts/setup.sh --tests";
+  return {};
+}
+
+/// `gputrain launch` or `run` without an end, first in a namespace of processes, with or without tini before it.
+class FirstProcess {
+ public:
+  FirstProcess(const std::string& verb, bool has_tini) {
+    InitWords command{"unshare", "--pid", "--fork", "--mount-proc"};
+    if (has_tini) command.insert(command.end(), {"tini", "--"});
+    command.push_back(gputrain_path());
+    if (verb == "launch") command.insert(command.end(), {"launch", "--nproc-per-node", "2"});
+    command.insert(command.end(),
+                   {"run", write_gpt_job(folder_, "log: {interval: 1}\n"), "--output-dir", folder_ / "run", "--set",
+                    "train.max_steps=1000000", "--set", "eval.interval=null", "--set", "checkpoint.interval=null"});
+    auto environment = family_.environment();
+    environment["OMP_NUM_THREADS"] = "1";
+    program_.emplace(command, environment);
+  }
+
+  Program& program() { return *program_; }
+  ProcessFamily& family() { return family_; }
+
+  /// Its number out here.
+  pid_t id() const {
+    const std::string unshare = std::to_string(program_->id());
+    return std::atoi(read_file("/proc/" + unshare + "/task/" + unshare + "/children").c_str());
+  }
+
+  /// Children of the first process that have ended, and which nobody has collected.
+  int zombies() const {
+    int count = 0;
+    const std::string init = std::to_string(id());
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      if (std::atoi(entry.path().filename().c_str()) == 0) continue;
+      const std::string text = read_file(entry.path() / "stat");
+      std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 1)));
+      std::string state, parent;
+      if (fields >> state >> parent && state == "Z" && parent == init) ++count;
+    }
+    return count;
+  }
+
+  bool collects_all_within(double seconds) const {
+    const auto latest = std::chrono::steady_clock::now() + testing::patience(std::chrono::duration<double>(seconds));
+    while (zombies() > 0) {
+      if (std::chrono::steady_clock::now() > latest) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // nobody tells of it
+    }
+    return true;
+  }
+
+ private:
+  TemporaryFolder folder_;
+  ProcessFamily family_;
+  std::optional<Program> program_;
+};
+
+struct FirstProcessCase {
+  std::string verb;
+  bool has_tini;
+};
+
+class AsInit : public ::testing::TestWithParam<FirstProcessCase> {
+ protected:
+  void SetUp() override {
+    const std::string missing = missing_for_init(GetParam().has_tini);
+    if (missing.empty()) return;
+    ASSERT_EQ(std::getenv("CI"), nullptr) << missing;
+    GTEST_SKIP() << missing;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Cases, AsInit,
+                         ::testing::Values(FirstProcessCase{"run", false}, FirstProcessCase{"run", true},
+                                           FirstProcessCase{"launch", false}, FirstProcessCase{"launch", true}),
+                         [](const auto& entry) {
+                           return entry.param.verb + (entry.param.has_tini ? "UnderTini" : "Alone");
+                         });
+
+TEST_P(AsInit, SavesAndEndsWithTheCodeOfTheSignal) {
+  for (const auto& [signal, code] : std::map<int, int>{{SIGTERM, 143}, {SIGINT, 130}}) {
+    FirstProcess first(GetParam().verb, GetParam().has_tini);
+    ASSERT_TRUE(first.program().prints("step    5/"));
+    kill(first.id(), signal);
+    const Result result = first.program().wait(60);
+    EXPECT_EQ(result.exit_code, code) << result.err;
+    EXPECT_THAT(result.out, HasSubstr(", saved"));
+    EXPECT_THAT(first.family().living(), IsEmpty());
+  }
+}
+
+TEST_P(AsInit, LeavesNothingWhenItIsKilled) {
+  FirstProcess first(GetParam().verb, GetParam().has_tini);
+  ASSERT_TRUE(first.program().prints("step    5/"));
+  first.family().remember();
+  kill(first.id(), SIGKILL);
+  EXPECT_NE(first.program().wait(20).exit_code, 0);
+  EXPECT_TRUE(first.family().ends_within(10)) << ::testing::PrintToString(first.family().living());
+}
+
+TEST_P(AsInit, CollectsOrphans) {
+  FirstProcess first(GetParam().verb, GetParam().has_tini);
+  ASSERT_TRUE(first.program().prints("step    5/"));
+  // As a shell that somebody has opened in the container: what it leaves behind is the first process's.
+  const std::string init = std::to_string(first.id());
+  const Result left =
+      Program({"nsenter", "--target", init, "--pid", "/bin/sh", "-c", "sleep 0.1 & sleep 0.1 & exit 0"}).wait(20);
+  ASSERT_EQ(left.exit_code, 0) << left.err;
+  first.program().forget_output();
+  ASSERT_TRUE(first.program().prints("\nstep "));
+  EXPECT_TRUE(first.collects_all_within(10)) << first.zombies();
+}
+
+TEST(AsInitAlone, LaunchCollectsTheRanksOfADeadAgent) {
+  if (const auto missing = missing_for_init(false); !missing.empty()) GTEST_SKIP() << missing;
+  FirstProcess first("launch", false);
+  ASSERT_TRUE(first.program().prints("step    5/"));
+  kill(first.family().agent(), SIGKILL);
+  ASSERT_TRUE(first.program().prints("attempt 2  "));
+  EXPECT_TRUE(first.collects_all_within(10)) << first.zombies();
+}
+
+// As the first process it would not hear of a signal that it does not handle.
+TEST(AsInitAlone, EndsBySignalsThatEndAnyProcess) {
+  if (const auto missing = missing_for_init(false); !missing.empty()) GTEST_SKIP() << missing;
+  for (const auto& [signal, code] : std::map<int, int>{{SIGHUP, 143}, {SIGQUIT, 131}}) {
+    FirstProcess first("run", false);
+    ASSERT_TRUE(first.program().prints("step    5/"));
+    kill(first.id(), signal);
+    EXPECT_EQ(first.program().wait(20).exit_code, code);
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

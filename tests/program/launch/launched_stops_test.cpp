@@ -1,0 +1,218 @@
+// How ranks that the launcher has started stop: on request, together, and with what they have saved.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/launched.hpp"
+#include "support/sanitizers.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+struct Request {
+  int signal, exit_code;
+};
+class Stopping : public ::testing::TestWithParam<Request> {};
+INSTANTIATE_TEST_SUITE_P(Signals, Stopping,
+                         ::testing::Values(Request{SIGTERM, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138},
+                                           Request{SIGHUP, 143}),
+                         [](const auto& entry) { return std::string(sigabbrev_np(entry.param.signal)); });
+
+TEST_P(Stopping, SavesAndStartsNothingAgain) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    20/"));
+  launched.program().signal(GetParam().signal);
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", saved"));
+  EXPECT_THAT(result.err, Not(HasSubstr("cause")));
+  EXPECT_THAT(launched.family().living(), IsEmpty());
+  EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
+}
+
+TEST_P(Stopping, BeforeRanksAreThereEndsAtOnce) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_GT(launched.family().agent(), 0);
+  launched.program().signal(GetParam().signal);
+  const Result result = launched.program().wait(20);
+  // Before the launcher listens, the signal itself ends it.
+  EXPECT_TRUE(result.exit_code == GetParam().exit_code || result.exit_code == 128 + GetParam().signal)
+      << result.exit_code << result.err;
+  EXPECT_TRUE(launched.family().ends_within(10)) << ::testing::PrintToString(launched.family().living());
+}
+
+TEST(StoppingTheLauncher, IsWhatAnEndOfTheTimeOnThisMachineDoesToo) {
+  const TemporaryFolder folder;
+  const std::string duration = std::to_string(gputrain::testing::patience(6)) + "s";
+  Launched launched(folder, {}, kEndless + Words{"limits.max_duration=" + duration});
+  const Result result = launched.program().wait(60);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("limits.max_duration reached, saved"),
+                                HasSubstr("the ranks have made way; exit 138"), Not(HasSubstr("attempt 2"))));
+  EXPECT_THAT(result.err, Not(HasSubstr("cause")));
+  Launched again(folder, {}, kEndless + Words{"limits.max_duration=" + duration, "checkpoint.resume=never"});
+  EXPECT_THAT(again.program().wait(60).out, HasSubstr("the same command without checkpoint.resume goes on from step"));
+}
+
+TEST(StoppingTheLauncher, KillsRanksThatDoNotEndInTimeAndSaysSo) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless + Words{"launch.grace=2s"});
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  kill(launched.family().rank(1), SIGSTOP);
+  launched.program().signal(SIGTERM);
+  const Result result = launched.program().wait(20);
+  EXPECT_EQ(result.exit_code, 138);
+  EXPECT_THAT(result.err, HasSubstr("rank 1 on localhost did not end in time (launch.grace)"));
+  EXPECT_THAT(launched.family().living(), IsEmpty());
+}
+
+/// One that stands still takes none.
+void wait_for_a_signal_to(pid_t rank) {
+  const std::string none_waits = "ShdPnd:\t0000000000000000";
+  while (read_file("/proc/" + std::to_string(rank) + "/status").find(none_waits) != std::string::npos) {
+  }
+}
+
+TEST(StoppingTheLauncher, SaysSoWhereARankIsKilledBeforeItHasSaved) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  const pid_t rank = launched.family().rank(1);
+  kill(rank, SIGSTOP);
+  ASSERT_TRUE(launched.program().prints("was stopped by SIGSTOP"));  // all of its threads
+  launched.program().signal(SIGTERM);
+  wait_for_a_signal_to(rank);
+  kill(rank, SIGKILL);  // as the kernel does that is out of memory
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("cause   rank 1 on localhost"));
+  EXPECT_THAT(result.out, Not(HasSubstr("stopped on request")));
+}
+
+TEST(StoppingTheLauncher, EndsAsTheRanksDoThatHadAgreedToMakeWayBefore) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  const std::vector<pid_t> ranks{launched.family().rank(0), launched.family().rank(1)};
+  for (const pid_t rank : ranks) kill(rank, SIGSTOP);
+  for (const std::string rank : {"0", "1"})
+    ASSERT_TRUE(launched.program().prints("rank " + rank + " on localhost was stopped by SIGSTOP"));
+  launched.program().signal(SIGTERM);
+  for (const pid_t rank : ranks) wait_for_a_signal_to(rank);
+  for (const pid_t rank : ranks) kill(rank, SIGRTMIN + 6);
+  for (const pid_t rank : ranks) kill(rank, SIGCONT);
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.err, Not(HasSubstr("cause")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("exit 138"), Not(HasSubstr("stopped on request"))));
+}
+
+/// A rank that needs three seconds for its save is left those.
+Result stopped_by(const std::vector<int>& signals) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  EXPECT_TRUE(launched.program().prints("step    7/"));
+  const pid_t rank = launched.family().rank(1);
+  kill(rank, SIGSTOP);
+  for (const int signal : signals) {
+    launched.program().signal(signal);
+    std::this_thread::sleep_for(1500ms);
+  }
+  kill(rank, SIGCONT);  // who is hurried is there no more
+  return launched.program().wait(30);
+}
+
+TEST(StoppingTheLauncher, IsNotHurriedByAnotherSignalOfTheScheduler) {
+  const Result result = stopped_by({SIGUSR1, SIGTERM});
+  EXPECT_EQ(result.exit_code, 138) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", saved"));
+  EXPECT_THAT(result.err, Not(HasSubstr("cause")));
+}
+
+TEST(StoppingTheLauncher, LeavesTimeToSaveWhereEveryProcessIsTold) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  const pid_t rank = launched.family().rank(1);
+  kill(rank, SIGSTOP);
+  for (const pid_t process : {launched.program().id(), launched.family().agent(), launched.family().rank(0), rank})
+    kill(process, SIGTERM);  // as a service manager does, or a batch system
+  std::this_thread::sleep_for(6s);
+  kill(rank, SIGCONT);  // who is killed meanwhile saves nothing
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 143) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", saved"));
+  EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
+}
+
+TEST(StoppingTheLauncher, SavesWhereEveryProcessIsInterrupted) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    7/"));
+  const pid_t first = launched.family().rank(0), second = launched.family().rank(1);
+  kill(second, SIGSTOP);
+  ASSERT_TRUE(launched.program().prints("was stopped by SIGSTOP"));
+  for (const pid_t process : {first, launched.program().id(), launched.family().agent()}) kill(process, SIGINT);
+  wait_for_a_signal_to(second);  // to which the agent passes it on last
+  for (const int signal : {SIGINT, SIGCONT}) kill(second, signal);
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(", saved"));
+  EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
+}
+
+TEST(StoppingTheLauncher, IsHurriedByWhoInterruptsTwice) {
+  const Result result = stopped_by({SIGINT, SIGINT});
+  EXPECT_THAT(result.out, Not(HasSubstr(", saved"))) << result.out;
+}
+
+TEST(EndingUnderTheLauncher, MayTakeRankZeroLongerThanSavingOnRequestMay) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {"--max-restarts", "0"}, kEndless + Words{"launch.grace=2s"});
+  ASSERT_TRUE(launched.program().prints("step    3/"));
+  const pid_t first = launched.family().rank(0), second = launched.family().rank(1);
+  kill(first, SIGSTOP);
+  ASSERT_TRUE(launched.program().prints("rank 0 on localhost was stopped by SIGSTOP"));
+  kill(second, SIGRTMIN + 7);
+  std::this_thread::sleep_for(4s);
+  for (const int signal : {SIGRTMIN + 7, SIGCONT}) kill(first, signal);
+  const Result result = launched.program().wait(30);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST(SavingUnderTheLauncher, OnSigusr2GoesOn) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {}, kEndless);
+  ASSERT_TRUE(launched.program().prints("step    20/"));
+  launched.program().signal(SIGUSR2);
+  EXPECT_TRUE(launched.program().prints("on request"));
+  launched.program().signal(SIGTERM);
+  EXPECT_EQ(launched.program().wait(30).exit_code, 143);
+}
+
+TEST(SavingUnderTheLauncher, OnSigusr2EndsNoRankThatIsStillStarting) {
+  const TemporaryFolder folder;
+  Launched launched(folder, {"--max-restarts", "0"}, {});
+  ASSERT_GT(launched.family().rank(1), 0);
+  launched.program().signal(SIGUSR2);
+  const Result result = launched.program().wait();
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

@@ -1,0 +1,330 @@
+// Every launcher starts the same job: the real mpirun, mpiexec, srun, sbatch and torchrun, against ranks started by
+// hand.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "support/ports.hpp"
+#include "support/program.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
+using Environment = std::map<std::string, std::string>;
+
+const std::string kSource = GPUTRAIN_SOURCE_DIR;
+const std::string kTorchrunProgram = kSource + "/.deps/bin/torchrun";
+
+/// Where a program lies; empty when it is not installed.
+std::string path_of(const std::string& program) {
+  if (program.front() == '/') return ::access(program.c_str(), X_OK) == 0 ? program : "";
+  std::istringstream folders(std::getenv("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string path = folder + "/" + program;
+    if (::access(path.c_str(), X_OK) == 0) return path;
+  }
+  return {};
+}
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class Launchers : public ::testing::Test {
+ protected:
+  /// Skips the test where a program is missing; in continuous integration, fails it.
+  void need(const Words& programs) {
+    for (const auto& program : programs) {
+      if (!path_of(program).empty()) continue;
+      missing_ = program + " is missing: run scripts/setup.sh --tests";
+      break;
+    }
+  }
+  void need_root() {
+    if (::geteuid() != 0) missing_ = "namespaces of hosts need root";
+  }
+  bool is_skipped() {
+    if (missing_.empty()) return false;
+    EXPECT_EQ(std::getenv("CI"), nullptr) << missing_;
+    return true;
+  }
+
+  Words run(const std::string& output) const {
+    return {gputrain_path(), "run", job_, "--output-dir", folder_ / output};
+  }
+
+  /// Open MPI's runs share a folder in /tmp otherwise, and one that ends may take it from under one that starts.
+  Environment with_own_folder(Environment environment, const std::string& name = "mpi_session") const {
+    std::filesystem::create_directories(folder_ / name);
+    environment.emplace("OMPI_MCA_orte_tmpdir_base", folder_ / name);
+    return environment;
+  }
+
+  Result start(Words command, Environment environment = {{"OMP_NUM_THREADS", "1"}}) {
+    command[0] = path_of(command[0]);
+    return Program(command, with_own_folder(std::move(environment))).wait(100);
+  }
+
+  Result in_slurm(const Words& command, const Environment& environment = {{"OMP_NUM_THREADS", "1"}}) {
+    return start(Words{"unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc", "--kill-child",
+                       kSource + "/tests/program/clusters/slurm.sh", folder_ / "slurm"} +
+                     command,
+                 environment);
+  }
+
+  /// What ranks that know of each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come to. `of_first` is for
+  /// rank 0 only.
+  std::string by_hand(int ranks, const Environment& of_first = {}) {
+    const std::string output = "by_hand_" + std::to_string(ranks) + (of_first.empty() ? "" : "_changed");
+    const std::string port = std::to_string(gputrain::testing::free_port());
+    std::vector<std::unique_ptr<Program>> programs;
+    for (int rank = 0; rank < ranks; ++rank) {
+      Environment environment{{"RANK", std::to_string(rank)},
+                              {"WORLD_SIZE", std::to_string(ranks)},
+                              {"MASTER_ADDR", "127.0.0.1"},
+                              {"MASTER_PORT", port},
+                              {"OMP_NUM_THREADS", "1"}};
+      if (rank == 0) environment.insert(of_first.begin(), of_first.end());
+      programs.push_back(std::make_unique<Program>(run(output), environment));
+    }
+    for (auto& program : programs) {
+      const Result result = program->wait();
+      EXPECT_EQ(result.exit_code, 0) << result.err;
+    }
+    return timeless_metrics(folder_ / (output + "/metrics.jsonl"));
+  }
+
+  void expect_same(const Result& result, const std::string& output, int ranks, const std::string& start_page) {
+    ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_THAT(result.out, ContainsRegex("hosts .*" + start_page));
+    const std::string metrics = timeless_metrics(folder_ / (output + "/metrics.jsonl"));
+    EXPECT_THAT(metrics, HasSubstr("\"step\":20"));
+    EXPECT_EQ(metrics, by_hand(ranks));
+  }
+
+  TemporaryFolder folder_;
+  std::string job_ = write_gpt_job(folder_, "log: {interval: 1}\n");
+  std::string missing_;
+};
+
+// The README's table shows these commands.
+
+TEST_F(Launchers, OpenMpi) {
+  need({"mpirun.openmpi"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result =
+      start(Words{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "2"} + run("mpi"));
+  expect_same(result, "mpi", 2, "1 host, 2 ranks .* by Open MPI, met at 127.0.0.1:2[0-9]*");
+}
+
+TEST_F(Launchers, Mpich) {
+  need({"mpiexec.hydra"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const std::string port = std::to_string(gputrain::testing::free_port());
+  const Result result = start(Words{"mpiexec.hydra", "-genv", "MASTER_PORT", port, "-n", "2"} + run("mpich"));
+  expect_same(result, "mpich", 2, "1 host, 2 ranks .* by PMI, met at 127.0.0.1:" + port);
+}
+
+TEST_F(Launchers, Torchrun) {
+  need({kTorchrunProgram});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = start(
+      Words{kTorchrunProgram, "--no-python", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"} +
+      run("torchrun"));
+  expect_same(result, "torchrun", 2, "1 host, 2 ranks .* by torchrun, met at ");
+}
+
+class SlurmLauncher : public Launchers {
+ protected:
+  void SetUp() override {
+    need({"unshare", "ip", "munged", "slurmctld", "slurmd", "srun", "sbatch"});
+    need_root();
+  }
+};
+
+TEST_F(SlurmLauncher, SrunOnOneNode) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = in_slurm(Words{"srun", "-N1", "-n2"} + run("slurm"));
+  expect_same(result, "slurm", 2, "1 host, 2 ranks .* by Slurm, met at 127.0.0.1:20016");
+}
+
+TEST_F(SlurmLauncher, SrunOnTwoNodes) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = in_slurm(Words{"srun", "-N2", "--ntasks-per-node=2"} + run("slurm"));
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by Slurm, met at n1:20016");
+}
+
+TEST_F(SlurmLauncher, TorchrunUnderSrun) {
+  need({kTorchrunProgram});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result =
+      in_slurm(Words{"srun", "-N2", "--ntasks-per-node=1", kTorchrunProgram, "--no-python", "--nnodes=2",
+                     "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=n1:29400"} +
+               run("slurm"));
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by torchrun, met at n1:");
+}
+
+TEST_F(SlurmLauncher, MpirunInABatchScript) {
+  need({"mpirun.openmpi"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  std::string line = "mpirun.openmpi --allow-run-as-root -x MASTER_ADDR=n1 -np 4";
+  for (const auto& word : run("slurm")) line += " '" + word + "'";
+  const std::string script =
+      folder_.write("batch.sh", "#!/bin/sh\nexport GPUTRAIN_METADATA_URL=aws=http://127.0.0.1:9\n" + line + "\n");
+  const std::string log = folder_ / "batch.log";
+  Result result = in_slurm({"sbatch", "--wait", "--nodes=2", "--ntasks-per-node=2", "--output=" + log, script});
+  result.out = read_file(log);
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by Open MPI, met at n1:2[0-9]*");
+}
+
+TEST_F(SlurmLauncher, SrunOfALauncherPerNode) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  Words command{"srun", "-N2", "--ntasks-per-node=1", gputrain_path(), "launch", "--nproc-per-node", "2"};
+  const Words ranks = run("slurm");
+  command.insert(command.end(), ranks.begin() + 1, ranks.end());
+  const Result result = in_slurm(command);
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .*, met at 10.77.0.1:");
+  EXPECT_THAT(result.out, HasSubstr("node 1 of 2 by Slurm, node 0 at n1 port 20016"));
+}
+
+TEST_F(SlurmLauncher, SrunOfSeveralLaunchersPerNodeIsRefused) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result =
+      in_slurm(Words{"srun", "-n2", "-N1", gputrain_path(), "launch", "run", job_, "--output-dir", folder_ / "never"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("srun --ntasks-per-node=1 gputrain launch"));
+}
+
+TEST_F(SlurmLauncher, LaunchInABatchScript) {
+  need({"/usr/sbin/sshd", "ssh-keygen"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  std::string line = kSource + "/tests/program/clusters/second_sshd.sh " + (folder_ / "ssh");
+  for (const auto& word : run("slurm")) {
+    line += " '" + word + "'";
+    if (word == gputrain_path()) line += " launch --nproc-per-node 2";
+  }
+  const std::string script =
+      folder_.write("batch.sh", "#!/bin/sh\nexport GPUTRAIN_METADATA_URL=aws=http://127.0.0.1:9\n" + line + "\n");
+  const std::string log = folder_ / "batch.log";
+  Result result = in_slurm({"sbatch", "--wait", "--nodes=2", "--ntasks-per-node=1", "--output=" + log, script});
+  result.out = read_file(log);
+  expect_same(result, "slurm", 4, "2 hosts, 4 ranks .*, met at 10.77.0.");
+  EXPECT_THAT(result.out, HasSubstr("4 ranks on n1:2, n2:2"));
+}
+
+TEST_F(SlurmLauncher, WithoutSrunTrainsAloneAndSaysSo) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = in_slurm(Words{"salloc", "-n3"} + run("alone"));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("has '3' tasks"), HasSubstr("srun gputrain run")));
+}
+
+// --- what may go wrong between launchers -----------------------------------------------------------------------------
+
+TEST_F(Launchers, OfTwoJobsOnOneHostDoNotMeetEachOther) {
+  need({"mpirun.openmpi"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  std::vector<std::unique_ptr<Program>> jobs;
+  for (const char* output : {"first", "second"}) {
+    jobs.push_back(std::make_unique<Program>(
+        Words{path_of("mpirun.openmpi"), "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "-np", "2"} +
+            run(output),
+        with_own_folder({{"OMP_NUM_THREADS", "1"}}, "session_of_" + std::string(output))));
+  }
+  const Result first = jobs[0]->wait(), second = jobs[1]->wait();
+  expect_same(first, "first", 2, "by Open MPI");
+  expect_same(second, "second", 2, "by Open MPI");
+}
+
+TEST_F(Launchers, OfTheSameJobTwiceAreToldOfTheFirst) {
+  Environment two{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"OMP_NUM_THREADS", "1"}};
+  const int port = gputrain::testing::free_port();
+  two["MASTER_PORT"] = std::to_string(port);
+  Program waits(run("one"), two);
+  ASSERT_TRUE(gputrain::testing::becomes_open(port));
+  const Result second = start(run("two"), two);
+  EXPECT_EQ(second.exit_code, 6);
+  EXPECT_THAT(second.err, AllOf(HasSubstr("there is process"), HasSubstr("gputrain run"), HasSubstr("MASTER_PORT")));
+}
+
+TEST_F(Launchers, ThatContradictEachOtherAreRefused) {
+  const Result result = start(run("never"), {{"RANK", "0"},
+                                             {"WORLD_SIZE", "2"},
+                                             {"MASTER_ADDR", "127.0.0.1"},
+                                             {"MASTER_PORT", "29500"},
+                                             {"OMPI_COMM_WORLD_RANK", "1"},
+                                             {"OMPI_COMM_WORLD_SIZE", "2"}});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("RANK=0"), HasSubstr("OMPI_COMM_WORLD_RANK=1")));
+}
+
+/// The library by which `faketime` shifts a program's clock.
+std::string fake_clock() {
+  const std::string print = "LD_PRELOAD= ; faketime -f +0 sh -c 'echo $LD_PRELOAD'";
+  const Result result = Program({"/bin/sh", "-c", print}).wait();
+  return result.out.substr(0, result.out.find_first_of(": \n"));
+}
+
+TEST_F(Launchers, OfHostsWhoseClocksAreAnHourApartTrainAllTheSame) {
+  need({"faketime"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  // Rank 0's wall clock goes wrong; the clock that measures spans is what it is on any machine.
+  const Environment an_hour_early{
+      {"LD_PRELOAD", fake_clock()}, {"FAKETIME", "-1h"}, {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
+  const std::string changed = by_hand(2, an_hour_early);
+  EXPECT_EQ(changed, by_hand(2));
+  const std::string time_key = "\"time\":";
+  const auto time_of = [&](const std::string& output) {
+    const std::string text = read_file(folder_ / (output + "/metrics.jsonl"));
+    return std::strtod(text.c_str() + text.find(time_key) + time_key.size(), nullptr);
+  };
+  EXPECT_NEAR(time_of("by_hand_2") - time_of("by_hand_2_changed"), 3600, 100);
+}
+
+// --- cores per rank --------------------------------------------------------------------------------------------------
+
+const Environment kOwnChoice{{"OMP_NUM_THREADS", ""}};  // also where the tests themselves are given one thread each
+
+TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
+  need({"mpirun.openmpi"});
+  if (std::thread::hardware_concurrency() < 2) missing_ = "two cores are needed";
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result =
+      start(Words{"mpirun.openmpi", "--allow-run-as-root", "--bind-to", "core", "--use-hwthread-cpus", "-np", "2"} +
+                run("bound"),
+            kOwnChoice);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 thread (bound by the launcher)"));
+}
+
+TEST_F(Launchers, ThatDoNotBindRanksHaveTheCoresDivided) {
+  need({"mpirun.openmpi"});
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = start(
+      Words{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"} + run("free"),
+      kOwnChoice);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("cores for 2 ranks)"));
+}
+
+TEST_F(SlurmLauncher, RanksShareTheCpusOfTheirJobAndNotOfTheNode) {
+  if (is_skipped()) GTEST_SKIP() << missing_;
+  const Result result = in_slurm(Words{"srun", "-n1"} + run("one"), kOwnChoice);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("1 thread (allotted by the scheduler)"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

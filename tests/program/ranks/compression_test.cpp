@@ -1,0 +1,169 @@
+// parallel.compress and parallel.bucket_cap_mb: what is sent, what is told, what a checkpoint keeps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "support/program.hpp"
+#include "support/rank_runs.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<std::string> compress(const std::string& how) { return {"--set", "parallel.compress=" + how}; }
+
+nlohmann::json communication_of(const std::string& run) {
+  return nlohmann::json::parse(read_file(run + "/summary.json")).at("communication");
+}
+
+class Compressed : public ::testing::Test {
+ protected:
+  std::string run(const std::string& name) const { return folder_ / name; }
+
+  TemporaryFolder folder_;
+  const std::string job_ = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
+};
+
+// 20 steps bring the loss from 3.4 to about 2.2; rounding gradients to 16 bits must not show, thin factors a little.
+TEST_F(Compressed, GradientsTrainNearlyAsWhole) {
+  ASSERT_EQ(ranks(2, job_, run("none")).exit_code, 0);
+  const auto whole = values(run("none/metrics.jsonl"), "train/loss");
+  for (const auto& [how, tolerance] : {std::pair{"fp16", 1e-3}, {"bf16", 5e-3}, {"powersgd", 0.1}}) {
+    const Result result = ranks(2, job_, run(how), compress(how));
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto losses = values(run(how) + "/metrics.jsonl", "train/loss");
+    EXPECT_LT(losses.back(), losses.front() - 0.5) << how;
+    EXPECT_NEAR(losses.back(), whole.back(), tolerance * whole.back()) << how;
+    EXPECT_NE(losses.back(), whole.back()) << how;
+  }
+}
+
+// Steps that are far too long make gradients larger than fp16's largest number; bf16 reaches as far as fp32.
+TEST_F(Compressed, GradientsThatFp16CannotHoldAreToldWithBf16AsTheWayOut) {
+  const auto run_with = [&](const std::string& how) {
+    auto settings = compress(how);
+    settings.insert(settings.end(), {"--set", "optimizer={type: sgd, lr: 1e5}", "--set", "train.max_steps=3"});
+    return ranks(2, job_, run(how), settings);
+  };
+  const Result narrow = run_with("fp16");
+  EXPECT_EQ(narrow.exit_code, 4);
+  EXPECT_THAT(narrow.err, HasSubstr("parallel.compress: bf16, as fp16 holds nothing above 65,504"));
+  const Result wide = run_with("bf16");
+  EXPECT_EQ(wide.exit_code, 0) << wide.err;
+}
+
+TEST_F(Compressed, BytesAreToldBeforeAndAfter) {
+  const std::vector<std::pair<std::string, double>> ways{{"none", 1}, {"fp16", 4}, {"bf16", 4}, {"powersgd", 2}};
+  for (const auto& [how, at_least] : ways) {
+    const Result result = ranks(2, job_, run(how), compress(how));
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const auto sent = communication_of(run(how));
+    const double ratio = sent["uncompressed_bytes_per_step"].get<double>() / sent["bytes_per_step"].get<double>();
+    EXPECT_GE(ratio, at_least) << how;
+    const size_t begin = result.out.find("reduce  ") + 8;
+    const std::string told = result.out.substr(begin, result.out.find(" a step", begin) - begin);
+    EXPECT_THAT(result.out, HasSubstr("sent " + told + " a step")) << how;
+    EXPECT_EQ(result.out.find(" a step instead of ") == std::string::npos, how == "none") << result.out;
+  }
+}
+
+// Bit for bit, which errors and factors that are not saved would not survive.
+TEST_F(Compressed, ByPowerSgdResumesExactly) {
+  ASSERT_EQ(ranks(3, job_, run("whole"), compress("powersgd")).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(run("whole/ckpt/step-00000010/compression-00003-of-00003.safetensors")));
+  EXPECT_EQ(gputrain({"ckpt", "verify", run("whole")}).exit_code, 0);
+  copy_without_the_end(run("whole"), run("cut"));
+  const Result again = ranks(3, job_, run("cut"), compress("powersgd"));
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_THAT(again.err, Not(HasSubstr("starts anew")));
+  const Result difference = gputrain({"ckpt", "diff", run("whole"), run("cut")});
+  EXPECT_EQ(difference.exit_code, 0) << difference.out;
+}
+
+TEST_F(Compressed, ByPowerSgdStartsAnewWhereErrorsBelongToNobodyAndSaysSo) {
+  ASSERT_EQ(ranks(3, job_, run("three"), compress("powersgd")).exit_code, 0);
+  copy_without_the_end(run("three"), run("two"));
+  const Result two = ranks(2, job_, run("two"), compress("powersgd"));
+  ASSERT_EQ(two.exit_code, 0) << two.err;
+  EXPECT_THAT(two.err, HasSubstr("gradient compression starts anew"));
+  copy_without_the_end(run("three"), run("thinner"));
+  std::vector<std::string> thinner = compress("powersgd");
+  thinner.insert(thinner.end(), {"--set", "parallel.powersgd_rank=2", "--accept"});
+  const Result other = ranks(3, job_, run("thinner"), thinner);
+  ASSERT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("gradient compression starts anew"));
+  copy_without_the_end(run("three"), run("alone"));
+  EXPECT_EQ(gputrain({"run", job_, "--output-dir", run("alone"), "--set", "parallel.compress=powersgd"}).exit_code, 0);
+}
+
+// An error is as long in either order; added to the gradients of other pixels it would do harm that nobody sees.
+TEST_F(Compressed, ByPowerSgdStartsAnewWhereImagesAreInAnotherOrder) {
+  const std::string job =
+      folder_.write("images.yaml",
+                    "schema: 1\ndevice: cpu\nprecision: fp64\n"
+                    "model: {type: convnet, config: {channels: [8, 16]}}\n"
+                    "data: {train: {format: synthetic, samples: 90}, image: {size: 8}}\n"
+                    "train: {max_steps: 6, global_batch_size: 8}\n"
+                    "parallel: {compress: powersgd, powersgd_rank: 1}\ncheckpoint: {interval: 3}\n");
+  ASSERT_EQ(ranks(2, job, run("whole")).exit_code, 0);
+  for (const bool is_reordered : {false, true}) {
+    const std::string cut = run(is_reordered ? "reordered" : "same");
+    copy_without_the_end(run("whole"), cut);
+    const Result again =
+        ranks(2, job, cut, {"--set", is_reordered ? "train.channels_last=false" : "train.channels_last=true"});
+    ASSERT_EQ(again.exit_code, 0) << again.err;
+    EXPECT_EQ(again.err.find("gradient compression starts anew") != std::string::npos, is_reordered) << again.err;
+    if (!is_reordered) {
+      EXPECT_EQ(gputrain({"ckpt", "diff", run("whole"), cut}).exit_code, 0);
+    }
+  }
+}
+
+TEST_F(Compressed, WithWhatCannotBeIsRefusedBeforeAnythingStarts) {
+  const auto refused = [&](const std::vector<std::string>& set, const std::string& says) {
+    std::vector<std::string> arguments{"validate", job_};
+    for (const std::string& each : set) arguments.insert(arguments.end(), {"--set", each});
+    const Result result = gputrain(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.err, HasSubstr(says));
+  };
+  refused({"parallel.compress=powersgd", "parallel.shard=gradients"},
+          "powersgd needs every rank to have all of a matrix's gradient");
+  refused({"parallel.compress=powersgd", "precision=fp16"}, "which fp16's loss scale changes");
+  refused({"parallel.compress=fp16", "parallel.powersgd_rank=8"}, "powersgd_rank is for compress: powersgd");
+}
+
+/// A model of 7 MiB, so that the size of buckets matters.
+std::vector<std::string> larger(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> all{"--set", "model.config.n_embd=128", "--set", "model.config.n_layer=4",
+                               "--set", "train.max_steps=20"};
+  for (const std::string& each : more) all.insert(all.end(), {"--set", each});
+  return all;
+}
+
+TEST_F(Compressed, BucketsAreOfTheSizeThatTheCheckpointKeeps) {
+  const Result measured = ranks(2, job_, run("measured"), larger());
+  ASSERT_EQ(measured.exit_code, 0) << measured.err;
+  EXPECT_THAT(measured.out, HasSubstr("(auto: an all-reduce here takes "));
+  copy_without_the_end(run("measured"), run("again"));
+  const auto state = nlohmann::json::parse(read_file(run("measured/ckpt/step-00000010/state.json")));
+  const std::string size = " buckets of " + std::to_string(state.at("bucket_bytes").get<int64_t>() >> 20);
+  EXPECT_THAT(measured.out, AnyOf(HasSubstr(size + "."), HasSubstr(size + " MiB")));
+  EXPECT_THAT(ranks(2, job_, run("again"), larger()).out, HasSubstr("(auto: as in the checkpoint)"));
+  const Result fixed = ranks(2, job_, run("fixed"), larger({"deterministic=true"}));
+  EXPECT_THAT(fixed.out, HasSubstr("(auto: not measured, because deterministic is true)"));
+  const Result few = ranks(2, job_, run("few"), larger({"model.config.n_layer=2"}));
+  EXPECT_THAT(few.out, HasSubstr(" 2 buckets of 25.0 MiB (auto: too few gradients to measure for)"));
+  const Result given = ranks(2, job_, run("given"), larger({"parallel.bucket_cap_mb=2"}));
+  EXPECT_THAT(given.out, HasSubstr(" buckets of 2.00 MiB\n"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

@@ -1,0 +1,151 @@
+// parallel.shard: what ranks share out, what they save, and what that takes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "support/program.hpp"
+#include "support/rank_runs.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<std::string> shard(const std::string& what) { return {"--set", "parallel.shard=" + what}; }
+
+class Sharding : public ::testing::TestWithParam<std::string> {
+ protected:
+  const std::vector<std::string> sharded_ = shard(GetParam());
+  TemporaryFolder folder_;
+};
+INSTANTIATE_TEST_SUITE_P(Of, Sharding, ::testing::Values("optimizer", "gradients"),
+                         [](const auto& entry) { return entry.param; });
+
+void flip_last_bit(const std::string& path) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-1, std::ios::end);
+  const char flipped = static_cast<char>(file.get() ^ 1);
+  file.seekp(-1, std::ios::end);
+  file.put(flipped);
+}
+
+// The 8 samples of a step at once, or one after the other; three ranks have 2, 3 and 3; two compute blocks again.
+TEST_P(Sharding, TrainsAsOneRankDoes) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
+  for (const int world : {2, 3, 4}) {
+    for (const bool accumulates : {false, true}) {
+      const std::string output = folder_ / ("of" + std::to_string(world) + (accumulates ? "accumulated" : ""));
+      std::vector<std::string> more = sharded_;
+      if (accumulates) more.insert(more.end(), {"--set", "train.micro_batch_size=1"});
+      if (world == 2) more.insert(more.end(), {"--set", "train.activation_checkpointing=block"});
+      const Result result = ranks(world, job, output, more);
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      expect_equal_losses(folder_ / "one/metrics.jsonl", output + "/metrics.jsonl", 1e-9);
+    }
+  }
+}
+
+TEST_P(Sharding, SavedByFourRanksIsResumedByAnyNumber) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
+  const Result four = ranks(4, job, folder_ / "four", sharded_);
+  ASSERT_EQ(four.exit_code, 0) << four.err;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "four/ckpt/step-00000010/optimizer-00004-of-00004.safetensors"));
+  EXPECT_EQ(gputrain({"ckpt", "verify", folder_ / "four"}).exit_code, 0);
+  const std::vector<std::pair<int, std::vector<std::string>>> ways{
+      {1, {}}, {2, sharded_}, {3, sharded_}, {4, sharded_}, {2, shard("none")}};
+  for (const auto& [world, more] : ways) {
+    const std::string again = folder_ / ("again" + std::to_string(world) + (more == sharded_ ? "sharded" : ""));
+    copy_without_the_end(folder_ / "four", again);
+    const Result result = ranks(world, job, again, more);
+    ASSERT_EQ(result.exit_code, 0) << world << result.err;
+    EXPECT_THAT(result.out, HasSubstr("resume  step 10"));
+    expect_equal_losses(folder_ / "one/metrics.jsonl", again + "/metrics.jsonl", 1e-9);
+  }
+}
+
+TEST_P(Sharding, StartsFromWhatOneRankSaved) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
+  copy_without_the_end(folder_ / "one", folder_ / "two");
+  const Result result = ranks(2, job, folder_ / "two", sharded_);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
+}
+
+// Bit for bit, which a state that is not saved or not read back would not survive.
+TEST_P(Sharding, ResumesAtTheSameNumberOfRanksExactly) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
+  ASSERT_EQ(ranks(3, job, folder_ / "whole", sharded_).exit_code, 0);
+  copy_without_the_end(folder_ / "whole", folder_ / "cut");
+  ASSERT_EQ(ranks(3, job, folder_ / "cut", sharded_).exit_code, 0);
+  const Result difference = gputrain({"ckpt", "diff", folder_ / "whole", folder_ / "cut"});
+  EXPECT_EQ(difference.exit_code, 0) << difference.out;
+}
+
+// What rank 0 does not read can be damaged all the same.
+TEST_P(Sharding, FallsBackWhereOnlyAnotherRankFindsTheDamage) {
+  const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 5, keep_last: 4}\n");
+  ASSERT_EQ(ranks(3, job, folder_ / "whole", sharded_).exit_code, 0);
+  std::filesystem::copy(folder_ / "whole", folder_ / "damaged", std::filesystem::copy_options::recursive);
+  flip_last_bit(folder_ / "damaged/ckpt/step-00000020/optimizer-00003-of-00003.safetensors");
+  flip_last_bit(folder_ / "damaged/ckpt/step-00000015/optimizer-00002-of-00003.safetensors");
+  const Result result = ranks(3, job, folder_ / "damaged", sharded_);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("resume  step 10 "));
+  EXPECT_THAT(result.err, HasSubstr("optimizer-00003-of-00003.safetensors: rank 2 says: damaged: its hash differs; "
+                                    "it is now step-00000020.bad"));
+  EXPECT_THAT(result.err, HasSubstr("it is now step-00000015.bad"));
+  const Result difference = gputrain({"ckpt", "diff", folder_ / "whole", folder_ / "damaged"});
+  EXPECT_EQ(difference.exit_code, 0) << difference.out;
+}
+
+nlohmann::json summary_of(const std::string& run) { return nlohmann::json::parse(read_file(run + "/summary.json")); }
+
+/// AddressSanitizer, where there is one, gives back at once what is freed.
+struct NoQuarantine {
+  NoQuarantine() { ::setenv("ASAN_OPTIONS", "quarantine_size_mb=0:thread_local_quarantine_size_kb=0", 1); }
+  ~NoQuarantine() { ::unsetenv("ASAN_OPTIONS"); }
+};
+
+// 24 layers of 4 MiB, trained without momentum. Of the gradient a rank of three has 32 MiB instead of 96, and a few
+// buckets of 4 MiB; the kernel's count of what the process had in memory must show most of that.
+TEST(ShardingOfGradients, TakesLessMemoryInEachProcess) {
+  const NoQuarantine before_the_programs_start;
+  const TemporaryFolder folder;
+  std::string hidden = "1024";
+  for (int i = 0; i < 24; ++i) hidden += ", 1024";
+  const std::string job =
+      folder.write("job.yaml", "schema: 1\ndevice: cpu\nmodel: {type: mlp, config: {hidden: [" + hidden +
+                                   "]}}\n"
+                                   "data: {train: {format: synthetic, samples: 64}, image: {size: 8}}\n"
+                                   "train: {max_steps: 4, global_batch_size: 12, micro_batch_size: 2}\n"
+                                   "optimizer: {type: sgd, lr: 1e-3}\nparallel: {bucket_cap_mb: 4}\n"
+                                   "checkpoint: {interval: null}\n");
+  constexpr int64_t kMebibyte = 1 << 20;
+  std::map<std::string, nlohmann::json> summaries;
+  for (const std::string what : {"optimizer", "gradients"}) {
+    const Result result = ranks(3, job, folder / what, shard(what));
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    summaries[what] = summary_of(folder / what);
+  }
+  const auto peak = [&](const char* what) { return summaries[what].at("peak_memory_bytes").get<int64_t>(); };
+  EXPECT_LT(peak("gradients") + 40 * kMebibyte, peak("optimizer"));
+  EXPECT_NEAR(summaries["gradients"]["metrics"]["train/loss"], summaries["optimizer"]["metrics"]["train/loss"], 1e-5);
+  // The price: the gradient is sent for each of two micro-batches, the weights once.
+  const auto sent = [&](const char* what) {
+    return summaries[what]["communication"].at("bytes_per_step").get<double>();
+  };
+  EXPECT_NEAR(2.0 * sent("gradients"), 3.0 * sent("optimizer"), 4);  // bytes, of rounding
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

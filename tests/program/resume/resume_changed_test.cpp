@@ -1,0 +1,161 @@
+// Going on with another job, or other data, than the checkpoint was saved with.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "datasets/tiny_images.hpp"
+#include "support/program.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Resume, RefusesAJobThatWouldGiveOtherResults) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const Result refused = gputrain({"run", job, "--output-dir", folder / "run", "--set", "model.config.n_layer=2"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("model.config.n_layer"));
+  const Result longer = gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=30"});
+  EXPECT_EQ(longer.exit_code, 2);
+  EXPECT_THAT(longer.err, HasSubstr("--accept"));
+  const Result accepted =
+      gputrain({"run", job, "--accept", "--output-dir", folder / "run", "--set", "train.max_steps=30"});
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.out, HasSubstr("done    30/30"));
+}
+
+TEST(Resume, TakesAnotherRateScheduleAndPlaceOfTheDataWhenAccepted) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 5}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  std::filesystem::rename(folder / "text.txt", folder / "moved.txt");
+  std::vector<std::string> on{"run", job, "--output-dir", folder / "run"};
+  for (const std::string& setting :
+       {std::string("train.max_steps=30"), std::string("optimizer.lr=1e-4"), std::string("lr_scheduler={type: linear}"),
+        std::string("optimizer.weight_decay=0"), "data.train.path=" + folder / "moved.txt"}) {
+    on.insert(on.end(), {"--set", setting});
+  }
+  const Result refused = gputrain(on);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--accept"));
+  on.push_back("--accept");
+  const Result accepted = gputrain(on);
+  ASSERT_EQ(accepted.exit_code, 0) << accepted.err;
+  const auto rates = values(folder / "run/metrics.jsonl", "train/lr");
+  ASSERT_EQ(rates.size(), 6U);
+  EXPECT_EQ(rates[3], 3e-3);
+  EXPECT_LT(rates[4], 1e-4);
+}
+
+TEST(Resume, EvaluatesAnewWhereDataValIsAnother) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder), run = folder / "run";
+  const auto train = [&](const std::string& tokens) {
+    return gputrain({"run", job, "--output-dir", run, "--set", "eval.max_tokens=" + tokens});
+  };
+  ASSERT_EQ(train("64").exit_code, 0);
+  const auto before = summary(run)["metrics"];
+  EXPECT_THAT(train("64").out, ::testing::Not(HasSubstr("eval    20 ")));
+  const auto evaluations = [&] {
+    const std::string curve = read_file(run + "/metrics.jsonl"), name = "\"val/loss\"";
+    int count = 0;
+    for (size_t at = curve.find(name); at != std::string::npos; at = curve.find(name, at + 1)) ++count;
+    return count;
+  };
+  const int evaluations_before = evaluations();
+  const Result other = train("128");
+  EXPECT_EQ(evaluations(), evaluations_before + 1);  // the curve keeps what it has
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  EXPECT_THAT(other.out, HasSubstr("eval    20 "));
+  EXPECT_THAT(other.err, HasSubstr("evaluated on other data than before"));
+  const auto after = summary(run);
+  EXPECT_NE(after["metrics"]["val/loss"], before["val/loss"]);
+  EXPECT_EQ(after["best"]["val/loss"]["value"], after["metrics"]["val/loss"]);
+  EXPECT_THAT(train("128").err, ::testing::Not(HasSubstr("other data")));
+}
+
+TEST(Resume, TellsWhatAnotherGlobalBatchDoesToTheEpochAtHand) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"}).exit_code, 0);
+  std::vector<std::string> on{"run", job, "--output-dir", folder / "run", "--set", "train.global_batch_size=4"};
+  EXPECT_EQ(gputrain(on).exit_code, 2);
+  on.push_back("--accept");
+  const Result accepted = gputrain(on);
+  ASSERT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.err, HasSubstr("the global batch was 8 samples at the checkpoint and is 4 now"));
+  EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 4);
+}
+
+/// What is said of data that has changed, which nothing but --accept takes.
+std::string refused_then_accepted(std::vector<std::string> run) {
+  const Result refused = gputrain(run);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, ::testing::AllOf(HasSubstr("the training data has changed"), HasSubstr("--accept")));
+  run.push_back("--accept");
+  const Result accepted = gputrain(run);
+  EXPECT_EQ(accepted.exit_code, 0) << accepted.err;
+  EXPECT_THAT(accepted.err, HasSubstr("the training data has changed"));
+  return refused.err;
+}
+
+TEST(Resume, RefusesDataThatHasGrownSinceUnlessAccepted) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
+  const std::vector<std::string> run{"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=200"};
+  const auto grow = [&] { std::ofstream(folder / "text.txt", std::ios::app) << std::string(400, 't'); };
+  Program first({gputrain_path(), run[0], run[1], run[2], run[3], run[4], run[5]});
+  ASSERT_TRUE(first.prints("step    10/"));
+  first.signal(SIGTERM);
+  ASSERT_EQ(first.wait().exit_code, 143);
+  grow();
+  refused_then_accepted(run);
+  EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr(": changed within an epoch (samples"));
+  grow();
+  EXPECT_EQ(gputrain(run).exit_code, 0);  // there is nothing left to train
+}
+
+TEST(Resume, RefusesDataThatHasClassesOfOtherNamesUnlessAccepted) {
+  const TemporaryFolder folder;
+  for (const std::string name : {"cat/1", "cat/2", "dog/1", "dog/2"})
+    folder.write("images/" + name + ".png", datasets::png_of({0, 0, 255}));
+  const std::string job = folder.write(
+      "job.yaml",
+      "device: cpu\nmodel: {type: mlp, config: {hidden: [8]}}\n"
+      "data: {train: {path: " +
+          folder / "images" +
+          ", format: imagefolder}}\n"
+          "train: {max_steps: 20, global_batch_size: 2}\nlog: {interval: 5}\ncheckpoint: {interval: 10}\n");
+  const std::string run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  std::filesystem::rename(folder / "images/cat", folder / "images/eel");
+  EXPECT_THAT(gputrain({"replay", run, "--step", "15"}).out, HasSubstr("the step has other labels"));
+  const std::string resume = "checkpoint.resume=" + run + "/ckpt/step-00000010";
+  EXPECT_THAT(refused_then_accepted({"run", job, "--output-dir", run, "--set", resume}),
+              HasSubstr("its classes are not those of before, at step 10"));
+}
+
+TEST(Resume, RefusesTextOfOtherCharactersUnlessAccepted) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 10}\n"), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  std::string text = read_file(folder / "text.txt");
+  std::replace(text.begin(), text.end(), 'c', 'z');
+  std::ofstream(folder / "text.txt", std::ios::trunc) << text;
+  const std::string resume = "checkpoint.resume=" + run + "/ckpt/step-00000010";
+  EXPECT_THAT(refused_then_accepted({"run", job, "--output-dir", run, "--set", resume}),
+              HasSubstr("its characters are not those of before"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

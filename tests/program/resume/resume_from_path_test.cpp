@@ -1,0 +1,137 @@
+// Going on from a checkpoint chosen by path: an older one of the run, one set aside, another run's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "support/program.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Resume, FromAnOlderCheckpointLeavesTheNewerOnesBehindForGood) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
+  const std::vector<std::string> run{"run", job, "--output-dir", folder / "run"};
+  ASSERT_EQ(gputrain(run).exit_code, 0);
+  Program again({gputrain_path(), "run", job, "--output-dir", folder / "run", "--set",
+                 "checkpoint.resume=" + (folder / "run/ckpt/step-00000010"), "--set", "checkpoint.interval=null",
+                 "--set", "log.interval=1", "--set", "checkpoint.keep_best=0"});
+  ASSERT_TRUE(again.prints("resume  step 10"));
+  again.signal(SIGKILL);
+  again.wait();
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020.left"));
+  EXPECT_THAT(gputrain(run).out, HasSubstr("resume  step 10"));
+}
+
+TEST(Resume, ThatIsRefusedSetsNothingAside) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  std::ofstream(folder / "text.txt", std::ios::app) << std::string(200, 'e');
+  const Result refused = gputrain({"run", job, "--output-dir", folder / "run", "--set",
+                                   "checkpoint.resume=" + (folder / "run/ckpt/step-00000010")});
+  EXPECT_EQ(refused.exit_code, 2) << refused.out << refused.err;
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020"));
+}
+
+/// Runs a job from a checkpoint on, to this many steps.
+Result run_from(const TemporaryFolder& folder, const std::string& checkpoint, const std::string& steps) {
+  return gputrain({"run", folder / "job.yaml", "--output-dir", folder / "run", "--accept", "--set",
+                   "checkpoint.resume=" + checkpoint, "--set", "train.max_steps=" + steps});
+}
+
+TEST(Resume, KeepsWhatWasSavedAfterAChoiceThatTheLedgerHasLost) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 3}\n"),
+                    ledger = folder / "run/ledger.jsonl";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  ASSERT_EQ(run_from(folder, folder / "run/ckpt/step-00000015", "20").exit_code, 0);
+  std::filesystem::copy(ledger, ledger + ".before");
+  ASSERT_EQ(run_from(folder, folder / "run/ckpt/latest", "25").exit_code, 0);
+  std::filesystem::rename(ledger + ".before", ledger);
+  EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 25 from "));
+}
+
+TEST(Resume, WithNothingButCheckpointsOfOtherHistoriesDoesNotStartOver) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run"}).exit_code, 0);
+  std::ofstream(folder / "run/ledger.jsonl", std::ios::app) << R"({"kind":"left","lineage":[{"id":"another"}]})"
+                                                            << "\n";
+  const Result result = run_from(folder, "auto", "30");
+  EXPECT_EQ(result.exit_code, 5) << result.out;
+  EXPECT_THAT(result.err, HasSubstr("says that it has left all of them"));
+}
+
+TEST(Resume, FromWhatWasSetAsideIsSavedBeforeItCanBeLost) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\nlog: {interval: 1}\n"),
+                    ckpt = folder / "run/ckpt";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  ASSERT_EQ(run_from(folder, ckpt + "/step-00000010", "15").exit_code, 0);
+  Program undone({gputrain_path(), "run", job, "--output-dir", folder / "run", "--accept", "--set",
+                  "checkpoint.resume=" + ckpt + "/step-00000020.left", "--set", "train.max_steps=1000000", "--set",
+                  "checkpoint.interval=null"});
+  ASSERT_TRUE(undone.prints("step    21/"));
+  undone.signal(SIGKILL);
+  undone.wait();
+  EXPECT_TRUE(std::filesystem::exists(ckpt + "/step-00000015.left-2"));  // of the branch that was left for this one
+  EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 20 from " + ckpt));
+}
+
+TEST(Resume, FromElsewhereThatWasNeverSavedHereIsNotForgotten) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n"),
+                    chosen = folder / "other/ckpt/step-00000010";
+  for (const char* run : {"other", "run"}) ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / run}).exit_code, 0);
+  std::ofstream(folder / "run/ledger.jsonl", std::ios::app)
+      << nlohmann::json{{"kind", "left"}, {"lineage", {{{"id", "new"}}}}, {"from", chosen}}.dump() << "\n";
+  for (const char* wish : {"auto", "must"}) {
+    const Result refused = run_from(folder, wish, "30");
+    EXPECT_EQ(refused.exit_code, 5) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("--set checkpoint.resume=" + chosen));
+  }
+  EXPECT_EQ(run_from(folder, chosen, "30").exit_code, 0);
+  EXPECT_THAT(run_from(folder, "auto", "35").out, HasSubstr("resume  step 30 "));
+}
+
+TEST(Resume, FromAnotherRunLeavesAllOfThisOneBehindAndRollsBackToThat) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
+  for (const char* run : {"other", "run"}) ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / run}).exit_code, 0);
+  const Result result =
+      gputrain({"run", job, "--output-dir", folder / "run", "--accept", "--set",
+                "checkpoint.resume=" + (folder / "other/ckpt/step-00000010"), "--set", "checkpoint.interval=null",
+                "--set", "optimizer.lr=1e30", "--set", "train.nonfinite=rollback", "--set", "train.max_rollbacks=1"});
+  EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
+  EXPECT_THAT(result.out + result.err, HasSubstr("back    to the weights of step 10"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000005.left"));
+}
+
+TEST(Resume, FromWhatIsNoCheckpointSaysWhereOneIs) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const auto resume_from = [&](const std::string& from) {
+    const Result result =
+        gputrain({"run", job, "--output-dir", folder / "other", "--set", "checkpoint.resume=" + from});
+    EXPECT_EQ(result.exit_code, 5) << from;
+    return result.err;
+  };
+  EXPECT_THAT(resume_from(folder / "run"), HasSubstr("run/ckpt/latest is this run's newest"));
+  EXPECT_THAT(resume_from(folder / "run/ckpt"), HasSubstr("run/ckpt/latest is the newest one here"));
+  EXPECT_THAT(resume_from("false"),
+              HasSubstr("there is no such checkpoint\n  try: auto, must, never, or a checkpoint"));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

@@ -1,0 +1,348 @@
+// What a dry run foretells about many ranks, compared with ranks that really run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <tuple>
+
+#include "comm/rank_processes.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/device/allocation_meter.hpp"
+#include "gputrain/device/host_allocator.hpp"
+#include "gputrain/estimate/forecast.hpp"
+#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/fixed_memory.hpp"
+#include "gputrain/setup/training_loop.hpp"
+#include "support/program.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Settings = std::vector<std::string>;
+
+std::vector<std::string> with(std::vector<std::string> arguments, const Settings& settings) {
+  for (const std::string& setting : settings) arguments.insert(arguments.end(), {"--set", setting});
+  return arguments;
+}
+
+Result dry_run(const std::string& job, int ranks, const Settings& settings, const std::vector<std::string>& more = {}) {
+  auto arguments = with({"run", job, "--dry-run", "--world-size", std::to_string(ranks)}, settings);
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return gputrain(arguments, {{"OMP_NUM_THREADS", "1"}});
+}
+
+json foretold(const std::string& job, int ranks, const Settings& settings) {
+  const Result result = dry_run(job, ranks, settings, {"--json"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return json::parse(result.out);
+}
+
+/// Trains for two steps as a run does, without what surrounds it, and tells what that took.
+const gputrain::testing::RankBody train_two_steps("train two steps", [] {
+  std::istringstream lines(std::getenv("SETTINGS"));
+  app::JobRequest request{.file = std::getenv("JOB_FILE"), .set = {}, .output_dir = {}};
+  for (std::string line; std::getline(lines, line);) request.set.push_back(line);
+  const app::Job job = app::load_job(request);
+  app::Assembly assembly(job);
+
+  const auto options = app::loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
+  int64_t samples = 0;
+  {
+    data::Loader loader(assembly.datasets.train, options);
+    for (int64_t step = 0; step < loader.steps_per_epoch(); ++step) samples += loader.next_step().samples;
+  }
+  train::Progress progress;
+  const device::AllocationMeter meter;
+  app::TrainingLoop(job.spec(), assembly, {}, [] {}).run(progress, {}, 2);
+  const auto fixed = app::fixed_memory(assembly.built, assembly.updates);
+  const json told{{"weights", fixed.parameters},
+                  {"working_copy", fixed.working_copy},
+                  {"gradients", fixed.gradients},
+                  {"optimizer", fixed.optimizer_state},
+                  {"live", meter.peak_bytes()},
+                  {"handed_out", device::host_allocator_facts().peak_in_use_bytes},
+                  {"samples", samples}};
+  std::printf("%s\n", told.dump().c_str());
+  std::fflush(stdout);
+  assembly.place.groups.control().barrier("end");
+  return 0;
+});
+
+std::vector<json> trained(const std::string& job, int ranks, const Settings& settings) {
+  std::string lines;
+  for (const std::string& setting : settings) lines += setting + "\n";
+  gputrain::testing::RankProcesses processes("train two steps", ranks, {{"JOB_FILE", job}, {"SETTINGS", lines}});
+  std::vector<json> told;
+  for (const auto& result : processes.finish(std::chrono::seconds(120))) {
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    told.push_back(json::parse(result.output, nullptr, false));
+  }
+  return told;
+}
+
+/// The most that any rank has.
+int64_t most(const std::vector<json>& ranks, const char* key) {
+  int64_t value = 0;
+  for (const json& rank : ranks) value = std::max(value, rank.value(key, int64_t{-1}));
+  return value;
+}
+
+int64_t fewest(const std::vector<json>& ranks, const char* key) {
+  int64_t value = INT64_MAX;
+  for (const json& rank : ranks) value = std::min(value, rank.value(key, int64_t{-1}));
+  return value;
+}
+
+struct Kind {
+  std::string name;
+  std::string model;  // and its data
+};
+
+const Kind kGpt{"Gpt",
+                "model: {type: gpt, config: {n_layer: 4, n_head: 4, n_embd: 256, block_size: 64, vocab_size: 256}}\n"
+                "data: {train: {path: '', format: synthetic, samples: 203}}\n"};
+const Kind kResnet{"Resnet",
+                   "model: {type: resnet18, config: {num_classes: 10}}\n"
+                   "data: {train: {path: '', format: synthetic, samples: 203}, image: {size: 64}}\n"};
+
+std::string job_of(const Kind& kind) {
+  return "schema: 1\nprecision: fp32\ndevice: cpu\n" + kind.model +
+         "train: {max_steps: 2}\noptimizer: {type: adamw, lr: 1e-4}\n";
+}
+
+class Foretold : public ::testing::TestWithParam<std::tuple<Kind, int, const char*, int>> {
+ protected:
+  std::string write_job(const Kind& kind) { return folder_.write("job.yaml", job_of(kind)); }
+  TemporaryFolder folder_;
+};
+
+// Arenas to the byte; what tensors of a step take besides within 15 % of the most that any rank has had.
+TEST_P(Foretold, MemoryIsWhatRanksTake) {
+  const auto& [kind, ranks, shard, micro] = GetParam();
+  const std::string job = write_job(kind);
+  const Settings settings{std::string("parallel.shard=") + shard, "train.micro_batch_size=" + std::to_string(micro),
+                          "train.global_batch_size=" + std::to_string(2 * micro * ranks)};
+  const json page = foretold(job, ranks, settings), &memory = page["memory"], &data = page["data"];
+  const auto real = trained(job, ranks, settings);
+  for (const char* key : {"weights", "working_copy", "gradients", "optimizer"})
+    EXPECT_EQ(memory[key], most(real, key)) << key;
+  const auto live = static_cast<double>(most(real, "live")), handed_out = static_cast<double>(most(real, "handed_out"));
+  const double activations = memory["activations"];
+  EXPECT_NEAR(activations, live, 0.15 * live) << memory;
+  // Of small models the allocator's peak comes later than that of building them.
+  if (kind.name == "Gpt") {
+    EXPECT_NEAR(activations, handed_out, 0.15 * handed_out) << memory;
+  }
+  EXPECT_EQ(memory["micro_batch"], micro);
+  EXPECT_EQ(data["samples_per_rank"]["fewest"], fewest(real, "samples"));
+  EXPECT_EQ(data["samples_per_rank"]["most"], most(real, "samples"));
+}
+
+std::string name_of(const ::testing::TestParamInfo<Foretold::ParamType>& test) {
+  const auto& [kind, ranks, shard, micro] = test.param;
+  return kind.name + std::to_string(ranks) + shard + std::to_string(micro);
+}
+
+INSTANTIATE_TEST_SUITE_P(OfText, Foretold,
+                         ::testing::Combine(::testing::Values(kGpt), ::testing::Values(2, 4),
+                                            ::testing::Values("none", "optimizer"), ::testing::Values(6, 14)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(OfImages, Foretold,
+                         ::testing::Combine(::testing::Values(kResnet), ::testing::Values(2),
+                                            ::testing::Values("none", "optimizer"), ::testing::Values(6, 14)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(OfImagesOnFour, Foretold,
+                         ::testing::Combine(::testing::Values(kResnet), ::testing::Values(4),
+                                            ::testing::Values("optimizer"), ::testing::Values(14)),
+                         name_of);
+
+// What cannot be tried out in seconds follows from smaller micro-batches.
+TEST(Forecast, DrawsActivationsOutFromFewSamplesToMany) {
+  const TemporaryFolder folder;
+  for (const auto& [kind, tried] : {std::pair(kGpt, 2), std::pair(kResnet, 8)}) {
+    const std::string file = folder.write(kind.name + ".yaml", job_of(kind));
+    const app::Job job = app::load_job({.file = file, .set = {"train.global_batch_size=32"}, .output_dir = {}});
+    app::Assembly assembly(job);
+    const auto one = app::take_trial_step(job, assembly, 1);
+    const auto forecast = app::measure_activations(job, assembly, one, tried);
+    EXPECT_EQ(forecast.measured_samples, tried);
+    const auto real = static_cast<double>(app::take_trial_step(job, assembly, 32).peak_bytes);
+    EXPECT_NEAR(static_cast<double>(forecast.bytes(32)), real, 0.15 * real) << kind.name;
+  }
+}
+
+class DryRun : public ::testing::Test {
+ protected:
+  /// 203 windows of text, an evaluation per epoch.
+  std::string write_job(const std::string& extra = "") {
+    return folder_.write(
+        "job.yaml",
+        "schema: 1\nprecision: fp32\ndevice: cpu\n"
+        "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 32, block_size: 16, vocab_size: 64}}\n"
+        "data: {train: {path: '', format: synthetic, samples: 203, vocab_size: 64}, val: {split: 10%}}\n"
+        "optimizer: {type: adamw, lr: 1e-4}\n" +
+            extra);
+  }
+  TemporaryFolder folder_;
+};
+
+uint64_t tensor_bytes(const fs::path& checkpoint, int& files) {
+  uint64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(checkpoint)) {
+    if (entry.path().extension() != ".safetensors") continue;
+    bytes += entry.file_size();
+    ++files;
+  }
+  return bytes;
+}
+
+TEST_F(DryRun, CountsStepsEvaluationsSavesAndFilesAsRunsDo) {
+  const std::string job = write_job(
+      "train: {max_epochs: 2, global_batch_size: 22}\n"
+      "checkpoint: {interval: 4, keep_last: 100, keep_best: 0}\n");
+  for (const int ranks : {2, 4}) {
+    for (const std::string shard : {"none", "optimizer"}) {
+      const Settings settings{"parallel.shard=" + shard};
+      const std::string run = folder_ / (shard + std::to_string(ranks));
+      const json page = foretold(job, ranks, settings);
+      const Result result = gputrain(
+          with({"launch", "--nproc-per-node", std::to_string(ranks), "run", job, "--output-dir", run}, settings));
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      const json summary = json::parse(read_file(run + "/summary.json"));
+      EXPECT_EQ(page["plan"]["steps"], summary["step"]);
+      EXPECT_EQ(2 * page["data"]["used_per_epoch"].get<int64_t>(), summary["samples"]);
+      std::istringstream metrics(read_file(run + "/metrics.jsonl"));
+      int evaluations = 0, saves = 0, files = 0;
+      for (std::string line; std::getline(metrics, line);) evaluations += json::parse(line)["kind"] == "eval";
+      EXPECT_EQ(page["plan"]["evaluations"], evaluations);
+      for (const auto& entry : fs::directory_iterator(run + "/ckpt"))
+        saves += entry.is_directory() && !entry.is_symlink();
+      EXPECT_EQ(page["plan"]["saves"], saves);
+      EXPECT_FALSE(page["plan"]["saves_new_bests_besides"]);
+      EXPECT_EQ(page["checkpoint"]["bytes"], tensor_bytes(run + "/ckpt/step-00000004", files));
+      EXPECT_EQ(page["checkpoint"]["files"], files);
+      EXPECT_NEAR(page["first_loss"].get<double>(), 4.2, 0.5);
+    }
+  }
+}
+
+TEST_F(DryRun, SaysAtOnceWhatManyRanksWouldRefuse) {
+  const std::string job = write_job("train: {max_epochs: 1, global_batch_size: 8}\n");
+  const std::vector<std::pair<Settings, std::string>> mistakes{
+      {{"train.global_batch_size=3"}, "a global batch of 3 cannot be shared by 4 ranks"},
+      {{"train.micro_batch_size=3", "train.gradient_accumulation_steps=1"},
+       "8 is not micro_batch_size 3 x gradient_accumulation_steps 1 x 4 ranks"},
+      {{"train.global_batch_size=400", "data.last=drop"}, "data.last is drop"}};
+  for (const auto& [settings, message] : mistakes) {
+    const Result dry = dry_run(job, 4, settings);
+    EXPECT_EQ(dry.exit_code, 2) << message;
+    EXPECT_THAT(dry.err, HasSubstr(message));
+    auto arguments = with({gputrain_path(), "run", job, "--output-dir", folder_ / "real"}, settings);
+    std::vector<std::unique_ptr<Program>> ranks;
+    const std::string port = std::to_string(::gputrain::testing::free_port());
+    for (const char* rank : {"0", "1", "2", "3"}) {
+      ranks.push_back(std::make_unique<Program>(
+          arguments, std::map<std::string, std::string>{
+                         {"RANK", rank}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}}));
+    }
+    const Result real = ranks[0]->wait();
+    EXPECT_EQ(real.exit_code, 2);
+    EXPECT_EQ(dry.err, real.err);
+  }
+}
+
+TEST_F(DryRun, RefusesRanksThatHostsOrDataDoNotHave) {
+  const std::string job = write_job("train: {max_epochs: 1, global_batch_size: 4096}\n");
+  const std::string hosts = "launch.hostfile=" + folder_.write("hosts.txt", "node0 slots=8\nnode1 slots=4\n");
+  const auto refused = [&](int ranks, const Settings& settings, const std::vector<std::string>& more) {
+    const Result result = dry_run(job, ranks, settings, more);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    return result.err;
+  };
+  EXPECT_THAT(
+      refused(13, {hosts}, {}),
+      HasSubstr("names 2 hosts for 12 ranks, fewer than --world-size 13\n  try: name more hosts, or --world-size 12"));
+  EXPECT_EQ(dry_run(job, 12, {hosts}).exit_code, 0);
+  EXPECT_THAT(dry_run(job, 8, {hosts}).out, HasSubstr("`gputrain launch` would start all of them, not 8"));
+  EXPECT_THAT(refused(8, {"launch.hosts=[node0]"}, {}), HasSubstr("does not say how many ranks node0 takes"));
+  EXPECT_EQ(dry_run(job, 8, {"launch.hosts=[node0]"}, {"--nproc-per-node", "8"}).exit_code, 0);
+  EXPECT_THAT(refused(12, {}, {"--nproc-per-node", "8"}), HasSubstr("try: --world-size 8 or 16"));
+  EXPECT_THAT(refused(184, {}, {}), HasSubstr("184 ranks share 183 training samples: some would never have one"));
+  EXPECT_THAT(refused(4, {"eval.sample.prompt=x"}, {}), HasSubstr("no vocabulary"));
+  EXPECT_THAT(refused(4, {"checkpoint.metric=top1"}, {}), HasSubstr("not measured"));
+  EXPECT_THAT(refused(4, {}, {"--device-memory", "80"}), HasSubstr("--device-memory 80GiB"));
+  EXPECT_THAT(refused(4, {}, {"--device-memory", "80KiB"}), HasSubstr("a number of MiB, GiB, TiB, MB, GB or TB"));
+  const Result real = gputrain({"run", job, "--world-size", "4"});
+  EXPECT_EQ(real.exit_code, 2);
+  EXPECT_THAT(real.err, HasSubstr("--dry-run"));
+}
+
+TEST_F(DryRun, CountsTheCopyOfTheWeightsInSixteenBits) {
+  const std::string job = write_job("train: {max_steps: 2, global_batch_size: 2}\n");
+  for (const char* precision : {"fp32", "bf16", "fp16"}) {
+    const json memory = foretold(job, 1, {std::string("precision=") + precision})["memory"];
+    const int64_t weights = memory["weights"], copy = memory["working_copy"];
+    EXPECT_EQ(2 * copy, precision == std::string("fp32") ? 0 : weights);
+    const int64_t rest = memory["buffers"].get<int64_t>() + memory["gradients"].get<int64_t>() +
+                         memory["optimizer"].get<int64_t>() + memory["activations"].get<int64_t>();
+    EXPECT_EQ(memory["total"], weights + copy + rest);
+  }
+}
+
+TEST_F(DryRun, OfThousandsOfRanksTellsWhoHasNothingToDo) {
+  const std::string job = write_job(
+      "train: {max_epochs: 3, global_batch_size: 2000}\n"
+      "parallel: {shard: optimizer}\n");
+  const json page = foretold(job, 2000, {"data.train.samples=1000000"});
+  const json& shards = page["shards"];
+  EXPECT_EQ(shards["fewest_owned_bytes"], 0);
+  EXPECT_GE(shards["most_owned_bytes"], 128);
+  const int64_t parameters = page["memory"]["weights"], idle = shards["ranks_owning_nothing"];
+  EXPECT_GE((2000 - idle) * shards["most_owned_bytes"].get<int64_t>(), parameters);
+  EXPECT_GT(idle, 1000);
+  EXPECT_EQ(page["checkpoint"]["files"], 2002);
+  EXPECT_EQ(page["data"]["samples_per_rank_and_step"], (json{{"fewest", 1}, {"most", 1}}));
+  EXPECT_TRUE(page["data"]["each_looked_up"]);
+  EXPECT_EQ(page["wires"]["broadcast"]["calls"], 2000 - idle);
+  EXPECT_EQ(page["wires"]["broadcast"]["bytes"], parameters);
+  EXPECT_FALSE(fs::exists("runs/job"));
+}
+
+TEST_F(DryRun, ThatDoesNotFitNamesTheMicroBatchThatWould) {
+  const std::string job = write_job("train: {max_epochs: 1, global_batch_size: 128}\n");
+  const json memory = foretold(job, 2, {})["memory"];
+  const auto total = memory["total"].get<double>(), each = memory["bytes_per_sample"].get<double>();
+  const std::string less = std::to_string((total - 4.5 * each) / 0x1p20) + "MiB";
+  const Result refused = dry_run(job, 2, {}, {"--device-memory", less});
+  EXPECT_EQ(refused.exit_code, 6);
+  EXPECT_THAT(refused.out, HasSubstr("DOES NOT FIT"));
+  EXPECT_THAT(refused.err, HasSubstr("--set train.micro_batch_size=59 "));
+  EXPECT_THAT(refused.err, HasSubstr("--set parallel.shard=optimizer"));
+  const Result fits = dry_run(job, 2, {"train.micro_batch_size=59"}, {"--device-memory", less});
+  EXPECT_EQ(fits.exit_code, 0) << fits.err;
+  EXPECT_THAT(fits.out, HasSubstr("  fits"));
+}
+
+TEST_F(DryRun, OfMoreCheckpointsThanTheDiskHoldsIsRefused) {
+  const std::string job = write_job(
+      "train: {max_steps: 1000000000, global_batch_size: 8}\n"
+      "checkpoint: {interval: 1, keep_last: 1000000000}\n");
+  const Result refused = dry_run(job, 2, {}, {"--output-dir", folder_ / "not/yet/there"});
+  EXPECT_EQ(refused.exit_code, 6);
+  EXPECT_THAT(refused.out, HasSubstr("TOO MUCH"));
+  EXPECT_THAT(refused.err, HasSubstr("not/yet/there: 1000000001 checkpoints at a time need "));
+  EXPECT_EQ(dry_run(job, 2, {"checkpoint.keep_last=2"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

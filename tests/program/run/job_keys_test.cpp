@@ -1,0 +1,116 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/bad_values.hpp"
+#include "gputrain/config/problem.hpp"
+#include "gputrain/config/reference.hpp"
+#include "gputrain/job/job.hpp"
+
+namespace gputrain::app {
+namespace {
+
+TEST(JobKeys, TheTablesAreSound) { EXPECT_EQ(config::faults_of(job_schema()), std::vector<std::string>{}); }
+
+constexpr const char* kGoodJob =
+    "model: {type: mlp}\n"
+    "data: {train: {path: x, format: text}}\n"
+    "train: {max_steps: 1, global_batch_size: 1}\n";
+
+TEST(JobKeys, EveryKeyRefusesAWrongTypeAValueOutOfRangeAndAMisspelling) {
+  const auto bad_values = config::BadValues::of(job_schema());
+  EXPECT_GT(bad_values.size(), 300U);
+  for (const auto& bad : bad_values) {
+    EXPECT_TRUE(config::is_refused(job_schema(), {.file = "job.yaml", .text = kGoodJob}, bad)) << bad.set.back();
+  }
+}
+
+std::string refusal(const std::string& more, const std::vector<std::string>& set = {}) {
+  try {
+    config::load(job_schema(), {.file = "job.yaml", .text = kGoodJob + more, .set = set});
+  } catch (const config::SpecError& error) {
+    return error.render(false);
+  }
+  return "accepted";
+}
+
+TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
+  using ::testing::HasSubstr;
+  const std::pair<const char*, const char*> answers[]{
+      {"bf16: true", "is `precision: bf16` here"},
+      {"dtype: bfloat16", "is `precision: bf16` here"},
+      {"precision: 16-mixed", "write `fp16`"},
+      {"precision: float32", "write `fp32`"},
+      {"device: gpu", "write `cuda`"},
+      {"gradient_checkpointing: true", "write `activation_checkpointing: block`"},
+      {"devices: 2", "write `nproc_per_node: 2`"},
+      {"out_dir: x", "is `output_dir: x` here"},
+      {"default_root_dir: x", "is `output_dir: x` here"},
+      {"eval_strategy: epoch", "write `interval: 1ep`"},
+      {"save_strategy: steps", "needs no line here"},
+      {"check_val_every_n_epoch: 2", "write `interval: 2ep`"},
+      {"limits: {max_duration: 2hours}", "write `2h`"},
+      {"seed_everything: 1", "is `seed: 1` here"},
+      {"steps: 10", "write `max_steps: 10`"},
+      {"training: {steps: 10}", "did you mean 'train'?"},
+      {"strategy: ddp", "leave it out: ranks are joined by themselves"},
+      {"enable_checkpointing: true", "leave it out: checkpoint.interval says how often"},
+      {"train_file: a.txt", "write `data: {train: {path: ..., format: ...}}`"},
+      {"eval_iters: 200", "leave it out: all of data.val is evaluated"},
+      {"lr_step_size: 30", "the keys here are alloc_conf, checkpoint, "},
+      {"report_to: wandb", "metrics.jsonl in the run folder has every figure"},
+      {"unheard_of: 1", "the keys here are alloc_conf, checkpoint, "},
+      {"defaults: &d {lr: 1}", "goes under `vars:`"},
+  };
+  for (const auto& [line, answer] : answers) EXPECT_THAT(refusal(line), HasSubstr(answer)) << line;
+  const std::pair<const char*, const char*> settings[]{
+      {"data.val.split=0.1", "write `10%`"},
+      {"model.name=resnet50", "write `--set model.type=resnet50`"},
+      {"model.arch=resnet50", "write `--set model.type=resnet50`"},
+      {"data.val.split=15", "write `15%`"},
+      {"data.train.resize=64", "write `--set data.image.size=64`"},
+      {"train.activation_checkpointing=true", "write `block`"},
+      {"data.drop_last=true", "`data.last: drop`"},
+      {"optimizer.lr=", "--set optimizer.lr: there is no value after the '='"},
+  };
+  for (const auto& [setting, answer] : settings) EXPECT_THAT(refusal("", {setting}), HasSubstr(answer)) << setting;
+  for (const char* senseless : {"200", "0", "-5", "100"}) {
+    const std::string text = refusal("", {"data.val.split=" + std::string(senseless)});
+    EXPECT_THAT(text, Not(AnyOf(HasSubstr("write `"), HasSubstr("2 mistakes")))) << senseless;
+  }
+}
+
+TEST(JobKeys, WhereNothingIsPickedOtherToolsWordsForItAreAnsweredToo) {
+  using ::testing::HasSubstr;
+  constexpr const char* kText =
+      "model: {name: mlp, hiden: [8]}\ndata: {train: {type: text, path: x}, val: {type: idx}}\n";
+  try {
+    config::load(job_schema(), {.file = "job.yaml", .text = kText});
+    FAIL() << "accepted";
+  } catch (const config::SpecError& error) {
+    for (const char* answer :
+         {"6 mistakes", "`name: mlp` is `model.type: mlp` here", "did you mean 'model.config.hidden'?",
+          "`type: text` is `data.train.format: text` here", "`type: idx` is `data.val.format: idx` here"}) {
+      EXPECT_THAT(error.render(false), HasSubstr(answer));
+    }
+  }
+}
+
+TEST(JobKeys, ANameIsThatOfAFolderBelowRuns) {
+  using ::testing::HasSubstr;
+  for (const char* name : {"..", ".", "../x", "a/../../x", "/tmp/x", "''"})
+    EXPECT_THAT(refusal("name: " + std::string(name)), HasSubstr("names no folder below runs/")) << name;
+  for (const char* name : {"a", "..a", "sweep/a", "a b", "3"})
+    EXPECT_EQ(refusal("name: " + std::string(name)), "accepted") << name;
+  EXPECT_EQ(refusal("name: ../x\noutput_dir: y"), "accepted");
+}
+
+TEST(JobKeys, NumbersWhoseProductsAreNoneAreRefused) {
+  using ::testing::HasSubstr;
+  for (const char* key : {"max_steps", "max_tokens", "global_batch_size", "micro_batch_size"}) {
+    const std::string text = refusal("", {"train." + std::string(key) + "=9223372036854775807"});
+    EXPECT_THAT(text, HasSubstr(key)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::app

@@ -1,0 +1,399 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "support/program.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain::testing_support {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string refusal_of(const std::vector<std::string>& words) {
+  const Result result = gputrain(words);
+  EXPECT_EQ(result.exit_code, 2) << result.err;
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, ::testing::StartsWith("error: "));
+  return result.err;
+}
+
+TEST(Verbs, ValidateReportsEveryMistakeAtOnceWithItsPlace) {
+  const TemporaryFolder folder;
+  const std::string job = folder.write("job.yaml",
+                                       "model: {type: gptt}\n"
+                                       "data: {train: {path: x, format: text}}\n"
+                                       "train: {max_steps: -1, per_device_train_batch_size: 32}\n"
+                                       "optimizer: {learning_rate: 0.1}\n");
+  const Result result = gputrain({"validate", job});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("job.yaml:1:"));
+  EXPECT_THAT(result.err, HasSubstr("job.yaml:3:"));
+  EXPECT_THAT(result.err, HasSubstr("job.yaml:4:"));
+  EXPECT_THAT(result.err, HasSubstr("micro_batch_size"));
+  const Result json = gputrain({"validate", "--json", job});
+  EXPECT_EQ(json.exit_code, 2);
+  const auto report = nlohmann::json::parse(json.out);
+  EXPECT_EQ(report["valid"], false);
+  EXPECT_GE(report["problems"].size(), 4U);
+}
+
+TEST(Verbs, LetThreadsThatWaitSleepSoonUnlessToldOtherwise) {
+  const auto told_with = [](std::map<std::string, std::string> environment) {
+    environment.emplace("OMP_DISPLAY_ENV", "verbose");
+    return gputrain({"version"}, environment).err;
+  };
+  EXPECT_THAT(told_with({}), HasSubstr("GOMP_SPINCOUNT = '2000'"));
+  EXPECT_THAT(told_with({{"GOMP_SPINCOUNT", "70"}}), HasSubstr("GOMP_SPINCOUNT = '70'"));
+  EXPECT_THAT(told_with({{"OMP_WAIT_POLICY", "passive"}}), HasSubstr("GOMP_SPINCOUNT = '0'"));
+}
+
+TEST(Verbs, WithoutTheirLibrarySayWhatIsMissing) {
+  const TemporaryFolder folder;
+  std::filesystem::copy_file(gputrain_path(), folder / "gputrain");
+  const Result alone = Program({folder / "gputrain", "version"}).wait();
+  EXPECT_EQ(alone.exit_code, 6);
+  EXPECT_THAT(alone.err, HasSubstr("cannot open the library: libgputrain.so"));
+  EXPECT_EQ(Program({folder / "gputrain", "launch", "--help"}).wait().exit_code, 0);
+}
+
+TEST(Verbs, OfAProgramThatRegistersANameTwiceSayWhere) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "bin");
+  std::filesystem::create_directory(folder / "lib");
+  std::filesystem::copy_file(gputrain_path(), folder / "bin/gputrain");
+  std::filesystem::create_symlink(WRONG_REGISTRATIONS, folder / "lib/libgputrain.so");
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"version"}, {"list"}, {"run", "job.yaml"}, {"ckpt", "ls", "runs/x"}, {"launch", "run", "job.yaml"}}) {
+    std::vector<std::string> command{folder / "bin/gputrain"};
+    command.insert(command.end(), words.begin(), words.end());
+    const Result result = Program(command).wait();
+    EXPECT_EQ(result.exit_code, 6) << words[0] << result.err;
+    EXPECT_THAT(result.err, HasSubstr("the model 'mlp' of "));
+    EXPECT_THAT(result.err, HasSubstr("wrong_registrations.cpp:28: it is registered twice, also in "));
+    EXPECT_THAT(result.err, HasSubstr("mlp.cpp:"));
+    EXPECT_THAT(result.err, HasSubstr("wrong_registrations.cpp:29"));
+    EXPECT_THAT(result.err, HasSubstr("the key 'on' is declared twice"));
+  }
+}
+
+TEST(Verbs, ValidateChecksTheGpusAllocatorWithoutAGpu) {
+  const TemporaryFolder folder;
+  const auto problem_with = [&](const std::string& line) {
+    const Result result = gputrain({"validate", write_gpt_job(folder, line)});
+    EXPECT_EQ(result.exit_code, line.empty() ? 0 : 2) << line;
+    return result.err;
+  };
+  EXPECT_THAT(problem_with("alloc_conf: \"expandable_segment:True\"\n"), HasSubstr("no setting 'expandable_segment'"));
+  EXPECT_THAT(problem_with("alloc_conf: \"expandable_segments:True\"\ndevice: cpu\n"), HasSubstr("device is cpu"));
+  const Result run = gputrain({"run", write_gpt_job(folder, "alloc_conf: \"expandable_segments:True\"\n"), "--dry-run"},
+                              {{"CUDA_VISIBLE_DEVICES", ""}});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("alloc_conf has no effect"));
+}
+
+TEST(Verbs, ConfigPrintsAJobThatReadsBackTheSame) {
+  const TemporaryFolder folder;
+  const Result first = gputrain({"config", write_gpt_job(folder)});
+  ASSERT_EQ(first.exit_code, 0) << first.err;
+  const Result second = gputrain({"config", folder.write("resolved.yaml", first.out)});
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_EQ(first.out, second.out);
+}
+
+TEST(Verbs, ConfigOriginNamesFileLineAndOption) {
+  const TemporaryFolder folder;
+  const Result result = gputrain({"config", "--origin", write_gpt_job(folder), "--set", "seed=7"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("job.yaml:2:"));
+  EXPECT_THAT(result.out, HasSubstr("--set seed"));
+  EXPECT_THAT(result.out, HasSubstr("default"));
+}
+
+TEST(Verbs, ConfigGivesThePublishedSizesAsThoseOfTheirFile) {
+  const TemporaryFolder folder;
+  const std::string published = folder.write(
+      "gpt2/config.json", R"({"model_type": "gpt2", "n_layer": 3, "n_head": 2, "n_embd": 32, "n_positions": 16})");
+  const std::string job = folder.write("job.yaml", "model: {type: gpt, pretrained: " + folder / "gpt2" +
+                                                       ", config: {n_head: 2, n_layer: 4}}\n"
+                                                       "data: {train: {format: synthetic}}\n");
+  EXPECT_EQ(gputrain({"config", job}).exit_code, 2) << "it says another n_layer";
+  for (const std::string null : {"model.config=null", "model.config.n_layer=null"}) {
+    const Result result = gputrain({"config", "--origin", job, "--set", null});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(result.out, HasSubstr("n_layer: 3  # " + published + "\n"));
+    EXPECT_THAT(result.out, HasSubstr("n_embd: 32  # " + published + "\n"));
+    EXPECT_THAT(result.out, HasSubstr("type: gpt  # " + job + ":1:"));
+    EXPECT_THAT(result.out, HasSubstr("n_head: 2  # " + (null == "model.config=null" ? published : job + ":1:")));
+  }
+}
+
+TEST(Verbs, SchemaIsJson) {
+  const Result result = gputrain({"schema"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_TRUE(nlohmann::json::parse(result.out).contains("properties"));
+}
+
+TEST(Verbs, ListAndDescribeKnowEveryEntry) {
+  const Result list = gputrain({"list"});
+  EXPECT_EQ(list.exit_code, 0) << list.err;
+  for (const char* name : {"gpt", "resnet50", "imagefolder", "tokens", "adamw", "sgd", "cosine"}) {
+    EXPECT_THAT(list.out, HasSubstr(name));
+  }
+  const Result describe = gputrain({"describe", "model", "gpt"});
+  EXPECT_EQ(describe.exit_code, 0) << describe.err;
+  EXPECT_THAT(describe.out, HasSubstr("n_layer"));
+  const Result unknown = gputrain({"describe", "model", "gpd"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("gpt"));
+}
+
+TEST(Verbs, HelpFitsATerminalOf80Columns) {
+  using Words = std::vector<std::string>;
+  for (Words words : {Words{},
+                      {"run"},
+                      {"launch"},
+                      {"eval"},
+                      {"validate"},
+                      {"config"},
+                      {"schema"},
+                      {"list"},
+                      {"describe"},
+                      {"data", "audit"},
+                      {"ckpt"},
+                      {"ckpt", "ls"},
+                      {"ckpt", "verify"},
+                      {"ckpt", "diff"},
+                      {"ckpt", "prune"},
+                      {"replay"},
+                      {"bench", "train"}}) {
+    words.emplace_back("--help");
+    const Result help = gputrain(words);
+    EXPECT_EQ(help.exit_code, 0) << help.err;
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << words[0] << ": " << line;
+  }
+}
+
+TEST(Program, ThatNeverStopsTalkingIsEndedInTime) { EXPECT_EQ(Program({"yes"}).wait(1).exit_code, 128 + SIGKILL); }
+
+TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
+  const Result job = gputrain({"describe", "job"});
+  std::istringstream lines(job.out);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_LE(line.size(), 80U) << line;  // no terminal: as for 80 columns
+  const Result key = gputrain({"describe", "optimizer.lr"});
+  EXPECT_THAT(key.out, HasSubstr("optimizer.lr  number > 0"));
+  EXPECT_EQ(std::count(key.out.begin(), key.out.end(), '\n'), 2);  // and its help
+  const Result group = gputrain({"describe", "job", "limits"});
+  EXPECT_THAT(group.out, HasSubstr("limits.max_duration "));
+  EXPECT_THAT(group.out, ::testing::Not(HasSubstr("train.max_steps")));
+  EXPECT_EQ(gputrain({"describe", "gpt"}).out, gputrain({"describe", "model", "gpt"}).out);
+  EXPECT_THAT(refusal_of({"describe", "nonsense"}), HasSubstr("gputrain describe job"));
+  EXPECT_THAT(refusal_of({"describe", "tokenizer"}), HasSubstr("did you mean 'data.text.tokenizer'?"));
+  EXPECT_THAT(refusal_of({"describe", "optimzer.lr"}), HasSubstr("did you mean 'optimizer.lr'?"));
+}
+
+TEST(Verbs, EvalWithoutTrainedWeightsSaysWhatToDo) {
+  const TemporaryFolder folder;
+  const Result result = gputrain({"eval", write_gpt_job(folder), "--output-dir", folder / "none"});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_THAT(result.err, HasSubstr("train first (gputrain run)"));
+}
+
+TEST(Verbs, PretrainedWeightsThatCannotBeReadSayWhatToDo) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  folder.write("weights.pth", "PK");
+  folder.write("sharded/model.safetensors.index.json", "{}");
+  folder.write("old/pytorch_model.bin", "PK");
+  const auto refusal_with = [&](const std::string& weights) {
+    const Result result =
+        gputrain({"run", job, "--output-dir", folder / "run", "--set", "model.pretrained=" + weights});
+    EXPECT_EQ(result.exit_code, 3) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refusal_with("openai-community/gpt2"), HasSubstr("hf download NAME --local-dir DIR"));
+  EXPECT_THAT(refusal_with(folder / "weights.pth"), HasSubstr("safetensors.torch.save_file"));
+  EXPECT_THAT(refusal_with(folder / "sharded"), HasSubstr("max_shard_size"));
+  EXPECT_THAT(refusal_with(folder / "sharded/model.safetensors.index.json"),
+              HasSubstr("try: the folder: " + folder / "sharded"));
+  EXPECT_THAT(refusal_with(folder / "old"), HasSubstr("save_pretrained(NEW)"));
+  EXPECT_THAT(refusal_with(folder / "."), HasSubstr("the folder that model.safetensors is in"));
+}
+
+TEST(Verbs, RunOverwritesNoFilesOfOthers) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  folder.write("theirs/model.safetensors", "weights");
+  for (const std::string more : {"", "--dry-run"}) {
+    std::vector<std::string> command{"run", job, "--output-dir", folder / "theirs"};
+    if (!more.empty()) command.push_back(more);
+    const Result result = gputrain(command);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    EXPECT_THAT(result.err, HasSubstr("would overwrite"));
+  }
+  EXPECT_EQ(gputrain({"launch", "--nproc-per-node", "2", "run", job, "--output-dir", folder / "theirs"}).exit_code, 2);
+  EXPECT_EQ(read_file(folder / "theirs/model.safetensors"), "weights");
+  EXPECT_EQ(gputrain({"run", job, "--output-dir", ""}).exit_code, 2);
+}
+
+TEST(Verbs, RunIsToldBeforeTrainingWhatItCannotMeasure) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  for (const std::string set : {"expect.val/top1=[0, 1]", "expect.val/loss=[3, 1]", "checkpoint.metric=top1"}) {
+    const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--dry-run", "--set", set});
+    EXPECT_EQ(result.exit_code, 2) << set << result.out;
+  }
+  EXPECT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--verify"}).exit_code, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST(Verbs, PretrainedWeightsMayLieElsewhereWhenARunGoesOn) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "base"}).exit_code, 0);
+  const auto go_on_from = [&](const std::string& weights, const std::string& steps) {
+    return gputrain({"run", job, "--accept", "--output-dir", folder / "run", "--set", "model.pretrained=" + weights,
+                     "--set", "train.max_steps=" + steps});
+  };
+  ASSERT_EQ(go_on_from(folder / "base", "20").exit_code, 0);
+  std::filesystem::rename(folder / "base", folder / "moved");
+  const Result result = go_on_from(folder / "moved", "21");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("resume  step 20"));
+}
+
+TEST(Verbs, PretrainedWeightsOfOtherClassesLeaveTheirLastLayerOut) {
+  const TemporaryFolder folder;
+  const auto job_of = [&](int classes, const std::string& model) {
+    const std::string number = std::to_string(classes);
+    return folder.write("job" + number + ".yaml", "schema: 1\nmodel: {type: mlp" + model +
+                                                      "}\n"
+                                                      "data: {train: {format: synthetic, samples: 8, num_classes: " +
+                                                      number +
+                                                      "}, image: {size: 4}}\n"
+                                                      "train: {max_steps: 1, global_batch_size: 4}\noutput_dir: " +
+                                                      folder / ("run" + number) + "\n");
+  };
+  ASSERT_EQ(gputrain({"run", job_of(5, "")}).exit_code, 0);
+  const Result result = gputrain({"run", job_of(1, ", pretrained: " + folder / "run5")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("/run5 without its last layer, which has 5 classes"));
+  EXPECT_THAT(result.err, HasSubstr("all samples are of one class"));
+}
+
+TEST(Verbs, PretrainedWeightsOfOtherTokensAreWarnedOf) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  const auto run = [&](const std::string& name, const std::string& setting) {
+    const Result result =
+        gputrain({"run", job, "--output-dir", folder / name, "--set", "train.max_steps=1", "--set", setting});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  run("same", "model.config.n_layer=1");
+  EXPECT_THAT(run("more", "model.pretrained=" + folder / "same"), Not(HasSubstr("tokens")));
+  run("wide", "model.config.vocab_size=300");
+  EXPECT_THAT(run("other", "model.pretrained=" + folder / "wide"), HasSubstr("model.pretrained knows 300 tokens"));
+}
+
+TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const auto summary = nlohmann::json::parse(read_file(folder / "run/summary.json"));
+  const Result result = gputrain({"eval", job, "--weights", folder / "run", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(nlohmann::json::parse(result.out)["val/loss"], summary["metrics"]["val/loss"]);
+  EXPECT_EQ(gputrain({"eval", job, "--output-dir", folder / "run", "--json"}).out, result.out);
+  // Training windows that begin elsewhere by the seed, and steps that are not full left out, are training's alone.
+  for (const std::string of_training : {"seed=7", "data.last=drop"}) {
+    const Result again = gputrain({"eval", job, "--weights", folder / "run", "--json", "--set", of_training});
+    EXPECT_EQ(again.out, result.out) << of_training << again.err;
+  }
+}
+
+// 150 targets are no whole number of batches of 4 or 7 sequences: what is evaluated must not depend on that.
+TEST(Verbs, EvalTakesExactlyTheFirstTokensItIsTold) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "eval: {max_tokens: 150}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const auto loss = [&](const std::string& batch_size) {
+    const Result result =
+        gputrain({"eval", job, "--weights", folder / "run", "--json", "--set", "eval.batch_size=" + batch_size});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["val/loss"].get<double>();
+  };
+  EXPECT_NEAR(loss("4"), loss("7"), 1e-9);
+  EXPECT_THAT(gputrain({"eval", job, "--weights", folder / "run"}).out, HasSubstr("on the first 10 samples of "));
+}
+
+TEST(Verbs, OfARunFolderNameTheJobInIt) {
+  const TemporaryFolder folder;
+  folder.write("run/job.resolved.yaml", "schema: 1\n");
+  const Result result = gputrain({"eval", folder / "run"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("this run's job is " + folder / "run/job.resolved.yaml"));
+}
+
+TEST(Verbs, ThatCannotPrintAreExitCode6) {
+  for (const char* verb : {"schema", "list"}) {
+    const Result result = Program({"sh", "-c", gputrain_path() + " " + verb + " > /dev/full"}).wait();
+    EXPECT_EQ(result.exit_code, 6) << verb;
+    EXPECT_THAT(result.err, HasSubstr("could not be written to stdout")) << verb;
+  }
+}
+
+TEST(Verbs, AWrongCommandLineIsExitCode2) {
+  EXPECT_EQ(gputrain({}).exit_code, 2);
+  EXPECT_EQ(gputrain({"trian"}).exit_code, 2);
+  EXPECT_EQ(gputrain({"run"}).exit_code, 2);
+  EXPECT_EQ(gputrain({"run", "/nowhere.yaml"}).exit_code, 2);
+  EXPECT_EQ(gputrain({"--help"}).exit_code, 0);
+  EXPECT_EQ(gputrain({"version"}).exit_code, 0);
+}
+
+TEST(Verbs, AnEmptyPathIsNoneThatWasLeftOut) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"run", ""},
+                                             {"validate", ""},
+                                             {"data", "audit", ""},
+                                             {"ckpt", "ls", ""},
+                                             {"eval", job, "--weights", ""},
+                                             {"run", job, "--dry-run", "--world-size", "2", "--device-memory", ""}}) {
+    const Result result = gputrain(words);
+    EXPECT_EQ(result.exit_code, 2) << words[0] << result.out;
+    EXPECT_THAT(result.err, ::testing::AllOf(HasSubstr(": is empty"), HasSubstr(" --help` explains"))) << words[0];
+  }
+}
+
+TEST(Verbs, AWrongCommandLineIsToldWhatToWrite) {
+  EXPECT_THAT(refusal_of({}), HasSubstr("try: one of run, launch, "));
+  EXPECT_THAT(refusal_of({"train", "job.yaml"}), HasSubstr("no verb 'train'\n  try: `gputrain run`"));
+  EXPECT_THAT(refusal_of({"job.yaml"}), HasSubstr("no verb 'job.yaml'\n  try: `gputrain run job.yaml`"));
+  EXPECT_THAT(refusal_of({"valdate", "job.yaml"}), HasSubstr("did you mean 'validate'?"));
+  EXPECT_THAT(refusal_of({"ckpt", "list", "x"}), HasSubstr("`gputrain ckpt ls`"));
+  EXPECT_THAT(refusal_of({"run", "job.yaml", "--output_dir", "x"}), HasSubstr("did you mean '--output-dir'?"));
+  EXPECT_THAT(refusal_of({"run", "job.yaml", "--lr=3"}),
+              HasSubstr("no option '--lr'\n  try: keys of the job are set as --set"));
+  EXPECT_THAT(refusal_of({"run", "a.yaml", "b.yaml"}), HasSubstr("no use for 'b.yaml'"));
+  EXPECT_THAT(refusal_of({"run", "a.yaml", "train.max_steps=3"}), HasSubstr("try: --set train.max_steps=3"));
+  EXPECT_THAT(refusal_of({"--set", "seed=1", "run", "a.yaml"}), HasSubstr("'--set' stands before `run`"));
+  EXPECT_THAT(refusal_of({"replay", "x", "--step", "0"}), HasSubstr("--step: must be a whole number of at least 1"));
+  EXPECT_THAT(refusal_of({"launch", "--nproc_per_node", "2", "run", "x"}),
+              HasSubstr("did you mean '--nproc-per-node'?"));
+  EXPECT_THAT(refusal_of({"launch", "--master_port=1", "run", "x"}), HasSubstr("--set launch.master_port=29500"));
+  EXPECT_THAT(refusal_of({"launch", "eval", "x"}), HasSubstr("not of 'eval'"));
+  EXPECT_THAT(gputrain({"--version"}).out, ::testing::StartsWith("gputrain "));
+}
+
+}  // namespace
+}  // namespace gputrain::testing_support

@@ -1,0 +1,65 @@
+// The answers of a CPU to what the functions that launch kernels ask: tensors in its memory are those kernels run on.
+#include "../../../src/ops/cuda/autograd/launching.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/mm.h>
+
+#include <mutex>
+
+#include "../../../src/ops/cuda/cublas/product.hpp"
+#include "../../../src/ops/dispatch/path_choice.hpp"
+#include "ops/kernels/kernel_case.hpp"
+#include "support/lanes_products.hpp"
+
+namespace gputrain::testing_support {
+std::vector<int64_t> rows_of_products;
+}
+
+namespace gputrain::ops::cuda {
+
+bool runs_kernels(const at::Tensor& tensor) { return tensor.is_cpu(); }
+Stream current_stream() { return nullptr; }
+int multiprocessors() { return 2; }
+void check_launches() {}
+
+Dropout drawn_dropout(double share) {
+  const unsigned threshold = dropout_threshold(share);
+  if (threshold == 0) return {};
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return {
+      .threshold = threshold, .seed = at::check_generator<at::CPUGeneratorImpl>(generator)->random64(), .offset = 4};
+}
+
+/// cuBLASLt's work, in fp32.
+void multiply(const Product& p) {
+  testing_support::rows_of_products.push_back(p.out.size(0));
+  const at::Tensor product = at::mm(p.a.to(at::kFloat), p.b.to(at::kFloat));
+  p.adds ? p.out.add_(product) : p.out.copy_(product);
+  finish_by_aten(p);
+}
+
+}  // namespace gputrain::ops::cuda
+
+namespace gputrain::ops {
+
+/// A kernel that is right is taken: times on a CPU say nothing of it.
+PathChoice& path_choice() {
+  static PathChoice choice({.time_counts = false,
+                            .milliseconds =
+                                [](const std::function<void()>& work) {
+                                  work();
+                                  return 1.0;
+                                },
+                            .can_measure = [] { return true; }});
+  return choice;
+}
+
+}  // namespace gputrain::ops
+
+namespace gputrain::testing_support {
+
+at::Device kernel_device() { return at::kCPU; }
+bool has_kernel_device() { return true; }
+
+}  // namespace gputrain::testing_support
