@@ -60,7 +60,7 @@ std::string list_hint(const Key& key, const ValueType& list, const Node& node) {
     return "write `[" + to_flow(node) + "]`";
   std::string parts = "...";
   for (size_t i = 1; i < fewest; ++i) parts += ", ...";
-  return "a list stands in square brackets: `" + node.key + ": [" + parts + "]`";
+  return "write a list in square brackets: `" + node.key + ": [" + parts + "]`";
 }
 
 }  // namespace
