@@ -40,7 +40,7 @@ std::string letters_of(std::string_view word) {
   return letters;
 }
 
-/// For `type: llama`: the one entry whose help has a word that begins so.
+/// For `type: llama`: a hint if exactly one entry's help has a word with this prefix.
 std::string told_by_help(const AnyCatalog& catalog, const std::string& name) {
   constexpr size_t kFewestLetters = 3;
   const std::string wanted = letters_of(name);
@@ -70,7 +70,7 @@ std::string example(const Schema& schema) {
   return "{" + (keys.empty() ? "..." : keys) + "}";
 }
 
-/// The least that must be written for a required key: `data: {train: {path: ...}}`.
+/// The shortest valid text for a required key: `data: {train: {path: ...}}`.
 std::string example(const Key& key) {
   const Schema* group = group_inside(key.type());
   return key.name() + ": " + (group == nullptr ? "..." : example(*group));
@@ -116,7 +116,7 @@ void Checker::read_keys(const Schema& schema, Group& group, void* spec) {
 
 void Checker::read_key(const Key& key, Group& group, void* spec) {
   const Node* part = group.map == nullptr ? nullptr : group.map->find(key.name());
-  const bool is_group = key.type().kind == ValueType::Kind::group;  // `train:` with nothing below is an empty group
+  const bool is_group = key.type().kind == ValueType::Kind::group;  // an empty `train:` is an empty group
   const bool is_null = part != nullptr && part->kind == Node::Kind::null && (part->removes || is_group);
   if (part == nullptr || (is_null && !takes_null(key.type()))) {
     read_absent(key, group, part, spec);
@@ -158,7 +158,7 @@ void Checker::note_unknown(const Group& group) {
 }
 
 void Checker::run_check(const PendingCheck& check) {
-  // A key that is not known may well be the one that the check would miss.
+  // The check may depend on a key that the user misspelt, so it would only mislead.
   if (!check.schema->check() || has_unknown_) return;
   Complaints complaints;
   check.schema->check()(check.spec, complaints);
@@ -168,7 +168,7 @@ void Checker::run_check(const PendingCheck& check) {
   }
 }
 
-/// The place of the innermost part of `dotted` that is given.
+/// The place of the innermost given part of `dotted`.
 Place Checker::place_of(const std::string& dotted) const {
   const Node* node = find_dotted(job_, dotted);
   if (node != nullptr && (node == &job_ || !node->place.is_default())) {
@@ -190,12 +190,12 @@ void Checker::read_choice(const Schema::ChoiceKey& choice, const Key& key, Group
   picked = {entry->name, options};
 }
 
-/// The entry that the job names, or that `fallback` does; after a misspelling its nearest, so that the options can
-/// still be checked; null when there is none to speak of.
+/// The entry that the job names, or else `fallback`. For a misspelt name the one nearest entry, so that its options are
+/// still checked; null if there is none.
 const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& key, Group& group,
                                   const std::string& fallback) {
   const std::string dotted = join(group.dotted, key.name());
-  const bool is_beside = choice.under.empty();  // its options stand in this group
+  const bool is_beside = choice.under.empty();  // the options are keys of this group
   const Node* name = group.map == nullptr ? nullptr : group.map->find(key.name());
   if (name == nullptr || name->removes || (name->kind == Node::Kind::null && fallback.empty())) {
     if (key.is_required()) {
@@ -246,7 +246,7 @@ void Checker::read_options(const Schema::ChoiceKey& choice, const CatalogEntry* 
   read_group(*entry->schema, std::move(inner), options);
 }
 
-/// `map` with the name and options of the choice it inherits from; nothing when it has its own, or none to inherit.
+/// `map` plus the name and options of the choice it inherits from; empty if it has its own or there is none to inherit.
 std::optional<Node> Checker::with_inherited(const Schema& schema, const Node* map) const {
   for (const Schema::ChoiceKey& choice : schema.choices()) {
     const Key& key = schema.keys()[choice.key];

@@ -1,4 +1,4 @@
-// A tree against a schema: fills the struct, and notes everything that does not fit.
+// Checks a tree against a schema: fills the struct and reports all problems.
 #pragma once
 
 #include <map>
@@ -20,36 +20,36 @@ class Checker {
  public:
   Checker(const Schema& schema, const Node& job, Problems& problems);
 
-  /// The filled struct; right only when no problem was noted.
+  /// Returns the filled struct; valid only if no problem was reported.
   std::shared_ptr<void> run();
 
-  /// Reads one key's default as if the user had written it.
+  /// Reads a key's default as if the user had written it.
   void read_default(const Key& key, const Node& node, void* spec) {
     read_value({key, key.name(), key.type()}, key.type(), node, key.locate(spec));
   }
 
-  /// Where each setting comes from, by dotted key.
+  /// The origin of each setting, by dotted key.
   std::map<std::string, Place> take_origins() { return std::move(origins_); }
 
  private:
-  /// A map of the job while its keys are read.
+  /// A map of the job while its keys are being read.
   struct Group {
     const Node* map;  // null: not given
     std::string dotted;
-    Place place;                                    // for what is missing
-    std::set<std::string, std::less<>> known = {};  // keys that were asked for
+    Place place;                                    // where missing keys are reported
+    std::set<std::string, std::less<>> known = {};  // keys that are valid here
     std::vector<Picked> picked = {};
-    bool guesses = false;  // a choice has no valid name: unknown keys may be its options
+    bool guesses = false;  // the name of a choice is invalid: unknown keys may be its options
   };
 
-  /// Where a value goes: its key, its full name, and the type that messages speak of.
+  /// Where a value goes: its key, its full name, and the type to name in messages.
   struct Slot {
     const Key& key;
     std::string dotted;
     const ValueType& shown;
   };
 
-  /// A struct whose keys are right, each for itself: its own check runs when all are read.
+  /// A struct whose keys are valid one by one; its own check runs after all keys are read.
   struct PendingCheck {
     const Schema* schema;
     std::string dotted;

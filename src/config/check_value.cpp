@@ -12,7 +12,7 @@ using Kind = ValueType::Kind;
 
 constexpr size_t kMostKeys = 12;
 
-/// What the wrong value of a boolean most likely means.
+/// Hint for a boolean written as another word.
 std::string boolean_hint(const std::string& text) {
   for (const std::string_view word : {"yes", "Yes", "YES", "on", "On", "ON", "y", "1"}) {
     if (text == word) return "write `true`";
@@ -23,7 +23,7 @@ std::string boolean_hint(const std::string& text) {
   return {};
 }
 
-/// For `data: {train: folder}`: the same with the folder where it belongs, and what else the group cannot do without.
+/// For `data: {train: folder}`: the line with `path`, plus the other keys that the group needs.
 std::string path_hint(const Schema& schema, const std::string& dotted, const Node& node) {
   const auto is_path = [](const Key& key) { return key.name() == "path"; };
   if (node.kind != Node::Kind::scalar || std::none_of(schema.keys().begin(), schema.keys().end(), is_path)) return {};
@@ -31,7 +31,7 @@ std::string path_hint(const Schema& schema, const std::string& dotted, const Nod
   for (const Schema::ChoiceKey& choice : schema.choices()) {
     const Key& key = schema.keys()[choice.key];
     const bool lends = key.inherited_from() == dotted + "." + key.name();
-    if (!lends && !key.is_required()) continue;  // it need not be said
+    if (!lends && !key.is_required()) continue;  // not required
     line += ", " + key.name() + ": ...";
     also += "; " + key.name() + " is " + either(choice.catalog->names());
   }
@@ -50,7 +50,7 @@ std::string group_hint(const Schema& schema, const std::string& dotted, const No
   return names.size() > kMostKeys ? "" : "keys in it: " + either(names);
 }
 
-/// For `include: src` and `betas: 0.9`; and where the value is no element either, what a list looks like.
+/// For `include: src` and `betas: 0.9`: the value in brackets, or the form of a list if the value is no valid element.
 std::string list_hint(const Key& key, const ValueType& list, const Node& node) {
   if (node.kind != Node::Kind::scalar) return {};
   const bool is_numeric = list.inner->kind == Kind::number || list.inner->kind == Kind::integer;
@@ -60,7 +60,7 @@ std::string list_hint(const Key& key, const ValueType& list, const Node& node) {
     return "write `[" + to_flow(node) + "]`";
   std::string parts = "...";
   for (size_t i = 1; i < fewest; ++i) parts += ", ...";
-  return "a list stands in square brackets: `" + node.key + ": [" + parts + "]`";
+  return "write a list in square brackets: `" + node.key + ": [" + parts + "]`";
 }
 
 }  // namespace
@@ -178,7 +178,7 @@ bool allows(const Key&, const T&) {
   return true;
 }
 
-/// For 0.1 and for 10 where only percentages are taken.
+/// For 0.1 or 10 where only percentages are allowed.
 std::string percent_hint(const Key& key, const std::string& text) {
   if (key.allowed_units() != std::vector{Length::Unit::percent}) return {};
   const Parsed<double> number = parse_number(text);

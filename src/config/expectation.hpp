@@ -1,4 +1,4 @@
-// Words for messages: what a key wants, and what it was given.
+// Phrases for messages: what a key expects, and what the user gave.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace gputrain::config {
 
-/// "a whole number", "a number or auto", "a list of texts"; `key` may limit the units of lengths.
+/// "a whole number", "a number or auto", "a list of texts"; `key` limits the units of lengths.
 std::string expectation(const ValueType& type, const Key& key);
 
 /// "'ninety'", "a list", "nothing".
 std::string description(const Node& node);
 
-/// "above 0", "between 0 and 1"; empty without limits.
+/// "above 0", "between 0 and 1"; empty if there are no limits.
 std::string limits_text(const Key::Limits& limits);
 
 }  // namespace gputrain::config

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kVariables = "vars";
 constexpr std::string_view kEnvironmentPrefix = "env:";
 
-/// Plain text from outside, with the type it would have unquoted in YAML.
+/// Text from outside, with the type that YAML gives to unquoted text.
 Node plain_node(std::string text) {
   Node node{.kind = Node::Kind::scalar, .quoted = text.empty(), .text = std::move(text)};
   if (!node.quoted && classify(node.text) == Plain::null) node.kind = Node::Kind::null;
@@ -41,18 +41,18 @@ class Interpolation {
     const auto [state, is_new] = states_.emplace(&node, State::busy);
     if (!is_new) {
       if (state->second == State::busy) {
-        fail(node, "${...} goes in a circle here", "one of the values it passes must be plain");
+        fail(node, "${...} refers to itself here", "write one of the values in this circle without ${...}");
       }
       return;
     }
-    Node resolved = node;  // the node keeps its ${...} meanwhile, which is how a circle is seen
+    Node resolved = node;  // the node keeps its ${...} meanwhile, and `states_` shows a circle
     resolved.text.clear();
     for (std::string_view rest = node.text; !rest.empty();) rest.remove_prefix(take_piece(rest, node.text, resolved));
     node = std::move(resolved);
     states_[&node] = State::done;
   }
 
-  /// Appends what `rest` begins with to the node's text; returns how many bytes of `rest` that took.
+  /// Appends the first piece of `rest` to the node's text. Returns its length in bytes in `rest`.
   size_t take_piece(std::string_view rest, std::string_view pattern, Node& node) {
     if (rest.starts_with("$${")) {
       node.text += "${";
@@ -71,7 +71,7 @@ class Interpolation {
     const std::string_view reference = rest.substr(0, end + 1);
     const std::optional<Node> value = value_of(std::string(reference.substr(2, end - 2)), node);
     if (!value) return reference.size();
-    if (reference == pattern) {  // nothing around it: the value keeps its type
+    if (reference == pattern) {  // the whole value: keeps its type
       node.kind = value->kind;
       node.quoted = value->quoted;
     } else if (value->kind == Node::Kind::null) {
@@ -83,7 +83,7 @@ class Interpolation {
     return reference.size();
   }
 
-  /// A default refers to what the user wrote; where that is wrong, it is reported there.
+  /// Does not report a default: it can only fail through a user's value, which is reported at its own place.
   void fail(Node& node, std::string what, std::string hint = {}) {
     node.is_broken = true;
     if (!node.place.is_default()) problems_.add(node.place, std::move(what), std::move(hint));
@@ -94,7 +94,7 @@ class Interpolation {
       budget_.bytes -= bytes;
       return true;
     }
-    fail(node, "the job grows to more than 16 MiB of text here", "do ${...} of ${...} multiply it?");
+    fail(node, "the job grows to more than 16 MiB of text here", "do nested ${...} multiply it?");
     budget_.bytes = 0;
     return false;
   }
@@ -109,7 +109,8 @@ class Interpolation {
       return std::nullopt;
     }
     if (found->kind == Node::Kind::list || found->kind == Node::Kind::map) {
-      fail(node, shown("${" + name + "}") + " names a list or a group of keys", "only single values can be put in");
+      fail(node, shown("${" + name + "}") + " names a list or a group of keys",
+           "${...} can insert only a single value");
       return std::nullopt;
     }
     resolve(*found);
@@ -124,7 +125,7 @@ class Interpolation {
       variable.resize(at);
     }
     if (fallback && fallback->find("${") != std::string::npos) {
-      fail(node, "a ${...} inside the default of another", "name the default under `vars:` instead");
+      fail(node, "a ${...} inside the default of another ${...}", "name the default under `vars:` instead");
       return std::nullopt;
     }
     std::optional<std::string> value = environment(variable);
@@ -137,7 +138,7 @@ class Interpolation {
     const auto source = std::make_shared<Source>(Source{"the environment variable " + shown(variable), *value});
     Problems unclean;
     if (!is_clean(source, unclean)) {
-      fail(node, source->name + " holds bytes that are no plain text");
+      fail(node, source->name + " contains bytes that are not plain text");
       return std::nullopt;
     }
     return plain_node(std::move(*value));
@@ -160,7 +161,7 @@ class Interpolation {
     std::string hint = did_you_mean(name, names);
     if (hint.empty() && environment(name)) hint = "for the environment variable write ${env:" + printable(name) + "}";
     if (hint.empty()) hint = "set it under `vars:`, or write $${ for the characters themselves";
-    fail(node, "nothing is named " + shown(name) + " for " + shown("${" + name + "}"), std::move(hint));
+    fail(node, "there is no value " + shown(name) + " for " + shown("${" + name + "}"), std::move(hint));
   }
 
   Node& job_;
@@ -170,7 +171,7 @@ class Interpolation {
   std::unordered_map<const Node*, State> states_;
 };
 
-/// Puts top-level defaults into the tree, so that ${name} can read them and theirs are resolved.
+/// Adds the top-level defaults to the tree, so that ${name} can read them and their own ${...} are resolved.
 void add_defaults(Node& job, const Schema& schema) {
   const std::shared_ptr<void> defaults = schema.create();
   const Node written = node_of(schema, defaults.get());

@@ -1,4 +1,4 @@
-// ${x}, ${env:NAME} and ${env:NAME:-default}, resolved exactly once.
+// Resolves ${x}, ${env:NAME} and ${env:NAME:-default}, exactly once.
 #pragma once
 
 #include "gputrain/config/load.hpp"
@@ -8,11 +8,11 @@
 
 namespace gputrain::config {
 
-/// Replaces every ${...} in the values of `job`. `$${` stands for the characters `${`. Top-level defaults of `schema`
-/// can be named, and are put into the tree where they hold a ${...} themselves.
+/// Replaces every ${...} in the values of `job`; `$${` stands for the characters `${`. First adds the top-level scalar
+/// defaults of `schema` to `job`, so that ${...} can name them.
 void interpolate(Node& job, const Schema& schema, const Request& request, Budget& budget, Problems& problems);
 
-/// Writes each `${` of the values as `$${`, so that they read back as they are.
+/// Writes each `${` in the values as `$${`, so that the values read back unchanged.
 void escape_interpolation(Node& node);
 
 }  // namespace gputrain::config

@@ -50,7 +50,7 @@ Json json_of(const Node& node) {
   return nullptr;
 }
 
-/// 1 rather than 1.0 where the limit is whole.
+/// Writes a whole limit as 1 instead of 1.0.
 Json number_json(double value) {
   const bool is_whole = std::trunc(value) == value && std::fabs(value) < 1e15;
   return is_whole ? Json(static_cast<int64_t>(value)) : Json(value);
@@ -86,7 +86,7 @@ std::string length_pattern(const Key& key) {
   return "^(" + pattern + ")$";
 }
 
-/// When the entry is picked, by name or by default.
+/// Matches if the entry is picked, by name or by default.
 Json condition(const std::string& key, const std::string& entry, bool is_default) {
   const Json named{{"properties", {{key, {{"const", entry}}}}}, {"required", {key}}};
   if (!is_default) return named;
@@ -105,7 +105,7 @@ Json name_schema(const Schema::ChoiceKey& choice, const Key& key, const std::str
 
 class SchemaWriter {
  public:
-  /// The forms a value may take; more than one become "anyOf".
+  /// The forms of a value; more than one become "anyOf".
   std::vector<Json> forms_of(const ValueType& type, const Key& key) {
     switch (type.kind) {
       case Kind::boolean:
@@ -181,7 +181,7 @@ class SchemaWriter {
     }
   }
 
-  /// What else holds when an entry is picked whose options stand beside the key: its keys and no other entry's.
+  /// Rules for a picked entry whose options are beside the key: allows its options and no other entry's.
   Json options_beside(const Schema& schema, const CatalogEntry& entry) {
     Json then{{"properties", Json::object()}};
     add_properties(then, *entry.schema, entry.schema->create().get());
@@ -217,7 +217,7 @@ class SchemaWriter {
   }
 
   Json object_schema(const Schema& schema, bool is_root) {
-    if (std::find(open_.begin(), open_.end(), &schema) != open_.end()) return {{"type", "object"}};  // of itself
+    if (std::find(open_.begin(), open_.end(), &schema) != open_.end()) return {{"type", "object"}};  // recursive
     open_.push_back(&schema);
     Json object{{"type", "object"}};
     if (!schema.summary().empty()) object["description"] = schema.summary();
@@ -236,7 +236,7 @@ class SchemaWriter {
       object["patternProperties"][kMetricPattern] = forms.size() == 1 ? forms[0] : Json{{"anyOf", forms}};
     }
     for (const Schema::ChoiceKey& choice : schema.choices()) add_choice(object, schema, choice, defaults.get());
-    if (!is_root && !object.contains("required")) object["type"] = {"object", "null"};  // `train:` with nothing below
+    if (!is_root && !object.contains("required")) object["type"] = {"object", "null"};  // an empty `train:`
     open_.pop_back();
     return object;
   }
@@ -253,7 +253,7 @@ nlohmann::ordered_json json_schema(const Schema& schema, const std::string& titl
             {"title", title}};
   root.update(SchemaWriter().object_schema(schema, true));
   root["$defs"]["reference"] = {
-      {"description", "a value put in when the job is read"}, {"type", "string"}, {"pattern", R"(\$\{.+\})"}};
+      {"description", "replaced by a value when the job is read"}, {"type", "string"}, {"pattern", R"(\$\{.+\})"}};
   return root;
 }
 

@@ -5,7 +5,7 @@
 namespace gputrain::config {
 namespace {
 
-constexpr int kDeepest = 8;  // a described struct may hold a list of itself
+constexpr int kDeepest = 8;  // an entry may have a choice of its own catalog
 
 }  // namespace
 
@@ -22,7 +22,7 @@ std::string join(std::string_view group, std::string_view name) {
 
 KeyIndex::KeyIndex(const Schema& root) { add_group(root, {}, 0); }
 
-/// Adds the keys of a schema; `where` has everything but the key itself.
+/// Adds the keys of a schema; `where` holds everything else about them.
 void KeyIndex::add_group(const Schema& schema, const KnownKey& where, int depth) {
   if (depth > kDeepest) return;
   for (const Key& key : schema.keys()) {

@@ -1,4 +1,4 @@
-// Every key a job can have, the options of every catalog entry included: for telling where a misplaced key belongs.
+// An index of all keys a job can have, including the options of all catalog entries, to place a misplaced key.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace gputrain::config {
 struct KnownKey {
   std::string group = {};  // "optimizer", "model.config"; empty: the top
   const Key* key = nullptr;
-  const AnyCatalog* catalog = nullptr;  // of which it is an option
+  const AnyCatalog* catalog = nullptr;  // if the key is an option of one of its entries
   const CatalogEntry* entry = nullptr;
   std::string picked_by = {};  // the key that picks the entry: "model.type"
 
@@ -30,7 +30,7 @@ class KeyIndex {
     const KnownKey* known;
     const Key::Foreign* foreign;
   };
-  /// Keys that another tool calls `name`, where `group` is the dotted place of the foreign key.
+  /// Keys that other tools call `name`; `group` is the dotted group of the foreign key.
   std::vector<Renamed> renamed(std::string_view group, std::string_view name) const;
 
  private:
@@ -39,10 +39,10 @@ class KeyIndex {
   std::vector<KnownKey> keys_;
 };
 
-/// The struct inside `type`, looking through null; null when there is none.
+/// The struct inside `type` (group or optional group), or null.
 const Schema* group_inside(const ValueType& type);
 
-/// "a.b", or "b" when the group is the top.
+/// "a.b", or "b" if the group is empty.
 std::string join(std::string_view group, std::string_view name);
 
 }  // namespace gputrain::config

@@ -97,7 +97,7 @@ class FileReader {
       return std::nullopt;
     }
     if (name.text.find("${") != std::string::npos) {
-      problems_.add(name.place, "`include` is read before ${...} is", "write the path out");
+      problems_.add(name.place, "`include` cannot contain ${...}: includes are read first", "write the whole path");
       return std::nullopt;
     }
     return read((folder / name.text).lexically_normal(), name.place);
@@ -111,7 +111,7 @@ class FileReader {
 
   Budget& budget_;
   Problems& problems_;
-  std::vector<std::string> open_;  // canonical paths, from the job file inwards
+  std::vector<std::string> open_;  // canonical paths, from the job file to the innermost include
   size_t files_ = 0;
 };
 
@@ -127,7 +127,7 @@ std::vector<std::string> split_path(std::string_view dotted) {
   return names;
 }
 
-/// `a.b=3` as the map {a: {b: 3}}; `found_in` is where it was found, if not on the command line.
+/// Reads `a.b=3` as the map {a: {b: 3}}; `found_in` names its origin if that is not the command line.
 std::optional<Node> read_setting(const std::string& argument, const fs::path& found_in, Budget& budget,
                                  Problems& problems) {
   const size_t equals = argument.find('=');
@@ -141,8 +141,8 @@ std::optional<Node> read_setting(const std::string& argument, const fs::path& fo
   }
   if (!is_clean(source, problems)) return std::nullopt;
   source->text = argument.substr(equals + 1);
-  if (source->text.find_first_not_of(' ') == std::string::npos) {  // most likely a variable of a script that is not set
-    problems.add({source, 0, 0}, "there is no value after the '='", "give it one; null takes the file's value away");
+  if (source->text.find_first_not_of(' ') == std::string::npos) {  // probably an unset shell variable
+    problems.add({source, 0, 0}, "there is no value after the '='", "write one; null removes the file's value");
     return std::nullopt;
   }
   const std::vector<std::string> path = split_path(std::string_view(argument).substr(0, equals));
@@ -151,7 +151,7 @@ std::optional<Node> read_setting(const std::string& argument, const fs::path& fo
     return std::nullopt;
   }
   if (path[0] == kIncludeKey) {
-    problems.add({source, 0, 0}, "`include` belongs in a file", "put the values to change in --set themselves");
+    problems.add({source, 0, 0}, "`include` belongs in a file", "change single values with --set");
     return std::nullopt;
   }
   std::optional<Node> value = parse_yaml(source, budget, problems);

@@ -1,4 +1,4 @@
-// The file, its includes and --set, merged into one tree.
+// Merges the file, its includes and --set into one tree.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 
 namespace gputrain::config {
 
-/// Reads all layers; nothing when one cannot be read, with every reason in `problems`.
+/// Reads all layers. Empty if one of them cannot be read; `problems` has all reasons.
 std::optional<Node> read_layers(const Request& request, Budget& budget, Problems& problems);
 
-/// Puts `over` on top of `base`: maps meet key by key, all else replaces, null removes.
+/// Merges `over` into `base`: maps key by key; any other value replaces; null removes.
 void merge(Node& base, Node over);
 
 }  // namespace gputrain::config

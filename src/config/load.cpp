@@ -27,7 +27,7 @@ Loaded load(const Schema& schema, const Request& request) {
   Problems problems;
   std::optional<Node> job = read_layers(request, budget, problems);
   if (!job) throw SpecError(subject_of(request), problems.take());
-  job->place = file_place(request);  // of the job as a whole, for what is missing
+  job->place = file_place(request);  // the whole job: the place for missing keys
   interpolate(*job, schema, request, budget, problems);
   Checker checker(schema, *job, problems);
   std::shared_ptr<const void> spec = checker.run();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostShown = 20;
 constexpr size_t kExcerptWidth = 100;
-constexpr size_t kExcerptLead = 60;  // characters kept before the place in a long line
+constexpr size_t kExcerptLead = 60;  // characters shown before the place in a long line
 
 constexpr const char* kShownTab = "\u2192";
 
@@ -30,7 +30,7 @@ std::string_view text_line(std::string_view text, int line) {
   return text;
 }
 
-/// The characters of a line, each with its bytes together.
+/// Splits a line into UTF-8 characters; tabs become arrows.
 std::vector<std::string> characters(std::string_view line) {
   std::vector<std::string> found;
   for (const char c : line) {
@@ -44,12 +44,12 @@ std::vector<std::string> characters(std::string_view line) {
   return found;
 }
 
-/// How many characters from `begin` belong to the key, value or quoted text there.
+/// Length of the key, value or quoted text at `begin`, in characters.
 size_t word_length(const std::vector<std::string>& line, size_t begin) {
   if (begin >= line.size()) return 1;
   const bool quoted = line[begin] == "\"" || line[begin] == "'";
   size_t end = begin + 1;
-  int open_braces = line[begin] == "{" ? 1 : 0;  // of a ${...} or a {...}
+  int open_braces = line[begin] == "{" ? 1 : 0;  // of ${...} or {...}
   for (; end < line.size(); ++end) {
     const std::string& c = line[end];
     if (quoted && c == line[begin]) return end + 1 - begin;
@@ -82,7 +82,7 @@ std::string excerpt(const Place& place, const Paint& paint) {
   return text + std::string(paint.red) + std::string(marked, '^') + std::string(paint.off) + "\n";
 }
 
-/// What `--set a.b` already says of the key need not be said again.
+/// Removes the key from the message if `--set a.b` already shows it.
 std::string_view said_after(const Place& place, std::string_view what) {
   if (place.is_default() || place.source->kind != Source::Kind::command_line) return what;
   const std::string_view name = place.source->name;
@@ -113,7 +113,7 @@ std::string render_page(const std::string& subject, const std::vector<Problem>& 
   return text;
 }
 
-/// Files in the order they are first spoken of, then --set; within a file from top to bottom.
+/// Files in the order of their first problem, then --set; within a file from top to bottom.
 std::vector<Problem> sorted(std::vector<Problem> problems) {
   std::vector<std::string> sources;
   const auto rank = [&sources](const Problem& problem) {

@@ -1,4 +1,4 @@
-// Collects what is wrong while a job is read.
+// Collects the problems of a job while it is read.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ class Problems {
     if (!is_full()) found_.push_back({std::move(place), std::move(what), std::move(hint)});
   }
 
-  /// More would help nobody, and naming the nearest key of a hundred thousand takes its time.
+  /// More problems help nobody, and searching the nearest key for each of 100,000 keys takes long.
   bool is_full() const noexcept { return found_.size() >= kMost; }
   size_t count() const noexcept { return found_.size(); }
-  /// Forgets all but the first `count`.
+  /// Drops all but the first `count`.
   void keep(size_t count) {
     while (found_.size() > count) found_.pop_back();
   }

@@ -19,7 +19,7 @@ using Row = std::array<std::string, 5>;  // key, type, default, unit, help
 
 constexpr size_t kLongestDefault = 24;
 constexpr size_t kLongestNames = 40;
-constexpr size_t kLeastHelp = 40;  // columns; with less, help stands below its key
+constexpr size_t kLeastHelp = 40;  // columns; with less, the help is below its key
 
 std::string limits_suffix(const Key::Limits& limits) {
   if (limits.low && limits.high) {
@@ -111,7 +111,7 @@ class Table {
     }
   }
 
-  /// Leaves one key, or a group and what is in it.
+  /// Keeps only one key, or one group with its keys.
   void keep(std::string_view name) {
     const std::string inside = std::string(name) + ".";
     std::erase_if(rows_, [&](const Row& row) { return row[0] != name && !row[0].starts_with(inside); });

@@ -173,9 +173,8 @@ void note_wrong_registration(const std::string& what) {
 
 void refuse_wrong_registrations() {
   if (wrong_registrations().empty()) return;
-  throw Error(ExitCode::environment,
-              {.what = "this program was built with what it cannot offer: " + wrong_registrations(),
-               .hint = "mend it there, and build again"});
+  throw Error(ExitCode::environment, {.what = "this program contains invalid registrations: " + wrong_registrations(),
+                                      .hint = "fix them there and rebuild"});
 }
 
 }  // namespace gputrain::config

@@ -14,13 +14,13 @@ constexpr size_t kLongestValue = 60;
 
 std::string in_backticks(const std::string& line) { return "`" + line + "`"; }
 
-/// The user's value on one line, or dots where it is long.
+/// The user's value on one line, or "..." if it is long.
 std::string value_text(const Node& node) {
   std::string text = to_flow(node);
   return text.size() > kLongestValue ? "..." : text;
 }
 
-/// How to put `name: value` into a group: as YAML in a file, as --set on the command line.
+/// How to write `name: value` into a group: as YAML in a file, or as --set on the command line.
 std::string how_to_write(const Node& part, const std::string& group, const std::string& name,
                          const std::string& value) {
   const Place& place = part.key_place;
@@ -48,23 +48,23 @@ std::string named_in(const std::string& key, const std::string& group) {
   return "unknown key " + shown(key) + (group.empty() ? "" : " in " + shown(group));
 }
 
-/// A top-level key by which other YAML files keep what they refer to.
+/// Whether other YAML files use this top-level key for anchors.
 bool is_for_anchors(const std::string& name) {
   constexpr const char* kNames[] = {"defaults", "anchors", "common", "shared", "templates"};
   return name.starts_with("x-") || name.starts_with(".") || name.starts_with("_") ||
          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
-/// What to do without a key that is well known elsewhere and has none like it here.
+/// Advice for a key that is common in other tools and has no equivalent here.
 std::string instead_of_absent(const std::string& group, const std::string& name) {
   struct Absent {
     std::vector<std::string_view> names;
     const char* instead;
-    bool at_top = false;  // elsewhere it means something else
+    bool at_top = false;  // in groups the name means something else
   };
   static const std::vector<Absent> kAbsent{
       {{"report_to", "wandb", "logger", "loggers", "tensorboard", "logging_dir"},
-       "leave it out: metrics.jsonl in the run folder has every figure, a JSON object on each line"},
+       "leave it out: metrics.jsonl in the run folder has all metrics, one JSON object per line"},
       {{"torch_compile", "compile"}, "leave it out: nothing is compiled here"},
       {{"training"}, "did you mean 'train'?", true},
       {{"dataset", "dataset_name", "data_dir", "train_data", "train_file"},
@@ -72,12 +72,12 @@ std::string instead_of_absent(const std::string& group, const std::string& name)
       {{"validation_file", "val_data", "val_file"},
        "write `data: {val: {path: ...}}`, or `{split: 10%}` of data.train"},
       {{"strategy", "backend", "distributed_backend"},
-       "leave it out: ranks are joined by themselves (`gputrain launch`); what they share out is parallel.shard",
+       "leave it out: ranks connect by themselves (`gputrain launch`); parallel.shard says what they shard",
        true},
       {{"enable_checkpointing", "enable_checkpoint", "always_save_checkpoint"},
        "leave it out: checkpoint.interval says how often, and the end is always saved"},
       {{"lr_decay_iters", "decay_lr"},
-       "leave it out: the rate's curve ends with training; lr_scheduler.type: constant has none"},
+       "leave it out: the learning rate decays until training ends; lr_scheduler.type: constant does not decay"},
       {{"eval_iters", "limit_val_batches"},
        "leave it out: all of data.val is evaluated, or the first eval.max_tokens of it"},
       {{"load_best_model_at_end"},
@@ -94,7 +94,7 @@ struct Target {
   std::string group, name;
 };
 
-/// Where a value for `known` goes: for `optim: sgd`, which stands for a group, into the key that picks its entry.
+/// Where a value for `known` goes. `optim: sgd` gives a scalar for a group: it goes into the key that picks the entry.
 Target target_of(const KnownKey& known, const Node& part) {
   const Schema* group = group_inside(known.key->type());
   if (part.kind == Node::Kind::scalar && group != nullptr && !group->choices().empty()) {
@@ -133,7 +133,7 @@ bool UnknownKeys::is_renamed(const Node& part, const std::string& group) {
 std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question) {
   const std::vector<KeyIndex::Renamed> found = index().renamed(question.group, question.part.key);
   if (found.empty()) return std::nullopt;
-  // Of several keys the one in this group, and there the option of what the job picks, is meant.
+  // Of several keys, prefer one in this group, then one that is no option or an option of the picked entry.
   const auto rank = [&](const KeyIndex::Renamed& renamed) {
     const bool here = renamed.known->group == question.group;
     const bool is_picked = std::any_of(question.picked.begin(), question.picked.end(),
@@ -158,7 +158,7 @@ std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question
   return advice;
 }
 
-/// An option of another entry of a catalog than the one picked here.
+/// An option of an entry that is not picked.
 std::optional<UnknownKeys::Advice> UnknownKeys::other_entry(const Question& question) {
   std::vector<std::string> having;
   const KnownKey* option = nullptr;
@@ -173,8 +173,8 @@ std::optional<UnknownKeys::Advice> UnknownKeys::other_entry(const Question& ques
   for (const Picked& picked : question.picked) {
     if (picked.catalog != option->catalog) continue;
     advice.what += ", not of " + shown(picked.entry->name);
-    advice.hint = "remove it; where it comes from an included file, " +
-                  in_backticks(printable(question.part.key) + ": null") + " takes it away";
+    advice.hint =
+        "remove it; if it comes from an included file, write " + in_backticks(printable(question.part.key) + ": null");
     return advice;
   }
   advice.what += ", and none is picked";
@@ -221,7 +221,7 @@ UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
     advice.hint = "is a ':' missing in this line?";
   }
   if (advice.hint.empty() && question.group.empty() && is_for_anchors(name)) {
-    advice.hint = "what is there for anchors (&name) goes under `vars:`";
+    advice.hint = "put values for anchors (&name) under `vars:`";
   }
   if (advice.hint.empty() && question.part.kind == Node::Kind::map) {
     advice.hint = advice_inside(question.part, join(question.group, name));
@@ -232,8 +232,8 @@ UnknownKeys::Advice UnknownKeys::misspelt(const Question& question) {
   return advice;
 }
 
-/// The one key of any group, or of another tool, that is spelt nearly so. Among so many some are near any long word by
-/// chance: they must be nearer than in one group, or one a part of the other.
+/// The one key of any group, or of another tool, with a similar name. Any long word is near some of so many names by
+/// chance, so the distance limit is smaller here than within a group, unless one name contains the other.
 std::string UnknownKeys::near_elsewhere(const std::string& name) {
   std::vector<std::string> names;
   for (const KnownKey& known : index().all()) {
@@ -253,7 +253,7 @@ std::string UnknownKeys::near_elsewhere(const std::string& name) {
   return {};
 }
 
-/// For a group that is not ours: where the keys inside belong.
+/// For an unknown group: where its keys belong.
 std::string UnknownKeys::advice_inside(const Node& map, const std::string& group) {
   std::string lines;
   for (const Node& part : map.parts) {

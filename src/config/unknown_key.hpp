@@ -1,4 +1,4 @@
-// What to say about a key that is not known where it stands.
+// Advice for an unknown key.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace gputrain::config {
 
-/// What a job picks from a catalog whose options belong into the group at hand.
+/// A picked catalog entry whose options are keys of the current group.
 struct Picked {
   const AnyCatalog* catalog;
   const CatalogEntry* entry;
@@ -22,11 +22,11 @@ class UnknownKeys {
  public:
   explicit UnknownKeys(const Schema& root) : root_(root) {}
 
-  /// Notes that `part` is not known in the group `group`, which knows the names `siblings`.
+  /// Reports that `part` is unknown in `group`, whose known keys are `siblings`.
   void note(const Node& part, const std::string& group, const std::vector<std::string>& siblings,
             const std::vector<Picked>& picked, Problems& problems);
 
-  /// Whether other tools call a key of the group `group` as `part` is called, whatever is picked there.
+  /// Whether `part` is another tool's name for a key of `group` itself, not for an option of an entry.
   bool is_renamed(const Node& part, const std::string& group);
 
  private:
@@ -50,7 +50,7 @@ class UnknownKeys {
   const KeyIndex& index();
 
   const Schema& root_;
-  std::optional<KeyIndex> index_;  // built for the first unknown key
+  std::optional<KeyIndex> index_;  // built at the first unknown key
 };
 
 }  // namespace gputrain::config

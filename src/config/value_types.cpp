@@ -10,7 +10,7 @@
 namespace gputrain::config {
 namespace {
 
-constexpr double kLargest = 9e15;  // whole numbers up to here are exact in a double
+constexpr double kLargest = 9e15;  // a double holds whole numbers up to here exactly
 
 struct TimeUnit {
   char letter;
@@ -24,7 +24,7 @@ struct TokenUnit {
 };
 constexpr std::array<TokenUnit, 4> kTokenUnits{{{'T', 1e12}, {'B', 1e9}, {'M', 1e6}, {'k', 1e3}}};
 
-/// Takes a non-negative number off the front of `text`.
+/// Removes a non-negative number from the front of `text` and returns it.
 std::optional<double> take_number(std::string_view& text) {
   if (text.empty() || !((text[0] >= '0' && text[0] <= '9') || text[0] == '.')) return std::nullopt;
   double value = 0;
@@ -83,7 +83,7 @@ std::string time_hint(double count, std::string_view unit) {
   return {};
 }
 
-/// What someone who wrote `count` and then `unit` most likely means.
+/// Guesses what `count` followed by `unit` means.
 std::string length_hint(double count, std::string_view unit) {
   while (!unit.empty() && unit[0] == ' ') unit.remove_prefix(1);
   const std::string number = plain_number(count);
@@ -107,7 +107,7 @@ Parsed<Length> parse_tokens(std::string_view text, double count, std::string_vie
   }
   const double tokens = std::round(count * scale);
   if (tokens > kLargest || std::fabs(tokens - count * scale) > 1e-6 * tokens) {
-    return {.problem = shown(text) + " is no whole number of tokens below 9e15"};
+    return {.problem = shown(text) + " is not a whole number of tokens below 9e15"};
   }
   return {.value = Length{tokens, Length::Unit::tokens}};
 }
@@ -134,7 +134,7 @@ std::string to_string(const Duration& duration) { return time_text(duration.seco
 
 std::string percent_of_ratio(const std::string& ratio) {
   const Parsed<double> number = parse_number(ratio);
-  // Rounded, because 0.07 * 100 is 7.000000000000001.
+  // Rounded because 0.07 * 100 is 7.000000000000001.
   return number.value ? plain_number(std::round(*number.value * 1e8) / 1e6) + "%" : ratio;
 }
 
@@ -146,7 +146,7 @@ Parsed<Length> parse_length(std::string_view text) {
   if (!count) return {};
   if (unit.empty()) {
     if (std::trunc(*count) != *count) {
-      return {.problem = shown(text) + " is no whole number of steps",
+      return {.problem = shown(text) + " is not a whole number of steps",
               .hint = "for epochs write `" + std::string(text) + "ep`"};
     }
     return {.value = Length{*count, Length::Unit::steps}};
@@ -164,7 +164,7 @@ Parsed<Length> parse_length(std::string_view text) {
 }
 
 Parsed<Duration> parse_duration(std::string_view text) {
-  constexpr double kLongest = 100 * 365 * 86400.0;  // clocks count nanoseconds in 64 bits: no more than 292 years
+  constexpr double kLongest = 100 * 365 * 86400.0;  // clocks count nanoseconds in 64 bits: at most 292 years
   std::string_view unit = text;
   const std::optional<double> count = take_number(unit);
   const std::optional<double> seconds = count && unit.empty() ? count : take_time(text);

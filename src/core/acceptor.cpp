@@ -34,11 +34,11 @@ int Acceptor::next() {
   const int taken = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (taken >= 0 || !is_want_of_room(errno)) return taken;
   const int error = errno;
-  // Whoever has come stays at the door: without a pause it would be looked at again and again.
+  // The connection stays pending: without a pause, poll() would report it again and again.
   rests_until_ = Clock::now() + kRest;
   if (!std::exchange(has_told_, true)) {
-    log::warning("a connection cannot be taken in: " + std::generic_category().message(error) +
-                 "; it is tried again every second (see `ulimit -n`)");
+    log::warning("cannot accept a connection: " + std::generic_category().message(error) +
+                 "; retrying every second (see `ulimit -n`)");
   }
   return -1;
 }

@@ -49,7 +49,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 
 AtomicFile::AtomicFile(std::filesystem::path path, ExitCode code)
     : path_(std::move(path)), partial_(path_.string() + ".partial"), code_(code) {
-  // The fixed name means that what a killed process left behind is overwritten, not collected.
+  // The name is fixed, so that the next write replaces what a killed process left behind.
   descriptor_ = open_retrying(partial_, O_WRONLY | O_CREAT | O_TRUNC, 0666);
   if (descriptor_ < 0) fail("create");
 }
@@ -66,7 +66,7 @@ void AtomicFile::write(const void* data, size_t bytes) {
   while (bytes > 0) {
     const ssize_t written = ::write(descriptor_, next, std::min(bytes, kMaxPerCall));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EINVAL && is_direct(descriptor_)) {  // not here, or not from this place
+    if (written < 0 && errno == EINVAL && is_direct(descriptor_)) {  // unsupported here, or not aligned
       bypass_page_cache(false);
       continue;
     }
@@ -84,7 +84,7 @@ void AtomicFile::bypass_page_cache(bool bypass) noexcept {
 void AtomicFile::commit() {
   GPUTRAIN_ASSERT(descriptor_ >= 0, "a file is committed once");
   if (sync_retrying(descriptor_) != 0) fail("sync");
-  // Closing after the sync keeps the destructor's clean-up valid until the rename has happened.
+  // Close after the rename: if the rename fails, the destructor still removes the partial file.
   if (::rename(partial_.c_str(), path_.c_str()) != 0) fail("rename into place");
   ::close(std::exchange(descriptor_, -1));
   sync_folder(folder_of(path_), code_);
@@ -112,7 +112,7 @@ void sync_folder(const std::filesystem::path& folder, ExitCode code) {
   if (descriptor < 0) throw_io_error(folder, "open the folder", errno, code);
   const int failed = sync_retrying(descriptor) != 0 ? errno : 0;
   ::close(descriptor);
-  // Some network and FUSE file systems have no sync of folders and say so; the rename itself went through.
+  // Some network and FUSE file systems cannot sync folders and return these errors; the rename itself succeeded.
   if (failed != 0 && failed != EINVAL && failed != ENOTSUP) throw_io_error(folder, "sync the folder", failed, code);
 }
 

@@ -13,11 +13,11 @@
 namespace gputrain {
 namespace {
 
-// A program that never ends its line must not fill the memory of whoever reads it. A launcher's order has all the words
-// and variables that a process may be started with: 2 MiB, and more as JSON.
+// Limits the memory that a line without an end takes. A launcher's order holds all arguments and environment variables
+// of a process: up to 2 MiB, and more as JSON.
 constexpr size_t kLongestLine = size_t{16} << 20;
-// One that writes without a pause must not keep its reader from everything else. More than a pipe holds, so that what
-// an ended process has left comes at once.
+// Limits one read(), so that a program that writes without a pause does not block the reader's other work. More than a
+// pipe holds, so that one call gets all that an ended process has left.
 constexpr size_t kMostAtOnce = size_t{1} << 20;
 
 int without_waiting(int descriptor) {
@@ -82,15 +82,15 @@ void LineWriter::insist(std::string_view line) {
   flush();
 }
 
-// The descriptor may be one that others share (a terminal), so it stays as it is: no more than a pipe surely takes is
-// written after a look whether there is room.
+// Other processes may share the descriptor (a terminal), so it stays in blocking mode: poll() first, then write at most
+// PIPE_BUF bytes, which does not block.
 void LineWriter::flush() {
   while (!waiting_.empty() && !is_broken() && has_room(descriptor_.get())) {
     const ssize_t count = ::write(descriptor_.get(), waiting_.data(), std::min<size_t>(waiting_.size(), PIPE_BUF));
     if (count >= 0) {
       waiting_.erase(0, static_cast<size_t>(count));
     } else if (errno == ENOSPC || errno == EDQUOT) {
-      waiting_.clear();  // lost; what comes later may find room
+      waiting_.clear();  // lost; later lines may find space
     } else if (errno != EINTR && errno != EAGAIN) {
       close();
     }

@@ -15,7 +15,7 @@
 namespace gputrain::log {
 namespace {
 
-/// Warnings and errors as a user reads them: no time stamp, no thread, just the kind and the sentence.
+/// Warnings and errors for users: only the kind and the sentence, without time stamp or thread.
 class StderrSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
   std::atomic<bool> enabled = true;

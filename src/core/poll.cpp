@@ -17,14 +17,14 @@ int open_signals(std::initializer_list<int> signals, sigset_t& before) {
   sigset_t wanted;
   sigemptyset(&wanted);
   for (const int signal : signals) {
-    if (signal == SIGHUP && is_ignored(signal)) continue;  // nohup has a closed terminal ignored
+    if (signal == SIGHUP && is_ignored(signal)) continue;  // started under nohup: ignores a closed terminal
     sigaddset(&wanted, signal);
   }
   const int descriptor = ::signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC);
   if (descriptor < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
   pthread_sigmask(SIG_BLOCK, &wanted, &before);
   for (const int signal : signals) {
-    // Whoever starts programs in the background may have had it ignored: it would not be read here then.
+    // The parent may have started us in the background with the signal ignored; signalfd would never report it.
     if (sigismember(&wanted, signal) == 1 && is_ignored(signal)) std::signal(signal, SIG_DFL);
   }
   return descriptor;

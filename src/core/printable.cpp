@@ -28,7 +28,7 @@ std::string printable(std::string_view text, std::string_view kept) {
   for (size_t at = 0; at < text.size();) {
     const size_t length = character_length(text, at);
     const auto byte = static_cast<unsigned char>(text[at]);
-    // C0 and DEL, and the C1 controls, which in UTF-8 are C2 80 to C2 9F.
+    // C0 controls and DEL; C1 controls, which are C2 80 to C2 9F in UTF-8.
     const bool is_c1 = length == 2 && byte == 0xc2 && static_cast<unsigned char>(text[at + 1]) < 0xa0;
     const bool is_control = (byte < 0x20 && kept.find(text[at]) == std::string_view::npos) || byte == 0x7f || is_c1;
     if (length == 0 || is_control) {

@@ -18,7 +18,8 @@
 namespace gputrain {
 namespace {
 
-/// Start of this process in clock ticks since boot: field 22 of /proc/self/stat, counted after the ")" of the name.
+/// Start time of this process in clock ticks since boot: field 22 of /proc/self/stat, counted after the ")" of the
+/// name.
 double start_ticks() {
   std::ifstream file("/proc/self/stat");
   std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -33,7 +34,7 @@ extern "C" void end_by_signal(int signal) { std::_Exit(128 + signal); }
 }  // namespace
 
 std::string own_program() {
-  constexpr std::string_view kReplaced = " (deleted)";  // as the kernel says
+  constexpr std::string_view kReplaced = " (deleted)";  // the kernel appends this
   std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
   if (path.ends_with(kReplaced) && !std::filesystem::exists(path)) path.resize(path.size() - kReplaced.size());
   return path;
@@ -57,7 +58,7 @@ void let_signals_end_init() {
   }
 }
 
-// One that is known keeps those behind it from being seen, until it is collected.
+// waitid() reports the same known child until its owner reaps it; orphans behind it wait until then.
 void collect_orphans(const std::function<bool(pid_t)>& is_known) {
   siginfo_t news{};
   while (::waitid(P_ALL, 0, &news, WEXITED | WNOHANG | WNOWAIT) == 0 && news.si_pid != 0 && !is_known(news.si_pid)) {

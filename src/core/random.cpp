@@ -30,7 +30,7 @@ double RandomStream::uniform() noexcept {
 
 int64_t RandomStream::below(int64_t bound) noexcept {
   const auto range = static_cast<uint64_t>(bound);
-  const uint64_t limit = UINT64_MAX - UINT64_MAX % range;  // multiples of range below this are equally likely
+  const uint64_t limit = UINT64_MAX - UINT64_MAX % range;  // a multiple of range: smaller draws are unbiased
   uint64_t draw = 0;
   do {
     const uint64_t high = bits();

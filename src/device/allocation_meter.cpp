@@ -12,7 +12,7 @@
 namespace gputrain::device {
 namespace {
 
-/// Passes every request on to the allocator before it, and writes it down while somebody counts.
+/// Forwards every request to the previous allocator and records it while a meter exists.
 class MeteredAllocator final : public c10::Allocator {
  public:
   explicit MeteredAllocator(c10::Allocator& behind) : behind_(behind) {}
@@ -69,7 +69,7 @@ class MeteredAllocator final : public c10::Allocator {
   int64_t live_ = 0, peak_ = 0;
 };
 
-// Never destroyed: tensors in static storage give their memory back after any destructor of ours has run.
+// Never destroyed: tensors in static storage free their memory after our destructors have run.
 MeteredAllocator& metered_allocator() {
   static auto* allocator = [] {
     constexpr uint8_t kAboveOurs = 2;

@@ -17,7 +17,7 @@ constexpr int64_t kAlignmentBytes = 128;
 
 int64_t rounded_up(int64_t value, int64_t multiple) { return ceil_divide(value, multiple) * multiple; }
 
-/// The order in memory: by unit, and within a unit what decays first; otherwise as given.
+/// The order in memory: by unit; within a unit, segments that decay first; otherwise as given.
 std::vector<size_t> memory_order(const std::vector<Resident>& residents) {
   std::vector<size_t> order(residents.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -62,7 +62,7 @@ bool lives_in(const at::Tensor& tensor, const at::Tensor& flat, const Segment& s
          tensor.sizes() == at::IntArrayRef(segment.sizes) && tensor.strides() == at::IntArrayRef(segment.strides);
 }
 
-/// Runs of neighbouring segments that agree in `key`, as ranges.
+/// Merges adjacent segments with equal `key` into ranges.
 template <class Key>
 std::vector<Range> runs_of(const std::vector<Segment>& segments, Key key) {
   std::vector<Range> ranges;

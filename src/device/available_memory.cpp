@@ -12,14 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number that is a file's only word; -1: no such file, or another word, such as "max".
+/// The number in a file; -1 if the file does not exist or does not start with a number ("max").
 int64_t number_in(const fs::path& path) {
   std::ifstream file(path);
   int64_t number = -1;
   return file >> number ? number : -1;
 }
 
-/// The number after a word that begins a line: "MemAvailable:   123 kB"; 0 without such a line.
+/// The number after `word` at the start of a line: "MemAvailable:   123 kB"; 0 if there is no such line.
 int64_t number_behind(const std::string& word, const fs::path& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -29,7 +29,7 @@ int64_t number_behind(const std::string& word, const fs::path& path) {
 }
 
 struct GroupFiles {
-  const char *limit, *usage, *cache;  // cache: a word of memory.stat
+  const char *limit, *usage, *cache;  // cache: key in memory.stat
 };
 constexpr GroupFiles kVersion2{"memory.max", "memory.current", "inactive_file "};
 constexpr GroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "};
@@ -40,7 +40,7 @@ int64_t room_in(const fs::path& folder, const GroupFiles& files) {
   return std::max<int64_t>(0, limit - usage + number_behind(files.cache, folder / "memory.stat"));
 }
 
-/// Version 2's line is "0::/a/b"; a limit may stand at any level. A container sees its own group as the root.
+/// In version 2 the line is "0::/a/b"; each level may have a limit. A container sees its own group as the root.
 int64_t room_in_control_groups(const fs::path& proc, const fs::path& root) {
   int64_t room = std::min(room_in(root, kVersion2), room_in(root / "memory", kVersion1));
   std::ifstream file(proc / "self/cgroup");
@@ -53,7 +53,7 @@ int64_t room_in_control_groups(const fs::path& proc, const fs::path& root) {
   return room;
 }
 
-/// `used_kib`: the line of /proc/self/status that tells what the limit counts.
+/// `used_kib`: the line of /proc/self/status with the usage that the limit counts.
 template <class Resource>
 int64_t room_under(Resource resource, const std::string& used_kib, const fs::path& proc) {
   rlimit limit{};
@@ -66,7 +66,7 @@ int64_t room_under(Resource resource, const std::string& used_kib, const fs::pat
 
 int64_t available_host_bytes(const fs::path& proc, const fs::path& control_groups) {
   int64_t room = number_behind("MemAvailable:", proc / "meminfo") * 1024;
-  if (room == 0) room = host_memory_bytes();  // a kernel that does not tell
+  if (room == 0) room = host_memory_bytes();  // an old kernel without MemAvailable
   return std::min({room, room_in_control_groups(proc, control_groups), room_under(RLIMIT_AS, "VmSize:", proc),
                    room_under(RLIMIT_DATA, "VmData:", proc)});
 }

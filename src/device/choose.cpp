@@ -33,10 +33,10 @@ void refuse_obstacle() {
   if (obstacle.empty()) return;
   throw Error(ExitCode::environment,
               {.what = "the GPUs of this machine cannot be used: " + obstacle,
-               .hint = "nvidia-smi shows the driver and the CUDA it is for; device: cpu trains without them"});
+               .hint = "nvidia-smi shows the driver and its CUDA version; device: cpu trains without GPUs"});
 }
 
-/// The first kernel tells whether the GPU is healthy and free, and one that LibTorch was built for.
+/// Runs a first kernel, which fails if the GPU is broken or in use, or if LibTorch has no kernels for it.
 void make_current(at::Device device) {
   const DeviceFacts facts = facts_of(device);
   try {
@@ -49,7 +49,7 @@ void make_current(at::Device device) {
                 {.what = "GPU " + std::to_string(device.index()) + " (" + facts.name + ", compute capability " +
                          std::to_string(facts.generation / 10) + "." + std::to_string(facts.generation % 10) +
                          ") cannot be used: " + first_line(failure),
-                 .hint = "nvidia-smi shows its state and who uses it; CUDA_VISIBLE_DEVICES chooses another one; "
+                 .hint = "nvidia-smi shows its state and its processes; CUDA_VISIBLE_DEVICES chooses another GPU; "
                          "LibTorch has kernels for compute capability 7.5 and above"});
   }
 }
@@ -65,7 +65,7 @@ at::Device choose_device(std::string_view request, int local_rank) {
   const int count = gpu_count();
   if (count == 0) refuse_obstacle();
   if (request == "auto" && count == 0) return at::kCPU;
-  const int number = count == 1 ? 0 : local_rank;  // schedulers may show each rank its own alone
+  const int number = count == 1 ? 0 : local_rank;  // a scheduler may show each rank only its own GPU
   if (number >= count) refuse_missing_gpu(local_rank, count);
   const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(number));
   make_current(device);

@@ -1,4 +1,4 @@
-// What of a library's error is for users.
+// The part of a library's error message that is for users.
 #pragma once
 
 #include <exception>
@@ -7,7 +7,7 @@
 
 namespace gputrain::device {
 
-/// LibTorch's errors go on with advice for programmers and where in its sources they arose.
+/// LibTorch appends advice for programmers and a source location after the first line.
 inline std::string first_line(const std::exception& failure) {
   const std::string_view what = failure.what();
   return std::string(what.substr(0, what.find('\n')));

@@ -11,13 +11,13 @@
 namespace gputrain::device {
 namespace {
 
-/// Zeroed memory that costs nothing until it is first touched: at::zeros would write every page at once, so that an
-/// optimizer's state were resident before the first step.
+/// Zeroed memory that takes no RAM before the first write. at::zeros writes every page at once, so an optimizer's state
+/// would be resident before the first step.
 at::Tensor untouched_zeros(int64_t numel, const at::TensorOptions& options) {
   const auto bytes = static_cast<size_t>(std::max<int64_t>(numel, 1)) * options.dtype().itemsize();
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw OutOfMemory(static_cast<int64_t>(bytes));
-  // Large pages: one pass over the flat buffers meets each address once, so misses of the TLB are pure loss.
+  // Huge pages, to reduce TLB misses: one pass over the flat buffers visits each address only once.
   ::madvise(memory, bytes, MADV_HUGEPAGE);
   return at::from_blob(
       memory, {numel}, [bytes](void* begin) { ::munmap(begin, bytes); }, options);

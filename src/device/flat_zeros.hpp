@@ -7,7 +7,7 @@
 
 namespace gputrain::device {
 
-/// [numel], zero. On the CPU it takes memory only as it is written to.
+/// [numel], zero. On the CPU, pages take memory only when written.
 at::Tensor flat_zeros(int64_t numel, const at::TensorOptions& options);
 
 }  // namespace gputrain::device

@@ -28,9 +28,9 @@ void set_generator_state(at::Device device, const at::Tensor& state) {
   if (!state.defined() || !state.device().is_cpu() || state.scalar_type() != at::kByte || state.dim() != 1 ||
       state.numel() != expected) {
     throw Error(ExitCode::checkpoint,
-                {.what = "the saved random state is not one of a " + std::string(device.is_cpu() ? "CPU" : "GPU") +
+                {.what = "the saved random state does not fit a " + std::string(device.is_cpu() ? "CPU" : "GPU") +
                          " of this version (" + std::to_string(expected) + " bytes)",
-                 .hint = "resume on the kind of device the run was saved on"});
+                 .hint = "resume on the kind of device that saved the run"});
   }
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());

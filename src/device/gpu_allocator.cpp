@@ -44,7 +44,7 @@ std::vector<std::string_view> parts_of(std::string_view text) {
   return parts;
 }
 
-/// "[256:1,512:2,>:4]": divisions for sizes up to so many megabytes, and beyond.
+/// "[256:1,512:2,>:4]": divisions for sizes up to the given megabytes, and above.
 bool is_list_of_divisions(std::string_view text) {
   if (!text.starts_with('[') || !text.ends_with(']') || text.size() < 3) return false;
   const auto parts = parts_of(text.substr(1, text.size() - 2));
@@ -71,7 +71,7 @@ struct Setting {
 constexpr auto kIsTrueOrFalse = [](std::string_view text) { return text == "True" || text == "False"; };
 constexpr const char* kTrueOrFalse = "True or False";
 
-// Those of torch 2.11, with its bounds.
+// The settings of torch 2.11, with its limits.
 constexpr std::array kSettings{
     Setting{"expandable_segments", kTrueOrFalse, kIsTrueOrFalse},
     Setting{"max_split_size_mb", "megabytes, at least 20",
@@ -95,7 +95,7 @@ constexpr std::array kSettings{
     Setting{"graph_capture_record_stream_reuse", kTrueOrFalse, kIsTrueOrFalse},
     Setting{"release_lock_on_cudamalloc", kTrueOrFalse, kIsTrueOrFalse},
     Setting{"backend",
-            "native; cudaMallocAsync is chosen before libraries are loaded: env: {PYTORCH_ALLOC_CONF: "
+            "native; for cudaMallocAsync, which is chosen at program start, write env: {PYTORCH_ALLOC_CONF: "
             "\"backend:cudaMallocAsync\"}",
             [](std::string_view text) { return text == "native"; }},
 };
@@ -103,7 +103,7 @@ constexpr std::array kSettings{
 std::string problem_of_one(std::string_view text) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos)
-    return "'" + std::string(text) + "' is no setting of the allocator: NAME:VALUE, with commas between";
+    return "'" + std::string(text) + "' is not a setting of the allocator; write NAME:VALUE, separated by commas";
   const std::string name(text.substr(0, colon)), value(text.substr(colon + 1));
   const auto* found = std::ranges::find_if(kSettings, [&](const Setting& one) { return one.name == name; });
   if (found != kSettings.end())

@@ -31,7 +31,7 @@ std::optional<cpu_set_t> affinity_of(pid_t process) {
   return set;
 }
 
-// Two hardware threads of one core share its arithmetic units, so they count once.
+// Two hardware threads of one core share its execution units, so they count as one.
 int cores_in(const cpu_set_t& set) {
   std::set<std::string> cores;
   for (size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -43,7 +43,7 @@ int cores_in(const cpu_set_t& set) {
   return std::max(1, static_cast<int>(cores.size()));
 }
 
-// A container's CPU time in cores (cgroup v2, then v1); empty without a limit.
+// The container's CPU quota in cores (cgroup v2, then v1); empty if there is none.
 std::optional<double> quota_cores() {
   if (const auto line = first_line("/sys/fs/cgroup/cpu.max")) {
     std::istringstream text(*line);
@@ -60,13 +60,13 @@ std::optional<double> quota_cores() {
   return time / whole;
 }
 
-/// The cores by affinity alone: of this rank, and of all ranks on this host together.
+/// Cores by affinity alone: of this rank, and of all ranks on this host together.
 struct Binding {
   int own = 1, host = 1;
 };
 
-// mpirun and srun bind each rank to some of the cores; then the parent, which is theirs, may use more than we may. What
-// a scheduler allotted counts instead of the parent's where it is known: a job's cgroup is narrower than its daemon.
+// mpirun and srun bind each rank to some cores; their own process, our parent, may use more. A scheduler's allotment,
+// if known, replaces the parent's cores, because a job's cgroup is narrower than the daemon's.
 Binding binding_of(int allotted_cpus) {
   const auto own = affinity_of(0), parent = affinity_of(::getppid());
   if (!own) return {};
@@ -137,7 +137,7 @@ CpuThreads plan_cpu_threads(int local_world_size, int allotted_cpus) {
   const Binding binding = binding_of(allotted_cpus);
   const int sharing = ranks_on_same_cores(binding.own, binding.host, ranks);
   int cores = binding.own, sharers = sharing;
-  if (const auto quota = quota_cores()) {  // one for all ranks in the container
+  if (const auto quota = quota_cores()) {  // shared by all ranks in the container
     const int limit = std::max(1, static_cast<int>(*quota + 0.5));
     if (limit / ranks < cores / sharing) cores = limit, sharers = ranks;
   }
@@ -152,8 +152,7 @@ CpuThreads plan_cpu_threads(int local_world_size, int allotted_cpus) {
 void set_cpu_threads(const CpuThreads& threads) { at::set_num_threads(threads.count); }
 
 int64_t peak_resident_bytes() {
-  // getrusage would tell the peak of the program that exec made into this one, torchrun's Python say, where that is
-  // higher.
+  // getrusage() would also count the program that called exec (torchrun's Python, for example), if its peak was higher.
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("VmHWM:")) return std::strtoll(line.c_str() + 6, nullptr, 10) * 1024;

@@ -19,7 +19,7 @@
 namespace gputrain::device {
 namespace {
 
-constexpr size_t kAlignment = 64;                  // what ATen's vector code expects
+constexpr size_t kAlignment = 64;                  // for ATen's vector code
 constexpr size_t kLargeBytes = size_t{256} << 10;  // below, malloc is fast and wastes less than whole pages
 constexpr size_t kHugePageBytes = size_t{2} << 20;
 
@@ -32,7 +32,7 @@ void* map_anonymous(size_t bytes) {
   return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-/// Memory mappings by their size: the ones in use, and the ones kept.
+/// Memory mappings by size: those in use, and those kept for reuse.
 class LargeBlocks {
  public:
   void share_memory(int processes) {
@@ -50,7 +50,7 @@ class LargeBlocks {
     return block;
   }
 
-  /// False when the block is none of ours.
+  /// Returns false if the block is not ours.
   bool give_back(void* block) {
     const std::lock_guard lock(mutex_);
     const auto found = in_use_.find(block);
@@ -92,7 +92,7 @@ class LargeBlocks {
     facts_.in_use_bytes += static_cast<int64_t>(size);
   }
 
-  // A block up to an eighth larger will do: more would waste memory, less would miss requests that vary a little.
+  // Accepts a block up to 1/8 larger: more would waste memory, less would miss requests that vary a little.
   void* take_kept(size_t size) {
     const auto found = kept_.lower_bound(size);
     if (found == kept_.end() || found->first > size + size / 8) return nullptr;
@@ -118,13 +118,13 @@ class LargeBlocks {
     return block;
   }
 
-  // Gives the longest unused blocks back until the new one fits.
+  // Unmaps the longest unused blocks until the new one fits.
   void make_room(int64_t size) {
     while (!kept_.empty() && !may_hold(facts_.in_use_bytes + facts_.kept_bytes + size)) give_back_longest_unused();
   }
 
-  // More than the peak, so that blocks of other sizes, wanted at other times of a step, are not traded for each other
-  // at its height; but only of memory that nobody misses, because nobody survives where it runs out.
+  // Allows more than the peak, so that blocks of other sizes, needed at other times of a step, do not replace each
+  // other at the peak. Takes only memory that is free, because the kernel kills processes when it runs out.
   bool may_hold(int64_t bytes) {
     const int64_t peak = facts_.peak_in_use_bytes;
     if (bytes <= peak) return true;
@@ -148,11 +148,11 @@ class LargeBlocks {
   Shelf kept_;
   uint64_t clock_ = 0;
   int processes_ = 1;
-  int64_t spare_until_ = 0;  // in use and kept: what half of the free memory allowed at the last look
+  int64_t spare_until_ = 0;  // limit for in use + kept: with half of the free memory at the last check
   HostAllocatorFacts facts_;
 };
 
-// Never destroyed: tensors in static storage give their memory back after any destructor of ours has run.
+// Never destroyed: tensors in static storage free their memory after our destructors have run.
 LargeBlocks& large_blocks() {
   static auto* blocks = new LargeBlocks;
   return *blocks;

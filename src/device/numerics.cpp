@@ -13,7 +13,7 @@
 namespace gputrain::device {
 namespace {
 
-// cuBLAS is repeatable only with a fixed workspace, and reads this variable when its first handle is made.
+// cuBLAS is deterministic only with a fixed workspace size, and reads this variable when it creates its first handle.
 void fix_cublas_workspace() {
   constexpr const char* kVariable = "CUBLAS_WORKSPACE_CONFIG";
   const char* given = std::getenv(kVariable);
@@ -23,9 +23,9 @@ void fix_cublas_workspace() {
   }
   const std::string value = given;
   if (value == ":4096:8" || value == ":16:8") return;
-  throw Error(ExitCode::environment, {.what = "deterministic: true needs another cuBLAS workspace than " +
-                                              std::string(kVariable) + "=" + value + " asks for",
-                                      .hint = "unset it, or set it to :4096:8 or :16:8"});
+  throw Error(ExitCode::environment,
+              {.what = "deterministic: true does not work with " + std::string(kVariable) + "=" + value,
+               .hint = "unset it, or set it to :4096:8 or :16:8"});
 }
 
 std::vector<int64_t> attention_order() {
@@ -42,19 +42,19 @@ std::vector<int64_t> attention_order() {
 void apply(const Numerics& numerics) {
   if (numerics.deterministic) fix_cublas_workspace();
   at::Context& context = at::globalContext();
-  // These two setters keep both of ATen's families of TF32 flags in step; setFloat32Precision would move only one, and
-  // ATen throws where it finds them apart.
+  // These two setters keep both families of TF32 flags in ATen consistent. setFloat32Precision would change only one,
+  // and ATen throws if they differ.
   context.setFloat32MatmulPrecision(numerics.tf32 ? "high" : "highest");
   context.setAllowTF32CuDNN(numerics.tf32);
-  // 16-bit GEMMs may split the inner dimension, but add the parts in fp32.
+  // 16-bit GEMMs may use split-K, but must add the parts in fp32.
   context.setAllowFP16ReductionCuBLAS(false, true);
   context.setAllowBF16ReductionCuBLAS(false, true);
 
   context.setDeterministicAlgorithms(numerics.deterministic, false);
   context.setDeterministicCuDNN(numerics.deterministic);
-  // Filling every new tensor with NaN would only hunt for bugs.
+  // Filling new tensors with NaN only helps to find bugs.
   context.setDeterministicFillUninitializedMemory(false);
-  // Trying kernels out picks by timing, and so differently from run to run.
+  // cuDNN's benchmark mode chooses kernels by timing, so the choice differs between runs.
   context.setBenchmarkCuDNN(!numerics.deterministic);
 
   context.setSDPUseCuDNN(true);

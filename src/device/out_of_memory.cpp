@@ -16,7 +16,7 @@
 namespace gputrain::device {
 namespace {
 
-/// The size in "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has ..."; 0 when the text is another one.
+/// The size in "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has ..."; 0 if the text has none.
 int64_t requested_in(const std::string& text) {
   static const std::string kBefore = "Tried to allocate ";
   const size_t found = text.find(kBefore);
@@ -28,9 +28,8 @@ int64_t requested_in(const std::string& text) {
   return std::llround(std::ldexp(value, shift));
 }
 
-/// ATen's allocator has a type of its own for it. What CUDA and its libraries take beside that fails otherwise: for
-/// contexts, handles, kernels, for graphs that are made runnable, and for the buffers that NCCL takes where an
-/// algorithm is first used.
+/// ATen's allocator has its own exception type. Allocations by CUDA and its libraries fail with other errors: contexts,
+/// handles, kernels, instantiation of graphs, and the buffers that NCCL allocates at the first use of an algorithm.
 bool is_shortage_of_gpu(const c10::Error& error, const std::string& text) {
   constexpr int32_t kMemoryAllocation = 2;  // cudaErrorMemoryAllocation
   const auto says = [&text](const char* words) { return text.find(words) != std::string::npos; };
@@ -39,16 +38,15 @@ bool is_shortage_of_gpu(const c10::Error& error, const std::string& text) {
     return call->get_error_code() == kMemoryAllocation;
   if (dynamic_cast<const c10::DistBackendError*>(&error) != nullptr)
     return says("'out of memory'") || says("Failed to CUDA malloc") || says("Failed to CUDA calloc");
-  return says("_STATUS_ALLOC_FAILED");  // CUBLAS, CUDNN, CUSOLVER
+  return says("_STATUS_ALLOC_FAILED");  // cuBLAS, cuDNN, cuSOLVER
 }
 
 }  // namespace
 
 OutOfMemory::OutOfMemory(int64_t requested_bytes)
-    : Error(ExitCode::environment,
-            {.what = "out of memory: " + std::to_string((requested_bytes + (1 << 20) - 1) >> 20) +
-                     " MiB more cannot be had from the system",
-             .hint = "a smaller model or batch, or a machine with more memory"}),
+    : Error(ExitCode::environment, {.what = "out of memory: cannot allocate another " +
+                                            std::to_string((requested_bytes + (1 << 20) - 1) >> 20) + " MiB",
+                                    .hint = "a smaller model or batch, or a machine with more memory"}),
       requested_bytes_(requested_bytes) {}
 
 OutOfMemory::~OutOfMemory() = default;
@@ -56,7 +54,7 @@ OutOfMemory::~OutOfMemory() = default;
 std::optional<Shortage> shortage_of(const std::exception& failure) {
   if (const auto* ours = dynamic_cast<const OutOfMemory*>(&failure)) return Shortage{ours->requested_bytes()};
   if (dynamic_cast<const std::bad_alloc*>(&failure) != nullptr) return Shortage{};
-  if (const auto* error = dynamic_cast<const std::system_error*>(&failure)) {  // a thread has no memory for its stack
+  if (const auto* error = dynamic_cast<const std::system_error*>(&failure)) {  // no memory for a thread's stack
     const bool is_shortage =
         error->code() == std::errc::resource_unavailable_try_again || error->code() == std::errc::not_enough_memory;
     if (is_shortage) return Shortage{};
@@ -87,7 +85,7 @@ MemoryReading read_memory(at::Device device) {
     reading.limit_bytes = static_cast<int64_t>(limit.rlim_cur);
     reading.limit = name;
   };
-  consider(RLIMIT_AS, "of addresses by ulimit -v");
+  consider(RLIMIT_AS, "of address space by ulimit -v");
   consider(RLIMIT_DATA, "by ulimit -d");
   return reading;
 }

@@ -1,4 +1,4 @@
-// The most that was held at one time, of which some times can be left out.
+// Peak memory since the last reset, with pauses that do not count.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace gputrain::device {
 
 class Peak {
  public:
-  /// `read`: the most since the last reset; `reset`: from now on what is held now is the most.
+  /// `read` returns the peak since the last reset; `reset` sets the peak to the current usage.
   Peak(std::function<int64_t()> read, std::function<void()> reset) : read_(std::move(read)), reset_(std::move(reset)) {}
 
   int64_t bytes() {
@@ -23,7 +23,7 @@ class Peak {
     kept_ = 0;
     reset_();
   }
-  /// Until as many calls of resume(), nothing counts.
+  /// Stops counting until resume() was called as often as pause().
   void pause() {
     const std::lock_guard lock(mutex_);
     if (pauses_++ == 0) kept_ = std::max(kept_, read_());
@@ -37,7 +37,7 @@ class Peak {
   std::function<int64_t()> read_;
   std::function<void()> reset_;
   std::mutex mutex_;
-  int64_t kept_ = 0;  // until the last pause
+  int64_t kept_ = 0;  // peak up to the last pause
   int pauses_ = 0;
 };
 

@@ -3,9 +3,9 @@
 namespace gputrain::device {
 namespace {
 
-/// In TFLOP/s, without the sparsity that data sheets like to double them with; 0: the GPU cannot.
+/// In TFLOP/s, without sparsity, which doubles the numbers in many data sheets; 0: not supported.
 struct DataSheet {
-  std::string_view name;  // how the driver's name begins; of several the first one counts
+  std::string_view name;  // start of the driver's device name; the first match counts
   double half, tf32, fp32;
   bool has_bf16 = true;
 };

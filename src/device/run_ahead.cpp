@@ -14,13 +14,13 @@ void RunAhead::mark() {
 
 void RunAhead::wait(size_t steps, const std::function<void(size_t)>& look) {
   constexpr std::chrono::microseconds kBetweenLooks{
-      50};  // asleep: a thread that spins takes a core from those that read
+      50};  // sleeps, because a spinning thread takes a core from the data loader
   while (ends_.size() > steps) {
     while (!ends_.front().query()) {
       look(ends_.size() - 1);
       std::this_thread::sleep_for(kBetweenLooks);
     }
-    look(ends_.size() - 1);  // what was called off on the device ends as well
+    look(ends_.size() - 1);  // a step that was aborted on the device ends too
     ends_.pop_front();
   }
 }

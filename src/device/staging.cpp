@@ -36,15 +36,15 @@ at::Tensor Staging::empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides
     } catch (const std::exception& failure) {
       is_refused_ = true;
       log::warning(
-          "no page-locked memory to copy a checkpoint into (" + first_line(failure) +
-          "): ordinary memory is taken, and each save holds training up for longer; see ulimit -l, and what else "
-          "holds memory here");
+          "no page-locked memory for copies of checkpoints (" + first_line(failure) +
+          "): using ordinary memory, so each save stalls training for longer; check ulimit -l and the free memory");
     }
   }
   return at::empty_strided(sizes, strides, options);
 }
 
-/// A new one is a power of two, of which the allocator adds nothing, and no more than what is still to come.
+/// A new block is a power of two, so that the allocator does not round it up, and no larger than the remaining bytes
+/// unless this request needs it.
 Staging::Block& Staging::block_with(int64_t bytes) {
   const auto has_room = [bytes](const Block& block) { return block.bytes.numel() - block.used >= bytes; };
   const auto found = std::find_if(blocks_.begin(), blocks_.end(), has_room);

@@ -12,7 +12,7 @@
 
 namespace gputrain::device {
 
-/// What a weight's tensor carries. It goes when the weight's storage is replaced, and detached tensors carry it too.
+/// Metadata on a weight's tensor. Replacing the weight's storage removes it; detached tensors keep it.
 struct WorkingCopy::Place final : c10::BackendMeta {
   Place(c10::intrusive_ptr<WorkingCopy> of, at::Tensor at, size_t number)
       : copy(std::move(of)), view(std::move(at)), index(number) {}
@@ -29,7 +29,7 @@ WorkingCopy::~WorkingCopy() = default;
 void WorkingCopy::add(const at::Tensor& weight) {
   GPUTRAIN_ASSERT(weight.is_alias_of(values_), "a view of the values");
   const at::Tensor view = at::as_strided(copy_, weight.sizes(), weight.strides(), weight.storage_offset());
-  // Not the weight itself, which keeps this alive, but a tensor that shares its version.
+  // Not the weight itself, which owns a reference to this object, but a tensor that shares its version counter.
   weights_.emplace_back(weight.tensor_data());
   weight.unsafeGetTensorImpl()->set_backend_meta(c10::make_intrusive<Place>(
       c10::intrusive_ptr<WorkingCopy>::unsafe_reclaim_from_nonowning(this), view, weights_.size() - 1));
@@ -54,7 +54,7 @@ void WorkingCopy::note_versions() {
   versions_.push_back(values_._version());
 }
 
-/// Once, where an update is first believed.
+/// Checks the first trusted update once against a cast.
 void WorkingCopy::prove() {
   if (std::exchange(is_proved_, true)) return;
   const at::Tensor differs = at::ne(copy_, values_.to(copy_.scalar_type())).logical_and_(at::eq(values_, values_));

@@ -87,11 +87,11 @@ TEST(Interpolation, RefusesWhatItCannotResolve) {
   EXPECT_THAT(variables_refusal("name: ${LR}\n"), HasSubstr("for the environment variable write ${env:LR}"));
   EXPECT_THAT(variables_refusal("name: ${env:ABSENT}\n"), HasSubstr("'ABSENT' is not set"));
   EXPECT_THAT(variables_refusal("name: ${env:ABSENT:-${seed}}\n"), HasSubstr("inside the default of another"));
-  EXPECT_THAT(variables_refusal("name: ${env:RUDE}\n"), HasSubstr("no plain text"));
+  EXPECT_THAT(variables_refusal("name: ${env:RUDE}\n"), HasSubstr("not plain text"));
   EXPECT_THAT(variables_refusal("name: ${train}\n"), HasSubstr("names a list or a group"));
-  EXPECT_THAT(variables_refusal("name: ${train.max_steps}\n"), HasSubstr("nothing is named 'train.max_steps'"));
-  EXPECT_THAT(variables_refusal("name: ${name}\n"), HasSubstr("goes in a circle"));
-  EXPECT_THAT(variables_refusal("name: ${oc.env:X}\n"), HasSubstr("nothing is named 'oc.env:X'"));
+  EXPECT_THAT(variables_refusal("name: ${train.max_steps}\n"), HasSubstr("there is no value 'train.max_steps'"));
+  EXPECT_THAT(variables_refusal("name: ${name}\n"), HasSubstr("refers to itself"));
+  EXPECT_THAT(variables_refusal("name: ${oc.env:X}\n"), HasSubstr("there is no value 'oc.env:X'"));
   EXPECT_THAT(variables_refusal("vars: {a: null}\nname: x${a}\n"), HasSubstr("null, which cannot be part of a text"));
   EXPECT_THAT(variables_refusal("vars: 3\n"), HasSubstr("vars must be a group of names and values, not '3'"));
 }

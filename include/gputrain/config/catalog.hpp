@@ -1,4 +1,4 @@
-// Catalogs: what can be picked by name in a job (models, datasets, optimizers). One file registers one entry.
+// Catalogs: what a job picks by name (models, datasets, optimizers). One file registers one entry.
 //
 //   const config::Registered<Mlp, MlpSpec> registered{models::catalog(), "mlp", "multilayer perceptron"};
 #pragma once
@@ -14,7 +14,7 @@
 
 namespace gputrain::config {
 
-/// Entries that build a `Base` from their own spec and `Arguments`.
+/// A catalog whose entries build a `Base` from their spec and `Arguments`.
 template <class Base, class... Arguments>
 class Catalog final : public AnyCatalog {
  public:
@@ -22,13 +22,13 @@ class Catalog final : public AnyCatalog {
 
   explicit Catalog(std::string kind) : AnyCatalog(std::move(kind)) {}
 
-  /// Registers an entry; throws std::logic_error where there is one of this name.
+  /// Registers an entry. Throws std::logic_error if the name is already registered.
   void add(CatalogEntry entry, Make make) {
     add_entry(std::move(entry));
     makers_.push_back(std::move(make));
   }
 
-  /// Builds what `choice` picked. Errors are those of the entry's constructor.
+  /// Builds the entry that `choice` names. Throws what the entry's constructor throws.
   std::unique_ptr<Base> make(const Choice& choice, Arguments... arguments) const {
     return makers_.at(index_of(choice.name))(choice.options.get(), std::forward<Arguments>(arguments)...);
   }
@@ -37,9 +37,9 @@ class Catalog final : public AnyCatalog {
   std::vector<Make> makers_;
 };
 
-/// A namespace-scope object of this type registers `Derived(const Spec&, Arguments...)` under a name. What is wrong
-/// with it is told when the program has begun. The defaults say where it stands, as std::source_location does, which
-/// Clang 14 does not have.
+/// A namespace-scope object of this type registers `Derived(const Spec&, Arguments...)` under a name.
+/// refuse_wrong_registrations() reports a mistake. `file` and `line` default to the place of the registration; Clang 14
+/// has no std::source_location.
 template <class Derived, class Spec>
 struct Registered {
   template <class Base, class... Arguments>

@@ -1,5 +1,5 @@
-// describe(): every key of the job is declared once, in the struct that holds it. YAML, --set, defaults, ranges,
-// resume classes, help, JSON schema and the reference page all come from that one declaration.
+// describe(): declares each key of the job once, in the struct that holds it. YAML, --set, defaults, ranges, resume
+// classes, help, JSON schema and the reference page all come from that declaration.
 //
 //   struct SgdSpec {
 //     double lr = 1e-3;
@@ -10,10 +10,10 @@
 //     }
 //   };
 //
-// A default is what the member holds in a default-constructed struct. Members may be bool, int64_t, double,
+// The default of a key is the member's value in a default-constructed struct. Members may be bool, int64_t, double,
 // std::string, Auto<T>, Length, Duration, std::optional<T> (null allowed), std::vector<T>, OneOrMore<T>,
-// std::map<std::string, T> (free keys), another described struct (a nested map), or Choice (a registry entry picked by
-// a key, with that entry's own options).
+// std::map<std::string, T> (free keys), another described struct (a nested map), or Choice (a catalog entry that a key
+// picks, with that entry's options).
 #pragma once
 
 #include <map>
@@ -28,19 +28,19 @@
 
 namespace gputrain::config {
 
-/// Collects the keys of one spec struct. Handed to `Spec::describe`.
+/// Collects the keys of one spec struct; `Spec::describe` gets one.
 template <class Spec>
 class Description {
  public:
   explicit Description(Schema& schema) : schema_(schema) {}
 
-  /// One line that says what this group of keys is for.
+  /// One line about the purpose of this group of keys.
   void summary(std::string text) { schema_.set_summary(std::move(text)); }
 
-  /// These are not all keys of the group: others, which are read elsewhere, are passed over.
+  /// The struct declares only a part of the group's keys: other keys are ignored instead of reported as unknown.
   void is_a_part() { schema_.set_part(); }
 
-  /// Declares a key stored in `member`, of the struct or of one it derives from; returns it for further attributes.
+  /// Declares a key stored in `member`, of the struct or of a base of it. Returns the key for further attributes.
   template <class Value, class Holder>
   Key& key(std::string name, Value Holder::*member, std::string help) {
     static_assert(std::is_base_of_v<Holder, Spec>);
@@ -48,23 +48,23 @@ class Description {
     return schema_.add(Key(std::move(name), std::move(help), type_of<Value>(), locate(member)));
   }
 
-  /// Declares that key `name` picks an entry of `catalog`; its options are keys beside `name`, or, when `under` is not
-  /// empty, keys of the map `under`.
+  /// Declares that key `name` picks an entry of `catalog`. The entry's options are keys beside `name` or, if `under` is
+  /// not empty, keys of the map `under`.
   Key& choice(std::string name, Choice Spec::*member, const AnyCatalog& catalog, std::string help,
               std::string under = {}) {
     return schema_.add_choice(Key(std::move(name), std::move(help), type_of<Choice>(), locate(member)), catalog,
                               std::move(under));
   }
 
-  /// Takes every further key that has a '/' inside, such as `val/top1`, into a map. `name` is how help shows them.
+  /// Collects all other keys that contain a '/', such as `val/top1`, in a map. Help shows them as `name`.
   template <class Value>
   Key& pattern(std::string name, std::map<std::string, Value> Spec::*member, std::string help) {
     return schema_.add_pattern(
         Key(std::move(name), std::move(help), type_of<std::map<std::string, Value>>(), locate(member)));
   }
 
-  /// A check over several keys, `void(const Spec&, Complaints&)`, run when each key alone is right. What it finds is
-  /// reported with the place of the key it is about.
+  /// Sets a check over several keys, `void(const Spec&, Complaints&)`. It runs if each key alone is valid. Each
+  /// complaint is reported at the place of its key.
   template <class Check>
   void check(Check test) {
     schema_.set_check(

@@ -1,4 +1,4 @@
-// Reading a job: file, includes, --set and ${...} become a checked struct, or one error that tells everything.
+// Reads a job: file, includes, --set and ${...} become a checked struct, or one error with all mistakes.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@
 
 namespace gputrain::config {
 
-/// Settings that are read out of a file which is no job, as a published model's sizes.
+/// Settings read from a file that is not a job, for example the sizes of a published model.
 struct FoundSettings {
   std::filesystem::path file = {};
   std::vector<std::string> set = {};  // "model.config.n_layer=12"
@@ -26,15 +26,15 @@ struct Request {
   std::filesystem::path file = {};       // empty: nothing but `set`
   std::optional<std::string> text = {};  // read instead of the file, which then only gives the name
   std::vector<std::string> set = {};     // "train.max_steps=100", later ones win
-  FoundSettings found = {};              // wins over all of them
-  /// Reads an environment variable; default: the process's own.
+  FoundSettings found = {};              // overrides file, text and `set`
+  /// Reads an environment variable; default: from the process environment.
   std::function<std::optional<std::string>(const std::string& name)> environment = {};
 };
 
-/// One key that holds a value, with its canonical text. Lists are one setting.
+/// One key with its value as canonical text. A list is one setting.
 struct Setting {
   std::string key;    // "optimizer.lr"
-  std::string value;  // one line of YAML; "" when the job has no such key (only in differences)
+  std::string value;  // one line of YAML; "" if the job has no such key (only in differences)
   Change change = Change::refused;
 
   friend bool operator==(const Setting&, const Setting&) = default;
@@ -51,24 +51,24 @@ class Loaded {
     return *static_cast<const Spec*>(spec_.get());
   }
 
-  /// The same job with what later code has found out for it.
+  /// The same job with a changed spec, for example with values that later code has determined.
   template <class Spec>
   Loaded with(Spec spec) const {
     GPUTRAIN_ASSERT(schema_ == &schema_of<Spec>(), "the job was loaded with another schema");
     return Loaded(*schema_, std::make_shared<const Spec>(std::move(spec)), origins_);
   }
 
-  /// Canonical YAML of every key in declaration order; reads back to the same values. With `origins`, each line ends
-  /// in a remark that says where its value comes from.
+  /// Canonical YAML of every key in declaration order; reads back to the same values. With `origins`, each line ends in
+  /// a comment with the origin of its value.
   std::string resolved_yaml(bool origins = false) const;
 
-  /// Every setting in declaration order.
+  /// All settings in declaration order.
   std::vector<Setting> settings() const;
 
   /// Where the value of a dotted key was set: "job.yaml:3:5", "--set train.max_steps" or "default".
   std::string origin(const std::string& dotted) const;
 
-  /// The error to throw for something wrong with a key that only later code can see, placed where it was written.
+  /// Creates the error for a problem that only later code can see, at the place where the key was set.
   SpecError error(const std::string& dotted, std::string what, std::string hint = {}) const;
 
  private:
@@ -77,22 +77,22 @@ class Loaded {
   std::map<std::string, Place> origins_;
 };
 
-/// Reads and checks a job. Throws SpecError with everything that is wrong.
+/// Reads and checks a job. Throws SpecError with all mistakes.
 Loaded load(const Schema& schema, const Request& request);
 
-/// The settings of any spec struct, in declaration order.
+/// All settings of any spec struct, in declaration order.
 std::vector<Setting> settings_of(const Schema& schema, const void* spec);
 
-/// Canonical YAML of any spec struct, as for job.resolved.yaml.
+/// Canonical YAML of any spec struct, as in job.resolved.yaml.
 std::string to_yaml(const Schema& schema, const void* spec);
 
-/// What must be equal for two jobs to give the same results: each key that is not `safe`, as "key: value" lines. The
-/// run id is a hash of this.
+/// The settings that two jobs must share to give the same results: all keys that are not `safe`, as "key: value" lines.
+/// The run id is a hash of it.
 std::string identity(const std::vector<Setting>& settings);
 
 /// A key whose value differs between two jobs.
 struct Difference {
-  std::string key, before, after;  // empty: the job has no such key
+  std::string key, before, after;  // value empty: the job has no such key
   Change change = Change::refused;
 };
 std::vector<Difference> differences(const std::vector<Setting>& before, const std::vector<Setting>& after);

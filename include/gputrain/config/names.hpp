@@ -1,4 +1,4 @@
-// Finding what a user most likely meant.
+// Guesses which name a user meant.
 #pragma once
 
 #include <string>
@@ -7,16 +7,16 @@
 
 namespace gputrain::config {
 
-/// Changes (insert, delete, replace, swap neighbours) that turn one name into the other; case, '_' and '-' are free.
+/// Number of edits (insert, delete, replace, swap neighbours) from one name to the other; ignores case, '_' and '-'.
 size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidates nearest to `name`, at most three, equally near; none when all are too far to be meant.
+/// The candidates with the smallest distance to `name`, at most three; empty if all are too far away.
 std::vector<std::string> nearest(std::string_view name, const std::vector<std::string>& candidates);
 
-/// "did you mean 'a' or 'b'?", empty when there is nothing near.
+/// "did you mean 'a' or 'b'?"; empty if no candidate is near.
 std::string did_you_mean(std::string_view name, const std::vector<std::string>& candidates);
 
-/// The one of `allowed` that other tools call `theirs` (bfloat16, true for a choice between methods); empty: none.
+/// Translates another tool's value into one of `allowed` (bfloat16 to bf16, true to block); empty if there is none.
 std::string ours_for(std::string_view theirs, const std::vector<std::string>& allowed);
 
 }  // namespace gputrain::config

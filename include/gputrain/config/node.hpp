@@ -1,4 +1,4 @@
-// A YAML value that knows where it was written.
+// A YAML value with the place where it was written.
 #pragma once
 
 #include <functional>
@@ -9,15 +9,15 @@
 
 namespace gputrain::config {
 
-/// Something that text comes from: a file, a --set, the environment, our own defaults.
+/// Where text comes from: a file, a --set, the environment, the defaults.
 struct Source {
   enum class Kind { file, command_line, fallback };
-  std::string name;  // the path as the user wrote it, or "--set train.max_steps", or where else a setting is from
-  std::string text;  // for excerpts
+  std::string name;  // the path as the user wrote it, "--set train.max_steps", or another origin
+  std::string text;  // for excerpts in error messages
   Kind kind = Kind::file;
 };
 
-/// A place in a source; line and column count characters from 1, line 0 means the source as a whole.
+/// A place in a source. Line and column count characters from 1; line 0 means the whole source.
 struct Place {
   std::shared_ptr<const Source> source = {};
   int line = 0;
@@ -27,29 +27,29 @@ struct Place {
   bool is_default() const noexcept { return !source || source->kind == Source::Kind::fallback; }
 };
 
-/// One value; the parts of a map carry their key.
+/// One value. The parts of a map have keys.
 struct Node {
   enum class Kind { null, scalar, list, map };
 
   Kind kind = Kind::null;
-  bool quoted = false;     // scalar: text whatever it looks like
-  bool removes = false;    // null: took the place of a value from a lower layer
-  bool is_broken = false;  // its ${...} could not be resolved, which has been reported
+  bool quoted = false;     // scalar: always text
+  bool removes = false;    // null: removes the value of a lower layer
+  bool is_broken = false;  // its ${...} could not be resolved; already reported
   std::string text = {};   // scalar
   Place place = {};
-  std::string key = {};  // when it is part of a map
+  std::string key = {};  // if it is part of a map
   Place key_place = {};
   std::vector<Node> parts = {};  // of a list or map, in order
 
-  const Node* find(std::string_view name) const noexcept;  // the part with that key, or null
+  const Node* find(std::string_view name) const noexcept;  // the part with this key, or null
   Node* find(std::string_view name) noexcept;
 };
 
-/// Canonical YAML: two spaces of indentation, lists of scalars on one line, text quoted only where it must be.
-/// `comment` may give each leaf, by its dotted key, a remark at the end of its line.
+/// Canonical YAML: two spaces of indentation, lists of scalars on one line, quotes only where needed. `comment` may
+/// return a comment for the end of a leaf's line, given its dotted key.
 std::string to_yaml(const Node& root, const std::function<std::string(const std::string& dotted)>& comment = {});
 
-/// The value on one line, as in `[1, 2]` or `{type: sgd, lr: 0.1}`.
+/// The value on one line, such as `[1, 2]` or `{type: sgd, lr: 0.1}`.
 std::string to_flow(const Node& node);
 
 }  // namespace gputrain::config

@@ -1,4 +1,4 @@
-// What is wrong with a job: all of it at once, each with its place and what to write instead.
+// The mistakes in a job, all at once, each with its place and a hint.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct Problem {
   std::string hint = {};  // what to write or try; may have several lines
 };
 
-/// Thrown by load() with everything that is wrong; exit code `usage`. what() is the whole page without colour.
+/// load() throws this with all mistakes; exit code `usage`. what() is the whole page without colour.
 class SpecError : public Error {
  public:
   SpecError(std::string subject, std::vector<Problem> problems);
@@ -23,7 +23,7 @@ class SpecError : public Error {
 
   const std::vector<Problem>& problems() const noexcept { return problems_; }
 
-  /// The page a user reads: a head line, then each problem with an excerpt and what to try.
+  /// The page for the user: a head line, then each problem with an excerpt and a hint.
   std::string render(bool colour) const;
 
  private:

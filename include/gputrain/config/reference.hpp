@@ -1,4 +1,4 @@
-// What a job may say, printed from the schemas: JSON Schema for editors, tables for people.
+// Describes all keys of a job from the schemas: JSON Schema for editors, tables for people.
 #pragma once
 
 #include <cstddef>
@@ -15,27 +15,27 @@ namespace gputrain::config {
 /// JSON Schema (draft 2020-12) of a complete job file.
 nlohmann::ordered_json json_schema(const Schema& schema, const std::string& title);
 
-/// Every catalog that some key of the schema picks from, each once, in order of declaration.
+/// All catalogs that keys of the schema pick from, each once, in declaration order.
 std::vector<const AnyCatalog*> catalogs_of(const Schema& schema);
 
-/// A table of names and what they are, in lines of at most `width`.
+/// A table of names and their help, in lines of at most `width` characters.
 std::string list_text(const AnyCatalog& catalog, size_t width);
 
-/// The keys of one struct with type, default and help, in lines of at most `width`: a table where that leaves room for
-/// the help, else the help below each key.
+/// The keys of one struct with type, default and help, in lines of at most `width` characters: as a table if there is
+/// room for the help, else with the help below each key.
 std::string describe_text(const Schema& schema, size_t width);
 
-/// The same of one key, or of one group and what is in it; empty when there is none of this name.
+/// The same for one key, or for one group and its keys; empty if the name is unknown.
 std::string describe_text(const Schema& schema, size_t width, std::string_view key);
 
-/// Every key and group of the job, by its full name.
+/// The full names of all keys and groups of the job.
 std::vector<std::string> key_names(const Schema& schema);
 
-/// The options of one entry. Throws Error(usage) with the nearest names when there is no such entry.
+/// The options of one entry. Throws Error(usage) with the nearest names if there is no such entry.
 std::string describe_text(const AnyCatalog& catalog, std::string_view name, size_t width);
 
-/// What is wrong with the tables themselves: limits that a default breaks, an option named like a key beside it,
-/// foreign names that are our own. Empty when they are sound; for tests.
+/// Mistakes in the declarations themselves: a default outside its limits, an option with the name of a key beside it, a
+/// foreign name that is our own key. Empty if there are none; for tests.
 std::vector<std::string> faults_of(const Schema& schema);
 
 }  // namespace gputrain::config

@@ -1,4 +1,4 @@
-// The type-erased form of described structs: what the reader, `gputrain schema` and `gputrain describe` walk over.
+// The type-erased form of described structs, which the reader, `gputrain schema` and `gputrain describe` use.
 #pragma once
 
 #include <cstddef>
@@ -15,24 +15,24 @@ namespace gputrain::config {
 
 class AnyCatalog;
 class Schema;
-struct ValueType;  // how one C++ type is read from YAML and written back; see value_type.hpp
+struct ValueType;  // how to read and write one C++ type as YAML; see value_type.hpp
 
-/// What happens when a resumed job has another value for a key: taken silently, only with --accept, or never.
+/// What happens if a resumed job has another value for a key: accepted, accepted only with --accept, or refused.
 enum class Change { safe, needs_accept, refused };
 
-/// The value type of a C++ type, for the types that describe.hpp lists.
+/// The ValueType of a C++ type, for the types that describe.hpp lists.
 template <class T>
 const ValueType& type_of();
 
-/// The schema of a described struct, built once.
+/// The schema of a described struct; built once.
 template <class Spec>
 const Schema& schema_of();
 
-/// The entry of a catalog that a job picked, with its options. A member's initializer may name a default entry
-/// (`Choice rule{"adamw"}`); its options then have the defaults of that entry's spec.
+/// A picked catalog entry with its options. A member's initializer may name a default entry (`Choice rule{"adamw"}`);
+/// the options then have the defaults of that entry's spec.
 struct Choice {
-  std::string name = {};                     // empty: nothing picked (only where no entry is the default)
-  std::shared_ptr<const void> options = {};  // the entry's spec struct; null when nothing is picked
+  std::string name = {};                     // empty: nothing picked (only possible without a default entry)
+  std::shared_ptr<const void> options = {};  // the entry's spec struct; null if nothing is picked
 
   template <class Spec>
   const Spec& as() const {
@@ -40,14 +40,15 @@ struct Choice {
   }
 };
 
-/// One key of the job: name, help, type, limits, and the foreign names it stands for.
+/// One key of the job: name, help, type, limits, and names that other tools use for it.
 class Key {
  public:
-  using Locate = std::function<void*(void* spec)>;  // the member inside a spec struct
+  using Locate = std::function<void*(void* spec)>;  // address of the member in a spec struct
 
   Key(std::string name, std::string help, const ValueType& type, Locate locate);
 
-  // Limits hold for the number inside `auto`, null or a list as well; lengths and durations compare their number.
+  // Limits apply to the number inside `auto`, null or a list too. For lengths and durations they apply to the bare
+  // number.
   Key& range(double low, double high);     // closed interval
   Key& above(double low);                  // open below: value > low
   Key& below(double high);                 // open above: value < high
@@ -57,17 +58,17 @@ class Key {
   Key& choices(std::vector<std::string> allowed);     // for strings and lists of strings
   Key& units(std::vector<Length::Unit> allowed);      // for lengths; default: all
   Key& required();                                    // must be given
-  Key& change(Change change);                         // default: that of the group around it, at the top `refused`
+  Key& change(Change change);                         // default: that of the enclosing group; at the top `refused`
   Key& instead_of(std::vector<std::string> foreign);  // other tools' names for this key
-  /// Another tool's value in our words ("10%" for a ratio of 0.1); empty: no line is needed.
+  /// Converts another tool's value to ours ("10%" for a ratio of 0.1); empty: leave the line out.
   using Convert = std::function<std::string(const std::string& value)>;
   Key& instead_of(std::string foreign, Convert convert);
   Key& instead_of_flag(std::string foreign, std::string value);  // `bf16: true` stands for `precision: bf16`
-  /// Of a map: values of names like *TOKEN* or *KEY* are written as ***, wherever the job is written down.
+  /// For a map: values of names like *TOKEN* or *KEY* are written as *** in all output.
   Key& mask_secrets();
   Key& unit(std::string unit);  // shown in help: "samples", "seconds"
-  /// For a choice: without a name here, the name and the options not given here are those of the choice at this dotted
-  /// place of the job (`data.val.format` as in `data.train.format`).
+  /// For a choice: a missing name and missing options come from the choice at this dotted key (`data.val.format` from
+  /// `data.train.format`).
   Key& inherits(std::string dotted);
 
   const std::string& name() const noexcept { return name_; }
@@ -83,7 +84,7 @@ class Key {
 
   struct Foreign {
     std::string name;  // "learning_rate", or with parents: "auto_scale_lr.base_batch_size"
-    Convert convert;   // empty: the value stays
+    Convert convert;   // empty: keep the value
   };
   const std::vector<Foreign>& foreign_names() const noexcept { return foreign_; }
 
@@ -109,11 +110,11 @@ class Key {
   std::optional<Change> change_;
 };
 
-/// Where a struct's own check puts what it finds; see Description::check.
+/// Collects the findings of a struct's own check; see Description::check.
 class Complaints {
  public:
   struct Complaint {
-    std::string key;   // dotted, from the checked struct: "micro_batch_size", "data.train.path"; empty: the struct
+    std::string key;   // dotted, relative to the checked struct: "data.train.path"; empty: the struct
     std::string what;  // the fact, without a final full stop
     std::string hint;  // what to try; may be empty
   };
@@ -143,7 +144,7 @@ class Schema {
   struct ChoiceKey {
     size_t key;  // index into keys()
     const AnyCatalog* catalog;
-    std::string under;  // the map that holds the entry's options; empty: beside the key
+    std::string under;  // the map with the entry's options; empty: beside the key
   };
 
   const std::string& summary() const noexcept { return summary_; }
@@ -151,9 +152,9 @@ class Schema {
   const std::vector<ChoiceKey>& choices() const noexcept { return choices_; }
   const ChoiceKey* choice_of(const Key& key) const noexcept;  // null: not a choice of this schema
   const Key* find(std::string_view name) const noexcept;
-  const Key* pattern() const noexcept { return pattern_ ? &*pattern_ : nullptr; }  // a map for keys with a '/'
+  const Key* pattern() const noexcept { return pattern_ ? &*pattern_ : nullptr; }  // the map for keys with a '/'
   const Check& check() const noexcept { return check_; }
-  bool is_part() const noexcept { return is_part_; }  // other keys are read elsewhere
+  bool is_part() const noexcept { return is_part_; }  // other code reads the other keys
   std::shared_ptr<void> create() const { return create_(); }
 
  private:
@@ -173,13 +174,13 @@ struct CatalogEntry {
   std::string place = {};  // "file:line" of its registration
 };
 
-/// Entries are registered before main(), where nothing can be told: what is wrong with one is kept for
-/// refuse_wrong_registrations().
+/// Registration runs before main(), where errors cannot be reported, so refuse_wrong_registrations() reports them
+/// later.
 void note_wrong_registration(const std::string& what);
-/// Throws Error(environment) where the program was built with a registration that is wrong.
+/// Throws Error(environment) if the program contains a wrong registration.
 void refuse_wrong_registrations();
 
-/// The names a key can pick from, without what they build.
+/// The entries a key can pick from, without the code that builds them.
 class AnyCatalog {
  public:
   explicit AnyCatalog(std::string kind);
@@ -189,7 +190,7 @@ class AnyCatalog {
 
   const std::string& kind() const noexcept { return kind_; }  // "model", "dataset", "optimizer"
   const std::vector<CatalogEntry>& entries() const noexcept { return entries_; }
-  const CatalogEntry* find(std::string_view name) const noexcept;  // nullptr: no such entry
+  const CatalogEntry* find(std::string_view name) const noexcept;  // null: no such entry
   std::vector<std::string> names() const;                          // sorted
 
  protected:

@@ -1,4 +1,4 @@
-// What a C++ type means as a YAML value: its kind, what it is made of, and how to reach the parts of one.
+// How a C++ type maps to a YAML value: its kind, its inner type, and access to its parts.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace gputrain::config {
 
-/// One value type. Readers, writers and printers switch over `kind`; the set is closed on purpose.
+/// One value type. Readers, writers and printers switch over `kind`; the set of kinds is fixed.
 struct ValueType {
   enum class Kind { boolean, integer, number, string, length, duration, automatic, optional, list, map, group, choice };
 
   Kind kind = Kind::string;
-  const ValueType* inner = nullptr;     // automatic, optional, list, map: the type of the parts
+  const ValueType* inner = nullptr;     // automatic, optional, list, map: type of the parts
   const Schema& (*schema)() = nullptr;  // group: the described struct
-  bool takes_one = false;               // list: its only part may stand for it
+  bool takes_one = false;               // list: a single element may be written without brackets
 
-  /// How to reach the parts of a holder (automatic, optional: none or one; list; map). Keys are empty but for maps.
+  /// Access to the parts of a holder: automatic and optional (none or one), list, map. Only maps use the key.
   using Visit = std::function<void(const std::string& key, const void* part)>;
   void (*clear)(void* holder) = nullptr;
   void* (*part_to_fill)(void* holder, const std::string& key) = nullptr;  // a new part, or the one an optional holds
@@ -40,7 +40,7 @@ inline constexpr bool is_specialization<Template<Arguments...>, Template> = true
 template <class T>
 inline constexpr bool always_false = false;
 
-/// `optional_of` finds the std::optional inside a holder: the holder itself, or the member of an Auto.
+/// Returns the std::optional in a holder: the holder itself, or the member of an Auto.
 template <class T, class Holder>
 std::optional<T>& optional_of(void* holder) {
   if constexpr (is_specialization<Holder, Auto>) {
@@ -68,7 +68,7 @@ ValueType optional_type(ValueType::Kind kind) {
   return type;
 }
 
-/// `vector_of` finds the std::vector inside a holder: the holder itself, or the member of a OneOrMore.
+/// Returns the std::vector in a holder: the holder itself, or the member of a OneOrMore.
 template <class T, class Holder>
 std::vector<T>& vector_of(void* holder) {
   if constexpr (is_specialization<Holder, OneOrMore>) {

@@ -1,4 +1,4 @@
-// The kinds of value a key can hold beyond YAML's own: `auto`, and lengths with a unit.
+// Value types beyond those of YAML: `auto`, lists that may be one value, lengths and durations with a unit.
 #pragma once
 
 #include <initializer_list>
@@ -9,7 +9,7 @@
 
 namespace gputrain::config {
 
-/// A value the user may leave to us: `auto` (empty) or a T.
+/// A T, or `auto` (empty): gputrain chooses the value.
 template <class T>
 struct Auto {
   std::optional<T> value;  // empty: auto
@@ -18,7 +18,7 @@ struct Auto {
   friend bool operator==(const Auto&, const Auto&) = default;
 };
 
-/// A list that may also be written as the one value it holds: `32` or `[32, 16]`.
+/// A list; one element may be written without brackets: `32` or `[32, 16]`.
 template <class T>
 struct OneOrMore {
   std::vector<T> values;
@@ -39,20 +39,20 @@ struct Length {
   friend bool operator==(const Length&, const Length&) = default;
 };
 
-/// The text that reads back as exactly the same length: "500", "5ep", "10%", "2Btok", "1h30m".
+/// The text that reads back to exactly this length: "500", "5ep", "10%", "2Btok", "1h30m".
 std::string to_string(const Length& length);
 
-/// A wall-clock duration: `90s`, `30m`, `1h30m`, `2d`; a bare number is seconds.
+/// A wall-clock duration: `90s`, `30m`, `1h30m`, `2d`; a number without a unit is in seconds.
 struct Duration {
   double seconds = 0;
 
   friend bool operator==(const Duration&, const Duration&) = default;
 };
 
-/// The text that reads back as exactly the same duration: "90s" becomes "1m30s", 1800 seconds "30m".
+/// The text that reads back to exactly this duration: 90 seconds give "1m30s", 1800 seconds "30m".
 std::string to_string(const Duration& duration);
 
-/// For Key::instead_of, where another tool has one key per unit: "0.1" as "10%", and "5" as "5ep".
+/// Converters for Key::instead_of, for tools that have one key per unit: "0.1" to "10%", "5" to "5ep".
 std::string percent_of_ratio(const std::string& ratio);
 std::string epochs_of_count(const std::string& count);
 

@@ -1,4 +1,4 @@
-// Whoever connects to a listening socket, taken in without waiting.
+// Accepts connections on a listening socket without blocking.
 #pragma once
 
 #include "gputrain/core/descriptor.hpp"
@@ -8,12 +8,12 @@ namespace gputrain {
 
 class Acceptor {
  public:
-  /// Owns the socket; negative: nobody comes.
+  /// Owns the socket. A negative value means that no connection ever comes.
   explicit Acceptor(int listener);
 
   void add_to(Poll& poll) const;
-  /// The next one, whom the caller closes; negative: nobody, or this process may open no more files. Then those who
-  /// come have to wait, and the user is told once.
+  /// Returns the next connection, which the caller closes. Negative: no connection waits, or the process has no free
+  /// descriptor or memory. In the latter case it retries every second and warns once.
   int next();
 
  private:

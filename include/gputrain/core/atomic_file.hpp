@@ -1,4 +1,4 @@
-// Files that appear whole or not at all: written beside their name, synced, renamed into place.
+// Files that are either complete or absent: written under a temporary name, synced, then renamed.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace gputrain {
 
-/// A file being written as `<path>.partial`. Until `commit` returns, what stood at `path` stays as it was; without a
-/// commit the partial file is removed. One writer per path at a time.
-/// Every failure throws Error(code) that names the path and the system's reason.
+/// Writes to `<path>.partial`. The file at `path` does not change before `commit`; without a commit the destructor
+/// removes the partial file. Only one writer per path at a time.
+/// Every failure throws Error(code) with the path and the system's reason.
 class AtomicFile {
  public:
   AtomicFile(std::filesystem::path path, ExitCode code);
@@ -22,11 +22,11 @@ class AtomicFile {
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
 
-  /// From now on whole blocks go straight to the disk, where the file system can: addresses, sizes and places must then
-  /// be multiples of 4096 bytes. What is not is written through the cache.
+  /// Writes with O_DIRECT if `bypass` is true and the file system supports it. Addresses, sizes and offsets must then
+  /// be multiples of 4096 bytes; any other write turns O_DIRECT off and goes through the page cache.
   void bypass_page_cache(bool bypass) noexcept;
 
-  /// Syncs the content, renames it to `path` and syncs the folder: after this a power cut cannot take it back.
+  /// Syncs the content, renames it to `path` and syncs the folder, so that the file survives a power cut.
   void commit();
 
  private:
@@ -37,13 +37,13 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Replaces the file at `path` by `content`, atomically and durably.
+/// Replaces the file at `path` with `content`, atomically and durably.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content, ExitCode code);
 
-/// Makes what was written to a file durable; does nothing where there is no such file.
+/// Syncs a file to disk. Does nothing if the file does not exist.
 void sync_file(const std::filesystem::path& path, ExitCode code);
 
-/// Makes names created in, renamed in or removed from a folder durable.
+/// Syncs a folder to disk, so that created, renamed and removed names in it are durable.
 void sync_folder(const std::filesystem::path& folder, ExitCode code);
 
 }  // namespace gputrain

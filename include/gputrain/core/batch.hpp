@@ -1,4 +1,4 @@
-// What a loader hands to a model: one micro-batch and the numbers that make its loss exact.
+// What a loader gives to a model: one micro-batch and the counts that make its loss exact.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@ struct Event;
 
 namespace gputrain {
 
-/// Targets with this value are not learned from and not counted: padding, bad samples, masked tokens.
+/// The loss ignores targets with this value: padding, bad samples, masked tokens.
 inline constexpr int64_t kIgnoreIndex = -100;
 
 struct Batch {
   at::Tensor inputs;                 // images: [batch, channels, height, width] float; tokens: [batch, time] int64
-  at::Tensor targets;                // int64 [batch] or [batch, time]; kIgnoreIndex where nothing is learned
-  int64_t samples = 0;               // samples that are not padding
-  int64_t samples_on_all_ranks = 0;  // of this micro-batch
+  at::Tensor targets;                // int64 [batch] or [batch, time]; the loss ignores kIgnoreIndex
+  int64_t samples = 0;               // samples without padding
+  int64_t samples_on_all_ranks = 0;  // the same, summed over all ranks
   int64_t weight = 0;                // targets that count (samples, or unmasked tokens); may be 0
-  /// Of a copy to the device that is under way; null: the tensors are there.
+  /// Event of an unfinished copy to the device; null if the tensors are ready.
   std::shared_ptr<const c10::Event> arrival = nullptr;
 };
 

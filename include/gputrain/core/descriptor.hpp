@@ -7,7 +7,7 @@
 
 namespace gputrain {
 
-/// Closes what it holds; a negative value is none.
+/// Closes the descriptor in its destructor; a negative value means none.
 class Descriptor {
  public:
   explicit Descriptor(int value) noexcept : value_(value) {}

@@ -1,4 +1,4 @@
-// The one exception a user ever sees: what is wrong, where, and what to try, with the exit code it leads to.
+// The one exception for users: what is wrong, where, what to try, and the exit code.
 #pragma once
 
 #include <stdexcept>
@@ -6,28 +6,28 @@
 
 namespace gputrain {
 
-/// The process's exit code; each value is a promise to the scripts and agents that start gputrain.
+/// The exit code of the process. Scripts and agents that start gputrain depend on these values.
 enum class ExitCode : int {
   done = 0,           // finished, target met, early stop, `max_time` reached
-  internal = 1,       // a bug of ours
+  internal = 1,       // a bug in gputrain
   usage = 2,          // command line or job spec
   data = 3,           // training data or pretrained weights
-  refused = 4,        // diverged, `expect:` missed under --verify, a comparison found something
+  refused = 4,        // diverged, `expect:` missed under --verify, a comparison found differences
   checkpoint = 5,     // cannot save or resume
   environment = 6,    // device, memory, network, libraries
-  no_restart = 93,    // do not start again
-  interrupted = 130,  // SIGINT, saved
-  restart = 138,      // start again, saved
-  terminated = 143,   // SIGTERM, saved
+  no_restart = 93,    // do not restart
+  interrupted = 130,  // after SIGINT, saved
+  restart = 138,      // restart: continues from the newest checkpoint
+  terminated = 143,   // after SIGTERM, saved
 };
 
-/// A mistake of the user or of the machine, told in three parts. Never carries a stack trace.
+/// A mistake of the user or a failure of the machine, in three parts. Never carries a stack trace.
 class Error : public std::runtime_error {
  public:
   struct Parts {
     std::string what;        // the fact, one sentence without a final full stop
     std::string where = {};  // "file:line:column", a path, a host; empty when `what` says it
-    std::string hint = {};   // what to try; empty when there is nothing sensible to say
+    std::string hint = {};   // what to try; may be empty
   };
 
   Error(ExitCode code, Parts parts);
@@ -40,18 +40,18 @@ class Error : public std::runtime_error {
   Parts parts_;
 };
 
-/// What another rank of the job tells the user: this one ends with the same code, in silence.
+/// An error that another rank reports to the user: this rank exits with the same code and prints nothing.
 class ToldElsewhere : public Error {
  public:
   explicit ToldElsewhere(const Error& error);
 };
 
-/// Throws std::logic_error with place and message: a programmer's mistake.
+/// Throws std::logic_error with place and message, for a programming mistake.
 [[noreturn]] void assertion_failed(const char* condition, const char* file, int line, const std::string& message);
 
 }  // namespace gputrain
 
-/// For invariants of ours, never for input: a false condition is a bug and ends in exit code 1.
+/// Checks internal invariants, never input. A false condition is a bug and ends with exit code 1.
 #define GPUTRAIN_ASSERT(condition, message)                                                  \
   do {                                                                                       \
     if (!(condition)) ::gputrain::assertion_failed(#condition, __FILE__, __LINE__, message); \

@@ -1,12 +1,13 @@
-// What a process has from whoever started it, besides its words and variables.
+// Repairs what a process inherits from its parent besides arguments and environment variables.
 #pragma once
 
 namespace gputrain {
 
-/// Undoes what a careless parent hands down: standard streams that are closed, whose numbers the next files to be
-/// opened would get, and with them what is printed; ended children that the kernel is to collect, whose ends nobody
-/// would hear of; signals that are blocked. And SIGXFSZ is ignored, which would end a process that writes past the
-/// limit on file sizes (`ulimit -f`) without a word: the write fails instead. Before anything is opened.
+/// Undoes harmful settings of the parent process. Call it before the program opens anything.
+/// Opens closed standard streams on /dev/null, because the next opened file would get their numbers and our output.
+/// Resets SIGCHLD, because the kernel reaps children itself while it is ignored and waitpid() misses them. Unblocks all
+/// signals. Ignores SIGXFSZ, so that a write past the file size limit (`ulimit -f`) fails instead of killing the
+/// process silently.
 void mend_inheritance();
 
 }  // namespace gputrain

@@ -1,4 +1,4 @@
-// Lines of text over pipes and sockets, read and written without ever waiting.
+// Reads and writes lines of text over pipes and sockets without blocking.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ class LineReader {
  public:
   using Each = std::function<void(std::string_view line)>;
 
-  explicit LineReader(int descriptor);  // which it owns; negative: at its end already
+  explicit LineReader(int descriptor);  // takes ownership; negative: at the end
   LineReader(LineReader&& other) noexcept;
   LineReader& operator=(LineReader&&) = delete;
 
   int descriptor() const noexcept { return descriptor_.get(); }  // negative at the end
   bool is_at_end() const noexcept { return descriptor() < 0; }
-  /// Hands on the lines that have come, without their ends; at the end of the stream also one that has none.
+  /// Passes each complete line to `each`, without its line end; at the end of the stream also an unfinished line.
   void read(const Each& each);
 
  private:
@@ -32,17 +32,17 @@ class LineReader {
 
 class LineWriter {
  public:
-  /// Owns the descriptor. At most so many bytes wait to be written.
+  /// Owns the descriptor. Buffers at most `most_bytes`.
   LineWriter(int descriptor, size_t most_bytes);
 
-  /// Where to poll for POLLOUT; negative while nothing waits.
+  /// The descriptor to poll for POLLOUT; negative while the buffer is empty.
   int wants() const noexcept { return waiting_.empty() ? -1 : descriptor_.get(); }
-  bool is_broken() const noexcept { return descriptor_.get() < 0; }  // nobody reads any more
-  /// Takes the line and writes what can be written at once. False: there was no room, and the line is lost.
+  bool is_broken() const noexcept { return descriptor_.get() < 0; }  // closed, or the reader is gone
+  /// Buffers the line and writes as much as possible. Returns false and drops the line if the buffer is full.
   bool write(std::string_view line);
-  /// The same, with room for it whatever waits already: for what must not be lost.
+  /// Like write(), but ignores the limit of the buffer: for lines that must not be lost.
   void insist(std::string_view line);
-  /// Goes on writing. Never waits, also where the descriptor would.
+  /// Writes as much of the buffer as possible. Never blocks, even if the descriptor is blocking.
   void flush();
   void close();
 

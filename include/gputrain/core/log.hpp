@@ -1,4 +1,4 @@
-// The program's log: one line per event to the run's log file, warnings and errors also to stderr.
+// The program's log: one line per event in the run's log file; warnings and errors also on stderr.
 #pragma once
 
 #include <filesystem>
@@ -10,18 +10,18 @@ void info(std::string_view message);
 void warning(std::string_view message);
 void error(std::string_view message);
 
-/// From now on every line also goes to `path` (appended). Throws Error(environment) when it cannot be opened.
+/// Also appends all further lines to `path`. Throws Error(environment) if the file cannot be opened.
 void open_file(const std::filesystem::path& path);
 
-/// Whether there is such a file.
+/// Whether a log file is open.
 bool has_file();
 
-/// Silences stderr on ranks whose lines would repeat rank 0's; the file still receives everything.
+/// Turns stderr off on ranks that would repeat rank 0's lines; the file still gets everything.
 void set_stderr_enabled(bool enabled);
-/// A warning of this rank alone, which stderr gets also where it is silenced.
+/// A warning that concerns only this rank: goes to stderr even if stderr is turned off.
 void own_warning(std::string_view message);
 
-/// Called before anything is written to stderr, so that a redrawn status line is cleared first.
+/// Sets a callback that runs before each write to stderr, for example to clear a redrawn status line.
 void set_before_stderr(void (*callback)());
 
 }  // namespace gputrain::log

@@ -1,4 +1,4 @@
-// Letters of ASCII made small, whatever the locale.
+// Converts ASCII letters to lower case, in any locale.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Whole numbers: divided into equal parts, and as people read them.
+// Whole numbers: division that rounds up, and text for people.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace gputrain {
 
-/// How many parts of `by` hold `count`, which is not negative.
+/// count / by, rounded up; `count` must not be negative.
 constexpr int64_t ceil_divide(int64_t count, int64_t by) noexcept { return count / by + (count % by == 0 ? 0 : 1); }
 
 std::string grouped(int64_t value);                         // 12,345,678

@@ -1,4 +1,4 @@
-// Waiting for several descriptors and for signals in one place, without threads.
+// Waits for several descriptors and for signals in one place, without threads.
 #pragma once
 
 #include <poll.h>
@@ -16,11 +16,11 @@ namespace gputrain {
 
 using Clock = std::chrono::steady_clock;
 
-/// What to wait for, told anew for every wait; a negative descriptor is nothing.
+/// The descriptors and the deadline of one wait: build a new Poll for each wait. Ignores negative descriptors.
 class Poll {
  public:
   void add(int descriptor, short events = POLLIN);
-  /// From now on the wait ends at this moment at the latest.
+  /// The wait ends at `moment` at the latest.
   void wake_at(Clock::time_point moment) { latest_ = std::min(latest_, moment); }
   void wait();
   bool is_ready(int descriptor) const;
@@ -30,7 +30,7 @@ class Poll {
   Clock::time_point latest_ = Clock::time_point::max();
 };
 
-/// While this lives its signals are not delivered but read here; SIGHUP alone stays ignored where it was.
+/// Blocks the given signals for its lifetime and reads them from a descriptor. A SIGHUP that is ignored stays ignored.
 class SignalReader {
  public:
   explicit SignalReader(std::initializer_list<int> signals);
@@ -39,7 +39,7 @@ class SignalReader {
   SignalReader& operator=(const SignalReader&) = delete;
 
   int descriptor() const noexcept { return descriptor_.get(); }
-  /// The next one, without waiting.
+  /// The next pending signal; does not block.
   std::optional<int> next();
 
  private:

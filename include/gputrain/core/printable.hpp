@@ -1,4 +1,4 @@
-// Text of others, fit for a terminal.
+// Makes untrusted text safe for a terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,10 @@
 
 namespace gputrain {
 
-/// The number of bytes of the UTF-8 character at `at`; 0 when there is none.
+/// Number of bytes of the UTF-8 character at `at`; 0 if it is invalid.
 size_t character_length(std::string_view text, size_t at);
 
-/// Replaces what is no UTF-8 or what a terminal could take for a command by '?'; keeps letters, and of the control
-/// characters `kept`.
+/// Replaces invalid UTF-8 and control characters with '?', except the control characters in `kept`.
 std::string printable(std::string_view text, std::string_view kept = {});
 
 }  // namespace gputrain

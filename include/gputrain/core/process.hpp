@@ -1,4 +1,4 @@
-// Facts about this process, and what it owes as the first one of a container.
+// Facts about this process, and its duties as PID 1 of a container.
 #pragma once
 
 #include <functional>
@@ -12,25 +12,26 @@ namespace gputrain {
 /// Reads an environment variable by name; nothing if it is unset. Tests pass variables of their own.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-/// Wall-clock seconds since the kernel started this process (program loading included), to about 10 ms. A script that
-/// ends in `exec gputrain` is the same process: its time counts too.
+/// Wall-clock seconds since the kernel started this process (includes program loading), to about 10 ms. A script that
+/// ends in `exec gputrain` is the same process, so its time counts too.
 double seconds_since_process_start();
 
-/// The path of this program; of one that was replaced by another while it ran (an upgrade, a new build), that other's.
+/// Path of this program. If the file was replaced while the program runs (an upgrade, a new build), the path of the new
+/// file.
 std::string own_program();
 
-/// Raises what this process may have open to what the system lets it, up to 65,536: the usual 1024 are less than what a
-/// rank of many, or a data set of many files, needs.
+/// Raises the limit on open files to the hard limit, at most 65,536. The usual 1024 is too low for a rank of a large
+/// job or for a data set of many files.
 void raise_open_files_limit();
 
-/// Whether this process is PID 1: the kernel keeps signals from it that it has no handler for, gives it all orphans,
-/// and ends everything else with it.
+/// Whether this process is PID 1. The kernel then drops signals without a handler, makes it the parent of all orphans,
+/// and kills all other processes of the container when it ends.
 bool is_init();
 
-/// Lets the signals that end other processes end this one too, where nobody handles them; for PID 1.
+/// For PID 1: installs handlers, so that the usual terminating signals end it; keeps handlers that exist.
 void let_signals_end_init();
 
-/// Collects ended children; those of which `is_known` is true are left to whoever started them.
+/// Reaps ended children. Leaves those for which `is_known` is true to their owner.
 void collect_orphans(const std::function<bool(pid_t)>& is_known);
 
 }  // namespace gputrain

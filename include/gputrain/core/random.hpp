@@ -7,8 +7,8 @@
 
 namespace gputrain {
 
-/// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11). Always inline: a loop over
-/// counters is turned into vectors, of the instruction set of whoever writes it.
+/// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11). Always inline, so that the
+/// compiler vectorizes a caller's loop over counters with the caller's instruction set.
 [[gnu::always_inline]] inline std::array<uint32_t, 4> philox(uint64_t key, uint64_t counter_low,
                                                              uint64_t counter_high) noexcept {
   constexpr uint32_t kMultiply0 = 0xD2511F53, kMultiply1 = 0xCD9E8D57;
@@ -26,13 +26,13 @@ namespace gputrain {
   return c;
 }
 
-/// A 64-bit hash of a name, stable across machines and versions (FNV-1a followed by a finaliser).
+/// A 64-bit hash of a name, the same on all machines and in all versions (FNV-1a, then a finaliser).
 uint64_t stable_hash(std::string_view text) noexcept;
 
 /// Mixes two 64-bit values into one (SplitMix64 finaliser).
 uint64_t mix(uint64_t a, uint64_t b) noexcept;
 
-/// A small sequential generator over one Philox stream, for code that draws a varying number of values.
+/// A sequential generator over one Philox stream, for code that draws a varying number of values.
 class RandomStream {
  public:
   RandomStream(uint64_t seed, uint64_t stream) noexcept : seed_(seed), stream_(stream) {}

@@ -1,18 +1,17 @@
-// Signals and threads.
+// Helpers for signals and threads.
 #pragma once
 
 #include <csignal>
 
 namespace gputrain {
 
-/// Whether whoever started this process had it ignore the signal, as nohup does SIGHUP.
+/// Whether this process ignores the signal, for example SIGHUP under nohup.
 inline bool is_ignored(int signal) noexcept {
   struct sigaction now {};
   return sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-/// Threads created while this lives get no signals: those are for the threads whose handlers and waits rely on getting
-/// them.
+/// Threads created during its lifetime get no signals, so that signals reach the threads that handle or wait for them.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

@@ -1,4 +1,4 @@
-// Text broken into lines for a terminal.
+// Breaks text into lines for a terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,8 @@
 
 namespace gputrain {
 
-/// `text` broken at blanks into lines of at most `room`, where words allow; each but the first after `indent` blanks.
+/// Breaks `text` at spaces into lines of at most `room` characters (longer only for a long word). Each line but the
+/// first starts with `indent` spaces.
 std::string wrapped(std::string_view text, size_t room, size_t indent);
 
 }  // namespace gputrain

@@ -1,12 +1,12 @@
-// Counts the bytes that CPU tensors take, small ones too: what a step needs besides what was there before it.
+// Counts the bytes of CPU tensors, including small ones: what a step allocates on top of existing memory.
 #pragma once
 
 #include <cstdint>
 
 namespace gputrain::device {
 
-/// Counts blocks taken since it was made, on all threads; one at a time. The first one puts itself between ATen and its
-/// allocator for the rest of the process.
+/// Counts blocks that any thread allocates during its lifetime; only one meter at a time. The first meter inserts
+/// itself between ATen and its allocator for the rest of the process.
 class AllocationMeter {
  public:
   AllocationMeter();
@@ -14,8 +14,8 @@ class AllocationMeter {
   AllocationMeter(const AllocationMeter&) = delete;
   AllocationMeter& operator=(const AllocationMeter&) = delete;
 
-  int64_t live_bytes() const;  // taken and not given back
-  int64_t peak_bytes() const;  // the most of them at one time
+  int64_t live_bytes() const;  // allocated and not yet freed
+  int64_t peak_bytes() const;  // maximum of live_bytes()
 };
 
 }  // namespace gputrain::device

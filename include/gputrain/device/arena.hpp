@@ -1,7 +1,7 @@
-// Flat buffers for parameters, gradients and optimizer state; the model keeps views.
+// Arena: flat buffers for parameters, gradients and optimizer state; the model keeps views.
 //
-// Segments stand in unit order (stem, blocks, head), each padded to 128 bytes; padding is zero and stays zero. Fused
-// optimizers, norms, finite tests, buckets and shards work on ranges of these buffers.
+// Segments are in unit order (stem, blocks, head), each padded to 128 bytes; padding is zero and stays zero. Fused
+// optimizers, norms, finite checks, buckets and shards work on ranges of these buffers.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace gputrain::device {
 
-/// One tensor to be moved into the arena.
+/// One tensor that moves into the arena.
 struct Resident {
   std::string name;
-  at::Tensor value;    // its storage is replaced; identity, sizes and strides stay
-  int64_t unit = 0;    // index of the model unit it belongs to; must not decrease along the list
+  at::Tensor value;    // gets new storage; identity, sizes and strides stay
+  int64_t unit = 0;    // index of its model unit; must not decrease along the list
   bool decays = true;  // weight decay applies
 };
 
@@ -32,11 +32,11 @@ struct Segment {
   int64_t unit = 0;
   bool decays = true;
 
-  /// Whether the elements stand in row-major order; channels-last ones do not.
+  /// Whether the elements are in row-major order; false for channels-last.
   bool is_row_major() const noexcept;
 };
 
-/// A stretch of the flat buffers.
+/// A range of elements in the flat buffers.
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
@@ -44,23 +44,23 @@ struct Range {
   int64_t size() const noexcept { return end - begin; }
 };
 
-/// Which gradients there is memory for: all, or those of the stretch that the rank owns.
+/// Which gradients have memory: all, or only those of the range that the rank owns.
 enum class Gradients { whole, owned };
 
 class Arena {
  public:
-  /// Moves every resident's storage into one flat buffer of their (common) dtype and device and gives each a `.grad`
-  /// that is a view of a second flat buffer. Old contents are not copied: initialize or load afterwards.
+  /// Moves the storage of all residents into one flat buffer (they must share dtype and device) and gives each a
+  /// `.grad` that is a view of a second flat buffer. Does not copy old contents: initialize or load afterwards.
   /// Within a unit, segments that decay come first, so that few ranges cover the arena.
-  /// Gradients::owned: no `.grad` is defined, and whoever takes what backward leaves there undefines it again.
-  /// `working_type`: of a copy that layers read; none: there is no copy.
+  /// Gradients::owned: sets no `.grad`; code that takes a gradient after backward must reset `.grad`.
+  /// `working_type`: dtype of a copy that layers read; empty: no copy.
   explicit Arena(const std::vector<Resident>& residents, Gradients kept = Gradients::whole,
                  std::optional<at::ScalarType> working_type = {});
 
   const at::Tensor& values() const noexcept { return values_; }  // [numel]
-  /// [numel], zero after construction; undefined where only owned ones are kept.
+  /// [numel], zero after construction; undefined for Gradients::owned.
   const at::Tensor& gradients() const noexcept { return gradients_; }
-  /// [owned().size()]: a view of gradients(), or all that there is.
+  /// [owned().size()]: a view of gradients(), or a buffer of its own for Gradients::owned.
   const at::Tensor& owned_gradients() const noexcept { return owned_gradients_; }
   bool keeps_owned_gradients_only() const noexcept { return kept_ == Gradients::owned; }
   void clear_gradients();
@@ -69,24 +69,25 @@ class Arena {
 
   /// Maximal runs of segments with the same decay flag, in order; together they cover the arena.
   std::vector<Range> decay_ranges() const;
-  /// One range per unit, in order; their `decays` says nothing.
+  /// One range per unit, in order; ignore their `decays`.
   std::vector<Range> unit_ranges() const;
 
-  /// The stretch that this rank updates, and keeps an optimizer's state for; all of it unless `own` said otherwise.
+  /// The range that this rank updates and keeps optimizer state for. By default the whole arena; for Gradients::owned
+  /// empty until own() is called.
   const Range& owned() const noexcept { return owned_; }
-  /// To be called before anybody asks for owned(), owned_gradients() or state.
+  /// Call before any use of owned(), owned_gradients() or make_state().
   void own(const Range& range);
 
-  /// A new zeroed flat buffer for the owned stretch: an optimizer's state. On the CPU it takes memory only as it is
-  /// written to.
+  /// A new zeroed flat buffer for the owned range: an optimizer's state. On the CPU, pages take memory only when
+  /// written.
   at::Tensor make_state() const;
-  /// The view of `flat`, a buffer of the whole arena, that belongs to a segment, with the segment's sizes and strides.
+  /// The view of a segment in `flat`, a buffer of the whole arena, with the segment's sizes and strides.
   at::Tensor view(const at::Tensor& flat, const Segment& segment) const;
-  /// The same of a state; the segment lies in the owned stretch.
+  /// The same for `state` from make_state(); the segment must lie in the owned range.
   at::Tensor state_view(const at::Tensor& state, const Segment& segment) const;
 
-  /// Asserts that values and gradients of all residents still are the arena's views (clearing gradients to "none", or
-  /// a backward with other strides, replaces a `.grad`), or that no `.grad` was left behind.
+  /// Asserts that the values and gradients of all residents are still views of the arena, or that no `.grad` is left
+  /// for Gradients::owned. Setting gradients to none or a backward with other strides replaces a `.grad`.
   void check_views() const;
 
  private:
@@ -95,7 +96,7 @@ class Arena {
   c10::intrusive_ptr<WorkingCopy> working_copy_;
   Range owned_;
   std::vector<Segment> segments_;
-  std::vector<at::Tensor> residents_;  // beside segments_
+  std::vector<at::Tensor> residents_;  // in the order of segments_
 };
 
 }  // namespace gputrain::device

@@ -1,4 +1,4 @@
-// A GPU that broke, or was taken away, under a program: no mistake of the user's or ours.
+// Detects that a GPU broke or was taken away, which is neither the user's mistake nor a bug.
 #pragma once
 
 #include <exception>
@@ -8,7 +8,7 @@
 
 namespace gputrain::device {
 
-/// The Error(restart) to end with, if that is what happened.
+/// An Error(restart) if `failure` is such a failure.
 std::optional<Error> fault_of(const std::exception& failure);
 
 }  // namespace gputrain::device

@@ -1,4 +1,4 @@
-// Settings of ATen's memory allocator for GPUs, in the words of PYTORCH_ALLOC_CONF: "expandable_segments:True".
+// Settings of ATen's GPU memory allocator, in the syntax of PYTORCH_ALLOC_CONF: "expandable_segments:True".
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace gputrain::device {
 
-/// What is wrong with them, empty: nothing. Asks no GPU and no CUDA: any build knows the settings.
+/// Describes what is wrong with the settings; empty if they are valid. Needs neither a GPU nor a CUDA build.
 std::string problem_of_allocator_settings(std::string_view settings);
 
-/// Gives them to the allocator, over what the environment says; before the first tensor on a GPU. Without CUDA in the
-/// build there is nothing to give them to. Throws Error(usage) for what the allocator refuses.
+/// Applies the settings, which override the environment. Call before the first tensor on a GPU. Does nothing in a build
+/// without CUDA. Throws Error(usage) if the allocator refuses them.
 void set_gpu_allocator(const std::string& settings);
 
 }  // namespace gputrain::device

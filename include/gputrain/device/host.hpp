@@ -1,4 +1,4 @@
-// The host side of a rank: its share of the cores, its memory, and the allocator's settings.
+// The host side of a rank: CPU threads, vector instructions and memory.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace gputrain::device {
 
-/// How many threads a rank computes with and why.
+/// Number of compute threads of a rank, and the reason.
 struct CpuThreads {
   int count = 1;
   std::string reason;  // "8 cores for 2 ranks", "OMP_NUM_THREADS"
@@ -16,37 +16,38 @@ struct CpuThreads {
 /// The processor's model name, "Intel(R) Xeon(R) Platinum 8480C".
 std::string cpu_name();
 
-/// The vector instructions that kernels are compiled for: none beyond the build's, AVX2 with FMA, AVX-512 F, DQ and VL.
+/// Vector instructions of a kernel: the build's baseline, AVX2 with FMA, or AVX-512 F, DQ and VL.
 enum class VectorUnits { base, avx2, avx512 };
 
-/// The best that this processor has; those below it are there as well.
+/// The widest that this processor supports; it supports the narrower ones too.
 VectorUnits vector_units();
 
-/// Whether the processor is an AMD: libraries of Intel's do not use all that it has.
+/// Whether the processor is from AMD: Intel's libraries do not use all its features.
 bool is_amd();
 
-/// Physical cores this process may run on (affinity mask, container quota).
+/// Number of physical cores this process may use (affinity mask, container quota).
 int available_cores();
 
-/// A rank's share of the cores, at least 1. OMP_NUM_THREADS, when set to a number, decides alone; a launcher that has
-/// already bound this rank to cores, its own or those of some of the ranks, is respected. `allotted_cpus`: logical CPUs
-/// that a scheduler gave to all ranks on this host together, 0 when nobody said.
+/// A rank's share of the cores, at least 1. A number in OMP_NUM_THREADS overrides everything. If a launcher has bound
+/// this rank to cores, alone or together with other ranks, only those count. `allotted_cpus`: logical CPUs that a
+/// scheduler gave to all ranks of this host together; 0 if unknown.
 CpuThreads plan_cpu_threads(int local_world_size, int allotted_cpus = 0);
 
-/// Of `ranks` on a host, bound evenly or not at all to `own` cores each out of `host`: how many have the same ones.
+/// How many ranks share the same cores, if each of `ranks` is bound to `own` of the host's `host` cores, evenly or not
+/// at all.
 int ranks_on_same_cores(int own, int host, int ranks);
 
-/// Makes ATen compute with so many threads. Call before the first operator.
+/// Sets ATen's number of threads. Call before the first operator.
 void set_cpu_threads(const CpuThreads& threads);
 
-/// The most memory of this process that ever was in RAM.
+/// The peak resident memory of this process.
 int64_t peak_resident_bytes();
 
-/// Memory of the machine, or of the container where that is less.
+/// Memory of the machine, or the container's limit if that is less.
 int64_t host_memory_bytes();
 
-/// What this process may still take before the kernel ends something: free memory of the machine, of every control
-/// group above the process, and of its own limits (ulimit -v, -d). Files that the kernel only caches count as free.
+/// Memory this process can still take before the kernel kills something: the minimum of the free memory of the machine,
+/// of each control group above the process, and of the process limits (ulimit -v, -d). The page cache counts as free.
 int64_t available_host_bytes(const std::filesystem::path& proc = "/proc",
                              const std::filesystem::path& control_groups = "/sys/fs/cgroup");
 

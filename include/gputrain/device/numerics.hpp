@@ -1,15 +1,15 @@
-// Process-wide switches of ATen that decide which kernels may run; set once, before the model is built.
+// Process-wide ATen switches that decide which kernels may run; set them once, before building the model.
 #pragma once
 
 namespace gputrain::device {
 
 struct Numerics {
   bool tf32 = false;           // fp32 GEMM and convolution may round operands to TF32 on a GPU
-  bool deterministic = false;  // only kernels that give the same bits every time; an operator without one throws
+  bool deterministic = false;  // only kernels with bit-identical results; an operator without one throws
 };
 
-/// Sets every switch, also those that other code may have moved. Throws Error(environment) when deterministic kernels
-/// need a variable (CUBLAS_WORKSPACE_CONFIG) that is set to a value forbidding them.
+/// Sets all switches, including those that other code may have changed. Throws Error(environment) if deterministic
+/// kernels are wanted and the environment sets CUBLAS_WORKSPACE_CONFIG to a value that forbids them.
 void apply(const Numerics& numerics);
 
 }  // namespace gputrain::device

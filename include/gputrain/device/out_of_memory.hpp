@@ -1,4 +1,4 @@
-// Running out of memory, on the host or on a GPU: what is thrown, and how to tell it from other failures.
+// Out of memory on the host or on a GPU: the exception, and how to recognize the condition.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace gputrain::device {
 
-/// What our own allocators throw; exit code environment.
+/// Our own allocators throw this; exit code `environment`.
 class OutOfMemory final : public Error {
  public:
   explicit OutOfMemory(int64_t requested_bytes);
@@ -24,18 +24,18 @@ class OutOfMemory final : public Error {
 };
 
 struct Shortage {
-  int64_t requested_bytes = 0;  // in the request that failed; 0: not told
+  int64_t requested_bytes = 0;  // size of the failed request; 0: unknown
   bool on_gpu = false;
 };
 
-/// Set when `failure` says that memory could not be had: ours, the C++ library's, ATen's, or a GPU's.
+/// Set if `failure` means out of memory: from our allocators, the C++ library, ATen, or a GPU.
 std::optional<Shortage> shortage_of(const std::exception& failure);
 
 struct MemoryReading {
-  int64_t peak_tensor_bytes = 0;   // most bytes that tensors held at one time
-  int64_t peak_process_bytes = 0;  // most of this process in RAM; 0 on a GPU
-  int64_t limit_bytes = 0;         // what there is
-  std::string limit;               // in words: "of the machine or its container", "ulimit -d"
+  int64_t peak_tensor_bytes = 0;   // peak of the bytes in tensors
+  int64_t peak_process_bytes = 0;  // peak resident memory of this process; 0 on a GPU
+  int64_t limit_bytes = 0;         // the memory limit
+  std::string limit;               // its source: "of the machine or its container", "by ulimit -d"
 };
 MemoryReading read_memory(at::Device device);
 

@@ -1,4 +1,4 @@
-// What a GPU's data sheet promises: the most operations per second that a product of matrices could reach.
+// Peak rates of GPUs from their data sheets: operations per second of a matrix product.
 #pragma once
 
 #include <optional>
@@ -6,8 +6,8 @@
 
 namespace gputrain::device {
 
-/// Floating-point operations per second of dense products, for a device as DeviceFacts names it and a precision of the
-/// job; empty for devices that are not in the table, CPUs among them.
+/// Dense floating-point operations per second for a device name as in DeviceFacts and a precision of the job; empty if
+/// the device is not in the table (all CPUs) or lacks the precision.
 std::optional<double> peak_rate(std::string_view device, std::string_view precision);
 
 }  // namespace gputrain::device

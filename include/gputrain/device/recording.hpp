@@ -1,4 +1,4 @@
-// Work that a device is given again and again: recorded once, then started with a single call.
+// Work that a device repeats: recorded once, then started with one call.
 #pragma once
 
 #include <functional>
@@ -9,26 +9,26 @@
 
 namespace gputrain::device {
 
-/// On a GPU a CUDA graph. What `work` reads and writes has to stay where it is: inputs are copied into tensors that are
-/// kept, results are found in the tensors that `work` made. Numbers of the host are those of the recording for ever.
-/// Random numbers are drawn anew by every replay, the same as without a recording.
+/// On a GPU, a CUDA graph. All tensors that `work` reads or writes must keep their addresses: copy inputs into fixed
+/// tensors, and read results from the tensors that `work` made. Host values are fixed at recording time. Each replay
+/// draws new random numbers, the same as without a recording.
 class Recording {
  public:
   virtual ~Recording();
 
-  /// Notes what `work` queues on the current stream of this thread, and runs none of it. Returns why that is
-  /// impossible, in a line; empty: it is recorded. After an obstacle everything is as it was before the call; throws
-  /// Error(environment) where it could not be left so. To be called once.
+  /// Captures what `work` queues on this thread's current stream, without running it. Returns an empty text on success,
+  /// else one line with the obstacle, after restoring the state before the call. Throws Error(environment) if it cannot
+  /// restore the state. Call it once.
   virtual std::string record(const std::function<void()>& work) = 0;
 
-  /// Queues all of it.
+  /// Queues the recorded work.
   virtual void replay() = 0;
 
-  /// Queues other work in its place, in the memory that the recorded work uses: it would be there twice.
+  /// Queues other work instead, in the memory pool of the recording, because a second pool would double the memory.
   virtual void instead(const std::function<void()>& work) = 0;
 };
 
-/// Null for a device that cannot record.
+/// Null if the device cannot record.
 std::unique_ptr<Recording> make_recording(at::Device device);
 
 }  // namespace gputrain::device

@@ -1,4 +1,4 @@
-// How far the host runs ahead of a GPU: it queues a step in far less time than the step takes.
+// Limits how many steps the host queues ahead of a GPU; queueing a step takes far less time than the step itself.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@ namespace gputrain::device {
 
 class RunAhead {
  public:
-  /// A CPU has done all that was asked of it: nothing is waited for.
+  /// On a CPU, mark() and wait() do nothing.
   explicit RunAhead(c10::Device device) : device_(device) {}
 
-  /// The end of a step: behind everything that this thread has queued on its current stream.
+  /// Marks the end of a step, after all work that this thread has queued on its current stream.
   void mark();
-  /// Returns once all marked steps but the last `steps` are done. Calls `look` now and then meanwhile, and at the end
-  /// of each of them, with the number of steps that were marked after it; what that throws ends the waiting.
+  /// Waits until all marked steps but the last `steps` are done. Calls `look` regularly while waiting and once per
+  /// finished step, with the number of steps marked after it. An exception from `look` ends the wait.
   void wait(size_t steps, const std::function<void(size_t)>& look);
 
  private:
   c10::Device device_;
-  std::deque<c10::Event> ends_;  // of steps that may be under way
+  std::deque<c10::Event> ends_;  // one per step that may still run
 };
 
 }  // namespace gputrain::device

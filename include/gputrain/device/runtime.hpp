@@ -1,7 +1,7 @@
-// The device a rank computes on: choosing it, its facts for the start page, its memory readings, its random state.
+// The device of a rank: selection, facts for the start page, memory readings, random state.
 //
-// Two implementations stand behind this header, for builds with and without CUDA; a CUDA build on a machine without a
-// GPU behaves like the other one.
+// There are two implementations, for builds with and without CUDA. A CUDA build on a machine without a GPU behaves like
+// a build without CUDA.
 #pragma once
 
 #include <cstdint>
@@ -12,42 +12,44 @@
 
 namespace gputrain::device {
 
-/// GPUs this process can use: 0 without a driver, without CUDA in the build, or with CUDA_VISIBLE_DEVICES empty.
+/// Number of GPUs this process can use: 0 without a driver, without CUDA in the build, or with CUDA_VISIBLE_DEVICES
+/// empty.
 int gpu_count();
 
-/// Why GPUs that are here cannot be used, such as a driver that is too old; empty: there are none, or no driver.
+/// Why existing GPUs cannot be used, for example an old driver; empty if there is no GPU or no driver.
 std::string gpu_obstacle();
 
-/// Whether this build contains GPU code at all.
+/// Whether this build contains GPU code.
 bool built_with_cuda() noexcept;
 
-/// The device of a rank for `request` (auto, cpu, cuda): GPU number `local_rank`, or the only one that the rank can
-/// see, made current for this thread with a stream that can be recorded, which the default one cannot; or the CPU.
-/// Throws Error(usage) for an unknown request, Error(environment) for a GPU that is not there or does not work; `auto`
-/// takes the CPU only where there is no GPU at all.
+/// The device of a rank for `request` (auto, cpu, cuda): the CPU, or GPU number `local_rank`, or the only GPU that the
+/// rank sees. Makes the GPU current for this thread, with a stream that can be captured, unlike the default stream.
+/// Throws Error(usage) for an unknown request, Error(environment) for a missing or broken GPU. `auto` takes the CPU
+/// only if there is no GPU at all.
 at::Device choose_device(std::string_view request, int local_rank);
 
-/// The GPU that is current for this thread; the CPU in a build without GPU code.
+/// The current GPU of this thread; the CPU in a build without CUDA.
 at::Device current_gpu();
 
-/// What the start page says about a device.
+/// Facts about a device for the start page.
 struct DeviceFacts {
   std::string name;         // "NVIDIA H200", or the CPU's model name
   std::string software;     // "driver 580.65, CUDA 13.0, cuDNN 9.15"; empty for a CPU
   int64_t total_bytes = 0;  // memory of the device, or of the host
-  std::string uuid;         // of a GPU, or of its part that is one to programs
+  std::string uuid;         // of a GPU or a MIG instance
   int generation = 0;       // of a GPU: 90 for compute capability 9.0
 };
 DeviceFacts facts_of(at::Device device);
 
-/// Waits until everything queued on the device is done. Nothing to do for a CPU.
+/// Waits until all work queued on the device is done. Does nothing on a CPU.
 void synchronize(at::Device device);
 
-/// Most bytes that tensors held at one time on a GPU since the last reset; 0 for a CPU, see host.hpp.
+/// Peak of the bytes in tensors on a GPU since the last reset; 0 on a CPU, see host.hpp.
 int64_t peak_allocated_bytes(at::Device device);
 void reset_peak_allocated_bytes(at::Device device);
 
-/// While one lives, what any thread takes on the GPU is left out of that peak: to compare kernels once, for instance.
+/// Excludes allocations of all threads on the GPU from that peak during its lifetime, for example while kernels are
+/// compared.
 class OutOfPeak {
  public:
   explicit OutOfPeak(at::Device device);
@@ -59,15 +61,15 @@ class OutOfPeak {
   at::Device device_;
 };
 
-/// Gives back to the system what tensors no longer hold, and forgets the peak.
+/// Frees memory that no tensor holds, and resets the peak.
 void release_unused(at::Device device);
 
-/// Seeds the default generators of the CPU and, if it is a GPU, of `device`.
+/// Seeds the default generators of the CPU and of `device`, if it is a GPU.
 void seed_generators(at::Device device, uint64_t seed);
 
-/// The default generator's state as a byte tensor on the CPU, to be kept in a checkpoint.
+/// The state of the default generator as a byte tensor on the CPU, for a checkpoint.
 at::Tensor generator_state(at::Device device);
-/// Throws Error(checkpoint) when `state` is no state of this device's kind.
+/// Throws Error(checkpoint) if `state` is not a state of this kind of device.
 void set_generator_state(at::Device device, const at::Tensor& state);
 
 }  // namespace gputrain::device

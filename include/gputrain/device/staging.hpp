@@ -1,5 +1,4 @@
-// Host memory that a GPU's tensors are copied to: page-locked, which is several times as fast, where the system grants
-// it.
+// Host memory for copies of GPU tensors: page-locked if the system allows it, which makes copies several times faster.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +8,18 @@
 
 namespace gputrain::device {
 
-/// Hands out pieces of few large blocks: to lock pages takes long each time, and ATen's allocator rounds every request
-/// up to a power of two.
+/// Allocates from a few large blocks, because locking pages is slow and ATen's pinned allocator rounds each request up
+/// to a power of two.
 class Staging {
  public:
-  /// What is going to be asked for, from here on: so large the blocks are made.
+  /// Total bytes of the coming requests; determines the size of new blocks.
   void expect(int64_t bytes) { expected_ = bytes; }
 
-  /// Uninitialised, of elements side by side in any order. From the first refusal on, which is told once, it is
-  /// ordinary memory: copies then take longer.
+  /// Uninitialised memory for a dense tensor with any strides. After the first refusal, which it warns about once, it
+  /// returns ordinary memory, to which copies are slower.
   at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type);
 
-  /// Hands out no more of the blocks there are: they are given back with the last tensor in them.
+  /// Allocates no more from the current blocks; each is freed with the last tensor in it.
   void release() { blocks_.clear(); }
 
  private:

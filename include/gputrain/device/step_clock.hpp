@@ -1,4 +1,4 @@
-// Times stretches of work on a device without making it wait: on a GPU by events that it passes, else by the clock.
+// Times intervals of work on a device without making it wait: with events on a GPU, else with the host clock.
 #pragma once
 
 #include <memory>
@@ -13,9 +13,9 @@ class StepClock {
   explicit StepClock(c10::Device device);
   ~StepClock();
 
-  /// Behind everything that this thread has queued on its current stream.
+  /// Marks a point after all work that this thread has queued on its current stream.
   void mark();
-  /// Between each mark and the next one; waits for the device.
+  /// Seconds between each mark and the next; waits for the device.
   std::vector<double> seconds() const;
 
  private:

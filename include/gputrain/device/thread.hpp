@@ -1,4 +1,4 @@
-// Threads beside the one that trains.
+// Starts threads beside the training thread.
 #pragma once
 
 #include <functional>
@@ -6,8 +6,8 @@
 
 namespace gputrain::device {
 
-/// Starts a thread that gets no signals. Where there is no memory for its stack, blocks that tensors no longer hold are
-/// given back for it. Throws std::system_error when that does not help.
+/// Starts a thread that gets no signals. If there is no memory for its stack, frees kept blocks of the host allocator
+/// and tries again. Throws std::system_error if that fails too.
 std::thread start_thread(std::function<void()> body);
 
 }  // namespace gputrain::device

@@ -1,10 +1,10 @@
-// A copy of an arena's values in the narrower type that layers read them in: one flat buffer instead of a cast of every
+// A copy of the arena's values in the narrower dtype that layers compute in: one flat buffer instead of a cast of every
 // weight in every pass.
 //
-// The values have many writers: initial values, files, other ranks, updates. No writer is trusted to keep the copy in
-// step. It can be read only while a Reading lives, and what makes a Reading makes the copy new: it casts all values,
-// unless the launch that changed them has written the copy as well and nothing has touched them since. Without a
-// Reading a weight is cast where it is read.
+// Many writers change the values: initialization, files, other ranks, updates. None of them has to keep the copy
+// current. The copy can be read only during the lifetime of a Reading, and creating a Reading makes it current: it
+// casts all values, unless the update kernel has written the copy too and nothing has changed the values since. Without
+// a Reading, each weight is cast where it is read.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace gputrain::device {
 
 class WorkingCopy final : public c10::intrusive_ptr_target {
  public:
-  /// `values` [numel] are the arena's, and stay where they are.
+  /// `values` [numel]: the arena's values, which must keep their address.
   WorkingCopy(at::Tensor values, at::ScalarType type);
   ~WorkingCopy() override;
 
   const at::Tensor& tensor() const noexcept { return copy_; }  // [numel], in the arena's order
 
-  /// `weight` is a view of the values, and is read as the same view of the copy from now on.
+  /// Registers `weight`, a view of the values: layers then read the same view of the copy.
   void add(const at::Tensor& weight);
 
-  /// To be told by every update: whether the launch that changed all values, or left all of them as they were, did so
-  /// to the copy too.
+  /// Call after every update. `wrote_copy`: the kernel that changed all values (or skipped the update) did the same to
+  /// the copy.
   void note_update(bool wrote_copy) noexcept;
-  /// Whether the last update said so, and could be believed.
+  /// Whether the last update wrote the copy and the copy was current before it.
   bool is_written() const noexcept { return is_written_; }
 
  private:
@@ -43,15 +43,15 @@ class WorkingCopy final : public c10::intrusive_ptr_target {
   void prove();
 
   at::Tensor values_, copy_;
-  std::vector<at::Tensor> weights_;  // views of the values, beside versions_
-  std::vector<int64_t> versions_;    // of weights_ when the copy was new; of the values at the end
+  std::vector<at::Tensor> weights_;  // views of the values, in the order of versions_
+  std::vector<int64_t> versions_;    // of weights_ when the copy was made current; last: of the values
   int readings_ = 0;
   bool was_read_ = false;    // since the last update
   bool is_written_ = false;  // by the last update
-  bool is_proved_ = false;   // that an update writes what a cast does
+  bool is_proved_ = false;   // an update was verified to write the same as a cast
 };
 
-/// While it lives, weights are read from the copy, until the values are updated. Null: there is no copy.
+/// During its lifetime, layers read weights from the copy, until an update changes the values. Null: there is no copy.
 class Reading {
  public:
   explicit Reading(c10::intrusive_ptr<WorkingCopy> copy);
@@ -63,8 +63,8 @@ class Reading {
   c10::intrusive_ptr<WorkingCopy> copy_;
 };
 
-/// What to read in place of a weight; undefined where it has no copy of this type that is being read. Asserts that the
-/// weight is what it was when the copy was made.
+/// The view to read instead of a weight; undefined if no copy of this type is being read. Asserts that the weight has
+/// not changed since the copy was made current.
 at::Tensor working_view(const at::Tensor& weight, at::ScalarType type);
 
 }  // namespace gputrain::device

@@ -24,7 +24,7 @@ std::string_view line_of(std::string_view text, int line) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Notes what the parser complains of in our words, where the fault is rather than where it was found.
+/// Reports a parser error in plain words, at the place of the mistake instead of where the parser found it.
 void note_syntax_error(const YAML::Exception& error, const TreeBuilder& builder, const std::string& text,
                        Problems& problems) {
   Place place = builder.place(error.mark);
@@ -46,7 +46,7 @@ void note_syntax_error(const YAML::Exception& error, const TreeBuilder& builder,
   problems.add(place, std::move(syntax.what), std::move(syntax.hint));
 }
 
-/// Refuses whatever follows the first document.
+/// Reports a second document.
 class NoMore final : public YAML::EventHandler {
  public:
   NoMore(const TreeBuilder& builder, Problems& problems) : builder_(builder), problems_(problems) {}

@@ -1,4 +1,4 @@
-// YAML text into located nodes.
+// Parses YAML text into nodes with places.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace gputrain::config {
 
 inline constexpr size_t kMaxDepth = 64;
 
-/// What one job may expand to, over all its files: aliases and ${...} multiply.
+/// Limits for one job with all its files, because aliases and ${...} multiply its size.
 struct Budget {
   size_t nodes = 100'000;
   size_t bytes = size_t{16} << 20;
 };
 
-/// Reads one document; empty text is null. Nothing when the text is no YAML or breaks a limit; what can be gone on with
-/// (duplicate keys) is only noted. Marks become places in `source`; its text is what is read.
+/// Parses one document; empty text is null. Returns nothing if the text is not YAML or breaks a limit; recoverable
+/// mistakes (duplicate keys) are only reported. Parses the text of `source`; all places are in `source`.
 std::optional<Node> parse_yaml(const std::shared_ptr<const Source>& source, Budget& budget, Problems& problems);
 
 }  // namespace gputrain::config

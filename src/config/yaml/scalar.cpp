@@ -109,7 +109,7 @@ Parsed<int64_t> parse_integer(std::string_view text) {
   if (plain == Plain::number) {
     const Parsed<double> number = parse_number(text);
     if (number.value && std::trunc(*number.value) == *number.value && std::fabs(*number.value) < 9e15) {
-      return problem<int64_t>(shown(text) + " has the form of a fraction",
+      return problem<int64_t>(shown(text) + " is written as a float",
                               "write `" + std::to_string(static_cast<int64_t>(*number.value)) + "`");
     }
   }
@@ -141,7 +141,7 @@ Parsed<double> parse_number(std::string_view text) {
 }
 
 std::string number_text(double value) {
-  // The ranges are those of Python's repr(): people write 0.0001 and 1e-5, 256000 and 1e16.
+  // The ranges of Python's repr(): 0.0001 but 1e-5, 256000 but 1e16.
   const double size = std::fabs(value);
   const bool is_fixed = size == 0 || (size >= 1e-4 && size < 1e16);
   std::array<char, 32> buffer{};
@@ -149,7 +149,7 @@ std::string number_text(double value) {
                                           is_fixed ? std::chars_format::fixed : std::chars_format::scientific);
   std::string text(buffer.data(), end);
   if (text.find('.') != std::string::npos) return text;
-  // The dot keeps readers of YAML 1.1 from taking 1e-05 for text, and people from taking 256.0 for a count.
+  // With the dot, YAML 1.1 readers do not read 1e-05 as text, and people do not read 256.0 as a count.
   const size_t exponent = std::min(text.find('e'), text.size());
   return text.insert(exponent, ".0");
 }

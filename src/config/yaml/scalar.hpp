@@ -1,4 +1,4 @@
-// Scalars of the YAML 1.2 core schema, and our values with a unit: from text and back.
+// Parses and writes scalars of the YAML 1.2 core schema and our values with units.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace gputrain::config {
 
-/// What an unquoted scalar is.
+/// The type of an unquoted scalar.
 enum class Plain { null, boolean, integer, number, text };
 Plain classify(std::string_view plain);
 
-/// A value, or why the text is none.
+/// A value, or the reason why the text is invalid.
 template <class T>
 struct Parsed {
   std::optional<T> value = {};
-  std::string problem = {};  // the fault of a text that has the right form; empty: it has another form
+  std::string problem = {};  // what is wrong with a text of the right form; empty: wrong form
   std::string hint = {};     // what to write; may be empty
 };
 
@@ -29,19 +29,19 @@ Parsed<double> parse_number(std::string_view text);
 Parsed<Length> parse_length(std::string_view text);
 Parsed<Duration> parse_duration(std::string_view text);
 
-/// The shortest text that reads back as the same double and looks like one: "0.1", "256.0", "1.0e-05".
+/// The shortest text that reads back to the same double and looks like a float: "0.1", "256.0", "1.0e-05".
 std::string number_text(double value);
 
-/// The same without the ".0" of whole numbers, for messages and before units.
+/// The same without the ".0" of whole numbers, for messages and values with a unit.
 std::string plain_number(double value);
 
-/// `text` as a YAML scalar: bare where no reader could take it for anything but text, else in double quotes.
+/// `text` as a YAML scalar: without quotes if every reader takes it for text, else in double quotes.
 std::string scalar_text(std::string_view text);
 
-/// `text` in double quotes with every control character escaped.
+/// `text` in double quotes, with control characters escaped.
 std::string double_quoted(std::string_view text);
 
-/// User text for a message: in single quotes, printable, at most some sixty characters.
+/// User text for a message: in single quotes, printable, at most about sixty characters.
 std::string shown(std::string_view text);
 
 /// "a, b or c".

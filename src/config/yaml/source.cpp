@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFileHint = "save it to a file: other ranks and later attempts read it too";
 
-/// Why `path` cannot be a job file, from its status alone; empty when it can.
+/// Why `path` cannot be a job file, judged by its file status; empty if it can.
 std::string refusal(const fs::path& path, std::string& hint) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
@@ -31,7 +31,7 @@ std::string refusal(const fs::path& path, std::string& hint) {
     return std::string("cannot be opened: ") + std::strerror(errno);
   }
   if (S_ISDIR(status.st_mode)) {
-    const fs::path resolved = path / "job.resolved.yaml";  // of a run
+    const fs::path resolved = path / "job.resolved.yaml";  // exists in a run folder
     hint = fs::exists(resolved) ? "this run's job is " + printable(resolved.string()) : "give the file inside it";
     return "is a folder, not a file";
   }
@@ -50,7 +50,7 @@ bool is_forbidden_control(unsigned char byte) {
   return (byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t') || byte == 0x7f;
 }
 
-/// What to try where bytes are no text: `of_file`, or what holds for a --set.
+/// Hint for bytes that are not text: `of_file` for a file, another one for --set.
 std::string hint_for_bytes(const Source& source, const std::string& of_file) {
   const bool is_set = source.kind == Source::Kind::command_line;
   return is_set ? "write it as text in UTF-8, without control characters" : of_file;

@@ -1,4 +1,4 @@
-// Files, read with suspicion: what is too large, no regular file or no UTF-8 is refused before anything looks inside.
+// Reads files with care: refuses files that are too large, not regular or not UTF-8 before anything parses them.
 #pragma once
 
 #include <filesystem>
@@ -12,13 +12,13 @@ namespace gputrain::config {
 inline constexpr size_t kMaxFileBytes = size_t{4} << 20;
 inline constexpr size_t kMaxLineBytes = size_t{64} << 10;
 
-/// Reads a file; null after noting in `problems` why it cannot be. `asked_by` is the include that names it, if any.
+/// Reads a file. Returns null and reports to `problems` if it cannot. `asked_by`: the include that names it, if any.
 std::shared_ptr<const Source> read_source(const std::filesystem::path& path, const Place& asked_by, Problems& problems);
 
-/// Notes text that is not UTF-8, holds control characters, or has a monstrous line; true when there is none.
+/// Reports text that is not UTF-8, has control characters or has a line over 64 KiB; returns true if there is none.
 bool is_clean(const std::shared_ptr<const Source>& source, Problems& problems);
 
-/// The place of byte `offset`.
+/// The place of the byte at `offset`.
 Place place_at(const std::shared_ptr<const Source>& source, size_t offset);
 
 }  // namespace gputrain::config

@@ -11,7 +11,7 @@ namespace gputrain::config {
 namespace {
 
 struct Explanation {
-  std::string_view message;  // how yaml-cpp's begins
+  std::string_view message;  // start of yaml-cpp's message
   std::string_view what;
   std::string_view hint;
 };
@@ -23,8 +23,8 @@ constexpr std::array<Explanation, 15> kExplanations{{
      "items of one list start with '- ' in the same column"},
     {"illegal EOF in scalar", "a quote is opened and never closed", "add the closing quote"},
     {"illegal map value", "a second ': ' on one line", "put text with ': ' in quotes; groups start on the next line"},
-    {"illegal map key", "a key where none can be", "check the indentation"},
-    {"illegal block entry", "a '- ' where no list can start", "start the list on the next line"},
+    {"illegal map key", "a key is not allowed here", "check the indentation"},
+    {"illegal block entry", "a list cannot start here", "start the list on the next line"},
     {"illegal flow end", "this bracket does not match the one before it", "each '[' needs its ']', each '{' its '}'"},
     {"illegal tab", "a tab in the indentation", "YAML indents with spaces only"},
     {"unknown escape character", "an unknown escape in a \"text\"",
@@ -34,12 +34,12 @@ constexpr std::array<Explanation, 15> kExplanations{{
     {"invalid unicode", "an escape for a character that does not exist", ""},
     {"the referenced anchor is not defined", "an alias (*name) to an anchor (&name) that is not above it",
      "to write a text that starts with '*', put it in quotes"},
-    {"alias not found", "a '*' that starts no alias", "put text that starts with '*' in quotes"},
-    {"anchor not found", "a '&' that starts no anchor", "put text that starts with '&' in quotes"},
+    {"alias not found", "this '*' does not start an alias", "put text that starts with '*' in quotes"},
+    {"anchor not found", "this '&' does not start an anchor", "put text that starts with '&' in quotes"},
     {"illegal document indicator", "a `---` or `...` inside a quoted text", "a quote before it is never closed"},
 }};
 
-/// For `seed:7`, or a key without any ':', whose line YAML reads together with the next.
+/// For `seed:7`, or a key without ':': YAML joins such a line with the next one.
 std::optional<SyntaxError> explain_line_above(std::string_view above) {
   const size_t begin = above.find_first_not_of(' ');
   if (begin == std::string_view::npos || above.find(": ") != std::string_view::npos || above.ends_with(':')) return {};
@@ -47,7 +47,7 @@ std::optional<SyntaxError> explain_line_above(std::string_view above) {
   if (above.find_first_of("#\"'[]{}") != std::string_view::npos || above.starts_with("- ")) return {};
   const size_t colon = above.find(':');
   if (colon == std::string_view::npos) {
-    return SyntaxError{"a line that is no `key: value`", "is a ':' missing?", true};
+    return SyntaxError{"this line is not `key: value`", "is a ':' missing?", true};
   }
   const std::string mended = printable(above.substr(0, colon)) + ": " + printable(above.substr(colon + 1));
   return SyntaxError{"no space after the ':'", "write `" + mended + "`", true};
@@ -85,7 +85,7 @@ std::optional<size_t> tab_in_indentation(std::string_view line) {
 SyntaxError explain_syntax_error(std::string_view parser_message, const SyntaxContext& context) {
   if (tab_in_indentation(context.line)) return {"a tab in the indentation", "YAML indents with spaces only"};
   if (parser_message.starts_with("unknown token")) {
-    return {"text that starts with a character YAML keeps for itself (one of @ ` %)", "put the text in quotes"};
+    return {"this text starts with a character that YAML reserves (one of @ ` %)", "put the text in quotes"};
   }
   if (parser_message.starts_with("end of map not found") &&
       context.before.find_first_not_of(' ') != std::string_view::npos) {
@@ -94,7 +94,7 @@ SyntaxError explain_syntax_error(std::string_view parser_message, const SyntaxCo
   if (parser_message.starts_with("illegal map value")) {
     if (std::optional<SyntaxError> above = explain_line_above(context.line_above)) return *above;
     if (context.before.find(": ") == std::string_view::npos) {
-      return {"a key below a key that has a value already", "check the indentation, and the value of the line above"};
+      return {"a key below a key that already has a value", "check the indentation, and the value of the line above"};
     }
   }
   for (const Explanation& known : kExplanations) {

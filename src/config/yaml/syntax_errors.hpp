@@ -1,4 +1,4 @@
-// The YAML parser's complaints in words that say what to mend.
+// Turns errors of the YAML parser into messages that say what to fix.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@ namespace gputrain::config {
 struct SyntaxError {
   std::string what;
   std::string hint;
-  bool is_above = false;  // the fault is in the line above the one the parser points at
+  bool is_above = false;  // the mistake is one line above the place that the parser reports
 };
 
-/// What stands around the place that the parser points at.
+/// The text around the place that the parser reports.
 struct SyntaxContext {
   std::string_view line;
   std::string_view before;  // the part of the line before that place
@@ -22,10 +22,10 @@ struct SyntaxContext {
 
 SyntaxError explain_syntax_error(std::string_view parser_message, const SyntaxContext& context);
 
-/// What a job file is that cannot be read, where it is plainly of another language.
+/// For a file that cannot be read: the language it is written in, if that is clearly not YAML.
 std::optional<SyntaxError> other_language(std::string_view name, std::string_view text);
 
-/// The number of bytes before a tab in the indentation of `line`, if there is one.
+/// The offset in bytes of a tab in the indentation of `line`, if there is one.
 std::optional<size_t> tab_in_indentation(std::string_view line);
 
 }  // namespace gputrain::config

@@ -86,10 +86,10 @@ void TreeBuilder::check_tag(const std::string& tag, const Place& place) {
     }
   }
   const std::string written = view.starts_with(kStandardTag) ? "!!" + tag.substr(kStandardTag.size()) : tag;
-  stop(place, "the tag " + shown(written) + " means nothing here", "leave it out");
+  stop(place, "the tag " + shown(written) + " is not supported", "leave it out");
 }
 
-/// The text from `mark` on.
+/// The source text from `mark` on.
 std::string_view TreeBuilder::text_at(const YAML::Mark& mark) const {
   const auto line = static_cast<size_t>(std::max(mark.line, 0));
   if (line >= line_offsets_.size()) return {};
@@ -97,7 +97,7 @@ std::string_view TreeBuilder::text_at(const YAML::Mark& mark) const {
   return std::string_view(source_->text).substr(std::min(offset, source_->text.size()));
 }
 
-/// yaml-cpp lets a quote run to the end of the file.
+/// yaml-cpp accepts a quote that is still open at the end of the file.
 void TreeBuilder::check_quotes(const YAML::Mark& mark, const Place& place) {
   const std::string_view text = text_at(mark);
   if (!text.starts_with('"') && !text.starts_with('\'')) return;
@@ -113,7 +113,7 @@ void TreeBuilder::check_quotes(const YAML::Mark& mark, const Place& place) {
   stop(place, "this quote is never closed", "add the closing quote");
 }
 
-/// yaml-cpp takes a bracket that is not closed on its line for the start of a key.
+/// yaml-cpp takes a bracket that is not closed on its line as the start of a key.
 void TreeBuilder::refuse_as_key(const YAML::Mark& mark, const Place& place) {
   const std::string_view text = text_at(mark);
   const std::string_view line = text.substr(0, text.find('\n'));
@@ -133,7 +133,7 @@ void TreeBuilder::OnDocumentStart(const YAML::Mark&) { root_ = Node{.place = {so
 void TreeBuilder::OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) {
   Node node{.place = place(mark)};
   if (!open_.empty() && open_.back().node.kind == Node::Kind::map && !open_.back().expects_key) {
-    node.place = open_.back().key_place;  // `key:` ends before there is a value to point at
+    node.place = open_.back().key_place;  // an empty `key:` has no place of its own
   }
   add(std::move(node), anchor);
 }
@@ -229,7 +229,7 @@ void TreeBuilder::take_key(const Node& node) {
   if (node.kind == Node::Kind::null || node.text.empty()) {
     const std::string_view text = text_at(node.place);
     if (text.starts_with("//") || text.starts_with("/*"))
-      stop(node.place, "a comment that YAML does not know", "comments begin with '#', between braces as well");
+      stop(node.place, "this is not a YAML comment", "comments start with '#', also inside braces");
     stop(node.place, "a value without a key before its ':'");
   }
   frame.expects_key = false;
@@ -243,7 +243,7 @@ void TreeBuilder::take_key(const Node& node) {
   }
 }
 
-/// `<<: *base` gives a map the keys of another that it has not itself; of several the first wins.
+/// `<<: *base` adds the keys of another map that this map lacks; the first of several maps wins.
 void TreeBuilder::merge_into(Frame& frame) {
   std::vector<Node> bases;
   for (Node& merged : frame.merged) {

@@ -1,4 +1,4 @@
-// Receives yaml-cpp's events and builds the located tree, refusing what goes beyond the limits as it comes.
+// Builds the tree of nodes from yaml-cpp's events and enforces the limits while reading.
 #pragma once
 
 #include <map>
@@ -16,18 +16,18 @@ namespace gputrain::config {
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  /// Thrown through the parser to stop it; the problem is already noted.
+  /// Stops the parser; the problem is already reported.
   struct Stop {};
 
   TreeBuilder(std::shared_ptr<const Source> source, Budget& budget, Problems& problems);
 
   Node take_root() { return std::move(root_); }
-  /// The same place as `mark`, its column counted in characters.
+  /// The place of `mark`, with the column in characters.
   Place place(const YAML::Mark& mark) const;
-  /// What stands in the source from there on.
+  /// The source text from `place` on.
   std::string_view text_at(const Place& place) const;
 
-  /// Where the innermost list or map that is not closed yet begins.
+  /// Where the innermost open list or map starts.
   Place innermost_open() const { return open_.empty() ? Place{source_, 0, 0} : open_.back().node.place; }
 
   void OnDocumentStart(const YAML::Mark& mark) override;
@@ -48,7 +48,7 @@ class TreeBuilder final : public YAML::EventHandler {
     Node node;
     YAML::anchor_t anchor = 0;
     bool expects_key = false;
-    bool drops_value = false;  // after a duplicate key
+    bool drops_value = false;  // the key is a duplicate
     std::string key = {};
     Place key_place = {};
     std::map<std::string, Place> seen = {};

@@ -17,7 +17,7 @@ using Kind = ValueType::Kind;
 Node bare(std::string text) { return {.kind = Node::Kind::scalar, .text = std::move(text)}; }
 Node text_node(std::string text) { return {.kind = Node::Kind::scalar, .quoted = true, .text = std::move(text)}; }
 
-/// Names under which people keep what others must not see.
+/// Environment variable names that usually hold secrets.
 bool is_secret(const std::string& name) {
   return std::ranges::any_of(std::array{"TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"},
                              [&](const char* word) { return name.find(word) != std::string::npos; });

@@ -1,4 +1,4 @@
-// A spec struct back into a tree and a list of settings.
+// Turns a spec struct back into a tree and a list of settings.
 #pragma once
 
 #include "gputrain/config/load.hpp"
@@ -7,10 +7,10 @@
 
 namespace gputrain::config {
 
-/// Every key in declaration order. Text is as it is in the struct: escape_interpolation() before it becomes YAML.
+/// All keys in declaration order. Text is not escaped: call escape_interpolation() before writing YAML.
 Node node_of(const Schema& schema, const void* spec);
 
-/// One value of a type, without a key.
+/// One value, without a key.
 Node node_of(const ValueType& type, const void* value);
 
 }  // namespace gputrain::config

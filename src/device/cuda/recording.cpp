@@ -36,7 +36,7 @@ bool is_shortage(const std::exception_ptr& kept) {
   }
 }
 
-/// While it lives, what is allocated for the current stream comes from a graph's memory.
+/// During its lifetime, allocations for the current stream come from a graph's memory pool.
 class OwnMemory {
  public:
   OwnMemory(at::Device device, at::MempoolId_t pool) : device_(device.index()), pool_(pool) {
@@ -58,21 +58,21 @@ class OwnMemory {
 
 class Graph final : public at::cuda::CUDAGraph {
  public:
-  /// Where the end of its recording fails, ATen stays as within one: no memory that several streams have used comes
-  /// back, that of the recording is never given up, and random numbers are refused.
+  /// Ends a capture that failed to end. Otherwise ATen stays in capture mode: it never reuses memory that several
+  /// streams have used, never frees the capture's pool, and refuses random numbers.
   void give_up() {
     if (capture_ended_) return;
     const auto try_to = [](const auto& end) {
       try {
         end();
       } catch (const c10::Error&) {
-        // It has ended already: the failure that is being handled came later.
+        // Already ended: the failure being handled came later.
       }
     };
     try_to([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(capture_dev_, mempool_id_); });
     try_to([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(mempool_id_); });
     for (const auto& [generator, numbers] : captured_generator_states_) generator->capturing_ = false;
-    capture_ended_ = true;  // its memory is given back with it
+    capture_ended_ = true;  // so that the destructor frees the pool
   }
 };
 
@@ -83,10 +83,10 @@ class CudaGraph final : public Recording {
   std::string record(const std::function<void()>& work) override {
     GPUTRAIN_ASSERT(graph_ == nullptr, "a recording is made once");
     synchronize(device_);
-    // A graph has memory of its own: what the allocator keeps of earlier steps would stand idle beside it.
+    // A graph has its own memory pool, so blocks that the allocator keeps from earlier steps would stay unused.
     c10::cuda::CUDACachingAllocator::emptyCache();
     auto graph = std::make_unique<Graph>();
-    // Threads that read data may allocate page-locked memory meanwhile: only this one is held to what a graph can do.
+    // Thread-local mode: other threads that load data may still allocate page-locked memory during the capture.
     graph->capture_begin(/*pool=*/{0, 0}, cudaStreamCaptureModeThreadLocal);
     std::exception_ptr failure;
     const std::string obstacle = failure_of(work, failure);
@@ -103,13 +103,14 @@ class CudaGraph final : public Recording {
   }
 
  private:
-  /// `earlier`: the obstacle, which may have left a collective half recorded, so that the end fails as well.
+  /// `earlier`: the failure of `work`, which may leave a collective half captured, so that ending the capture fails
+  /// too.
   static void end(Graph& graph, const std::string& obstacle, const std::exception_ptr& earlier) {
     try {
       graph.capture_end();
     } catch (const std::exception& failure) {
       graph.give_up();
-      if (shortage_of(failure)) throw;  // what was recorded is made runnable here, which takes memory
+      if (shortage_of(failure)) throw;  // instantiating the graph takes memory
       if (earlier && is_shortage(earlier)) std::rethrow_exception(earlier);
       throw Error(ExitCode::environment, {.what = "the step cannot be recorded as a CUDA graph: " +
                                                   (obstacle.empty() ? first_line(failure) : obstacle),

@@ -19,8 +19,8 @@
 namespace gputrain::device {
 namespace {
 
-// "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...": the first word of digits
-// and dots.
+// "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...": the first word of digits and
+// dots.
 std::string driver_version() {
   std::ifstream file("/proc/driver/nvidia/version");
   for (std::string word; file >> word;) {
@@ -29,7 +29,7 @@ std::string driver_version() {
   return "unknown";
 }
 
-/// Of CUDA: 13000 is "13.0".
+/// A CUDA version: 13000 is "13.0".
 std::string version_text(long number) {
   return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
 }
@@ -48,7 +48,7 @@ std::string hex(const cudaUUID_t& uuid) {
 
 size_t aggregate() { return static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE); }
 
-/// A process has one GPU; the first that is asked for is that one.
+/// A process uses one GPU: the device of the first call.
 Peak& peak_of(at::Device device) {
   namespace allocator = c10::cuda::CUDACachingAllocator;
   static auto& peak =
@@ -64,7 +64,7 @@ void set_gpu_allocator(const std::string& settings) {
     c10::cuda::CUDACachingAllocator::setAllocatorSettings(settings);
   } catch (const std::exception& failure) {
     const auto* of_torch = dynamic_cast<const c10::Error*>(&failure);
-    throw Error(ExitCode::usage, {.what = std::string("the GPU's memory allocator refuses its settings: ") +
+    throw Error(ExitCode::usage, {.what = std::string("the GPU's memory allocator refuses these settings: ") +
                                           (of_torch != nullptr ? of_torch->what_without_backtrace() : failure.what()),
                                   .where = "alloc_conf: " + settings});
   }
@@ -74,11 +74,11 @@ std::string gpu_obstacle() {
   int count = 0, newest = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
   static_cast<void>(cudaGetLastError());
-  static_cast<void>(cudaDriverGetVersion(&newest));  // 0: there is no driver
+  static_cast<void>(cudaDriverGetVersion(&newest));  // 0: no driver
   if (error == cudaSuccess || error == cudaErrorNoDevice || newest == 0) return {};
   if (error != cudaErrorInsufficientDriver) return cudaGetErrorString(error);
-  return "the driver " + driver_version() + " is for CUDA up to " + version_text(newest) +
-         ", and LibTorch needs CUDA " + version_text(at::Context::versionCUDART());
+  return "the driver " + driver_version() + " supports CUDA up to " + version_text(newest) +
+         ", but LibTorch needs CUDA " + version_text(at::Context::versionCUDART());
 }
 
 int gpu_count() { return c10::cuda::device_count(); }
