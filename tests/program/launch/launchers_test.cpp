@@ -119,7 +119,7 @@ class Launchers : public ::testing::Test {
   std::string missing_;
 };
 
-// The README's table shows these commands.
+// configs/launch/README.md shows these commands.
 
 TEST_F(Launchers, OpenMpi) {
   need({"mpirun.openmpi"});
