@@ -20,7 +20,7 @@ Reading notice(std::string event, std::optional<WallTime> at, double promised_se
 
 bool is_alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/// An answer that goes back in a header, is compared or printed: one short word, so nothing can be smuggled in.
+/// A short printable word, or empty. The answer goes into a header or is printed, so it must not inject anything.
 std::optional<std::string> word_of(const HttpReply& reply) {
   constexpr size_t kLongest = 1024;
   std::string_view text = reply.body;
@@ -30,7 +30,7 @@ std::optional<std::string> word_of(const HttpReply& reply) {
   return std::string(text);
 }
 
-/// An event's name as the cloud writes it: letters only, short.
+/// A short name of letters, digits, '-' and '_', as clouds write events.
 bool is_event_name(std::string_view text) {
   return !text.empty() && text.size() <= 64 &&
          std::all_of(text.begin(), text.end(), [](char c) { return is_alphanumeric(c) || c == '-' || c == '_'; });
@@ -41,14 +41,14 @@ std::string_view line_of(std::string_view body) {
   return body;
 }
 
-/// The text under a key of an object; empty when absent or of another type.
+/// The text under a key of an object; empty if absent or of another type.
 std::string text_at(const json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-// AWS: docs.aws.amazon.com, "Spot Instance interruption notices". The rebalance recommendation is not asked for: it
-// promises nothing and often comes hours before, or without, an interruption.
+// AWS: docs.aws.amazon.com, "Spot Instance interruption notices". The rebalance recommendation is not polled: it
+// promises nothing and often comes hours before an interruption, or without one.
 constexpr double kAwsNoticeSeconds = 120;
 
 Reading read_aws(std::string_view body, const PollContext&) {
@@ -57,7 +57,7 @@ Reading read_aws(std::string_view body, const PollContext&) {
   const std::string event = text_at(action, "action");
   const auto at = read_utc_time(text_at(action, "time"));
   if (!is_event_name(event) || !at) return junk();
-  // Hibernation begins with its notice.
+  // Hibernation begins when the notice appears.
   return notice(event, event == "hibernate" ? WallTime{} : *at, kAwsNoticeSeconds);
 }
 
@@ -95,8 +95,8 @@ constexpr std::array kGooglePolls{
     CloudPoll{.path = "/computeMetadata/v1/instance/preempted", .read = read_google_preempted},
     CloudPoll{.path = "/computeMetadata/v1/instance/maintenance-event", .read = read_google_maintenance}};
 
-// Azure: learn.microsoft.com, "Scheduled Events for Linux VMs". The list holds the events of all machines of a scale
-// set or availability set, so only those that name this machine count.
+// Azure: learn.microsoft.com, "Scheduled Events for Linux VMs". The list has the events of all machines of a scale set
+// or availability set; only those that name this machine count.
 enum class Concerns { this_machine, another, unclear };
 
 Concerns concerns(const json& event, const std::string& machine) {
@@ -114,13 +114,13 @@ Reading read_azure_event(const json& event, const PollContext& context) {
   const std::string type = text_at(event, "EventType");
   if (!is_event_name(type)) return junk();
   constexpr std::array kTakesTheMachine{"Preempt", "Terminate", "Reboot", "Redeploy"};
-  if (std::ranges::find(kTakesTheMachine, type) == kTakesTheMachine.end()) return clear();  // Freeze: seconds of pause
+  if (std::ranges::find(kTakesTheMachine, type) == kTakesTheMachine.end()) return clear();  // Freeze lasts seconds
   const Concerns whom = concerns(event, context.identity);
   if (whom == Concerns::unclear) return junk();
   const std::string status = text_at(event, "EventStatus");
   if (whom == Concerns::another || (status != "Scheduled" && status != "Started")) return clear();
   const std::string not_before = text_at(event, "NotBefore");
-  // An event under way has no time any more.
+  // An event that has started leaves no time.
   const auto at = not_before.empty() && status == "Started" ? WallTime{} : read_http_date(not_before);
   if (!at) return junk();
   return notice(type, at, std::numeric_limits<double>::infinity());

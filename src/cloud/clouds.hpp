@@ -1,5 +1,5 @@
-// The clouds whose metadata service announces that a machine is about to be taken away: where it answers, what to ask,
-// and how to read what it says.
+// The clouds whose metadata service announces that a machine is about to be taken away: its address, the requests, and
+// how to read the answers.
 #pragma once
 
 #include <chrono>
@@ -20,27 +20,27 @@ struct Reading {
   enum class Kind {
     clear,   // nothing is announced
     notice,  // `event` is announced
-    junk,    // not what this cloud's documentation promises
+    junk,    // not what the cloud's documentation describes
   };
   Kind kind = Kind::clear;
   std::string event;           // "terminate", "preempt", ...: the cloud's word
-  std::optional<WallTime> at;  // when it happens; empty: counted from the moment the notice appeared
-  double promised_seconds = std::numeric_limits<double>::infinity();  // the longest notice this cloud ever gives
+  std::optional<WallTime> at;  // when it happens; empty: counted from when the notice appeared
+  double promised_seconds = std::numeric_limits<double>::infinity();  // the longest notice of this cloud
 };
 
-/// What a reader may need besides the answer.
+/// What a reader needs besides the answer.
 struct PollContext {
-  std::string identity;  // what identify() said
+  std::string identity;  // what identify() returned
   bool has_gpu = false;
 };
 
 struct CloudPoll {
   std::string_view path;
-  bool none_is_404 = false;  // nothing announced: there is no such page
+  bool none_is_404 = false;  // status 404: nothing is announced
   Reading (*read)(std::string_view body, const PollContext& context);
 };
 
-/// One cloud. It is recognised by its answer to `probe`; the identity found there is the token of later requests, the
+/// One cloud, recognised by its answer to `probe`. The identity in that answer is the token of later requests, the
 /// machine's name, or its id.
 struct Cloud {
   std::string_view key;   // in configuration: "aws"
@@ -48,7 +48,7 @@ struct Cloud {
   std::string_view address;
   HttpRequest probe;
   std::optional<std::string> (*identify)(const HttpReply& reply);
-  std::string_view header;  // of every poll: "Metadata: true"; ends in ": " where the identity is its value
+  std::string_view header;  // of every poll: "Metadata: true"; after a final ": " goes the identity
   std::span<const CloudPoll> polls;
 
   bool uses_token() const noexcept { return header.ends_with(": "); }

@@ -48,7 +48,7 @@ Clock::time_point after(double seconds) {
 
 enum class Waited { ready, late, cancelled };
 
-/// Waits until `descriptor` (negative: nothing but time) is ready, the time has come, or the wait is cancelled.
+/// Waits until `descriptor` (negative: none) is ready, the time is over, or the wait is cancelled.
 Waited wait_for(int descriptor, short events, Clock::time_point until, const Cancellation& cancellation) {
   for (;;) {
     std::array<pollfd, 2> waiting{{{cancellation.descriptor(), POLLIN, 0}, {descriptor, events, 0}}};
@@ -57,12 +57,12 @@ Waited wait_for(int descriptor, short events, Clock::time_point until, const Can
     const int ready = ::poll(waiting.data(), waiting.size(), static_cast<int>(bounded));
     if (ready > 0 && waiting[0].revents != 0) return Waited::cancelled;
     if (ready < 0 && errno != EINTR) return Waited::late;
-    if (Clock::now() >= until) return Waited::late;  // also for one who sends a byte now and then
+    if (Clock::now() >= until) return Waited::late;  // also if a byte arrives now and then
     if (ready > 0) return Waited::ready;
   }
 }
 
-/// One connection; what goes wrong is thrown as HttpFailure, which never leaves exchange().
+/// One connection. Errors are thrown as HttpFailure, which never leaves exchange().
 class Connection {
  public:
   Connection(const Endpoint& endpoint, const HttpLimits& limits, const Cancellation& cancellation)
@@ -141,7 +141,7 @@ std::string text_of(const HttpRequest& request, const Endpoint& endpoint) {
   return text + "User-Agent: gputrain\r\nAccept: */*\r\nConnection: close\r\n\r\n";
 }
 
-/// Splits off the text before the next line end; nothing when there is none.
+/// Removes and returns the text before the next line end; empty if there is none.
 std::optional<std::string_view> take_line(std::string_view& text) {
   const auto end = text.find('\n');
   if (end == std::string_view::npos) return std::nullopt;
@@ -166,7 +166,7 @@ Arrival read_chunks(std::string_view rest, std::string& body) {
     if (!line) return Arrival::incomplete;
     const auto size = whole_number(trimmed(line->substr(0, line->find(';'))), 16);
     if (!size) return Arrival::malformed;
-    if (*size == 0) return Arrival::complete;  // what may follow are trailers, of no interest
+    if (*size == 0) return Arrival::complete;  // ignore trailers
     if (rest.size() < *size) return Arrival::incomplete;
     body += rest.substr(0, *size);
     rest.remove_prefix(*size);

@@ -1,5 +1,5 @@
-// One HTTP exchange with a metadata service: plain TCP to a numeric address, bounded in time and in bytes, and given up
-// at once when asked to. No name is looked up, no proxy used, no redirect followed, no connection kept.
+// One HTTP exchange with a metadata service: plain TCP to a numeric address, limited in time and bytes, and cancelled
+// at once on request. No name lookup, proxy, redirect or reused connection.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ struct HttpReply {
   std::string headers;  // "name: value" lines, names in lower case, each ended by \n
   std::string body;
 
-  /// The value of the first header of that name (lower case); empty without one.
+  /// The value of the first header with that name (lower case); empty if there is none.
   std::string_view header(std::string_view name) const;
 };
 
@@ -43,7 +43,7 @@ struct HttpFailure {
   enum class Kind {
     unreachable,  // no connection: nothing answers at that address
     broken,       // a connection, but late, reset, too large or not HTTP
-    cancelled,    // asked to give up
+    cancelled,    // by the caller
   };
   Kind kind = Kind::broken;
   std::string reason;
@@ -51,7 +51,7 @@ struct HttpFailure {
 
 using HttpResult = std::variant<HttpReply, HttpFailure>;
 
-/// Lets another thread end a wait at once, now and ever after.
+/// Lets another thread end a wait at once; later waits end at once too.
 class Cancellation {
  public:
   Cancellation();  // throws Error(environment) when the process has no descriptor left
@@ -60,7 +60,7 @@ class Cancellation {
   Cancellation& operator=(const Cancellation&) = delete;
 
   void cancel() noexcept;
-  /// Waits out the time; true as soon as cancelled.
+  /// Waits for this time; returns true as soon as it is cancelled.
   bool wait(double seconds) const noexcept;
   int descriptor() const noexcept { return descriptor_; }  // readable once cancelled
 
@@ -71,7 +71,7 @@ class Cancellation {
 HttpResult exchange(const Endpoint& endpoint, const HttpRequest& request, const HttpLimits& limits,
                     const Cancellation& cancellation);
 
-/// Reads what has arrived of an answer. `ended`: the other side has closed, nothing follows.
+/// Parses what has arrived of an answer. `ended`: the other side has closed the connection.
 enum class Arrival { incomplete, complete, malformed };
 Arrival read_reply(std::string_view bytes, bool ended, HttpReply& reply);
 

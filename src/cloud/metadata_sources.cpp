@@ -23,8 +23,8 @@ std::string known_clouds() {
 [[noreturn]] void refuse_source(std::string_view text) {
   throw Error(ExitCode::usage, {.what = std::string(kVariable) + ": '" + std::string(text) + "' is no metadata service",
                                 .where = "environment",
-                                .hint = "write cloud=http://ADDRESS:PORT with a numeric IPv4 address, several with "
-                                        "commas between, where cloud is one of " +
+                                .hint = "write CLOUD=http://ADDRESS:PORT with a numeric IPv4 address, several "
+                                        "separated by commas; CLOUD is one of " +
                                         known_clouds()});
 }
 

@@ -6,8 +6,7 @@
 namespace gputrain::cloud {
 namespace {
 
-// A spot machine has at most two minutes, except Alibaba's five: those are for saving. The rest of a longer notice is
-// for training.
+// Spot machines get at most two minutes, Alibaba's five, for saving. With a longer notice, train until then.
 constexpr double kLeaveBeforeSeconds = 120;
 constexpr double kSavesInHand = 2;  // a save may take longer than the measured ones
 
@@ -16,10 +15,10 @@ constexpr double kSavesInHand = 2;  // a save may take longer than the measured 
 void NoticeSpec::describe(config::Description<NoticeSpec>& d) {
   d.summary("the cloud's notice that this machine is about to be taken away");
   d.key("action", &NoticeSpec::action,
-        "save: save in time and leave with exit code 138, to be started again; ignore: do not ask")
+        "save: save in time and exit with code 138, to be started again; ignore: do not poll")
       .choices({"save", "ignore"})
       .change(config::Change::safe);
-  d.key("interval", &NoticeSpec::interval, "time between questions to the metadata service")
+  d.key("interval", &NoticeSpec::interval, "time between requests to the metadata service")
       .range(1, 60)
       .change(config::Change::safe);
 }

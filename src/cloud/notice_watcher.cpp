@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A service that is there but does not answer properly when the run starts is asked again for a while.
+// How often to probe a service that exists but does not answer properly when the run starts.
 constexpr int kProbeRounds = 12;
 constexpr int64_t kFailuresBeforeRemark = 3;
 constexpr size_t kAnswerShown = 120;
@@ -33,7 +33,7 @@ std::string interval_text(double interval) {
   return std::to_string(std::lround(is_short ? interval * 1000 : interval)) + (is_short ? " ms" : " s");
 }
 
-/// The beginning of an answer as one line of visible characters.
+/// The beginning of an answer as one line of printable characters.
 std::string shown(std::string_view body) {
   std::string text(body.substr(0, kAnswerShown));
   for (char& c : text) {
@@ -43,12 +43,12 @@ std::string shown(std::string_view body) {
   return text + (body.size() > kAnswerShown ? "..." : "");
 }
 
-/// Busy or broken, unlike one that simply does not know the page.
+/// Busy or broken, unlike a service that does not know the page.
 bool is_passing_trouble(int status) { return status == 429 || status >= 500; }
 
 }  // namespace
 
-/// What the thread does, and what it shares with the others.
+/// The thread, and the state that it shares with callers.
 class NoticeWatcher::Watch {
  public:
   explicit Watch(Options options) : options_(std::move(options)), limits_{.total_seconds = options_.answer_seconds} {
@@ -85,14 +85,14 @@ class NoticeWatcher::Watch {
   }
 
  private:
-  /// What one question of the cloud's has led to so far.
+  /// The state of one poll of the cloud.
   struct Track {
     std::optional<Notice> notice;
     std::optional<WallTime> at;  // as announced
     std::optional<Clock::time_point> last_clear;
     bool was_junk = false;
   };
-  /// A cloud and where it is asked.
+  /// A cloud and its endpoint.
   struct Candidate {
     const Cloud* cloud = nullptr;
     Endpoint endpoint;
@@ -117,7 +117,7 @@ class NoticeWatcher::Watch {
   HttpLimits limits_;
   Cancellation cancellation_;
 
-  // The thread's own.
+  // Used by the thread only.
   Candidate chosen_;
   std::string identity_;
   std::vector<Track> tracks_;  // one per poll of the cloud
@@ -171,7 +171,7 @@ bool NoticeWatcher::Watch::find_cloud() {
   const auto all = candidates();
   for (int round = 0; round < kProbeRounds; ++round) {
     bool unclear = false;
-    const Endpoint* silent = nullptr;  // three clouds share an address: where one gets no connection, none does
+    const Endpoint* silent = nullptr;  // three clouds share an address: if one gets no connection, none does
     for (const Candidate& candidate : all) {
       if (silent != nullptr && *silent == candidate.endpoint) continue;
       const Found found = probe(candidate);
@@ -209,7 +209,7 @@ void NoticeWatcher::Watch::ask_all() {
   publish();
 }
 
-/// The answer to one question, with a fresh token where the old one has run out.
+/// The answer to one poll; gets a new token if the old one has expired.
 std::optional<HttpReply> NoticeWatcher::Watch::ask(const CloudPoll& poll) {
   for (bool renewed = false;; renewed = true) {
     const HttpRequest request{"GET", poll.path, chosen_.cloud->header_with(identity_)};
@@ -254,16 +254,16 @@ void NoticeWatcher::Watch::follow(const CloudPoll& poll, const HttpReply& reply,
 }
 
 void NoticeWatcher::Watch::announce(const Reading& reading, Clock::time_point asked, Track& track) const {
-  // Said again, it does not begin again.
+  // A repeated notice does not begin again.
   if (track.notice && track.notice->event == reading.event && track.at == reading.at) return;
   track.at = reading.at;
   track.notice = Notice{std::string(chosen_.cloud->name), reading.event, {}};
   if (!reading.at) {
-    // It may have appeared at any moment since it last was not there.
+    // It may have appeared right after the last answer without it.
     track.notice->deadline = track.last_clear.value_or(asked) + seconds(reading.promised_seconds);
     return;
   }
-  // With a wrong clock here or there a time means nothing; what the cloud promises at most holds in any case.
+  // A wrong clock makes this time meaningless, so limit it to the longest notice of the cloud.
   const double left = std::chrono::duration<double>(*reading.at - std::chrono::system_clock::now()).count();
   constexpr double kForever = 1e9;
   track.notice->deadline = Clock::now() + seconds(std::clamp(left, 0.0, std::min(reading.promised_seconds, kForever)));
@@ -273,13 +273,13 @@ void NoticeWatcher::Watch::note_failure(const std::string& reason) {
   ++failures_in_a_row_;
   if (failures_in_a_row_ == kFailuresBeforeRemark && !std::exchange(failure_said_, true)) {
     remark(std::string(chosen_.cloud->name) + " metadata does not answer (" + reason +
-           "); training goes on, and so do the questions");
+           "); training goes on, and it is asked again");
   }
   const std::lock_guard lock(mutex_);
   ++shared_.counts.failed;
 }
 
-/// The soonest of what the questions have led to.
+/// Publishes the soonest notice of all polls.
 void NoticeWatcher::Watch::publish() {
   std::optional<Notice> soonest;
   for (const Track& track : tracks_) {
@@ -307,7 +307,7 @@ void NoticeWatcher::Watch::remark(std::string text) {
 NoticeWatcher::NoticeWatcher(Options options) {
   try {
     watch_ = std::make_unique<Watch>(std::move(options));
-  } catch (const std::exception& error) {  // a machine that has no thread or descriptor left for this still trains
+  } catch (const std::exception& error) {  // training works without a thread or descriptor for this
     failure_ = std::string("not watched: ") + error.what();
   }
 }

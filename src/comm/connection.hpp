@@ -1,4 +1,4 @@
-// What stands behind a Group: a c10d backend, the deadline of its collectives, and how its failures are told.
+// The state behind a Group: a c10d backend, the deadline of its collectives, and the watch that explains failures.
 #pragma once
 
 #include <chrono>
@@ -17,9 +17,9 @@ struct Connection {
   c10::intrusive_ptr<c10d::Backend> backend;
   at::Device device = at::kCPU;
   std::chrono::milliseconds deadline{};
-  std::shared_ptr<Watch> watch;  // null where the others are only imagined
+  std::shared_ptr<Watch> watch;  // null for groups without peers (imagined.hpp)
   Channel channel = Channel::control;
-  bool failed = false;  // a collective broke off: the backend is torn down without waiting for the others
+  bool failed = false;  // a collective failed: destroy the backend without waiting for the other ranks
 
   bool is_lost() const { return failed || (watch && watch->verdict()); }
 
@@ -30,11 +30,11 @@ struct Transfer {
   std::shared_ptr<Connection> connection;
   c10::intrusive_ptr<c10d::Work> work;
   std::string what;  // "all-reduce of gradients 3"
-  int64_t number;    // in the watch's journal
+  int64_t number;    // in the journal of the watch
   std::chrono::steady_clock::time_point start;
 };
 
-/// The first line of a library's message, without the source place and call stack that c10 and Gloo put around it.
+/// The first line of a library's message, without the source location and call stack that c10 and Gloo add.
 std::string plain_message(const std::exception& error);
 
 }  // namespace gputrain::comm

@@ -14,7 +14,7 @@
 namespace gputrain::comm {
 namespace {
 
-// A terminate handler has no argument to be given these by.
+// Global, because a terminate handler takes no arguments.
 std::mutex told_mutex;
 std::weak_ptr<Watch> told_watch;
 std::terminate_handler handler_before = nullptr;
@@ -27,7 +27,7 @@ std::string current_message() {
   }
 }
 
-/// False: there is nobody to tell.
+/// Returns false if there is no watch.
 bool tell_watch() {
   const std::lock_guard lock(told_mutex);
   const auto watch = told_watch.lock();

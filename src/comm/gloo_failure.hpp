@@ -1,4 +1,4 @@
-// What Gloo cannot tell by an exception that anyone could catch.
+// Handles exceptions of Gloo that nobody can catch.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace gputrain::comm {
 
-/// Ranks that call a collective with different sizes make Gloo throw on a thread of its own, where nobody catches: that
-/// would end the process by SIGABRT. From now on that thread stands still instead, and the watch is told.
+/// If ranks call a collective with different sizes, Gloo throws on its own thread, where nothing catches it: SIGABRT
+/// would end the process. From now on that thread blocks forever instead, and the failure is reported to the watch.
 void survive_gloo_failures(const std::shared_ptr<Watch>& watch);
 
 }  // namespace gputrain::comm

@@ -38,28 +38,29 @@ struct Course {
        .in = Awaited{connection.channel, course.number, course.what, std::chrono::duration<double>(time).count()}});
   const int rank = connection.backend->getRank();
   const std::string happening =
-      course.what + " broke off after " + seconds_text(time) + " (deadline " + seconds_text(connection.deadline) + ")";
+      course.what + " failed after " + seconds_text(time) + " (deadline " + seconds_text(connection.deadline) + ")";
   if (verdict) throw verdict->error_of(rank, happening);
-  throw Error(ExitCode::restart,
-              {.what = "rank " + std::to_string(rank) + ": " + happening + ": " + cause,
-               .hint = "another rank has most likely ended or hangs: its own last lines say why; a restart goes on "
-                       "from the newest checkpoint"});
+  throw Error(
+      ExitCode::restart,
+      {.what = "rank " + std::to_string(rank) + ": " + happening + ": " + cause,
+       .hint = "most likely another rank has ended or hangs: the last lines of its output say why; a restart goes "
+               "on from the newest checkpoint"});
 }
 
-/// Throws when the group is of no use any more; one whose other ranks are only imagined always is.
+/// Throws if the group has failed; a group without peers never fails.
 void check_group(Connection& connection, const Course& course) {
   if (!connection.watch) return;
   if (connection.watch->verdict()) tell_failure(connection, course, "");
   check_nccl(connection);
 }
 
-/// `tensor`: what is moved; undefined for a barrier.
+/// `tensor`: the data; undefined for a barrier.
 template <class Start>
 Pending start_transfer(const std::shared_ptr<Connection>& connection, std::string what, const at::Tensor& tensor,
                        Start start) {
   const auto now = Clock::now();
   int64_t number = 0;
-  // One that is recorded is none yet, and its replays are not seen from here.
+  // A captured collective does not run yet, and its replays cannot be seen here: do not count it.
   if (connection->watch && !is_recorded(*connection))
     number = connection->watch->journal().begin(connection->channel, what, tensor);
   const Course course{what, number, now};
@@ -67,13 +68,13 @@ Pending start_transfer(const std::shared_ptr<Connection>& connection, std::strin
     check_group(*connection, course);
     auto work = start();
     return Pending(std::make_unique<Transfer>(Transfer{connection, std::move(work), std::move(what), number, now}));
-  } catch (const c10::DistError& error) {   // any other type is a wrong argument, and so a bug
-    if (device::shortage_of(error)) throw;  // no rank is lost: this one has no memory for what NCCL needs
+  } catch (const c10::DistError& error) {   // any other type means a wrong argument: a bug
+    if (device::shortage_of(error)) throw;  // no rank is lost: NCCL has no memory on this one
     tell_failure(*connection, course, plain_message(error));
   }
 }
 
-// What Gloo waits for cannot be called off: so we wait a little at a time, and look whether there still is a run.
+// A wait in Gloo cannot be cancelled: wait in short slices and check the group between them.
 bool wait_in_slices(const Transfer& transfer, const Course& course) {
   constexpr std::chrono::milliseconds kSlice{250};
   auto& [connection, work, what, number, start] = transfer;
@@ -85,7 +86,7 @@ bool wait_in_slices(const Transfer& transfer, const Course& course) {
     try {
       work->wait(kSlice);
     } catch (const std::exception&) {
-      // The slice is over, or the work has failed: that is told by waiting for what is completed.
+      // The slice is over, or the work has failed; then the wait after the loop throws.
     }
   }
   journal.waited();
@@ -104,7 +105,7 @@ void check_tensor(const Connection& connection, const at::Tensor& tensor) {
   GPUTRAIN_ASSERT(tensor.device() == connection.device, "the tensor is on another device than the group");
 }
 
-/// What NCCL itself says stands below the place in c10d's sources; empty: nothing.
+/// NCCL's own message, which c10d puts below the location in its sources; empty: none.
 std::string last_error_in(const std::string& text) {
   const std::string before = "\nLast error:\n";
   const size_t found = text.find(before);
@@ -133,7 +134,7 @@ std::string plain_message(const std::exception& error) {
 Connection::~Connection() {
   if (!backend) return;
   release_nccl(*this);
-  // Gloo's threads would be waited for until the deadline of what they are stuck in; the process ends sooner.
+  // The destructor would wait for Gloo's stuck threads until their deadline. Leak the backend: the process ends sooner.
   if (is_lost() && device.is_cpu()) static_cast<void>(backend.release());
 }
 
@@ -147,7 +148,7 @@ void Pending::wait() {
   if (!transfer_) return;
   const auto transfer = std::move(transfer_);
   const Course course{transfer->what, transfer->number, transfer->start};
-  // Gloo throws types of its own, c10d others: here all of them mean that the group has lost a rank.
+  // Gloo throws its own types, c10d others: here each of them means that the group has lost a rank.
   try {
     const bool is_on_gpu = !transfer->connection->device.is_cpu();
     if (is_on_gpu) check_group(*transfer->connection, course);
@@ -157,7 +158,7 @@ void Pending::wait() {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    if (is_recorded(*transfer->connection)) throw;  // nothing was sent that a rank could have been lost in
+    if (is_recorded(*transfer->connection)) throw;  // a capture sends nothing, so no rank is lost
     tell_failure(*transfer->connection, course, plain_message(error));
   }
 }
@@ -236,7 +237,7 @@ void Group::check(const std::string& what, Clock::time_point begin) {
   } catch (const c10::DistError& error) {
     tell_failure(*connection_, course, plain_message(error));
   }
-  if (is_late) tell_failure(*connection_, course, "the GPU is still not done with it");
+  if (is_late) tell_failure(*connection_, course, "the GPU has not finished it");
 }
 
 }  // namespace gputrain::comm

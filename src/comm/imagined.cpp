@@ -18,7 +18,7 @@ class DoneWork final : public c10d::Work {
   bool wait(std::chrono::milliseconds) override { return true; }
 };
 
-/// One rank of many, without the others.
+/// The backend of one rank whose peers do not exist.
 class ImaginedBackend final : public c10d::Backend {
  public:
   ImaginedBackend(int rank, int size, std::shared_ptr<Traffic> traffic)

@@ -11,8 +11,8 @@ namespace {
 
 using nlohmann::json;
 
-// Collectives between two marks, by which ranks compare; more than that are remembered, so that what differs between
-// two marks can still be named.
+// Ranks compare hashes at marks, one every kMarkEvery collectives. The journal keeps more calls than that, so that it
+// can still name a difference between two marks.
 constexpr int64_t kMarkEvery = 64;
 constexpr size_t kCallsKept = 256;
 

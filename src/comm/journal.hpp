@@ -1,6 +1,6 @@
-// What this rank is at, for the others to know: its place in the work, and its collectives, counted and named.
+// What this rank is doing, for the other ranks: its place in the work, and its collectives, counted and named.
 //
-// The thread that trains writes, the one that watches reads.
+// The training thread writes, the watch thread reads.
 #pragma once
 
 #include <array>
@@ -29,13 +29,13 @@ struct Awaited {
   double seconds = 0;
 };
 
-/// What a rank is at, at one moment. Times are spans: hosts need not agree on the hour.
+/// What a rank is doing at one moment. Times are durations, because the clocks of hosts differ.
 struct Standing {
   struct Lane {
-    int64_t begun = 0;               // collectives
-    int64_t mark = 0;                // of them, the last round number
-    uint64_t mark_hash = 0;          // of what the collectives up to the mark were
-    std::vector<std::string> calls;  // what they were, up to `last`; only where asked for
+    int64_t begun = 0;               // collectives so far
+    int64_t mark = 0;                // the last multiple of 64 among them
+    uint64_t mark_hash = 0;          // hash of the collectives up to the mark
+    std::vector<std::string> calls;  // names of the collectives up to `last`; only on request
     int64_t last = 0;
   };
   std::string place;  // "in step 12"
@@ -44,7 +44,7 @@ struct Standing {
   std::array<Lane, kChannels> lanes;
 
   const Lane& lane(Channel channel) const { return lanes[static_cast<size_t>(channel)]; }
-  /// What the collective of that number was, where it is known.
+  /// The name of the collective with that number, if known.
   std::optional<std::string> call(Channel channel, int64_t number) const;
 };
 
@@ -54,13 +54,13 @@ Standing standing_from_json(const nlohmann::json& json);
 
 class Journal {
  public:
-  /// The rank's place in its work from now on: "in step", 12. Returns whether it is one of another kind.
+  /// Sets the rank's place in its work: "in step", 12. Returns whether `place` has changed.
   bool enter(const char* place, int64_t step);
-  /// Counts a collective, with the size and type of what it moves. Returns its number.
+  /// Counts a collective, with the size and type of its tensor. Returns its number.
   int64_t begin(Channel channel, const std::string& what, const at::Tensor& tensor);
-  /// So many were counted.
+  /// Number of collectives counted.
   int64_t begun(Channel channel) const;
-  /// From now on the rank waits for a collective.
+  /// The rank waits for this collective until waited().
   void wait_for(Awaited waiting);
   void waited();
 

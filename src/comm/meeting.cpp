@@ -18,7 +18,7 @@
 namespace gputrain::comm {
 namespace {
 
-/// What a rank writes down about itself.
+/// What a rank writes into the store about itself.
 struct Arrival {
   std::string host, device_kind, gpu, job, program, run;
   int world_size = 0;
@@ -65,7 +65,7 @@ std::vector<std::string> keys_of_all(int world_size) {
 
 struct Missing {
   int count = 0;
-  std::string ranks;  // "2, 5", the first of them
+  std::string ranks;  // "2, 5", the first 16
 };
 
 Missing missing_ranks(c10d::Store& store, int world_size) {
@@ -89,14 +89,15 @@ std::string seconds_of(std::chrono::milliseconds time) {
     missing = missing_ranks(store, at.world_size);
   } catch (const std::exception&) {
     throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + ": rank 0 ended while the ranks met",
-                                    .hint = "its own last lines say why"});
+                                    .hint = "the last lines of its output say why"});
   }
-  throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + " waited " + seconds_of(deadline) +
-                                          " in vain for rank " + missing.ranks + " of " + std::to_string(at.world_size),
-                                  .hint = "see whether they were started, with the same MASTER_ADDR and MASTER_PORT"});
+  throw Error(ExitCode::restart,
+              {.what = "rank " + std::to_string(at.rank) + " waited " + seconds_of(deadline) + ", but rank " +
+                       missing.ranks + " of " + std::to_string(at.world_size) + " did not come",
+               .hint = "check that all ranks were started, with the same MASTER_ADDR and MASTER_PORT"});
 }
 
-/// Tells from time to time whom rank 0 waits for, each state once.
+/// Reports from time to time which ranks are missing, each state once.
 class Waiting {
  public:
   Waiting(c10d::Store& store, const Rendezvous& at, const GroupOptions& options)
@@ -142,7 +143,7 @@ void wait_for_all(c10d::Store& store, const Rendezvous& at, const GroupOptions& 
   }
 }
 
-/// Before anything is written into a store: whether it is this job's. Rank 0 writes itself down as soon as it serves.
+/// Checks that the store is this job's, before anything is written into it. Rank 0 writes its entry when it serves.
 void check_job(c10d::Store& store, const Rendezvous& at, const Arrival& own, const GroupOptions& options) {
   if (at.rank == 0 || at.store_is_running || own.job.empty()) return;
   try {
@@ -153,29 +154,29 @@ void check_job(c10d::Store& store, const Rendezvous& at, const Arrival& own, con
   const Arrival first = read_back(store.get(key_of(0)));
   if (first.job.empty() || first.job == own.job) return;
   throw Error(ExitCode::usage,
-              {.what = "at " + at.master_address + " port " + std::to_string(at.master_port) +
-                       " another job meets: " + first.job + ", " + first.text() + "; this is " + own.job,
+              {.what = at.master_address + " port " + std::to_string(at.master_port) +
+                       " is used by another job: " + first.job + ", " + first.text() + "; this job is " + own.job,
                .hint = "choose another MASTER_PORT for one of them"});
 }
 
-/// One process per rank: the second is refused, and told of the first where that is known yet.
+/// Allows one process per rank: throws in the second, and names the first if it is known yet.
 void claim_rank(c10d::Store& store, const Rendezvous& at, const Arrival& own) {
   const std::string rank = std::to_string(at.rank);
   if (store.add("claimed/" + rank, 1) == 1) return;
-  std::string what = "two processes say RANK=" + rank + ": this one, " + own.text() + ", and an earlier one";
+  std::string what = "two processes have RANK=" + rank + ": this one, " + own.text() + ", and an earlier one";
   if (store.check({key_of(at.rank)})) what += ", " + read_back(store.get(key_of(at.rank))).text();
   throw Error(ExitCode::usage, {.what = std::move(what),
                                 .hint = "the job was started twice, or two jobs use " + at.master_address + " port " +
                                         std::to_string(at.master_port)});
 }
 
-/// Ranks that do not belong together are told what each of the two is.
+/// Throws if two ranks do not belong together, with the values of both.
 void check_equal(const Rendezvous& at, const Arrival& own, int rank, const Arrival& other) {
   const auto contradict = [&](const std::string& own_value, const std::string& other_value, const std::string& hint) {
     if (own_value == other_value) return;
     throw Error(ExitCode::usage, {.what = "the ranks contradict each other: rank " + std::to_string(at.rank) + " on " +
-                                          own.host + " says " + own_value + ", rank " + std::to_string(rank) + " on " +
-                                          other.host + " says " + other_value,
+                                          own.host + " has " + own_value + ", rank " + std::to_string(rank) + " on " +
+                                          other.host + " has " + other_value,
                                   .hint = hint});
   };
   const auto size_of = [](const Arrival& one) {
@@ -186,14 +187,14 @@ void check_equal(const Rendezvous& at, const Arrival& own, int rank, const Arriv
   contradict(size_of(own), size_of(other), "start all ranks with the same job and world size");
 }
 
-/// NCCL has no ranks that share a GPU.
+/// NCCL does not allow two ranks on one GPU.
 void check_gpu(const Rendezvous& at, const Arrival& own, int rank, const Arrival& other) {
   if (rank == at.rank || own.gpu.empty() || own.gpu != other.gpu) return;
   throw Error(ExitCode::environment,
               {.what = "two ranks have the same GPU: rank " + std::to_string(std::min(at.rank, rank)) + " and rank " +
                        std::to_string(std::max(at.rank, rank)) + " on " + own.host,
-               .hint = "start at most as many ranks per host as it has GPUs; CUDA_VISIBLE_DEVICES shows a rank all of "
-                       "them, or one of its own"});
+               .hint = "start at most one rank per GPU of a host; CUDA_VISIBLE_DEVICES must give each rank all GPUs, "
+                       "or one GPU of its own"});
 }
 
 }  // namespace
@@ -203,7 +204,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::stri
   c10d::TCPStoreOptions options;
   options.port = at.master_port;
   options.timeout = deadline;
-  options.waitWorkers = false;  // meet() waits, and can say for whom
+  options.waitWorkers = false;  // meet() waits, and can name the missing ranks
   if (at.rank == 0 && !at.store_is_running) {
     // c10d's own server socket would listen on every interface of the host.
     ListeningSocket socket(address, at.master_port);
@@ -217,7 +218,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::stri
     throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + " cannot reach rank 0 at " + address +
                                             " port " + std::to_string(at.master_port) + " within " +
                                             seconds_of(deadline) + ": " + plain_message(error),
-                                    .hint = "see whether rank 0 runs, and whether a firewall lies between"});
+                                    .hint = "check that rank 0 runs and that no firewall blocks the port"});
   }
 }
 
@@ -261,7 +262,7 @@ void note_read(c10d::Store& store, const Rendezvous& at, const std::string& roun
   try {
     store.wait(keys, kPatience);
   } catch (const std::exception&) {
-    // Who is late has ended, or will say so.
+    // A late rank has ended, or will report an error itself.
   }
 }
 

@@ -1,5 +1,5 @@
-// How ranks find each other: a store in rank 0 (or in the launcher), where each writes who it is and waits for the
-// rest.
+// How ranks find each other: a store in rank 0 (or in the launcher), where each rank writes who it is and waits for the
+// others.
 #pragma once
 
 #include <chrono>
@@ -13,16 +13,16 @@
 
 namespace gputrain::comm {
 
-/// Serves the store (rank 0, unless the launcher does) or connects to it.
+/// Serves the store (rank 0, unless the launcher does) or connects to it. Throws Error(restart) if that fails.
 c10::intrusive_ptr<c10d::Store> open_store(const Rendezvous& at, const std::string& address,
                                            std::chrono::milliseconds deadline);
 
-/// Writes this rank down, waits for all, and checks that they are of one job and agree on the world size and the kind
-/// of device. Returns the host name of each rank.
+/// Writes this rank's entry, waits for all ranks, and checks that they belong to one job and agree on the world size
+/// and the kind of device. Returns the host name of each rank.
 std::vector<std::string> meet(c10d::Store& store, const Rendezvous& at, const GroupOptions& options);
 
-/// Says that this rank has read what it wanted to know of the others; on rank 0, which serves the store, waits until
-/// all have, a few seconds at most: so that all of them come to the same conclusion. `round`: a name for it.
+/// Notes that this rank has read the others' entries. Rank 0, which serves the store, waits a few seconds until all
+/// ranks have, so that all come to the same conclusion. `round`: a name for this exchange.
 void note_read(c10d::Store& store, const Rendezvous& at, const std::string& round);
 
 }  // namespace gputrain::comm

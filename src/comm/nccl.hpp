@@ -1,4 +1,4 @@
-// NCCL behind the same c10d interface as Gloo; a build without CUDA has none.
+// NCCL behind the same c10d interface as Gloo; a build without CUDA has no NCCL.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace gputrain::comm {
 struct NcclPlace {
   int rank = 0, world_size = 1;
   at::Device device = at::kCPU;
-  std::string interface;  // of the sockets NCCL meets over, unless NCCL_SOCKET_IFNAME says otherwise
+  std::string interface;  // for NCCL's sockets, unless NCCL_SOCKET_IFNAME is set
   std::chrono::milliseconds deadline{};
 };
 
@@ -24,15 +24,14 @@ c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::St
 /// "nccl 2.28.9"
 std::string nccl_name();
 
-/// Whether what this thread hands to the group now is recorded to be replayed, and not done.
+/// Whether this thread's current stream is being captured: collectives are then recorded, not run.
 bool is_recorded(const Connection& connection);
 
-/// Throws c10::DistBackendError when a collective that was handed to the GPU has since been aborted. Nothing to do for
-/// other backends.
+/// Throws c10::DistBackendError when a collective on the GPU has been aborted. Does nothing for other backends.
 void check_nccl(Connection& connection);
 
-/// Ends the communicator: waits for its work, or aborts it after a failure and where an exception is on its way up.
-/// Nothing to do for other backends.
+/// Ends the communicator: waits for its work, or aborts it after a failure or while an exception is being thrown. Does
+/// nothing for other backends.
 void release_nccl(Connection& connection) noexcept;
 
 }  // namespace gputrain::comm

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The inode of the socket that listens on the port, by the kernel's tables: "local remote state ... inode" a line.
+/// The inode of the socket that listens on the port, from the kernel's tables: "local remote state ... inode" per line.
 std::optional<std::string> listening_inode(uint16_t port) {
   for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
     std::ifstream file(table);
@@ -43,7 +43,7 @@ bool holds_socket(const fs::path& process, const std::string& inode) {
   return false;
 }
 
-/// The words of a process's command line, cut where they become long, fit for a terminal.
+/// The command line of a process, shortened, with only printable characters.
 std::string command_of(const fs::path& process) {
   constexpr size_t kLongest = 100;
   std::ifstream file(process / "cmdline", std::ios::binary);

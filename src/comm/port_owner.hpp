@@ -6,8 +6,8 @@
 
 namespace gputrain::comm {
 
-/// "process 4711, gputrain run job.yaml"; empty where nobody listens, or the kernel does not say: the process is
-/// another user's or another container's.
+/// "process 4711, gputrain run job.yaml"; empty if nobody listens, or if the process belongs to another user or
+/// container and the kernel does not show it.
 std::string port_owner(uint16_t port);
 
 }  // namespace gputrain::comm

@@ -38,7 +38,7 @@ Post read_post(const std::vector<uint8_t>& bytes) {
   return post;
 }
 
-/// What every rank has written under a key of its own.
+/// Writes `own` under this rank's key and returns the texts of all ranks.
 std::vector<std::vector<uint8_t>> exchange_texts(c10d::Store& store, const Rendezvous& at, const std::string& key,
                                                  const std::vector<uint8_t>& own) {
   std::vector<std::string> keys;
@@ -51,12 +51,12 @@ std::vector<std::vector<uint8_t>> exchange_texts(c10d::Store& store, const Rende
     note_read(store, at, key);
   } catch (const std::exception&) {
     throw Error(ExitCode::restart, {.what = "rank " + std::to_string(at.rank) + ": a rank ended while the ranks met",
-                                    .hint = "its own last lines say why"});
+                                    .hint = "the last lines of its output say why"});
   }
   return texts;
 }
 
-/// A way to another rank that is being tried.
+/// A connection attempt to another rank.
 struct Attempt {
   int rank;
   std::unique_ptr<Descriptor> socket;
@@ -74,7 +74,7 @@ std::vector<Attempt> try_all(const std::vector<Post>& posts, const Post& own) {
   return attempts;
 }
 
-/// Waits until it is decided for all of them, or long enough.
+/// Waits until all attempts have succeeded or failed, for at most kAnswerTime.
 void wait_for(std::vector<Attempt>& attempts) {
   const auto end = PollClock::now() + kAnswerTime;
   while (true) {
@@ -104,10 +104,10 @@ void wait_for(std::vector<Attempt>& attempts) {
   const bool tells_all = at.rank == 0 && ways != first;
   throw Error(ExitCode::environment,
               {.what = tells_all ? "ranks cannot reach each other:\n    " + ways : first,
-               .hint = "open all TCP ports between these hosts in both directions, on the network of the way to "
+               .hint = "open all TCP ports between these hosts in both directions, on the network that leads to "
                        "MASTER_ADDR (here " +
                        interface_of(own_address) + ", " + own_address +
-                       "), or give MASTER_ADDR by its address in another one"});
+                       "), or set MASTER_ADDR to an address in another network"});
 }
 
 }  // namespace
@@ -149,8 +149,8 @@ int connect_to(const Post& post) {
   const bool is_decided = socket.get() >= 0 && ::poll(&ready, 1, static_cast<int>(patience)) > 0;
   const std::string failure = is_decided ? connecting_failure(socket.get()) : "no answer";
   if (failure.empty()) return socket.release();
-  throw Error(ExitCode::restart,
-              {.what = "rank 0 is gone: at " + post.text() + ": " + failure, .hint = "its own last lines say why"});
+  throw Error(ExitCode::restart, {.what = "rank 0 cannot be reached at " + post.text() + ": " + failure,
+                                  .hint = "if it has ended, the last lines of its output say why"});
 }
 
 }  // namespace gputrain::comm

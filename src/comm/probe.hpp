@@ -1,6 +1,6 @@
-// Before the groups connect: whether every rank can reach every other one, in both directions.
+// Checks that every rank can reach every other rank, in both directions, before the groups connect.
 //
-// The libraries below would wait for minutes, and then not say which way is closed.
+// Without this check the libraries wait for minutes, and then do not say which connection is blocked.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ namespace gputrain::comm {
 struct Post {
   std::string address;
   uint16_t port = 0;
-  std::string secret;  // of all that have met, from rank 0
+  std::string secret;  // shared by all ranks, made by rank 0
 
   std::string text() const { return address + ":" + std::to_string(port); }
 };
 
-/// Tells the others where this rank listens and connects to all of them that are on other addresses. Every rank must
-/// call, and keep its post open meanwhile. Returns rank 0's. Throws Error(environment) on all ranks when one cannot
-/// reach another, Error(restart) when one has ended.
+/// Publishes where this rank listens and connects to all ranks that have other addresses. Every rank must call, and
+/// keep its socket open meanwhile. Returns rank 0's post. Throws Error(environment) on all ranks when one cannot reach
+/// another, Error(restart) when a rank has ended.
 Post probe(c10d::Store& store, const Rendezvous& at, const std::vector<std::string>& hosts, const Post& own);
 
-/// A socket that is connected to a post. Throws Error(restart).
+/// Connects to a post and returns the socket, which the caller closes. Throws Error(restart).
 int connect_to(const Post& post);
 
 }  // namespace gputrain::comm

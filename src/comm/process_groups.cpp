@@ -31,20 +31,20 @@ C10_DECLARE_int(caffe2_log_level);
 namespace gputrain::comm {
 namespace {
 
-// c10d narrates every retry of a connection on stderr, as warnings; what matters of it reaches us as exceptions.
+// c10d warns on stderr about every retry of a connection; the failures that matter reach us as exceptions.
 void quiet_library_logs(int least_level) {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = least_level;
 }
 
-/// torchrun looks for ranks that have ended ten times a second. Of those that it finds together it calls one the cause,
-/// and it should be the one that died, not one that ended because of it. One that ends by an error of its own may first
-/// wait half a second for who tells it.
+/// torchrun polls for ended ranks ten times a second. It blames one of the ranks that it finds together, and that
+/// should be the rank that died, not one that ended because of it. A rank that ends by its own error may first wait
+/// half a second until its reporter is chosen.
 void let_the_cause_be_found_first() { std::this_thread::sleep_for(std::chrono::milliseconds(750)); }
 
 struct GlooPlace {
   int rank = 0, world_size = 1, threads = 1;
-  std::string address;                   // of ours, towards the others
-  std::chrono::milliseconds deadline{};  // until all are connected; each collective brings its own
+  std::string address;                   // of this rank, towards the others
+  std::chrono::milliseconds deadline{};  // for connecting; each collective has its own
 };
 
 c10::intrusive_ptr<c10d::Backend> connect_gloo(const c10::intrusive_ptr<c10d::Store>& store, const GlooPlace& place) {
@@ -58,13 +58,13 @@ c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& s
   return c10::make_intrusive<c10d::PrefixStore>(name, store);
 }
 
-/// 64 random bits, for those who meet.
+/// 64 random bits that the ranks share.
 std::string new_secret() {
   std::random_device random;
   return std::to_string(random()) + "-" + std::to_string(random());
 }
 
-/// Each rank finds out whether it reaches the others, and from then on watches them.
+/// Checks that this rank reaches the others, then starts to watch them.
 std::shared_ptr<Watch> begin_watch(c10d::Store& store, const Rendezvous& at, const GroupOptions& options,
                                    const std::vector<std::string>& hosts, const std::string& address) {
   ListeningSocket socket(address, 0);
@@ -75,14 +75,14 @@ std::shared_ptr<Watch> begin_watch(c10d::Store& store, const Rendezvous& at, con
   return std::make_shared<Watch>(std::move(watch), at.rank == 0 ? socket.release() : connect_to(first));
 }
 
-/// What `failure` ends the process by where it does not come to that by itself.
+/// The error that ends the process if it has to be ended by force.
 Error as_error(const std::exception& failure) {
   if (const auto* error = dynamic_cast<const Error*>(&failure)) return *error;
   if (auto fault = device::fault_of(failure)) return *fault;
   return {device::shortage_of(failure) ? ExitCode::environment : ExitCode::internal, {.what = plain_message(failure)}};
 }
 
-// Connecting reads what the others wrote into the store: it fails when one of them ends meanwhile.
+// Connecting reads what the others wrote into the store, so it fails when one of them ends meanwhile.
 template <class Connect>
 std::shared_ptr<Connection> connected(Connection properties, Connect connect) {
   auto connection = std::make_shared<Connection>(std::move(properties));
@@ -91,18 +91,19 @@ std::shared_ptr<Connection> connected(Connection properties, Connect connect) {
     connection->backend = connect();
     return connection;
   } catch (const std::exception& error) {
-    if (device::shortage_of(error)) throw;  // this rank's own: nobody has ended
-    const std::string happening = "cannot connect to the others";
+    if (device::shortage_of(error)) throw;  // out of memory on this rank; no rank has ended
+    const std::string happening = "cannot connect to the other ranks";
     const auto verdict = connection->watch->explain({.message = plain_message(error), .in = {}});
     let_the_cause_be_found_first();
     if (verdict) throw verdict->error_of(rank, happening);
     const bool is_nccl = !connection->device.is_cpu();
-    throw Error(ExitCode::restart,
-                {.what = "rank " + std::to_string(rank) + ": " + happening + ": " + plain_message(error),
-                 .hint = std::string("a rank ended while they met; its own last lines say why") +
-                         (is_nccl ? "; if none did, NCCL_DEBUG=WARN tells what NCCL lacks here, such as shared memory "
-                                    "in a container (--shm-size)"
-                                  : "")});
+    throw Error(
+        ExitCode::restart,
+        {.what = "rank " + std::to_string(rank) + ": " + happening + ": " + plain_message(error),
+         .hint = std::string("a rank ended while the ranks met; the last lines of its output say why") +
+                 (is_nccl ? "; if none ended, NCCL_DEBUG=WARN shows what NCCL lacks, such as shared memory in a "
+                            "container (--shm-size)"
+                          : "")});
   }
 }
 
@@ -122,7 +123,7 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
   if (at.world_size == 1) return;
   constexpr int kErrors = 2;
   quiet_library_logs(kErrors);
-  std::signal(SIGPIPE, SIG_IGN);  // Gloo writes to ranks that may have died: an error to report, not a death of our own
+  std::signal(SIGPIPE, SIG_IGN);  // Gloo may write to a dead rank: report that as an error, do not die of it
   const std::string master = meeting_address(at);
   meeting_ = std::make_unique<Meeting>(Meeting{open_store(at, master, options.start_deadline), nullptr});
   const bool on_gpu = !options.device.is_cpu();
@@ -142,7 +143,7 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
     tensors_ = Group(connected(part(Channel::tensors, options.device),
                                [&] { return connect_nccl(part_of(meeting_->store, "tensors"), nccl); }));
   } else {
-    place.threads = 2;  // two buckets under way at a time
+    place.threads = 2;  // two buckets at a time
     tensors_ = Group(connected(part(Channel::tensors, at::kCPU),
                                [&] { return connect_gloo(part_of(meeting_->store, "tensors"), place); }));
   }
@@ -162,9 +163,9 @@ void ProcessGroups::on_rank_zero(const std::function<void()>& action, std::strin
   control_.broadcast(code, 0, name);
   const auto told = static_cast<ExitCode>(code.item<int64_t>());
   if (told == ExitCode::done) return;
-  control_.barrier(std::move(name));  // who leaves must not break off what the others are still told
+  control_.barrier(std::move(name));  // rank 0 must not leave before all ranks have the code
   if (refusal) std::rethrow_exception(refusal);
-  throw ToldElsewhere(Error(told, {.what = "rank 0 could not do it, and says why"}));
+  throw ToldElsewhere(Error(told, {.what = "rank 0 failed and reports why"}));
 }
 
 bool ProcessGroups::holds_everywhere(bool here, std::string name) {
@@ -201,13 +202,13 @@ bool is_told_by_rank_zero(const Rendezvous& at, const std::string& program, cons
   constexpr int kFatal = 3;
   constexpr std::chrono::seconds kPatience{5};
   if (at.world_size == 1) return false;
-  quiet_library_logs(kFatal);  // that nobody came is no error here
+  quiet_library_logs(kFatal);  // here a missing rank is no error
   try {
     GroupOptions options{.start_deadline = kPatience, .program = program, .run = words};
     std::replace(options.run.begin(), options.run.end(), '\n', ' ');
     meet(*open_store(at, meeting_address(at), kPatience), at, options);
     return at.rank != 0;
-  } catch (const std::exception&) {  // no other rank is there, or not with the same mistake
+  } catch (const std::exception&) {  // a rank is missing, or has another mistake
     return false;
   }
 }

@@ -41,7 +41,7 @@ std::string number_text(Channel channel, int64_t number) {
 
 std::string hint_of(ExitCode code) {
   return code == ExitCode::internal
-             ? "this is a bug, of gputrain or of what was added to it: please report it with this page and the job"
+             ? "this is a bug in gputrain or in code added to it: please report it with this page and the job"
              : "a restart goes on from the newest checkpoint";
 }
 
@@ -76,7 +76,7 @@ Roster::Roster(std::vector<std::string> hosts, int own_rank) : own_rank_(own_ran
 
 void Roster::hear(int rank, Standing standing) {
   Rank& one = of(rank);
-  for (size_t i = 0; i < kChannels; ++i) {  // what it has called stays true
+  for (size_t i = 0; i < kChannels; ++i) {  // keep the calls that it reported before
     Standing::Lane &now = standing.lanes[i], &before = one.standing.lanes[i];
     if (now.calls.empty()) now.calls = std::move(before.calls), now.last = before.last;
   }
@@ -104,12 +104,12 @@ Roster::Ranks Roster::which(const std::function<bool(const Rank&)>& is_one) cons
 
 std::string Roster::name(int rank) const { return "rank " + std::to_string(rank) + " on " + of(rank).host; }
 
-/// What the rank was at when it was last heard of.
+/// What the rank was doing when it was last heard of.
 std::string Roster::state(int rank) const {
   const Rank& one = of(rank);
   const double ago = std::chrono::duration<double>(Clock::now() - one.heard).count();
   const Standing& standing = one.standing;
-  if (standing.place.empty()) return "never heard of";
+  if (standing.place.empty()) return "no message from it yet";
   const bool is_here = one.life == Life::here;
   std::string text = standing.place + ", since " + whole_seconds(standing.place_seconds + (is_here ? ago : 0));
   if (const auto& waiting = standing.waiting) text += ", waiting for " + waiting->what;
@@ -126,7 +126,7 @@ std::optional<Awaited> Roster::longest_wait() const {
   return longest;
 }
 
-/// Who has come to a collective and who has not.
+/// Which ranks have called a collective and which have not.
 std::string Roster::page_about(const std::optional<Awaited>& what) const {
   if (!what) return {};
   const auto has_called = [&](const Rank& one) { return one.standing.lane(what->channel).begun >= what->number; };
@@ -170,7 +170,7 @@ std::optional<Verdict> Roster::loss() const {
       if (!is_told) page += line(is_lost ? "lost" : "ended", name(other) + ": " + state(other));
     }
     Verdict found = verdict(ExitCode::restart, std::move(cause), std::move(page));
-    if (is_lost) found.hint = "see to " + of(rank).host + " and the end of that rank's own log; " + found.hint;
+    if (is_lost) found.hint = "check " + of(rank).host + " and the end of that rank's log; " + found.hint;
     return found;
   }
   return std::nullopt;
@@ -204,8 +204,8 @@ std::optional<Verdict> Roster::disagreement(double seconds) const {
   return waiting_in_a_circle(seconds);
 }
 
-/// The first collective that the ranks do not agree on, of those of which most ranks still know what it was: where they
-/// go on meanwhile, what one remembers may begin later than what another one does.
+/// The first difference among the collectives that most ranks still remember: ranks go on meanwhile, so one may
+/// remember calls from a later number on than another.
 std::optional<Verdict> Roster::different_calls(Channel channel) const {
   int64_t first = INT64_MAX, last = 0;
   for (const Rank& one : ranks_) {
@@ -241,7 +241,7 @@ std::optional<Verdict> Roster::different_calls(Channel channel) const {
                  std::move(page));
 }
 
-/// Every rank waits for something that another one, which waits too, has not called.
+/// Every rank waits, each for a collective that another rank has not called.
 std::optional<Verdict> Roster::waiting_in_a_circle(double seconds) const {
   std::string page;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -275,7 +275,7 @@ Verdict Roster::failure(const Failure& failure) const {
   Verdict found =
       verdict(ExitCode::restart,
               (missing.size() == 1 ? name(missing.front()) : ranks_text(missing)) + " did not come" + reason, page);
-  found.hint = "see what that rank did; parallel.timeout is how long the others wait; " + found.hint;
+  found.hint = "find out what that rank was doing; parallel.timeout is how long the others wait; " + found.hint;
   return found;
 }
 

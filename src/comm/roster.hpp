@@ -1,6 +1,6 @@
-// What is known of every rank, and what follows from it: whether the run can go on, and if not, why, on one page.
+// What is known about every rank, and what follows: whether the run can go on, and if not, why, on one page.
 //
-// Rank 0 hears of all ranks and decides for them; the others hear of rank 0 only, and decide where that is lost.
+// Rank 0 hears from all ranks and decides for them. The others hear from rank 0 only, and decide when rank 0 is lost.
 #pragma once
 
 #include <chrono>
@@ -21,11 +21,12 @@ namespace gputrain::comm {
 struct Verdict {
   ExitCode code = ExitCode::restart;
   std::string cause;  // "rank 1 on node2 has not been heard from for 15 s"
-  std::string page;   // the lines below it, each after a line feed
+  std::string page;   // more lines, each after a line feed
   std::string hint;
-  int speaker = 0;  // the rank that shows the page; the others say the cause only
+  int speaker = 0;  // the rank that prints the page; the others print only the cause
 
-  /// As `rank` tells it; `happening`: what it was at, "all-reduce of gradients 3 broke off after 2.0 s", or nothing.
+  /// The error as `rank` reports it; `happening`: what failed there, "all-reduce of gradients 3 failed after 2.0 s", or
+  /// empty.
   Error error_of(int rank, const std::string& happening) const;
 };
 
@@ -33,9 +34,9 @@ nlohmann::json to_json(const Verdict& verdict);
 /// Throws nlohmann::json::exception.
 Verdict verdict_from_json(const nlohmann::json& json);
 
-/// A collective that broke off.
+/// A collective that failed.
 struct Failure {
-  std::string message;  // the library's
+  std::string message;  // from the library
   std::optional<Awaited> in;
 };
 
@@ -44,23 +45,23 @@ class Roster {
   Roster(std::vector<std::string> hosts, int own_rank);
 
   void hear(int rank, Standing standing);
-  /// The rank is gone. `how`: "has not been heard from for 15 s"
+  /// The rank is lost. `how`: "has not been heard from for 15 s"
   void lose(int rank, std::string how);
-  /// The rank has ended by itself; `failed`: by an error, whose message `words` is.
+  /// The rank has ended by itself. `failed`: by an error, with the message `words`.
   void leave(int rank, std::string words, bool failed);
 
   bool is_here(int rank) const { return of(rank).life == Life::here; }
-  /// Whether it is worth comparing what the ranks have called: they all have called what one of them has waited for so
-  /// long, or what they have called up to a mark differs. True once for each such state.
+  /// Whether to compare the calls of all ranks: one rank has waited `seconds` for a collective that all have called, or
+  /// the calls up to a mark differ. True once for each such state.
   bool is_suspicious(double seconds);
 
-  /// Whether a rank is lost, or has ended by an error; and that this ends the run.
+  /// Whether a rank is lost or has ended by an error; loss() is the verdict on that.
   bool has_loss() const;
   std::optional<Verdict> loss() const;
-  /// Ranks that called different collectives, as far as the calls are known, or that have waited for each other so
-  /// long.
+  /// The verdict if ranks called different collectives, as far as the calls are known, or have all waited for each
+  /// other for `seconds`.
   std::optional<Verdict> disagreement(double seconds) const;
-  /// What it means that a collective broke off, where nothing better is known.
+  /// The verdict on a failed collective if nothing better is known.
   Verdict failure(const Failure& failure) const;
 
  private:
@@ -69,7 +70,7 @@ class Roster {
   struct Rank {
     std::string host;
     Life life = Life::here;
-    std::string words;  // of one that is not here: why
+    std::string words;  // why it is not here
     Standing standing;
     Clock::time_point heard = Clock::now();
   };
@@ -88,7 +89,7 @@ class Roster {
 
   std::vector<Rank> ranks_;
   int own_rank_;
-  std::pair<Channel, int64_t> suspected_{};  // what was compared last
+  std::pair<Channel, int64_t> suspected_{};  // the state that was compared last
 };
 
 }  // namespace gputrain::comm

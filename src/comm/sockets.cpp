@@ -78,7 +78,7 @@ std::string source_address_towards(const std::string& address) {
 }
 
 std::string outward_address() {
-  // Addresses reserved for documentation: routed like any foreign one, never answered.
+  // Addresses reserved for documentation: routed like any foreign address, never answered.
   for (const char* foreign : {"192.0.2.1", "2001:db8::1"}) {
     std::string address = source_address_towards(foreign);
     if (!address.empty() && !is_loopback(address)) return address;
@@ -118,8 +118,8 @@ std::string connecting_failure(int descriptor) {
 std::string meeting_address(const Rendezvous& at) {
   std::string address = resolve(at.master_address);
   const bool spans_hosts = at.world_size > at.local_world_size;
-  // A host's own name often stands for its loopback, and a service name for nobody's address: rank 0 then serves the
-  // address the outside reaches it by.
+  // A host's own name often resolves to its loopback, and a service name to an address that no host has: rank 0 then
+  // serves the address by which the outside reaches it.
   if ((spans_hosts && is_loopback(address)) || (at.rank == 0 && !at.store_is_running && !is_own_address(address))) {
     std::string outward = outward_address();
     if (outward.empty()) {
@@ -143,11 +143,11 @@ ListeningSocket::ListeningSocket(const std::string& address, uint16_t port) {
     const bool is_taken = errno == EADDRINUSE;
     std::string what = "cannot listen on " + address + " port " + std::to_string(port) + ": " + cause();
     const std::string owner = is_taken ? port_owner(port) : "";
-    if (!owner.empty()) what += ": there is " + owner;
+    if (!owner.empty()) what += ": it is used by " + owner;
     throw Error(
         ExitCode::environment,
         {.what = std::move(what),
-         .hint = is_taken ? "if that is this job, started before, end one of them; else choose another MASTER_PORT"
+         .hint = is_taken ? "if this job was started twice, end one of them; otherwise choose another MASTER_PORT"
                           : "check MASTER_ADDR and MASTER_PORT"});
   }
   sockaddr_storage bound{};

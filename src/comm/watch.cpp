@@ -21,12 +21,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr seconds kHeartbeatEvery{1};
-constexpr seconds kExplaining{3};               // how long a rank waits to be told why its collective broke off
-constexpr seconds kGathering{1};                // how long rank 0 waits for what others have to say before it decides
-constexpr milliseconds kChoosingReporter{500};  // how long rank 0 waits to fail too, and be the reporter
-constexpr seconds kForcedExit{3};               // of a process that is ended
-constexpr seconds kOwnSleep{5};                 // who was stopped for so long knows nothing of the others' silence
-constexpr double kStuckSeconds = 2;             // in a collective, before what the ranks have called is compared
+constexpr seconds kExplaining{3};               // how long a rank waits to learn why its collective failed
+constexpr seconds kGathering{1};                // how long rank 0 waits for the other ranks' reports before it decides
+constexpr milliseconds kChoosingReporter{500};  // how long rank 0 waits, because it may fail too and be the reporter
+constexpr seconds kForcedExit{3};               // for the handler of a forced exit
+constexpr seconds kOwnSleep{5};                 // after a longer pause of this process, restart the peers' timeouts
+constexpr double kStuckSeconds = 2;             // in a collective, before the calls of the ranks are compared
 
 std::string text_of(const json& message) { return message.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -68,7 +68,7 @@ Watch::Watch(Options options, int socket)
 
 Watch::~Watch() {
   const bool failed = std::uncaught_exceptions() > 0;
-  leave(failed ? "its own last lines say why" : "", failed);
+  leave(failed ? "the last lines of its output say why" : "", failed);
   {
     const std::lock_guard lock(mutex_);
     stops_ = true;
@@ -134,7 +134,7 @@ void Watch::set_forced_exit_handler(std::function<void(const Error&)> on_forced_
   on_forced_exit_ = std::move(on_forced_exit);
 }
 
-// The thread
+// The watch thread
 
 void Watch::run() {
   while (true) {
@@ -173,7 +173,7 @@ void Watch::wait() {
   if (Clock::now() - std::exchange(awake_, Clock::now()) > kOwnSleep) restart_timeouts();
 }
 
-/// A process that was stopped itself has heard nobody.
+/// A process that was paused has read no heartbeats.
 void Watch::restart_timeouts() {
   for (auto& [rank, link] : links_) link->heard = Clock::now();
   door_.restart_timeouts();
@@ -202,7 +202,7 @@ void Watch::take(int rank, std::string_view line) {
   try {
     take_message(rank, json::parse(line));
   } catch (const json::exception&) {
-    // Half a line of a rank that died; what matters is said again or known by its end.
+    // Half a line of a rank that died. What matters is sent again, or follows from its end.
   }
 }
 
@@ -247,7 +247,7 @@ void Watch::take_reports() {
   }
 }
 
-/// The first one counts; what the others have seen of it decides what it means.
+/// Only the first failure counts; the other ranks' reports decide what it means.
 void Watch::note_failure(Failure failure) {
   if (failure_ || has_verdict_) return;
   failure_ = std::move(failure);
@@ -271,11 +271,11 @@ void Watch::check_timeouts() {
                            " (stopped, or its host or network is gone)");
   }
   for (const int rank : door_.overdue()) {
-    if (roster_.is_here(rank)) roster_.lose(rank, "never came");
+    if (roster_.is_here(rank)) roster_.lose(rank, "never connected");
   }
 }
 
-/// Asks everyone what they are at and have called.
+/// Asks every rank what it is doing and what it has called.
 void Watch::gather() {
   gathering_ = {.until = Clock::now() + kGathering, .missing = {}};
   for (const auto& [rank, link] : links_) gathering_->missing.insert(rank);
@@ -315,8 +315,8 @@ void Watch::announce(const Verdict& verdict) {
   changed_.notify_all();
 }
 
-/// A thread that trains may be stuck where nothing wakes it: in a GPU's queue, in a disk that is gone, in user code.
-/// One that ends by itself is left to finish what it writes, but giving back may hang as well, as in NCCL's abort.
+/// The main thread may be stuck where nothing wakes it: in a GPU queue, on a lost disk, in user code. A rank that ends
+/// by itself may finish its writes, but releasing resources can hang as well, for example in NCCL's abort.
 std::optional<Watch::End> Watch::end_due() {
   const auto now = Clock::now();
   const bool is_overdue = verdict_ && !ends_by_itself_ && now >= end_at_;
@@ -335,7 +335,7 @@ void Watch::end_if_overdue() {
   end(*due, on_forced_exit);
 }
 
-/// Says the page first: what comes after it may be stuck as well, and has only so long.
+/// Prints the page first: the handler may be stuck as well, and has only kForcedExit.
 void Watch::end(const End& how, const std::function<void(const Error&)>& on_forced_exit) {
   const Error& error = how.error;
   const std::string text = how.is_told ? "" : std::string("error: ") + error.what() + "\n";
@@ -364,7 +364,7 @@ void Watch::announce_departure() {
   if (is_coordinator() && departure.failed) {
     failed_ranks_.emplace(failed_ranks_.begin(), options_.rank, departure.words);
     reporters_due_ = Clock::now();
-    name_reporters();  // first: a departure is no answer for ranks that failed with another message
+    name_reporters();  // first: the departure does not tell ranks with another message who reports it
   }
   tell_all(text_of({{"bye", {{"words", departure.words}, {"failed", departure.failed}}}}));
 }

@@ -1,8 +1,8 @@
-// The failure detector: sends heartbeats that say what this rank is doing, and notices when another rank's stop coming.
+// The failure detector: sends heartbeats that say what this rank is doing, and notices when those of another rank stop.
 // It has its own thread and connections, so it works while the ranks wait in a collective, compute, or read.
 //
-// Rank 0 coordinates: all ranks report to it, and it tells them when they all have to end, and why. A rank that is slow
-// but sends heartbeats is left alone; one that is stopped, or whose host is gone, is lost after `silence`.
+// Rank 0 coordinates: all ranks report to it, and it tells them when they all have to end, and why. A slow rank that
+// sends heartbeats is left alone; a rank that is stopped, or whose host is gone, is lost after `silence`.
 #pragma once
 
 #include <atomic>
@@ -33,37 +33,37 @@ class Watch {
   struct Options {
     int rank = 0;
     std::vector<std::string> hosts;  // of each rank
-    std::string secret;              // by which ranks know each other
+    std::string secret;              // proves that a connection is a rank's
     std::chrono::milliseconds silence{}, grace{};
   };
-  /// `socket`: listening, on rank 0; connected to that on the others.
+  /// `socket`: a listening one on rank 0, on the others one connected to it. Takes ownership.
   Watch(Options options, int socket);
-  /// Announces this rank's departure: a failed one where an exception is being thrown.
+  /// Announces this rank's departure, as a failure if an exception is being thrown.
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
   int rank() const noexcept { return options_.rank; }
   Journal& journal() noexcept { return journal_; }
-  /// Journal::enter(), with a heartbeat soon.
+  /// Journal::enter(), and a heartbeat soon if the place changed.
   void enter(const char* place, int64_t step);
 
-  /// Why this rank has to end, if it has to. Once there is a verdict, the process has `grace` to end in good order.
+  /// Why this rank has to end; empty: it need not. After a verdict the process has `grace` to end in good order.
   std::optional<Verdict> verdict() const;
-  /// Tells that a collective broke off, and waits a moment for what it means. Empty: nobody is there who would know.
+  /// Reports a failed collective and waits a moment for the verdict. Empty: none came, or rank 0 is gone.
   std::optional<Verdict> explain(Failure failure);
-  /// The same without waiting.
+  /// Like explain(), without waiting.
   void report(Failure failure);
-  /// This rank ends by itself; `words`: the error message, if it failed.
+  /// This rank ends by itself. `words`: the error message, if it failed.
   void leave(const std::string& words, bool failed);
-  /// After leave() by an error: whether this rank is the one that tells the user. Of ranks that fail with the same
-  /// message only one does: rank 0, where it is among the first. Waits a moment for the coordinator's choice.
+  /// After leave() with an error: whether this rank reports it to the user. Of ranks that fail with the same message
+  /// only one does: rank 0, if it is among the first. Waits a moment for the coordinator's choice.
   bool is_reporter();
-  /// After leave(), where nothing is left to do but to give everything back: the process has `grace` for that, then it
-  /// is ended by this error, which is told unless another rank does.
+  /// After leave(), when only resources are left to release: the process has `grace` for that, then it is ended with
+  /// this error. `is_told`: another rank prints the error.
   void end_by(const Error& error, bool is_told);
-  /// Called before this thread ends a process whose main thread is stuck; null: nothing is. Does not return where that
-  /// has begun: what the handler looks at must not go before the process.
+  /// Called before this thread ends a process whose main thread is stuck; null: nothing is. Does not return if that has
+  /// begun, so that what the handler uses outlives it.
   void set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit);
 
  private:
@@ -83,9 +83,9 @@ class Watch {
   void decide();
   void announce(const Verdict& verdict);
   void end_if_overdue();
-  struct End {  // of a process that does not end in good order
+  struct End {  // of a process that is ended by force
     Error error;
-    bool is_told = false;  // elsewhere
+    bool is_told = false;  // by another rank
     Clock::time_point at;
   };
   std::optional<End> end_due();
@@ -99,25 +99,25 @@ class Watch {
   const Options options_;
   Journal journal_;
   Descriptor wake_event_;       // wakes the thread
-  Clock::time_point hastened_;  // when enter() last asked for a heartbeat out of turn
+  Clock::time_point hastened_;  // when enter() last asked for an early heartbeat
 
-  // Of the thread alone.
+  // Used by the watch thread only.
   WatchDoor door_;
   std::map<int, std::unique_ptr<WatchLink>> links_;
   Roster roster_;
   std::optional<Failure> failure_;
-  struct Gathering {  // of what every rank is at and has called, before a verdict
+  struct Gathering {  // collects what every rank is doing and has called, before a verdict
     Clock::time_point until;
     std::set<int> missing;
   };
   std::optional<Gathering> gathering_;
-  std::vector<std::pair<int, std::string>> failed_ranks_;  // and their messages; no reporter is chosen for them yet
+  std::vector<std::pair<int, std::string>> failed_ranks_;  // with their messages; no reporter chosen yet
   Clock::time_point reporters_due_;
-  std::map<std::string, int> reporters_;  // by message
+  std::map<std::string, int> reporters_;  // of each message
   Clock::time_point next_heartbeat_ = Clock::now(), awake_ = Clock::now();
   bool has_news_ = false;
 
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::atomic<bool> has_verdict_ = false, hastens_ = false;
   std::optional<Verdict> verdict_;
@@ -128,8 +128,8 @@ class Watch {
     bool failed = false;
   };
   std::optional<Departure> departure_;
-  std::optional<int> reporter_;                     // of our error message
-  std::optional<Departure> coordinator_departure_;  // heard from rank 0
+  std::optional<int> reporter_;                     // the rank that reports our error message
+  std::optional<Departure> coordinator_departure_;  // as rank 0 announced it
   std::optional<End> own_end_;
   bool departure_announced_ = false, ends_by_itself_ = false, has_no_coordinator_ = false, stops_ = false,
        ends_process_ = false;

@@ -9,8 +9,8 @@
 namespace gputrain::comm {
 namespace {
 
-constexpr size_t kMostBytes = 1 << 20;  // that wait to be sent to one rank
-constexpr size_t kMostStrangers = 64;   // besides one for each rank
+constexpr size_t kMostBytes = 1 << 20;  // queued for one rank
+constexpr size_t kMostStrangers = 64;   // besides one per rank
 
 }  // namespace
 
@@ -71,7 +71,7 @@ bool WatchDoor::is_awaited(const std::string& hello, int& rank) const {
     const auto said = nlohmann::json::parse(hello);
     rank = said.at("hello");
     return said.at("secret") == secret_ && awaited_.contains(rank);
-  } catch (const nlohmann::json::exception&) {  // not one of us
+  } catch (const nlohmann::json::exception&) {  // not a rank of this job
     return false;
   }
 }

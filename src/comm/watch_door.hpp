@@ -1,5 +1,5 @@
-// Where the other ranks come to rank 0's watch: whoever is one of them says so first, and knows the secret; everyone
-// else is sent away.
+// Where the other ranks connect to rank 0's watch. A rank first says who it is and proves it with the secret; all other
+// connections are closed.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ struct WatchLink {
   void add_to(Poll& poll) const;
 };
 
-/// How a rank says who it is.
+/// The first line that a rank sends.
 std::string hello_of(int rank, const std::string& secret);
 
 class WatchDoor {
@@ -32,18 +32,18 @@ class WatchDoor {
   struct Arrival {
     int rank = 0;
     std::unique_ptr<WatchLink> link;
-    std::vector<std::string> lines;  // what it has said besides
+    std::vector<std::string> lines;  // what it sent after the first
   };
 
-  /// `listener`: negative where nobody comes. Ranks from 1 on are awaited, each for at most `silence`.
+  /// `listener`: negative on all ranks but 0. Expects ranks from 1 on, each within `silence`.
   WatchDoor(int listener, int ranks, std::string secret, std::chrono::milliseconds silence);
 
   void add_to(Poll& poll) const;
-  /// Those who have come since the last call.
+  /// The ranks that have connected since the last call.
   std::vector<Arrival> attend();
-  /// Ranks that have not come in time.
+  /// Ranks that have not connected in time.
   std::vector<int> overdue() const;
-  /// The time of all who are awaited begins anew.
+  /// Restarts the timeouts of all expected ranks.
   void restart_timeouts();
 
  private:
@@ -54,8 +54,8 @@ class WatchDoor {
   std::string secret_;
   std::chrono::milliseconds silence_;
   size_t most_strangers_;
-  std::vector<std::unique_ptr<WatchLink>> strangers_;  // that have not said who they are
-  std::map<int, Clock::time_point> awaited_;           // since when
+  std::vector<std::unique_ptr<WatchLink>> strangers_;  // not identified yet
+  std::map<int, Clock::time_point> awaited_;           // expected ranks, since when
 };
 
 }  // namespace gputrain::comm

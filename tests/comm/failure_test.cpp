@@ -101,9 +101,9 @@ TEST(Failure, WhoWaitsForADeviceDoesSoUntilTheDeadline) {
   RankProcesses ranks("late_device", 2);
   const auto results = ranks.finish();
   EXPECT_EQ(results[0].exit_code, kRestart) << results[0].output;
-  EXPECT_THAT(results[0].output, HasSubstr("step 12 broke off after 3."));
+  EXPECT_THAT(results[0].output, HasSubstr("step 12 failed after 3."));
   EXPECT_THAT(results[0].output, HasSubstr("rank 1 on "));
-  EXPECT_THAT(results[0].output, HasSubstr("did not come (the GPU is still not done with it)"));
+  EXPECT_THAT(results[0].output, HasSubstr("did not come (the GPU has not finished it)"));
   EXPECT_EQ(results[1].exit_code, kRestart) << results[1].output;
 }
 

@@ -96,7 +96,7 @@ TEST(Meeting, AMissingRankIsNamedAtTheDeadline) {
   for (const size_t rank : {size_t{0}, size_t{2}}) {
     EXPECT_EQ(results[rank].exit_code, static_cast<int>(ExitCode::restart)) << results[rank].output;
   }
-  EXPECT_THAT(results[0].output, HasSubstr("in vain for rank 1 of 3"));
+  EXPECT_THAT(results[0].output, HasSubstr("but rank 1 of 3 did not come"));
 }
 
 TEST(Meeting, WithoutRankZeroTheOthersSayThatItCannotBeReached) {
@@ -114,7 +114,7 @@ TEST(Meeting, TwoProcessesOfOneRankAreAUsageErrorOfTheSecond) {
   ranks.wait_for_end(2);
   const auto results = end_servers(ranks);
   EXPECT_EQ(results[2].exit_code, static_cast<int>(ExitCode::usage)) << results[2].output;
-  EXPECT_THAT(results[2].output, HasSubstr("two processes say RANK=1"));
+  EXPECT_THAT(results[2].output, HasSubstr("two processes have RANK=1"));
   EXPECT_THAT(results[2].output, HasSubstr("an earlier one, process " + std::to_string(ranks.process(1))));
 }
 
@@ -127,8 +127,8 @@ TEST(Meeting, ARankOfAnotherJobIsToldWhoseMeetingItIsAndDisturbsNobody) {
   const auto results = end_servers(ranks);
   EXPECT_EQ(results[2].exit_code, static_cast<int>(ExitCode::usage)) << results[2].output;
   EXPECT_THAT(results[2].output,
-              HasSubstr("another job meets: Slurm job 12 step 0, process " + std::to_string(ranks.process(0))));
-  EXPECT_THAT(results[2].output, HasSubstr("this is Slurm job 637 step 0"));
+              HasSubstr("is used by another job: Slurm job 12 step 0, process " + std::to_string(ranks.process(0))));
+  EXPECT_THAT(results[2].output, HasSubstr("this job is Slurm job 637 step 0"));
 }
 
 TEST(Meeting, RankZeroCountsTheArrivalsAloud) {
@@ -152,7 +152,7 @@ TEST(Meeting, APortInUseIsAnEnvironmentErrorThatNamesIt) {
   const auto results = end_servers(ranks);
   EXPECT_EQ(results[2].exit_code, static_cast<int>(ExitCode::environment)) << results[2].output;
   EXPECT_THAT(results[2].output, HasSubstr("cannot listen on 127.0.0.1 port"));
-  EXPECT_THAT(results[2].output, HasSubstr("there is process " + std::to_string(ranks.process(0)) + ", "));
+  EXPECT_THAT(results[2].output, HasSubstr("it is used by process " + std::to_string(ranks.process(0)) + ", "));
   EXPECT_THAT(results[2].output, HasSubstr("--body serves"));
 }
 

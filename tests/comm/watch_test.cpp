@@ -87,7 +87,7 @@ TEST_P(StoppedRank, IsNamedOnOnePageAndTheOthersEndLongBeforeTheDeadline) {
     const auto& output = results[static_cast<size_t>(rank)].output;
     EXPECT_EQ(results[static_cast<size_t>(rank)].exit_code, kStartAgain) << output;
     EXPECT_THAT(output, AllOf(HasSubstr(name), HasSubstr("has not been heard from for 2 s"),
-                              HasSubstr("all-reduce of gradients 3 broke off")));
+                              HasSubstr("all-reduce of gradients 3 failed")));
     if (rank == speaker) {
       EXPECT_THAT(output, HasSubstr("in the evaluation after step 200, since"));
       EXPECT_THAT(output, HasSubstr("missing  " + name));

@@ -337,7 +337,7 @@ class PretendGpuRanksThatHang : public PretendGpuRanks {
 
 TEST_F(PretendGpuRanksThatHang, InAReplayedStepEndAndSayWhere) {
   EXPECT_THAT(end_with_hang(10, {}),
-              HasSubstr("step 6 broke off after 2.0 s (deadline 2.0 s): the GPU is still not done with it"));
+              HasSubstr("step 6 failed after 2.0 s (deadline 2.0 s): the GPU has not finished it"));
 }
 
 // Here it is c10d's watchdog that notices, and calls off what hangs.

@@ -1,4 +1,4 @@
-// Learns from the cloud's metadata service that this machine is about to be taken away, and how soon.
+// Reads from the cloud's metadata service that this machine is about to be taken away, and when.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace gputrain::cloud {
 
-/// The keys of the job about notices.
+/// The job keys for notices.
 struct NoticeSpec {
   std::string action = "save";
   config::Duration interval{5};
@@ -23,8 +23,8 @@ struct NoticeSpec {
   static void describe(config::Description<NoticeSpec>& d);
 };
 
-/// What a rank's warning ends with when it has the run make way for what its cloud announces: so the launcher knows
-/// which host is about to be taken away.
+/// The end of a rank's warning when the run makes way for a cloud notice. The launcher reads it to know which host is
+/// about to be taken away.
 inline constexpr std::string_view kMakesWay = ": the run saves and makes way";
 
 /// What a cloud announced.
@@ -33,16 +33,16 @@ struct Notice {
   std::string event;  // the cloud's word: "terminate", "Preempt", ...
   std::chrono::steady_clock::time_point deadline;
 
-  /// Until the machine may be gone; 0 once that moment has passed.
+  /// Time until the machine may be gone; 0 after that moment.
   double seconds_left() const noexcept;
-  /// Whether it is time to save and leave: at once for the two minutes, or less, that spot machines are given, but not
-  /// an hour before a planned maintenance. `save_seconds`: how long saving takes, as measured, 0 if not known yet.
+  /// Whether it is time to save and leave: at once for spot machines, which get two minutes or less, but not an hour
+  /// before planned maintenance. `save_seconds`: how long a save takes, as measured; 0: unknown.
   bool is_urgent(double save_seconds) const noexcept;
   /// "AWS announces terminate in 118 s".
   std::string text() const;
 };
 
-/// A metadata service to ask instead of the cloud's own.
+/// A metadata service to use instead of the cloud's own.
 struct MetadataSource {
   std::string cloud;    // "aws", "google", "azure", "alibaba" or "tencent"
   std::string address;  // numeric IPv4
@@ -51,14 +51,13 @@ struct MetadataSource {
   friend bool operator==(const MetadataSource&, const MetadataSource&) = default;
 };
 
-/// GPUTRAIN_METADATA_URL, for tests and for metadata behind a relay: "aws=http://127.0.0.1:8080", several with commas
-/// between; unset: none. Throws Error(usage) for anything else.
+/// Reads GPUTRAIN_METADATA_URL, for tests and for metadata behind a proxy: "aws=http://127.0.0.1:8080", several
+/// separated by commas; unset: none. Throws Error(usage) for anything else.
 std::vector<MetadataSource> read_metadata_sources(const Lookup& lookup);
 std::vector<MetadataSource> read_metadata_sources();  // of this process
 
-/// Finds out in the background which cloud this machine belongs to and keeps asking it. One per machine is enough: on
-/// ranks with local rank 0. Whatever a service does or does not answer, training never hears more of it than
-/// take_remarks().
+/// Finds out in the background which cloud this machine belongs to, then polls it. One per machine is enough: on ranks
+/// with local rank 0. Errors of a service reach training only through take_remarks().
 class NoticeWatcher {
  public:
   struct Options {
@@ -70,25 +69,24 @@ class NoticeWatcher {
 
   /// Starts the thread and returns at once.
   explicit NoticeWatcher(Options options);
-  /// Returns at once, also while a service is silent.
+  /// Returns at once, even while a service does not answer.
   ~NoticeWatcher();
   NoticeWatcher(const NoticeWatcher&) = delete;
   NoticeWatcher& operator=(const NoticeWatcher&) = delete;
 
-  /// What the newest good answer announced; empty when nothing is, or when it was taken back. Cheap enough for every
-  /// step.
+  /// What the newest valid answer announced; empty if nothing, or if it was withdrawn. Cheap enough for every step.
   std::optional<Notice> notice() const;
-  /// What a person should know (answers that make no sense, a service fallen silent), each once: for the log.
+  /// Remarks for the log, each once: about invalid answers, or a service that no longer answers.
   std::vector<std::string> take_remarks();
-  /// "AWS metadata polled every 5 s", "no cloud metadata service", or that it is not known yet.
+  /// "AWS metadata polled every 5 s", "no cloud metadata service", or that the search is still running.
   std::string description() const;
-  /// Whether it is known within that time which cloud this is, if any.
+  /// Waits for at most this time. Returns whether it is known which cloud this is, if any.
   bool wait_until_known(double seconds) const;
 
   struct Counts {
-    int64_t polls = 0;   // rounds of questions after the cloud was found
-    int64_t failed = 0;  // questions without an answer, or with a status that is none
-    int64_t junk = 0;    // answers that make no sense
+    int64_t polls = 0;   // polling rounds since the cloud was found
+    int64_t failed = 0;  // requests without an answer, or with an error status
+    int64_t junk = 0;    // invalid answers
   };
   Counts counts() const;
 

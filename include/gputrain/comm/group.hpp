@@ -1,8 +1,8 @@
-// Named collectives with a deadline among the ranks of one group.
+// Named collectives with a deadline, among the ranks of one group.
 //
-// Every rank calls the same collectives in the same order, one thread of it at a time. A collective that breaks off (a
-// rank died, the deadline passed) throws Error(restart) with its name; the group is of no use afterwards. In a group
-// of one rank nothing is sent and nothing can fail.
+// Every rank calls the same collectives in the same order, from one thread at a time. A collective that fails (a rank
+// died, the deadline passed) throws Error(restart) with its name; the group cannot be used afterwards. A group of one
+// rank sends nothing and never fails.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,10 @@
 
 namespace gputrain::comm {
 
-struct Connection;  // the backend behind a group
-struct Transfer;    // one collective under way
+struct Connection;  // the c10d backend of a group
+struct Transfer;    // a running collective
 
-/// A collective under way. Dropping it unfinished is allowed only on the way out after an error.
+/// A running collective. Destroying it without wait() is allowed only while an error is being thrown.
 class Pending {
  public:
   Pending() noexcept;  // already done
@@ -25,7 +25,7 @@ class Pending {
   Pending& operator=(Pending&&) noexcept;
   ~Pending();
 
-  /// Returns when the result may be used: by the host for CPU tensors, by this thread's current stream for GPU tensors.
+  /// Returns when the result can be used: by the host for CPU tensors, by this thread's current stream for GPU tensors.
   void wait();
 
  private:
@@ -42,24 +42,24 @@ class Group {
   int rank() const noexcept;
   int size() const noexcept;
 
-  /// Adds up `tensor` over the ranks, in place. Contiguous, of the same shape and type everywhere.
+  /// Sums `tensor` over the ranks, in place. Contiguous, with the same shape and type on every rank.
   [[nodiscard]] Pending all_reduce_sum(const at::Tensor& tensor, std::string name);
 
-  /// As all_reduce_sum, but only the root has the sum; what the others' tensors hold afterwards is of no use.
+  /// Like all_reduce_sum, but only the root gets the sum; the other ranks' tensors are undefined afterwards.
   [[nodiscard]] Pending reduce_sum(const at::Tensor& tensor, int root, std::string name);
 
-  /// Overwrites `tensor` with the root's. Contiguous, of the same shape and type everywhere.
+  /// Overwrites `tensor` with the root's. Contiguous, with the same shape and type on every rank.
   void broadcast(const at::Tensor& tensor, int root, std::string name);
   [[nodiscard]] Pending start_broadcast(const at::Tensor& tensor, int root, std::string name);
 
-  /// Every rank's tensor, stacked: [size, ...]. Contiguous, of the same shape and type everywhere.
+  /// Returns the tensors of all ranks, stacked: [size, ...]. Contiguous, with the same shape and type on every rank.
   at::Tensor all_gather(const at::Tensor& tensor, std::string name);
 
   /// Returns when every rank has called it.
   void barrier(std::string name);
 
-  /// For whoever waits for a GPU to get done with `what`, collectives among it, since `begin`: throws Error(restart)
-  /// where that is in vain, or takes longer than a collective may.
+  /// Call while waiting for the GPU to finish `what`, collectives included, since `begin`. Throws Error(restart) if the
+  /// group failed or the wait passed the collective deadline.
   void check(const std::string& what, std::chrono::steady_clock::time_point begin);
 
  private:

@@ -1,15 +1,15 @@
-// What ranks that are not there would send: ProcessGroups::imagined() makes groups that know their rank and size and
-// send nothing, so that one process can check a job of any number of ranks with the code that real runs use.
+// Groups without peers: ProcessGroups::imagined() makes groups that have a rank and a size but send nothing. One
+// process can then check a job of any number of ranks with the code of real runs.
 //
-// Every collective returns at once: sums and broadcasts leave the tensor as it is, a gather has everybody's share equal
-// to the caller's own.
+// Every collective returns at once: sums and broadcasts leave the tensor unchanged, a gather fills every rank's share
+// with the caller's own tensor.
 #pragma once
 
 #include <cstdint>
 
 namespace gputrain::comm {
 
-/// The collectives of the group for tensors, counted; those of the control group are too small to matter.
+/// Counts the collectives of the tensor group; those of the control group are too small to matter.
 struct Traffic {
   struct Kind {
     int64_t calls = 0;
@@ -19,10 +19,9 @@ struct Traffic {
   };
   Kind all_reduce, reduce, broadcast, all_gather;
 
-  /// What each rank sends, on average, when every collective goes round a ring of all ranks, which no other way
-  /// betters.
+  /// Bytes that each rank sends on average if every collective uses a ring of all ranks; no other algorithm sends less.
   double ring_bytes(int world_size) const noexcept;
-  /// What came since.
+  /// The traffic since `earlier`.
   Traffic operator-(const Traffic& earlier) const noexcept;
 };
 

@@ -1,4 +1,4 @@
-// The groups a rank belongs to: one for tensors (NCCL between GPUs, Gloo between CPUs), one for control over Gloo.
+// The groups of a rank: one for tensors (NCCL between GPUs, Gloo between CPUs), one for control (Gloo).
 #pragma once
 
 #include <chrono>
@@ -20,48 +20,48 @@ namespace gputrain::comm {
 struct Traffic;  // imagined.hpp
 
 struct GroupOptions {
-  at::Device device = at::kCPU;                       // where tensors() works
-  std::string gpu;                                    // which one in the world it is; empty: none
-  std::chrono::milliseconds deadline{600'000};        // of one collective
-  std::chrono::milliseconds start_deadline{300'000};  // until every rank has arrived
-  std::chrono::milliseconds patience{5'000};          // before rank 0 tells whom it waits for
-  std::function<void(const std::string&)>
-      on_waiting;            // "3/4 ranks, waiting for rank 2", on rank 0 whenever that changes
-  std::string program, run;  // "gputrain 0.1.0", "quickstart-5d85e2": the same on all ranks
-  // A rank that is not heard from for so long is lost. From the moment that is known, or that another rank has ended by
-  // an error, a process has `grace` to end in good order.
+  at::Device device = at::kCPU;                        // of the tensors() group
+  std::string gpu;                                     // identifies this rank's GPU; empty: none
+  std::chrono::milliseconds deadline{600'000};         // for one collective
+  std::chrono::milliseconds start_deadline{300'000};   // for all ranks to arrive
+  std::chrono::milliseconds patience{5'000};           // before rank 0 reports missing ranks
+  std::function<void(const std::string&)> on_waiting;  // on rank 0, at each change: "3/4 ranks, waiting for rank 2"
+  std::string program, run;                            // "gputrain 0.1.0", "quickstart-5d85e2": the same on all ranks
+  // A rank that sends no heartbeat for `silence` is lost. Once a process knows that a rank is lost or has failed, it
+  // has `grace` to end in good order.
   std::chrono::milliseconds silence{15'000}, grace{8'000};
 };
 
 class ProcessGroups {
  public:
-  /// Alone: no socket, no thread, no store.
+  /// A world of one rank: no socket, no thread, no store.
   ProcessGroups();
 
-  /// Every rank must call. Meets the others at the master's address, then connects. Throws Error(usage) when ranks
-  /// contradict each other, Error(environment) when the port cannot be served, Error(restart) when a rank is missing.
+  /// Every rank must call. Meets the other ranks at the master's address, then connects the groups. Throws Error(usage)
+  /// when the ranks' settings differ, Error(environment) when the port is taken, hosts cannot connect or two ranks
+  /// share a GPU, Error(restart) when a rank is missing.
   ProcessGroups(const Rendezvous& at, const GroupOptions& options);
 
-  /// Groups of ranks that are not there, for tensors on `device`: nothing is sent. What would be is added to `traffic`.
+  /// Groups without peers (imagined.hpp), for tensors on `device`. `traffic` counts what real groups would send.
   static ProcessGroups imagined(const Rendezvous& at, std::shared_ptr<Traffic> traffic, at::Device device = at::kCPU);
 
-  /// The store of all ranks lives in rank 0: end a run that went well with `control().barrier("end")`.
+  /// Rank 0 holds the store of all ranks: end a successful run with `control().barrier("end")`.
   ~ProcessGroups();
   ProcessGroups(ProcessGroups&&) noexcept;
   ProcessGroups& operator=(ProcessGroups&&) noexcept;
 
-  /// What this rank is at from now on, for the others to know where it keeps them waiting: "in step", 12.
+  /// Sets this rank's place in its work, which the other ranks report when they wait for it: "in step", 12.
   void enter(const char* place, int64_t step);
-  /// This rank has nothing more to do with the others: whether they end, and how, is no matter to it from here on.
+  /// This rank no longer needs the others: if or how they end does not matter to it from here on.
   void leave();
-  /// Tells the others that this rank ends, and why: they end too.
+  /// Tells the others that this rank ends and why, so that they end too.
   void leave(const std::exception& failure);
-  /// The same, and throws the exception that is being handled again: as ToldElsewhere where it is an Error that another
-  /// rank, which leaves for the same reason, tells the user. From here on the process has `grace` to end, then it is
-  /// ended with the exit code of the failure.
+  /// Like leave(failure), then rethrows the exception being handled: as ToldElsewhere if it is an Error that another
+  /// rank with the same failure reports to the user. From here on the process has `grace` to end, then it is ended with
+  /// the exit code of the failure.
   [[noreturn]] void fail(const std::exception& failure);
-  /// What to do before a process is ended that cannot end in good order, because its main thread is stuck; on another
-  /// thread, in at most three seconds. null: nothing; does not return where the process is being ended already.
+  /// Sets what runs before a process is ended by force because its main thread is stuck. It runs on another thread, for
+  /// at most three seconds; null: nothing. Does not return if the process is already being ended.
   void set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit);
 
   int rank() const noexcept { return control_.rank(); }
@@ -72,11 +72,11 @@ class ProcessGroups {
   Group& tensors() noexcept { return tensors_; }
   Group& control() noexcept { return control_; }  // CPU tensors only
 
-  /// What rank 0 does for all. Where that throws an Error, all ranks throw: the others ToldElsewhere, with its exit
-  /// code. Every rank must call.
+  /// Runs `action` on rank 0 only. Every rank must call. If it throws an Error, all ranks throw: the others
+  /// ToldElsewhere with the same exit code.
   void on_rank_zero(const std::function<void()>& action, std::string name);
 
-  /// Whether something holds on every rank. Every rank must call.
+  /// Whether `here` is true on every rank. Every rank must call.
   bool holds_everywhere(bool here, std::string name);
 
   const std::vector<std::string>& hosts() const noexcept { return hosts_; }  // host name of each rank
@@ -84,14 +84,14 @@ class ProcessGroups {
 
  private:
   struct Meeting;
-  std::unique_ptr<Meeting> meeting_;  // declared first: groups are torn down while store and watch still answer
+  std::unique_ptr<Meeting> meeting_;  // first, so that store and watch outlive the groups
   Group control_, tensors_;
   std::vector<std::string> hosts_;
   std::string description_;
 };
 
-/// For ranks that make a mistake before they meet: they meet for this alone, some ten seconds at most. Whether rank 0
-/// makes the same one, in these words, and so can be left to tell the user.
+/// For ranks that find a mistake before they meet: they meet for this alone, for some ten seconds at most. Returns true
+/// if this is not rank 0 and rank 0 has the same mistake, in the same `words`, and so reports it to the user.
 bool is_told_by_rank_zero(const Rendezvous& at, const std::string& program, const std::string& words);
 
 }  // namespace gputrain::comm

@@ -1,4 +1,4 @@
-// Where a rank stands among the others and where they meet.
+// The rank of this process among all ranks, and where they meet.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct Rendezvous {
   std::string master_address;  // host name or address of rank 0's host; empty when alone
   uint16_t master_port = 0;
   bool store_is_running = false;  // the launcher already serves the store at master_address:master_port
-  std::string attempt;            // tells apart restarts that share one store
-  std::string job;                // "Slurm job 12 step 0", for messages; empty: not known
+  std::string attempt;            // distinguishes restarts that share one store
+  std::string job;                // "Slurm job 12 step 0", for messages; empty: unknown
 };
 
 }  // namespace gputrain::comm

@@ -1,4 +1,4 @@
-// Addresses of this host as the routing table sees them, and a listening socket bound to one of them.
+// Addresses of this host according to the routing table, and a listening socket bound to one of them.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,29 @@ std::string resolve(const std::string& host);
 bool is_loopback(const std::string& address);
 bool is_own_address(const std::string& address);
 
-/// The address that packets to `address` leave from; empty without a route.
+/// The source address of packets to `address`; empty without a route.
 std::string source_address_towards(const std::string& address);
 
-/// The address that packets to the outside leave from; empty on a host that has only its loopback.
+/// The source address of packets that leave this host; empty if the host has only its loopback.
 std::string outward_address();
 
-/// "eth0"; empty when no interface has the address.
+/// The interface that has the address, "eth0"; empty: none.
 std::string interface_of(const std::string& address);
 
-/// A TCP socket that begins to connect, without waiting: ready to be written to once that is decided. Negative where
-/// it failed at once, with errno saying how.
+/// Starts a TCP connection without waiting. Returns the socket, which becomes writable when the attempt has succeeded
+/// or failed, and which the caller closes; negative, with errno set, if it failed at once.
 int begin_connecting(const std::string& address, uint16_t port);
 
-/// What has become of it: "Connection refused"; empty when it is connected.
+/// The error of a finished connection attempt, "Connection refused"; empty if it succeeded.
 std::string connecting_failure(int descriptor);
 
-/// Where those who meet are reached from here, as a numeric address.
+/// The numeric address where the ranks meet, as this host reaches it.
 std::string meeting_address(const Rendezvous& at);
 
 /// A TCP socket that listens on one address only and is closed in child processes.
 class ListeningSocket {
  public:
-  /// Throws Error(environment) when the address or port cannot be had.
+  /// Throws Error(environment) when the address or port is not available.
   ListeningSocket(const std::string& address, uint16_t port);
   ~ListeningSocket();
   ListeningSocket(const ListeningSocket&) = delete;

@@ -1,12 +1,12 @@
-// The processes of one host: started, watched and ended at the word of a launcher.
+// The agent of one host: starts, watches and ends the ranks there on the orders of a launcher.
 #pragma once
 
 #include <string>
 
 namespace gputrain::launch {
 
-/// Serves a launcher over stdin and stdout until that says goodbye or is gone; then no rank is left. `version` is told
-/// to it. Returns the exit code of the agent's process.
+/// Serves a launcher over stdin and stdout until it says goodbye or is gone; no rank is left then. Reports `version` to
+/// the launcher. Returns the exit code of this process.
 int serve_agent(const std::string& version);
 
 }  // namespace gputrain::launch

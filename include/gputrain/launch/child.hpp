@@ -1,4 +1,4 @@
-// A child process in a process group of its own, with pipes to its streams, that does not outlive us.
+// A child process in its own process group, with pipes to its streams; by default it does not outlive us.
 #pragma once
 
 #include <sys/types.h>
@@ -9,7 +9,7 @@
 
 namespace gputrain::launch {
 
-/// What has become of a process.
+/// What happened to a process.
 struct Fate {
   enum class Kind { exited, killed, stopped, continued };
   Kind kind = Kind::exited;
@@ -25,14 +25,14 @@ std::string signal_text(int signal);
 class Child {
  public:
   struct Options {
-    std::vector<std::string> argv;         // the program is looked for in PATH when its name has no slash
-    std::vector<std::string> environment;  // "NAME=value": all of it
-    bool has_input = false;                // a pipe to stdin, else /dev/null
+    std::vector<std::string> argv;         // argv[0] without a slash is looked up in PATH
+    std::vector<std::string> environment;  // "NAME=value"; the complete environment
+    bool has_input = false;                // stdin is a pipe, else /dev/null
     bool dies_with_us = true;              // by SIGKILL, however this process ends
   };
 
-  /// Starts it. Only from the main thread: the kernel ties a child's death to the thread that made it. Throws
-  /// Error(environment) when there are no processes or pipes left.
+  /// Starts it. Call from the main thread only: the kernel ties a child's death to the thread that created it. Throws
+  /// Error(environment) when the system has no process or pipe left.
   explicit Child(const Options& options);
   Child(Child&& other) noexcept;
   Child& operator=(Child&&) = delete;
@@ -45,11 +45,11 @@ class Child {
   int take_output() noexcept;
   int take_errors() noexcept;
 
-  /// What has happened to it since the last call, if anything. Once it has ended, what it left in its group is killed.
+  /// What happened to it since the last call, if anything. Once it has ended, kills what is left of its group.
   std::optional<Fate> look();
-  /// Whether its end waits to be seen by look().
+  /// Whether it has ended, even before look() reports that.
   bool has_ended() const;
-  /// To the whole group.
+  /// Sends a signal to the whole group.
   void signal(int number) const;
 
  private:

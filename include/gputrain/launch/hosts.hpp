@@ -1,4 +1,4 @@
-// The keys of the job about starting ranks, and the hosts they name.
+// The job keys for starting ranks, and the hosts that they name.
 #pragma once
 
 #include <cstdint>
@@ -25,39 +25,39 @@ struct LaunchSpec {
   static void describe(config::Description<LaunchSpec>& d);
 };
 
-/// Variables the job gives to every rank. A name that decides what a rank is, or that is no name, is a complaint about
-/// `env.<name>`.
+/// Checks the variables that the job sets for every rank. Complains about `env.<name>` if the name is not valid or
+/// defines a rank.
 void check_environment_names(const std::map<std::string, std::string>& variables, config::Complaints& complaints);
 
 struct Host {
-  std::string name;          // what `ssh` is given
-  std::optional<int> ranks;  // empty: as many as nproc_per_node says
+  std::string name;          // as passed to `ssh`
+  std::optional<int> ranks;  // empty: use nproc_per_node
 
   bool is_here() const;  // this machine: no ssh
 };
 
-/// "node0", "node0:8", "user@node0:8", "[fe80::1]:8". Anything that is no host name is refused, above all what ssh or a
-/// shell would take for something else. Returns what is wrong in `problem`.
+/// "node0", "node0:8", "user@node0:8", "[fe80::1]:8". Refuses what is no host name, above all what ssh or a shell could
+/// misread: returns empty, with the reason in `problem`.
 std::optional<Host> read_host(const std::string& text, std::string& problem);
 
-/// As OpenMPI, DeepSpeed ("node0 slots=8") and MPICH, Horovod ("node0:8") write them: one host per line, remarks after
-/// '#'. Throws Error(usage) with the line.
+/// Reads one host per line, as OpenMPI and DeepSpeed ("node0 slots=8") or MPICH and Horovod ("node0:8") write them;
+/// comments begin with '#'. Throws Error(usage) with the line.
 std::vector<Host> read_hostfile(const std::string& path);
 
-/// How many hosts a run needs at least and takes at most.
+/// The least and the most hosts that a run uses.
 struct HostCount {
   int least = 1, most = 1;
 };
 std::optional<HostCount> read_host_count(const std::string& text);
 
-/// The hosts of a job, and how many of them it runs on. Throws Error(usage).
+/// The hosts of a job and how many of them it uses.
 struct HostPlan {
   std::vector<Host> hosts;
   HostCount count;
 };
-/// Those that the job names; else `allocated` ones; else this machine alone.
+/// The hosts that the job names; else the `allocated` ones; else this machine. Throws Error(usage).
 HostPlan plan_hosts(const LaunchSpec& spec, const std::vector<std::string>& allocated = {});
-/// Nodes that a scheduler has started a launcher on, this one before the others.
+/// For launchers that a scheduler starts, one per node: `hosts` has only this node, `count` all. Throws Error(usage).
 HostPlan plan_nodes(const LaunchSpec& spec, const NodePlace& place);
 
 }  // namespace gputrain::launch

@@ -1,4 +1,4 @@
-// The lists of nodes and of tasks that Slurm writes into the environment, in their compact form.
+// The lists of nodes and tasks in Slurm's environment variables, which are in a compact form.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,11 @@
 
 namespace gputrain::launch {
 
-/// "n[1-3,07],login" is n1, n2, n3, n07, login, in that order. A list that is malformed, names what is no host name, or
-/// unfolds to more hosts than any cluster has, gives nothing and says in `problem` what is wrong.
+/// "n[1-3,07],login" gives n1, n2, n3, n07, login, in that order. Returns empty, with the reason in `problem`, if the
+/// list is malformed, has an invalid host name, or expands to more hosts than any cluster has.
 std::optional<std::vector<std::string>> expand_node_list(std::string_view text, std::string& problem);
 
-/// "2(x3),1" is 2, 2, 2, 1.
+/// "2(x3),1" gives 2, 2, 2, 1. Returns empty, with the reason in `problem`, if the list is malformed.
 std::optional<std::vector<int>> expand_task_counts(std::string_view text, std::string& problem);
 
 }  // namespace gputrain::launch

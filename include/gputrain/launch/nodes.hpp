@@ -1,9 +1,8 @@
-// One launcher on each node, started there by somebody else's scheduler: which node this is, of how many, and where
-// they meet.
+// One launcher per node, each started by an external scheduler: which node this is, of how many, and where they meet.
 //
-// Read from torchrun's variables (PET_*, which Kubeflow's trainers set, or a person), SkyPilot's, dstack's, and Slurm's
-// where srun has started one task per node. Several may be set: they complete each other and must not contradict each
-// other. MASTER_ADDR and MASTER_PORT decide where PET_MASTER_* are not set.
+// Read from torchrun's variables (PET_*, set by Kubeflow's trainers or by hand), SkyPilot's, dstack's, and Slurm's if
+// srun has started one task per node. If several are set, they complete each other and must agree. MASTER_ADDR and
+// MASTER_PORT decide if PET_MASTER_* are not set.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +17,19 @@ namespace gputrain::launch {
 struct NodePlace {
   std::string scheduler;  // "SkyPilot"
   int node = 0, nodes = 1;
-  std::optional<int> ranks;  // on this node; empty: as many as it has GPUs
-  std::string address;       // of node 0; empty when there is no other
+  std::optional<int> ranks;  // on this node; empty: one per GPU
+  std::string address;       // of node 0; empty with a single node
   uint16_t port = 0;
-  std::string job;  // "Slurm job 12 step 0", for messages; empty: not known
+  std::string job;  // "Slurm job 12 step 0", for messages; empty: unknown
 };
 
-/// None of the variables set: empty. Throws Error(usage), showing the values, when they are half-set, not numbers, out
-/// of range, or contradict each other.
+/// Empty without any of the variables. Throws Error(usage), showing the values, when they are incomplete, not numbers,
+/// out of range, or contradict each other.
 std::optional<NodePlace> read_node(const Lookup& lookup);
 std::optional<NodePlace> read_node();  // of this process
 
-/// The nodes that Slurm has given to the batch script or the shell of salloc in which this process is the only one;
-/// empty elsewhere. Throws Error(usage) for a list that is none.
+/// The nodes that Slurm allocated, if this process runs alone in the batch script or the shell of salloc; empty
+/// elsewhere. Throws Error(usage) for a malformed list.
 std::vector<std::string> allocated_nodes(const Lookup& lookup);
 std::vector<std::string> allocated_nodes();  // to this process
 

@@ -11,12 +11,11 @@
 namespace gputrain::comm {
 namespace {
 
-constexpr int kKeep = 0;  // setenv: what the user has set stays
+constexpr int kKeep = 0;  // setenv: keep a value that the user has set
 
-// c10d's watchdog would end the process by SIGABRT when a collective or the GPU fails. Told to clean up only, it aborts
-// the communicator, which frees the GPU, and we report the failure ourselves. It does so a minute after it has seen the
-// failure, and another thread of its keeps the process from ending for eight, both for files about the last
-// collectives, unless it is told to write none.
+// By default c10d's watchdog ends the process with SIGABRT when a collective or the GPU fails. With CleanUpOnly (2) it
+// aborts the communicator, which frees the GPU, and we report the failure. It would first wait a minute, and another of
+// its threads would keep the process alive for eight, both to dump the last collectives: turn the dumps off.
 void let_failures_reach_us() {
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", kKeep);
   ::setenv("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0", kKeep);
@@ -25,8 +24,8 @@ void let_failures_reach_us() {
   ::setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0", kKeep);
 }
 
-// NCCL registers the memory of collectives that are recorded with the network. It takes an allocation for one piece,
-// which it is not where the allocator maps pieces side by side: Megatron-LM met illegal accesses.
+// NCCL registers the memory of captured collectives with the network. It assumes that this is one allocation, but
+// expandable segments map several pieces side by side: Megatron-LM met illegal memory accesses.
 void let_recordings_use_mapped_memory() {
   if (c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::expandable_segments())
     ::setenv("NCCL_GRAPH_REGISTER", "0", kKeep);
@@ -73,14 +72,14 @@ void check_nccl(Connection& connection) {
 void release_nccl(Connection& connection) noexcept {
   if (connection.device.is_cpu()) return;
   try {
-    // What this rank has queued and the others never will is waited for without end: an error leaves such behind.
+    // After an error the others never run what this rank has queued, and shutdown() would wait for it forever.
     if (connection.is_lost() || std::uncaught_exceptions() > 0) {
       connection.backend->abort();
     } else {
       connection.backend->shutdown();
     }
   } catch (const std::exception&) {
-    // The communicator is gone either way, and the error that led here is already on its way up.
+    // The communicator is gone either way, and the error that led here is already being thrown.
   }
 }
 

@@ -27,8 +27,8 @@ namespace {
 
 using nlohmann::json;
 
-/// A port that nobody uses, and nobody is given as long as this lives but rank 0, which asks for it by name: a socket
-/// that does not listen lets another one have its port where both allow that (SO_REUSEADDR).
+/// Reserves a free port for rank 0: bound, not listening, with SO_REUSEADDR. Rank 0 can then listen on it, but the
+/// kernel gives it to no other program.
 class ReservedPort {
  public:
   ReservedPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -50,7 +50,7 @@ class ReservedPort {
   int number_ = 0;
 };
 
-/// Variables by which other launchers, under which this one may run, say what a rank is.
+/// Whether this variable describes a rank of another launcher, under which this one may run.
 bool is_foreign_rank_variable(const std::string& entry) {
   constexpr std::array kPrefixes{"SLURM_", "OMPI_", "PMI_", "PMIX_", "PET_", "TORCHELASTIC_"};
   return std::ranges::any_of(kPrefixes, [&](const char* prefix) { return entry.starts_with(prefix); });
@@ -77,7 +77,7 @@ std::vector<std::string> environment_of_rank(const StartOrder& order, int local_
   return all;
 }
 
-/// The address by which the launcher has reached this host, and its own: what sshd says of the connection.
+/// This host's address as the launcher reached it, and the launcher's own, both from sshd.
 std::pair<std::string, std::string> addresses_of_ssh() {
   const char* text = std::getenv("SSH_CONNECTION");
   std::istringstream words(text == nullptr ? "" : text);
@@ -86,7 +86,7 @@ std::pair<std::string, std::string> addresses_of_ssh() {
   return {server, client};
 }
 
-/// Both ends of a connection: the launcher cannot be reached but by the address that this one has gone to.
+/// Empty for this host, and for the launcher the address that this node connected to: no other is known to work.
 std::pair<std::string, std::string> addresses_of(int socket) {
   sockaddr_storage peer{};
   socklen_t length = sizeof peer;
@@ -129,7 +129,7 @@ class Agent {
   static constexpr size_t kMostWaiting = size_t{4} << 20;
 
   std::string version_;
-  const LaunchRequest* own_ = nullptr;  // of a node that has come to its launcher by itself
+  const LaunchRequest* own_ = nullptr;  // set if this node connected to node 0's launcher
   SignalReader signals_{SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
   LineReader orders_;
   LineWriter launcher_;
@@ -186,14 +186,14 @@ bool Agent::is_known(pid_t process) const {
   return std::ranges::any_of(ranks_, [process](const auto& rank) { return rank->process() == process; });
 }
 
-/// A scheduler tells every node, and a service manager every process: it is for the launcher to say when the ranks end,
-/// and together. Another host that goes down takes its ranks with it.
+/// A scheduler signals every node, a service manager every process. The launcher alone decides when the ranks end, all
+/// together. Only an agent behind ssh ends its ranks when its host goes down.
 void Agent::take_signal(int signal) {
   if (is_far_ && own_ == nullptr && signal != SIGUSR2) return leave();
   say({{"kind", "signal"}, {"signal", signal}});
 }
 
-/// The launcher is gone, or needs us no more.
+/// The launcher is gone, or is done with us.
 void Agent::leave() {
   if (std::exchange(is_leaving_, true)) return;
   end_ranks(kEndGrace);
@@ -212,7 +212,7 @@ void Agent::take_order(std::string_view line) {
     if (order) obey(*order);
   } catch (const Error& error) {
     say({{"kind", "problem"}, {"text", error.what()}});
-  } catch (const std::exception& error) {  // nonsense in an order, a file system that refuses
+  } catch (const std::exception& error) {  // a malformed order, a file system error
     say({{"kind", "problem"}, {"text", error.what()}});
   }
 }
@@ -237,8 +237,8 @@ void Agent::greet(const json& order) {
   const std::string folder = order.at("folder");
   if (own_ == nullptr && ::chdir(folder.c_str()) != 0) {
     throw Error(ExitCode::environment,
-                {.what = "the folder " + folder + " is not there",
-                 .hint = "job, data and the folder they are started from lie at the same place on every host"});
+                {.what = "the folder " + folder + " does not exist",
+                 .hint = "the job, its data and the working folder must have the same path on every host"});
   }
   const int gpus = order.at("device") == "cpu" ? 0 : gpus_here();
   own_ranks_ = std::max(gpus, 1);
@@ -252,15 +252,14 @@ void Agent::greet(const json& order) {
        {"launcher_address", launchers}});
 }
 
-/// Over a connection that anybody could have taken up, a node learns when to start and as which ranks; what it starts,
-/// with which variables, and where it writes is its own.
+/// Anyone could have opened this connection. A node takes from it only when to start and as which ranks; the command,
+/// the variables and the log folder are its own.
 void Agent::keep_own(StartOrder& order) const {
   if (order.ranks != own_ranks_) {
-    throw Error(ExitCode::internal,
-                {.what = std::to_string(order.ranks) + " ranks are wanted of this node, which has " +
-                         std::to_string(own_ranks_)});
+    throw Error(ExitCode::internal, {.what = "node 0 wants " + std::to_string(order.ranks) +
+                                             " ranks on this node, which has " + std::to_string(own_ranks_)});
   }
-  // What is not the first attempt may have to go on from what was saved since: node 0's launcher knows.
+  // A later attempt may have to resume from what was saved since; only node 0's launcher knows.
   const std::vector<std::string> go_on{"--set", "checkpoint.resume=auto"};
   const bool goes_on = order.command.size() > 2 && std::equal(go_on.begin(), go_on.end(), order.command.end() - 2);
   order.command = own_->command();
@@ -270,7 +269,7 @@ void Agent::keep_own(StartOrder& order) const {
 }
 
 void Agent::start(StartOrder order) {
-  if (has_ranks()) throw Error(ExitCode::internal, {.what = "ranks of the attempt before still run"});
+  if (has_ranks()) throw Error(ExitCode::internal, {.what = "ranks of the previous attempt still run"});
   if (own_ != nullptr) keep_own(order);
   ranks_.clear();
   kill_at_.reset();
@@ -290,7 +289,7 @@ void Agent::start(StartOrder order) {
 
 void Agent::attend(RankProcess& rank) {
   const RankProcess::Line tell = [&](std::string_view line, bool is_error) {
-    // Lines may be lost when nobody reads them in time: the log file has them all.
+    // Lines may be lost if nobody reads them in time; the log file has them all.
     launcher_.write(to_line({{"kind", "line"}, {"rank", rank.rank()}, {"is_error", is_error}, {"text", line}}));
   };
   const auto fate = rank.look(tell);

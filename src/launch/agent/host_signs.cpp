@@ -11,7 +11,7 @@
 namespace gputrain::launch {
 namespace {
 
-/// Processes the kernel has killed for want of memory, on this machine or in this container.
+/// Processes that the kernel has killed because memory ran out, on this machine or in this container.
 int64_t count_of_kills() {
   int64_t kills = 0;
   for (const char* path : {"/proc/vmstat", "/sys/fs/cgroup/memory.events"}) {
@@ -24,7 +24,7 @@ int64_t count_of_kills() {
   return kills;
 }
 
-/// A record of the kernel's log without its heading: "6,339,5140900,-;NVRM: Xid ..." and lines about it below.
+/// The first line of a kernel log record, without its header: "6,339,5140900,-;NVRM: Xid ..."
 std::string line_text(std::string_view record) {
   const size_t begin = record.find(';');
   if (begin != std::string_view::npos) record.remove_prefix(begin + 1);

@@ -1,4 +1,4 @@
-// What a host says about the death of a process: the out-of-memory killer and the GPU driver leave traces.
+// Traces that the death of a process leaves on its host: by the out-of-memory killer and the GPU driver.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ namespace gputrain::launch {
 
 class HostSigns {
  public:
-  HostSigns();  // from now on
+  HostSigns();  // ignores earlier events
 
-  /// What has happened since the last call that explains the end of process `id`; empty: nothing that shows.
+  /// What happened since the last call and explains the end of process `id`; empty: nothing found.
   std::string since_last(int id);
 
  private:
@@ -20,7 +20,7 @@ class HostSigns {
   int64_t kills_;
 };
 
-/// The first of the lines that tells of memory run out or of a GPU error; empty: none does.
+/// The line itself if it reports a lack of memory or a GPU error; else empty.
 std::string telling_line(const std::string& line);
 
 }  // namespace gputrain::launch

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kTailLines = 12, kLongestTailLine = 400;
 
-/// A disk that refuses ends no training: what the rank says is heard all the same.
+/// A disk error does not end training: the rank's lines are passed on all the same.
 int open_log(const std::filesystem::path& path, std::string& problem) {
   std::error_code failure;
   std::filesystem::create_directories(path.parent_path(), failure);
@@ -45,7 +45,7 @@ void RankProcess::add_to(Poll& poll) const {
 
 void RankProcess::take(std::string_view text, bool is_error, const Line& line) {
   const std::string whole = std::string(text) + '\n';
-  // A disk that is full takes no lines until there is room again; training goes on.
+  // A full disk takes no lines until there is room again; training goes on.
   [[maybe_unused]] const ssize_t written = ::write(log_.get(), whole.data(), whole.size());
   tail_.emplace_back(text.substr(0, kLongestTailLine));
   if (tail_.size() > kTailLines) tail_.pop_front();
@@ -81,7 +81,7 @@ RankEnd RankProcess::end(const Fate& fate) const {
 }
 
 void RankProcess::signal(int number) {
-  // One that is dead already, though nobody has looked yet, has died by itself.
+  // A rank that is already dead, but not yet reaped, has died by itself.
   if (number != SIGUSR2 && !child_.has_ended()) sent_.insert(number);
   child_.signal(number);
 }

@@ -1,4 +1,4 @@
-// One rank on this host: its process, its lines, its log file.
+// One rank on this host: its process, its output, its log file.
 #pragma once
 
 #include <deque>
@@ -23,14 +23,14 @@ class RankProcess {
   RankProcess(int rank, const Child::Options& options, std::filesystem::path log);
 
   int rank() const noexcept { return rank_; }
-  /// Why there is no log file; empty where there is one.
+  /// Why there is no log file; empty if there is one.
   const std::string& log_problem() const noexcept { return log_problem_; }
   bool is_running() const noexcept { return child_.is_running(); }
   pid_t process() const noexcept { return child_.id(); }
   void add_to(Poll& poll) const;
-  /// Hands on what the rank has written, after it has gone to the log file.
+  /// Passes on what the rank has written, after writing it to the log file.
   void read(const Line& line);
-  /// What has happened to the process. After its end all its lines have been read.
+  /// What happened to the process, if anything. After its end all its lines have been read.
   std::optional<Fate> look(const Line& line);
   RankEnd end(const Fate& fate) const;
   void signal(int number);

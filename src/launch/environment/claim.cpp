@@ -20,7 +20,7 @@ std::optional<Claim> explicit_claim(const Variables& variables) {
               .world_size = variables.number("WORLD_SIZE", 1, kMaximumRanks),
               .local_rank = variables.number("LOCAL_RANK", 0, kMaximumRanks - 1),
               .local_world_size = variables.number("LOCAL_WORLD_SIZE", 1, kMaximumRanks)};
-  // MASTER_ADDR and MASTER_PORT alone are often left over in a shell profile; a rank is what makes us one of many.
+  // MASTER_ADDR and MASTER_PORT alone are often left over in a shell profile: they do not make this process a rank.
   if (!claim.rank && !claim.world_size && !claim.local_rank && !claim.local_world_size) return std::nullopt;
   if (const auto agents = variables.number("GROUP_WORLD_SIZE", 1, kMaximumRanks)) claim.agents = agents->value;
   return claim;
@@ -58,7 +58,7 @@ std::optional<Claim> pmi_claim(const Variables& variables) {
 
 std::optional<Claim> pmix_claim(const Variables& variables) {
   if (variables.has("OMPI_COMM_WORLD_RANK") || variables.has("PMI_RANK"))
-    return std::nullopt;  // they know the size too
+    return std::nullopt;  // those know the size too
   Claim claim{
       .launcher = "PMIx", .rank = variables.number("PMIX_RANK", 0, kMaximumRanks - 1), .how_to_set = "prterun -x"};
   if (!claim.rank) return std::nullopt;

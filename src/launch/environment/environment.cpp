@@ -10,7 +10,7 @@
 namespace gputrain::launch {
 namespace {
 
-constexpr uint16_t kUsualPort = 29500;  // of torchrun too
+constexpr uint16_t kUsualPort = 29500;  // torchrun's default too
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address == "::1" || address.starts_with("127.");
@@ -18,8 +18,8 @@ bool is_loopback(const std::string& address) {
 
 bool differ(const std::optional<Number>& a, const std::optional<Number>& b) { return a && b && a->value != b->value; }
 
-/// Whether the outer launcher started not this process, but what started it: torchrun under srun, mpirun in an sbatch
-/// script, which has its agents started by srun.
+/// Whether the outer launcher started not this process but the inner launcher or its agents: torchrun under srun, or
+/// mpirun in an sbatch script, which starts its agents with srun.
 bool is_agents_launcher(const Claim& inner, const Claim& outer) {
   if (!inner.rank) return false;
   const bool is_mpi = !inner.how_to_set.empty();
@@ -31,7 +31,7 @@ bool is_agents_launcher(const Claim& inner, const Claim& outer) {
   return is_one_task || inner.agents == outer.world_size->value;
 }
 
-/// Both take from each other what they do not say themselves; what both say must be the same.
+/// The inner claim completed by the outer one. Values that both have must be equal.
 Claim combine(const Variables& variables, Claim inner, const Claim& outer) {
   if (is_agents_launcher(inner, outer)) return inner;
   const auto merge = [&](std::optional<Number>& own, const std::optional<Number>& other) {
@@ -54,23 +54,23 @@ Claim combine(const Variables& variables, Claim inner, const Claim& outer) {
   return inner;
 }
 
-/// What all launchers together say; empty without any.
+/// The claims of all launchers combined; empty without any.
 std::optional<Claim> combined_claim(const Variables& variables) {
   std::optional<Claim> claim;
   for (const auto read :
-       {&slurm_claim, &pmix_claim, &pmi_claim, &open_mpi_claim, &explicit_claim}) {  // from outside in
+       {&slurm_claim, &pmix_claim, &pmi_claim, &open_mpi_claim, &explicit_claim}) {  // from outer to inner
     auto inner = read(variables);
     if (inner) claim = claim ? combine(variables, *std::move(inner), *claim) : *std::move(inner);
   }
   return claim;
 }
 
-/// For a claim that names no launcher but the user's hand.
+/// Throws if the environment describes a rank but lacks this variable.
 void require(const Variables& variables, const char* name, bool is_there) {
-  if (!is_there) variables.fail(std::string("the environment names a rank of many, but ") + name + " is unset");
+  if (!is_there) variables.fail(std::string("the environment describes one rank of many, but ") + name + " is unset");
 }
 
-// Without LOCAL_*, ranks that meet on the loopback are all on this host; others have a host each.
+// Without LOCAL_*: ranks that meet on the loopback are all on this host, others have one host each.
 void read_local(const Variables& variables, const Claim& claim, comm::Rendezvous& at) {
   if (claim.local_world_size && !claim.local_rank) {
     variables.fail(claim.local_world_size->text() + " is set, but LOCAL_RANK is not");
@@ -97,7 +97,7 @@ bool is_on_one_host(const Claim& claim) {
 
 std::string read_address(const Variables& variables, const Claim& claim) {
   if (const auto given = variables.text("MASTER_ADDR")) {
-    if (given->empty()) variables.fail("the environment names a rank of many, but MASTER_ADDR is empty");
+    if (given->empty()) variables.fail("the environment describes one rank of many, but MASTER_ADDR is empty");
     if (!is_host_name(*given)) {
       variables.fail("MASTER_ADDR=" + in_quotes(*given) + " is no host name",
                      "give the name or the numeric address of rank 0's host");
@@ -108,7 +108,7 @@ std::string read_address(const Variables& variables, const Claim& claim) {
   if (is_on_one_host(claim)) return "127.0.0.1";
   if (claim.first_host.empty()) {
     variables.fail(claim.launcher + " does not say which host rank 0 is on, and MASTER_ADDR is unset",
-                   "name it: " + claim.how_to_set + " MASTER_ADDR" + (claim.how_to_set.ends_with("-genv") ? " " : "=") +
+                   "set it: " + claim.how_to_set + " MASTER_ADDR" + (claim.how_to_set.ends_with("-genv") ? " " : "=") +
                        "HOST_OF_RANK_0");
   }
   return claim.first_host;
@@ -143,7 +143,7 @@ Launch read_environment(const Lookup& lookup) {
   at.master_address = read_address(variables, *claim);
   at.master_port = read_port(variables, *claim);
   read_local(variables, *claim, at);
-  // torchrun's agent keeps its store open for its workers: then rank 0 must not try to serve one on the same port.
+  // torchrun's agent keeps its store open for its workers: rank 0 must not serve another one on the same port.
   at.store_is_running = lookup("TORCHELASTIC_USE_AGENT_STORE") == "True";
   at.attempt = lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");
   at.job = claim->job;

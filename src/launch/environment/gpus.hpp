@@ -1,9 +1,9 @@
-// How many GPUs the ranks of this host could use: asked of the driver, as who only starts ranks is spared LibTorch.
+// Counts this host's GPUs through the CUDA driver, because the launcher does not load LibTorch.
 #pragma once
 
 namespace gputrain::launch {
 
-/// 0 without a driver, without CUDA in the build, or with CUDA_VISIBLE_DEVICES empty.
+/// 0 without a driver, without CUDA in the build, or with an empty CUDA_VISIBLE_DEVICES.
 int gpus_here();
 
 }  // namespace gputrain::launch

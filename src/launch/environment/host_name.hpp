@@ -1,4 +1,4 @@
-// Text from outside that is to be a host name.
+// Checks text from outside that should be a host name.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace gputrain::launch {
 
-inline constexpr size_t kLongestHostName = 253;  // of the domain name system
+inline constexpr size_t kLongestHostName = 253;  // limit of DNS
 
-/// Letters, digits, and "._-:%" (the last two for numeric IPv6 addresses), not beginning with what a program would take
-/// for an option.
+/// Letters, digits, and "._-:%" (the last two for numeric IPv6 addresses); does not begin with '.' or with '-', which
+/// programs take for an option.
 bool is_host_name(std::string_view text);
 
-/// Text for a message: in single quotes, not too long, with nothing in it that a terminal would act on.
+/// Text for a message: in single quotes, shortened, printable ASCII only.
 std::string in_quotes(std::string_view text);
 
 }  // namespace gputrain::launch

@@ -19,7 +19,7 @@ constexpr int kMostRanksOfAHost = 4096;
 
 bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
-/// From 1 on.
+/// A number from 1 to `highest`.
 std::optional<int> read_number(std::string_view text, int highest) {
   int value = 0;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -74,21 +74,21 @@ void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
   using config::Change;
   d.summary("ranks that `gputrain launch` starts, watches and restarts");
   d.key("hosts", &LaunchSpec::hosts,
-        "where, by the names your ssh knows, with ranks per host: [\"node0:8\", \"node1:8\"]; null: here")
+        "hosts by the names that your ssh knows, with ranks per host: [\"node0:8\", \"node1:8\"]; null: this machine")
       .elements(1, 4096)
       .change(Change::safe);
   d.key("hostfile", &LaunchSpec::hostfile, "a file with one host per line, \"node0 slots=8\" or \"node0:8\"")
       .change(Change::safe);
   d.key("nnodes", &LaunchSpec::nnodes,
-        "hosts to train on; \"MIN:MAX\": a lost one is left out as long as MIN are there, and taken back; null: all")
+        "number of hosts; \"MIN:MAX\": go on without lost ones while MIN are left, and take them back; null: all")
       .change(Change::safe)
       .instead_of({"num_machines", "num_nodes"});
   d.key("nproc_per_node", &LaunchSpec::nproc_per_node,
-        "ranks on a host that names no number; auto: its GPUs, 1 without")
+        "ranks on a host that names no number; auto: one per GPU, 1 without GPUs")
       .range(1, kMostRanksOfAHost)
       .change(Change::safe)
       .instead_of({"slots_per_trial", "num_processes", "devices", "gpus", "num_gpus"});
-  d.key("master_port", &LaunchSpec::master_port, "where the ranks meet on the first host; 0: a free port")
+  d.key("master_port", &LaunchSpec::master_port, "port on the first host where the ranks meet; 0: a free port")
       .range(0, 65535)
       .change(Change::safe);
   d.key("max_restarts", &LaunchSpec::max_restarts, "attempts after the first one, from the newest good checkpoint")
@@ -112,9 +112,10 @@ void check_environment_names(const std::map<std::string, std::string>& variables
   for (const auto& [name, value] : variables) {
     const bool is_name = !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&
                          std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '_'; });
-    if (!is_name) complaints.about("env", in_quotes(name) + " is no name of a variable", "letters, digits and _");
+    if (!is_name)
+      complaints.about("env", in_quotes(name) + " is not a valid name of a variable", "letters, digits and _");
     if (of_ranks.contains(name) || name.starts_with("TORCHELASTIC_")) {
-      complaints.about("env." + name, "says what a rank is: that is for who starts the ranks", "remove it");
+      complaints.about("env." + name, "defines a rank, which only the launcher may do", "remove it");
     }
     if (value.find('\0') != std::string::npos)
       complaints.about("env." + name, "has a zero byte, which no variable can hold");
@@ -132,7 +133,7 @@ std::optional<Host> read_host(const std::string& text, std::string& problem) {
     host.name = text.substr(0, colon);
     host.ranks = read_number(std::string_view(text).substr(colon + 1), kMostRanksOfAHost);
     if (!host.ranks) {
-      problem = in_quotes(text) + " ends in no number of ranks from 1 to " + std::to_string(kMostRanksOfAHost);
+      problem = in_quotes(text) + " must end in a number of ranks from 1 to " + std::to_string(kMostRanksOfAHost);
       return std::nullopt;
     }
   }
@@ -158,7 +159,7 @@ std::vector<Host> read_hostfile(const std::string& path) {
                                   .where = number == 0 ? path : path + ":" + std::to_string(number),
                                   .hint = "one host per line, as in `node0 slots=8` or `node0:8`"});
   };
-  if (!file) refuse("the file of hosts cannot be read");
+  if (!file) refuse("the hostfile cannot be read");
   for (std::string line; ++number, std::getline(file, line);) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::string name, slots, more, problem;
@@ -170,7 +171,7 @@ std::vector<Host> read_hostfile(const std::string& path) {
       const auto ranks = slots.starts_with("slots=") ? read_number(std::string_view(slots).substr(6), kMostRanksOfAHost)
                                                      : std::nullopt;
       if (!ranks || host->ranks || !more.empty())
-        refuse("after the host only slots=N is known, not " + in_quotes(slots + " " + more));
+        refuse("after the host only slots=N is allowed, not " + in_quotes(slots + " " + more));
       host->ranks = ranks;
     }
     if (std::ranges::any_of(hosts, [&](const Host& other) { return other.name == host->name; }))
@@ -218,7 +219,7 @@ HostPlan plan_nodes(const LaunchSpec& spec, const NodePlace& place) {
     throw Error(ExitCode::usage,
                 {.what = "launch.nnodes is " + in_quotes(*spec.nnodes) + ", but " + place.scheduler +
                          " says that there are " + std::to_string(place.nodes) + " nodes",
-                 .hint = "leave it out, or give MIN:" + std::to_string(place.nodes) + " to go on without lost ones"});
+                 .hint = "leave it out, or give MIN:" + std::to_string(place.nodes) + " to go on without lost nodes"});
   }
   return plan;
 }

@@ -25,7 +25,7 @@ std::string padded(int number, size_t width) {
   return digits;
 }
 
-/// The parts between separators, brackets kept whole; nothing when the brackets do not match.
+/// The parts between commas outside brackets; empty if the brackets do not match.
 std::optional<std::vector<std::string_view>> split(std::string_view text) {
   std::vector<std::string_view> parts;
   size_t begin = 0;
@@ -44,7 +44,7 @@ std::optional<std::vector<std::string_view>> split(std::string_view text) {
   return parts;
 }
 
-/// Unfolds one entry, "rack[1-2]n[01-16]": each bracket multiplies what came before it.
+/// Expands one entry, "rack[1-2]n[01-16]": each bracket multiplies the names before it.
 class NodeEntry {
  public:
   NodeEntry(std::string_view text, size_t limit) : limit_(limit) {
@@ -52,7 +52,7 @@ class NodeEntry {
       const size_t open = text.find('[');
       append({std::string(text.substr(0, open))});
       if (open == std::string_view::npos) break;
-      const size_t close = text.find(']', open);  // split() saw that they match
+      const size_t close = text.find(']', open);  // split() checked that they match
       append(numbers(text.substr(open + 1, close - open - 1)));
       text.remove_prefix(close + 1);
     }
@@ -85,7 +85,7 @@ class NodeEntry {
     return all;
   }
 
-  // A range's numbers are as wide as its first is written.
+  // All numbers of a range are padded to the width of the first.
   void append_range(std::string_view range, std::vector<std::string>& all) {
     const size_t dash = range.find('-');
     const std::string_view low_text = range.substr(0, dash);
@@ -100,7 +100,7 @@ class NodeEntry {
     }
   }
 
-  void fail_by_size() { problem_ = "it unfolds to more than " + std::to_string(kMostNodes) + " hosts"; }
+  void fail_by_size() { problem_ = "it expands to more than " + std::to_string(kMostNodes) + " hosts"; }
 
   size_t limit_;
   std::vector<std::string> names_{""};

@@ -10,12 +10,12 @@
 namespace gputrain::launch {
 namespace {
 
-constexpr uint16_t kPortOfNodes = 29500;  // as torchrun's
+constexpr uint16_t kPortOfNodes = 29500;  // torchrun's default
 constexpr int kMostRanksOfANode = 4096;
 
 /// What one scheduler says.
 struct NodeClaim {
-  std::string scheduler, name_of_node, name_of_nodes;  // and the variables that are to say it
+  std::string scheduler, name_of_node, name_of_nodes;  // and the names of its variables
   std::optional<Number> node, nodes, ranks;
   std::string address, name_of_address;  // where node 0 is
   std::optional<uint16_t> port;
@@ -25,8 +25,8 @@ struct NodeClaim {
 [[noreturn]] void refuse(const Variables& variables, std::string what) {
   variables.fail(
       std::move(what),
-      "a scheduler that starts `gputrain launch` on each node sets all of its variables on every one; to start "
-      "ranks from here alone, unset them or name --hosts");
+      "a scheduler that starts `gputrain launch` on each node must set all its variables on every node; to start "
+      "the ranks from this node alone, unset them or give --hosts");
 }
 
 std::vector<std::string> lines_of(const Variables& variables, const char* name) {
@@ -40,7 +40,7 @@ std::optional<Number> count_of(const Variables& variables, const char* name, int
   return variables.number(name, lowest, lowest == 0 ? kMaximumRanks - 1 : kMaximumRanks);
 }
 
-/// GPUs of a node, each to be a rank's; none: not said.
+/// GPUs of a node, one per rank; 0 counts as not said.
 std::optional<Number> gpus_of(const Variables& variables, const char* name) {
   auto gpus = variables.number(name, 0, kMostRanksOfANode);
   return gpus && gpus->value == 0 ? std::nullopt : gpus;
@@ -58,8 +58,8 @@ std::optional<Number> nodes_of_torchrun(const Variables& variables) {
   const auto text = variables.text(kName);
   if (text && text->find(':') != std::string::npos) {
     refuse(variables, std::string(kName) + "=" + in_quotes(*text) +
-                          " leaves open how many nodes there are; `gputrain launch` wants a number, and takes the "
-                          "least and the most from --nnodes MIN:MAX");
+                          " is a range, but `gputrain launch` needs the number of nodes here; give the range as "
+                          "--nnodes MIN:MAX");
   }
   return count_of(variables, kName, 1);
 }
@@ -77,7 +77,7 @@ std::optional<NodeClaim> torchrun_node(const Variables& variables) {
   return claim;
 }
 
-/// Of schedulers that tell the addresses of all nodes, node 0's first.
+/// For schedulers that list the addresses of all nodes, node 0's first.
 void read_addresses(const Variables& variables, const char* name, NodeClaim& claim) {
   const auto addresses = lines_of(variables, name);
   if (addresses.empty()) return;
@@ -161,9 +161,9 @@ std::string address_of(const Variables& variables, const NodeClaim& claim) {
   const std::string address = of_torchrun ? *of_torchrun : given ? *given : claim.address;
   if (address.empty()) {
     refuse(variables,
-           claim.nodes->text() + ", but " + claim.name_of_address + " is unset: nobody says where node 0 is");
+           claim.nodes->text() + ", but " + claim.name_of_address + " is unset: the address of node 0 is unknown");
   }
-  if (!is_host_name(address)) refuse(variables, in_quotes(address) + " is no host name, and node 0 is to be there");
+  if (!is_host_name(address)) refuse(variables, "the address of node 0, " + in_quotes(address) + ", is no host name");
   return address;
 }
 
@@ -188,7 +188,7 @@ auto of_this_process(Read read) {
 std::optional<NodePlace> read_node(const Lookup& lookup) {
   const Variables variables(lookup);
   std::optional<NodeClaim> claim;
-  for (const auto read : {&slurm_node, &dstack_node, &skypilot_node, &torchrun_node}) {  // from outside in
+  for (const auto read : {&slurm_node, &dstack_node, &skypilot_node, &torchrun_node}) {  // from outer to inner
     auto inner = read(variables);
     if (inner) claim = claim ? combine(variables, *std::move(inner), *claim) : *std::move(inner);
   }

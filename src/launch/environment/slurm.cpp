@@ -10,11 +10,11 @@
 namespace gputrain::launch {
 namespace {
 
-/// The number of the step that srun started this process in. Empty outside of Slurm, in a batch script and in the shell
-/// of salloc: variables of a first task stand there too, but nobody started the others.
+/// The number of the srun step that started this process. Empty outside of Slurm, in a batch script and in the shell of
+/// salloc: these have the variables of a first task, but nobody started the others.
 std::optional<uint64_t> step_of(const Variables& variables) {
   constexpr std::array kNames{"batch", "extern", "interactive", "pending"};
-  constexpr uint64_t kFirstSpecial = 0xfffffff0;  // the numbers by which Slurm means those
+  constexpr uint64_t kFirstSpecial = 0xfffffff0;  // Slurm's numbers for those
   const char* name = variables.has("SLURM_STEP_ID") ? "SLURM_STEP_ID" : "SLURM_STEPID";
   const auto text = variables.text(name);
   if (!text || std::ranges::find(kNames, *text) != kNames.end() || !variables.has("SLURM_PROCID")) return std::nullopt;
@@ -81,10 +81,10 @@ std::optional<Claim> slurm_claim(const Variables& variables) {
   const auto counts = task_counts(variables);
   read_tasks_of_node(variables, counts, claim);
   const auto job = required(variables, "SLURM_JOB_ID", variables.large_number("SLURM_JOB_ID"));
-  constexpr uint64_t kStepsApart = 16;  // steps of one job that get a port each before jobs share them
+  constexpr uint64_t kStepsApart = 16;  // steps of one job with a port each before jobs share them
   claim.port = port_of_job(job % 10000 * kStepsApart + *step);
   claim.job = "Slurm job " + std::to_string(job) + " step " + std::to_string(*step);
-  // Task 0 is on the first node, but for a distribution of the user's own.
+  // Task 0 is on the first node, unless the user chose an arbitrary distribution.
   const bool is_arbitrary = variables.text("SLURM_DISTRIBUTION").value_or("").starts_with("arbitrary");
   if (!is_arbitrary && !variables.has("MASTER_ADDR")) claim.first_host = node_names(variables, counts.size()).front();
   return claim;
@@ -102,7 +102,7 @@ std::string remark_on_slurm(const Variables& variables) {
   const auto job = variables.text("SLURM_JOB_ID"), tasks = variables.text("SLURM_NTASKS");
   if (!job || !tasks || *tasks == "1") return {};
   return "Slurm job " + in_quotes(*job) + " has " + in_quotes(*tasks) +
-         " tasks, but this process is none of them: it trains alone; to use them all: srun gputrain run ...";
+         " tasks, but srun did not start this process: it trains alone; to use all tasks: srun gputrain run ...";
 }
 
 }  // namespace gputrain::launch

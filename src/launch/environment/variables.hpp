@@ -1,4 +1,4 @@
-// The environment's variables about ranks, with errors that show them all.
+// The environment variables about ranks, with errors that show all of them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace gputrain::launch {
 
-/// A number as one variable gives it.
+/// A number and the variable that it comes from.
 struct Number {
   std::string name;
   int value = 0;
@@ -27,9 +27,9 @@ class Variables {
 
   std::optional<std::string> text(const char* name) const { return lookup_(name); }
   bool has(const char* name) const { return lookup_(name).has_value(); }
-  /// Absent: empty. What is no whole number within the bounds is refused.
+  /// Empty if not set. Throws if it is no whole number within the bounds.
   std::optional<Number> number(const char* name, int lowest, int highest) const;
-  /// The first of them that is set.
+  /// The first of these variables that is set.
   std::optional<Number> number(std::initializer_list<const char*> names, int lowest, int highest) const;
   std::optional<uint64_t> large_number(const char* name) const;
 

@@ -11,11 +11,11 @@ namespace {
 
 using nlohmann::json;
 
-// A person at a debugger or a batch system that suspends a job is done with it sooner, or must say so to all ranks.
+// A rank stopped for longer ends the attempt. Debuggers and batch systems need less, or must stop the whole job.
 constexpr std::chrono::seconds kLongestStop{10};
-// A process that not even SIGKILL ends hangs in the kernel: its host is given up.
+// A process that SIGKILL does not end hangs in the kernel: after this, give up its host.
 constexpr std::chrono::seconds kHopeless{15};
-// A rank that ends later than others may have a second copy to finish, for ten minutes at most.
+// A rank may end later than others because it finishes a second copy, for ten minutes at most.
 constexpr std::chrono::minutes kAfterOthers{11};
 
 }  // namespace
@@ -63,7 +63,7 @@ void Attempt::pass_on(int signal) {
 
 void Attempt::ask_to_stop(int signal) {
   pass_on(signal);
-  if (std::exchange(stop_signal_, signal) != 0) return;  // the time it may take is running
+  if (std::exchange(stop_signal_, signal) != 0) return;  // the grace period already runs
   const auto grace = std::chrono::duration<double>(request_.grace_seconds);
   grace_ends_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace);
 }
@@ -90,7 +90,7 @@ void Attempt::take(HostLink& link, const json& message) {
   const std::string kind = message.at("kind");
   if (kind == "line") {
     const int rank = message.at("rank").get<int>();
-    // Once something is wrong every rank complains of it in its own words; the log files have them.
+    // After a failure every rank prints its own error; the log files have them.
     if (is_ending_)
       unheard_.insert(rank);
     else
@@ -122,8 +122,8 @@ void Attempt::take_fate(const HostLink& link, const json& message) {
   stopped_.try_emplace(rank, Clock::now());
   if (!is_ending_) {
     terminal_.say("rank " + std::to_string(rank) + " on " + link.name() + " was stopped by " +
-                  signal_text(message.at("signal").get<int>()) + "; unless it goes on within " +
-                  std::to_string(kLongestStop.count()) + " s the attempt ends");
+                  signal_text(message.at("signal").get<int>()) + "; the attempt ends unless it continues within " +
+                  std::to_string(kLongestStop.count()) + " s");
   }
 }
 
@@ -140,10 +140,9 @@ void Attempt::look() {
   }
   for (const auto& [rank, since] : stopped_) {
     if (is_ending_ || now < since + kLongestStop) continue;
-    note(
-        {.kind = Cause::Kind::rank_hangs,
-         .host = host_of(rank),
-         .story = "has stood still for " + std::to_string(kLongestStop.count()) + " s, stopped by a signal (SIGSTOP)"});
+    note({.kind = Cause::Kind::rank_hangs,
+          .host = host_of(rank),
+          .story = "has been stopped for " + std::to_string(kLongestStop.count()) + " s by a signal (SIGSTOP)"});
     causes_.back().end.rank = rank;
   }
   if (grace_ends_ && now >= *grace_ends_ && !is_ending_) note_laggards();
@@ -154,14 +153,14 @@ void Attempt::look() {
   }
 }
 
-/// Some ranks have ended, or all have been asked to, and others go on for too long.
+/// Some ranks have ended, or all were asked to, and others run for too long.
 void Attempt::note_laggards() {
   for (int rank = 0; rank < world_size_; ++rank) {
     if (ends_.contains(rank)) continue;
     note({.kind = Cause::Kind::rank_hangs,
           .host = host_of(rank),
           .story = stop_signal_ != 0 ? "did not end in time (launch.grace), so it was killed"
-                                     : "did not end within 11 minutes after others had, so it was killed"});
+                                     : "did not end within 11 minutes after other ranks had, so it was killed"});
     causes_.back().end.rank = rank;
   }
 }
@@ -214,7 +213,7 @@ void Attempt::blame_who_made_way() {
     causes_.push_back({.host = host_of(rank), .story = {}, .end = end, .weight = Cause::Weight::lost_its_peers});
 }
 
-/// What weighs most, and of that what became known first; where it ended in silence, the rank that told the same.
+/// The first cause with the most weight; if that rank printed no error, one with the same code that did.
 const Cause* Attempt::main_cause() const {
   const auto most = std::ranges::max_element(causes_, {}, &Cause::weight);
   if (most == causes_.end()) return nullptr;
@@ -236,7 +235,7 @@ Attempt::Result Attempt::result() const {
   const bool make_way = std::ranges::all_of(ends_, [&](const auto& end) { return code_of(end.second) == restart; });
   const int wanted = stop_signal_ == 0 ? code : stop_signal_ == SIGUSR1 ? restart : 128 + stop_signal_;
   if (grows_) return {.kind = Kind::grows, .exit_code = wanted};
-  // They had agreed on another end before our word came: a cloud's notice, or that they have lost each other.
+  // The ranks had agreed to end before our signal came: a cloud notice, or they lost each other.
   if (make_way && stop_signal_ != SIGUSR1) return {.kind = Kind::makes_way, .exit_code = restart};
   return {.kind = Kind::stopped, .exit_code = wanted};
 }

@@ -1,4 +1,4 @@
-// One start of all ranks, from its beginning to the end of the last of them.
+// One start of all ranks, until the last of them has ended.
 #pragma once
 
 #include <map>
@@ -21,25 +21,25 @@ class Attempt {
     int port = 0;
   };
   struct Start {
-    int number = 1, restarts = 0;  // number: in its run folder; restarts: of this launcher
+    int number = 1, restarts = 0;  // number: K of logs/attempt_K; restarts: by this launcher
     std::string logs;
     Place place;
   };
 
-  /// Ranks on these hosts, in this order.
+  /// Puts ranks on these hosts, in this order.
   Attempt(const LaunchRequest& request, const std::vector<HostLink*>& links, Terminal& terminal);
 
   void start(const Start& start);
-  /// A signal that asks the ranks to save and end, in the time that launch.grace gives from the first one on.
+  /// Sends a signal that asks the ranks to save and end; the first one starts the time limit launch.grace.
   void ask_to_stop(int signal);
-  /// No more time.
+  /// Ends the ranks without more time.
   void insist();
-  /// The ranks save and end, to be started again on more hosts.
+  /// Asks the ranks to save and end, to be started again on more hosts.
   void ask_to_grow();
   void pass_on(int signal);
 
   void take(HostLink& link, const nlohmann::json& message);
-  /// Looks at deadlines and at hosts that were lost.
+  /// Checks deadlines and lost hosts.
   void look();
   Clock::time_point next_deadline() const;
 
@@ -47,15 +47,15 @@ class Attempt {
   bool is_over() const;
   bool is_ending() const noexcept { return is_ending_ || stop_signal_ != 0 || !ends_.empty(); }
 
-  enum class Kind { done, stopped, makes_way, grows, failed };  // makes_way: of itself
+  enum class Kind { done, stopped, makes_way, grows, failed };  // makes_way: not because we asked
   struct Result {
     Kind kind = Kind::done;
     int exit_code = 0;
   };
   Result result() const;
-  /// Hosts about to be taken away, for which ranks have made way.
+  /// Hosts about to be taken away, as their ranks reported.
   std::vector<HostLink*> leaving_hosts() const;
-  /// Ranks that have made way are to be started again, as others that ended before their time.
+  /// Treats ranks that made way like ranks that lost their peers, so that they are started again.
   void blame_who_made_way();
   ExitReport report() const;
   const std::string& logs() const noexcept { return start_.logs; }
@@ -82,10 +82,10 @@ class Attempt {
   Start start_;
   Clock::time_point began_ = Clock::now();
   std::map<int, RankEnd> ends_;
-  std::map<int, Clock::time_point> stopped_;  // ranks that stand still, since when
+  std::map<int, Clock::time_point> stopped_;  // stopped by a signal, since when
   std::vector<Cause> causes_;                 // in the order in which they became known
   int stop_signal_ = 0;
-  std::set<int> unheard_;  // ranks of which lines have not been passed on
+  std::set<int> unheard_;  // ranks with lines that were not printed
   bool grows_ = false, is_ending_ = false;
   std::optional<Clock::time_point> grace_ends_, hopeless_at_;
 };

@@ -41,7 +41,7 @@ std::string meaning_of(int code) {
     case ExitCode::terminated:
       return "terminated, saved";
     default:
-      return "no code of gputrain";
+      return "not a code of gputrain";
   }
 }
 
@@ -50,25 +50,25 @@ std::string advice_for(const Cause& cause, int code, const RunState& state) {
                                 ? state.again + " goes on " + resume_text(state)
                                 : "the same command starts over (set checkpoint.interval to lose less)";
   if (cause.kind == Cause::Kind::host_lost)
-    return "see to " + cause.host + ", or go on without it (--nnodes MIN:MAX); " + again;
-  if (cause.kind == Cause::Kind::rank_hangs) return "`gputrain launch` ends ranks that stand still; " + again;
+    return "check " + cause.host + ", or go on without it (--nnodes MIN:MAX); " + again;
+  if (cause.kind == Cause::Kind::rank_hangs) return "`gputrain launch` ends ranks that hang; " + again;
   if (cause.kind == Cause::Kind::rank_ended && cause.end.fate.kind == Fate::Kind::killed) {
     if (cause.end.fate.number == SIGKILL)
-      return "if nobody killed it: less memory (train.micro_batch_size, ranks per host); " + again;
+      return "if nobody killed it, use less memory (train.micro_batch_size, ranks per host); " + again;
     return "a crash inside the program is a bug: please report it with the log; " + again;
   }
   switch (static_cast<ExitCode>(code)) {
     case ExitCode::usage:
-      return "mend the job or the command; its message says how";
+      return "fix the job or the command; the message of the rank says how";
     case ExitCode::data:
-      return "mend the data; its message says what";
+      return "fix the data; the message of the rank says what is wrong";
     case ExitCode::checkpoint:
-      return "make room or mend the disk, then " + again;
+      return "free disk space or repair the disk, then " + again;
     case ExitCode::environment:
-      return "its message says what to change; then " + again;
+      return "the message of the rank says what to change; then " + again;
     case ExitCode::refused:
     case ExitCode::no_restart:
-      return "its message says why starting again would not help";
+      return "the message of the rank says why a restart would not help";
     default:
       return again;
   }
@@ -146,7 +146,7 @@ std::string ExitReport::page() const {
                                (cause.end.log.empty() ? "" : ", all of them in " + cause.end.log));
     for (const auto& text : cause.end.tail) page += "        | " + text + "\n";
   }
-  const auto step = std::max(state.step, state.checkpoint_step);  // not every step is told of
+  const auto step = std::max(state.step, state.checkpoint_step);  // not every step is reported
   page += line("state", (step ? "last step " + std::to_string(*step) : "no step was finished") + "; " +
                             (state.checkpoint_step ? "newest checkpoint " + state.checkpoint : "no checkpoint"));
   return page + line("next", advice_for(cause, code, state));

@@ -26,8 +26,8 @@ std::vector<std::string> own_environment() {
   return all;
 }
 
-/// This program, at the place where the other hosts have it too. ssh hands its words to a shell over there: a path that
-/// a shell would read as anything but one word is refused.
+/// The path of this program, the same on all hosts. ssh passes it to a shell there: a path that a shell would not read
+/// as one plain word is refused.
 std::string own_path(bool for_shell) {
   std::string path = own_program();
   const auto is_plain = [](char c) {
@@ -37,7 +37,7 @@ std::string own_path(bool for_shell) {
   if (for_shell && !std::ranges::all_of(path, is_plain)) {
     throw Error(ExitCode::usage, {.what = "the program's path cannot be given to a shell on another host",
                                   .where = path,
-                                  .hint = "put it where the path has only letters, digits and / . _ + -"});
+                                  .hint = "install it at a path that has only letters, digits and / . _ + -"});
   }
   return path;
 }
@@ -51,11 +51,11 @@ std::unique_ptr<HostLink> HostLink::to_node(int node, std::string version, std::
   auto link = std::make_unique<HostLink>(Host{.name = "node " + std::to_string(node), .ranks = {}}, std::move(version),
                                          std::move(device));
   link->comes_by_itself_ = true;
-  link->loss_ = "it has not come";
+  link->loss_ = "it has not connected";
   return link;
 }
 
-/// Always the same words; whatever else is to be known over there goes through the pipe.
+/// Always the same words; everything else goes through the pipe.
 std::vector<std::string> HostLink::command() const {
   if (is_here_) return {own_path(false), "agent"};
   std::string name = host_.name;
@@ -83,7 +83,7 @@ void HostLink::connect() {
   if (comes_by_itself_) return;
   process_.reset();
   remark_.clear();
-  // An agent must end its ranks when we are gone, so it is not killed with us; ssh has no such duty.
+  // An agent must end its ranks after we are gone, so it is not killed with us; ssh has no such task.
   process_.emplace(Child::Options{
       .argv = command(), .environment = own_environment(), .has_input = true, .dies_with_us = !is_here_});
   output_.emplace(process_->take_output());
@@ -120,7 +120,7 @@ void HostLink::drop(std::string why) {
   is_leaving_ = false;
   loss_ = std::move(why);
   if (input_) input_->close();
-  // The agent here ends its ranks when its input ends; give it the time for that.
+  // The local agent ends its ranks when its input closes; wait for that.
   if (is_here_ && process_ && process_->is_running()) {
     const auto latest = Clock::now() + kEndGrace + kLastWords;
     while (process_->is_running() && Clock::now() < latest) {
@@ -149,13 +149,13 @@ void HostLink::add_to(Poll& poll) const {
 void HostLink::attend(const Take& take) {
   if (state_ == State::away) return;
   if (!output_) {
-    if (Clock::now() > began_ + kConnectTime) drop("it has not come");
+    if (Clock::now() > began_ + kConnectTime) drop("it has not connected");
     return;
   }
   const auto now = Clock::now();
   if (now - std::exchange(last_attended_, now) > kOwnSleep) last_heard_ = now;
   const auto fate = process_ ? process_->look() : std::nullopt;
-  std::vector<std::string> lines;  // a line may make us drop the reader
+  std::vector<std::string> lines;  // handling a line may destroy the reader
   output_->read([&](std::string_view line) { lines.emplace_back(line); });
   for (size_t i = 0; i < lines.size() && state_ != State::away; ++i) take_line(lines[i], take);
   if (state_ == State::away) return;
@@ -165,7 +165,7 @@ void HostLink::attend(const Take& take) {
   if (ended_output_ && comes_by_itself_) return drop("its launcher has ended");
   if (ended_output_ && now > *ended_output_ + kLastWords) return drop("the agent there has closed its output");
   if (state_ == State::connecting && now > began_ + kConnectTime) return drop("no answer within 30 s");
-  if (state_ == State::ready && now > last_heard_ + kLongestSilence) return drop("nothing was heard of it for 15 s");
+  if (state_ == State::ready && now > last_heard_ + kLongestSilence) return drop("no message from it for 15 s");
   if (now >= next_alive_) {
     send({{"kind", "alive"}});
     next_alive_ = now + kAliveEvery;
@@ -175,7 +175,7 @@ void HostLink::attend(const Take& take) {
 
 void HostLink::take_line(std::string_view line, const Take& take) {
   const auto message = read_message(line);
-  if (!message) {  // what a login shell over there prints
+  if (!message) {  // output of a login shell there
     remark_ = std::string(line.substr(0, 300));
     return;
   }
@@ -186,7 +186,7 @@ void HostLink::take_line(std::string_view line, const Take& take) {
     if (state_ == State::connecting && kind == "ready") return get_ready(*message);
     if (kind != "alive") take(*message);
   } catch (const json::exception& error) {
-    drop(std::string("the agent there talks nonsense: ") + error.what());
+    drop(std::string("the agent there sent an invalid message: ") + error.what());
   }
 }
 
@@ -206,7 +206,7 @@ std::string HostLink::story_of(const Fate& fate) const {
   if (fate.kind == Fate::Kind::killed) return who + " was killed by " + signal_text(fate.number);
   if (!remark_.empty()) return remark_;
   const bool is_of_agent = !is_here_ && state_ == State::ready;
-  // The shell over there tells of a signal by its exit code.
+  // The remote shell reports a signal as exit code 128 + N.
   if (is_of_agent && fate.number > 128 && fate.number < 128 + NSIG)
     return "its agent was killed by " + signal_text(fate.number - 128);
   if (is_of_agent) return "the agent there ended without a word (ssh exit code " + std::to_string(fate.number) + ")";

@@ -1,5 +1,5 @@
-// The launcher's side of one host: the agent there, behind a pipe, behind the user's own ssh, or behind a connection
-// that it has made itself.
+// The launcher's side of one host: its agent behind a pipe, behind the user's ssh, or behind a connection that the node
+// has opened itself.
 #pragma once
 
 #include <functional>
@@ -21,30 +21,30 @@ class HostLink {
   using Take = std::function<void(const nlohmann::json& message)>;
 
   HostLink(Host host, std::string version, std::string device);
-  /// Of a node whose own launcher is to come.
+  /// For a node whose own launcher connects to us.
   static std::unique_ptr<HostLink> to_node(int node, std::string version, std::string device);
 
   const std::string& name() const noexcept { return host_.name; }
   State state() const noexcept { return state_; }
   bool is_here() const noexcept { return is_here_; }
   pid_t process() const noexcept { return process_ ? process_->id() : -1; }
-  bool has_agent() const noexcept { return output_.has_value(); }  // or somebody who is to become it
+  bool has_agent() const noexcept { return output_.has_value(); }  // or a connection that becomes one
   int ranks() const { return host_.ranks.value_or(own_ranks_); }
-  const std::string& address() const noexcept { return address_; }                    // by which we reached it
+  const std::string& address() const noexcept { return address_; }                    // as the launcher reached it
   const std::string& launcher_address() const noexcept { return launcher_address_; }  // ours, as seen from there
   const std::string& loss() const noexcept { return loss_; }                          // why it is away
-  /// It is about to be taken away: until it has gone, and come back, it gets no ranks.
+  /// The host is about to be taken away: it gets no ranks until it was gone and has come back.
   void leave() noexcept { is_leaving_ = state_ != State::away; }
   bool is_leaving() const noexcept { return is_leaving_; }
 
-  /// Of a node: waits for it.
+  /// Starts the agent; for a node: waits for its connection.
   void connect();
-  /// The node has come. False: it is here already; the socket stays the caller's.
+  /// The node has connected. Takes the socket, unless it returns false: the node is here already.
   bool welcome(int socket);
   void send(const nlohmann::json& message);
   void drop(std::string why);
   void add_to(Poll& poll) const;
-  /// Reads what the agent says, keeps the connection alive, and notices when it is lost.
+  /// Reads the agent's messages, keeps the connection alive, and detects its loss.
   void attend(const Take& take);
 
  private:
@@ -63,7 +63,7 @@ class HostLink {
   std::optional<Child> process_;
   std::optional<LineReader> output_, errors_;
   std::optional<LineWriter> input_;
-  std::string remark_;  // the last line on its stderr
+  std::string remark_;  // the last line that is no message
   Clock::time_point began_, last_heard_, last_attended_, next_alive_;
   std::optional<Clock::time_point> ended_output_;
 };

@@ -19,11 +19,11 @@ namespace {
 
 constexpr std::chrono::seconds kOneTry{5}, kBeforeNextTry{1}, kFirstAnswer{15}, kAlreadyHere{40};
 
-/// What came of a try to get in.
+/// The result of one try to connect.
 struct Entry {
-  int socket = -1;        // the caller's
-  std::string obstacle;   // why not, this time
-  bool is_taken = false;  // somebody is there as this node already
+  int socket = -1;        // owned by the caller
+  std::string obstacle;   // why it failed
+  bool is_taken = false;  // another process is already connected as this node
 };
 
 bool becomes_ready(int socket, short events, Clock::time_point latest) {
@@ -34,7 +34,7 @@ bool becomes_ready(int socket, short events, Clock::time_point latest) {
   return poll.is_ready(socket);
 }
 
-/// Negative, with the reason in errno, when nobody answers.
+/// Negative, with the reason in errno, if the connection fails.
 int connect_to(const addrinfo& address) {
   Descriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket.get() < 0) return -1;
@@ -65,7 +65,7 @@ int connect_to(const NodePlace& place, std::string& obstacle) {
   return -1;
 }
 
-/// The first line of the answer, left where it is: if it is hello, the agent is to read it.
+/// The first line of the answer, left in the socket: if it is a hello, the agent reads it.
 std::optional<nlohmann::json> peek_answer(int socket) {
   std::array<char, 4096> buffer{};
   const auto latest = Clock::now() + kFirstAnswer;
@@ -102,7 +102,7 @@ Entry try_to_enter(const LaunchRequest& request) {
   entry.is_taken = kind == "wait";
   if (kind != "hello") {
     entry.obstacle =
-        answer ? answer->value("text", "it answers what no launcher does") : "nothing that is there answers";
+        answer ? answer->value("text", "its answer is not that of a launcher") : "connected, but no answer";
     return entry;
   }
   entry.socket = socket.release();
@@ -135,24 +135,23 @@ int join(const LaunchRequest& request) {
   for (;;) {
     const Entry entry = try_to_enter(request);
     if (entry.socket >= 0) {
-      say(", whose launcher prints what the ranks say");
+      say(": connected; node 0 prints the output of the ranks");
       return serve_node(request, entry.socket);
     }
     const auto now = Clock::now();
     if (entry.is_taken && now > began + kAlreadyHere) {
       throw Error(ExitCode::usage, {.what = entry.obstacle,
                                     .where = text_of(*request.node),
-                                    .hint = "two nodes say that they are the same one, or the job was started twice"});
+                                    .hint = "two nodes have the same number, or the job was started twice"});
     }
     if (now > latest) {
       throw Error(
           ExitCode::environment,
           {.what = "node 0's launcher cannot be reached: " + entry.obstacle,
            .where = text_of(*request.node),
-           .hint = "see whether it runs, and whether a firewall lies between; launch.host_timeout says how long "
-                   "to try"});
+           .hint = "check that it runs and that no firewall blocks the port; launch.host_timeout is how long to try"});
     }
-    if (!std::exchange(has_told, true)) say(": waiting for it (" + entry.obstacle + ")");
+    if (!std::exchange(has_told, true)) say(": waiting for node 0 (" + entry.obstacle + ")");
     becomes_ready(-1, 0, now + kBeforeNextTry);
   }
 }

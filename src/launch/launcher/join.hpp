@@ -1,4 +1,4 @@
-// The launcher of a node but the first: comes to node 0's, and is its agent from then on.
+// The launcher on every node but the first: connects to node 0's launcher and becomes its agent.
 #pragma once
 
 #include "gputrain/launch/launcher.hpp"
@@ -6,16 +6,16 @@
 
 namespace gputrain::launch {
 
-/// Returns what node 0's launcher ends with; 138 when it is lost. Throws Error(usage) when that refuses this node,
-/// Error(environment) when it cannot be reached within the time for lost hosts.
+/// Returns the exit code from node 0's launcher; 138 if the connection is lost. Throws Error(usage) when node 0 refuses
+/// this node, Error(environment) when node 0 cannot be reached within launch.host_timeout.
 int join(const LaunchRequest& request);
 
-/// What a node says of itself.
+/// What a node says about itself.
 Coming coming_of(const LaunchRequest& request);
 /// "node 1 of 2 by SkyPilot, node 0 at 10.0.0.4 port 29500"
 std::string text_of(const NodePlace& place);
 
-/// Serves the launcher at the other end of a socket, which it owns, as serve_agent() does.
+/// Serves the launcher at the other end of the socket, like serve_agent(). Takes ownership of the socket.
 int serve_node(const LaunchRequest& own, int socket);
 
 }  // namespace gputrain::launch

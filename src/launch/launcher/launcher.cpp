@@ -69,7 +69,7 @@ class Launcher {
   int attempts_ = 0, restarts_ = 0, without_progress_ = 0;
   std::optional<int64_t> furthest_;
   int stop_signal_ = 0;
-  std::set<const HostLink*> have_interrupted_;  // of a stop; null: this process itself
+  std::set<const HostLink*> have_interrupted_;  // who has sent SIGINT; null: this process
   int exit_code_ = 0;
   bool has_checked_ = false;
 };
@@ -86,19 +86,19 @@ Launcher::Launcher(const LaunchRequest& request) : request_(request), logs_(requ
     links_.push_back(HostLink::to_node(node, request.version, request.device));
   if (place.nodes > 1) {
     door_.emplace(place, coming_of(request));
-    terminal_.say(text_of(place) + ", where the others come to");
+    terminal_.say(text_of(place) + ": waiting for the other nodes");
   }
 }
 
 Launcher::~Launcher() {
-  const bool is_failing = std::uncaught_exceptions() > 0;  // what is thrown is of the hosts or of this machine
+  const bool is_failing = std::uncaught_exceptions() > 0;  // exceptions here come from hosts or this machine
   const int code = is_failing ? static_cast<int>(ExitCode::environment) : exit_code_;
   for (auto& link : links_) link->send({{"kind", "goodbye"}, {"exit", code}});
   const auto latest = Clock::now() + kEndGrace;
   const auto is_away = [](const auto& link) { return !link->has_agent(); };
   try {
     while (!std::ranges::all_of(links_, is_away) && Clock::now() < latest) pump(nullptr, latest);
-  } catch (const std::exception&) {  // on the way out; the links end what is left
+  } catch (const std::exception&) {  // we end anyway; the links end what is left
   }
 }
 
@@ -110,7 +110,7 @@ int Launcher::run() {
         goes_on = run_attempt();
         break;
       case Gathered::too_few:
-        return exit_code_;  // that of the attempt before, which has been told
+        return exit_code_;  // of the previous attempt, already reported
       case Gathered::stopped:
         goes_on = false;
         break;
@@ -142,17 +142,17 @@ const HostLink* Launcher::missing() const {
   return nullptr;
 }
 
-/// At the start a host that cannot be reached is the user's to mend; later it may come back.
+/// At the start the user must fix a host that cannot be reached; later it may come back.
 void Launcher::refuse_unreachable() const {
   const HostLink* link = missing();
   throw Error(ExitCode::environment,
               {.what = link == nullptr ? "not enough hosts answer" : link->loss(),
                .where = link == nullptr ? "" : link->name(),
                .hint = link == nullptr || link->is_here() ? ""
-                       : door_ ? "see what its own launcher says, and whether a firewall lies between"
+                       : door_ ? "check the output of its own launcher, and that no firewall blocks the port"
                                : "`ssh -o BatchMode=yes " + link->name() +
-                                     " true` must work without a question: a key without passphrase or an agent "
-                                     "for it, and the host in known_hosts"});
+                                     " true` must work without a prompt: use a key without passphrase or an ssh "
+                                     "agent, and add the host to known_hosts"});
 }
 
 Launcher::Gathered Launcher::gather() {
@@ -198,7 +198,7 @@ Attempt::Place Launcher::find_place(const std::vector<HostLink*>& links) {
   return place;
 }
 
-/// Whether there is to be another one.
+/// Returns whether to start another attempt.
 bool Launcher::run_attempt() {
   const auto links = ready_links();
   const auto place = find_place(links);
@@ -215,7 +215,7 @@ bool Launcher::run_attempt() {
   const auto result = attempt.result();
   exit_code_ = result.exit_code;
   if (result.kind == Attempt::Kind::grows && stop_signal_ == 0) {
-    terminal_.say("a host is back: on with " + counted(std::ssize(ready_links()), "host") + " " +
+    terminal_.say("a host is back: the run goes on with " + counted(std::ssize(ready_links()), "host") + " " +
                   resume_text(request_.state()));
     return true;
   }
@@ -231,8 +231,8 @@ bool Launcher::run_attempt() {
   return false;
 }
 
-/// Where the time on this machine is over, so are we: whoever has limited it starts the command again. Of several hosts
-/// that of a notice is left, where fewer may go on. Ranks that were asked to make way are started again.
+/// If the time on this machine is over, we end too: whoever limited it starts the command again. After a notice the run
+/// leaves that host if enough others remain. Ranks that were asked to make way are started again.
 bool Launcher::go_on_where_way_was_made(Attempt& attempt) {
   const RunState state = request_.state();
   const bool is_notice = state.stopped_by == "notice";
@@ -252,8 +252,8 @@ bool Launcher::go_on_where_way_was_made(Attempt& attempt) {
       std::ranges::none_of(links_, [](const auto& link) { return link->is_here() && link->is_leaving(); });
   if (is_notice && stays_here && !names.empty() && left >= request_.plan.count.least) {
     const bool is_one = names.find(',') == std::string::npos;
-    terminal_.say(names + (is_one ? " is" : " are") + " about to be taken away: on with " + counted(left, "host") +
-                  " " + resume_text(state));
+    terminal_.say(names + (is_one ? " is" : " are") + " about to be taken away: the run goes on with " +
+                  counted(left, "host") + " " + resume_text(state));
     return true;
   }
   terminal_.say("the ranks have made way; exit " + std::to_string(exit_code_) + ", " + state.again + " goes on " +
@@ -261,8 +261,7 @@ bool Launcher::go_on_where_way_was_made(Attempt& attempt) {
   return false;
 }
 
-/// Ranks that refuse the job may have left it to us to say why. Returns whether there is to be another attempt; empty:
-/// nothing is wrong with the job.
+/// Ranks that refuse the job may leave the message to us. Returns whether to try again; empty: the job is valid.
 std::optional<bool> Launcher::answer_refusal(const Attempt& attempt) {
   const Cause cause = attempt.report().cause;
   const bool is_usage = cause.exit_code() == static_cast<int>(ExitCode::usage);
@@ -270,7 +269,7 @@ std::optional<bool> Launcher::answer_refusal(const Attempt& attempt) {
   terminal_.flush();
   const int code = request_.check_job();
   if (code == 0 && !cause.end.tail.empty()) return std::nullopt;
-  if (code == 0) return stop_signal_ == 0;  // it has been mended meanwhile
+  if (code == 0) return stop_signal_ == 0;  // the job was fixed meanwhile
   exit_code_ = code;
   logs_.remove_traces();
   return false;
@@ -280,7 +279,7 @@ bool Launcher::is_short_of_hosts(const Attempt& attempt) const {
   return !attempt.is_ending() && attempt.hosts() < static_cast<size_t>(request_.plan.count.most);
 }
 
-/// A lost host that has returned takes part again: the ranks save and end, and all start once more.
+/// A lost host that has come back takes part again: the ranks save, end and start once more.
 void Launcher::take_back(Attempt& attempt) {
   if (!is_short_of_hosts(attempt)) return;
   if (ready_links().size() > attempt.hosts()) return attempt.ask_to_grow();
@@ -301,7 +300,7 @@ bool Launcher::restart_after(Attempt& attempt) {
   const Cause& cause = report.cause;
   const bool progressed = made_progress();
   without_progress_ = progressed ? 1 : without_progress_ + 1;
-  // Hosts come and go where that is allowed for: as long as training gets further they cost no restart.
+  // If the number of hosts may vary, a lost host costs no restart as long as training makes progress.
   const bool is_free =
       cause.kind == Cause::Kind::host_lost && request_.plan.count.least < request_.plan.count.most && progressed;
   if (!is_free) ++restarts_;
@@ -314,14 +313,14 @@ bool Launcher::restart_after(Attempt& attempt) {
   }
   terminal_.say(cause.text() + (cause.end.clue.empty() ? "" : " (" + cause.end.clue + ")"));
   terminal_.say((is_free
-                     ? "start once more "
+                     ? "start again "
                      : "restart " + std::to_string(restarts_) + " of " + std::to_string(request_.max_restarts) + " ") +
-                resume_text(report.state) + "; what was said is in " + attempt.logs());
+                resume_text(report.state) + "; the ended attempt's output is in " + attempt.logs());
   back_off();
   return stop_signal_ == 0;
 }
 
-/// 1 s, 2 s, 4 s, ... while nothing is gained.
+/// 1 s, 2 s, 4 s, ... while there is no progress.
 void Launcher::back_off() {
   const auto latest =
       Clock::now() + std::min(std::chrono::seconds(60), std::chrono::seconds(1 << std::min(without_progress_ - 1, 6)));
@@ -339,8 +338,8 @@ void Launcher::take_signals(Attempt* attempt) {
   }
 }
 
-/// A scheduler tells all its nodes, which pass it on, and follows SIGUSR1 with SIGTERM: neither is to cut short the
-/// save that is under way. Who interrupts twice insists.
+/// A scheduler signals all its nodes, each node passes that on, and SIGTERM follows SIGUSR1: neither may cut short the
+/// save under way. A second SIGINT from the same sender ends the ranks at once.
 void Launcher::take_signal(int signal, const HostLink* node, Attempt* attempt) {
   if (signal == SIGUSR2) {
     if (attempt != nullptr) attempt->pass_on(SIGUSR2);
@@ -355,14 +354,15 @@ void Launcher::take_signal(int signal, const HostLink* node, Attempt* attempt) {
 }
 
 std::string Launcher::welcome(int node, int socket) {
-  return links_[static_cast<size_t>(node)]->welcome(socket) ? "" : "node " + std::to_string(node) + " is here already";
+  return links_[static_cast<size_t>(node)]->welcome(socket) ? ""
+                                                            : "node " + std::to_string(node) + " is already connected";
 }
 
 bool Launcher::is_known(pid_t process) const {
   return std::ranges::any_of(links_, [process](const auto& link) { return link->process() == process; });
 }
 
-/// Waits for whatever comes next, at most until `latest`, and takes it in.
+/// Waits for the next event, at most until `latest`, and handles it.
 void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
   Poll poll;
   poll.add(signals_.descriptor());
@@ -380,7 +380,7 @@ void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
       if (message.at("kind") == "port") port_ = message.at("port").get<int>();
       if (message.at("kind") == "problem" && attempt == nullptr)
         throw Error(ExitCode::environment, {.what = message.at("text"), .where = link->name()});
-      // What a host that is left is told to do is no longer the run's business.
+      // Signals on a host that is being left no longer concern the run.
       if (message.at("kind") == "signal" && !link->is_leaving())
         take_signal(message.at("signal").get<int>(), link.get(), attempt);
       if (attempt != nullptr) attempt->take(*link, message);

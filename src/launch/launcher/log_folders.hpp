@@ -1,4 +1,4 @@
-// Where the output of ranks is filed: RUN/logs/attempt_K, a folder for each attempt.
+// Folders for the output of ranks: RUN/logs/attempt_K, one per attempt.
 #pragma once
 
 #include <filesystem>
@@ -7,21 +7,20 @@ namespace gputrain::launch {
 
 class LogFolders {
  public:
-  /// Those of earlier launches stay, and are counted on from.
+  /// Keeps the folders of earlier launches and continues their numbers.
   explicit LogFolders(const std::filesystem::path& run_folder);
 
-  /// The next attempt's; whoever files something makes it.
+  /// The folder of the next attempt; its first writer creates it.
   std::filesystem::path next();
   int number() const noexcept { return number_; }  // of the newest attempt
-  /// Takes away what ranks of the newest attempt have left that ended without a word: empty logs, and the folders that
-  /// were made for them.
+  /// Removes what ranks of the newest attempt left that printed nothing: empty logs, and the folders made for them.
   void remove_traces() const;
 
  private:
   std::filesystem::path newest() const;
 
   std::filesystem::path folder_;
-  std::filesystem::path kept_;  // the innermost of the run folder and those above it that is older than the run
+  std::filesystem::path kept_;  // the deepest folder on the path of the run folder that existed before the run
   int number_ = 0;
 };
 

@@ -13,11 +13,12 @@
 namespace gputrain::launch {
 namespace {
 
-// Who connects and says nothing is no launcher; so many of those at a time are enough.
+// A connection without a first line in time is no launcher. kMostVisitors limits how many may wait.
 constexpr std::chrono::seconds kFirstWord{10};
 constexpr size_t kMostVisitors = 4096;
 
-/// Several launchers on one machine say 127.0.0.1; the name localhost is what some schedulers tell node 0 alone.
+/// Keeps a numeric loopback address (several launchers on one machine), but not "localhost": some schedulers say that
+/// to node 0 only.
 std::string address_at(const NodePlace& place) {
   if (comm::is_loopback(place.address)) return place.address;
   const comm::Rendezvous at{.rank = 0,
@@ -31,7 +32,7 @@ std::string address_at(const NodePlace& place) {
 
 void answer(int socket, const nlohmann::json& message) {
   const std::string line = to_line(message) + "\n";
-  // A few bytes into an empty socket: they are taken at once, or the visitor is gone.
+  // A few bytes into an empty send buffer: they are sent at once, or the visitor is gone.
   [[maybe_unused]] const ssize_t sent = ::send(socket, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -61,7 +62,7 @@ void NodeDoor::attend(const Arrive& arrive) {
     visitor.words.read([&](std::string_view line) {
       if (!visitor.first_line) visitor.first_line = line;
     });
-    // Only now that nobody reads here any more: what comes next is the answer to the link's hello.
+    // Only now, when nobody reads here any more: the next line answers the link's hello.
     if (visitor.first_line) let_in(visitor, arrive);
   }
   std::erase_if(visitors_, [](const Visitor& visitor) {
@@ -96,7 +97,7 @@ std::string NodeDoor::objection_to(const Coming& other) const {
   if (other.nodes != own_.nodes)
     return differ("the number of nodes", std::to_string(own_.nodes), std::to_string(other.nodes));
   if (other.node < 1 || other.node >= own_.nodes) return "there is no node " + std::to_string(other.node);
-  if (other.command != own_.command) return "the command on node 0 is another one than here";
+  if (other.command != own_.command) return "the command on node 0 differs from the one here";
   return {};
 }
 

@@ -1,4 +1,4 @@
-// Where the launchers of the other nodes come to the one of node 0, whose agents they are from then on.
+// Where the launchers of the other nodes connect to node 0's launcher and become its agents.
 #pragma once
 
 #include <functional>
@@ -15,22 +15,22 @@
 
 namespace gputrain::launch {
 
-/// What a launcher says of itself when it comes. No command and no variable of the job is ever sent to it: it has its
-/// own, and only learns when to start them and as which ranks.
+/// What a launcher says about itself when it connects. It keeps its own command and variables, and takes from node 0
+/// only when to start and as which ranks.
 struct Coming {
   int node = 0, nodes = 1;
   std::string version, job;
-  uint64_t command = 0;  // a hash of what its ranks are to run
+  uint64_t command = 0;  // hash of the command of its ranks
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Coming, node, nodes, version, job, command)
 
 class NodeDoor {
  public:
-  /// `own`: with what the others' must agree. Throws Error(environment) when the port cannot be had.
+  /// `own`: what the other nodes must match. Throws Error(environment) when the port is not available.
   NodeDoor(const NodePlace& place, Coming own);
 
   void add_to(Poll& poll) const;
-  /// Takes in who has come. `arrive` gets the node and a socket to own; empty, or why it cannot come in at the moment.
+  /// Accepts connections. `arrive` gets the node and a socket to own; returns empty, or why the node must wait.
   using Arrive = std::function<std::string(int node, int socket)>;
   void attend(const Arrive& arrive);
 

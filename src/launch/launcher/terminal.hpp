@@ -1,4 +1,4 @@
-// The user's stdout and stderr. A terminal that is held up (Ctrl-S, a pager) must not hold up the run.
+// The user's stdout and stderr. A blocked terminal (Ctrl-S, a pager) must not block the run.
 #pragma once
 
 #include <fcntl.h>
@@ -14,14 +14,14 @@ namespace gputrain::launch {
 
 class Terminal {
  public:
-  /// Whatever was not written within two seconds of the end is dropped.
+  /// Drops what cannot be written within two seconds.
   ~Terminal();
 
-  /// A line of the launcher's own, with its label in the first column.
+  /// Prints a line of the launcher, with its label in the first column.
   void say(const std::string& text) { output_.insist("launch  " + text); }
-  /// Several lines on stderr.
+  /// Prints several lines on stderr.
   void page(std::string_view text) { errors_.insist(text.substr(0, text.find_last_not_of('\n') + 1)); }
-  /// A line of a rank.
+  /// Prints a line of a rank.
   void pass_on(int rank, std::string_view text, bool is_error);
 
   void add_to(Poll& poll) const;

@@ -52,21 +52,21 @@ struct Beginning {
   char* const* argv;
   char* const* environment;
   int input, output, errors;
-  pid_t parent;  // 0: need not live
+  pid_t parent;  // 0: may die before the child
 };
 
-/// In the child: between fork and exec nothing may be allocated.
+/// Runs in the child: between fork and exec nothing may be allocated.
 [[noreturn]] void become(const Beginning& begin) {
   ::setpgid(0, 0);
   if (begin.parent != 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != begin.parent) ::_exit(128 + SIGKILL);  // it has died in between
+    if (::getppid() != begin.parent) ::_exit(128 + SIGKILL);  // the parent died before prctl()
   }
   ::dup2(begin.input, STDIN_FILENO);
   ::dup2(begin.output, STDOUT_FILENO);
   ::dup2(begin.errors, STDERR_FILENO);
   for (const int signal : {SIGPIPE, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGXFSZ}) ::signal(signal, SIG_DFL);
-  ::signal(SIGUSR2, SIG_IGN);  // it asks for a save: whoever has nothing to save yet must not die of it
+  ::signal(SIGUSR2, SIG_IGN);  // asks for a save: a process without a handler yet must not die of it
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -103,7 +103,7 @@ Child::Child(const Options& options) {
   const pid_t id = ::fork();
   if (id < 0) refuse("fork");
   if (id == 0) become(begin);
-  ::setpgid(id, id);  // here too: a signal to the group may be wanted before the child has got there
+  ::setpgid(id, id);  // here too: we may signal the group before the child gets there
   id_ = id;
   if (options.has_input) input_ = input.take(1);
   output_ = output.take(0);
@@ -138,7 +138,7 @@ std::optional<Fate> Child::look() {
     return std::nullopt;
   }
   const bool is_end = news.si_code != CLD_STOPPED && news.si_code != CLD_TRAPPED && news.si_code != CLD_CONTINUED;
-  if (is_end) signal(SIGKILL);  // before it is collected: afterwards the number may be another's
+  if (is_end) signal(SIGKILL);  // before it is reaped: afterwards the id may be reused
   ::waitid(P_PID, id, &news, WEXITED | WSTOPPED | WCONTINUED | WNOHANG);
   if (is_end) id_ = -1;
   switch (news.si_code) {

@@ -166,7 +166,7 @@ TEST_F(Hosts, ALinkThatGoesDownEndsEverythingOnBothSides) {
   launch("h1,h2", {"--max-restarts", "0"}, kNeverEnding);
   ASSERT_TRUE(program_->prints("step    7/"));
   hosts_->set_link(2, false);
-  expect_end(138, "cause   the host h2 is lost: nothing was heard of it for 15 s", 30);
+  expect_end(138, "cause   the host h2 is lost: no message from it for 15 s", 30);
 }
 
 TEST_F(Hosts, AfterARestartEndBitEqualToAnUndisturbedRun) {
@@ -219,7 +219,7 @@ TEST_F(Hosts, GoOnWithoutOneThatIsAboutToBeTakenAway) {
   launch("h1,h2,h3", {"--nnodes", "2:3", "--max-restarts", "0"}, settings);
   ASSERT_TRUE(program_->prints("step    7/"));
   (*cloud).announce(gputrain::testing::announcement("aws", 100));
-  ASSERT_TRUE(program_->prints("h3 is about to be taken away: on with 2 hosts from step ", 40))
+  ASSERT_TRUE(program_->prints("h3 is about to be taken away: the run goes on with 2 hosts from step ", 40))
       << program_->wait(1).out;
   ASSERT_TRUE(program_->prints("2 ranks on h1:1, h2:1"));
   program_->forget_output();

@@ -30,7 +30,7 @@ struct Way {
 const Way kKill{"Kill", SIGKILL, "was killed by SIGKILL", 138, 10},
     kCrash{"Crash", SIGSEGV, "was killed by SIGSEGV", 138, 10},
     kExit{"Exit1", SIGRTMIN + 5, "ended with exit code 1 (internal error)", 1, 10},
-    kStop{"Stop", SIGSTOP, "has stood still", 138, 30};
+    kStop{"Stop", SIGSTOP, "has been stopped for", 138, 30};
 
 struct Death {
   Way way;
@@ -230,7 +230,7 @@ TEST(Restarting, IsFreeWhereAHostIsLostOnlyAsLongAsTrainingGetsFurther) {
   Launched launched(folder, {"--hosts", "localhost,127.0.0.1", "--nnodes", "1:2", "--max-restarts", "0"}, kEndless);
   ASSERT_TRUE(launched.program().prints("resume  step"));
   kill(launched.family().agent(), SIGKILL);
-  ASSERT_TRUE(launched.program().prints("start once more from step"));
+  ASSERT_TRUE(launched.program().prints("start again from step"));
   launched.program().forget_output();
   ASSERT_TRUE(launched.program().prints("resume  step"));
   kill(launched.family().agent(), SIGKILL);

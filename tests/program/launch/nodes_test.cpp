@@ -205,7 +205,7 @@ TEST_F(Nodes, ThatDoNotDoTheSameAreRefusedAndHoldUpNobody) {
   node_[0] = start(0, of_torchrun(0));
   const Result other_command = start(1, of_torchrun(1), {"seed=7"})->wait(60);
   EXPECT_EQ(other_command.exit_code, 2);
-  EXPECT_THAT(other_command.err, HasSubstr("the command on node 0 is another one than here"));
+  EXPECT_THAT(other_command.err, HasSubstr("the command on node 0 differs from the one here"));
   auto three = of_torchrun(1);
   three["PET_NNODES"] = "3";
   const Result other_count = start(1, three)->wait(60);
@@ -217,7 +217,7 @@ TEST_F(Nodes, ThatDoNotDoTheSameAreRefusedAndHoldUpNobody) {
 
 TEST_F(Nodes, AreDisturbedByNoStrangerAtTheirDoor) {
   node_[0] = start(0, of_torchrun(0), {}, {});
-  ASSERT_TRUE(node_[0]->prints("where the others come to"));
+  ASSERT_TRUE(node_[0]->prints("waiting for the other nodes"));
   const std::string door = "/dev/tcp/" + hosts_->address_of(1) + "/29400";
   const std::string strangers = "for i in 1 2 3; do exec {a}<>" + door + "; exec {b}<>" + door + "; exec {c}<>" + door +
                                 "; echo 'GET / HTTP/1.1' >&$a; echo '{\"kind\":\"come\",\"node\":-5,\"nodes\":2}' >&$b;"
@@ -233,7 +233,7 @@ TEST_F(Nodes, ThatOneWaitsForInVainAreNamed) {
   node_[0] = start(0, of_torchrun(0), {"launch.host_timeout=2s"});
   const Result first = node_[0]->wait(30);
   EXPECT_EQ(first.exit_code, 6);
-  EXPECT_THAT(first.err, HasSubstr("node 1: it has not come"));
+  EXPECT_THAT(first.err, HasSubstr("node 1: it has not connected"));
   const Result second = start(1, of_torchrun(1), {"launch.host_timeout=2s"})->wait(30);
   EXPECT_EQ(second.exit_code, 6);
   EXPECT_THAT(second.err, HasSubstr("node 0's launcher cannot be reached: Connection refused"));

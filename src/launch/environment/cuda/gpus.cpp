@@ -5,7 +5,7 @@
 namespace gputrain::launch {
 namespace {
 
-// The driver's interface, which every toolkit shares: CUresult is an int, and 0 is success.
+// The driver's interface, the same for every toolkit: CUresult is an int, and 0 is success.
 using Init = int (*)(unsigned flags);
 using Count = int (*)(int* count);
 
@@ -17,7 +17,7 @@ Function find(void* driver, const char* name) {
 }  // namespace
 
 int gpus_here() {
-  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);  // stays open: it may have started threads
+  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);  // never closed: the driver may have started threads
   if (driver == nullptr) return 0;
   const auto init = find<Init>(driver, "cuInit");
   const auto count = find<Count>(driver, "cuDeviceGetCount");
