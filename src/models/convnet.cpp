@@ -44,14 +44,14 @@ struct ConvnetSpec {
     d.key("num_classes", &ConvnetSpec::num_classes, "classes; null: the data's").range(1, 1e8);
     d.check([](const ConvnetSpec& spec, config::Complaints& complaints) {
       if (spec.kernel_size % 2 == 0) {
-        complaints.about("kernel_size", "filters need a middle, so their size is odd",
+        complaints.about("kernel_size", "kernel_size must be odd, so that filters have a centre",
                          "kernel_size: " + std::to_string(spec.kernel_size + 1));
       }
     });
   }
 };
 
-/// Convolution, batch norm if asked for, ReLU.
+/// Convolution, optional batch norm, ReLU.
 class ConvUnit final : public nn::Module {
  public:
   ConvUnit(const nn::Context& context, const ConvnetSpec& spec, int64_t in, int64_t out, int64_t stride)
@@ -157,7 +157,7 @@ class Convnet final : public Model {
                   {.what = "an image of " + std::to_string(image.height) + " x " + std::to_string(image.width) +
                            " cannot be halved " + std::to_string(spec.channels.size()) + " times",
                    .where = "model.config.channels",
-                   .hint = "fewer channels entries, or downsample: none"});
+                   .hint = "use fewer entries in channels, or downsample: none"});
     }
   }
 

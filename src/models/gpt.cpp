@@ -46,7 +46,7 @@ nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes) {
 
 GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes) : Module(context) {
   const Names& names = names_of(sizes.family);
-  // Each block adds twice to the residual stream; this keeps the sum's variance (Radford et al., GPT-2, section 2.3).
+  // Each block adds to the residual stream twice; this keeps the sum's variance (Radford et al., GPT-2, section 2.3).
   const auto output_init = nn::Init::normal(kInitStd / std::sqrt(2.0 * static_cast<double>(sizes.layers)));
   norm_1_ = add_child<nn::Norm>(names.norm_1, context, norm_options(spec, sizes));
   attention_ = add_child<nn::SelfAttention>(names.attention, context,
@@ -160,8 +160,8 @@ std::vector<Unit> Gpt::units() {
 }
 
 double Gpt::flops_per_sample() const {
-  // Two operations per weight and token forward, four backward; attention has two products of [time, time, channels],
-  // counted without the saving of the causal mask, as in PaLM's definition of model FLOPs (arXiv:2204.02311, app. B).
+  // Two operations per weight and token forward, four backward. Attention has two products of [time, time, channels];
+  // savings from the causal mask do not count, as in PaLM's definition of model FLOPs (arXiv:2204.02311, app. B).
   const auto tokens = static_cast<double>(sample_tokens_), channels = static_cast<double>(sizes_.channels);
   const double key_share = static_cast<double>(sizes_.key_heads) / static_cast<double>(sizes_.heads);
   const double attention = channels * channels * (2 + 2 * key_share);

@@ -1,4 +1,4 @@
-// Decoder-only transformers: GPT-2 and Llama by options, and what lies between.
+// Decoder-only transformers: GPT-2, Llama, and mixtures of their options.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ struct GptSpec {
   static void describe(config::Description<GptSpec>& d);
 };
 
-/// Whose files have the parameters of these options. What is neither follows GPT-2's names without a config.json.
+/// The family whose files have these parameters. `neither` uses GPT-2's names and has no config.json.
 enum class GptFamily { gpt2, llama, neither };
 
-/// The spec with every option that was left open decided. Throws Error(usage) for options that do not fit each other.
+/// The spec with every default resolved. sizes_of() throws Error(usage) for options that do not fit together.
 struct GptSizes {
   int64_t layers, heads, key_heads, channels, inner, positions, vocabulary;
   bool bias, rotary, rmsnorm, gated;
@@ -45,10 +45,9 @@ struct GptSizes {
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 
-/// The residual stream between blocks: x + dropout(added). The addition is left to the norm that comes next, which does
-/// all of it in one pass.
+/// The residual stream between blocks: x + dropout(added). The next norm does the addition in the same pass.
 struct ResidualStream {
-  at::Tensor x, added = {};  // the latter may be undefined: nothing
+  at::Tensor x, added = {};  // undefined `added` counts as zero
 };
 
 /// x + attention(norm(x)), then x + feed_forward(norm(x)).
@@ -93,7 +92,7 @@ class Gpt final : public Model {
   nn::Dropout* dropout_;
   std::vector<GptBlock*> blocks_;
   nn::Norm* norm_;
-  nn::Linear* head_ = nullptr;  // null when tied: the embedding's weight is the head's
+  nn::Linear* head_ = nullptr;  // null if tied: the head uses the embedding's weight
 };
 
 }  // namespace gputrain::models

@@ -1,4 +1,4 @@
-// How a Gpt and the files of Hugging Face's GPT2LMHeadModel and LlamaForCausalLM go together.
+// Maps a Gpt to the files of Hugging Face's GPT2LMHeadModel and LlamaForCausalLM.
 #include <nlohmann/json.hpp>
 
 #include "gpt.hpp"
@@ -54,7 +54,7 @@ nlohmann::json Gpt::ecosystem_config() const {
   if (config.is_null()) return config;
   config["vocab_size"] = sizes_.vocabulary;
   config["tie_word_embeddings"] = spec_.tie_embeddings;
-  // Which tokens begin and end a text is the tokenizer's to know; the reader's defaults would name other ones.
+  // Only the tokenizer knows which tokens begin and end a text; a reader's defaults would be wrong.
   config["bos_token_id"] = nullptr;
   config["eos_token_id"] = nullptr;
   return config;
@@ -63,9 +63,9 @@ nlohmann::json Gpt::ecosystem_config() const {
 std::string Gpt::parameter_of(const std::string& file_name) const {
   if (spec_.tie_embeddings && file_name == "lm_head.weight") return {};
   if (sizes_.family == GptFamily::llama) return file_name.ends_with(".rotary_emb.inv_freq") ? "" : file_name;
-  // The causal mask, which older files hold as if it were a weight.
+  // Older files store the causal mask like a weight.
   if (ends_with_any(file_name, {".attn.bias", ".attn.masked_bias"})) return {};
-  // Files of the bare transformer lack the prefix.
+  // Files of the bare transformer have no prefix.
   const bool bare = file_name.starts_with("wte.") || file_name.starts_with("wpe.") || file_name.starts_with("h.") ||
                     file_name.starts_with("ln_f.");
   return bare ? "transformer." + file_name : file_name;

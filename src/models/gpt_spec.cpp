@@ -5,7 +5,7 @@
 namespace gputrain::models {
 namespace {
 
-// Far above any model, far below what overflows when multiplied.
+// Far above any model, and low enough that their products do not overflow.
 constexpr double kMostLayers = 1e5, kMostChannels = 1e7, kMostRows = 1e8;
 
 [[noreturn]] void refuse(const char* key, std::string what, std::string hint) {
@@ -28,7 +28,8 @@ void check_heads(const GptSpec& spec, config::Complaints& complaints) {
   const int64_t head_channels = spec.n_embd / spec.n_head;
   if (spec.position == "rotary" && spec.n_embd % spec.n_head == 0 && head_channels % 2 != 0) {
     complaints.about(
-        "n_embd", "rotary positions turn pairs of channels, and " + std::to_string(head_channels) + " per head is odd",
+        "n_embd",
+        "rotary positions rotate pairs of channels, but " + std::to_string(head_channels) + " per head is odd",
         "for instance n_embd: " + std::to_string((head_channels + 1) * spec.n_head) + ", or position: learned");
   }
 }
@@ -42,7 +43,7 @@ GptFamily family_of(const GptSizes& sizes) {
 
 int64_t default_inner(const GptSizes& sizes) {
   if (!sizes.gated) return 4 * sizes.channels;
-  // Two thirds of it for three matrices instead of two (arXiv:2002.05202), rounded up to what matrix units like.
+  // Two thirds, because there are three matrices instead of two (arXiv:2002.05202), rounded up to a multiple of 64.
   return (8 * sizes.channels / 3 + 63) / 64 * 64;
 }
 
@@ -69,16 +70,16 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
       .range(1, kMostRows)
       .unit("tokens")
       .instead_of({"n_positions", "max_position_embeddings", "n_ctx", "context_length"});
-  d.key("vocab_size", &GptSpec::vocab_size, "tokens known; null: the data's").range(1, kMostRows);
+  d.key("vocab_size", &GptSpec::vocab_size, "size of the vocabulary; null: the data's").range(1, kMostRows);
   d.key("pad_vocab_to", &GptSpec::pad_vocab_to,
-        "compute this many logits, a multiple of 64 for speed; those past vocab_size take part in nothing")
+        "compute this many logits, a multiple of 64 for speed; those past vocab_size are ignored")
       .range(0, kMostRows);
   d.key("dropout", &GptSpec::dropout, "probability on embeddings, attention weights and each addition to the stream")
       .range(0, 0.999)
       .instead_of({"embd_pdrop", "attn_pdrop", "resid_pdrop"});
-  d.key("bias", &GptSpec::bias, "biases in dense layers and LayerNorm; null: true, with rmsnorm false")
+  d.key("bias", &GptSpec::bias, "biases in dense layers and LayerNorm; null: false with rmsnorm, else true")
       .instead_of({"attention_bias"});
-  d.key("position", &GptSpec::position, "how tokens know their place").choices({"learned", "rotary"});
+  d.key("position", &GptSpec::position, "encoding of positions").choices({"learned", "rotary"});
   d.key("norm", &GptSpec::norm, "normalisation").choices({"layernorm", "rmsnorm"});
   d.key("activation", &GptSpec::activation, "inside the feed-forward layers; gelu_tanh is GPT-2's")
       .choices({"gelu_tanh", "gelu", "relu", "silu", "swiglu"})
@@ -94,10 +95,10 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
 
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   if (facts.input_shape.size() != 1) {
-    throw Error(ExitCode::usage, {.what = "gpt learns from tokens, the data gives samples of " +
+    throw Error(ExitCode::usage, {.what = "gpt needs tokens, but the data has samples of " +
                                           std::to_string(facts.input_shape.size()) + " dims",
                                   .where = "model.type",
-                                  .hint = "convnet or resnet18 for images"});
+                                  .hint = "use convnet or resnet18 for images"});
   }
   GptSizes sizes{};
   sizes.layers = spec.n_layer;

@@ -29,21 +29,21 @@ std::string Model::parameter_of(const std::string& file_name) const { return fil
 
 namespace {
 
-/// The loss writes the gradient over its logits. What the model or the graph reads again is left to them: log_softmax,
-/// for one, keeps its result for the backward pass.
+/// The loss overwrites its logits with the gradient. Copies logits that the model or the graph may read again:
+/// log_softmax, for example, saves its result for the backward pass.
 at::Tensor free_to_write(at::Tensor logits) {
   const bool is_ours = logits.use_count() == 1 && logits.storage().use_count() == 1;
   return is_ours || !at::GradMode::is_enabled() ? logits : logits.clone();
 }
 
-/// Else the mistake of a model would show as one of an operator that comes later.
+/// Without this check, a model's mistake would appear as the error of a later operator.
 void check_logits(const Model& model, const at::Tensor& features, const at::Tensor& targets) {
   const at::IntArrayRef rows = features.sizes().slice(0, static_cast<size_t>(std::max<int64_t>(features.dim() - 1, 0)));
   GPUTRAIN_ASSERT(features.dim() > 0 && c10::multiply_integers(rows) == targets.numel(),
                   "the model gives logits of " + c10::str(features.sizes()) + " for targets of " +
-                      c10::str(targets.sizes()) + "; the sizes of the targets and then the classes are wanted");
+                      c10::str(targets.sizes()) + "; expected are the sizes of the targets, then the classes");
   GPUTRAIN_ASSERT(!at::GradMode::is_enabled() || !model.is_training() || features.requires_grad(),
-                  "the model gives logits that no parameter can learn from: of integers, or detached");
+                  "no parameter can learn from the model's logits: they are integers, or detached");
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ Statistics Model::evaluate(const Batch& batch) {
                  [&](const at::Tensor& features, const at::Tensor& targets) {
                    const at::Tensor logits = last.head.logits ? last.head.logits(features) : features;
                    const at::Tensor best = std::get<1>(logits.narrow(-1, 0, last.classes).topk(count, -1));
-                   // No class has the number of a target that is left out, so it is never a hit.
+                   // No class has the number of an ignored target, so it is never a hit.
                    const at::Tensor hits = at::eq(best, targets.unsqueeze(-1));
                    sums.loss_sum.add_(ops::cross_entropy(logits, targets, {.classes = last.classes}).sum);
                    sums.correct1.add_(hits.select(-1, 0).sum());

@@ -13,7 +13,7 @@
 namespace gputrain::models {
 namespace {
 
-/// What is wrong between a file and a model, one line per kind of mistake.
+/// Differences between a file and a model, one line per kind.
 class Mismatches {
  public:
   void add(const char* kind, std::string text) { found_[kind].push_back(std::move(text)); }
@@ -47,7 +47,7 @@ std::map<std::string, at::Tensor> tensors_of(Model& model) {
   return tensors;
 }
 
-/// The parameters of the layer that gives the classes.
+/// Parameters of the layer that gives the classes.
 std::set<const void*> last_layer_of(Model& model) {
   std::set<const void*> parameters;
   model.units().back().modules.back()->each_parameter(
@@ -55,20 +55,20 @@ std::set<const void*> last_layer_of(Model& model) {
   return parameters;
 }
 
-/// Whether two shapes are of one layer, but for the number of its rows.
+/// Whether two shapes differ only in their number of rows.
 bool differ_in_rows(at::IntArrayRef a, at::IntArrayRef b) {
   return !a.empty() && !b.empty() && a[0] != b[0] && a.slice(1) == b.slice(1);
 }
 
-/// Of batches that a batch norm has seen: nothing is computed with it, and files older than it do not have it.
+/// A batch norm's count of batches: no computation uses it, and older files do not have it.
 bool is_counter(const at::Tensor& tensor) { return !tensor.is_floating_point() && tensor.dim() == 0; }
 
 struct Matched {
-  std::map<std::string, at::Tensor> pairs;  // our tensor for each name of the source that has one
+  std::map<std::string, at::Tensor> pairs;  // name in the source -> our tensor
   int64_t classes_left_out = 0;
 };
 
-/// What DistributedDataParallel and torch.compile have put before every name, where the model has no such names itself.
+/// The prefix that DistributedDataParallel and torch.compile add to all names; empty if the model has such names.
 std::string wrapping_of(const std::vector<std::string>& names, Model& model) {
   const auto ours = tensors_of(model);
   std::string wrapping;
@@ -116,16 +116,16 @@ Matched match(Model& model, const TensorSource& source, OtherClasses other_class
   for (const auto& [name, tensor] : ours)
     if (!is_counter(tensor)) wrong.add("missing in the file", name);
   if (!wrong.empty()) {
-    throw Error(ExitCode::data, {.what = "these weights are not of this model:" + wrong.to_string(),
+    throw Error(ExitCode::data, {.what = "these weights do not fit the model:" + wrong.to_string(),
                                  .where = source.where,
-                                 .hint = "the same model.type and model.config as the weights were trained with"});
+                                 .hint = "use the model.type and model.config that the weights were trained with"});
   }
   return matched;
 }
 
 bool same_value(const std::string& a, const std::string& b) {
   if (a == b) return true;
-  std::istringstream first(a), second(b);  // 1e-5 and 0.00001 are one number
+  std::istringstream first(a), second(b);  // 1e-5 and 0.00001 are equal
   double x = 0, y = 0;
   return first >> x && second >> y && first.eof() && second.eof() && x == y;
 }
@@ -151,7 +151,7 @@ std::vector<std::string> settings_of(const PublishedModel& published, const conf
     if (is_said && same_value(mine, value)) return;
     if (is_said) {
       const auto error = job.error(dotted, "is " + mine + " here and " + value + " in the pretrained model",
-                                   "leave it out: the pretrained folder's config.json gives it");
+                                   "remove it: the pretrained folder's config.json sets it");
       conflicts.insert(conflicts.end(), error.problems().begin(), error.problems().end());
     }
     lines.push_back(dotted + "=" + value);

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Reads the keys of one config.json; a value of the wrong kind is an error that names file and key.
+/// Reads the keys of one config.json. A value of the wrong type is an error that names file and key.
 class Reader {
  public:
   Reader(const json& config, std::string where) : config_(config), where_(std::move(where)) {}
@@ -23,7 +23,7 @@ class Reader {
     throw Error(ExitCode::data, {.what = std::move(what), .where = where_, .hint = std::move(hint)});
   }
 
-  /// Missing and null are the same, as they are to transformers.
+  /// Null counts as missing, as in transformers.
   const json* find(const char* key) const {
     const auto found = config_.find(key);
     return found == config_.end() || found->is_null() ? nullptr : &*found;
@@ -59,15 +59,15 @@ class Reader {
   std::string text(const char* key, const std::string& fallback) const {
     const json* value = find(key);
     if (value == nullptr) return fallback;
-    if (!value->is_string()) refuse_value(key, *value, "a text");
+    if (!value->is_string()) refuse_value(key, *value, "a string");
     return value->get<std::string>();
   }
 
-  /// For what changes the computation in a way that we do not offer.
+  /// For keys that change the computation in a way that we do not support.
   void expect_flag(const char* key, bool only) const {
     if (flag(key, only) != only) {
       refuse(std::string("'") + key + ": " + (only ? "false" : "true") + "' is not supported",
-             "weights trained without it");
+             "use weights trained without it");
     }
   }
 
@@ -101,7 +101,7 @@ const char* activation_option(const Reader& reader, const std::string& name) {
   for (const auto& [theirs, ours] : kActivations) {
     if (theirs == name) return ours;
   }
-  reader.refuse("activation_function '" + name + "' is not known here");
+  reader.refuse("activation_function '" + name + "' is not supported");
 }
 
 Options gpt2_options(const Reader& reader) {
@@ -125,10 +125,10 @@ Options gpt2_options(const Reader& reader) {
   return options;
 }
 
-// Files of transformers 4 say `rope_theta` and `rope_scaling`, those of 5 `rope_parameters`.
+// transformers 4 writes `rope_theta` and `rope_scaling`, transformers 5 writes `rope_parameters`.
 double rope_theta(const Reader& reader, const std::string& where) {
   if (reader.find("rope_scaling") != nullptr) {
-    reader.refuse("'rope_scaling' is not supported", "weights with plain rotary positions");
+    reader.refuse("'rope_scaling' is not supported", "use weights with plain rotary positions");
   }
   const json* parameters = reader.find("rope_parameters");
   if (parameters == nullptr) return reader.number("rope_theta", 10000);
@@ -136,7 +136,7 @@ double rope_theta(const Reader& reader, const std::string& where) {
   const Reader inner(*parameters, where + ", rope_parameters");
   if (inner.text("rope_type", "default") != "default") {
     inner.refuse("rope_type '" + inner.text("rope_type", "") + "' is not supported",
-                 "weights with plain rotary positions");
+                 "use weights with plain rotary positions");
   }
   return inner.number("rope_theta", reader.number("rope_theta", 10000));
 }
@@ -175,8 +175,8 @@ PublishedModel published_model(const json& config, const std::string& where) {
   const std::string type = reader.text("model_type", "");
   if (type == "gpt2") return {"gpt", gpt2_options(reader).list};
   if (type == "llama") return {"gpt", llama_options(reader, where).list};
-  reader.refuse(type.empty() ? "'model_type' is missing" : "model_type '" + type + "' is not known here",
-                "gpt2 and llama can be read; of other models a safetensors file");
+  reader.refuse(type.empty() ? "'model_type' is missing" : "model_type '" + type + "' is not supported",
+                "gpt2 and llama are supported; for other models, give a safetensors file");
 }
 
 }  // namespace gputrain::models

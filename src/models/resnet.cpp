@@ -27,7 +27,7 @@ struct ResnetSpec {
     d.key("stem", &ResnetSpec::stem, "imagenet: 7x7 stride 2 and max-pooling; cifar: 3x3 for small images")
         .choices({"imagenet", "cifar"});
     d.key("width", &ResnetSpec::width,
-          "channels of the first stage, each later one having twice as many; published weights: 64")
+          "channels of the first stage, doubled in each later stage; published weights: 64")
         .range(1, 1 << 16);
     d.key("zero_init_residual", &ResnetSpec::zero_init_residual,
           "start each block as the identity (Goyal et al., arXiv:1706.02677)");
@@ -35,7 +35,7 @@ struct ResnetSpec {
   }
 };
 
-/// Blocks per stage; bottlenecks (1x1, 3x3, 1x1) or pairs of 3x3.
+/// Blocks per stage. A block is a bottleneck (1x1, 3x3, 1x1) or a pair of 3x3.
 struct ResnetPlan {
   std::array<int64_t, 4> blocks{};
   bool bottleneck = false;
@@ -54,7 +54,7 @@ nn::Conv2d::Options conv_options(int64_t in, int64_t out, int64_t kernel, int64_
           .weight_init = nn::Init::normal(std::sqrt(2 / fan_out))};
 }
 
-/// relu(x + f(x)), f being two or three convolutions, each with its batch norm.
+/// relu(x + f(x)); f is two or three convolutions, each with its batch norm.
 class ResnetBlock final : public nn::Module {
  public:
   struct Options {
@@ -105,7 +105,7 @@ double ResnetBlock::Options::multiplications(double pixels_in, double pixels_out
                                 : 9 * (from + to) * mid * pixels_out);
 }
 
-/// Height and width of the activations as the image goes through the strides.
+/// Height and width of the activations after the strides so far.
 struct Extent {
   int64_t height, width;
   void halve() { *this = {(height + 1) / 2, (width + 1) / 2}; }
@@ -159,7 +159,7 @@ class Resnet : public Model {
 
   bool offers(nn::Recompute how) const override { return how == nn::Recompute::block; }
 
-  // A multiplication and an addition per weight and output pixel, once forward and twice backward.
+  // A multiplication and an addition per weight and output pixel, once in the forward and twice in the backward pass.
   double flops_per_sample() const override { return 6 * multiplications_; }
 
  private:

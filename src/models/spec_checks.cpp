@@ -13,7 +13,7 @@ int64_t classes_of(const std::optional<int64_t>& num_classes, const DataFacts& f
                                   .hint = "set " + key});
   }
   if (num_classes && *num_classes < facts.num_classes) {
-    throw Error(ExitCode::usage, {.what = key + " is " + std::to_string(*num_classes) + ", the data has " +
+    throw Error(ExitCode::usage, {.what = key + " is " + std::to_string(*num_classes) + ", but the data has " +
                                           std::to_string(facts.num_classes),
                                   .where = "model.config." + key,
                                   .hint = key + ": " + std::to_string(facts.num_classes) + ", or leave it out"});
@@ -24,10 +24,10 @@ int64_t classes_of(const std::optional<int64_t>& num_classes, const DataFacts& f
 ImageShape image_shape_of(const DataFacts& facts) {
   const auto& shape = facts.input_shape;
   if (shape.size() == 3) return {shape[0], shape[1], shape[2]};
-  throw Error(ExitCode::usage, {.what = "this model learns from images, the data gives samples of " +
+  throw Error(ExitCode::usage, {.what = "this model needs images, but the data has samples of " +
                                         std::to_string(shape.size()) + " dim(s)",
                                 .where = "model.type",
-                                .hint = "gpt for tokens, mlp for anything else"});
+                                .hint = "use gpt for tokens, mlp for anything else"});
 }
 
 }  // namespace gputrain::models

@@ -1,4 +1,4 @@
-// What several models check about their options before they are built.
+// Checks of options that several models share.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace gputrain::models {
 
-/// The job's number of classes (the value of `key`), or the data's. Throws Error(usage) when the data has more than the
-/// job says.
+/// The job's number of classes (the value of `key`), else the data's. Throws Error(usage) if the data has more classes
+/// than the job sets.
 int64_t classes_of(const std::optional<int64_t>& num_classes, const DataFacts& facts,
                    const std::string& key = "num_classes");
 
-/// [channels, height, width]; throws Error(usage) when the data are not images.
+/// [channels, height, width]. image_shape_of() throws Error(usage) if the data is not images.
 struct ImageShape {
   int64_t channels, height, width;
 };

@@ -17,7 +17,7 @@
 namespace gputrain::nn {
 namespace {
 
-/// Elements [begin, end) of a tensor's row-major order.
+/// Draws elements [begin, end) of a tensor in row-major order.
 template <class Element>
 void draw(Element* values, int64_t begin, int64_t end, const Init& init, uint64_t key) {
   double chunk[kRandomChunk];
@@ -29,7 +29,7 @@ void draw(Element* values, int64_t begin, int64_t end, const Init& init, uint64_
   }
 }
 
-/// Calls work(begin, end) for shares of [0, count), each at least `grain`. Plain threads: this runs once per job.
+/// Calls work(begin, end) for parts of [0, count), each at least `grain`. Plain threads: this runs once per job.
 template <class Work>
 void in_parallel(int64_t count, int64_t grain, const Work& work) {
   const int64_t workers = std::clamp<int64_t>(count / grain, 1, at::get_num_threads());
@@ -41,14 +41,14 @@ void in_parallel(int64_t count, int64_t grain, const Work& work) {
   work(0, std::min(count, share));
 }
 
-constexpr int64_t kGrain = int64_t{1} << 16;  // elements worth a thread
+constexpr int64_t kGrain = int64_t{1} << 16;  // minimum number of elements per thread
 
 template <class Element>
 void draw_rows(Element* values, int64_t count, const Init& init, uint64_t key) {
   in_parallel(count, kGrain, [&](int64_t begin, int64_t end) { draw(values + begin, begin, end, init, key); });
 }
 
-/// Of weights [out, in, height, width] in NHWC order.
+/// Draws weights [out, in, height, width] that are in NHWC order.
 template <class Element>
 void draw_pixels(Element* values, at::IntArrayRef sizes, const Init& init, uint64_t key) {
   const int64_t channels = sizes[1], pixels = sizes[2] * sizes[3], filter = channels * pixels;
@@ -105,7 +105,7 @@ void fill(const at::Tensor& tensor, const Init& init, uint64_t key) {
   }
 }
 
-/// Names are also those of files: two tensors of one name would be found out when the first checkpoint is written.
+/// Names are also used in files: without this check, a duplicate would fail at the first checkpoint.
 void check_names(Module& module) {
   std::set<std::string> names;
   const auto note = [&names](const std::string& name, const auto&) {

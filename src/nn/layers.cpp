@@ -12,7 +12,7 @@
 namespace gputrain::nn {
 namespace {
 
-// torch.nn's default for dense layers and convolutions: uniform with variance 1 / (3 fan_in), weight and bias alike.
+// Default of torch.nn's dense layers and convolutions, for weight and bias: uniform, variance 1 / (3 fan_in).
 Init fan_in_uniform(int64_t fan_in) { return Init::uniform(1 / std::sqrt(static_cast<double>(fan_in))); }
 
 Init bias_init(const std::optional<Init>& weight_init, int64_t fan_in) {
@@ -62,7 +62,7 @@ BatchNorm2d::BatchNorm2d(const Context& context, int64_t channels, Init weight_i
 ops::BatchNormOptions BatchNorm2d::begin_batch() {
   ops::BatchNormOptions options{.training = is_training(), .group = context().batch_group};
   if (is_recomputing()) {
-    options.momentum = 0;  // this batch has been counted
+    options.momentum = 0;  // this batch is already counted
   } else if (is_training()) {
     num_batches_tracked_.add_(1);
   }

@@ -9,8 +9,8 @@ namespace {
 
 template <class Named>
 void check_name(const std::deque<Named>& known, const std::string& name) {
-  GPUTRAIN_ASSERT(!name.empty() && name.find('.') == std::string::npos, "a name is one word without dots: " + name);
-  for (const Named& other : known) GPUTRAIN_ASSERT(other.name != name, "two of the name " + name);
+  GPUTRAIN_ASSERT(!name.empty() && name.find('.') == std::string::npos, "a name is empty or has a dot: " + name);
+  for (const Named& other : known) GPUTRAIN_ASSERT(other.name != name, "duplicate name: " + name);
 }
 
 std::string joined(const std::string& prefix, const std::string& name) {
@@ -23,8 +23,8 @@ Module::~Module() = default;
 
 at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role) {
   check_name(parameters_, name);
-  GPUTRAIN_ASSERT(init.kind != Init::Kind::as_given, "nothing gives parameter '" + name + "' its values");
-  // Not filled and therefore not touched: the arena will give it other memory.
+  GPUTRAIN_ASSERT(init.kind != Init::Kind::as_given, "parameter '" + name + "' needs initial values");
+  // Not filled, so that its memory is not touched: the arena replaces it.
   const auto format =
       context_.channels_last && sizes.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   const auto options = at::TensorOptions().dtype(context_.policy.master).device(context_.device);

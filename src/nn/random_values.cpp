@@ -1,6 +1,6 @@
-// Compiled with -O3 and without contraction (CMakeLists.txt): GCC turns the loops over lanes into vectors, and every
-// instruction set does the same additions and multiplications in the same order. No mathematics library is called:
-// their last bits differ.
+// Compiled with -O3 and without contraction (CMakeLists.txt): GCC vectorises the loops over lanes, and every
+// instruction set does the same additions and multiplications in the same order. No math library is called, because the
+// last bits differ between libraries.
 #include "random_values.hpp"
 
 #include <numbers>
@@ -25,22 +25,22 @@ struct Blocks {
   }
 }
 
-// Through int32: vectors of SSE2 convert no others.
+// Converts through int32: SSE2 has no vector conversion for other integers.
 [[gnu::always_inline]] inline double signed_half_open(uint32_t bits) {
   return static_cast<double>(static_cast<int32_t>(bits)) + 0.5;
 }
 
-// (bits + 1/2) / 2^32, in (0, 1): never 0, whose logarithm is infinite.
+// (bits + 1/2) / 2^32, in (0, 1): never 0, because log(0) is infinite.
 [[gnu::always_inline]] inline double open_unit(uint32_t bits) {
   return (signed_half_open(bits ^ 0x80000000U) + 0x1.0p31) * 0x1.0p-32;
 }
 
-// Of x in (0, 1), with x = 2^n m, m from sqrt(1/2) to sqrt(2), s = (m - 1) / (m + 1): ln x = n ln 2 + 2 artanh(s).
+// ln x for x in (0, 1): with x = 2^n m, m from sqrt(1/2) to sqrt(2), s = (m - 1) / (m + 1): n ln 2 + 2 artanh(s).
 [[gnu::always_inline]] inline double logarithm(double x) {
   constexpr uint64_t kSqrtHalf = 0x3FE6A09E667F3BCD, kOne = 0x3FF0000000000000;
   const auto bits = __builtin_bit_cast(uint64_t, x) + (kOne - kSqrtHalf);
   const double m = __builtin_bit_cast(double, (bits & 0x000FFFFFFFFFFFFF) + kSqrtHalf);
-  // A whole number below 2^52 in the low bits of 2^52.
+  // Converts an integer below 2^52 by placing it in the low bits of the double 2^52.
   const double n = __builtin_bit_cast(double, (bits >> 52) | 0x4330000000000000) - (0x1.0p52 + 1023);
   const double s = (m - 1) / (m + 1), z = s * s;
   double sum = 1.0 / 21;
@@ -52,12 +52,12 @@ struct Point {
   double x, y;
 };
 
-// On the unit circle at the turn (bits + 1/2) / 2^32, reduced to an eighth of a turn around the nearest axis.
+// Point on the unit circle at (bits + 1/2) / 2^32 of a turn, reduced to an eighth of a turn from the nearest axis.
 [[gnu::always_inline]] inline Point on_circle(uint32_t bits) {
   const uint32_t axis = (bits + (1U << 29)) >> 30;
   const double angle = signed_half_open(bits - (axis << 30)) * (std::numbers::pi * 0x1.0p-31), z = angle * angle;
   double sine = 1, cosine = 1;
-  for (int n = 16; n > 0; n -= 2) {  // Taylor's series, nested: a sum from its smallest term on
+  for (int n = 16; n > 0; n -= 2) {  // nested Taylor series: adds the smallest term first
     sine = 1 - z * (1.0 / (n * (n + 1))) * sine;
     cosine = 1 - z * (1.0 / (n * (n - 1))) * cosine;
   }

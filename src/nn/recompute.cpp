@@ -23,7 +23,7 @@ using torch::autograd::variable_list;
 
 thread_local bool recomputing = false;
 
-/// The random states a block starts from: the CPU's and, for one on a GPU, that one's.
+/// Random states at the start of a block: the CPU's and, for a block on a GPU, that GPU's.
 class RandomStates {
  public:
   explicit RandomStates(at::Device device) : device_(device), host_(device::generator_state(at::kCPU)) {
@@ -39,7 +39,7 @@ class RandomStates {
   at::Tensor host_, gpu_;
 };
 
-/// The second run of a block: from the random states of the first, leaving those of the present.
+/// Scope of a block's second run: uses the random states of the first run, then restores the present ones.
 class SecondRun {
  public:
   SecondRun(const RandomStates& first, at::Device device) : present_(device) {
@@ -73,7 +73,7 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "a block that is run again has no second derivative");
+    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "a recomputed block has no second derivative");
     const auto run = c10::static_intrusive_pointer_cast<FirstRun>(context->saved_data["run"].toCapsule());
     variable_list inputs = context->get_saved_variables(), outputs, results;
     for (at::Tensor& input : inputs) input = input.detach().requires_grad_();
@@ -84,18 +84,18 @@ struct RecomputedBlock : torch::autograd::Function<RecomputedBlock> {
     }
     torch::autograd::backward(outputs, gradients);
     for (const at::Tensor& input : inputs) results.push_back(input.grad());
-    results.emplace_back();  // of the block
+    results.emplace_back();  // no gradient for `block`
     return results;
   }
 };
 
-/// How a tensor is made again, for as long as it lives.
+/// How to recompute a tensor, as long as that tensor lives.
 struct Recipe {
   c10::weak_intrusive_ptr<c10::StorageImpl> made;
   std::shared_ptr<const std::function<at::Tensor()>> make;
 };
 
-thread_local std::vector<Recipe> recipes;  // of the present forward pass: few live at a time
+thread_local std::vector<Recipe> recipes;  // of this forward pass; few tensors are alive at a time
 
 std::shared_ptr<const std::function<at::Tensor()>> recipe_for(const at::Tensor& tensor) {
   for (const Recipe& recipe : recipes) {
@@ -106,13 +106,13 @@ std::shared_ptr<const std::function<at::Tensor()>> recipe_for(const at::Tensor& 
   return nullptr;
 }
 
-/// Keeps a saved tensor's recipe where there is one, and else the tensor.
+/// Saves a tensor's recipe if it has one, else the tensor.
 class RecipeInstead final : public SavedVariableHooks {
  public:
   void call_pack_hook(const at::Tensor& tensor) override {
     make_ = tensor.has_storage() ? recipe_for(tensor) : nullptr;
     if (make_ == nullptr) {
-      tensor_ = tensor.detach();  // a result that is saved would hold its own graph
+      tensor_ = tensor.detach();  // a saved result would hold its own graph
       return;
     }
     sizes_ = tensor.sizes().vec();
@@ -133,7 +133,7 @@ class RecipeInstead final : public SavedVariableHooks {
   int64_t offset_ = 0;
 };
 
-/// The engine is where autograd asks how tensors are to be saved.
+/// Autograd asks the engine how to save tensors.
 class Engine final : public torch::autograd::Engine {
  public:
   std::unique_ptr<SavedVariableHooks> get_default_saved_variable_hooks() override {
@@ -142,12 +142,12 @@ class Engine final : public torch::autograd::Engine {
 };
 
 torch::autograd::Engine& engine() {
-  static auto* const one = new Engine;  // never destroyed: its threads may outlive main()
+  static auto* const one = new Engine;  // not destroyed: its threads may outlive main()
   return *one;
 }
 
-// As the program is loaded: LibTorch starts the GPUs' threads once, for the engine of the first backward pass, and
-// every other engine fails on a GPU.
+// Set at program start: LibTorch starts the GPU threads once, for the engine of the first backward pass, and any other
+// engine fails on a GPU.
 [[maybe_unused]] const bool is_installed = (torch::autograd::set_default_engine_stub(engine), true);
 
 void remember(const at::Tensor& made, std::function<at::Tensor()> make) {

@@ -18,8 +18,8 @@ namespace gputrain::ops {
 
 namespace {
 
-// ATen's backward pass on CPUs multiplies head by head, and in 16 bits oneDNN takes longer to prepare a product of a
-// short sequence than to compute it: below this many positions fp32 is up to eight times as fast, and more exact.
+// ATen's backward pass on CPUs multiplies head by head. In 16 bits, oneDNN takes longer to prepare a product of a short
+// sequence than to compute it: below this length fp32 is up to eight times as fast, and more exact.
 constexpr int64_t kLeastPositionsInHalf = 256;
 
 bool is_short_in_half(const at::Tensor& q) {
@@ -38,7 +38,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 Heads unpacked(const at::Tensor& packed, int64_t heads, int64_t key_heads) {
   const int64_t channels = packed.size(2) / (heads + 2 * key_heads);
-  // Split before the transposition: the backward pass then joins the three gradients in the order that they came in.
+  // Split before the transpose: the backward pass then joins the three gradients in their original order.
   const auto parts = packed.view({packed.size(0), packed.size(1), -1, channels})
                          .split_with_sizes({heads, key_heads, key_heads}, /*dim=*/2);
   return {parts[0].transpose(1, 2), parts[1].transpose(1, 2), parts[2].transpose(1, 2)};
@@ -61,7 +61,7 @@ at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key
 }
 
 RotaryTable::RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options) {
-  // Angles are rounded to fp32 on purpose: models were trained with these, and exact ones differ at far positions.
+  // Angles are rounded to fp32 on purpose: models were trained with these, and exact ones differ at large positions.
   const auto single = at::TensorOptions().dtype(at::kFloat);
   const at::Tensor exponents = at::arange(0, channels, 2, single).div(static_cast<double>(channels));
   const at::Tensor frequencies = at::reciprocal(at::pow(theta, exponents));

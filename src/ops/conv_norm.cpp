@@ -25,13 +25,13 @@ at::Tensor one_by_one(const Policy& policy, at::Tensor x, const std::vector<Conv
   return x;
 }
 
-/// Statistics of this rank's batch, no bias that they would take away again, and every channel beside every other.
+/// No dilation, no groups, statistics of this rank's batch only, and no bias, which the norm would cancel.
 bool can_be_joined(const ConvNormLayer& layer) {
   if (layer.dilation != 1 || layer.groups != 1) return false;
   return layer.norm.training && (layer.norm.group == nullptr || layer.norm.group->size() == 1) && !layer.bias.defined();
 }
 
-/// As gpu::conv_norms() takes them.
+/// In the order of gpu::conv_norms().
 Tensors inputs_of(const Policy& policy, const at::Tensor& x, const std::vector<ConvNormLayer>& layers,
                   const at::Tensor& residual) {
   Tensors inputs{cast(x, policy.compute), residual};
@@ -42,7 +42,7 @@ Tensors inputs_of(const Policy& policy, const at::Tensor& x, const std::vector<C
   return inputs;
 }
 
-/// The layers with such inputs instead of their own.
+/// The layers with these inputs in place of their own tensors.
 std::vector<ConvNormLayer> with_inputs(std::vector<ConvNormLayer> layers, const Tensors& inputs) {
   const size_t running = 2 + 3 * layers.size();
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -60,7 +60,7 @@ std::vector<ConvNormLayer> with_inputs(std::vector<ConvNormLayer> layers, const 
 
 at::Tensor conv_norms(const Policy& policy, const at::Tensor& x, const std::vector<ConvNormLayer>& layers,
                       const at::Tensor& residual, LastRelu last_relu) {
-  GPUTRAIN_ASSERT(!residual.defined() || last_relu == LastRelu::yes, "a residual is added before a ReLU");
+  GPUTRAIN_ASSERT(!residual.defined() || last_relu == LastRelu::yes, "a residual needs the last ReLU");
   const bool is_joined = x.is_floating_point() && std::all_of(layers.begin(), layers.end(), can_be_joined);
   if (!is_joined || !gpu::is_here(x)) return one_by_one(policy, x, layers, residual, last_relu);
   std::string name = "conv_norms";
@@ -72,7 +72,7 @@ at::Tensor conv_norms(const Policy& policy, const at::Tensor& x, const std::vect
   if (last_relu == LastRelu::yes) name += " relu";
   const Tensors inputs = inputs_of(policy, x, layers, residual);
   const Way plain = [&](const Tensors& t) {
-    // In the type that the inputs have: policy.compute, or what exact results are computed in.
+    // Compute in the inputs' type: policy.compute, or the wider type of the exact results.
     const Policy as_given{.compute = t[0].scalar_type()};
     return Tensors{one_by_one(as_given, t[0], with_inputs(layers, t), t[1], last_relu)};
   };

@@ -19,8 +19,8 @@
 namespace gputrain::ops {
 namespace {
 
-// Work goes over the rows in chunks, so that intermediates are never as large as the logits: on a CPU they stay in the
-// cache, on a GPU a chunk still fills the device.
+// Rows are processed in chunks, so that intermediates stay smaller than the logits. On a CPU a chunk fits the cache, on
+// a GPU it still fills the device.
 int64_t rows_per_chunk(const at::Tensor& logits) {
   const int64_t elements = logits.is_cuda() ? int64_t{1} << 26 : int64_t{1} << 18;
   return std::max<int64_t>(1, elements / logits.size(1));
@@ -40,7 +40,7 @@ void each_chunk(const at::Tensor& logits, const at::Tensor& targets, const Visit
   }
 }
 
-/// The sum of the losses that these log-likelihoods [rows, classes] give.
+/// Sum of the losses for these log-likelihoods [rows, classes].
 at::Tensor sum_of(const at::Tensor& log_likelihood, const at::Tensor& targets, double smoothing) {
   at::Tensor sum =
       at::nll_loss(log_likelihood, targets, {}, at::Reduction::Sum, kIgnoreIndex).to(at::kDouble).mul_(1 - smoothing);
@@ -51,7 +51,7 @@ at::Tensor sum_of(const at::Tensor& log_likelihood, const at::Tensor& targets, d
   return sum;
 }
 
-/// Turns log-likelihoods into (likelihood - smoothed target) * weight; rows that are left out become 0.
+/// Turns log-likelihoods into (likelihood - smoothed target) * weight; ignored rows become 0.
 void turn_into_gradient(at::Tensor& log_likelihood, const at::Tensor& targets, double smoothing,
                         const at::Tensor& weight) {
   at::Tensor& gradient = log_likelihood.exp_();
@@ -61,7 +61,7 @@ void turn_into_gradient(at::Tensor& log_likelihood, const at::Tensor& targets, d
   gradient.mul_(at::mul(weight, counted).to(gradient.scalar_type()).unsqueeze_(1));
 }
 
-/// The loss sum; where `learns`, the logits become the gradient of this sum times `weight`.
+/// Returns the loss sum. If `learns`, overwrites the logits with the gradient of this sum times `weight`.
 at::Tensor sum_and_gradient(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& weight,
                             int64_t classes, double smoothing, bool learns) {
   at::Tensor sum = at::zeros({}, logits.options().dtype(at::kDouble));
@@ -78,7 +78,7 @@ at::Tensor sum_and_gradient(const at::Tensor& logits, const at::Tensor& targets,
   return sum;
 }
 
-/// As far as that can be seen without waiting for a device.
+/// Does not wait for a device: false for a scalar on one.
 bool is_one(const at::Tensor& scalar) { return scalar.is_cpu() && *scalar.const_data_ptr<double>() == 1; }
 
 struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
@@ -96,14 +96,14 @@ struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the cross entropy has no second derivative");
     at::Tensor gradient = context->get_saved_variables()[0].detach();
     if (!is_one(gradients[0])) gradient.mul_(gradients[0]);
-    // Another backward pass would find what those after this one made of it.
+    // Later gradient functions overwrite this buffer: the new version makes a second backward pass throw.
     gradient.unsafeGetTensorImpl()->bump_version();
     return {gradient, {}, {}, {}, {}, {}};
   }
 };
 
 void check_targets(const at::Tensor& targets, int64_t classes) {
-  if (!targets.is_cpu()) return;  // reading them would stall the device
+  if (!targets.is_cpu()) return;  // reading them would synchronise the device
   for (const int64_t target :
        at::ArrayRef<int64_t>(targets.const_data_ptr<int64_t>(), static_cast<size_t>(targets.numel()))) {
     if (target == kIgnoreIndex || (target >= 0 && target < classes)) continue;

@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kRowsTogether = 128;  // parts are of multiples: tiles of matrix units
+constexpr int64_t kRowsTogether = 128;  // rows of a part are a multiple: tiles of matrix units
 
 int64_t rows_per_part(const Head& head, const at::Tensor& rows, int64_t most_bytes) {
   if (!head.logits) return rows.size(0);
@@ -38,7 +38,7 @@ Loss loss_of(const Head& head, const at::Tensor& rows, const at::Tensor& targets
   return cross_entropy(head.logits ? head.logits(rows) : rows, targets, options);
 }
 
-/// Either may be undefined: nothing.
+/// An undefined tensor counts as zero.
 void add_up(at::Tensor& sum, const at::Tensor& more) {
   if (!sum.defined()) {
     sum = more;
@@ -47,7 +47,7 @@ void add_up(at::Tensor& sum, const at::Tensor& more) {
   }
 }
 
-/// The loss in parts, each differentiated at once.
+/// The loss in parts; each part runs backward at once.
 struct LossInParts : torch::autograd::Function<LossInParts> {
   static variable_list forward(AutogradContext* context, const at::Tensor& rows, at::TensorList parameters,
                                const at::Tensor& targets, const Head& head, const CrossEntropyOptions& options,
@@ -61,7 +61,7 @@ struct LossInParts : torch::autograd::Function<LossInParts> {
       variable_list leaves{part.detach().set_requires_grad(true)};
       leaves.insert(leaves.end(), parameters.begin(), parameters.end());
       const Loss loss = loss_of(head, leaves[0], part_targets, options);
-      // Undefined for a parameter: none, or added to where it is kept.
+      // Undefined for a parameter: no gradient, or already added to its .grad.
       const variable_list found =
           torch::autograd::grad({loss.weighted}, leaves, {}, /*retain_graph=*/false, /*create_graph=*/false,
                                 /*allow_unused=*/true);
@@ -80,10 +80,10 @@ struct LossInParts : torch::autograd::Function<LossInParts> {
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients_of_results) {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the loss of a head has no second derivative");
-    const at::Tensor& factor = gradients_of_results[0];  // not read on a device: that would stall it
-    GPUTRAIN_ASSERT(!factor.is_cpu() || *factor.const_data_ptr<double>() == 1, "backward is to start at this loss");
+    const at::Tensor& factor = gradients_of_results[0];  // not read on a device: that would synchronise
+    GPUTRAIN_ASSERT(!factor.is_cpu() || *factor.const_data_ptr<double>() == 1, "backward must start at this loss");
     variable_list gradients = context->get_saved_variables();
-    gradients.resize(gradients.size() + 4);  // of what is no tensor, and of the targets, none
+    gradients.resize(gradients.size() + 4);  // undefined for targets and non-tensors
     return gradients;
   }
 };

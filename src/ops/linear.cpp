@@ -25,7 +25,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// A weight's copy on the autograd graph in place of its cast: the same gradient.
+/// Puts a weight's copy on the autograd graph in place of a cast: the gradient is the same.
 struct ReadCopy : torch::autograd::Function<ReadCopy> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& weight, const at::Tensor& copy) {
     context->saved_data["type"] = weight.scalar_type();
@@ -37,7 +37,7 @@ struct ReadCopy : torch::autograd::Function<ReadCopy> {
   }
 };
 
-/// The copy in the weight's place on the graph, or without one a cast.
+/// The copy in the weight's place on the graph; a cast if there is no copy.
 at::Tensor copy_or_cast(const at::Tensor& weight, const at::Tensor& copy, at::ScalarType type) {
   if (!copy.defined()) return cast(weight, type);
   return at::GradMode::is_enabled() && weight.requires_grad() ? ReadCopy::apply(weight, copy) : copy;
@@ -52,21 +52,21 @@ at::Tensor times_in_out(const at::Tensor& x, const at::Tensor& matrix, const at:
   const at::Tensor product = bias.defined() ? at::addmm(bias, rows, matrix) : at::mm(rows, matrix);
   std::vector<int64_t> sizes = x.sizes().vec();
   sizes.back() = matrix.size(1);
-  return at::_unsafe_view(product, sizes);  // of a view that is overwritten autograd would copy the gradients
+  return at::_unsafe_view(product, sizes);  // no view: if it is overwritten, autograd copies gradients
 }
 
-/// With rows of zeros below it.
+/// Appends rows of zeros.
 at::Tensor padded(const at::Tensor& matrix, int64_t rows) {
   const int64_t missing = rows - matrix.size(0);
   return missing > 0 ? at::constant_pad_nd(matrix, {0, 0, 0, missing}) : matrix;
 }
 
-/// How many elements a dense layer makes of one, rounded up.
+/// Output elements of a dense layer per input element, rounded up.
 int64_t growth_of(const at::Tensor& x, bool in_out, const at::Tensor& weight) {
   return ceil_divide(weight.size(in_out ? 1 : 0), x.size(-1));
 }
 
-/// {x, weight, bias, copies of both} in the type of x, as far as they are there.
+/// Inputs {x, weight, bias, copies of both in x's type}; copies may be undefined.
 at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
   const Way plain = [in_out, columns](const Tensors& t) {
     const at::ScalarType read = t[0].scalar_type();
@@ -78,17 +78,17 @@ at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
   };
   if (!gpu::is_here(inputs[0])) return plain(inputs)[0];
   if (inputs[3].defined()) inputs[3] = padded(inputs[3], columns);
-  // A large last layer is compared on few of its rows, where what ATen's way does once for the weight, as casting its
-  // gradient, counts many times over. That favours our way, which costs nothing: its products take the quickest of what
-  // cuBLASLt offers for a step's own sizes, and so are hardly ever slower than ATen's. All rows would take the memory
-  // of some thirty bytes for each logit beside the step's own.
+  // A large last layer is compared on few of its rows. There, ATen's work per weight, such as the cast of its gradient,
+  // counts too much and favours our way. This does no harm: our products use the fastest algorithm that cuBLASLt offers
+  // for the full size, and so are hardly ever slower than ATen's. All rows would need about thirty more bytes per
+  // logit.
   const PathChoice::Inputs kinds{.batched = 1,
                                  .differentiable = 3,
                                  .growth = growth_of(inputs[0], in_out, inputs[3].defined() ? inputs[3] : inputs[1])};
   return run(in_out ? "linear_in_out" : "linear", inputs, kinds, gpu::linear(inputs, in_out), plain)[0];
 }
 
-/// x in the compute type, parameters as they are, and the copies that there are of them.
+/// Casts x to the compute type and appends the parameters' copies, undefined where there is none.
 Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
   Tensors inputs = x_and_parameters;
   inputs[0] = cast(inputs[0], policy.compute);
@@ -96,8 +96,8 @@ Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
   return inputs;
 }
 
-/// Of 16-bit values with sums in fp32, as units for them do it. Most CPUs have none for fp16, and ATen's own loops take
-/// minutes; oneDNN's bf16 leaves weights' gradients unwritten where a stride is wider than the image.
+/// Whether to convolve 16-bit values in fp32, as 16-bit units do inside. Most CPUs have no fp16 units, and ATen's own
+/// loops take minutes. oneDNN's bf16 leaves the weight's gradient unwritten if the stride is wider than the image.
 bool goes_through_fp32(const at::Tensor& images, int64_t stride) {
   if (!images.is_cpu()) return false;
   return images.scalar_type() == at::kHalf || (images.scalar_type() == at::kBFloat16 && images.size(-1) < stride);
@@ -106,7 +106,7 @@ bool goes_through_fp32(const at::Tensor& images, int64_t stride) {
 }  // namespace
 
 at::Tensor cast(const at::Tensor& tensor, at::ScalarType type) {
-  // Skips the dispatcher where there is nothing to do, which is everywhere in fp32.
+  // Skip the dispatcher if there is nothing to do, as always in fp32.
   return !tensor.defined() || tensor.scalar_type() == type ? tensor : tensor.to(type);
 }
 

@@ -19,12 +19,12 @@
 namespace gputrain::ops {
 namespace {
 
-/// Alone, ATen does the same faster, but refuses a single value per channel.
+/// On a single rank ATen does the same faster, but rejects a single value per channel.
 bool is_synchronised(const at::Tensor& x, const BatchNormOptions& options) {
   return options.training && options.group != nullptr && (options.group->size() > 1 || x.numel() <= x.size(1));
 }
 
-// ATen's GPU kernels want weight and activations of one type; its CPU kernels also take fp32 weights beside 16-bit
+// ATen's GPU kernels need weight and activations of one type. Its CPU kernels also accept fp32 weights with 16-bit
 // activations, which keeps the weights exact.
 at::Tensor norm_operand(const at::Tensor& weight, const at::Tensor& x) {
   return x.is_cuda() ? cast(weight, x.scalar_type()) : weight;
@@ -42,7 +42,7 @@ at::Tensor aten_rms_norm(const at::Tensor& x, const at::Tensor& weight, double e
   return cast(y, x.scalar_type());
 }
 
-/// By ATen or a kernel of our own; `inputs` as gpu::norm takes them, with a residual only if there is dropout.
+/// By ATen or our own kernel. `inputs` as in gpu::norm(); dropout needs a residual.
 Tensors norm_on_gpu(const Tensors& inputs, double eps, bool centred, double dropped = 0) {
   const auto plain = [=](double share) -> Way {
     return [=](const Tensors& t) {
@@ -55,7 +55,7 @@ Tensors norm_on_gpu(const Tensors& inputs, double eps, bool centred, double drop
   const auto own = [&](double share) { return gpu::norm(inputs, eps, centred, share); };
   const char* name = centred ? "layer_norm" : "rms_norm";
   if (!inputs[3].defined()) return run(name, inputs, {.batched = 1, .differentiable = 4}, own(0), plain(0));
-  // The residual beside x, so that both are cut alike where a part serves to measure.
+  // The residual comes after x, so that a comparison on part of the rows cuts both in the same way.
   const Tensors ordered{inputs[0], inputs[3], inputs[1], inputs[2]};
   const auto restored = [](const Way& way) -> Way {
     if (!way) return {};
@@ -64,13 +64,13 @@ Tensors norm_on_gpu(const Tensors& inputs, double eps, bool centred, double drop
   const std::string of_sum = std::string(name) + "_of_sum";
   const PathChoice::Inputs kinds{.batched = 2, .differentiable = 4};
   if (dropped == 0) return run(of_sum, ordered, kinds, restored(own(0)), restored(plain(0)));
-  // What differs from draw to draw cannot be compared: the choice is that without.
+  // Random results cannot be compared: use the choice made without dropout.
   const bool takes_own =
       own(0) && path_choice().takes_own(of_sum, ordered, kinds, restored(own(0)), restored(plain(0)));
   return (takes_own ? own(dropped) : plain(dropped))(inputs);
 }
 
-/// One after the other.
+/// Not fused: first the sum, then its norm.
 template <class Norm>
 NormedSum norm_of_sum(const at::Tensor& x, const at::Tensor& residual, double dropped, const Norm& norm) {
   const at::Tensor sum = at::add(residual, dropped > 0 ? dropout(x, dropped) : x);
@@ -110,8 +110,8 @@ NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const
 
 namespace {
 
-/// ATen in training. The variance of a single value per channel is 0, and would be 0 / 0 without bias: the running one
-/// would never be a number again.
+/// ATen in training. For a single value per channel its unbiased variance is 0 / 0, and the running variance would stay
+/// NaN: update it with 0 instead.
 at::Tensor aten_batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& running_mean, const at::Tensor& running_var,
                            const BatchNormOptions& options) {
@@ -128,7 +128,7 @@ at::Tensor aten_batch_norm(const at::Tensor& x, const at::Tensor& weight, const 
   return normed({}, {});
 }
 
-/// In training, by ATen or a kernel of our own; `inputs` as gpu::batch_norm takes them.
+/// In training, by ATen or our own kernel. `inputs` as in gpu::batch_norm().
 at::Tensor batch_norm_on_gpu(const Tensors& inputs, const BatchNormOptions& options, bool relu) {
   const Way plain = [=](const Tensors& t) {
     at::Tensor y = aten_batch_norm(t[0], t[2], t[3], t[4], t[5], options);

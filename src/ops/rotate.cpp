@@ -9,7 +9,7 @@
 namespace gputrain::ops {
 namespace {
 
-// out = a * cosine + sign * b * sine, with the product and the sum in the type of the tables.
+// out = a * cosine + sign * b * sine, computed in the tables' type.
 void write_turned(at::Tensor out, const at::Tensor& a, const at::Tensor& b, const at::Tensor& cosine,
                   const at::Tensor& sine, double sign) {
   if (out.scalar_type() == cosine.scalar_type()) {
@@ -28,7 +28,7 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
   return out;
 }
 
-// The gradient of a rotation is the rotation back: nothing of the input needs to be kept.
+// The gradient of a rotation is the inverse rotation, so the input is not saved.
 struct Rotate : torch::autograd::Function<Rotate> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& cosine,
                             const at::Tensor& sine) {

@@ -24,12 +24,12 @@ constexpr std::array<int64_t, 3> kAllButChannels{0, 2, 3};
 
 at::Tensor wide(const at::Tensor& x) { return cast(x, x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
 
-/// [channels] beside [batch, channels, height, width], in the type of `like`.
+/// Reshapes [channels] to broadcast with [batch, channels, height, width], in the type of `like`.
 at::Tensor beside(const at::Tensor& like, const at::Tensor& per_channel) {
   return per_channel.to(like.scalar_type()).view({1, -1, 1, 1});
 }
 
-/// Of each channel: how many values, their mean, and the sum of their squared distances from it.
+/// Per channel: number of values, their mean, and the sum of their squared distances from it.
 struct Moments {
   at::Tensor count, mean, squares;  // [channels] in double
 };
@@ -42,8 +42,8 @@ Moments moments_of(const at::Tensor& x) {
   return {none + count, mean.to(at::kDouble), variance.to(at::kDouble) * count};
 }
 
-/// Those of all ranks' values together. Sums of squares would cancel where the mean is large; these are added up about
-/// the common mean. (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983)
+/// Moments of all ranks' values together. Plain sums of squares would cancel if the mean is large, so distances are
+/// taken from the common mean. (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983)
 Moments over_ranks(const Moments& own, comm::Group& group) {
   const at::Tensor all = group.all_gather(at::stack({own.count, own.mean, own.squares}), "batch-norm statistics");
   const at::Tensor counts = all.select(1, 0), means = all.select(1, 1), squares = all.select(1, 2);
@@ -82,7 +82,7 @@ struct SynchronisedBatchNorm : torch::autograd::Function<SynchronisedBatchNorm> 
     const at::Tensor &x = saved[0], &weight = saved[1], &mean = saved[2], &rstd = saved[3], &count = saved[4];
     const at::Tensor dy = wide(gradients[0]), distance = wide(x) - beside(dy, mean);
     const at::Tensor own = at::stack({dy.sum(kAllButChannels), (dy * distance).sum(kAllButChannels)}).to(at::kDouble);
-    const at::Tensor all = own.clone();  // own ones are this rank's part of the gradients of weight and bias
+    const at::Tensor all = own.clone();  // `own` is this rank's part of the gradients of weight and bias
     auto& group = static_cast<GroupOfNode&>(*context->saved_data["group"].toCapsule()).group;
     group.all_reduce_sum(all, "batch-norm gradient sums").wait();
     const at::Tensor shares = all / count;

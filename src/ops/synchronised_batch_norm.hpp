@@ -1,12 +1,12 @@
-// Batch norm in training whose statistics are those of a group of ranks. (SyncBatchNorm in PyTorch, which has it for
-// Python alone and for GPUs alone.)
+// Batch norm in training with the statistics of a group of ranks. (PyTorch's SyncBatchNorm exists only in Python and
+// only for GPUs.)
 #pragma once
 
 #include "gputrain/ops/normalization.hpp"
 
 namespace gputrain::ops {
 
-/// As batch_norm(), over options.group. Rows per rank may differ, and some ranks may have none, but not all of them.
+/// Like batch_norm(), over options.group. Ranks may have different numbers of rows, some none, but not all none.
 at::Tensor synchronised_batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                                    const at::Tensor& running_mean, const at::Tensor& running_var,
                                    const BatchNormOptions& options);

@@ -14,7 +14,7 @@ GradScaler::GradScaler(at::Device device, const Options& options)
 void GradScaler::update(const at::Tensor& found_inf) {
   at::_amp_update_scale_(scale_, growth_tracker_, found_inf, options_.growth_factor, options_.backoff_factor,
                          options_.growth_interval);
-  scale_.clamp_min_(kFloor);  // zero would make every later gradient NaN
+  scale_.clamp_min_(kFloor);  // a scale of zero would make all later gradients NaN
 }
 
 GradScaler::State GradScaler::state() const {

@@ -10,7 +10,7 @@
 namespace gputrain::optim {
 namespace {
 
-/// The 2-norm as a double. A float sum over millions of squares loses digits (a plain norm of 20 million equal floats
+/// The 2-norm as a double. A float sum of millions of squares loses digits (the plain norm of 20 million equal floats
 /// is 1.4 % off), so short rows are summed in float and the rows' norms in double.
 at::Tensor norm_of(const at::Tensor& flat) {
   constexpr int64_t kRow = 512;
@@ -21,7 +21,7 @@ at::Tensor norm_of(const at::Tensor& flat) {
   return at::linalg_vector_norm(at::cat({rows, rest}).to(at::kDouble));
 }
 
-/// By kernels of our own, where they are found to be better.
+/// By our own kernels, if PathChoice takes them.
 std::optional<GradientReport> measure_on_gpu(const at::Tensor& flat, const GradientOptions& options) {
   const at::Tensor square = ops::square_sum(flat);
   if (!square.defined()) return std::nullopt;
@@ -42,7 +42,7 @@ GradientReport measure_gradient(const at::Tensor& flat, const GradientOptions& o
     options.add_up_over_ranks(square);
     report.norm = square.sqrt();
   }
-  // Squares never cancel: the norm is finite exactly when every element is (and their squares can be added up).
+  // Squares never cancel: the norm is finite exactly if every element is finite (and the squares do not overflow).
   report.found_inf = report.norm.isfinite().logical_not().to(at::kFloat).view({1});
   std::optional<at::Tensor> divisor;
   if (options.scale) {

@@ -35,10 +35,10 @@ void OptimizerSpec::describe(config::Description<OptimizerSpec>& d) {
       .above(0)
       .change(Change::needs_accept)
       .instead_of({"learning_rate", "base_lr", "max_lr", "peak_lr"});
-  d.key("no_decay", &OptimizerSpec::no_decay, "kinds of parameters that weight decay leaves alone")
+  d.key("no_decay", &OptimizerSpec::no_decay, "kinds of parameters without weight decay")
       .choices({"bias", "norm", "embedding"});
   d.key("lr_base_batch_size", &OptimizerSpec::lr_base_batch_size,
-        "batch size that lr was chosen for: the rate grows in proportion to the global batch size")
+        "batch size that lr was chosen for; the rate is scaled in proportion to the global batch size")
       .at_least(1)
       .unit("samples")
       .change(Change::needs_accept)

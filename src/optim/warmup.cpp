@@ -12,7 +12,7 @@ namespace {
 
 template <class Spec>
 void describe_warmup(config::Description<Spec>& d) {
-  d.key("warmup", &Spec::warmup, "the rate rises from almost nothing to its peak over this length")
+  d.key("warmup", &Spec::warmup, "length over which the learning rate rises to its peak")
       .at_least(0)
       .instead_of({"warmup_steps", "warmup_iters", "num_warmup_steps"})
       .instead_of("warmup_epochs", config::epochs_of_count)
@@ -25,7 +25,7 @@ void WarmupSpec::describe(config::Description<WarmupSpec>& d) { describe_warmup(
 
 void DecaySpec::describe(config::Description<DecaySpec>& d) {
   describe_warmup(d);
-  d.key("min_lr", &DecaySpec::min_lr, "the rate at the end")
+  d.key("min_lr", &DecaySpec::min_lr, "learning rate at the end")
       .at_least(0)
       .instead_of({"final_lr", "alpha_f", "eta_min", "lr_end"});
 }
@@ -41,8 +41,8 @@ DecayingSchedule::DecayingSchedule(const DecaySpec& spec, const Horizon& horizon
       total_(horizon.total_steps),
       name_(std::move(name)) {
   if (total_ == INT64_MAX) {
-    throw Error(ExitCode::usage, {.what = "the rate would never fall: a run that only train.max_time ends has no last "
-                                          "step to fall to",
+    throw Error(ExitCode::usage, {.what = "the learning rate would never decay: a run that only train.max_time ends "
+                                          "has no known last step",
                                   .where = "lr_scheduler.type: " + name_,
                                   .hint = "add train.max_steps, max_epochs or max_tokens, or use type: constant"});
   }

@@ -1,4 +1,4 @@
-// What the curves share: a warm-up, then a decay from the peak to a floor.
+// Shared by the curves: a warm-up, then a decay from the peak to a floor.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct DecaySpec {
   static void describe(config::Description<DecaySpec>& d);
 };
 
-/// The share of the peak during warm-up; 1 from step `warmup` on.
+/// Share of the peak in the warm-up; 1 from step `warmup` on.
 double warmup_share(int64_t step, int64_t warmup);
 
-/// Warms up, then falls from the peak to `min_lr` along a shape, and stays there.
+/// A warm-up, then a decay from the peak to `min_lr` along a curve; constant afterwards.
 class DecayingSchedule : public Schedule {
  public:
   DecayingSchedule(const DecaySpec& spec, const Horizon& horizon, std::string name);
@@ -33,7 +33,7 @@ class DecayingSchedule : public Schedule {
   std::string describe() const final;
 
  protected:
-  /// What is left between peak and floor after a part in [0, 1] of the decay: 1 at 0, 0 at 1.
+  /// Remaining share of the way from floor to peak after `part` of the decay, in [0, 1]: 1 at 0, 0 at 1.
   virtual double share_left(double part) const = 0;
 
  private:

@@ -12,7 +12,7 @@
 namespace gputrain::parallel {
 namespace {
 
-/// The best of a few, because whatever else happens only makes one longer.
+/// The best of a few runs, because disturbances only make a run longer.
 double seconds_of_all_reduce(comm::Group& group, at::Device device, int64_t bytes) {
   constexpr int kTimes = 5;
   const at::Tensor tensor = at::zeros({bytes / 4}, at::TensorOptions().dtype(at::kFloat).device(device));
@@ -20,7 +20,7 @@ double seconds_of_all_reduce(comm::Group& group, at::Device device, int64_t byte
   for (int i = 0; i < kTimes; ++i) {
     device::synchronize(device);
     const auto begin = std::chrono::steady_clock::now();
-    group.all_reduce_sum(tensor, "a measurement of the link").wait();
+    group.all_reduce_sum(tensor, "measurement of the link").wait();
     device::synchronize(device);
     best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
@@ -68,14 +68,14 @@ LinkSpeed measure_link(comm::ProcessGroups& groups, at::Device device) {
   constexpr int64_t kSmallBytes = int64_t{4} << 10, kLargeBytes = int64_t{4} << 20;
   const double small = seconds_of_all_reduce(groups.tensors(), device, kSmallBytes);
   const double large = seconds_of_all_reduce(groups.tensors(), device, kLargeBytes);
-  // On a busy machine the small one may have taken as long as the large one.
+  // On a busy machine, the small one may take as long as the large one.
   const at::Tensor measured = at::tensor({small, kLargeBytes / std::max(large - small, large / 10)}, at::kDouble);
   groups.control().broadcast(measured, 0, "speed of the link");
   return {.latency_seconds = measured[0].item<double>(), .bytes_per_second = measured[1].item<double>()};
 }
 
-// n buckets of b bytes take n latencies; of the last one, b / speed is not hidden behind backward. With n = gradient /
-// b the sum is least where b^2 = gradient * latency * speed.
+// n buckets of b bytes cost n latencies, and b / speed of the last one is not hidden behind backward. With n = gradient
+// / b, the sum is smallest if b^2 = gradient * latency * speed.
 int64_t best_bucket_bytes(const LinkSpeed& link, int64_t gradient_bytes) {
   constexpr double kMebibyte = 1 << 20;
   const double best = std::sqrt(static_cast<double>(gradient_bytes) * link.latency_seconds * link.bytes_per_second);

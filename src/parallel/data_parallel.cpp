@@ -15,7 +15,7 @@
 namespace gputrain::parallel {
 namespace {
 
-constexpr size_t kMostUnderWay = 2;  // buckets, where each has memory of its own
+constexpr size_t kMostUnderWay = 2;  // buckets in flight, if each has its own memory
 
 device::Range overlap(const device::Range& a, const device::Range& b) {
   const int64_t begin = std::max(a.begin, b.begin);
@@ -24,7 +24,7 @@ device::Range overlap(const device::Range& a, const device::Range& b) {
 
 }  // namespace
 
-/// The buckets of one step. Hooks call it from the thread that runs backward, which the caller waits for.
+/// The buckets of one step. Hooks call it from the thread that runs backward; the caller waits for that thread.
 class DataParallel::Reduction {
  public:
   Reduction(comm::Group& group, const device::Arena& arena, const std::vector<at::Tensor>& parameters,
@@ -44,7 +44,7 @@ class DataParallel::Reduction {
   }
 
   void prepare(bool is_last) {
-    abandon();  // what is under way of a step that was given up
+    abandon();  // collectives of a step that was given up
     is_last_ = is_last;
     synchronising_ = is_last || shares_gradients();
     next_ = 0;
@@ -83,7 +83,7 @@ class DataParallel::Reduction {
   }
 
   bool shares() const noexcept { return !options_.owners.empty(); }
-  void add_up(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "a part of every rank").wait(); }
+  void add_up(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "sum of the ranks' parts").wait(); }
 
   size_t buckets() const noexcept { return buckets_.size(); }
   size_t started() const noexcept { return next_; }
@@ -97,16 +97,16 @@ class DataParallel::Reduction {
  private:
   struct Bucket {
     device::Range range;
-    int64_t tensors = 0;       // hooked ones
-    int64_t waiting = 0;       // of them, without a gradient yet
-    at::Tensor gradient = {};  // [range.size()]: the arena's, or memory of its own while it needs some
-    at::Tensor sent = {};      // the same, or in a narrower type; defined while it is under way
+    int64_t tensors = 0;       // with a hook
+    int64_t waiting = 0;       // hooked tensors without a gradient yet
+    at::Tensor gradient = {};  // [range.size()]: the arena's, or its own memory while needed
+    at::Tensor sent = {};      // `gradient`, or a copy in a narrower type; defined while in flight
     std::vector<comm::Pending> under_way = {};
     std::optional<PowerSgd::Exchange> exchange = {};
   };
 
-  /// Called when backward is done with a parameter: also where its gradient was added to its place by who computed it,
-  /// and there is none to accumulate.
+  /// Runs when backward is done with a parameter, also if an operator added its gradient to .grad directly and there is
+  /// none to accumulate.
   struct ReadyHook final : torch::autograd::FunctionPostHook {
     ReadyHook(Reduction& to_tell, at::Tensor of_parameter, const device::Segment& of_segment, size_t of_bucket)
         : reduction(to_tell), parameter(std::move(of_parameter)), segment(of_segment), bucket(of_bucket) {}
@@ -118,7 +118,7 @@ class DataParallel::Reduction {
     }
     Reduction& reduction;
     const at::Tensor parameter;
-    const device::Segment& segment;  // the arena's
+    const device::Segment& segment;  // owned by the arena
     size_t bucket;
   };
 
@@ -133,7 +133,7 @@ class DataParallel::Reduction {
     });
     const auto segment = std::find_if(arena_.segments().begin(), arena_.segments().end(),
                                       [offset](const device::Segment& one) { return one.offset == offset; });
-    // A parameter knows its accumulator only as long as somebody else keeps it.
+    // Keep the accumulator alive: a parameter has only a weak reference to it.
     const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
     const auto hook = accumulator->add_post_hook(
         std::make_unique<ReadyHook>(*this, parameter, *segment, static_cast<size_t>(bucket - buckets_.begin())));
@@ -141,7 +141,7 @@ class DataParallel::Reduction {
     ++bucket->tensors;
   }
 
-  /// Moves what backward has left at a parameter into its bucket.
+  /// Moves a parameter's .grad into its bucket.
   void take(const at::Tensor& parameter, const device::Segment& segment, Bucket& bucket) {
     const at::NoGradGuard no_grad;
     give_memory(bucket);
@@ -195,7 +195,7 @@ class DataParallel::Reduction {
     }
   }
 
-  /// The second part of a compressed bucket. It follows the first of the bucket after it: the same order on all ranks.
+  /// Second part of a compressed bucket. It follows the first part of the next bucket, in the same order on all ranks.
   void turn(size_t index) { buckets_[index].exchange->turn(group_, name_of(index) + ", second factors"); }
 
   void complete_exchanges() {
@@ -213,7 +213,7 @@ class DataParallel::Reduction {
     for (Bucket& bucket : buckets_) complete(bucket);
   }
 
-  /// Puts the sum where it belongs; nothing to do where that was done.
+  /// Stores the sum where it belongs; does nothing if that was done before.
   void complete(Bucket& bucket) {
     for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
     const at::Tensor sent = std::exchange(bucket.sent, {});
@@ -239,11 +239,11 @@ class DataParallel::Reduction {
   const device::Arena& arena_;
   const ReductionOptions options_;
   std::vector<Bucket> buckets_;
-  std::vector<comm::Pending> published_;  // under way: values that their owners give to all
+  std::vector<comm::Pending> published_;  // in flight: broadcasts of the owners' values
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
-  size_t next_ = 0;  // the bucket that starts next
+  size_t next_ = 0;  // next bucket to start
   bool is_last_ = false, synchronising_ = false;
-  Traffic traffic_;  // of all ranks together, for one of them
+  Traffic traffic_;  // without the factor (ranks - 1) / ranks
 };
 
 DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& arena,

@@ -23,7 +23,7 @@ struct Sizes {
   int64_t rows = 0, columns = 0;
 };
 
-/// A tensor as a matrix of as many rows as its first dimension has, in the order of memory.
+/// A tensor as a matrix in memory order, one row per element of its first dim; {} if it has no such form.
 Sizes as_matrix(const device::Segment& segment) {
   if (segment.sizes.size() < 2 || segment.numel == 0) return {};
   const int64_t rows = segment.sizes.front();
@@ -144,7 +144,7 @@ void PowerSgd::Exchange::finish(const at::Tensor& all_are_finite) {
   for (Factors& factors : factors_) {
     const auto& [of, sum, left, right, own_right] = factors;
     of->error.copy_(at::where(all_are_finite, at::addmm(of->gradient, left, own_right.t(), 1, -1), of->error));
-    // A gradient of nothing but zeros, of a parameter that was not used, is no place to start from.
+    // An all-zero gradient, of an unused parameter, is no starting point for the next step.
     of->right.copy_(at::where(all_are_finite.logical_and(right.any()), right, of->right));
     at::mm_out(of->gradient, left, right.t());
   }

@@ -31,7 +31,7 @@ std::string layout_text(const device::Arena& arena, const NamedTensors& buffers)
   return text;
 }
 
-/// The bits of a tensor as whole numbers, in memory order for a dense one.
+/// The bits of a tensor as integers, in row-major order.
 at::Tensor bits_of(const at::Tensor& tensor) {
   const at::Tensor flat = tensor.contiguous().view({-1});
   switch (flat.itemsize()) {
@@ -46,11 +46,11 @@ at::Tensor bits_of(const at::Tensor& tensor) {
   }
 }
 
-/// The sum of every element's bits times an odd number of its own, modulo 2^64: one changed element always changes it,
-/// and it does not depend on the order of adding. [1] int64 on the tensor's device.
+/// Sum of each element's bits times an odd number for its position, modulo 2^64. A single changed element always
+/// changes it, and the order of summation does not matter. [1] int64 on the tensor's device.
 at::Tensor hash_of(const at::Tensor& tensor) {
   const at::Tensor bits = bits_of(tensor.detach());
-  const int64_t chunk = int64_t{1} << (bits.is_cpu() ? 15 : 22);  // the temporaries stay in a CPU's cache
+  const int64_t chunk = int64_t{1} << (bits.is_cpu() ? 15 : 22);  // on a CPU, temporaries fit the cache
   at::Tensor sum = at::zeros({1}, bits.options().dtype(at::kLong));
   for (int64_t begin = 0; begin < bits.numel(); begin += chunk) {
     const int64_t size = std::min(chunk, bits.numel() - begin);
@@ -60,13 +60,13 @@ at::Tensor hash_of(const at::Tensor& tensor) {
   return sum;
 }
 
-using Hashes = std::span<const int64_t>;  // one tensor's, by rank
+using Hashes = std::span<const int64_t>;  // of one tensor, by rank
 
-/// Where most ranks agree, another is at fault; of two ranks nobody can tell which one is.
+/// If most ranks agree, the other one is at fault; with two ranks nobody can tell which one.
 [[noreturn]] void tell_drift(const comm::ProcessGroups& groups, const std::string& tensor, Hashes hashes,
                              const std::string& when) {
   const auto votes = [&](int64_t hash) { return std::ranges::count(hashes, hash); };
-  const int64_t common = *std::ranges::max_element(hashes, {}, votes);  // of equals, rank 0's
+  const int64_t common = *std::ranges::max_element(hashes, {}, votes);  // in a tie, the lowest rank's
   const bool is_majority = 2 * votes(common) > std::ssize(hashes);
   const auto odd =
       static_cast<size_t>(std::ranges::find_if(hashes, [&](int64_t hash) { return hash != common; }) - hashes.begin());
@@ -76,8 +76,8 @@ using Hashes = std::span<const int64_t>;  // one tensor's, by rank
                                           (is_majority ? "the other ranks have" : "rank 0 has"),
                                   .where = "rank " + std::to_string(odd) + " on " + host,
                                   .hint = "memory or a device of " + suspects +
-                                          " may be faulty; no checkpoint was written since they were last "
-                                          "equal, and the same command goes on from the newest one"});
+                                          " may be faulty; no checkpoint was written since the replicas were "
+                                          "last equal: run the same command to resume from the newest one"});
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, 
     if (row[0] == rows[0]) continue;
     throw Error(ExitCode::usage,
                 {.what = "the ranks built different models: rank 0 has " + std::to_string(rows[1]) + " tensors of " +
-                         std::to_string(rows[2]) + " numbers with padding, rank " + std::to_string(rank) + " has " +
+                         std::to_string(rows[2]) + " elements with padding, rank " + std::to_string(rank) + " has " +
                          std::to_string(row[1]) + " of " + std::to_string(row[2]) +
                          (row[2] == rows[2] ? ", with other names, shapes or types" : ""),
                  .hint = "start every rank with the same job file, the same data and the same gputrain"});

@@ -1,4 +1,4 @@
-// Starting from published weights: what a Hugging Face folder says about a model, and how its tensors fill ours.
+// Starting from published weights: reads a Hugging Face config.json and copies tensors into a model.
 #pragma once
 
 #include <cstdint>
@@ -15,35 +15,34 @@
 
 namespace gputrain::models {
 
-/// A config.json in our words.
+/// A config.json as our options.
 struct PublishedModel {
-  std::string type;                                          // entry of the catalog: "gpt"
+  std::string type;                                          // entry of the model catalog: "gpt"
   std::vector<std::pair<std::string, std::string>> options;  // option and value as YAML: "n_layer", "12"
 };
 
-/// Reads the config.json of a GPT-2 or Llama. `where` is its path. Throws Error(data) for one that is broken, or that
-/// asks for something we do not compute.
+/// Converts the config.json of a GPT-2 or Llama; `where` is its path, for messages. Throws Error(data) if it is broken
+/// or asks for something that we do not support.
 PublishedModel published_model(const nlohmann::json& config, const std::string& where);
 
-/// The `--set` lines that give a job those of these sizes that it does not say itself; load the job again with them on
-/// top. `key` is where the job describes its model: "model". Throws SpecError for each thing the job itself sets
-/// otherwise.
+/// Returns `--set` lines for the options that the job does not set itself; load the job again with them. `key` is the
+/// model's key in the job: "model". Throws SpecError that lists each option that the job sets to another value.
 std::vector<std::string> settings_of(const PublishedModel& published, const config::Loaded& job,
                                      const std::string& key);
 
-/// Tensors by name, wherever they are.
+/// Tensors by name, from any source.
 struct TensorSource {
-  std::string where;  // for messages: a path
+  std::string where;  // path, for messages
   std::vector<std::string> names;
   std::function<at::Tensor(const std::string& name)> tensor;
 };
 
-/// What becomes of a last layer that has another number of classes in the file than in the model.
+/// What to do with a last layer that has another number of classes in the file than in the model.
 enum class OtherClasses { refused, left_out };
 
-/// Copies the source's tensors into the model's parameters and buffers, by the model's `parameter_of`, cast
-/// to their types. Throws Error(data) that tells all that is missing, unknown or of another shape, before anything is
-/// written. A last layer that is left out stays as it is in the model; returns the classes that it has in the file,
+/// Copies the source's tensors into the model's parameters and buffers, mapped by the model's `parameter_of` and cast
+/// to their types. Before it writes anything, it throws Error(data) that lists all missing, unknown and differently
+/// shaped tensors. A last layer that is left out keeps the model's values; returns its number of classes in the file,
 /// else 0.
 int64_t load_weights(Model& model, const TensorSource& source, OtherClasses other_classes = OtherClasses::refused);
 

@@ -1,4 +1,4 @@
-// The layers models are made of. Initial values are torch.nn's unless a model asks for others.
+// Layers of models. Initial values are those of torch.nn unless a model sets others.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ class Linear final : public Module {
     int64_t in = 0, out = 0;
     bool bias = true;
     Order order = Order::out_in;
-    std::optional<Init> weight_init = {};  // default: torch.nn.Linear's, for the bias too; given: the bias is zero
+    std::optional<Init> weight_init = {};  // default: torch.nn.Linear's, for the bias too; if set, the bias is zero
   };
 
   Linear(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& x) const;
   const at::Tensor& weight() const noexcept { return weight_; }
-  const at::Tensor& bias() const noexcept { return bias_; }  // or undefined
+  const at::Tensor& bias() const noexcept { return bias_; }  // may be undefined
 
  private:
   Options options_;
@@ -39,9 +39,9 @@ class Conv2d final : public Module {
  public:
   struct Options {
     int64_t in = 0, out = 0, kernel = 3, stride = 1, padding = 0, dilation = 1;
-    int64_t groups = 1;  // of channels, which do not see each other: `in` for a depthwise convolution
+    int64_t groups = 1;  // groups of channels, computed separately; `in` for a depthwise convolution
     bool bias = true;
-    std::optional<Init> weight_init = {};  // as Linear's
+    std::optional<Init> weight_init = {};  // as in Linear
   };
 
   Conv2d(const Context& context, const Options& options);
@@ -69,13 +69,13 @@ class BatchNorm2d final : public Module {
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
 };
 
-/// A convolution and the batch norm after it, of a module that owns both: together they are one operator.
+/// A convolution and the batch norm after it, both owned by another module: together they are one operator.
 struct ConvNorm {
   Conv2d* conv = nullptr;
   BatchNorm2d* norm = nullptr;
 
   at::Tensor forward(const at::Tensor& x) const;
-  /// Layer after layer, each with a ReLU; before the last one the residual, if any, is added.
+  /// Applies the layers in order, each with a ReLU. The residual, if defined, is added before the last ReLU.
   static at::Tensor forward_relu(const std::vector<ConvNorm>& layers, const at::Tensor& x,
                                  const at::Tensor& residual = {});
 
@@ -83,7 +83,7 @@ struct ConvNorm {
   ops::ConvNormLayer operands() const;
 };
 
-/// Normalises the last dim: LayerNorm with `weight` and, optionally, `bias`, or RMSNorm with `weight` [channels].
+/// Normalises the last dim: LayerNorm with `weight` and optional `bias`, or RMSNorm with `weight` [channels].
 class Norm final : public Module {
  public:
   enum class Kind { layernorm, rmsnorm };
@@ -96,7 +96,7 @@ class Norm final : public Module {
 
   Norm(const Context& context, const Options& options);
   at::Tensor forward(const at::Tensor& x) const;
-  /// Of dropout(x) + residual; of the residual alone where x is undefined.
+  /// Returns sum = dropout(x) + residual and its norm. If x is undefined, the sum is the residual.
   ops::NormedSum forward_sum(const at::Tensor& x, const at::Tensor& residual, double dropout = 0) const;
 
  private:
@@ -104,7 +104,7 @@ class Norm final : public Module {
   at::Tensor weight_, bias_;
 };
 
-/// `weight` [rows, channels]. Gives rows in the master type: sums of several embeddings are cast once.
+/// `weight` [rows, channels]. Returns rows in the master type, so that a sum of several embeddings is cast once.
 class Embedding final : public Module {
  public:
   struct Options {
@@ -121,7 +121,7 @@ class Embedding final : public Module {
   at::Tensor weight_;
 };
 
-/// Drops in training only.
+/// Active in training only.
 class Dropout final : public Module {
  public:
   Dropout(const Context& context, double probability) : Module(context), probability_(probability) {}

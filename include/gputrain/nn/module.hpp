@@ -1,8 +1,8 @@
-// The base of every layer and model: named parameters, buffers and children, without torch/nn.
+// Base of every layer and model: named parameters, buffers and children, without torch/nn.
 //
-// A module registers its parameters with a shape and an initializer; the tensors are allocated but not filled. The
-// arena then moves them into flat buffers, and `initialize` or a weights file fills them in place. Tensors keep their
-// identity for life (only their storage moves), so a layer may hold on to them.
+// A module registers parameters with a shape and an initializer; their tensors are allocated but not filled. The arena
+// then moves them into flat buffers, and `initialize` or a weights file fills them in place. A tensor stays the same
+// object (only its storage moves), so that layers may keep a handle to it.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@ class Group;
 
 namespace gputrain::nn {
 
-/// What every layer is told when it is built.
+/// Settings that every layer receives at construction.
 struct Context {
   ops::Policy policy;
   at::Device device = at::kCPU;
   bool channels_last = false;  // 4-D weights and activations in NHWC memory order
   Recompute recompute = Recompute::none;
-  int64_t logits_bytes = int64_t{2} << 30;  // of a head at a time; more are computed and differentiated in parts
-  comm::Group* batch_group = nullptr;       // whose batches are one to batch norm in training; null: each rank's own is
+  int64_t logits_bytes = int64_t{2} << 30;  // limit for a head's logits; larger ones are computed in parts
+  comm::Group* batch_group = nullptr;       // batch norm treats its ranks' batches as one; null: each rank's own
 };
 
-/// Initial values, each element a function of (seed, full parameter name, index) alone.
+/// Initial values. Each element depends only on (seed, full parameter name, index).
 struct Init {
   enum class Kind { zeros, ones, normal, uniform, as_given };
   Kind kind = Kind::zeros;
@@ -44,10 +44,10 @@ struct Init {
   static Init ones() { return {Kind::ones, 0}; }
   static Init normal(double standard_deviation) { return {Kind::normal, standard_deviation}; }
   static Init uniform(double bound) { return {Kind::uniform, bound}; }
-  static Init as_given() { return {Kind::as_given, 0}; }  // of a buffer that has its values when it is registered
+  static Init as_given() { return {Kind::as_given, 0}; }  // a buffer that is filled before registration
 };
 
-/// What a parameter is, for `optimizer.no_decay: [bias, norm]`.
+/// Kind of a parameter, for `optimizer.no_decay: [bias, norm]`.
 enum class Role { weight, bias, norm, embedding };
 
 struct Parameter {
@@ -57,7 +57,7 @@ struct Parameter {
   Role role;
 };
 
-/// What is no parameter and saved with them all the same.
+/// A tensor that is not a parameter but is saved with the parameters.
 struct Buffer {
   std::string name;
   at::Tensor value;
@@ -71,13 +71,13 @@ class Module {
   Module& operator=(const Module&) = delete;
   virtual ~Module();
 
-  /// Calls `visit` with the full dotted name of each parameter, own ones before those of children, in order of
-  /// registration.
+  /// Calls `visit` with the full dotted name of each parameter, in order of registration: a module's own parameters
+  /// first, then those of its children.
   void each_parameter(const std::function<void(const std::string& name, Parameter&)>& visit);
   void each_buffer(const std::function<void(const std::string& name, Buffer&)>& visit);
-  void each_module(const std::function<void(const std::string& name, Module&)>& visit);  // this one first, name ""
+  void each_module(const std::function<void(const std::string& name, Module&)>& visit);  // this module first, name ""
 
-  /// Training or evaluation behaviour (dropout, batch norm), here and in all children.
+  /// Sets training or evaluation mode (dropout, batch norm) in this module and all children.
   void train(bool on = true);
   bool is_training() const noexcept { return training_; }
 
@@ -85,7 +85,7 @@ class Module {
 
  protected:
   at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role);
-  /// Unless `init` is Init::as_given(), `initialize` writes over what `value` holds.
+  /// `initialize` overwrites `value`, unless `init` is Init::as_given().
   at::Tensor register_buffer(std::string name, at::Tensor value, Init init);
 
   /// Builds a child owned by this module: `conv1_(*add_child<Conv2d>("conv1", context, ...))`.
@@ -107,8 +107,8 @@ class Module {
   bool training_ = true;
 };
 
-/// Fills every parameter and buffer in place, from (seed, name, element index) only: independent of device, layout,
-/// thread count and of the other parameters.
+/// Fills every parameter and buffer in place. Values depend only on (seed, name, element index), not on device, layout,
+/// thread count or other parameters.
 void initialize(Module& module, uint64_t seed);
 
 }  // namespace gputrain::nn

@@ -13,13 +13,13 @@
 
 namespace gputrain::nn {
 
-/// Which published architecture a layer's parameters are named and laid out after.
+/// The published architecture that defines names and layouts of parameters.
 enum class Naming {
   gpt2,  // c_attn (queries, keys and values in one), c_fc (gate and up in one), c_proj; weights [in, out]
   llama  // q_proj, k_proj, v_proj, o_proj; gate_proj, up_proj, down_proj; weights [out, in]
 };
 
-/// Causal self-attention: x [batch, time, channels] -> as x. With fewer key heads than heads, grouped-query attention.
+/// Causal self-attention: x [batch, time, channels] -> as x. Grouped-query attention if key_heads < heads.
 class SelfAttention final : public Module {
  public:
   struct Options {
@@ -32,7 +32,7 @@ class SelfAttention final : public Module {
 
   SelfAttention(const Context& context, const Options& options);
 
-  /// `rotary` turns queries and keys; nullptr where positions are in `x` already.
+  /// `rotary` rotates queries and keys; nullptr if `x` contains the positions already.
   at::Tensor forward(const at::Tensor& x, const ops::RotaryTable* rotary) const;
 
  private:
@@ -40,17 +40,17 @@ class SelfAttention final : public Module {
 
   Options options_;
   int64_t head_channels_;
-  std::vector<Linear*> inputs_;  // one fused, or q, k, v
+  std::vector<Linear*> inputs_;  // one fused layer, or q, k, v
   Linear* output_;
 };
 
-/// Two dense layers with an activation between, or SwiGLU's three: x [..., channels] -> as x.
+/// Two dense layers with an activation between them, or the three of SwiGLU: x [..., channels] -> as x.
 class FeedForward final : public Module {
  public:
   struct Options {
     Naming naming = Naming::gpt2;
     int64_t channels = 0, inner = 0;
-    bool gated = false;  // SwiGLU; `activation` is then not used
+    bool gated = false;  // SwiGLU; `activation` is not used
     ops::Activation activation = ops::Activation::gelu_tanh;
     bool bias = true;
     Init weight_init = Init::normal(0.02), output_init = Init::normal(0.02);
@@ -64,7 +64,7 @@ class FeedForward final : public Module {
   at::Tensor gated(const at::Tensor& gate, const at::Tensor& up) const;
 
   Options options_;
-  std::vector<Linear*> inputs_;  // one, or gate and up
+  std::vector<Linear*> inputs_;  // one layer, or gate and up
   Linear* output_;
 };
 

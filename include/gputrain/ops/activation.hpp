@@ -1,4 +1,4 @@
-// Element-wise activations, dropout and pooling; results keep the type of their input.
+// Element-wise activations, dropout and pooling. Results have the type of their input.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace gputrain::ops {
 
 enum class Activation { relu, gelu, gelu_tanh, silu, tanh };  // gelu: exact, with erf; gelu_tanh: GPT-2's approximation
 
-/// The names a job may use, in the order of the enumerators.
+/// Activation names for a job, in the order of the enumerators.
 std::vector<std::string> activation_names();
-/// Reads one of `activation_names()`; throws Error(usage) for anything else.
+/// Parses one of `activation_names()`; throws Error(usage) for any other name.
 Activation activation_from_name(std::string_view name);
 
 /// Whether `activate` writes its result into its input.
 bool overwrites_input(Activation activation) noexcept;
 
-/// May overwrite `x` where the gradient needs only the result: hand it over.
+/// Overwrites `x` if overwrites_input(activation): do not use it afterwards.
 at::Tensor activate(at::Tensor x, Activation activation);
 
 /// silu(gate) * up (Shazeer, arXiv:2002.05202)

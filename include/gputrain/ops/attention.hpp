@@ -10,34 +10,34 @@ namespace gputrain::ops {
 
 struct AttentionOptions {
   bool causal = true;
-  double dropout = 0;           // on the attention weights; on the CPU more than 0 needs memory for all of them
+  double dropout = 0;           // on the attention weights; above 0, a CPU stores all attention weights
   std::optional<double> scale;  // default: 1 / sqrt(channels of a head)
 };
 
 /// q [batch, heads, time, channels], k and v [batch, key heads, time, channels] -> as q. With fewer key heads than
-/// heads each serves a group of neighbouring heads (Ainslie et al., arXiv:2305.13245). Softmax in at least fp32.
+/// heads, each serves a group of neighbouring heads (Ainslie et al., arXiv:2305.13245). Softmax in at least fp32.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionOptions& options);
 
 struct Heads {
-  at::Tensor q, k, v;  // as attention() takes them
+  at::Tensor q, k, v;  // arguments of attention()
 };
 
-/// Views of packed [batch, time, (heads + 2 key heads) * channels]: the heads of queries, keys, values.
+/// Splits packed [batch, time, (heads + 2 key heads) * channels] into views of queries, keys and values.
 Heads unpacked(const at::Tensor& packed, int64_t heads, int64_t key_heads);
 
-/// attention() of these heads -> [batch, time, heads * channels].
+/// attention() on a packed tensor -> [batch, time, heads * channels].
 at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key_heads,
                             const AttentionOptions& options);
 
-/// The angles of rotary positions (Su et al., arXiv:2104.09864), as Llama's files expect: channel i of a head is paired
-/// with channel i + channels / 2, and turns by position * theta^(-2i / channels).
+/// Angles of rotary positions (Su et al., arXiv:2104.09864), in the layout of Llama's files: channel i of a head is
+/// paired with channel i + channels / 2 and rotates by position * theta^(-2i / channels).
 struct RotaryTable {
   at::Tensor cosine, sine;  // [positions, channels / 2], at least fp32
 
   RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options);
 };
 
-/// x [batch, heads, time, channels], time at most the table's positions; the same type and memory order out.
+/// Rotates x [batch, heads, time, channels]; time is at most the table's positions. Keeps type and memory order.
 at::Tensor rotate(const at::Tensor& x, const RotaryTable& table);
 
 }  // namespace gputrain::ops

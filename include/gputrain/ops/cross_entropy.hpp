@@ -1,4 +1,4 @@
-// The loss of classifiers and language models, lean in memory: the gradient overwrites the logits.
+// Loss of classifiers and language models. It saves memory: the gradient overwrites the logits.
 #pragma once
 
 #include <cstdint>
@@ -8,24 +8,23 @@
 namespace gputrain::ops {
 
 struct CrossEntropyOptions {
-  int64_t classes = 0;         // columns of the logits that are classes; those past them take no part
+  int64_t classes = 0;         // the first `classes` columns of the logits are classes; the rest is ignored
   double label_smoothing = 0;  // share of each target spread evenly over all classes
-  at::Tensor weight = {};      // of the sum in `weighted`: 0-dim double on the logits' device; undefined: 1
+  at::Tensor weight = {};      // factor for `weighted`: 0-dim double on the logits' device; undefined: 1
 };
 
 struct Loss {
   at::Tensor sum;       // 0-dim double, not on the autograd graph
-  at::Tensor weighted;  // sum * weight, on the graph where the logits are
+  at::Tensor weighted;  // sum * weight, on the graph if the logits are
 };
 
-/// The sum over targets of the cross entropy: logits [..., columns >= classes], targets int64 [...], of which
-/// kIgnoreIndex is left out. Arithmetic in at least fp32. Equals torch.nn.functional.cross_entropy with
-/// reduction="sum".
+/// Sum of the cross entropy over targets. logits [..., columns >= classes], targets int64 [...]; kIgnoreIndex marks
+/// targets to skip. Computes in at least fp32. Equals torch.nn.functional.cross_entropy with reduction="sum".
 ///
-/// Logits that require a gradient are read once: in the same pass the gradient of `weighted` is written over them,
-/// which the backward pass only hands on. Hand them over, keep no use of them after. In 16 bits the weight is to be
-/// what the gradient is scaled by in all (a share of the mean, fp16's loss scale): it counts before the gradient is
-/// rounded. Throws Error(data) for a target outside of the classes (on a GPU such a target fails in the device).
+/// If the logits require a gradient, the same pass overwrites them with the gradient of `weighted`, so that they are
+/// read once; the backward pass only returns it. Do not use the logits afterwards. In 16 bits, `weight` should be the
+/// full factor of the gradient (share of the mean, fp16's loss scale), because it is applied before rounding. Throws
+/// Error(data) for a target outside the classes; on a GPU the kernel aborts instead.
 Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const CrossEntropyOptions& options);
 
 }  // namespace gputrain::ops

@@ -1,4 +1,4 @@
-// What optimizers do with flat buffers, by kernels of our own on a GPU: one launch for all stretches of a buffer.
+// Optimizer updates on flat buffers by our own GPU kernels: one launch for all ranges of a buffer.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 
 namespace gputrain::ops {
 
-/// Elements of a flat buffer that share a weight decay.
+/// A range of a flat buffer with one weight decay.
 struct FlatStretch {
   int64_t begin = 0, end = 0;
   double weight_decay = 0;
 };
 
-/// Device scalars of an update; the last two as in optim::StepScalars.
+/// Device scalars of an update; found_inf and divisor as in optim::StepScalars.
 struct UpdateScalars {
   at::Tensor lr;
   std::optional<at::Tensor> found_inf, divisor;
 };
 
-/// Flat buffers are of as many elements; `copy`, of 16 bits or undefined, is written with the values.
+/// All flat buffers have the same number of elements. `copy` (16 bits, or undefined) receives the new values too.
 struct AdamWBuffers {
   at::Tensor values, gradients;  // fp32
   at::Tensor first, second;
-  at::Tensor step;  // 0-dim fp32: updates made, with this one
+  at::Tensor step;  // 0-dim fp32: number of updates, including this one
   at::Tensor copy = {};
 };
 struct AdamWRule {
@@ -44,11 +44,11 @@ struct SgdRule {
 
 class FlatUpdate {
  public:
-  /// `stretches` in order.
+  /// `stretches` in ascending order.
   explicit FlatUpdate(std::vector<FlatStretch> stretches);
 
-  /// False where nothing was done, and the update is ATen's to make: on a CPU, in builds without CUDA, for fp64, and
-  /// where our kernel was found to be wrong.
+  /// Returns false if it did nothing and ATen has to make the update: on a CPU, in builds without CUDA, for fp64, and
+  /// if our kernel was found to be wrong.
   bool adamw(const AdamWBuffers& buffers, const UpdateScalars& scalars, const AdamWRule& rule);
   bool sgd(const SgdBuffers& buffers, const UpdateScalars& scalars, const SgdRule& rule);
 
@@ -57,20 +57,20 @@ class FlatUpdate {
   void upload(at::Device device);
 
   std::vector<FlatStretch> stretches_;
-  at::Tensor table_;  // the stretches on the device, bytes
+  at::Tensor table_;  // the stretches on the device, as bytes
   int64_t blocks_ = 0;
   friend struct FlatLaunch;
 };
 
-/// Scalars of a gradient; see optim::GradientReport.
+/// Scalars computed from a gradient; see optim::GradientReport.
 struct GradientScalars {
   at::Tensor norm;                // 0-dim double
   at::Tensor found_inf, divisor;  // [1] float
 };
 
-/// The sum of squares of a flat fp32 gradient, 0-dim double; undefined where it is ATen's to compute.
+/// Sum of squares of a flat fp32 gradient, 0-dim double. Undefined if ATen has to compute it.
 at::Tensor square_sum(const at::Tensor& flat);
-/// What follows from a sum of squares that square_sum() gave. `max_norm` 0: no clipping.
+/// Scalars for a sum of squares that square_sum() returned. `max_norm` 0: no clipping.
 GradientScalars gradient_scalars(const at::Tensor& square, const std::optional<at::Tensor>& scale, double max_norm);
 
 }  // namespace gputrain::ops

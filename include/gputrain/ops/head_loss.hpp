@@ -1,4 +1,4 @@
-// The loss of a model's last layer, whose logits may be the largest tensor of a step: a part of the rows at a time.
+// Loss of a model's last layer, for part of the rows at a time: its logits may be the largest tensor of a step.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace gputrain::ops {
 
-/// What turns features [..., channels] into logits [..., columns], each row by itself.
+/// Turns features [..., channels] into logits [..., columns], row by row.
 struct Head {
-  std::function<at::Tensor(const at::Tensor&)> logits;  // nothing else uses what it returns; empty: features are logits
-  std::vector<at::Tensor> parameters;                   // all that it reads, leaves of the autograd graph
+  std::function<at::Tensor(const at::Tensor&)> logits;  // result must not be used elsewhere; empty: features are logits
+  std::vector<at::Tensor> parameters;                   // all parameters it reads, leaves of the autograd graph
   int64_t columns = 0;
 };
 
-/// Calls visit(rows of features, their targets) over [first dims, channels] flattened to rows, for as few parts of
-/// about the same size as have at most `most_bytes` of logits each. The number of parts follows from shapes alone.
+/// Flattens features [..., channels] to rows and calls visit(rows, their targets) for parts of about the same size,
+/// each with at most `most_bytes` of logits. Uses as few parts as possible; their number depends only on shapes.
 void each_part(const Head& head, const at::Tensor& features, const at::Tensor& targets, int64_t most_bytes,
                const std::function<void(const at::Tensor&, const at::Tensor&)>& visit);
 
-/// cross_entropy() of the head's logits. Where they are more than `most_bytes`, each part goes through the head, the
-/// loss and back before the next one does, as in Liger's fused linear cross entropy (arXiv:2410.10989): logits are
-/// computed once, and the gradients are there when this returns. The backward pass is then to start at `weighted`.
+/// cross_entropy() of the head's logits. If they exceed `most_bytes`, each part runs through the head, the loss and
+/// back before the next part starts, as in Liger's fused linear cross entropy (arXiv:2410.10989): logits are computed
+/// once, and the gradients exist when this returns. The backward pass must then start at `weighted`.
 Loss head_loss(const Head& head, const at::Tensor& features, const at::Tensor& targets,
                const CrossEntropyOptions& options, int64_t most_bytes);
 

@@ -1,5 +1,4 @@
-// Normalisations. Statistics and arithmetic are in at least fp32 whatever the type of the activations, which the result
-// keeps.
+// Normalisations. They compute in at least fp32 for every type of activations; results have the activations' type.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,11 +15,11 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 /// x / sqrt(mean(x^2) + eps) * weight over the last dim. (Zhang and Sennrich, arXiv:1910.07467)
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
-/// What a block that adds to a residual stream goes on with.
+/// The residual stream after an addition, and its norm.
 struct NormedSum {
   at::Tensor sum, normed;
 };
-/// dropout(x) + residual and its layer norm: one operator, for what can be done in one go on a GPU.
+/// sum = dropout(x) + residual, and its layer norm: one operator, because a GPU can fuse the steps.
 NormedSum layer_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                             const at::Tensor& bias, double eps, double dropout);
 NormedSum rms_norm_of_sum(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight, double eps,
@@ -30,18 +29,18 @@ struct BatchNormOptions {
   bool training = true;
   double momentum = 0.1;  // weight of the batch in the running statistics
   double eps = 1e-5;
-  /// In training the statistics are those of all its ranks' x together, each value with the same weight; every rank
-  /// must call, forward and backward, also one whose x has no rows. Null: those of x alone.
+  /// In training, the statistics cover x of all ranks together, each value with the same weight. Every rank must call,
+  /// forward and backward, also if its x has no rows. Null: statistics of this x alone.
   comm::Group* group = nullptr;
 };
 
-/// x [batch, channels, height, width]; in training updates `running_mean` and `running_var` in place.
-/// (Ioffe and Szegedy, arXiv:1502.03167)
+/// x [batch, channels, height, width]. Training updates `running_mean` and `running_var` in place. (Ioffe and Szegedy,
+/// arXiv:1502.03167)
 at::Tensor batch_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const at::Tensor& running_mean, const at::Tensor& running_var, const BatchNormOptions& options);
 
-/// relu(batch_norm(x) + residual), the residual [batch, channels, height, width] or undefined: one operator, for what
-/// can be done in one go.
+/// relu(batch_norm(x) + residual); residual [batch, channels, height, width] or undefined. One operator, because the
+/// steps can be fused.
 at::Tensor batch_norm_relu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                            const at::Tensor& running_mean, const at::Tensor& running_var,
                            const BatchNormOptions& options, const at::Tensor& residual);

@@ -1,4 +1,4 @@
-// Loss scaling for fp16: torch.amp.GradScaler's rule, kept on the device.
+// Loss scaling for fp16: the rule of torch.amp.GradScaler, with its state on the device.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace gputrain::optim {
 
-/// The loss is multiplied by `scale` so that small gradients survive fp16. A step with a non-finite gradient halves the
+/// The loss is multiplied by `scale`, so small gradients survive fp16. A step with a non-finite gradient halves the
 /// scale; `growth_interval` good steps in a row double it (Micikevicius et al., "Mixed precision training", ICLR 2018).
 class GradScaler {
  public:
@@ -21,23 +21,23 @@ class GradScaler {
   explicit GradScaler(at::Device device) : GradScaler(device, Options{}) {}
   GradScaler(at::Device device, const Options& options);
 
-  /// 0-dim float, the live tensor: multiply the loss by it, pass it to measure_gradient.
+  /// 0-dim float, the live tensor. Multiply the loss by it and pass it to measure_gradient.
   const at::Tensor& scale() const noexcept { return scale_; }
 
-  /// After each step, with that step's GradientReport::found_inf. Does not wait for the device.
+  /// Call after each step with that step's GradientReport::found_inf. Does not synchronise the device.
   void update(const at::Tensor& found_inf);
 
-  /// Below this scale gradients vanish instead of overflowing: when it is reached, training has diverged.
+  /// Lowest scale. Below it gradients vanish instead of overflowing: a run that reaches it has diverged.
   static constexpr double kFloor = 1.0 / 16384;
 
   struct State {
     double scale = 0;
     int64_t growth_tracker = 0;  // good steps in a row
   };
-  State state() const;  // reads the device: at log steps and saves only
+  State state() const;  // reads the device: only for logs and saves
   void restore(const State& state);
 
-  /// Whether the scale fell to its floor. Reads the device.
+  /// Whether the scale fell to kFloor. Reads the device.
   bool has_collapsed() const { return state().scale <= kFloor; }
 
  private:

@@ -14,10 +14,10 @@
 
 namespace gputrain::optim {
 
-/// The device scalars of one update. Nothing here is read on the host (on a GPU).
+/// Device scalars of one update. On a GPU the host does not read them.
 struct StepScalars {
   at::Tensor lr;                        // 0-dim; double on the CPU, float on a GPU
-  std::optional<at::Tensor> found_inf;  // [1] float; 1: leave parameters, state and step count untouched
+  std::optional<at::Tensor> found_inf;  // [1] float; 1: parameters, state and step count do not change
   std::optional<at::Tensor> divisor;    // [1] float; the update uses gradient / divisor, and may write that back into
                                         // the gradient. See GradientReport::divisor.
 };
@@ -29,9 +29,8 @@ class Optimizer {
   /// Updates the arena's values from its gradients. Call under NoGradGuard.
   virtual void step(const StepScalars& scalars) = 0;
 
-  /// Everything that must be in a checkpoint beside the weights: flat buffers over what the rank owns of the arena (to
-  /// be stored per segment) and small tensors (step count), by name. The tensors are the live ones: copy into them to
-  /// restore.
+  /// Everything a checkpoint needs beside the weights, by name: flat buffers over the rank's owned part of the arena
+  /// (stored per segment) and small tensors (step count). These are the live tensors: copy into them to restore.
   struct State {
     std::vector<std::pair<std::string, at::Tensor>> flat;  // [arena.owned().size()]
     std::vector<std::pair<std::string, at::Tensor>> scalars;
@@ -44,29 +43,29 @@ class Optimizer {
 using OptimizerCatalog = config::Catalog<Optimizer, const device::Arena&>;
 OptimizerCatalog& catalog();
 
-/// The ranges of the arena that this rank updates and that share one weight decay: what a fused update takes.
+/// The ranges of the arena that this rank updates with the same weight decay: input of a fused update.
 struct DecayGroup {
   double weight_decay = 0;
   std::vector<device::Range> ranges;
-  int64_t owned_begin = 0;  // of what the rank owns
+  int64_t owned_begin = 0;  // where the rank's owned part begins
 
-  /// The group's views of a flat buffer of the arena.
+  /// The group's views of a flat buffer over the whole arena.
   std::vector<at::Tensor> slices(const at::Tensor& flat) const;
-  /// The group's views of a state.
+  /// The group's views of a state over the owned part.
   std::vector<at::Tensor> state_slices(const at::Tensor& state) const;
 };
 
-/// Splits what this rank owns of an arena by decay; one group over everything where `weight_decay` is zero, and none
-/// where it owns nothing.
+/// Splits the rank's owned part of an arena by decay. One group if `weight_decay` is zero, no group if the rank owns
+/// nothing.
 std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_decay);
 
-/// The same for an update of all groups at once, counted from the first element that the rank owns.
+/// The same ranges for one update of all groups, relative to the rank's first owned element.
 std::vector<ops::FlatStretch> flat_stretches(const std::vector<DecayGroup>& groups);
 
-/// The working copy, for an update that can write it with the values; undefined where there is none, or others own a
-/// part of it.
+/// The working copy, for an update that can write it together with the values. Undefined if there is none, or if other
+/// ranks own part of it.
 at::Tensor copy_to_write(const device::Arena& arena);
-/// After every update: whether it did.
+/// Call after every update. `wrote_copy`: whether it wrote the working copy.
 void note_update(const device::Arena& arena, bool wrote_copy);
 
 }  // namespace gputrain::optim

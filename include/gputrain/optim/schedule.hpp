@@ -1,9 +1,8 @@
 // The learning rate as a pure function of the step. One curve per file in src/optim/schedules.
 //
-// Steps count updates already made, so the first update has step 0. During warm-up the rate rises in equal parts: step
-// k of `warmup` gets (k + 1) / (warmup + 1) of the peak, as in nanoGPT, and step `warmup` the peak. Curves are those of
-// Hugging Face transformers (`get_*_schedule_with_warmup`) without the idle first update that theirs begin a warm-up
-// with.
+// Steps count completed updates, so the first update has step 0. The warm-up is linear: step k of `warmup` gets (k + 1)
+// / (warmup + 1) of the peak, as in nanoGPT, and step `warmup` gets the peak. Curves are those of Hugging Face
+// transformers (`get_*_schedule_with_warmup`), but without the first update at rate 0.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +14,12 @@
 
 namespace gputrain::optim {
 
-/// What a curve spans, and how it reads lengths of the job.
+/// The range of a curve, and the conversion of lengths to steps.
 struct Horizon {
   double peak_lr = 0;
-  int64_t total_steps = 0;  // updates from the start of training to its end; INT64_MAX: not known
-  /// Steps, perhaps 0, of a length that the job gives under `key`: to_steps(spec.warmup, "warmup"). Throws Error(usage)
-  /// that names the key where the length makes no sense in this job.
+  int64_t total_steps = 0;  // updates in the whole training; INT64_MAX: unknown
+  /// Converts a length that the job sets under `key` to steps, perhaps 0: to_steps(spec.warmup, "warmup"). Throws
+  /// Error(usage) that names the key if the length makes no sense in this job.
   std::function<int64_t(const config::Length& length, const std::string& key)> to_steps;
 };
 
@@ -28,7 +27,7 @@ class Schedule {
  public:
   virtual ~Schedule();
 
-  /// The rate of the update after `step` updates; defined for every step >= 0, also past the end.
+  /// The rate of the update after `step` updates. Defined for every step >= 0, also past the end.
   virtual double lr(int64_t step) const = 0;
 
   virtual std::string describe() const = 0;  // "warmup 700 then cosine to 0"

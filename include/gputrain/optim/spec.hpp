@@ -11,7 +11,7 @@
 
 namespace gputrain::optim {
 
-/// `optimizer: {type: adamw, lr: 6e-4, betas: [0.9, 0.95], weight_decay: 0.1}`: the rule's own options beside ours.
+/// `optimizer: {type: adamw, lr: 6e-4, betas: [0.9, 0.95], weight_decay: 0.1}`: our options and those of the rule.
 struct OptimizerSpec {
   config::Choice type{"adamw"};
   double lr = 1e-3;
@@ -20,11 +20,11 @@ struct OptimizerSpec {
 
   static void describe(config::Description<OptimizerSpec>& d);
 
-  /// The peak rate of a job: `lr`, times global batch / base batch where a base batch size is given (linear scaling,
-  /// Goyal et al., "Accurate, large minibatch SGD", 2017).
+  /// Peak rate of a job: `lr`, times global batch / base batch if a base batch size is set (linear scaling, Goyal et
+  /// al., "Accurate, large minibatch SGD", 2017).
   double peak_lr(int64_t global_batch_size) const;
 
-  /// Whether weight decay applies to parameters of a role.
+  /// Whether weight decay applies to parameters of this role.
   bool decays(nn::Role role) const;
 };
 

@@ -1,4 +1,4 @@
-// How an arena is cut: into buckets that are reduced one after the other, and into the stretches that ranks own.
+// Splits an arena into buckets, which are reduced one after the other, and into shards, which ranks own.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,27 @@ namespace gputrain::parallel {
 
 struct BucketLimits {
   int64_t bytes = int64_t{25} << 20;
-  int64_t first_bytes = int64_t{1} << 20;  // small, so that the wires are busy early
+  int64_t first_bytes = int64_t{1} << 20;  // small, so that communication starts early
 };
 
-/// The buckets of an arena in the order they start; together they cover it. A unit above the limit has its own.
+/// The buckets of an arena in the order they start; together they cover it. A unit above the limit has its own bucket.
 std::vector<device::Range> plan_buckets(const device::Arena& arena, const BucketLimits& limits);
 
-/// Cuts an arena into one stretch per rank, equal up to a few tensors: bounds lie at multiples of 128 bytes, and never
-/// within a tensor that is not in row-major order. Together they cover it; some may be empty.
+/// Splits an arena into one shard per rank, equal up to a few tensors. Bounds are multiples of 128 bytes, and never
+/// inside a tensor that is not in row-major order. The shards cover the arena; some may be empty.
 std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks);
 
-/// What an all-reduce takes: `latency_seconds`, and a second for so many bytes.
+/// Duration of an all-reduce: `latency_seconds` + bytes / `bytes_per_second`.
 struct LinkSpeed {
   double latency_seconds = 0;
   double bytes_per_second = 0;
 };
 
-/// Times a few all-reduces of the tensors' group. Every rank must call, and gets what rank 0 has measured.
+/// Times a few all-reduces in the tensors' group. Every rank must call; all get rank 0's result.
 LinkSpeed measure_link(comm::ProcessGroups& groups, at::Device device);
 
-/// The size of buckets that costs least: many cost a latency each, and of large ones the last keeps the step waiting
-/// after backward. A power of two from 1 to 128 MiB.
+/// The cheapest bucket size: each bucket costs one latency, and the last one is not hidden behind backward. A power of
+/// two from 1 to 128 MiB.
 int64_t best_bucket_bytes(const LinkSpeed& link, int64_t gradient_bytes);
 
 }  // namespace gputrain::parallel

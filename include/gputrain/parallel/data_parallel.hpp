@@ -1,4 +1,4 @@
-// Data parallelism: adds up the arena's gradients over the ranks, bucket by bucket, while backward still runs.
+// Data parallelism: sums the arena's gradients over the ranks, bucket by bucket, while backward still runs.
 //
 //   for (every micro-batch) {
 //     parallel.prepare(is_last);
@@ -6,17 +6,17 @@
 //     parallel.finish();
 //   }
 //
-// A bucket is a stretch of the arena: neighbouring units up to a byte limit, from the last unit to the first, which is
-// the order in which backward completes them. A bucket starts when all its gradients are there and the bucket before it
-// has started; so every rank starts the same ones in the same order, whatever its own order of completion.
+// A bucket is a range of the arena: neighbouring units up to a byte limit, from the last unit to the first, which is
+// the order in which backward completes them. A bucket starts when all its gradients are ready and the bucket before it
+// has started. So every rank starts the same buckets in the same order, in whatever order its gradients complete.
 //
-// Where ranks share out the optimizer's state (ZeRO stage 1: Rajbhandari et al., "ZeRO: memory optimizations toward
-// training trillion parameter models", SC 2020), each owns a stretch of the arena: the sum of a gradient goes to its
-// owner alone, which updates the values and gives them to the others. That moves as many bytes as adding up everywhere.
+// If ranks shard the optimizer state (ZeRO stage 1: Rajbhandari et al., "ZeRO: memory optimizations toward training
+// trillion parameter models", SC 2020), each owns a shard of the arena: a gradient's sum goes only to its owner, which
+// updates the values and broadcasts them. That transfers as many bytes as an all-reduce.
 //
-// Where they share out the gradients too (stage 2), a bucket has memory only from its first gradient until its sum is
-// with the owners, which add it to what they keep. That happens for every micro-batch, and so moves as many times the
-// bytes. Few buckets have memory at one time, unless a parameter is not used: those after it wait for finish().
+// If they also shard the gradients (stage 2), a bucket has memory only from its first gradient until its sum is with
+// the owners, which add it to their shards. This happens in every micro-batch, so each of them transfers all gradients.
+// Few buckets have memory at a time, unless a parameter is unused: the buckets after it wait for finish().
 #pragma once
 
 #include <cstdint>
@@ -35,60 +35,60 @@ namespace gputrain::parallel {
 
 struct ReductionOptions {
   BucketLimits buckets = {};
-  /// Each rank's stretch where they share out the optimizer's state; empty: each rank updates everything. Gradients are
-  /// shared out where the arena keeps the owned ones only.
+  /// Each rank's shard, if ranks shard the optimizer state; empty: each rank updates everything. Gradients are sharded
+  /// if the arena keeps only the owned ones.
   std::vector<device::Range> owners = {};
-  /// A narrower type that gradients travel in, divided by the number of ranks, so that sums stay in its range.
+  /// A narrower type for sending gradients; they are divided by the number of ranks, so that sums stay in its range.
   std::optional<at::ScalarType> wire_type = {};
-  PowerSgd* power_sgd = nullptr;  // compresses them, where each rank updates everything; outlives the reduction
+  PowerSgd* power_sgd = nullptr;  // compresses gradients if each rank updates all; must outlive this
 };
 
-/// What a rank has sent in steps, on average, by what was handed to collectives: of n ranks each sends (n - 1) / n of a
-/// tensor that is added up at its owners or given to all, and twice that of one that is added up everywhere.
+/// What a rank sends on average, from the tensors given to collectives: of n ranks, each sends (n - 1) / n of a tensor
+/// that is reduced to its owners or broadcast, and twice that in an all-reduce.
 struct Traffic {
   int64_t bytes = 0;
-  int64_t full_bytes = 0;  // had nothing been compressed
+  int64_t full_bytes = 0;  // without compression
   int64_t steps = 0;
 };
 
 class DataParallel {
  public:
-  /// `parameters` are the arena's residents, in any order. Alone, nothing is hooked and every call returns at once.
+  /// `parameters` are those in the arena, in any order. On a single rank, there are no hooks and calls return at once.
   DataParallel(comm::ProcessGroups& groups, const device::Arena& arena, const std::vector<at::Tensor>& parameters,
                ReductionOptions options = {});
-  ~DataParallel();  // takes the hooks off
+  ~DataParallel();  // removes the hooks
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// Before every micro-batch's backward: whether it is the step's last, after which the gradients are added up over
-  /// the ranks. Every rank has as many micro-batches.
+  /// Call before backward of every micro-batch. `is_last`: after this micro-batch, the step's last, gradients are
+  /// summed over the ranks. Every rank must have the same number of micro-batches.
   void prepare(bool is_last);
 
-  /// After that backward, or in its place where a rank has nothing to compute. Starts what did not start by itself,
-  /// because a parameter was not used, and waits for all. After the last micro-batch each rank has the sum over ranks,
-  /// or its owned stretch of it and elsewhere anything.
+  /// Call after that backward, or instead of it if the rank has nothing to compute. Starts the buckets that an unused
+  /// parameter held back, and waits for all. After the last micro-batch, each rank has the sum over ranks; with
+  /// sharding, only its shard of the sum is valid.
   void finish();
 
-  /// After a micro-batch or a publish() that failed: waits for what is under way, and forgets it. prepare() does so
-  /// too.
+  /// Call after a micro-batch or a publish() that failed: waits for running collectives and discards them. prepare()
+  /// also does this.
   void abandon();
 
-  /// Whether each rank has only its part of the gradient after finish().
+  /// Whether each rank has only its shard of the gradient after finish().
   bool shares() const noexcept;
-  /// Adds a small tensor up over the ranks, in place.
+  /// Sums a small tensor over the ranks, in place.
   void add_up(const at::Tensor& tensor);
 
-  /// After the update: gives every rank the values that others own.
+  /// Call after the update: every rank gets the values that others own.
   void publish();
 
   int64_t buckets() const noexcept;
-  /// Buckets under way or done since prepare(); before finish(), those that overlap with backward.
+  /// Buckets started since prepare(); before finish(), those that overlap with backward.
   int64_t started() const noexcept;
   Traffic traffic() const noexcept;
 
  private:
   class Reduction;
-  std::unique_ptr<Reduction> reduction_;  // null: alone
+  std::unique_ptr<Reduction> reduction_;  // null on a single rank
 };
 
 }  // namespace gputrain::parallel

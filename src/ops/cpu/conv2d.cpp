@@ -22,7 +22,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kLeastChannels = 32;  // of an image: with fewer, copying them and padding vectors costs more
+constexpr int64_t kLeastChannels = 32;  // of an image: with fewer, copies and padded vectors cost more than they save
 
 at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& dy, int64_t stride,
                            int64_t padding) {
@@ -40,7 +40,7 @@ at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& weight, const 
                           .dy = dy.const_data_ptr<float>()};
   const FloatKernels& kernels = float_kernels();
   const at::Tensor workspace = at::empty({kernels.conv_gradient_workspace(conv)}, x.options());
-  at::Tensor dweight = at::empty_like(weight);  // in NHWC order too
+  at::Tensor dweight = at::empty_like(weight);  // also in NHWC order
   kernels.conv_weight_gradient(at::get_num_threads(), conv, workspace.mutable_data_ptr<float>(),
                                dweight.mutable_data_ptr<float>());
   return dweight;
@@ -57,8 +57,7 @@ struct Conv2d : torch::autograd::Function<Conv2d> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(),
-                    "a convolution with a weight gradient of ours has no second derivative");
+    GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "a convolution with our weight gradient has no second derivative");
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1], dy = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
     const int64_t stride = context->saved_data["stride"].toInt(), padding = context->saved_data["padding"].toInt();

@@ -1,15 +1,14 @@
-// The gradient of a convolution's weight: for each of the kernel's taps the product of two tall matrices,
-// dw[out, in] = sum over pixels of dy[pixel, out] x[pixel under the tap, in]. A block of pixels at a time is copied
-// into panels as wide as the sums that registers hold, x with the zeros of its padding around it, so that every tap
-// reads the same panel from another place (K. Goto, R. van de Geijn, "Anatomy of high-performance matrix
-// multiplication", 2008, without writing out what taps share).
+// Gradient of a convolution's weight: for each tap of the kernel, the product of two tall matrices, dw[out, in] = sum
+// over pixels of dy[pixel, out] x[pixel under the tap, in]. Each block of pixels is copied into panels as wide as the
+// register tile. x is copied with its zero padding, so that every tap reads the same panel at another offset (K. Goto,
+// R. van de Geijn, "Anatomy of high-performance matrix multiplication", 2008, but all taps share one copy).
 
 namespace gputrain::ops::cpu {
 namespace {
 
-// A tile of sums: with AVX2 12 registers of 16, beside two for x and one for dy.
+// Register tile of sums: with AVX2 12 of 16 registers, plus two for x and one for dy.
 constexpr int64_t kTileOut = 6, kTileIn = 16, kTile = kTileOut * kTileIn;
-constexpr int64_t kBlockPixels = 512;  // a panel of x stays in the first-level cache, the block in the second
+constexpr int64_t kBlockPixels = 512;  // a panel of x fits the L1 cache, the block fits the L2 cache
 
 typedef float Vector __attribute__((vector_size(32), may_alias));
 constexpr int64_t kLanes = 8;
@@ -33,14 +32,14 @@ struct ConvBlocks {
 
   int64_t tiles() const { return in_panels * taps * out_panels; }
 
-  // Of a block: rows of one image, or whole images.
+  // A block has some rows of one image, or whole images.
   int64_t rows, images;
-  int64_t in_rows, in_width;  // of an image's part of it, padding included
+  int64_t in_rows, in_width;  // of one image's part of the block, with padding
   int64_t in_panels, out_panels, taps;
   int64_t x_panel, dy_panel;  // floats
 };
 
-// Where its parts begin in the workspace, in floats; all but that of dy at whole cache lines.
+// Offsets of the workspace's parts, in floats. All panels but dy's begin at a cache line.
 struct ConvWorkspace {
   explicit ConvWorkspace(const ConvBlocks& blocks)
       : x(blocks.tiles() * kTile),
@@ -55,12 +54,12 @@ struct ConvWorkspace {
 
 int64_t conv_gradient_workspace(const ConvGradient& conv) { return ConvWorkspace(ConvBlocks(conv)).end; }
 
-/// The part of the images that a block is made of.
+/// The images and rows of one block.
 struct ConvPart {
   int64_t image, images, row, rows;
 };
 
-/// One line of x, which may be one of the padding.
+/// Copies one line of x, or zeros if the line is padding.
 inline void pack_x_line(const ConvGradient& conv, const ConvBlocks& blocks, const ConvPart& part, int64_t image,
                         int64_t line, float* panels) {
   const int64_t row = part.row * conv.stride - conv.padding + line;
@@ -86,7 +85,7 @@ inline void pack_x_line(const ConvGradient& conv, const ConvBlocks& blocks, cons
 
 inline void pack_dy_row(const ConvGradient& conv, const ConvBlocks& blocks, const ConvPart& part, int64_t row,
                         float* panels) {
-  const int64_t first_row = part.image * conv.out_height + part.row;  // those of whole images follow each other
+  const int64_t first_row = part.image * conv.out_height + part.row;  // rows of whole images are consecutive
   for (int64_t column = 0; column < conv.out_width; ++column) {
     const float* __restrict from = conv.dy + ((first_row + row) * conv.out_width + column) * conv.out_channels;
     float* __restrict to = panels + (row * conv.out_width + column) * kTileOut;
@@ -100,7 +99,7 @@ inline void pack_dy_row(const ConvGradient& conv, const ConvBlocks& blocks, cons
   }
 }
 
-/// Adds a block's sums to a tile; x: where the tap finds the block's first pixel.
+/// Adds a block's products to a tile. x: the block's first pixel under the tap.
 inline void add_to_tile(const ConvGradient& conv, const ConvBlocks& blocks, const ConvPart& part,
                         const float* __restrict dy, const float* __restrict x, float* __restrict tile) {
   const int64_t step = conv.stride * kTileIn, row_step = conv.stride * blocks.in_width * kTileIn;
@@ -128,7 +127,7 @@ inline void add_to_tile(const ConvGradient& conv, const ConvBlocks& blocks, cons
   }
 }
 
-/// A panel's tiles as they lie in dw.
+/// Writes a panel's tiles into dw.
 inline void write_tiles(const ConvGradient& conv, const ConvBlocks& blocks, const float* sums, int64_t out_panel,
                         float* dw) {
   for (int64_t tap = 0; tap < blocks.taps; ++tap) {

@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kLeastWork = 1 << 20;  // multiplications
 
-/// a [m, k] times b [n, k] transposed, of any strides, plus bias [n]: [m, n].
+/// a [m, k] times the transpose of b [n, k], plus bias [n] -> [m, n]; any strides.
 at::Tensor times_transposed(const at::Tensor& a, const at::Tensor& b,
                             const std::optional<at::Tensor>& bias = std::nullopt) {
   using Scalars = c10::List<std::optional<at::Scalar>>;
@@ -33,7 +33,7 @@ at::Tensor times_transposed(const at::Tensor& a, const at::Tensor& b,
   return op.call(a, b, bias, "none", Scalars(), std::nullopt);
 }
 
-/// [rows, columns], in memory of its own size: oneDNN takes no repeated or interleaved rows for a matrix.
+/// x as a dense matrix [rows, columns]: oneDNN does not accept repeated or interleaved rows.
 at::Tensor as_rows(const at::Tensor& x) {
   const at::Tensor rows = x.reshape({-1, x.size(-1)});
   return rows.is_non_overlapping_and_dense() ? rows : rows.contiguous();
@@ -61,7 +61,7 @@ struct Linear : torch::autograd::Function<Linear> {
     if (context->needs_input_grad(0))
       found[0] = at::_unsafe_view(times_transposed(dy, in_out ? matrix : matrix.t()), x.sizes());
     if (context->needs_input_grad(1)) {
-      // The left one is transposed by a copy: the smaller one.
+      // oneDNN copies the left operand to transpose it: make it the smaller one.
       const at::Tensor x_t = as_rows(x).t(), dy_t = dy.t();
       const bool is_x_left = x_t.size(0) < dy_t.size(0);
       const at::Tensor product = is_x_left ? times_transposed(x_t, dy_t) : times_transposed(dy_t, x_t);

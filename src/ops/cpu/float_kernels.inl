@@ -1,22 +1,21 @@
-// The loops of FloatKernels; each float_kernels_<set>.cpp compiles them with its own flags. GCC turns them into
-// vectors.
+// The loops of FloatKernels. Each float_kernels_<set>.cpp compiles them with its own flags; GCC vectorises them.
 
 namespace gputrain::ops::cpu {
 namespace {
 
-constexpr int64_t kGrain = 8192;  // elements worth a thread of their own
+constexpr int64_t kGrain = 8192;  // more elements than this use several threads
 
 inline int64_t end_of(int64_t partial, int64_t rows) {
   const int64_t end = (partial + 1) * kRowsPerPartial;
   return end < rows ? end : rows;
 }
 
-// e^x to 2 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r, n into the exponent.
-// Comparisons are written so that a NaN passes through.
+// e^x to 2 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r, n added to the exponent.
+// Comparisons are written so that a NaN propagates.
 inline float exponential(float x) {
   x = x > 88.0F ? 88.0F : x;
   x = x < -87.0F ? -87.0F : x;
-  const float n = (x * 1.44269504F + 12582912.0F) - 12582912.0F;  // rounds to a whole number
+  const float n = (x * 1.44269504F + 12582912.0F) - 12582912.0F;  // rounds to an integer
   const float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;
   float p = 1.9875691500e-4F;
   p = p * r + 1.3981999507e-3F;
@@ -30,7 +29,7 @@ inline float exponential(float x) {
 }
 
 // gelu_tanh(x) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3): one exponential instead of a tanh.
-constexpr float kGeluLinear = 1.5957691216F, kGeluCubic = 0.0713548162726F;  // of 2 u
+constexpr float kGeluLinear = 1.5957691216F, kGeluCubic = 0.0713548162726F;  // coefficients of 2 u
 
 inline float gelu_gate(float x) { return 1.0F / (1.0F + exponential(-x * (kGeluLinear + kGeluCubic * x * x))); }
 
@@ -87,7 +86,7 @@ void norm(int threads, const NormRows& rows, float* y) {
   for (int64_t row = 0; row < rows.rows; ++row) norm_row(rows, row, y + row * rows.channels);
 }
 
-// With g = dy weight and h the normalised row: dx = rstd (g - mean(g) - h mean(g h)); without centring no mean(g).
+// With g = dy weight and h the normalised row: dx = rstd (g - mean(g) - h mean(g h)); no mean(g) without centring.
 inline void norm_backward_row(const NormRows& rows, int64_t row, const float* __restrict dy, float* __restrict dx,
                               float* __restrict dweight) {
   const int64_t n = rows.channels;
@@ -127,7 +126,7 @@ void norm_backward(int threads, const NormRows& rows, const float* dy, float* dx
   }
 }
 
-// Two sweeps over rows that are still in the cache: the mean first, so that nothing cancels.
+// Two passes over rows that are still in the cache. The mean comes first, so that no digits cancel.
 void batch_statistics(int threads, const BatchRows& batch, float* mean, float* squares) {
   const int64_t n = batch.channels, partials = partials_of(batch.rows);
 #pragma omp parallel for schedule(static) num_threads(threads) if (batch.rows * n > kGrain)
@@ -162,7 +161,7 @@ void batch_norm_relu(int threads, const BatchRows& batch, const float* residual,
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) {
         const float value = x[i] * scale[i] + shift[i];
-        out[i] = value < 0.0F ? 0.0F : value;  // a NaN passes through
+        out[i] = value < 0.0F ? 0.0F : value;  // a NaN propagates
       }
     } else {
       const float* __restrict added = residual + row * n;

@@ -1,11 +1,11 @@
-// Operators of CPUs in fp32 that do in one or two passes what ATen does in several, on the autograd graph.
+// fp32 operators for CPUs, on the autograd graph: one or two passes where ATen makes several.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace gputrain::ops::cpu {
 
-/// Whether the functions below take this tensor.
+/// Whether the functions below accept this tensor.
 bool is_fusible(const at::Tensor& x);
 
 at::Tensor gelu_tanh(const at::Tensor& x);
@@ -13,12 +13,11 @@ at::Tensor gelu_tanh(const at::Tensor& x);
 /// weight [channels]; bias may be undefined. Layer norm when `centred`, else RMS norm.
 at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps, bool centred);
 
-/// Whether batch_norm_relu takes these images: fp32 on a CPU in NHWC order, more than one value per
-/// channel.
+/// Whether batch_norm_relu() accepts these images: fp32 on a CPU in NHWC order, more than one value per channel.
 bool is_fusible_batch(const at::Tensor& x, const at::Tensor& residual);
 
 struct RunningStatistics {
-  at::Tensor mean, variance;  // moved towards the batch's
+  at::Tensor mean, variance;  // updated in place
   double momentum;
 };
 

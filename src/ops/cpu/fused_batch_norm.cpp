@@ -30,16 +30,16 @@ BatchRows rows_of(const at::Tensor& x, const at::Tensor& scale, const at::Tensor
 
 at::Tensor per_channel(const BatchRows& batch) { return at::empty({batch.channels}, at::kFloat); }
 
-/// Of large images megabytes, which this allocator keeps from step to step.
+/// Megabytes for large images; the allocator reuses them in the next step.
 at::Tensor per_partial(const BatchRows& batch) {
   return at::empty({partials_of(batch.rows), batch.channels}, at::kFloat);
 }
 
-/// For each channel the sum of value(rows of the partial sum, channel, its place in [partials, channels]), partial by
-/// partial: the same on any number of threads.
+/// For each channel, sums value(rows of the partial sum, channel, index in [partials, channels]) in the order of the
+/// partials: the same bits for any number of threads.
 template <class Value>
 std::vector<double> over_partials(const BatchRows& batch, const Value& value) {
-  constexpr int64_t kTogether = 32, kGrainValues = 8192;  // channels that one thread adds up: cache lines of their own
+  constexpr int64_t kTogether = 32, kGrainValues = 8192;  // channels per thread: no shared cache lines
   const int64_t partials = partials_of(batch.rows), groups = (batch.channels + kTogether - 1) / kTogether;
   std::vector<double> sums(static_cast<size_t>(batch.channels));
   at::parallel_for(0, groups, kGrainValues / (partials * kTogether) + 1, [&](int64_t begin, int64_t end) {
@@ -73,7 +73,7 @@ Moments moments_of(const BatchRows& batch) {
   all.mean = over_partials(batch, [means](double rows, int64_t, int64_t at) { return rows * means[at]; });
   for (double& mean : all.mean) mean /= static_cast<double>(batch.rows);
   all.squares = over_partials(batch, [&](double rows, int64_t channel, int64_t at) {
-    const double distance = means[at] - all.mean[static_cast<size_t>(channel)];  // of the partial mean from that of all
+    const double distance = means[at] - all.mean[static_cast<size_t>(channel)];  // partial mean - total mean
     return squares[at] + rows * distance * distance;
   });
   return all;
@@ -131,7 +131,7 @@ struct BatchNormRelu : torch::autograd::Function<BatchNormRelu> {
     const auto sum_g = totals(batch, partial_g), sum_gx = totals(batch, partial_gx);
     for (int64_t i = 0; i < batch.channels; ++i) {
       const double g = sum_g[static_cast<size_t>(i)], inverse = rstd.const_data_ptr<float>()[i];
-      const double gh = sum_gx[static_cast<size_t>(i)] * inverse;  // with h the normalised x
+      const double gh = sum_gx[static_cast<size_t>(i)] * inverse;  // h: the normalised x
       const double factor = scale.const_data_ptr<float>()[i] / static_cast<double>(batch.rows);
       dbias.mutable_data_ptr<float>()[i] = static_cast<float>(g);
       dweight.mutable_data_ptr<float>()[i] = static_cast<float>(gh);

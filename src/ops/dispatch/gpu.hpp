@@ -1,5 +1,5 @@
-// Operators by kernels of our own on a GPU, on the autograd graph. Each function makes the way that PathChoice compares
-// with ATen's; it is empty in a build without CUDA, and where the kernels do not take the tensors.
+// Operators by our own GPU kernels, on the autograd graph. Each function returns the way that PathChoice compares with
+// ATen's. The way is empty in builds without CUDA and for tensors that the kernels do not accept.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,27 @@
 
 namespace gputrain::ops::gpu {
 
-/// Whether this tensor is where our kernels could take it: anything else costs no further look.
+/// Whether our kernels may accept this tensor: a quick first check.
 bool is_here(const at::Tensor& x);
 
-/// Inputs {x, weight, bias, residual}, the last two may be undefined -> {norm(z), z}, z = dropout(x) + residual, the
-/// latter and dropout only with a residual.
+/// Inputs {x, weight, bias, residual}; bias and residual may be undefined. -> {norm(z), z} with z = dropout(x) +
+/// residual. Dropout and the result z need a residual.
 Way norm(const Tensors& inputs, double eps, bool centred, double dropout);
 
-/// {x [..., in], weight, bias, the weight's copy, the bias's} -> {x matrix + bias [..., out]}: what is computed in 16
-/// bits from the copies, with gradients of weight and bias in fp32. The weight is [out, in] or [in, out]; a bias may be
-/// undefined, and a copy [out, in] may have rows of zeros that the weight has not. A weight's gradient goes straight to
-/// its `.grad`, where it has one, and is then undefined on the graph.
+/// {x [..., in], weight, bias, copy of the weight, copy of the bias} -> {x matrix + bias [..., out]}. Reads the 16-bit
+/// copies; gradients of weight and bias are fp32. The weight is [out, in] or [in, out]. The bias may be undefined, and
+/// a copy [out, in] may have extra rows of zeros. A weight's gradient is added to its `.grad`, if defined, and is then
+/// undefined on the graph.
 Way linear(const Tensors& inputs, bool in_out);
 
-/// {x, weight 1, bias 1, weight 2, bias 2, their copies in this order} -> {a dense layer of the activation of a dense
-/// layer}: as linear().
+/// {x, weight 1, bias 1, weight 2, bias 2, their copies in this order} -> {layer 2(activation(layer 1(x)))}; operands
+/// as in linear().
 Way feed_forward(const Tensors& inputs, bool in_out, Activation activation);
 
-/// {packed [batch, time, (heads + 2 key heads) channels]: the heads of queries, keys, values} -> {y [batch, time, heads
-/// channels]}.
+/// {packed [batch, time, (heads + 2 key heads) channels]: queries, keys, values} -> {y [batch, time, heads channels]}.
 Way attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, bool causal, double scale);
 
-/// {weight [rows, channels], tokens} -> {their rows}; the gradient as linear()'s of a weight.
+/// {weight [rows, channels], tokens} -> {the tokens' rows}; the weight's gradient as in linear().
 Way embedding(const at::Tensor& weight, const at::Tensor& tokens);
 
 Way curve(const at::Tensor& x, Activation activation);     // {x} -> {y}
@@ -44,20 +43,20 @@ Way rotate(const at::Tensor& x);                           // {x, cosine, sine} 
 /// {logits [rows, columns], targets [rows], weight} -> {weighted sum, sum}; overwrites logits that require a gradient.
 Way cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing);
 
-/// {x, residual, weight, bias, running mean, running variance}, in training -> {y}; moves the running statistics.
+/// {x, residual, weight, bias, running mean, running variance} -> {y}, in training; updates the running statistics.
 Way batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu);
 
-/// A convolution and the batch norm in training after it.
+/// A convolution and the batch norm after it, in training.
 struct ConvNormShape {
   int64_t stride = 1, padding = 0;
   BatchNormOptions norm;
 };
-/// {x, residual, weight and norm's weight and bias of each layer, running mean and variance of each layer} -> {y}:
-/// layer after layer, each with its ReLU; before the last one, which may be left out, the residual is added, if it is
-/// defined. The sizes are those that the layers ask for.
+/// {x, residual, weight, norm weight and norm bias of each layer, running mean and variance of each layer} -> {y}. Each
+/// layer ends with a ReLU; the last ReLU is optional, and the residual, if defined, is added before it. Sizes must
+/// match the layers.
 Way conv_norms(const Tensors& inputs, const std::vector<ConvNormShape>& layers, bool last_relu);
 
-/// {x} -> {y}: of channels-last images, by windows of 3 x 3 with stride 2 and padding 1.
+/// {x} -> {y}: channels-last images, 3 x 3 windows with stride 2 and padding 1.
 Way max_pool(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding);
 
 }  // namespace gputrain::ops::gpu

@@ -17,7 +17,7 @@ bool FlatUpdate::adamw(const AdamWBuffers&, const UpdateScalars&, const AdamWRul
 bool FlatUpdate::sgd(const SgdBuffers&, const UpdateScalars&, const SgdRule&) { return false; }
 at::Tensor square_sum(const at::Tensor&) { return {}; }
 GradientScalars gradient_scalars(const at::Tensor&, const std::optional<at::Tensor>&, double) {
-  GPUTRAIN_ASSERT(false, "square_sum() gave nothing that this could follow from");
+  GPUTRAIN_ASSERT(false, "gradient_scalars() needs a result of square_sum()");
 }
 
 namespace gpu {

@@ -27,8 +27,7 @@
 namespace gputrain::ops {
 namespace {
 
-/// How far our results may lie from the exact ones: as far as the type's rounding takes them, as far as ATen's lie
-/// times two where that is more.
+/// Relative error that rounding in this type allows. compare() also allows twice ATen's error.
 double tolerance_of(at::ScalarType type) { return type == at::kFloat || type == at::kDouble ? 2e-5 : 6e-3; }
 
 std::string key_of(std::string_view name, const Tensors& inputs) {
@@ -44,7 +43,7 @@ std::string key_of(std::string_view name, const Tensors& inputs) {
   return key;
 }
 
-/// The inputs, of those that share their first dim a part, if an input or a result has more than `most` elements.
+/// The inputs; if an input or a result has more than `most` elements, only part of the batched inputs' first dim.
 Tensors parts_of(const Tensors& inputs, const PathChoice::Inputs& kinds, int64_t most) {
   Tensors parts = inputs;
   const int64_t elements = inputs[0].numel() * kinds.growth;
@@ -56,7 +55,7 @@ Tensors parts_of(const Tensors& inputs, const PathChoice::Inputs& kinds, int64_t
   return parts;
 }
 
-/// Leaves with the values of the inputs, `wider` in fp32.
+/// Leaves with the inputs' values, in fp32 if `wider`.
 Tensors leaves_of(const Tensors& inputs, const PathChoice::Inputs& kinds, bool wider) {
   Tensors leaves;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -66,18 +65,18 @@ Tensors leaves_of(const Tensors& inputs, const PathChoice::Inputs& kinds, bool w
     }
     const at::Tensor input = inputs[i].detach();
     const bool is_float = at::isFloatingType(input.scalar_type());
-    // Strides that leave no gaps are kept; a view's become those of a tensor of its own, as they would in a clone.
+    // Dense strides are kept; a view gets the strides of a new tensor, as in a clone.
     at::Tensor leaf = wider && is_float ? input.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true) : input.clone();
-    // Infinities, as a first step in fp16 has them, would make all results NaN, and both ways wrong.
+    // Infinities, as in first steps in fp16, would make all results NaN and both ways wrong.
     if (is_float) at::nan_to_num_(leaf, 0.0, 0.0, 0.0);
     leaves.push_back(leaf.set_requires_grad(i < kinds.differentiable));
   }
   return leaves;
 }
 
-/// The results and the gradients of what requires them, for gradients that both ways are given alike.
+/// Results, and gradients of the leaves that require one; both ways get the same gradients of the results.
 Tensors results_of(const Way& way, const Tensors& leaves, const Tensors& gradients) {
-  Tensors handed;  // a way may overwrite what it is handed over; a leaf is not
+  Tensors handed;  // a way may overwrite its inputs but not a leaf: pass a view
   for (const at::Tensor& leaf : leaves) {
     const bool is_leaf = leaf.defined() && leaf.requires_grad();
     if (is_leaf) leaf.mutable_grad() = at::Tensor();
@@ -98,7 +97,7 @@ Tensors results_of(const Way& way, const Tensors& leaves, const Tensors& gradien
   return results;
 }
 
-/// Of changing signs and sizes, without a random number: the run's own would be others where nothing is measured.
+/// Values of changing sign and size. No random numbers: drawing them would change the run's own.
 at::Tensor gradient_for(const at::Tensor& y) {
   if (y.dim() == 0) return at::ones_like(y);
   const at::Tensor angles = at::arange(1, y.numel() + 1, y.options().dtype(at::kFloat)).mul_(1.7);
@@ -111,7 +110,7 @@ double error_of(const at::Tensor& result, const at::Tensor& exact) {
   return difference == 0 ? 0 : difference / length;
 }
 
-/// cuDNN takes the first of its algorithms meanwhile: what runs once is not worth a search.
+/// Disables cuDNN's search for algorithms: it does not pay for a single run.
 class WithoutCudnnSearch {
  public:
   WithoutCudnnSearch() { at::globalContext().setBenchmarkCuDNN(false); }
@@ -131,7 +130,7 @@ Tensors exact_results(const Way& plain, const Tensors& wide, const Tensors& grad
 }  // namespace
 
 PathChoice::PathChoice(Options options) : options_(std::move(options)) {
-  if (!options_.time_counts) options_.machine += ", without a clock";  // what is found there is something else
+  if (!options_.time_counts) options_.machine += ", without a clock";  // do not mix with timed choices
   read_file();
 }
 
@@ -154,8 +153,8 @@ bool PathChoice::takes_own(std::string_view name, const Tensors& inputs, const I
   try {
     verdict = compare_what_fits(inputs, kinds, own, plain);
   } catch (const std::exception& error) {
-    const std::string_view what = error.what();  // of which ATen's go on with stack frames
-    log::warning(fmt::format("{}: ATen's way is taken, our kernel failed: {}", key, what.substr(0, what.find('\n'))));
+    const std::string_view what = error.what();  // ATen's messages end with stack frames
+    log::warning(fmt::format("{}: our kernel failed, using ATen: {}", key, what.substr(0, what.find('\n'))));
     return settled(key, false);
   }
   log::info(fmt::format("kernels {}: own {:.3f} ms, aten {:.3f} ms, error {:.1e}: {}", key, verdict.own_ms,
@@ -170,12 +169,12 @@ bool PathChoice::takes_own(std::string_view name, const Tensors& inputs, const I
 
 void PathChoice::give_up(std::string_view name, const Tensors& inputs, std::string_view reason) {
   const std::string key = key_of(name, inputs);
-  log::warning(fmt::format("{}: ATen's way is taken, there is no kernel: {}", key, reason));
+  log::warning(fmt::format("{}: no kernel for it, using ATen: {}", key, reason));
   const std::lock_guard lock(mutex_);
   owns_[key] = false;
 }
 
-// Two threads may have compared at once: the first one's answer holds.
+// If two threads compared at once, the first answer counts.
 bool PathChoice::settled(const std::string& key, bool own) {
   const std::lock_guard lock(mutex_);
   return owns_.emplace(key, own).first->second;
@@ -197,12 +196,12 @@ std::optional<size_t> PathChoice::fastest(const std::string& name, size_t ways,
   return choice;
 }
 
-/// By turns, and the best of each; infinite where a way fails.
+/// Best time of each way, in turns; infinite if the way throws.
 std::vector<double> PathChoice::times_of(size_t ways, const std::function<void(size_t)>& attempt) const {
-  constexpr int kTurns = 3, kRepeats = 4;  // repeats: what is short beside the start of a clock
+  constexpr int kTurns = 3, kRepeats = 4;  // repeats: one attempt may be too short to time
   std::vector<double> times(ways, std::numeric_limits<double>::infinity());
   std::vector<bool> fails(ways);
-  for (int turn = -1; turn < kTurns; ++turn) {  // the first to warm up
+  for (int turn = -1; turn < kTurns; ++turn) {  // turn -1 is a warm-up
     for (size_t i = 0; i < ways; ++i) {
       try {
         const double took = fails[i] ? 0 : options_.milliseconds([&] {
@@ -218,7 +217,7 @@ std::vector<double> PathChoice::times_of(size_t ways, const std::function<void(s
   return times;
 }
 
-/// A comparison takes memory beside a step's own, which a large batch may have left little of.
+/// A comparison needs extra memory. If a large batch leaves too little, retry with fewer elements.
 PathChoice::Verdict PathChoice::compare_what_fits(const Tensors& inputs, const Inputs& kinds, const Way& own,
                                                   const Way& plain) const {
   for (int64_t most = kinds.whole ? std::numeric_limits<int64_t>::max() : kMostElements;;) {
@@ -250,11 +249,11 @@ PathChoice::Verdict PathChoice::compare(const Tensors& inputs, const Inputs& kin
     const double error = error_of(ours[i], exact[i]);
     verdict.apart = std::max(verdict.apart, error);
     const double allowed = std::max(tolerance_of(inputs[0].scalar_type()), 2 * error_of(theirs[i], exact[i]));
-    verdict.own = verdict.own && error <= allowed;  // a NaN is not
+    verdict.own = verdict.own && error <= allowed;  // false for a NaN
   }
   if (!verdict.own) return verdict;
   const Tensors leaves = leaves_of(inputs, kinds, false);
-  // By turns, and the best of each: a clock that rises or falls meets both.
+  // In turns, the best time of each: a change of clock speed affects both.
   verdict.own_ms = verdict.plain_ms = 1e30;
   for (int turn = 0; turn < 5; ++turn) {
     const auto best = [&](double& ms, const Way& way) {
@@ -280,7 +279,7 @@ void PathChoice::read_file() {
   }
 }
 
-// One write per line, appended: several ranks may do so at once.
+// Appends each line in one write: several ranks may do so at once.
 void PathChoice::remember(const nlohmann::json& found) const {
   if (options_.file.empty()) return;
   std::error_code ignored;  // without the file the next run measures again

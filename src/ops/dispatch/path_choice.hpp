@@ -1,5 +1,5 @@
-// Which way an operator takes on a GPU: ATen's, or a kernel of our own. Decided where a shape is first met, by running
-// both ways on it: ours has to be right and faster. Remembered in a file.
+// Chooses how an operator runs on a GPU: by ATen, or by our own kernel. The first time a shape occurs, both run on it;
+// ours is chosen if it is correct and faster. Choices are stored in a file.
 #pragma once
 
 #include <cstdint>
@@ -20,58 +20,58 @@
 namespace gputrain::ops {
 
 using Tensors = std::vector<at::Tensor>;
-/// An operator on the autograd graph: its results from its inputs, of which some may be undefined.
+/// An operator on the autograd graph: results from inputs, some of which may be undefined.
 using Way = std::function<Tensors(const Tensors&)>;
 
-/// Thrown by a way of our own, before it has changed anything, where there is no kernel for its inputs after all.
+/// A way of our own throws this, before it changes anything, if there is no kernel for its inputs after all.
 struct NoKernel : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 class PathChoice {
  public:
-  enum class Mode { measure, never };  // never: ATen's way everywhere
+  enum class Mode { measure, never };  // never: always ATen's way
 
   struct Options {
     Mode mode = Mode::measure;
-    std::string machine;         // GPU and versions: what was found on another does not count
-    std::filesystem::path file;  // one line of JSON per choice; empty: nothing is remembered
-    bool time_counts = true;     // false: what is right is taken, so that a run does not depend on a clock
-    std::function<double(const std::function<void()>&)> milliseconds;  // that a piece of work takes
-    std::function<bool()> can_measure;                                 // false: under capture, for instance
-    std::function<std::shared_ptr<void>()> aside = {};  // while it is held, memory taken does not count as the run's
+    std::string machine;         // GPU and versions: choices of other machines do not count
+    std::filesystem::path file;  // one line of JSON per choice; empty: no file
+    bool time_counts = true;     // false: our way if correct, so that a run does not depend on timing
+    std::function<double(const std::function<void()>&)> milliseconds;  // time of a piece of work
+    std::function<bool()> can_measure;                                 // false during graph capture, for instance
+    std::function<std::shared_ptr<void>()> aside = {};  // while held, allocations do not count towards the run's peak
   };
 
   explicit PathChoice(Options options);
 
-  /// What both ways are compared on: at most so many elements of an input or a result, by taking fewer of the first
-  /// dim; fewer yet where memory is short.
+  /// Most elements of an input or a result in a comparison. Larger ones are cut in the first dim, further if memory is
+  /// short.
   static constexpr int64_t kMostElements = int64_t{1} << 26;
 
-  /// What the first inputs of an operator are.
+  /// Properties of an operator's first inputs.
   struct Inputs {
-    size_t batched = 1;         // they share their first dim, of which a part serves to measure
-    size_t differentiable = 1;  // they may require a gradient
-    int64_t growth = 1;         // elements of the largest result for one of the first input
-    bool whole = false;         // kernels are found for these very sizes: all of it is compared where memory suffices
-    bool replicated = false;  // ranks have to come to the same bits: what is right is taken, whatever their clocks say
+    size_t batched = 1;         // inputs that share their first dim: part of it may be compared
+    size_t differentiable = 1;  // inputs that may require a gradient
+    int64_t growth = 1;         // elements of the largest result per element of the first input
+    bool whole = false;         // kernels depend on the exact size: compare all of it if memory suffices
+    bool replicated = false;    // all ranks need the same bits: our way if correct, without timing
   };
 
-  /// Whether the operator takes our own way, forward and backward: the answer is the same with and without a gradient,
-  /// so that what is computed again is computed alike. Inputs are copied: neither they nor their gradients change.
+  /// Whether the operator runs our way, forward and backward. The answer is the same with and without a gradient, so
+  /// that recomputation gives the same results. Inputs are copied: neither they nor their gradients change.
   bool takes_own(std::string_view name, const Tensors& inputs, const Inputs& kinds, const Way& own, const Way& plain);
 
-  /// The number of the quickest of several ways to the same result, each started on the device by attempt(i); one that
-  /// throws is out. The first where times do not count; none where they cannot be taken now.
+  /// Index of the fastest of several ways to the same result; attempt(i) starts one on the device. Excludes ways that
+  /// throw. 0 if times do not count; none if they cannot be measured now.
   std::optional<size_t> fastest(const std::string& name, size_t ways, const std::function<void(size_t)>& attempt);
 
-  /// From now on these inputs take ATen's way.
+  /// These inputs use ATen's way from now on.
   void give_up(std::string_view name, const Tensors& inputs, std::string_view reason);
 
  private:
   struct Verdict {
     bool own = false;
-    double own_ms = 0, plain_ms = 0, apart = 0;  // apart: relative error of the worst result against fp32 or fp64
+    double own_ms = 0, plain_ms = 0, apart = 0;  // apart: largest relative error of our results
   };
   bool settled(const std::string& key, bool own);
   Verdict compare_what_fits(const Tensors& inputs, const Inputs& kinds, const Way& own, const Way& plain) const;
@@ -83,19 +83,19 @@ class PathChoice {
   std::optional<Answer> known(const std::unordered_map<std::string, Answer>& answers, const std::string& key);
 
   Options options_;
-  std::mutex mutex_;  // of what is known; not held while anything is measured, which may ask again
+  std::mutex mutex_;  // guards the answers; not held during a measurement, which may ask again
   std::unordered_map<std::string, bool> owns_;
   std::unordered_map<std::string, size_t> fastest_;
 };
 
-/// Whether GPUTRAIN_KERNELS=aten switches our own ways off.
+/// Whether GPUTRAIN_KERNELS=aten disables our own ways.
 bool takes_aten_only();
 
-/// The one of this process; on a machine without a GPU, and in builds without CUDA, it is never asked.
-/// GPUTRAIN_KERNEL_CHOICES names the file, instead of kernel_choices.jsonl in ~/.cache/gputrain.
+/// The instance of this process; never used without a GPU or in builds without CUDA. GPUTRAIN_KERNEL_CHOICES sets the
+/// path of its file; the default is ~/.cache/gputrain/kernel_choices.jsonl.
 PathChoice& path_choice();
 
-/// The operator by the way that path_choice() finds; an empty `own` is none. See PathChoice::takes_own.
+/// Runs the operator in the way that path_choice() selects; an empty `own` means ATen. See PathChoice::takes_own.
 Tensors run(std::string_view name, const Tensors& inputs, const PathChoice::Inputs& kinds, const Way& own,
             const Way& plain);
 

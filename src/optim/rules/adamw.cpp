@@ -28,7 +28,8 @@ struct AdamWSpec {
         .at_least(0)
         .change(config::Change::needs_accept)
         .instead_of({"adam_epsilon"});
-    d.key("weight_decay", &AdamWSpec::weight_decay, "share of a weight, times the rate, taken off at each step")
+    d.key("weight_decay", &AdamWSpec::weight_decay,
+          "share of a weight, times the learning rate, subtracted at each step")
         .at_least(0)
         .change(config::Change::needs_accept)
         .instead_of({"wd"});
@@ -64,7 +65,7 @@ class AdamW final : public Optimizer {
                                        {scalars.lr, scalars.found_inf, scalars.divisor}, rule);
     if (!is_done) update_groups(scalars);
     note_update(arena_, is_done && copy.defined());
-    // The fused kernels skip themselves; the count is ours to take back, without asking the device.
+    // The fused kernels skip the update themselves. Take the count back here, without reading the device.
     if (scalars.found_inf) step_.sub_(scalars.found_inf->squeeze(0));
   }
 

@@ -20,8 +20,7 @@ struct SgdSpec {
   static void describe(config::Description<SgdSpec>& d) {
     d.summary("stochastic gradient descent");
     d.key("momentum", &SgdSpec::momentum, "share of the velocity kept from step to step").at_least(0).below(1);
-    d.key("nesterov", &SgdSpec::nesterov, "look ahead along the velocity; needs momentum")
-        .change(config::Change::needs_accept);
+    d.key("nesterov", &SgdSpec::nesterov, "Nesterov's look-ahead; needs momentum").change(config::Change::needs_accept);
     d.key("weight_decay", &SgdSpec::weight_decay, "share of a weight added to its gradient")
         .at_least(0)
         .change(config::Change::needs_accept)
@@ -80,7 +79,7 @@ class Sgd final : public Optimizer {
 
   void update_groups(const StepScalars& scalars) {
     for (Group& group : groups_) {
-      // Never "the first step": a velocity of zero gives the same, also when the first steps were skipped.
+      // is_first_step is always false: a velocity of zero gives the same, also if the first steps were skipped.
       at::_fused_sgd_(group.values, group.gradients, group.velocities, group.weight_decay, spec_.momentum, scalars.lr,
                       /*dampening=*/0, spec_.nesterov, /*maximize=*/false, /*is_first_step=*/false, scalars.divisor,
                       scalars.found_inf);

@@ -24,7 +24,7 @@ class ConstantSchedule final : public Schedule {
 };
 
 const config::Registered<ConstantSchedule, WarmupSpec> registered_constant{schedules(), "constant",
-                                                                           "the peak rate to the end"};
+                                                                           "the peak rate until the end"};
 
 }  // namespace
 }  // namespace gputrain::optim

@@ -1,4 +1,4 @@
-// Element-wise functions of tensors, off the autograd graph.
+// Element-wise functions of tensors, not recorded on the autograd graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,9 +7,9 @@
 
 namespace gputrain::ops::cuda {
 
-/// x contiguous -> as x
+/// x must be contiguous; the result has its shape.
 at::Tensor curved(const at::Tensor& x, Curve curve);
-/// The gradient of x, where dy, contiguous, is that of curved(x).
+/// Gradient of x from dy, the gradient of curved(x). dy must be contiguous.
 at::Tensor curve_gradient(const at::Tensor& x, const at::Tensor& dy, Curve curve);
 
 }  // namespace gputrain::ops::cuda

@@ -29,8 +29,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Blocks that share the rows: a few per multiprocessor for all columns together, each with rows enough for its
-/// threads.
+/// Blocks that share the rows: a few per multiprocessor over all columns, each with enough rows for its threads.
 int parts_for(int64_t rows, int64_t width) {
   const int64_t strips = std::max<int64_t>(1, width / 256);
   return static_cast<int>(std::clamp<int64_t>(16 * multiprocessors() / strips, 1, std::max<int64_t>(1, rows / 8)));
@@ -86,7 +85,7 @@ struct CurveFunction : torch::autograd::Function<CurveFunction> {
   }
 };
 
-/// Elements between neighbouring rows, all rows equally far apart; 0 where they are not.
+/// Elements between neighbouring rows; 0 if rows are not evenly spaced.
 int64_t row_stride(const at::Tensor& x) {
   if (x.dim() < 2 || x.stride(-1) != 1) return 0;
   for (int64_t dim = 0; dim + 2 < x.dim(); ++dim) {
@@ -138,7 +137,7 @@ struct Gated : torch::autograd::Function<Gated> {
 };
 
 at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, float direction) {
-  const at::Tensor y = at::empty_like(x);  // as dense as x can be: the order of its dims in memory is kept
+  const at::Tensor y = at::empty_like(x);  // dense; keeps the order of x's dims in memory
   const auto strides = [](const at::Tensor& t) { return Rotation::Strides{t.stride(0), t.stride(1), t.stride(2)}; };
   cuda::rotate({.element = element_of(x),
                 .batch = x.size(0),

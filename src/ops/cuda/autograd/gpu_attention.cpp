@@ -15,8 +15,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Throws NoKernel where there is one for the result and none for its gradient: cuDNN refuses some by the size of a
-/// batch, of which a part served to choose. Found out before the result is used; once for each shape.
+/// Throws NoKernel if the result has a kernel but its gradient has none: cuDNN rejects some batch sizes, and the choice
+/// may have used part of a batch. Checked before the result is used, once per shape.
 void need_gradient(const at::Tensor& packed, const PackedAttention& attention, const Attended& found) {
   using Shape = std::tuple<at::ScalarType, std::vector<int64_t>, int64_t, int64_t, bool>;
   static std::mutex mutex;
@@ -60,7 +60,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 };
 
-/// What cuDNN's kernels take forward and backward: 16 bits, heads of multiples of 16 bytes, of 128 channels at most.
+/// What cuDNN's kernels accept in both directions: 16 bits, heads of a multiple of 16 bytes, at most 128 channels.
 bool takes_heads(const at::Tensor& packed, int64_t channels) {
   constexpr int64_t kMostChannels = 128;
   const bool is_16_bits = packed.scalar_type() == at::kBFloat16 || packed.scalar_type() == at::kHalf;

@@ -18,10 +18,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Blocks for each multiprocessor: as many as are there at a time, by their registers, or a whole multiple. What is
-/// left over for a last wave would not be enough to keep the memory busy.
+/// Blocks per multiprocessor: as many as run at once, given their registers, or a multiple of that. A smaller last wave
+/// could not keep the memory busy.
 constexpr int64_t kForwardBlocks = 5;
-constexpr int64_t kBackwardBlocks = 6;  // 3 at a time, 2 on sm_100
+constexpr int64_t kBackwardBlocks = 6;  // 3 at once, 2 on sm_100
 
 ImageRows image_rows(const at::Tensor& x, int64_t blocks) {
   const int64_t channels = x.size(1), rows = x.numel() / channels, strips = std::max<int64_t>(1, channels / 256);

@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 
 at::Tensor channels_last(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
 
-/// "name, stride 1, padding 1": what a choice depends on besides its inputs.
+/// "name, stride 1, padding 1": the part of a choice's key that does not follow from the inputs.
 std::string named(const char* name, const Convolution& conv) {
   return std::string(name) + ", stride " + std::to_string(conv.stride) + ", padding " + std::to_string(conv.padding);
 }
@@ -29,11 +29,11 @@ struct Normed {
   at::Tensor y, moments;
 };
 
-/// The convolution, and the moments of what it gives.
+/// The convolution's result and its moments.
 Normed convolved(const at::Tensor& x, const Convolution& conv, const NormOperands& norm) {
   const auto finished = [conv, norm](const SummedImages& found, const Tensors& t) {
     const at::Tensor moments = batch_moments_of(found.y, found.sums, {t[2], t[3], t[4], t[5], norm.momentum, norm.eps});
-    return Tensors{found.y, moments[0], moments[1], moments};  // mean and rstd by themselves: compared each by its size
+    return Tensors{found.y, moments[0], moments[1], moments};  // mean and rstd separately: compared each by its size
   };
   const auto conv_of = [conv](const Tensors& t) { return Convolution{t[1], conv.stride, conv.padding}; };
   const Way own = [=](const Tensors& t) { return finished(convolution_sums(t[0], conv_of(t)), t); };
@@ -48,7 +48,7 @@ Normed convolved(const at::Tensor& x, const Convolution& conv, const NormOperand
   return {.y = found[0], .moments = found[3]};
 }
 
-/// The gradient of x or that of the weight, undefined being the other.
+/// The gradient of x or of the weight; the other one is undefined.
 std::pair<at::Tensor, at::Tensor> conv_gradient(const at::Tensor& dy, const at::Tensor& x, const Convolution& conv,
                                                 bool of_weight) {
   const auto [dx, dweight, none] = at::convolution_backward(
@@ -57,7 +57,7 @@ std::pair<at::Tensor, at::Tensor> conv_gradient(const at::Tensor& dy, const at::
   return {dx, dweight};
 }
 
-/// Back through a convolution, and the ReLU and the norm in front of it; z: what that norm was given.
+/// Backward through a convolution and the ReLU and norm before it. z: the norm's input.
 NormGradients before_conv(const at::Tensor& dy, const Convolution& conv, const at::Tensor& z,
                           const at::Tensor& moments) {
   const auto listed = [](const NormGradients& found) { return Tensors{found.dx, found.dweight, found.dbias}; };
@@ -76,7 +76,7 @@ NormGradients before_conv(const at::Tensor& dy, const Convolution& conv, const a
   return {.dx = found[0], .dweight = found[1], .dbias = found[2]};
 }
 
-/// Where the parts of gpu::conv_norms()'s inputs are, the residual being left out.
+/// Positions in gpu::conv_norms()'s inputs, without the residual.
 struct Places {
   size_t layers;
   static size_t weight(size_t layer) { return 1 + 3 * layer; }
@@ -131,7 +131,7 @@ struct ConvNorms : torch::autograd::Function<ConvNorms> {
     const auto strides = context->saved_data["strides"].toIntVector(),
                paddings = context->saved_data["paddings"].toIntVector();
     const Places at{strides.size()};
-    variable_list results(at.count() + 3);  // the residual's, and two of what forward() is told besides
+    variable_list results(at.count() + 3);  // the residual, and two non-tensor arguments of forward()
     NormGradients norm =
         batch_gradients(channels_last(gradients[0]), {.x = saved[4 * at.layers - 2],
                                                       .moments = saved[4 * at.layers - 1],
@@ -171,7 +171,7 @@ bool is_taken(const Tensors& inputs, const at::Tensor& residual, const std::vect
     };
     shrink(height);
     shrink(width);
-    const bool has_spread = height > 0 && width > 0 && x.size(0) * height * width > 1;  // ATen says what is wrong
+    const bool has_spread = height > 0 && width > 0 && x.size(0) * height * width > 1;  // else ATen reports wrong sizes
     if (!has_spread || !is_alike(weight) || weight.size(2) != weight.size(3) ||
         !are_per_channel({inputs[place + 1], inputs[place + 2], inputs[running], inputs[running + 1]})) {
       return false;

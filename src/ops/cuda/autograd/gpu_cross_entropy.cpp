@@ -53,7 +53,7 @@ struct RowLoss : torch::autograd::Function<RowLoss> {
     rows.weight = read<double>(factor);
     scale_logits(rows, current_stream());
     check_launches();
-    // Another backward pass would find what those after this one made of it.
+    // Later gradient functions overwrite this buffer: the new version makes a second backward pass throw.
     gradient.unsafeGetTensorImpl()->bump_version();
     return {gradient, {}, {}, {}, {}, {}};
   }

@@ -38,11 +38,11 @@ at::Tensor times(const at::Tensor& x, const at::Tensor& matrix, const Given& bia
 }
 
 struct Gradients {
-  at::Tensor weight, bias;  // fp32; of the weight undefined where it was added to its place
+  at::Tensor weight, bias;  // fp32; weight is undefined if it was added to its .grad
 };
 
-/// dy^T x to `out`, or added to it. cuBLAS promises its fastest kernels where columns come in whole packs of 16 bytes,
-/// which those of 50257 classes do not: what is over is a product of its own.
+/// Writes dy^T x to `out`, or adds it. cuBLAS has its fastest kernels for columns in whole packs of 16 bytes. 50257
+/// classes are not a multiple of that: a second product computes the rest.
 void multiply_in_packs(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& out, bool adds) {
   constexpr int64_t kPack = 8;
   const int64_t packed = dy.size(1) / kPack * kPack;
@@ -54,12 +54,12 @@ void multiply_in_packs(const at::Tensor& dy, const at::Tensor& x, const at::Tens
   part(packed, dy.size(1) - packed);
 }
 
-/// Of y = x matrix + bias: the sums of dy's columns, where they are wanted, come with the weight's gradient.
+/// Gradients of y = x matrix + bias. If wanted, the sums of dy's columns come with the weight's gradient.
 Gradients gradients_of(const at::Tensor& weight, const at::Tensor& x, const at::Tensor& dy, bool in_out,
                        bool wants_bias) {
   const bool adds = has_place(weight);
   const at::Tensor out = adds ? weight.grad() : at::empty(weight.sizes(), weight.options());
-  const at::Tensor used = in_out ? dy : dy.narrow(1, 0, weight.size(0));  // without what a padded copy adds
+  const at::Tensor used = in_out ? dy : dy.narrow(1, 0, weight.size(0));  // without the copy's padding
   Gradients found{.weight = adds ? at::Tensor() : out, .bias = {}};
   if (!in_out && !wants_bias) {
     multiply_in_packs(used, x, out, adds);
@@ -78,7 +78,7 @@ Gradients gradients_of(const at::Tensor& weight, const at::Tensor& x, const at::
 
 /// y = x matrix + bias, with the gradients of weight and bias in fp32.
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  /// x [rows, in]; the weight and its copy, which is read, [out, in] or [in, out]; a copy may have more rows.
+  /// x [rows, in]; weight and copy [out, in] or [in, out]. Only the copy is read; it may have more rows.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight, const Given& bias,
                             const at::Tensor& copy, const Given& bias_copy, bool in_out) {
     context->save_for_backward({x, weight, copy});
@@ -99,8 +99,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 };
 
-/// y = gelu(x matrix 1 + bias 1) matrix 2 + bias 2. GELU by tanh is computed with the product before it, and its
-/// gradient, with that of the first bias, with the product before that.
+/// y = gelu(x matrix 1 + bias 1) matrix 2 + bias 2. GELU by tanh runs in the epilogue of the first product. Its
+/// gradient and the gradient of bias 1 run in the epilogue of the product of dy and matrix 2.
 struct FeedForwardFunction : torch::autograd::Function<FeedForwardFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight_1,
                             const Given& bias_1, const at::Tensor& weight_2, const Given& bias_2,
@@ -163,7 +163,7 @@ bool is_aligned(const at::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 && tensor.size(-1) % 8 == 0;
 }
 
-/// What matrix units take: 16 bits, from addresses and with rows of multiples of 16 bytes.
+/// What matrix units accept: 16 bits; addresses and rows are multiples of 16 bytes.
 bool takes(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& copy) {
   const bool is_16_bits = x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf;
   return is_16_bits && x.is_contiguous() && x.dim() > 1 && weight.scalar_type() == at::kFloat && copy.defined() &&
@@ -175,7 +175,7 @@ Given given(const at::Tensor& tensor) { return tensor.defined() ? Given(tensor) 
 
 at::Tensor rows_of(const at::Tensor& x) { return x.view({-1, x.size(-1)}); }
 
-/// No view for autograd, which would copy the gradients of what overwrites one.
+/// Not a view for autograd, which copies the gradients of a view that is overwritten.
 at::Tensor shaped_as(const at::Tensor& rows, const at::Tensor& x) {
   if (x.dim() == 2) return rows;
   std::vector<int64_t> sizes = x.sizes().vec();

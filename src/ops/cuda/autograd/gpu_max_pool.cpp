@@ -15,7 +15,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Without its tensors.
+/// Without tensors.
 MaxPool pool_of(Element element, at::IntArrayRef sizes) {
   return {.element = element,
           .batch = sizes[0],
@@ -40,7 +40,7 @@ struct Pooling : torch::autograd::Function<Pooling> {
     pool.index = write<int8_t>(index);
     max_pool_forward(pool, current_stream());
     check_launches();
-    context->save_for_backward({index});  // of x nothing but its sizes: nobody else may need it any more
+    context->save_for_backward({index});  // not x, only its sizes: its memory can be freed
     context->saved_data["sizes"] = x.sizes();
     return y;
   }

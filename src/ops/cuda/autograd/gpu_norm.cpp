@@ -37,7 +37,7 @@ Dropout dropout_of(const std::vector<int64_t>& list) {
           .offset_pointer = reinterpret_cast<const int64_t*>(list[4])};
 }
 
-/// {norm(z), z} of z = dropout(x) + residual, or {norm(x)}.
+/// {norm(z), z} with z = dropout(x) + residual, or {norm(x)} without a residual.
 struct RowNorm : torch::autograd::Function<RowNorm> {
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                                const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& residual,

@@ -14,7 +14,7 @@
 
 namespace gputrain::ops {
 
-/// The launches, without a choice.
+/// The launches only; the caller has chosen.
 struct FlatLaunch {
   static cuda::Update common(const FlatUpdate& update, const at::Tensor& values, const at::Tensor& gradients,
                              const at::Tensor& copy, const UpdateScalars& scalars) {
@@ -52,12 +52,12 @@ struct FlatLaunch {
     cuda::check_launches();
   }
 
-  /// What two ways are compared on.
+  /// What a comparison of both ways needs.
   struct Trial {
     FlatUpdate update;      // one stretch over all values
-    UpdateScalars scalars;  // of a finite gradient: where it is not, neither way does anything
+    UpdateScalars scalars;  // as for a finite gradient: else neither way does anything
   };
-  /// Made once, when they are.
+  /// Created by the first comparison.
   static const Trial& trial(std::optional<Trial>& kept, const FlatUpdate& update, const at::Tensor& values,
                             const UpdateScalars& scalars) {
     if (kept) return *kept;
@@ -100,7 +100,7 @@ void FlatUpdate::upload(at::Device device) {
 
 namespace {
 
-/// Those that are there.
+/// Removes undefined tensors.
 Tensors changed(Tensors tensors) {
   std::erase_if(tensors, [](const at::Tensor& tensor) { return !tensor.defined(); });
   return tensors;

@@ -1,12 +1,12 @@
-// Gradients that a backward pass adds to where they are kept.
+// Gradients that a backward pass adds directly to a parameter's .grad.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace gputrain::ops::cuda {
 
-/// Whether a parameter's gradient has a place that it can be added to in the backward pass. What the pass hands on is
-/// then undefined; hooks of the parameter are called all the same.
+/// Whether the backward pass can add to the parameter's .grad. Its gradient on the graph is then undefined; the
+/// parameter's hooks still run.
 inline bool has_place(const at::Tensor& parameter) {
   if (!parameter.is_leaf() || !parameter.grad().defined()) return false;
   return parameter.grad().is_contiguous() && parameter.grad().scalar_type() == at::kFloat;

@@ -1,4 +1,4 @@
-// Batch norm of channels-last images by our kernels: the steps that operators on the autograd graph are made of.
+// Batch norm of channels-last images by our kernels: building blocks of operators on the autograd graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,33 +7,33 @@
 
 namespace gputrain::ops::cuda {
 
-bool is_image(const at::Tensor& x);            // channels last, without gaps
-bool are_per_channel(const Tensors& tensors);  // fp32 without gaps
+bool is_image(const at::Tensor& x);            // channels last and dense
+bool are_per_channel(const Tensors& tensors);  // fp32 and contiguous
 
 struct NormOperands {
-  at::Tensor weight, bias, running_mean, running_var;  // [channels]; the latter two follow the batch
+  at::Tensor weight, bias, running_mean, running_var;  // [channels]; the running ones are updated in place
   double momentum = 0.1, eps = 1e-5;
 };
 
-/// mean, rstd, scale and shift [4, channels], of which the normalised x is x scale + shift. `sums` [2, channels]: of x
-/// and of x squared where they are known, else undefined.
+/// Returns mean, rstd, scale and shift [4, channels]; the normalised x is x scale + shift. `sums` [2, channels]: known
+/// sums of x and x squared, else undefined.
 at::Tensor batch_moments_of(const at::Tensor& x, const at::Tensor& sums, const NormOperands& norm);
 
-/// relu(normalised x + residual), each of the last two steps where it is asked for.
+/// relu(normalised x + residual); residual and ReLU are optional.
 at::Tensor batch_applied(const at::Tensor& x, const at::Tensor& moments, const at::Tensor& residual, bool relu);
 
 struct AppliedNorm {
   at::Tensor x, moments;
-  at::Tensor y;  // defined where the ReLU's mask does not follow from x
+  at::Tensor y;  // defined if the ReLU's mask does not follow from x
   bool relu = false, has_residual = false;
 };
 struct NormGradients {
   at::Tensor dx, dweight, dbias;
-  at::Tensor dresidual;  // defined where there is one
+  at::Tensor dresidual;  // defined if there is a residual
 };
 NormGradients batch_gradients(const at::Tensor& dy, const AppliedNorm& norm);
 
-/// The same without a residual, of dy that has passed the ReLU; `sums` [2, channels]: of dy and of dy (x - mean).
+/// The same without a residual, for dy masked by the ReLU; `sums` [2, channels]: of dy and dy (x - mean).
 NormGradients batch_gradients_of_sums(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& moments,
                                       const at::Tensor& sums);
 

@@ -63,8 +63,8 @@ Dropout drawn_dropout(double share) {
 }
 
 double milliseconds(const std::function<void()>& work) {
-  // The GPU waits meanwhile, some half a millisecond, so that the host's time to queue the work is not in it: a step is
-  // replayed, and short kernels follow each other without a gap.
+  // The GPU sleeps for about half a millisecond first, so that the host's launch time is not measured: a step is
+  // replayed as a graph, where short kernels follow each other without a gap.
   constexpr int64_t kCyclesToQueueIn = 1'000'000;
   at::cuda::CUDAEvent begin(cudaEventDefault), end(cudaEventDefault);
   at::cuda::sleep(kCyclesToQueueIn);

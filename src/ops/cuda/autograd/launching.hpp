@@ -1,4 +1,4 @@
-// Where kernels run: what the functions that launch them ask of the device. The tests answer for a CPU.
+// Device access for the functions that launch kernels. Tests replace it by a CPU version.
 #pragma once
 
 #include <filesystem>
@@ -11,22 +11,22 @@
 
 namespace gputrain::ops::cuda {
 
-bool runs_kernels(const at::Tensor& tensor);  // it lies on the device
+bool runs_kernels(const at::Tensor& tensor);  // it is on the device
 Stream current_stream();
 int multiprocessors();
-/// After launches: throws when one was refused.
+/// Call after launches: throws if one was refused.
 void check_launches();
 
-/// Random bits for one call, which the device's generator gives to none after it; of a share of 0 none are drawn.
+/// Random bits for one call, advancing the device's generator. Draws none for a share of 0.
 Dropout drawn_dropout(double share);
 
 double milliseconds(const std::function<void()>& work);
-bool can_measure();                    // not while a graph is captured
-const std::string& machine();          // GPU and versions: what was found on another does not count
-std::filesystem::path choices_file();  // empty: nothing that was found is kept
+bool can_measure();                    // false during graph capture
+const std::string& machine();          // GPU and versions: choices of other machines do not count
+std::filesystem::path choices_file();  // empty: choices are not stored
 
-Element element_of(const at::Tensor& tensor);  // of a type that kernels store
-bool is_stored(const at::Tensor& tensor);      // whether it is of such a type
+Element element_of(const at::Tensor& tensor);  // for a type that kernels store
+bool is_stored(const at::Tensor& tensor);      // whether kernels store its type
 
 template <class T = void>
 const T* read(const at::Tensor& tensor) {
@@ -37,7 +37,7 @@ T* write(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.mutable_data_ptr()) : nullptr;
 }
 
-/// As cuDNN's graphs take tensors, whether they read or write them.
+/// cuDNN's graphs take non-const addresses, also of inputs.
 inline void* address_of(const at::Tensor& tensor) { return const_cast<void*>(tensor.const_data_ptr()); }
 
 }  // namespace gputrain::ops::cuda

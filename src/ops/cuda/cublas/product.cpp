@@ -26,7 +26,7 @@
 namespace gputrain::ops::cuda {
 namespace {
 
-constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;  // what Hopper's kernels want
+constexpr uint64_t kWorkspaceBytes = uint64_t{32} << 20;  // recommended for Hopper
 constexpr int kMostCandidates = 16;
 
 void check(cublasStatus_t status, const char* call) {
@@ -48,8 +48,8 @@ cudaDataType_t type_of(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kHalf ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-/// cuBLASLt's matrices are column-major. What is row-major here is its own transpose there, and what is a transpose
-/// here has to be transposed.
+/// cuBLASLt's matrices are column-major: a row-major matrix is passed as its transpose, and a transposed one with a
+/// transpose flag.
 bool is_row_major(const at::Tensor& matrix) { return matrix.stride(1) == 1; }
 
 Layout layout_of(const at::Tensor& matrix) {
@@ -62,15 +62,15 @@ Layout layout_of(const at::Tensor& matrix) {
   return Layout(layout);
 }
 
-constexpr uintptr_t kMostAlignment = 256;  // that is told apart; LibTorch's allocator gives as much at least
+constexpr uintptr_t kMostAlignment = 256;  // largest one considered; LibTorch's allocator gives at least this
 
-/// The largest power of two up to that which divides the address.
+/// The largest power of two, up to kMostAlignment, that divides the address.
 uint32_t alignment_of(const at::Tensor& tensor) {
   const auto address = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
   return static_cast<uint32_t>(std::min(kMostAlignment, address & (~address + 1)));
 }
 
-/// Memory of its own for the same shape, as much aligned: what cuBLASLt offers depends on that.
+/// New memory with the same shape and alignment: cuBLASLt's algorithms depend on the alignment.
 at::Tensor aligned_like(const at::Tensor& tensor) {
   const auto past = reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % kMostAlignment;
   const auto skipped = static_cast<int64_t>(past) / tensor.element_size();
@@ -79,7 +79,7 @@ at::Tensor aligned_like(const at::Tensor& tensor) {
       .view(tensor.sizes());
 }
 
-/// In cuBLASLt's terms, where a and b change places: (a b)^T = b^T a^T.
+/// In cuBLASLt's terms, where a and b are swapped: (a b)^T = b^T a^T.
 cublasLtEpilogue_t epilogue_of(const Product& p) {
   switch (p.epilogue) {
     case Epilogue::none:
@@ -98,7 +98,7 @@ cublasLtEpilogue_t epilogue_of(const Product& p) {
   TORCH_CHECK(false, "an epilogue without a name");
 }
 
-/// A product as cuBLASLt is told it.
+/// A product as a call of cuBLASLt.
 class Call {
  public:
   explicit Call(const Product& p) : p_(p), a_(layout_of(p.b)), b_(layout_of(p.a)), out_(layout_of(p.out)) {
@@ -115,7 +115,7 @@ class Call {
     }
   }
 
-  /// Those that cuBLASLt finds best, its favourite first; none where it does not offer this.
+  /// Algorithms that cuBLASLt recommends, the best first; none if it does not support the product.
   std::vector<cublasLtMatmulAlgo_t> candidates() const {
     cublasLtMatmulPreference_t made = nullptr;
     check(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
@@ -125,7 +125,7 @@ class Call {
             "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-    // Parts of a sum that several blocks share are added up in fp32.
+    // Partial sums of several blocks are added in fp32.
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p_.b));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p_.a));
@@ -144,10 +144,10 @@ class Call {
     return algorithms;
   }
 
-  /// Starts it; what is not success was refused before anything was started.
+  /// Starts the product and returns cuBLASLt's status.
   cublasStatus_t run(const cublasLtMatmulAlgo_t& algorithm) const {
     const float alpha = 1, beta = p_.adds ? 1 : 0;
-    // From LibTorch's allocator: whoever gets this memory next uses it on this stream, after this product.
+    // LibTorch's allocator gives this memory only to later work on the same stream.
     const at::Tensor workspace = at::empty({static_cast<int64_t>(kWorkspaceBytes)}, p_.out.options().dtype(at::kByte));
     void* out = p_.out.mutable_data_ptr();
     return cublasLtMatmul(at::cuda::getCurrentCUDABlasLtHandle(), description_.get(), &alpha, p_.b.const_data_ptr(),
@@ -163,11 +163,11 @@ class Call {
   }
 
   const Product& p_;
-  Layout a_, b_, out_;  // a_ is that of b, and the other way round
+  Layout a_, b_, out_;  // a_ describes b, b_ describes a
   Description description_;
 };
 
-/// What an algorithm is chosen by.
+/// Everything that the choice of an algorithm depends on.
 using Key = std::array<int64_t, 16>;
 
 Key key_of(const Product& p) {
@@ -192,17 +192,17 @@ Key key_of(const Product& p) {
 }
 
 struct Found {
-  bool is_asked = false, is_left = false;        // to cuBLASLt; to ATen
-  std::vector<cublasLtMatmulAlgo_t> candidates;  // none: it is not offered
-  std::optional<size_t> best;                    // none as long as it could not be measured
-  std::optional<bool> is_apart;                  // whether its sums are; none as long as it could not be measured
+  bool is_asked = false, is_left = false;        // cuBLASLt was asked; ATen does the epilogue
+  std::vector<cublasLtMatmulAlgo_t> candidates;  // empty: not supported
+  std::optional<size_t> best;                    // none until measured
+  std::optional<bool> is_apart;                  // whether its sums are computed apart; none until measured
 };
 
 std::string name_of(const Key& key) {
   return fmt::format("product by cublasLt {} {}", cublasLtGetVersion(), fmt::join(key, " "));
 }
 
-/// The same to try it with, where the result will stand; none where what is there must stay and memory for another is
+/// `p` for trials. If it adds to `out`, its result goes to new memory, because `out` must not change; none if memory is
 /// short.
 std::optional<Product> trial_of(const Product& p) {
   Product trial = p;
@@ -214,7 +214,7 @@ std::optional<Product> trial_of(const Product& p) {
   return trial;
 }
 
-/// The quickest, by trying all; none where they cannot be tried.
+/// Index of the fastest algorithm, by trying all; none if they cannot be tried.
 std::optional<size_t> best_of(const Product& p, const Key& key, const Found& found) {
   const std::optional<Product> trial = trial_of(p);
   if (!trial) return std::nullopt;
@@ -223,7 +223,7 @@ std::optional<size_t> best_of(const Product& p, const Key& key, const Found& fou
                                [&](size_t i) { check(call.run(found.candidates[i]), "cublasLtMatmul"); });
 }
 
-/// One per shape; never forgotten. A run has some dozens.
+/// One entry per key for the whole process; a run has some dozens.
 Found& found_for(const Key& key) {
   static std::mutex mutex;
   static std::map<Key, Found> all;
@@ -231,7 +231,7 @@ Found& found_for(const Key& key) {
   return all[key];
 }
 
-/// False where cuBLASLt does not offer it.
+/// Returns false if cuBLASLt does not support the product.
 bool multiply_by_cublas(const Product& p) {
   const Key key = key_of(p);
   Found& found = found_for(key);
@@ -242,12 +242,12 @@ bool multiply_by_cublas(const Product& p) {
     const size_t at = found.best.value_or(0);
     const cublasStatus_t status = call.run(found.candidates[at]);
     if (status == CUBLAS_STATUS_SUCCESS) return true;
-    // Whatever else it is, nothing was started: another one may do.
+    // Unless execution failed, nothing was started: try another algorithm.
     TORCH_CHECK(status != CUBLAS_STATUS_EXECUTION_FAILED, "cublasLtMatmul: ", cublasLtGetStatusString(status));
     found.candidates.erase(found.candidates.begin() + static_cast<std::ptrdiff_t>(at));
     found.best = 0;
   }
-  if (!std::exchange(found.is_left, true)) log::info(name_of(key) + ": not offered, its epilogue is ATen's");
+  if (!std::exchange(found.is_left, true)) log::info(name_of(key) + ": not supported, ATen computes its epilogue");
   return false;
 }
 
@@ -256,8 +256,8 @@ void multiply_and_finish(const Product& p) {
   finish_by_aten(p);
 }
 
-/// Whether sums are quicker to come by apart from the product: of some shapes the kernels that have both are much
-/// slower than those of products alone.
+/// Whether sums are faster apart from the product: for some shapes, kernels that compute both are much slower than
+/// kernels for the product alone.
 bool sums_are_apart(const Product& p) {
   if (p.epilogue != Epilogue::sums_of_a && p.epilogue != Epilogue::sums_of_b) return false;
   const Key key = key_of(p);
@@ -266,9 +266,9 @@ bool sums_are_apart(const Product& p) {
   std::optional<Product> trial;
   const auto way = path_choice().fastest("sums with " + name_of(key), 2, [&](size_t i) {
     if (!trial) trial = trial_of(p);
-    TORCH_CHECK(trial, "no memory to try it");
+    TORCH_CHECK(trial, "out of memory for a trial");
     if (i == 1) return multiply_and_finish(*trial);
-    TORCH_CHECK(multiply_by_cublas(*trial), "not offered");
+    TORCH_CHECK(multiply_by_cublas(*trial), "not supported");
   });
   if (way) found.is_apart = *way == 1;
   return found.is_apart.value_or(false);

@@ -1,4 +1,4 @@
-// Products of matrices in 16 bits, accumulated in fp32, with what belongs before or after them in the same launch.
+// Products of 16-bit matrices, accumulated in fp32, with operations before or after them in the same launch.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,19 +14,19 @@ enum class Epilogue {
   sums_of_b            // vector [columns] = the sums of b's columns
 };
 
-/// out [rows, columns] = a [rows, inner] b [inner, columns], or, where it adds, that and what `out` holds. a and b have
-/// one type of 16 bits, out is fp32 or of their type. a and b are row-major, or the transposes of row-major matrices,
-/// whose rows may lie apart; out is contiguous.
+/// out [rows, columns] = a [rows, inner] b [inner, columns], plus the old `out` if `adds`. a and b have the same 16-bit
+/// type; out is fp32 or of that type. a and b are row-major, or transposes of row-major matrices, with any distance
+/// between rows; out is contiguous.
 struct Product {
   at::Tensor a, b, out;
-  bool adds = false;  // with no epilogue but sums
+  bool adds = false;  // only with Epilogue::none or sums
   Epilogue epilogue = Epilogue::none;
-  at::Tensor vector = {};  // of out's type
-  at::Tensor aux = {};     // as out
+  at::Tensor vector = {};  // type of out
+  at::Tensor aux = {};     // shape and type of out
 };
 void multiply(const Product& p);
 
-/// The epilogue of a product whose plain one is in `out`, by ATen: what multiply() does where cuBLASLt offers none.
+/// Computes the epilogue by ATen from the plain product in `out`: for multiply(), if cuBLASLt does not support it.
 void finish_by_aten(const Product& p);
 
 }  // namespace gputrain::ops::cuda

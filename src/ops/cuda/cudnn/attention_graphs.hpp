@@ -1,4 +1,4 @@
-// The graphs of attention of cudnn_graph.hpp in cuDNN's terms, as conv_graphs.hpp has those of convolutions.
+// The attention graphs of cudnn_graph.hpp in cuDNN's API; conv_graphs.hpp has the convolution graphs.
 #pragma once
 
 #include "cudnn_graph.hpp"
@@ -13,7 +13,7 @@ class GraphOfAttention : public NumberedGraph {
   }
 
  private:
-  /// [batch, heads, time, channels] among rows of `row` elements.
+  /// [batch, heads, time, channels] in rows of `row` elements.
   Layout heads_in(int64_t heads, int64_t row) const {
     const auto& a = attention_;
     return {.sizes = {a.batch, heads, a.time, a.channels}, .strides = {a.time * row, a.channels, row, 1}};
@@ -26,7 +26,7 @@ class GraphOfAttention : public NumberedGraph {
     return {.sizes = {a.batch, a.heads, a.time, 1}, .strides = {a.heads * a.time, a.time, 1, 1}};
   }
 
-  /// The options that both directions have.
+  /// Options that both directions share.
   template <class Attributes>
   Attributes options() const {
     Attributes attributes;

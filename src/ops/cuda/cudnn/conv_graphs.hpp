@@ -1,5 +1,5 @@
-// The graphs of cudnn_graph.hpp in cuDNN's terms: for the one file that runs them, and for the test that builds them
-// for GPUs that are not there. Tensors have the ids 1, 2, ... in the order of the kind's description.
+// The convolution graphs of cudnn_graph.hpp in cuDNN's API, for the file that runs them and for the test that builds
+// them without a GPU. Tensors have the ids 1, 2, ... in the order of the kind's description.
 #pragma once
 
 #include "cudnn_graph.hpp"
@@ -7,8 +7,8 @@
 
 namespace gputrain::ops::cuda {
 
-/// How a convolution's sums are asked for: as reductions, for which cuDNN generates kernels, or as the statistics that
-/// some of its own kernels for fp16 come with.
+/// How to request a convolution's sums: as reductions, for which cuDNN generates kernels, or as statistics, which some
+/// of its own fp16 kernels compute.
 enum class SumsAs { reductions, statistics };
 
 class GraphOfConv : public NumberedGraph {

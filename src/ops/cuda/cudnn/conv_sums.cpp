@@ -36,8 +36,8 @@ at::Tensor sums_of(const at::Tensor& like, int64_t channels) {
 
 bool takes_sums(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf; }
 
-// With three channels cuDNN has none that adds up in a fixed order. It expects every tensor at a multiple of 16 bytes,
-// also the second half of the sums.
+// With three channels, cuDNN has no kernel that sums in a fixed order. It expects every tensor to be aligned to 16
+// bytes, also the second half of the sums.
 bool has_sums(const at::Tensor& x, const Convolution& conv) {
   const bool is_whole = x.size(1) % 8 == 0 || !at::globalContext().deterministicAlgorithms();
   return is_whole && conv.weight.size(0) % 8 == 0 && is_aligned(x) && is_aligned(conv.weight);
@@ -52,7 +52,7 @@ SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv) {
   return result;
 }
 
-// Other strides pass cuDNN's check of support, and then no plan of theirs can be built.
+// Other strides pass cuDNN's support check, but then none of their plans can be built.
 bool has_gradient_sums(const at::Tensor& dy, const Convolution& conv) {
   const bool is_whole = conv.weight.size(0) % 8 == 0 && conv.weight.size(1) % 8 == 0;
   return conv.stride == 1 && is_whole && is_aligned(dy) && is_aligned(conv.weight);

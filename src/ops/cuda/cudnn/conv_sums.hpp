@@ -1,5 +1,5 @@
-// Convolutions of channels-last images that also give sums over their results: cuDNN does either in one kernel. The
-// tests answer for a CPU.
+// Convolutions of channels-last images that also return sums over their results: cuDNN does both in one kernel. Tests
+// replace them by a CPU version.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct Convolution {
   int64_t stride = 1, padding = 0;
 };
 
-/// Whether the functions below take images of this type.
+/// Whether the functions below accept images of this type.
 bool takes_sums(const at::Tensor& x);
 
 struct SummedImages {
@@ -21,17 +21,17 @@ struct SummedImages {
   at::Tensor sums;  // [2, channels of y] in fp32
 };
 
-/// Whether there is a kernel for the function below.
+/// Whether the function below has a kernel for this.
 bool has_sums(const at::Tensor& x, const Convolution& conv);
 
 /// y = conv(x); the sums of y and of y squared.
 SummedImages convolution_sums(const at::Tensor& x, const Convolution& conv);
 
-/// Whether there is a kernel for the function below.
+/// Whether the function below has a kernel for this.
 bool has_gradient_sums(const at::Tensor& dy, const Convolution& conv);
 
-/// With z, of moments as batch_moments_of() gives them, what was normalised and went through a ReLU into the
-/// convolution: the gradient of the ReLU's operand; its sum, and the sum of its products with z - mean.
+/// Backward through a convolution and the ReLU and norm before it. z is the norm's input, with `moments` of
+/// batch_moments_of(). Returns g, the gradient of the ReLU's operand, and the sums of g and of g (z - mean).
 SummedImages convolution_gradient_sums(const at::Tensor& dy, const at::Tensor& z, const at::Tensor& moments,
                                        const Convolution& conv);
 

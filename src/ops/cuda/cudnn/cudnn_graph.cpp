@@ -1,6 +1,6 @@
 #include "cudnn_graph.hpp"
 
-#include "attention_graphs.hpp"  // before anything that brings another copy of its JSON library
+#include "attention_graphs.hpp"  // before headers that include another copy of its JSON library
 #include "conv_graphs.hpp"
 
 #include <unistd.h>
@@ -37,15 +37,15 @@ namespace fe = cudnn_frontend;
 using Graph = fe::graph::Graph;
 using Pointers = std::unordered_map<int64_t, void*>;
 
-constexpr int64_t kPlansAtOnce = 4;  // built beside each other, of which the fastest is taken
-constexpr int64_t kMostPlans = 12;   // looked at, where the first of them cannot be built
+constexpr int64_t kPlansAtOnce = 4;  // built in parallel; the fastest is used
+constexpr int64_t kMostPlans = 12;   // to look at if the first ones cannot be built
 constexpr int64_t kMostWorkspaceBytes = int64_t{512} << 20;
 
 void check(fe::error_object error, const char* step) {
   if (error.is_bad()) throw NoKernel(fmt::format("cuDNN, {}: {}", step, error.get_message()));
 }
 
-/// What is asked for, by the name it is known by, and the graphs of which each computes it.
+/// A request: its key, and graphs that each compute it.
 struct Asked {
   std::string key;
   bool deterministic = false;
@@ -60,14 +60,14 @@ struct Plan {
     check(graph->get_workspace_size(workspace_bytes), "workspace");
   }
 
-  /// The frontend adds where in this workspace its own tensors are, and would keep what it finds: each time a copy.
+  /// By value: the frontend adds pointers into this workspace to the map, and would reuse those it finds.
   void execute(Pointers pointers) const {
     const auto workspace = c10::cuda::CUDACachingAllocator::get()->allocate(static_cast<size_t>(workspace_bytes));
     check(graph->execute(at::native::getCudnnHandle(), pointers, workspace.get()), "run");
   }
 };
 
-/// Builds plans of the graph from `begin` on, each in a thread of its own: compiling one takes seconds.
+/// Builds plans [begin, end) of the graph, each in its own thread, because compiling one takes seconds.
 std::vector<int64_t> built_plans(Graph& graph, int64_t begin, int64_t end) {
   const auto device = c10::cuda::current_device();
   std::vector<char> is_built(static_cast<size_t>(end - begin), 0);
@@ -79,7 +79,7 @@ std::vector<int64_t> built_plans(Graph& graph, int64_t begin, int64_t end) {
           const bool is_bound = cudaSetDevice(device) == cudaSuccess;
           is_built[static_cast<size_t>(i - begin)] = is_bound && graph.build_plan_at_index(i).is_good();
         } catch (const std::exception&) {
-          // It is not built.
+          // This plan is not built.
         }
       });
     }
@@ -91,7 +91,7 @@ std::vector<int64_t> built_plans(Graph& graph, int64_t begin, int64_t end) {
   return plans;
 }
 
-/// Infinite where the plan that the graph is set to does not run.
+/// Infinite if the plan that the graph is set to does not run.
 double milliseconds_of(const std::shared_ptr<Graph>& graph, const Pointers& pointers) {
   double best = std::numeric_limits<double>::infinity();
   try {
@@ -99,19 +99,19 @@ double milliseconds_of(const std::shared_ptr<Graph>& graph, const Pointers& poin
     plan.execute(pointers);  // loads the kernel
     for (int turn = 0; turn < 3; ++turn) best = std::min(best, milliseconds([&] { plan.execute(pointers); }));
   } catch (const std::exception&) {
-    // Another one may.
+    // Another plan may run.
   }
   return best;
 }
 
-/// A graph with the plan that it runs by.
+/// A graph and the plan selected for it.
 struct Choice {
   std::shared_ptr<Graph> graph;
   std::string plan;  // "3 of 8"
   double ms = std::numeric_limits<double>::infinity();
 };
 
-/// The fastest of a few plans of a graph on these tensors; the first of them where they are not timed.
+/// The fastest of a few plans of a graph on these tensors; the first plan if they are not timed.
 Choice fastest_plan(std::shared_ptr<Graph> graph, bool deterministic, bool is_timed, const Pointers& pointers) {
   check(graph->validate(), "graph");
   check(graph->build_operation_graph(at::native::getCudnnHandle()), "operations");
@@ -128,7 +128,7 @@ Choice fastest_plan(std::shared_ptr<Graph> graph, bool deterministic, bool is_ti
   int64_t best = plans.front();
   double best_ms = std::numeric_limits<double>::infinity();
   for (size_t i = 0; is_timed && i < plans.size(); ++i) {
-    check(graph->build_plan_at_index(plans[i]), "plan");  // is built: becomes the one that runs
+    check(graph->build_plan_at_index(plans[i]), "plan");  // already built: selects it
     const double ms = milliseconds_of(graph, pointers);
     if (ms < best_ms) best = plans[i];
     best_ms = std::min(best_ms, ms);
@@ -138,10 +138,10 @@ Choice fastest_plan(std::shared_ptr<Graph> graph, bool deterministic, bool is_ti
   return {std::move(graph), fmt::format("{} of {}", best, count), best_ms};
 }
 
-/// Of the graphs the one that is fastest on these tensors; the first that there is a plan of where a clock must not or
-/// cannot decide. Throws NoKernel where there is none.
+/// The graph that is fastest on these tensors. If timing must not or cannot decide, the first graph with a plan. Throws
+/// NoKernel if there is none.
 std::shared_ptr<Graph> found(const Asked& asked, const Pointers& pointers) {
-  const device::OutOfPeak aside(at::Device(at::kCUDA, c10::cuda::current_device()));  // workspaces of plans not taken
+  const device::OutOfPeak aside(at::Device(at::kCUDA, c10::cuda::current_device()));  // workspaces of rejected plans
   const bool is_timed = !asked.deterministic && can_measure();
   Choice best;
   std::string refusal;
@@ -171,39 +171,39 @@ std::filesystem::path file_of(const std::string& key) {
   return choices.parent_path() / "cudnn_plans" / fmt::format("{:016x}", std::hash<std::string>{}(key));
 }
 
-/// A plan from its file: a line with its key, then what cuDNN made of it. Null where there is none that fits.
+/// Reads a plan from its file: a line with its key, then cuDNN's bytes. Null if there is no file for this key.
 std::shared_ptr<Graph> read_plan(const std::string& key) {
   std::ifstream file(file_of(key), std::ios::binary);
   std::string line;
   if (!std::getline(file, line) || line != key) return nullptr;
   const std::vector<uint8_t> data{std::istreambuf_iterator<char>(file), {}};
-  // The frontend tries a plan that it reads by capturing it, for which the stream of the run is too good. One for all:
-  // the pool has few, and would soon hand that one out.
+  // The frontend captures a plan that it reads to test it: keep this off the run's stream. One stream for all calls,
+  // because the pool is small and would soon return the run's stream.
   static const c10::cuda::CUDAStream beside = c10::cuda::getStreamFromPool();
   const c10::cuda::CUDAStreamGuard guard(can_measure() ? beside : c10::cuda::getCurrentCUDAStream());
   auto graph = std::make_shared<Graph>();
   try {
     if (!graph->deserialize(at::native::getCudnnHandle(), data).is_good()) graph = nullptr;
   } catch (const std::exception&) {
-    graph = nullptr;  // not what was written: a plan is found anew
+    graph = nullptr;  // damaged file: a plan is searched again
   }
-  // It tries on memory that is too small, and does not mind: the next kernel's launch would be told to have failed.
+  // That test uses too little memory and ignores the error. Clear it, or the next launch check would report it.
   static_cast<void>(cudaGetLastError());
   return graph;
 }
 
-/// Empty where cuDNN cannot put it into bytes.
+/// Empty if cuDNN cannot serialise the graph.
 std::vector<uint8_t> bytes_of(const Graph& graph) {
   std::vector<uint8_t> data;
   try {
     if (graph.serialize(data).is_good()) return data;
   } catch (const std::exception&) {
-    // It runs all the same.
+    // The graph runs without a file.
   }
   return {};
 }
 
-// Renamed into place, as several ranks may write the same; without the file the next run finds a plan again.
+// Renamed into place, because several ranks may write the same file. Without the file, the next run searches again.
 void write_plan(const std::string& key, const Graph& graph) {
   const std::filesystem::path path = file_of(key);
   const std::vector<uint8_t> data = path.empty() ? std::vector<uint8_t>() : bytes_of(graph);
@@ -222,7 +222,7 @@ void write_plan(const std::string& key, const Graph& graph) {
 std::shared_ptr<const Plan> plan_of(const Asked& asked, const Pointers& pointers) {
   static std::mutex mutex;
   static auto& plans =
-      *new std::unordered_map<std::string, std::shared_ptr<const Plan>>;  // outlives cuDNN's own ending
+      *new std::unordered_map<std::string, std::shared_ptr<const Plan>>;  // not destroyed: it outlives cuDNN's shutdown
   const std::string key = fmt::format("{} on {}", asked.key, c10::cuda::current_device());
   const std::lock_guard lock(mutex);
   if (const auto known = plans.find(key); known != plans.end()) return known->second;
@@ -237,7 +237,7 @@ std::shared_ptr<const Plan> plan_of(const Asked& asked, const Pointers& pointers
 
 const char* name_of(Element element) { return element == Element::fp16 ? "fp16" : "bf16"; }
 
-/// By the ids 1, 2, ... of the graphs.
+/// Pointers by the graphs' ids 1, 2, ...
 Pointers numbered(const std::vector<void*>& tensors) {
   Pointers pointers;
   for (void* tensor : tensors) pointers.emplace(static_cast<int64_t>(pointers.size()) + 1, tensor);
@@ -268,7 +268,7 @@ void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float*
     asked.graphs.emplace_back([&graph] { return GraphOfConv(graph, SumsAs::statistics).graph(); });
   }
   const std::shared_ptr<const Plan> plan = plan_of(asked, pointers);
-  // A kernel may add to what is there.
+  // A kernel may add to the existing values.
   C10_CUDA_CHECK(cudaMemsetAsync(sums, 0, static_cast<size_t>(2 * channels) * sizeof(float), current_stream()));
   plan->execute(pointers);
 }

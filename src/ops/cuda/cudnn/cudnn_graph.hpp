@@ -1,5 +1,5 @@
-// What cuDNN does as one graph: convolutions of channels-last images together with sums over what they give, and
-// attention. Plans are found where a graph is first met, by trying some on its tensors, and kept in files.
+// Work that cuDNN does as one graph: convolutions of channels-last images with sums over their results, and attention.
+// The first time a graph occurs, some plans are tried on its tensors; the chosen plan is stored in a file.
 #pragma once
 
 #include <cstdint>
@@ -10,34 +10,34 @@
 
 namespace gputrain::ops::cuda {
 
-/// What makes a graph the one it is. Tensors are of type `element`, what is per channel is fp32.
+/// Identifies a graph. Tensors have the type `element`; values per channel are fp32.
 struct ConvGraph {
-  /// sums: x, weight -> y; of each of its channels the sum and the sum of squares.
-  /// gradient_sums: dy, weight, z, mean, scale, shift -> g, which is the gradient of x where z scale + shift is above
-  /// 0; of each of its channels the sum and the sum of g (z - mean). z is shaped as x.
+  /// sums: x, weight -> y; for each channel of y, the sum and the sum of squares.
+  /// gradient_sums: dy, weight, z, mean, scale, shift -> g, which is the gradient of x where z scale + shift > 0, else
+  /// 0; for each channel of g, the sum and the sum of g (z - mean). z has the shape of x.
   enum class Kind { sums, gradient_sums };
 
   Kind kind = Kind::sums;
   Element element = Element::bf16;
   int64_t images = 0, in = 0, height = 0, width = 0, out = 0, kernel = 1, stride = 1, padding = 0;  // of x and weight
-  bool deterministic = false;  // the same input gives the same bits, and no clock decides between plans
+  bool deterministic = false;  // the same input gives the same bits, and plans are not timed
 
   int64_t height_out() const { return (height + 2 * padding - kernel) / stride + 1; }
   int64_t width_out() const { return (width + 2 * padding - kernel) / stride + 1; }
   std::string key() const;
 };
 
-/// Attention on heads that are packed: queries, keys and values, and their gradients, are parts of
-/// [batch, time, (heads + 2 key_heads) channels].
+/// Attention on packed heads: queries, keys and values, and their gradients, are parts of [batch, time, (heads + 2
+/// key_heads) channels].
 struct AttentionGraph {
-  /// forward: queries, keys, values -> y [batch, time, heads channels], in fp32 the logarithms of the sums of
+  /// forward: queries, keys, values -> y [batch, time, heads channels], and in fp32 the logarithms of the sums of
   /// exponentials [batch, heads, time].
-  /// gradient: queries, keys, values, y, dy, these logarithms -> the gradients of the first three.
+  /// gradient: queries, keys, values, y, dy, these logarithms -> the gradients of queries, keys and values.
   enum class Kind { forward, gradient };
 
   Kind kind = Kind::forward;
   Element element = Element::bf16;
-  int64_t batch = 0, time = 0, heads = 0, key_heads = 0, channels = 0;  // channels: of one head
+  int64_t batch = 0, time = 0, heads = 0, key_heads = 0, channels = 0;  // channels: per head
   bool causal = true;
   float scale = 1;
   bool deterministic = false;
@@ -46,10 +46,10 @@ struct AttentionGraph {
   std::string key() const;
 };
 
-/// Runs it on the current stream; `tensors` in the order of the kind's description, `sums` [2, channels] for both sums.
-/// Throws NoKernel where cuDNN has no plan.
+/// Runs the graph on the current stream. `tensors` in the order of the kind's description; `sums` [2, channels]
+/// receives both sums. Throws NoKernel if cuDNN has no plan.
 void run_graph(const ConvGraph& graph, const std::vector<void*>& tensors, float* sums);
-/// The same; `tensors` are where each of the description begins.
+/// The same; `tensors` are the addresses of the description's tensors.
 void run_graph(const AttentionGraph& graph, const std::vector<void*>& tensors);
 
 }  // namespace gputrain::ops::cuda

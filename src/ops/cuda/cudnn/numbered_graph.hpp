@@ -1,5 +1,5 @@
-// A graph in cuDNN's terms while it is made: 16 bits in and out, fp32 between. Tensors have the ids 1, 2, ... in the
-// order in which they are named.
+// A cuDNN graph under construction: 16 bits in and out, fp32 between. Tensors get the ids 1, 2, ... in the order of
+// input() and output() calls.
 #pragma once
 
 #include <cudnn_frontend.h>

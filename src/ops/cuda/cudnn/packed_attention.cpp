@@ -23,7 +23,7 @@ AttentionGraph attention_graph(AttentionGraph::Kind kind, const at::Tensor& pack
           .deterministic = at::globalContext().deterministicAlgorithms()};
 }
 
-/// Where queries, keys and values begin.
+/// Addresses of queries, keys and values.
 std::vector<void*> parts_of(const at::Tensor& packed, const AttentionGraph& graph) {
   const auto part = [&](int64_t head) {
     return static_cast<std::byte*>(address_of(packed)) +

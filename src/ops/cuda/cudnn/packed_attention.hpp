@@ -1,4 +1,4 @@
-// Attention on one tensor of queries, keys and values, whose gradient is one tensor again. The tests answer for a CPU.
+// Attention on one tensor of queries, keys and values; its gradient is one tensor. Tests replace it by a CPU version.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ struct PackedAttention {
 };
 
 struct Attended {
-  at::Tensor y;           // [batch, time, heads channels], as the packed tensor
-  at::Tensor logarithms;  // [batch, heads, time] in fp32: of the sums of exponentials
+  at::Tensor y;           // [batch, time, heads channels], type of the packed tensor
+  at::Tensor logarithms;  // [batch, heads, time] in fp32: logarithms of the sums of exponentials
 };
 
-/// packed: [batch, time, (heads + 2 key heads) channels] in 16 bits, contiguous: the heads of queries, keys, values.
+/// packed: [batch, time, (heads + 2 key heads) channels] in 16 bits, contiguous: queries, keys, values.
 Attended packed_attention(const at::Tensor& packed, const PackedAttention& attention);
 
-/// The gradient of `packed`; dy as y.
+/// The gradient of `packed`; dy has the shape of y.
 at::Tensor packed_attention_gradient(const at::Tensor& packed, const PackedAttention& attention, const Attended& found,
                                      const at::Tensor& dy);
 

@@ -12,14 +12,14 @@ __device__ inline float logistic(float x) { return __fdividef(1.0F, 1.0F + __exp
 constexpr float kRootTwoOverPi = 0.7978845608028654F, kCubic = 0.044715F;
 constexpr float kRootHalf = 0.7071067811865476F, kRootHalfOverPi = 0.3989422804014327F;
 
-/// (value, slope) of a curve at x. tanh(u) is 2 logistic(2 u) - 1: one exponential, and exact far from 0.
+/// Value and slope of a curve at x. tanh(u) is 2 logistic(2 u) - 1: one exponential, and exact far from 0.
 struct Point {
   float value, slope;
 };
 template <class T, Curve kCurve>
 __device__ Point point_at(float x) {
   if constexpr (kCurve == Curve::gelu) {
-    // erfcf keeps its digits far below 0, which 16 bits do not hold and erff is half the work of.
+    // erfcf keeps its digits far below 0. 16 bits cannot hold them, and erff costs half as much.
     const float share = 0.5F * (sizeof(T) == 4 ? erfcf(-x * kRootHalf) : 1.0F + erff(x * kRootHalf));
     return {x * share, share + x * kRootHalfOverPi * __expf(-0.5F * x * x)};
   } else if constexpr (kCurve == Curve::gelu_tanh) {

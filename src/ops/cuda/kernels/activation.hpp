@@ -1,4 +1,4 @@
-// Element-wise functions between two products.
+// Element-wise functions between matrix products.
 #pragma once
 
 #include "kernels.hpp"
@@ -14,31 +14,31 @@ struct CurveRows {
   int64_t rows, width;
   const void* x;   // [rows, width]
   void* y;         // [rows, width]; forward only
-  const void* dy;  // [rows, width]; backward only, as what follows
-  void* dx;        // [rows, width]; may be dy
+  const void* dy;  // [rows, width]; backward only
+  void* dx;        // [rows, width]; backward only; may be dy
   int parts;       // blocks that share the rows, at most 65535
 };
 void curve_forward(const CurveRows& p, Stream stream);
 void curve_backward(const CurveRows& p, Stream stream);
 
 /// y = silu(gate) up (Shazeer, arXiv:2002.05202), and its gradients. Gate and up may be halves of one tensor: their
-/// rows are `stride` elements apart. All else is contiguous.
+/// rows are `stride` elements apart. Other tensors are contiguous.
 struct GatedRows {
   Element element;
   int64_t rows, width, stride;
   const void* gate;  // [rows, width]
   const void* up;    // [rows, width]
   void* y;           // [rows, width]; forward only
-  const void* dy;    // [rows, width]; backward only, as what follows
-  void* dgate;       // [rows, width]
-  void* dup;         // [rows, width]
+  const void* dy;    // [rows, width]; backward only
+  void* dgate;       // [rows, width]; backward only
+  void* dup;         // [rows, width]; backward only
   int parts;         // blocks that share the rows, at most 65535
 };
 void gated_forward(const GatedRows& p, Stream stream);
 void gated_backward(const GatedRows& p, Stream stream);
 
-/// Rotary positions (Su et al., arXiv:2104.09864): channel i of a head turns with channel i + half by the angle of its
-/// position; direction -1 turns back, which is the gradient.
+/// Rotary positions (Su et al., arXiv:2104.09864): rotates channels i and i + half of a head by the angle of the
+/// position. Direction -1 rotates back, which is the gradient.
 struct Rotation {
   struct Strides {
     int64_t batch, head, time;  // in elements; channels are contiguous
@@ -49,7 +49,7 @@ struct Rotation {
   float direction;
   const void* x;               // [batch, heads, time, 2 half]
   const float *cosine, *sine;  // [time, half]
-  void* y;                     // as x; may be x
+  void* y;                     // shape of x; may be x
 };
 void rotate(const Rotation& p, Stream stream);
 

@@ -1,6 +1,6 @@
-// Batch normalisation (Ioffe and Szegedy, arXiv:1502.03167). Statistics by Welford's update in a thread and Chan's rule
-// between threads and blocks ("Updating formulae and a pairwise algorithm for computing sample variances", 1979): no
-// difference of large sums, so a mean far above the deviation costs no digits.
+// Batch normalisation (Ioffe and Szegedy, arXiv:1502.03167). Statistics use Welford's update in a thread and Chan's
+// rule between threads and blocks ("Updating formulae and a pairwise algorithm for computing sample variances", 1979).
+// They subtract no large sums, so a mean far above the deviation costs no digits.
 // Registers: batch_statistics_kernel 48, batch_moments_kernel 64, batch_apply_kernel 48, batch_sums_kernel 80
 // Registers: batch_slopes_kernel 48, batch_gradient_kernel 96
 #include "batch_norm.hpp"
@@ -10,9 +10,9 @@
 namespace gputrain::ops::cuda {
 namespace {
 
-constexpr int kChannels = 32, kWorkers = 8;  // of a block that finishes sums over parts
+constexpr int kChannels = 32, kWorkers = 8;  // of a block that adds up parts
 
-/// Adds `count_b` values of mean b and squared distances from it to those of a.
+/// Merges `count_b` values with mean b and their squared distances from it into those of a.
 template <class Value>
 __device__ void join(Value& count_a, Value& mean_a, Value& squares_a, Value count_b, Value mean_b, Value squares_b) {
   if (count_b == 0) return;
@@ -22,7 +22,7 @@ __device__ void join(Value& count_a, Value& mean_a, Value& squares_a, Value coun
   count_a = count;
 }
 
-/// How many rows the workers with this number, of `workers` that take turns, visit.
+/// Number of rows that this worker visits, of `workers` that take turns.
 __device__ inline int64_t turns(int64_t rows, int64_t worker, int64_t workers) {
   return worker < rows ? (rows - worker - 1) / workers + 1 : 0;
 }
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kColumnThreads) batch_statistics_kernel(ImageR
   store_floats(part + 2 * p.channels, squares);
 }
 
-/// One thread of a block for each channel, helped by others that it adds up in a fixed order.
+/// kWorkers threads per channel: each sums some parts, and the first adds their sums in a fixed order.
 __global__ void __launch_bounds__(kChannels* kWorkers) batch_moments_kernel(ImageRows images, BatchMoments p) {
   struct Values {
     double count[kWorkers][kChannels], mean[kWorkers][kChannels], squares[kWorkers][kChannels];
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kChannels* kWorkers) batch_moments_kernel(Imag
       count = static_cast<double>(images.rows);
       mean = static_cast<double>(p.sums[channel]) / count;
       squares = static_cast<double>(p.sums[images.channels + channel]) - count * mean * mean;
-      if (squares < 0) squares = 0;  // what rounding left of next to nothing
+      if (squares < 0) squares = 0;  // rounding error near zero
     }
   } else if (channel < images.channels) {
     for (int part = thread_y(); part < images.parts; part += kWorkers) {
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kChannels* kWorkers) batch_moments_kernel(Imag
     running = static_cast<float>((1 - share) * static_cast<double>(running) + share * value);
   };
   follow(p.running_mean[channel], mean);
-  follow(p.running_var[channel], squares / fmax(count - 1, 1.0));  // of a single value 0, not 0 / 0
+  follow(p.running_var[channel], squares / fmax(count - 1, 1.0));  // a single value gives 0, not 0 / 0
 }
 
 template <class T, int kVector>
@@ -135,13 +135,13 @@ __global__ void __launch_bounds__(kColumnThreads) batch_apply_kernel(ImageRows i
     GPUTRAIN_UNROLL
     for (int k = 0; k < kVector; ++k) {
       y[k] = y[k] * scale[k] + shift[k] + residual[k];
-      if (p.relu && y[k] < 0) y[k] = 0;  // a NaN passes through
+      if (p.relu && y[k] < 0) y[k] = 0;  // a NaN propagates
     }
     store(static_cast<T*>(p.y) + place, y);
   }
 }
 
-/// dy where the ReLU let through, from y as it was stored or from x.
+/// dy where the ReLU let it through, else 0. The mask comes from the stored y or from x.
 template <class T, int kVector>
 __device__ void load_passed(const BatchGradient& p, int64_t place, const float (&x)[kVector],
                             const float (&scale)[kVector], const float (&shift)[kVector], float (&g)[kVector]) {
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(kColumnThreads) batch_gradient_kernel(ImageRow
   }
 }
 
-/// Calls visit(a value of the type, the elements in a pack, the grid).
+/// Calls visit(a value of the type, elements per pack, grid).
 template <class Visit, class... Pointers>
 void with_grid(const ImageRows& images, const Visit& visit, Pointers... pointers) {
   with_type(images.element, [&](auto type) {
@@ -251,7 +251,7 @@ void with_grid(const ImageRows& images, const Visit& visit, Pointers... pointers
 
 dim3 channel_blocks(const ImageRows& images) { return dim3{extent(divided_up(images.channels, kChannels)), 1, 1}; }
 
-/// What follows from the sums of so many parts, and dx.
+/// Computes the slopes from the sums of this many parts, then dx.
 void finish_gradient(const ImageRows& images, int parts, const BatchGradient& p, Stream stream) {
   ImageRows summed = images;
   summed.parts = parts;

@@ -1,4 +1,4 @@
-// The second half of every sum over rows: blocks have left partial sums, which are added up in a fixed order.
+// Second half of every sum over rows: adds up the blocks' partial sums in a fixed order.
 // Registers: column_sum_kernel 32
 #include "device.cuh"
 

@@ -1,5 +1,5 @@
-// Kernels that go down the rows of [rows, width] with the columns of a thread fixed: what belongs to a column is loaded
-// once, and sums over rows stay in registers.
+// Kernels over the rows of [rows, width] in which each thread keeps its columns: values per column are loaded once, and
+// sums over rows stay in registers.
 #pragma once
 
 #include "device.cuh"
@@ -12,7 +12,7 @@ struct ColumnGrid {
   dim3 blocks, threads;
 };
 
-/// `parts` blocks share the rows; where rows are narrow, several of them lie beside each other in a warp.
+/// `parts` blocks share the rows; if rows are narrow, a warp covers several of them.
 inline ColumnGrid column_grid(int64_t width, int vector, int64_t parts) {
   const int64_t packs = divided_up(width, vector);
   int64_t x = 1;
@@ -30,12 +30,12 @@ struct ColumnWalk {
         step(static_cast<int64_t>(blocks_y()) * threads_y()),
         end(column < width ? rows : 0) {}
 
-  /// How many rows this thread visits.
+  /// Number of rows that this thread visits.
   __device__ int64_t count() const { return first < end ? (end - first - 1) / step + 1 : 0; }
 };
 
-/// Adds the threads of a block up that have the same columns, in a fixed order; the first of them writes to
-/// `partials` [part][width], where that is not nullptr. Every thread of the block must call.
+/// Adds up the sums of a block's threads that have the same columns, in a fixed order, and writes them to `partials`
+/// [width] unless it is nullptr. Every thread of the block must call.
 template <int kVector>
 __device__ void write_column_sums(const float (&sums)[kVector], int64_t column, int64_t width, float* partials) {
   struct Values {

@@ -1,4 +1,4 @@
-// Cross entropy of rows of logits, a block for each row: maximum and sum in one pass (Milakov and Gimelshein, "Online
+// Cross entropy of rows of logits, one block per row: maximum and sum in one pass (Milakov and Gimelshein, "Online
 // normalizer calculation for softmax", arXiv:1805.02867), then the gradient over the logits while the cache has them.
 // Registers: cross_entropy_kernel 64
 // Registers: scale_logits_kernel 32
@@ -11,9 +11,9 @@ namespace {
 
 constexpr int kMostThreads = 512;
 
-/// The exponentials of some logits x: sum = sum of exp(x - top). `plain` is the sum of x.
+/// Exponentials of some logits x. `sum` is the sum of exp(x - top), `plain` the sum of x.
 struct Exponentials {
-  float top = -FLT_MAX;  // finite: logits of minus infinity count for nothing
+  float top = -FLT_MAX;  // finite, so that logits of minus infinity add nothing
   float sum = 0, plain = 0;
 
   __device__ void add(const Exponentials& other) {
@@ -25,7 +25,7 @@ struct Exponentials {
   __device__ float lse() const { return top + logf(sum); }
 };
 
-/// How many of kVector columns beginning here are classes.
+/// Number of classes among the kVector columns that begin here.
 template <int kVector>
 __device__ int classes_from(int64_t column, int64_t classes) {
   const int64_t left = classes - column;
@@ -59,7 +59,7 @@ __device__ Exponentials of_thread(const T* row, int64_t classes) {
   return all;
 }
 
-/// The same for every thread of the block, added up in a fixed order. One barrier.
+/// The block's total, summed in a fixed order and returned to every thread. One barrier.
 __device__ inline Exponentials of_block(Exponentials mine) {
   struct Warps {
     float top[kWarpSize], sum[kWarpSize], plain[kWarpSize];
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kMostThreads, 2) cross_entropy_kernel(CrossEnt
   T* const logits = static_cast<T*>(p.logits) + row * p.columns;
   float lse = 0, loss = 0;
   if (counts) {
-    // Read before the barrier: after it a thread may have overwritten it.
+    // Read before the barrier: after it, another thread may overwrite the logit.
     const float at_target = widen(logits[target]);
     const Exponentials all = of_block(of_thread<T, kVector>(logits, p.classes));
     lse = all.lse();
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kMostThreads) scale_logits_kernel(CrossEntropy
   }
 }
 
-/// A block for each row; `packed` and `single` are the kernel for columns in packs, or one by one.
+/// One block per row. `packed` and `single` are the kernels for packs of columns and for single columns.
 template <class T, class Kernel>
 void launch_rows(const CrossEntropyRows& p, Kernel packed, Kernel single, Stream stream) {
   constexpr int kVector = kPackOf<T>;

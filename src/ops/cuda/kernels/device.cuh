@@ -1,5 +1,5 @@
-// What our kernels share: packs of 16 bytes, sums over warps and rows, random bits. Storage is fp32, bf16 or fp16,
-// arithmetic fp32. The same source runs on a CPU, thread by thread, in the tests.
+// Shared by our kernels: packs of 16 bytes, sums over warps and rows, random bits. Storage is fp32, bf16 or fp16;
+// arithmetic is fp32. In tests, the same source runs on a CPU, thread by thread.
 #pragma once
 
 #include <cfloat>
@@ -20,7 +20,7 @@ constexpr unsigned kWholeWarp = 0xffffffffU;
 constexpr int kWarpSize = 32;
 
 template <class T>
-constexpr int kPackOf = 16 / static_cast<int>(sizeof(T));  // elements in one access of 16 bytes
+constexpr int kPackOf = 16 / static_cast<int>(sizeof(T));  // elements per 16-byte access
 
 __device__ inline int thread_x() { return static_cast<int>(threadIdx.x); }
 __device__ inline int thread_y() { return static_cast<int>(threadIdx.y); }
@@ -69,7 +69,7 @@ __device__ void store(T* to, const float (&from)[kCount]) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
-/// fp32 values beside those of a pack, which may be more than one access holds.
+/// Loads the fp32 values that belong to a pack; they may need more than one access.
 template <int kCount>
 __device__ void load_floats(const float* from, float (&to)[kCount]) {
   constexpr int kStep = kCount < 4 ? kCount : 4;
@@ -103,10 +103,10 @@ __device__ Value warp_sum(Value value) {
   return value;
 }
 
-/// Two sums over the threads of a row, which are the whole warps along x of a block; every row of the block at once.
-/// One barrier where a row has several warps: `scratch` must not be used again before another barrier.
+/// Two sums over the threads of a row, which are the whole warps along x; all rows of the block at once. One barrier if
+/// a row has several warps: use `scratch` again only after another barrier.
 struct RowScratch {
-  float first[kWarpSize], second[kWarpSize];  // by warp of the block
+  float first[kWarpSize], second[kWarpSize];  // per warp of the block
 };
 __device__ inline void row_sums(float& first, float& second, RowScratch& scratch) {
   first = warp_sum(first);
@@ -144,12 +144,12 @@ __device__ inline RandomBits philox(uint64_t key, uint64_t low, uint64_t high) {
   return c;
 }
 
-/// Whether dropout keeps each of kCount neighbours: 16 bits for each, so that one draw serves eight elements. A
-/// function of the element's place alone, so that a backward pass finds the same.
+/// Dropout mask of kCount neighbours: 16 bits for each, so that one draw serves eight elements. It depends only on
+/// seed, offset and the element's index, so that the backward pass computes the same mask.
 struct Mask {
   uint64_t seed, offset;
-  unsigned threshold;  // elements whose 16 bits are below are dropped
-  float scale;         // of those that stay
+  unsigned threshold;  // elements whose 16 bits are below this are dropped
+  float scale;         // factor for kept elements
 
   __device__ explicit Mask(const Dropout& dropout)
       : seed(dropout.seed_pointer != nullptr ? static_cast<uint64_t>(*dropout.seed_pointer) : dropout.seed),
@@ -171,7 +171,7 @@ struct Mask {
   }
 
  private:
-  // An index that is known only at run time would put the words into local memory.
+  // Branches, because an index known only at run time would put the words into local memory.
   __device__ static unsigned word_of(const RandomBits& bits, int index) {
     const unsigned low = index % 2 == 0 ? bits.word[0] : bits.word[1];
     const unsigned high = index % 2 == 0 ? bits.word[2] : bits.word[3];
@@ -197,7 +197,7 @@ struct Number {
   static constexpr int value = kValue;
 };
 
-/// A whole number of packs in every row, and every tensor begins at a multiple of 16 bytes.
+/// Whether every row is a whole number of packs and every tensor is aligned to 16 bytes.
 template <class... Pointers>
 bool is_packed(int64_t width, int pack, Pointers... pointers) {
   return width % pack == 0 && ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);

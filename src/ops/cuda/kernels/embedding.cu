@@ -1,4 +1,4 @@
-// Each token's rows are added up by one block, in a fixed order: the block at the first place of a run of equal tokens.
+// One block sums the rows of each token in a fixed order: the block at the first of a run of equal tokens.
 // Registers: embedding_gradient_kernel 64
 #include "embedding.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 template <class T, int kVector>
 __global__ void __launch_bounds__(kColumnThreads) embedding_gradient_kernel(EmbeddingGradient p) {
   const int64_t begin = block_x(), token = p.tokens[begin];
-  if (begin > 0 && p.tokens[begin - 1] == token) return;  // the whole block: another one does it
+  if (begin > 0 && p.tokens[begin - 1] == token) return;  // the whole block returns: another block sums this token
   const int64_t column = (static_cast<int64_t>(block_y()) * threads_x() + thread_x()) * kVector;
   float sum[kVector] = {};
   GPUTRAIN_UNROLL_4

@@ -1,5 +1,5 @@
-// The norm of a flat gradient, whether it is finite, and what it has to be divided by: one pass over the gradient, and
-// nothing read on the host.
+// Norm of a flat gradient, whether it is finite, and its divisor: one pass over the gradient, and the host reads
+// nothing.
 // Registers: square_sums_kernel 40, gradient_scalars_kernel 32
 #include "optimizer.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 512, kVector = 4;
 
-/// Squares of four neighbours are added up in float, all else in double: a sum over millions of floats loses digits.
+/// Squares of four neighbours are summed in float, the rest in double: a float sum of millions loses digits.
 __global__ void __launch_bounds__(kThreads) square_sums_kernel(const float* values, int64_t count, double* partials) {
   struct Sums {
     double of[kThreads / kWarpSize];
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) square_sums_kernel(const float* valu
 __global__ void __launch_bounds__(kWarpSize) gradient_scalars_kernel(GradientScalars p) {
   if (thread_x() != 0) return;
   double norm = sqrt(*p.square);
-  *p.found_inf = norm <= DBL_MAX ? 0.0F : 1.0F;  // a NaN is not below either
+  *p.found_inf = norm <= DBL_MAX ? 0.0F : 1.0F;  // 1 for a NaN, too
   const double scale = p.scale != nullptr ? static_cast<double>(*p.scale) : 1.0;
   norm /= scale;
   *p.norm = norm;

@@ -1,6 +1,6 @@
-// Launchers of our CUDA kernels, on raw pointers and without LibTorch. Tensors are contiguous with the shapes given;
-// their elements are of type `element`, and what is `float` is fp32 whatever that is. Everything a kernel writes is
-// written whole. The same input gives the same bits on the same grid: nothing is added up by atomics.
+// Launchers of our CUDA kernels, with raw pointers and without LibTorch. Tensors are contiguous with the given shapes.
+// Elements have the type `element`; `float` is always fp32. Outputs are written completely. The same input gives the
+// same bits on the same grid: no sum uses atomics.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ using Stream = CUstream_st*;  // cudaStream_t
 
 enum class Element { fp32, bf16, fp16 };
 
-/// Where dropout's random bits come from: Philox by seed and offset, those being read on the device under a CUDA graph.
+/// Source of dropout's random bits: Philox with seed and offset, which a CUDA graph reads on the device.
 struct Dropout {
-  unsigned threshold = 0;  // of 65536: the share that is dropped; 0: none
+  unsigned threshold = 0;  // of 65536: share to drop; 0: no dropout
   uint64_t seed = 0, offset = 0;
   const int64_t* seed_pointer = nullptr;
   const int64_t* offset_pointer = nullptr;  // added to `offset`
 };
 
-/// 1 is not reached: what stays is scaled by 1 / (1 - share).
+/// Less than 1, because kept elements are scaled by 1 / (1 - share).
 inline unsigned dropout_threshold(double share) {
   const double of_65536 = share * 65536 + 0.5;
   return of_65536 >= 65535 ? 65535 : static_cast<unsigned>(of_65536);

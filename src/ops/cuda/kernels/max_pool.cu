@@ -1,4 +1,4 @@
-// Max-pooling of 3 x 3 windows with stride 2, a thread for a pack of channels of one place.
+// Max-pooling of 3 x 3 windows with stride 2; one thread per pack of channels of a pixel.
 // Registers: max_pool_forward_kernel 64, max_pool_backward_kernel 64
 #include "max_pool.hpp"
 
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kColumnThreads) max_pool_backward_kernel(MaxPo
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
     const Place place(row, p.height, p.width);
     float dx[kVector] = {};
-    // The windows whose middle lies at or beside this place: at most two along each side.
+    // The windows that contain this pixel: at most two along each side.
     for (int64_t y = place.y / kStride; y <= (place.y + 1) / kStride && y < out_height; ++y) {
       for (int64_t x = place.x / kStride; x <= (place.x + 1) / kStride && x < out_width; ++x) {
         const auto window =

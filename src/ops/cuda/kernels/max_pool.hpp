@@ -1,22 +1,22 @@
-// The pooling of images with channels last that follows a stem.
+// Max-pooling of channels-last images, as after a ResNet's stem.
 #pragma once
 
 #include "kernels.hpp"
 
 namespace gputrain::ops::cuda {
 
-/// Maximum over windows of 3 x 3 with stride 2 and padding 1; the first of equals counts, a NaN always.
+/// Maximum over 3 x 3 windows with stride 2 and padding 1. Chooses the first of equal values, and always a NaN.
 struct MaxPool {
   Element element;
   int64_t batch, height, width, channels;  // of x
   const void* x;                           // [batch, height, width, channels]
   void* y;                                 // [batch, (height + 1) / 2, (width + 1) / 2, channels]
-  int8_t* index;                           // as y: the place in the window, row by row
-  const void* dy;                          // as y; backward only, as what follows
-  void* dx;                                // as x
+  int8_t* index;                           // shape of y: position in the window, row by row
+  const void* dy;                          // shape of y; backward only
+  void* dx;                                // shape of x; backward only
 };
 void max_pool_forward(const MaxPool& p, Stream stream);
-/// Each element of x collects from the windows that chose it, in a fixed order.
+/// Each element of x sums the gradients of the windows that chose it, in a fixed order.
 void max_pool_backward(const MaxPool& p, Stream stream);
 
 }  // namespace gputrain::ops::cuda

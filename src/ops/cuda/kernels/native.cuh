@@ -1,4 +1,4 @@
-// What device.cuh is made of where nvcc compiles it. tests/support/lanes.hpp gives the same names on a CPU.
+// Parts of device.cuh that need nvcc. tests/support/lanes.hpp defines the same names for a CPU.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -45,7 +45,7 @@ __device__ inline Fp16 narrow<Fp16>(float value) {
 template <class Pack>
 __device__ void check_aligned(const void*) {}
 
-/// Shared memory of a block. Two of one type in one kernel are told apart by the index.
+/// Shared memory of a block. The index distinguishes objects of the same type in a kernel.
 template <class T, int kIndex = 0>
 __device__ T& block_memory() {
   __shared__ T memory;

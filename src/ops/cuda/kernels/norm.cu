@@ -1,6 +1,6 @@
-// Residual + dropout + LayerNorm (Ba et al., arXiv:1607.06450) or RMSNorm (Zhang and Sennrich, arXiv:1910.07467), each
-// tensor read and written once. A row belongs to one or more whole warps, which hold it in registers; the statistics
-// are those of z as it is stored, so that the backward pass sees the same numbers.
+// Residual + dropout + LayerNorm (Ba et al., arXiv:1607.06450) or RMSNorm (Zhang and Sennrich, arXiv:1910.07467). Each
+// tensor is read and written once; one or more whole warps hold a row in registers. The statistics are those of z as
+// stored, so that the backward pass uses the same numbers.
 // Registers: norm_forward_kernel 96, norm_backward_kernel 168
 #include "norm.hpp"
 
@@ -12,7 +12,7 @@ namespace {
 constexpr int kForwardThreads = 256, kMostThreads = 384;  // of a block
 constexpr int kForwardPacks = 3;
 
-/// Columns [column(pack), column(pack) + kVector) of a row of `width` belong to this thread.
+/// The thread's pack covers the columns [column_of(pack), column_of(pack) + kVector) of a row.
 template <int kVector>
 __device__ int column_of(int pack) {
   return (pack * threads_x() + thread_x()) * kVector;
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(512, 1) norm_forward_kernel(NormForward p) {
   const int64_t row = static_cast<int64_t>(block_x()) * threads_y() + thread_y();
   const bool is_row = row < p.rows;
   const int64_t begin = row * width;
-  // All loads before the first store, which the compiler could not move them over.
+  // All loads before the first store, because the compiler cannot move loads over a store.
   Pack<T, kVector> x_pack[kPacks], residual_pack[kPacks];
   GPUTRAIN_UNROLL
   for (int pack = 0; pack < kPacks; ++pack) {
@@ -89,13 +89,13 @@ __global__ void __launch_bounds__(512, 1) norm_forward_kernel(NormForward p) {
   }
 }
 
-/// What a thread adds up over its rows, for its columns.
+/// A thread's sums over its rows, for its columns.
 template <int kVector, int kPacks>
 struct Totals {
   float scale[kPacks][kVector] = {}, shift[kPacks][kVector] = {};
 };
 
-/// Adds the rows of a block up in their order and writes [width] at `to`.
+/// Sums the rows of a block in order and writes [width] to `to`.
 template <int kVector, int kPacks>
 __device__ void write_totals(const float (&totals)[kPacks][kVector], int width, float* to) {
   struct Values {
@@ -121,12 +121,12 @@ __device__ void write_totals(const float (&totals)[kPacks][kVector], int width, 
   }
 }
 
-// With g = dy scale and h the normalised row: dz = passed + rstd (g - mean(g) - h mean(g h)); without centring no
-// mean(g).
+// With g = dy scale and h the normalised row: dz = passed + rstd (g - mean(g) - h mean(g h)); no mean(g) without
+// centring.
 template <class T, int kVector, int kPacks>
 __global__ void __launch_bounds__(kMostThreads, kVector* kPacks <= 8 ? 2 : 1) norm_backward_kernel(NormBackward p) {
   struct Scratch {
-    RowScratch of[2];  // by parity: a barrier of the next row lies between two uses of one
+    RowScratch of[2];  // by parity, so that a barrier lies between two uses of one
   };
   Scratch& scratch = block_memory<Scratch>();
   const int width = static_cast<int>(p.width);
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(kMostThreads, kVector* kPacks <= 8 ? 2 : 1) no
   write_totals(totals.shift, width, partials + width);
 }
 
-/// The warps that a row needs with `packs` packs in each thread.
+/// Warps per row with `packs` packs per thread.
 int64_t warps_of(int64_t width, int vector, int packs) {
   return divided_up(width, int64_t{kWarpSize} * vector * packs);
 }
@@ -218,7 +218,7 @@ void forward_of(const NormForward& p, Stream stream) {
   if (!is_packed(p.width, kVector, p.x, p.residual, p.z, p.y, p.scale, p.shift)) {
     return launch_forward<T, 1, 16>(p, stream);
   }
-  // As few packs as the width needs, in as few warps as three packs in a thread need.
+  // The fewest packs for this width in as many warps as three packs per thread need.
   switch (divided_up(p.width, warps_of(p.width, kVector, kForwardPacks) * kWarpSize * kVector)) {
     case 1:
       return launch_forward<T, kVector, 1>(p, stream);

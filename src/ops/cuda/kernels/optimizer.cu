@@ -1,5 +1,5 @@
 // AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019) and SGD with momentum (Nesterov's:
-// Sutskever et al., ICML 2013), in torch.optim's arithmetic, over all stretches of an arena at once.
+// Sutskever et al., ICML 2013), in torch.optim's arithmetic, for all stretches of an arena in one launch.
 // Registers: adamw_kernel 72, sgd_kernel 64
 #include "optimizer.hpp"
 
@@ -28,7 +28,7 @@ __device__ inline const Stretch& stretch_of(const Update& p, int64_t block) {
 
 __device__ inline bool is_skipped(const Update& p) { return p.found_inf != nullptr && *p.found_inf != 0; }
 
-/// The elements of a thread: kPacks packs, beginning at place(i) of the arena where that is below end.
+/// A thread's elements: kPacks packs that begin at place(i) in the arena, if that is below end.
 struct Share {
   int64_t begin, end;
   float decay;
@@ -72,7 +72,7 @@ __device__ inline void store_working(const Update& p, const Share& share, const 
 }
 
 struct AdamWRates {
-  float log_beta1, log_beta2, one_less_beta1, one_less_beta2;  // differences from 1 are taken in double
+  float log_beta1, log_beta2, one_less_beta1, one_less_beta2;  // 1 - beta is computed in double
 };
 
 __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWUpdate p, AdamWRates rates) {
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWUpdate p, AdamWRat
   load_share(p.first, share, first);
   load_share(p.second, share, second);
   const float lr = *p.common.lr, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
-  // 1 - beta^step: by expm1, because beta^step is almost 1 in the first steps.
+  // 1 - beta^step by expm1, because beta^step is almost 1 in the first steps.
   const float step_size = lr / -expm1f(*p.step * rates.log_beta1);
   const float second_root = sqrtf(-expm1f(*p.step * rates.log_beta2));
   const float beta2 = static_cast<float>(p.beta2);

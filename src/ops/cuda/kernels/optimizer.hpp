@@ -1,38 +1,38 @@
-// Updates of an arena in one launch, driven by device scalars, and what is measured of its gradients before.
+// Updates of an arena in one launch, controlled by device scalars, and the gradient norm before them.
 #pragma once
 
 #include "kernels.hpp"
 
 namespace gputrain::ops::cuda {
 
-/// A stretch of the arena with its weight decay. Blocks of the grid are dealt out to stretches in order.
+/// A range of the arena with one weight decay. The grid's blocks are assigned to stretches in order.
 struct Stretch {
-  int64_t begin, end;   // elements of the arena, multiples of kStretchAlignment
-  int64_t first_block;  // blocks of the stretches before
+  int64_t begin, end;   // elements of the arena; multiples of kStretchAlignment
+  int64_t first_block;  // number of blocks of earlier stretches
   float decay;
 };
 inline constexpr int64_t kStretchAlignment = 4;
-/// Blocks that a stretch takes.
+/// Number of blocks for a stretch.
 int64_t blocks_of(int64_t elements);
 
-/// What every update reads. Nothing is changed where found_inf is not 0.
+/// Operands of every update. Nothing changes if found_inf is not 0.
 struct Update {
-  float* values;           // of the arena
-  const float* gradients;  // of the arena
-  void* working;           // of the arena: a copy in `working_element`, 16 bits; or nullptr
+  float* values;           // the arena's
+  const float* gradients;  // the arena's
+  void* working;           // the arena's copy in `working_element`, 16 bits; or nullptr
   Element working_element;
   const Stretch* stretches;  // [count], on the device
   int count;
-  int64_t blocks;          // of all stretches
-  const float* lr;         // [1], on the device, as the next two
-  const float* divisor;    // the gradient is divided by it; or nullptr
+  int64_t blocks;          // for all stretches
+  const float* lr;         // [1], on the device; so are the next two
+  const float* divisor;    // divides the gradient; or nullptr
   const float* found_inf;  // or nullptr
 };
 
 struct AdamWUpdate {
   Update common;
-  float *first, *second;  // averages of the gradient and of its square
-  const float* step;      // [1], on the device: updates made, with this one
+  float *first, *second;  // averages of the gradient and its square
+  const float* step;      // [1], on the device: number of updates, including this one
   double beta1, beta2;
   float eps;
 };
@@ -46,17 +46,17 @@ struct SgdUpdate {
 };
 void sgd(const SgdUpdate& p, Stream stream);
 
-/// partials[part] = the sum of squares of its share of values [count]; not finite where a value is not.
+/// partials[part] = sum of squares of its share of values [count]; not finite if a value is not finite.
 void square_sums(const float* values, int64_t count, double* partials, int parts, Stream stream);
 
-/// What follows from the sum of squares of a gradient that is `scale` times too large.
+/// Scalars from the sum of squares of a gradient that is `scale` times too large.
 struct GradientScalars {
   const double* square;  // [1]
   const float* scale;    // [1] or nullptr
-  double max_norm;       // to clip to; 0: no clipping
-  double* norm;          // [1]: of the gradient without its scale
-  float* found_inf;      // [1]: 1 where the norm is not finite
-  float* divisor;        // [1]: scale times what clipping divides by
+  double max_norm;       // clips to this; 0: no clipping
+  double* norm;          // [1]: of the unscaled gradient
+  float* found_inf;      // [1]: 1 if the norm is not finite
+  float* divisor;        // [1]: scale times the divisor of clipping
 };
 void gradient_scalars(const GradientScalars& p, Stream stream);
 

@@ -1,4 +1,4 @@
-// Rotary positions, a row being one position of one head.
+// Rotary positions; a row is one position of one head.
 // Registers: rotate_kernel 64
 #include "activation.hpp"
 
