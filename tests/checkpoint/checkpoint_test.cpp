@@ -304,13 +304,13 @@ TEST_F(CheckpointTest, FallsBackToTheNewestGoodOneAndSaysWhatIsWrongWithTheOther
       {"manifest.json: not a manifest", [](const fs::path& f) { overwrite(f / "manifest.json", R"({"format":"x"})"); }},
       {"format version 1 is unknown",
        [](const fs::path& f) { overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":1})"); }},
-      {"leads out of the folder",
+      {"points outside the folder",
        [](const fs::path& f) {
          auto manifest = nlohmann::json::parse(content_of(f / "manifest.json"));
          manifest["files"] = {{"../step-00000001/state.json", {{"bytes", 1}, {"xxh3_128", ""}}}};
          write_sealed_manifest(f / "manifest.json", manifest);
        }},
-      {"names no state.json",
+      {"does not list state.json",
        [](const fs::path& f) {
          auto manifest = nlohmann::json::parse(content_of(f / "manifest.json"));
          manifest["files"] = nlohmann::json::object();

@@ -173,14 +173,14 @@ TEST_F(PartTest, IsRefusedWhenSlicesDoNotCoverATensorExactlyOnce) {
       {"no file has element 55 of 'exp_avg.weight'", [&](auto& m) { weight_of(m, 1)["begin"] = 56; }},
       {"two files have element 54 of 'exp_avg.weight'", [&](auto& m) { weight_of(m, 1)["begin"] = 54; }},
       {"no file has element 55 of", [](auto& m) { m["files"].erase(file_name("optimizer", 1, 4)); }},
-      {"is another tensor in another file",
+      {"has another dtype or shape in another file",
        [&](auto& m) {
          weight_of(m, 1)["shape"] = {7, 30};
        }},
-      {"a slice out of its tensor", [&](auto& m) { weight_of(m, 1)["begin"] = 211; }},
-      {"is not the slice that the manifest says", [&](auto& m) { weight_of(m, 1)["begin"] = 200; }},
+      {"a slice outside its tensor", [&](auto& m) { weight_of(m, 1)["begin"] = 211; }},
+      {"does not match its slice in the manifest", [&](auto& m) { weight_of(m, 1)["begin"] = 200; }},
       {"not a count", [&](auto& m) { weight_of(m, 1)["begin"] = -1; }},
-      {"beyond all memory",
+      {"too large for memory",
        [&](auto& m) {
          weight_of(m, 1)["shape"] = {INT64_MAX, 3};
        }},
