@@ -66,7 +66,7 @@ class Compare(ComparisonTest):
             cut.communicate()
             [left] = json.loads(output.read_text())["results"][0]["runs"]["gputrain"]
             refused = run_compare(folder, *options[:-1], "2", "--continue")[0]
-            self.assertIn("was measured otherwise", refused.stderr)
+            self.assertIn("was measured with other settings", refused.stderr)
             done, report = run_compare(folder, *options, "--continue")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(turns_in(done.stdout), ["eager", "eager", "gputrain"])
