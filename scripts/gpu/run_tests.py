@@ -4,9 +4,9 @@ runs again after all others, without the cases that have passed.
 
 usage: run_tests.py FOLDER OUT [--budget SECONDS] [--limit SECONDS] [--continue]
   FOLDER      build/cuda, or what pack.sh made
-    --budget    stop each program after this many seconds from now (default: 540)
-    --limit     stop each program after this many seconds of its own (default: 200)
-    --continue  skip programs and cases that have already passed in OUT
+  --budget    stop each program after this many seconds from now (default: 540)
+  --limit     stop each program after this many seconds of its own (default: 200)
+  --continue  skip programs and cases that have already passed in OUT
 """
 
 import argparse
