@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Puts a built gputrain and all it loads into one folder that needs neither this checkout nor Python nor a compiler: only
-# the C and C++ libraries that every Debian 12 or Ubuntu 24.04 has, of the distribution it was built on or a newer one.
+# Collects a built gputrain and the libraries it loads in one folder. The folder needs no checkout, Python or compiler,
+# only the C and C++ libraries of Debian 12 or Ubuntu 24.04: the distribution of the build, or a newer one.
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/steps.sh"
 
 usage() {
   cat <<'END_OF_USAGE'
 usage: docker/assemble.sh --cpu | --cuda | --build FOLDER  TARGET
-  --cpu, --cuda   what scripts/build.sh has built with the same option
+  --cpu, --cuda   the build that scripts/build.sh made with the same option
   --build         the folder of another build
   TARGET          becomes bin/gputrain, lib/ and share/gputrain/
 END_OF_USAGE
@@ -24,17 +24,17 @@ target=$1
 [[ -e $build/bin/gputrain ]] || fail "nothing is built in $build" "Run scripts/build.sh first."
 packages=$(dirname "$(sed -n 's/^GPUTRAIN_TORCH_DIR:PATH=//p' "$build/CMakeCache.txt")")
 
-# In every image, and not to be mixed with those of another machine.
+# The base image has these, and they must not be mixed with another machine's.
 is_of_base() { [[ ${1##*/} =~ ^(ld-linux|libc|libm|libdl|librt|libpthread|libutil|libresolv|libgcc_s|libstdc\+\+)[-.] ]]; }
 
-# libtorch_cuda opens these by name when it first needs them.
+# libtorch_cuda loads these with dlopen() when it first needs them.
 opened_later() {
   [[ -n $(ldd "$build/lib/libgputrain.so" | grep libtorch_cuda) ]] || return 0
   printf '%s\n' "$packages"/torch/lib/lib{torch_cuda_linalg,caffe2_nvrtc}.so "$packages"/nvidia/cudnn/lib/lib*.so.* \
     "$packages"/nvidia/cu13/lib/libnvrtc{,-builtins}.so.*
 }
 
-# What a file loads, itself included; libcuda.so.1 is the driver's, which the container gets from its host.
+# The given files and all libraries they load. libcuda.so.1 belongs to the driver; the host provides it.
 closure() {
   local missing
   missing=$(ldd "$@" | awk '/not found/ && $1 != "libcuda.so.1"')
@@ -44,7 +44,7 @@ closure() {
 
 place_of() {
   case $1 in
-    "$packages"/*) echo "$target/lib/${1#"$packages"/}" ;;  # where torch's own run paths look: torch/lib, nvidia/*/lib
+    "$packages"/*) echo "$target/lib/${1#"$packages"/}" ;;  # where torch's run paths look: torch/lib, nvidia/*/lib
     *) echo "$target/lib/${1##*/}" ;;
   esac
 }
@@ -65,5 +65,5 @@ done
 
 outside=$(ldd "$target/bin/gputrain" "$target/lib/libgputrain.so" | awk '$3 ~ /^\// {print $3}' | xargs realpath -s | sort -u |
   while read -r library; do is_of_base "$library" || [[ $library == "$target"/* ]] || echo "$library"; done)
-[[ -z $outside ]] || fail "what was assembled still loads from elsewhere:" "$outside"
+[[ -z $outside ]] || fail "the assembled program still loads libraries from elsewhere:" "$outside"
 say "Assembled $(du -sh "$target" | cut -f1) in $target"

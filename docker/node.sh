@@ -1,9 +1,9 @@
 #!/bin/sh
-# A host for `gputrain launch`: an sshd for this user alone, by key alone, on port 2222. Needs no root.
+# A host for `gputrain launch`: an sshd on port 2222 that accepts only this user and only keys. Needs no root.
 #
-#   gputrain-node        serves. Who may come in stands in /cluster/authorized_keys; the host's public key is left in
-#                        /cluster/known_hosts/NAME, so that others with that volume know it
-#   gputrain-node keys   makes a key for this user, once, and lets it in everywhere
+#   gputrain-node        runs the sshd. /cluster/authorized_keys lists who may log in. Writes the host's public key to
+#                        /cluster/known_hosts/NAME for the others that share the volume
+#   gputrain-node keys   creates a key for this user, once, and authorises it on all hosts
 set -eu
 umask 077
 cluster=/cluster port=2222 own=$HOME/.gputrain-node
@@ -14,7 +14,7 @@ if [ "${1:-}" = keys ]; then
 fi
 
 if [ ! -r "$cluster/authorized_keys" ]; then
-  echo "error: $cluster/authorized_keys cannot be read; mount the public key of whoever launches there" >&2
+  echo "error: $cluster/authorized_keys cannot be read; put the public key of the user who runs gputrain launch there" >&2
   exit 2
 fi
 mkdir -p "$own"
@@ -34,7 +34,7 @@ UsePAM no
 AllowUsers $(id -un)
 AllowTcpForwarding no
 PidFile none
-# The folder of keys is a volume, which may belong to anybody.
+# The keys are on a volume that may have any owner.
 StrictModes no
 CONFIG
 exec /usr/sbin/sshd -D -e -f "$own/sshd_config"

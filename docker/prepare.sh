@@ -1,7 +1,7 @@
 #!/bin/sh
-# The system's part of an image, Debian 12 or Ubuntu 24.04.
-#   run    tini, and a user who is not root
-#   node   an sshd and an ssh besides
+# Prepares the system of an image (Debian 12 or Ubuntu 24.04).
+#   run    tini and a non-root user
+#   node   also an sshd and an ssh client
 set -eu
 
 export DEBIAN_FRONTEND=noninteractive
@@ -14,13 +14,13 @@ install_packages() {
 case $1 in
   run)
     install_packages tini
-    # Not 1000: Ubuntu's images have a user of that number already.
+    # Not 1000: Ubuntu's images already use it.
     useradd --uid 10001 --user-group --create-home --shell /bin/bash gputrain
     install -d -o gputrain -g gputrain /work
     ;;
   node)
     install_packages openssh-server openssh-client
-    # Keys in an image would be everybody's: each container makes its own.
+    # Each container generates its own host keys: keys in an image would be shared by all.
     rm -f /etc/ssh/ssh_host_*
     install -d -o gputrain -g gputrain -m 700 /cluster /home/gputrain/.ssh
     ;;

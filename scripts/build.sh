@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds gputrain into build/<preset>/bin. Needs scripts/setup.sh once before.
+# Builds gputrain into build/<preset>/bin. Run scripts/setup.sh once before.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 usage() {
@@ -43,5 +43,5 @@ jobs=$(job_count)
 started=$SECONDS
 say "  build, preset $preset, $jobs at a time"
 cmake --build "$build" --parallel "$jobs" "${targets[@]}" ||
-  fail "the build failed" "The compiler's message is above. Killed without one means memory ran out: close other programs."
+  fail "the build failed" "See the compiler's message above. If it was killed without a message, memory ran out: close other programs."
 say "Built in $((SECONDS - started)) s: $(find "${build#"$PWD"/}/bin" -name gputrain 2>/dev/null || true)"

@@ -1,5 +1,5 @@
-"""Checks who includes whom: a room uses only itself and rooms above it in scripts/cmake/Rooms.cmake, and public headers
-stay cheap to include. Prints each offence as file:line: message; exits 1 if there is one.
+"""Checks includes: a room (folder of src/) may use only itself and earlier rooms of scripts/cmake/Rooms.cmake,
+and public headers must stay cheap to include. Prints each violation as file:line: message; exits 1 if there is one.
 
 usage: check_includes.py [ROOT]
 """

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Proves that a bare machine can run the README: makes an empty Debian 12 with debootstrap, puts nothing but a clone of
-# this repository in it, runs each command there and prints the minutes each took.
+# Checks that the README works on a bare machine: creates an empty Debian 12 with debootstrap, clones this repository
+# into it, runs each command there and prints the minutes it took.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 usage() {
   cat <<'END'
 usage: scripts/fresh_machine.sh [--suite NAME] [--keep] [COMMAND...]
-  COMMAND   what to run in the clone, one argument each; by default the lines of the README's first fenced block after
-            the comment <!-- fresh machine -->
+  COMMAND   a command to run in the clone, one argument each (default: the lines of the README's first fenced block
+            after the comment <!-- fresh machine -->)
   --suite   the Debian release (default: bookworm)
-  --keep    leave the system's folder behind, and print it
-Needs root and debootstrap. Everything runs in mount and process namespaces of its own, so that nothing is left mounted
-or running however it ends. Proxy and certificate settings of this machine are carried over, nothing else is.
-Ubuntu 24.04 is not run this way: scripts/packages.txt holds names that both have, or both names.
+  --keep    keep the system's folder, and print it
+Needs root and debootstrap. Everything runs in separate mount and process namespaces, so that nothing stays mounted or
+running, however it ends. Copies only the proxy and certificate settings of this machine.
+Does not test Ubuntu 24.04: scripts/packages.txt has names that exist in both, or both names.
 END
 }
 
@@ -38,26 +38,26 @@ fi
 command -v debootstrap >/dev/null || fail "no debootstrap" "apt-get install debootstrap"
 
 machine=$(mktemp -d "${TMPDIR:-/var/tmp}/gputrain-fresh.XXXXXX")
-chmod 755 "$machine"  # as a root folder is: packages try things as other users
+chmod 755 "$machine"  # like a root folder: packages test access as other users
 remove_machine() {
   if $keep; then say "Kept: $machine"; else rm -rf --one-file-system "$machine"; fi
 }
 trap remove_machine EXIT
 
 make_machine() {
-  # It mounts /proc there, and would leave it mounted where it is interrupted.
+  # A mount namespace, because debootstrap mounts /proc and leaves it mounted if it is interrupted.
   unshare --mount debootstrap --variant=minbase "$suite" "$machine" http://deb.debian.org/debian
   cp /etc/resolv.conf "$machine/etc/resolv.conf"
-  # Written by installers and cloud images, not by debootstrap.
+  # Installers and cloud images write this file, debootstrap does not.
   printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$(hostname)" >"$machine/etc/hosts"
-  # A proxy that signs with its own certificate: trusted here, so trusted there, by the distribution's mechanism.
+  # Trust this machine's own certificates there too (a proxy may sign with one), in the distribution's way.
   mkdir -p "$machine/usr/local/share/ca-certificates"
   find /usr/local/share/ca-certificates -name '*.crt' -exec cp {} "$machine/usr/local/share/ca-certificates/" \;
   git clone --quiet --no-local "$root" "$machine/root/gputrain"
 }
 
-# Runs one command line as a person logged in there would, and dies with everything it started. The folder is the root of
-# the mount namespace rather than of a chroot: programs there make namespaces of their own, which a chroot refuses.
+# Runs one command line like a user logged in there, and kills everything it started when it ends. Changes the root of
+# the mount namespace instead of using chroot, because chroot forbids programs there to create namespaces.
 run_there() {
   unshare --mount --pid --fork --kill-child /bin/bash -c '
     mount --bind "$1" "$1" && cd "$1" && mount -t proc proc proc && mount --rbind /sys sys &&

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to a model that learns: sets up, builds, and trains a small character GPT on this repository's own
-# sources. Options are handed to scripts/setup.sh and scripts/build.sh: --cpu or --cuda.
+# From a fresh clone to a trained model: sets up, builds, and trains a small character GPT on this repository's own
+# sources. Passes --cpu or --cuda to scripts/setup.sh and scripts/build.sh.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 case ${1:-} in

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Trains recipes of configs/ with several seeds and holds the mean of their final metric against what each expects.
+# Trains recipes of configs/ with several seeds and compares the mean of the final metric with the expected range.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 usage() {

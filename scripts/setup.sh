@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the build needs and nothing else: system packages by apt, and LibTorch with its CUDA libraries as
-# pinned Python wheels in .deps/. Run it as often as you like; with nothing to do it takes less than a second.
+# Installs only what the build needs: system packages with apt, and LibTorch with its CUDA libraries as pinned Python
+# wheels in .deps/. Run it as often as you like: if nothing is missing, it takes less than a second.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 usage() {
@@ -10,8 +10,8 @@ usage: scripts/setup.sh [--cpu | --cuda] [--tests] [--skip-system]
   --cuda         also the CUDA libraries (4 GB), and the CUDA 13 compiler if there is none
                  without either: --cuda where there is an nvcc or a GPU, else --cpu
   --tests        also what tests run (Open MPI, Slurm, ...) and compare with (torchvision, transformers, ...)
-  --skip-system  leave system packages alone (then bring those of scripts/packages.txt yourself, and for the tests
-                 that need them those of scripts/packages-tests.txt)
+  --skip-system  do not install system packages (install those of scripts/packages.txt yourself, and those of
+                 scripts/packages-tests.txt for the tests that need them)
 Environment: PYTHON, the python3 to make .deps/ with (default: /usr/bin/python3, else python3).
 END
 }
@@ -32,7 +32,7 @@ device=${device:-$(default_device)}
 
 # --- system packages -------------------------------------------------------------------------------------------------
 
-# Prints the alternatives ("a" or "a|b") of the lists of which none is installed.
+# Prints the entries ("a" or "a|b") of the lists for which no alternative is installed.
 missing_packages() {
   local lists=("$root/scripts/packages.txt")
   if $tests; then lists+=("$root/scripts/packages-tests.txt"); fi
@@ -45,14 +45,14 @@ missing_packages() {
   done < <(grep -hv '^#' "${lists[@]}")
 }
 
-# Of each argument's alternatives, the first that this distribution has.
+# For each argument, the first alternative that this distribution has.
 available_packages() {
   local names name
   for names in "$@"; do
     for name in ${names//|/ }; do
       if apt-cache show "$name" >/dev/null 2>&1; then echo "$name"; continue 2; fi
     done
-    echo "${names%%|*}"  # apt names it in its error
+    echo "${names%%|*}"  # apt then reports the name
   done
 }
 
@@ -111,7 +111,7 @@ python_for_deps() {
   echo "$python"
 }
 
-# A set is up to date when its stamp holds the requirements it was installed from.
+# A set is up to date if its stamp equals the requirements file.
 is_installed() { cmp -s "$root/scripts/requirements-$1.txt" "$deps/installed/$1"; }
 
 require_space() {
@@ -149,7 +149,7 @@ explain_pip_failure() {
   fail "pip could not install the pinned wheels" "The log above says why."
 }
 
-# The wheels lay the toolkit out without the names a linker looks for.
+# Creates the names that a linker looks for; the wheels' toolkit lacks them.
 link_toolkit() {
   local cuda library
   cuda=$(echo "$deps"/lib/python3*/site-packages/nvidia/cu13)

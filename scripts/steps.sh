@@ -1,4 +1,4 @@
-# Sourced by the other scripts: where things are, and steps that print one line each and keep their output in a log.
+# Sourced by the other scripts: paths, and steps that print one line each and write their output to a log.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -7,7 +7,7 @@ logs=$root/build/logs
 
 say() { printf "%s\n" "$@"; }
 
-# fail WHAT [WHAT_TO_DO...]: one line that says what is wrong, then what to do about it.
+# fail WHAT [WHAT_TO_DO...]: prints what is wrong and what to do, and exits.
 fail() {
   printf '\nerror: %s\n' "$1" >&2
   shift
@@ -15,8 +15,8 @@ fail() {
   exit 1
 }
 
-# step TEXT COMMAND...: runs the command with its output in a log, prints "TEXT  12 s". Returns the command's status,
-# after showing the end of the log if it failed.
+# step TEXT COMMAND...: runs the command with its output in a log and prints "TEXT  12 s". Returns the command's status;
+# if it failed, first prints the end of the log.
 step() {
   local text=$1 started=$SECONDS status=0 ticker=
   shift
@@ -44,7 +44,7 @@ step() {
 
 has_gpu() { [[ -e /dev/nvidia0 ]] || { command -v nvidia-smi >/dev/null && nvidia-smi -L >/dev/null 2>&1; }; }
 
-# Prints the path of an nvcc of CUDA 13, which LibTorch's headers need: the system's, else the one in .deps/.
+# Prints the path of a CUDA 13 nvcc (LibTorch's headers need 13): the system's, otherwise the one in .deps/.
 find_nvcc() {
   local candidate
   for candidate in "${CUDACXX:-}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc /usr/local/cuda-13*/bin/nvcc \
@@ -57,10 +57,10 @@ find_nvcc() {
   return 1
 }
 
-# cpu or cuda: what to build when nothing is asked for.
+# cpu or cuda: the default of the build.
 default_device() { if has_gpu || find_nvcc >/dev/null; then echo cuda; else echo cpu; fi; }
 
-# As many compile jobs as there are cores, and no more than memory allows at 1.5 GB each.
+# One compile job per core, but at most one per 1.5 GB of memory.
 job_count() {
   local jobs available limit=max
   jobs=$(nproc)

@@ -1,9 +1,9 @@
-"""Reads ctest's log of its last run and prints how many test cases passed, failed and were skipped, and why skipped.
+"""Reads ctest's last log and prints how many test cases passed, failed and were skipped, and why they were skipped.
 
 usage: summarize_tests.py NAME BUILD_DIR
 
-With CI set, a skip fails unless nothing could be installed against it: no GPU, no data sets, one core, being root, a
-sanitizer's own memory, or a smaller case that stands for a larger one of the same kind.
+With CI set, a skip is a failure unless CI cannot install what is missing: a GPU, data sets, a second core, a non-root
+user, a sanitizer's memory; or unless a smaller case of the same kind replaces it.
 """
 
 import os

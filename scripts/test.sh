@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sets up, builds, and runs the tests. Ends with one line per preset: passed, failed, skipped, and why they were skipped.
+# Sets up, builds and runs the tests. The last lines give per preset: passed, failed, skipped, and why they were
+# skipped.
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 usage() {
@@ -24,8 +25,8 @@ done
 
 summary=() status=0
 
-# run_tests NAME PRESET FOLDER [COMMAND...]: one thread per test program, as many programs at a time as cores; FOLDER is
-# below build/; ctest is run by COMMAND.
+# run_tests NAME PRESET FOLDER [COMMAND...]: runs ctest with COMMAND in front. One thread per test program, as many
+# programs at a time as cores. FOLDER is below build/.
 run_tests() {
   local name=$1 preset=$2 folder=$3 line
   (cd "$root" && OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "${@:4}" ctest --preset "$preset" --parallel "$(nproc)") || status=1
@@ -40,7 +41,8 @@ preset=release
 run_tests "$preset" "$preset" "$preset"
 if $all; then
   run_tests slow "$preset-slow" "$preset"
-  # Kernels that spread addresses over 32 bits, as Ubuntu 24.04's, put them where sanitizers of GCC 13 have their own.
+  # Without ASLR, because kernels with 32 random address bits (Ubuntu 24.04) use addresses that GCC 13's sanitizers
+  # need.
   orderly=()
   if setarch --addr-no-randomize true 2>/dev/null; then orderly=(setarch --addr-no-randomize); fi
   for sanitizer in asan tsan; do

@@ -1,7 +1,8 @@
-"""Compares gputrain with PyTorch, eager and compiled, on made-up data: the same shapes, optimizer, precision and dropout.
-Programs take turns in the order A B C, C B A; each times its steps one by one after a warm-up, on a GPU by events. Prints
-medians and ratios, and writes everything to JSON after each run, with clocks and power where there is an nvidia-smi. All
-train on one batch again and again: PyTorch's stays on the device, gputrain reads it through its loader.
+"""Compares gputrain with PyTorch, eager and compiled, on synthetic data:
+same shapes, optimizer, precision and dropout. Programs run in the order A B C, C B A; each times single steps after a
+warm-up, on a GPU with events. Prints medians and ratios, and updates the JSON after each run, with clocks and power if
+there is an nvidia-smi. Every program trains on one batch repeatedly: PyTorch's stays on the device, gputrain reads it
+through its loader.
 
 usage: compare.py --output compare.json [--binary gputrain] [--only NAME ...] [--contenders NAME ...] [--steps N]
                   [--warmup N] [--rounds N] [--budget SECONDS] [--continue]
@@ -61,7 +62,7 @@ def resnet(name: str, depth: int, size: int, batch: int, precision: str, device:
 
 
 def bert(vocab_size: int) -> dict:
-    """PyTorch only, to know what is to be beaten."""
+    """PyTorch only: a goal to beat."""
     return {
         "unit": "sequences/s", "units": 32, "job": None,
         "twin": {"device": "cuda", "precision": "bf16", "channels_last": False,
@@ -70,7 +71,7 @@ def bert(vocab_size: int) -> dict:
     }
 
 
-# GPU first; those that begin with "tiny" run on a CPU in seconds, to try the comparison itself.
+# GPU workloads first. The "tiny" ones run on a CPU in seconds, to test the comparison itself.
 WORKLOADS = {
     "gpt2": gpt("compare-gpt2", GPT2, 50257, 50304, 32, "bf16", "cuda"),
     "resnet50-bf16": resnet("compare-resnet50", 50, 224, 256, "bf16", "cuda"),
@@ -87,7 +88,7 @@ LONGEST_RUN_SECONDS = 300
 
 @dataclass
 class Run:
-    """One program's steps; `error` instead of them when it failed."""
+    """The step times of one program; `error` if it failed."""
     step_seconds: list[float] = field(default_factory=list)
     first_loss: float = math.nan
     last_loss: float = math.nan
@@ -105,7 +106,7 @@ class Run:
 
 
 class GpuWatch:
-    """Medians of clocks and power while it is entered; None where there is no nvidia-smi."""
+    """Context manager: medians of clocks and power while it is active; None without nvidia-smi."""
     FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
 
     def __enter__(self):
@@ -139,7 +140,7 @@ def run_torch(work: dict, compiled: bool, arguments, folder: Path, limit: float)
 
 
 def run_gputrain(work: dict, arguments, folder: Path, limit: float) -> Run:
-    job = "\n".join(f"{key}: {json.dumps(value)}" for key, value in work["job"].items())  # YAML's flow style is JSON
+    job = "\n".join(f"{key}: {json.dumps(value)}" for key, value in work["job"].items())  # JSON is valid YAML
     (folder / "job.yaml").write_text(job)
     process = Process([arguments.binary, "bench", "train", str(folder / "job.yaml"), "--json", "--steps", str(arguments.steps),
                        "--warmup", str(arguments.warmup)], {}, folder / "log", limit)
@@ -160,14 +161,14 @@ def measured(run, folder: Path, limit: float) -> Run:
     with GpuWatch() as watch:
         try:
             result = run(folder, limit)
-        except (Exception, SystemExit) as failure:  # one that fails must not cost the others their numbers
+        except (Exception, SystemExit) as failure:  # continue with the other programs
             result = Run(error=f"{type(failure).__name__}: {failure}")
     result.gpu = watch.reading
     return result
 
 
 def ratio(ours: list[Run], theirs: list[Run], value) -> float:
-    """The median over rounds of ours / theirs."""
+    """Median over rounds of ours / theirs."""
     return statistics.median(value(a) / value(b) for a, b in zip(ours, theirs))
 
 
@@ -187,14 +188,15 @@ def summarize(work: dict, results: dict[str, list[Run]]) -> dict:
 
 
 def program_of(contender: str, work: dict, arguments):
-    """What runs it in a folder, with a limit in seconds; None: it does not do this work."""
+    """A function that runs the program in a folder with a limit in seconds; None if the program does not support this
+    work."""
     if contender == "gputrain":
         return (lambda at, limit: run_gputrain(work, arguments, at, limit)) if arguments.binary and work["job"] else None
     return lambda at, limit: run_torch(work, contender == "compile", arguments, at, limit)
 
 
 class Comparison:
-    """Runs of workloads by contenders, and the file that has them all after each run."""
+    """The runs of all workloads and programs; writes them to the file after each run."""
 
     def __init__(self, arguments):
         self.arguments, self.deadline = arguments, time.time() + arguments.budget
@@ -206,16 +208,16 @@ class Comparison:
             self.take_up(json.loads(arguments.output.read_text()))
 
     def take_up(self, earlier: dict):
-        """The good runs of an earlier call that measured alike."""
+        """Takes over the successful runs of an earlier call with the same settings."""
         if any(earlier[key] != self.heading[key] for key in ("machine", "steps", "warmup")):
-            raise SystemExit(f"{self.arguments.output} was measured otherwise, or elsewhere: without --continue it is replaced")
+            raise SystemExit(f"{self.arguments.output} was measured with other settings or on another machine: run without --continue to replace it")
         for entry in earlier["results"]:
             for contender, runs in entry["runs"].items():
                 good = [Run(**run) for run in runs if not run["error"]]
                 self.runs.setdefault(entry["workload"], {}).setdefault(contender, []).extend(good)
 
     def run_all(self, folder: Path):
-        """The first round of all workloads before the second of any."""
+        """Runs round 1 of all workloads, then round 2, and so on."""
         for turn in range(self.arguments.rounds):
             for name in self.arguments.only:
                 for contender in CONTENDERS if turn % 2 == 0 else reversed(CONTENDERS):

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# gputrain against PyTorch, eager and compiled, in one run: GPT-2 124M and ResNet-50 on a GPU; on a machine without one,
-# tiny models on the CPU, which tries the comparison itself and says nothing about speed. Sets up and builds first.
-# Options are those of compare.py: --only NAME..., --contenders NAME..., --steps N, --rounds N, --output FILE, --continue.
+# Compares gputrain with PyTorch, eager and compiled: GPT-2 124M and ResNet-50 on a GPU. Without a GPU, runs tiny models
+# on the CPU, which only tests the comparison itself. Sets up and builds first. Takes the options of compare.py: --only
+# NAME..., --contenders NAME..., --steps N, --rounds N, --output FILE, --continue.
 source "$(dirname "${BASH_SOURCE[0]}")/../steps.sh"
 
 if has_gpu; then

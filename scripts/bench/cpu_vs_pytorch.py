@@ -1,7 +1,7 @@
-"""Compares gputrain with PyTorch on this machine's CPU: a small character GPT and a CIFAR-sized ResNet-18, same model,
-batch, optimizer and data on both sides. PyTorch runs at its best of 0, 1 and 2 loader workers and of the two image
-layouts, found by short runs first. Then pairs in alternating order, a short run of the same program before each; prints
-medians of the per-pair ratios and writes everything to JSON.
+"""Compares gputrain with PyTorch on this machine's CPU:
+a small character GPT and a CIFAR-sized ResNet-18, with the same model, batch, optimizer and data. Short runs first find
+PyTorch's best setting: 0, 1 or 2 loader workers, and the image layout. Then runs pairs in alternating order, each run
+after a short run of the same program. Prints medians of the per-pair ratios and writes everything to JSON.
 
 usage: cpu_vs_pytorch.py --binary build/release/bin/gputrain --output bench.json [--pairs N] [--only gpt|resnet] [--compile]
                          [--beside N]
@@ -28,7 +28,7 @@ SGD = {"type": "sgd", "lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_deca
 
 
 def write_text(path: Path):
-    """A megabyte of words over 65 characters, each word likely to be followed by the same few others."""
+    """A megabyte of words over 65 characters; a few words are likely to follow each word."""
     draw = random.Random(1)
     alphabet = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
     assert len(alphabet) == GPT_VOCAB
@@ -54,7 +54,7 @@ def write_images(folder: Path, per_class: int = 160):
 
 
 def flow(value) -> str:
-    """YAML's flow style is JSON."""
+    """JSON is valid YAML."""
     return json.dumps(value)
 
 
@@ -102,7 +102,7 @@ def resnet_twin(data: Path) -> dict:
 
 
 def best_twin(spec: dict, units: int, arguments, folder: Path, say) -> dict:
-    """The spec with the fastest choice of workers and, for images, layout."""
+    """The spec with the fastest number of workers and, for images, the fastest layout."""
     tries = [{"workers": workers, "channels_last": layout}
              for layout in ([False, True] if spec["model"]["kind"] == "resnet" else [False]) for workers in (0, 1, 2)]
     rates = []
@@ -115,8 +115,8 @@ def best_twin(spec: dict, units: int, arguments, folder: Path, say) -> dict:
 
 
 def compare(name: str, unit: str, job, twin: dict, units: int, arguments, folder: Path) -> dict:
-    """`job` gives YAML text for a number of steps. A short run of the same program goes before each measured one: what a
-    start finds of memory and caches is what a program of its kind left, not what the other one did."""
+    """`job` makes YAML text for a number of steps. Before each measured run, a short run of the same program leaves
+    memory and caches in the state that this program leaves, not the other one."""
     say = lambda text: print(f"{name:7} {text}", flush=True)
     twin = best_twin(twin, units, arguments, folder, say)
 
@@ -143,7 +143,7 @@ def compare(name: str, unit: str, job, twin: dict, units: int, arguments, folder
 
 @contextmanager
 def others(number: int):
-    """Processes of other sessions, as another user's, that compute for ever."""
+    """Processes in sessions of their own, like another user's, that compute until the end."""
     started = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) for _ in range(number)]
     try:
         yield
@@ -185,7 +185,7 @@ def main():
             "resnet": ("images/s", partial(resnet_job, data / "images"), resnet_twin(data / "images"), IMAGE_BATCH),
         }
         for name, (unit, job, twin, units) in workloads.items():
-            if arguments.beside:  # where PyTorch may take ten times as long
+            if arguments.beside:  # PyTorch may take ten times as long then
                 twin["steps"] //= 4
             if arguments.only in (None, name):
                 report["results"].append(compare(name, unit, job, twin, units, arguments, data / name))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Speed, start and memory against PyTorch on this machine's CPU. Sets up and builds first; takes about ten minutes on two
-# cores. Options are those of cpu_vs_pytorch.py: --pairs N, --only gpt|resnet, --compile.
+# Compares speed, startup time and memory with PyTorch on this machine's CPU. Sets up and builds first; takes about ten
+# minutes on two cores. Takes the options of cpu_vs_pytorch.py: --pairs N, --only gpt|resnet, --compile.
 source "$(dirname "${BASH_SOURCE[0]}")/../steps.sh"
 
 "$root/scripts/setup.sh" --cpu --tests

@@ -1,5 +1,5 @@
-"""Runs one training program and measures it from outside, PyTorch and gputrain alike: rate per step interval, seconds
-from start to the end of the first step, resident memory just before it, and at its highest."""
+"""Runs one training program, PyTorch or gputrain, and measures it from outside: rate per step interval, seconds from
+start to the end of the first step, resident memory just before the first step, and peak memory."""
 
 import importlib.metadata
 import json
@@ -18,7 +18,7 @@ from pathlib import Path
 class Result:
     rate: float  # samples or tokens per second, median over the intervals after warm-up
     first_step_seconds: float
-    ready_bytes: int  # resident before the first step
+    ready_bytes: int  # resident memory before the first step
     peak_bytes: int
     first_loss: float
     last_loss: float
@@ -31,7 +31,7 @@ class Result:
 
 
 def machine() -> dict:
-    """What a report says of where it was measured. The revision is empty outside a clone, or without git."""
+    """The machine, for a report. The revision is empty outside a clone or without git."""
     cpu = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")), platform.machine())
     describe = ["git", "describe", "--always", "--dirty"]
@@ -41,7 +41,7 @@ def machine() -> dict:
 
 
 def resident_bytes(pid: int) -> int:
-    """Of the process, and what its children (loader workers) do not share."""
+    """Memory of the process, plus what its children (loader workers) do not share."""
     total = 0
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
@@ -54,7 +54,7 @@ def resident_bytes(pid: int) -> int:
 
 
 class Process:
-    """A started program whose lines on stdout are read as they come."""
+    """A running program; its stdout is read line by line."""
 
     def __init__(self, command: list[str], environment: dict[str, str], log: Path, limit_seconds: float = 900):
         self.started = time.time()
@@ -83,7 +83,7 @@ class Process:
 
 
 def median_rate(points: list[tuple[int, float]], units_per_step: int) -> float:
-    """From (step, time) points; the first fifth, at least two points, is warm-up."""
+    """Rate from (step, time) points. The first fifth, at least two points, is warm-up."""
     points = points[max(2, len(points) // 5):]
     rates = [(b[0] - a[0]) * units_per_step / (b[1] - a[1]) for a, b in zip(points, points[1:])]
     if not rates:
@@ -113,7 +113,7 @@ def run_torch(python: str, spec: dict, units_per_step: int, environment: dict, f
 
 
 def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, folder: Path) -> Result:
-    """`job` is YAML text. Its log interval must be the twin's."""
+    """`job` is YAML text. Use the same log interval as the twin."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "job.yaml").write_text(job)
     run_folder = folder / "run"
@@ -121,7 +121,7 @@ def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, 
     ready, stepping = 0, False
     for line in process.lines():
         stepping = stepping or line.startswith("step ")
-        if not stepping:  # the last line of the start says that everything is there
+        if not stepping:  # memory after the last line before the first step
             ready = resident_bytes(process.child.pid)
     peak = process.finish()
     summary = json.loads((run_folder / "summary.json").read_text())
@@ -136,8 +136,8 @@ def run_gputrain(binary: str, job: str, units_per_step: int, environment: dict, 
 
 
 def alternate(contenders: dict, rounds: int, say) -> dict[str, list]:
-    """Runs every contender once per round, in the order A B C, C B A, A B C, ..., so that a drift of the machine favours
-    none. `contenders` maps a name to a function of the round."""
+    """Runs every contender once per round, in the order A B C, C B A, A B C, ..., so that a drift of the machine
+    favours none. `contenders` maps a name to a function of the round's number."""
     results = {name: [] for name in contenders}
     for number in range(rounds):
         for name in list(contenders) if number % 2 == 0 else reversed(contenders):

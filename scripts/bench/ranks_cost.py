@@ -1,7 +1,7 @@
-"""What many ranks cost on one machine: the CPU time of `gputrain launch` with one rank against that of `gputrain run`, both
-at once on a core each, which they swap from pair to pair, so that a drift of the clocks meets both; and, in alternating
-pairs, the time in which eight ranks started together have all made a step against that of eight runs which know nothing of
-each other.
+"""Measures what many ranks cost on one machine.
+CPU time: `gputrain launch` with one rank against `gputrain run`, at the same time on one core each. They swap cores
+from pair to pair, so that a drift of the clocks affects both. Start: the time until eight ranks of one job have made a
+step, against eight independent runs, in alternating pairs.
 
 usage: ranks_cost.py --binary build/release/bin/gputrain [--pairs N] [--steps N]
 """
@@ -35,7 +35,7 @@ def launched(binary: str, ranks: int, folder: str, steps: int) -> list[str]:
 
 
 def cpu_seconds(commands: list[list[str]], cores: list[int]) -> list[float]:
-    """Of each command, with all that it started and waited for; all run at once, each on its core."""
+    """CPU time of each command and its children. All run at the same time, each on its core."""
     processes = [subprocess.Popen(["taskset", "--cpu-list", str(core)] + command, **QUIET)
                  for command, core in zip(commands, cores)]
     ends = [os.wait4(process.pid, 0) for process in processes]
@@ -47,7 +47,7 @@ def cpu_seconds(commands: list[list[str]], cores: list[int]) -> list[float]:
 
 
 def seconds_of(commands: list[list[str]]) -> float:
-    """Until all commands, started at once, have ended."""
+    """Seconds until all commands, started together, have ended."""
     began = time.monotonic()
     processes = [subprocess.Popen(command, **QUIET) for command in commands]
     if any([process.wait() != 0 for process in processes]):
@@ -56,7 +56,7 @@ def seconds_of(commands: list[list[str]]) -> float:
 
 
 def side_by_side(pairs: int, binary: str, steps: int, folder: str) -> float:
-    """CPU time of a launched rank / of a run: the median of pairs that swap their cores."""
+    """CPU time of a launched rank / of a run: median over pairs that swap their cores."""
     cores = sorted(os.sched_getaffinity(0))[:2]
     if len(cores) < 2:
         raise SystemExit("this needs two cores, to run both sides at once")
@@ -70,7 +70,7 @@ def side_by_side(pairs: int, binary: str, steps: int, folder: str) -> float:
 
 
 def in_turn(pairs: int, binary: str, folder: str) -> float:
-    """Time of eight ranks / of eight runs for a step: the median of pairs in alternating order."""
+    """Time of eight ranks / of eight runs for a step: median over pairs in alternating order."""
     seconds = alternate({
         "eight ranks": lambda pair: seconds_of([launched(binary, RANKS, f"{folder}/ranks-{pair}", 1)]),
         "eight runs": lambda pair: seconds_of([run(binary, f"{folder}/run-{pair}-{rank}", 1) for rank in range(RANKS)]),

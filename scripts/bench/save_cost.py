@@ -1,5 +1,6 @@
-"""What saving costs training: the small GPT of the quickstart with a checkpoint every 50 steps and without any before the
-end, in alternating pairs, by the time from its 50th to its last step.
+"""Measures how much checkpoints slow down training:
+the quickstart's small GPT with a checkpoint every 50 steps and with none before the end, in alternating pairs, from
+step 50 to the last step.
 
 usage: save_cost.py --binary build/release/bin/gputrain [--pairs N] [--steps N] [--every N]
 """
@@ -16,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def seconds_of(binary: str, steps: int, every: int) -> float:
-    """From step 50 to the last; `every`: steps between checkpoints."""
+    """Seconds from step 50 to the last; `every`: steps between checkpoints."""
     with tempfile.TemporaryDirectory(prefix="gputrain-save-") as folder:
         settings = [f"train.max_steps={steps}", f"checkpoint.interval={every}", f"eval.interval={steps}", "log.interval=50",
                     "eval.sample=null"]

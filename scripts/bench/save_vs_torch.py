@@ -1,7 +1,7 @@
-"""Compares saving and loading a checkpoint with torch.save, with the safetensors package, and with the disk's own
-sequential rate, all measured in turns on the same disk. A save counts until it is durable: theirs are followed by fsync,
-gputrain's is its ledger's (hashed, synced and renamed into place; reading it back comes after and is told apart). A load
-counts from files that are not in memory until the live tensors are filled, gputrain's compared with its hashes.
+"""Compares saving and loading a checkpoint with torch.save, the safetensors package and the disk's sequential rate.
+All are measured in turns on the same disk. A save ends when it is durable: theirs includes fsync, gputrain's is the
+ledger's value (hash, sync, rename; reading back is reported separately). A load reads files that are not in the page
+cache and ends when the live tensors are filled; gputrain's includes the hash check.
 
 usage: save_vs_torch.py --binary build/release/bin/gputrain [--rounds N] [--gigabytes G] [--folder DIR]
 """
@@ -37,7 +37,7 @@ def job(width: int) -> str:
 
 
 def forget(folder: Path) -> None:
-    """Makes the next read of these files come from the disk."""
+    """Drops these files from the page cache."""
     for path in folder.rglob("*") if folder.is_dir() else [folder]:
         if path.is_file():
             with open(path, "rb") as file:
@@ -54,7 +54,7 @@ def attempt(binary: str, folder: Path, width: int) -> list:
 
 def run_ours(binary: str, folder: Path, width: int) -> dict:
     saves = [line for line in attempt(binary, folder, width) if line["kind"] == "checkpoint"]
-    background, last = saves[:STEPS // INTERVAL], saves[-1]  # training waits for the last one, as it would for theirs
+    background, last = saves[:STEPS // INTERVAL], saves[-1]  # training waits for the last one, as with torch.save
     forget(folder / "run/ckpt")
     resumed = [line for line in attempt(binary, folder, width) if line["kind"] == "attempt"][-1]
     shutil.rmtree(folder / "run")
@@ -123,7 +123,7 @@ def main():
     parser.add_argument("--gigabytes", type=float, default=1.5)
     parser.add_argument("--folder", help="on the disk to measure; default: the temporary folder")
     arguments = parser.parse_args()
-    width = int((arguments.gigabytes * 1e9 / 12) ** 0.5)  # weights and two moments, 4 bytes each
+    width = int((arguments.gigabytes * 1e9 / 12) ** 0.5)  # 4 bytes each for weights and two moments
     state = {f"{kind}.{layer}": torch.randn(width, width // 4) for kind in ("model", "m", "v") for layer in range(4)}
     live = {name: torch.zeros_like(tensor) for name, tensor in state.items()}
     size = sum(tensor.nbytes for tensor in state.values())

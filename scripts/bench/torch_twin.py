@@ -1,7 +1,7 @@
-"""Trains with PyTorch what a gputrain benchmark job trains: the same model, batch, optimizer and precision, written the
-way PyTorch users write it. Prints one JSON object per line: {"kind": "ready"} just before the first step, then
-{"kind": "step", "step", "time", "loss"} after the first step and after every `log_interval` steps. With "timed" in the
-spec instead {"kind": "timed", "seconds"} at the end, of each step after the `warmup`, by events where there is a GPU.
+"""Trains with PyTorch the same model, batch, optimizer and precision as a gputrain benchmark job,
+in the usual PyTorch style. Prints one JSON object per line: {"kind": "ready"} just before the first step, then {"kind":
+"step", "step", "time", "loss"} after the first step and after every `log_interval` steps. With "timed" in the spec,
+instead prints {"kind": "timed", "seconds"} at the end: the time of each step after the `warmup`, by events on a GPU.
 
 usage: torch_twin.py SPEC.json      (specs are made by cpu_vs_pytorch.py and compare.py)
 """
@@ -130,7 +130,7 @@ def image_folder(path: str, size: int):
 
 def endless_batches(spec: dict, device: torch.device):
     data = spec["data"]
-    if data["kind"] == "synthetic":  # one batch that stays on the device: an input pipeline without any cost
+    if data["kind"] == "synthetic":  # one batch that stays on the device: no input cost
         batch = spec["batch"]
         if spec["model"]["kind"] in {"gpt", "bert"}:
             tokens = torch.randint(spec["model"]["vocab_size"], (batch, spec["model"]["block_size"] + 1), device=device)
@@ -162,7 +162,7 @@ def make_optimizer(model: nn.Module, spec: dict):
 
 
 class StepClock:
-    """Times steps one by one without making the device wait."""
+    """Times single steps without synchronising the device."""
 
     def __init__(self, device: torch.device):
         self.on_gpu = device.type == "cuda"
@@ -219,7 +219,7 @@ def main():
         if timed:
             losses.append(loss.detach())
         elif step == 1 or step % spec["log_interval"] == 0:
-            value = loss.item()  # waits for the device
+            value = loss.item()  # synchronises the device
             say(kind="step", step=step, time=time.time(), loss=value)
     if timed:
         say(kind="timed", seconds=clock.seconds()[spec["warmup"]:], first_loss=losses[0].item(), last_loss=losses[-1].item(),

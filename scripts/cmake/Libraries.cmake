@@ -1,4 +1,4 @@
-# The system libraries we use, by the names their packages give them.
+# The system libraries we use, by their package names.
 find_package(Threads REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(spdlog REQUIRED)
@@ -9,7 +9,7 @@ find_package(PNG REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(TURBOJPEG REQUIRED IMPORTED_TARGET libturbojpeg)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-if(NOT TARGET yaml-cpp::yaml-cpp)  # Debian 12's yaml-cpp 0.7 exports the bare name
+if(NOT TARGET yaml-cpp::yaml-cpp)  # Debian 12's yaml-cpp 0.7 exports the name without namespace
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
 endif()
 if(GPUTRAIN_TESTS)

@@ -1,10 +1,10 @@
-# Rooms are the folders of src/, from low to high; each is an object library, all together libgputrain.so.
-# A test links the rooms up to its own and no further, so a room that reaches upwards does not link.
+# A room is a folder of src/, listed from low to high. Each is an object library; all together form libgputrain.so. A
+# test links only the rooms up to its own, so a room that uses a higher one does not link.
 set(GPUTRAIN_ROOMS core config device comm cloud launch ops nn models data datasets optim parallel checkpoint monitor train
                    job setup resume estimate run inspect cli)
 
 # gputrain_room(<room> [NO_TORCH] SOURCES <files...> [LIBRARIES <targets...>])
-# NO_TORCH keeps LibTorch out of a room, so that clang can build it for the fuzzers and its tests start at once.
+# NO_TORCH builds a room without LibTorch, so that clang can build it for the fuzzers and its tests start fast.
 function(gputrain_room room)
   cmake_parse_arguments(ARG "NO_TORCH" "" "SOURCES;LIBRARIES" ${ARGN})
   add_library(gputrain_${room} OBJECT ${ARG_SOURCES})
@@ -16,8 +16,8 @@ function(gputrain_room room)
   set_target_properties(gputrain_${room} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
-# gputrain_test(<room> SOURCES <files...> [LABELS <labels...>]): one executable, one ctest entry. What the label gpu says
-# needs a GPU, in all or in part; the target gpu_tests builds these.
+# gputrain_test(<room> SOURCES <files...> [LABELS <labels...>]): one executable, one ctest entry. Tests with the label
+# gpu need a GPU for all or some cases; the target gpu_tests builds them.
 function(gputrain_test room)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;LABELS" ${ARGN})
   if(NOT ARG_NAME)
@@ -52,8 +52,8 @@ function(gputrain_test room)
 endfunction()
 
 # gputrain_fuzzer(<room> NAME <name> SOURCES <files...> [LIBRARIES <targets...>]): a libFuzzer target <name>_fuzzer over
-# the rooms up to <room>, built by `cmake --preset fuzz && cmake --build --preset fuzz` and nowhere else; `ctest --preset
-# fuzz` gives each ten seconds.
+# the rooms up to <room>. Only `cmake --preset fuzz && cmake --build --preset fuzz` builds it; `ctest --preset fuzz`
+# runs each for ten seconds.
 function(gputrain_fuzzer room)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT GPUTRAIN_FUZZERS)

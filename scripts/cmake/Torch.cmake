@@ -1,5 +1,5 @@
-# LibTorch from the torch wheel in .deps/, as our own imported targets. find_package(Torch) is not used: with a CUDA
-# wheel it insists on a CUDA toolkit even for a CPU build.
+# LibTorch from the torch wheel in .deps/, as imported targets of our own. Does not use find_package(Torch), because
+# with a CUDA wheel it requires a CUDA toolkit even for a CPU build.
 file(GLOB torch_candidates ${PROJECT_SOURCE_DIR}/.deps/lib/python3*/site-packages/torch)
 set(GPUTRAIN_TORCH_DIR "${torch_candidates}" CACHE PATH "The torch package's folder (site-packages/torch)")
 if(NOT EXISTS "${GPUTRAIN_TORCH_DIR}/lib/libtorch_cpu.so")
@@ -11,7 +11,7 @@ if(NOT torch_version_line MATCHES "'2\\.11\\.")
   message(FATAL_ERROR "torch 2.11 is needed, found: ${torch_version_line}")
 endif()
 
-# torch ships its own fmt in its include folder, which would shadow the system's fmt that spdlog was built with.
+# torch's include folder contains its own fmt, which would hide the system's fmt that spdlog was built with.
 set(fmt_shim ${PROJECT_BINARY_DIR}/fmt_shim)
 find_path(SYSTEM_FMT_DIR fmt/format.h PATHS /usr/include NO_DEFAULT_PATH REQUIRED)
 file(MAKE_DIRECTORY ${fmt_shim})
@@ -25,7 +25,7 @@ target_compile_definitions(gputrain_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLO
 target_link_directories(gputrain_torch INTERFACE ${GPUTRAIN_TORCH_DIR}/lib)
 list(APPEND CMAKE_BUILD_RPATH ${GPUTRAIN_TORCH_DIR}/lib)
 if(GPUTRAIN_CUDA)
-  # The system's toolkit, else the one that scripts/setup.sh put beside torch.
+  # The system's toolkit, otherwise the one that scripts/setup.sh installed next to torch.
   cmake_path(GET GPUTRAIN_TORCH_DIR PARENT_PATH wheels)
   if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
     find_program(GPUTRAIN_NVCC nvcc HINTS /usr/local/cuda/bin ${wheels}/nvidia/cu13/bin REQUIRED)
@@ -33,13 +33,13 @@ if(GPUTRAIN_CUDA)
   endif()
   enable_language(CUDA)
   find_package(CUDAToolkit 13.0 REQUIRED)
-  # Toolkits come without NCCL's and cuDNN's headers; the wheels have them.
+  # The wheels have the headers of NCCL and cuDNN, which toolkits lack.
   target_include_directories(gputrain_torch SYSTEM INTERFACE ${wheels}/nvidia/nccl/include ${wheels}/nvidia/cudnn/include)
-  # The headers for cuDNN's graphs are a wheel of their own; the library is the one that LibTorch loads.
+  # The headers for cuDNN's graphs are a separate wheel; the library is the one LibTorch loads.
   find_path(GPUTRAIN_CUDNN_FRONTEND cudnn_frontend.h HINTS ${wheels}/include REQUIRED)
   find_library(GPUTRAIN_CUDNN NAMES cudnn libcudnn.so.9 HINTS ${wheels}/nvidia/cudnn/lib REQUIRED)
   target_compile_definitions(gputrain_torch INTERFACE USE_C10D_NCCL)
-  # cuBLASLt is the one that LibTorch runs with: a toolkit's may be older.
+  # Links the cuBLASLt that LibTorch loads, because a toolkit's may be older.
   target_link_directories(gputrain_torch INTERFACE ${wheels}/nvidia/cu13/lib)
   list(APPEND CMAKE_BUILD_RPATH ${wheels}/nvidia/cu13/lib)
   target_link_libraries(gputrain_torch INTERFACE

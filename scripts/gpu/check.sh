@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What must hold on a GPU, the most telling first: what it does with single operations, GPT-2 and ResNet-50 against PyTorch,
-# the tests. Everything is written as it comes, so that a call that is cut off has not been in vain.
+# Checks everything that needs a GPU, the most informative part first: probe of single operations, GPT-2 and ResNet-50
+# against PyTorch, tests. Writes each result at once, so that an interrupted call keeps its results.
 source "$(dirname "${BASH_SOURCE[0]}")/programs.sh"
 
 usage() {
   cat <<'END'
 usage: scripts/gpu/check.sh [--only probe|bench|tests]... [--budget SECONDS] [--continue]
   --only      these parts (default: all)
-  --budget    stop before this many seconds (default: 540); what was not reached is named
-  --continue  go on with what an earlier call has left in build/gpu
+  --budget    stop before this many seconds (default: 540); prints what was not reached
+  --continue  continue what an earlier call did not finish, with its results in build/gpu
 END
 }
 
@@ -34,7 +34,7 @@ done
 
 find_programs gputrain gpu_probe gpu_tests
 incomplete=''
-# part NAME SHARE COMMAND...: runs until so many percent of the budget are used, and is told its seconds.
+# part NAME SHARE COMMAND...: runs COMMAND with --budget, until SHARE percent of the budget are used.
 part() {
   local name=$1 seconds=$((budget * $2 / 100 - SECONDS))
   shift 2
@@ -48,7 +48,7 @@ part() {
   "$@" --budget "$seconds" "${continue[@]}" || incomplete+=" $name"
 }
 
-# The last one has all that is left.
+# The last part gets the rest of the budget.
 share() { if [[ $parts == *"$1" ]]; then echo 100; else echo "$2"; fi; }
 part probe "$(share probe 25)" "$root/scripts/gpu/probe.sh"
 part bench "$(share bench 80)" "$python" "$root/scripts/bench/compare.py" --binary "$programs/gputrain" --output "$out/compare.json"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds for GPUs here and packs what runs elsewhere into .carry/: gputrain, the probe, the tests with the label gpu, and
-# the system libraries they load. For a GPU machine that has torch 2.11 but no network to install the rest: copy the checkout
-# with .carry/ there and run scripts/gpu/check.sh. LibTorch and CUDA are taken from that machine's torch.
+# Builds for GPUs here and packs gputrain, the probe, the tests with the label gpu and the system libraries they load
+# into .carry/. For a GPU machine with torch 2.11 but without network: copy the checkout with .carry/ there and run
+# scripts/gpu/check.sh. LibTorch and CUDA come from that machine's torch.
 source "$(dirname "${BASH_SOURCE[0]}")/../steps.sh"
 
 "$root/scripts/setup.sh" --cuda
@@ -24,7 +24,7 @@ strip --strip-unneeded "$packed"/{bin,lib,tests}/*
 echo "$root" >"$packed/source_folder"
 git -C "$root" describe --always --dirty >"$packed/revision" 2>/dev/null || true
 
-# System libraries, except those that every distribution has and those that torch brings.
+# System libraries, except those of every distribution and those of torch.
 ldd "$packed"/{bin,lib,tests}/* 2>/dev/null | awk '$3 ~ /^\// {print $3}' | sort -u |
   grep -vE '/(libc|libm|libdl|librt|libpthread|libutil|libgcc_s|libstdc\+\+|ld-linux.*|libgomp)[.-]' |
   grep -vE '/torch/lib/|/nvidia/|/cuda[^/]*/|libgputrain' | xargs -r cp -L -t "$packed/system/"

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# What a new kind of GPU does with the operations training is made of, measured one by one. Adds a line per measurement to
-# probe.log.
+# Measures the single operations of training on a new kind of GPU. Adds a line per measurement to probe.log.
 source "$(dirname "${BASH_SOURCE[0]}")/programs.sh"
 
 usage() {
   cat <<'END'
 usage: scripts/gpu/probe.sh [--budget SECONDS] [--continue] [SECTION...]
-  --budget    stop after this many seconds (default: 540); what was not reached is named
-  --continue  go on with what an earlier call has left
+  --budget    stop after this many seconds (default: 540); prints what was not reached
+  --continue  continue what an earlier call did not finish
   SECTION     what to measure (default: all); gpu_probe without arguments lists them
 END
 }
@@ -27,14 +26,14 @@ done
 find_programs gputrain gpu_probe
 log=$out/probe.log
 if $continues; then
-  [[ ! -e $log ]] || sed -i '/^sections .*"error"/d' "$log"  # what failed is tried once more
+  [[ ! -e $log ]] || sed -i '/^sections .*"error"/d' "$log"  # tries failed sections again
 else
   rm -f "$log"
 fi
 touch "$log"
 ((${#sections[@]})) || read -r -a sections < <("$programs/gpu_probe") || fail "$programs/gpu_probe does not start"
 
-# left: those whose end is not in the log
+# left: prints the sections whose end is not in the log
 left() {
   local section
   for section in "${sections[@]}"; do
@@ -42,14 +41,14 @@ left() {
   done
 }
 
-# What breaks the GPU for a process, or the process itself, must not cost the other sections: another process goes on.
+# If a section breaks the GPU or its process, the remaining sections continue in a new process.
 mapfile -t remaining < <(left)
 while ((${#remaining[@]} > 0 && SECONDS + 5 < budget)); do
   status=0
   timeout --kill-after=5 $((budget - SECONDS)) "$programs/gpu_probe" "${remaining[@]}" >>"$log" 2>&1 || status=$?
   if ((status == 6)); then tail -n 1 "$log" >&2; exit 6; fi
   mapfile -t now < <(left)
-  if (((status == 124 || status == 137) && SECONDS + 5 >= budget)); then  # no failure: time is up
+  if (((status == 124 || status == 137) && SECONDS + 5 >= budget)); then  # time is up: no failure
     remaining=("${now[@]}")
     break
   fi
@@ -60,7 +59,7 @@ while ((${#remaining[@]} > 0 && SECONDS + 5 < budget)); do
   remaining=("${now[@]}")
 done
 
-# The allocator's settings are read once per process.
+# A process reads the allocator's settings only once.
 if [[ " ${sections[*]} " == *" memory "* ]] && ! grep -q expandable "$log" && ((SECONDS + 20 < budget)); then
   PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True timeout --kill-after=5 60 "$programs/gpu_probe" memory 2>&1 |
     grep expandable >>"$log" || true

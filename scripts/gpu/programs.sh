@@ -1,14 +1,14 @@
-# Sourced by probe.sh, check.sh and compare.sh: finds or builds the programs to run on this machine's GPU. Sets
+# Sourced by probe.sh, check.sh and compare.sh: finds or builds the programs for this machine's GPU. Sets
 #   programs  folder with gputrain and gpu_probe
-#   tests     folder that run_tests.py finds tests in
+#   tests     folder in which run_tests.py finds tests
 #   python    a Python that can import torch
-#   out       build/gpu, where results are; they are copied to $OUT as they come, where that is set
-# Without .deps/, a folder .carry/ that pack.sh made on another machine serves: then nothing is installed or built here.
+#   out       build/gpu, the folder of the results; also copies them to $OUT at once, if it is set
+# Without .deps/, uses a folder .carry/ that pack.sh made on another machine, and installs or builds nothing.
 source "$(dirname "${BASH_SOURCE[0]}")/../steps.sh"
 
 out=$root/build/gpu
 packed=$root/.carry
-plans=$out/cudnn_plans  # of gputrain, beside its choices
+plans=$out/cudnn_plans  # gputrain puts them next to its kernel choices
 
 # find_programs TARGET...
 find_programs() {
@@ -25,9 +25,9 @@ print(importlib.metadata.version("torch"), importlib.util.find_spec("torch").sub
     fail "$python has no torch" "The packed programs run with the torch 2.11 that python3 finds."
   [[ $version == 2.11.* ]] || fail "torch 2.11 is needed, $python has $version"
   programs=$packed/bin tests=$packed
-  chmod +x "$packed"/{bin,tests}/*  # copying may have lost that
+  chmod +x "$packed"/{bin,tests}/*  # copying may lose the mode
 
-  # What this machine has itself is taken from there: other programs of its expect that one.
+  # Prefers this machine's own libraries, because its other programs expect them.
   local library known missing=$root/build/missing
   known=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p || true)
   rm -rf "$missing"
@@ -35,13 +35,13 @@ print(importlib.metadata.version("torch"), importlib.util.find_spec("torch").sub
   for library in "$packed"/system/*; do
     [[ $known == *"	${library##*/} "* ]] || ln -s "$library" "$missing/"
   done
-  # The driver may be found by this variable alone.
+  # The driver may be reachable only through this variable.
   export LD_LIBRARY_PATH=$missing:$torch/lib:$(printf '%s:' "${torch%/*}"/nvidia/*/lib)${LD_LIBRARY_PATH:-}
   local absent
   absent=$({ ldd "$packed"/{bin,lib,tests}/* 2>/dev/null || true; } | awk '/not found/ {print $1}' | sort -u | xargs)
   [[ -z $absent ]] || fail "libraries are missing here: $absent" "pack.sh packs what is neither the system's nor torch's."
 
-  # Tests look for gputrain, and for their files, where they were built.
+  # Tests look for gputrain and their files where they were built.
   [[ -e $root/build/cuda ]] || ln -s "$packed" "$root/build/cuda"
   local source_folder
   source_folder=$(<"$packed/source_folder")
@@ -61,12 +61,12 @@ build_programs() {
   python=$deps/bin/python programs=$root/build/cuda/bin tests=$root/build/cuda
 }
 
-# Results of other programs, or of another kind of GPU, are set aside: what --continue finds is of these.
+# Moves away results of other programs or another GPU, so that --continue only finds matching ones.
 begin_results() {
   local identity
   identity=$({ cat "$programs"/* "$programs"/../lib/libgputrain.so; nvidia-smi --query-gpu=name --format=csv,noheader; } 2>/dev/null | sha256sum) || true
   if [[ -e $out/identity && $(<"$out/identity") != "$identity" ]]; then
-    say "The results in build/gpu are of other programs or another GPU: they are in build/gpu.before now."
+    say "Moved the results of other programs or another GPU from build/gpu to build/gpu.before."
     rm -rf "$out.before"
     mv "$out" "$out.before"
   fi
@@ -76,26 +76,26 @@ begin_results() {
   [[ -e $plans || ! -e $plans.tar.gz ]] || tar -C "$out" -xzf "$plans.tar.gz" || true
   [[ -n ${OUT:-} ]] || return 0
   mkdir -p "$OUT"
-  (while kill -0 $$; do sleep 3; copy_results; done) </dev/null >/dev/null 2>&1 &  # in no pipe of ours
+  (while kill -0 $$; do sleep 3; copy_results; done) </dev/null >/dev/null 2>&1 &  # must not hold our pipes open
   copier=$!
   trap 'kill "$copier" 2>/dev/null || true; copy_results' EXIT
 }
 
-# One file in place of hundreds, of which few come back from a machine that is lent.
+# One archive instead of hundreds of files, because a remote machine returns only a few.
 pack_plans() {
   local newer=() begun packing=$plans.$BASHPID
   [[ ! -e $plans.tar.gz ]] || newer=(-newer "$plans.tar.gz")
   [[ -e $plans && -n $(find "$plans" -type f "${newer[@]}" -print -quit) ]] || return 0
   begun=$(date +%s.%N)
   if tar -C "$out" -czf "$packing" "${plans##*/}" 2>/dev/null; then
-    touch -d "@$begun" "$packing"  # what has come meanwhile is newer
+    touch -d "@$begun" "$packing"  # files written meanwhile stay newer
     mv "$packing" "$plans.tar.gz"
   else
     rm -f "$packing"
   fi
 }
 
-# Not by a rename: a call that is killed leaves in $OUT what was copied last.
+# Does not rename: after a kill, $OUT still has the last copies.
 copy_results() {
   local file
   pack_plans

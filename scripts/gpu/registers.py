@@ -1,7 +1,7 @@
-"""Compiles every CUDA kernel for each architecture and looks at what ptxas says: fails where a kernel spills, has a stack
+"""Compiles every CUDA kernel for each architecture and checks ptxas's report. Fails if a kernel spills, has a stack
 frame or needs more registers than the line "// Registers: kernel budget, ..." of its file allows.
 
-Exits 77 where there is no nvcc.
+Exits 77 without nvcc.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def compile_for(nvcc: str, source: Path, architecture: str) -> str:
 
 
 def kernels_in(report: str):
-    """(mangled name, registers, stack and spill bytes) of each kernel that ptxas reports."""
+    """(mangled name, registers, stack and spill bytes) of each kernel in ptxas's report."""
     name, trouble = "", 0
     for line in report.splitlines():
         if match := KERNEL.search(line):
@@ -48,7 +48,7 @@ def kernels_in(report: str):
 
 
 def plain(mangled: str, known) -> str:
-    """The kernel's name as it stands in the source: names are length-prefixed in a mangled one."""
+    """The kernel's name in the source; a mangled name contains it with its length in front."""
     found = [name for name in known if f"{len(name)}{name}" in mangled]
     return max(found, key=len, default="")
 

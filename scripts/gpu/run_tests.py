@@ -1,12 +1,12 @@
-"""Runs the test programs that are about GPUs, those of the ctest label gpu, on a machine with one; writes tests.json and
-tests.log after each. A test that skips because there is no GPU has not been run: here that fails. A program that is killed
-goes on with the cases it has not passed yet, after all others.
+"""Runs the test programs with the ctest label gpu on a machine with a GPU.
+Writes tests.json and tests.log after each. A test that skips because it sees no GPU counts as failed. A killed program
+runs again after all others, without the cases that have passed.
 
 usage: run_tests.py FOLDER OUT [--budget SECONDS] [--limit SECONDS] [--continue]
   FOLDER      build/cuda, or what pack.sh made
-  --budget    no program runs longer than this from now on (default: 540)
-  --limit     nor any longer than this by itself (default: 200)
-  --continue  leave out what has passed in OUT already, programs and cases
+  --budget    stop each program after this many seconds from now (default: 540)
+  --limit     stop each program after this many seconds of its own (default: 200)
+  --continue  skip programs and cases that have already passed in OUT
 """
 
 import argparse
@@ -36,11 +36,11 @@ def programs_in(folder: Path) -> list[dict]:
 
 
 def run(test: dict, seconds: float, out: Path, done: list[str]) -> dict:
-    """`done`: cases that have passed already."""
+    """`done`: cases that have already passed."""
     started = time.time()
     limit = max(1, int(seconds))
     rest = [f"--gtest_filter=-{':'.join(done)}"] if done else []
-    scratch = out / "running.log"  # a file: processes that a killed program leaves would keep a pipe open
+    scratch = out / "running.log"  # a file: child processes of a killed program would keep a pipe open
     with scratch.open("wb") as log:
         code = subprocess.run(["timeout", "--signal=KILL", str(limit), test["program"], *rest], stdout=log, stderr=subprocess.STDOUT,
                               cwd=ROOT, env=os.environ | dict(entry.split("=", 1) for entry in test["environment"])).returncode
@@ -82,7 +82,7 @@ def main() -> int:
     found = json.loads(earlier.read_text())["tests"] if arguments.goes_on and earlier.exists() else []
     results = {result["name"]: result for result in found}
     left = [test for test in tests if test["name"] not in results or is_bad(results[test["name"]])]
-    left.sort(key=lambda test: test["name"] in results)  # what was killed or has failed may do so again
+    left.sort(key=lambda test: test["name"] in results)  # killed or failed ones last: they may fail again
     if not arguments.goes_on:
         (arguments.out / "tests.log").unlink(missing_ok=True)
     while left and time.time() + 5 < deadline:

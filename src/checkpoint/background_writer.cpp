@@ -16,8 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A thread of its own copies these without the operators' threads, which training needs. A GPU's memory is copied in
-/// the order of its stream instead: by the caller.
+/// Such tensors are copied by memcpy on the background thread, because training needs the operators' threads. The
+/// caller copies GPU memory, in stream order.
 bool is_copied_by_bytes(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.is_non_overlapping_and_dense(); }
 
 void copy_bytes(const at::Tensor& to, const at::Tensor& from) {
@@ -60,18 +60,19 @@ void BackgroundWriter::begin(const Snapshot& live, const std::vector<at::Tensor>
   changed_.notify_all();
 }
 
-/// What has been had already is given back: training needs it more.
+/// Frees the memory already allocated: training needs it more.
 void BackgroundWriter::give_up(const Snapshot& live, const device::Shortage& shortage) {
   to_copy_.clear();
   if (const auto gpu = std::exchange(copying_from_, std::nullopt)) device::synchronize(*gpu);
   memory_.clear();
   staging_.release();
   const int64_t mebibytes = (shortage.requested_bytes + (1 << 20) - 1) >> 20;
-  const Error failure(ExitCode::checkpoint,
-                      {.what = "there is no memory for a copy of what is to be saved" +
-                               (mebibytes > 0 ? ": " + std::to_string(mebibytes) + " MiB more cannot be had" : ""),
-                       .where = store_.folder_of(live.step).string(),
-                       .hint = "a smaller train.micro_batch_size or data.prefetch_factor leaves more of it"});
+  const Error failure(
+      ExitCode::checkpoint,
+      {.what = "not enough memory for a copy of the checkpoint" +
+               (mebibytes > 0 ? ": " + std::to_string(mebibytes) + " MiB more cannot be allocated" : ""),
+       .where = store_.folder_of(live.step).string(),
+       .hint = "reduce train.micro_batch_size or data.prefetch_factor"});
   store_.withdraw(live, failure.what());
   const std::lock_guard lock(mutex_);
   results_.push_back({.step = live.step, .bytes = live.bytes(), .failure = failure});
@@ -114,7 +115,7 @@ void BackgroundWriter::run() {
     copying_ = false;
     changed_.notify_all();
     lock.unlock();
-    Result result = write(*begun_);  // nobody else touches it before it is reset
+    Result result = write(*begun_);  // no other thread touches it before the reset
     lock.lock();
     result.stall_seconds = stall_seconds_;
     results_.push_back(std::move(result));
@@ -133,8 +134,8 @@ BackgroundWriter::Result BackgroundWriter::write(const Snapshot& snapshot) {
     if (snapshot.rank == 0) store_.confirm(snapshot.step);
   } catch (const Error& error) {
     result.failure = error;
-  } catch (const std::exception& error) {  // a save must not end a training run
-    const std::string what = device::shortage_of(error) ? "there is not the memory to write it" : error.what();
+  } catch (const std::exception& error) {  // a failed save must not end training
+    const std::string what = device::shortage_of(error) ? "not enough memory to write it" : error.what();
     result.failure = Error(ExitCode::checkpoint, {.what = what, .where = store_.folder().string()});
   }
   const double seconds = seconds_since(begin);
@@ -164,18 +165,18 @@ Snapshot BackgroundWriter::copy_of(const Snapshot& live, const std::vector<at::T
   };
   for (auto& [part, tensors] : copy.files) take(part, tensors);
   for (Shard& shard : copy.shards) take(file_name(shard.part, shard.rank, shard.ranks), shard.tensors);
-  if (copying_from_) device::synchronize(*copying_from_);  // once, for all of them
+  if (copying_from_) device::synchronize(*copying_from_);  // once for all copies
   return copy;
 }
 
-/// In the same order of elements, so that bytes can be copied.
+/// Same element order as `like`, so that memcpy works.
 at::Tensor BackgroundWriter::kept_memory(const std::string& file, const std::string& name, const at::Tensor& like) {
   at::Tensor& kept = memory_[{file, name}];
   const bool is_dense = like.is_non_overlapping_and_dense();
   const bool fits = kept.defined() && kept.sizes() == like.sizes() && kept.scalar_type() == like.scalar_type() &&
                     (!is_dense || kept.strides() == like.strides());
   if (fits) return kept;
-  kept = at::Tensor();  // before as much is taken again
+  kept = at::Tensor();  // free it before the new allocation
   const std::vector<int64_t> strides = is_dense ? like.strides().vec() : at::detail::defaultStrides(like.sizes());
   kept = like.is_cuda() ? staging_.empty_strided(like.sizes(), strides, like.scalar_type())
                         : at::empty_strided(like.sizes(), strides, at::TensorOptions().dtype(like.scalar_type()));

@@ -17,9 +17,9 @@
 namespace gputrain::checkpoint {
 namespace {
 
-constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // a pipe in the place of a file must not make us wait
+constexpr int kReadFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // do not block on a pipe
 
-/// Whether the middle of a file is in the page cache; the head of one often is, from looking at its header.
+/// Whether the middle of a file is in the page cache. The head often is, because its header was read.
 bool is_cached(int descriptor) {
   struct stat status {};
   char byte = 0;
@@ -27,7 +27,7 @@ bool is_cached(int descriptor) {
   return ::fstat(descriptor, &status) == 0 && ::preadv2(descriptor, &place, 1, status.st_size / 2, RWF_NOWAIT) == 1;
 }
 
-/// What comes from the disk is read faster past the cache: the kernel need not copy it.
+/// Reads from the disk use O_DIRECT: faster, because the kernel does not copy the data.
 int open_to_read(const std::filesystem::path& path, BlockReader::From from) {
   const Descriptor cached(from == BlockReader::From::cache ? ::open(path.c_str(), kReadFlags) : -1);
   if (cached.get() < 0 || !is_cached(cached.get())) {
@@ -61,7 +61,7 @@ void BlockWriter::write(const void* data, size_t bytes) {
 
 void BlockWriter::hand_over() {
   pipe_.end_fill(filled_);
-  sealer_.add(block_, filled_);  // both sides only read it
+  sealer_.add(block_, filled_);  // the thread only reads it too
   block_ = nullptr;
   filled_ = 0;
   if (thread_.joinable()) return;
@@ -85,7 +85,7 @@ FileSeal BlockWriter::finish() {
     pipe_.wait_until_drained();
     pipe_.stop();
     thread_.join();
-    file_.bypass_page_cache(false);  // the rest need not be whole sectors
+    file_.bypass_page_cache(false);  // the rest may not be whole sectors
   }
   if (block_ != nullptr) {
     sealer_.add(block_, filled_);
@@ -124,7 +124,7 @@ void BlockReader::fill() {
   }
 }
 
-/// Plain reads, not a mapping: a bad sector is an error here and would be a SIGBUS there.
+/// Plain reads instead of mmap: a bad sector is then an error, not a SIGBUS.
 size_t BlockReader::read_block(char* block) {
   size_t bytes = 0;
   while (bytes < BlockPipe::kBlockBytes) {
@@ -136,7 +136,7 @@ size_t BlockReader::read_block(char* block) {
     }
     if (errno == EINTR) continue;
     const int flags = ::fcntl(file_.get(), F_GETFL);
-    // Some file systems let a file be opened for direct reads and then do not read; so does an odd place to go on from.
+    // Some file systems accept O_DIRECT in open() and then fail to read; so does an unaligned file position.
     const bool is_direct = errno == EINVAL && flags >= 0 && (flags & O_DIRECT) != 0;
     if (is_direct && ::fcntl(file_.get(), F_SETFL, flags & ~O_DIRECT) == 0) continue;
     throw Unreadable(std::string("cannot read: ") + std::strerror(errno), path_);

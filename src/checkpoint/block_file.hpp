@@ -1,5 +1,5 @@
-// Large files in order at the speed of the disk: a thread does the input or output while the caller works on the block
-// before or after.
+// Sequential I/O on large files at disk speed: a thread does the I/O while the caller works on the previous or next
+// block.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace gputrain::checkpoint {
 
-/// Writes past the page cache where the file system can: on its way through it a checkpoint would push out the data set
-/// that training reads, and take twice as long.
+/// Bypasses the page cache where the file system can. Through the cache, a checkpoint would evict the training data and
+/// take twice as long.
 class BlockWriter {
  public:
-  /// `file` outlives this, and is committed after finish().
+  /// `file` must outlive this object. Commit it after finish().
   explicit BlockWriter(AtomicFile& file);
   BlockWriter(const BlockWriter&) = delete;
   BlockWriter& operator=(const BlockWriter&) = delete;
   ~BlockWriter();
 
-  /// Throws what writing to the file throws, for this block or an earlier one.
+  /// Throws the file's write error for this block or an earlier one.
   void write(const void* data, size_t bytes);
 
-  /// Returns when everything has been written to the file, with its size and hash.
+  /// Waits until everything is written to the file; returns its size and hash.
   FileSeal finish();
 
  private:
@@ -45,17 +45,17 @@ class BlockWriter {
 class BlockReader {
  public:
   enum class From {
-    cache,  // what this machine has read or written before may come from memory
-    disk,   // what the disk really holds, where the file system can tell
+    cache,  // the page cache may serve data that this machine read or wrote before
+    disk,   // what the disk really holds, where the file system allows it
   };
 
-  /// Throws Unreadable when the file cannot be opened.
+  /// Throws Unreadable if the file cannot be opened.
   BlockReader(std::filesystem::path path, From from);
   BlockReader(const BlockReader&) = delete;
   BlockReader& operator=(const BlockReader&) = delete;
   ~BlockReader();
 
-  /// The bytes that follow, valid until the next call; empty at the end of the file. Throws Unreadable.
+  /// The next bytes, valid until the next call; empty at the end of the file. Throws Unreadable.
   std::string_view next();
 
  private:
@@ -69,7 +69,7 @@ class BlockReader {
   std::thread thread_;
 };
 
-/// Reads a whole file from the disk. Throws Unreadable.
+/// Reads a whole file from the disk and returns its seal. Throws Unreadable.
 FileSeal seal_of(const std::filesystem::path& path);
 
 }  // namespace gputrain::checkpoint

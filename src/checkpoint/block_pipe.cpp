@@ -8,8 +8,7 @@
 
 namespace gputrain::checkpoint {
 
-/// A huge page is as large as a block, and begins at a multiple of its size; a kernel that has none to give takes small
-/// ones.
+/// A block is as large as a huge page and aligned to its size. A kernel without free huge pages uses small pages.
 BlockPipe::BlockPipe()
     : memory_(at::empty({static_cast<int64_t>((kBlocks + 1) * kBlockBytes)}, at::TensorOptions().dtype(at::kByte))) {
   const auto begin = reinterpret_cast<uintptr_t>(memory_.mutable_data_ptr());

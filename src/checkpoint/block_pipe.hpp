@@ -1,6 +1,6 @@
-// Bytes on their way between a disk and memory, in large blocks: one side fills a block while the other empties the one
-// before it. Blocks start at addresses that direct input and output ask for, and are one piece of physical memory each
-// where the kernel has one: a disk then gets a block in a few long requests instead of 512 short ones.
+// Moves bytes between disk and memory in large blocks: one side fills a block while the other drains the previous one.
+// Blocks are aligned for direct I/O and are physically contiguous if the kernel has huge pages: the disk then gets a
+// few long requests per block instead of 512 short ones.
 #pragma once
 
 #include <array>
@@ -14,29 +14,30 @@
 
 namespace gputrain::checkpoint {
 
-/// Between two threads: one fills, one drains.
+/// Between two threads: one fills, the other drains.
 class BlockPipe {
  public:
-  /// What is hashed and then copied is still in the core's second cache: 8 MiB take half as long again to read.
+  /// Small enough that data is still in the core's L2 cache when it is copied after hashing: blocks of 8 MiB take 1.5
+  /// times as long to read.
   static constexpr size_t kBlockBytes = size_t{2} << 20;
   static constexpr size_t kBlocks = 4;
 
   BlockPipe();
 
-  /// A block of kBlockBytes to fill, once there is an empty one; null when the draining side has stopped. Rethrows what
-  /// the draining side failed with.
+  /// Waits for an empty block of kBlockBytes and returns it; null if the draining side has stopped. Rethrows the
+  /// draining side's failure.
   char* begin_fill();
   void end_fill(size_t bytes);
 
-  /// The next block in order, once it is filled; empty at the end. Rethrows what the filling side failed with.
+  /// Waits for the next filled block, in order; empty at the end. Rethrows the filling side's failure.
   std::string_view begin_drain();
   void end_drain();
 
-  /// Filling: there is no more. Draining: no more is wanted.
+  /// Filling side: no more data. Draining side: no more is wanted.
   void stop();
-  /// As stop(); the other side's next call throws this.
+  /// Like stop(), but the other side's next call throws this.
   void fail(std::exception_ptr reason);
-  /// Returns when every filled block was drained, or the draining side has stopped; rethrows its failure.
+  /// Waits until every filled block is drained or the draining side has stopped. Rethrows its failure.
   void wait_until_drained();
 
  private:
@@ -45,10 +46,10 @@ class BlockPipe {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  at::Tensor memory_;  // a tensor's, as what training keeps of it for later is given up for the next one
-  char* blocks_;       // kBlocks of them, one after the other, in memory_
+  at::Tensor memory_;  // a tensor: if memory runs out, its allocator first frees what it cached for training
+  char* blocks_;       // kBlocks consecutive blocks in memory_
   std::array<size_t, kBlocks> bytes_{};
-  size_t filled_ = 0, drained_ = 0;  // blocks so far; at most kBlocks apart
+  size_t filled_ = 0, drained_ = 0;  // total numbers of blocks; they differ by at most kBlocks
   bool stopped_ = false;
   std::exception_ptr failure_;
 };

@@ -1,4 +1,4 @@
-// Names of dtypes in safetensors files.
+// Dtype names in safetensors files.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace gputrain::checkpoint {
 
-/// The header parser lets through only dtypes that are known here.
+/// The header parser rejects dtypes that this does not know.
 at::ScalarType scalar_type_of(std::string_view dtype);
 std::string dtype_of(at::ScalarType type);
 
-/// Whether bytes are truth values as C++ has them.
+/// Whether every byte is 0 or 1, a valid C++ bool.
 bool are_truth_values(const char* data, size_t bytes) noexcept;
 
 }  // namespace gputrain::checkpoint

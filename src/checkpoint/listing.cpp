@@ -13,20 +13,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;  // larger than any that we write
+constexpr uint64_t kMaxTextBytes = uint64_t{64} << 20;  // larger than any file we write
 
-/// The size of a file that must be there.
+/// Size of a file; throws if it is missing.
 uint64_t size_of(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) throw Damage("missing", path);
   const uint64_t bytes = fs::is_regular_file(status) ? fs::file_size(path, error) : 0;
   if (error) throw Unreadable("cannot read: " + error.message(), path);
-  if (!fs::is_regular_file(status)) throw Damage("is no file", path);
+  if (!fs::is_regular_file(status)) throw Damage("is not a regular file", path);
   return bytes;
 }
 
-/// The step of a folder's name, if it is the name of a finished checkpoint.
+/// The step in a finished checkpoint's folder name; nothing for other names.
 std::optional<int64_t> step_of(const std::string& name) {
   constexpr std::string_view kPrefix = "step-";
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -55,7 +55,7 @@ Listed look_at(const fs::path& folder, int64_t step) {
 
 std::string read_text(const fs::path& path) {
   const uint64_t bytes = size_of(path);
-  if (bytes > kMaxTextBytes) throw Damage("cannot be what was written", path);
+  if (bytes > kMaxTextBytes) throw Damage("too large for a file of this kind", path);
   std::string text(bytes, '\0');
   std::ifstream file(path, std::ios::binary);
   if (!file.read(text.data(), static_cast<std::streamsize>(bytes))) throw Unreadable("cannot read it", path);
@@ -83,7 +83,7 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
       if (!step) continue;
       std::error_code unknown;
       const fs::file_type type = entry.status(unknown).type();
-      const bool may_not_look = unknown && type != fs::file_type::not_found;  // told when it is looked into
+      const bool may_not_look = unknown && type != fs::file_type::not_found;  // the error is reported when it is read
       if (may_not_look || type == fs::file_type::directory) steps.push_back(*step);
     }
     std::sort(steps.rbegin(), steps.rend());

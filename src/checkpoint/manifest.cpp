@@ -12,16 +12,16 @@ using nlohmann::json;
 constexpr const char* kFormat = "gputrain checkpoint";
 constexpr int64_t kVersion = 3;
 constexpr size_t kMaxDimensions = 64;
-constexpr std::string_view kSealKey = "\n  \"seal\": \"";  // at this depth there is one
+constexpr std::string_view kSealKey = "\n  \"seal\": \"";  // unique at this indentation
 constexpr size_t kSealDigits = 32;
 
-/// A name that stays inside the checkpoint's folder.
+/// A file name that stays inside the checkpoint's folder.
 bool is_plain(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos && name != kManifestName;
 }
 
-/// Throws what the caller turns into Damage.
+/// Throws an exception that the caller turns into Damage.
 uint64_t count_in(const json& value) {
   if (!value.is_number_unsigned() || value.get<uint64_t>() > INT64_MAX) throw std::domain_error("not a count");
   return value.get<uint64_t>();
@@ -33,10 +33,10 @@ Slice slice_in(const json& value) {
   uint64_t numel = 1;
   for (const json& size : value["shape"]) {
     slice.shape.push_back(static_cast<int64_t>(count_in(size)));
-    if (__builtin_mul_overflow(numel, count_in(size), &numel)) throw std::domain_error("a shape beyond all memory");
+    if (__builtin_mul_overflow(numel, count_in(size), &numel)) throw std::domain_error("a shape too large for memory");
   }
   if (numel > INT64_MAX || static_cast<uint64_t>(slice.begin) > numel)
-    throw std::domain_error("a slice out of its tensor");
+    throw std::domain_error("a slice outside its tensor");
   return slice;
 }
 
@@ -74,7 +74,7 @@ std::string xxh3_of(std::string_view unsealed) {
   return sealer.seal().xxh3_128;
 }
 
-/// Whether the text is what was sealed.
+/// Whether the text matches its seal.
 bool is_sealed(std::string_view text) {
   const size_t key = text.find(kSealKey), digits = key + kSealKey.size();
   if (key == std::string_view::npos || text.size() < digits + kSealDigits) return false;
@@ -128,10 +128,10 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
     Manifest manifest{.step = static_cast<int64_t>(count_in(value.at("step"))),
                       .origin = origin_in(value.at("origin"))};
     for (const auto& [name, file] : value.at("files").items()) {
-      if (!is_plain(name)) throw Damage("a file's name leads out of the folder", path);
+      if (!is_plain(name)) throw Damage("a file name points outside the folder", path);
       manifest.files[name] = file_in(file);
     }
-    if (manifest.files.count(kStateName) == 0) throw Damage("names no state.json", path);
+    if (manifest.files.count(kStateName) == 0) throw Damage("does not list state.json", path);
     if (value.contains("score")) {
       const json& score = value["score"];
       manifest.score = {.metric = score.at("metric").get<std::string>(), .value = score.at("value").get<double>()};

@@ -24,7 +24,7 @@ constexpr auto kPatienceAtTheEnd = std::chrono::seconds(2);
 
 struct BrokenOff {};
 
-/// Past the page cache, as the checkpoint itself was written.
+/// Bypasses the page cache, like the original save.
 template <class Pause>
 void copy_file(const fs::path& from, const fs::path& to, const FileSeal& seal, const Pause& pause) {
   BlockReader source(from, BlockReader::From::cache);
@@ -41,7 +41,7 @@ void copy_file(const fs::path& from, const fs::path& to, const FileSeal& seal, c
 bool is_copy_of(const fs::path& folder, const Manifest& manifest) {
   try {
     return fs::exists(folder) && to_json(look_at_files(folder)) == to_json(manifest);
-  } catch (const std::exception&) {  // a file system may refuse even to look
+  } catch (const std::exception&) {  // some file systems fail even on a lookup
     return false;
   }
 }
@@ -89,7 +89,7 @@ void Mirror::State::run(const std::shared_ptr<State>& state) {
   state->changed.notify_all();
 }
 
-/// Waits while it is held.
+/// Blocks while the mirror is held. Throws BrokenOff when it closes.
 void Mirror::State::pause() {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return !is_held || is_closing; });
@@ -113,7 +113,7 @@ std::optional<Mirror::Result> Mirror::State::copy(const fs::path& checkpoint) {
   } catch (const std::exception& error) {
     result.failure = Error(ExitCode::checkpoint, {.what = error.what(), .where = folder.string()});
   }
-  // Saved anew or pruned while it was copied: the one after it counts.
+  // The original was replaced or pruned during the copy: not a failure.
   if (result.failure && (!manifest || !is_copy_of(checkpoint, *manifest))) return std::nullopt;
   result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   return result;
@@ -133,7 +133,7 @@ void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) 
     pause();
     put_in_place(written, target);
   } catch (...) {
-    std::error_code ignored;  // the first error is the one to tell
+    std::error_code ignored;  // report the first error
     fs::remove_all(written, ignored);
     throw;
   }

@@ -23,7 +23,7 @@ std::string shown(at::ScalarType type, at::IntArrayRef sizes) {
   return fmt::format("{} [{}]", at::toString(type), fmt::join(sizes, ", "));
 }
 
-/// Who opens a damaged file finds some flaw of form; what is wrong with it is the damage.
+/// Reports a malformed header as damage if the file's hash differs.
 SafetensorsHeader read_header(const Part::File& file) {
   try {
     return read_safetensors_header(file.path, ExitCode::checkpoint);
@@ -33,13 +33,13 @@ SafetensorsHeader read_header(const Part::File& file) {
   }
 }
 
-/// Bytes [begin, end) of a file go to memory.
+/// Copies bytes [begin, end) of a file to memory.
 struct Copy {
   uint64_t begin, end;
   char* to;
 };
 
-/// One pass over a file: the copies, and the comparison with its seal.
+/// Reads a file once: makes the copies and checks the seal.
 void read_file(const Part::File& file, std::vector<Copy> copies) {
   std::sort(copies.begin(), copies.end(), [](const Copy& a, const Copy& b) { return a.begin < b.begin; });
   BlockReader reader(file.path, BlockReader::From::cache);
@@ -54,7 +54,7 @@ void read_file(const Part::File& file, std::vector<Copy> copies) {
       std::memcpy(next->to, block.data() + (next->begin - place), count);
       next->begin += count;
       next->to += count;
-      if (next->begin < next->end) break;  // goes on in the next block
+      if (next->begin < next->end) break;  // continues in the next block
       ++next;
     }
     place = block_end;
@@ -62,7 +62,7 @@ void read_file(const Part::File& file, std::vector<Copy> copies) {
   if (sealer.seal() != file.seal) throw Damage("damaged: its hash differs", file.path);
 }
 
-/// The memory that a file's bytes can go to: the tensor's own where that is in row-major order on the CPU.
+/// Destination of a file's bytes: the tensor itself if it is contiguous on the CPU, otherwise a temporary.
 at::Tensor rows_of(const at::Tensor& tensor) {
   if (tensor.is_cpu() && tensor.is_contiguous()) return tensor.detach();
   return at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.scalar_type()));
@@ -72,8 +72,8 @@ at::Tensor rows_of(const at::Tensor& tensor) {
   throw Error(ExitCode::checkpoint,
               {.what = what,
                .where = where.string(),
-               .hint = "resume with the job that wrote it, and its data, whose classes or characters give sizes "
-                       "too; or set checkpoint.resume: never"});
+               .hint = "resume with the config and data of the job that wrote it (its classes or characters also set "
+                       "sizes), or set checkpoint.resume: never"});
 }
 
 }  // namespace
@@ -106,13 +106,13 @@ void Part::add_file(size_t index) {
     const int64_t begin = is_slice ? slice->second.begin : 0, numel = product_of(stored.sizes);
     const std::vector<int64_t>& shape = is_slice ? slice->second.shape : stored.sizes;
     if (is_slice && (stored.sizes.size() != 1 || numel > product_of(shape) - begin)) {
-      throw Damage("'" + stored.name + "' is not the slice that the manifest says", file.path);
+      throw Damage("'" + stored.name + "' does not match its slice in the manifest", file.path);
     }
     const auto [place, is_new] =
         tensors_.try_emplace(stored.name, Entry{.type = scalar_type_of(stored.dtype), .sizes = shape, .pieces = {}});
     Entry& entry = place->second;
     if (entry.sizes != shape || entry.type != scalar_type_of(stored.dtype)) {
-      throw Damage("'" + stored.name + "' is another tensor in another file", file.path);
+      throw Damage("'" + stored.name + "' has another dtype or shape in another file", file.path);
     }
     entry.pieces.push_back({.file = index, .begin = begin, .end = begin + numel, .place = stored.begin});
   }
@@ -159,7 +159,7 @@ void Part::check(const Target& target) const {
                   "a slice lies within its tensor");
 }
 
-/// A header that is damaged may still be one, of other tensors than were written.
+/// A mismatch may come from a damaged header that still parses: then throws Damage instead.
 void Part::check_all(const std::vector<Target>& targets, std::optional<size_t> tensors) const {
   try {
     for (const Target& target : targets) check(target);
@@ -198,7 +198,7 @@ void Part::read(const std::vector<Target>& targets, std::optional<size_t> tensor
     const at::Tensor& from = rows[i];
     if (from.scalar_type() == at::kBool &&
         !are_truth_values(static_cast<const char*>(from.const_data_ptr()), from.nbytes())) {
-      throw Damage("'" + targets[i].name + "' has truth values other than 0 and 1", files_.front().path);
+      throw Damage("'" + targets[i].name + "' has bool values other than 0 and 1", files_.front().path);
     }
     if (!from.is_alias_of(targets[i].tensor)) targets[i].tensor.detach().copy_(from);
   }

@@ -21,10 +21,10 @@ constexpr const char* kSuffix = ".partial";
 constexpr const char* kReplacedSuffix = ".old.partial";
 
 void rename_into_place(const fs::path& written, const fs::path& target) {
-  const bool replaces = fs::exists(fs::symlink_status(target));  // also a link that leads nowhere
+  const bool replaces = fs::exists(fs::symlink_status(target));  // also a dangling link
   const unsigned int flags = replaces ? RENAME_EXCHANGE : RENAME_NOREPLACE;
   if (::renameat2(AT_FDCWD, written.c_str(), AT_FDCWD, target.c_str(), flags) == 0) {
-    std::error_code ignored;  // where this fails, what was replaced keeps its partial name and cannot be put back
+    std::error_code ignored;  // on failure the replaced one keeps its partial name and cannot be restored
     if (replaces) fs::rename(written, replaced_name_of(target), ignored);
     return;
   }
@@ -33,7 +33,7 @@ void rename_into_place(const fs::path& written, const fs::path& target) {
     throw Error(ExitCode::checkpoint,
                 {.what = std::string("cannot rename into place: ") + std::strerror(errno), .where = target.string()});
   }
-  on_disk(target, "cannot rename into place", [&] {  // file systems without exchange, such as NFS
+  on_disk(target, "cannot rename into place", [&] {  // file systems without atomic exchange, such as NFS
     fs::path old = replaced_name_of(target);
     if (fs::exists(old)) old = partial_name_of(target.string() + ".unread");
     if (replaces) fs::rename(target, old);
@@ -62,7 +62,7 @@ fs::path partial_name_of(const fs::path& checkpoint) { return checkpoint.string(
 fs::path replaced_name_of(const fs::path& checkpoint) { return checkpoint.string() + kReplacedSuffix; }
 
 void put_back_replaced(const fs::path& folder) {
-  on_disk(folder, "cannot put back what was being replaced", [&] {
+  on_disk(folder, "cannot restore a replaced checkpoint", [&] {
     if (!fs::exists(folder)) return;
     for (const fs::path& path : checkpoints_with(kReplacedSuffix, folder)) {
       const std::string name = path.string();
@@ -73,14 +73,14 @@ void put_back_replaced(const fs::path& folder) {
 }
 
 std::string remove_partial_folders(const fs::path& folder) {
-  return on_disk(folder, "cannot look for what an earlier attempt left", [&] {
+  return on_disk(folder, "cannot list partial checkpoints of an earlier attempt", [&] {
     std::string trouble;
     for (const fs::path& path : checkpoints_with(kSuffix, folder)) {
       if (path.string().ends_with(kReplacedSuffix)) continue;
       std::error_code failure;
       fs::remove_all(path, failure);
       if (failure && trouble.empty())
-        trouble = path.string() + ": cannot remove what an earlier attempt left: " + failure.message();
+        trouble = path.string() + ": cannot remove a partial checkpoint of an earlier attempt: " + failure.message();
     }
     return trouble;
   });
@@ -91,7 +91,7 @@ void remove_replaced_folders(const fs::path& folder) {
   try {
     for (const fs::path& path : checkpoints_with(kReplacedSuffix, folder)) fs::remove_all(path, ignored);
   } catch (const fs::filesystem_error&) {
-    // The folder cannot be listed now.
+    // The folder cannot be listed now; the next save tries again.
   }
 }
 

@@ -1,5 +1,5 @@
-// How a folder of checkpoints changes so that no moment shows half of one under a finished name: what is written or
-// removed is so under a name that ends in ".partial".
+// Atomic changes to a folder of checkpoints: a checkpoint that is being written or removed has a name that ends in
+// ".partial", so a finished name never shows half a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace gputrain::checkpoint {
 
-/// Turns what the file system throws into our error.
+/// Converts file system exceptions to Error(checkpoint).
 template <class Action>
 auto on_disk(const std::filesystem::path& path, const std::string& what, Action action) {
   try {
@@ -21,28 +21,29 @@ auto on_disk(const std::filesystem::path& path, const std::string& what, Action 
   }
 }
 
-/// The name under which a checkpoint is written or removed.
+/// The temporary name of a checkpoint that is being written or removed.
 std::filesystem::path partial_name_of(const std::filesystem::path& checkpoint);
 
-/// The name of a checkpoint that another one of its step has replaced.
+/// The name of a checkpoint that a newer save of the same step has replaced.
 std::filesystem::path replaced_name_of(const std::filesystem::path& checkpoint);
 
-/// Gives replaced checkpoints their names back where nothing has them.
+/// Restores the names of replaced checkpoints if the names are free.
 void put_back_replaced(const std::filesystem::path& folder);
 
-/// Removes what is left of folders that a killed process was writing or removing; checkpoints that were replaced stay.
-/// Returns what to tell of one that cannot be removed, which takes room and no more; else "".
+/// Removes folders that a killed process was writing or removing; keeps replaced checkpoints. Returns a warning if one
+/// cannot be removed, which only wastes space; otherwise "".
 std::string remove_partial_folders(const std::filesystem::path& folder);
 
-/// Checkpoints that were replaced, once there is one that is known to be good. What cannot be removed waits for the
-/// next.
+/// Removes replaced checkpoints; call it once a valid newer one exists. The next call retries what could not be
+/// removed.
 void remove_replaced_folders(const std::filesystem::path& folder);
 
-/// A full disk is better found out before an hour of writing than after it. Throws Error(checkpoint) with this hint.
+/// Checks free space before the save starts, so that a full disk is found early. Throws Error(checkpoint) with this
+/// hint.
 void check_room(const std::filesystem::path& folder, uint64_t needed, const std::string& hint);
 
-/// Puts `written` in the place of `target`, durably. What was there keeps its replaced name. Where that is taken, by
-/// what may be the last that is good, it keeps a partial name.
+/// Renames `written` to `target`, durably. An existing `target` gets its replaced name. If that name is taken, perhaps
+/// by the last valid checkpoint, `target` gets a partial name.
 void put_in_place(const std::filesystem::path& written, const std::filesystem::path& target);
 
 }  // namespace gputrain::checkpoint

@@ -30,7 +30,7 @@ StoredTensor to_be_stored(const std::string& name, const at::Tensor& tensor) {
 }
 
 std::string header_for(std::vector<StoredTensor>& tensors, Metadata metadata = {}) {
-  metadata["format"] = "pt";  // transformers refuses files that do not say this
+  metadata["format"] = "pt";  // transformers rejects files without it
   return layout_safetensors(tensors, metadata);
 }
 
@@ -38,13 +38,13 @@ std::string header_for(std::vector<StoredTensor>& tensors, Metadata metadata = {
 
 struct SafetensorsFile::Mapping {
   Mapping(const std::filesystem::path& path, ExitCode code) {
-    // O_NONBLOCK: a pipe in the place of a file must not make us wait for its writer.
+    // O_NONBLOCK: do not wait for a writer if the path is a pipe.
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) refuse_to_read(path, std::strerror(errno), code);
     struct stat status {};
     const bool is_file = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
     bytes = is_file ? static_cast<size_t>(status.st_size) : 0;
-    // Private and writable: an in-place operation on a tensor of ours changes memory of this process, never the file.
+    // Private and writable: an in-place operation on one of our tensors changes this process's memory, never the file.
     if (bytes > 0) begin = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
     const int error = errno;
     ::close(descriptor);
@@ -91,9 +91,9 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   char* data = static_cast<char*>(mapping_->begin) + entry.begin;
   if (entry.begin == entry.end) return at::empty(entry.sizes, options);
   if (entry.type == at::kBool && !are_truth_values(data, entry.end - entry.begin)) {
-    throw Error(code_, {.what = "tensor '" + name + "' has truth values other than 0 and 1", .where = path_.string()});
+    throw Error(code_, {.what = "tensor '" + name + "' has bool values other than 0 and 1", .where = path_.string()});
   }
-  // Nothing in the format makes a header's length or an offset a multiple of the element's size.
+  // The format does not align headers or offsets to the element size.
   if (entry.begin % at::elementSize(entry.type) != 0) {
     at::Tensor copy = at::empty(entry.sizes, options);
     std::memcpy(copy.mutable_data_ptr(), data, entry.end - entry.begin);
@@ -116,7 +116,7 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, Exi
     front.resize(wanted);
     const ssize_t got = ::pread(file.get(), front.data() + begin, wanted - begin, static_cast<off_t>(begin));
     if (got < 0 && errno != EINTR) refuse_to_read(path, std::strerror(errno), code);
-    if (got == 0) refuse_to_read(path, "it became shorter meanwhile", code);
+    if (got == 0) refuse_to_read(path, "it was truncated while it was read", code);
     front.resize(begin + static_cast<size_t>(std::max<ssize_t>(0, got)));
   }
   return parse_safetensors(front, file_bytes, path.string(), code);
@@ -143,7 +143,7 @@ FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors
   AtomicFile file(path, ExitCode::checkpoint);
   BlockWriter blocks(file);
   blocks.write(header.data(), header.size());
-  for (const StoredTensor& entry : stored) {  // one at a time: at most one tensor is copied to row-major CPU memory
+  for (const StoredTensor& entry : stored) {  // at most one tensor at a time is copied to contiguous CPU memory
     const at::Tensor rows = by_name.at(entry.name)->detach().to(at::kCPU).contiguous();
     blocks.write(rows.const_data_ptr(), rows.nbytes());
   }

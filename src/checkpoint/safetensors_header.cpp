@@ -42,7 +42,7 @@ auto find_type(std::string_view name) noexcept {
   return std::find_if(kTypes.begin(), kTypes.end(), [&](const StoredType& type) { return type.name == name; });
 }
 
-/// A name out of a file, fit for a terminal: quoted, short, without control characters.
+/// Makes a name from a file safe for a terminal: quoted, short, no control characters.
 std::string shown(std::string_view name) {
   constexpr size_t kLongest = 80;
   std::string text = "'" + std::string(name.substr(0, kLongest));
@@ -52,8 +52,8 @@ std::string shown(std::string_view name) {
   return text + (name.size() > kLongest ? "...'" : "'");
 }
 
-/// The number of elements, or nothing when the sizes overflow. Zero sizes count as one in the test, because strides
-/// are products of the other sizes.
+/// Number of elements; nothing if the sizes overflow. A size of 0 counts as 1 in the overflow test, because strides are
+/// products of the other sizes.
 std::optional<uint64_t> numel_of(const std::vector<int64_t>& sizes) {
   int64_t product = 1;
   bool empty = false;
@@ -64,8 +64,8 @@ std::optional<uint64_t> numel_of(const std::vector<int64_t>& sizes) {
   return empty ? 0 : static_cast<uint64_t>(product);
 }
 
-/// Takes the header's JSON event by event and accepts nothing but the format's three levels, so that depth, size and
-/// types are bounded before anything is stored.
+/// Parses the header's JSON as a stream of events and accepts only the three levels of the format, so that depth, sizes
+/// and types are bounded before anything is stored.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   const std::string& problem() const noexcept { return problem_; }
@@ -204,14 +204,14 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   Place place_ = Place::outside;
   SafetensorsHeader header_;
-  std::set<std::string> names_, seen_;  // entries of the file; fields of the current tensor
+  std::set<std::string> names_, seen_;  // entry names of the file; fields of the current tensor
   StoredTensor tensor_;
   std::vector<uint64_t> offsets_;
   std::string field_, problem_;
   bool is_metadata_ = false;
 };
 
-/// Sorts by place and tests that the tensors cover [0, data_bytes) without hole or overlap.
+/// Sorts by position and checks that the tensors cover [0, data_bytes) without holes or overlaps.
 std::string arrange(std::vector<StoredTensor>& tensors, uint64_t data_bytes) {
   std::sort(tensors.begin(), tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
@@ -227,7 +227,7 @@ std::string arrange(std::vector<StoredTensor>& tensors, uint64_t data_bytes) {
   return {};
 }
 
-/// The length of the header, little-endian in the first 8 bytes.
+/// Length of the header: the first 8 bytes, little-endian.
 uint64_t length_in(std::string_view front) noexcept {
   uint64_t length = 0;
   for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | static_cast<unsigned char>(front[i]);
@@ -244,7 +244,7 @@ uint64_t item_bytes(std::string_view dtype) noexcept {
 uint64_t front_bytes(std::string_view front, uint64_t file_bytes) noexcept {
   if (front.size() < kLengthBytes) return std::min(kLengthBytes, file_bytes);
   const uint64_t header_bytes = length_in(front);
-  if (header_bytes > kMaxHeaderBytes) return std::min(kLengthBytes, file_bytes);  // refused by its length
+  if (header_bytes > kMaxHeaderBytes) return std::min(kLengthBytes, file_bytes);  // too long: rejected later
   return std::min(kLengthBytes + header_bytes, file_bytes);
 }
 
@@ -292,7 +292,7 @@ std::string layout_safetensors(std::vector<StoredTensor>& tensors, const std::ma
     header += (header.size() > 1 ? "," : "") + nlohmann::json(tensor.name).dump() + ":" + entry.dump();
   }
   header += "}";
-  header.resize((header.size() + 7) / 8 * 8, ' ');  // so that the data starts aligned
+  header.resize((header.size() + 7) / 8 * 8, ' ');  // aligns the data
   GPUTRAIN_ASSERT(header.size() <= kMaxHeaderBytes, "a header over 100 MB cannot be read back");
   for (StoredTensor& tensor : tensors) {
     tensor.begin += kLengthBytes + header.size();

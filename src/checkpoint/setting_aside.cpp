@@ -29,7 +29,7 @@ std::vector<SetAside> set_aside_if(const fs::path& folder, const std::function<b
   for (const Listed& listed : list_checkpoints(folder)) {
     if (!is_left(listed)) continue;
     std::error_code ignored;
-    fs::remove_all(replaced_name_of(listed.folder), ignored);  // or it would come back
+    fs::remove_all(replaced_name_of(listed.folder), ignored);  // otherwise put_back_replaced() would restore it
     moved.push_back({listed.folder, set_aside(listed.folder, "left")});
   }
   return moved;

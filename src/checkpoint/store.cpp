@@ -25,7 +25,7 @@ Manifest::File write_part(const fs::path& folder, const Shard& shard) {
       .seal = write_safetensors(path, shard.tensors), .part = shard.part, .rank = shard.rank, .slices = shard.slices};
 }
 
-/// Writes everything into a folder; the manifest comes last.
+/// Writes all files into a folder, the manifest last.
 void write_folder(const fs::path& folder, const Snapshot& snapshot) {
   Manifest manifest{.step = snapshot.step, .origin = snapshot.origin, .files = {}, .score = snapshot.score};
   for (const auto& [part, tensors] : snapshot.files) {
@@ -42,7 +42,7 @@ void write_folder(const fs::path& folder, const Snapshot& snapshot) {
   write_file_atomically(folder / kManifestName, to_json(manifest), ExitCode::checkpoint);
 }
 
-/// What a rank other than 0 does.
+/// On ranks other than 0.
 void write_own_shards(const fs::path& folder, const Snapshot& snapshot) {
   for (const Shard& shard : snapshot.shards) {
     const std::string name = file_name(shard.part, shard.rank, shard.ranks);
@@ -57,13 +57,13 @@ void write_own_shards(const fs::path& folder, const Snapshot& snapshot) {
 
 uint64_t bytes_needed(const Snapshot& snapshot) {
   uint64_t needed = snapshot.bytes() + snapshot.state.size() + (uint64_t{1} << 16);
-  for (const Shard& shard : snapshot.shards) {  // the others' are about as large
+  for (const Shard& shard : snapshot.shards) {  // other ranks' shards have about the same size
     for (const auto& [name, tensor] : shard.tensors) needed += static_cast<uint64_t>(shard.ranks - 1) * tensor.nbytes();
   }
   return needed;
 }
 
-/// Whether nothing of it is missing.
+/// Whether all files exist with their sizes.
 bool is_whole(const fs::path& folder) {
   try {
     look_at_files(folder);
@@ -73,7 +73,7 @@ bool is_whole(const fs::path& folder) {
   }
 }
 
-/// Takes a checkpoint away so that no moment shows half of one under a finished name.
+/// Renames a checkpoint first, so that a finished name never shows half of it.
 void remove_checkpoint(const fs::path& folder) {
   on_disk(folder, "cannot remove an old checkpoint", [&] {
     const fs::path leaving = partial_name_of(folder);
@@ -87,7 +87,7 @@ void remove_checkpoint(const fs::path& folder) {
   });
 }
 
-/// The steps of the best `count` of these, by the metric of the newest one that has a score.
+/// All scored steps, best first, by the metric of the newest checkpoint that has a score.
 std::vector<int64_t> best_of(const std::vector<Listed>& newest_first, const Retention& retention) {
   std::vector<const Listed*> scored;
   for (const Listed& listed : newest_first) {
@@ -98,13 +98,13 @@ std::vector<int64_t> best_of(const std::vector<Listed>& newest_first, const Rete
     const double first = a->score->value, second = b->score->value;
     return retention.smaller_is_better ? first < second : first > second;
   };
-  std::stable_sort(scored.begin(), scored.end(), is_better);  // of equals the newer one
+  std::stable_sort(scored.begin(), scored.end(), is_better);  // equal scores: newer first
   std::vector<int64_t> steps;
   for (const Listed* listed : scored) steps.push_back(listed->step);
   return steps;
 }
 
-/// A relative link that people may follow. Replaced in one move; a file system without links does without.
+/// A relative link for people, replaced atomically. Ignores file systems without links.
 void set_hint(const fs::path& link, const std::string& target) {
   std::error_code ignored;
   const fs::path fresh = partial_name_of(link);
@@ -156,7 +156,7 @@ fs::path CheckpointStore::write(const Snapshot& snapshot) {
     for (const fs::path& other : snapshot.synced_before) sync_file(other, ExitCode::checkpoint);
     put_in_place(written, target);
   } catch (...) {
-    std::error_code ignored;  // the first error is the one to tell
+    std::error_code ignored;  // report the first error
     fs::remove_all(written, ignored);
     throw;
   }
@@ -184,7 +184,7 @@ void CheckpointStore::confirm(int64_t step) {
   remove_replaced_folders(folder_);
   try {
     prune_up_to(step, /*only_tell=*/false);
-  } catch (const Error& failure) {  // what was saved is none the worse
+  } catch (const Error& failure) {  // the saved checkpoint is still valid
     tell_once(failure.what());
   }
   point_hints_at(step);
@@ -209,7 +209,7 @@ bool CheckpointStore::bring_back_replaced(const fs::path& damaged) const {
 }
 
 void CheckpointStore::remove_replaced(const fs::path& folder) const {
-  std::error_code ignored;  // the next save tries again, and tells
+  std::error_code ignored;  // the next save tries again and warns
   fs::remove_all(replaced_name_of(folder), ignored);
 }
 
@@ -244,18 +244,18 @@ std::vector<fs::path> CheckpointStore::prune(const Search& verified, bool only_t
   return removed;
 }
 
-/// A damaged checkpoint counts for nothing, and goes once enough good ones are newer.
+/// A damaged checkpoint does not count, and is removed once enough newer valid ones exist.
 std::vector<fs::path> CheckpointStore::prune_up_to(int64_t newest, bool only_tell) const {
   std::vector<Listed> candidates;
   for (Listed& listed : list()) {
-    if (listed.step <= newest) candidates.push_back(std::move(listed));  // others are of a branch that was left
+    if (listed.step <= newest) candidates.push_back(std::move(listed));  // newer ones are on an abandoned branch
   }
   std::set<int64_t> kept;
   const std::vector<int64_t> best = best_of(candidates, retention_);
   const auto count = std::min(best.size(), static_cast<size_t>(retention_.keep_best));
   kept.insert(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(count));
   std::vector<fs::path> removed;
-  std::optional<Error> failure;  // the first one; the others are removed all the same
+  std::optional<Error> failure;  // the first one; removal of the others continues
   int64_t last = 0;
   for (const Listed& listed : candidates) {
     const bool is_good = listed.problem.empty();

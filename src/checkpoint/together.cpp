@@ -21,7 +21,7 @@ constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 fs::path note_of(const fs::path& folder, const std::string& name) { return folder / (name + ".written"); }
 fs::path failure_of(const fs::path& folder, const std::string& name) { return folder / (name + ".failed"); }
 
-/// The content of a file that appears whole; nothing while it is not there.
+/// The content of a file that is written atomically; nothing if it does not exist yet.
 std::optional<std::string> take(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return std::nullopt;
@@ -39,12 +39,12 @@ Manifest::File wait_for(const fs::path& folder, const std::string& name, Clock::
     if (const auto reason = take(failure_of(folder, name)))
       give_up(folder, name, "its rank could not write it: " + *reason);
     if (const auto note = take(note_of(folder, name))) {
-      std::error_code ignored;  // a note that stays harms nobody
+      std::error_code ignored;  // a leftover note is harmless
       fs::remove(note_of(folder, name), ignored);
       return parse_file(*note, note_of(folder, name));
     }
     if (Clock::now() > end) {
-      give_up(folder, name, "its rank has not written it in time; all ranks must have output_dir on one disk");
+      give_up(folder, name, "its rank has not written it in time; all ranks need output_dir on one shared disk");
     }
     std::this_thread::sleep_for(kBetweenLooks);
   }
@@ -59,7 +59,7 @@ void hand_in(const fs::path& folder, const std::string& name, const Manifest::Fi
 void hand_in_failure(const fs::path& folder, const std::string& name, const std::string& reason) noexcept {
   try {
     write_file_atomically(failure_of(folder, name), reason, ExitCode::checkpoint);
-  } catch (const std::exception&) {  // rank 0 gives up by itself, in time
+  } catch (const std::exception&) {  // rank 0 then stops waiting at its deadline
   }
 }
 

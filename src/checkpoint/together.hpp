@@ -1,5 +1,6 @@
-// Ranks write one checkpoint together: each its files into one folder, and beside each a note that it is durable. Rank
-// 0 takes the notes in. They meet on the disk and not in a collective, because they write in the background.
+// All ranks write one checkpoint into one folder. Next to each file the rank writes a note that the file is durable,
+// and rank 0 collects the notes. Ranks communicate through the file system, not a collective, because they write in the
+// background.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +12,14 @@
 
 namespace gputrain::checkpoint {
 
-/// Tells rank 0 that file `name` of the folder is durable.
+/// Tells rank 0 that file `name` is durable.
 void hand_in(const std::filesystem::path& folder, const std::string& name, const Manifest::File& file);
 
-/// Tells rank 0 that it will not come. Does nothing where even that cannot be written.
+/// Tells rank 0 that file `name` will not be written. Ignores a failure to write even this.
 void hand_in_failure(const std::filesystem::path& folder, const std::string& name, const std::string& reason) noexcept;
 
-/// Waits for these files of other ranks and takes their notes away. Throws Error(checkpoint) that names the file when
-/// one failed, or has not come in time.
+/// Waits for other ranks' files and removes their notes. Throws Error(checkpoint) with the file's name if a rank failed
+/// or the wait timed out.
 std::map<std::string, Manifest::File> collect(const std::filesystem::path& folder,
                                               const std::vector<std::string>& names, double patience_seconds);
 

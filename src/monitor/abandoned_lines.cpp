@@ -13,7 +13,7 @@
 namespace gputrain::monitor {
 namespace {
 
-/// "12,345/20,000 61.7% ..." or "12,345 val/loss ...": the number in front.
+/// The number at the start of "12,345/20,000 61.7% ..." or "12,345 val/loss ...".
 std::optional<int64_t> leading_count(std::string_view text) {
   constexpr int64_t kLargest = INT64_MAX / 10 - 1;
   int64_t value = -1;
@@ -26,7 +26,7 @@ std::optional<int64_t> leading_count(std::string_view text) {
   return value < 0 ? std::nullopt : std::optional(value);
 }
 
-/// What a log line says, after its time and level; empty for the further lines of a block.
+/// The text of a log line after time and level; empty for continuation lines of a block.
 std::string_view message_of(std::string_view line) {
   constexpr std::string_view kTime = "2026-11-20T22:33:44.555 ";
   constexpr size_t kDateMark = 10;
@@ -44,19 +44,19 @@ int64_t set_lines_aside(const std::filesystem::path& path, const std::function<b
   int64_t count = 0;
   bool is_torn = false;
   while (std::getline(file, line)) {
-    is_torn = file.eof();  // no line break at its end
+    is_torn = file.eof();  // no newline at its end
     const bool is_kept = stays(line);
     count += is_kept ? 0 : 1;
     (is_kept ? kept : aside) += line + "\n";
   }
-  if (file.bad()) {  // what was not read must not be taken for the end
+  if (file.bad()) {  // a read error is not the end of the file
     throw Error(ExitCode::environment,
-                {.what = "cannot be read to its end", .where = path.string(), .hint = "see to its disk"});
+                {.what = "cannot be read to its end", .where = path.string(), .hint = "check its disk"});
   }
   file.close();
   const std::filesystem::path left = path.string() + ".left";
   if (count > 0 && !append_line(left, aside, /*sync=*/true)) {
-    throw Error(ExitCode::environment, {.what = "cannot keep what was written about steps that are taken again",
+    throw Error(ExitCode::environment, {.what = "cannot set aside the lines about steps that are repeated",
                                         .where = left.string(),
                                         .hint = "free space there, or choose another output_dir"});
   }

@@ -27,7 +27,7 @@ bool append_line(const std::filesystem::path& path, const std::string& text, boo
     done += static_cast<size_t>(written);
   }
   const bool is_done = done == text.size() && (!sync || ::fsync(descriptor) == 0);
-  if (!is_done && ::ftruncate(descriptor, end) != 0) log::warning(path.string() + ": ends in half a line");
+  if (!is_done && ::ftruncate(descriptor, end) != 0) log::warning(path.string() + ": ends in an incomplete line");
   ::close(descriptor);
   return is_done;
 }

@@ -1,4 +1,4 @@
-// Files that grow by whole lines.
+// Appends whole lines to files.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@ namespace gputrain::monitor {
 
 double seconds_since_epoch();
 
-/// Appends `text`, a line with its line break; what does not fit is taken back, since half a line would spoil the next
-/// one. With `sync` the line is on disk when this returns. False when the disk refused.
+/// Appends `text`, one line with its newline. If the disk takes only a part, removes that part, because it would
+/// corrupt the next line. With `sync`, the line is durable when this returns. Returns false on a disk error.
 bool append_line(const std::filesystem::path& path, const std::string& text, bool sync);
 
 }  // namespace gputrain::monitor

@@ -15,7 +15,7 @@
 namespace gputrain::monitor {
 namespace {
 
-Console* active_console = nullptr;  // the log clears this one's status line before it writes to stderr
+Console* active_console = nullptr;  // the log clears its status line before it writes to stderr
 
 void write_line(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -23,7 +23,7 @@ void write_line(std::string_view text) {
   std::fflush(stdout);
 }
 
-/// 0 where there is no terminal, and under what only plays one, as mpirun does.
+/// 0 if there is no terminal, and on a pseudo-terminal without a size, as under mpirun.
 size_t known_terminal_width() {
   winsize size{};
   return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;

@@ -32,7 +32,7 @@ std::string compact(double value) {
 }
 
 std::string significant(double value) {
-  if (std::isnan(value)) return "nan";  // whose sign means nothing
+  if (std::isnan(value)) return "nan";  // printf may print "-nan"
   if (value == 0 || std::isinf(value)) return print("%g", value);
   const double size = std::abs(value);
   if (size >= 1e-2) return print("%.4g", value);

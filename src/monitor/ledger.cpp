@@ -17,12 +17,12 @@
 namespace gputrain::monitor {
 namespace {
 
-/// Paths and other programs' words may be in it, in any encoding.
+/// Replaces invalid UTF-8, because a line may contain paths and other programs' output in any encoding.
 std::string text_of(const nlohmann::json& line) {
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Of a line without its own chain, after the line with chain `before`.
+/// Chain of a line, computed without its "chain" field; `before` is the previous line's chain.
 std::string chain_of(const std::string& before, nlohmann::json line) {
   line.erase("chain");
   const std::string text = before + text_of(line);
@@ -31,7 +31,7 @@ std::string chain_of(const std::string& before, nlohmann::json line) {
   return sealer.seal().xxh3_128;
 }
 
-/// The bytes of a text up to its last line break.
+/// Number of bytes up to the last newline.
 size_t whole_lines(const std::string& text) {
   const size_t last = text.rfind('\n');
   return last == std::string::npos ? 0 : last + 1;
@@ -44,9 +44,9 @@ std::string content_of(const std::filesystem::path& path) {
   while (file.read(block.data(), block.size()), file.gcount() > 0)
     text.append(block.data(), static_cast<size_t>(file.gcount()));
   const bool is_absent = !file.is_open() && !std::filesystem::exists(path);
-  if (!is_absent && !file.eof()) {  // what was not read must not be taken for the end
+  if (!is_absent && !file.eof()) {  // a read error is not the end of the file
     throw Error(ExitCode::environment,
-                {.what = "cannot be read to its end", .where = path.string(), .hint = "see to its disk"});
+                {.what = "cannot be read to its end", .where = path.string(), .hint = "check its disk"});
   }
   return text;
 }
@@ -75,7 +75,7 @@ bool Ledger::append(const std::string& kind, const nlohmann::json& fields) {
     return true;
   }
   if (!std::exchange(failed_, true))
-    log::warning(path_.string() + ": cannot append; training goes on with a gap in its ledger");
+    log::warning(path_.string() + ": cannot append; training continues with a gap in its ledger");
   return false;
 }
 

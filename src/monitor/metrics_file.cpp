@@ -14,7 +14,7 @@
 namespace gputrain::monitor {
 namespace {
 
-/// Whether a line of an earlier attempt is about what is still true; one that is no JSON object with a step is torn.
+/// Whether a line of an earlier attempt is still valid. A line that is no JSON object with a step is incomplete: false.
 bool is_history(const std::string& line, int64_t last_step, int64_t last_evaluation) {
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) return false;
@@ -42,7 +42,7 @@ void MetricsFile::append(const Line& line, const Metrics& metrics) {
   }
   const std::string text = object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (!append_line(path_, text, /*sync=*/false) && !std::exchange(failed_, true)) {
-    log::warning(path_.string() + ": cannot append; training goes on without its curve");
+    log::warning(path_.string() + ": cannot append; training continues, but metrics are lost");
   }
 }
 

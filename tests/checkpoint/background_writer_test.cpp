@@ -20,7 +20,7 @@ class BackgroundWriterTest : public ::testing::Test {
   Snapshot snapshot(int64_t step) const {
     return {.step = step, .files = {{"model", {{"w", weights_}}}}, .state = "{}"};
   }
-  /// The value saved at a step, or -1 when that step is not there.
+  /// The value saved at a step; -1 if there is no checkpoint of that step.
   double saved_at(int64_t step) const {
     const auto found = CheckpointStore(folder_).find_newest().newest;
     if (!found || found->step() != step) return -1;
@@ -35,7 +35,7 @@ TEST_F(BackgroundWriterTest, SavesWhatTheTensorsHeldWhenItWasAsked) {
   BackgroundWriter writer{CheckpointStore(folder_)};
   for (const int64_t step : {1, 2, 3}) {
     writer.begin(snapshot(step));
-    weights_.fill_(100.0 * static_cast<double>(step));  // training goes on
+    weights_.fill_(100.0 * static_cast<double>(step));  // training continues
   }
   writer.wait();
   EXPECT_EQ(saved_at(3), 200);

@@ -20,7 +20,7 @@
 
 static bool exchanges_fail = false;
 
-/// In front of the C library's.
+/// Overrides the C library's renameat2().
 extern "C" __attribute__((visibility("default"))) int renameat2(int from_folder, const char* from, int to_folder,
                                                                 const char* to, unsigned int flags) noexcept {
   if (!exchanges_fail) return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
@@ -53,7 +53,7 @@ TEST_F(CheckpointTest, FindsNothingWhereNothingWasSaved) {
 TEST_F(CheckpointTest, GivesBackTensorsAndStateOfTheNewestStep) {
   CheckpointStore store(folder_);
   save(store, 100);
-  save(store, 20);  // a smaller number saved later is still the older step
+  save(store, 20);  // saved later, but still the older step
   const CheckpointStore::Search search = store.find_newest();
   ASSERT_TRUE(search.newest);
   EXPECT_EQ(search.newest->step(), 100);
@@ -120,7 +120,7 @@ TEST_F(CheckpointTest, OfAHistoryThatWasLeftIsNeitherFoundNorListedAsTheNewest) 
   EXPECT_EQ(store.find_newest().newest->step(), 2);
   EXPECT_TRUE(store.find_newest().rejected.empty());
   EXPECT_EQ(newest_listed(folder_, second)->step, 2);
-  store.follow(Lineage{}.branch_off(9));  // of one that nobody had chosen, which none of these is
+  store.follow(Lineage{}.branch_off(9));  // a branch of the default lineage, which none of these has
   EXPECT_FALSE(store.find_newest().newest);
   EXPECT_EQ(set_aside_others(folder_, second).size(), 2U);
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003.left", "step-00000004.left"));
@@ -130,7 +130,7 @@ TEST(LineageTest, IncludesWhatItHasBranchedOffAndWhatHasBranchedOffIt) {
   const auto first = Lineage::begin(), second = first.branch_off(10), third = second.branch_off(20);
   EXPECT_TRUE(second.includes(first, 10));
   EXPECT_FALSE(second.includes(first, 11));
-  EXPECT_TRUE(second.includes(third, 30));  // who wrote it knew more
+  EXPECT_TRUE(second.includes(third, 30));  // a descendant wrote it
   EXPECT_TRUE(third.includes(first, 10));
   EXPECT_FALSE(third.includes(second, 21));
   EXPECT_FALSE(second.includes(first.branch_off(10), 5));
@@ -212,7 +212,7 @@ TEST_F(CheckpointTest, IgnoresAndRemovesWhatAKilledProcessLeftHalfWritten) {
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
 }
 
-// As NFS does. What is in the way of the new one is moved aside, not removed first.
+// The existing entry is moved aside, not removed first; a dangling link, too.
 TEST_F(CheckpointTest, ReplacesALinkThatLeadsNowhere) {
   CheckpointStore store(folder_);
   save(store, 1);
@@ -236,7 +236,7 @@ TEST_F(CheckpointTest, GetsItsNameBackWhenItsReplacementNeverCame) {
   CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 7);
   const fs::path folder = folder_ / "step-00000007", replaced = folder_ / "step-00000007.old.partial";
-  fs::rename(folder, replaced);  // killed between the two renames of a file system that exchanges no names
+  fs::rename(folder, replaced);  // as after a kill between the two renames without atomic exchange
   fs::create_directory(folder_ / "step-00000007.partial");
   EXPECT_FALSE(store.find_newest().newest);
   store.put_back_replaced();
@@ -247,7 +247,7 @@ TEST_F(CheckpointTest, GetsItsNameBackWhenItsReplacementNeverCame) {
   store.remove_replaced(folder);
   EXPECT_FALSE(fs::exists(replaced));
   fs::rename(folder, replaced);
-  save(store, 8);  // by who has gone on from elsewhere
+  save(store, 8);  // a run that resumed from elsewhere
   EXPECT_THAT(names(), ElementsAre("step-00000008"));
 }
 
@@ -281,7 +281,7 @@ TEST_F(CheckpointTest, StaysWhileItsReplacementCannotBeRead) {
     for (const int64_t step : {7, 7, 8}) {
       store.write({.step = step, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
       fs::remove(store.folder_of(step) / "model.safetensors");
-      fs::create_symlink("model.safetensors", store.folder_of(step) / "model.safetensors");  // a loop
+      fs::create_symlink("model.safetensors", store.folder_of(step) / "model.safetensors");  // a link to itself
       EXPECT_THROW(store.confirm(step), Unreadable);
       EXPECT_EQ(content_of(folder_ / "step-00000007.old.partial" / "model.safetensors"), good) << step << exchanges;
     }
@@ -304,13 +304,13 @@ TEST_F(CheckpointTest, FallsBackToTheNewestGoodOneAndSaysWhatIsWrongWithTheOther
       {"manifest.json: not a manifest", [](const fs::path& f) { overwrite(f / "manifest.json", R"({"format":"x"})"); }},
       {"format version 1 is unknown",
        [](const fs::path& f) { overwrite(f / "manifest.json", R"({"format":"gputrain checkpoint","version":1})"); }},
-      {"leads out of the folder",
+      {"points outside the folder",
        [](const fs::path& f) {
          auto manifest = nlohmann::json::parse(content_of(f / "manifest.json"));
          manifest["files"] = {{"../step-00000001/state.json", {{"bytes", 1}, {"xxh3_128", ""}}}};
          write_sealed_manifest(f / "manifest.json", manifest);
        }},
-      {"names no state.json",
+      {"does not list state.json",
        [](const fs::path& f) {
          auto manifest = nlohmann::json::parse(content_of(f / "manifest.json"));
          manifest["files"] = nlohmann::json::object();
@@ -369,7 +369,7 @@ TEST_F(CheckpointTest, IsNeverFooledByAFlippedBitOrATruncation) {
     for (size_t i = 0; i < good.size(); ++i) {
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 8)));
-      fs::remove(path);  // not in place: `original` maps the old file
+      fs::remove(path);  // a new file, because `original` maps the old one
       overwrite(path, bad);
       EXPECT_TRUE(is_refused(original.folder())) << path << " byte " << i;
       overwrite(path, good.substr(0, i));
@@ -380,14 +380,14 @@ TEST_F(CheckpointTest, IsNeverFooledByAFlippedBitOrATruncation) {
   EXPECT_EQ(store.find_newest().newest->step(), 3);
 }
 
-// A file size limit makes the kernel refuse a write in the middle, as a full disk does.
+// A file size limit makes the kernel fail a write in the middle, like a full disk.
 TEST_F(CheckpointTest, KeepsTheOldCheckpointAndLeavesNothingWhenTheDiskRefuses) {
   CheckpointStore store(folder_);
   save(store, 1);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   auto* handler = std::signal(SIGXFSZ, SIG_IGN);
-  // Within the only block; in the third, whole blocks having gone to the disk; in the rest after whole ones.
+  // Fails in the only block; in the third block, after whole blocks were written; in the rest after whole blocks.
   for (const auto& [limit, items] :
        std::map<rlim_t, int64_t>{{20'000, 10'000}, {20'000'000, 10'000'000}, {39'999'000, 10'000'000}}) {
     const rlimit small{limit, before.rlim_max};

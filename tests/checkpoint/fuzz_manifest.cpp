@@ -1,6 +1,5 @@
-// Any bytes as a checkpoint's manifest, and any JSON sealed as one: refused as damage with a message fit for a
-// terminal, or read as names within the folder and slices within their tensors that are written and read again as the
-// same.
+// Any bytes as a checkpoint's manifest, and any JSON with a valid seal: rejected as damage with a message that is safe
+// for a terminal, or read as file names inside the folder and slices inside their tensors that survive a round trip.
 //
 //   build/fuzz/tests/checkpoint/manifest_fuzzer -max_total_time=300 CORPUS tests/checkpoint/manifests
 #include <algorithm>
@@ -31,7 +30,7 @@ void check_slice(const Slice& slice) {
   require(slice.begin >= 0 && static_cast<uint64_t>(slice.begin) <= numel);
 }
 
-/// As its writer would have sealed it; "" for what is no JSON object.
+/// The text with the seal that its writer would add; "" if it is no JSON object.
 std::string sealed(std::string_view text) {
   auto value = nlohmann::json::parse(text, nullptr, false);
   if (!value.is_object()) return "";

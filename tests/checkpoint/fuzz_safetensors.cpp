@@ -1,5 +1,5 @@
-// Any bytes as a safetensors file, once as they are and once as a header (up to the first zero byte) before data:
-// refused with a message fit for a terminal, or read as tensors that cover the data and can be laid out again.
+// Any bytes as a safetensors file, first unchanged, then as a header (up to the first zero byte) before data: rejected
+// with a message that is safe for a terminal, or read as tensors that cover the data and can be laid out again.
 //
 //   build/fuzz/tests/checkpoint/safetensors_fuzzer -max_total_time=300 CORPUS tests/checkpoint/headers
 #include <algorithm>

@@ -27,14 +27,14 @@ class MirrorTest : public ::testing::Test {
  protected:
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// Saves a checkpoint of `numbers` floats that tell its step.
+  /// Saves a checkpoint of `numbers` floats whose value is the step.
   fs::path save(int64_t step, int64_t numbers = 1000) {
     return local_.save({.step = step,
                         .files = {{"model", {{"w", at::full({numbers}, static_cast<float>(step))}}}},
                         .state = "{}",
                         .score = Score{"val/loss", 1.0 / static_cast<double>(step)}});
   }
-  /// Mirrors a checkpoint and returns what went wrong, if anything.
+  /// Mirrors a checkpoint and returns the error, if any.
   std::string mirror(Mirror& mirror, const fs::path& checkpoint) {
     mirror.begin(checkpoint);
     EXPECT_TRUE(mirror.wait(60));
@@ -120,13 +120,13 @@ TEST_F(MirrorTest, LooksForRoomBeforeTheFirstByte) {
   Manifest manifest = look_at_files(checkpoint);
   auto& bytes = manifest.files.at("model.safetensors").seal.bytes;
   bytes = fs::space(folder_).available + (uint64_t{1} << 33);
-  fs::resize_file(checkpoint / "model.safetensors", bytes);  // holes
+  fs::resize_file(checkpoint / "model.safetensors", bytes);  // sparse
   write_file_atomically(checkpoint / kManifestName, to_json(manifest), ExitCode::checkpoint);
   EXPECT_THAT(mirror(copies, checkpoint), HasSubstr("no room for a checkpoint"));
   EXPECT_THAT(names(), IsEmpty());
 }
 
-/// The mirror on a disk of its own, a small one in memory.
+/// The mirror on a separate disk: a small tmpfs.
 class MirrorOnADisk : public MirrorTest {
  protected:
   void SetUp() override {
@@ -147,7 +147,7 @@ TEST_F(MirrorOnADisk, ThatFillsUpKeepsTheOldCopyAndRecovers) {
   EXPECT_EQ(mirror(copies, save(1, 200'000)), "");
   copies.hold(true);
   copies.begin(save(2, 200'000));
-  EXPECT_FALSE(copies.wait(0.5));  // it has seen that there was room
+  EXPECT_FALSE(copies.wait(0.5));  // it has checked the free space
   std::ofstream(mirrored_ / "filler") << std::string(size_t{2} << 20, 'x');
   copies.hold(false);
   EXPECT_TRUE(copies.wait(60));
@@ -222,7 +222,7 @@ TEST_F(MirrorTest, OutlivesAnOriginalThatCannotEvenBeLookedAt) {
   copies.begin(checkpoint);
   while (!fs::exists(partial)) ASSERT_FALSE(copies.wait(0.01));  // it has read the manifest
   fs::remove_all(local_.folder());
-  fs::create_symlink(local_.folder(), local_.folder());  // a link to itself: looking at it is an error
+  fs::create_symlink(local_.folder(), local_.folder());  // a link to itself: even a lookup fails
   copies.hold(false);
   EXPECT_TRUE(copies.wait(60));
   EXPECT_THAT(copies.take_results(), IsEmpty());

@@ -28,14 +28,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int64_t kRows = 30, kColumns = 7, kBiases = 13;
-constexpr int64_t kFlat = kRows * kColumns + kBiases;  // both in one flat buffer, as an arena has them
+constexpr int64_t kFlat = kRows * kColumns + kBiases;  // both in one flat buffer, as in an arena
 
-/// What rank `rank` of `ranks` owns of a flat buffer.
+/// Range of a flat buffer that rank `rank` of `ranks` owns.
 std::pair<int64_t, int64_t> range_of(int64_t rank, int64_t ranks) {
   return {kFlat * rank / ranks, kFlat * (rank + 1) / ranks};
 }
 
-/// The slices of the two tensors within a range of the flat buffer, and views of `flat` for them.
+/// The slices of both tensors within a range of the flat buffer, with views of `flat`.
 std::vector<Part::Target> targets_in(const at::Tensor& flat, int64_t begin, int64_t end) {
   std::vector<Part::Target> targets;
   const auto add = [&](const std::string& name, std::vector<int64_t> shape, int64_t first, int64_t last) {
@@ -63,7 +63,7 @@ class PartTest : public ::testing::Test {
  protected:
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// A checkpoint of four ranks that share the optimizer's state.
+  /// Saves a checkpoint whose optimizer state is sharded over four ranks.
   void save_four_ranks() {
     Snapshot snapshot{.step = 8, .state = "{}"};
     for (int64_t rank = 0; rank < 4; ++rank) snapshot.shards.push_back(shard_of(state_, rank, 4));
@@ -121,12 +121,12 @@ TEST_F(PartTest, FillsTensorsOfAnyStrides) {
 
 TEST_F(PartTest, NoticesDamageInTheFileThatItReads) {
   save_four_ranks();
-  const Part part = optimizer();  // looked good then
+  const Part part = optimizer();  // the file is still valid
   std::fstream file(file_of(2), std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(-1, std::ios::end).put('\x7f');
   file.close();
   const at::Tensor bias = at::zeros({kBiases});
-  EXPECT_NO_THROW(part.read({{"exp_avg.bias", bias, {}}}));  // rank 3 alone has it
+  EXPECT_NO_THROW(part.read({{"exp_avg.bias", bias, {}}}));  // only rank 3's file has it
   const at::Tensor weight = at::zeros({kRows, kColumns});
   EXPECT_THROW(part.read({{"exp_avg.weight", weight, {}}}), Damage);
   EXPECT_THAT(rejection(), HasSubstr("optimizer-00003-of-00004.safetensors: damaged"));
@@ -173,14 +173,14 @@ TEST_F(PartTest, IsRefusedWhenSlicesDoNotCoverATensorExactlyOnce) {
       {"no file has element 55 of 'exp_avg.weight'", [&](auto& m) { weight_of(m, 1)["begin"] = 56; }},
       {"two files have element 54 of 'exp_avg.weight'", [&](auto& m) { weight_of(m, 1)["begin"] = 54; }},
       {"no file has element 55 of", [](auto& m) { m["files"].erase(file_name("optimizer", 1, 4)); }},
-      {"is another tensor in another file",
+      {"has another dtype or shape in another file",
        [&](auto& m) {
          weight_of(m, 1)["shape"] = {7, 30};
        }},
-      {"a slice out of its tensor", [&](auto& m) { weight_of(m, 1)["begin"] = 211; }},
-      {"is not the slice that the manifest says", [&](auto& m) { weight_of(m, 1)["begin"] = 200; }},
+      {"a slice outside its tensor", [&](auto& m) { weight_of(m, 1)["begin"] = 211; }},
+      {"does not match its slice in the manifest", [&](auto& m) { weight_of(m, 1)["begin"] = 200; }},
       {"not a count", [&](auto& m) { weight_of(m, 1)["begin"] = -1; }},
-      {"beyond all memory",
+      {"too large for memory",
        [&](auto& m) {
          weight_of(m, 1)["shape"] = {INT64_MAX, 3};
        }},

@@ -1,4 +1,4 @@
-// Checkpoints into the tensors of a job that goes on from them.
+// Restores checkpoints into a job's live tensors.
 #include <memory>
 #include <string>
 #include <utility>
@@ -33,7 +33,7 @@ struct Trained {
     state.scalars = {{"step", at::zeros({})}};
   }
 
-  /// The average that belongs to a parameter, by sizes and strides.
+  /// The average of a parameter, with the parameter's sizes and strides.
   at::Tensor average_of(const std::string& parameter) const {
     for (const device::Segment& segment : arena->segments()) {
       if (segment.name == parameter) return arena->view(state.flat[0].second, segment);

@@ -1,4 +1,4 @@
-// Which checkpoints stay.
+// Which checkpoints the retention keeps.
 #include <filesystem>
 #include <map>
 #include <string>

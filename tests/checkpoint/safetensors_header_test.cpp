@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A file with the given header and so many bytes of data.
+/// A file with the given header and `data_bytes` bytes of data.
 std::string file_with(const std::string& header, size_t data_bytes, int64_t claimed = -1) {
   const auto length = claimed < 0 ? header.size() : static_cast<uint64_t>(claimed);
   std::string file;

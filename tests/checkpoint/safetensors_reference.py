@@ -1,4 +1,5 @@
-"""The safetensors package as reference: `OURS THEIRS` compares OURS with the agreed tensors and writes them to THEIRS."""
+"""The safetensors package as reference: `OURS THEIRS` compares OURS with the agreed tensors and writes them to
+THEIRS."""
 import sys
 
 import torch

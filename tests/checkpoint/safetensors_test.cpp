@@ -45,7 +45,7 @@ class SafetensorsTest : public ::testing::Test {
   const fs::path folder_ = fs::temp_directory_path() / ("gputrain_safetensors_" + std::to_string(::getpid()));
 };
 
-/// What safetensors_reference.py calls the agreed tensors.
+/// The agreed tensors of safetensors_reference.py.
 NamedTensors agreed_tensors() {
   const at::Tensor counted = at::arange(24).reshape({2, 3, 4});
   NamedTensors tensors;
@@ -162,7 +162,7 @@ TEST_F(SafetensorsTest, RefusesWhatIsNoFile) {
 TEST_F(SafetensorsTest, LeavesTheOldFileWhenANewOneCannotBeWritten) {
   const fs::path path = folder_ / "model.safetensors";
   write_safetensors(path, {{"w", at::ones({4})}});
-  fs::create_directory(folder_ / "model.safetensors.partial");  // in the way of the new one
+  fs::create_directory(folder_ / "model.safetensors.partial");  // blocks the temporary name of the new file
   EXPECT_THROW(write_safetensors(path, {{"w", at::zeros({4})}}), Error);
   EXPECT_EQ(SafetensorsFile(path).tensor("w").sum().item<float>(), 4);
 }

@@ -1,4 +1,4 @@
-// A folder of small checkpoints that goes when the test ends.
+// A folder of small checkpoints, removed when the test ends.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline float weight_of(const Checkpoint& checkpoint) {
   return checkpoint.part("model").tensor("w").min().item<float>();
 }
 
-/// What is in it, sealed as the writer would have: the change of somebody who knows how to.
+/// Writes a manifest with a valid seal: a deliberate change.
 inline void write_sealed_manifest(const fs::path& path, nlohmann::json manifest) {
   const std::string zeros(32, '0'), key = "\n  \"seal\": \"";
   manifest["seal"] = zeros;
@@ -40,7 +40,7 @@ class StoreFixture : public ::testing::Test {
  protected:
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// A checkpoint whose content tells its step.
+  /// Saves a checkpoint whose values are the step.
   static void save(CheckpointStore& store, int64_t step, const Lineage& lineage = {}) {
     const NamedTensors model{{"w", at::full({3}, static_cast<float>(step))}, {"b", at::arange(4)}};
     store.save({.step = step,

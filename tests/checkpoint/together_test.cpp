@@ -1,4 +1,4 @@
-// Several ranks, here threads, write one checkpoint into one folder.
+// Several ranks, threads here, write one checkpoint into one folder.
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -65,7 +65,7 @@ TEST_F(TogetherTest, ARankThatCannotWriteEndsTheSaveOfAll) {
   store.save({.step = 3, .state = "{}"});
   store.prepare(snapshot_of(0));
   const fs::path partial = folder_ / "step-00000004.partial";
-  fs::create_directory(partial / (file_name("optimizer", 2, kRanks) + ".partial"));  // in the way of rank 2's file
+  fs::create_directory(partial / (file_name("optimizer", 2, kRanks) + ".partial"));  // blocks rank 2's temporary name
   store.write(snapshot_of(1));
   EXPECT_THAT(failure_of(snapshot_of(2)), HasSubstr("optimizer-00003-of-00003.safetensors"));
   EXPECT_THAT(failure_of(snapshot_of(0)),

@@ -26,7 +26,7 @@ Reading read(std::string_view key, std::string_view body, size_t poll = 0, bool 
   return cloud(key).polls[poll].read(body, {.identity = "trainer-7", .has_gpu = has_gpu});
 }
 
-/// The C library's reading of the same moment.
+/// The same moment, converted by the C library.
 WallTime moment(int year, int month, int day, int hour, int minute, int second) {
   std::tm parts{};
   parts.tm_year = year - 1900;

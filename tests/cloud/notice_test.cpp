@@ -24,14 +24,14 @@ using testing::HttpAnswer;
 using ::testing::IsEmpty;
 using ::testing::Le;
 
-/// Asks one fake cloud, without pauses worth mentioning.
+/// Polls one fake cloud with almost no pauses.
 NoticeWatcher::Options asking(const FakeCloud& fake, double answer_seconds = 20) {
   return {.interval_seconds = 0.002,
           .answer_seconds = answer_seconds,
           .sources = read_metadata_sources([&](const char*) { return fake.url(); })};
 }
 
-/// Waits for what another thread will bring about; false if it does not within a time no test needs.
+/// Waits until another thread makes the condition true; false after a time that no test needs.
 template <class Condition>
 bool eventually(Condition&& condition) {
   const auto end = std::chrono::steady_clock::now() + gputrain::testing::patience(std::chrono::seconds(20));
@@ -42,7 +42,7 @@ bool eventually(Condition&& condition) {
   return true;
 }
 
-/// Waits until so many more rounds of questions are over: those begun before the call do not count.
+/// Waits for this many complete polling rounds; rounds in progress do not count.
 bool rounds_pass(const NoticeWatcher& watcher, int64_t rounds) {
   const int64_t enough = watcher.counts().polls + rounds + 1;
   return eventually([&] { return watcher.counts().polls >= enough; });
@@ -55,7 +55,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 class EveryCloud : public ::testing::TestWithParam<std::string> {
  protected:
   FakeCloud fake{GetParam()};
-  /// The longest notice that all clouds understand; Google's is always this.
+  /// The longest notice that all clouds accept; Google's always has this length.
   static constexpr double kNotice = 30;
 };
 INSTANTIATE_TEST_SUITE_P(Clouds, EveryCloud, ::testing::ValuesIn(testing::kClouds),
@@ -217,7 +217,7 @@ TEST_P(EveryCloud, IsAskedWithoutAnyProxy) {
 }
 
 TEST(NoticeWatcher, EndsItsSearchWhereNothingAnswers) {
-  const testing::LoopbackSocket nobody;  // bound, not listening: connections are refused
+  const testing::LoopbackSocket nobody;  // bound, not listening: the kernel refuses connections
   std::vector<MetadataSource> sources;
   for (const std::string& cloud : testing::kClouds) sources.push_back({cloud, "127.0.0.1", nobody.port()});
   NoticeWatcher watcher({.interval_seconds = 600, .answer_seconds = 600, .sources = sources});
@@ -228,7 +228,7 @@ TEST(NoticeWatcher, EndsItsSearchWhereNothingAnswers) {
 }
 
 TEST(NoticeWatcher, EndsAtOnceWhileItWaitsForAConnectionOrForTheNextQuestion) {
-  const testing::LoopbackSocket full;  // its queue holds one connection; the kernel drops what comes after
+  const testing::LoopbackSocket full;  // its queue holds one connection; the kernel drops later ones
   ASSERT_EQ(::listen(full.get(), 0), 0);
   const testing::LoopbackSocket first;
   sockaddr_in address{};

@@ -1,4 +1,4 @@
-// What the ranks that live see when one dies, hangs, or never comes.
+// What the surviving ranks report when one dies, hangs or never joins.
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 
 namespace gputrain::comm {
 
-std::string plain_message(const std::exception& error);  // the room's own
+std::string plain_message(const std::exception& error);  // internal to comm
 
 namespace {
 
@@ -26,7 +26,7 @@ using ::testing::Not;
 
 constexpr int kRestart = static_cast<int>(ExitCode::restart);
 
-// Rank 1 stops taking part; rank 0 waits for it in a collective.
+// Rank 1 stops calling collectives; rank 0 waits for it in one.
 const RankBody lonely_reduce("lonely_reduce", [] {
   ProcessGroups groups = join(std::chrono::seconds(2));
   groups.control().barrier("start");
@@ -83,7 +83,7 @@ const RankBody late_use("late_use", [] {
   return 0;
 });
 
-// Rank 0's GPU is not done with a step for longer than the deadline: rank 1 does not take part in what it has queued.
+// Rank 0's GPU exceeds the deadline in a step, because rank 1 does not join the collective that rank 0 queued.
 const RankBody late_device("late_device", [] {
   ProcessGroups groups = join(std::chrono::seconds(2));
   groups.control().barrier("start");
@@ -107,7 +107,7 @@ TEST(Failure, WhoWaitsForADeviceDoesSoUntilTheDeadline) {
   EXPECT_EQ(results[1].exit_code, kRestart) << results[1].output;
 }
 
-// Rank 1 is gone while rank 0 waits for its GPU.
+// Rank 1 dies while rank 0 waits for its GPU.
 const RankBody lonely_device("lonely_device", []() -> int {
   ProcessGroups groups = join(std::chrono::seconds(60));
   groups.control().barrier("start");

@@ -1,4 +1,4 @@
-// How ranks find each other, and what they say when they do not.
+// Rendezvous: how ranks find each other, and what they report if they do not.
 #include <signal.h>
 #include <unistd.h>
 
@@ -24,7 +24,7 @@ using gputrain::testing::RankProcesses;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Inodes of the sockets this process holds.
+// Inodes of this process's sockets.
 std::set<std::string> own_sockets() {
   std::set<std::string> inodes;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -35,7 +35,8 @@ std::set<std::string> own_sockets() {
   return inodes;
 }
 
-// Local ends of this process's listening TCP sockets, in the kernel's hexadecimal: "0100007F:7530" is 127.0.0.1:30000.
+// Local addresses of this process's listening TCP sockets, in the kernel's hexadecimal: "0100007F:7530" is
+// 127.0.0.1:30000.
 std::vector<std::string> listening_addresses() {
   const std::set<std::string> own = own_sockets();
   std::vector<std::string> addresses;
@@ -67,11 +68,11 @@ const RankBody serves("serves", [] {
   for (const std::string& address : listening_addresses()) std::printf("listens %s\n", address.c_str());
   std::printf("open %s\n", groups.description().c_str());
   std::fflush(stdout);
-  ::pause();  // until the test ends it
+  ::pause();  // until the test kills it
   return 0;
 });
 
-// Ends two ranks of "serves", which must still be there.
+// Kills the two ranks of "serves", which must still be running.
 std::vector<gputrain::testing::RankResult> end_servers(RankProcesses& ranks) {
   for (int rank = 0; rank < 2; ++rank) ranks.kill(rank, SIGTERM);
   auto results = ranks.finish();

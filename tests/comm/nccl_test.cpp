@@ -1,5 +1,5 @@
-// NCCL between two ranks that have one GPU between them. It refuses that on one host, and is made to think that they
-// are on two: then all goes through sockets.
+// NCCL between two ranks on one GPU. NCCL rejects that on one host, so the test makes it believe that there are two
+// hosts; all traffic then uses sockets.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -86,7 +86,7 @@ const RankBody replays("replays", [] {
   return wrong;
 });
 
-/// Rank 1 dies before the other's collective, which that one replays where REPLAYS says so.
+/// Rank 1 dies before rank 0 calls the collective. With REPLAYS set, rank 0 replays a recorded one.
 const RankBody dies("dies", [] {
   ProcessGroups groups = join_on_gpu(std::chrono::seconds(20));
   const at::Tensor sum = filled(1);

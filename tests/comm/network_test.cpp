@@ -1,4 +1,4 @@
-// Ranks on two hosts whose network lets through less than they need. The hosts are network namespaces.
+// Ranks on two hosts whose network blocks ports they need. The hosts are network namespaces.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -85,7 +85,7 @@ class Network : public ::testing::Test {
     }
   }
 
-  /// Whoever comes in, but to the port where the ranks meet, is treated so: "drop", "reject with tcp reset".
+  /// Applies `how` ("drop", "reject with tcp reset") to new connections from outside, except to the rendezvous port.
   void close_ports(int of_host, const std::string& how) {
     must({"/usr/sbin/ip", "netns", "exec", host(of_host), "/usr/sbin/nft",
           "table inet wall { chain entry { type filter hook input priority 0; "

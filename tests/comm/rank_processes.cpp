@@ -56,7 +56,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 struct RankProcesses::Process {
   pid_t id = -1;
-  int output = -1;  // read end of the pipe that stdout and stderr go to
+  int output = -1;  // read end of the pipe for stdout and stderr
   Clock::time_point start = Clock::now();
   RankResult result;
   bool ended = false;
@@ -77,7 +77,7 @@ struct RankProcesses::Process {
     if (status != 0) throw std::runtime_error("cannot start " + argv[0]);
   }
 
-  // Reads what is there, at most so long; collects the exit status at the end of the output.
+  // Reads output for at most `limit`; collects the exit status when the output ends.
   void read_some(std::chrono::milliseconds limit) {
     pollfd ready{output, POLLIN, 0};
     if (::poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return;

@@ -1,4 +1,4 @@
-// What rank 0 makes of what it has heard, without any rank.
+// The conclusions of rank 0 from what ranks report, without any rank.
 #include "roster.hpp"
 
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// At a start, with so many collectives of the tensors behind it, of which it remembers the last `kept`.
+/// A standing at the start, after `begun` tensor collectives, of which it remembers the last `kept` calls.
 Standing standing_with(const std::string& call, int64_t begun, size_t kept) {
   Standing standing{.place = "at the start", .waiting = {}, .lanes = {}};
   standing.lanes[static_cast<size_t>(Channel::tensors)] = {
@@ -24,7 +24,7 @@ TEST(Roster, ComparesCallsWhereAllRanksStillKnowThem) {
   Roster roster({"node0", "node0", "node1"}, 0);
   roster.hear(0, standing_with("gradients (8 x Float)", 11, 8));
   roster.hear(1, standing_with("gradients (8 x Int)", 10, 8));
-  roster.hear(2, standing_with("gradients (8 x Float)", 12, 8));  // from the fifth on
+  roster.hear(2, standing_with("gradients (8 x Float)", 12, 8));  // remembers calls from the fifth on
   const auto found = roster.disagreement(2);
   ASSERT_TRUE(found);
   EXPECT_THAT(found->cause, HasSubstr("they differ in number 5 of the tensor collectives"));

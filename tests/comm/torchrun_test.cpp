@@ -1,4 +1,4 @@
-// The launcher most clusters have: the real torchrun starts two ranks of this program.
+// The most common launcher on clusters: the real torchrun starts two ranks of this program.
 #include <unistd.h>
 
 #include <cstdio>

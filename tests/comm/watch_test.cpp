@@ -1,4 +1,4 @@
-// Ranks that do not keep step: stopped, stuck, slow, gone, or calling something else.
+// Ranks out of step: stopped, stuck, slow, dead, or calling another collective.
 #include <arpa/inet.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -42,7 +42,7 @@ void say(const char* text) {
 
 int from_environment(const char* name) { return std::atoi(std::getenv(name)); }
 
-/// Ends that need seconds, and stay far below the collective's own deadline.
+/// The ranks must end within seconds, far before the collective's own deadline.
 std::vector<RankResult> finish_soon(RankProcesses& ranks) {
   const auto begin = std::chrono::steady_clock::now();
   auto results = ranks.finish(40s);
@@ -50,13 +50,13 @@ std::vector<RankResult> finish_soon(RankProcesses& ranks) {
   return results;
 }
 
-// Rank STOPS stays in user code, the others wait for it.
+// Rank STOPS stays in user code while the others wait for it.
 const RankBody one_stays_away("one_stays_away", [] {
   ProcessGroups groups = join(600s);
   groups.control().barrier("start");
   groups.enter("in the evaluation after step", 200);
   groups.control().barrier("evaluation");
-  std::this_thread::sleep_for(2s);  // a rank tells the others every second where it is
+  std::this_thread::sleep_for(2s);  // a rank reports its position every second
   say("ready");
   if (groups.rank() == from_environment("STOPS")) ::pause();
   groups.tensors().all_reduce_sum(at::zeros({1000}), "gradients 3").wait();
@@ -185,7 +185,7 @@ TEST(Watch, TellsTheOthersWhyARankEnds) {
   }
 }
 
-// Rank FAILS ends by an error, and hangs where it gives back what it has.
+// Rank FAILS ends with an error and hangs in its cleanup.
 const RankBody hangs_at_its_end("hangs_at_its_end", [] {
   ProcessGroups groups = join(600s);
   groups.control().barrier("start");
@@ -227,7 +227,8 @@ void come_in_order(size_t rank) {
   std::ofstream(folder / std::to_string(rank)).flush();
 }
 
-// Ranks of FAIL end by an error, in the ORDER given, each as soon as those before it are about to.
+// The ranks that have a letter in FAIL end with an error, in the given ORDER; each waits until those before it are
+// about to fail.
 const RankBody ends_for_one_reason("ends_for_one_reason", [] {
   ProcessGroups groups = join(600s);
   groups.control().barrier("start");
@@ -249,7 +250,7 @@ const RankBody ends_for_one_reason("ends_for_one_reason", [] {
   return 0;
 });
 
-/// Which ranks tell an error of their own.
+/// The ranks that report an error of their own.
 std::string reporters(const std::string& fail, const std::string& order) {
   std::string folder = (std::filesystem::temp_directory_path() / "gputrain_test_XXXXXX").string();
   EXPECT_NE(::mkdtemp(folder.data()), nullptr);
@@ -260,7 +261,7 @@ std::string reporters(const std::string& fail, const std::string& order) {
   std::string reporters;
   for (size_t rank = 0; rank < fail.size(); ++rank) {
     EXPECT_EQ(results[rank].exit_code, fail[rank] == '-' ? kStartAgain : static_cast<int>(ExitCode::data)) << rank;
-    const std::string lines = "\n" + results[rank].output;  // of which the first may say for whom it waits
+    const std::string lines = "\n" + results[rank].output;  // the first line may say which rank it waits for
     if (lines.find("\nno such file") != std::string::npos) reporters += std::to_string(rank);
   }
   return reporters;
@@ -281,7 +282,7 @@ TEST(Watch, LetsEachRankTellWhatItEndsByAlone) {
 
 TEST(Watch, LosesNoErrorWhenRankZeroIsLate) { EXPECT_EQ(reporters("aaa", "901").size(), 1U); }
 
-// The ranks part ways in their 11th collective.
+// The ranks call different collectives as their 11th.
 const RankBody they_differ("they_differ", [] {
   ProcessGroups groups = join(600s);
   for (int i = 0; i < 10; ++i) groups.tensors().all_reduce_sum(at::zeros({10}), "warm-up").wait();
@@ -293,7 +294,7 @@ const RankBody they_differ("they_differ", [] {
   if (how == "size") tensors.all_reduce_sum(at::zeros({is_other ? 500 : 1000}), "gradients 3").wait();
   if (how == "group" && is_other) groups.control().all_reduce_sum(at::zeros({10}), "agreement").wait();
   if (how == "group" && !is_other) tensors.all_reduce_sum(at::zeros({1000}), "gradients 3").wait();
-  // Of as many bytes: nothing breaks, and the sum is nonsense.
+  // The same number of bytes: nothing fails, and the sum is wrong.
   while (how == "type")
     tensors.all_reduce_sum(at::zeros({1000}, is_other ? at::kInt : at::kFloat), "gradients 3").wait();
   groups.control().barrier("end");
@@ -333,7 +334,7 @@ TEST_P(Disagreement, IsExplainedWithWhatEachRankCalled) {
   }
 }
 
-/// The ports on which this process listens on 127.0.0.1, from the kernel's table.
+/// The ports on which this process listens on 127.0.0.1, from /proc/net/tcp.
 std::vector<int> listening_ports() {
   std::ifstream table("/proc/net/tcp");
   std::vector<int> ports;

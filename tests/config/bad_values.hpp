@@ -1,5 +1,5 @@
 // Generates mistakes from the table of keys: for every key of a schema a wrong type, an out-of-range value and a
-// misspelling, each as --set over a good job, and checks that load() refuses it in the right words.
+// misspelling, each as --set on a valid job. Checks that load() rejects each one with the right message.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace gputrain::config {
 
 struct BadValue {
   std::string kind;              // "wrong type", "out of range", "misspelling"
-  std::string place;             // the dotted key that the error must be about
-  std::vector<std::string> set;  // what to add to a good job
+  std::string place;             // the dotted key that the error must name
+  std::vector<std::string> set;  // what to add to a valid job
   std::string mention;           // what the error's text or hint must contain
 };
 
@@ -31,7 +31,7 @@ class BadValues {
 
  private:
   using Kind = ValueType::Kind;
-  using Context = std::vector<std::string>;  // --set arguments that make the key exist: the entry that has it
+  using Context = std::vector<std::string>;  // --set arguments that select the entry which has the key
 
   void add_group(const Schema& schema, const std::string& group, const Context& context) {
     for (const Key& key : schema.keys()) {
@@ -60,7 +60,7 @@ class BadValues {
     }
   }
 
-  /// Mistakes in a value of `type`; `before` and `after` stand around it, as [ and ] in a list.
+  /// Mistakes in a value of `type`; `before` and `after` enclose it, such as [ and ] for a list.
   void add_value(const Key& key, const ValueType& type, const std::string& dotted, const Context& context,
                  const std::string& before, const std::string& after) {
     const auto wrong = [&](const std::string& value) {
@@ -128,7 +128,7 @@ class BadValues {
   std::vector<BadValue> found_;
 };
 
-/// True with a message when load() refuses the mistake, about the right key and in the right words.
+/// True with a message if load() rejects the mistake, names the right key and gives the right hint.
 inline testing::AssertionResult is_refused(const Schema& schema, Request request, const BadValue& bad) {
   request.set.insert(request.set.end(), bad.set.begin(), bad.set.end());
   try {

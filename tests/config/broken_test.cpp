@@ -1,5 +1,5 @@
-// Each file of tests/config/broken is wrong in its own way; beside it lies the page that a user reads. After a change
-// of wording, run this test with GPUTRAIN_WRITE_PAGES=1 and read the difference.
+// Each file in tests/config/broken has its own mistake; next to it is the error page that a user sees. After a change
+// of wording, run this test with GPUTRAIN_WRITE_PAGES=1 and read the diff.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -32,7 +32,7 @@ class BrokenFile : public testing::TestWithParam<fs::path> {
  protected:
   void SetUp() override {
     before_ = fs::current_path();
-    fs::current_path(broken_folder());  // so that the pages hold no path of this machine
+    fs::current_path(broken_folder());  // so that the pages contain no path of this machine
   }
   void TearDown() override { fs::current_path(before_); }
 

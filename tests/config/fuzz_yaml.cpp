@@ -1,5 +1,5 @@
-// Any bytes as a job: refused with a page, or read and written back to the same. What stands after a zero byte becomes
-// the next --set.
+// Any bytes as a job: load() must reject them with a page, or read them and write them back unchanged. A zero byte
+// starts the next --set.
 //
 //   build/fuzz/tests/config/yaml_fuzzer -max_total_time=300 CORPUS tests/config/broken
 #include <algorithm>
@@ -39,7 +39,7 @@ Request request_of(std::string_view bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Request request = request_of({reinterpret_cast<const char*>(data), size});
-  if (request.text->find("include") != std::string::npos) return 0;  // no files here
+  if (request.text->find("include") != std::string::npos) return 0;  // no file access here
   const auto& schema = gputrain::config::schema_of<SampleJob>();
   std::optional<Loaded> loaded;
   try {

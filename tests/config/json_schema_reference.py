@@ -1,4 +1,5 @@
-"""Validates FOLDER/*_good.yaml and *_bad.yaml against FOLDER/schema.json; fails when a verdict differs from its name."""
+"""Validates FOLDER/*_good.yaml and *_bad.yaml against FOLDER/schema.json; fails if a verdict does not match a file's
+name."""
 import json
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-// Files made to hurt are refused at once, by rule and not by luck.
+// Malicious files are rejected at once, by explicit limits.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The error's page, or "accepted".
+/// The page of the error, or "accepted".
 std::string refusal_of(const Request& request) {
   try {
     load(schema_of<SampleJob>(), request);
@@ -46,7 +46,7 @@ class HostileFile : public testing::Test {
   }
   void TearDown() override {
     fs::remove_all(folder_);
-    // Far above what is needed, and far below what reading it all would take, of this process's own time.
+    // CPU time of this process: far more than rejecting needs, far less than reading the whole file would take.
     EXPECT_LT(std::clock() - start_, 10 * CLOCKS_PER_SEC);
   }
 
@@ -65,7 +65,7 @@ using testing::HasSubstr;
 
 TEST_F(HostileFile, OfAGigabyteIsRefusedUnread) {
   const fs::path path = write("huge.yaml", "name: x\n");
-  fs::resize_file(path, uintmax_t{1} << 30);  // sparse: takes no disk
+  fs::resize_file(path, uintmax_t{1} << 30);  // sparse: uses no disk space
   EXPECT_THAT(refusal_of({.file = path}), HasSubstr("1073741824 bytes; a job file has at most 4 MiB"));
 }
 
@@ -182,7 +182,7 @@ TEST_F(HostileFile, OrArgumentLeavesOnlyUtf8InTheMessage) {
        {refusal_of({.set = {"caf\xe9=1"}}), refusal_of({.set = {"caf\xe9"}}), refusal_of({.set = {"name=\xff"}}),
         refusal_of({.file = "/tmp/\xff.yaml"}), refusal_of({.text = long_name})}) {
     EXPECT_NE(page, "accepted");
-    EXPECT_NO_THROW(static_cast<void>(nlohmann::json(page).dump())) << page;  // which refuses other bytes
+    EXPECT_NO_THROW(static_cast<void>(nlohmann::json(page).dump())) << page;  // dump() throws on invalid UTF-8
   }
 }
 

@@ -171,7 +171,7 @@ TEST(Settings, AreTheLeavesWithTheirChangeClass) {
   EXPECT_EQ(setting_of(settings, "model.config.dropout"), "0.1");
   EXPECT_THAT(settings, testing::Contains(Setting{"seed", "1337", Change::refused}));
   EXPECT_THAT(settings, testing::Contains(Setting{"train.max_epochs", "3", Change::safe}));
-  EXPECT_THAT(settings, testing::Contains(Setting{"expect.source", "a table", Change::safe}));  // as its group
+  EXPECT_THAT(settings, testing::Contains(Setting{"expect.source", "a table", Change::safe}));  // like its group
   EXPECT_THAT(settings, testing::Contains(Setting{"env.N", "\"1\"", Change::safe}));
 }
 
@@ -220,10 +220,10 @@ TEST(UnknownKeys, AreToldTheNearestName) {
       return error.problems().front().hint;
     }
   };
-  EXPECT_EQ(hint_for("sede=3"), "did you mean 'seed'?");  // two letters swapped count as one change
+  EXPECT_EQ(hint_for("sede=3"), "did you mean 'seed'?");  // a swap of two letters counts as one change
   EXPECT_EQ(hint_for("outputDir=x"), "did you mean 'output_dir'?");
   EXPECT_EQ(hint_for("train.LABEL-SMOOTHING=0"), "did you mean 'label_smoothing'?");
-  EXPECT_EQ(hint_for("learningrate=0.1"), "did you mean 'optimizer.lr'?");  // near another tool's name
+  EXPECT_EQ(hint_for("learningrate=0.1"), "did you mean 'optimizer.lr'?");  // similar to another tool's key
   EXPECT_EQ(hint_for("data.sede=1"), "did you mean 'seed'?");
   EXPECT_EQ(hint_for("optimizer.zzz=1"), "the keys here are lr, momentum, nesterov, no_decay or type");
 }

@@ -119,10 +119,10 @@ TEST(Declaring, AKeyTwiceIsAnInternalError) {
   EXPECT_THROW(description.key("lr", &SgdSpec::lr, "twice"), std::logic_error);
 }
 
-// The JSON schema and load() must take and refuse the same files. Judged by Python's jsonschema.
+// The JSON schema and load() must accept and reject the same files. Python's jsonschema is the judge.
 
 struct Verdict {
-  const char* yaml;  // lines added to, or instead of, those of a good job
+  const char* yaml;  // lines that are added to a valid job or replace its lines
   bool is_good;
 };
 
@@ -130,7 +130,7 @@ const std::vector<Verdict>& verdicts() {
   static const std::vector<Verdict> all{
       {"", true},
       {"optimizer: {type: sgd, momentum: 0.5, nesterov: true}", true},
-      {"optimizer: {lr: 0.1, betas: [0.5, 0.6]}", true},  // of the default entry
+      {"optimizer: {lr: 0.1, betas: [0.5, 0.6]}", true},  // keys of the default entry
       {"optimizer: {momentum: 0.5}", false},
       {"optimizer: {type: adamw, momentum: 0.5}", false},
       {"optimizer: {type: adamww}", false},
@@ -181,7 +181,7 @@ const std::vector<Verdict>& verdicts() {
   return all;
 }
 
-/// A good job with the group of `line` replaced by it.
+/// A valid job in which `line` replaces its group.
 std::string job_with(const std::string& line) {
   std::string text;
   for (const char* good : {"model: {type: mlp}", "data: {train: {path: x}}", "train: {max_epochs: 3}"}) {
@@ -202,7 +202,7 @@ TEST(JsonSchema, IsAskedAboutFilesThatLoadJudgesTheSame) {
   }
 }
 
-/// A Python that has jsonschema and yaml, or nothing.
+/// A Python with jsonschema and yaml, or nothing.
 std::string find_python() {
   const std::string own = std::string(GPUTRAIN_SOURCE_DIR) + "/.deps/bin/python";
   for (const std::string& python : {own, std::string("python3")}) {

@@ -1,4 +1,4 @@
-// A small job with every kind of value: what the config tests read.
+// A small job with every kind of value, for the config tests.
 #pragma once
 
 #include <cstdint>

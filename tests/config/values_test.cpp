@@ -150,7 +150,7 @@ TEST(Durations, CountSecondsWithoutAUnit) {
   EXPECT_THAT(value_refusal("duration: 9e12"), HasSubstr("'9e12' is more than 100 years"));
 }
 
-/// A value at random, biased towards what is hard to print.
+/// A random value, biased towards values that are hard to print.
 Values random_values(std::mt19937_64& random) {
   Values values;
   values.integer = static_cast<int64_t>(random());

@@ -71,7 +71,7 @@ TEST_F(AcceptorTest, TakesInWhoComes) {
 TEST_F(AcceptorTest, LeavesWhoComesWaitingUntilFilesMayBeOpenedAgain) {
   if (testing::kIsSanitized) GTEST_SKIP() << "a sanitizer's own pipes need descriptors too";
   ::testing::internal::CaptureStderr();
-  allow_files(static_cast<rlim_t>(visitor_.get()));  // no new one
+  allow_files(static_cast<rlim_t>(visitor_.get()));  // no new descriptor
   EXPECT_LT(acceptor_.next(), 0);
   EXPECT_FALSE(is_somebody_there(50ms)) << "who waits for the next one does not wait";
   EXPECT_LT(next_within(1500ms), 0);

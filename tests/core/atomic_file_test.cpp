@@ -14,7 +14,7 @@
 
 static bool syncs_fail = false;
 
-/// In front of the C library's.
+/// Overrides the C library's fsync().
 extern "C" __attribute__((visibility("default"))) int fsync(int descriptor) {
   if (!syncs_fail) return static_cast<int>(::syscall(SYS_fsync, descriptor));
   errno = EIO;
@@ -79,7 +79,7 @@ TEST_F(AtomicFileTest, NamesThePathAndTheReasonWhenTheFolderIsMissing) {
   }
 }
 
-// A file size limit makes the kernel refuse a write in the middle, as a full disk does.
+// A file size limit makes the kernel fail a write in the middle, like a full disk.
 TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskRefuses) {
   const fs::path path = folder_ / "model";
   write_file_atomically(path, "old", ExitCode::checkpoint);
@@ -109,7 +109,7 @@ TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskDoesNotConfirm) {
   EXPECT_EQ(files_in_folder(), 1u);
 }
 
-// Most file systems take whole sectors only, of memory at such places.
+// O_DIRECT on most file systems requires whole sectors and aligned memory.
 TEST_F(AtomicFileTest, WritesThroughThePageCacheWhatCannotGoPastIt) {
   AtomicFile file(folder_ / "a", ExitCode::internal);
   file.bypass_page_cache(true);

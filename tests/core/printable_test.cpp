@@ -12,7 +12,7 @@ TEST(Printable, KeepsCharactersOfEveryLength) {
   }
 }
 
-// A file's words must not move the cursor of a terminal, or write in its title.
+// Text from a file must not move the terminal's cursor or change its title.
 TEST(Printable, TakesTheControlsOut) {
   EXPECT_EQ(printable("\x1b[31mred\x7f\x01\r\n"), "?[31mred????");
   EXPECT_EQ(printable("\xc2\x9b"

@@ -27,7 +27,7 @@ std::vector<std::string> names_of(const Arena& arena) {
   return names;
 }
 
-/// Two units of a weight and a bias each, biases without decay and listed first.
+/// Two units with a weight and a bias each; biases come first and have no decay.
 std::vector<Resident> two_units() {
   return {{"stem.bias", parameter({5}), 0, false},
           {"stem.weight", parameter({5, 3}), 0, true},
@@ -82,7 +82,7 @@ TEST(Arena, KeepsTheIdentityOfTensorsAndSharesItsMemoryWithThem) {
   const at::NoGradGuard no_grad;
   weight.fill_(3);
   EXPECT_EQ(arena.values().narrow(0, 0, 15).min().item<float>(), 3);
-  EXPECT_EQ(arena.values().sum().item<float>(), 45);  // nothing outside the segment was touched
+  EXPECT_EQ(arena.values().sum().item<float>(), 45);  // nothing outside the segment changed
   arena.values().fill_(2);
   EXPECT_EQ(weight.sum().item<float>(), 30);
   EXPECT_TRUE(weight.requires_grad());
@@ -117,7 +117,7 @@ TEST(Arena, KeepsChannelsLastStridesOfValuesAndGradients) {
   const at::Tensor plain = weight.detach().contiguous().requires_grad_(true);
   at::conv2d(image, plain).square().sum().backward();
   EXPECT_TRUE(at::allclose(weight.grad(), plain.grad(), 1e-4, 1e-4));
-  // The flat element at (n, c, h, w)'s place in NHWC order is that gradient: fused updates meet their own elements.
+  // The flat buffer holds the gradient in NHWC order, so a fused update pairs each weight with its own gradient.
   const at::Tensor flat = plain.grad().permute({0, 2, 3, 1}).reshape(-1);
   EXPECT_TRUE(at::allclose(arena.gradients().narrow(0, 0, 48), flat, 1e-4, 1e-4));
 }

@@ -1,4 +1,5 @@
-"""What PyTorch says of allocator settings: reads one a line from a file, and writes "yes" or "no" for each to another."""
+"""PyTorch's verdict on allocator settings: reads one per line from a file, and writes "yes" or "no" for each to
+another."""
 import sys
 
 import torch

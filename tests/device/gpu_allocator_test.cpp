@@ -80,7 +80,7 @@ TEST(GpuAllocatorSettings, AreTakenAndRefusedAsPyTorchDoes) {
   std::filesystem::remove_all(folder);
 }
 
-// PyTorch takes the digits before it, or what does not fit into its type.
+// PyTorch reads only the leading digits, or values that overflow its type.
 TEST(GpuAllocatorSettings, ThatPyTorchMisreadsAreRefused) {
   for (const char* setting : {"max_split_size_mb:128abc", "max_split_size_mb:-1", "max_split_size_mb:30.5", "",
                               "max_split_size_mb:19", "expandable_segments:True,"}) {

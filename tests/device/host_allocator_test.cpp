@@ -87,7 +87,7 @@ TEST_F(HostAllocator, ASecondStepUsesTheBlocksOfTheFirstAlthoughSomeWaitAtItsHei
   EXPECT_EQ(after.reused - before.reused, after.requests - before.requests);
 }
 
-/// For its life the process may have so much more memory than now.
+/// While it exists, the process may use only `room` more bytes of memory than now.
 class DataLimit {
  public:
   explicit DataLimit(int64_t room) {
@@ -116,7 +116,7 @@ TEST_F(HostAllocator, KeepsNoMoreAboveThePeakThanHalfOfWhatIsFree) {
   held.resize(8);
   const int64_t peak = host_allocator_facts().peak_in_use_bytes;
   const DataLimit limit(6 * kMebibyte);
-  hold(9, 5);  // a fourth of the peak and all that is free would allow this beside the two that wait
+  hold(9, 5);  // the limits by peak and by free memory would each keep more, next to the two waiting blocks
   const HostAllocatorFacts facts = host_allocator_facts();
   EXPECT_GT(facts.kept_bytes, 0);
   EXPECT_LE(facts.in_use_bytes + facts.kept_bytes, peak + 3 * kMebibyte);
@@ -129,7 +129,7 @@ TEST_F(HostAllocator, WhatItKeepsIsGivenBackForTheStackOfAThread) {
   const int64_t peak = host_allocator_facts().peak_in_use_bytes;
   const DataLimit limit(kMebibyte);
   bool ran = false;
-  // Larger than the stacks of threads that have ended, which the C library keeps.
+  // Larger than the stacks of finished threads, which the C library caches.
   pthread_attr_t before;
   pthread_getattr_default_np(&before);
   pthread_attr_t large = before;

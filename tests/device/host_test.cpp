@@ -95,7 +95,7 @@ TEST_F(CpuThreadsPlan, WhatASchedulerAllotsIsWhatTheRanksShare) {
   const int cores = available_cores();
   EXPECT_EQ(plan_cpu_threads(1, 1).count, 1);
   EXPECT_EQ(plan_cpu_threads(1, 1).reason, cores > 1 ? "allotted by the scheduler" : "all cores");
-  EXPECT_EQ(plan_cpu_threads(2, 1000 * 1000).reason, "bound by the launcher");  // far more for all than this rank has
+  EXPECT_EQ(plan_cpu_threads(2, 1000 * 1000).reason, "bound by the launcher");  // far fewer cores than the host
   EXPECT_EQ(plan_cpu_threads(2, 1000 * 1000).count, cores);
 }
 
@@ -116,7 +116,7 @@ TEST(HostMemory, ThePeakStaysWhenMemoryIsGivenBack) {
   EXPECT_LT(peak_resident_bytes(), host_memory_bytes());
 }
 
-// The test starts itself a second time, in a process that had much memory before.
+// The test starts itself again in a process that used much memory before.
 TEST(HostMemory, ThePeakIsNotThatOfTheProgramWhichStartedThisOne) {
   constexpr size_t kBytes = size_t{1} << 30;
   if (::getenv("AFTER_EXEC") != nullptr) {

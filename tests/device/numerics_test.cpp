@@ -11,7 +11,7 @@
 namespace gputrain::device {
 namespace {
 
-// ATen has two families of TF32 flags and throws on reading one when they disagree.
+// ATen has two sets of TF32 flags, and throws when one is read while they disagree.
 void expect_tf32(bool expected) {
   const at::Context& context = at::globalContext();
   EXPECT_EQ(context.allowTF32CuBLAS(), expected);

@@ -15,7 +15,7 @@ TEST(PeakRates, AreTheDataSheetsWithoutSparsity) {
 }
 
 TEST(PeakRates, OfWhatIsNotKnownAreNone) {
-  EXPECT_EQ(peak_rate("NVIDIA A10G", "bf16"), std::nullopt);  // neither an A10 nor an A100
+  EXPECT_EQ(peak_rate("NVIDIA A10G", "bf16"), std::nullopt);  // not an A10 and not an A100
   EXPECT_EQ(peak_rate("Tesla T4", "bf16"), std::nullopt);
   EXPECT_EQ(peak_rate("NVIDIA H200", "fp64"), std::nullopt);
   EXPECT_EQ(peak_rate("Intel(R) Xeon(R) Processor", "fp32"), std::nullopt);

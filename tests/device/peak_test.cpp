@@ -8,7 +8,7 @@
 namespace gputrain::device {
 namespace {
 
-/// What an allocator counts.
+/// The counters of an allocator.
 struct Memory {
   int64_t held = 0, most = 0;
   Peak peak{[this] { return most; }, [this] { most = held; }};
@@ -32,7 +32,7 @@ TEST(Peak, LeavesOutWhatIsTakenAside) {
   EXPECT_EQ(memory.peak.bytes(), 5);
 }
 
-// A kernel that is being compared may have kernels compared.
+// Comparing a kernel may start another comparison inside it.
 TEST(Peak, CountsAgainAfterTheOutermostOnly) {
   Memory memory;
   memory.hold(5);

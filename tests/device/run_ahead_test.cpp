@@ -1,4 +1,4 @@
-// On a device that is only imagined: what is queued on it is done when the test says so.
+// A fake device: the test decides when a queued step is done.
 #include "gputrain/device/run_ahead.hpp"
 
 #include <stdexcept>
@@ -66,7 +66,7 @@ TEST_F(RunAheadTest, LooksAtEachStepThatIsDone) {
   int looks = 0;
   ahead_.wait(1, [&](size_t) { ++looks; });
   EXPECT_EQ(looks, 2);
-  // A collective that was aborted is done as well: only the look tells.
+  // An aborted collective also counts as done: only the check reports it.
   EXPECT_THROW(ahead_.wait(0, [](size_t) { throw std::runtime_error("it was aborted"); }), std::runtime_error);
 }
 

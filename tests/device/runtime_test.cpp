@@ -38,7 +38,7 @@ TEST(ChooseDevice, AnUnknownRequestIsAUsageError) {
 }
 
 TEST(ChooseDevice, AGpuThatIsNotThereIsAnEnvironmentErrorThatSaysWhy) {
-  if (gpu_count() == 1) {  // the only one that a rank can see is its own, wherever it stands
+  if (gpu_count() == 1) {  // a rank that sees only one GPU uses it, whatever its local rank
     EXPECT_EQ(choose_device("cuda", 5).index(), 0);
     return;
   }

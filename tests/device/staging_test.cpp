@@ -10,7 +10,7 @@
 namespace gputrain::device {
 namespace {
 
-// Without a GPU there is no page-locked memory either: a refusal as real as that of a system that has none left.
+// Without a GPU, page-locked memory cannot be allocated: the same failure as when the system has none left.
 TEST(Staging, TakesOrdinaryMemoryWherePageLockedMemoryIsRefusedAndSaysSoOnce) {
   Staging staging;
   ::testing::internal::CaptureStderr();

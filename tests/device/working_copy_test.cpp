@@ -14,7 +14,7 @@
 namespace gputrain::device {
 namespace {
 
-/// A matrix, a convolution's weights in NHWC order and a bias, with random values.
+/// Random values: a matrix, a convolution's weights in NHWC order and a bias.
 struct Weights {
   std::vector<at::Tensor> all{
       at::empty({5, 7}).requires_grad_(true),
@@ -30,7 +30,7 @@ struct Weights {
 
   Reading read() const { return Reading(arena.working_copy()); }
 
-  /// Every weight is read as what its cast is.
+  /// Every weight's working view equals its cast.
   void expect_new() const {
     for (const at::Tensor& weight : all) {
       const at::Tensor view = working_view(weight, at::kBFloat16), cast = weight.detach().to(at::kBFloat16);
@@ -41,7 +41,7 @@ struct Weights {
     }
   }
 
-  /// As a kernel changes values: unknown to autograd.
+  /// Changes values like a kernel, without autograd's knowledge.
   void overwrite(bool with_copy) const {
     auto* values = static_cast<float*>(arena.values().mutable_data_ptr());
     for (int64_t i = 0; i < arena.values().numel(); ++i) values[i] += 1;
@@ -96,7 +96,7 @@ TEST(WorkingCopy, IsNotCastAgainAfterAnUpdateThatWroteIt) {
   }
 }
 
-// An update that is left out writes neither values nor copy: what it says counts only where the copy was new before.
+// A skipped update writes neither values nor copy, so its note counts only if the copy was current before.
 TEST(WorkingCopy, DoesNotBelieveAnUpdateOfWhatWasNotNewBefore) {
   const Weights weights;
   weights.copy.note_update(true);

@@ -1,4 +1,4 @@
-"""Reads a Dockerfile into stages, and says what would break in it without a container engine at hand."""
+"""Parses a Dockerfile into stages and reports what would break, without a container engine."""
 import dataclasses
 import json
 import pathlib
@@ -10,10 +10,10 @@ import shlex
 class Instruction:
     line: int
     word: str  # "COPY"
-    text: str  # what follows, on one line
+    text: str  # the rest of the instruction, on one line
 
     def words(self) -> list[str]:
-        """The arguments; of a form in brackets, its strings."""
+        """The arguments: the strings of a JSON list, otherwise the words."""
         return json.loads(self.text) if self.text.startswith("[") else shlex.split(self.text)
 
 
@@ -30,7 +30,7 @@ class Stage:
 
 @dataclasses.dataclass
 class Dockerfile:
-    arguments: dict[str, str]  # before the first stage: what its FROM lines may use
+    arguments: dict[str, str]  # ARGs before the first stage, which FROM lines may use
     stages: list[Stage]
 
 
@@ -75,7 +75,7 @@ def is_ignored(source: str, ignore: list[str]) -> bool:
 
 
 def sources(instruction: Instruction, root: pathlib.Path) -> tuple[list[str], list[str], str]:
-    """Of a COPY: the files of the context it names, the patterns that name none, and the destination."""
+    """For a COPY: the files of the context that it names, the patterns without a match, and the destination."""
     *patterns, destination = [word for word in instruction.words() if not word.startswith("--")]
     found, missing = [], []
     for pattern in patterns:
@@ -151,7 +151,7 @@ class Checker:
                 self.say(one, f"{program}: is no script of this repository that can be run")
 
     def check_user(self, stage: Stage):
-        """Whoever a container starts as; a stage that others only copy from starts nothing."""
+        """Checks that a container does not start as root; a stage without ENTRYPOINT starts nothing."""
         user, entry = stage.last("USER"), stage.last("ENTRYPOINT")
         if entry and (not user or user.line > entry.line or user.text.split(":")[0] in ("root", "0")):
             self.say(entry, "is started by root: no USER of its stage before it names another")

@@ -1,4 +1,4 @@
-"""The Dockerfile and the compose files name what is there, and the check that says so finds what is not."""
+"""The Dockerfile and the compose files name only existing things, and the checker finds things that do not exist."""
 import pathlib
 import unittest
 
@@ -41,7 +41,7 @@ class OurDockerfile(unittest.TestCase):
 
 
 class TheCheck(unittest.TestCase):
-    """Each change of ours breaks a build or a container."""
+    """Each change made here breaks a build or a container; the checker must report it."""
 
     def expect(self, old: str, new: str, problem: str):
         self.assertIn(old, TEXT)

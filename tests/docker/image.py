@@ -1,7 +1,7 @@
-"""Carries out a Dockerfile's stages in a folder, and runs processes there as a container engine would.
+"""Executes a Dockerfile's stages in a folder, and runs processes there like a container engine.
 
-A plain Debian of debootstrap stands for the base image. What the engine adds to a process (namespaces of mounts,
-processes and host name, a user, an environment, volumes) util-linux adds here.
+A plain Debian from debootstrap replaces the base image. util-linux provides what the engine adds to a process: mount,
+PID and UTS namespaces, a user, an environment, volumes.
 """
 import os
 import pathlib
@@ -12,7 +12,7 @@ import dockerfile
 
 
 class Image:
-    """A root folder, and what its Dockerfile says about the processes that are started in it."""
+    """A root folder, and the process settings of its Dockerfile."""
 
     def __init__(self, root: pathlib.Path):
         self.root = root
@@ -20,7 +20,7 @@ class Image:
         self.user, self.folder, self.entrypoint, self.command = "root", "/", [], []
 
     def build(self, stage: dockerfile.Stage, context: pathlib.Path, other_stages: dict[str, pathlib.Path]):
-        """`other_stages`: for each path that a COPY --from takes, where it lies here."""
+        """`other_stages` maps each path that a COPY --from takes to its place on this machine."""
         for one in stage.instructions[1:]:
             match one.word:
                 case "RUN":
@@ -60,8 +60,8 @@ class Image:
 
     def words_for(self, command: list[str], *, volumes: dict[str, str] = {}, user: str | None = None,
                   hostname: str = "container", network: str | None = None) -> list[str]:
-        """The command line that starts `command` as PID 1 of a container. `volumes`: folder inside to folder here.
-        `network`: the name of a network namespace."""
+        """The command line that starts `command` as PID 1 of a container. `volumes` maps folders inside to folders on
+        this machine. `network` names a network namespace."""
         mounts = "".join(f'mount --bind "{here}" "{self.inside(inside)}" && ' for inside, here in volumes.items())
         settings = " ".join(f"{name}='{value}'" for name, value in self.environment.items())
         user = user or self.user
@@ -95,14 +95,14 @@ class Image:
         return done
 
     def start(self, arguments: list[str] | None = None, **options) -> subprocess.Popen:
-        """As `docker run IMAGE ARGUMENTS...` does."""
+        """Like `docker run IMAGE ARGUMENTS...`."""
         command = self.entrypoint + (self.command if arguments is None else arguments)
         return subprocess.Popen(self.words_for(command, **options), text=True, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def signal_to(engine: subprocess.Popen, number: int):
-    """Sends a signal to a container's PID 1, as an engine does; `unshare` would not pass it on."""
+    """Sends a signal to a container's PID 1, like an engine; `unshare` would not forward it."""
     children = pathlib.Path(f"/proc/{engine.pid}/task/{engine.pid}/children").read_text().split()
     for process in children:
         os.kill(int(process), number)

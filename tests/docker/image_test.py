@@ -1,6 +1,6 @@
-"""The images' stages, carried out without a container engine: what is in them trains, and needs nothing else.
+"""Runs the images' stages without a container engine: the result can train and needs nothing else.
 
-Needs root, debootstrap and a build: GPUTRAIN_BUILD names its folder.
+Needs root, debootstrap and a build in the folder GPUTRAIN_BUILD.
 """
 import json
 import os
@@ -17,7 +17,7 @@ from image import Image, signal_to
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("GPUTRAIN_BUILD", ROOT / "build/release"))
-NOWHERE = {"GPUTRAIN_METADATA_URL": "aws=http://127.0.0.1:9"}  # no test asks a real cloud
+NOWHERE = {"GPUTRAIN_METADATA_URL": "aws=http://127.0.0.1:9"}  # tests must not query a real cloud
 
 
 def missing() -> str:
@@ -30,7 +30,7 @@ def missing() -> str:
 
 
 def make_base(root: pathlib.Path):
-    """A bare Debian, and what cloud images and engines write into it."""
+    """A bare Debian, plus the files that cloud images and engines add."""
     cache = BUILD / "debootstrap"
     cache.mkdir(exist_ok=True)
     subprocess.run(["debootstrap", "--variant=minbase", f"--cache-dir={cache}", "bookworm", root,
@@ -59,7 +59,7 @@ def setUpModule():
 
 
 def volume(owner: int = 10001) -> pathlib.Path:
-    """An empty folder that belongs to the image's user."""
+    """An empty folder owned by the image's user."""
     path = pathlib.Path(tempfile.mkdtemp(dir=folder))
     os.chown(path, owner, owner)
     return path
@@ -136,7 +136,7 @@ class TheRunImage(unittest.TestCase):
 
 
 class Cluster:
-    """The services of compose.yaml in network namespaces, one for each, on one bridge."""
+    """The services of compose.yaml, each in its own network namespace on one bridge."""
 
     def __init__(self):
         import yaml
@@ -183,7 +183,7 @@ class Cluster:
         check = self.services[service]["healthcheck"]["test"][1:]
         while subprocess.run(["ip", "netns", "exec", self.prefix + service, *check], stderr=subprocess.DEVNULL).returncode:
             assert self.engines[service].poll() is None, self.engines[service].communicate()[0]
-            time.sleep(0.1)  # as an engine does between two looks
+            time.sleep(0.1)  # as an engine pauses between checks
 
     def remove(self):
         for engine in self.engines.values():

@@ -226,7 +226,7 @@ TEST(Environment, OfSrunOnOneNodeMeetsOnTheLoopback) {
   EXPECT_EQ(at.local_world_size, 3);
 }
 
-// What Slurm sets in a batch script, in the shell of salloc, and under pam_slurm_adopt.
+// Values that Slurm sets in a batch script, in salloc's shell and under pam_slurm_adopt.
 TEST(Environment, OfABatchScriptIsNoRankAndTheUnusedTasksAreToldOf) {
   for (const char* step : {"", "batch", "extern", "interactive", "4294967290", "4294967291", "4294967292"}) {
     Values values = with(with(under_srun(), "SLURM_PROCID", "0"), "SLURM_STEP_ID", step);
@@ -291,7 +291,7 @@ TEST(Environment, ThatTwoLaunchersContradictIsRefusedShowingBoth) {
               HasSubstr("PMIX_RANK=0"));
   Values torchrun = two_ranks() + Values{{"TORCHELASTIC_RUN_ID", "none"}, {"GROUP_WORLD_SIZE", "1"}};
   EXPECT_THAT(refusal_of(torchrun + under_mpirun("0")),
-              HasSubstr("contradict"));  // mpirun -np 2 torchrun: twice the same
+              HasSubstr("contradict"));  // mpirun -np 2 torchrun: the same job twice
 }
 
 TEST(Environment, SetByHandFromSlurmsVariablesIsCompletedByThem) {
@@ -325,7 +325,7 @@ TEST(Environment, OfTorchrunThatSrunStartedOncePerNodeIsTorchruns) {
   EXPECT_EQ(launch.rendezvous.world_size, 6);
 }
 
-// mpirun has srun start one agent per node, and its ranks inherit the agent's variables.
+// mpirun uses srun to start one agent per node; its ranks inherit the agent's variables.
 TEST(Environment, OfMpirunInASlurmJobIsMpiruns) {
   const Launch launch = read(under_srun() + under_mpirun("0"));
   EXPECT_EQ(launch.launcher, "Open MPI");

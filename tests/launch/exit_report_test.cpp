@@ -29,7 +29,7 @@ TEST(Causes, OfARankThatLostItsPeersWeighLessThanAReasonOfItsOwn) {
 TEST(Causes, AreNotWhatTheLauncherItselfAskedFor) {
   for (const int code : {0, 130, 138, 143}) EXPECT_FALSE(cause_of(ended(Fate::Kind::exited, code, true), "h")) << code;
   RankEnd end = ended(Fate::Kind::killed, SIGKILL, true);
-  EXPECT_TRUE(cause_of(end, "h"));  // by somebody else, while it saved
+  EXPECT_TRUE(cause_of(end, "h"));  // killed by someone else while it saved
   end.killed_by_us = true;
   EXPECT_FALSE(cause_of(end, "h"));
 }
@@ -54,7 +54,7 @@ TEST(ExitReport, RepeatsTheLastLinesOfARankUnlessTheyStandRightAboveIt) {
   ExitReport report{.cause = {.host = "h", .story = {}, .end = ended(Fate::Kind::exited, 3, false)}};
   report.cause.end.tail = {"error: no such file"};
   EXPECT_NE(report.page().find("| error: no such file"), std::string::npos);
-  EXPECT_EQ(report.page().find("all of them in"), std::string::npos);  // no log could be written
+  EXPECT_EQ(report.page().find("all of them in"), std::string::npos);  // no log was written
   report.cause.end.log = "logs/rank_0000.log";
   EXPECT_NE(report.page().find("all of them in logs/rank_0000.log"), std::string::npos);
   report.is_heard = true;

@@ -1,4 +1,4 @@
-// As much of NVIDIA's driver as is asked for the number of GPUs; it fails where FAKE_DRIVER_GPUS is not set.
+// The part of NVIDIA's driver that counts GPUs. Fails if FAKE_DRIVER_GPUS is not set.
 #include <cstdlib>
 
 extern "C" __attribute__((visibility("default"))) int cuInit(unsigned) {

@@ -1,4 +1,4 @@
-// The count of GPUs by a driver that is made up: what a build for GPUs asks, on machines without any.
+// Counts GPUs with a fake driver, as a GPU build does, on machines without GPUs.
 #include "../../src/launch/environment/gpus.hpp"
 
 #include <cstdlib>

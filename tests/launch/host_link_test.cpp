@@ -12,7 +12,7 @@
 namespace gputrain::launch {
 namespace {
 
-/// A node that has come, and what it says.
+/// A connected node and the messages it sends.
 class HostLinkTest : public ::testing::Test {
  protected:
   HostLinkTest() {
@@ -66,7 +66,7 @@ TEST_F(HostLinkTest, RefusesAnotherVersionWhateverElseItSays) {
 TEST_F(HostLinkTest, IsNotTakenForLostByWhoHasStoodStillHimself) {
   say_ready();
   link_->attend([](const nlohmann::json&) {});
-  std::this_thread::sleep_for(kLongestSilence + std::chrono::seconds(1));  // as in a machine that was suspended
+  std::this_thread::sleep_for(kLongestSilence + std::chrono::seconds(1));  // like on a machine that was suspended
   for (int i = 0; i < 2; ++i) link_->attend([](const nlohmann::json&) {});
   EXPECT_EQ(link_->state(), HostLink::State::ready) << link_->loss();
 }

@@ -1,4 +1,4 @@
-// Slurm's compact lists: as scontrol unfolds them, and nothing else.
+// Slurm's compact node lists: accepts what scontrol expands, and nothing else.
 #include "gputrain/launch/node_list.hpp"
 
 #include <chrono>
@@ -110,7 +110,7 @@ TEST(NodeList, RefusesWhatIsMalformedOrNoHostName) {
   EXPECT_FALSE(expand_node_list(std::string(200, 'a') + "[1]" + std::string(200, 'b') + "[1]", problem));
 }
 
-// Whatever the bytes, the answer is a list of host names within the limit, or a reason.
+// For any bytes, the result is a list of host names within the limit, or a reason.
 TEST(NodeList, AnyBytesAreAListOrAReason) {
   std::mt19937 random(1);
   const std::string_view letters = "n0129[]-,.x()\x80 $";

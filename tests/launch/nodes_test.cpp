@@ -98,7 +98,7 @@ TEST(Nodes, OfTorchrunsVariables) {
   EXPECT_EQ(node_text(torchruns()), "1/2 8 at job-master-0:23456 by torchrun's variables");
   EXPECT_EQ(node_text(changed(torchruns(), {{"PET_NPROC_PER_NODE", "auto"}})),
             "1/2 - at job-master-0:23456 by torchrun's variables");
-  // Kubeflow's trainer counts nodes in RANK, and the ranks of all nodes in WORLD_SIZE, beside them.
+  // Kubeflow's trainer also sets RANK to the node's number, and WORLD_SIZE to the number of ranks on all nodes.
   EXPECT_EQ(node_text(changed(torchruns(), {{"RANK", "1"}, {"WORLD_SIZE", "16"}, {"MASTER_ADDR", "localhost"}})),
             "1/2 8 at job-master-0:23456 by torchrun's variables");
   EXPECT_EQ(node_text({{"PET_NPROC_PER_NODE", "4"}}), "0/1 4 at :0 by torchrun's variables");
@@ -214,7 +214,7 @@ TEST(Joining, GivesUpWhereAStrangerSaysHalfALineAndNoMore) {
   const Descriptor socket(listening.release());
   std::thread stranger([&] {
     const Descriptor visitor(::accept(socket.get(), nullptr, nullptr));
-    EXPECT_EQ(::send(visitor.get(), "J", 1, MSG_NOSIGNAL), 1);  // as data bases greet
+    EXPECT_EQ(::send(visitor.get(), "J", 1, MSG_NOSIGNAL), 1);  // databases send a greeting, too
     char byte = 0;
     while (::recv(visitor.get(), &byte, 1, 0) > 0) {
     }

@@ -13,7 +13,7 @@
 namespace gputrain::launch {
 namespace {
 
-/// A disk that takes nothing, as long as it lives.
+/// Makes every file write fail, like a full disk, until destroyed.
 class FullDisk {
  public:
   FullDisk() {

@@ -1,4 +1,4 @@
-// What every model of the catalog must do, whatever it is.
+// Tests that every model of the catalog must pass.
 #include <map>
 #include <set>
 #include <string>
@@ -24,14 +24,14 @@ using testing_support::random_leaf;
 
 constexpr int64_t kBatch = 4, kClasses = 7;
 
-/// The entry's defaults, made small where they are not.
+/// The entry's defaults, with large ones reduced.
 config::Choice choice_of(const std::string& name) {
   auto options = catalog().find(name)->schema->create();
   if (name == "gpt") *static_cast<GptSpec*>(options.get()) = {.n_layer = 2, .n_head = 2, .n_embd = 32};
   return {name, options};
 }
 
-/// A model on small data it can learn from.
+/// A model with a small batch that it can learn.
 struct Case {
   std::unique_ptr<Model> model;
   Batch batch;
@@ -60,7 +60,7 @@ Case case_of(const std::string& name, const nn::Context& context = {}) {
   return made;
 }
 
-/// Tests that cost seconds and do not depend on depth take one of the deep residual networks.
+/// Slow tests that do not depend on depth use only resnet18 of the residual networks.
 bool is_deep(const std::string& name) { return name.starts_with("resnet") && name != "resnet18"; }
 
 TEST(Catalog, IsMadeOfRegistrationsWithoutMistakes) { EXPECT_NO_THROW(config::refuse_wrong_registrations()); }
@@ -82,7 +82,8 @@ TEST_P(EveryModel, GivesALogitForEachClassInEitherMemoryOrder) {
 
 TEST_P(EveryModel, ReachesEveryParameterWithItsGradient) {
   auto [model, batch] = case_of(GetParam());
-  // A model may start as the identity (zeros in the last norm of a block): the first step moves those, the second all.
+  // A block may start as the identity (zeros in its last norm): the first step changes those zeros, the second
+  // everything.
   model->loss(batch, 0.1).weighted.backward();
   model->each_parameter([](const std::string& name, nn::Parameter& parameter) {
     ASSERT_TRUE(parameter.value.grad().defined()) << name;
@@ -157,7 +158,7 @@ TEST_P(EveryModel, ComputesIn16BitsWithGradientsInFullPrecision) {
 }
 
 TEST_P(EveryModel, LosesTheSameInEveryPrecisionUpToRounding) {
-  // Dozens of batch norms over four samples each magnify any rounding.
+  // Dozens of batch norms over four samples amplify rounding.
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   const auto loss_in = [&](ops::Precision precision, bool channels_last) {
     auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(precision), .channels_last = channels_last});
@@ -170,7 +171,7 @@ TEST_P(EveryModel, LosesTheSameInEveryPrecisionUpToRounding) {
   }
 }
 
-/// The steps of a backward pass whose names hold `word`.
+/// Number of backward nodes whose names contain `word`.
 int64_t steps_named(const std::string& word, const at::Tensor& loss) {
   std::set<torch::autograd::Node*> seen;
   std::vector<torch::autograd::Node*> next{loss.grad_fn().get()};
@@ -185,16 +186,16 @@ int64_t steps_named(const std::string& word, const at::Tensor& loss) {
   return found;
 }
 
-// An activation in another order than the rest would be taken the long way in silence.
+// An activation in another memory order would silently use the slow operators.
 TEST(Resnet18, InNhwcOrderHasItsNormsAdditionsAndRelusInOneStepEach) {
   auto [model, batch] = case_of("resnet18", {.channels_last = true});
   const at::Tensor loss = model->loss(batch, 0).weighted;
   EXPECT_EQ(steps_named("BatchNormRelu", loss), 17);
-  EXPECT_EQ(steps_named("BatchNorm", loss), 20);  // three shortcuts have no ReLU
+  EXPECT_EQ(steps_named("BatchNorm", loss), 20);  // the three shortcuts have no ReLU
   EXPECT_EQ(steps_named("Relu", loss), 17);
 }
 
-// A copy is for models whose last operator keeps its result.
+// Only models whose last operator keeps its result need a copy.
 TEST(Models, ThatEndInADenseLayerHaveTheirLogitsWrittenOverInPlace) {
   for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16}) {
     for (const std::string name : {"mlp", "convnet", "resnet18", "gpt"}) {

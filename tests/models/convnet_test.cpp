@@ -45,13 +45,14 @@ TEST(Resnet, HasAsManyParametersAsTorchvisions) {
 }
 
 TEST(Resnet, CountsTheOperationsThatItsPublishedFiguresSay) {
-  // Multiplications of one image forward as torchvision documents them ("GFLOPS"); a step is six times that.
+  // torchvision documents the forward multiplications per image ("GFLOPS"); a training step needs six times as many
+  // operations.
   EXPECT_NEAR(model_of("resnet18", kImageNet)->flops_per_sample() / 6e9, 1.814, 0.002);
   EXPECT_NEAR(model_of("resnet50", kImageNet)->flops_per_sample() / 6e9, 4.089, 0.002);
   EXPECT_NEAR(model_of("resnet152", kImageNet)->flops_per_sample() / 6e9, 11.514, 0.005);
 }
 
-/// Counted by hand: weights and biases of each layer.
+/// Published architectures; weights and biases per layer counted by hand.
 struct Published {
   std::string options;
   std::vector<int64_t> input_shape;
@@ -60,15 +61,15 @@ struct Published {
 
 TEST(Convnet, CanBeTheNetworksOfPublishedSmallResults) {
   const std::vector<Published> published{
-      // MNIST: 3x3, 16 and 32 channels, each pooled, 128 hidden.
+      // MNIST: 3x3, 16 and 32 channels, each with pooling, 128 hidden units.
       {"channels: [16, 32], hidden: [128], dropout: 0.25",
        {1, 28, 28},
        (9 * 16 + 16) + (9 * 16 * 32 + 32) + (7 * 7 * 32 * 128 + 128) + 1290},
-      // MNIST: 5x5, 32 and 64 channels, each pooled.
+      // MNIST: 5x5, 32 and 64 channels, each with pooling.
       {"channels: [32, 64], kernel_size: 5, hidden: []",
        {1, 28, 28},
        (25 * 32 + 32) + (25 * 2048 + 64) + (3136 * 10 + 10)},
-      // CIFAR-10: stride 2 in three stages, each with a residual pair, and a global max-pool.
+      // CIFAR-10: three stages with stride 2, each with a residual pair; global max-pool.
       {"channels: [32, 64, 128], downsample: stride, batch_norm: true, residual: true, global_pool: max, hidden: []",
        {3, 32, 32},
        9 * (3 * 32 + 32 * 64 + 64 * 128) + 18 * (1024 + 4096 + 16384) + 3 * 2 * (32 + 64 + 128) + 1290}};

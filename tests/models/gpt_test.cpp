@@ -97,7 +97,7 @@ TEST(Gpt, TrainsMixturesOfBothButGivesThemNoConfig) {
   EXPECT_TRUE(Gpt(unbiased, {}, kFacts).ecosystem_config().is_null());
 }
 
-/// Loss, gradients and evaluation, from the same weights.
+/// Loss, gradients and evaluation must agree when both have the same weights.
 void expect_same_results(Gpt& model, Gpt& reference) {
   nn::initialize(reference, 1);
   nn::initialize(model, 1);
@@ -129,7 +129,7 @@ TEST(Gpt, PaddedLogitsChangeNothing) {
 
 TEST(Gpt, LogitsInPartsChangeNothing) {
   nn::Context in_parts = kDouble;
-  in_parts.logits_bytes = 5 * 11 * 8;  // of the 24 rows that a batch has
+  in_parts.logits_bytes = 5 * 11 * 8;  // 5 of the batch's 24 rows
   for (const bool tied : {true, false}) {
     GptSpec spec = tiny();
     spec.tie_embeddings = tied;

@@ -94,7 +94,7 @@ TEST(PublishedModel, GivesItsSizesToAJobThatLeavesThemOut) {
   EXPECT_EQ(spec.position, "rotary");
   EXPECT_EQ(spec.rope_theta, 500000);
   EXPECT_EQ(spec.bias, false);
-  EXPECT_EQ(spec.dropout, 0.1);  // how to train is the job's to say
+  EXPECT_EQ(spec.dropout, 0.1);  // training settings come from the job
 }
 
 TEST(PublishedModel, RefusesAJobThatSetsItsSizesOtherwise) {
@@ -109,7 +109,7 @@ TEST(PublishedModel, RefusesAJobThatSetsItsSizesOtherwise) {
   EXPECT_THROW(settings_of(published_model(kLlama, ""), load_job("model: {type: mlp}\n"), "model"), config::SpecError);
 }
 
-/// A source with a constant for each tensor of a small GPT-2.
+/// A source with a constant value for each tensor of a small GPT-2.
 TensorSource source_of(std::map<std::string, at::Tensor> tensors) {
   TensorSource source{.where = "w/model.safetensors"};
   for (const auto& [name, tensor] : tensors) source.names.push_back(name);
@@ -186,7 +186,7 @@ TEST(LoadWeights, TellsAllThatDoesNotFitAndWritesNothing) {
       [&](const std::string& name, nn::Parameter& p) { EXPECT_TRUE(p.value.equal(before.at(name))) << name; });
 }
 
-/// Weights of an MLP for `classes` classes and the model for three.
+/// Weights of an MLP for `classes` classes, and a model for three classes.
 struct OtherHead {
   explicit OtherHead(int64_t classes, int64_t inputs = 4) {
     const auto job = load_job("model: {type: mlp, config: {hidden: [6]}}");
@@ -201,7 +201,7 @@ struct OtherHead {
   std::map<std::string, at::Tensor> tensors;
 };
 
-// torchvision's ResNets were published before batch norms counted batches.
+// torchvision published its ResNets before batch norms had a batch counter.
 TEST(LoadWeights, DoesWithoutTheCountersOfBatchNorms) {
   const auto model =
       build(load_job("model: {type: resnet18, config: {stem: cifar}}"), {.input_shape = {8, 8, 3}, .num_classes = 3});

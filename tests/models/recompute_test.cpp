@@ -1,4 +1,4 @@
-// What is computed again in the backward pass must come out as it was, and must not be kept.
+// Recomputation in the backward pass must give the same results and must save memory.
 #include <map>
 #include <string>
 #include <thread>
@@ -22,10 +22,10 @@ using Tensors = std::map<std::string, at::Tensor>;
 
 constexpr int64_t kSymbols = 7;
 
-/// A model by what a job would call it, and the options that make it small or random.
+/// A model name as in a job, and options that make it small or random.
 struct Kind {
   std::string name;
-  GptSpec gpt;  // of a gpt
+  GptSpec gpt;  // for a gpt
 };
 
 GptSpec small_gpt2() { return {.n_layer = 3, .n_head = 2, .n_embd = 32, .dropout = 0.2}; }
@@ -58,7 +58,7 @@ std::unique_ptr<Model> make(const Kind& kind, const nn::Context& context) {
   return model;
 }
 
-/// What a step leaves behind: loss, gradients, buffers, and the random state after it.
+/// Everything a step changes: loss, gradients, buffers and the random state.
 Tensors step(const Kind& kind, const nn::Context& context) {
   const auto model = make(kind, context);
   device::seed_generators(at::kCPU, 11);
@@ -69,7 +69,7 @@ Tensors step(const Kind& kind, const nn::Context& context) {
   batch.inputs = is_text ? at::randint(kSymbols, {4, 6}, labels)
                          : at::randn({4, 3, 32, 32}, at::TensorOptions().dtype(context.policy.master));
   Tensors left;
-  for (int pass = 0; pass < 2; ++pass) {  // twice, so that a state that is lost shows
+  for (int pass = 0; pass < 2; ++pass) {  // the second pass detects lost state
     const at::Tensor loss = model->loss(batch, 0.1).weighted;
     loss.backward();
     left["loss" + std::to_string(pass)] = loss.detach();
@@ -111,7 +111,7 @@ TEST_P(Recomputing, LeavesEveryBitOfAStepAsItWas) {
   }
 }
 
-/// Bytes of large blocks that a forward pass holds on to.
+/// Bytes of large blocks that a forward pass keeps.
 int64_t held_by_forward(Recompute how, bool with_backward) {
   const GptSpec spec{.n_layer = 12, .n_head = 4, .n_embd = 128};
   Gpt model(spec, {.recompute = how}, {.input_shape = {128}, .num_classes = kSymbols});
@@ -148,7 +148,7 @@ TEST(RecomputingMemory, IsGivenBackAfterTheBackwardPass) {
 
 TEST(RecomputingMemory, IsGivenBackByAForwardPassThatNoBackwardPassFollows) {
   device::install_host_allocator();
-  std::thread([] {  // that no other pass has left something in
+  std::thread([] {  // a fresh thread: no leftovers of other passes
     const int64_t before = device::host_allocator_facts().in_use_bytes;
     held_by_forward(Recompute::selective, false);
     EXPECT_LE(device::host_allocator_facts().in_use_bytes, before);

@@ -1,4 +1,4 @@
-// A job that is nothing but its model, for tests that go from YAML to a network.
+// A job with only a model section, for tests that build a network from YAML.
 #pragma once
 
 #include <memory>

@@ -46,7 +46,7 @@ TEST_F(AbandonedLinesTest, CutsTheStepsThatAreTakenAgainAndKeepsWhatHasHappened)
   EXPECT_EQ(left(), after);
   EXPECT_EQ(cut_log(path_, 1000, 1000), 0);
   write(log() + after);
-  EXPECT_EQ(cut_log(path_, 1000, 999), 3);  // the checkpoint was saved before its evaluation
+  EXPECT_EQ(cut_log(path_, 1000, 999), 3);  // the checkpoint was saved before the evaluation of its step
   EXPECT_EQ(left(), after + stamped("eval    1,000 val/loss 1.3") + after);
 }
 
@@ -73,7 +73,7 @@ TEST_F(AbandonedLinesTest, TouchesNothingWhenWhatIsCutCannotBeKept) {
 }
 
 TEST_F(AbandonedLinesTest, TakesNoReadErrorForTheEnd) {
-  std::filesystem::create_directory(path_);  // opens, and cannot be read
+  std::filesystem::create_directory(path_);  // can be opened but not read
   EXPECT_THROW(cut_log(path_, 10, 10), Error);
 }
 

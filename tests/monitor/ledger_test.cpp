@@ -17,7 +17,7 @@
 
 static bool syncs_fail = false;
 
-/// In front of the C library's.
+/// Overrides the C library's fsync().
 extern "C" __attribute__((visibility("default"))) int fsync(int descriptor) {
   if (!syncs_fail) return static_cast<int>(::syscall(SYS_fsync, descriptor));
   errno = EIO;
@@ -62,7 +62,7 @@ TEST_F(LedgerTest, GoesOnInTheNextAttemptWithOneUnbrokenChain) {
   EXPECT_EQ(content.lines[2]["kind"], "checkpoint");
 }
 
-// A chain computed otherwise would call every ledger of an earlier version changed.
+// A changed chain formula would report every ledger of an earlier version as changed.
 TEST_F(LedgerTest, VerifiesTheChainOfEarlierVersions) {
   rewrite({R"({"chain":"0148bee34b5f5868aa21ff0ba9df2486","kind":"start","time":1.5,"where":"/data/café"})",
            R"({"chain":"a12d5e2ea5a5cb0d69a7c975f41091cb","kind":"end","time":2.0})"});
@@ -126,7 +126,7 @@ TEST_F(LedgerTest, TakesALineBackThatTheDiskDoesNotConfirm) {
 }
 
 TEST_F(LedgerTest, TakesNoReadErrorForTheEnd) {
-  std::filesystem::create_directory(path_);  // opens, and cannot be read
+  std::filesystem::create_directory(path_);  // can be opened but not read
   EXPECT_THROW(Ledger{path_}, Error);
   EXPECT_THROW(read_ledger(path_), Error);
 }

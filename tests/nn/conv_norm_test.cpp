@@ -1,5 +1,5 @@
-// Convolutions with their norms as one operator, from the layers down to our kernels, which run on the CPU here as
-// tests/ops/kernels has it: against the same layers one after the other in fp64.
+// Convolutions fused with their norms, from the layers down to our kernels, against the same layers run one by one in
+// fp64. The kernels run on the CPU here, as in tests/ops/kernels.
 #include "gputrain/ops/conv_norm.hpp"
 
 #include <ATen/TensorOperators.h>
@@ -21,7 +21,7 @@ using testing_support::called_sums;
 using testing_support::random_leaf;
 using testing_support::relative_error;
 
-/// A block as residual networks have them: all its convolutions have a norm, the last adds the block's input.
+/// A residual block: every convolution has a norm, the last one adds the block's input.
 struct Block : Module {
   Block(const Context& context, int64_t stride, int64_t dilation, int64_t groups) : Module(context) {
     const auto add = [&](const std::string& name, int64_t in, int64_t out, int64_t kernel, int64_t by) {
@@ -67,7 +67,7 @@ struct BlockCase {
   comm::Group* group = nullptr;
 };
 
-/// The block's values and gradients for numbers that are the same in each type.
+/// The block's outputs and gradients; inputs have the same values in every type.
 Outcome outcome_of(const BlockCase& c, at::ScalarType type, How how) {
   Block block({.policy = {.master = type, .compute = type}, .channels_last = true, .batch_group = c.group}, c.stride,
               c.dilation, c.groups);
@@ -112,7 +112,7 @@ void expect_alike(const Outcome& ours, const Outcome& expected, double bound) {
 
 TEST(JoinedConvNorm, IsTheLayersOneByOne) {
   for (const int64_t stride : {1, 2}) {
-    outcome_of({.stride = stride}, at::kFloat, How::joined);  // choices are made
+    outcome_of({.stride = stride}, at::kFloat, How::joined);  // runs the autotuner
     const auto before = called_sums();
     const Outcome ours = outcome_of({.stride = stride}, at::kFloat, How::joined);
     EXPECT_EQ(called_sums().forward - before.forward, stride == 1 ? 3 : 4);

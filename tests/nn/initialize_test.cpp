@@ -32,7 +32,7 @@ TEST(Initialize, DrawsNormalValuesOfTheGivenDeviation) {
   EXPECT_NEAR(x.mean().item<double>(), 0, 0.02 * 4 / std::sqrt(3e5));
   EXPECT_NEAR(x.std().item<double>(), 0.02, 0.02 * 0.005);
   const at::Tensor z = x.div(0.02);
-  EXPECT_NEAR(z.pow(4).mean().item<double>(), 3, 0.1);  // the kurtosis of a normal distribution
+  EXPECT_NEAR(z.pow(4).mean().item<double>(), 3, 0.1);  // kurtosis of a normal distribution
   EXPECT_NEAR(z.narrow(0, 0, 300000).mul(z.narrow(0, 1, 300000)).mean().item<double>(), 0, 0.01);  // neighbours
   EXPECT_NEAR(z.abs().le(1).to(at::kDouble).mean().item<double>(), 0.6827, 0.004);
 }
@@ -49,13 +49,13 @@ TEST(Initialize, DependsOnSeedAndNameOnly) {
   const at::Tensor x = initial_value({64}, Init::normal(1));
   EXPECT_TRUE(x.equal(initial_value({64}, Init::normal(1))));
   EXPECT_FALSE(x.equal(initial_value({64}, Init::normal(1), 8)));
-  EXPECT_TRUE(x.narrow(0, 0, 13).equal(initial_value({13}, Init::normal(1))));  // an element knows its index alone
+  EXPECT_TRUE(x.narrow(0, 0, 13).equal(initial_value({13}, Init::normal(1))));  // a value depends only on its index
   Holder holder({}, {5}, Init::normal(1));
   initialize(holder, 7);
   EXPECT_FALSE(holder.before.equal(holder.value));
 }
 
-/// A child and a module whose names together are those of another pair.
+/// A module and a child whose parameter and buffer names can collide.
 class Nested final : public Module {
  public:
   Nested(const Context& context, const std::string& child, const std::string& buffer) : Module(context) {
@@ -99,8 +99,8 @@ TEST(Initialize, DoesNotDependOnTheMemoryOrderOrThePrecision) {
   EXPECT_TRUE(wide.to(at::kFloat).equal(expected));
 }
 
-// Computed from the definitions in another language, so that a change of the numbers, which would break published
-// results, is seen.
+// Expected values computed from the definition in another language: a change of the numbers would break published
+// results.
 TEST(Initialize, GivesTheSameNumbersForEver) {
   const at::Tensor x = initial_value({4}, Init::normal(1));
   const double expected[] = {0.34165674, -0.13454182, 0.13676733, -1.21222377};

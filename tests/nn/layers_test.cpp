@@ -58,7 +58,7 @@ TEST(Linear, StoresItsWeightInTheOrderAskedFor) {
   EXPECT_LT(relative_error(in_out.forward(x), out_in.forward(x)), 1e-14);
 }
 
-/// Output channel o sees the inputs of its group alone, every `dilation`th pixel of them.
+/// Output channel o depends only on the inputs of its group, at every `dilation`th pixel.
 at::Tensor convolved_by_hand(const at::Tensor& x, const at::Tensor& weight, int64_t dilation) {
   const int64_t in = weight.size(1), kernel = weight.size(2), side = x.size(2) - dilation * (kernel - 1);
   const int64_t per_group = weight.size(0) / (x.size(1) / in);

@@ -22,7 +22,7 @@ std::vector<double> values_of(Draw draw, uint64_t key) {
   return values;
 }
 
-/// Words i, i + 1, ... of the stream that value i comes from.
+/// Word i of the random stream; normal values i and i + 1 come from words i and i + 1.
 uint32_t word(uint64_t key, size_t i) { return philox(key, i / 4, 0)[i % 4]; }
 
 TEST(RandomValues, AreBoxAndMullersPairsOfPhiloxWords) {
@@ -41,7 +41,7 @@ TEST(RandomValues, UniformOnesAreTheWordsThemselves) {
   for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], word(78, i) * 0x1.0p-31 - 1) << i;
 }
 
-// Weights of a seed must not depend on where they were drawn.
+// Weights of a seed must not depend on the CPU that drew them.
 TEST(RandomValues, HaveTheSameBitsInEveryInstructionSet) {
   for (const Draw draw : available_normals()) {
     uint64_t hash = 0;

@@ -1,5 +1,5 @@
-// Batch norm, addition and ReLU in one operator on a CPU: each instruction set's loops against loops in double, the
-// operator against ATen's in fp64.
+// Fused batch norm, addition and ReLU on a CPU: each instruction set's loops against loops in double, and the operator
+// against ATen in fp64.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -28,12 +28,12 @@ using testing_support::relative_error;
 
 at::Tensor numbers(at::IntArrayRef sizes, uint64_t seed) { return random_leaf(sizes, seed, at::kFloat).detach(); }
 
-/// ||ours - expected|| / ||expected||, for gradients that may cancel to almost nothing.
+/// ||ours - expected|| / ||expected||, for gradients that may cancel to nearly zero.
 double gradient_difference(const at::Tensor& ours, const at::Tensor& expected) {
   return (ours.to(at::kDouble) - expected).norm().item<double>() / (expected.norm().item<double>() + 1e-3);
 }
 
-/// The operands of the four loops, each of its own random numbers.
+/// Operands of the four loops, with random values.
 struct KernelCase {
   KernelCase(int64_t rows, int64_t channels)
       : x(numbers({rows, channels}, 1) + 50),
@@ -64,7 +64,7 @@ struct KernelCase {
 };
 
 struct KernelResult {
-  at::Tensor mean, squares, y, sum_g, sum_gx, dx, dresidual;  // dresidual: undefined without a residual
+  at::Tensor mean, squares, y, sum_g, sum_gx, dx, dresidual;  // dresidual is undefined without a residual
 
   std::vector<at::Tensor> all() const {
     std::vector<at::Tensor> list{mean, squares, y, sum_g, sum_gx, dx};
@@ -90,14 +90,14 @@ KernelResult run(const cpu::FloatKernels& set, const KernelCase& input, bool wit
   return result;
 }
 
-/// As function(rows of x) for each of the parts that partial sums are over: [partials, channels].
+/// Applies `function` to the rows of each part with its own partial sum: [partials, channels].
 at::Tensor over_parts(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& function) {
   std::vector<at::Tensor> parts;
   for (const at::Tensor& part : x.split(cpu::kRowsPerPartial)) parts.push_back(function(part));
   return at::stack(parts);
 }
 
-/// What float_kernels.hpp says of each loop, in double.
+/// The loops' definitions in float_kernels.hpp, in double.
 KernelResult exact(const KernelCase& input, bool with_residual) {
   const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kDouble); };
   const auto sum = [](const at::Tensor& part) { return part.sum(0); };
@@ -114,7 +114,7 @@ KernelResult exact(const KernelCase& input, bool with_residual) {
           .dresidual = with_residual ? g : at::Tensor()};
 }
 
-/// Calls check with each instruction set, naming it in what fails.
+/// Calls `check` with each instruction set; failures name the set.
 void on_each_set(const std::function<void(const cpu::FloatKernels&)>& check) {
   for (const auto* const* next = cpu::available_kernels(); *next != nullptr; ++next) {
     SCOPED_TRACE((*next)->name);
@@ -142,7 +142,7 @@ TEST(BatchNormKernels, DoWhatTheirContractsSayForAnyShape) {
 
 TEST(BatchNormKernels, GiveTheSameBitsOnAnyNumberOfThreads) {
   on_each_set([](const cpu::FloatKernels& set) {
-    const KernelCase input(2331, 19);  // worth more than one thread
+    const KernelCase input(2331, 19);  // large enough for several threads
     for (const bool with_residual : {false, true}) {
       const auto one = run(set, input, with_residual, 1).all(), three = run(set, input, with_residual, 3).all();
       for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(three[i])) << "result " << i;
@@ -180,14 +180,14 @@ struct OperatorCase {
   at::MemoryFormat format = at::MemoryFormat::ChannelsLast;
 };
 
-/// relu(batch_norm(x) + residual) with all it gives and moves.
+/// relu(batch_norm(x) + residual): output, running statistics and gradients.
 struct OperatorResult {
   at::Tensor y, mean, variance;
-  std::vector<at::Tensor> gradients;  // of x, weight, bias and, if there is one, the residual
+  std::vector<at::Tensor> gradients;  // of x, weight, bias and, if present, the residual
 };
 
 OperatorResult run(const OperatorCase& input, at::ScalarType type) {
-  const auto leaf = [&](const at::Tensor& values) {  // the same numbers for both types
+  const auto leaf = [&](const at::Tensor& values) {  // the same values in both types
     const at::Tensor ordered = values.dim() == 4 ? values.contiguous(input.format) : values;
     return ordered.to(type).set_requires_grad(true);
   };
@@ -211,7 +211,7 @@ void expect_equal(const OperatorCase& input, double tolerance) {
   EXPECT_LT(relative_error(ours.mean, expected.mean), 1e-6);
   EXPECT_LT(relative_error(ours.variance, expected.variance), 1e-6);
   for (size_t i = 0; i < ours.gradients.size(); ++i) {
-    // Two values per channel are +-1 once normalised: what is left of their gradient is rounding.
+    // Two values per channel normalise to +-1: their gradient is only rounding error.
     if (i == 0 && input.sizes[0] * input.sizes[2] * input.sizes[3] == 2) continue;
     EXPECT_LT(gradient_difference(ours.gradients[i], expected.gradients[i]), 5 * tolerance) << "operand " << i;
   }
@@ -225,7 +225,7 @@ TEST(FusedBatchNorm, EqualsItsReferenceInFp64) {
 }
 
 TEST(FusedBatchNorm, KeepsItsDigitsFarFromZero) {
-  // x itself has six digits behind the point here: sums of squares would have lost all of them.
+  // x itself has six digits after the decimal point here; sums of squares would lose all of them.
   for (const bool with_residual : {false, true}) {
     expect_equal({.sizes = {6, 5, 13, 11}, .with_residual = with_residual, .offset = 100}, 3e-5);
   }
@@ -253,14 +253,14 @@ TEST(FusedBatchNorm, TakesOtherMemoryOrdersTheLongWay) {
   EXPECT_FALSE(cpu::is_fusible_batch(rows, planes));
   EXPECT_FALSE(cpu::is_fusible_batch(planes, rows));
   EXPECT_FALSE(cpu::is_fusible_batch(rows, rows.slice(0, 0, 1)));
-  EXPECT_FALSE(cpu::is_fusible_batch(numbers({1, 3, 1, 1}, 1), {}));  // ATen says what is wrong with it
+  EXPECT_FALSE(cpu::is_fusible_batch(numbers({1, 3, 1, 1}, 1), {}));  // ATen then reports the error
   EXPECT_FALSE(cpu::is_fusible_batch(rows.to(at::kBFloat16), {}));
   expect_equal({.sizes = {4, 5, 7, 9}, .with_residual = true, .format = at::MemoryFormat::Contiguous}, 2e-6);
 }
 
 TEST(FusedBatchNorm, GivesTheSameBitsOnAnyNumberOfThreads) {
   const int threads = at::get_num_threads();
-  // The second has so many partial sums that threads share them.
+  // The second one has so many partial sums that threads share them.
   for (const auto& sizes : std::vector<std::vector<int64_t>>{{4, 19, 33, 35}, {8, 100, 40, 41}}) {
     const OperatorCase input{.sizes = sizes, .with_residual = true, .offset = 1};
     at::set_num_threads(1);
@@ -296,7 +296,7 @@ TEST(FusedBatchNorm, AgreesWithFiniteDifferencesWhereItIsNotFused) {
   EXPECT_LT(testing_support::gradient_error(sum, {x, weight, bias, residual}), 1e-6);
 }
 
-/// As where the last step of an epoch has one sample left, and the network has halved its image down to a pixel.
+/// For example, the last step of an epoch has one sample left and the network has reduced its image to one pixel.
 TEST(BatchNorm, OfASingleValueLeavesNumbersInTheRunningStatistics) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const auto channels = [&](double value) { return at::full({8}, value, at::TensorOptions().dtype(type)); };

@@ -1,4 +1,4 @@
-// What the tests of operators and models compare with.
+// Comparisons for the tests of operators and models.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace gputrain::testing_support {
 
-/// ||a - b|| / ||b||, in double; 0 when both are 0.
+/// ||a - b|| / ||b|| in double; 0 if both are 0.
 double relative_error(const at::Tensor& a, const at::Tensor& b);
 
-/// Repeatable normal values that require grad.
+/// Reproducible normal values with requires_grad.
 at::Tensor random_leaf(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type = at::kDouble);
 
-/// The largest difference between the gradients autograd gives for a scalar function of fp64 leaves and central
-/// differences, relative to the largest gradient.
+/// The largest difference between autograd's gradients of a scalar function of fp64 leaves and central differences,
+/// relative to the largest gradient.
 double gradient_error(const std::function<at::Tensor()>& function, const std::vector<at::Tensor>& leaves);
 
 }  // namespace gputrain::testing_support

@@ -1,5 +1,4 @@
-// Convolutions whose weight's gradient is ours against ATen's in fp64, on any processor: whether they are taken is
-// another matter.
+// Convolutions with our weight gradient against ATen in fp64, on any CPU, whether or not they would be selected there.
 #include "../../src/ops/cpu/conv2d.hpp"
 
 #include <cstdint>
@@ -34,13 +33,13 @@ std::string name_of(const Shape& s) {
 }
 
 const std::vector<Shape> kShapes{
-    {2, 16, 5, 7, 6, 3, 1, 1},    // panels filled to the last place
-    {3, 17, 6, 4, 13, 3, 1, 1},   // and with one place more
-    {40, 20, 6, 6, 9, 3, 1, 1},   // several images in a block, the last block not full
-    {2, 16, 37, 40, 7, 3, 1, 1},  // several blocks in an image, the last of each not full
+    {2, 16, 5, 7, 6, 3, 1, 1},    // full panels
+    {3, 17, 6, 4, 13, 3, 1, 1},   // one column more than a panel
+    {40, 20, 6, 6, 9, 3, 1, 1},   // several images per block, the last block not full
+    {2, 16, 37, 40, 7, 3, 1, 1},  // several blocks per image, each last one not full
     {1, 16, 3, 600, 5, 3, 1, 1},  // a row longer than a block
-    {3, 24, 9, 8, 8, 3, 2, 1},    // of the last column nothing is read
-    {2, 16, 60, 56, 7, 3, 2, 1},  // several blocks of an image, under strides
+    {3, 24, 9, 8, 8, 3, 2, 1},    // the last input column is not read
+    {2, 16, 60, 56, 7, 3, 2, 1},  // several blocks per image, with stride
     {1, 20, 90, 60, 7, 3, 3, 1}, {2, 18, 11, 13, 8, 5, 3, 2}, {4, 32, 7, 7, 12, 1, 2, 0},
     {2, 16, 9, 9, 6, 7, 2, 3},   {2, 16, 4, 4, 6, 3, 1, 4},  // whole rows of padding
     {2, 16, 3, 3, 5, 3, 1, 0},                               // one pixel
@@ -67,7 +66,7 @@ TEST(OwnConv2d, IsTheConvolutionWithItsGradients) {
           at::conv2d(x, weight, has_bias ? bias : at::Tensor(), {s.stride, s.stride}, {s.padding, s.padding});
       ASSERT_EQ(y.sizes(), expected.sizes());
       EXPECT_LT(relative_error(y, expected), 1e-6);
-      const at::Tensor weights = random_leaf(expected.sizes(), 4).detach();  // another for every element, NCHW
+      const at::Tensor weights = random_leaf(expected.sizes(), 4).detach();  // a different weight per element, NCHW
       (expected * weights).sum().backward();
       (y * weights.to(at::kFloat)).sum().backward();
       for (size_t i = 0; i < (has_bias ? 3 : 2); ++i) {
@@ -86,7 +85,7 @@ TEST(OwnConv2d, GivesTheGradientOfEitherInputAlone) {
     cpu::conv2d(images, of, {}, s.stride, s.padding).square().sum().backward();
   };
   const at::Tensor learned = single(weight), hidden = single(x);
-  found(x.detach().to(at::kFloat), learned);  // images from a loader
+  found(x.detach().to(at::kFloat), learned);  // images from a loader need no gradient
   found(hidden, weight.detach().to(at::kFloat));
   EXPECT_LT(relative_error(learned.grad(), weight.grad()), 2e-6);
   EXPECT_LT(relative_error(hidden.grad(), x.grad()), 2e-6);
@@ -121,7 +120,7 @@ TEST(OwnConv2d, TakesWhatItIsFor) {
   EXPECT_FALSE(cpu::conv2d_takes(images(32).slice(0, 0, 0), weight(32), 1, 1));
 }
 
-/// The kernel itself in memory that ends where it says.
+/// Runs the kernel alone; it must not write past its workspace.
 at::Tensor gradient_by(const cpu::FloatKernels& set, int threads, const Shape& s, const at::Tensor& x,
                        const at::Tensor& dy) {
   const cpu::ConvGradient conv{.images = s.images,

@@ -40,7 +40,7 @@ at::Tensor gelu_of(const cpu::FloatKernels& set, const at::Tensor& x) {
 }
 
 TEST_P(CpuKernels, GeluIsRightToTheLastDigitsFromTailToTail) {
-  const at::Tensor x = at::arange(-120000, 120001, at::kFloat).div(10000);  // beyond 10, x or nothing
+  const at::Tensor x = at::arange(-120000, 120001, at::kFloat).div(10000);  // beyond 10 the result is x or 0
   const at::Tensor exact = at::gelu(x.to(at::kDouble), "tanh");
   const at::Tensor error = (gelu_of(*GetParam(), x).to(at::kDouble) - exact).abs();
   EXPECT_LT((error / (exact.abs() + 1e-6)).max().item<double>(), 2e-6);
@@ -54,7 +54,7 @@ TEST_P(CpuKernels, GeluPassesNanAndInfinityOn) {
   GetParam()->gelu_tanh(1, 4, x, y);
   EXPECT_TRUE(std::isnan(y[0]));
   EXPECT_EQ(y[1], infinity);
-  EXPECT_FALSE(std::isfinite(y[2]) && y[2] != 0);  // PyTorch gives NaN for -infinity, the limit is 0
+  EXPECT_FALSE(std::isfinite(y[2]) && y[2] != 0);  // PyTorch returns NaN for -infinity, the limit is 0
   EXPECT_EQ(y[3], 3e38F);
 }
 
@@ -76,7 +76,7 @@ struct NormResult {
 };
 
 NormCase norm_case(int64_t rows, int64_t channels, bool centred) {
-  // Far from zero: a mean taken carelessly would cost digits.
+  // Far from zero: a careless mean would lose digits.
   const at::Tensor x = (random_leaf({rows, channels}, 1, at::kFloat).detach() + (centred ? 10 : 0)).contiguous();
   const auto vector = [&](uint64_t seed) { return random_leaf({channels}, seed, at::kFloat).detach(); };
   return {x, vector(2), centred ? vector(3) : at::Tensor(), random_leaf({rows, channels}, 4, at::kFloat).detach()};
@@ -116,7 +116,7 @@ NormResult exact(const NormCase& input) {
   return {y, x.grad(), weight.grad(), bias.defined() ? bias.grad() : at::Tensor()};
 }
 
-/// Relative to gradients that may cancel to almost nothing.
+/// Relative error with a floor, for gradients that may cancel to nearly zero.
 double error_beyond(const at::Tensor& ours, const at::Tensor& expected, double floor) {
   return (ours.to(at::kDouble) - expected).norm().item<double>() / (expected.norm().item<double>() + floor);
 }
@@ -150,7 +150,7 @@ TEST_P(CpuKernels, GiveTheSameBitsOnAnyNumberOfThreads) {
   EXPECT_TRUE(y.equal(gelu_of(*GetParam(), x)));
 }
 
-// The operators themselves, fused in fp32 and ATen's in fp64, on the autograd graph.
+// The operators on the autograd graph: fused in fp32 against ATen in fp64.
 TEST(FusedOperators, EqualTheirReferenceWithGradients) {
   const auto both = [](const std::function<at::Tensor(const std::vector<at::Tensor>&)>& function,
                        std::vector<at::IntArrayRef> shapes) {

@@ -31,14 +31,14 @@ at::Tensor reference_loss(const at::Tensor& logits, const at::Tensor& targets, d
 
 at::Tensor targets_of(std::initializer_list<int64_t> values) { return at::tensor(values, at::kLong); }
 
-/// Logits that may be overwritten: the result of an operation, as a model's are.
+/// Logits that may be overwritten: the result of an operation, as in a model.
 at::Tensor handed_over(const at::Tensor& leaf) { return at::mul(leaf, 1); }
 
 struct Comparison {
-  double loss, gradient;  // relative errors against PyTorch in fp64
+  double loss, gradient;  // relative to PyTorch in fp64
 };
 
-/// The weight counts in part before, in part behind the loss.
+/// Applies one part of the weight inside the loss, the other after it.
 Comparison against_pytorch(const at::Tensor& logits, const at::Tensor& targets, double smoothing, double weight) {
   const at::Tensor ours = logits.detach().clone().set_requires_grad(true);
   const at::Tensor theirs = logits.detach().to(at::kDouble, false, true).set_requires_grad(true);
@@ -67,7 +67,7 @@ TEST(CrossEntropy, EqualsPyTorchInLossAndGradient) {
 }
 
 TEST(CrossEntropy, EqualsPyTorchOverManyChunks) {
-  // 300 rows of 4,099 are five chunks, the last one short.
+  // 300 rows of 4,099 columns are five chunks; the last one is smaller.
   const auto error = against_pytorch(random_leaf({300, 4099}, 2, at::kFloat), targets_with_gaps(300, 4099), 0.1, 2.0);
   EXPECT_LT(error.loss, 1e-6);
   EXPECT_LT(error.gradient, 1e-6);
@@ -76,7 +76,7 @@ TEST(CrossEntropy, EqualsPyTorchOverManyChunks) {
 TEST(CrossEntropy, Computes16BitLogitsInSinglePrecision) {
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     const auto error = against_pytorch(random_leaf({64, 100}, 3, type), targets_with_gaps(64, 100), 0.1, 1.0);
-    EXPECT_LT(error.loss, 1e-6) << type;      // only the reading of the logits is 16-bit, for both sides alike
+    EXPECT_LT(error.loss, 1e-6) << type;      // both sides read the same 16-bit logits
     EXPECT_LT(error.gradient, 4e-3) << type;  // the gradient is stored in 16 bits
   }
 }

@@ -1,4 +1,4 @@
-// Dense layers by oneDNN against products in fp64, on any processor: whether they are taken is another matter.
+// Dense layers by oneDNN against fp64, on any CPU, whether or not they would be selected there.
 #include "../../src/ops/cpu/dnn_linear.hpp"
 
 #include <array>
@@ -27,7 +27,7 @@ TEST(DnnLinear, IsTheProductPlusBiasInEitherLayout) {
       const at::Tensor matrix = in_out ? weight.detach().t().contiguous().set_requires_grad(true) : weight;
       std::vector<at::Tensor> exact{x, matrix, bias}, found{single(x), single(matrix), single(bias)};
       const at::Tensor y = cpu::dnn_linear(found[0].view({rows, 1, in}), found[1], found[2], in_out);
-      const at::Tensor weights = random_leaf({rows, out}, 99).detach();  // another for every element
+      const at::Tensor weights = random_leaf({rows, out}, 99).detach();  // a different weight per element
       const at::Tensor expected = at::matmul(x, weight.t()) + bias;
       EXPECT_EQ(y.sizes(), (at::IntArrayRef{rows, 1, out}));
       EXPECT_LT(relative_error(y.view({rows, out}), expected), 1e-6);
@@ -46,7 +46,7 @@ TEST(DnnLinear, TakesRowsThatAreRepeatedOrApart) {
   const at::Tensor x = random_leaf({40, 3, 64}, 1, at::kFloat), weight = random_leaf({48, 64}, 2, at::kFloat);
   const auto gradients = [&](const auto& layer) {
     for (const at::Tensor& leaf : {x, weight}) leaf.mutable_grad().reset();
-    layer(x.select(1, 1), weight).sum().backward();  // of which every element is the same one
+    layer(x.select(1, 1), weight).sum().backward();  // a broadcast gradient: all elements share one value
     return std::vector<at::Tensor>{x.grad().clone(), weight.grad().clone()};
   };
   const auto found = gradients([](const auto& in, const auto& by) { return cpu::dnn_linear(in, by, {}, false); });

@@ -27,7 +27,7 @@ Head head_of(const at::Tensor& weight) {
           .columns = weight.size(0)};
 }
 
-/// 1,000 targets in 5 rows of 200, of which some are left out.
+/// 1,000 targets in 5 rows of 200, some of them ignored.
 at::Tensor some_targets(int64_t classes) {
   at::Tensor targets = at::randint(classes, {5, 200}, at::TensorOptions().dtype(at::kLong));
   targets.narrow(1, 100, 30).fill_(kIgnoreIndex);
@@ -51,7 +51,7 @@ TEST(HeadLoss, TakesAsFewPartsAsHaveRoomAndMakesThemAlike) {
   EXPECT_EQ(part_sizes(1024, 10, 1023 * 40), (Sizes{512, 512}));
   EXPECT_EQ(part_sizes(1000, 10, 400 * 40), (Sizes{384, 384, 232}));
   EXPECT_EQ(part_sizes(5, 10, 2 * 40), (Sizes{2, 2, 1}));
-  EXPECT_EQ(part_sizes(2, 10, 39), (Sizes{1, 1}));  // a row has no parts
+  EXPECT_EQ(part_sizes(2, 10, 39), (Sizes{1, 1}));  // a row is never split
 }
 
 TEST(HeadLoss, IsTheSameInParts) {

@@ -32,7 +32,7 @@ using testing_support::relative_error;
 
 const Policy kDoublePolicy = policy_of(Precision::fp64);
 
-/// A scalar in which every element of `y` has another weight.
+/// A scalar that weights every element of `y` differently.
 at::Tensor weighted_sum(const at::Tensor& y) {
   return (y * random_leaf(y.sizes(), 99, y.scalar_type()).detach()).sum();
 }
@@ -93,7 +93,7 @@ TEST(Linear, ReadsOperandsInTheComputeTypeAndLeavesTheGradientInTheMasters) {
   EXPECT_EQ(x.grad().scalar_type(), at::kFloat);
 }
 
-/// Every product with weights, of which those of the arena have a working copy.
+/// Every product with weights; those in the arena have a working copy.
 struct Products {
   at::Tensor out_in = random_leaf({6, 8}, 1, at::kFloat), in_out = random_leaf({8, 6}, 2, at::kFloat);
   at::Tensor kernel = random_leaf({4, 3, 3, 3}, 3, at::kFloat), bias = random_leaf({6}, 4, at::kFloat);
@@ -140,9 +140,9 @@ TEST(Conv2d, In16BitsIsTheExactOneWithinItsRoundingAndSoAreItsGradients) {
   }
 }
 
-// oneDNN's bf16 wrote no gradient for most of such a filter: what malloc had there before was trained on.
+// For most of such a filter, oneDNN's bf16 wrote no gradient: training used uninitialised memory.
 TEST(Conv2d, In16BitsOverImagesNarrowerThanItsStrideHasAllOfItsGradient) {
-  ::mallopt(M_PERTURB, 0x80);  // memory is handed out full of 3e38
+  ::mallopt(M_PERTURB, 0x80);  // malloc() returns memory filled with 3e38
   for (const auto& [height, width, stride] : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {4, 1, 2}, {4, 2, 3}}) {
     for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
       const at::Tensor x = random_leaf({2, 16, height, width}, 1, at::kFloat).detach().contiguous(format);
@@ -291,7 +291,7 @@ TEST(Attention, SharesEachKeyHeadAmongNeighbouringHeads) {
 
 TEST(Attention, InHalfPrecisionIsOnlyRounded) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    for (const int64_t positions : {63, 300}) {  // on both sides of where products in half precision pay
+    for (const int64_t positions : {63, 300}) {  // on both sides of the threshold for products in half precision
       std::vector<at::Tensor> halves, doubles;
       for (const uint64_t seed : {1U, 2U, 3U}) {
         halves.push_back(random_leaf({2, 3, positions, 8}, seed).detach().to(type).requires_grad_());

@@ -27,7 +27,7 @@ namespace {
 
 using testing_support::random_leaf;
 
-/// A clock that counts ticks: the ways below say how long they take.
+/// A fake clock in ticks: each way below advances it by its time.
 double ticks = 0;
 Way taking(double time, double factor = 1) {
   return [=](const Tensors& t) {
@@ -90,14 +90,14 @@ TEST(PathChoice, FindsTheFastestOfSeveralWaysOnceAndRemembersIt) {
   EXPECT_EQ(choice.fastest("one", 1, attempt), 0U);
   EXPECT_EQ(machine.choice("gpu", /*time_counts=*/false).fastest("other", 4, attempt), 0U);
   EXPECT_EQ(attempts, 0);
-  EXPECT_EQ(choice.fastest("product", 3, attempt), 1U);  // what was remembered is not among them
+  EXPECT_EQ(choice.fastest("product", 3, attempt), 1U);  // the remembered way is out of range
   machine.can_measure = false;
   EXPECT_FALSE(choice.fastest("later", 4, attempt));
   machine.can_measure = true;
   EXPECT_EQ(choice.fastest("later", 4, attempt), 3U);
 }
 
-// A way that is being measured may itself ask: on a GPU in the backward pass, which is another thread.
+// A way that is being measured may start another choice: on a GPU in the backward pass, from another thread.
 TEST(PathChoice, AnswersWhileItMeasures) {
   Machine machine;
   PathChoice choice = machine.choice();
@@ -120,10 +120,10 @@ TEST(PathChoice, ComparesOnAPartOfWhatGrowsLarge) {
   };
   const PathChoice::Inputs grows{.batched = 1, .differentiable = 2, .growth = PathChoice::kMostElements / 6};
   EXPECT_TRUE(choice.takes_own("grows", inputs(8), grows, notes, taking(3)));
-  EXPECT_THAT(rows, testing::Each(2));  // of 3 elements each
+  EXPECT_THAT(rows, testing::Each(2));  // rows of 3 elements
 }
 
-// cuDNN's plans, for instance: one that is found for a part is none for the whole.
+// For example cuDNN plans: a plan for a part of the batch says nothing about the whole.
 TEST(PathChoice, ComparesAllOfWhatHasKernelsForItsVerySizeWhereThereIsMemory) {
   Machine machine;
   PathChoice choice = machine.choice();
@@ -141,7 +141,7 @@ TEST(PathChoice, ComparesAllOfWhatHasKernelsForItsVerySizeWhereThereIsMemory) {
   most = 3;
   EXPECT_TRUE(choice.takes_own("larger", inputs(8), grows, notes, taking(3)));
   EXPECT_EQ(rows.front(), 8);
-  EXPECT_EQ(rows.back(), 2);  // as without
+  EXPECT_EQ(rows.back(), 2);  // like without `whole`
 }
 
 TEST(PathChoice, MeasuresAside) {
@@ -164,7 +164,7 @@ TEST(PathChoice, MeasuresAside) {
   EXPECT_EQ(ended, 2);
 }
 
-// What a comparison needs beside a step's own tensors may be too much: less of the inputs tells the same.
+// A comparison may need more memory than is free beside the step's tensors; it then uses fewer rows.
 TEST(PathChoice, ComparesOnSoMuchAsThereIsMemoryFor) {
   Machine machine;
   PathChoice choice = machine.choice();
@@ -225,7 +225,7 @@ TEST(PathChoice, DoesNotDependOnAClockWhereItMustNot) {
   EXPECT_FALSE(choice.takes_own("wrong", inputs(), kBoth, taking(3, 2), taking(2)));
 }
 
-// Nor on what a run with a clock has found, which in turn wants to know what is fast.
+// Nor must it use results of a run with a clock, and such a run must not use results without one.
 TEST(PathChoice, IsRememberedWithAndWithoutAClockApart) {
   Machine machine;
   EXPECT_FALSE(machine.choice().takes_own("slow", inputs(), kBoth, taking(3), taking(2)));
@@ -234,7 +234,7 @@ TEST(PathChoice, IsRememberedWithAndWithoutAClockApart) {
   EXPECT_FALSE(machine.choice().takes_own("other", inputs(), kBoth, taking(3), taking(2)));
 }
 
-// Weights that every rank updates for itself drift apart where one takes another way than the others.
+// Ranks that update replicated weights drift apart if one rank takes another way.
 TEST(PathChoice, DoesNotDependOnAClockWhereRanksHaveToAgree) {
   Machine machine;
   PathChoice choice = machine.choice();
@@ -269,7 +269,7 @@ TEST(PathChoice, DrawsNoneOfTheRunsRandomNumbers) {
   EXPECT_TRUE(at::rand({4}).equal(expected));
 }
 
-// A first step in fp16 overflows often: that says nothing of a way, and is not to be remembered of it.
+// A first step in fp16 often overflows: that says nothing about a way and must not reject it.
 TEST(PathChoice, IsMadeFromWhatIsFinite) {
   Machine machine;
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();

@@ -1,4 +1,4 @@
-// Batch norm over several ranks, each with a part of the rows, against ATen's in fp64 over all of them at once.
+// Batch norm over several ranks, each with a part of the rows, against ATen in fp64 over all rows.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -26,7 +26,7 @@ using testing_support::random_leaf;
 using testing_support::relative_error;
 
 struct SyncCase {
-  std::vector<int64_t> rows;  // of each rank
+  std::vector<int64_t> rows;  // per rank
   at::ScalarType type = at::kDouble;
   at::MemoryFormat format = at::MemoryFormat::Contiguous;
   double offset = 0;  // of x from zero
@@ -34,7 +34,7 @@ struct SyncCase {
   double tolerance = 1e-12;
 };
 
-/// What goes in, in the values that `type` has, and what comes out; all in fp64.
+/// Inputs, rounded to `type`, and expected outputs, all in fp64.
 struct SyncOperands {
   at::Tensor x, residual, dy, weight, bias;
 };
@@ -84,7 +84,7 @@ bool is_near(const char* what, const at::Tensor& ours, const at::Tensor& expecte
   return error <= tolerance;
 }
 
-/// Whether this rank's part of the rows comes out as in one batch of all.
+/// Whether this rank's rows match the result for the whole batch.
 bool agrees(comm::ProcessGroups& groups, const SyncCase& input) {
   const SyncOperands all = operands_of(input);
   const SyncResult expected = expected_of(input, all);
@@ -140,7 +140,7 @@ const RankBody sync_fp64("sync_fp64", [] {
 
 TEST(SynchronisedBatchNorm, EqualsOneBatchOfAllRowsInFp64) { expect_agreement("sync_fp64"); }
 
-// The inputs have five digits behind the point here, which sums of squares would have lost.
+// The inputs have five digits after the decimal point here; sums of squares would lose them.
 const RankBody sync_far_from_zero("sync_far_from_zero", [] {
   return agree_on({{.rows = {4, 3, 1, 2}, .type = at::kFloat, .tolerance = 1e-6},
                    {.rows = {4, 3, 0, 2}, .type = at::kFloat, .offset = 100, .tolerance = 3e-5},
@@ -149,7 +149,7 @@ const RankBody sync_far_from_zero("sync_far_from_zero", [] {
 
 TEST(SynchronisedBatchNorm, KeepsItsDigitsFarFromZero) { expect_agreement("sync_far_from_zero"); }
 
-// One rounding of y and dx: half a unit in the last of 8 or 11 bits.
+// One rounding of y and dx: half a unit in the last place of 8 or 11 bits.
 const RankBody sync_16_bits("sync_16_bits", [] {
   return agree_on(
       {{.rows = {4, 3, 1, 2}, .type = at::kBFloat16, .tolerance = 1.0 / 256},

@@ -43,7 +43,7 @@ TEST(MeasureGradient, ClipsOnlyWhatExceedsTheNorm) {
 }
 
 TEST(MeasureGradient, TakesTheLossScaleOutOfNormAndUpdate) {
-  const at::Tensor gradient = at::full({16}, 1024.0f);  // ones under a scale of 1024
+  const at::Tensor gradient = at::full({16}, 1024.0f);  // ones with a loss scale of 1024
   const at::Tensor scale = at::full({}, 1024.0f);
   const GradientReport plain = measure_gradient(gradient, {.scale = scale});
   EXPECT_DOUBLE_EQ(plain.norm.item<double>(), 4);

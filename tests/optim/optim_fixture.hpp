@@ -1,4 +1,4 @@
-// What the tests of optim share: sections read from YAML, and numbers exchanged with the Python reference.
+// Shared by the tests of optim: reads sections from YAML, exchanges numbers with the Python reference.
 #pragma once
 
 #include <filesystem>
@@ -27,7 +27,7 @@ inline std::unique_ptr<Optimizer> optimizer_of(const std::string& yaml, const de
   return catalog().make(spec_of<OptimizerSpec>(yaml).type, arena);
 }
 
-/// A folder that goes away, and raw files of doubles in it.
+/// A temporary folder with raw files of doubles.
 class OptimTest : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder_); }
@@ -40,7 +40,7 @@ class OptimTest : public ::testing::Test {
     return folder_ / name;
   }
 
-  /// What the reference writes for these arguments; empty when it fails.
+  /// The numbers that the reference writes for these arguments; empty if it fails.
   std::vector<double> ask_reference(const std::string& kind, std::vector<std::string> arguments) const {
     const std::filesystem::path out = folder_ / "out";
     arguments.insert(arguments.begin(), {kind, out.string()});

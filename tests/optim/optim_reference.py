@@ -1,4 +1,4 @@
-"""torch and transformers as references for optim. Numbers travel as raw files of float64.
+"""torch and transformers as references for optim. Numbers are exchanged as raw files of float64.
 
 optimizers OUT IN SHAPES CASES                         weights after 20 steps, case by case in double and in float
 schedules OUT CURVES                                   the rates of transformers' schedulers
@@ -18,7 +18,7 @@ def write(path, values):
 
 
 def optimizers(path, given_path, shapes, cases):
-    """CASES is a list of [rule, options, max_norm]. IN holds the start values, then the gradients of each step."""
+    """CASES is a list of [rule, options, max_norm]. IN holds the initial values, then the gradients of each step."""
     given = torch.from_numpy(numpy.fromfile(given_path))
     write(path, torch.cat([train(given.to(dtype), json.loads(shapes), rule, dict(options), max_norm)
                            for rule, options, max_norm in json.loads(cases)
@@ -26,7 +26,7 @@ def optimizers(path, given_path, shapes, cases):
 
 
 def train(given, shapes, rule, options, max_norm):
-    """Every other parameter decays."""
+    """Every other parameter has weight decay."""
     sizes = [torch.Size(shape).numel() for shape in shapes]
     rows = [[part.reshape(shape).clone() for part, shape in zip(row.split(sizes), shapes)]
             for row in given.view(STEPS + 1, sum(sizes))]
@@ -55,7 +55,7 @@ def rates(make, steps):
 
 
 def schedules(path, curves):
-    """CURVES is a list of [name, warmup, total, min_lr]; each gives `total` rates from a peak of 0.3."""
+    """CURVES is a list of [name, warmup, total, min_lr]; each yields `total` learning rates with a peak of 0.3."""
     import transformers
 
     result = []

@@ -26,7 +26,7 @@ const std::vector<std::vector<int64_t>>& shapes() {
 }
 constexpr const char* kShapesJson = "[[7,5],[7],[3,2,3,3],[33],[64,9],[]]";
 
-/// Parameters in an arena, every other one decaying, over three units.
+/// Parameters in an arena, in three units; every other one decays.
 struct Model {
   explicit Model(at::ScalarType type) {
     for (const auto& sizes : shapes()) {
@@ -41,7 +41,7 @@ struct Model {
     arena = std::make_unique<device::Arena>(residents);
   }
 
-  /// Copies consecutive numbers into all values or all gradients; returns the place after them.
+  /// Copies consecutive numbers into all values or all gradients; returns the position after them.
   const double* fill(bool gradients, const double* from) const {
     const at::NoGradGuard no_grad;
     for (const at::Tensor& weight : weights) {
@@ -200,7 +200,7 @@ TEST_P(EveryOptimizer, KeepsThePaddingOfTheArenaAtZero) {
   EXPECT_EQ(model.arena->values().abs().sum().item<float>(), 0);
 }
 
-// On a CPU no launch writes the copy, whatever an earlier one did: it is made from the values.
+// On a CPU no kernel writes the copy, whatever an earlier update noted: it is cast from the values.
 TEST_P(EveryOptimizer, LeavesTheWorkingCopyToBeMadeNew) {
   const at::Tensor weight = at::full({3, 4}, 0.5, at::kFloat).requires_grad_(true);
   device::Arena arena({{"weight", weight}}, device::Gradients::whole, at::kBFloat16);
@@ -219,7 +219,7 @@ TEST_P(EveryOptimizer, LeavesTheWorkingCopyToBeMadeNew) {
     EXPECT_FALSE(weight.to(at::kBFloat16).equal(before.to(at::kBFloat16)));
   }
   arena.own({.begin = 0, .end = 0});
-  EXPECT_FALSE(copy_to_write(arena).defined());  // it would not be whole
+  EXPECT_FALSE(copy_to_write(arena).defined());  // this rank owns nothing: the copy would be incomplete
 }
 
 TEST(DecayGroups, SplitTheArenaOnceByDecayAndNotAtAllWithoutIt) {

@@ -24,7 +24,7 @@ struct Curve {
   std::string name;
   int64_t warmup, total;
   double min_lr;
-  int64_t idle_steps;  // at the start of theirs: 1 with a warm-up, which they begin at a rate of zero
+  int64_t idle_steps;  // 1 with a warm-up, which transformers starts at a rate of 0
 };
 
 const std::vector<Curve>& curves() {
@@ -74,7 +74,7 @@ TEST(Schedule, WarmsUpInEqualPartsAndNeverFromZero) {
 TEST(Schedule, EndsAtTheFloorAndStaysThere) {
   for (const std::string name : {"linear", "cosine"}) {
     const std::unique_ptr<Schedule> schedule = schedule_of("{type: " + name + ", warmup: 2, min_lr: 0.1}", 10);
-    EXPECT_DOUBLE_EQ(schedule->lr(6), 0.2) << name;  // half way
+    EXPECT_DOUBLE_EQ(schedule->lr(6), 0.2) << name;  // halfway
     EXPECT_DOUBLE_EQ(schedule->lr(10), 0.1);
     EXPECT_DOUBLE_EQ(schedule->lr(25), 0.1);
   }

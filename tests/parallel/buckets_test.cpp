@@ -35,7 +35,7 @@ std::vector<std::pair<int64_t, int64_t>> planned(const device::Arena& arena, con
 using Bounds = std::vector<std::pair<int64_t, int64_t>>;
 
 TEST(Buckets, GoFromTheLastUnitToTheFirstWithinTheirLimits) {
-  const device::Arena arena = arena_of({32, 64, 32, 96, 32});  // ends 32, 96, 128, 224, 256
+  const device::Arena arena = arena_of({32, 64, 32, 96, 32});  // unit ends: 32, 96, 128, 224, 256
   EXPECT_EQ(planned(arena, {.bytes = 4 * 1000, .first_bytes = 4 * 1000}), (Bounds{{0, 256}}));
   EXPECT_EQ(planned(arena, {.bytes = 4 * 128, .first_bytes = 4 * 32}), (Bounds{{224, 256}, {96, 224}, {0, 96}}));
   EXPECT_EQ(planned(arena, {.bytes = 1, .first_bytes = 1}),
@@ -49,7 +49,7 @@ std::vector<std::pair<int64_t, int64_t>> shards_of(const device::Arena& arena, i
 }
 
 TEST(Shards, CoverTheArenaInEqualPartsOfWholeLines) {
-  const device::Arena arena = arena_of({100, 64, 32, 96, 32});  // padded: 128, 64, 32, 96, 32
+  const device::Arena arena = arena_of({100, 64, 32, 96, 32});  // padded sizes: 128, 64, 32, 96, 32
   EXPECT_EQ(shards_of(arena, 1), (Bounds{{0, 352}}));
   EXPECT_EQ(shards_of(arena, 2), (Bounds{{0, 160}, {160, 352}}));
   EXPECT_EQ(shards_of(arena, 3), (Bounds{{0, 96}, {96, 224}, {224, 352}}));
@@ -60,7 +60,7 @@ TEST(Shards, NeverCutATensorOfAnotherOrderAndEndAtItsNearerEnd) {
   const auto options = at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
   const auto shards = [&](int64_t before, int64_t after, int ranks) {
     return shards_of(device::Arena({{"a", at::empty({before}), 0, true},
-                                    {"conv", at::empty({8, 4, 3, 3}, options), 0, true},  // 288
+                                    {"conv", at::empty({8, 4, 3, 3}, options), 0, true},  // 288 elements
                                     {"b", at::empty({after}), 0, true}}),
                      ranks);
   };
@@ -97,7 +97,8 @@ const RankBody measures_a_link("measures_a_link", [] {
 
 TEST(BucketSize, IsMeasuredOnceForAllRanks) { expect_success("measures_a_link", 3); }
 
-// Why a measured size is kept in checkpoints: where an element stands decides in which order three ranks add it up.
+// Checkpoints store the measured bucket size, because an element's position decides in which order three ranks add it
+// up.
 const RankBody adds_up_in_two_sizes("adds_up_in_two_sizes", [] {
   comm::ProcessGroups groups = join();
   constexpr int64_t kElements = 30'000;

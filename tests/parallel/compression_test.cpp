@@ -1,4 +1,4 @@
-// Gradients that travel as something smaller: what arrives, and what really was sent.
+// Compressed gradients: what arrives, and how many bytes were really sent.
 #include <dirent.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -33,7 +33,7 @@ using gputrain::testing::RankBody;
 using gputrain::testing::rows;
 using gputrain::testing::SmallModel;
 
-/// One weight of a million numbers, whose gradient is what it is told; and a bias that makes a bucket of its own.
+/// A weight of a million numbers with given gradients, and a bias that forms a second bucket.
 struct WideModel {
   static constexpr int64_t kRows = 1000, kColumns = 1000;
   at::Tensor weight = at::empty({kRows, kColumns}).requires_grad_(true),
@@ -50,7 +50,7 @@ struct WideModel {
   }
 };
 
-/// What this process has sent over all its TCP connections, by the kernel's count.
+/// Bytes this process has sent on all its TCP connections, as the kernel counts them.
 int64_t bytes_on_the_wire() {
   int64_t sum = 0;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
@@ -70,7 +70,7 @@ at::Tensor exact_sum(comm::ProcessGroups& groups, const at::Tensor& tensor) {
   return sum;
 }
 
-/// Each rank rounds once when it sends and once for each addition: u (|sum| + world sum |x|) bounds it generously.
+/// Each rank rounds once when it sends and once per addition: u (|sum| + world sum |x|) is a generous bound.
 bool is_rounded_sum(comm::ProcessGroups& groups, const at::Tensor& actual, const at::Tensor& own, double unit,
                     double smallest) {
   const at::Tensor expected = exact_sum(groups, own);
@@ -91,7 +91,7 @@ const RankBody sends_half("sends_half", [] {
   model.arena.own(mine);
   DataParallel parallel(groups, model.arena, model.parameters(), options);
   const at::Tensor weight = at::randn({WideModel::kRows, WideModel::kColumns}) * (1 + groups.rank());
-  const at::Tensor bias = at::empty({WideModel::kColumns}).fill_(50'000);  // whose sum fp16 does not have
+  const at::Tensor bias = at::empty({WideModel::kColumns}).fill_(50'000);  // the sum overflows fp16
   model.arena.clear_gradients();
   parallel.prepare(true);
   model.backward(weight, bias);
@@ -109,7 +109,7 @@ const RankBody sends_half("sends_half", [] {
   if (!is_rounded_sum(groups, sum, own, unit, smallest)) return fail("rounded too far", 0);
   if (distance(sum, exact_sum(groups, own)) == 0) return fail("was not rounded", 0);
   const Traffic traffic = parallel.traffic();
-  const int64_t off = traffic.full_bytes - 2 * traffic.bytes;  // 1 by rounding, of three ranks
+  const int64_t off = traffic.full_bytes - 2 * traffic.bytes;  // 1 with three ranks, by rounding
   return off == 0 || off == 1 ? 0 : fail("bytes", static_cast<double>(traffic.bytes));
 });
 
@@ -127,7 +127,7 @@ const RankBody overflows("overflows", [] {
   DataParallel parallel(groups, model.arena, model.parameters(), {.wire_type = at::kHalf});
   const bool is_bad = groups.rank() == 1;
   const at::Tensor weight = at::empty({WideModel::kRows, WideModel::kColumns}).fill_(1);
-  const at::Tensor bias = at::empty({WideModel::kColumns}).fill_(is_bad ? 1e6 : 1);  // more than fp16 holds
+  const at::Tensor bias = at::empty({WideModel::kColumns}).fill_(is_bad ? 1e6 : 1);  // overflows fp16
   parallel.prepare(true);
   model.backward(weight, bias);
   parallel.finish();
@@ -137,7 +137,7 @@ const RankBody overflows("overflows", [] {
 
 TEST(Compression, AGradientThatFp16DoesNotHaveIsInfiniteOnAllRanks) { expect_success("overflows", 2); }
 
-/// Bytes on the wire for one step of the wide model, and what was counted.
+/// Bytes on the wire in one step of the wide model, and the bytes that were counted.
 std::pair<int64_t, int64_t> sent_by_one_step(comm::ProcessGroups& groups, WideModel& model,
                                              const ReductionOptions& options) {
   DataParallel parallel(groups, model.arena, model.parameters(), options);
@@ -151,7 +151,7 @@ std::pair<int64_t, int64_t> sent_by_one_step(comm::ProcessGroups& groups, WideMo
   }
   groups.control().barrier("after");
   const int64_t sent = bytes_on_the_wire() - before;
-  groups.control().barrier("counted");  // whoever leaves earlier takes connections away
+  groups.control().barrier("counted");  // a rank that leaves earlier closes its connections
   return {sent / 4, parallel.traffic().bytes / 4};
 }
 
@@ -175,7 +175,8 @@ TEST(Compression, CountsTheBytesThatTheKernelSends) {
   for (const int world : {2, 3}) expect_success("counts_bytes", world);
 }
 
-// Errors and factors stay as they were when one rank's gradient is not finite, and every rank's gradient shows it.
+// If one rank's gradient is not finite, errors and factors must not change, and every rank must see a gradient that is
+// not finite.
 const RankBody powersgd_nonfinite("powersgd_nonfinite", [] {
   comm::ProcessGroups groups = join();
   SmallModel model;
@@ -186,7 +187,7 @@ const RankBody powersgd_nonfinite("powersgd_nonfinite", [] {
     model.clear_gradients();
     parallel.prepare(true);
     const auto data = rows(number, groups.rank() * 6, groups.rank() * 6 + 6);
-    const double slope = is_bad ? std::numeric_limits<double>::infinity() : 0;  // of one number of one weight
+    const double slope = is_bad ? std::numeric_limits<double>::infinity() : 0;  // for one number of one weight
     (model.loss_sum(data.inputs, data.targets) + model.parameters[2][3][4] * slope).backward();
     parallel.finish();
   };
@@ -208,7 +209,8 @@ const RankBody powersgd_nonfinite("powersgd_nonfinite", [] {
 
 TEST(PowerSgd, IsUntouchedByANumberThatIsNotFinite) { expect_success("powersgd_nonfinite", 2); }
 
-// A gradient of low rank arrives whole, of a tensor in channels-last order too; one that was zero does no harm.
+// A low-rank gradient is reconstructed exactly, also for a channels-last tensor; a zero gradient in the first step does
+// no harm.
 const RankBody powersgd_low_rank("powersgd_low_rank", [] {
   comm::ProcessGroups groups = join();
   const auto options = at::TensorOptions().dtype(at::kDouble);
@@ -236,7 +238,7 @@ const RankBody powersgd_low_rank("powersgd_low_rank", [] {
 
 TEST(PowerSgd, GivesASumOfLowRankExactly) { expect_success("powersgd_low_rank", 2); }
 
-// LAPACK shares a tall matrix out among threads, and the bits of its QR depend on how many there are.
+// LAPACK splits a tall matrix over threads, and the bits of its QR depend on their number.
 const RankBody powersgd_threads("powersgd_threads", [] {
   comm::ProcessGroups groups = join();
   at::set_num_threads(1 + groups.rank());

@@ -26,11 +26,11 @@ using gputrain::testing::RankProcesses;
 using gputrain::testing::rows;
 using gputrain::testing::SmallModel;
 
-constexpr BucketLimits kSmallBuckets{.bytes = 2600, .first_bytes = 600};  // of the small model: one unit each
+constexpr BucketLimits kSmallBuckets{.bytes = 2600, .first_bytes = 600};  // one bucket per unit of the small model
 constexpr int64_t kRows = 24;
 constexpr double kTolerance = 1e-12;
 
-// Each rank takes an uneven share of the rows in `parts` micro-batches; the reference takes all of them at once.
+// Each rank trains on an uneven share of the rows in `parts` micro-batches; the reference trains on all rows at once.
 int trains_like_one_rank(int64_t parts, const std::function<bool(int64_t step, int rank)>& uses_third,
                          bool adds_to_place = false) {
   comm::ProcessGroups groups = join();
@@ -66,7 +66,7 @@ const RankBody one_micro_batch("one_micro_batch",
                                [] { return trains_like_one_rank(1, [](int64_t, int) { return true; }); });
 const RankBody three_micro_batches("three_micro_batches",
                                    [] { return trains_like_one_rank(3, [](int64_t, int) { return true; }); });
-// Unit three is used by every rank, by one, or by none, changing from step to step.
+// Unit three is used by every rank, by one or by none, in turn.
 const RankBody unused_parameters("unused_parameters", [] {
   return trains_like_one_rank(2, [](int64_t step, int rank) { return step % 3 == 0 || (step % 3 == 1 && rank == 1); });
 });
@@ -100,7 +100,7 @@ const RankBody overlap("overlap", [] {
   model.loss_sum(data.inputs, data.targets).backward();
   if (parallel.started() != 4) return fail("started within backward", static_cast<double>(parallel.started()));
   parallel.finish();
-  // Without the third unit, everything after it in the fixed order waits for finish().
+  // Without the third unit, all later buckets in the fixed order wait for finish().
   parallel.prepare(true);
   model.loss_sum(data.inputs, data.targets, false).backward();
   if (parallel.started() != 1) return fail("started past a gap", static_cast<double>(parallel.started()));
@@ -119,7 +119,7 @@ const RankBody given_up_step("given_up_step", [] {
   DataParallel parallel(groups, model.arena, model.parameters, {.buckets = kSmallBuckets});
   const auto data = rows(0, 0, 5);
   parallel.prepare(true);
-  model.loss_sum(data.inputs, data.targets, false).backward();  // one bucket is under way when every rank gives up
+  model.loss_sum(data.inputs, data.targets, false).backward();  // one bucket is in flight when every rank gives up
   parallel.prepare(true);
   model.clear_gradients();
   model.loss_sum(data.inputs, data.targets).backward();

@@ -1,4 +1,4 @@
-// The reference of the field: c10d::Reducer, the engine of PyTorch's DistributedDataParallel, over the same steps.
+// Reference: c10d::Reducer, the engine of PyTorch's DistributedDataParallel, over the same steps.
 #include <cstdio>
 #include <cstdlib>
 
@@ -26,7 +26,7 @@ using gputrain::testing::RankProcesses;
 using gputrain::testing::rows;
 using gputrain::testing::SmallModel;
 
-/// A process group of c10d's own, beside ours.
+/// A c10d process group, separate from ours.
 c10::intrusive_ptr<c10d::ProcessGroup> reference_group(int rank, int world) {
   c10d::TCPStoreOptions store_options;
   store_options.port = static_cast<uint16_t>(std::atoi(std::getenv("REFERENCE_PORT")));

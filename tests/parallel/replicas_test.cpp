@@ -48,7 +48,7 @@ TEST(Replicas, EveryRankGetsRankZerosTensors) {
   for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-// A rank flips the sign of one number, the bit that a careless sum of products loses.
+// One rank flips the sign bit of one number: a careless checksum would miss it.
 int drift_of_rank(int rank) {
   comm::ProcessGroups groups = join();
   SmallModel model;

@@ -1,4 +1,4 @@
-// ZeRO: ranks that each update a part, and have all of the gradient or that part, against one that has everything.
+// ZeRO: ranks that each update a shard, with whole or sharded gradients, against one process that has everything.
 #include <chrono>
 #include <limits>
 #include <string>
@@ -33,12 +33,12 @@ using gputrain::testing::RankBody;
 using gputrain::testing::rows;
 using gputrain::testing::SmallModel;
 
-constexpr BucketLimits kUnitBuckets{.bytes = 2600, .first_bytes = 600};  // of the small model: one unit each
+constexpr BucketLimits kUnitBuckets{.bytes = 2600, .first_bytes = 600};  // one bucket per unit of the small model
 constexpr int64_t kAllRows = 24, kOverflowingStep = 7;
 
 device::Gradients kept_gradients() { return given("STAGE") == 2 ? device::Gradients::owned : device::Gradients::whole; }
 
-/// A model with all that updates it, in one process or on a rank.
+/// A model with everything that updates it, in one process or on a rank.
 struct Learner {
   SmallModel model;
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -62,10 +62,10 @@ struct Learner {
   }
 };
 
-/// Unit three is used by all ranks, by one, by none, changing from step to step.
+/// Unit three is used by all ranks, by one or by none, in turn.
 bool uses_third(int64_t step, int64_t rank) { return step % 3 == 0 || (step % 3 == 1 && rank == 1); }
 
-// Clipped, with loss scaling that skips a step at which one rank alone has a gradient that is not finite.
+// With clipping and loss scaling; one step is skipped because a single rank has a gradient that is not finite.
 const RankBody shares_out("shares_out", [] {
   comm::ProcessGroups groups = join();
   const int64_t rank = groups.rank(), world = groups.world_size(), parts = given("PARTS");
@@ -146,14 +146,14 @@ const RankBody shared_overlap("shared_overlap", [] {
   model.arena.own(owners[static_cast<size_t>(groups.rank())]);
   DataParallel parallel(groups, model.arena, model.parameters, {.buckets = kUnitBuckets, .owners = owners});
   const auto data = rows(0, 0, 5);
-  for (const bool is_last : {false, true}) {  // of every micro-batch
+  for (const bool is_last : {false, true}) {  // of the micro-batches of a step
     parallel.prepare(is_last);
     model.loss_sum(data.inputs, data.targets).backward();
     if (parallel.started() != 4) return fail("started within backward", static_cast<double>(parallel.started()));
     parallel.finish();
   }
   if (parallel.traffic().steps != 1) return fail("steps", static_cast<double>(parallel.traffic().steps));
-  // A step that all ranks give up leaves nothing behind.
+  // A step that all ranks give up must leave nothing behind.
   const at::Tensor twice = model.arena.owned_gradients().clone();
   model.clear_gradients();
   parallel.prepare(true);
@@ -196,11 +196,11 @@ struct DeepModel {
   }
 };
 
-// What autograd, the buckets and Gloo take at the most, all together, while all gradients come and go.
+// Peak memory of autograd, buckets and Gloo together while all gradients are computed and reduced.
 const RankBody takes_memory("takes_memory", [] {
   comm::ProcessGroups groups = join();
   DeepModel model(device::Gradients::owned);
-  device::install_host_allocator();  // counts from here on
+  device::install_host_allocator();  // starts counting here
   const auto owners = plan_shards(*model.arena, groups.world_size());
   model.arena->own(owners[static_cast<size_t>(groups.rank())]);
   DataParallel parallel(
@@ -211,14 +211,14 @@ const RankBody takes_memory("takes_memory", [] {
     model.loss().backward();
     parallel.finish();
   }
-  // Gloo's thread lets go of a tensor a moment after it has said that it is done with it.
+  // Gloo's thread releases a tensor a moment after it has reported completion.
   const auto end = std::chrono::steady_clock::now() + gputrain::testing::patience(std::chrono::seconds(20));
   while (device::host_allocator_facts().in_use_bytes != 0 && std::chrono::steady_clock::now() < end)
     std::this_thread::yield();
   const int64_t left = device::host_allocator_facts().in_use_bytes;
   const int64_t most = device::host_allocator_facts().peak_in_use_bytes;
   if (left != 0) return fail("bytes left behind", static_cast<double>(left));
-  // Two buckets under way, one being filled, and a gradient on its way there, in autograd's order and in ours.
+  // Two buckets in flight, one being filled, and one gradient on its way to it, in autograd's layout and in ours.
   if (most > 5 * DeepModel::kLayerBytes) return fail("MiB at the peak", static_cast<double>(most) / (1 << 20));
   const auto kept = static_cast<int64_t>(model.arena->owned_gradients().nbytes());
   const int64_t all = DeepModel::kLayers * DeepModel::kLayerBytes;

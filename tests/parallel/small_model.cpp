@@ -31,7 +31,7 @@ std::vector<at::Tensor> make_parameters() {
   return made;
 }
 
-/// As the layers on a GPU.
+/// Adds the weight's gradient in place, like the layers on a GPU.
 struct AddingLinear : torch::autograd::Function<AddingLinear> {
   using Saved = torch::autograd::variable_list;
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,

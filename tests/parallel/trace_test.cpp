@@ -1,4 +1,4 @@
-// That gradients travel while backward still computes, as LibTorch's profiler sees it.
+// Gradients are sent while backward still computes, as LibTorch's profiler shows.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -25,7 +25,7 @@ using gputrain::testing::RankBody;
 
 constexpr int64_t kVocabulary = 64, kTime = 64, kSequences = 8, kLayers = 6;
 
-/// A GPT in its arena, its gradients in a bucket for each block and more.
+/// A GPT in its arena, with at least one bucket per block.
 struct TracedGpt {
   std::unique_ptr<models::Model> model = make();
   std::vector<at::Tensor> parameters;
@@ -63,12 +63,12 @@ struct TracedGpt {
   }
 };
 
-/// From the beginning of something in the trace to its end, in nanoseconds.
+/// Begin and end of a trace event, in nanoseconds.
 struct Span {
   uint64_t begin = 0, end = 0;
 };
 
-/// What has a name that begins so, in the order in which it began.
+/// All events whose names start with `name`, ordered by begin.
 std::vector<Span> spans_of(torch::autograd::profiler::ProfilerResult& trace, const std::string& name) {
   std::vector<Span> spans;
   for (const auto& event : trace.events()) {
@@ -110,7 +110,7 @@ const RankBody overlap_in_a_trace("overlap_in_a_trace", [] {
       return fail("all-reduces in the trace", static_cast<double>(sending.size()));
     const uint64_t begin = computing.front().begin, end = std::ranges::max(computing, {}, &Span::end).end;
     const Span& first = sending.front();
-    // The blocks are still to come by then: so much of backward is no matter of chance.
+    // Most of backward, the blocks, is still to come by then, so more than half is left reliably.
     const double left =
         (static_cast<double>(end) - static_cast<double>(first.begin)) / static_cast<double>(end - begin);
     if (!(left > 0.5)) return fail("of backward was left when the first bucket was sent", left);

@@ -1,5 +1,6 @@
-"""The small model of the tests, trained as another program wrote it down: by PyTorch's DistributedDataParallel over
-Gloo in as many processes, or with PowerSGD written down from the paper. Compares every step's gradients.
+"""Trains the small model of the tests as recorded by another program:
+with PyTorch's DistributedDataParallel over Gloo in as many processes, or with PowerSGD implemented from the paper.
+Compares the gradients of every step.
 
 ddp FILE RANKS | powersgd FILE RANKS
 """
@@ -68,7 +69,7 @@ def ddp_rank(rank, ranks, path, meeting):
 def ddp(path, ranks):
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     with tempfile.TemporaryDirectory() as folder:
-        # By fork, because a process that begins anew takes seconds to import torch.
+        # With fork, because a new process takes seconds to import torch.
         arguments = (ranks, path, os.path.join(folder, "meeting"))
         mp.start_processes(ddp_rank, arguments, nprocs=ranks, start_method="fork")
 
@@ -80,7 +81,7 @@ def powersgd(path, ranks):
     parameters = list(model.parameters())
     names = [f"unit{i // 2}." + ("bias" if i % 2 else "weight") for i in range(len(parameters))]
     factors = {i: tensors[f"factor.{name}"] for i, name in enumerate(names) if f"factor.{name}" in tensors}
-    assert sorted(factors) == [2, 4], factors.keys()  # the others would not come to half with rank 2
+    assert sorted(factors) == [2, 4], factors.keys()  # for the others, rank 2 would not halve the size
     errors = {i: [torch.zeros_like(parameters[i])] * ranks for i in factors}
     for step in range(STEPS):
         gradients = []

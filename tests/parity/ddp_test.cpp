@@ -1,4 +1,5 @@
-// Step by step beside PyTorch: DistributedDataParallel in Python, and PowerSGD written down there once more.
+// Step-by-step comparison with PyTorch: DistributedDataParallel in Python, and a second implementation of PowerSGD
+// there.
 #include <filesystem>
 #include <string>
 
@@ -26,7 +27,7 @@ using gputrain::testing::SmallModel;
 
 constexpr int64_t kRowsEach = 6;
 
-/// Trains 20 steps; rank 0 writes down where it began, on what, and every step's gradient.
+/// Trains 20 steps; rank 0 records the initial weights, the data and every step's gradients.
 const RankBody writes_its_steps("writes_its_steps", [] {
   comm::ProcessGroups groups = join();
   const int64_t rank = groups.rank(), world = groups.world_size();

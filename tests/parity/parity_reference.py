@@ -30,7 +30,7 @@ TRANSFORMERS = {
 
 
 def shake(model):
-    """Moves every parameter and statistic off its initial value, so that none can be left out unseen."""
+    """Changes every parameter and statistic from its initial value, so that an omitted one is detected."""
     with torch.no_grad():
         for name, tensor in model.state_dict().items():
             if name.endswith("running_var"):
@@ -40,9 +40,9 @@ def shake(model):
 
 
 def decide(model):
-    """Puts every ReLU of a ResNet far on one side of 0, some channels closed. Otherwise rounding decides the sign of a
-    few of the millions of values, and each of those moves fp32 gradients by a percent (resnet50, torchvision in fp32
-    against itself in fp64)."""
+    """Moves every ReLU input of a ResNet far from 0 and closes some channels. Otherwise rounding decides the sign of a
+    few of the millions of values, and each changes fp32 gradients by a percent (resnet50, torchvision in fp32 against
+    fp64)."""
     last = "bn3" if hasattr(model.layer1[0], "bn3") else "bn2"
     with torch.no_grad():
         for name, module in model.named_modules():
@@ -50,7 +50,7 @@ def decide(model):
                 continue
             module.weight.uniform_(0.3, 0.4)
             if "layer" in name and name.endswith(last):
-                module.bias.uniform_(0.6, 1.0)  # added to what is far above 0 already
+                module.bias.uniform_(0.6, 1.0)  # added to values far above 0
                 continue
             module.bias.uniform_(2.4, 3.0)
             if "layer" in name and not name.endswith("downsample.1"):

@@ -1,5 +1,5 @@
-// The same weights and inputs in our models and in torchvision's and transformers' give the same logits, loss and
-// gradients, and either side reads what the other writes.
+// Our models and those of torchvision and transformers give the same logits, loss and gradients for the same weights
+// and inputs, and each side reads what the other writes.
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -33,7 +33,7 @@ using testing_support::relative_error;
 const std::vector<std::string> kNames{"resnet18",    "resnet50", "resnet18_decided", "resnet50_decided", "gpt2",
                                       "gpt2_untied", "llama",    "llama_biased"};
 
-/// The model that a job for this folder gets, its weights not yet filled.
+/// The model that a job builds for this folder, without its weights.
 std::unique_ptr<Model> model_of(const std::string& name, const fs::path& folder, const nn::Context& context = {}) {
   if (name.starts_with("resnet")) {
     const std::string type = name.substr(0, name.find('_'));
@@ -57,7 +57,7 @@ bool has_references() {
          gputrain::testing::has_reference("safetensors");
 }
 
-/// Runs the reference once, for all tests.
+/// Runs the reference once for all tests.
 class References final : public ::testing::Environment {
  public:
   void SetUp() override {
@@ -73,7 +73,7 @@ class References final : public ::testing::Environment {
 };
 References* const references = [] {
   auto* environment = new References;
-  ::testing::AddGlobalTestEnvironment(environment);  // which owns it from here
+  ::testing::AddGlobalTestEnvironment(environment);  // takes ownership
   return environment;
 }();
 
@@ -89,8 +89,7 @@ class Parity : public ::testing::TestWithParam<std::string> {
 };
 INSTANTIATE_TEST_SUITE_P(Models, Parity, ::testing::ValuesIn(kNames), [](const auto& entry) { return entry.param; });
 
-/// ||d|| <= tolerance (||reference|| + 1e-3 ||all||): a gradient that is nearly zero is not asked for more digits than
-/// it has.
+/// ||d|| <= tolerance (||reference|| + 1e-3 ||all||): a nearly zero gradient need not have more digits than it can.
 void expect_equal_gradients(Model& model, const SafetensorsFile& expected, double tolerance) {
   std::map<std::string, at::Tensor> reference;
   double all = 0;
@@ -111,18 +110,18 @@ void expect_equal_gradients(Model& model, const SafetensorsFile& expected, doubl
   EXPECT_EQ(compared, reference.size());
 }
 
-/// Images in this type, tokens as they are.
+/// Images in this type; tokens unchanged.
 at::Tensor inputs_of(const SafetensorsFile& expected, at::ScalarType type) {
   const at::Tensor inputs = expected.tensor("inputs");
   return inputs.is_floating_point() ? inputs.to(type) : inputs;
 }
 
-/// Relative errors that are allowed.
+/// Allowed relative errors.
 struct Tolerances {
   double values, gradients;
 };
 
-/// Loads the reference's weights and compares logits, loss, gradients and running statistics with its own.
+/// Loads the reference's weights and compares logits, loss, gradients and running statistics.
 void expect_parity(const std::string& name, const fs::path& folder, const nn::Context& context,
                    const Tolerances& tolerances) {
   const auto model = model_of(name, folder, context);
@@ -147,7 +146,7 @@ void expect_parity(const std::string& name, const fs::path& folder, const nn::Co
 }
 
 TEST_P(Parity, WeightsOfTheReferenceGiveItsLogitsLossAndGradients) {
-  // transformers computes the angles of rotary positions in fp32 whatever the model's type.
+  // transformers computes rotary angles in fp32 for every model type.
   const double tolerance = GetParam().starts_with("llama") ? 1e-6 : 1e-9;
   expect_parity(GetParam(), folder_ / GetParam(), {.policy = ops::policy_of(ops::Precision::fp64)},
                 {.values = tolerance, .gradients = tolerance});
@@ -189,7 +188,7 @@ TEST_F(Parity, WhatWeWriteLoadsInTheReferenceWithTheSameLogits) {
     nn::initialize(*model, 5);
     const at::Tensor inputs = inputs_of(SafetensorsFile(folder_ / name / "expected.safetensors"), at::kFloat);
     const at::NoGradGuard no_grad;
-    model->forward(inputs);  // moves running statistics off their start
+    model->forward(inputs);  // changes the running statistics
     model->train(false);
     checkpoint::write_safetensors(folder / "model.safetensors", tensors_of(*model));
     checkpoint::write_safetensors(folder / "results.safetensors",

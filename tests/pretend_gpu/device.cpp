@@ -1,4 +1,4 @@
-// One GPU or several: what a program asks about them. Numbers of an H200.
+// Properties of one or more fake GPUs, with the numbers of an H200.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>

@@ -1,10 +1,10 @@
-// libcuda.so.1, the driver's library, of which LibTorch asks whether a GPU is in use.
+// Fakes libcuda.so.1, the driver's library: LibTorch asks it whether a GPU is in use.
 #define PRETEND extern "C" __attribute__((visibility("default")))
 
 namespace {
 
 constexpr int kDone = 0;
-char context;  // of every GPU
+char context;  // shared by all GPUs
 
 }  // namespace
 
@@ -38,7 +38,7 @@ PRETEND int cuPointerGetAttribute(void* value, int, unsigned long long) {
   return kDone;
 }
 
-// What a loader of the library insists on, and nobody calls here.
+// Functions that loading the library requires, but that nothing calls here.
 #define PRETEND_UNSUPPORTED(name) \
   PRETEND int name() { return 801; }
 PRETEND_UNSUPPORTED(cuDeviceGetAttribute)

@@ -1,4 +1,4 @@
-// Kernels: launches are held against the limits of the device, and do nothing.
+// Kernel launches: checked against the device's limits, then ignored.
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -11,7 +11,7 @@ using namespace gputrain::pretend;
 
 struct Kernel {
   std::string name = "kernel";
-  size_t shared_bytes = 48 << 10;  // it may ask for
+  size_t shared_bytes = 48 << 10;  // dynamic shared memory it may request
 };
 
 Kernel& kernel_of(const void* function) {
@@ -20,7 +20,7 @@ Kernel& kernel_of(const void* function) {
   return (*all)[function];
 }
 
-/// What <<<...>>> gives, between its two calls.
+/// The launch configuration of <<<...>>>, kept between its two calls.
 struct Configuration {
   dim3 grid, block;
   size_t shared_bytes;

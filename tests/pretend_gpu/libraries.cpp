@@ -1,5 +1,5 @@
-// cuBLAS, cuDNN and NCCL. Of most calls only the handle is looked at, for the stream: C lets a function take fewer
-// arguments than it is called with.
+// Fakes cuBLAS, cuDNN and NCCL. Most functions read only the handle, for its stream: C allows a function to take fewer
+// arguments than the caller passes.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -17,7 +17,7 @@ using namespace gputrain::pretend;
 
 constexpr int kDone = 0;  // success in all three
 
-/// Of cuBLAS and of cuDNN.
+/// A cuBLAS or cuDNN handle.
 struct Handle {
   cudaStream_t stream = nullptr;
   int math_mode = 0, pointer_mode = 0;
@@ -87,7 +87,7 @@ PRETEND_PRODUCT(cublasSdot_v2)
 PRETEND_PRODUCT(cublasDdot_v2)
 PRETEND_PRODUCT(cublasDotEx)
 
-// Descriptions that nobody looks into.
+// Descriptors whose content nothing reads.
 #define PRETEND_DESCRIPTION(name)                 \
   PRETEND int cublasLt##name##Create(void** it) { \
     *it = new Handle;                             \
@@ -105,7 +105,7 @@ PRETEND_DESCRIPTION(MatmulPreference)
 PRETEND size_t cublasLtGetVersion() { return 130000; }
 PRETEND const char* cublasLtGetStatusString(int) { return "refused by the pretend GPU"; }
 
-/// As cublasLtMatmulHeuristicResult_t.
+/// Same layout as cublasLtMatmulHeuristicResult_t.
 struct Proposal {
   uint64_t algorithm[8];
   size_t workspace_bytes;
@@ -151,21 +151,21 @@ PRETEND int cudnnGetStream(void* handle, cudaStream_t* stream) {
 
 namespace {
 
-/// A description of the backend's, a bag of attributes.
+/// A cuDNN backend descriptor: a map of attributes.
 struct Bag {
   std::map<int, std::pair<int64_t, std::vector<char>>> attributes;  // number of values, and their bytes
 };
 
-// By cudnnBackendAttributeType_t.
+// Values of cudnnBackendAttributeType_t.
 constexpr int kInt64 = 3, kDescriptor = 15, kInt32 = 23;
 constexpr int kKnobChoices = 302;
 
 size_t bytes_of(int type) {
   switch (type) {
-    case 2:   // a truth value
-    case 24:  // a character
+    case 2:   // bool
+    case 24:  // char
       return 1;
-    case 0:  // pointers, and 64 bits
+    case 0:  // pointers and 64-bit values
     case kInt64:
     case 5:
     case 6:
@@ -197,7 +197,7 @@ PRETEND int cudnnBackendSetAttribute(void* bag, int attribute, int type, int64_t
   return kDone;
 }
 
-/// What was set; else one of what cuDNN itself knows: an engine, zeros for sizes, no notes and no knobs.
+/// The attribute that was set; otherwise a default: one engine, zeros for sizes, no notes and no knobs.
 PRETEND int cudnnBackendGetAttribute(void* bag, int attribute, int type, int64_t wanted, int64_t* number,
                                      void* values) {
   const auto& attributes = static_cast<Bag*>(bag)->attributes;
@@ -210,13 +210,13 @@ PRETEND int cudnnBackendGetAttribute(void* bag, int attribute, int type, int64_t
   }
   const bool has_one = type == kInt64 || type == kInt32 || (type == kDescriptor && attribute != kKnobChoices);
   if (number != nullptr) *number = has_one ? 1 : 0;
-  if (room > 0 && type != kDescriptor) std::memset(values, 0, room);  // descriptions are the caller's own, to be filled
+  if (room > 0 && type != kDescriptor) std::memset(values, 0, room);  // the caller provides the descriptors
   return kDone;
 }
 
 PRETEND int cudnnBackendExecute(void* handle, void*, void*) { return queued(handle, "cudnnBackendExecute"); }
 
-// Batch norms, which ATen still asks for by the older calls.
+// Batch norms: ATen still uses the old API for them.
 PRETEND int cudnnCreateTensorDescriptor(void** bag) { return cudnnBackendCreateDescriptor(0, bag); }
 PRETEND int cudnnDestroyTensorDescriptor(void* bag) { return cudnnBackendDestroyDescriptor(bag); }
 PRETEND int cudnnSetTensorNdDescriptor(void*, int, int, const int*, const int*) { return kDone; }
@@ -257,15 +257,15 @@ struct Id {
   char bytes[128];
 };
 
-/// By ncclDataType_t.
+/// Indexed by ncclDataType_t.
 size_t bytes_of(size_t number, int type) {
   constexpr size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
   return number * kBytes[type];
 }
 
-const char* of_nccl = "";  // the last error that it told
+const char* of_nccl = "";  // the last error message
 
-/// The collective with the number PRETEND_NCCL_SHORTAGE is the first of an algorithm, whose buffers cannot be had.
+/// Collective number PRETEND_NCCL_SHORTAGE fails, as if it were the first of its algorithm and its buffers did not fit.
 bool has_memory() {
   static std::atomic<size_t> number = 0;
   if (++number != setting("PRETEND_NCCL_SHORTAGE", 0)) return true;
@@ -322,7 +322,7 @@ PRETEND int ncclCommDestroy(void* communicator) {
   return kDone;
 }
 
-/// Where PRETEND_ABORT_HANGS is set it never comes back, as where a GPU does not hear of it.
+/// If PRETEND_ABORT_HANGS is set, never returns, as if the GPU did not react.
 PRETEND int ncclCommAbort(void* communicator) {
   count("ncclCommAbort");
   while (setting("PRETEND_ABORT_HANGS", 0) > 0) ::pause();

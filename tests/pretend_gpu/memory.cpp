@@ -1,4 +1,4 @@
-// Device memory, page-locked memory, copies and fills.
+// Device memory, page-locked memory, copies and memsets.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace gputrain::pretend {
 namespace {
 
-/// Pieces of memory by where they begin.
+/// Allocations by their start address.
 using Pieces = std::map<uintptr_t, size_t>;
 
 Pieces& on_device() {
@@ -24,7 +24,7 @@ Pieces& page_locked() {
   return *all;
 }
 
-size_t taken = 0;  // of the device
+size_t taken = 0;  // device memory in use
 
 uintptr_t address_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
@@ -36,7 +36,7 @@ bool lies_in(const Pieces& pieces, const void* begin, size_t bytes) {
   return address_of(begin) + bytes <= after->first + after->second;
 }
 
-/// Pages that cost nothing until they are written.
+/// Maps pages that use no memory until they are written.
 cudaError_t take(Pieces& pieces, void** pointer, size_t bytes) {
   void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED) return fail(cudaErrorMemoryAllocation);
@@ -59,7 +59,7 @@ cudaError_t give_back(Pieces& pieces, void* pointer, const char* call) {
 bool is_from_device(cudaMemcpyKind kind) { return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice; }
 bool is_to_device(cudaMemcpyKind kind) { return kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice; }
 
-/// What is larger and stays on the device is not done: it would take time, and nobody looks at the numbers.
+/// Skips larger copies and fills within the device: they cost time, and nothing reads the values.
 constexpr size_t kMostBytesMoved = 1 << 20;
 
 cudaError_t check_copy(const void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
@@ -130,7 +130,7 @@ PRETEND cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cu
     return refuse(cudaErrorStreamCaptureUnsupported, "a copy of pageable memory is captured");
   if (is_pageable && kind == cudaMemcpyDeviceToHost) count("waits: copy to pageable memory");
   return enqueue(stream, "copy", [=] {
-    // A single byte is a truth value that no kernel has computed: whether something is wrong.
+    // A single byte is a bool that no kernel has computed (an error flag): copy 0.
     if (kind == cudaMemcpyDeviceToHost && bytes == 1) {
       std::memset(to, 0, 1);
     } else if (kind != cudaMemcpyDeviceToDevice || bytes <= kMostBytesMoved) {

@@ -1,5 +1,5 @@
-// Whole runs on a pretend GPU: what the program asks of CUDA is what a GPU would do, every step is one graph where that
-// is promised, and its kernels are taken. Numbers mean nothing here.
+// Whole runs on a fake GPU: a GPU would accept all CUDA calls of the program, every step is one graph where promised,
+// and our kernels are selected. Computed values are meaningless here.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -26,7 +26,7 @@ using testing::Not;
 
 constexpr int kSteps = 12;
 
-/// What processes reported of their use of the pretend GPU.
+/// What the processes reported about their use of the fake GPU.
 struct Report {
   std::string refused;
   std::map<std::string, int64_t> counts;
@@ -55,7 +55,7 @@ Report read_reports(const std::filesystem::path& folder) {
 
 class PretendGpu : public testing::Test {
  protected:
-  /// Runs the program with settings of the pretend GPU.
+  /// Runs the program with settings of the fake GPU.
   Result run(std::vector<std::string> arguments, std::map<std::string, std::string> settings = {}) {
     std::filesystem::remove_all(folder_.path() / "reports");
     std::filesystem::create_directory(folder_.path() / "reports");
@@ -68,7 +68,7 @@ class PretendGpu : public testing::Test {
     return result;
   }
 
-  /// Trains a job that must end well, without a refusal, with no kernel of ours that failed.
+  /// Trains a job that must succeed without a rejected call or a failed kernel of ours.
   Result train(const std::string& job, const std::vector<std::string>& more = {},
                const std::map<std::string, std::string>& settings = {}) {
     std::vector<std::string> arguments{"run", job, "--accept", "--output-dir", folder_ / "run"};
@@ -90,7 +90,7 @@ class PretendGpu : public testing::Test {
     return found == report_.counts.end() ? 0 : found->second;
   }
 
-  /// All calls that may hold the program up until the GPU is done.
+  /// Number of calls that may block until the GPU is done.
   int64_t waits() const {
     int64_t sum = 0;
     for (const auto& [what, number] : report_.counts) sum += what.starts_with("waits: ") ? number : 0;
@@ -131,7 +131,7 @@ train: {max_steps: 6, nonfinite: skip, max_skips_in_a_row: 1000, global_batch_si
   Report report_;
 };
 
-/// A name and what it sets.
+/// A name and its settings.
 using Variant = std::pair<std::string, std::vector<std::string>>;
 
 class PretendGpuStep : public PretendGpu, public testing::WithParamInterface<Variant> {};
@@ -166,7 +166,7 @@ TEST_F(PretendGpu, WaitsForNothingInAStep) {
     train(gpt(), {"train.max_steps=" + steps});
     return waits();
   };
-  waits_of("12");  // from here on it is known which kernels are taken
+  waits_of("12");  // the first run selects the kernels
   EXPECT_EQ(waits_of("40"), waits_of("12"));
 }
 
@@ -178,7 +178,7 @@ TEST_F(PretendGpu, WaitsForASaveOnceNotForEachTensor) {
   };
   waits_of("20");
   const int64_t of_one_save = waits_of("20"), of_four = waits_of("5");
-  EXPECT_LE(of_four - of_one_save, 3 * 20);  // the model has 27 tensors, and AdamW two more for each
+  EXPECT_LE(of_four - of_one_save, 3 * 20);  // the model has 27 tensors, and AdamW two more per tensor
 }
 
 TEST_F(PretendGpu, LocksHardlyMoreMemoryThanASaveWritesInFewPieces) {
@@ -207,16 +207,16 @@ TEST_F(PretendGpu, ComparesSumsWithinAProductWithSumsApartFromIt) {
 }
 
 TEST_F(PretendGpu, ComparesSumsWithinAProductByThatOfTheStep) {
-  train(gpt(), {"model.config.n_embd=40"});  // the second block's weights then begin at odd multiples of 128 bytes
+  train(gpt(), {"model.config.n_embd=40"});  // the second block's weights then start at odd multiples of 128 bytes
   std::istringstream lines(read_file(folder_ / "kernel_choices.jsonl"));
-  std::set<std::string> products;  // of which the quickest has been found, which is then compared
+  std::set<std::string> products;  // whose fastest algorithm is known; it is the baseline
   bool has_odd_one = false;
   for (std::string line; std::getline(lines, line);) {
     const std::string name = nlohmann::json::parse(line)["operator"];
     if (name.starts_with("product by")) products.insert(name);
     if (!name.starts_with("sums with ")) continue;
     EXPECT_THAT(products, Contains(name.substr(name.find("product by"))));
-    has_odd_one |= name.find(" 128 256 ") != std::string::npos;  // the result's alignment, and that of the sums
+    has_odd_one |= name.find(" 128 256 ") != std::string::npos;  // alignment of the result and of the sums
   }
   EXPECT_TRUE(has_odd_one);
 }
@@ -227,7 +227,8 @@ TEST_F(PretendGpu, TakesItsKernelsForImagesOfWhichOnlyAPartServesToMeasure) {
   EXPECT_EQ(count("launched graphs"), 3);
 }
 
-/// Under sync_bn an epoch's last step is smaller, here the fourth one: what libraries have not met cannot be recorded.
+/// With sync_bn, the last step of an epoch is smaller, here the fourth: shapes that libraries have not seen cannot be
+/// captured.
 TEST_F(PretendGpu, RecordsOnlyAStepOfShapesThatHaveBeenTaken) {
   const std::string job = folder_.write("uneven.yaml", R"(
 schema: 1
@@ -242,7 +243,7 @@ data: {train: {format: synthetic, samples: 14, num_classes: 10}, image: {size: 3
 train: {max_steps: 12, nonfinite: skip, max_skips_in_a_row: 1000, global_batch_size: 4}
 )");
   train(job);
-  EXPECT_EQ(count("launched graphs"), kSteps - 4 - 2);  // from the fifth on, but for the 8th and the 12th
+  EXPECT_EQ(count("launched graphs"), kSteps - 4 - 2);  // from the 5th step on, except the 8th and the 12th
 }
 
 TEST_F(PretendGpu, EvaluatesAndSavesBetweenStepsThatAreReplayed) {
@@ -301,7 +302,7 @@ TEST_F(PretendGpuRanks, WhoseNcclHasNoMemoryEndAsThoseThatHaveNone) {
   EXPECT_THAT(report_.refused, IsEmpty());
 }
 
-// The collective that finds no memory is one of the step that is recorded, where another is under way beside it.
+// The collective that runs out of memory belongs to the captured step, while another one is in flight.
 class PretendGpuRanksThatAreShort : public PretendGpuRanks {
  protected:
   void expect_to_go_on_without_a_graph(const std::string& setting, int collective) {
@@ -323,7 +324,7 @@ TEST_F(PretendGpuRanksThatAreShort, OfMemoryForTheSecondOwnersValuesGoOnWithoutA
 
 class PretendGpuRanksThatHang : public PretendGpuRanks {
  protected:
-  /// In that collective, where a replayed step is one.
+  /// Hangs in collective `number`; a replayed step counts as one.
   std::string end_with_hang(int number, std::vector<std::string> settings) {
     settings.emplace_back("parallel.timeout=2s");
     const Result result =
@@ -340,12 +341,12 @@ TEST_F(PretendGpuRanksThatHang, InAReplayedStepEndAndSayWhere) {
               HasSubstr("step 6 failed after 2.0 s (deadline 2.0 s): the GPU has not finished it"));
 }
 
-// Here it is c10d's watchdog that notices, and calls off what hangs.
+// Here c10d's watchdog detects the hang and aborts.
 TEST_F(PretendGpuRanksThatHang, InACollectiveEnd) {
   EXPECT_THAT(end_with_hang(3, {"train.cuda_graphs=off"}), HasSubstr("an earlier collective passed its deadline"));
 }
 
-// All meet the same error at once: who hears of another's first may end by that.
+// All ranks fail with the same error at once; a rank may end because it hears of another's error first.
 TEST_F(PretendGpuRanks, ThatEndByAnErrorAndHangWhileNcclIsAbortedKeepTheirExitCode) {
   const Result result = run(on_two_ranks({"precision=fp16"}), {{"PRETEND_GPUS", "2"}, {"PRETEND_ABORT_HANGS", "1"}});
   EXPECT_EQ(result.exit_code, 4) << result.out << result.err;

@@ -1,5 +1,5 @@
-// Streams, events, and graphs that are captured from them, with the rules of the CUDA programming guide on what a
-// capture forbids: waiting, unordered work of other streams, forks that do not come back.
+// Streams, events and the graphs captured from them, with the capture rules of the CUDA programming guide: no waiting,
+// no unordered work on other streams, no forks that do not rejoin.
 #include <pthread.h>
 
 #include <algorithm>
@@ -22,15 +22,15 @@ struct Node {
 
 struct Graph {
   std::vector<Node> nodes;
-  std::set<const void*> communicators;  // of collectives among them
-  int owners = 0;                       // the graph itself and what was made runnable of it
+  std::set<const void*> communicators;  // communicators of its collectives
+  int owners = 0;                       // the graph and the executables made from it
   bool is_broken = false, is_long = false;
 };
 
 struct Stream {
   bool waits_for_legacy = true;
-  Graph* graph = nullptr;  // that it is being captured into
-  std::set<size_t> last;   // nodes of it that the next one comes after
+  Graph* graph = nullptr;  // the graph it is being captured into
+  std::set<size_t> last;   // its nodes that the next node depends on
   bool is_origin = false;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   pthread_t owner = {};
@@ -38,14 +38,14 @@ struct Stream {
 
 struct Event {
   bool is_recorded = false;
-  const Graph* graph = nullptr;  // it was recorded in, being captured
+  const Graph* graph = nullptr;  // the graph it was recorded in during a capture
   std::set<size_t> last;
   double milliseconds = 0;
   bool comes_after_hang = false;
 };
 
 std::atomic<size_t> collectives_started = 0;
-std::atomic<bool> hangs = false;  // the last one
+std::atomic<bool> hangs = false;  // the last collective hangs
 
 std::set<const Graph*>& owned_graphs() {
   static auto* const all = new std::set<const Graph*>;
@@ -85,7 +85,7 @@ double milliseconds_now() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// A stream being captured that orders itself with the legacy one, which must not be used meanwhile.
+/// A captured stream that synchronises with the legacy stream; the legacy stream must not be used meanwhile.
 Stream* captured_beside_legacy() {
   for (Stream* stream : streams()) {
     if (stream->graph != nullptr && stream->waits_for_legacy) return stream;
@@ -98,7 +98,7 @@ cudaStreamCaptureStatus status_of(const Stream& stream) {
   return stream.graph->is_broken ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
 }
 
-/// Nodes that the origin does not come after: forks that have not come back.
+/// Number of nodes that the origin does not depend on: forks that did not rejoin.
 size_t lost_nodes(const Graph& graph, const Stream& origin) {
   std::vector<size_t> to_visit(origin.last.begin(), origin.last.end());
   std::set<size_t> reached;
@@ -111,7 +111,7 @@ size_t lost_nodes(const Graph& graph, const Stream& origin) {
   return graph.nodes.size() - reached.size();
 }
 
-/// The stream goes on after what it waits for, and is captured with it.
+/// Makes the stream wait for the event and joins it to the event's capture.
 cudaError_t join(Stream& stream, const Event& event) {
   bool is_under_way = false;
   for (const Stream* other : streams()) is_under_way |= other->graph == event.graph;
@@ -216,7 +216,7 @@ PRETEND cudaError_t cudaStreamCreate(cudaStream_t* handle) { return cudaStreamCr
 PRETEND cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   const std::lock_guard lock(mutex());
   if (is_captured(handle)) return refuse(cudaErrorInvalidResourceHandle, "a stream is destroyed during its capture");
-  streams().erase(&stream_of(handle));  // and leaked: others may ask for it
+  streams().erase(&stream_of(handle));  // never freed: others may still use it
   return cudaSuccess;
 }
 
@@ -310,7 +310,7 @@ PRETEND cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_
 }
 
 PRETEND cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* runnable, cudaGraph_t graph, unsigned long long) {
-  *runnable = reinterpret_cast<cudaGraphExec_t>(graph);  // whose memory is never given back
+  *runnable = reinterpret_cast<cudaGraphExec_t>(graph);  // never freed
   ++reinterpret_cast<Graph*>(graph)->owners;
   return cudaSuccess;
 }
@@ -380,7 +380,7 @@ PRETEND cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
   if (!event_of(begin).is_recorded || !event_of(end).is_recorded)
     return refuse(cudaErrorInvalidResourceHandle, "the time between events that were not recorded");
   const double elapsed = event_of(end).milliseconds - event_of(begin).milliseconds;
-  *milliseconds = static_cast<float>(elapsed) + 1e-3F;  // never none
+  *milliseconds = static_cast<float>(elapsed) + 1e-3F;  // never zero
   return cudaSuccess;
 }
 

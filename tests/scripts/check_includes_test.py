@@ -1,4 +1,4 @@
-"""check_includes.py accepts includes of rooms above and names file and line of every other one."""
+"""check_includes.py accepts includes of earlier rooms, and reports file and line of all others."""
 import pathlib
 import subprocess
 import sys

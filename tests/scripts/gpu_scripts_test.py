@@ -1,5 +1,5 @@
-"""scripts/gpu/check.sh as a machine with a GPU and no network runs it, on programs that only pretend: what is written when
-a call is cut off, and where the next one goes on."""
+"""Runs scripts/gpu/check.sh as on a machine with a GPU and no network, with fake programs:
+what is written when a call is cut off, and where the next one continues."""
 import json
 import os
 import pathlib
@@ -50,7 +50,7 @@ printf '[ RUN      ] E.F\\nfile.cpp:1: Skipped\\nthere is no GPU here\\n\\n[  SK
 
 
 class Machine:
-    """A checkout with what pack.sh packs, a torch that is a name and a version, and an nvidia-smi."""
+    """A checkout with pack.sh's output, a fake torch with a name and a version, and a fake nvidia-smi."""
 
     def __init__(self, folder: str, tests: dict[str, str]):
         self.root, self.out = pathlib.Path(folder) / "checkout", pathlib.Path(folder) / "out"
@@ -150,16 +150,16 @@ class Check(unittest.TestCase):
         self.assertEqual(machine.results("tests.json")["not_reached"], ["hangs"])
         self.assertIn("nccl", machine.results("probe.log"))
         for file in machine.out.iterdir():
-            file.unlink()  # as a machine's $OUT is emptied before each command
+            file.unlink()  # a machine's $OUT is emptied before each command
         (machine.root / ".carry/tests/hangs_test.mended").touch()
         code, said = machine.check("--only", "probe", "--only", "tests", "--continue")
         self.assertEqual(code, 0, said)
         self.assertEqual([test["name"] for test in machine.results("tests.json")["tests"]], ["passes", "hangs"])
-        self.assertEqual((machine.root / "ran").read_text(), "yes\n")  # not again
+        self.assertEqual((machine.root / "ran").read_text(), "yes\n")  # not run again
         self.assertEqual(machine.results("probe.log").count('device {"ms": 1}'), 1)
 
     def group_of(self, name: str, machine: Machine) -> list[int]:
-        """The process groups that `timeout` has made for a test of this machine."""
+        """The process groups that `timeout` has created for a test of this machine."""
         commands = {path.parent.name: path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.exists()}
         test = f"{machine.root}/.carry/tests/{name}".encode()
         return [int(process) for process, command in commands.items() if command.startswith(b"timeout") and test in command]
@@ -186,7 +186,7 @@ class Check(unittest.TestCase):
             return subprocess.run(["python3", machine.root / "scripts/gpu/run_tests.py", machine.root / ".carry", machine.out, "--limit", "3",
                                    *arguments], capture_output=True, text=True, timeout=60, env=environment)
 
-        first = run("--budget", "8")  # too little is left for another start
+        first = run("--budget", "8")  # too little time is left for another start
         self.assertEqual(first.returncode, 1, first.stdout)
         self.assertIn("no time for: ", first.stdout)
         second = run("--continue")

@@ -1,4 +1,4 @@
-"""The benchmark's arithmetic: rates, turns and ratios."""
+"""Tests the benchmark's calculations: rates, order of runs and ratios."""
 import pathlib
 import sys
 import unittest

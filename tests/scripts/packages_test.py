@@ -1,6 +1,6 @@
-"""scripts/packages*.txt name packages that Debian 12 and Ubuntu 24.04 both have, in versions that suffice.
+"""Packages in scripts/packages*.txt exist in Debian 12 and Ubuntu 24.04, in sufficient versions.
 
-The table is Ubuntu 24.04's (noble); Debian's names are tried for real by scripts/fresh_machine.sh.
+The table is for Ubuntu 24.04 (noble); scripts/fresh_machine.sh tests Debian's names.
 """
 import pathlib
 import unittest

@@ -1,4 +1,4 @@
-"""summarize_tests.py counts cases in ctest's log, and lets CI skip only what it cannot install."""
+"""summarize_tests.py counts cases in ctest's log, and allows CI to skip only what it cannot install."""
 import os
 import pathlib
 import subprocess

@@ -1,4 +1,4 @@
-// A cloud's metadata service on the loopback, as its documentation describes it, and as it behaves on a bad day.
+// A fake metadata service of a cloud on loopback: as its documentation describes it, or misbehaving.
 #pragma once
 
 #include <arpa/inet.h>
@@ -25,7 +25,7 @@ namespace gputrain::testing {
 
 inline const std::vector<std::string> kClouds{"aws", "google", "azure", "alibaba", "tencent"};
 
-/// A socket bound to the loopback; until it listens, connections to its port are refused.
+/// A socket bound to loopback; until it listens, connections to its port are refused.
 class LoopbackSocket {
  public:
   LoopbackSocket() : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -66,7 +66,7 @@ inline HttpAnswer silence() { return {.bytes = {}, .then = HttpAnswer::Then::han
 inline HttpAnswer dripping() { return {.bytes = "HTTP/1.1 200 OK\r\n", .then = HttpAnswer::Then::drip}; }
 inline HttpAnswer reset() { return {.bytes = {}, .then = HttpAnswer::Then::reset}; }
 
-/// A moment from now in a strftime format.
+/// The time `seconds_from_now`, in a strftime format.
 inline std::string moment(double seconds_from_now, const char* format) {
   const std::time_t when = std::time(nullptr) + static_cast<std::time_t>(seconds_from_now);
   std::tm parts{};
@@ -76,7 +76,7 @@ inline std::string moment(double seconds_from_now, const char* format) {
   return text;
 }
 
-/// The answer by which a cloud says that it takes the machine in so many seconds. Google tells no time.
+/// A cloud's announcement that it takes the machine in `seconds`. Google's gives no time.
 inline std::string announcement(const std::string& cloud, double seconds) {
   if (cloud == "aws") {
     return R"({"action": "terminate", "time": ")" + moment(seconds, "%Y-%m-%dT%H:%M:%SZ") + "\"}";
@@ -89,7 +89,7 @@ inline std::string announcement(const std::string& cloud, double seconds) {
            moment(seconds, "%a, %d %b %Y %H:%M:%S GMT") + R"(", "Description": "", "EventSource": "Platform"}]})";
   }
   if (cloud == "alibaba") return moment(seconds, "%Y-%m-%dT%H:%M:%SZ");
-  return moment(seconds + 8 * 3600, "%Y-%m-%d %H:%M:%S");  // Tencent: China's time
+  return moment(seconds + 8 * 3600, "%Y-%m-%d %H:%M:%S");  // Tencent uses China's time
 }
 
 class FakeCloud {
@@ -107,26 +107,26 @@ class FakeCloud {
   FakeCloud& operator=(const FakeCloud&) = delete;
 
   uint16_t port() const { return listening_.port(); }
-  /// For GPUTRAIN_METADATA_URL.
+  /// The value for GPUTRAIN_METADATA_URL.
   std::string url() const { return cloud_ + "=http://127.0.0.1:" + std::to_string(port()); }
 
-  /// From now on the service says this when asked for a notice; empty: that there is none.
+  /// Sets the answer to requests for a notice; empty: no notice.
   void announce(std::optional<std::string> body) { set(notice_, std::move(body)); }
-  /// From now on it answers requests for a notice like this, whatever they say; empty: properly again.
+  /// Sets a faulty answer to requests for a notice; empty: back to normal.
   void misbehave(std::optional<HttpAnswer> answer) { set(trouble_, std::move(answer)); }
-  /// The same for the request by which it is recognised.
+  /// The same for the request that detects the cloud.
   void misbehave_when_probed(std::optional<HttpAnswer> answer) { set(probe_trouble_, std::move(answer)); }
-  /// From now on only this token is good.
+  /// From now on accepts only this token.
   void change_token(const std::string& token) { set(token_, token); }
-  /// Google only.
+  /// For Google only.
   void announce_maintenance(const std::string& word) { set(maintenance_, word); }
 
-  /// Waits for so many requests since the start; false if they do not come.
+  /// Waits for this many requests since the start; false on timeout.
   bool wait_for_requests(size_t count) {
     std::unique_lock lock(mutex_);
     return arrived_.wait_for(lock, patience(std::chrono::seconds(20)), [&] { return requests_.size() >= count; });
   }
-  /// The heads of the requests so far.
+  /// The headers of the requests so far.
   std::vector<std::string> requests() const {
     const std::lock_guard lock(mutex_);
     return requests_;
@@ -178,7 +178,7 @@ class FakeCloud {
     }
   }
 
-  /// A byte of a header every few milliseconds, until the other side has had enough.
+  /// Sends a header byte every few milliseconds until the other side closes.
   static void drip(int connection) {
     constexpr int kPauseMilliseconds = 3;
     pollfd closed{.fd = connection, .events = POLLRDHUP, .revents = 0};
@@ -234,7 +234,7 @@ class FakeCloud {
 
   const std::string cloud_;
   LoopbackSocket listening_;
-  std::vector<int> hanging_;  // the thread's, until it has ended
+  std::vector<int> hanging_;  // only the thread uses it, until it ends
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<std::string> requests_;
@@ -242,7 +242,7 @@ class FakeCloud {
   std::optional<HttpAnswer> trouble_, probe_trouble_;
   std::string token_ = "AQAEAHNlY3JldA==";
   std::string maintenance_ = "NONE";
-  std::thread thread_;  // last: it uses everything above
+  std::thread thread_;  // last member, because it uses all others
 };
 
 }  // namespace gputrain::testing

@@ -1,4 +1,4 @@
-// What the fuzzers of file formats share: bytes as a file, and the shape of a refusal.
+// Shared by the fuzzers of file formats: bytes as a file, and the check of a rejection.
 #pragma once
 
 #include <sys/mman.h>
@@ -19,7 +19,7 @@ inline void require(bool condition) {
   if (!condition) std::abort();
 }
 
-/// A file that lives in memory.
+/// A file in memory.
 class FuzzedFile {
  public:
   explicit FuzzedFile(std::span<const uint8_t> bytes) : descriptor_(::memfd_create("fuzzed", MFD_CLOEXEC)) {
@@ -35,7 +35,7 @@ class FuzzedFile {
   int descriptor_;
 };
 
-/// True when `action` succeeds; a refusal must be a data error whose message is fit for a terminal.
+/// True if `action` succeeds; a rejection must be a data error with a message that is safe for a terminal.
 template <class Action>
 bool accepts(Action&& action) {
   try {

@@ -5,7 +5,7 @@
 
 namespace gputrain::testing_support {
 
-/// The rows of each product's result since this was emptied.
+/// The number of rows of each product's result, since the last clear.
 extern std::vector<int64_t> rows_of_products;
 
 }  // namespace gputrain::testing_support

@@ -1,4 +1,4 @@
-// TCP ports of this machine.
+// TCP ports on this machine.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@
 
 namespace gputrain::testing {
 
-/// A port that nobody serves at this moment.
+/// A port that is free at the moment.
 inline int free_port() {
   const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -30,7 +30,7 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-/// Whether somebody on this machine takes connections to a port, by the kernel's tables.
+/// Whether a process on this machine listens on a port, from the kernel's tables.
 inline bool is_open(int port) {
   const std::string end = fmt::format(":{:04X}", port);
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
@@ -45,12 +45,12 @@ inline bool is_open(int port) {
   return false;
 }
 
-/// Waits for that; false after a minute.
+/// Waits until it is open; false after a minute.
 inline bool becomes_open(int port) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (!is_open(port)) {
     if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the kernel tells nobody
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // polls: the kernel sends no event
   }
   return true;
 }

@@ -1,4 +1,4 @@
-// Runs PyTorch, transformers or safetensors in Python as the independent reference of a test.
+// Runs PyTorch, transformers or safetensors in Python as a test's independent reference.
 #pragma once
 
 #include <cstdlib>
@@ -10,7 +10,7 @@
 
 namespace gputrain::testing {
 
-/// Runs a command without its output mixing into the test's; true when it exits with 0.
+/// Runs a command and hides its output; true if it exits with 0.
 inline bool succeeds(const std::vector<std::string>& words) {
   std::string command;
   for (const std::string& word : words) command += "'" + word + "' ";
@@ -33,7 +33,7 @@ inline bool has_reference(const std::string& module) {
 
 }  // namespace gputrain::testing
 
-/// Skips the test, saying why, where the Python module is not installed; fails instead where CI is set.
+/// Skips the test with a reason if the Python module is not installed; with CI set, fails instead.
 #define GPUTRAIN_NEED_REFERENCE(module)                                                                     \
   do {                                                                                                      \
     if (!::gputrain::testing::has_reference(module)) {                                                      \

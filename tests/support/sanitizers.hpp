@@ -1,4 +1,4 @@
-// What a sanitizer changes for tests: programs take longer, and memory that it takes for itself counts as theirs.
+// How a sanitizer affects tests: programs run slower, and its own memory counts as theirs.
 #pragma once
 
 namespace gputrain::testing {
@@ -14,13 +14,13 @@ inline constexpr bool kIsSanitized = false;
 inline constexpr int kSlowdown = 1;
 #endif
 
-/// How long to wait, or at most to have waited, where `span` is enough without a sanitizer.
+/// The timeout under a sanitizer, or the longest time allowed, if `span` is enough without one.
 template <typename Span>
 constexpr Span patience(Span span) {
   return span * kSlowdown;
 }
 
-/// Why a test of `ulimit -d` is skipped where kIsSanitized.
+/// Why a test of `ulimit -d` is skipped under kIsSanitized.
 inline constexpr const char* kNoDataLimit =
     "ulimit -d counts a sanitizer's terabytes of addresses as data: no program starts";
 

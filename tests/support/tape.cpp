@@ -11,7 +11,7 @@
 namespace gputrain::testing_support {
 namespace {
 
-// A key below autograd that LibTorch itself makes no use of.
+// A dispatch key below autograd that LibTorch does not use itself.
 constexpr auto kKey = c10::DispatchKey::Fake;
 
 thread_local std::function<void(const c10::OperatorHandle&, torch::jit::Stack*)> note;
@@ -23,7 +23,7 @@ void on_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 TORCH_LIBRARY_IMPL(_, Fake, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_operator>()); }
 
-/// The same memory under a shape of its own: an operator like unsqueeze_ changes that of the tensor it is given.
+/// An alias with its own shape, because operators such as unsqueeze_ change their argument's shape.
 c10::IValue as_it_is(const c10::IValue& value) {
   if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(value.toTensor().alias()) : value;
   if (!value.isTensorList()) return value;

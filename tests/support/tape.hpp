@@ -1,5 +1,5 @@
-// A recording of what a CPU does: every ATen operator with its arguments, done again by a replay. Numbers of the host
-// and tensors that are no longer looked at show as they would in a CUDA graph: as those of the recording.
+// Records the ATen operators of CPU work with their arguments; replay() runs them again. As in a CUDA graph, host
+// numbers and tensors that are no longer read keep their recorded values.
 #pragma once
 
 #include <functional>
@@ -12,17 +12,17 @@
 
 namespace gputrain::testing_support {
 
-/// Kernels that are called past the dispatcher are not on the tape: those of fp32 are.
+/// Does not record kernels that bypass the dispatcher, such as our fp32 kernels.
 class Tape final : public device::Recording {
  public:
-  /// What it did, for whoever outlives it.
+  /// What the tape did; outlives it.
   struct Counts {
     size_t operators = 0;
     int replays = 0;
   };
   explicit Tape(Counts& counts) : counts_(counts) {}
 
-  /// Operators are done once here: the first replay has nothing left to do.
+  /// Runs the operators once, so the first replay does nothing.
   std::string record(const std::function<void()>& work) override;
   void replay() override;
   void instead(const std::function<void()>& work) override { work(); }

@@ -1,4 +1,4 @@
-"""What happens to checkpoints while nobody looks: files cut short, bits flipped, files and folders left or lost."""
+"""Silent damage to checkpoints: truncated files, flipped bits, leftover or lost files and folders."""
 
 import random
 import shutil
@@ -45,7 +45,7 @@ def lose_file(folder: Path, chance: random.Random) -> str:
 
 
 def swap_files(folder: Path, chance: random.Random) -> str:
-    """A file of the right name and, often, the right size, from another checkpoint."""
+    """Replaces a file with the same file, often of the same size, from another checkpoint."""
     others = [path for path in verifier.finished(folder.parent) if path != folder]
     name = chance.choice(["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
     shutil.copyfile(chance.choice(others) / name, folder / name)
@@ -53,7 +53,7 @@ def swap_files(folder: Path, chance: random.Random) -> str:
 
 
 def damage(checkpoints: Path, way, chance: random.Random) -> str:
-    """Damages the newest good checkpoint, or several, but leaves the oldest good one alone."""
+    """Damages the newest valid checkpoint, or several, but never the oldest valid one."""
     good, _ = verifier.good_and_bad(checkpoints)
     told = []
     for step in good[: chance.randint(1, len(good) - 1)]:
@@ -63,7 +63,7 @@ def damage(checkpoints: Path, way, chance: random.Random) -> str:
 
 
 def leave_debris(checkpoints: Path, chance: random.Random) -> str:
-    """What is no checkpoint, under names that look like one."""
+    """Creates entries that are no checkpoints but have names that look like one."""
     good, _ = verifier.good_and_bad(checkpoints)
     source = checkpoints / f"step-{good[0]:08}"
     ahead = checkpoints / f"step-{good[0] + chance.randint(1, 900):08}"
@@ -76,7 +76,7 @@ def leave_debris(checkpoints: Path, chance: random.Random) -> str:
         shutil.copytree(source, Path(f"{ahead}.partial"))
     elif kind == "file":
         ahead.write_text("not a folder")
-    elif kind == "copy":  # good, but of another step
+    elif kind == "copy":  # valid, but of another step
         shutil.copytree(source, ahead)
     elif kind == "no manifest":
         shutil.copytree(source, ahead)

@@ -1,19 +1,20 @@
-// Preloaded into the program under test (LD_PRELOAD): sees every operation that changes a folder, and lets one fail.
+// Preloaded into the tested program (LD_PRELOAD): sees every operation that changes a folder, and can make one fail.
 //
-//   FAULTS_FOLDER      operations on paths at or below it are seen
+//   FAULTS_FOLDER      sees operations on this path and below
 //   FAULTS_LOG         gets a line per operation, "17 fsync PATH", or "fault 17 fsync PATH"
-//   FAULTS_ON          only operations like this pattern are counted (fnmatch on "fsync PATH"); without it, all
-//   FAULTS_AT          the how-manieth of them fails; with `torn`, `short` and `interrupt` the first one from there
-//   that can FAULTS_DO          kill-before, kill-after  SIGKILL
+//   FAULTS_ON          counts only operations that match this pattern (fnmatch on "fsync PATH"); default: all
+//   FAULTS_AT          the number of the operation that fails; `torn`, `short` and `interrupt` take the first operation
+//                      from there on that supports them
+//   FAULTS_DO          kill-before, kill-after  SIGKILL
 //                      torn                     half of a write, then SIGKILL
-//                      cut-before, cut-after    the power goes (power_cut.hpp), then SIGKILL
-//                      error                    fails once with the number in FAULTS_ERROR
-//                      errors                   this one and all after it fail
-//                      short, interrupt         a write that writes less; EINTR once
-//   FAULTS_STOP_AFTER  SIGTERM so many operations after the fault, or after the start where FAULTS_AT is not set
-//   FAULTS_SEED        decides what a power cut takes
-//   FAULTS_SPARE       a folder beside FAULTS_FOLDER, on the same file system, for what a power cut brings back
-//   FAULTS_LIE         set: every sync says that it worked and does nothing
+//                      cut-before, cut-after    a power cut (power_cut.hpp), then SIGKILL
+//                      error                    fails once with errno FAULTS_ERROR
+//                      errors                   this one and all later ones fail
+//                      short, interrupt         a short write; EINTR once
+//   FAULTS_STOP_AFTER  SIGTERM this many operations after the fault, or after the start if FAULTS_AT is not set
+//   FAULTS_SEED        decides what a power cut loses
+//   FAULTS_SPARE       a folder next to FAULTS_FOLDER, on the same file system, for what a power cut restores
+//   FAULTS_LIE         if set, every sync reports success and does nothing
 #pragma once
 
 #include <cerrno>
@@ -45,7 +46,7 @@ inline std::string variable(const char* name) {
 
 inline int64_t number(const char* name) { return std::strtoll(variable(name).c_str(), nullptr, 10); }
 
-/// Counts operations and decides what becomes of each.
+/// Counts operations and decides whether each fails.
 class Faults {
  public:
   bool concerns(const std::string& path) const { return !folder_.empty() && is_below(path, folder_); }
@@ -62,7 +63,7 @@ class Faults {
     return (folder_fd == AT_FDCWD ? std::filesystem::current_path().string() : path_of(folder_fd)) + "/" + path;
   }
 
-  /// Performs one operation. `partly` performs a part of it and is null where there is no such thing.
+  /// Performs one operation. `partly` performs a part of it; null if that is impossible.
   template <class Action, class Note, class Partly>
   auto perform(const char* operation, const std::string& path, Action action, Note note, Partly partly)
       -> decltype(action()) {
@@ -78,7 +79,7 @@ class Faults {
     if (do_ == "kill-before") die();
     if (do_ == "cut-before") cut();
     if (do_ == "error" || do_ == "errors" || do_ == "interrupt") {
-      if (std::strcmp(operation, "close") == 0) action();  // Linux closes the descriptor whatever it answers
+      if (std::strcmp(operation, "close") == 0) action();  // Linux closes the descriptor even if close() fails
       errno = do_ == "interrupt" ? EINTR : error_;
       return static_cast<decltype(action())>(-1);
     }
@@ -143,7 +144,7 @@ class Faults {
   Unsynced unsynced_{variable("FAULTS_SPARE")};
 };
 
-/// Never destroyed: files are closed until the very end of the process.
+/// Never destroyed, because files are closed until the end of the process.
 inline Faults& faults() {
   static auto* const instance = new Faults();
   return *instance;

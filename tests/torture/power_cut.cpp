@@ -13,7 +13,7 @@
 namespace torture {
 namespace {
 
-/// Our own changes go past the wrapped functions, also past those that the C++ library would call.
+/// Our own changes use system calls, to bypass the wrapped functions, also inside the C++ library.
 int really_rename(const std::string& from, const std::string& to, unsigned int flags = 0) {
   return static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags));
 }
@@ -69,7 +69,7 @@ void Unsynced::synced_folder(const std::string& folder) {
 void Unsynced::lose(uint64_t seed) {
   std::mt19937_64 random(seed);
   lose_data(random);
-  // Either as a journal does it, all from some change on, or each by a coin.
+  // Either loses all changes after some point, like a journal, or loses each at random.
   const bool is_journal = random() % 2 == 0;
   const size_t first_lost = random() % (names_.size() + 1);
   for (size_t i = names_.size(); i-- > 0;) {
@@ -95,9 +95,9 @@ void Unsynced::lose_data(std::mt19937_64& random) {
   constexpr off_t kPageBytes = 4096;
   static constexpr std::array<char, kPageBytes> kZeros{};
   for (auto& [inode, data] : files_) {
-    const uint64_t how = random() % 3;  // nothing is lost; pages are; everything is
+    const uint64_t how = random() % 3;  // 0: nothing is lost; 1: some pages; 2: everything
     if (how == 0) continue;
-    ::fcntl(data.fd, F_SETFL, ::fcntl(data.fd, F_GETFL) & ~O_DIRECT);  // for what is smaller than a sector
+    ::fcntl(data.fd, F_SETFL, ::fcntl(data.fd, F_GETFL) & ~O_DIRECT);  // writes of less than a sector
     for (const auto& [begin, end] : data.ranges) {
       for (off_t page = begin; page < end; page = (page / kPageBytes + 1) * kPageBytes) {
         const off_t page_end = std::min(end, (page / kPageBytes + 1) * kPageBytes);
@@ -109,7 +109,7 @@ void Unsynced::lose_data(std::mt19937_64& random) {
   }
 }
 
-/// Forgets change `index`, which nothing can take back now. Returns how many earlier ones went with it.
+/// Makes change `index` permanent. Returns how many earlier changes that removed.
 size_t Unsynced::make_durable(size_t index) {
   const Name name = names_[index];
   names_.erase(names_.begin() + static_cast<std::ptrdiff_t>(index));
@@ -118,14 +118,14 @@ size_t Unsynced::make_durable(size_t index) {
   return moves ? move_earlier(index, name) : 0;
 }
 
-/// What changed before a rename that stays is found under the new name from now on.
+/// After a permanent rename, earlier changes refer to the new path. Returns how many it removed.
 size_t Unsynced::move_earlier(size_t index, const Name& rename) {
   size_t gone = 0;
   for (size_t i = index; i-- > 0;) {
     Name& earlier = names_[i];
     const bool was_made = earlier.kind == Kind::create || earlier.kind == Kind::make_folder;
     if (was_made && rename.kind == Kind::rename && earlier.path == rename.from) {
-      names_.erase(names_.begin() + static_cast<std::ptrdiff_t>(i));  // the entry is the one that was moved
+      names_.erase(names_.begin() + static_cast<std::ptrdiff_t>(i));  // its entry is the renamed one
       ++gone;
       continue;
     }

@@ -1,8 +1,8 @@
-// What the disk under a program does not hold yet, and losing it.
+// Tracks what the disk does not hold yet, and simulates its loss.
 //
-// A killed process loses nothing that it wrote, because the kernel still has it. So a power cut is played out on the
-// files, before the kill. It is as unkind as POSIX allows: data is safe after an fsync of its file, a name after an
-// fsync of its folder, and nothing orders the rest.
+// A killed process loses nothing that it wrote, because the kernel has it. A power cut is therefore simulated on the
+// files before the kill, as harsh as POSIX allows: data is safe after an fsync of its file, a name after an fsync of
+// its folder, and nothing else is ordered.
 #pragma once
 
 #include <cstddef>
@@ -21,33 +21,33 @@ bool is_below(const std::string& path, const std::string& folder);
 
 class Unsynced {
  public:
-  /// `spare` is a folder on the same file system, where a second name is kept of what loses its own.
+  /// `spare` is a folder on the same file system; it keeps a second link to files that lose their name.
   explicit Unsynced(std::string spare) : spare_(std::move(spare)) {}
 
   enum class Kind { create, make_folder, rename, exchange, unlink, remove_folder };
   struct Name {
     Kind kind;
-    std::string path;         // that appeared, went, or was renamed to
-    std::string from = {};    // of a rename
-    std::string backup = {};  // what the name stood for before
+    std::string path;         // that was created, removed or renamed to
+    std::string from = {};    // source of a rename
+    std::string backup = {};  // link to what the name referred to before
   };
 
-  /// Bytes [begin, end) of an open file are new; before, it had `size_before`.
+  /// Bytes [begin, end) of an open file are new; before, its size was `size_before`.
   void wrote(int fd, off_t begin, off_t end, off_t size_before);
 
-  /// To be called after the change. `backup` comes from keep(), called before it.
+  /// Call after the change. `backup` comes from keep(), called before the change.
   void changed(Name name) { names_.push_back(std::move(name)); }
   std::string keep(const std::string& path);
 
   void synced_file(int fd);
   void synced_folder(const std::string& folder);
 
-  /// Takes from the files what is not synced, or some of it: the seed decides.
+  /// Removes unsynced data and names from the files, all or a part, chosen by the seed.
   void lose(uint64_t seed);
 
  private:
   struct Data {
-    int fd = -1;  // ours: the program may have closed its own
+    int fd = -1;  // our own duplicate: the program may close its descriptor
     off_t durable_size = 0;
     std::vector<std::pair<off_t, off_t>> ranges;
   };
@@ -61,7 +61,7 @@ class Unsynced {
   std::string spare_;
   int64_t backups_ = 0;
   std::map<std::pair<dev_t, ino_t>, Data> files_;
-  std::vector<Name> names_;  // in the order in which they changed
+  std::vector<Name> names_;  // in order of the changes
 };
 
 }  // namespace torture

@@ -1,4 +1,4 @@
-// The C library's functions that change files, in front of its own: each tells Faults what it is about to do.
+// Wrappers of the C library's functions that change files; each reports the operation to Faults.
 #include <algorithm>
 #include <cstdarg>
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace {
 using torture::faults;
 using torture::Unsynced;
 
-/// The function that this file stands in front of.
+/// The original of a wrapped function.
 template <class Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
@@ -36,7 +36,7 @@ off_t size_of(int fd) {
 
 bool is_for_writing(int fd) { return (::fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY; }
 
-/// Opening a file to write; `open` returns its descriptor or -1.
+/// Opens a file for writing; `open` returns a descriptor or -1.
 template <class Open>
 int open_to_write(const std::string& path, bool truncates, Open open) {
   struct stat status {};
@@ -56,7 +56,7 @@ int open_file(int folder_fd, const char* path, int flags, Open open) {
   return open_to_write(full, (flags & O_TRUNC) != 0, open);
 }
 
-/// `write` takes how many bytes to write; `offset` is where, or -1 for the descriptor's own place.
+/// `write` takes the number of bytes; `offset` is the position, or -1 for the descriptor's own.
 template <class Write>
 ssize_t write_data(int fd, size_t bytes, off_t offset, Write write) {
   const std::string path = faults().path_of(fd);
@@ -158,7 +158,7 @@ mode_t mode_of(int flags, va_list list) {
     va_end(list);                                                                                 \
     return open_file(folder, path, flags, [&] { return NEXT(name)(folder, path, flags, mode); }); \
   }
-// What is then written through the FILE is seen only where the C++ library writes to its descriptor.
+// Writes through the FILE are seen only if the C++ library writes to its descriptor.
 #define WRAP_FOPEN(name)                                                                      \
   EXPORTED FILE* name(const char* path, const char* mode) {                                   \
     const std::string full = *mode == 'r' ? std::string() : faults().path_at(AT_FDCWD, path); \

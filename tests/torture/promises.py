@@ -1,4 +1,4 @@
-"""What gputrain promises, as far as the torture relies on it: the one place to change when a promise does."""
+"""gputrain's promises that the torture test checks. If a promise changes, change only this file."""
 
 import errno
 import re
@@ -15,12 +15,12 @@ CAUSES = {
     errno.EROFS: ("Read-only file system",),
 }
 
-# Rows of metrics.jsonl are equal with and without interruptions, but for these.
+# Keys that may differ in metrics.jsonl between interrupted and uninterrupted runs; all others are equal.
 CLOCK_KEYS = {"time", "train/tokens_per_second", "train/samples_per_second"}
 
 KEEP_LAST = 2
 
-# Exit codes by what was done to an attempt; those of ERROR_CODES come with a message that names the cause.
+# Allowed exit codes per disturbance; with one of ERROR_CODES, a message must name the cause.
 EXIT_CODES = {
     "kill": {KILLED},
     "go on": {STOPPED, DONE},
@@ -34,6 +34,6 @@ ERROR_CODES = {CHECKPOINT_ERROR, ENVIRONMENT_ERROR}
 
 
 def may_pass_in_silence(operation: str, path: str) -> bool:
-    """An error nobody needs to hear of: after the sync, a close can take nothing back; hints are hints; what was replaced
-    stays for the next save to remove."""
+    """Errors that need no message: close() after the sync loses nothing, links are only hints, and the next save
+    removes a replaced checkpoint."""
     return operation == "close" or ".old.partial" in path or path.rsplit("/", 1)[-1].split(".")[0] in ("latest", "best")

@@ -1,4 +1,4 @@
-"""The job under torture, its run folder on a small disk of its own, and one attempt at it."""
+"""The job under torture, its run folder on a small disk, and one attempt to run it."""
 
 import ctypes
 import dataclasses
@@ -40,7 +40,7 @@ def _call(function: str, *arguments) -> None:
 
 
 def enter_own_mounts() -> None:
-    """From here on what this process mounts is seen by it and its children, and goes with them."""
+    """Enters a mount namespace: only this process and its children see its mounts, which disappear with them."""
     user, group = os.getuid(), os.getgid()
     if user == 0:
         _call("unshare", _CLONE_NEWNS)
@@ -53,7 +53,7 @@ def enter_own_mounts() -> None:
 
 
 class Disk:
-    """A folder, and with `mounts` a file system in memory that can be made full."""
+    """A folder; with `mounts`, a tmpfs that can be filled."""
 
     def __init__(self, path: Path, mounts: bool):
         self.path, self.mounts = path, mounts
@@ -62,13 +62,13 @@ class Disk:
             _call("mount", b"tmpfs", bytes(path), b"tmpfs", 0, f"size={DISK_BYTES}".encode())
 
     def leave_room(self, size: int) -> None:
-        """Makes the disk so small that only `size` bytes are free."""
+        """Shrinks the disk so that only `size` bytes are free."""
         while True:
             status = os.statvfs(self.path)
             try:
                 return self._resize((status.f_blocks - status.f_bfree) * status.f_frsize + size)
             except OSError as error:
-                if error.errno != errno.EINVAL:  # which says that more is in use by now
+                if error.errno != errno.EINVAL:  # EINVAL: more space is in use by now
                     raise
 
     def leave_plenty(self) -> None:
@@ -84,7 +84,7 @@ class Disk:
 
 
 class ReadOnly:
-    """Makes a folder a mount of its own, which can turn read-only under a running program."""
+    """Makes a folder its own mount, which can become read-only under a running program."""
 
     def __init__(self, folder: Path):
         self._folder = bytes(folder)
@@ -94,7 +94,7 @@ class ReadOnly:
         return self
 
     def turn(self) -> bool:
-        """False while a file there is open for writing."""
+        """False if a file there is open for writing."""
         try:
             _call("mount", None, self._folder, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY, None)
             return True
@@ -109,15 +109,15 @@ class ReadOnly:
 
 @dataclasses.dataclass
 class Outcome:
-    code: int | None  # None: it hung
+    code: int | None  # None: timed out
     out: str
     err: str
-    operations: list[tuple[str, str]]  # what the preloaded library counted: operation and path
-    fault: tuple[str, str] | None  # the first one that was made to fail
+    operations: list[tuple[str, str]]  # (operation, path) pairs that the preloaded library counted
+    fault: tuple[str, str] | None  # the first operation that failed on purpose
 
     @property
     def durable_step(self) -> int:
-        """The newest checkpoint that was in place when the program went on to a later one."""
+        """The newest checkpoint in place when the program started the next one."""
         in_place = durable = 0
         for name, path in self.operations:
             begun, finished = re.search(r"/ckpt/step-\d+\.partial$", path), re.search(r"/ckpt/step-(\d+)$", path)
@@ -131,12 +131,12 @@ class Outcome:
     def resumed_from(self) -> int | None:
         found = promises.RESUMED.search(self.out)
         if found and int(found[2].removeprefix("step-")) != int(found[1].replace(",", "")):
-            return -1  # it took one checkpoint for another
+            return -1  # it mistook one checkpoint for another
         return int(found[1].replace(",", "")) if found else None
 
 
 class Attempt:
-    """A started `gputrain run`; `faults` are settings of the preloaded library without their prefix."""
+    """A running `gputrain run`; `faults` are settings of the preloaded library without their prefix."""
 
     def __init__(self, folder: "RunFolder", settings: dict, faults: dict):
         outside = folder.disk.path.parent
@@ -156,7 +156,7 @@ class Attempt:
         return self._process.poll() is None
 
     def wait_for_steps(self, count: int) -> bool:
-        """Until so many log lines were printed; False when the program ended before."""
+        """Waits for this many step lines in the log; False if the program ended before."""
         while len(promises.STEP_LINE.findall(self._out.read_text())) < count:
             if not self.is_running():
                 return False
@@ -205,6 +205,6 @@ class RunFolder:
         return [{key: row[key] for key in row if key not in promises.CLOCK_KEYS} for row in rows if row["kind"] != "event"]
 
     def kinds_of(self, operations) -> set[tuple[str, str]]:
-        """Operations with their paths below `area`; step numbers become what fnmatch takes for any."""
+        """(operation, path below `area`) pairs; step numbers become wildcards for fnmatch."""
         prefix = str(self.area)
         return {(name, re.sub(r"\d{8}", "?" * 8, path[len(prefix):])) for name, path in operations}

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Trains one small job over and over while it is killed, starved of disk and lied to, and its checkpoints are damaged.
+"""Trains one small job again and again while it is killed, runs out of disk space, gets I/O errors, or its checkpoints
+are damaged.
 
-After every attempt the checkpoints are judged from their bytes (verifier.py), and the attempt counts as lost unless
-  - the newest good checkpoint of before is still there, or a newer one;
-  - the program resumed from exactly the newest good one, and named every newer one that it passed over;
+After every attempt, judges the checkpoints from their bytes (verifier.py). The attempt counts as lost unless
+  - the newest valid checkpoint from before is still there, or a newer one;
+  - the program resumed from exactly the newest valid one, and named every newer one that it skipped;
   - its exit code and message are the promised ones (promises.py);
-  - a finished run's weights, last checkpoint and curve equal those of a run that nothing disturbed.
-Prints `tried / survived / lost`; exits with 1 when anything was lost.
+  - a finished run's weights, last checkpoint and metrics equal those of an undisturbed run.
+Prints `tried / survived / lost`; exits with 1 if anything was lost.
 """
 
 import argparse
@@ -35,7 +36,7 @@ NEED_MOUNTS = {"full disk", "read-only"}
 
 
 class Lost(Exception):
-    """A promise that was broken."""
+    """A broken promise."""
 
 
 def require(condition: bool, what: str) -> None:
@@ -44,7 +45,7 @@ def require(condition: bool, what: str) -> None:
 
 
 class Reference:
-    """What a run gives that nothing disturbs, and how many operations it takes."""
+    """Results of an undisturbed run, and its number of operations."""
 
     def __init__(self, folder: RunFolder):
         outcome = folder.start(FOLDER=folder.area).wait()
@@ -91,7 +92,7 @@ class Torture:
         return chance.sample(kinds, len(kinds)) if len(kinds) > 1 else kinds * 10
 
     def round(self, number: int) -> None:
-        """Attempts at one job, one of each kind, then one that nothing disturbs."""
+        """One attempt of each kind at one job, then an undisturbed one."""
         self.folder = self.fresh_folder()
         self.dealt = collections.Counter({True: number * len(BY_OTHER_OPERATION), False: number * len(BY_OPERATION)})
         for index, kind in enumerate(self.kinds_of_round(number)):
@@ -128,7 +129,7 @@ class Torture:
         print(f"LOST {title}: {failure}\n  done: {'; '.join(self.story)}\n  left: {kept}\n  again: {again}", flush=True)
 
     def attempt(self, kind: str, chance: random.Random) -> bool:
-        """One disturbed attempt; False when it ended before the disturbance came."""
+        """One disturbed attempt; False if it ended before the disturbance."""
         if kind in DAMAGES or kind == "debris":
             self.prepare(2)
             if kind == "debris":
@@ -137,7 +138,7 @@ class Torture:
                 self.story.append(damage.damage(self.folder.checkpoints, DAMAGES[kind], chance))
         elif kind == "read-only":
             self.prepare(1)
-        elif kind.startswith("power cut") and chance.random() < 0.3:  # new run folders are names that can be lost, too
+        elif kind.startswith("power cut") and chance.random() < 0.3:  # new run folders also have names to lose
             self.start_over()
         self.before = self.folder.judged()
         outcome, came, promise = self.disturb(kind, chance)
@@ -156,7 +157,7 @@ class Torture:
         self.before = self.folder.judged()
 
     def prepare(self, checkpoints: int) -> None:
-        """Undisturbed saves, until there are so many good checkpoints."""
+        """Undisturbed saves until there are this many valid checkpoints."""
         while len(self.folder.judged()[0]) < checkpoints:
             before = self.folder.judged()
             outcome = self.folder.start(FOLDER=self.folder.area, STOP_AFTER=2 * self.reference.per_save).wait()
@@ -164,7 +165,7 @@ class Torture:
             self.start_over_if_done(outcome)
 
     def disturb(self, kind: str, chance: random.Random) -> tuple[Outcome, bool, str]:
-        """The outcome, whether the disturbance came, and the promise that holds then."""
+        """The outcome, whether the disturbance happened, and the key of EXIT_CODES that then applies."""
         if kind == "kill any time":
             return self.kill_any_time(chance)
         if kind == "full disk":
@@ -187,7 +188,7 @@ class Torture:
         }.get(kind, ("kill-before", "kill"))
         others = kind in BY_OTHER_OPERATION
         name, path = self.deal(others)
-        if others and (name == "mkdir" or not path):  # done to new run folders only
+        if others and (name == "mkdir" or not path):  # only in new run folders
             self.start_over()
         at = 1 if others else chance.randint(1, 30 if name == "write" else 3)
         error, keep_last = chance.choice(ERRORS), chance.choice([1, promises.KEEP_LAST])
@@ -207,7 +208,7 @@ class Torture:
         return outcome, outcome.fault is not None, promise
 
     def deal(self, others: bool) -> tuple[str, str]:
-        """All operations in turn, shuffled, so that each comes up as often as any other."""
+        """Deals all operations in turn, shuffled, so that each comes up equally often."""
         cards = self.reference.of_other_files if others else self.reference.of_checkpoints
         self.dealt[others] += 1
         return random.Random(f"{self.options.seed}/cards").sample(cards, len(cards))[self.dealt[others] % len(cards)]
@@ -254,7 +255,7 @@ class Torture:
 
     @staticmethod
     def check_message(outcome: Outcome, error: int, must_tell: bool = False) -> None:
-        """A failed attempt says why; with `must_tell` also one that went on."""
+        """A failed attempt must name the cause; with `must_tell`, also one that continued."""
         named = any(cause in outcome.err for cause in promises.CAUSES[error])
         is_due = must_tell or outcome.code in promises.ERROR_CODES
         require(named or not is_due, f"no message names the cause, {os.strerror(error)}: {outcome.err}")
@@ -331,7 +332,7 @@ class Torture:
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=Path, required=True, help="the gputrain program")
-    parser.add_argument("--faults", type=Path, required=True, help="the library to preload, built from faults.cpp")
+    parser.add_argument("--faults", type=Path, required=True, help="the library to preload, built from preload.cpp")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kills", type=int, default=300, help="disturbed attempts in all")
     parser.add_argument("--only", choices=KINDS, help="one kind of disturbance")

@@ -1,4 +1,4 @@
-"""Judges checkpoints from their bytes alone, sharing no code with gputrain."""
+"""Judges checkpoints from their bytes alone, without code from gputrain."""
 
 import ctypes
 import json
@@ -11,7 +11,7 @@ ITEM_BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16":
 
 
 class Bad(Exception):
-    """Why a checkpoint is not good."""
+    """Why a checkpoint is not valid."""
 
 
 class _Hash128(ctypes.Structure):
@@ -34,7 +34,7 @@ def xxh3_128(content: bytes) -> str:
 
 
 def check_safetensors(content: bytes) -> None:
-    """The header is JSON, and its tensors cover the data without hole or overlap."""
+    """Checks that the header is JSON and that its tensors cover the data without holes or overlaps."""
     header_bytes = int.from_bytes(content[:8], "little")
     if len(content) < 8 or header_bytes > len(content) - 8:
         raise Bad("the header is cut off")
@@ -54,7 +54,7 @@ def check_safetensors(content: bytes) -> None:
 
 
 def judge(folder: Path) -> int:
-    """The step of a good checkpoint; raises Bad for any other."""
+    """The step of a valid checkpoint; raises Bad for any other."""
     try:
         sealed = (folder / "manifest.json").read_bytes()
         manifest = json.loads(sealed)
@@ -81,7 +81,7 @@ def judge(folder: Path) -> int:
 
 
 def finished(checkpoints: Path) -> list[Path]:
-    """The folders that have the name of a finished checkpoint, newest first."""
+    """Folders with a finished checkpoint's name, newest first."""
     if not checkpoints.is_dir():
         return []
     named = [path for path in checkpoints.iterdir() if FINISHED_NAME.fullmatch(path.name) and path.is_dir()]
@@ -89,7 +89,7 @@ def finished(checkpoints: Path) -> list[Path]:
 
 
 def good_and_bad(checkpoints: Path) -> tuple[list[int], dict[str, str]]:
-    """The steps of the good checkpoints, newest first, and what is wrong with the others by name."""
+    """Steps of the valid checkpoints, newest first, and the problems of the others by name."""
     good, bad = [], {}
     for folder in finished(checkpoints):
         try:

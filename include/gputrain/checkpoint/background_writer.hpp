@@ -1,4 +1,4 @@
-// Saving while training goes on: the training thread pays for a copy in memory, a thread of its own does the rest.
+// Asynchronous saves: the training thread only copies the tensors, and a background thread writes the checkpoint.
 #pragma once
 
 #include <condition_variable>
@@ -22,34 +22,34 @@ class BackgroundWriter {
   explicit BackgroundWriter(CheckpointStore store);
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
-  ~BackgroundWriter();  // finishes what was begun
+  ~BackgroundWriter();  // finishes the save in progress
 
-  /// How one save ended.
+  /// Result of one save.
   struct Result {
     int64_t step = 0;
     uint64_t bytes = 0;
-    double seconds = 0;         // until it was durable
-    double verify_seconds = 0;  // of reading it back, and removing older ones
-    double stall_seconds = 0;   // of the caller: waiting for the save before, and for the copy
+    double seconds = 0;         // until the checkpoint is durable
+    double verify_seconds = 0;  // to read it back and prune older checkpoints
+    double stall_seconds = 0;   // the caller waited for the previous save and for the copy
     std::optional<Error> failure;
   };
 
-  /// Copies the snapshot's tensors and saves the copy, in the background. Waits first for the save before it, which
-  /// there can be one of. Tensors may change as soon as this returns, but not those in the storage of `still`: they are
-  /// copied while training already computes the next gradients, and hold still until finish_copy() has returned. The
-  /// memory of the copy is kept for the next one; where none can be had, that is a save that has failed.
+  /// Copies the snapshot's tensors, then saves the copy in the background. First waits for the previous save: only one
+  /// runs at a time. When this returns, tensors may change, except those that share storage with `still`: they are
+  /// copied during the next backward pass and must not change until finish_copy() has returned. The copy's memory is
+  /// kept for the next save. If it cannot be allocated, the save fails.
   void begin(const Snapshot& live, const std::vector<at::Tensor>& still = {});
 
-  /// To be called before what was `still` changes.
+  /// Call before the tensors in `still` change.
   void finish_copy();
 
-  /// Saves in the calling thread, without a copy, after what was begun.
+  /// Waits for the save in progress, then saves in the calling thread, without a copy.
   Result save(const Snapshot& live);
 
-  /// Returns when nothing is being written.
+  /// Waits until the save in progress has ended.
   void wait();
 
-  /// The results of begun saves since the last call, in order.
+  /// Results of background saves since the last call, in order.
   std::vector<Result> take_results();
 
  private:
@@ -62,13 +62,13 @@ class BackgroundWriter {
   CheckpointStore store_;
   device::Staging staging_;
   std::map<std::pair<std::string, std::string>, at::Tensor> memory_;  // by file and tensor; kept between saves
-  std::vector<std::pair<at::Tensor, at::Tensor>> to_copy_;            // to, from: of begun_, by the thread
-  std::optional<at::Device> copying_from_;                            // a GPU, which is not waited for each time
+  std::vector<std::pair<at::Tensor, at::Tensor>> to_copy_;            // (to, from): the thread's copies for begun_
+  std::optional<at::Device> copying_from_;                            // the GPU to synchronise, once for all copies
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Snapshot> begun_;  // being copied or written
   bool copying_ = false;
-  double stall_seconds_ = 0;  // of begun_
+  double stall_seconds_ = 0;  // of the begun_ save
   std::vector<Result> results_;
   bool closing_ = false;
   std::thread thread_;  // started by the first begin()

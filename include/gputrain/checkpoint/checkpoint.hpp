@@ -1,5 +1,5 @@
-// A checkpoint as a reader sees it, and putting it back into live tensors. A reader trusts nothing that does not match
-// the manifest, which holds size and hash of every other file.
+// Reads a checkpoint and restores it into live tensors. The manifest holds size and hash of every other file; a file
+// that does not match is rejected.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace gputrain::checkpoint {
 
 class Checkpoint {
  public:
-  /// Every file is there and has its size, and the state is what was written; the tensors are compared with their
-  /// hashes as they are read. Throws Damage or Unreadable that says what is wrong with the folder.
+  /// Checks that every file exists with its size, and checks the hash of the state. Tensors are checked against their
+  /// hashes when they are read. Throws Damage or Unreadable.
   static Checkpoint look_into(const std::filesystem::path& folder);
 
-  /// As look_into, and compares every file with its hash.
+  /// Like look_into(), but checks the hash of every file.
   static Checkpoint open(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
@@ -33,7 +33,7 @@ class Checkpoint {
   const nlohmann::json& state() const noexcept { return *state_; }
 
   std::vector<std::string> part_names() const;  // "model", "optimizer", ...
-  /// The tensors that were saved as `name`; Damage when there are none.
+  /// The tensors saved as `name`. Throws Damage if there are none.
   const Part& part(const std::string& name) const;
 
  private:
@@ -45,13 +45,13 @@ class Checkpoint {
   std::map<std::string, Part> parts_;
 };
 
-/// Compares every file of a checkpoint with its hash, by what the disk holds rather than what memory remembers of it,
-/// where the file system can tell. Throws Damage or Unreadable.
+/// Checks every file of a checkpoint against its hash. Reads from the disk, not from the page cache, where the file
+/// system allows it. Throws Damage or Unreadable.
 void verify(const std::filesystem::path& folder, const Manifest& manifest);
 
-/// The live tensors of an optimizer, flat buffers cut into one view per parameter ("exp_avg.<parameter>"), or into
-/// slices at the bounds of what the rank owns: what is saved, and what is read. Independent of the order and padding of
-/// the arena, and of how many ranks share it.
+/// Save and restore targets of an optimizer: its flat buffers cut into one view per parameter ("exp_avg.<parameter>"),
+/// or into slices at the bounds of this rank's shard. The result does not depend on arena order, padding or number of
+/// ranks.
 std::vector<Part::Target> per_parameter(const device::Arena& arena, const optim::Optimizer::State& state);
 
 }  // namespace gputrain::checkpoint

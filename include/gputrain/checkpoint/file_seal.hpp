@@ -1,4 +1,4 @@
-// The size and the hash of a file: how a reader knows that it still is what was written.
+// Size and hash of a file: a reader uses them to detect damage.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@ namespace gputrain::checkpoint {
 
 struct FileSeal {
   uint64_t bytes = 0;
-  std::string xxh3_128;  // XXH3, 128 bits, as 32 hexadecimal digits (what `xxh128sum` prints)
+  std::string xxh3_128;  // 128-bit XXH3 as 32 hexadecimal digits, as `xxh128sum` prints it
 
   friend bool operator==(const FileSeal&, const FileSeal&) = default;
 };
 
-/// Seals a stream of bytes piece by piece.
+/// Computes the seal of a stream of bytes incrementally.
 class Sealer {
  public:
   Sealer();

@@ -1,6 +1,6 @@
-// Which branch of a run's history a checkpoint belongs to. Who starts over, or goes on from an older checkpoint by
-// choice, leaves newer ones behind, and not all of them may be in reach: a disk that is away then comes back with
-// checkpoints that are newer and no longer the run's.
+// The branch of a run's history that a checkpoint belongs to. Starting over, or resuming from an older checkpoint by
+// choice, abandons the newer checkpoints. Some of them may be on a disk that is offline at the time; the lineage
+// rejects them when the disk comes back.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,30 @@ namespace gputrain::checkpoint {
 
 struct Lineage {
   struct Branch {
-    std::string id;                                           // empty: from scratch, where nobody had chosen that
-    int64_t last_step = std::numeric_limits<int64_t>::max();  // later ones were left
+    std::string id;                                           // empty: from scratch, not by choice
+    int64_t last_step = std::numeric_limits<int64_t>::max();  // later steps are abandoned
 
     friend bool operator==(const Branch&, const Branch&) = default;
   };
-  std::vector<Branch> branches;  // oldest first; none: nothing was ever left
+  std::vector<Branch> branches;  // oldest first; none: nothing was ever abandoned
 
-  /// One of its own: nothing that there is now belongs to it.
+  /// A new lineage: no existing checkpoint belongs to it.
   static Lineage begin();
-  /// That of who goes on from a checkpoint of this lineage and leaves what is newer.
+  /// The lineage of a run that resumes from this lineage's checkpoint at `step` and abandons the newer ones.
   Lineage branch_off(int64_t step) const;
 
-  const std::string& id() const;  // of its newest branch
-  /// Whether it is the same or has branched off it.
+  const std::string& id() const;  // of the newest branch
+  /// True if this lineage equals `other` or branched off it.
   bool descends_from(const Lineage& other) const;
-  /// Whether a checkpoint of that lineage and step is one of this: from before where this branched off, or later. Any
-  /// is where nothing was ever left.
+  /// True if a checkpoint of that lineage and step belongs to this one: it was saved before this one branched off, or
+  /// after. Always true if nothing was ever abandoned.
   bool includes(const Lineage& of_checkpoint, int64_t step) const;
 
   friend bool operator==(const Lineage&, const Lineage&) = default;
 };
 
 nlohmann::json json_of(const Lineage& lineage);
-/// Throws nlohmann::json::exception for anything but what json_of wrote.
+/// Throws nlohmann::json::exception for anything that json_of() did not write.
 Lineage lineage_in(const nlohmann::json& json);
 
 }  // namespace gputrain::checkpoint

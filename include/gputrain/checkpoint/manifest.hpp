@@ -1,6 +1,6 @@
-// The manifest of a checkpoint: which files it has, their sizes and hashes, and which stretch of which tensor each of
-// them holds. Knows nothing of torch, so that it can be fuzzed on its own. It is sealed itself: "seal" is the XXH3-128
-// of the file with zeros for the seal's digits.
+// The manifest of a checkpoint: its files with their sizes and hashes, and the slice of each tensor that a file holds.
+// Does not use LibTorch, so that it can be fuzzed alone. The manifest has a seal itself: "seal" is the XXH3-128 of the
+// file with zeros in place of the seal's digits.
 #pragma once
 
 #include <cstdint>
@@ -21,27 +21,27 @@ inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr const char* kStateName = "state.json";
 inline constexpr const char* kTensorSuffix = ".safetensors";
 
-/// A checkpoint that is not what was written.
+/// A checkpoint differs from what was written.
 class Damage : public Error {
  public:
   explicit Damage(std::string what, const std::filesystem::path& where)
       : Error(ExitCode::checkpoint, {.what = std::move(what), .where = where.string()}) {}
 };
 
-/// A checkpoint that cannot be read at this moment, and may be good.
+/// A checkpoint cannot be read now, but it may be valid.
 class Unreadable : public Error {
  public:
   explicit Unreadable(std::string what, const std::filesystem::path& where)
       : Error(ExitCode::checkpoint, {.what = std::move(what), .where = where.string()}) {}
 };
 
-/// The metric that tells which checkpoint is best.
+/// The metric that selects the best checkpoint.
 struct Score {
   std::string metric;
   double value = 0;
 };
 
-/// A stretch of a larger tensor: so many elements as there are, from `begin`, in row-major order.
+/// Consecutive elements of a larger tensor, from element `begin`, in row-major order.
 struct Slice {
   std::vector<int64_t> shape;  // of the whole tensor
   int64_t begin = 0;
@@ -49,11 +49,11 @@ struct Slice {
   friend bool operator==(const Slice&, const Slice&) = default;
 };
 
-/// What a checkpoint belongs to and who wrote it.
+/// Which job and which ranks wrote a checkpoint.
 struct Origin {
-  std::string spec_hash;                        // of the settings that a resumed run may not change
-  int64_t world_size = 1;                       // ranks that wrote it
-  std::map<std::string, std::string> versions;  // of gputrain and the libraries that computed it
+  std::string spec_hash;                        // of the settings that a resumed run must not change
+  int64_t world_size = 1;                       // number of ranks that wrote it
+  std::map<std::string, std::string> versions;  // of gputrain and the libraries it used
   Lineage lineage;
 
   friend bool operator==(const Origin&, const Origin&) = default;
@@ -62,9 +62,9 @@ struct Origin {
 struct Manifest {
   struct File {
     FileSeal seal;
-    std::string part;                     // "model", "optimizer"; empty for what holds no tensors
-    int64_t rank = 0;                     // that wrote it
-    std::map<std::string, Slice> slices;  // by tensor; one that is not here is whole
+    std::string part;                     // "model", "optimizer"; empty for a file without tensors
+    int64_t rank = 0;                     // the rank that wrote it
+    std::map<std::string, Slice> slices;  // by tensor name; a tensor not listed here is whole
   };
 
   int64_t step = 0;
@@ -76,11 +76,11 @@ struct Manifest {
 std::string to_json(const Manifest& manifest);
 
 std::string to_json(const Manifest::File& file);
-/// Throws Damage for anything but what to_json wrote of one file.
+/// Throws Damage for anything that to_json() did not write for one file.
 Manifest::File parse_file(std::string_view text, const std::filesystem::path& path);
 
-/// Throws Damage for anything but what to_json wrote, and Unreadable for what another version did; `path` is for the
-/// message. Every name is one in the same folder.
+/// Throws Damage for anything that to_json() did not write, and Unreadable for a manifest of another version. `path` is
+/// for the message. File names cannot point outside the checkpoint's folder.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 
 /// "step-00000100"

@@ -1,4 +1,4 @@
-// A second copy of each checkpoint under another path, on another disk say: made in the background, after the first.
+// Copies each finished checkpoint to a second path, for example on another disk, in the background.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,23 @@
 
 namespace gputrain::checkpoint {
 
-/// Copies finished checkpoints file by file as their manifests name them, reads the copy back from its disk, puts it in
-/// place, and keeps as many there as its own retention says. Nothing that goes wrong reaches the caller but as a
-/// result.
+/// Copies the files that the manifest names, reads the copy back from its disk and renames it into place. Prunes the
+/// mirror by its own retention. Failures are only reported as results.
 class Mirror {
  public:
-  /// `folder` is created by the first copy.
+  /// The first copy creates `folder`.
   Mirror(std::filesystem::path folder, Retention retention);
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;
-  ~Mirror();  // breaks off, and leaves behind a thread that a dead disk does not let go
+  ~Mirror();  // cancels the copy; detaches the thread if a dead disk blocks it
 
-  /// Returns at once. While one is being copied, of those that wait only the newest is copied.
+  /// Returns at once. While one copy is running, only the newest waiting checkpoint is copied next.
   void begin(const std::filesystem::path& checkpoint);
 
-  /// While it is held, copying leaves disks and processors to others.
+  /// Pauses copying while `held`, so that others get the disks and the CPU.
   void hold(bool held);
 
-  /// Whether everything begun has ended, within that time.
+  /// Waits at most this long until all copies have ended; returns whether they have.
   bool wait(double seconds);
 
   struct Result {
@@ -38,12 +37,12 @@ class Mirror {
     double seconds = 0;
     std::optional<Error> failure;
   };
-  /// How copies have ended since the last call, in order. One whose original was removed meanwhile is not among them.
+  /// Results since the last call, in order. A copy whose original was removed meanwhile is left out.
   std::vector<Result> take_results();
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // the thread's as well
+  std::shared_ptr<State> state_;  // shared with the thread
   std::thread thread_;            // started by the first begin()
 };
 

@@ -1,4 +1,4 @@
-// A part of a checkpoint, "model" or "optimizer": tensors in one file, or cut over the files of many ranks.
+// A part of a checkpoint ("model", "optimizer"): tensors in one file, or sharded over the files of several ranks.
 #pragma once
 
 #include <cstdint>
@@ -20,31 +20,30 @@ class Part {
   struct File {
     std::filesystem::path path;
     FileSeal seal;
-    std::map<std::string, Slice> slices;  // by tensor; one that is not here is whole
+    std::map<std::string, Slice> slices;  // by tensor name; a tensor not listed here is whole
   };
 
-  /// Reads the headers only. Throws Damage when a file is not well-formed, or when the slices of a tensor do not cover
-  /// it exactly once.
+  /// Reads only the headers. Throws Damage if a file is malformed, or if the slices of a tensor do not cover it exactly
+  /// once.
   explicit Part(std::vector<File> files);
 
-  std::vector<std::string> names() const;  // in order of their bytes
+  std::vector<std::string> names() const;  // sorted by byte value
   bool contains(const std::string& name) const { return tensors_.count(name) > 0; }
 
-  /// A whole tensor: a view of the file that has all of it, put together otherwise. Its bytes are not compared with the
-  /// file's hash. Error(checkpoint) when absent.
+  /// A whole tensor: a view of the file that holds all of it, otherwise a copy assembled from slices. Does not check
+  /// the hash. Throws Error(checkpoint) if absent.
   at::Tensor tensor(const std::string& name) const;
 
-  /// Memory to be filled: a tensor, or a slice of one as the elements of a flat tensor.
+  /// A destination of read(): a tensor, or a slice of one as a flat tensor.
   struct Target {
     std::string name;
     at::Tensor tensor;
     std::optional<Slice> slice;
   };
 
-  /// Fills the targets in one pass over the files they need, while each file is compared with its seal. Names, dtypes
-  /// and shapes must agree: throws Error(checkpoint) otherwise, before anything is changed. Throws Damage for a file
-  /// that is not what was written, Unreadable for one that cannot be read; the targets then hold anything.
-  /// `tensors`: how many the part must have.
+  /// Reads each file that is needed once, fills the targets and checks the file's hash. Throws Error(checkpoint) before
+  /// any change if names, dtypes or shapes do not match; Damage if a file differs from what was written; Unreadable if
+  /// it cannot be read. After the last two, the targets' content is undefined. `tensors`: how many the part must have.
   void read(const std::vector<Target>& targets, std::optional<size_t> tensors = std::nullopt) const;
 
  private:
@@ -57,7 +56,7 @@ class Part {
   struct Entry {
     at::ScalarType type;
     std::vector<int64_t> sizes;
-    std::vector<Piece> pieces;  // in order
+    std::vector<Piece> pieces;  // sorted
   };
 
   void add_file(size_t index);
@@ -68,13 +67,13 @@ class Part {
 
   std::vector<File> files_;
   std::map<std::string, Entry> tensors_;
-  mutable std::map<size_t, SafetensorsFile> mapped_;  // those that tensor() was asked for
+  mutable std::map<size_t, SafetensorsFile> mapped_;  // files that tensor() has mapped
 };
 
-/// Tensors as targets of their own.
+/// One target per whole tensor.
 std::vector<Part::Target> whole(const NamedTensors& tensors);
 
-/// Fills live tensors, all that the part has and no other; otherwise as Part::read.
+/// Fills live tensors, which must be exactly the tensors of the part. Otherwise like Part::read().
 void restore(const Part& part, const NamedTensors& live);
 
 }  // namespace gputrain::checkpoint

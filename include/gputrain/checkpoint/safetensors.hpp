@@ -1,4 +1,4 @@
-// The safetensors format (huggingface/safetensors): reading trusts nothing, writing is atomic.
+// The safetensors format (huggingface/safetensors). Reads validate everything; writes are atomic.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ namespace gputrain::checkpoint {
 
 using Metadata = std::map<std::string, std::string>;
 
-/// A file mapped into memory; tensors are views of the mapping and keep it alive.
+/// A memory-mapped file. Tensors are views of the mapping and keep it alive.
 class SafetensorsFile {
  public:
-  /// Throws Error(code) for anything but a well-formed file: header over 100 MB or over the file, holes, overlaps,
-  /// duplicate keys, sizes that do not match dtype and shape, trailing bytes.
+  /// Throws Error(code) for a malformed file: header larger than 100 MB or than the file, holes, overlaps, duplicate
+  /// keys, sizes that do not match dtype and shape, trailing bytes.
   explicit SafetensorsFile(const std::filesystem::path& path, ExitCode code = ExitCode::data);
 
-  std::vector<std::string> names() const;  // in order of their bytes
+  std::vector<std::string> names() const;  // sorted by byte value
   const Metadata& metadata() const noexcept { return metadata_; }
 
-  /// A view of the file; writing to it changes this process's copy only. Error(code) when absent.
+  /// A view of the file; writes change only this process's copy. Throws Error(code) if absent.
   at::Tensor tensor(const std::string& name) const;
 
  private:
@@ -46,17 +46,17 @@ class SafetensorsFile {
   Metadata metadata_;
 };
 
-/// What a file holds, by its header alone. Throws Error(code) as SafetensorsFile does.
+/// Reads only the header of a file. Throws Error(code) like SafetensorsFile.
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path, ExitCode code);
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// How large write_safetensors would make the file.
+/// Size of the file that write_safetensors() would write.
 uint64_t safetensors_bytes(const NamedTensors& tensors);
 
-/// Writes tensors (any device, any strides) and metadata beside `path`, syncs, and renames into place. The bytes are
-/// those of the safetensors package, whatever the order of `tensors`. Throws Error(checkpoint) and leaves an existing
-/// file untouched when the disk refuses.
+/// Writes tensors (any device, any strides) and metadata to a temporary file, syncs it and renames it to `path`. The
+/// bytes equal those of the safetensors package, whatever the order of `tensors`. On a disk error throws
+/// Error(checkpoint) and leaves an existing file unchanged.
 FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                            const Metadata& metadata = {});
 

@@ -1,5 +1,5 @@
-// The bytes of a safetensors file without its tensors: 8 bytes little-endian header length, a JSON header, the data.
-// Knows nothing of torch, so that it can be fuzzed on its own.
+// The header of a safetensors file: 8 bytes little-endian length, then JSON; the data follows. Does not use LibTorch,
+// so that it can be fuzzed alone.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace gputrain::checkpoint {
 
-/// One tensor as the file holds it: row-major, without gaps.
+/// One tensor in the file: row-major, contiguous.
 struct StoredTensor {
   std::string name;
-  std::string dtype;           // "F32", "BF16", ...; one of those that item_bytes knows
+  std::string dtype;           // "F32", "BF16", ...; item_bytes() knows it
   std::vector<int64_t> sizes;  // at most kMaxDims; their product fits int64
   uint64_t begin = 0;          // bytes from the start of the file
   uint64_t end = 0;
@@ -26,24 +26,24 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
-inline constexpr size_t kMaxDims = 64;                    // torch's iterators stop there
+inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // limit of the format
+inline constexpr size_t kMaxDims = 64;                    // limit of torch's iterators
 
-/// Bytes of one element; 0 for a dtype we do not know.
+/// Bytes per element; 0 for an unknown dtype.
 uint64_t item_bytes(std::string_view dtype) noexcept;
 
-/// How much of a file parse_safetensors needs, by as many of its first bytes as are known: the length of the header,
-/// and once that is known, the header too. Never more than the file has.
+/// How many bytes from the start of the file parse_safetensors() needs. `front` is the part read so far: first only the
+/// length is needed, then also the header. Never more than the file has.
 uint64_t front_bytes(std::string_view front, uint64_t file_bytes) noexcept;
 
-/// Reads and checks a header. `front` is the file up to the header's end or further, `file_bytes` the size of the
-/// whole. The tensors of the result cover the data exactly, and each one's range has the size that its dtype and shape
-/// give. Throws Error(code) with `where` for anything else.
+/// Parses and checks a header. `front` holds the file at least to the end of the header; `file_bytes` is the size of
+/// the whole file. The returned tensors cover the data exactly, and each range has the size that its dtype and shape
+/// give. Throws Error(code) at `where` for anything else.
 SafetensorsHeader parse_safetensors(std::string_view front, uint64_t file_bytes, const std::string& where,
                                     ExitCode code);
 
-/// Orders tensors as the format's reference writer does (wide dtypes first, so that data is aligned; then by name),
-/// gives them their ranges in the file, and returns everything that stands before the data.
+/// Orders tensors like the reference writer (wide dtypes first, so that data is aligned; then by name), assigns their
+/// ranges in the file and returns everything before the data.
 std::string layout_safetensors(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata);
 
 }  // namespace gputrain::checkpoint

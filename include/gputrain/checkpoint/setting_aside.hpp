@@ -1,4 +1,4 @@
-// Taking checkpoints out of the way without removing them, and without LibTorch.
+// Renames checkpoints so that they are no longer used, without removing them and without LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace gputrain::checkpoint {
 
-/// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and returns
-/// it. Throws Error(checkpoint) when it cannot.
+/// Renames a checkpoint to a name that is never read ("step-00000100.bad", or with a number) and returns the new path.
+/// Throws Error(checkpoint) if that fails.
 std::filesystem::path set_aside(const std::filesystem::path& folder, const std::string& suffix);
 
 struct SetAside {
   std::filesystem::path from, to;
 };
-/// Sets aside, as `left`, every checkpoint in `folder` that is newer than `step`, good or not. Throws
+/// Renames every checkpoint in `folder` newer than `step`, valid or not, with the suffix "left". Throws
 /// Error(checkpoint).
 std::vector<SetAside> set_aside_newer(const std::filesystem::path& folder, int64_t step);
 
-/// The same for every one that is not of this lineage.
+/// The same for every checkpoint that has a valid manifest and is outside this lineage.
 std::vector<SetAside> set_aside_others(const std::filesystem::path& folder, const Lineage& lineage);
 
 }  // namespace gputrain::checkpoint

@@ -1,4 +1,5 @@
-// The checkpoints of a run: one folder per step, written beside its name, sealed by a manifest, renamed into place.
+// The checkpoints of a run: one folder per step, written under a temporary name, sealed by a manifest, renamed into
+// place.
 //
 //   ckpt/step-00000100/{model,optimizer,...}.safetensors, state.json, manifest.json
 //   ckpt/latest, ckpt/best    links for people; nothing here reads them
@@ -18,67 +19,68 @@
 
 namespace gputrain::checkpoint {
 
-/// What one rank owns of a part, where ranks share it out.
+/// One rank's shard of a part.
 struct Shard {
   std::string part;
   int64_t rank = 0;
-  int64_t ranks = 1;                    // that the part is cut over
-  NamedTensors tensors;                 // those in `slices` are flat
-  std::map<std::string, Slice> slices;  // by tensor; one that is not here is whole
+  int64_t ranks = 1;                    // number of shards of the part
+  NamedTensors tensors;                 // tensors listed in `slices` are flat
+  std::map<std::string, Slice> slices;  // by tensor name; a tensor not listed here is whole
 };
 
-/// What one checkpoint consists of. The tensors may be live: whoever keeps the snapshot decides how long they hold
-/// still.
+/// The content of one checkpoint. Tensors may be live: the owner of the snapshot must keep them unchanged until it is
+/// written.
 struct Snapshot {
   int64_t step = 0;
-  std::map<std::string, NamedTensors> files;  // parts in one piece: "model" becomes model.safetensors
-  std::vector<Shard> shards;                  // parts in several
+  std::map<std::string, NamedTensors> files;  // unsharded parts: "model" becomes model.safetensors
+  std::vector<Shard> shards;                  // sharded parts
   std::string state;                          // JSON text
-  std::optional<Score> score;                 // when the metric was measured at this step
+  std::optional<Score> score;                 // if the metric was measured at this step
   Origin origin;
-  int64_t rank = 0;                                  // that writes this: rank 0 everything, another one its shards
-  std::vector<std::string> awaited;                  // names of the files that other ranks write, in rank 0's
+  int64_t rank = 0;                                  // rank 0 writes everything, any other rank its shards
+  std::vector<std::string> awaited;                  // on rank 0: names of the files that other ranks write
   double patience_seconds = 0;                       // how long rank 0 waits for them
-  std::vector<std::filesystem::path> synced_before;  // other files that must be on disk no later than the checkpoint
+  std::vector<std::filesystem::path> synced_before;  // other files that must be durable before the checkpoint
 
   uint64_t bytes() const;  // of the tensors
 };
 
-/// Which checkpoints stay. The counts are independent: what one of them keeps stays.
+/// Which checkpoints to keep. A checkpoint stays if at least one of the rules keeps it.
 struct Retention {
   int64_t keep_last = 2;   // at least 1
-  int64_t keep_best = 0;   // by score, among those scored by the newest one's metric
-  int64_t keep_every = 0;  // steps: multiples of it; 0: none
+  int64_t keep_best = 0;   // by score; only scores of the newest checkpoint's metric count
+  int64_t keep_every = 0;  // keeps steps that are multiples of it; 0: none
   bool smaller_is_better = true;
 };
 
-/// One process writes (rank 0), from one thread at a time.
+/// Only rank 0 writes, from one thread at a time.
 class CheckpointStore {
  public:
-  /// `folder` is created by the first save.
+  /// The first save creates `folder`.
   explicit CheckpointStore(std::filesystem::path folder, Retention retention = {});
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
-  /// From now on only checkpoints of this lineage are found.
+  /// From now on, finds only checkpoints of this lineage.
   void follow(Lineage lineage) { lineage_ = std::move(lineage); }
   const Lineage& lineage() const noexcept { return lineage_; }
-  /// Where the checkpoint of a step is, if there is one.
+  /// The path for a step's checkpoint, whether it exists or not.
   std::filesystem::path folder_of(int64_t step) const;
 
-  /// Where ranks write together: what rank 0 does, before any of them calls write(). Throws Error(checkpoint) when
-  /// there is no room.
+  /// For sharded saves: rank 0 calls this before any rank calls write(). Throws Error(checkpoint) if the disk has too
+  /// little space.
   void prepare(const Snapshot& snapshot);
 
-  /// Writes a checkpoint, or a rank's shards of one that rank 0 completes; all ranks' folders are on one disk. When
-  /// this returns it is durable. One of the same step is replaced. Throws Error(checkpoint) otherwise; then every older
-  /// checkpoint is still there, and what was half written is gone. Looks for free space before the first byte.
+  /// Writes a checkpoint; on a rank other than 0, writes its shards of the checkpoint that rank 0 completes. All ranks
+  /// need the same file system. The checkpoint is durable when this returns on rank 0, and replaces one of the same
+  /// step. Checks free space first. On failure throws Error(checkpoint), removes the partial checkpoint and leaves
+  /// older ones unchanged.
   std::filesystem::path write(const Snapshot& snapshot);
 
-  /// In place of write(): what cannot be written is said where rank 0 would wait for it.
+  /// Call instead of write() when this rank cannot save: tells rank 0, which would wait for its shards.
   void withdraw(const Snapshot& snapshot, const std::string& reason) const;
 
-  /// Reads the checkpoint of a step back from the disk, and only when it is good removes older ones that nothing keeps.
-  /// Throws Error(checkpoint) that says what is wrong with it; one that it had replaced is then in its place again.
+  /// Reads the step's checkpoint back from the disk. If it is valid, prunes older ones; otherwise throws
+  /// Error(checkpoint). A damaged one is set aside for the checkpoint it had replaced.
   void confirm(int64_t step);
 
   /// write() and confirm().
@@ -87,39 +89,40 @@ class CheckpointStore {
   struct Rejected {
     std::filesystem::path folder;
     std::string reason;
-    bool is_damaged = true;  // false: it cannot be read at this moment
+    bool is_damaged = true;  // false: it cannot be read now
   };
   struct Search {
     std::optional<Checkpoint> newest;
-    std::vector<Rejected> rejected;  // newer ones that did not verify
+    std::vector<Rejected> rejected;  // newer ones that failed the check
   };
 
-  /// Reads a candidate, all that is needed of it; throws Damage or Unreadable when it is not good.
+  /// Reads everything needed from a candidate. Throws Damage or Unreadable if the candidate is not valid.
   using Read = std::function<void(const Checkpoint&)>;
 
-  /// The newest checkpoint that is good. `read` is called for one after the other, the newest first, until it returns;
-  /// by default every file is compared with its hash. What else `read` throws ends the search.
+  /// Finds the newest valid checkpoint: calls `read` on each candidate, newest first, until one call returns. By
+  /// default checks the hash of every file. Any other exception from `read` ends the search.
   Search find_newest(const Read& read = {}) const;
 
-  /// A killed process was replacing a checkpoint where the file system cannot do that at once: it has its name again.
-  /// Before one is chosen to go on from, by who may write. Throws Error(checkpoint).
+  /// Restores the names of checkpoints that a killed process was replacing on a file system without atomic exchange.
+  /// Only the writer calls this, before it selects a checkpoint to resume from. Throws Error(checkpoint).
   void put_back_replaced() const;
 
-  /// Sets a damaged checkpoint aside as ".bad" where it has replaced one that is still there, which has its name again;
-  /// whether it has. Throws Error(checkpoint).
+  /// If `damaged` had replaced a checkpoint that still exists, renames `damaged` to ".bad" and restores the other one.
+  /// Returns whether it did. Throws Error(checkpoint).
   bool bring_back_replaced(const std::filesystem::path& damaged) const;
 
-  /// Where the checkpoint lies that this one of the same step has replaced, if it is still there.
+  /// The path of the checkpoint that `folder` replaced, whether it exists or not.
   static std::filesystem::path replaced_by(const std::filesystem::path& folder);
 
-  /// Those with a finished name, newest first, good or not.
+  /// All folders with a finished checkpoint's name, newest first, valid or not.
   std::vector<Listed> list() const;
 
-  /// Removes what the retention does not keep; returns the removed folders. With `only_tell` nothing is removed. The
-  /// newest that `verified` found stays, and so do newer ones, which count for nothing; without it nothing goes.
+  /// Removes checkpoints that the retention does not keep, and returns their folders. With `only_tell`, removes
+  /// nothing. Keeps the newest one in `verified` and all newer ones, which do not count; without a newest one, removes
+  /// nothing.
   std::vector<std::filesystem::path> prune(const Search& verified, bool only_tell = false) const;
 
-  /// Removes what the checkpoint has replaced, if that is still there: nobody will want it back.
+  /// Removes the checkpoint that `folder` replaced, if it still exists.
   void remove_replaced(const std::filesystem::path& folder) const;
 
  private:
@@ -131,7 +134,7 @@ class CheckpointStore {
   std::filesystem::path folder_;
   Retention retention_;
   Lineage lineage_;
-  std::string told_;  // of what could not be removed
+  std::string told_;  // last warning, so that it is not repeated
 };
 
 }  // namespace gputrain::checkpoint

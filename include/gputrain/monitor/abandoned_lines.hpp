@@ -1,5 +1,5 @@
-// Who resumes at a step leaves what was written about later ones: it is cut out of curves and logs, and kept beside
-// them.
+// A resumed run abandons what was logged after its checkpoint: those lines are cut out of curves and logs, and kept in
+// a file beside them.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace gputrain::monitor {
 
-/// Moves the lines for which `stays` is false from `path` to the end of `<path>.left`, in their order, and returns how
-/// many. An absent file has none. Throws Error(environment) when the disk refuses; then `path` is as it was.
+/// Moves the lines for which `stays` is false from `path` to the end of `<path>.left`, in order, and returns their
+/// number (0 if the file is absent). Throws Error(environment) on a disk error and leaves `path` unchanged.
 int64_t set_lines_aside(const std::filesystem::path& path, const std::function<bool(const std::string& line)>& stays);
 
-/// The same for a log file of ours: the lines about steps past `resume_step` and evaluations past `evaluated_step` go;
-/// warnings, errors and what else has happened stay. Nobody may have the file open.
+/// The same for one of our log files: removes lines about steps after `resume_step` and evaluations after
+/// `evaluated_step`; keeps warnings, errors and other events. No process may have the file open.
 int64_t cut_log(const std::filesystem::path& path, int64_t resume_step, int64_t evaluated_step);
 
 }  // namespace gputrain::monitor

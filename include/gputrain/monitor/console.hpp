@@ -1,4 +1,4 @@
-// What a person sees: plain lines on stdout and, on a terminal only, one redrawn status line below them.
+// Console output: lines on stdout and, only on a terminal, one status line that is redrawn below them.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace gputrain::monitor {
 
-/// Columns of the terminal that stdout is; 80 where it is none.
+/// Width of the terminal in columns; 80 if stdout is not a terminal.
 size_t terminal_width();
 
 class Console {
@@ -17,10 +17,10 @@ class Console {
     bool enabled = true;  // false on ranks other than 0: prints nothing
     bool redraw = false;  // stdout is a terminal
     bool colour = false;  // stdout is a terminal and NO_COLOR is unset or empty
-    size_t columns = 0;   // of the terminal; 0: not known, and lines are not broken
+    size_t columns = 0;   // terminal width; 0: unknown, lines are not wrapped
   };
 
-  /// Looks at stdout and the environment (NO_COLOR, TERM).
+  /// Reads the options from stdout and the environment (NO_COLOR, TERM).
   static Options detect(bool enabled);
 
   explicit Console(Options options);
@@ -28,20 +28,20 @@ class Console {
   Console& operator=(const Console&) = delete;
   ~Console();
 
-  // What is printed goes through printable(): names of files, and what a model writes, are anything.
+  // Output goes through printable(), because file names and model samples may contain any bytes.
 
-  /// A line of its own: `label` in the first column ("model", "eval"), bold on a terminal, and broken to its width.
-  /// Also goes to the log.
+  /// Prints one line and logs it. `label` ("model", "eval") stands in the first column, bold on a terminal; text wraps
+  /// to its width.
   void line(std::string_view label, std::string_view text);
-  /// Text in its own lines (a sample of the model), on stdout and, as it is, in the log.
+  /// Prints text on its own lines (a model sample) and logs it unchanged.
   void block(std::string_view text);
-  /// Replaces the status line, at most ten times a second; nothing unless stdout is a terminal.
+  /// Replaces the status line, at most ten times a second. Does nothing if stdout is not a terminal.
   void status(std::string_view text);
   void clear_status();
 
  private:
   Options options_;
-  std::atomic<bool> status_shown_ = false;  // any thread's warning clears the line
+  std::atomic<bool> status_shown_ = false;  // a warning from any thread clears the line
   std::chrono::steady_clock::time_point last_status_{};
 };
 

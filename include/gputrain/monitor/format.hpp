@@ -1,4 +1,4 @@
-// Numbers as people read them on a console.
+// Formats numbers for the console.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// ledger.jsonl: what happened to a run over all its attempts, one JSON object per line, each chained to the one before.
+// ledger.jsonl: the events of a run over all its attempts, one JSON object per line, each chained to the previous line.
 #pragma once
 
 #include <filesystem>
@@ -9,16 +9,18 @@
 
 namespace gputrain::monitor {
 
-/// Appends to a run's ledger. Every line carries its time and "chain": a hash of the line before and of itself, so that
-/// a line changed, lost or moved shows. It shows accidents and careless edits; it does not stop a forger.
+/// Appends to a run's ledger. Every line has its time and "chain", a hash of the previous line's chain and of itself,
+/// so that a changed, lost or moved line is detected. This finds accidents and careless edits; it does not stop a
+/// forger.
 class Ledger {
  public:
-  Ledger() = default;  // writes nothing: ranks other than 0
-  /// Goes on after the last whole line of the file, if there is one; half a line at its end is dropped. Throws
-  /// Error(environment) where the file cannot be read to its end.
+  Ledger() = default;  // writes nothing: for ranks other than 0
+  /// Continues after the last complete line of the file and drops an incomplete one. Throws Error(environment) if the
+  /// file cannot be read to its end.
   explicit Ledger(std::filesystem::path path);
 
-  /// Appends `fields` under "kind" and syncs; whether it could. A disk that refuses is reported once; training goes on.
+  /// Appends `fields` under "kind" and syncs; returns whether that worked. Warns once about a disk error; training
+  /// continues.
   bool append(const std::string& kind, const nlohmann::json& fields);
 
  private:
@@ -27,14 +29,14 @@ class Ledger {
   bool failed_ = false;
 };
 
-/// A ledger as it is read: its lines, and what is wrong with their chain.
+/// The lines of a ledger, and the problems found in their chain.
 struct LedgerContent {
   std::vector<nlohmann::json> lines;
-  std::vector<std::string> problems;  // "line 7: not the line that was written"
+  std::vector<std::string> problems;  // "line 7: was changed, or a line before it is missing"
 };
 
-/// An absent file has no lines. Half a line at the end is of a process that was killed, or is writing now: it is no
-/// line. Throws Error(environment) where it cannot be read to its end.
+/// An absent file has no lines. Ignores an incomplete last line: its writer was killed or is still writing. Throws
+/// Error(environment) if the file cannot be read to its end.
 LedgerContent read_ledger(const std::filesystem::path& path);
 
 }  // namespace gputrain::monitor

@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object per log, evaluation and event line, appended as it happens.
+// metrics.jsonl: one JSON object per log, evaluation or event line, appended when it happens.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ using Metrics = std::map<std::string, double>;  // "train/loss", "val/top1" (per
 
 class MetricsFile {
  public:
-  MetricsFile() = default;  // writes nothing: ranks other than 0
-  /// Continues the file at `path`. Every line past `resume_step`, evaluations past `evaluated_step`, and what is torn
-  /// go to `<path>.left`.
+  MetricsFile() = default;  // writes nothing: for ranks other than 0
+  /// Continues the file at `path`. Moves lines after `resume_step`, evaluations after `evaluated_step` and incomplete
+  /// lines to `<path>.left`.
   MetricsFile(std::filesystem::path path, int64_t resume_step, int64_t evaluated_step);
 
   struct Line {
@@ -23,7 +23,7 @@ class MetricsFile {
     std::string kind;     // train | eval | event
     std::string message;  // events only
   };
-  /// Appends and flushes one line. A disk that refuses is reported once; training goes on.
+  /// Appends and flushes one line. Warns once about a disk error; training continues.
   void append(const Line& line, const Metrics& metrics = {});
 
  private:

@@ -1,5 +1,5 @@
-// summary.json: how a run ended, for programs. Written at every end, also a failed one, and at every beginning: what it
-// says is always of the newest attempt.
+// summary.json: how a run ended, for programs. Written at the start and at every end, also after a failure, so that it
+// always describes the newest attempt.
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,11 @@ struct Summary {
   std::string status = "failed";  // done | stopped | failed
   int exit_code = 1;
   std::string reason;
-  std::string stopped_by;  // of what was stopped: limits.max_duration, notice, SIGUSR1, SIGINT, SIGTERM
+  std::string stopped_by;  // cause of "stopped": limits.max_duration, notice, SIGUSR1, SIGINT, SIGTERM
   int64_t step = 0;
   double epoch = 0;
   int64_t samples = 0;
-  int64_t tokens = 0;  // 0 for data without tokens
+  int64_t tokens = 0;  // 0 if the data has no tokens
   int world_size = 1;
   int64_t attempts = 1;
   Metrics metrics;  // last value of each
@@ -37,26 +37,26 @@ struct Summary {
   double tokens_per_second = 0;
   double wall_seconds = 0;          // this attempt
   double first_step_seconds = 0;    // from process start to the end of the first optimizer step
-  int64_t sent_bytes_per_step = 0;  // what a rank sends for gradients and weights, on average
+  int64_t sent_bytes_per_step = 0;  // average that one rank sends for gradients and weights
   int64_t uncompressed_bytes_per_step = 0;
-  int64_t peak_memory_bytes = 0;  // device memory on a GPU, resident memory of this process on the CPU
+  int64_t peak_memory_bytes = 0;  // device memory on a GPU; resident memory of this process on the CPU
 };
 
-/// Replaces `path` in one step; throws Error(environment) when the disk refuses.
+/// Replaces `path` atomically. Throws Error(environment) on a disk error.
 void write_summary(const std::filesystem::path& path, const Summary& summary);
 
-/// Of an attempt that has not come to train, or is still at it.
+/// An attempt that has not started training, or has not ended yet.
 struct Beginning {
   std::string run_id;
   std::string status = "begun";  // begun | failed
   std::optional<int> exit_code;
-  std::string reason = "it is under way, or was ended before it could say why";
+  std::string reason = "still running, or ended before it could report why";
 };
-/// Keeps the newest end that is known as "before".
+/// Writes the beginning of an attempt and keeps the newest known end as "before".
 void write_beginning(const std::filesystem::path& path, const Beginning& beginning);
-/// How the newest attempt ended that has come to train; an empty object: that is not known.
+/// The end of the newest attempt that trained; an empty object if unknown.
 nlohmann::ordered_json newest_end(const std::filesystem::path& path);
-/// The attempt that has begun was none: the newest end is in its place again.
+/// Undoes write_beginning(): restores the newest end, because this attempt does not count.
 void restore_newest_end(const std::filesystem::path& path);
 
 }  // namespace gputrain::monitor

@@ -1,5 +1,5 @@
 // Scaled dot-product attention at the models' shapes, by back end. Queries, keys and values are views of one packed
-// [batch, time, heads, 3, width] product, as a layer hands them over, so a copy to another layout is part of the time.
+// [batch, time, heads, 3, width] product, as in a layer, so the time includes a copy to another layout.
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // Every distinct convolution of ResNet-50 at batch 256, channels last: forward, input gradient, weight gradient, with
-// cuDNN choosing by measurement. `count` says how often the network has it.
+// cuDNN's benchmark mode. `count` is how often the network has it.
 #include <array>
 #include <optional>
 #include <vector>
@@ -19,7 +19,7 @@ struct Convolution {
   int count;
 };
 
-/// The four stages of bottlenecks: width of the middle, input size, blocks.
+/// The four bottleneck stages: width of the middle convolution, input size, number of blocks.
 std::vector<Convolution> resnet50() {
   std::vector<Convolution> all{{3, 64, 7, 2, 224, 1}};
   int64_t in = 64, size = 56;

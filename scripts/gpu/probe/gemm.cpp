@@ -1,8 +1,8 @@
-// cuBLASLt over the linear layers of GPT-2 124M, BERT-base and ViT-B/16: every pass with the epilogues that training
-// can join to it, the library's first choice of algorithm against the best of those it proposes.
+// cuBLASLt for the linear layers of GPT-2 124M, BERT-base and ViT-B/16: every pass with the epilogues that training can
+// fuse into it. Compares the library's first algorithm with the best of those it proposes.
 //
 // Tensors are row-major as in PyTorch: x [tokens, in], weight [out, in], y [tokens, out]. cuBLASLt is column-major, so
-// each product is written for the transposed result.
+// each product computes the transposed result.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -32,7 +32,7 @@ enum class Pass { forward, input_gradient, weight_gradient };
 struct Layer {
   const char *model, *name;
   int64_t tokens, in, out;
-  int64_t apart = 0;  // elements between the rows of dy, where not `out`: a gradient without its padding
+  int64_t apart = 0;  // row stride of dy if not `out`: a gradient without its padding
 };
 
 struct Variant {
@@ -40,8 +40,8 @@ struct Variant {
   Pass pass;
   cublasLtEpilogue_t epilogue;
   bool fp32_result;
-  bool adds = false;    // to what the result holds
-  bool in_out = false;  // weight [in, out], as GPT-2's files have it
+  bool adds = false;    // accumulates into the result
+  bool in_out = false;  // weight [in, out], as in GPT-2's files
 
   bool is_of(const Layer& layer) const {
     if (layer.apart > 0) return pass == Pass::weight_gradient && fp32_result && epilogue == CUBLASLT_EPILOGUE_DEFAULT;
@@ -97,7 +97,7 @@ void check(cublasStatus_t status, const char* what) {
     throw std::runtime_error(std::string(what) + ": " + cublasLtGetStatusString(status));
 }
 
-/// A column-major matrix of cuBLASLt over a tensor's memory.
+/// A tensor's memory as a column-major cuBLASLt matrix.
 struct Layout {
   Layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t apart) {
     check(cublasLtMatrixLayoutCreate(&handle, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), apart),
@@ -185,7 +185,7 @@ class Product {
     run(algorithm);
   }
 
-  /// On a slice that fp32 can check quickly; the bias gradient on all of it.
+  /// Checks a slice, because fp64 is slow; the bias gradient is checked completely.
   void add_errors(Record& record) const {
     const int64_t rows = 256;
     const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
@@ -224,7 +224,7 @@ class Product {
     check(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof value), "attribute of the operation");
   }
 
-  /// Each is the transpose of a column-major matrix.
+  /// A row-major tensor is the transpose of a column-major matrix.
   void shape(const at::Tensor& a, const at::Tensor& b, const at::Tensor& result) {
     const auto layout = [](const at::Tensor& t) {
       const auto type = t.scalar_type() == at::kFloat ? CUDA_R_32F : CUDA_R_16BF;
@@ -267,7 +267,7 @@ void measure(const Layer& layer, const Variant& variant, Record& record) {
     double ms = 0;
     try {
       ms = median_ms([&] { product.run(algorithms[i].algo); }, 5, 2);
-    } catch (const std::runtime_error&) {  // proposed, yet refused for these pointers
+    } catch (const std::runtime_error&) {  // proposed, but it rejects these pointers
       ++failed;
       continue;
     }

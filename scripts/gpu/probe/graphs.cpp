@@ -1,5 +1,6 @@
 // A whole training step in a CUDA graph: forward with dropout, backward into a flat gradient buffer, fused AdamW with
-// its rate and step on the device. Parameters are made on the capture stream, so that their gradients' nodes are too.
+// learning rate and step on the device. Parameters are created on the capture stream, so that their gradient nodes are
+// too.
 #include <exception>
 #include <memory>
 #include <stop_token>
@@ -140,7 +141,7 @@ void dropout_masks(Report& report) {
                  });
 }
 
-/// As a loader does while a step is recorded.
+/// Like a loader that copies while a step is captured.
 void beside_a_loader(Report& report) {
   report.attempt("graphs", Record().set("what", "captured while a thread copies from page-locked memory"),
                  [](Record& record) {
@@ -168,7 +169,7 @@ void beside_a_loader(Report& report) {
                  });
 }
 
-/// Steps that are not replayed, in memory that the graph does not use between replays.
+/// Eager steps in the graph's memory pool, between replays.
 void eager_in_its_memory(Report& report) {
   report.attempt("graphs", Record().set("what", "eager steps in the graph's memory, between replays"),
                  [](Record& record) {

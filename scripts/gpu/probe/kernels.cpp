@@ -1,4 +1,4 @@
-// The program's own kernels in GB/s, beside ATen's operators.
+// Our own kernels next to ATen's operators, in GB/s.
 #include "kernels.hpp"
 
 #include <cmath>

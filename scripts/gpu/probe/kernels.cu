@@ -1,4 +1,4 @@
-// A copy in 16-byte pieces: what kernels that are bound by memory can reach.
+// A copy in 16-byte pieces: the bandwidth that memory-bound kernels can reach.
 #include "kernels.hpp"
 
 namespace probe {

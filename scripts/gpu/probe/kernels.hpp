@@ -1,4 +1,4 @@
-// The launcher of kernels.cu, on raw pointers so that nvcc reads no LibTorch header.
+// Launches kernels.cu. Takes raw pointers, so that nvcc does not read LibTorch headers.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,6 +1,6 @@
 // usage: gpu_probe [SECTION...]
-// Measures what a GPU does with the operations training is made of; without sections, names them. Ends with 3 after a
-// section that has broken the GPU for the rest of the process.
+// Measures the single operations of training on a GPU; without sections, lists them. Exits with 3 after a section that
+// broke the GPU for the rest of the process.
 #include <chrono>
 #include <exception>
 #include <iostream>

@@ -45,7 +45,7 @@ void host_copies(Report& report) {
   }
 }
 
-/// A batch copied on a second stream while products run on the first.
+/// Copies a batch on a second stream while GEMMs run on the first.
 void overlapped_copy(Report& report) {
   report.attempt("memory", Record().set("what", "pinned copy beside products"), [](Record& record) {
     const at::Tensor host = at::zeros({256 * kMiB}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
@@ -102,7 +102,7 @@ void allocator(Report& report) {
     allocator::emptyCache();
     allocator::resetPeakStats(0);
     std::vector<at::Tensor> kept;
-    for (int64_t i = 1; i <= 200; ++i) {  // growing sizes, every other one freed: what fragments a caching allocator
+    for (int64_t i = 1; i <= 200; ++i) {  // growing sizes, every other one freed: fragments a caching allocator
       kept.push_back(at::empty({i * 3 * kMiB}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA)));
       if (i % 2 == 0) kept[static_cast<size_t>(i) / 2] = at::Tensor();
     }

@@ -1,4 +1,4 @@
-// One rank: what starting, reducing, capturing and aborting a communicator costs, and whether another can follow.
+// One rank: the cost to start, all-reduce, capture and abort a communicator, and whether a second one works after it.
 #include <chrono>
 #include <functional>
 #include <vector>

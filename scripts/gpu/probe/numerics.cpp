@@ -19,7 +19,7 @@
 namespace probe {
 namespace {
 
-/// Products with a long inner axis (a weight gradient over 32,768 tokens): does splitting it cost digits?
+/// GEMMs with a long inner axis (weight gradient over 32,768 tokens): does split-K lose precision?
 void long_products(Report& report) {
   for (const bool reduced : {false, true}) {
     Record what;
@@ -48,7 +48,7 @@ void float32_products(Report& report) {
   at::globalContext().setFloat32MatmulPrecision("highest");
 }
 
-/// at::linear on bf16 tensors, with no autocast anywhere: the bias joins in, 2-d and 3-d inputs alike.
+/// at::linear on bf16 tensors without autocast: fuses the bias, for 2-d and 3-d inputs.
 void plain_linear(Report& report) {
   for (const bool three_axes : {false, true}) {
     report.attempt(
@@ -64,7 +64,7 @@ void plain_linear(Report& report) {
   }
 }
 
-/// Which type each operator returns under CUDA autocast to bf16: the list a Precision policy has to equal.
+/// The result type of each operator under CUDA autocast to bf16; a Precision policy must equal this list.
 void autocast_types(Report& report) {
   report.attempt("numerics", Record().set("what", "result types under bf16 autocast"), [](Record& record) {
     const at::Tensor x = noise({64, 64}, at::kFloat), half = noise({64, 64}, at::kBFloat16);

@@ -53,7 +53,7 @@ Adam make_adam(const std::vector<int64_t>& sizes, Types types) {
   return adam;
 }
 
-/// Five steps with one gradient, in fp64.
+/// Five Adam steps with one gradient, in fp64.
 at::Tensor adam_reference(at::Tensor parameter, const at::Tensor& gradient) {
   at::Tensor mean = at::zeros_like(gradient), square = at::zeros_like(gradient);
   for (int t = 1; t <= 5; ++t) {
@@ -112,7 +112,7 @@ void loss_scale(Report& report) {
   });
 }
 
-/// GPT-2 124M as one flat buffer, and as its 148 tensors.
+/// GPT-2 124M as one flat buffer and as its 148 tensors.
 void arena_times(Report& report) {
   std::vector<int64_t> tensors{38633472, 786432};  // embeddings, then twelve blocks, then the last norm
   for (int block = 0; block < 12; ++block) {

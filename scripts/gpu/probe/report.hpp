@@ -1,5 +1,5 @@
-// What the probe finds: flat records, each a line "SECTION {...}" on stdout as soon as it is there, so that a run cut
-// short keeps them.
+// The probe's results: flat records, each printed at once as a line "SECTION {...}" on stdout, so that an interrupted
+// run keeps them.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ class Record {
   [[nodiscard]] std::string json() const;
 
  private:
-  std::vector<std::pair<std::string, std::string>> fields_;  // the value already as JSON
+  std::vector<std::pair<std::string, std::string>> fields_;  // values are already JSON
 };
 
 class Report {
  public:
   /// Runs `measure` on `record`, which already says what is measured, and prints it. An exception becomes the record's
-  /// "error": one thing that does not work must not hide the others.
+  /// "error", so that the other measurements continue.
   void attempt(const std::string& section, Record record, const std::function<void(Record&)>& measure);
 };
 

@@ -12,7 +12,7 @@
 namespace gputrain::testing_support {
 namespace {
 
-/// What the program said, or how it ended.
+/// The program's output, or how it ended.
 std::string answer_to(const AskedGraph& asked) {
   const std::string command = "LD_LIBRARY_PATH=" GPUTRAIN_DRIVER_STUB
                               ":$LD_LIBRARY_PATH timeout 120 " GPUTRAIN_GRAPH_CHECK " " +
@@ -73,7 +73,7 @@ std::vector<AskedGraph> for_each_type(const std::string& architecture, const Hea
   return all;
 }
 
-// Two at a time, as each compiles for a second or two.
+// Two processes at a time, because each compiles for a second or two.
 void expect_as_known(const std::vector<AskedGraph>& all) {
   for (const char* needed : {GPUTRAIN_GRAPH_CHECK, GPUTRAIN_DRIVER_STUB "/libcuda.so.1"}) {
     if (!std::filesystem::exists(needed)) GTEST_SKIP() << needed << " is not there";

@@ -1,5 +1,5 @@
-// Which of our graphs cuDNN supports, on GPUs that need not be there: each is built, in a process of its own, as cuDNN
-// crashes on some. That cuDNN says to support a graph does not mean that it can build one.
+// Checks which of our graphs cuDNN supports, without needing the GPU. Each graph is built in a separate process,
+// because cuDNN crashes on some. cuDNN's claim to support a graph does not mean that it can build one.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 namespace gputrain::testing_support {
 
 struct AskedGraph {
-  std::string architecture, type, kind, determinism;  // as graph_check.cpp takes them
+  std::string architecture, type, kind, determinism;  // arguments of graph_check.cpp
   std::vector<int64_t> numbers;
-  bool is_supported = true;  // as cuDNN 9.19 has it
+  bool is_supported = true;  // in cuDNN 9.19
 
   std::string arguments() const;
 };
 
 struct Conv {
-  int in, size, out, kernel, stride;  // of images in and their height and width
+  int in, size, out, kernel, stride;  // size: height and width of the input
   int images = 256;
 };
 
-/// For bf16 and fp16.
+/// Graphs for bf16 and fp16.
 std::vector<AskedGraph> for_each_type(const std::string& architecture, const std::string& kind,
                                       const std::vector<Conv>& convs, const std::string& determinism = "any");
 
@@ -30,11 +30,11 @@ struct HeadsToAttend {
   bool causal;
 };
 
-/// Forward and gradient for bf16 and fp16.
+/// Forward and gradient graphs for bf16 and fp16.
 std::vector<AskedGraph> for_each_type(const std::string& architecture, const HeadsToAttend& heads,
                                       const std::string& determinism = "any");
 
-/// Fails where what is supported is not what is known: a new cuDNN may have changed it.
+/// Fails if the supported graphs differ from the expected ones: a new cuDNN may have changed them.
 void expect_as_known(const std::vector<AskedGraph>& all);
 
 }  // namespace gputrain::testing_support

@@ -1,9 +1,9 @@
-// Builds one graph for a GPU that is not there: cuDNN takes a description of the GPU for it.
+// Builds one graph for a GPU that this machine lacks; cuDNN accepts a description of the GPU instead.
 //
 // usage: cudnn_graph_check {sm_80 | sm_90 | sm_100} {bf16 | fp16} KIND {any | deterministic} NUMBER...
 // KIND sums, statistics, gradient_sums: IMAGES IN HEIGHT OUT KERNEL STRIDE
 // KIND attention, attention_gradient:   BATCH TIME HEADS KEY_HEADS CHANNELS {1: causal | 0}
-// Prints "built plan NUMBER", the first that can be, or "refused: REASON".
+// Prints "built plan NUMBER" for the first plan that can be built, or "refused: REASON".
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
@@ -63,7 +63,7 @@ std::string built(const Graph& graph, bool deterministic) {
   std::string reasons;
   for (int64_t i = 0; i < graph->get_execution_plan_count(); ++i) {
     error = graph->build_plan_at_index(i);
-    // The latter: a kernel that was generated and compiled, and that no driver is here to load.
+    // cuLibraryLoadData fails after a kernel was generated and compiled, because there is no driver to load it.
     const bool is_built = error.is_good() || error.get_message().find("cuLibraryLoadData") != std::string::npos;
     if (is_built) return "built plan " + std::to_string(i);
     reasons += " | " + error.get_message();
@@ -73,7 +73,7 @@ std::string built(const Graph& graph, bool deterministic) {
 
 }  // namespace
 
-// What cuDNN's frontend asks of the runtime, answered for the described GPU.
+// Replaces the runtime calls of cuDNN's frontend; answers for the described GPU.
 extern "C" cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
@@ -131,5 +131,5 @@ int main(int count, char** values) {
                 .graph();
   }
   std::cout << built(graph, deterministic) << std::endl;
-  std::_Exit(0);  // cuDNN's own ending looks for the driver
+  std::_Exit(0);  // cuDNN's shutdown needs the driver
 }

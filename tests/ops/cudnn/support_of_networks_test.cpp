@@ -5,15 +5,15 @@
 namespace gputrain::testing_support {
 namespace {
 
-/// Each convolution of ResNet-50 on images of 224 x 224 once.
+/// Each distinct convolution of ResNet-50 for images of 224 x 224.
 std::vector<Conv> resnet50() {
   std::vector<Conv> convs{{3, 224, 64, 7, 2}};
   int in = 64, size = 56;
   for (int stage = 0; stage < 4; ++stage) {
     const int width = 64 << stage, stride = stage == 0 ? 1 : 2;
-    convs.insert(
-        convs.end(),
-        {{in, size, width, 1, 1}, {width, size, width, 3, stride}, {in, size, 4 * width, 1, stride}});  // the shortcut
+    convs.insert(convs.end(), {{in, size, width, 1, 1},
+                               {width, size, width, 3, stride},
+                               {in, size, 4 * width, 1, stride}});  // last: shortcut
     size /= stride;
     in = 4 * width;
     convs.insert(convs.end(), {{width, size, in, 1, 1}, {in, size, width, 1, 1}, {width, size, width, 3, 1}});

@@ -1,4 +1,4 @@
-// The operators' tests on a GPU.
+// Runs the operators' tests on a GPU.
 #include <ATen/Context.h>
 
 #include "gputrain/device/runtime.hpp"
@@ -9,7 +9,7 @@ namespace gputrain::testing_support {
 at::Device kernel_device() { return {at::kCUDA, 0}; }
 
 bool has_kernel_device() {
-  // So that kernels are taken without a look at a clock.
+  // Selects kernels without measuring time.
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
   return device::gpu_count() > 0;
 }

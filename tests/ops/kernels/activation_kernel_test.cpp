@@ -130,8 +130,8 @@ TEST(GatedKernels, AreRightOnHalvesOfOneTensor) {
   }
 }
 
-/// x [batch, heads, time, channels], a view of the layout [batch, time, heads, channels] that attention's products
-/// have.
+/// x [batch, heads, time, channels], a view of the layout [batch, time, heads, channels] in which attention computes
+/// its heads.
 at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tensor& sine, float direction,
                   Element element) {
   const auto laid_out = [&](const at::Tensor& tensor) { return tensor.transpose(1, 2); };

@@ -19,7 +19,7 @@ struct BatchCase {
   int64_t rows, channels;
   bool relu = true, with_residual = false;
   int parts = 3;
-  double mean = 0;  // of x, whose deviation is 1
+  double mean = 0;  // of x, whose standard deviation is 1
 };
 
 constexpr float kBatchEps = 1e-5F, kBatchMomentum = 0.1F;
@@ -102,7 +102,8 @@ struct Expected {
   at::Tensor y, dx, dweight, dbias, dresidual, running_mean, running_var;
 };
 
-/// In double; the ReLU lets through where our y is above 0, whose rounding is looked at by y itself.
+/// Expected values in double. The ReLU passes gradients where our y is above 0, because y's rounding is tested
+/// separately.
 Expected expected_of(const BatchCase& c, const BatchTensors& t) {
   const at::Tensor x = wide_leaf(t.x), weight = wide_leaf(t.weight), bias = wide_leaf(t.bias);
   Expected e{.running_mean = at::zeros({c.channels}, at::kDouble), .running_var = at::ones({c.channels}, at::kDouble)};

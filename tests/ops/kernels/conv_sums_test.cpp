@@ -1,4 +1,4 @@
-// What cuDNN computes in one kernel: against ATen in fp64. On a GPU, where there is one; else it is ATen that answers.
+// cuDNN's fused convolutions against ATen in fp64; without a GPU, ATen computes them.
 #include "../../../src/ops/cuda/cudnn/conv_sums.hpp"
 
 #include <cmath>
@@ -22,7 +22,7 @@ using namespace testing_support;
 struct ConvCase {
   int64_t images, in, height, width, out, kernel, stride = 1;
 };
-// Sizes that are no whole tiles; of channels, those that convolutions come with.
+// Sizes that are not multiples of a tile; channel counts as in real convolutions.
 const std::vector<ConvCase> kConvCases{{3, 24, 9, 7, 40, 3},     {2, 64, 5, 5, 16, 1}, {3, 16, 11, 9, 24, 3, 2},
                                        {2, 32, 7, 10, 48, 1, 2}, {1, 8, 13, 13, 8, 5}, {2, 3, 15, 17, 16, 7, 2}};
 
@@ -41,7 +41,7 @@ at::Tensor sums_of(const at::Tensor& x, const at::Tensor& y) {
   return at::stack({x.sum({0, 2, 3}), (x * y).sum({0, 2, 3})});
 }
 
-/// The rounding of so many 16-bit values, of which sums keep little; fp32 sums of exact values.
+/// Allowed error: rounding of many 16-bit values, which mostly averages out in sums; fp32 sums of exact values.
 double bound_of(const at::Tensor& x) { return x.element_size() == 2 ? 3e-3 : 1e-5; }
 
 TEST_F(ConvolutionSums, AreThoseOfTheResult) {
@@ -88,7 +88,7 @@ TEST_F(ConvolutionSums, OfTheGradientThatPassedTheRelu) {
 
 TEST_F(ConvolutionSums, GiveMomentsFarFromZeroToFp32sDigits) {
   for (const Storage& storage : storages()) {
-    // Each result is 30 and a deviation of about 1: of seven digits, the difference of sums costs three.
+    // Mean 30, standard deviation about 1: the difference of sums loses three of seven digits.
     at::Tensor x = images_of({8, 8, 16, 16}, 1, at::kFloat).mul_(0.35), weight = at::ones({8, 8, 1, 1}, x.options());
     x.select(1, 0).add_(30);
     x = x.to(storage.type);
@@ -108,7 +108,7 @@ TEST_F(ConvolutionSums, OfEqualValuesGiveNoNegativeVariance) {
   for (const float value : {0.1F, 3.3F, 1234.5F}) {
     const at::Tensor x = images_of({2, 4, 5, 7}, 1, at::kFloat).fill_(value);
     at::Tensor sums = at::stack({x.sum({0, 2, 3}), x.square().sum({0, 2, 3})});
-    sums[1].mul_(1 - 1e-6);  // as rounding might leave it
+    sums[1].mul_(1 - 1e-6);  // simulates rounding
     const at::Tensor none = at::zeros({4}, x.options()), one = at::ones({4}, x.options()), variance = one.clone();
     const at::Tensor moments = batch_moments_of(x, sums, {one, none, none.clone(), variance});
     expect_within(1e-6, moments[1], wide(one) / std::sqrt(1e-5), "rstd");

@@ -45,7 +45,7 @@ CrossEntropyRows rows_of(const LossCase& c, const Storage& storage, const LossTe
 
 constexpr double kWeight = 0.37;
 
-/// Logits, targets and room for results; every third row is left out.
+/// Logits, targets and memory for results; every third row is ignored.
 LossTensors tensors_of(const LossCase& c, const Storage& storage) {
   LossTensors t{.logits = noise({c.rows, c.columns}, 1, at::kFloat).mul(c.spread).to(storage.type),
                 .targets = at::empty({c.rows}, at::kLong),
@@ -54,7 +54,7 @@ LossTensors tensors_of(const LossCase& c, const Storage& storage) {
   for (int64_t i = 0; i < c.rows; ++i) {
     t.targets.mutable_data_ptr<int64_t>()[i] = i % 3 == 2 ? kIgnored : (i * 7919 + c.classes - 1) % c.classes;
   }
-  // What is no class must not be looked at.
+  // Padding columns must not be read.
   if (c.columns > c.classes) t.logits.narrow(1, c.classes, c.columns - c.classes).fill_(std::nan(""));
   t.gradient = t.logits.clone();
   return t;

@@ -35,7 +35,7 @@ at::Tensor gradient(const at::Tensor& tokens, const at::Tensor& dy, const at::Te
 void check(int64_t count, int64_t rows, int64_t channels, bool adds) {
   for (const Storage& storage : storages()) {
     const at::Tensor tokens = at::randint(rows, {count}, at::TensorOptions().dtype(at::kLong));
-    tokens.narrow(0, 0, count / 2).fill_(rows - 1);  // a frequent one
+    tokens.narrow(0, 0, count / 2).fill_(rows - 1);  // one frequent token
     const at::Tensor dy = noise({count, channels}, 1, storage.type);
     const at::Tensor start = adds ? at::ones({rows, channels}, at::kFloat) : at::zeros({rows, channels}, at::kFloat);
     const at::Tensor ours = gradient(tokens, dy, start, storage.element, adds);

@@ -1,4 +1,4 @@
-// Attention on packed heads, on the autograd graph: against ATen in fp64.
+// Attention on packed heads, with autograd, against ATen in fp64.
 #include <cmath>
 #include <string>
 
@@ -23,7 +23,7 @@ at::Tensor packed_noise(const HeadsCase& c, at::ScalarType type) {
 
 TEST_F(GpuOperators, AttentionOnPackedHeads) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
-    // cuDNN rounds the weights of attention too, their gradients, and those of each query head of a shared key head.
+    // cuDNN also rounds the attention weights, their gradients, and each query head's gradients of a shared key head.
     const double slack = type == at::kBFloat16 ? 2 : 1;
     for (const HeadsCase& c : kHeads) {
       for (const bool causal : {true, false}) {

@@ -42,11 +42,11 @@ void compare(const Tensors& inputs, size_t differentiable, const Way& own, const
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].defined()) continue;
     const std::string place = "input " + std::to_string(i);
-    // Gradients of fp32 weights carry the rounding of 16-bit activations.
+    // Gradients of fp32 weights include the rounding of 16-bit activations.
     if (i < differentiable)
       expect_within(slack * (inputs[0].element_size() == 2 ? 3e-3 : 1e-5), ours[i].grad(), exact[i].grad(), place);
     if (i < differentiable || !at::isFloatingType(inputs[i].scalar_type())) continue;
-    const bool is_of_rounded = slack > 1 && inputs[0].element_size() == 2;  // what moves them was computed in 16 bits
+    const bool is_of_rounded = slack > 1 && inputs[0].element_size() == 2;  // updated from 16-bit results
     expect_within(is_of_rounded ? 1e-2 : slack * 1e-5, ours[i], exact[i], place);
   }
 }

@@ -1,4 +1,4 @@
-// What the tests of operators that are made of kernels share: they run on a CPU, and on a GPU where there is one.
+// Shared by the tests of operators made of kernels; they run on a CPU, and on a GPU if there is one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,11 +17,11 @@ class GpuOperators : public testing::Test {
 
 at::TensorOptions on_device(at::ScalarType type = at::kFloat);
 
-/// The first of these require a gradient.
+/// Leaves; the first `differentiable` ones require a gradient.
 ops::Tensors leaves_of(const ops::Tensors& inputs, size_t differentiable, bool in_double);
 
-/// Results, gradients and what a way changed in its other inputs are those of the reference in fp64.
-/// `slack` times as far as rounding takes one operator.
+/// Checks that `own` gives the same results, gradients and changes of its other inputs as `reference` in fp64. `slack`
+/// multiplies the error that rounding allows for one operator.
 void compare(const ops::Tensors& inputs, size_t differentiable, const ops::Way& own, const ops::Way& reference,
              double slack = 1);
 

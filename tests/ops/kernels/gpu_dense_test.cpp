@@ -1,4 +1,4 @@
-// Dense layers, and the products that they are made of, on the autograd graph: against ATen in fp64.
+// Dense layers and their matrix products, with autograd, against ATen in fp64.
 #include "../../../src/ops/cuda/cublas/product.hpp"
 
 #include <ATen/TensorOperators.h>
@@ -19,7 +19,7 @@ namespace {
 
 using namespace testing_support;
 
-/// {x, weight, bias, copies of both}, the weight [in, out] or [out, in], its copy with rows of zeros below.
+/// {x, weight, bias, copies of both}; the weight is [in, out] or [out, in], its copy has extra rows of zeros.
 Tensors dense_layer(at::ScalarType type, bool in_out, int64_t padding = 0) {
   const at::Tensor weight = noise({in_out ? 24 : 16, in_out ? 16 : 24}, 2, at::kFloat),
                    bias = noise({16}, 3, at::kFloat);
@@ -28,7 +28,7 @@ Tensors dense_layer(at::ScalarType type, bool in_out, int64_t padding = 0) {
   return padding > 0 ? Tensors{x, weight, {}, copy, {}} : Tensors{x, weight, bias, copy, bias.to(type)};
 }
 
-/// As `linear` in fp64, with the gradients of what is read as those of weight and bias.
+/// `linear` in fp64; the gradients of the copies go to weight and bias.
 Tensors exact_dense_layer(const Tensors& t, bool in_out) {
   const at::Tensor copy = t[3] + at::constant_pad_nd(t[1] - t[1].detach(), {0, 0, 0, t[3].size(0) - t[1].size(0)});
   const at::Tensor product = at::matmul(t[0], in_out ? copy : copy.t());
@@ -64,7 +64,7 @@ TEST_F(GpuOperators, AddTheGradientOfADenseLayersWeightToItsPlace) {
   }
 }
 
-/// The gradients of parts of a head are there before any backward pass.
+/// A head that is computed in parts has its gradients before any backward pass.
 TEST_F(GpuOperators, AddAHeadsGradientToItsPlacePartByPart) {
   constexpr int64_t kRows = 300;
   const at::Tensor start = noise({40, 24}, 5, at::kFloat), place = start.clone(),
@@ -92,7 +92,7 @@ TEST_F(GpuOperators, AddAHeadsGradientToItsPlacePartByPart) {
   expect_within(1e-2, place - start, exact_weight.grad(), "gradient of the weight");
 }
 
-/// Every epilogue, of sizes that no tile divides, with matrices as they are and transposed, in 16 bits and in fp32.
+/// Every epilogue, for sizes that are not multiples of a tile, plain and transposed matrices, 16 bits and fp32.
 TEST_F(GpuOperators, ProductsWithEpilogues) {
   using cuda::Epilogue, cuda::Product;
   constexpr int64_t kRows = 56, kInner = 104, kColumns = 40;
@@ -134,7 +134,7 @@ TEST_F(GpuOperators, ProductsWithEpilogues) {
         expect_within(1e-5, of_inner, of_a ? wide(a).sum(1) : wide(b).sum(0), "sums over inner");
       }
     }
-    // Rows that lie apart, of which some are left out: a gradient without the padding of what it belongs to.
+    // Strided rows, some columns left out: a gradient without the padding of its matrix.
     const at::Tensor padded = noise({kRows, 48}, 6, type), x = noise({kRows, 24}, 7, type);
     const at::Tensor out = poisoned({37, 24}, at::kFloat), used = padded.narrow(1, 0, 37);
     cuda::multiply({.a = used.t(), .b = x, .out = out});
@@ -198,7 +198,7 @@ TEST_F(GpuOperators, DenseLayersAreAtensWithoutACopyAndInFp32) {
   EXPECT_FALSE(gpu::linear({noise({3, 24}, 1, at::kFloat), inputs[1], {}, {}, {}}, false));
 }
 
-// An activation that overwrites a view has autograd copy its gradients.
+// If an activation overwrites a view, autograd copies its gradients.
 TEST_F(GpuOperators, DenseLayersGiveTensorsOfTheirOwn) {
   Tensors inputs = dense_layer(at::kBFloat16, false);
   inputs[1].set_requires_grad(true);

@@ -1,5 +1,4 @@
-// The operators made of kernels, on the autograd graph: against ATen in fp64. On a CPU, and on a GPU where there is
-// one.
+// Operators made of kernels, with autograd, against ATen in fp64. Run on a CPU, and on a GPU if there is one.
 #include "../../../src/ops/dispatch/gpu.hpp"
 
 #include <ATen/Context.h>
@@ -59,7 +58,7 @@ TEST_F(GpuOperators, NormOfASumWithTheGradientsOfBothResults) {
     };
     compare(inputs, 4, only(own, 0), only(reference, 0));
     const Tensors sum = own(leaves_of(inputs, 4, false));
-    sum[1].sum().backward();  // of the sum alone: nothing to go through the norm
+    sum[1].sum().backward();  // only of the sum: no gradient goes through the norm
   }
 }
 
@@ -80,11 +79,11 @@ TEST_F(GpuOperators, NormOfASumWithDropoutThatIsTheSameBackward) {
       const at::Tensor z = at::add(t[0] * masks.back() / (1 - kShare), t[3]);
       return Tensors{at::layer_norm(z, {24}, t[1], t[2], kEps), z};
     };
-    compare(inputs, 4, own, reference, /*slack=*/3);  // of a z that is large beside its spread: rounded more coarsely
+    compare(inputs, 4, own, reference, /*slack=*/3);  // z is large beside its spread: coarser rounding
     EXPECT_NEAR(wide(masks[0]).mean().item<double>(), 1 - kShare, 0.02);
     const Tensors again = own(leaves_of(inputs, 4, false));
     EXPECT_FALSE(masks[0].equal(masks[1]));
-    again[1].sum().backward();  // of the sum alone: through the dropout all the same
+    again[1].sum().backward();  // only of the sum: the gradient must still go through the dropout
   }
 }
 
@@ -165,11 +164,11 @@ TEST_F(GpuOperators, CrossEntropyWithPaddedColumns) {
       return Tensors{sum * t[2].to(sum.scalar_type()), sum.detach()};
     };
     const Way own = gpu::cross_entropy(inputs[0], 13, 0.1);
-    compare(inputs, 1, own, reference, /*slack=*/2);  // its gradient is rounded again by the factor that comes
+    compare(inputs, 1, own, reference, /*slack=*/2);  // the incoming factor rounds its gradient again
     const at::Tensor leaf = inputs[0].clone().set_requires_grad(true);
     const at::Tensor loss = own({leaf.view_as(leaf), targets, inputs[2]})[0];
     loss.backward({}, /*retain_graph=*/true);
-    EXPECT_ANY_THROW(loss.backward());  // the logits are gone
+    EXPECT_ANY_THROW(loss.backward());  // the gradient has overwritten the logits
   }
 }
 
@@ -186,7 +185,7 @@ TEST_F(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
                              noise({16}, 3, at::kFloat),
                              at::zeros({16}, on_device()),
                              at::ones({16}, on_device())};
-        // Where a rounded y is 0 and the exact one is not the ReLU differs: none of them lies so close.
+        // If a rounded y were 0 and the exact one not, the ReLU would differ; no value is that close to 0.
         compare(inputs, 4, gpu::batch_norm(inputs, {}, relu), [&](const Tensors& t) {
           at::Tensor y = at::batch_norm(t[0], t[2], t[3], t[4], t[5], true, 0.1, kEps, false);
           if (t[1].defined()) y = y + t[1];
@@ -204,12 +203,12 @@ TEST_F(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
   }
 }
 
-/// A convolution and its norm; filters of `kernel`.
+/// A convolution and its norm, with filters of size `kernel`.
 struct JoinedLayer {
   int64_t out, kernel, stride = 1;
 };
 
-/// Inputs as gpu::conv_norms() takes them, of images of so many channels.
+/// Inputs of gpu::conv_norms() for images with this number of channels.
 Tensors joined_inputs(int64_t channels, const std::vector<JoinedLayer>& layers, at::IntArrayRef residual_sizes,
                       at::ScalarType type) {
   uint64_t seed = 0;
@@ -260,10 +259,10 @@ TEST_F(GpuOperators, ConvolutionsWithTheirNorms) {
       SCOPED_TRACE(testing::Message() << storage.name << ", " << layers.size() << " layers");
       const Tensors inputs = joined_inputs(channels, layers, residual, storage.type);
       const Way own = gpu::conv_norms(inputs, shapes_of(layers), relu);
-      if (storage.type == at::kFloat && !own) return;  // on a GPU it is for 16 bits
-      // Rounding to 16 bits moves values across the ReLU's edge, which then pass their whole gradient or none: in
-      // images this small that leaves half of a digit. How the parts fit is seen in fp32; each part is tested by
-      // itself.
+      if (storage.type == at::kFloat && !own) return;  // on a GPU only 16-bit types are supported
+      // Rounding to 16 bits moves values across the ReLU's edge, which then pass all or none of their gradient: in
+      // images this small, only half a digit is left. fp32 checks how the parts fit together; separate tests check each
+      // part.
       const bool has_edge = relu || layers.size() > 1;
       const double slack = storage.type == at::kFloat ? 3 : has_edge ? 150 : 3;
       compare(inputs, 2 + 3 * layers.size(), own, one_after_the_other(layers, relu), slack);
@@ -286,13 +285,13 @@ TEST_F(GpuOperators, ConvolutionsWithTheirNormsTakeWhatTheyCan) {
     changed[place] = other;
     return gpu::conv_norms(changed, shapes_of(layers), true);
   };
-  EXPECT_FALSE(with(0, inputs[0].contiguous()));       // rows first
+  EXPECT_FALSE(with(0, inputs[0].contiguous()));       // NCHW order
   EXPECT_FALSE(with(2, inputs[2].to(at::kHalf)));      // two types
-  EXPECT_FALSE(with(3, inputs[3].to(at::kBFloat16)));  // a norm's weight is fp32
-  EXPECT_FALSE(with(0, inputs[0].narrow(0, 0, 0)));    // nothing
+  EXPECT_FALSE(with(3, inputs[3].to(at::kBFloat16)));  // a norm's weight must be fp32
+  EXPECT_FALSE(with(0, inputs[0].narrow(0, 0, 0)));    // empty
   Tensors one_value = inputs;
   one_value[0] = inputs[0].narrow(0, 0, 1);
-  EXPECT_FALSE(gpu::conv_norms(one_value, {{.stride = 9, .padding = 1}}, true));  // per channel
+  EXPECT_FALSE(gpu::conv_norms(one_value, {{.stride = 9, .padding = 1}}, true));  // one value per channel
 }
 
 TEST_F(GpuOperators, GoOnByAtensWayWhereAKernelIsMissingAfterAll) {

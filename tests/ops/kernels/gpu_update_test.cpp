@@ -1,4 +1,4 @@
-// Updates of the weights, and the measure of gradients: against ATen's.
+// Weight updates and gradient norms, against ATen.
 #include <limits>
 
 #include <ATen/TensorOperators.h>

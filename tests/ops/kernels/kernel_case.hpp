@@ -1,4 +1,4 @@
-// What tests of CUDA kernels on the CPU share: tensors in a storage type, poisoned outputs, bounds of error.
+// Shared by the tests of CUDA kernels on the CPU: tensors in a storage type, poisoned outputs, error bounds.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,28 @@ struct Storage {
   ops::cuda::Element element;
 };
 const std::vector<Storage>&
-storages();  // fp32, bf16, fp16; ThreadSanitizer, for which each is a program alike, gets fp32
+storages();  // fp32, bf16, fp16; under ThreadSanitizer only fp32, because the types run the same code
 
-/// Where kernels run: the CPU, but for the tests that are for a GPU.
+/// Where kernels run: the CPU, except in the tests for a GPU.
 at::Device kernel_device();
 bool has_kernel_device();
 
 /// Normal values, rounded to the type.
 at::Tensor noise(at::IntArrayRef sizes, uint64_t seed, at::ScalarType type);
 
-/// Filled with NaN (integers: with a number that nobody writes), so that what a kernel leaves out is seen.
+/// Filled with NaN (integers: with a value that nothing writes), so that elements a kernel leaves out are detected.
 at::Tensor poisoned(at::IntArrayRef sizes, at::ScalarType type);
 
 at::Tensor wide(const at::Tensor& tensor);       // a copy in double
-at::Tensor wide_leaf(const at::Tensor& tensor);  // that requires grad
+at::Tensor wide_leaf(const at::Tensor& tensor);  // a copy in double that requires grad
 
-/// That `ours` is whole and right: ||ours - expected|| / ||expected|| is at most 1e-5 for fp32, 3e-3 for 16 bits.
-/// `floor` is added to the norm below, for what cancels to almost nothing.
+/// Checks that `ours` is complete and correct: ||ours - expected|| / ||expected|| is at most 1e-5 for fp32, 3e-3 for 16
+/// bits. `floor` is added to the denominator, for values that cancel to nearly zero.
 void expect_close(const at::Tensor& ours, const at::Tensor& expected, const std::string& what, double floor = 0);
-/// The same against a bound of one's own.
+/// The same with a given bound.
 void expect_within(double bound, const at::Tensor& ours, const at::Tensor& expected, const std::string& what);
 
-/// That both are equal bit for bit.
+/// Checks that both are equal bit by bit.
 void expect_same_bits(const std::vector<at::Tensor>& one, const std::vector<at::Tensor>& other);
 
 template <class T = void>

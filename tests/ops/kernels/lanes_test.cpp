@@ -1,4 +1,4 @@
-// The machine that runs kernels on a CPU finds what it is there to find.
+// The emulator that runs kernels on a CPU detects the errors it is made for.
 #include <stdexcept>
 #include <vector>
 
@@ -66,7 +66,7 @@ TEST(Lanes, TellOfAVectorAccessThatIsNotAligned) {
 }
 
 TEST(Lanes, DrawTheBitsOfPhiloxAsPublished) {
-  const RandomBits zeros = philox(0, 0, 0);  // known answers of Random123, philox4x32 with 10 rounds
+  const RandomBits zeros = philox(0, 0, 0);  // Random123's known answers, philox4x32 with 10 rounds
   EXPECT_EQ(zeros.word[0], 0x6627e8d5U);
   EXPECT_EQ(zeros.word[3], 0x9b00dbd8U);
   const RandomBits ones = philox(~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0});
@@ -78,11 +78,11 @@ TEST(Lanes, DrawTheBitsOfPhiloxAsPublished) {
 void forgotten_barrier(int* out) {
   int& shared = block_memory<int>();
   if (thread_x() == 0) shared = 5;
-  __shfl_xor_sync(kWholeWarp, 0, 1);  // brings the threads together, and orders nothing
+  __shfl_xor_sync(kWholeWarp, 0, 1);  // synchronises the threads but does not order memory
   out[thread_x()] = shared;
 }
 
-// In a process of its own: ThreadSanitizer ends it with its exit code.
+// In a separate process, which ThreadSanitizer ends with its exit code.
 TEST(LanesDeathTest, ShowAForgottenBarrierToThreadSanitizer) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   std::vector<int> out(32);

@@ -45,7 +45,7 @@ TEST(MaxPoolKernels, EqualPyTorchWithTheirGradient) {
   for (const Storage& storage : storages()) {
     for (const auto& shape :
          std::vector<std::array<int64_t, 4>>{{2, 7, 10, 16}, {1, 1, 1, 3}, {3, 2, 5, 5}, {1, 8, 8, 64}}) {
-      // Few different values: equal ones meet in every window.
+      // Few distinct values, so that every window has ties.
       const PoolTensors t = pool(noise(shape, 1, at::kFloat).mul(2).round().to(storage.type), storage);
       const at::Tensor leaf = wide_leaf(t.x);
       const at::Tensor y = std::get<0>(at::max_pool2d_with_indices(leaf.permute({0, 3, 1, 2}), {3, 3}, {2, 2}, {1, 1}));
@@ -61,7 +61,7 @@ TEST(MaxPoolKernels, EqualPyTorchWithTheirGradient) {
 TEST(MaxPoolKernels, PassANanOn) {
   const at::Tensor x = noise({1, 4, 4, 4}, 1, at::kFloat);
   x[0][1][1].fill_(std::nan(""));
-  EXPECT_TRUE(pool(x, storages()[0]).y.isnan().all().item<bool>());  // it lies in all four windows
+  EXPECT_TRUE(pool(x, storages()[0]).y.isnan().all().item<bool>());  // it is in all four windows
 }
 
 }  // namespace

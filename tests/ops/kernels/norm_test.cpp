@@ -23,7 +23,7 @@ struct NormCase {
   bool centred = true, with_residual = true, with_shift = true;
   unsigned threshold = 0;
   int parts = 3;
-  int64_t offset = 0;  // elements by which tensors miss the alignment of a pack
+  int64_t offset = 0;  // misaligns tensors by this many elements
 };
 
 struct NormTensors {
@@ -32,7 +32,7 @@ struct NormTensors {
   std::vector<at::Tensor> results() const { return {z, y, mean, rstd, dz, dx, sums}; }
 };
 
-/// A tensor that begins `offset` elements after a multiple of 16 bytes.
+/// A tensor that starts `offset` elements after a multiple of 16 bytes.
 at::Tensor shifted(const at::Tensor& tensor, int64_t offset) {
   at::Tensor flat = poisoned({tensor.numel() + offset}, tensor.scalar_type());
   at::Tensor view = flat.narrow(0, offset, tensor.numel()).view(tensor.sizes());
@@ -85,7 +85,7 @@ NormTensors run(const NormCase& c, const Storage& storage) {
   const auto input = [&](uint64_t seed) { return shifted(noise(shape, seed, storage.type), c.offset); };
   const auto output = [&] { return shifted(poisoned(shape, storage.type), c.offset); };
   NormTensors t{.x = input(1), .scale = noise({c.width}, 2, at::kFloat), .y = output(), .dy = input(5), .dz = output()};
-  if (c.centred) t.x.add_(3);  // a mean that is larger than the deviation
+  if (c.centred) t.x.add_(3);  // mean larger than the standard deviation
   if (c.with_residual) t.residual = input(3);
   if (c.with_residual) t.passed = input(6);
   if (c.with_residual || c.threshold > 0) t.z = output();
@@ -99,7 +99,7 @@ NormTensors run(const NormCase& c, const Storage& storage) {
   return t;
 }
 
-/// What dropout multiplies with: what it makes of ones.
+/// The factors of dropout: its result for ones.
 at::Tensor mask_of(const NormCase& c) {
   const at::Tensor ones = at::ones({c.rows, c.width}, at::kDouble);
   if (c.threshold == 0) return ones;
@@ -117,7 +117,7 @@ void compare(const NormCase& c, const NormTensors& t, const std::string& place) 
   at::Tensor z = wide(t.x) * mask;
   if (c.with_residual) z = z + wide(t.residual);
   if (t.z.defined()) expect_close(t.z, z, place + " z");
-  // From the z that was stored: the rounding of z is looked at above.
+  // From the stored z: the rounding of z is tested above.
   const at::Tensor leaf = wide_leaf(t.z.defined() ? t.z : t.x), scale = wide_leaf(t.scale);
   const at::Tensor shift = c.with_shift ? wide_leaf(t.shift) : at::Tensor();
   at::Tensor y = c.centred ? at::layer_norm(leaf, {c.width}, scale, shift, kNormEps)

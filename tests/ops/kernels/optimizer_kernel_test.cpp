@@ -16,12 +16,12 @@ namespace {
 
 using namespace testing_support;
 
-constexpr int64_t kNumel = 6000, kOwned = 256;  // what is updated begins there
+constexpr int64_t kNumel = 6000, kOwned = 256;  // the updated range starts at kOwned
 constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kAdamEps = 1e-3, kLr = 0.01, kDecay = 0.1;
 
 at::Tensor scalar(double value) { return at::full({1}, value, at::kFloat); }
 
-/// Three stretches of an arena, the second without decay, and a gap that belongs to somebody else.
+/// Three ranges of an arena, the second without decay, with a gap that belongs to another rank.
 std::vector<Stretch> stretches() {
   std::vector<Stretch> list{{kOwned, 2052, 0, static_cast<float>(kDecay)},
                             {2052, 4100, 0, 0.0F},
@@ -74,7 +74,7 @@ struct Arena {
   std::vector<at::Tensor> state() const { return {values, first, second, working}; }
 };
 
-/// The rules as their papers write them, in double, on what the stretches cover.
+/// The update rules of the papers in double, on the given ranges.
 struct Reference {
   std::vector<double> values, first = std::vector<double>(kNumel), second = std::vector<double>(kNumel);
   int step = 0;
@@ -116,7 +116,7 @@ struct Reference {
   }
 };
 
-/// Changes of 10 steps against the reference's, and the working copy against the values.
+/// Compares the changes of 10 steps with the reference's, and the working copy with the values.
 template <class Ours, class Theirs>
 void check(const Ours& ours, const Theirs& theirs) {
   Arena arena, again;
@@ -137,7 +137,7 @@ void check(const Ours& ours, const Theirs& theirs) {
     EXPECT_TRUE(arena.working.narrow(0, stretch.begin, size)
                     .equal(arena.values.narrow(0, stretch.begin, size).to(at::kBFloat16)));
   }
-  // What lies outside of the stretches is somebody else's.
+  // Values outside the ranges belong to others and must not change.
   EXPECT_TRUE(wide(arena.values).narrow(0, 4100, 100).equal(start.narrow(0, 4100, 100)));
   EXPECT_TRUE(wide(arena.values).narrow(0, 0, kOwned).equal(start.narrow(0, 0, kOwned)));
 }
@@ -192,7 +192,7 @@ Scalars scalars_of(double square, const at::Tensor& scale, double max_norm) {
 }
 
 TEST(GradientNormKernels, UnscaleAndClip) {
-  const Scalars clipped = scalars_of(64 * 64.0 * 9, scalar(64), 1.5);  // of norm 3 without its scale
+  const Scalars clipped = scalars_of(64 * 64.0 * 9, scalar(64), 1.5);  // norm 3 without its scale
   EXPECT_DOUBLE_EQ(clipped.norm.item<double>(), 3);
   EXPECT_EQ(clipped.found_inf.item<float>(), 0);
   EXPECT_NEAR(clipped.divisor.item<float>(), 128, 1e-3);

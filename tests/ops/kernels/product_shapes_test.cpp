@@ -1,4 +1,4 @@
-// The shapes of products that cuBLAS is asked for: on a CPU, where they can be seen.
+// The GEMM shapes requested from cuBLAS, recorded on a CPU.
 #include <ATen/ops/constant_pad_nd.h>
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-// Attention whose gradient cuDNN has no kernel for: on a CPU, where that can be arranged.
+// Attention without a cuDNN kernel for its gradient, simulated on a CPU.
 #include <string>
 
 #include <torch/csrc/autograd/function.h>

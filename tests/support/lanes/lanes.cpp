@@ -9,7 +9,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-// The machinery itself is not looked at by ThreadSanitizer: it would order what kernels do, and hide their races.
+// ThreadSanitizer must not see the emulator itself: its order of execution would hide races between kernel threads.
 #define GPUTRAIN_UNSEEN __attribute__((no_sanitize("thread"), noinline))
 
 namespace lanes {
@@ -22,7 +22,7 @@ Watcher this_watcher() { return __tsan_get_current_fiber(); }
 void follow(Watcher watcher) { __tsan_switch_to_fiber(watcher, __tsan_switch_to_fiber_no_sync); }
 void give(void* place) { __tsan_release(place); }
 void take(void* place) { __tsan_acquire(place); }
-/// Memory that nobody has used yet, at the same place.
+/// Replaces memory with fresh pages at the same address.
 void renew(char* memory, size_t bytes) {
   ::mmap(memory, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
@@ -47,7 +47,7 @@ char* map_memory(size_t bytes) {
 
 struct Barrier {
   unsigned expected = 0, arrived = 0, passed = 0;
-  char places[2] = {};  // by parity: nobody is two barriers ahead of anybody
+  char places[2] = {};  // by parity: no thread is two barriers ahead of another
 };
 
 struct Lane {
@@ -69,7 +69,7 @@ struct Machine {
   uint64_t exchanged[2][kMostThreads] = {};
   Watcher watchers[kMostThreads] = {};
   unsigned first_watcher = 0;
-  unsigned fruitless = 0;  // turns since anybody came further
+  unsigned fruitless = 0;  // turns since the last progress
   const std::function<void()>* body = nullptr;
   std::string failure;
   char* stacks = map_memory(kMostThreads * kStackBytes);
@@ -116,7 +116,7 @@ GPUTRAIN_UNSEEN void lane_main() {
   next_lane();
 }
 
-/// Returns once all have come.
+/// Waits until all threads of the barrier have arrived.
 GPUTRAIN_UNSEEN void wait_at(Barrier& barrier, bool orders_memory) {
   Machine& m = machine();
   const unsigned turn = barrier.passed;
@@ -155,9 +155,8 @@ GPUTRAIN_UNSEEN void prepare(Lane& lane, unsigned number, const Dim& threads) {
   ::makecontext(&lane.context, lane_main, 0);
 }
 
-/// Blocks are not ordered among each other: each has stacks and shared memory that were not used before. Threads as
-/// ThreadSanitizer knows them are costly to make, and what one does has an order: from block to block they move on by
-/// one lane.
+/// Blocks must be unordered, so each gets fresh stacks and fresh shared memory. ThreadSanitizer's fibers are expensive
+/// to create and order their own accesses, so they are reused, shifted by one lane per block.
 GPUTRAIN_UNSEEN void run_block() {
   Machine& m = machine();
   renew(m.stacks, m.count * kStackBytes);
@@ -174,7 +173,7 @@ GPUTRAIN_UNSEEN void run_block() {
   for (unsigned i = 0; i < m.count; ++i) prepare(m.lanes[i], i, m.threads);
   switch_to(&m.lanes[0]);
   for (unsigned i = 0; i < m.count; ++i) {
-    if (m.lanes[i].is_done) continue;  // else: after a failure
+    if (m.lanes[i].is_done) continue;  // after a failure the others have not ended
     follow(m.lanes[i].watcher);
     give(&m.end);
     follow(m.main_watcher);
@@ -215,7 +214,7 @@ GPUTRAIN_UNSEEN void fail(const std::string& what) {
   if (m.current == nullptr) throw std::runtime_error(what);
   m.failure = what + ", thread " + std::to_string(m.current->number) + " of block " + std::to_string(m.block.x) + "," +
               std::to_string(m.block.y) + "," + std::to_string(m.block.z);
-  switch_to(nullptr);  // the fibers are left as they stand: kernels own nothing
+  switch_to(nullptr);  // abandons the fibers: kernels own no resources
   __builtin_unreachable();
 }
 
@@ -232,7 +231,7 @@ GPUTRAIN_UNSEEN uint64_t exchange(uint64_t value, unsigned bits) {
   const unsigned number = m.current->number, warp = number / kWarp;
   uint64_t* const values = m.exchanged[m.warps[warp].passed % 2];
   values[number] = value;
-  wait_at(m.warps[warp], false);  // a shuffle orders no memory
+  wait_at(m.warps[warp], false);  // a shuffle does not order memory
   return values[warp * kWarp + ((number ^ bits) % kWarp)];
 }
 

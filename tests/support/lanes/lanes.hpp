@@ -1,11 +1,10 @@
-// Runs CUDA kernels on the CPU: what src/ops/cuda/kernels/device.cuh takes from the toolkit where a compiler for GPUs reads it,
-// it takes from here where a C++ compiler does.
+// Runs CUDA kernels on the CPU: for a C++ compiler, src/ops/cuda/kernels/device.cuh includes this instead of the CUDA toolkit.
 //
-// Each thread of a block is a fiber, blocks come one after another. Shared memory and whatever a kernel has not written
-// are poisoned by the caller or by us; vector loads assert their alignment; a thread that leaves before a barrier or a
-// shuffle that others wait at is an error. Under ThreadSanitizer every thread of every block counts as a thread of its
-// own, and only __syncthreads and __syncwarp order their memory, so that it finds a barrier that is missing and two
-// blocks that write to one place. Not seen: coalescing, occupancy, the rounding of the fast intrinsics.
+// Each thread of a block is a fiber; blocks run one after another. The caller or this code poisons shared memory and
+// everything a kernel has not written. Vector loads assert their alignment; a thread that exits before a barrier or
+// shuffle at which others wait is an error. ThreadSanitizer sees every thread of every block as a thread, ordered only
+// by __syncthreads and __syncwarp, so it finds a missing barrier and two blocks that write to the same address. Not
+// checked: coalescing, occupancy, the rounding of fast intrinsics.
 #pragma once
 
 #include <cmath>
@@ -32,7 +31,7 @@ struct Dim {
   unsigned x = 1, y = 1, z = 1;
 };
 
-/// Runs `thread` once per thread of every block. Throws std::runtime_error when one called fail(), or none can go on.
+/// Runs `thread` once per thread of every block. Throws std::runtime_error if a thread calls fail(), or on a deadlock.
 void run(const Dim& blocks, const Dim& threads, const std::function<void()>& thread);
 
 [[noreturn]] void fail(const std::string& what);
@@ -44,9 +43,9 @@ const Dim& grid_size();
 
 void block_barrier();
 void warp_barrier();
-/// Each thread of a warp gives a value and takes the one of the thread whose place in the warp differs by these bits.
+/// Warp shuffle: each thread passes a value and gets that of the thread whose lane differs in `bits`.
 uint64_t exchange(uint64_t value, unsigned bits);
-/// The block's shared memory of this name.
+/// The block's shared memory with this name.
 void* shared_bytes(const void* name, size_t bytes);
 
 }  // namespace lanes
@@ -86,7 +85,7 @@ inline float widen(float value) { return value; }
 inline float widen(Bf16 value) { return value; }
 inline float widen(Fp16 value) { return value; }
 
-/// Two neighbours at a time, as a GPU converts them.
+/// Converts two neighbours at a time, like a GPU.
 template <class T>
 void narrow2(float a, float b, T* to) {
   to[0] = static_cast<T>(a);

@@ -1,4 +1,4 @@
-// What cuDNN computes in one kernel on a GPU, by its formulas in fp64 on a CPU, rounded where it rounds.
+// cuDNN's fused attention, computed by its formulas in fp64 on the CPU and rounded where cuDNN rounds.
 #include <cmath>
 
 #include <ATen/TensorOperators.h>
@@ -20,7 +20,7 @@ bool has_attention_gradient = true;
 namespace gputrain::ops::cuda {
 namespace {
 
-/// In fp64, and each key head as often as it serves.
+/// Heads in fp64; each key head is repeated for every query head that uses it.
 Heads repeated(const at::Tensor& packed, const PackedAttention& attention) {
   const auto [q, k, v] = unpacked(packed.to(at::kDouble), attention.heads, attention.key_heads);
   const int64_t group = attention.heads / attention.key_heads;
@@ -33,13 +33,13 @@ at::Tensor scores(const Heads& heads, const PackedAttention& attention) {
   return all.masked_fill(at::ones({all.size(2), all.size(3)}, at::kBool).tril_().logical_not_(), -INFINITY);
 }
 
-/// [batch, heads, time, channels] -> [batch, time, heads, channels]; heads that are one key head are added up.
+/// [batch, heads, time, channels] -> [batch, time, heads, channels]; sums over the query heads that share a key head.
 at::Tensor beside_each_other(const at::Tensor& x, int64_t heads) {
   return x.view({x.size(0), heads, -1, x.size(2), x.size(3)}).sum(2).transpose(1, 2);
 }
 
-/// What its kernels hand to matrix units, and keep of each query head before those of one key head are added up, has
-/// the type of their operands.
+/// cuDNN's kernels round to the operands' type what they pass to the tensor cores, and each query head's gradients
+/// before they sum those of a key head.
 at::Tensor rounded(const at::Tensor& x, const at::Tensor& packed) { return x.to(packed.scalar_type()).to(at::kDouble); }
 
 at::Tensor apart(const at::Tensor& y, int64_t heads) {

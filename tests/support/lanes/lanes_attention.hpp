@@ -2,7 +2,7 @@
 
 namespace gputrain::testing_support {
 
-/// False: cuDNN has no kernel for the gradient of attention.
+/// False: simulates that cuDNN has no kernel for the gradient of attention.
 extern bool has_attention_gradient;
 
 }  // namespace gputrain::testing_support

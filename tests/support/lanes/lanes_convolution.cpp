@@ -1,4 +1,4 @@
-// What cuDNN computes in one kernel on a GPU, by ATen on a CPU.
+// cuDNN's fused convolutions, computed by ATen on the CPU.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>
@@ -21,10 +21,10 @@ namespace {
 
 at::Tensor as_rows(const at::Tensor& x) { return x.contiguous(at::MemoryFormat::ChannelsLast); }
 
-/// Of 16 bits made wide: cuDNN rounds a result once, ATen on some processors every product of a filter.
+/// Widens 16-bit values: cuDNN rounds the result once, while ATen on some CPUs rounds each product of a filter.
 at::Tensor unrounded(const at::Tensor& x) { return x.element_size() == 2 ? x.to(at::kFloat) : x; }
 
-/// Of x and of x times y, per channel in fp32.
+/// Sums of x and of x times y, per channel in fp32.
 at::Tensor sums_of(const at::Tensor& x, const at::Tensor& y) {
   const at::Tensor wide = x.to(at::kDouble);
   return at::stack({wide.sum({0, 2, 3}), (wide * y.to(at::kDouble)).sum({0, 2, 3})}).to(at::kFloat);

@@ -2,7 +2,7 @@
 
 namespace gputrain::testing_support {
 
-/// How often the CPU's answers in place of cuDNN's kernels were asked for.
+/// Number of calls of the CPU versions of cuDNN's kernels.
 struct CalledSums {
   int forward = 0, backward = 0;
 };

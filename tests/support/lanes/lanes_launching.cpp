@@ -1,4 +1,4 @@
-// The answers of a CPU to what the functions that launch kernels ask: tensors in its memory are those kernels run on.
+// CPU versions of the functions that launch kernels: kernels run on tensors in CPU memory.
 #include "../../../src/ops/cuda/autograd/launching.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -31,7 +31,7 @@ Dropout drawn_dropout(double share) {
       .threshold = threshold, .seed = at::check_generator<at::CPUGeneratorImpl>(generator)->random64(), .offset = 4};
 }
 
-/// cuBLASLt's work, in fp32.
+/// Replaces cuBLASLt, in fp32.
 void multiply(const Product& p) {
   testing_support::rows_of_products.push_back(p.out.size(0));
   const at::Tensor product = at::mm(p.a.to(at::kFloat), p.b.to(at::kFloat));
@@ -43,7 +43,7 @@ void multiply(const Product& p) {
 
 namespace gputrain::ops {
 
-/// A kernel that is right is taken: times on a CPU say nothing of it.
+/// Accepts every kernel with a correct result: times on a CPU mean nothing.
 PathChoice& path_choice() {
   static PathChoice choice({.time_counts = false,
                             .milliseconds =
