@@ -61,7 +61,7 @@ TEST_F(BackgroundWriterTest, CopiesWhatHoldsStillWhileTheCallerGoesOn) {
     moving.fill_(static_cast<double>(step));
     live.step = step;
     writer.begin(live, {weights_});
-    moving.fill_(-1);  // may change at once
+    moving.fill_(-1);  // begin() has copied it
     writer.finish_copy();
     weights_.fill_(-1);
   }

@@ -3,7 +3,7 @@
 make DIR:  for each model a folder DIR/<name> with its weights as its library writes them (model.safetensors, for
            transformers also config.json) and expected.safetensors: inputs, targets, logits, loss, gradients, computed
            in fp64.
-check DIR: loads what gputrain wrote into DIR/<name>/ours strictly and compares the logits with those it got.
+check DIR: strictly loads what gputrain wrote to DIR/<name>/ours, and compares the logits with those gputrain computed.
 """
 import sys
 from pathlib import Path

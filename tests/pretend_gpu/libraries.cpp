@@ -245,7 +245,7 @@ PRETEND_PRODUCT(cudnnBatchNormalizationForwardTrainingEx)
 PRETEND_PRODUCT(cudnnBatchNormalizationBackwardEx)
 PRETEND_PRODUCT(cudnnBatchNormalizationForwardInference)
 
-// --- NCCL: each rank hears itself alone ------------------------------------------------------------------------------
+// --- NCCL: each rank receives only its own data ----------------------------------------------------------------------
 
 namespace {
 

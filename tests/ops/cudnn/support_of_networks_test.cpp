@@ -11,9 +11,9 @@ std::vector<Conv> resnet50() {
   int in = 64, size = 56;
   for (int stage = 0; stage < 4; ++stage) {
     const int width = 64 << stage, stride = stage == 0 ? 1 : 2;
-    convs.insert(convs.end(), {{in, size, width, 1, 1},
-                               {width, size, width, 3, stride},
-                               {in, size, 4 * width, 1, stride}});  // last: shortcut
+    convs.insert(
+        convs.end(),
+        {{in, size, width, 1, 1}, {width, size, width, 3, stride}, {in, size, 4 * width, 1, stride}});  // the shortcut
     size /= stride;
     in = 4 * width;
     convs.insert(convs.end(), {{width, size, in, 1, 1}, {in, size, width, 1, 1}, {width, size, width, 3, 1}});
