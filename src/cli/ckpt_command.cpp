@@ -13,6 +13,7 @@
 #include "gputrain/inspect/text_table.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "gputrain/train/progress.hpp"
 
 namespace gputrain::app {
@@ -34,7 +35,7 @@ int64_t latest_of(const std::vector<CkptEntry>& entries) {
 /// The step of the best by the newest one's metric, of equals the newer; -1: none has a score.
 int64_t best_of(const std::vector<CkptEntry>& entries) {
   const std::string metric = metric_of(entries);
-  const bool smaller = train::smaller_is_better(metric);
+  const bool smaller = tasks::smaller_is_better(metric);
   const CkptEntry* best = nullptr;
   for (const auto& entry : entries) {
     if (entry.kind != Kind::checkpoint || !entry.problem.empty() || !entry.score || entry.score->metric != metric)

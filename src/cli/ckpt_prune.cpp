@@ -12,6 +12,7 @@
 #include "gputrain/inspect/text_table.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/run_lock.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "gputrain/train/progress.hpp"
 
 namespace gputrain::app {
@@ -45,7 +46,7 @@ Removal prune_folder(const fs::path& folder, const std::vector<CkptEntry>& entri
   const checkpoint::CheckpointStore store(folder, {.keep_last = request.keep_last,
                                                    .keep_best = request.keep_best,
                                                    .keep_every = request.keep_every,
-                                                   .smaller_is_better = train::smaller_is_better(metric_of(entries))});
+                                                   .smaller_is_better = tasks::smaller_is_better(metric_of(entries))});
   const auto search = store.find_newest();
   if (!search.newest && !search.rejected.empty()) {
     const auto& newest = search.rejected.front();

@@ -26,7 +26,7 @@ std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const 
 void refuse_other_targets(const std::filesystem::path& weights, const Datasets& datasets) {
   const std::string difference = other_targets(weights, *datasets.train);
   if (difference.empty()) return;
-  const std::string kind = datasets.is_text ? "character " : "class ";
+  const std::string kind = datasets.target_kind() + " ";
   throw Error(ExitCode::data,
               {.what = "the weights were trained on other data: " + kind + difference,
                .where = weights.string(),

@@ -39,7 +39,9 @@ int try_out(const Job& job, Assembly& assembly, monitor::Console& console, const
   data::Loader loader(assembly.datasets.train, options);
   const auto step = loader.next_step();
   const auto& batch = step.micro_batches.front();
-  const auto loss = assembly.built.model->loss(loader.to_device(batch), job.spec().train.label_smoothing);
+  const data::Preprocess preprocess(*assembly.datasets.train,
+                                    input_format(job.spec(), *assembly.datasets.train, assembly.place));
+  const auto loss = assembly.datasets.task->loss(*assembly.built.model, preprocess(batch), {});
   const double mean = loss.sum.item<double>() / static_cast<double>(batch.weight);
   for (const auto& shortage : disks_too_small(job, assembly)) {
     if (shortage.for_one) throw Error(shortage.error);

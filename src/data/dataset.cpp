@@ -1,21 +1,6 @@
 #include "gputrain/data/dataset.hpp"
 
-#include <functional>
-#include <numeric>
-
-#include <c10/core/ScalarType.h>
-
 namespace gputrain::data {
-
-size_t SampleLayout::input_bytes() const {
-  const int64_t values = std::accumulate(input_sizes.begin(), input_sizes.end(), int64_t{1}, std::multiplies<>());
-  return static_cast<size_t>(values) * c10::elementSize(input_type);
-}
-
-size_t SampleLayout::target_count() const {
-  return static_cast<size_t>(
-      std::accumulate(target_sizes.begin(), target_sizes.end(), int64_t{1}, std::multiplies<>()));
-}
 
 Dataset::~Dataset() = default;
 

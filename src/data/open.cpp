@@ -54,25 +54,27 @@ std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& who
 void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& other, const std::string& key) {
   if (!other || train.layout().is_image()) return;
   const SampleLayout &wanted = train.layout(), &found = other->layout();
-  if (found.input_sizes == wanted.input_sizes && found.target_sizes == wanted.target_sizes) return;
-  const auto told = [](const SampleLayout& layout) {
-    return fmt::format("[{}] with targets of [{}]", fmt::join(layout.input_sizes, ", "),
-                       fmt::join(layout.target_sizes, ", "));
+  const auto sizes_of = [](const SampleLayout& layout) {
+    std::string text;
+    for (const Field& field : layout.fields)
+      text += fmt::format("{}{} [{}]", text.empty() ? "" : ", ", field.name, fmt::join(field.sizes, ", "));
+    return text;
   };
+  if (sizes_of(found) == sizes_of(wanted)) return;
   throw Error(
       ExitCode::data,
-      {.what = "its samples have sizes " + told(found) + ", those of data.train " + told(wanted), .where = key});
+      {.what = "its samples are " + sizes_of(found) + ", those of data.train " + sizes_of(wanted), .where = key});
 }
 
 class Opener {
  public:
-  Opener(const DataSpec& spec, std::optional<int64_t> longest_sequence) : spec_(spec) {
+  Opener(const DataSpec& spec, const InputSpec& model) : spec_(spec) {
     request_.image = &spec.image;
     request_.text = &spec.text;
     request_.files = &files_;
-    request_.wants_tokens = longest_sequence.has_value();
-    if (!longest_sequence) return;
-    const int64_t told = spec.text.max_length.value.value_or(0), most = *longest_sequence;
+    request_.model = model;
+    if (!model.reads_tokens()) return;
+    const int64_t told = spec.text.max_length.value.value_or(0), most = model.longest;
     request_.sequence_length = told > 0 && most > 0 ? std::min(told, most) : std::max(told, most);
   }
 
@@ -125,9 +127,7 @@ void DataSpec::check(const DataSpec& spec, config::Complaints& complaints) {
     complaints.about("test.split", "val and test together leave nothing to train on");
 }
 
-Datasets open_datasets(const DataSpec& spec, std::optional<int64_t> longest_sequence) {
-  return Opener(spec, longest_sequence).open();
-}
+Datasets open_datasets(const DataSpec& spec, const InputSpec& model) { return Opener(spec, model).open(); }
 
 int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host) {
   // On a CPU the compute threads read: nothing is won by threads that take their cores.

@@ -122,8 +122,7 @@ class Idx final : public data::Dataset {
     if (options.channels.value.value_or(1) != 1)
       throw Error(ExitCode::usage,
                   {.what = "IDX images are grey", .where = "data.image.channels", .hint = "channels: 1"});
-    layout_.input_sizes = {transform_.height(), transform_.width(), 1};
-    layout_.num_classes = images_->num_classes;
+    layout_ = data::SampleLayout::images(transform_.height(), transform_.width(), 1, images_->num_classes);
     normalization_ = options.mean ? statistics_for(options, 1, {}) : statistics ? *statistics : measure(*images_);
   }
 
@@ -133,12 +132,12 @@ class Idx final : public data::Dataset {
   std::optional<data::Normalization> normalization() const override { return normalization_; }
   std::string describe() const override { return describe_images(size(), layout_); }
 
-  void read(int64_t index, const data::ReadContext& context, std::byte* input, int64_t* target) const override {
+  void read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const override {
     const data::ImageView image{images_->images.values.get() + index * images_->width() * images_->height(),
                                 images_->width(), images_->height(), 1};
     const data::Fit fit = transform_.fit(index, context, image.width, image.height);
-    data::fit_image(image, fit, reinterpret_cast<uint8_t*>(input));
-    *target = images_->labels.values[static_cast<size_t>(index)];
+    data::fit_image(image, fit, row.values<uint8_t>(0));
+    *row.values<int64_t>(1) = images_->labels.values[static_cast<size_t>(index)];
   }
 
   std::shared_ptr<const Dataset> part(double begin, double end, data::Role role) const override {

@@ -163,20 +163,20 @@ ImageSamples::ImageSamples(std::shared_ptr<const ImageStore> store, const data::
   if (options.size.is_auto()) size = common_size(*store_);
   transform_ = std::make_unique<data::ImageTransform>(options, role, size.width, size.height);
   const int64_t channels = options.channels.value.value_or(3);
-  layout_.input_sizes = {transform_->height(), transform_->width(), channels};
-  layout_.num_classes = std::ssize(store_->class_names());
+  layout_ = data::SampleLayout::images(transform_->height(), transform_->width(), channels,
+                                       std::ssize(store_->class_names()));
   normalization_ = statistics_for(options, channels, imagenet_statistics(channels));
 }
 
-void ImageSamples::read(int64_t index, const data::ReadContext& context, std::byte* input, int64_t* target) const {
+void ImageSamples::read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const {
   thread_local std::vector<std::byte> bytes;
   store_->read(index, bytes);
   const auto [width, height] = image_decoder().open(bytes, store_->full_name(index));
   const data::Fit fit = transform_->fit(index, context, width, height);
   const int64_t reduction = data::ImageTransform::reduction(fit, context);
-  const data::ImageView image = image_decoder().decode(layout_.input_sizes.back(), reduction);
-  data::fit_image(image, fit, reinterpret_cast<uint8_t*>(input), image.width == width ? 1 : reduction);
-  *target = store_->label(index);
+  const data::ImageView image = image_decoder().decode(layout_.input().sizes.back(), reduction);
+  data::fit_image(image, fit, row.values<uint8_t>(0), image.width == width ? 1 : reduction);
+  *row.values<int64_t>(1) = store_->label(index);
 }
 
 std::shared_ptr<const data::Dataset> ImageSamples::part(double begin, double end, data::Role role) const {

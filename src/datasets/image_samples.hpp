@@ -63,7 +63,7 @@ class ImageSamples : public data::Dataset {
 
   int64_t size() const override { return store_->size(); }
   const data::SampleLayout& layout() const override { return layout_; }
-  void read(int64_t index, const data::ReadContext& context, std::byte* input, int64_t* target) const override;
+  void read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const override;
   std::shared_ptr<const Dataset> part(double begin, double end, data::Role role) const override;
   std::optional<data::Normalization> normalization() const override { return normalization_; }
   std::vector<std::string> class_names() const override { return store_->class_names(); }

@@ -21,7 +21,8 @@ data::Normalization statistics_for(const data::ImageOptions& options, int64_t ch
 
 std::string describe_images(int64_t count, const data::SampleLayout& layout) {
   std::string text = counted(count, "image") + " ";
-  for (size_t d = 0; d < layout.input_sizes.size(); ++d) text += (d ? "x" : "") + std::to_string(layout.input_sizes[d]);
+  const auto& sizes = layout.input().sizes;
+  for (size_t d = 0; d < sizes.size(); ++d) text += (d ? "x" : "") + std::to_string(sizes[d]);
   return text + ", " + counted(layout.num_classes, "class");
 }
 

@@ -37,22 +37,19 @@ class Synthetic final : public data::Dataset {
  public:
   Synthetic(const SyntheticSpec& spec, const data::DatasetRequest& request)
       : spec_(spec), seed_(mix(kSampleSeed, static_cast<uint64_t>(request.role))) {
-    if (request.wants_tokens) {
-      layout_.input_sizes = layout_.target_sizes = {window_length(request)};
-      layout_.input_type = at::kLong;
-      layout_.num_classes = spec.vocab_size;
+    if (request.model.reads_tokens()) {
+      layout_ = data::SampleLayout::tokens(window_length(request), spec.vocab_size);
       return;
     }
     const data::ImageOptions options = request.image ? *request.image : data::ImageOptions{};
     int64_t size = options.size.value.value_or(32);
     if (request.role != data::Role::train) size = options.eval.crop.value.value_or(size);
     const int64_t channels = options.channels.value.value_or(3);
-    layout_.input_sizes = {size, size, channels};
-    layout_.num_classes = spec.num_classes;
+    layout_ = data::SampleLayout::images(size, size, channels, spec.num_classes);
     statistics_ = statistics_for(
         options, channels,
         {std::vector(static_cast<size_t>(channels), 0.5), std::vector(static_cast<size_t>(channels), 0.25)});
-    noise_ = random_bytes(kNoiseSeed, layout_.input_bytes() + kNoiseOffsets);
+    noise_ = random_bytes(kNoiseSeed, layout_.input().bytes() + kNoiseOffsets);
   }
 
   int64_t size() const override { return spec_.samples; }
@@ -62,17 +59,18 @@ class Synthetic final : public data::Dataset {
 
   std::string describe() const override {
     if (layout_.is_image()) return describe_images(size(), layout_) + ", made up";
-    return counted(size(), "window") + " of " + grouped(layout_.input_sizes[0]) + " tokens of " +
+    return counted(size(), "window") + " of " + grouped(layout_.token_count()) + " tokens of " +
            grouped(layout_.num_classes) + ", made up";
   }
 
-  void read(int64_t index, const data::ReadContext&, std::byte* input, int64_t* target) const override {
+  void read(int64_t index, const data::ReadContext&, const data::SampleRow& row) const override {
     RandomStream random(seed_, static_cast<uint64_t>(index));
     if (layout_.is_image()) {
-      *target = random.below(spec_.num_classes);
-      make_image(random, *target, reinterpret_cast<uint8_t*>(input));
+      int64_t* const label = row.values<int64_t>(1);
+      *label = random.below(spec_.num_classes);
+      make_image(random, *label, row.values<uint8_t>(0));
     } else {
-      make_tokens(random, reinterpret_cast<int64_t*>(input), target);
+      make_tokens(random, row.values<int64_t>(0), row.values<int64_t>(1));
     }
   }
 
@@ -94,11 +92,11 @@ class Synthetic final : public data::Dataset {
   void make_image(RandomStream& random, int64_t label, uint8_t* pixels) const {
     const uint8_t* noise = noise_.data() + random.below(kNoiseOffsets);
     if (!spec_.learnable) {
-      std::memcpy(pixels, noise, layout_.input_bytes());
+      std::memcpy(pixels, noise, layout_.input().bytes());
       return;
     }
     const std::vector<uint8_t> pattern = random_bytes(mix(kPatternSeed, static_cast<uint64_t>(label)), kPatternBytes);
-    const int64_t side = layout_.input_sizes[0], channels = layout_.input_sizes[2];
+    const int64_t side = layout_.input().sizes[0], channels = layout_.input().sizes[2];
     for (int64_t y = 0; y < side; ++y)
       for (int64_t x = 0; x < side; ++x) {
         const int field = pattern[static_cast<size_t>(y * 8 / side * 8 + x * 8 / side)];
@@ -113,7 +111,7 @@ class Synthetic final : public data::Dataset {
       return static_cast<int64_t>(uint64_t{random.bits()} * static_cast<uint64_t>(vocabulary) >> 32);
     };
     int64_t token = draw();
-    for (int64_t t = 0; t < layout_.input_sizes[0]; ++t) {
+    for (int64_t t = 0; t < layout_.token_count(); ++t) {
       input[t] = token;
       const bool follows = spec_.learnable && random.bits() % 10 != 0;
       token = follows ? (token * 5 + 17) % vocabulary : draw();

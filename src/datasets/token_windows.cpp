@@ -22,7 +22,7 @@ std::string files_between(const std::vector<int64_t>& ends, int64_t begin, int64
 }
 
 int64_t window_length(const data::DatasetRequest& request) {
-  if (!request.wants_tokens) {
+  if (!request.model.reads_tokens()) {
     throw Error(ExitCode::usage, {.what = "this data is text, and the model does not take text",
                                   .where = request.path,
                                   .hint = "a language model, or data of images"});
@@ -45,9 +45,7 @@ TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t be
                                          " are here, and learning to predict the next one needs two",
                                  .where = source_->name()});
   windows_ = ceil_divide(targets_, length_);
-  layout_.input_sizes = layout_.target_sizes = {length_};
-  layout_.input_type = at::kLong;
-  layout_.num_classes = source_->vocabulary_size();
+  layout_ = data::SampleLayout::tokens(length_, source_->vocabulary_size());
 }
 
 TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t sequence_length)
@@ -67,13 +65,14 @@ void TokenWindows::read_run(int64_t first, int64_t count, int64_t* input, int64_
   std::fill(target + real, target + count, kIgnoreIndex);
 }
 
-void TokenWindows::read(int64_t index, const data::ReadContext& context, std::byte* input, int64_t* target) const {
+void TokenWindows::read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const {
   int64_t offset = 0;
   if (context.augment) offset = RandomStream(context.seed, static_cast<uint64_t>(context.epoch)).below(length_);
   const int64_t around = windows_ * length_;
   const int64_t first = (offset + index * length_) % around;
   const int64_t before_end = std::min(length_, around - first);
-  auto* const tokens = reinterpret_cast<int64_t*>(input);
+  auto* const tokens = row.values<int64_t>(0);
+  auto* const target = row.values<int64_t>(1);
   read_run(first, before_end, tokens, target);
   if (before_end < length_) read_run(0, length_ - before_end, tokens + before_end, target + before_end);
 }

@@ -42,7 +42,7 @@ class TokenWindows : public data::Dataset {
 
   int64_t size() const override { return windows_; }
   const data::SampleLayout& layout() const override { return layout_; }
-  void read(int64_t index, const data::ReadContext& context, std::byte* input, int64_t* target) const override;
+  void read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const override;
   bool is_cheap_to_read() const override { return true; }
   std::shared_ptr<const Dataset> part(double begin, double end, data::Role role) const override;
   std::function<std::string(std::span<const int64_t>)> decoder() const override { return source_->decoder(); }

@@ -143,8 +143,8 @@ void add_shorter_inputs(std::vector<Remedy>& remedies, const Assembly& assembly,
                         .effect = fmt::format("sequences of {} tokens instead of {}", tokens / 2, tokens),
                         .saved = use.rest / 2,
                         .change = 2});
-  } else if (layout.is_image() && layout.input_sizes[0] >= 64) {
-    const int64_t size = layout.input_sizes[0] / 2;
+  } else if (layout.is_image() && layout.input().sizes[0] >= 64) {
+    const int64_t size = layout.input().sizes[0] / 2;
     remedies.push_back({.set = fmt::format("data.image.size={}", size),
                         .effect = "a quarter of the pixels",
                         .saved = use.rest * 3 / 4,

@@ -63,7 +63,7 @@ void refuse_other_samples(const Job& job) {
   constexpr std::array kOwn{"idx", "imagefolder", "synthetic", "tar", "text", "tokens"};
   if (std::ranges::find(kOwn, job.spec().data.train.format.name) != kOwn.end()) return;
   const Datasets datasets = open_datasets(job);
-  if (datasets.is_text || datasets.train->layout().is_image()) return;
+  if (datasets.tokens_per_sample() > 0 || datasets.train->layout().is_image()) return;
   throw job.loaded.error(
       "data.train.format",
       "made-up data is images or tokens, and the samples of " + datasets.train->describe() + " are neither",

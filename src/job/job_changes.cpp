@@ -2,17 +2,26 @@
 
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::app {
 namespace {
 
-/// The settings a checkpoint was saved with, in the order and with the classes of today's.
-std::vector<config::Setting> settings_from_json(const nlohmann::json& json, const std::vector<config::Setting>& today) {
-  std::vector<config::Setting> settings;
-  for (const auto& setting : today) {
+/// The settings a checkpoint was saved with, in the order and with the classes of today's. A key that is newer than the
+/// checkpoint had its default.
+std::vector<config::Setting> settings_from_json(const nlohmann::json& json, const Job& job) {
+  const auto defaults = default_settings(job.spec());
+  std::vector<config::Setting> settings = job.loaded.settings();
+  for (auto& setting : settings) {
     const auto found = json.find(setting.key);
-    if (found != json.end()) settings.push_back({setting.key, found->get<std::string>(), setting.change});
+    const auto usual = defaults.find(setting.key);
+    if (found != json.end()) {
+      setting.value = found->get<std::string>();
+    } else if (usual != defaults.end()) {
+      setting.value = usual->second;
+    }
   }
   return settings;
 }
@@ -25,10 +34,18 @@ nlohmann::json settings_to_json(const std::vector<config::Setting>& settings) {
   return json;
 }
 
-void check_job_changes(const nlohmann::json& saved, const std::vector<config::Setting>& today, bool accept,
-                       const std::string& where) {
+std::map<std::string, std::string> default_settings(const JobSpec& spec) {
+  JobSpec plain;
+  plain.data.train.format.name = spec.data.train.format.name;
+  plain.lr_scheduler.type.name = spec.lr_scheduler.type.name;
+  std::map<std::string, std::string> values;
+  for (const auto& setting : config::settings_of(job_schema(), &plain)) values[setting.key] = setting.value;
+  return values;
+}
+
+void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept, const std::string& where) {
   std::string refused, unaccepted;
-  for (const auto& change : config::differences(settings_from_json(saved, today), today)) {
+  for (const auto& change : config::differences(settings_from_json(saved, job), job.loaded.settings())) {
     const std::string line = "\n    " + change.key + ": " + change.before + " -> " + change.after;
     if (change.change == config::Change::refused) refused += line;
     if (change.change == config::Change::needs_accept && !accept) unaccepted += line;

@@ -37,6 +37,7 @@ void describe_keys(config::Description<Spec>& d) {
       .instead_of_flag("tf32", "tf32");
   if constexpr (kIsWhole) {
     d.key("model", &Spec::model, "what is trained").required();
+    d.key("task", &Spec::task, "what is learned").change(Change::needs_accept);
     d.key("data", &Spec::data, "what it is trained on").required();
     d.key("train", &Spec::train, "how long and how big");
     d.key("optimizer", &Spec::optimizer, "the update rule").instead_of({"optim", "opt"});

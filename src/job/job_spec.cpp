@@ -1,5 +1,6 @@
 #include "gputrain/job/job_spec.hpp"
 
+#include "gputrain/config/names.hpp"
 #include "gputrain/device/gpu_allocator.hpp"
 #include "job_keys.hpp"
 
@@ -17,6 +18,21 @@ void check_allocator(const JobSpec& spec, config::Complaints& complaints) {
     complaints.about("alloc_conf", "is of a GPU's memory, but device is cpu", "remove it, or set device: auto");
 }
 
+/// Whether it is measured on this job's data is known when the data is open.
+void check_metric(const JobSpec& spec, config::Complaints& complaints) {
+  const auto& name = spec.checkpoint.metric.value;
+  if (!name || tasks::find_metric(*name) != nullptr) return;
+  std::vector<std::string> names;
+  for (const auto& metric : tasks::catalog().metrics()) names.push_back(metric.name);
+  const std::string ours = config::ours_for(*name, names), near = config::did_you_mean(*name, names);
+  std::string all;
+  for (const auto& each : names) all += (all.empty() ? "" : ", ") + each;
+  complaints.about("checkpoint.metric", "no task measures '" + *name + "'",
+                   !ours.empty()   ? "metric: " + ours
+                   : !near.empty() ? near
+                                   : "one of " + all);
+}
+
 }  // namespace
 
 void ModelSpec::describe(config::Description<ModelSpec>& d) {
@@ -29,6 +45,12 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
         "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes")
       .change(Change::needs_accept)
       .instead_of({"model_name_or_path", "base_model"});
+}
+
+void TaskSpec::describe(config::Description<TaskSpec>& d) {
+  d.summary("what is learned");
+  d.choice("type", &TaskSpec::type, tasks::catalog(),
+           "loss and metrics; null: the one that fits the model and the data; see `gputrain list tasks`", "config");
 }
 
 void ExpectSpec::describe(config::Description<ExpectSpec>& d) {
@@ -53,6 +75,7 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
                        "precision: bf16, or parallel.compress: fp16");
     }
     check_allocator(spec, complaints);
+    check_metric(spec, complaints);
   });
 }
 

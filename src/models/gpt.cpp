@@ -135,11 +135,11 @@ at::Tensor Gpt::logits(const at::Tensor& features) const {
   return ops::linear_padded(context().policy, features, head_weight(), spec_.pad_vocab_to);
 }
 
-Model::LastLayer Gpt::last_layer(const at::Tensor& inputs) {
+Model::LastLayer Gpt::last_layer(const Batch& batch) {
   ops::Head head{.logits = [this](const at::Tensor& features) { return logits(features); },
                  .parameters = {head_weight()},
                  .columns = std::max(sizes_.vocabulary, spec_.pad_vocab_to)};
-  return {.features = hidden_states(inputs), .head = std::move(head), .classes = sizes_.vocabulary};
+  return {.features = hidden_states(batch.tensor(kTokens)), .head = std::move(head), .classes = sizes_.vocabulary};
 }
 
 at::Tensor Gpt::forward(const at::Tensor& inputs) {

@@ -66,6 +66,7 @@ class GptBlock final : public nn::Module {
 class Gpt final : public Model {
  public:
   Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts);
+  static InputSpec reads(const GptSpec& spec) { return {.field = kTokens, .longest = spec.block_size.value_or(0)}; }
 
   at::Tensor forward(const at::Tensor& inputs) override;
   std::vector<Unit> units() override;
@@ -74,8 +75,7 @@ class Gpt final : public Model {
   bool offers(nn::Recompute) const override { return true; }
   double flops_per_sample() const override;
 
- protected:
-  LastLayer last_layer(const at::Tensor& inputs) override;
+  LastLayer last_layer(const Batch& batch) override;
 
  private:
   at::Tensor hidden_states(const at::Tensor& tokens);

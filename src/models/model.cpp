@@ -1,18 +1,11 @@
 #include "gputrain/models/model.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/eq.h>
-#include <ATen/ops/topk.h>
-#include <ATen/ops/zeros.h>
-#include <c10/util/StringUtil.h>
-#include <c10/util/accumulate.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
-#include "gputrain/nn/recompute.hpp"
 
 namespace gputrain::models {
 
@@ -36,52 +29,14 @@ at::Tensor free_to_write(at::Tensor logits) {
   return is_ours || !at::GradMode::is_enabled() ? logits : logits.clone();
 }
 
-/// Without this check, a model's mistake would appear as the error of a later operator.
-void check_logits(const Model& model, const at::Tensor& features, const at::Tensor& targets) {
-  const at::IntArrayRef rows = features.sizes().slice(0, static_cast<size_t>(std::max<int64_t>(features.dim() - 1, 0)));
-  GPUTRAIN_ASSERT(features.dim() > 0 && c10::multiply_integers(rows) == targets.numel(),
-                  "the model gives logits of " + c10::str(features.sizes()) + " for targets of " +
-                      c10::str(targets.sizes()) + "; expected are the sizes of the targets, then the classes");
-  GPUTRAIN_ASSERT(!at::GradMode::is_enabled() || !model.is_training() || features.requires_grad(),
-                  "no parameter can learn from the model's logits: they are integers, or detached");
-}
-
 }  // namespace
 
-Model::LastLayer Model::last_layer(const at::Tensor& inputs) {
-  at::Tensor logits = forward(inputs);
+Model::LastLayer Model::last_layer(const Batch& batch) {
+  at::Tensor logits = forward(batch.input());
   GPUTRAIN_ASSERT(logits.defined() && logits.dim() > 0, "the model's forward() gives no logits [batch, ..., classes]");
   logits = free_to_write(std::move(logits));
   const int64_t classes = logits.size(-1);
   return {.features = std::move(logits), .head = {}, .classes = classes};
-}
-
-ops::Loss Model::loss(const Batch& batch, double label_smoothing, const at::Tensor& weight) {
-  const nn::ForwardPass pass;
-  const LastLayer last = last_layer(batch.inputs);
-  check_logits(*this, last.features, batch.targets);
-  return ops::head_loss(last.head, last.features, batch.targets,
-                        {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
-                        context().logits_bytes);
-}
-
-Statistics Model::evaluate(const Batch& batch) {
-  const at::NoGradGuard no_grad;
-  const LastLayer last = last_layer(batch.inputs);
-  const int64_t count = std::min<int64_t>(5, last.classes);
-  const auto zero = [&](at::ScalarType type) { return at::zeros({}, last.features.options().dtype(type)); };
-  Statistics sums{.loss_sum = zero(at::kDouble), .correct1 = zero(at::kLong), .correct5 = zero(at::kLong)};
-  ops::each_part(last.head, last.features, batch.targets, context().logits_bytes,
-                 [&](const at::Tensor& features, const at::Tensor& targets) {
-                   const at::Tensor logits = last.head.logits ? last.head.logits(features) : features;
-                   const at::Tensor best = std::get<1>(logits.narrow(-1, 0, last.classes).topk(count, -1));
-                   // No class has the number of an ignored target, so it is never a hit.
-                   const at::Tensor hits = at::eq(best, targets.unsqueeze(-1));
-                   sums.loss_sum.add_(ops::cross_entropy(logits, targets, {.classes = last.classes}).sum);
-                   sums.correct1.add_(hits.select(-1, 0).sum());
-                   sums.correct5.add_(hits.sum());
-                 });
-  return sums;
 }
 
 }  // namespace gputrain::models

@@ -14,6 +14,7 @@
 #include "gputrain/resume/left_behind.hpp"
 #include "gputrain/resume/record.hpp"
 #include "gputrain/setup/versions.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "newest_checkpoint.hpp"
 
 namespace gputrain::app {
@@ -36,12 +37,13 @@ bool lies_in(const checkpoint::Checkpoint& checkpoint, const checkpoint::Checkpo
 
 std::string watched_metric_of(const JobSpec& spec, const Datasets& datasets) {
   if (!datasets.val) return "";
-  const bool is_text = datasets.is_text;
-  const std::string name = spec.checkpoint.metric.value.value_or(is_text ? "loss" : "top1");
-  const bool is_measured = name == "loss" || (name == "perplexity") == is_text;
-  if (!is_measured) {
-    throw Error(ExitCode::usage, {.what = "checkpoint.metric: " + name + " is not measured on this data",
-                                  .hint = is_text ? "loss or perplexity" : "loss, top1 or top5"});
+  const tasks::Task& task = *datasets.task;
+  const std::string name = spec.checkpoint.metric.value.value_or(task.best_metric().name);
+  if (task.find(name) == nullptr) {
+    std::string measured;
+    for (const auto& metric : task.metrics()) measured += (measured.empty() ? "" : ", ") + metric.name;
+    throw Error(ExitCode::usage,
+                {.what = "checkpoint.metric: " + name + " is not measured on this data", .hint = measured});
   }
   return "val/" + name;
 }
@@ -55,7 +57,7 @@ checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const trai
   return {.keep_last = spec.keep_last,
           .keep_best = metric.empty() ? 0 : spec.keep_best,
           .keep_every = plan.save.also_steps,
-          .smaller_is_better = train::smaller_is_better(metric)};
+          .smaller_is_better = tasks::smaller_is_better(metric)};
 }
 
 Checkpointing::Checkpointing(Parts parts)

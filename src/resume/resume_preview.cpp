@@ -71,7 +71,7 @@ std::string preview_resume(const Job& job, bool accept_changes) {
   const auto from = wished_for(job);
   if (!from) return "none found in " + RunFolder{job.output_dir}.checkpoints().string() + "  saves go there";
   try {
-    check_job_changes(from->state().at("settings"), job.loaded.settings(), accept_changes, from->folder().string());
+    check_job_changes(from->state().at("settings"), job, accept_changes, from->folder().string());
   } catch (const nlohmann::json::exception& failure) {
     throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's state cannot be read: ") + failure.what(),
                                        .where = from->folder().string(),

@@ -80,9 +80,7 @@ void check_expected_metrics(const JobSpec& spec, const Datasets& datasets) {
   for (const auto& [split, is_there] :
        {std::pair("val", datasets.val != nullptr), {"test", datasets.test != nullptr}}) {
     if (!is_there) continue;
-    const auto names = datasets.is_text ? std::vector<std::string>{"loss", "perplexity"}
-                                        : std::vector<std::string>{"loss", "top1", "top5"};
-    for (const auto& name : names) measured.push_back(std::string(split) + "/" + name);
+    for (const auto& metric : datasets.task->metrics()) measured.push_back(std::string(split) + "/" + metric.name);
   }
   for (const auto& [name, band] : spec.expect->bands) {
     if (name.starts_with("train/") || std::ranges::find(measured, name) != measured.end()) continue;
@@ -203,8 +201,9 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
                                                               monitor::duration(summary.wall_seconds));
   std::string result;
   for (const auto& [name, best] : summary.best) {
-    if (name != "val/loss" && name != "val/top1") continue;
-    const std::string unit = name == "val/top1" ? "%" : "";
+    const tasks::Metric* metric = tasks::find_metric(name);
+    if (metric == nullptr || metric->use == tasks::Metric::Use::detail || !name.starts_with("val/")) continue;
+    const std::string& unit = metric->unit;
     result += (result.empty() ? "" : "  ") + name + " " + significant(summary.metrics.at(name)) + unit + " (best " +
               significant(best.value) + unit + " at step " + grouped(best.step) + ")";
   }

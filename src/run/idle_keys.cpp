@@ -5,6 +5,7 @@
 #include <map>
 
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/job/job_changes.hpp"
 #include "gputrain/monitor/format.hpp"
 
 namespace gputrain::app {
@@ -20,12 +21,13 @@ struct Rule {
 
 std::vector<Rule> rules_of_evaluation(const JobSpec& spec, const Datasets& datasets) {
   const bool has_val = datasets.val != nullptr, has_any = has_val || datasets.test != nullptr;
+  const bool is_text = datasets.tokens_per_sample() > 0;
   const std::string no_val = "there is no data.val", none = "there is neither data.val nor data.test";
   return {{"eval.interval", !has_val, no_val},
           {"eval.at_start", !has_val, no_val},
           {"eval.batch_size", !has_any, none},
           {"eval.max_tokens", !has_any, none},
-          {"eval.max_tokens", !datasets.is_text, "the data has no tokens"},
+          {"eval.max_tokens", !is_text, "the data has no tokens"},
           {"eval.sample.top_k", spec.eval.sample && spec.eval.sample->top_k && spec.eval.sample->temperature == 0,
            "eval.sample.temperature is 0, which takes the likeliest token"},
           {"checkpoint.metric", !has_val, no_val},
@@ -44,12 +46,12 @@ std::vector<Rule> rules_of_data(const JobSpec& spec, const Datasets& datasets) {
   const std::string& format = spec.data.train.format.name;
   const auto& longest = spec.data.text.max_length.value;
   const std::string one_file = "data.train.path is no folder";
-  const bool is_image = datasets.train->layout().is_image();
-  return {{"data.image.", !is_image, datasets.is_text ? "the data is text" : "the data holds no images"},
+  const bool is_image = datasets.train->layout().is_image(), is_text = datasets.tokens_per_sample() > 0;
+  return {{"data.image.", !is_image, is_text ? "the data is text" : "the data holds no images"},
           {"data.image.augment.", format == "synthetic", "made-up images are not changed"},
-          {"data.text.", !datasets.is_text, is_image ? "the data is images" : "the data holds no text"},
-          {"data.text.tokenizer", datasets.is_text && format != "text", "format " + format + " brings its own tokens"},
-          {"data.text.max_length", datasets.is_text && longest && *longest > datasets.tokens_per_sample(),
+          {"data.text.", !is_text, is_image ? "the data is images" : "the data holds no text"},
+          {"data.text.tokenizer", is_text && format != "text", "format " + format + " brings its own tokens"},
+          {"data.text.max_length", is_text && longest && *longest > datasets.tokens_per_sample(),
            "it takes " + counted(datasets.tokens_per_sample(), "token"), "is more than the model takes"},
           {"data.train.include", is_one_file(spec), one_file},
           {"data.train.exclude", is_one_file(spec), one_file},
@@ -87,22 +89,12 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const Assembly& assembl
            "that is " + counted(plan.batch.micro_batch, "sample"), "is more than a rank's share of the global batch"},
           {"train.gradient_accumulation_steps", is_accumulation_cut(spec, plan.batch),
            "that is " + counted(plan.batch.accumulation, "sample"), "is more than a rank's share of the global batch"},
-          {"train.channels_last", assembly.datasets.is_text, "the data is text"},
+          {"train.channels_last", assembly.datasets.tokens_per_sample() > 0, "the data is text"},
           {"checkpoint.notice.interval", !spec.checkpoint.notice.watches(), "checkpoint.notice.action is ignore"},
           {"lr_scheduler.warmup", ends_in_warmup(schedule, plan, peak),
            "that ends after " + counted(plan.total_steps, "step") + ", at a rate of " +
                monitor::significant(schedule.lr(plan.total_steps - 1)) + " instead of " + monitor::significant(peak),
            "is longer than the run"}};
-}
-
-/// What keys have when nobody sets them.
-std::map<std::string, std::string> defaults_of(const JobSpec& spec) {
-  JobSpec plain;
-  plain.data.train.format.name = spec.data.train.format.name;
-  plain.lr_scheduler.type.name = spec.lr_scheduler.type.name;
-  std::map<std::string, std::string> values;
-  for (const auto& setting : config::settings_of(job_schema(), &plain)) values[setting.key] = setting.value;
-  return values;
 }
 
 }  // namespace
@@ -112,7 +104,7 @@ std::vector<std::string> idle_keys(const Job& job, const Assembly& assembly) {
   std::vector<Rule> rules = rules_of_evaluation(spec, assembly.datasets);
   for (const auto& more : {rules_of_data(spec, assembly.datasets), rules_of_training(spec, assembly)})
     rules.insert(rules.end(), more.begin(), more.end());
-  const auto defaults = defaults_of(spec);
+  const auto defaults = default_settings(spec);
   std::vector<std::string> found;
   for (const auto& setting : job.loaded.settings()) {
     const auto usual = defaults.find(setting.key);

@@ -28,8 +28,8 @@ namespace gputrain::app {
 namespace {
 
 /// NHWC is what tensor cores compute in, and what oneDNN is fastest in.
-bool wants_channels_last(const JobSpec& spec, bool is_text) {
-  return !is_text && spec.train.channels_last.value.value_or(true);
+bool wants_channels_last(const JobSpec& spec, const data::Dataset& dataset) {
+  return dataset.layout().token_count() == 0 && spec.train.channels_last.value.value_or(true);
 }
 
 /// An option of the model that is a number; 0: it has none of this name, or leaves it to the data.
@@ -38,14 +38,6 @@ int64_t model_option(const Job& job, const std::string& name) {
     if (setting.key == "model.config." + name && setting.value != "null") return std::stoll(setting.value);
   }
   return 0;
-}
-
-/// Tokens that a sample may have: as many as the model takes; 0: it leaves that to the data; nothing: it takes none.
-std::optional<int64_t> longest_sequence(const Job& job) {
-  const auto& settings = job.loaded.settings();
-  const bool takes_tokens = std::any_of(settings.begin(), settings.end(),
-                                        [](const auto& setting) { return setting.key == "model.config.block_size"; });
-  return takes_tokens ? std::optional(model_option(job, "block_size")) : std::nullopt;
 }
 
 /// Weights that learned other tokens would begin as if they knew these.
@@ -76,11 +68,11 @@ void check_sizes(const Job& job, const models::Model& model, const Datasets& dat
   const auto& trained = datasets.train->layout();
   if (!trained.is_image() || model.takes_any_size()) return;
   for (const auto& [dataset, name] : {std::pair{datasets.val, "data.val"}, std::pair{datasets.test, "data.test"}}) {
-    if (!dataset || dataset->layout().input_sizes == trained.input_sizes) continue;
+    if (!dataset || dataset->layout().input().sizes == trained.input().sizes) continue;
     throw job.loaded.error("data.image.eval.crop",
                            fmt::format("images of {} are {}, those of data.train {}, and this {} takes one size", name,
-                                       fmt::join(dataset->layout().input_sizes, "x"),
-                                       fmt::join(trained.input_sizes, "x"), job.spec().model.architecture.name),
+                                       fmt::join(dataset->layout().input().sizes, "x"),
+                                       fmt::join(trained.input().sizes, "x"), job.spec().model.architecture.name),
                            "bring all to one by data.image.size");
   }
 }
@@ -226,13 +218,15 @@ train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place&
 Datasets open_datasets(const Job& job) {
   Datasets datasets;
   if (const auto& pretrained = job.spec().model.pretrained) check_there_are_weights(*pretrained);
-  static_cast<data::Datasets&>(datasets) = data::open_datasets(job.spec().data, longest_sequence(job));
+  const InputSpec model = models::catalog().reads(job.spec().model.architecture);
+  static_cast<data::Datasets&>(datasets) = data::open_datasets(job.spec().data, model);
   const auto& layout = datasets.train->layout();
-  datasets.is_text = !layout.target_sizes.empty();
-  const auto& sizes = layout.input_sizes;
+  datasets.task = tasks::catalog().make(
+      job.spec().task.type, {.layout = layout, .model = model, .label_smoothing = job.spec().train.label_smoothing});
+  const auto& sizes = layout.input().sizes;
   datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
   datasets.facts.num_classes = layout.num_classes;
-  if (layout.num_classes == 1 && !datasets.is_text) {
+  if (layout.num_classes == 1 && datasets.tokens_per_sample() == 0) {
     const auto names = datasets.train->class_names();
     log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +
                  ": every answer is right and nothing is learned; for imagefolder, path is the folder that holds a "
@@ -246,7 +240,7 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
   BuiltModel built;
   const nn::Context context{.policy = place.policy,
                             .device = place.device,
-                            .channels_last = wants_channels_last(spec, datasets.is_text),
+                            .channels_last = wants_channels_last(spec, *datasets.train),
                             .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
                             .batch_group = spec.parallel.sync_bn ? &place.groups.tensors() : nullptr};
   built.model = models::catalog().make(spec.model.architecture, context, datasets.facts);
@@ -273,8 +267,7 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
     built.classes_left_out = load_weights(*built.model, *spec.model.pretrained, models::OtherClasses::left_out);
     warn_of_other_tokens(job, datasets);
     if (const auto difference = other_targets(*spec.model.pretrained, *datasets.train); !difference.empty()) {
-      log::warning("model.pretrained was trained on other data: " +
-                   std::string(datasets.is_text ? "character " : "class ") + difference);
+      log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
     }
   }
   share_model(built, place.groups);
@@ -284,7 +277,6 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,
                                    const train::BatchPlan& batch) {
   const auto& rendezvous = place.launch.rendezvous;
-  const bool is_text = !dataset.layout().target_sizes.empty();
   return {.share = {.global_batch = batch.global_batch,
                     .micro_batch = batch.micro_batch,
                     .micro_batches = batch.micro_batches,
@@ -302,9 +294,12 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
               },
           .timeout_seconds = spec.parallel.timeout.seconds,
           .pin_memory = spec.data.pin_memory,
-          .device = place.device,
-          .float_type = place.policy.master,
-          .channels_last = wants_channels_last(spec, is_text)};
+          .device = place.device};
+}
+
+data::InputFormat input_format(const JobSpec& spec, const data::Dataset& dataset, const Place& place) {
+  return {
+      .device = place.device, .float_type = place.policy.master, .channels_last = wants_channels_last(spec, dataset)};
 }
 
 Updates build_updates(const Job& job, const Place& place, const train::Plan& plan, const BuiltModel& built) {
@@ -337,11 +332,13 @@ train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data:
   if (most_samples == 0 && tokens > 0 && role == "val") {
     most_samples = ceil_divide(spec.eval.max_tokens.value_or(0), tokens);
   }
-  return train::Evaluator(std::move(dataset), {.prefix = std::move(role),
-                                               .max_samples = most_samples,
-                                               .is_text = assembly.datasets.is_text,
-                                               .weights = assembly.built.arena->working_copy(),
-                                               .loader = loader});
+  const data::InputFormat input = input_format(spec, *dataset, assembly.place);
+  return train::Evaluator(std::move(dataset), assembly.datasets.task,
+                          {.prefix = std::move(role),
+                           .max_samples = most_samples,
+                           .weights = assembly.built.arena->working_copy(),
+                           .input = input,
+                           .loader = loader});
 }
 
 Assembly::Assembly(const Job& job, int64_t kept_global_batch)

@@ -22,8 +22,7 @@ FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates) {
 }
 
 int64_t batch_bytes(const data::Dataset& dataset, int64_t micro_batch) {
-  const auto& layout = dataset.layout();
-  return static_cast<int64_t>(layout.input_bytes() + layout.target_count() * sizeof(int64_t)) * micro_batch;
+  return static_cast<int64_t>(dataset.layout().bytes()) * micro_batch;
 }
 
 int64_t batches_ahead(const JobSpec& spec, const train::BatchPlan& batch) {

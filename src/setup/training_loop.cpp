@@ -35,13 +35,12 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   reading.pads = !built.sync_batch_norm;  // statistics are of what counts
   if (!until.is_time_limited()) reading.total_steps = until.total_steps;
   data::Loader loader(datasets.train, reading, {.step = progress.step, .unreadable = progress.unreadable_in_epoch});
+  const data::Preprocess preprocess(*datasets.train, input_format(spec_, *datasets.train, place));
   train::Step step(
-      {*built.model, *built.arena, loader, data_parallel_, *updates.optimizer, updates.scaler.get(), before_update_,
-       obstacle_to_recording(spec_, assembly_).empty() ? make_recording_(place.device) : nullptr,
+      {*built.model, *built.arena, *datasets.task, preprocess, data_parallel_, *updates.optimizer, updates.scaler.get(),
+       before_update_, obstacle_to_recording(spec_, assembly_).empty() ? make_recording_(place.device) : nullptr,
        [&](bool here) { return place.groups.holds_everywhere(here, "whether the step was recorded"); }},
-      {.label_smoothing = spec_.train.label_smoothing,
-       .max_grad_norm = spec_.train.max_grad_norm,
-       .sync_batch_norm = built.sync_batch_norm});
+      {.max_grad_norm = spec_.train.max_grad_norm, .sync_batch_norm = built.sync_batch_norm});
   train::Feed feed(loader, place.groups, own_stop_, [&](const data::StepData& data) { return step.can_replay(data); });
   const auto lr = [&](int64_t at) { return updates.schedule->lr(at); };
   return train::Trainer({step, feed, until, lr, place.groups, place.device}, hooks).run(progress);

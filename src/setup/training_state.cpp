@@ -64,7 +64,7 @@ void TrainingState::check_global_batch(const checkpoint::Checkpoint& from, bool 
 
 void TrainingState::take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes) {
   reading_state_of(from, [&] {
-    check_job_changes(from.state().at("settings"), job_.loaded.settings(), accept_changes, from.folder().string());
+    check_job_changes(from.state().at("settings"), job_, accept_changes, from.folder().string());
     check_global_batch(from, accept_changes);
   });
   restore(from, progress);

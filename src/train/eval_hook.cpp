@@ -4,6 +4,7 @@
 
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "gputrain/train/hooks.hpp"
 
 namespace gputrain::train {
@@ -20,7 +21,7 @@ void count_gain(Progress& progress, const std::string& metric, double value, dou
   const std::string before = std::exchange(progress.gained_metric, metric);
   if (!before.empty() && before != metric) progress.gained.reset();
   const double better = progress.gained
-                            ? (smaller_is_better(metric) ? *progress.gained - value : value - *progress.gained)
+                            ? (tasks::smaller_is_better(metric) ? *progress.gained - value : value - *progress.gained)
                             : std::numeric_limits<double>::infinity();
   ++progress.evaluations_without_gain;
   if (!std::isfinite(value) || better <= min_delta) return;

@@ -1,11 +1,7 @@
 #include "gputrain/train/evaluator.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/zeros.h>
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "gputrain/core/numbers.hpp"
@@ -30,11 +26,6 @@ class EvaluationMode {
   bool was_training_;
 };
 
-at::Tensor as_vector(const models::Statistics& statistics) {
-  return at::stack(
-      {statistics.loss_sum.to(at::kDouble), statistics.correct1.to(at::kDouble), statistics.correct5.to(at::kDouble)});
-}
-
 }  // namespace
 
 parallel::NamedTensors buffers_of(models::Model& model) {
@@ -47,8 +38,9 @@ void synchronise_buffers(models::Model& model, comm::ProcessGroups& groups) {
   if (!groups.alone()) parallel::broadcast(groups, buffers_of(model));
 }
 
-Evaluator::Evaluator(std::shared_ptr<const data::Dataset> dataset, Options options)
-    : dataset_(std::move(dataset)), options_(std::move(options)) {
+Evaluator::Evaluator(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const tasks::Task> task,
+                     Options options)
+    : dataset_(std::move(dataset)), task_(std::move(task)), options_(std::move(options)) {
   if (options_.max_samples > 0) dataset_ = std::make_shared<data::FirstSamples>(dataset_, options_.max_samples);
   options_.loader.shuffle = false;
   options_.loader.augment = false;
@@ -64,26 +56,21 @@ monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& group
   const int64_t steps = ceil_divide(dataset_->size(), options.share.global_batch);
   options.total_steps = steps;
   data::Loader loader(dataset_, options);
-  at::Tensor sums = at::zeros({4}, at::TensorOptions().dtype(at::kDouble).device(model.context().device));
-  int64_t weight = 0;
+  const data::Preprocess preprocess(*dataset_, options_.input);
+  tasks::Tally tally(task_->parts(), model.context().device);
   for (int64_t step = 0; step < steps; ++step) {
     if (poll.next() != Stop::none) return {};
     const auto data = loader.next_step();
-    for (const auto& host : data.micro_batches) {
-      if (host.weight == 0) continue;
-      weight += host.weight;
-      sums.narrow(0, 0, 3).add_(as_vector(model.evaluate(loader.to_device(host))));
+    for (const Batch& batch : data.micro_batches) {
+      if (batch.weight == 0) continue;
+      tally.add_weight(batch.weight);
+      task_->evaluate(model, preprocess(batch), tally);
     }
   }
-  sums.narrow(0, 3, 1).fill_(static_cast<double>(weight));
-  groups.tensors().all_reduce_sum(sums, "evaluation sums").wait();
-  const at::Tensor total = sums.to(at::kCPU);
-  const double* sum = total.const_data_ptr<double>();
-  const double targets = std::max(1.0, sum[3]), loss = sum[0] / targets;
-  const std::string& prefix = options_.prefix;
-  if (options_.is_text) return {{prefix + "/loss", loss}, {prefix + "/perplexity", std::exp(loss)}};
-  return {
-      {prefix + "/loss", loss}, {prefix + "/top1", 100 * sum[1] / targets}, {prefix + "/top5", 100 * sum[2] / targets}};
+  const tasks::Totals totals = tally.merge(groups);
+  monitor::Metrics metrics;
+  for (const auto& metric : task_->metrics()) metrics[options_.prefix + "/" + metric.name] = metric.finish(totals);
+  return metrics;
 }
 
 }  // namespace gputrain::train

@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <tuple>
 
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
@@ -10,6 +9,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/monitor/format.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "gputrain/train/hooks.hpp"
 
 namespace gputrain::train {
@@ -20,12 +20,11 @@ using monitor::significant;
 
 std::string metrics_text(const monitor::Metrics& metrics, const std::string& prefix) {
   std::string text;
-  for (const auto& [key, label, unit] : {std::tuple{"loss", "loss", ""}, std::tuple{"perplexity", "ppl", ""},
-                                         std::tuple{"top1", "top1", "%"}, std::tuple{"top5", "top5", "%"}}) {
-    const auto found = metrics.find(prefix + key);
+  for (const tasks::Metric& metric : tasks::catalog().metrics()) {
+    const auto found = metrics.find(prefix + metric.name);
     if (found == metrics.end()) continue;
-    if (!text.empty()) text += " ";
-    text += (text.empty() ? prefix : std::string()) + label + " " + significant(found->second) + unit;
+    text += text.empty() ? prefix : " ";
+    text += (metric.label.empty() ? metric.name : metric.label) + " " + significant(found->second) + metric.unit;
   }
   return text;
 }

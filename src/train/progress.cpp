@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/tasks/task.hpp"
 
 namespace gputrain::train {
 
@@ -77,13 +78,11 @@ Progress Progress::from_json(const nlohmann::json& json) {
   }
 }
 
-bool smaller_is_better(const std::string& metric) { return metric.ends_with("loss") || metric.ends_with("perplexity"); }
-
 bool record_best(Progress& progress, const std::string& metric, double value) {
   if (!std::isfinite(value)) return false;  // nothing would ever be better than NaN
   const auto [entry, is_new] = progress.best.try_emplace(metric, monitor::Best{value, progress.step});
   if (is_new) return true;
-  const bool better = smaller_is_better(metric) ? value < entry->second.value : value > entry->second.value;
+  const bool better = tasks::smaller_is_better(metric) ? value < entry->second.value : value > entry->second.value;
   if (better) entry->second = {value, progress.step};
   return better;
 }

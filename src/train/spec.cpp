@@ -182,8 +182,9 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
       .above(0)
       .change(Change::safe);
   d.key("metric", &CheckpointSpec::metric,
-        "what makes a checkpoint the best: loss, perplexity, top1 or top5 of data.val; auto: top1, loss for text")
-      .choices({"loss", "perplexity", "top1", "top5"})
+        "what makes a checkpoint the best: a metric of data.val, such as loss or top1; auto: as the task says (top1, "
+        "for "
+        "text loss)")
       .change(Change::safe)
       .instead_of({"metric_for_best_model", "monitor"});
   d.key("max_save_failures", &CheckpointSpec::max_save_failures,

@@ -21,12 +21,17 @@ at::TensorOptions double_on(at::Device device) { return at::TensorOptions().dtyp
 std::vector<int64_t> shapes_of(const std::vector<Batch>& batches) {
   std::vector<int64_t> shapes;
   for (const Batch& batch : batches) {
-    for (const at::Tensor& tensor : {batch.inputs, batch.targets}) {
-      shapes.push_back(tensor.dim());
-      shapes.insert(shapes.end(), tensor.sizes().begin(), tensor.sizes().end());
+    for (const BatchField& field : batch.fields) {
+      shapes.push_back(field.values.dim());
+      shapes.insert(shapes.end(), field.values.sizes().begin(), field.values.sizes().end());
     }
   }
   return shapes;
+}
+
+/// Memory for the same values on `device`; undefined where there are none.
+at::Tensor like_on(at::Device device, const at::Tensor& tensor) {
+  return tensor.defined() ? at::empty_like(tensor, tensor.options().device(device).pinned_memory(false)) : tensor;
 }
 
 }  // namespace
@@ -92,7 +97,7 @@ at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
   for (size_t i = 0; i < batches.size(); ++i) {
     parts_.data_parallel.prepare(i + 1 == batches.size());
     if (counts(batches[i])) {  // else finish() reduces what this rank does not touch
-      const auto loss = parts_.model.loss(parts_.loader.to_device(batches[i]), options_.label_smoothing, weight);
+      const auto loss = parts_.task.loss(parts_.model, parts_.preprocess(batches[i]), weight);
       loss.weighted.backward();
       loss_sum.add_(loss.sum);
     }
@@ -123,14 +128,17 @@ Step::Work Step::replay(const std::vector<Batch>& batches) {
     recorded_ = batches;  // of which the tensors become ones on the device
     for (Batch& batch : recorded_) {
       batch.arrival = nullptr;
-      batch.inputs = at::empty_like(batch.inputs, batch.inputs.options().device(device).pinned_memory(false));
-      batch.targets = at::empty_like(batch.targets, batch.targets.options().device(device).pinned_memory(false));
+      for (BatchField& field : batch.fields)
+        field = {field.name, like_on(device, field.values), like_on(device, field.counts)};
     }
   }
   for (size_t i = 0; i < batches.size(); ++i) {
-    parts_.loader.await(batches[i]);
-    recorded_[i].inputs.copy_(batches[i].inputs, /*non_blocking=*/true);
-    recorded_[i].targets.copy_(batches[i].targets, /*non_blocking=*/true);
+    data::await(batches[i]);
+    for (size_t f = 0; f < batches[i].fields.size(); ++f) {
+      const BatchField &from = batches[i].fields[f], &to = recorded_[i].fields[f];
+      to.values.copy_(from.values, /*non_blocking=*/true);
+      if (from.counts.defined()) to.counts.copy_(from.counts, /*non_blocking=*/true);
+    }
   }
   parts_.before_update();
   if (!results_.loss_sum.defined() && !record()) return work(batches);

@@ -16,7 +16,7 @@ inline std::vector<int64_t> values(const at::Tensor& tensor) {
 inline std::vector<int64_t> counted_targets(const StepData& step) {
   std::vector<int64_t> all;
   for (const Batch& batch : step.micro_batches)
-    for (const int64_t target : values(batch.targets))
+    for (const int64_t target : values(batch.tensor(kTarget)))
       if (target != kIgnoreIndex) all.push_back(target);
   return all;
 }

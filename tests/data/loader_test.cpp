@@ -1,4 +1,5 @@
 #include "gputrain/data/loader.hpp"
+#include "gputrain/data/preprocess.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -25,8 +26,8 @@ void expect_equal_steps(const StepData& a, const StepData& b) {
   EXPECT_EQ(a.epoch, b.epoch);
   EXPECT_EQ(a.ends_epoch, b.ends_epoch);
   for (size_t i = 0; i < a.micro_batches.size(); ++i) {
-    EXPECT_TRUE(at::equal(a.micro_batches[i].inputs, b.micro_batches[i].inputs));
-    EXPECT_TRUE(at::equal(a.micro_batches[i].targets, b.micro_batches[i].targets));
+    EXPECT_TRUE(at::equal(a.micro_batches[i].input(), b.micro_batches[i].input()));
+    EXPECT_TRUE(at::equal(a.micro_batches[i].tensor(kTarget), b.micro_batches[i].tensor(kTarget)));
     EXPECT_EQ(a.micro_batches[i].weight, b.micro_batches[i].weight);
   }
 }
@@ -84,10 +85,10 @@ TEST(Loader, PadsTheLastStepToTheSameShapesWithSamplesThatDoNotCount) {
   const StepData last = loader.next_step();
   EXPECT_EQ(last.samples, 2);
   ASSERT_EQ(last.micro_batches.size(), 2u);
-  for (const Batch& batch : last.micro_batches) EXPECT_EQ(batch.inputs.size(0), 4);
+  for (const Batch& batch : last.micro_batches) EXPECT_EQ(batch.input().size(0), 4);
   EXPECT_EQ(last.micro_batches[1].weight, 0);
   // Real samples: a batch norm sees data, not zeros.
-  std::vector<int64_t> numbers = values(last.micro_batches[1].inputs.select(1, 0));
+  std::vector<int64_t> numbers = values(last.micro_batches[1].input().select(1, 0));
   EXPECT_EQ(std::set<int64_t>(numbers.begin(), numbers.end()).size(), 4u);
 }
 
@@ -133,8 +134,8 @@ std::vector<std::vector<int64_t>> next_together(const std::vector<std::unique_pt
     shapes.emplace_back();
     for (size_t i = 0; i < together.size(); ++i) {
       const Batch& batch = data.micro_batches.at(i);
-      shapes.back().push_back(batch.inputs.size(0));
-      for (const int64_t target : values(batch.targets))
+      shapes.back().push_back(batch.input().size(0));
+      for (const int64_t target : values(batch.tensor(kTarget)))
         if (target != kIgnoreIndex) together[i].push_back(target);
     }
   }
@@ -207,12 +208,13 @@ TEST(Loader, CutsWhatDoesNotCountWhenAskedDownToNoRows) {
   next_together(ranks, shapes);
   EXPECT_EQ(shapes, (std::vector<std::vector<int64_t>>{{2, 2}, {2, 2}}));
   const StepData first = ranks[0]->next_step(), second = ranks[1]->next_step();
+  const Preprocess preprocess(*dataset, {});
   std::vector<int64_t> rows, on_all_ranks;
   for (const StepData* data : {&first, &second}) {
     for (const Batch& batch : data->micro_batches) {
-      rows.push_back(batch.inputs.size(0));
+      rows.push_back(batch.input().size(0));
       on_all_ranks.push_back(batch.samples_on_all_ranks);
-      EXPECT_EQ(ranks[0]->to_device(batch).inputs.size(0), batch.inputs.size(0));
+      EXPECT_EQ(preprocess(batch).input().size(0), batch.input().size(0));
     }
   }
   EXPECT_EQ(rows, (std::vector<int64_t>{2, 0, 1, 0}));
@@ -232,8 +234,8 @@ TEST(Loader, ShufflesEachEpochAnewAndTellsReadsTheEpoch) {
   Loader loader(dataset, options_for(64, 64));
   const StepData first = loader.next_step(), second = loader.next_step();
   EXPECT_NE(counted_targets(first), counted_targets(second));
-  EXPECT_EQ(values(second.micro_batches[0].inputs.select(1, 1)), std::vector<int64_t>(64, 1));
-  EXPECT_EQ(values(second.micro_batches[0].inputs.select(1, 2)), std::vector<int64_t>(64, 1));
+  EXPECT_EQ(values(second.micro_batches[0].input().select(1, 1)), std::vector<int64_t>(64, 1));
+  EXPECT_EQ(values(second.micro_batches[0].input().select(1, 2)), std::vector<int64_t>(64, 1));
 }
 
 TEST(Loader, LeavesBatchesToTheCallerForAsLongAsItKeepsThem) {
@@ -246,8 +248,8 @@ TEST(Loader, LeavesBatchesToTheCallerForAsLongAsItKeepsThem) {
     std::vector<at::Tensor> views;  // a view alone must hold its memory too
     for (int i = 0; i < 20; ++i) {
       StepData step = loader.next_step();
-      expected.push_back(values(step.micro_batches[0].targets));
-      views.push_back(step.micro_batches[0].targets.narrow(0, 0, 8));
+      expected.push_back(values(step.micro_batches[0].tensor(kTarget)));
+      views.push_back(step.micro_batches[0].tensor(kTarget).narrow(0, 0, 8));
       if (i % 2 == 0) kept.push_back(std::move(step));
     }
     for (size_t i = 0; i < views.size(); ++i) EXPECT_EQ(values(views[i]), expected[i]);
@@ -259,7 +261,7 @@ TEST(Loader, UsesMemoryAgainThatTheCallerLetGo) {
   for (const int workers : {0, 2}) {
     Loader loader(dataset, options_for(8, 8, workers));
     std::set<const void*> addresses;
-    for (int i = 0; i < 50; ++i) addresses.insert(loader.next_step().micro_batches[0].inputs.const_data_ptr());
+    for (int i = 0; i < 50; ++i) addresses.insert(loader.next_step().micro_batches[0].input().const_data_ptr());
     EXPECT_LE(addresses.size(), 4u);
   }
 }
@@ -326,9 +328,9 @@ TEST(Loader, GivesUpOnStorageThatDoesNotAnswer) {
 class SilentDataset final : public NumberedDataset {
  public:
   SilentDataset() : NumberedDataset(10) { cheap = false; }
-  void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const override {
+  void read(int64_t index, const ReadContext& context, const SampleRow& row) const override {
     answers.wait(false);
-    NumberedDataset::read(index, context, input, target);
+    NumberedDataset::read(index, context, row);
   }
   std::atomic<bool> answers = false;
 };

@@ -15,25 +15,21 @@ namespace gputrain::data {
 /// Input: [index, epoch, augmented] as int64; target: index.
 class NumberedDataset : public Dataset {
  public:
-  explicit NumberedDataset(int64_t size) : size_(size) {
-    layout_.input_sizes = {3};
-    layout_.input_type = at::kLong;
-    layout_.num_classes = size;
-  }
+  explicit NumberedDataset(int64_t size) : size_(size) { layout_ = SampleLayout::values({3}, at::kLong, size); }
 
   int64_t size() const override { return size_; }
   const SampleLayout& layout() const override { return layout_; }
   bool is_cheap_to_read() const override { return cheap; }
   std::string describe() const override { return "numbers"; }
 
-  void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const override {
+  void read(int64_t index, const ReadContext& context, const SampleRow& row) const override {
     ++reads;
     if (delay_microseconds > 0) std::this_thread::sleep_for(std::chrono::microseconds(delay_microseconds));
     if (broken.contains(index))
       throw Error(broken_code, {.what = "cannot decode", .where = "img/" + std::to_string(index)});
     const int64_t values[3] = {index, context.epoch, context.augment};
-    std::memcpy(input, values, sizeof(values));
-    *target = index;
+    std::memcpy(row.bytes(0), values, sizeof(values));
+    *row.values<int64_t>(1) = index;
   }
 
   bool cheap = true;

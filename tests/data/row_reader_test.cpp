@@ -21,10 +21,12 @@ TEST(RowReader, KeepsTheErrorOfTheLowestRow) {
   const RowReader reader(dataset, options);
   std::array<std::byte, 10 * 3 * sizeof(int64_t)> inputs{};
   std::array<int64_t, 10> targets{};
+  const BatchMemory memory{{.values = inputs.data(), .bytes = 3 * sizeof(int64_t), .element_bytes = sizeof(int64_t)},
+                           {.values = reinterpret_cast<std::byte*>(targets.data()),
+                            .bytes = sizeof(int64_t),
+                            .element_bytes = sizeof(int64_t)}};
   const std::atomic<bool> never = false;
-  const auto read = [&](int64_t begin, int64_t end) {
-    return reader.read(0, begin, end, {inputs.data(), targets.data()}, never);
-  };
+  const auto read = [&](int64_t begin, int64_t end) { return reader.read(0, begin, end, memory, never); };
   for (const int64_t first : {0, 5}) {
     ReadOutcome whole;
     whole.add(read(first, first + 5));

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "gputrain/data/loader.hpp"
+#include "gputrain/data/preprocess.hpp"
 
 namespace gputrain::data {
 namespace {
@@ -11,8 +12,7 @@ class PatternImages final : public Dataset {
  public:
   PatternImages(int64_t height, int64_t width, int64_t channels, Normalization statistics)
       : statistics_(std::move(statistics)) {
-    layout_.input_sizes = {height, width, channels};
-    layout_.num_classes = 10;
+    layout_ = SampleLayout::images(height, width, channels, 10);
   }
 
   static uint8_t byte_at(int64_t sample, int64_t offset) { return static_cast<uint8_t>(sample * 91 + offset * 7); }
@@ -21,9 +21,10 @@ class PatternImages final : public Dataset {
   const SampleLayout& layout() const override { return layout_; }
   std::optional<Normalization> normalization() const override { return statistics_; }
   std::string describe() const override { return "patterns"; }
-  void read(int64_t index, const ReadContext&, std::byte* input, int64_t* target) const override {
-    for (size_t i = 0; i < layout_.input_bytes(); ++i) input[i] = std::byte{byte_at(index, static_cast<int64_t>(i))};
-    *target = index;
+  void read(int64_t index, const ReadContext&, const SampleRow& row) const override {
+    std::byte* const input = row.bytes(0);
+    for (size_t i = 0; i < layout_.input().bytes(); ++i) input[i] = std::byte{byte_at(index, static_cast<int64_t>(i))};
+    *row.values<int64_t>(1) = index;
   }
 
  private:
@@ -31,21 +32,24 @@ class PatternImages final : public Dataset {
   Normalization statistics_;
 };
 
-void expect_normalized(int64_t channels, LoaderOptions options, double tolerance) {
+void expect_normalized(int64_t channels, const InputFormat& format, double tolerance) {
   constexpr int64_t kHeight = 5, kWidth = 7;
   Normalization statistics;
   for (int64_t c = 0; c < channels; ++c) {
     statistics.mean.push_back(0.4 + 0.05 * static_cast<double>(c));
     statistics.std.push_back(0.2 + 0.03 * static_cast<double>(c));
   }
+  LoaderOptions options;
   options.share = {.global_batch = 9, .micro_batch = 9};
   options.shuffle = false;
-  Loader loader(std::make_shared<PatternImages>(kHeight, kWidth, channels, statistics), options);
-  const at::Tensor images = loader.to_device(loader.next_step().micro_batches[0]).inputs;
-  EXPECT_EQ(images.scalar_type(), options.float_type);
+  const auto images_of = std::make_shared<PatternImages>(kHeight, kWidth, channels, statistics);
+  Loader loader(images_of, options);
+  const Preprocess preprocess(*images_of, format);
+  const at::Tensor images = preprocess(loader.next_step().micro_batches[0]).input();
+  EXPECT_EQ(images.scalar_type(), format.float_type);
   EXPECT_EQ(images.sizes(), (at::IntArrayRef{9, channels, kHeight, kWidth}));
   EXPECT_TRUE(
-      images.is_contiguous(options.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous));
+      images.is_contiguous(format.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous));
   const at::Tensor exact = images.to(at::kDouble).contiguous();
   const double* value = exact.const_data_ptr<double>();
   for (int64_t n = 0; n < 9; ++n)
@@ -57,16 +61,15 @@ void expect_normalized(int64_t channels, LoaderOptions options, double tolerance
       }
 }
 
-TEST(ToDevice, NormalizesImagesPerChannelInEveryLayoutAndType) {
+TEST(Preprocess, NormalizesImagesPerChannelInEveryLayoutAndType) {
   for (const int64_t channels : {1, 3})
     for (const bool channels_last : {false, true}) {
-      LoaderOptions options;
-      options.channels_last = channels_last;
-      expect_normalized(channels, options, 1e-6);
-      options.float_type = at::kDouble;
-      expect_normalized(channels, options, 1e-14);
-      options.float_type = at::kBFloat16;
-      expect_normalized(channels, options, 0.01);
+      InputFormat format{.channels_last = channels_last};
+      expect_normalized(channels, format, 1e-6);
+      format.float_type = at::kDouble;
+      expect_normalized(channels, format, 1e-14);
+      format.float_type = at::kBFloat16;
+      expect_normalized(channels, format, 0.01);
     }
 }
 

@@ -63,7 +63,7 @@ TEST_F(IdxTest, ReadsImagesAndLabelsOfTheRole) {
   write_set(idx({1, 2, 2}, "abcd"), idx({1}, "\2"), "t10k");
   const data::Datasets datasets = open_idx(", val: {}");
   EXPECT_EQ(datasets.train->size(), 3);
-  EXPECT_EQ(datasets.train->layout().input_sizes, (std::vector<int64_t>{2, 2, 1}));
+  EXPECT_EQ(datasets.train->layout().input().sizes, (std::vector<int64_t>{2, 2, 1}));
   EXPECT_EQ(datasets.train->layout().num_classes, 3);
   EXPECT_EQ(datasets.train->describe(), "3 images 2x2x1, 3 classes");
   const Sample second = read(*datasets.train, 1);
@@ -95,7 +95,7 @@ TEST_F(IdxTest, LeavesImagesThatAreNotSquareAsTheyAre) {
   const std::string values = "\1\2\3\4\5\6";
   write_set(idx({1, 2, 3}, values), idx({1}, std::string(1, '\0')));
   const data::Datasets datasets = open_idx();
-  EXPECT_EQ(datasets.train->layout().input_sizes, (std::vector<int64_t>{2, 3, 1}));
+  EXPECT_EQ(datasets.train->layout().input().sizes, (std::vector<int64_t>{2, 3, 1}));
   for (const bool augment : {false, true}) {
     const Sample sample = read(*datasets.train, 0, {.augment = augment});
     EXPECT_EQ(std::memcmp(sample.input.data(), values.data(), values.size()), 0) << augment;

@@ -34,8 +34,8 @@ TEST_F(ImageFolderTest, FitsEvaluationImagesToTheirOwnSize) {
   for (int i = 0; i < 10; ++i) write("a/" + std::to_string(i) + ".png", png_of({1, 2, 3}, 40, 20));
   const data::Datasets datasets =
       open_folder(", val: {split: 20%}, image: {size: 16, channels: 1, eval: {resize: 24, crop: 20}}");
-  EXPECT_EQ(datasets.train->layout().input_sizes, (std::vector<int64_t>{16, 16, 1}));
-  EXPECT_EQ(datasets.val->layout().input_sizes, (std::vector<int64_t>{20, 20, 1}));
+  EXPECT_EQ(datasets.train->layout().input().sizes, (std::vector<int64_t>{16, 16, 1}));
+  EXPECT_EQ(datasets.val->layout().input().sizes, (std::vector<int64_t>{20, 20, 1}));
   EXPECT_EQ(datasets.train->size(), 8);
   EXPECT_EQ(datasets.val->size(), 2);
   EXPECT_EQ(std::to_integer<int>(read(*datasets.val, 0).input[0]), 2);

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,10 +27,11 @@ struct JobWithData {
 inline data::Datasets open(const std::string& section, int64_t longest_sequence = 0) {
   const config::Loaded job =
       config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = "data: " + section});
-  return data::open_datasets(job.as<JobWithData>().data,
-                             longest_sequence > 0 ? std::optional(longest_sequence) : std::nullopt);
+  const InputSpec tokens{.field = kTokens, .longest = longest_sequence};
+  return data::open_datasets(job.as<JobWithData>().data, longest_sequence > 0 ? tokens : InputSpec());
 }
 
+/// A sample as a format writes it: its input, and the class numbers of its target.
 struct Sample {
   std::vector<std::byte> input;
   std::vector<int64_t> target;
@@ -45,9 +45,15 @@ struct Sample {
 };
 
 inline Sample read(const data::Dataset& dataset, int64_t index, const data::ReadContext& context = {}) {
-  Sample sample{std::vector<std::byte>(dataset.layout().input_bytes()),
-                std::vector<int64_t>(dataset.layout().target_count())};
-  dataset.read(index, context, sample.input.data(), sample.target.data());
+  const auto& fields = dataset.layout().fields;
+  Sample sample{std::vector<std::byte>(fields[0].bytes()),
+                std::vector<int64_t>(static_cast<size_t>(fields[1].numel()))};
+  const data::BatchMemory memory{
+      {.values = sample.input.data(), .bytes = fields[0].bytes(), .element_bytes = c10::elementSize(fields[0].type)},
+      {.values = reinterpret_cast<std::byte*>(sample.target.data()),
+       .bytes = fields[1].bytes(),
+       .element_bytes = sizeof(int64_t)}};
+  dataset.read(index, context, data::SampleRow(memory, 0));
   return sample;
 }
 

@@ -8,6 +8,7 @@
 
 #include "datasets/opened.hpp"
 #include "gputrain/data/loader.hpp"
+#include "gputrain/data/preprocess.hpp"
 
 namespace gputrain::datasets {
 namespace {
@@ -32,13 +33,14 @@ void print_rates(const std::string& what, const std::string& section, int64_t ba
     options.share = {.global_batch = batch, .micro_batch = batch};
     options.num_workers = workers;
     data::Loader loader(datasets.train, options);
+    const data::Preprocess preprocess(*datasets.train, {});
     const auto begin = std::chrono::steady_clock::now();
     const double cpu_begin = cpu_seconds();
     int64_t samples = 0;
     for (int64_t step = 0; step == 0 || seconds_since(begin) < 0.3; ++step) {
       const data::StepData data = loader.next_step();
       samples += data.samples;
-      EXPECT_EQ(loader.to_device(data.micro_batches[0]).inputs.size(0), batch);
+      EXPECT_EQ(preprocess(data.micro_batches[0]).input().size(0), batch);
     }
     const double rate = static_cast<double>(samples) / seconds_since(begin);
     const double cost = (cpu_seconds() - cpu_begin) / static_cast<double>(samples) * 1e6;

@@ -16,10 +16,13 @@
 #include "gputrain/config/schema.hpp"
 #include "gputrain/models/model.hpp"
 #include "ops/compare.hpp"
+#include "support/batches.hpp"
 
 namespace gputrain::models {
 namespace {
 
+using testing_support::batch_of;
+using testing_support::loss_of;
 using testing_support::random_leaf;
 
 constexpr int64_t kBatch = 4, kClasses = 7;
@@ -44,7 +47,7 @@ std::vector<std::string> model_names() {
 }
 
 Case case_of(const std::string& name, const nn::Context& context = {}) {
-  const bool is_text = catalog().find(name)->schema->find("block_size") != nullptr;
+  const bool is_text = catalog().reads(choice_of(name)).reads_tokens();
   const DataFacts facts{.input_shape = is_text ? std::vector<int64_t>{6} : std::vector<int64_t>{3, 32, 32},
                         .num_classes = kClasses};
   Case made{.model = catalog().make(choice_of(name), context, facts)};
@@ -52,11 +55,9 @@ Case case_of(const std::string& name, const nn::Context& context = {}) {
   std::vector<int64_t> labels;
   for (int64_t i = 0; i < kBatch * (is_text ? 6 : 1); ++i) labels.push_back((3 * i + i / 5) % kClasses);
   const at::Tensor numbers = at::tensor(labels, at::kLong);
-  made.batch.targets = is_text ? numbers.view({kBatch, 6}) : numbers;
-  made.batch.inputs =
-      is_text ? made.batch.targets.roll(1).contiguous() : random_leaf({kBatch, 3, 32, 32}, 5, at::kFloat).detach();
-  made.batch.samples = kBatch;
-  made.batch.weight = numbers.numel();
+  const at::Tensor targets = is_text ? numbers.view({kBatch, 6}) : numbers;
+  made.batch = batch_of(
+      is_text ? targets.roll(1).contiguous() : random_leaf({kBatch, 3, 32, 32}, 5, at::kFloat).detach(), targets);
   return made;
 }
 
@@ -74,9 +75,9 @@ TEST_P(EveryModel, GivesALogitForEachClassInEitherMemoryOrder) {
     if (channels_last && is_deep(GetParam())) continue;
     auto [model, batch] = case_of(GetParam(), {.channels_last = channels_last});
     const at::NoGradGuard no_grad;
-    std::vector<int64_t> expected = batch.targets.sizes().vec();
+    std::vector<int64_t> expected = batch.tensor(kTarget).sizes().vec();
     expected.push_back(kClasses);
-    EXPECT_EQ(model->forward(batch.inputs).sizes(), at::IntArrayRef(expected));
+    EXPECT_EQ(model->forward(batch.input()).sizes(), at::IntArrayRef(expected));
   }
 }
 
@@ -84,7 +85,7 @@ TEST_P(EveryModel, ReachesEveryParameterWithItsGradient) {
   auto [model, batch] = case_of(GetParam());
   // A block may start as the identity (zeros in its last norm): the first step changes those zeros, the second
   // everything.
-  model->loss(batch, 0.1).weighted.backward();
+  loss_of(*model, batch, 0.1).weighted.backward();
   model->each_parameter([](const std::string& name, nn::Parameter& parameter) {
     ASSERT_TRUE(parameter.value.grad().defined()) << name;
     EXPECT_EQ(parameter.value.grad().sizes(), parameter.value.sizes()) << name;
@@ -113,7 +114,7 @@ TEST_P(EveryModel, HoldsEveryParameterInExactlyOneUnit) {
 TEST_P(EveryModel, LearnsOneBatchByHeart) {
   auto [model, batch] = case_of(GetParam());
   const auto loss_per_target = [&](double rate) {
-    const at::Tensor loss = model->loss(batch, 0).weighted / batch.weight;
+    const at::Tensor loss = loss_of(*model, batch).weighted / batch.weight;
     loss.backward();
     const at::NoGradGuard no_grad;
     model->each_parameter([&](const std::string&, nn::Parameter& parameter) {
@@ -147,10 +148,10 @@ TEST_P(EveryModel, StartsEqualOnAnyNumberOfThreads) {
 TEST_P(EveryModel, ComputesIn16BitsWithGradientsInFullPrecision) {
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(ops::Precision::bf16)});
-  const at::Tensor loss = model->loss(batch, 0.1).weighted;
+  const at::Tensor loss = loss_of(*model, batch, 0.1).weighted;
   loss.backward();
   EXPECT_TRUE(loss.isfinite().item<bool>());
-  EXPECT_EQ(model->forward(batch.inputs).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(model->forward(batch.input()).scalar_type(), at::kBFloat16);
   model->each_parameter([](const std::string& name, nn::Parameter& parameter) {
     EXPECT_EQ(parameter.value.scalar_type(), at::kFloat) << name;
     EXPECT_EQ(parameter.value.grad().scalar_type(), at::kFloat) << name;
@@ -162,7 +163,7 @@ TEST_P(EveryModel, LosesTheSameInEveryPrecisionUpToRounding) {
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   const auto loss_in = [&](ops::Precision precision, bool channels_last) {
     auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(precision), .channels_last = channels_last});
-    return model->loss(batch, 0.1).weighted.item<double>();
+    return loss_of(*model, batch, 0.1).weighted.item<double>();
   };
   const double exact = loss_in(ops::Precision::fp64, false);
   for (const bool channels_last : {false, true}) {
@@ -189,7 +190,7 @@ int64_t steps_named(const std::string& word, const at::Tensor& loss) {
 // An activation in another memory order would silently use the slow operators.
 TEST(Resnet18, InNhwcOrderHasItsNormsAdditionsAndRelusInOneStepEach) {
   auto [model, batch] = case_of("resnet18", {.channels_last = true});
-  const at::Tensor loss = model->loss(batch, 0).weighted;
+  const at::Tensor loss = loss_of(*model, batch).weighted;
   EXPECT_EQ(steps_named("BatchNormRelu", loss), 17);
   EXPECT_EQ(steps_named("BatchNorm", loss), 20);  // the three shortcuts have no ReLU
   EXPECT_EQ(steps_named("Relu", loss), 17);
@@ -200,7 +201,7 @@ TEST(Models, ThatEndInADenseLayerHaveTheirLogitsWrittenOverInPlace) {
   for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16}) {
     for (const std::string name : {"mlp", "convnet", "resnet18", "gpt"}) {
       auto [model, batch] = case_of(name, {.policy = ops::policy_of(precision)});
-      EXPECT_EQ(steps_named("Clone", model->loss(batch, 0).weighted), 0) << name;
+      EXPECT_EQ(steps_named("Clone", loss_of(*model, batch).weighted), 0) << name;
     }
   }
 }
@@ -209,17 +210,15 @@ TEST_P(EveryModel, EvaluatesHitsAndTheLossWithoutBuildingAGraph) {
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   auto [model, batch] = case_of(GetParam());
   model->train(false);
-  batch.targets.view({-1}).narrow(0, 1, 1).fill_(kIgnoreIndex);
-  const Statistics statistics = model->evaluate(batch);
+  batch.tensor(kTarget).view({-1}).narrow(0, 1, 1).fill_(kIgnoreIndex);
+  const tasks::Totals totals = testing_support::evaluate(*model, batch);
   const at::NoGradGuard no_grad;
-  const at::Tensor logits = model->forward(batch.inputs);
-  EXPECT_FALSE(statistics.loss_sum.requires_grad());
-  EXPECT_EQ(statistics.loss_sum.scalar_type(), at::kDouble);
-  EXPECT_DOUBLE_EQ(statistics.loss_sum.item<double>(), model->loss(batch, 0).weighted.item<double>());
-  EXPECT_EQ(statistics.correct1.item<int64_t>(), (logits.argmax(-1) == batch.targets).sum().item<int64_t>());
-  const at::Tensor picked = logits.gather(-1, batch.targets.clamp_min(0).unsqueeze(-1));
+  const at::Tensor logits = model->forward(batch.input());
+  EXPECT_DOUBLE_EQ(totals.sums.at("loss"), loss_of(*model, batch).weighted.item<double>());
+  EXPECT_EQ(totals.sums.at("top1"), (logits.argmax(-1) == batch.tensor(kTarget)).sum().item<int64_t>());
+  const at::Tensor picked = logits.gather(-1, batch.tensor(kTarget).clamp_min(0).unsqueeze(-1));
   const at::Tensor rank = (logits > picked).sum(-1);
-  EXPECT_EQ(statistics.correct5.item<int64_t>(), ((rank < 5) & (batch.targets != kIgnoreIndex)).sum().item<int64_t>());
+  EXPECT_EQ(totals.sums.at("top5"), ((rank < 5) & (batch.tensor(kTarget) != kIgnoreIndex)).sum().item<int64_t>());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/models/model.hpp"
+#include "support/batches.hpp"
 
 namespace gputrain::models {
 namespace {
@@ -64,13 +65,15 @@ Tensors step(const Kind& kind, const nn::Context& context) {
   device::seed_generators(at::kCPU, 11);
   const auto labels = at::TensorOptions().dtype(at::kLong);
   const bool is_text = kind.name == "gpt";
-  Batch batch{.samples = 4, .weight = is_text ? 24 : 4};
-  batch.targets = at::randint(kSymbols, is_text ? std::vector<int64_t>{4, 6} : std::vector<int64_t>{4}, labels);
-  batch.inputs = is_text ? at::randint(kSymbols, {4, 6}, labels)
-                         : at::randn({4, 3, 32, 32}, at::TensorOptions().dtype(context.policy.master));
+  const at::Tensor targets =
+      at::randint(kSymbols, is_text ? std::vector<int64_t>{4, 6} : std::vector<int64_t>{4}, labels);
+  const Batch batch =
+      testing_support::batch_of(is_text ? at::randint(kSymbols, {4, 6}, labels)
+                                        : at::randn({4, 3, 32, 32}, at::TensorOptions().dtype(context.policy.master)),
+                                targets);
   Tensors left;
   for (int pass = 0; pass < 2; ++pass) {  // the second pass detects lost state
-    const at::Tensor loss = model->loss(batch, 0.1).weighted;
+    const at::Tensor loss = testing_support::loss_of(*model, batch, 0.1).weighted;
     loss.backward();
     left["loss" + std::to_string(pass)] = loss.detach();
   }
@@ -117,12 +120,10 @@ int64_t held_by_forward(Recompute how, bool with_backward) {
   Gpt model(spec, {.recompute = how}, {.input_shape = {128}, .num_classes = kSymbols});
   nn::initialize(model, 7);
   const auto labels = at::TensorOptions().dtype(at::kLong);
-  const Batch batch{.inputs = at::randint(kSymbols, {8, 128}, labels),
-                    .targets = at::randint(kSymbols, {8, 128}, labels),
-                    .samples = 8,
-                    .weight = 1024};
+  const at::Tensor tokens = at::randint(kSymbols, {8, 128}, labels);
+  const Batch batch = testing_support::batch_of(tokens, at::randint(kSymbols, {8, 128}, labels));
   const int64_t before = device::host_allocator_facts().in_use_bytes;
-  const at::Tensor loss = model.loss(batch, 0).weighted;
+  const at::Tensor loss = testing_support::loss_of(model, batch).weighted;
   if (with_backward) loss.backward();
   return device::host_allocator_facts().in_use_bytes - before;
 }

@@ -14,6 +14,7 @@
 #include "gputrain/models/model.hpp"
 #include "gputrain/parallel/data_parallel.hpp"
 #include "parallel/small_model.hpp"
+#include "support/batches.hpp"
 
 namespace gputrain::parallel {
 namespace {
@@ -55,11 +56,10 @@ struct TracedGpt {
   }
 
   at::Tensor loss() const {
-    Batch batch{.samples = kSequences, .weight = kSequences * kTime};
     const auto ids = at::TensorOptions().dtype(at::kLong);
-    batch.inputs = at::randint(kVocabulary, {kSequences, kTime}, ids);
-    batch.targets = at::randint(kVocabulary, {kSequences, kTime}, ids);
-    return model->loss(batch, 0).weighted;
+    const at::Tensor tokens = at::randint(kVocabulary, {kSequences, kTime}, ids);
+    const at::Tensor targets = at::randint(kVocabulary, {kSequences, kTime}, ids);
+    return testing_support::loss_of(*model, testing_support::batch_of(tokens, targets)).weighted;
   }
 };
 

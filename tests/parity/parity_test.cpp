@@ -21,6 +21,7 @@
 #include "gputrain/models/pretrained.hpp"
 #include "models/small_job.hpp"
 #include "ops/compare.hpp"
+#include "support/batches.hpp"
 #include "support/python_reference.hpp"
 
 namespace gputrain::models {
@@ -127,14 +128,14 @@ void expect_parity(const std::string& name, const fs::path& folder, const nn::Co
   const auto model = model_of(name, folder, context);
   const SafetensorsFile weights(folder / "model.safetensors"), expected(folder / "expected.safetensors");
   load_weights(*model, source_of(weights));
-  const Batch batch{.inputs = inputs_of(expected, context.policy.master), .targets = expected.tensor("targets")};
+  const Batch batch = testing_support::batch_of(inputs_of(expected, context.policy.master), expected.tensor("targets"));
   {
     const at::NoGradGuard no_grad;
     model->train(false);
-    EXPECT_LT(relative_error(model->forward(batch.inputs), expected.tensor("logits_evaluated")), tolerances.values);
+    EXPECT_LT(relative_error(model->forward(batch.input()), expected.tensor("logits_evaluated")), tolerances.values);
   }
   model->train();
-  const at::Tensor loss = model->loss(batch, 0.1).weighted;
+  const at::Tensor loss = testing_support::loss_of(*model, batch, 0.1).weighted;
   EXPECT_LT(relative_error(loss, expected.tensor("loss")), tolerances.values);
   loss.backward();
   expect_equal_gradients(*model, expected, tolerances.gradients);
@@ -142,7 +143,7 @@ void expect_parity(const std::string& name, const fs::path& folder, const nn::Co
     EXPECT_LT(relative_error(buffer.value, expected.tensor("buffer/" + buffer_name)), tolerances.values) << buffer_name;
   });
   const at::NoGradGuard no_grad;
-  EXPECT_LT(relative_error(model->forward(batch.inputs), expected.tensor("logits")), tolerances.values);
+  EXPECT_LT(relative_error(model->forward(batch.input()), expected.tensor("logits")), tolerances.values);
 }
 
 TEST_P(Parity, WeightsOfTheReferenceGiveItsLogitsLossAndGradients) {

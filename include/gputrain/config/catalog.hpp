@@ -16,7 +16,7 @@ namespace gputrain::config {
 
 /// A catalog whose entries build a `Base` from their spec and `Arguments`.
 template <class Base, class... Arguments>
-class Catalog final : public AnyCatalog {
+class Catalog : public AnyCatalog {
  public:
   using Make = std::function<std::unique_ptr<Base>(const void* spec, Arguments...)>;
 
@@ -28,6 +28,14 @@ class Catalog final : public AnyCatalog {
     makers_.push_back(std::move(make));
   }
 
+  /// How entry `Derived` is made from its spec.
+  template <class Derived, class Spec>
+  static Make maker() {
+    return [](const void* spec, Arguments... arguments) -> std::unique_ptr<Base> {
+      return std::make_unique<Derived>(*static_cast<const Spec*>(spec), std::forward<Arguments>(arguments)...);
+    };
+  }
+
   /// Builds the entry that `choice` names. Throws what the entry's constructor throws.
   std::unique_ptr<Base> make(const Choice& choice, Arguments... arguments) const {
     return makers_.at(index_of(choice.name))(choice.options.get(), std::forward<Arguments>(arguments)...);
@@ -37,21 +45,21 @@ class Catalog final : public AnyCatalog {
   std::vector<Make> makers_;
 };
 
-/// A namespace-scope object of this type registers `Derived(const Spec&, Arguments...)` under a name.
+/// A namespace-scope object of this type registers `Derived(const Spec&, Arguments...)` under a name. A catalog that
+/// knows more of its entries than how to make them has a member `note<Derived, Spec>(name)`.
 /// refuse_wrong_registrations() reports a mistake. `file` and `line` default to the place of the registration; Clang 14
 /// has no std::source_location.
 template <class Derived, class Spec>
 struct Registered {
-  template <class Base, class... Arguments>
-  Registered(Catalog<Base, Arguments...>& catalog, const std::string& name, std::string help,
-             const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  template <class AnyKind>
+  Registered(AnyKind& catalog, const std::string& name, std::string help, const char* file = __builtin_FILE(),
+             int line = __builtin_LINE()) {
     const std::string place = file + (":" + std::to_string(line));
     try {
       catalog.add(CatalogEntry{name, std::move(help), &schema_of<Spec>(), place},
-                  [](const void* spec, Arguments... arguments) -> std::unique_ptr<Base> {
-                    return std::make_unique<Derived>(*static_cast<const Spec*>(spec),
-                                                     std::forward<Arguments>(arguments)...);
-                  });
+                  AnyKind::template maker<Derived, Spec>());
+      if constexpr (requires { catalog.template note<Derived, Spec>(name); })
+        catalog.template note<Derived, Spec>(name);
     } catch (const std::exception& mistake) {
       note_wrong_registration("the " + catalog.kind() + " '" + name + "' of " + place + ": " + mistake.what());
     }

@@ -1,10 +1,17 @@
-// What a loader gives to a model: one micro-batch and the counts that make its loss exact.
+// What a loader hands to a model and a task: one micro-batch of named tensors, and the numbers that make its loss
+// exact.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
+
+#include "gputrain/core/error.hpp"
 
 namespace c10 {
 struct Event;
@@ -12,17 +19,54 @@ struct Event;
 
 namespace gputrain {
 
-/// The loss ignores targets with this value: padding, bad samples, masked tokens.
+/// Class number of a target that is not learned from and not counted: padding, bad samples, masked tokens.
 inline constexpr int64_t kIgnoreIndex = -100;
 
+// Fields that several rooms know. A format may have others; a model or a task asks for them by name.
+inline constexpr const char* kImage = "image";    // [batch, channels, height, width] float, after Preprocess
+inline constexpr const char* kTokens = "tokens";  // [batch, time] int64
+inline constexpr const char* kTarget = "target";  // what the loss compares with: [batch] or [batch, time] int64
+
+/// One tensor of a batch.
+struct BatchField {
+  std::string name;
+  at::Tensor values;       // [batch, ...]
+  at::Tensor counts = {};  // int64 [batch]: entries of each sample that are not padding; undefined: all have one size
+};
+
 struct Batch {
-  at::Tensor inputs;                 // images: [batch, channels, height, width] float; tokens: [batch, time] int64
-  at::Tensor targets;                // int64 [batch] or [batch, time]; the loss ignores kIgnoreIndex
-  int64_t samples = 0;               // samples without padding
-  int64_t samples_on_all_ranks = 0;  // the same, summed over all ranks
+  std::vector<BatchField> fields;    // in the order of the dataset's layout; the first is the model's main input
+  int64_t samples = 0;               // samples that are not padding
+  int64_t samples_on_all_ranks = 0;  // of this micro-batch
   int64_t weight = 0;                // targets that count (samples, or unmasked tokens); may be 0
-  /// Event of an unfinished copy to the device; null if the tensors are ready.
+  /// A copy to the device that is in progress; null: the tensors are there.
   std::shared_ptr<const c10::Event> arrival = nullptr;
+
+  /// Null if there is no field of this name.
+  const BatchField* find(std::string_view name) const noexcept {
+    const auto found =
+        std::find_if(fields.begin(), fields.end(), [&](const auto& field) { return field.name == name; });
+    return found == fields.end() ? nullptr : &*found;
+  }
+
+  /// Throws an internal error that names the fields there are.
+  const at::Tensor& tensor(std::string_view name) const {
+    if (const BatchField* field = find(name)) return field->values;
+    std::string names;
+    for (const BatchField& field : fields) names += (names.empty() ? "" : ", ") + field.name;
+    assertion_failed("field", __FILE__, __LINE__,
+                     "the batch has no field '" + std::string(name) + "'; it has " + names);
+  }
+
+  const at::Tensor& input() const { return fields.front().values; }
+};
+
+/// What a model reads from a batch.
+struct InputSpec {
+  std::string field = {};  // "tokens" or "image"; empty: the first field, whatever it is
+  int64_t longest = 0;     // entries of that field in a sample; 0: as many as the data gives
+
+  bool reads_tokens() const noexcept { return field == kTokens; }
 };
 
 }  // namespace gputrain

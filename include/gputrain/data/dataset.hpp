@@ -2,7 +2,6 @@
 // src/datasets.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,9 +10,8 @@
 #include <string>
 #include <vector>
 
-#include <c10/core/ScalarType.h>
-
 #include "gputrain/config/catalog.hpp"
+#include "gputrain/data/fields.hpp"
 
 namespace gputrain::data {
 
@@ -21,20 +19,6 @@ struct ImageOptions;  // options.hpp
 struct TextOptions;
 
 enum class Role { train, val, test };
-
-/// What one sample looks like in a batch.
-struct SampleLayout {
-  /// Images: [height, width, channels] uint8; tokens: [time] int64; else as the model takes them, with floats turned
-  /// into the type it computes in.
-  std::vector<int64_t> input_sizes;
-  at::ScalarType input_type = at::kByte;
-  std::vector<int64_t> target_sizes;  // empty: one class index; tokens: [time]
-  int64_t num_classes = 0;            // classes, or vocabulary size
-
-  bool is_image() const noexcept { return input_type == at::kByte && input_sizes.size() == 3; }
-  size_t input_bytes() const;
-  size_t target_count() const;
-};
 
 /// Per-channel statistics for images; inputs become (value / 255 - mean) / std in the loader's last stage.
 struct Normalization {
@@ -56,9 +40,9 @@ class Dataset {
   virtual int64_t size() const = 0;  // samples in an epoch
   virtual const SampleLayout& layout() const = 0;
 
-  /// Writes sample `index` into `input` (layout().input_bytes() bytes) and `target` (layout().target_count() values).
-  /// Called from several threads at once. Throws Error(data) for a sample that cannot be read.
-  virtual void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const = 0;
+  /// Writes every field of sample `index` into `row`; of a ragged field its first entries, and their count. Called from
+  /// several threads at once. Throws Error(data) for a sample that cannot be read.
+  virtual void read(int64_t index, const ReadContext& context, const SampleRow& row) const = 0;
 
   /// A read costs little more than copying the sample: threads would only add overhead.
   virtual bool is_cheap_to_read() const { return false; }
@@ -85,7 +69,7 @@ std::vector<std::string> target_names(const Dataset& dataset);
 struct DatasetRequest {
   std::string path;  // after interpolation; may be empty for formats that need none
   Role role = Role::train;
-  bool wants_tokens = false;            // whether the model has an option block_size
+  InputSpec model = {};                 // what the model reads
   int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: neither model nor job say
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults
   const TextOptions* text = nullptr;    // `data.text`; null: defaults

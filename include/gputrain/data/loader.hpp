@@ -47,9 +47,7 @@ struct LoaderOptions {
   std::function<void(const BadSample&)> on_bad_sample = {};  // in order, from next_step()
   double timeout_seconds = 600;                              // longest wait for a batch
   bool pin_memory = true;                                    // only when `device` is a GPU
-  at::Device device = at::kCPU;
-  at::ScalarType float_type = at::kFloat;  // of normalised images, and of other floats that a dataset gives
-  bool channels_last = false;
+  at::Device device = at::kCPU;                              // where batches go
 };
 
 /// Where a loader stands: everything needed to go on exactly, on any number of ranks.
@@ -61,7 +59,7 @@ struct LoaderState {
 /// The micro-batches of one optimizer step on this rank, with targets counted before anything is computed. Every step
 /// of every rank has the same number of micro-batches; its shapes are those of every other step, unless they are cut.
 struct StepData {
-  std::vector<Batch> micro_batches;  // on the host, or on their way to a GPU; pass each through Loader::to_device
+  std::vector<Batch> micro_batches;  // on the host, or on their way to a GPU; Preprocess finishes each
   int64_t weight = 0;                // sum of Batch::weight
   int64_t samples = 0;               // sum of Batch::samples
   Usage usage;                       // as the samples were read
@@ -81,12 +79,6 @@ class Loader {
   /// The next step's data of this rank; the first call starts the workers. Errors of workers are thrown here, the
   /// earliest sample's first. The tensors are the caller's for as long as it keeps them.
   StepData next_step();
-
-  /// What is queued from here on finds the batch on the device, finished: normalised floats for images,
-  /// floats of the wanted type for other floats.
-  Batch to_device(const Batch& batch) const;
-  /// The same of a batch as it was read.
-  void await(const Batch& batch) const;
 
  private:
   struct Impl;

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include <c10/core/Device.h>
 
@@ -16,9 +15,8 @@ struct Datasets {
   std::shared_ptr<const Dataset> train, val, test;  // val and test null when the job has none
 };
 
-/// Opens everything the section names. `longest_sequence` is what the model takes at most; 0: it leaves that to the
-/// data; nothing: it takes no text. Throws Error(data) for what is missing or damaged.
-Datasets open_datasets(const DataSpec& spec, std::optional<int64_t> longest_sequence);
+/// Opens everything the section names, for a model that reads `model`. Throws Error(data) for missing or damaged data.
+Datasets open_datasets(const DataSpec& spec, const InputSpec& model);
 
 /// `num_workers: auto` for one rank of `ranks_on_host`.
 int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host);

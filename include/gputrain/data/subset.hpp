@@ -33,7 +33,7 @@ class Subset final : public SomeSamples {
   /// [0, 1] leave none out.
   Subset(std::shared_ptr<const Dataset> whole, double begin, double end);
 
-  void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const override;
+  void read(int64_t index, const ReadContext& context, const SampleRow& row) const override;
   std::string describe() const override;
 
  private:
@@ -45,7 +45,7 @@ class FirstSamples final : public SomeSamples {
   /// At most `count`.
   FirstSamples(std::shared_ptr<const Dataset> whole, int64_t count);
 
-  void read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const override;
+  void read(int64_t index, const ReadContext& context, const SampleRow& row) const override;
   std::string describe() const override;
 };
 

@@ -11,6 +11,7 @@
 #include "gputrain/job/job_start.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/optim/spec.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "gputrain/train/spec.hpp"
 
 namespace gputrain::app {
@@ -20,6 +21,13 @@ struct ModelSpec {
   std::optional<std::string> pretrained;
 
   static void describe(config::Description<ModelSpec>& d);
+};
+
+/// What is learned.
+struct TaskSpec {
+  config::Choice type;  // empty: the one that fits the model and the data
+
+  static void describe(config::Description<TaskSpec>& d);
 };
 
 /// The band a recipe promises for its final metrics: [low, high], checked at the end.
@@ -32,6 +40,7 @@ struct ExpectSpec {
 
 struct JobSpec : JobStart {
   ModelSpec model;
+  TaskSpec task;
   data::DataSpec data;
   train::TrainSpec train;
   optim::OptimizerSpec optimizer;

@@ -1,4 +1,5 @@
-// A model turns a batch into a loss sum or evaluation statistics. One architecture per file in src/models.
+// A model turns a batch into features and says which layer makes logits of them; a task says what they are for. One
+// architecture per file in src/models.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +22,6 @@ struct DataFacts {
   int64_t num_classes = 0;           // classes, or vocabulary size
 };
 
-/// Additive sums over targets; converted to rates only for printing.
-struct Statistics {
-  at::Tensor loss_sum;  // double scalar on the model's device
-  at::Tensor correct1;  // int64 scalar: the highest logit is the target
-  at::Tensor correct5;  // int64 scalar: the target is among the five highest logits (all, with fewer classes)
-};
-
 /// A part of the model whose parameters are stored together: stem, each block, head. The arena keeps the order of this
 /// list, and a gradient bucket consists of neighbours.
 struct Unit {
@@ -40,20 +34,24 @@ class Model : public nn::Module {
   using nn::Module::Module;
   ~Model() override;
 
-  /// Logits [batch, classes] or [batch, time, vocabulary] for Batch::inputs. Any ATen operators may be used. In 16
-  /// bits, ops/ and the layers of nn/ cast by context().policy, and ATen's operators compute in fp32.
+  /// Logits [batch, classes] or [batch, time, vocabulary] for the first field of a batch. Any ATen operators may be
+  /// used. In 16 bits, ops/ and the layers of nn/ cast by context().policy, and ATen's operators compute in fp32.
   virtual at::Tensor forward(const at::Tensor& inputs) = 0;
 
   /// The units in execution order; each parameter belongs to exactly one. `{{"all", {this}}}` is enough. The last
   /// module of the last unit is the layer that gives the classes: pretrained weights may have other classes.
   virtual std::vector<Unit> units() = 0;
 
-  /// Sum (not mean) of the cross entropy over targets, in at least fp32. On the autograd graph it is multiplied by
-  /// `weight`, a 0-dim double on the model's device; undefined means 1. See ops::cross_entropy.
-  ops::Loss loss(const Batch& batch, double label_smoothing, const at::Tensor& weight = {});
-
-  /// The same sum without smoothing, and counts of hits, without a graph. Call in evaluation mode.
-  Statistics evaluate(const Batch& batch);
+  /// The output of the model before its last layer, and that layer.
+  struct LastLayer {
+    at::Tensor features;
+    ops::Head head;
+    int64_t classes = 0;  // columns that are classes
+  };
+  /// What tasks compute losses and metrics from. Override it if logits are large or have more columns than classes, or
+  /// if the model reads more than the batch's first field. By default the features are the logits of `forward`. The
+  /// loss may write over the features.
+  virtual LastLayer last_layer(const Batch& batch);
 
   /// config.json of the Hugging Face model that reads our model.safetensors; null if there is none.
   virtual nlohmann::json ecosystem_config() const;
@@ -71,24 +69,33 @@ class Model : public nn::Module {
   virtual double flops_per_sample() const { return 0; }
 
  protected:
-  /// The output of the model before its last layer, and that layer.
-  struct LastLayer {
-    at::Tensor features;
-    ops::Head head;
-    int64_t classes = 0;  // columns that are classes
-  };
   /// Runs a block of a model that offers nn::Recompute::block; the backward pass may run it again.
   at::Tensor run_block(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& block) const {
     return nn::recomputed_block(context().recompute, {x},
                                 [block](const std::vector<at::Tensor>& t) { return std::vector{block(t[0])}; })[0];
   }
-
-  /// What `loss` and `evaluate` use. Override it if logits are large or have more columns than classes. By default the
-  /// features are the logits of `forward`.
-  virtual LastLayer last_layer(const at::Tensor& inputs);
 };
 
-using ModelCatalog = config::Catalog<Model, const nn::Context&, const DataFacts&>;
+class ModelCatalog final : public config::Catalog<Model, const nn::Context&, const DataFacts&> {
+ public:
+  using Catalog::Catalog;
+
+  /// What the chosen model reads, before it is built: data is opened for it. A model says so by a static function
+  /// `InputSpec reads(const Spec&)`; without one it reads the first field of any data.
+  InputSpec reads(const config::Choice& choice) const { return reads_.at(index_of(choice.name))(choice.options.get()); }
+
+  template <class Derived, class Spec>
+  void note(const std::string&) {
+    if constexpr (requires(const Spec& spec) { Derived::reads(spec); }) {
+      reads_.push_back([](const void* spec) { return Derived::reads(*static_cast<const Spec*>(spec)); });
+    } else {
+      reads_.push_back([](const void*) { return InputSpec(); });
+    }
+  }
+
+ private:
+  std::vector<std::function<InputSpec(const void* spec)>> reads_;
+};
 ModelCatalog& catalog();
 
 }  // namespace gputrain::models

@@ -20,6 +20,7 @@
 #include "gputrain/optim/schedule.hpp"
 #include "gputrain/setup/micro_batch_choice.hpp"
 #include "gputrain/setup/reduction.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "gputrain/train/evaluator.hpp"
 #include "gputrain/train/plan.hpp"
 
@@ -54,9 +55,11 @@ Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared
 /// The job's datasets and what they say to the model; val and test are null when the job has none.
 struct Datasets : data::Datasets {
   models::DataFacts facts;
-  bool is_text = false;
+  std::shared_ptr<const tasks::Task> task;  // what is learned from them
 
-  int64_t tokens_per_sample() const { return is_text ? facts.input_shape.front() : 0; }
+  int64_t tokens_per_sample() const { return train->layout().token_count(); }
+  /// What the numbers of targets stand for.
+  std::string target_kind() const { return tokens_per_sample() > 0 ? "character" : "class"; }
 };
 
 Datasets open_datasets(const Job& job);
@@ -109,6 +112,7 @@ void check_sample(const Job& job, const Datasets& datasets);
 train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place, int64_t kept_global_batch = 0);
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const Place& place,
                                    const train::BatchPlan& batch);
+data::InputFormat input_format(const JobSpec& spec, const data::Dataset& dataset, const Place& place);
 
 /// Metrics get the name of `role`: "val/loss". `most_samples` 0: as many as the job says.
 train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,

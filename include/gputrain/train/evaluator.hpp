@@ -7,10 +7,12 @@
 
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/data/loader.hpp"
+#include "gputrain/data/preprocess.hpp"
 #include "gputrain/device/working_copy.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/monitor/metrics_file.hpp"
 #include "gputrain/parallel/replicas.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "gputrain/train/preemption.hpp"
 
 namespace gputrain::train {
@@ -25,14 +27,15 @@ class Evaluator {
   struct Options {
     std::string prefix = "val";                            // metric names: "val/loss", "val/top1", ...
     int64_t max_samples = 0;                               // 0: all
-    bool is_text = false;                                  // loss and perplexity instead of loss and accuracies
     c10::intrusive_ptr<device::WorkingCopy> weights = {};  // the model's, or null
+    data::InputFormat input = {};
     data::LoaderOptions loader;  // a step's share is a forward pass on each rank; the order is the evaluator's
   };
 
-  Evaluator(std::shared_ptr<const data::Dataset> dataset, Options options);
+  /// `task` says what is measured.
+  Evaluator(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const tasks::Task> task, Options options);
 
-  /// Loss (mean over targets), and perplexity for text, or top1 and top5 in percent for classes.
+  /// The task's metrics.
   /// Ends early, with metrics of no use, once `poll` agrees on a stop; then poll.finish() says so.
   /// Every rank must call. The model is back in its earlier mode afterwards.
   monitor::Metrics run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const;
@@ -41,6 +44,7 @@ class Evaluator {
 
  private:
   std::shared_ptr<const data::Dataset> dataset_;
+  std::shared_ptr<const tasks::Task> task_;
   Options options_;
 };
 

@@ -44,9 +44,6 @@ struct Progress {
   static Progress from_json(const nlohmann::json& json);
 };
 
-/// Whether a smaller value of the metric is better: losses and perplexity; accuracies grow.
-bool smaller_is_better(const std::string& metric);
-
 /// Keeps the better of the recorded best and `value`; returns whether `value` is the new best.
 bool record_best(Progress& progress, const std::string& metric, double value);
 

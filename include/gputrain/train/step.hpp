@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gputrain/data/loader.hpp"
+#include "gputrain/data/preprocess.hpp"
 #include "gputrain/device/arena.hpp"
 #include "gputrain/device/recording.hpp"
 #include "gputrain/models/model.hpp"
@@ -15,6 +16,7 @@
 #include "gputrain/optim/optimizer.hpp"
 #include "gputrain/optim/schedule.hpp"
 #include "gputrain/parallel/data_parallel.hpp"
+#include "gputrain/tasks/task.hpp"
 #include "gputrain/train/feed.hpp"
 #include "gputrain/train/hook.hpp"
 
@@ -23,7 +25,6 @@ namespace gputrain::train {
 class Step {
  public:
   struct Options {
-    double label_smoothing = 0;
     std::optional<double> max_grad_norm;
     bool sync_batch_norm = false;  // a forward pass is one over all ranks: none leaves it out alone
   };
@@ -31,7 +32,8 @@ class Step {
   struct Parts {
     models::Model& model;
     device::Arena& arena;
-    data::Loader& loader;
+    const tasks::Task& task;
+    const data::Preprocess& preprocess;
     parallel::DataParallel& data_parallel;
     optim::Optimizer& optimizer;
     optim::GradScaler* scaler;                               // null unless the precision needs loss scaling

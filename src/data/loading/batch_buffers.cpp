@@ -20,19 +20,33 @@ bool is_held_by_us_alone(const at::Tensor& tensor) {
 
 }  // namespace
 
-Destination BatchBuffers::destination() const {
-  return {static_cast<std::byte*>(inputs.data_ptr()), targets.data_ptr<int64_t>()};
+BatchMemory BatchBuffers::memory() const {
+  BatchMemory memory;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const at::Tensor& field = values[i];
+    const auto rows = static_cast<size_t>(std::max<int64_t>(1, field.size(0)));
+    memory.push_back({.values = static_cast<std::byte*>(field.data_ptr()),
+                      .counts = counts[i].defined() ? counts[i].data_ptr<int64_t>() : nullptr,
+                      .bytes = field.nbytes() / rows,
+                      .element_bytes = static_cast<size_t>(field.element_size())});
+  }
+  return memory;
 }
 
-BufferPool::BufferPool(const SampleLayout& layout, int64_t rows, bool pinned)
-    : input_sizes_(batched(rows, layout.input_sizes)),
-      target_sizes_(batched(rows, layout.target_sizes)),
-      input_type_(layout.input_type),
-      pinned_(pinned) {}
+BufferPool::BufferPool(const SampleLayout& layout, int64_t rows, bool pinned) : pinned_(pinned) {
+  for (const Field& field : layout.fields)
+    fields_.push_back({.sizes = batched(rows, field.sizes), .type = field.type, .ragged = field.ragged});
+}
 
 BatchBuffers BufferPool::get() {
   const auto options = at::TensorOptions().pinned_memory(pinned_);
-  return {inputs_.get(input_sizes_, options.dtype(input_type_)), targets_.get(target_sizes_, options.dtype(at::kLong))};
+  BatchBuffers buffers;
+  for (FieldPool& field : fields_) {
+    buffers.values.push_back(field.values.get(field.sizes, options.dtype(field.type)));
+    buffers.counts.push_back(field.ragged ? field.counts.get(field.sizes.front(), options.dtype(at::kLong))
+                                          : at::Tensor());
+  }
+  return buffers;
 }
 
 at::Tensor TensorPool::get(at::IntArrayRef sizes, const at::TensorOptions& options, at::MemoryFormat format) {

@@ -6,14 +6,15 @@
 #include <ATen/core/Tensor.h>
 
 #include "gputrain/data/dataset.hpp"
-#include "row_reader.hpp"
 
 namespace gputrain::data {
 
+/// The tensors of a micro-batch, field by field in the layout's order.
 struct BatchBuffers {
-  at::Tensor inputs, targets;
+  std::vector<at::Tensor> values;
+  std::vector<at::Tensor> counts;  // undefined where the field is not ragged
 
-  Destination destination() const;
+  BatchMemory memory() const;
 };
 
 /// Tensors of host memory, each used again when nobody else holds it: fresh memory costs more than filling it, page by
@@ -36,10 +37,14 @@ class BufferPool {
   BatchBuffers get();
 
  private:
-  std::vector<int64_t> input_sizes_, target_sizes_;
-  at::ScalarType input_type_;
+  struct FieldPool {
+    std::vector<int64_t> sizes;  // [rows, ...]
+    at::ScalarType type;
+    bool ragged;
+    TensorPool values = {}, counts = {};
+  };
+  std::vector<FieldPool> fields_;
   bool pinned_;
-  TensorPool inputs_, targets_;
 };
 
 }  // namespace gputrain::data

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kChunkBytes = 64 << 10;
 
 int64_t rows_per_chunk(const RowReader& reader, int workers) {
-  const auto bytes = std::max<size_t>(1, reader.dataset().layout().input_bytes());
+  const auto bytes = std::max<size_t>(1, reader.dataset().layout().bytes());
   const int64_t fair = reader.plan().most_rows() / workers;
   return std::clamp(static_cast<int64_t>(kChunkBytes / bytes), int64_t{1}, std::max(int64_t{1}, fair));
 }
@@ -32,7 +32,7 @@ BatchRing::BatchRing(const RowReader& reader, const ReadAhead& options)
   for (int64_t batch = options.first; batch < options.first + std::ssize(slots_); ++batch) {
     Slot& slot = slot_of(batch);
     slot.buffers = pool_.get();
-    slot.to = slot.buffers.destination();
+    slot.to = slot.buffers.memory();
     slot.rows_left = rows_of(batch);
   }
   const SignalsBlocked blocked;
@@ -76,7 +76,7 @@ void BatchRing::work() {
     work_.wait(lock, [this] { return stop_ || has_work(); });
     if (stop_) return;
     const Chunk chunk = claim();
-    const Destination to = slot_of(chunk.batch).to;
+    const BatchMemory to = slot_of(chunk.batch).to;
     lock.unlock();
     ReadOutcome outcome = reader_.read(chunk.batch, chunk.begin, chunk.end, to, stop_);
     lock.lock();
@@ -112,7 +112,7 @@ FilledBatch BatchRing::next() {
   lock.unlock();  // no worker touches a slot that is ready
   BatchBuffers fresh = pool_.get();
   FilledBatch filled{std::exchange(slot.buffers, std::move(fresh)), std::exchange(slot.outcome, {})};
-  slot.to = slot.buffers.destination();
+  slot.to = slot.buffers.memory();
   lock.lock();
   slot.rows_left = rows_of(next_batch_ + std::ssize(slots_));
   ++next_batch_;

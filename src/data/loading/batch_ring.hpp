@@ -22,7 +22,7 @@ class BatchRing final : public BatchSource {
  private:
   struct Slot {
     BatchBuffers buffers;
-    Destination to;
+    BatchMemory to;
     ReadOutcome outcome;
     int64_t rows_left = 0;  // to be filled; 0 and claimed: ready
   };

@@ -21,7 +21,7 @@ class InlineSource final : public BatchSource {
 
   FilledBatch next() override {
     FilledBatch filled{pool_.get(), {}};
-    const Destination to = filled.buffers.destination();
+    const BatchMemory to = filled.buffers.memory();
     const int64_t rows = reader_.plan().micro_batch(next_batch_).rows;
     std::mutex mutex;
     const auto read = [&](int64_t begin, int64_t end) {

@@ -8,9 +8,8 @@
 #include <string>
 #include <utility>
 
-#include <c10/core/ScalarType.h>
+#include <ATen/ops/max.h>
 
-#include "../images/normalize.hpp"
 #include "batch_source.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -19,15 +18,25 @@
 
 namespace gputrain::data {
 
+namespace {
+
+/// A field of the rows that are used; a ragged one is cut to its longest sample.
+BatchField first_rows(const Field& field, const at::Tensor& values, const at::Tensor& counts, int64_t rows) {
+  BatchField used{field.name, values.narrow(0, 0, rows)};
+  if (!field.ragged) return used;
+  used.counts = counts.narrow(0, 0, rows);
+  const int64_t longest = rows == 0 ? 0 : used.counts.max().item<int64_t>();
+  used.values = used.values.narrow(1, 0, std::max<int64_t>(1, longest)).contiguous();
+  return used;
+}
+
+}  // namespace
+
 struct Loader::Impl {
   Impl(std::shared_ptr<const Dataset> given, LoaderOptions wanted, LoaderState start)
       : dataset(std::move(given)), options(std::move(wanted)), step(start.step), reader(dataset, options) {
     bad_epoch = step / reader.plan().steps_per_epoch();
     bad_in_epoch = static_cast<double>(start.unreadable) * reader.plan().share_of_rank();
-    const SampleLayout& layout = dataset->layout();
-    if (layout.is_image())
-      normalizer.emplace(dataset->normalization().value_or(Normalization{{0}, {1}}), layout.input_sizes.back(),
-                         options.device, ImageFormat{options.float_type, options.channels_last});
     if (!options.device.is_cpu()) uploader.emplace(options.device);
   }
 
@@ -39,7 +48,6 @@ struct Loader::Impl {
   LoaderOptions options;
   int64_t step;
   RowReader reader;
-  std::optional<ImageNormalizer> normalizer;
   std::optional<Uploader> uploader;     // to a GPU
   std::unique_ptr<BatchSource> source;  // empty until started; after the reader, which it uses
   int64_t next_batch = 0;
@@ -82,8 +90,9 @@ Batch Loader::Impl::take(Usage& usage) {
   const MicroBatchPlan plan = reader.plan().micro_batch(next_batch++);
   Batch batch;
   const int64_t rows = options.pads ? plan.rows : plan.counted;
-  batch.inputs = filled.buffers.inputs.narrow(0, 0, rows);
-  batch.targets = filled.buffers.targets.narrow(0, 0, rows);
+  const auto& fields = dataset->layout().fields;
+  for (size_t i = 0; i < fields.size(); ++i)
+    batch.fields.push_back(first_rows(fields[i], filled.buffers.values[i], filled.buffers.counts[i], rows));
   batch.samples = plan.counted;
   batch.samples_on_all_ranks = plan.counted_on_all_ranks;
   batch.weight = filled.outcome.weight;
@@ -116,19 +125,6 @@ StepData Loader::next_step() {
   }
   ++impl_->step;
   return step;
-}
-
-void Loader::await(const Batch& batch) const { data::await(batch); }
-
-Batch Loader::to_device(const Batch& batch) const {
-  await(batch);
-  Batch finished = batch;
-  if (impl_->normalizer) {
-    finished.inputs = (*impl_->normalizer)(batch.inputs);
-  } else if (at::isFloatingType(batch.inputs.scalar_type())) {
-    finished.inputs = batch.inputs.to(impl_->options.float_type);
-  }
-  return finished;
 }
 
 }  // namespace gputrain::data

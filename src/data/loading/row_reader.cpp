@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include <ATen/ops/full.h>
+
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/random.hpp"
@@ -27,6 +29,13 @@ Error with_sample(const Error& error, int64_t sample) {
   return Error(error.code(), std::move(parts));
 }
 
+/// The bytes of one element of `type` with this value.
+std::vector<std::byte> element_of(at::ScalarType type, double value) {
+  const at::Tensor element = at::full({1}, value, type);
+  const auto* bytes = static_cast<const std::byte*>(element.const_data_ptr());
+  return {bytes, bytes + element.element_size()};
+}
+
 }  // namespace
 
 void ReadOutcome::add(ReadOutcome other) {
@@ -43,43 +52,83 @@ RowReader::RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions
     : dataset_(std::move(dataset)),
       plan_(dataset_->size(), options.share, options.drop_last),
       samples_(dataset_->size()),
-      input_bytes_(dataset_->layout().input_bytes()),
-      target_count_(dataset_->layout().target_count()),
       seed_(options.seed),
       shuffle_(options.shuffle),
       augment_(options.augment),
-      tolerant_(options.max_bad_fraction > 0) {}
-
-Destination RowReader::row(const Destination& batch, int64_t row) const noexcept {
-  return {batch.inputs + static_cast<size_t>(row) * input_bytes_,
-          batch.targets + static_cast<size_t>(row) * target_count_};
-}
-
-void RowReader::clear(const Destination& to) const noexcept {
-  std::memset(to.inputs, 0, input_bytes_);
-  std::fill_n(to.targets, target_count_, kIgnoreIndex);
-}
-
-/// Rows that only fill the shape are real samples in training, so that batch statistics stay those of the data.
-void RowReader::fill_uncounted(int64_t sample, const ReadContext& context, const Destination& to) const noexcept {
-  if (!augment_) return clear(to);
-  try {
-    dataset_->read(sample, context, to.inputs, to.targets);
-    std::fill_n(to.targets, target_count_, kIgnoreIndex);
-  } catch (...) {
-    clear(to);  // reported where the sample counts
+      tolerant_(options.max_bad_fraction > 0) {
+  for (const Field& field : dataset_->layout().fields) {
+    const int64_t most = field.ragged ? field.sizes.front() : 1;
+    if (field.target && !weighed_ && field.type == at::kLong) weighed_ = fields_.size();
+    fields_.push_back({.fill = element_of(field.type, field.fill),
+                       .most = most,
+                       .entry = field.numel() / most,
+                       .ragged = field.ragged,
+                       .target = field.target});
   }
 }
 
-void RowReader::read_counted(int64_t sample, const ReadContext& context, const Destination& to, int64_t row,
+/// Fills the row's entries from `first` on.
+void RowReader::clear(size_t field, const SampleRow& row, int64_t first) const noexcept {
+  const FieldFacts& facts = fields_[field];
+  const size_t width = facts.fill.size(), begin = static_cast<size_t>(first * facts.entry) * width;
+  const size_t end = static_cast<size_t>(facts.most * facts.entry) * width;
+  std::byte* const bytes = row.bytes(field);
+  const bool all_equal = std::ranges::all_of(facts.fill, [&](std::byte each) { return each == facts.fill.front(); });
+  if (all_equal) {
+    std::memset(bytes + begin, static_cast<int>(facts.fill.front()), end - begin);
+  } else {
+    for (size_t at = begin; at < end; at += width) std::memcpy(bytes + at, facts.fill.data(), width);
+  }
+  if (facts.ragged && first == 0) row.set_count(field, 0);
+}
+
+/// A ragged field is padded after its last entry.
+void RowReader::read_sample(int64_t sample, const ReadContext& context, const SampleRow& to) const {
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    if (fields_[i].ragged) to.set_count(i, 0);
+  }
+  dataset_->read(sample, context, to);
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    if (!fields_[i].ragged) continue;
+    const int64_t count = to.count(i);
+    GPUTRAIN_ASSERT(count >= 0 && count <= fields_[i].most, "a sample has " + std::to_string(count) + " entries of '" +
+                                                                dataset_->layout().fields[i].name + "'");
+    clear(i, to, count);
+    to.set_count(i, count);
+  }
+}
+
+/// Rows that only fill the shape are real samples in training, so that batch statistics stay those of the data.
+void RowReader::fill_uncounted(int64_t sample, const ReadContext& context, const SampleRow& to) const noexcept {
+  bool is_read = false;
+  try {
+    if (augment_) read_sample(sample, context, to);
+    is_read = augment_;
+  } catch (...) {
+    // Reported where the sample counts.
+  }
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    if (!is_read || fields_[i].target) clear(i, to);
+  }
+}
+
+/// Targets of the sample that count.
+int64_t RowReader::weight_of(const SampleRow& row) const {
+  if (!weighed_) return 1;
+  const FieldFacts& facts = fields_[*weighed_];
+  const int64_t entries = facts.ragged ? row.count(*weighed_) : facts.most;
+  const auto* const targets = row.values<int64_t>(*weighed_);
+  return std::count_if(targets, targets + entries * facts.entry, [](int64_t t) { return t != kIgnoreIndex; });
+}
+
+void RowReader::read_counted(int64_t sample, const ReadContext& context, const SampleRow& to, int64_t row,
                              ReadOutcome& outcome) const {
   try {
-    dataset_->read(sample, context, to.inputs, to.targets);
-    outcome.weight +=
-        std::count_if(to.targets, to.targets + target_count_, [](int64_t t) { return t != kIgnoreIndex; });
+    read_sample(sample, context, to);
+    outcome.weight += weight_of(to);
   } catch (const Error& error) {
     if (!tolerant_ || error.code() != ExitCode::data) throw with_sample(error, sample);
-    clear(to);
+    for (size_t i = 0; i < fields_.size(); ++i) clear(i, to);
     ++outcome.usage.unreadable;
     outcome.bad.push_back({row, {sample, context.epoch, error.what()}});
   } catch (const std::logic_error& bug) {  // of a format: std::stof throws these
@@ -89,7 +138,7 @@ void RowReader::read_counted(int64_t sample, const ReadContext& context, const D
   }
 }
 
-ReadOutcome RowReader::read(int64_t index, int64_t begin, int64_t end, const Destination& to,
+ReadOutcome RowReader::read(int64_t index, int64_t begin, int64_t end, const BatchMemory& to,
                             const std::atomic<bool>& stop) const noexcept {
   const MicroBatchPlan batch = plan_.micro_batch(index);
   const Permutation order = order_of_epoch(seed_, batch.epoch, samples_);
@@ -100,10 +149,10 @@ ReadOutcome RowReader::read(int64_t index, int64_t begin, int64_t end, const Des
     const int64_t sample = shuffle_ ? order(position) : position;
     try {
       if (i < batch.counted) {
-        read_counted(sample, context, row(to, i), i, outcome);
+        read_counted(sample, context, SampleRow(to, i), i, outcome);
         outcome.usage.add({1, usage_hash(batch.epoch, sample)});
       } else {
-        fill_uncounted(sample, context, row(to, i));
+        fill_uncounted(sample, context, SampleRow(to, i));
       }
     } catch (...) {
       outcome.error = std::current_exception();

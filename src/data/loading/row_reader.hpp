@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "gputrain/data/dataset.hpp"
@@ -14,12 +15,6 @@
 #include "step_plan.hpp"
 
 namespace gputrain::data {
-
-/// Where a micro-batch goes: row i at inputs + i * layout.input_bytes() and targets + i * layout.target_count().
-struct Destination {
-  std::byte* inputs = nullptr;
-  int64_t* targets = nullptr;
-};
 
 /// What came of reading some rows; the outcomes of a micro-batch's parts add up in any order.
 struct ReadOutcome {
@@ -43,22 +38,30 @@ class RowReader {
 
   const StepPlan& plan() const noexcept { return plan_; }
   const Dataset& dataset() const noexcept { return *dataset_; }
-  Destination row(const Destination& batch, int64_t row) const noexcept;
 
   /// Reads rows [begin, end) of micro-batch `index`; an error ends up in the outcome. Leaves early once `stop` is set.
-  ReadOutcome read(int64_t index, int64_t begin, int64_t end, const Destination& to,
+  ReadOutcome read(int64_t index, int64_t begin, int64_t end, const BatchMemory& to,
                    const std::atomic<bool>& stop) const noexcept;
 
  private:
-  void read_counted(int64_t sample, const ReadContext& context, const Destination& to, int64_t row,
+  void read_counted(int64_t sample, const ReadContext& context, const SampleRow& to, int64_t row,
                     ReadOutcome& outcome) const;
-  void fill_uncounted(int64_t sample, const ReadContext& context, const Destination& to) const noexcept;
-  void clear(const Destination& to) const noexcept;
+  void fill_uncounted(int64_t sample, const ReadContext& context, const SampleRow& to) const noexcept;
+  void read_sample(int64_t sample, const ReadContext& context, const SampleRow& to) const;
+  int64_t weight_of(const SampleRow& row) const;
+  void clear(size_t field, const SampleRow& row, int64_t first = 0) const noexcept;
 
   std::shared_ptr<const Dataset> dataset_;
   StepPlan plan_;
   int64_t samples_;
-  size_t input_bytes_, target_count_;
+  struct FieldFacts {
+    std::vector<std::byte> fill;  // one element
+    int64_t most;                 // entries of a row along the first dimension, if it is ragged; else 1
+    int64_t entry;                // elements in one of them
+    bool ragged, target;
+  };
+  std::vector<FieldFacts> fields_;
+  std::optional<size_t> weighed_;  // the field whose entries are counted; nothing: a sample counts as 1
   uint64_t seed_;
   bool shuffle_, augment_, tolerant_;
 };

@@ -28,8 +28,8 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, double begin, double end)
   GPUTRAIN_ASSERT(begin >= 0 && begin <= end && end <= 1, "fractions in order");
 }
 
-void Subset::read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const {
-  whole().read(permute(kSplitSeed, 0, whole().size(), begin_ + index), context, input, target);
+void Subset::read(int64_t index, const ReadContext& context, const SampleRow& row) const {
+  whole().read(permute(kSplitSeed, 0, whole().size(), begin_ + index), context, row);
 }
 
 std::string Subset::describe() const { return grouped(size()) + " of " + whole().describe(); }
@@ -37,8 +37,8 @@ std::string Subset::describe() const { return grouped(size()) + " of " + whole()
 FirstSamples::FirstSamples(std::shared_ptr<const Dataset> whole, int64_t count)
     : SomeSamples(whole, std::min(count, whole->size())) {}
 
-void FirstSamples::read(int64_t index, const ReadContext& context, std::byte* input, int64_t* target) const {
-  whole().read(index, context, input, target);
+void FirstSamples::read(int64_t index, const ReadContext& context, const SampleRow& row) const {
+  whole().read(index, context, row);
 }
 
 std::string FirstSamples::describe() const {

@@ -6,6 +6,8 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "gputrain/data/preprocess.hpp"
+
 namespace gputrain::data {
 namespace {
 
@@ -23,8 +25,10 @@ Uploader::Uploader(at::Device device) : stream_(copy_stream(device)) {}
 Batch Uploader::start(const Batch& host) const {
   const c10::StreamGuard guard(stream_);
   Batch batch = host;
-  batch.inputs = host.inputs.to(stream_.device(), host.inputs.scalar_type(), /*non_blocking=*/true);
-  batch.targets = host.targets.to(stream_.device(), at::kLong, /*non_blocking=*/true);
+  const auto copy = [&](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.to(stream_.device(), tensor.scalar_type(), /*non_blocking=*/true) : tensor;
+  };
+  for (BatchField& field : batch.fields) field = {field.name, copy(field.values), copy(field.counts)};
   auto arrival = std::make_shared<c10::Event>(stream_.device_type());
   arrival->record(stream_);
   batch.arrival = std::move(arrival);
@@ -33,12 +37,14 @@ Batch Uploader::start(const Batch& host) const {
 
 void await(const Batch& batch) {
   if (batch.arrival == nullptr) return;
-  const at::Device device = batch.inputs.device();
+  const at::Device device = batch.input().device();
   const c10::Stream current = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   batch.arrival->block(current);
   // The allocator gives their memory to the next upload once this stream, too, is done with it.
-  batch.inputs.record_stream(current);
-  batch.targets.record_stream(current);
+  for (const BatchField& field : batch.fields) {
+    field.values.record_stream(current);
+    if (field.counts.defined()) field.counts.record_stream(current);
+  }
 }
 
 }  // namespace gputrain::data

@@ -19,7 +19,4 @@ class Uploader {
   c10::Stream stream_;
 };
 
-/// What is queued on the current stream from here on finds the batch arrived.
-void await(const Batch& batch);
-
 }  // namespace gputrain::data

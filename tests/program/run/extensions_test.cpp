@@ -43,21 +43,19 @@ struct NumbersSpec {
 class Numbers final : public data::Dataset {
  public:
   Numbers(const NumbersSpec& spec, const data::DatasetRequest&) : slip_(spec.slip) {
-    layout_.input_sizes = {spec.columns};
-    layout_.input_type = at::kFloat;
-    layout_.num_classes = kClasses;
+    layout_ = data::SampleLayout::values({spec.columns}, at::kFloat, kClasses);
   }
   int64_t size() const override { return kSamples; }
   const data::SampleLayout& layout() const override { return layout_; }
   std::string describe() const override { return "rows of numbers"; }
-  void read(int64_t index, const data::ReadContext&, std::byte* input, int64_t* target) const override {
+  void read(int64_t index, const data::ReadContext&, const data::SampleRow& row) const override {
     if (slip_ == "throws" && index == 7) throw std::invalid_argument("stof");
     if (slip_ == "fails" && index == 7) throw std::runtime_error("no such row");
-    for (int64_t i = 0; i < layout_.input_sizes[0]; ++i) {
+    for (int64_t i = 0; i < layout_.input().sizes[0]; ++i) {
       const auto number = static_cast<float>((index * 5 + i * 3) % 7) / 7;
-      std::memcpy(input + static_cast<size_t>(i) * sizeof number, &number, sizeof number);
+      row.values<float>(0)[i] = number;
     }
-    *target = index % kClasses;
+    *row.values<int64_t>(1) = index % kClasses;
   }
 
  private:
@@ -76,17 +74,15 @@ struct SentencesSpec {
 class Sentences final : public data::Dataset {
  public:
   Sentences(const SentencesSpec&, const data::DatasetRequest&) {
-    layout_.input_sizes = layout_.target_sizes = {kWords};
-    layout_.input_type = at::kLong;
-    layout_.num_classes = kWords + 1;
+    layout_ = data::SampleLayout::tokens(kWords, kWords + 1);
   }
   int64_t size() const override { return kSamples; }
   const data::SampleLayout& layout() const override { return layout_; }
   std::string describe() const override { return "sentences"; }
-  void read(int64_t, const data::ReadContext&, std::byte* input, int64_t* target) const override {
+  void read(int64_t, const data::ReadContext&, const data::SampleRow& row) const override {
     for (int64_t i = 0; i < kWords; ++i) {
-      std::memcpy(input + static_cast<size_t>(i) * sizeof i, &i, sizeof i);
-      target[i] = i + 1;
+      row.values<int64_t>(0)[i] = i;
+      row.values<int64_t>(1)[i] = i + 1;
     }
   }
 
@@ -235,8 +231,13 @@ TEST_P(PlainModel, LearnsFromRowsOfNumbersAsByHand) {
   std::vector<float> inputs(kSamples * kNumbers);
   std::vector<int64_t> targets(kSamples);
   for (int64_t i = 0; i < kSamples; ++i) {
-    auto* const row = reinterpret_cast<std::byte*>(inputs.data() + i * kNumbers);
-    assembly.datasets.train->read(i, {}, row, targets.data() + i);
+    const data::BatchMemory memory{{.values = reinterpret_cast<std::byte*>(inputs.data()),
+                                    .bytes = kNumbers * sizeof(float),
+                                    .element_bytes = sizeof(float)},
+                                   {.values = reinterpret_cast<std::byte*>(targets.data()),
+                                    .bytes = sizeof(int64_t),
+                                    .element_bytes = sizeof(int64_t)}};
+    assembly.datasets.train->read(i, {}, data::SampleRow(memory, i));
   }
   ByHand expected{.inputs = at::tensor(inputs).view({kSamples, kNumbers}).to(ours[0].scalar_type()),
                   .targets = at::tensor(targets),

@@ -1,0 +1,54 @@
+#include "gputrain/tasks/cross_entropy.hpp"
+
+#include <algorithm>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/StringUtil.h>
+#include <c10/util/accumulate.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/nn/recompute.hpp"
+#include "gputrain/ops/head_loss.hpp"
+
+namespace gputrain::tasks {
+namespace {
+
+/// Without this check, a model's mistake would appear as the error of a later operator.
+void check_logits(const models::Model& model, const at::Tensor& features, const at::Tensor& targets) {
+  const at::IntArrayRef rows = features.sizes().slice(0, static_cast<size_t>(std::max<int64_t>(features.dim() - 1, 0)));
+  GPUTRAIN_ASSERT(features.dim() > 0 && c10::multiply_integers(rows) == targets.numel(),
+                  "the model gives logits of " + c10::str(features.sizes()) + " for targets of " +
+                      c10::str(targets.sizes()) + "; expected are the sizes of the targets, then the classes");
+  GPUTRAIN_ASSERT(!at::GradMode::is_enabled() || !model.is_training() || features.requires_grad(),
+                  "no parameter can learn from the model's logits: they are integers, or detached");
+}
+
+}  // namespace
+
+ops::Loss cross_entropy_loss(models::Model& model, const Batch& batch, double label_smoothing,
+                             const at::Tensor& weight) {
+  const nn::ForwardPass pass;
+  const auto last = model.last_layer(batch);
+  const at::Tensor& targets = batch.tensor(kTarget);
+  check_logits(model, last.features, targets);
+  return ops::head_loss(last.head, last.features, targets,
+                        {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
+                        model.context().logits_bytes);
+}
+
+at::Tensor evaluate_cross_entropy(models::Model& model, const Batch& batch,
+                                  const std::function<void(const at::Tensor&, const at::Tensor&)>& visit) {
+  const at::NoGradGuard no_grad;
+  const auto last = model.last_layer(batch);
+  at::Tensor sum = at::zeros({}, last.features.options().dtype(at::kDouble));
+  ops::each_part(last.head, last.features, batch.tensor(kTarget), model.context().logits_bytes,
+                 [&](const at::Tensor& features, const at::Tensor& targets) {
+                   const at::Tensor logits = last.head.logits ? last.head.logits(features) : features;
+                   if (visit) visit(logits.narrow(-1, 0, last.classes), targets);
+                   sum.add_(ops::cross_entropy(logits, targets, {.classes = last.classes}).sum);
+                 });
+  return sum;
+}
+
+}  // namespace gputrain::tasks

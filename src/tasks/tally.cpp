@@ -1,0 +1,64 @@
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/tasks/task.hpp"
+
+namespace gputrain::tasks {
+
+Tally::Tally(const Parts& parts, at::Device device)
+    : parts_(parts),
+      sums_(
+          at::zeros({static_cast<int64_t>(parts.sums.size())}, at::TensorOptions().dtype(at::kDouble).device(device))) {
+  for (const Rows& rows : parts.rows) rows_[rows.name];
+}
+
+void Tally::add(const std::string& name, const at::Tensor& sum) {
+  const auto found = std::find(parts_.sums.begin(), parts_.sums.end(), name);
+  GPUTRAIN_ASSERT(found != parts_.sums.end(), "the task does not list the sum '" + name + "'");
+  sums_.select(0, found - parts_.sums.begin()).add_(sum);
+}
+
+void Tally::append(const std::string& name, const at::Tensor& rows) {
+  const auto found = rows_.find(name);
+  GPUTRAIN_ASSERT(found != rows_.end(), "the task does not list the rows '" + name + "'");
+  found->second.push_back(rows.to(at::kDouble));
+}
+
+Totals Tally::merge(comm::ProcessGroups& groups) const {
+  const int64_t count = std::ssize(parts_.sums);
+  at::Tensor all = at::zeros({count + 1}, sums_.options());
+  all.narrow(0, 0, count).copy_(sums_);
+  all.narrow(0, count, 1).fill_(static_cast<double>(weight_));
+  groups.tensors().all_reduce_sum(all, "evaluation sums").wait();
+  const at::Tensor merged = all.to(at::kCPU);
+  const double* values = merged.const_data_ptr<double>();
+  Totals totals;
+  for (const auto& name : parts_.sums) totals.sums[name] = *values++;
+  totals.weight = *values;
+  for (const Rows& part : parts_.rows) totals.rows[part.name] = joined(part, groups);
+  return totals;
+}
+
+/// Each rank puts its rows where they belong among zeros, and the sum over ranks has them all.
+at::Tensor Tally::joined(const Rows& part, comm::ProcessGroups& groups) const {
+  const auto& pieces = rows_.at(part.name);
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  const at::Tensor own =
+      pieces.empty() ? at::zeros({0, part.columns}, options) : at::cat(pieces).view({-1, part.columns}).to(at::kCPU);
+  if (groups.alone()) return own;
+  const int64_t rank = groups.rank();
+  at::Tensor counts = at::zeros({groups.world_size()}, at::kLong);
+  counts.narrow(0, rank, 1).fill_(own.size(0));
+  groups.control().all_reduce_sum(counts, "evaluation rows of each rank").wait();
+  const at::Tensor before = counts.narrow(0, 0, rank).sum(), total = counts.sum();
+  at::Tensor all = at::zeros({total.item<int64_t>(), part.columns}, options);
+  if (own.size(0) > 0) all.narrow(0, before.item<int64_t>(), own.size(0)).copy_(own);
+  if (all.numel() > 0) groups.control().all_reduce_sum(all, "evaluation rows").wait();
+  return all;
+}
+
+}  // namespace gputrain::tasks

@@ -1,0 +1,84 @@
+#include "gputrain/tasks/task.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::tasks {
+namespace {
+
+const Metric* find_in(const std::vector<Metric>& metrics, std::string_view name) noexcept {
+  const auto found =
+      std::find_if(metrics.begin(), metrics.end(), [&](const Metric& each) { return each.name == name; });
+  return found == metrics.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Task::~Task() = default;
+
+const Metric& Task::best_metric() const {
+  const auto best = std::find_if(metrics_.begin(), metrics_.end(),
+                                 [](const Metric& metric) { return metric.use == Metric::Use::best; });
+  GPUTRAIN_ASSERT(best != metrics_.end(), "a task without a metric that makes a checkpoint the best");
+  return *best;
+}
+
+const Metric* Task::find(std::string_view name) const noexcept { return find_in(metrics_, name); }
+
+TaskCatalog& catalog() {
+  static TaskCatalog tasks("task");
+  return tasks;
+}
+
+std::unique_ptr<Task> TaskCatalog::make(const config::Choice& choice, const TaskRequest& request) const {
+  size_t index = 0;
+  if (choice.name.empty()) {
+    std::vector<std::string> fitting;
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      if (!entries_[i].fits(request)) continue;
+      fitting.push_back(entries().at(i).name);
+      index = i;
+    }
+    std::string names;
+    for (const auto& name : fitting) names += (names.empty() ? "" : ", ") + name;
+    if (fitting.size() != 1)
+      throw Error(ExitCode::usage, {.what = fitting.empty() ? "no task fits this model and data"
+                                                            : "several tasks fit this model and data: " + names,
+                                    .where = "task.type",
+                                    .hint = "name one; `gputrain list tasks` shows all"});
+  } else {
+    index = index_of(choice.name);
+    if (!entries_[index].fits(request))
+      throw Error(ExitCode::usage, {.what = choice.name + " does not fit this model and data", .where = "task.type"});
+  }
+  const auto& entry = entries().at(index);
+  const auto options = choice.name.empty() ? entry.schema->create() : nullptr;
+  auto task = Catalog::make(choice.name.empty() ? config::Choice{entry.name, options} : choice, request);
+  task->metrics_ = entries_[index].metrics;
+  return task;
+}
+
+void TaskCatalog::note_metrics(const std::vector<Metric>& metrics) {
+  for (const Metric& metric : metrics) {
+    const Metric* known = find_in(all_metrics_, metric.name);
+    if (known == nullptr) {
+      all_metrics_.push_back(metric);
+    } else if (known->smaller_is_better != metric.smaller_is_better) {
+      throw std::logic_error("the metric '" + metric.name + "' grows in one task and shrinks in another");
+    }
+  }
+}
+
+const Metric* find_metric(std::string_view name) noexcept {
+  const size_t slash = name.rfind('/');
+  return find_in(catalog().metrics(), slash == std::string_view::npos ? name : name.substr(slash + 1));
+}
+
+bool smaller_is_better(std::string_view name) noexcept {
+  const Metric* metric = find_metric(name);
+  return metric != nullptr && metric->smaller_is_better;
+}
+
+}  // namespace gputrain::tasks

@@ -1,0 +1,61 @@
+// What metrics are made of is the same on any number of ranks: sums, and rows of which a rank may have none.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include "comm/rank_processes.hpp"
+#include "gputrain/tasks/task.hpp"
+
+namespace gputrain::tasks {
+namespace {
+
+const Tally::Parts kParts{.sums = {"loss", "hits"},
+                          .rows = {{.name = "scores", .columns = 2}, {.name = "boxes", .columns = 1}}};
+
+/// The batches of rank r of W are r, r + W, ...; batch i has i rows.
+Totals tally_of(comm::ProcessGroups& groups, int64_t batches) {
+  Tally tally(kParts, at::kCPU);
+  for (int64_t i = groups.rank(); i < batches; i += groups.world_size()) {
+    tally.add("loss", at::full({}, 0.5 * static_cast<double>(i), at::kDouble));
+    tally.add("hits", at::full({}, i, at::kLong));
+    tally.add_weight(i);
+    if (i > 0)
+      tally.append("scores", at::arange(2 * i, at::TensorOptions().dtype(at::kFloat)).view({i, 2}).add(100 * i));
+  }
+  return tally.merge(groups);
+}
+
+bool has_all(const Totals& totals, int64_t batches) {
+  const double all = static_cast<double>(batches * (batches - 1)) / 2;
+  return totals.sums.at("loss") == all / 2 && totals.sums.at("hits") == all && totals.weight == all &&
+         totals.rows.at("scores").sizes() == at::IntArrayRef{static_cast<int64_t>(all), 2} &&
+         totals.rows.at("boxes").sizes() == at::IntArrayRef{0, 1};
+}
+
+TEST(Tally, KeepsRowsInTheOrderOfBatches) {
+  comm::ProcessGroups alone;
+  const Totals totals = tally_of(alone, 3);
+  EXPECT_TRUE(has_all(totals, 3));
+  const at::Tensor expected = at::tensor({100., 101., 200., 201., 202., 203.}).view({3, 2}).to(at::kDouble);
+  EXPECT_TRUE(totals.rows.at("scores").equal(expected));
+}
+
+const gputrain::testing::RankBody kTally("tally", [] {
+  comm::ProcessGroups groups = gputrain::testing::join();
+  const Totals many = tally_of(groups, 7), few = tally_of(groups, 2);  // of two batches one rank or two have no rows
+  const double first = many.rows.at("scores").select(0, 0).select(0, 0).item<double>();
+  const bool is_in_order = first == (groups.world_size() == 3 ? 300 : 200);  // rank 0's first batch with rows
+  groups.control().barrier("end");
+  return has_all(many, 7) && has_all(few, 2) && is_in_order ? 0 : 98;
+});
+
+TEST(Tally, JoinsTheRowsOfAllRanks) {
+  for (const int ranks : {2, 3}) {
+    gputrain::testing::RankProcesses processes("tally", ranks);
+    for (const auto& result : processes.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
+  }
+}
+
+}  // namespace
+}  // namespace gputrain::tasks

@@ -1,0 +1,70 @@
+// Which task fits which data, what the metrics of each are made of, and a task that a test adds.
+#include "gputrain/tasks/task.hpp"
+
+#include <ATen/ops/tensor.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::tasks {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const InputSpec kAny, kReadsTokens{.field = kTokens};
+
+std::vector<std::string> metrics_for(const data::SampleLayout& layout, const InputSpec& model,
+                                     const config::Choice& choice = {}) {
+  std::vector<std::string> names;
+  for (const Metric& metric : catalog().make(choice, {.layout = layout, .model = model})->metrics())
+    names.push_back(metric.name);
+  return names;
+}
+
+TEST(TaskCatalog, ChoosesByTheTargetOfTheData) {
+  EXPECT_THAT(metrics_for(data::SampleLayout::images(8, 8, 3, 10), kAny), ElementsAre("loss", "top1", "top5"));
+  EXPECT_THAT(metrics_for(data::SampleLayout::tokens(16, 50), kReadsTokens), ElementsAre("loss", "perplexity"));
+}
+
+TEST(TaskCatalog, TakesSentencesWithAClassForClassification) {
+  data::SampleLayout sentences = data::SampleLayout::values({16}, at::kLong, 2);
+  sentences.fields.front().name = kTokens;
+  EXPECT_THAT(metrics_for(sentences, kReadsTokens), ElementsAre("loss", "top1", "top5"));
+}
+
+TEST(TaskCatalog, RefusesDataThatNoTaskFits) {
+  data::SampleLayout boxes = data::SampleLayout::images(8, 8, 3, 10);
+  boxes.fields.back() = {.name = "boxes", .type = at::kFloat, .sizes = {20, 4}, .ragged = true, .target = true};
+  const auto message = [&](const config::Choice& choice) {
+    try {
+      catalog().make(choice, {.layout = boxes, .model = kAny});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(message({}), HasSubstr("no task fits"));
+  EXPECT_THAT(message({"classification", catalog().find("classification")->schema->create()}),
+              HasSubstr("classification does not fit"));
+}
+
+TEST(Metric, IsFoundByItsLoggedName) {
+  EXPECT_TRUE(smaller_is_better("val/loss"));
+  EXPECT_TRUE(smaller_is_better("perplexity"));
+  EXPECT_FALSE(smaller_is_better("test/top5"));
+  EXPECT_EQ(find_metric("val/nothing"), nullptr);
+}
+
+TEST(Metric, IsFinishedFromSums) {
+  const auto task = catalog().make({}, {.layout = data::SampleLayout::tokens(4, 9), .model = kReadsTokens});
+  const Totals totals{.sums = {{"loss", 6.0}}, .rows = {}, .weight = 3};
+  EXPECT_DOUBLE_EQ(task->find("loss")->finish(totals), 2);
+  EXPECT_DOUBLE_EQ(task->find("perplexity")->finish(totals), std::exp(2.0));
+  EXPECT_EQ(task->best_metric().name, "loss");
+  EXPECT_DOUBLE_EQ(task->find("loss")->finish({.sums = {{"loss", 0.0}}, .rows = {}, .weight = 0}), 0);
+}
+
+}  // namespace
+}  // namespace gputrain::tasks
