@@ -144,6 +144,16 @@ std::vector<std::string> AnyCatalog::names() const {
   return names;
 }
 
+std::string AnyCatalog::entries_in_words() const {
+  std::string text;
+  for (const std::string& name : names()) text += (text.empty() ? "" : "; ") + name + ": " + find(name)->help;
+  return text;
+}
+
+Choice AnyCatalog::with_defaults(const std::string& name) const {
+  return {name, entries_[index_of(name)].schema->create()};
+}
+
 void AnyCatalog::add_entry(CatalogEntry entry) {
   if (const CatalogEntry* other = find(entry.name)) {
     throw std::logic_error("it is registered twice, also in " + other->place);

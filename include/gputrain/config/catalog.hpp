@@ -37,6 +37,11 @@ class Catalog final : public AnyCatalog {
   std::vector<Make> makers_;
 };
 
+/// The spec of an entry without options of its own.
+struct NoOptions {
+  static void describe(Description<NoOptions>&) {}
+};
+
 /// A namespace-scope object of this type registers `Derived(const Spec&, Arguments...)` under a name.
 /// refuse_wrong_registrations() reports a mistake. `file` and `line` default to the place of the registration; Clang 14
 /// has no std::source_location.

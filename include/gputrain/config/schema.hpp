@@ -192,6 +192,8 @@ class AnyCatalog {
   const std::vector<CatalogEntry>& entries() const noexcept { return entries_; }
   const CatalogEntry* find(std::string_view name) const noexcept;  // null: no such entry
   std::vector<std::string> names() const;                          // sorted
+  std::string entries_in_words() const;                            // "adamw: what it is; sgd: ...", sorted
+  Choice with_defaults(const std::string& name) const;             // the entry, which must exist
 
  protected:
   void add_entry(CatalogEntry entry);

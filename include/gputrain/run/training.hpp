@@ -52,7 +52,7 @@ class Training {
   train::Stopwatch since_lock_check_;
   train::Progress progress_;
   int64_t first_step_ = 0;  // of this attempt, which goes on from it
-  monitor::MetricsFile metrics_;
+  monitor::Recorder recorder_;
   train::Reporting reporting_;
   train::LogHook log_;
   monitor::Ledger ledger_;

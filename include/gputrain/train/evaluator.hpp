@@ -9,7 +9,7 @@
 #include "gputrain/data/loader.hpp"
 #include "gputrain/device/working_copy.hpp"
 #include "gputrain/models/model.hpp"
-#include "gputrain/monitor/metrics_file.hpp"
+#include "gputrain/monitor/record.hpp"
 #include "gputrain/parallel/replicas.hpp"
 #include "gputrain/train/preemption.hpp"
 
