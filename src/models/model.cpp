@@ -9,7 +9,6 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/StringUtil.h>
 #include <c10/util/accumulate.h>
-#include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/recompute.hpp"
@@ -22,10 +21,6 @@ ModelCatalog& catalog() {
 }
 
 Model::~Model() = default;
-
-nlohmann::json Model::ecosystem_config() const { return nullptr; }
-
-std::string Model::parameter_of(const std::string& file_name) const { return file_name; }
 
 namespace {
 

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/nn/module.hpp"
@@ -54,12 +52,6 @@ class Model : public nn::Module {
 
   /// The same sum without smoothing, and counts of hits, without a graph. Call in evaluation mode.
   Statistics evaluate(const Batch& batch);
-
-  /// config.json of the Hugging Face model that reads our model.safetensors; null if there is none.
-  virtual nlohmann::json ecosystem_config() const;
-
-  /// Our parameter or buffer for a tensor of a weights file; empty if the tensor is to be skipped.
-  virtual std::string parameter_of(const std::string& file_name) const;
 
   /// Whether this model supports this kind of recomputation.
   virtual bool offers(nn::Recompute) const { return false; }
