@@ -52,8 +52,6 @@ void refuse_other_files(const fs::path& path) {
                .hint = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"model.safetensors\")"});
 }
 
-constexpr const char* kTargets = "targets";  // in the metadata of weights: a JSON array of names
-
 /// Empty where they have no names.
 std::string targets_text(const data::Dataset& dataset) {
   const auto names = data::target_names(dataset);
@@ -96,7 +94,7 @@ int64_t load_weights(models::Model& model, const fs::path& path, models::OtherCl
 
 std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
   const auto metadata = checkpoint::SafetensorsFile(file_of(path)).metadata();
-  const auto told = metadata.find(kTargets);
+  const auto told = metadata.find(tokenizers::kTargets);
   if (told == metadata.end()) return {};
   const auto theirs = nlohmann::json::parse(told->second, nullptr, false);
   const auto ours = nlohmann::json::parse(targets_text(dataset), nullptr, false);
@@ -111,7 +109,11 @@ std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
 
 void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder) {
   checkpoint::Metadata metadata;
-  if (std::string targets = targets_text(learned); !targets.empty()) metadata[kTargets] = std::move(targets);
+  if (const auto tokenizer = learned.tokenizer()) {
+    tokenizer->save(metadata);
+  } else if (std::string targets = targets_text(learned); !targets.empty()) {
+    metadata[tokenizers::kTargets] = std::move(targets);
+  }
   auto tensors = named_weights(model);
   if (const auto family = models::family_of(model))
     for (auto& [name, tensor] : tensors) name = family->file_name_of(model, name);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gputrain/config/describe.hpp"
+#include "gputrain/tokenizers/tokenizer.hpp"
 
 namespace gputrain::data {
 
@@ -68,14 +69,12 @@ struct ImageOptions {
 };
 
 struct TextOptions {
-  std::string tokenizer = "characters";
+  config::Choice tokenizer{"characters"};
   config::Auto<int64_t> max_length;
 
   static void describe(config::Description<TextOptions>& d) {
     d.summary("how text becomes the model's input");
-    d.key("tokenizer", &TextOptions::tokenizer,
-          "characters: one token for each that occurs in the training data; bytes: one of 256 for each byte")
-        .choices({"characters", "bytes"});
+    d.choice("tokenizer", &TextOptions::tokenizer, tokenizers::catalog(), "how text becomes tokens");
     d.key("max_length", &TextOptions::max_length, "tokens in a sample; auto: what the model takes at most")
         .range(1, 1 << 24)
         .unit("tokens")
