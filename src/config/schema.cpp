@@ -91,6 +91,12 @@ Key& Key::inherits(std::string dotted) {
   return *this;
 }
 
+Key Key::within(Locate find) const {
+  Key key = *this;
+  key.locate_ = [find = std::move(find), locate = locate_](void* outer) { return locate(find(outer)); };
+  return key;
+}
+
 void Complaints::about(std::string key, std::string what, std::string hint) {
   complaints_.push_back({std::move(key), std::move(what), std::move(hint)});
 }

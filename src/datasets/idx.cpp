@@ -137,7 +137,9 @@ class Idx final : public data::Dataset {
     const data::ImageView image{images_->images.values.get() + index * images_->width() * images_->height(),
                                 images_->width(), images_->height(), 1};
     const data::Fit fit = transform_.fit(index, context, image.width, image.height);
-    data::fit_image(image, fit, reinterpret_cast<uint8_t*>(input));
+    auto* pixels = reinterpret_cast<uint8_t*>(input);
+    data::fit_image(image, fit, pixels);
+    transform_.recolour(index, context, pixels, 1);
     *target = images_->labels.values[static_cast<size_t>(index)];
   }
 

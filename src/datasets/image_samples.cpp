@@ -175,7 +175,9 @@ void ImageSamples::read(int64_t index, const data::ReadContext& context, std::by
   const data::Fit fit = transform_->fit(index, context, width, height);
   const int64_t reduction = data::ImageTransform::reduction(fit, context);
   const data::ImageView image = image_decoder().decode(layout_.input_sizes.back(), reduction);
-  data::fit_image(image, fit, reinterpret_cast<uint8_t*>(input), image.width == width ? 1 : reduction);
+  auto* pixels = reinterpret_cast<uint8_t*>(input);
+  data::fit_image(image, fit, pixels, image.width == width ? 1 : reduction);
+  transform_->recolour(index, context, pixels, layout_.input_sizes.back());
   *target = store_->label(index);
 }
 

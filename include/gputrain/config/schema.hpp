@@ -70,6 +70,8 @@ class Key {
   /// For a choice: a missing name and missing options come from the choice at this dotted key (`data.val.format` from
   /// `data.train.format`).
   Key& inherits(std::string dotted);
+  /// The same key of a struct that holds this key's struct; `find` gives the address of the inner struct.
+  Key within(Locate find) const;
 
   const std::string& name() const noexcept { return name_; }
   const std::string& help() const noexcept { return help_; }
