@@ -253,11 +253,10 @@ void take_up(const Checkpoint& from, TrainingState& state, train::Progress& prog
 
 Comparison replay(const Passage& passage, const Job& job, Assembly& assembly,
                   const std::vector<nlohmann::json>& ledger) {
-  monitor::Console silent({.enabled = false});
-  monitor::MetricsFile no_file;
+  monitor::Recorder no_sinks;
   train::Plan quiet = assembly.plan;
   quiet.log = {};  // it speaks where it spoke then, whatever the interval is now
-  train::LogHook log({silent, no_file, quiet}, assembly.place.groups, assembly.place.device);
+  train::LogHook log({no_sinks, quiet}, assembly.place.groups, assembly.place.device);
   TrainingState state(job, assembly, log);
   train::Progress progress;
   take_up(passage.from, state, progress);

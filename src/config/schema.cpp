@@ -91,6 +91,12 @@ Key& Key::inherits(std::string dotted) {
   return *this;
 }
 
+Key Key::within(Locate find) const {
+  Key key = *this;
+  key.locate_ = [find = std::move(find), locate = locate_](void* outer) { return locate(find(outer)); };
+  return key;
+}
+
 void Complaints::about(std::string key, std::string what, std::string hint) {
   complaints_.push_back({std::move(key), std::move(what), std::move(hint)});
 }
@@ -142,6 +148,16 @@ std::vector<std::string> AnyCatalog::names() const {
   for (const CatalogEntry& entry : entries_) names.push_back(entry.name);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::string AnyCatalog::entries_in_words() const {
+  std::string text;
+  for (const std::string& name : names()) text += (text.empty() ? "" : "; ") + name + ": " + find(name)->help;
+  return text;
+}
+
+Choice AnyCatalog::with_defaults(const std::string& name) const {
+  return {name, entries_[index_of(name)].schema->create()};
 }
 
 void AnyCatalog::add_entry(CatalogEntry entry) {

@@ -8,9 +8,7 @@ std::shared_ptr<const Dataset> Dataset::part(double, double, Role) const { retur
 
 std::vector<std::string> target_names(const Dataset& dataset) {
   std::vector<std::string> names = dataset.class_names();
-  if (const auto decode = dataset.decoder(); names.empty() && decode) {
-    for (int64_t token = 0; token < dataset.layout().num_classes; ++token) names.push_back(decode({&token, 1}));
-  }
+  if (const auto tokenizer = dataset.tokenizer(); names.empty() && tokenizer) return tokenizer->token_texts();
   return names;
 }
 

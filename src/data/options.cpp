@@ -3,15 +3,14 @@
 namespace gputrain::data {
 
 void ImageOptions::check(const ImageOptions& options, config::Complaints& complaints) {
-  const auto& crop = options.augment.random_resized_crop;
-  if (crop && !(crop->front() > 0 && crop->front() <= crop->back()))
-    complaints.about("augment.random_resized_crop",
-                     "the least and the greatest part of the area, above 0 and in this order",
-                     "random_resized_crop: [0.08, 1.0]");
-  if (crop && options.augment.random_crop_padding > 0)
-    complaints.about("augment.random_crop_padding", "random_resized_crop and random_crop_padding exclude each other");
-  if (crop && options.size.is_auto())
-    complaints.about("size", "random_resized_crop needs the size to resize to", "size: 224");
+  std::string crop;
+  for (const auto& [name, augmentation] : options.augment.active()) {
+    if (augmentation->needs_size() && options.size.is_auto())
+      complaints.about("size", name + " needs the size to resize to", "size: 224");
+    if (!augmentation->crops()) continue;
+    if (!crop.empty()) complaints.about("augment." + name, crop + " and " + name + " exclude each other");
+    crop = name;
+  }
   const int64_t channels = options.channels.value.value_or(0);
   if (channels == 2) complaints.about("channels", "images have 1 (grey) or 3 (RGB) channels");
   if (options.mean.has_value() != options.std.has_value()) {

@@ -136,7 +136,9 @@ class Idx final : public data::Dataset {
     const data::ImageView image{images_->images.values.get() + index * images_->width() * images_->height(),
                                 images_->width(), images_->height(), 1};
     const data::Fit fit = transform_.fit(index, context, image.width, image.height);
-    data::fit_image(image, fit, row.values<uint8_t>(0));
+    auto* const pixels = row.values<uint8_t>(0);
+    data::fit_image(image, fit, pixels);
+    transform_.recolour(index, context, pixels, 1);
     *row.values<int64_t>(1) = images_->labels.values[static_cast<size_t>(index)];
   }
 

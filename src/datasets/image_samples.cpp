@@ -174,8 +174,11 @@ void ImageSamples::read(int64_t index, const data::ReadContext& context, const d
   const auto [width, height] = image_decoder().open(bytes, store_->full_name(index));
   const data::Fit fit = transform_->fit(index, context, width, height);
   const int64_t reduction = data::ImageTransform::reduction(fit, context);
-  const data::ImageView image = image_decoder().decode(layout_.input().sizes.back(), reduction);
-  data::fit_image(image, fit, row.values<uint8_t>(0), image.width == width ? 1 : reduction);
+  const int64_t channels = layout_.input().sizes.back();
+  const data::ImageView image = image_decoder().decode(channels, reduction);
+  auto* const pixels = row.values<uint8_t>(0);
+  data::fit_image(image, fit, pixels, image.width == width ? 1 : reduction);
+  transform_->recolour(index, context, pixels, channels);
   *row.values<int64_t>(1) = store_->label(index);
 }
 

@@ -1,6 +1,8 @@
-// Plain text, one file or all files of a folder, by bytes or by characters.
+// Plain text, one file or all files of a folder.
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -11,7 +13,6 @@
 #include "gputrain/data/options.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "token_windows.hpp"
-#include "vocabulary.hpp"
 
 namespace gputrain::datasets {
 namespace {
@@ -72,28 +73,35 @@ void warn_of_binary(const std::vector<std::string>& paths, const std::vector<std
                first + ". `exclude` leaves files out, `include` names what to take");
 }
 
+std::shared_ptr<const tokenizers::Tokenizer> make_tokenizer(const data::TextOptions* options,
+                                                            const tokenizers::TokenizerRequest& request) {
+  const auto& catalog = tokenizers::catalog();
+  config::Choice choice = options != nullptr ? options->tokenizer : data::TextOptions().tokenizer;
+  if (!choice.options) choice = catalog.with_defaults(choice.name);
+  return catalog.make(choice, request);
+}
+
 class TextSource final : public TokenSource {
  public:
-  TextSource(const TextSpec& spec, const data::DatasetRequest& request, bool bytes, const TextSource* train)
-      : path_(request.path) {
+  TextSource(const TextSpec& spec, const data::DatasetRequest& request, const TextSource* train) : path_(request.path) {
     const std::vector<std::string> paths = text_paths(spec, request.path);
     request.tell_files(paths);
     const std::vector<std::string> texts = read_texts(paths);
     warn_of_binary(paths, texts);
-    if (!bytes)
-      for (size_t i = 0; i < paths.size(); ++i) check_utf8(texts[i], paths[i]);
-    vocabulary_ = train
-                      ? train->vocabulary_
-                      : std::make_shared<Vocabulary>(bytes ? Vocabulary::of_bytes() : Vocabulary::of_characters(texts));
-    if (vocabulary_->size() > UINT16_MAX + 1) {
+    tokenizer_ = train ? train->tokenizer_ : make_tokenizer(request.text, {texts, paths});
+    if (tokenizer_->vocabulary_size() > UINT16_MAX + 1) {
       tokens_ = std::vector<int32_t>();
-    } else if (vocabulary_->size() > UINT8_MAX + 1) {
+    } else if (tokenizer_->vocabulary_size() > UINT8_MAX + 1) {
       tokens_ = std::vector<uint16_t>();
     }
     std::visit(
         [&](auto& tokens) {
+          using Token = typename std::decay_t<decltype(tokens)>::value_type;
+          const auto take = [&](std::span<const int64_t> more) {
+            std::ranges::transform(more, std::back_inserter(tokens), [](int64_t t) { return static_cast<Token>(t); });
+          };
           for (size_t i = 0; i < paths.size(); ++i) {
-            vocabulary_->encode(texts[i], paths[i], tokens);
+            tokenizer_->encode(texts[i], paths[i], take);
             ends_.push_back(std::ssize(tokens));
           }
           tokens.shrink_to_fit();
@@ -104,7 +112,7 @@ class TextSource final : public TokenSource {
   int64_t size() const override {
     return std::visit([](const auto& tokens) { return std::ssize(tokens); }, tokens_);
   }
-  int64_t vocabulary_size() const override { return vocabulary_->size(); }
+  int64_t vocabulary_size() const override { return tokenizer_->vocabulary_size(); }
   std::string name() const override { return path_; }
   std::string describe(int64_t begin, int64_t end) const override { return files_between(ends_, begin, end); }
 
@@ -112,29 +120,18 @@ class TextSource final : public TokenSource {
     std::visit([&](const auto& tokens) { std::copy_n(tokens.begin() + first, to.size(), to.begin()); }, tokens_);
   }
 
-  std::function<std::string(std::span<const int64_t>)> decoder() const override {
-    return [vocabulary = vocabulary_](std::span<const int64_t> tokens) { return vocabulary->decode(tokens); };
-  }
-
-  std::function<std::vector<int64_t>(const std::string&)> encoder() const override {
-    return [vocabulary = vocabulary_](const std::string& text) {
-      std::vector<int64_t> tokens;
-      vocabulary->encode(text, "the prompt", tokens);
-      return tokens;
-    };
-  }
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const override { return tokenizer_; }
 
  private:
   std::string path_;
   std::vector<int64_t> ends_;  // of each file, in tokens
-  std::shared_ptr<const Vocabulary> vocabulary_;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
   std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<int32_t>> tokens_;
 };
 
 std::shared_ptr<const TextSource> open_text(const TextSpec& spec, const data::DatasetRequest& request) {
-  const bool bytes = request.text != nullptr && request.text->tokenizer == "bytes";
   const auto* train = dynamic_cast<const TokenWindows*>(request.train);
-  return std::make_shared<TextSource>(spec, request, bytes,
+  return std::make_shared<TextSource>(spec, request,
                                       train ? dynamic_cast<const TextSource*>(&train->source()) : nullptr);
 }
 

@@ -1,7 +1,6 @@
 // Language-model samples from one long run of tokens: windows of `sequence_length`, targets shifted by one.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,8 +20,7 @@ class TokenSource {
   virtual void read(int64_t first, std::span<int64_t> tokens) const = 0;  // [first, first + tokens.size()) must exist
   virtual std::string name() const = 0;                                   // for messages: a path
   virtual std::string describe(int64_t begin, int64_t end) const = 0;     // of tokens [begin, end): "3 files"
-  virtual std::function<std::string(std::span<const int64_t>)> decoder() const { return {}; }
-  virtual std::function<std::vector<int64_t>(const std::string&)> encoder() const { return {}; }
+  virtual std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const { return nullptr; }
 };
 
 /// "3 files": those with a token in [begin, end), where `ends` holds the number of tokens up to the end of each.
@@ -45,8 +43,7 @@ class TokenWindows : public data::Dataset {
   void read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const override;
   bool is_cheap_to_read() const override { return true; }
   std::shared_ptr<const Dataset> part(double begin, double end, data::Role role) const override;
-  std::function<std::string(std::span<const int64_t>)> decoder() const override { return source_->decoder(); }
-  std::function<std::vector<int64_t>(const std::string&)> encoder() const override { return source_->encoder(); }
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const override { return source_->tokenizer(); }
   std::string describe() const override;
 
   const TokenSource& source() const noexcept { return *source_; }

@@ -31,9 +31,7 @@ constexpr Names kLlamaNames{
     "model.embed_tokens",       nullptr, "model.layers.", "model.norm", "lm_head", "input_layernorm", "self_attn",
     "post_attention_layernorm", "mlp"};
 
-const Names& names_of(GptFamily family) { return family == GptFamily::llama ? kLlamaNames : kGpt2Names; }
-
-nn::Naming naming_of(GptFamily family) { return family == GptFamily::llama ? nn::Naming::llama : nn::Naming::gpt2; }
+const Names& names_of(nn::Naming naming) { return naming == nn::Naming::llama ? kLlamaNames : kGpt2Names; }
 
 nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes) {
   return {.kind = sizes.rmsnorm ? nn::Norm::Kind::rmsnorm : nn::Norm::Kind::layernorm,
@@ -45,12 +43,12 @@ nn::Norm::Options norm_options(const GptSpec& spec, const GptSizes& sizes) {
 }  // namespace
 
 GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSizes& sizes) : Module(context) {
-  const Names& names = names_of(sizes.family);
+  const Names& names = names_of(sizes.naming);
   // Each block adds to the residual stream twice; this keeps the sum's variance (Radford et al., GPT-2, section 2.3).
   const auto output_init = nn::Init::normal(kInitStd / std::sqrt(2.0 * static_cast<double>(sizes.layers)));
   norm_1_ = add_child<nn::Norm>(names.norm_1, context, norm_options(spec, sizes));
   attention_ = add_child<nn::SelfAttention>(names.attention, context,
-                                            nn::SelfAttention::Options{.naming = naming_of(sizes.family),
+                                            nn::SelfAttention::Options{.naming = sizes.naming,
                                                                        .channels = sizes.channels,
                                                                        .heads = sizes.heads,
                                                                        .key_heads = sizes.key_heads,
@@ -60,7 +58,7 @@ GptBlock::GptBlock(const nn::Context& context, const GptSpec& spec, const GptSiz
                                                                        .output_init = output_init});
   norm_2_ = add_child<nn::Norm>(names.norm_2, context, norm_options(spec, sizes));
   feed_forward_ = add_child<nn::FeedForward>(names.feed_forward, context,
-                                             nn::FeedForward::Options{.naming = naming_of(sizes.family),
+                                             nn::FeedForward::Options{.naming = sizes.naming,
                                                                       .channels = sizes.channels,
                                                                       .inner = sizes.inner,
                                                                       .gated = sizes.gated,
@@ -80,7 +78,7 @@ ResidualStream GptBlock::forward(const ResidualStream& in, const ops::RotaryTabl
 
 Gpt::Gpt(const GptSpec& spec, const nn::Context& context, const DataFacts& facts)
     : Model(context), spec_(spec), sizes_(sizes_of(spec, facts)) {
-  const Names& names = names_of(sizes_.family);
+  const Names& names = names_of(sizes_.naming);
   sample_tokens_ = facts.input_shape.size() == 1 ? facts.input_shape[0] : sizes_.positions;
   const auto embedding = [&](int64_t rows) {
     return nn::Embedding::Options{.rows = rows, .channels = sizes_.channels, .init_std = kInitStd};

@@ -33,15 +33,12 @@ struct GptSpec {
   static void describe(config::Description<GptSpec>& d);
 };
 
-/// The family whose files have these parameters. `neither` uses GPT-2's names and has no config.json.
-enum class GptFamily { gpt2, llama, neither };
-
 /// The spec with every default resolved. sizes_of() throws Error(usage) for options that do not fit together.
 struct GptSizes {
   int64_t layers, heads, key_heads, channels, inner, positions, vocabulary;
   bool bias, rotary, rmsnorm, gated;
   ops::Activation activation;
-  GptFamily family;
+  nn::Naming naming;  // Llama's where it is one in all three options, else GPT-2's
 };
 GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts);
 
@@ -70,12 +67,13 @@ class Gpt final : public Model {
 
   at::Tensor forward(const at::Tensor& inputs) override;
   std::vector<Unit> units() override;
-  nlohmann::json ecosystem_config() const override;
-  std::string parameter_of(const std::string& file_name) const override;
   bool offers(nn::Recompute) const override { return true; }
   double flops_per_sample() const override;
 
   LastLayer last_layer(const Batch& batch) override;
+
+  const GptSpec& spec() const noexcept { return spec_; }
+  const GptSizes& sizes() const noexcept { return sizes_; }
 
  private:
   at::Tensor hidden_states(const at::Tensor& tokens);

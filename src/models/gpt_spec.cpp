@@ -34,13 +34,6 @@ void check_heads(const GptSpec& spec, config::Complaints& complaints) {
   }
 }
 
-GptFamily family_of(const GptSizes& sizes) {
-  if (sizes.rotary && sizes.rmsnorm && sizes.gated) return GptFamily::llama;
-  const bool plain = !sizes.rotary && !sizes.rmsnorm && !sizes.gated;
-  const bool gelu = sizes.activation == ops::Activation::gelu || sizes.activation == ops::Activation::gelu_tanh;
-  return plain && gelu && sizes.bias && sizes.key_heads == sizes.heads ? GptFamily::gpt2 : GptFamily::neither;
-}
-
 int64_t default_inner(const GptSizes& sizes) {
   if (!sizes.gated) return 4 * sizes.channels;
   // Two thirds, because there are three matrices instead of two (arXiv:2002.05202), rounded up to a multiple of 64.
@@ -113,7 +106,7 @@ GptSizes sizes_of(const GptSpec& spec, const DataFacts& facts) {
   sizes.activation = sizes.gated ? ops::Activation::silu : ops::activation_from_name(spec.activation);
   sizes.bias = spec.bias.value_or(!sizes.rmsnorm);
   sizes.inner = spec.n_inner.value_or(default_inner(sizes));
-  sizes.family = family_of(sizes);
+  sizes.naming = sizes.rotary && sizes.rmsnorm && sizes.gated ? nn::Naming::llama : nn::Naming::gpt2;
 
   if (facts.input_shape[0] > sizes.positions) {
     refuse("block_size",

@@ -16,10 +16,6 @@ ModelCatalog& catalog() {
 
 Model::~Model() = default;
 
-nlohmann::json Model::ecosystem_config() const { return nullptr; }
-
-std::string Model::parameter_of(const std::string& file_name) const { return file_name; }
-
 namespace {
 
 /// The loss overwrites its logits with the gradient. Copies logits that the model or the graph may read again:

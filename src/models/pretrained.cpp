@@ -68,14 +68,23 @@ struct Matched {
   int64_t classes_left_out = 0;
 };
 
+/// The parameter that a name of the source stands for.
+using ParameterOf = std::function<std::string(const std::string& file_name)>;
+
+ParameterOf naming_of(const Model& model, const TensorSource& source) {
+  std::shared_ptr<const PublishedFamily> family = source.family;
+  if (!family) family = family_of(model);
+  return [&model, family](const std::string& name) { return family ? family->parameter_of(model, name) : name; };
+}
+
 /// The prefix that DistributedDataParallel and torch.compile add to all names; empty if the model has such names.
-std::string wrapping_of(const std::vector<std::string>& names, Model& model) {
+std::string wrapping_of(const std::vector<std::string>& names, Model& model, const ParameterOf& parameter_of) {
   const auto ours = tensors_of(model);
   std::string wrapping;
   const auto all_have = [&](const std::string& more) {
     return std::ranges::all_of(names, [&](const std::string& name) { return name.starts_with(wrapping + more); });
   };
-  if (names.empty() || ours.contains(model.parameter_of(names.front()))) return wrapping;
+  if (names.empty() || ours.contains(parameter_of(names.front()))) return wrapping;
   for (;;) {
     const bool is_ddp = all_have("module.");
     if (!is_ddp && !all_have("_orig_mod.")) return wrapping;
@@ -86,11 +95,12 @@ std::string wrapping_of(const std::vector<std::string>& names, Model& model) {
 Matched match(Model& model, const TensorSource& source, OtherClasses other_classes) {
   auto ours = tensors_of(model);
   const auto last_layer = other_classes == OtherClasses::left_out ? last_layer_of(model) : std::set<const void*>();
-  const size_t wrapped = wrapping_of(source.names, model).size();
+  const ParameterOf parameter_of = naming_of(model, source);
+  const size_t wrapped = wrapping_of(source.names, model, parameter_of).size();
   Matched matched;
   Mismatches wrong;
   for (const std::string& name : source.names) {
-    const std::string local = model.parameter_of(name.substr(wrapped));
+    const std::string local = parameter_of(name.substr(wrapped));
     if (local.empty()) continue;
     const auto found = ours.find(local);
     if (found == ours.end()) {

@@ -57,16 +57,24 @@ Console::~Console() {
   active_console = nullptr;
 }
 
+std::string Console::labelled(std::string_view label) {
+  return std::string(label) + std::string(label.size() < 7 ? 7 - label.size() : 0, ' ') + " ";
+}
+
 void Console::line(std::string_view label, std::string_view text) {
-  const std::string padded = std::string(label) + std::string(label.size() < 7 ? 7 - label.size() : 0, ' ');
-  log::info(padded + " " + std::string(text));
+  log::info(labelled(label) + std::string(text));
+  show(label, text);
+}
+
+void Console::show(std::string_view label, std::string_view text) {
   if (!options_.enabled) return;
   clear_status();
+  const std::string first = labelled(label);
   std::string lines = printable(text, "\n");
   if (options_.columns > 0) {
-    const size_t before_text = padded.size() + 1;
-    lines = wrapped(lines, std::max(options_.columns, before_text + 20) - before_text, before_text);
+    lines = wrapped(lines, std::max(options_.columns, first.size() + 20) - first.size(), first.size());
   }
+  const std::string padded = first.substr(0, first.size() - 1);
   write_line((options_.colour ? "\x1b[1m" + padded + "\x1b[0m" : padded) + " " + lines);
 }
 

@@ -234,7 +234,7 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
   groups.enter("in the save after step", progress.step);
   checkpoint::Snapshot live = state_.gather(progress, best_metric_);
   live.origin.lineage = lineage();
-  live.synced_before = {parts_.folder.metrics()};
+  if (std::filesystem::exists(parts_.folder.metrics())) live.synced_before = {parts_.folder.metrics()};
   // That has waited for the device. Where NCCL called its sums off, updates were made of what they had come to.
   if (!parts_.assembly.place.device.is_cpu())
     groups.tensors().check("step " + std::to_string(progress.step), std::chrono::steady_clock::now());

@@ -223,9 +223,10 @@ void print_ending(monitor::Console& console, const monitor::Summary& summary, co
                  "nothing was left to train; to go on, raise what ends the job (train.max_steps, train.max_time, "
                  "eval.early_stopping.patience) and add --accept");
   }
-  console.line("files", folder.weights().string() + "  " + folder.metrics().filename().string() + "  " +
-                            folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() +
-                            "/");
+  const bool has_curve = std::filesystem::exists(folder.metrics());
+  console.line("files",
+               folder.weights().string() + "  " + (has_curve ? folder.metrics().filename().string() + "  " : "") +
+                   folder.summary().filename().string() + "  " + folder.checkpoints().filename().string() + "/");
 }
 
 }  // namespace gputrain::app

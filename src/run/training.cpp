@@ -54,36 +54,48 @@ Training::Training(const RunRequest& request, const Job& job, Assembly& assembly
       console_(console),
       folder_(taken.folder),
       lock_(taken.lock),
-      reporting_{console, metrics_, assembly.plan},
+      recorder_(assembly.place.rank() == 0 ? monitor::Recorder(spec_.log.sinks, {folder_.path, console})
+                                           : monitor::Recorder()),
+      reporting_{recorder_, assembly.plan},
       log_(reporting_, assembly.place.groups, assembly.place.device),
       ledger_(assembly.place.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
       checkpointing_({job, assembly, log_, console, ledger_, pace_, folder_}),
-      save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {
-  const auto sources = cloud::read_metadata_sources();
-  if (spec_.checkpoint.notice.watches() && assembly.place.launch.rendezvous.local_rank == 0) {
-    notices_ = std::make_unique<cloud::NoticeWatcher>(
-        cloud::NoticeWatcher::Options{.interval_seconds = spec_.checkpoint.notice.interval.seconds,
-                                       .has_gpu = assembly.place.device.is_cuda(),
-                                       .sources = sources});
-  }
+      save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {}
+
+void Training::resume_run() {
+  watch_notices();
   std::string resume = this->resume();
-  const EarlierAttempts earlier(job, assembly, folder_);
+  const EarlierAttempts earlier(job_, assembly_, folder_);
   progress_.attempts = earlier.number_of_next(progress_);
   if (progress_.attempts > 1) resume += "  attempt " + grouped(progress_.attempts);
-  earlier.check_data(progress_, request.accept);
-  if (!request.accept) earlier.refuse_if_stuck(progress_);
+  earlier.check_data(progress_, request_.accept);
+  if (!request_.accept) earlier.refuse_if_stuck(progress_);
   checkpointing_.leave_others_behind();
   leave_later_steps();
-  tell_of_kept_batch(assembly.plan.batch);
+  tell_of_kept_batch(assembly_.plan.batch);
   pace_ = train::SavePace(earlier.losses());
-  nlohmann::json attempt = attempt_record(job, assembly, progress_);
+  record_attempt();
+  const auto& mirror = spec_.checkpoint.mirror;
+  print_start_page(console_, job_, assembly_,
+                   {.saves = pace_.text(), .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text()});
+}
+
+/// One rank of each machine polls the cloud.
+void Training::watch_notices() {
+  const auto sources = cloud::read_metadata_sources();
+  if (!spec_.checkpoint.notice.watches() || assembly_.place.launch.rendezvous.local_rank != 0) return;
+  notices_ = std::make_unique<cloud::NoticeWatcher>(
+      cloud::NoticeWatcher::Options{.interval_seconds = spec_.checkpoint.notice.interval.seconds,
+                                    .has_gpu = assembly_.place.device.is_cuda(),
+                                    .sources = sources});
+}
+
+void Training::record_attempt() {
+  nlohmann::json attempt = attempt_record(job_, assembly_, progress_);
   if (checkpointing_.restore_seconds() > 0) attempt["restore_seconds"] = checkpointing_.restore_seconds();
   if (const auto batch = checkpointing_.batch_elsewhere()) attempt["from_elsewhere"] = {{"global_batch", *batch}};
   if (!checkpointing_.lineage().branches.empty()) attempt["lineage"] = checkpoint::json_of(checkpointing_.lineage());
   ledger_.append("attempt", attempt);
-  const auto& mirror = spec_.checkpoint.mirror;
-  print_start_page(console, job, assembly,
-                   {.saves = pace_.text(), .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text()});
 }
 
 /// An attempt that dies here does not know yet where it begins.
@@ -99,7 +111,7 @@ std::string Training::resume() {
 /// Curve and log are those of the run as it is now; what they said of steps to be taken again is kept beside them.
 void Training::leave_later_steps() {
   const int rank = assembly_.place.rank();
-  if (rank == 0) metrics_ = monitor::MetricsFile(folder_.metrics(), progress_.step, progress_.evaluated_step);
+  recorder_.truncate(progress_.step, progress_.evaluated_step);
   const auto left = cut_logs(folder_, assembly_.place, progress_);
   if (progress_.step == 0 && left == 0) return;
   const std::string mark =
@@ -107,8 +119,8 @@ void Training::leave_later_steps() {
   log::info(mark + (left == 0 ? ""
                               : "; " + counted(left, "line") + " about later steps are now in " +
                                     folder_.log(rank).filename().string() + ".left"));
-  metrics_.append(
-      {.step = progress_.step, .epoch = assembly_.plan.epochs_in(progress_.step), .kind = "event", .message = mark});
+  recorder_.log(
+      {.step = progress_.step, .epoch = assembly_.plan.epochs_in(progress_.step), .kind = "event", .text = mark});
 }
 
 int Training::run() {
@@ -316,8 +328,8 @@ void Training::roll_back(const std::string& finding) {
                            grouped(step) + ": " + counted(passed_over.samples, "sample") + " passed over (" +
                            std::to_string(progress_.rollbacks) + " of at most " + std::to_string(most) + ")";
   log::warning(finding);
-  console_.line("back", text);
-  metrics_.append({.step = step, .epoch = assembly_.plan.epochs_in(step), .kind = "event", .message = "back " + text});
+  recorder_.log(
+      {.step = step, .epoch = assembly_.plan.epochs_in(step), .kind = "event", .label = "back", .text = text});
   checkpointing_.save(progress_, train::SaveMode::background);  // whoever resumes need not diverge once more
 }
 
@@ -333,10 +345,12 @@ train::Stop Training::test() {
   const auto metrics = evaluator.run(*assembly_.built.model, assembly_.place.groups, poll);
   if (const train::Stop stop = poll.finish(); stop != train::Stop::none) return stop;
   for (const auto& [name, value] : metrics) progress_.metrics[name] = value;
-  metrics_.append(
-      {.step = progress_.step, .epoch = assembly_.plan.epochs_in(progress_.step), .kind = "eval", .message = {}},
-      metrics);
-  console_.line("test", train::metrics_text(metrics, "test/"));
+  recorder_.log({.step = progress_.step,
+                 .epoch = assembly_.plan.epochs_in(progress_.step),
+                 .kind = "eval",
+                 .metrics = metrics,
+                 .label = "test",
+                 .text = train::metrics_text(metrics, "test/")});
   return train::Stop::none;
 }
 

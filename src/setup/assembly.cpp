@@ -47,7 +47,7 @@ void warn_of_other_tokens(const Job& job, const Datasets& datasets) {
   if (spec.data.train.format.name != "text" || known == 0 || known == here) return;
   log::warning(
       "model.pretrained knows " + std::to_string(known) +
-      " tokens, and data.text.tokenizer: " + spec.data.text.tokenizer + " makes " + std::to_string(here) +
+      " tokens, and data.text.tokenizer: " + spec.data.text.tokenizer.name + " makes " + std::to_string(here) +
       " of its own: they are other ones under the same numbers. To go on from what the weights know, use files "
       "made by their tokenizer, format: tokens");
 }
@@ -361,11 +361,12 @@ Assembly::Assembly(const Job& job, Place at, const std::function<Datasets()>& op
 void check_sample(const Job& job, const Datasets& datasets) {
   const auto& sample = job.spec().eval.sample;
   if (!sample) return;
-  if (!datasets.train->encoder()) {
+  const auto tokenizer = datasets.train->tokenizer();
+  if (!tokenizer) {
     throw job.loaded.error("eval.sample", "the training data has no vocabulary to write text with",
                            "leave eval.sample out, or train on format: text");
   }
-  if (datasets.train->encoder()(sample->prompt).empty()) {
+  if (tokenizer->encode(sample->prompt, "the prompt").empty()) {
     throw job.loaded.error("eval.sample.prompt", "the prompt is empty", "give it at least one character");
   }
 }

@@ -1,9 +1,13 @@
 #include "gputrain/setup/weights.hpp"
 
+#include <fstream>
+#include <utility>
+
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/models/published.hpp"
 
 namespace gputrain::app {
 
@@ -48,13 +52,20 @@ void refuse_other_files(const fs::path& path) {
                .hint = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"model.safetensors\")"});
 }
 
-constexpr const char* kTargets = "targets";  // in the metadata of weights: a JSON array of names
-
 /// Empty where they have no names.
 std::string targets_text(const data::Dataset& dataset) {
   const auto names = data::target_names(dataset);
   if (names.empty()) return {};
   return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // bytes are no UTF-8
+}
+
+/// The family that the config.json of a folder means, where it names the model's weights; null: the model's own.
+std::shared_ptr<const models::PublishedFamily> family_beside(const fs::path& path, const models::Model& model) {
+  std::ifstream file(path / "config.json");
+  const auto config = nlohmann::json::parse(file, nullptr, false);
+  if (!config.is_object()) return nullptr;
+  auto family = models::family_meant_by(config);
+  return family && family->names(model) ? std::move(family) : nullptr;
 }
 
 fs::path file_of(const fs::path& path) { return fs::is_directory(path) ? path / "model.safetensors" : path; }
@@ -76,13 +87,14 @@ int64_t load_weights(models::Model& model, const fs::path& path, models::OtherCl
   return models::load_weights(model,
                               {.where = file_path.string(),
                                .names = file.names(),
-                               .tensor = [&](const std::string& name) { return file.tensor(name); }},
+                               .tensor = [&](const std::string& name) { return file.tensor(name); },
+                               .family = family_beside(path, model)},
                               other_classes);
 }
 
 std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
   const auto metadata = checkpoint::SafetensorsFile(file_of(path)).metadata();
-  const auto told = metadata.find(kTargets);
+  const auto told = metadata.find(tokenizers::kTargets);
   if (told == metadata.end()) return {};
   const auto theirs = nlohmann::json::parse(told->second, nullptr, false);
   const auto ours = nlohmann::json::parse(targets_text(dataset), nullptr, false);
@@ -97,9 +109,16 @@ std::string other_targets(const fs::path& path, const data::Dataset& dataset) {
 
 void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder) {
   checkpoint::Metadata metadata;
-  if (std::string targets = targets_text(learned); !targets.empty()) metadata[kTargets] = std::move(targets);
-  checkpoint::write_safetensors(folder.weights(), named_weights(model), metadata);
-  const auto config = model.ecosystem_config();
+  if (const auto tokenizer = learned.tokenizer()) {
+    tokenizer->save(metadata);
+  } else if (std::string targets = targets_text(learned); !targets.empty()) {
+    metadata[tokenizers::kTargets] = std::move(targets);
+  }
+  auto tensors = named_weights(model);
+  if (const auto family = models::family_of(model))
+    for (auto& [name, tensor] : tensors) name = family->file_name_of(model, name);
+  checkpoint::write_safetensors(folder.weights(), tensors, metadata);
+  const auto config = models::published_config(model);
   if (!config.is_null()) write_file_atomically(folder.model_config(), config.dump(2) + "\n", ExitCode::environment);
 }
 

@@ -84,14 +84,15 @@ Stop EvalHook::evaluate(Progress& progress) {
     progress.metrics[name] = value;
     if (record_best(progress, name, value) && name == parts_.best_metric) is_best = true;
   }
-  const auto& reporting = parts_.reporting;
-  reporting.metrics.append(
-      {.step = progress.step, .epoch = reporting.plan.epochs_in(progress.step), .kind = "eval", .message = {}},
-      metrics);
   std::string text = grouped(progress.step) + " " + metrics_text(metrics, "val/");
   const auto before = earlier.find(parts_.best_metric);
   if (is_best && before != earlier.end()) text += " best (was " + was_text(before->first, before->second.value) + ")";
-  reporting.console.line("eval", text + " " + monitor::duration(watch.seconds()));
+  parts_.reporting.recorder.log({.step = progress.step,
+                                 .epoch = parts_.reporting.plan.epochs_in(progress.step),
+                                 .kind = "eval",
+                                 .metrics = metrics,
+                                 .label = "eval",
+                                 .text = text + " " + monitor::duration(watch.seconds())});
   since_evaluation_.lap();
   if (const auto found = metrics.find(parts_.best_metric); found != metrics.end())
     count_gain(progress, found->first, found->second, parts_.early_stopping ? parts_.early_stopping->min_delta : 0);

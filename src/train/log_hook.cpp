@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
@@ -45,7 +46,7 @@ Stop LogHook::after_step(Progress& progress, const StepResult& result, bool aske
   }
   const double seconds = (progress.train_seconds - interval_.begin_seconds) / static_cast<double>(interval_.steps);
   const std::string total = reporting_.plan.is_time_limited() ? "" : "/" + grouped(reporting_.plan.total_steps);
-  reporting_.console.status("step    " + grouped(progress.step) + total + " " + duration(seconds) + " per step");
+  reporting_.recorder.status("step    " + grouped(progress.step) + total + " " + duration(seconds) + " per step");
   return Stop::none;
 }
 
@@ -85,9 +86,12 @@ void LogHook::write_line(Progress& progress, const StepResult& result) {
   monitor::Metrics line;
   for (const char* name : {"train/loss", "train/grad_norm", "train/lr"}) line[name] = progress.metrics[name];
   line[is_text ? "train/tokens_per_second" : "train/samples_per_second"] = rate;
-  reporting_.metrics.append(
-      {.step = progress.step, .epoch = reporting_.plan.epochs_in(progress.step), .kind = "train", .message = {}}, line);
-  reporting_.console.line("step", line_text(progress, seconds / static_cast<double>(interval_.steps), rate));
+  reporting_.recorder.log({.step = progress.step,
+                           .epoch = reporting_.plan.epochs_in(progress.step),
+                           .kind = "train",
+                           .metrics = std::move(line),
+                           .label = "step",
+                           .text = line_text(progress, seconds / static_cast<double>(interval_.steps), rate)});
   begin_interval(progress);
 }
 

@@ -218,8 +218,8 @@ std::vector<int64_t> micro_batches_to_try(int64_t share) {
   return sizes;
 }
 
-Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint, const LogSpec& log,
-               const PlanFacts& facts) {
+Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint,
+               const monitor::LogSpec& log, const PlanFacts& facts) {
   Plan plan;
   plan.batch = plan_batch(train, facts);
   plan.tokens_per_step = plan.batch.global_batch * facts.tokens_per_sample;

@@ -50,13 +50,14 @@ std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt,
 
 std::string write_sample(models::Model& model, const data::Dataset& vocabulary, int64_t context_length,
                          const SampleSpec& spec, uint64_t seed) {
-  const auto prompt = vocabulary.encoder()(spec.prompt);
+  const auto tokenizer = vocabulary.tokenizer();
+  const auto prompt = tokenizer->encode(spec.prompt, "the prompt");
   if (prompt.empty()) {
     throw Error(ExitCode::usage, {.what = "eval.sample.prompt is empty", .hint = "give it at least one character"});
   }
   // On a GPU kernels are chosen, and some compiled, for each length of a text: longer than the whole sample takes.
   const Context context{.length = context_length, .has_one_length = !model.context().device.is_cpu()};
-  return vocabulary.decoder()(generate(model, prompt, context, spec, seed));
+  return tokenizer->decode(generate(model, prompt, context, spec, seed));
 }
 
 }  // namespace gputrain::train

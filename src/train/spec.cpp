@@ -217,14 +217,6 @@ void LimitsSpec::describe(config::Description<LimitsSpec>& d) {
       .change(Change::safe);
 }
 
-void LogSpec::describe(config::Description<LogSpec>& d) {
-  d.summary("console and metrics");
-  d.key("interval", &LogSpec::interval, "time between log lines")
-      .above(0)
-      .change(Change::safe)
-      .instead_of({"logging_steps", "log_interval", "log_every_n_steps", "log_every", "log_freq", "print_freq"});
-}
-
 void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
   d.summary("several ranks");
   d.key("shard", &ParallelSpec::shard,

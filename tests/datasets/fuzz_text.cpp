@@ -6,22 +6,25 @@
 #include <string_view>
 
 #include "../../src/datasets/file_list.hpp"
-#include "../../src/datasets/vocabulary.hpp"
+#include "../../src/tokenizers/utf8.hpp"
+#include "gputrain/tokenizers/tokenizer.hpp"
 #include "support/fuzzed_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gputrain::datasets;
+  namespace tokenizers = gputrain::tokenizers;
   using namespace gputrain::testing;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  std::vector<int64_t> tokens;
-  Vocabulary::of_bytes().encode(text, "f", tokens);
-  require(Vocabulary::of_bytes().decode(tokens) == text);
-  if (accepts([&] { check_utf8(text, "f"); })) {
-    const Vocabulary vocabulary = Vocabulary::of_characters({&text, 1});
-    tokens.clear();
-    vocabulary.encode(text, "f", tokens);
-    require(vocabulary.decode(tokens) == text);
-    require(vocabulary.size() <= static_cast<int64_t>(size));
+  const std::string name = "f";
+  const auto tokenizer = [&](const char* kind) {
+    return tokenizers::catalog().make(tokenizers::catalog().with_defaults(kind), {{&text, 1}, {&name, 1}});
+  };
+  const auto bytes = tokenizer("bytes");
+  require(bytes->decode(bytes->encode(text, name)) == text);
+  if (accepts([&] { tokenizers::check_utf8(text, name); })) {
+    const auto characters = tokenizer("characters");
+    require(characters->decode(characters->encode(text, name)) == text);
+    require(characters->vocabulary_size() <= static_cast<int64_t>(size));
   }
   const size_t half = std::min(size / 2, size_t{100});
   matches_glob(std::string_view(text).substr(0, half), std::string_view(text).substr(half, PATH_MAX));

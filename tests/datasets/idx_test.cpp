@@ -102,6 +102,18 @@ TEST_F(IdxTest, LeavesImagesThatAreNotSquareAsTheyAre) {
   }
 }
 
+// The augmentation is registered in image_test.cpp.
+TEST_F(IdxTest, RecoloursTrainingSamplesAlone) {
+  write_set(idx({1, 2, 2}, "\5\5\5\5"), idx({1}, std::string(1, '\0')));
+  const data::Datasets datasets = open_idx(", image: {augment: {droop: 1}}");
+  int inverted = 0;
+  for (int64_t epoch = 0; epoch < 100; ++epoch) {
+    inverted += read(*datasets.train, 0, {.epoch = epoch, .augment = true}).input.back() == std::byte{250};
+    EXPECT_EQ(read(*datasets.train, 0, {.epoch = epoch}).input.back(), std::byte{5});
+  }
+  EXPECT_NEAR(inverted, 50, 20);
+}
+
 TEST_F(IdxTest, HoldsOutAFixedPart) {
   std::string values, labels;
   for (int i = 0; i < 100; ++i) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <sstream>
+#include <tuple>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -268,13 +270,17 @@ TEST(ImageTransform, FitsAReducedImageLikeTheWholeOne) {
   EXPECT_LT(sum / static_cast<double>(whole.size()), 2.5);
 }
 
+data::ImageOptions image_options(const std::string& image) {
+  const std::string text = "data: {train: {format: synthetic}, image: {" + image + "}}";
+  const auto job = config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = text});
+  return job.as<JobWithData>().data.image;
+}
+
 data::ImageOptions options_with(int64_t size, std::vector<double> area = {}, int64_t padding = 0, double hflip = 0) {
-  data::ImageOptions options;
-  options.size.value = size;
-  if (!area.empty()) options.augment.random_resized_crop = area;
-  options.augment.random_crop_padding = padding;
-  options.augment.hflip = hflip;
-  return options;
+  std::string augment = "random_crop_padding: " + std::to_string(padding) + ", hflip: " + std::to_string(hflip);
+  if (!area.empty())
+    augment += ", random_resized_crop: [" + std::to_string(area[0]) + ", " + std::to_string(area[1]) + "]";
+  return image_options("size: " + std::to_string(size) + ", augment: {" + augment + "}");
 }
 
 constexpr data::ReadContext kTraining{.seed = 9, .epoch = 4, .augment = true};
@@ -332,6 +338,72 @@ TEST(ImageTransform, DependsOnSeedEpochAndSampleAlone) {
   EXPECT_NE(left(5, kTraining), left(6, kTraining));
   EXPECT_NE(left(5, kTraining), left(5, {.seed = 9, .epoch = 5, .augment = true}));
   EXPECT_NE(left(5, kTraining), left(5, {.seed = 8, .epoch = 4, .augment = true}));
+}
+
+/// Changes geometry and colour: moves the image down by some pixels, and inverts some images.
+struct DroopSpec {
+  int64_t pixels = 0;
+  static void describe(config::Description<DroopSpec>& d) {
+    d.key("droop", &DroopSpec::pixels, "pixels that the image moves down at most").range(0, 8);
+  }
+};
+class Droop final : public data::Augmentation {
+ public:
+  explicit Droop(const DroopSpec& spec) : pixels_(spec.pixels) {}
+  bool is_on() const override { return pixels_ > 0; }
+  int order() const override { return 25; }
+  void place(RandomStream& random, const data::ImageDecoder::Size&, data::Fit& fit) const override {
+    fit.y -= random.below(pixels_ + 1);
+  }
+  void recolour(RandomStream& random, const data::Pixels& pixels) const override {
+    if (random.uniform() < 0.5) return;
+    for (int64_t i = 0; i < pixels.width * pixels.height * pixels.channels; ++i)
+      pixels.values[i] = static_cast<uint8_t>(255 - pixels.values[i]);
+  }
+
+ private:
+  int64_t pixels_;
+};
+const config::Registered<Droop, DroopSpec> registered_droop{data::augmentations(), "droop", "for this test"};
+
+TEST(Augmentations, IncludeOneThatAFileRegistersWithItsKey) {
+  const data::ImageTransform transform(image_options("size: 4, augment: {droop: 2, hflip: 0.5}"), data::Role::train, 0,
+                                       0);
+  std::set<int64_t> ys;
+  std::set<bool> flips;
+  int inverted = 0;
+  constexpr int kDraws = 400;
+  for (int64_t i = 0; i < kDraws; ++i) {
+    const data::Fit fit = transform.fit(i, kTraining, 4, 4);
+    ys.insert(fit.y);
+    flips.insert(fit.flip);
+    std::vector<uint8_t> pixels(16, 5);
+    transform.recolour(i, kTraining, pixels.data(), 1);
+    inverted += pixels == std::vector<uint8_t>(16, 250);
+    transform.recolour(i, {.seed = 9, .epoch = 4, .augment = false}, pixels.data(), 1);
+  }
+  EXPECT_EQ(ys, (std::set<int64_t>{-2, -1, 0}));
+  EXPECT_EQ(flips.size(), 2U);
+  EXPECT_NEAR(inverted, kDraws / 2, 40);
+  EXPECT_THAT(error_of([] { image_options("augment: {droop: 9}"); }, ExitCode::usage), HasSubstr("droop"));
+}
+
+// Draws of another augmentation must not move those that are there already.
+TEST(Augmentations, ThatAreOffDrawNothing) {
+  const auto fit_of = [](const std::string& augment, int64_t index) {
+    const data::ImageTransform transform(image_options("size: 32, augment: {" + augment + "}"), data::Role::train, 0,
+                                         0);
+    const data::Fit fit = transform.fit(index, kTraining, 40, 36);
+    return std::tuple(fit.x, fit.y, fit.flip);
+  };
+  // As drawn before augmentations were a catalog.
+  const std::vector<std::tuple<int64_t, int64_t, bool>> expected{{5, 1, false},  {4, 1, false},  {1, 1, true},
+                                                                 {6, -1, false}, {4, -1, false}, {3, 2, false}};
+  for (int64_t i = 0; i < std::ssize(expected); ++i) {
+    const auto index = static_cast<size_t>(i);
+    EXPECT_EQ(fit_of("random_crop_padding: 4, hflip: 0.5", i), expected[index]) << i;
+    EXPECT_EQ(fit_of("random_crop_padding: 4, hflip: 0.5, droop: 0", i), expected[index]) << i;
+  }
 }
 
 TEST(FitImage, ShowsBlackOutsideAndFlipsLast) {

@@ -29,12 +29,35 @@ TEST_F(TextTest, NumbersCharactersInOrderOfTheirCodePoints) {
   const Sample sample = read(*datasets.train, 0);
   EXPECT_THAT(sample.tokens(), ElementsAre(2, 3, 0, 4, 1));
   EXPECT_THAT(sample.target, ElementsAre(3, 0, 4, 1, 5));
-  EXPECT_EQ(datasets.train->decoder()(sample.target), "é 日a😀");
-  EXPECT_THAT(datasets.train->encoder()("a é"), ElementsAre(1, 0, 3));
-  EXPECT_THAT(error_of([&] { datasets.train->encoder()("ab"); }),
+  EXPECT_EQ(datasets.train->tokenizer()->decode(sample.target), "é 日a😀");
+  EXPECT_THAT(datasets.train->tokenizer()->encode("a é", "the prompt"), ElementsAre(1, 0, 3));
+  EXPECT_THAT(error_of([&] { datasets.train->tokenizer()->encode("ab", "the prompt"); }),
               HasSubstr("'b' (U+0062) is not in the training data"));
-  EXPECT_THAT(error_of([&] { datasets.train->encoder()("\xc2\x9b"); }), HasSubstr("the character U+009B is not"))
+  EXPECT_THAT(error_of([&] { datasets.train->tokenizer()->encode("\xc2\x9b", "the prompt"); }),
+              HasSubstr("the character U+009B is not"))
       << "which begins a command to a terminal";
+}
+
+/// Vowels are 1, anything else 0.
+class Vowels final : public tokenizers::Tokenizer {
+ public:
+  Vowels(const config::NoOptions&, const tokenizers::TokenizerRequest&) {}
+  int64_t vocabulary_size() const override { return 2; }
+  void encode(std::string_view text, const std::string&, const Take& take) const override {
+    for (const char c : text) {
+      const int64_t token = std::string_view("aeiou").find(c) != std::string_view::npos ? 1 : 0;
+      take({&token, 1});
+    }
+  }
+  std::string decode(std::span<const int64_t> tokens) const override { return std::string(tokens.size(), '?'); }
+};
+const config::Registered<Vowels, config::NoOptions> registered_vowels{tokenizers::catalog(), "vowels", "for a test"};
+
+TEST_F(TextTest, TakesATokenizerThatAFileRegisters) {
+  const data::Datasets datasets = open_text(write("a.txt", "banana"), 5, ", text: {tokenizer: vowels}");
+  EXPECT_EQ(datasets.train->layout().num_classes, 2);
+  EXPECT_THAT(read(*datasets.train, 0).tokens(), ElementsAre(0, 1, 0, 1, 0));
+  EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).target), "?????");
 }
 
 TEST_F(TextTest, TakesBytesWhenAsked) {
@@ -42,7 +65,7 @@ TEST_F(TextTest, TakesBytesWhenAsked) {
   EXPECT_EQ(datasets.train->layout().num_classes, 256);
   EXPECT_THAT(read(*datasets.train, 0).tokens(), ElementsAre(255, 0));
   EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(0, 'z'));
-  EXPECT_EQ(datasets.train->decoder()(std::vector<int64_t>{104, 105}), "hi");
+  EXPECT_EQ(datasets.train->tokenizer()->decode(std::vector<int64_t>{104, 105}), "hi");
 }
 
 TEST_F(TextTest, CutsWindowsWithTargetsShiftedByOneAndFillsTheLast) {
@@ -132,8 +155,8 @@ TEST_F(TextTest, TakesTheFilesOfAFolderByPatternInOrder) {
   write("notes.md", "m");
   const std::string source = ", include: ['*.cpp', 'src/*.hpp'], exclude: [build/]";
   const data::Datasets datasets = open_text(folder_.string(), 2, "", source);
-  EXPECT_EQ(datasets.train->decoder()(read(*datasets.train, 0).tokens()) +
-                datasets.train->decoder()(std::vector{read(*datasets.train, 0).target[1]}),
+  EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).tokens()) +
+                datasets.train->tokenizer()->decode(std::vector{read(*datasets.train, 0).target[1]}),
             "h12");
   EXPECT_THAT(error_of([&] { open_text(folder_.string(), 2, "", ", include: ['*.rs']"); }),
               HasSubstr("no file in this folder matches"));
@@ -237,8 +260,8 @@ TEST(RealData, TinyShakespeareHasTheKnownFacts) {
   EXPECT_EQ(datasets.train->layout().num_classes, 65);
   EXPECT_EQ(datasets.train->describe(), "1,003,854 tokens of 65, 1 file, 3,922 windows of 256");  // nanoGPT's split
   EXPECT_EQ(datasets.val->size(), (1115394 - 1003854 - 1 + 255) / 256);
-  EXPECT_EQ(datasets.train->decoder()(read(*datasets.train, 0).tokens()).substr(0, 14), "First Citizen:");
-  EXPECT_EQ(datasets.val->decoder()(read(*datasets.val, 0).tokens()).substr(0, 12), "?\n\nGREMIO:\nG");
+  EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).tokens()).substr(0, 14), "First Citizen:");
+  EXPECT_EQ(datasets.val->tokenizer()->decode(read(*datasets.val, 0).tokens()).substr(0, 12), "?\n\nGREMIO:\nG");
 }
 
 }  // namespace

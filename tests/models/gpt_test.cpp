@@ -12,6 +12,7 @@
 
 #include "../../src/models/gpt.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/models/published.hpp"
 #include "ops/compare.hpp"
 #include "support/batches.hpp"
 
@@ -60,7 +61,7 @@ TEST(Gpt, HasTheNamesAndLayoutsOfGpt2) {
   EXPECT_THAT(shapes.at("transformer.h.1.mlp.c_fc.weight"), ElementsAre(16, 64));
   EXPECT_THAT(shapes.at("transformer.ln_f.bias"), ElementsAre(16));
   EXPECT_EQ(shapes.count("lm_head.weight"), 0U);
-  EXPECT_EQ(model.ecosystem_config()["model_type"], "gpt2");
+  EXPECT_EQ(published_config(model)["model_type"], "gpt2");
 }
 
 TEST(Gpt, HasTheNamesAndLayoutsOfLlama) {
@@ -71,7 +72,7 @@ TEST(Gpt, HasTheNamesAndLayoutsOfLlama) {
   EXPECT_THAT(shapes.at("model.layers.0.mlp.down_proj.weight"), ElementsAre(16, 64));
   EXPECT_THAT(shapes.at("lm_head.weight"), ElementsAre(11, 16));
   EXPECT_EQ(shapes.size(), 3U + 9U);  // no biases
-  EXPECT_EQ(model.ecosystem_config()["model_type"], "llama");
+  EXPECT_EQ(published_config(model)["model_type"], "llama");
 }
 
 TEST(Gpt, TrainsMixturesOfBothButGivesThemNoConfig) {
@@ -90,13 +91,13 @@ TEST(Gpt, TrainsMixturesOfBothButGivesThemNoConfig) {
           EXPECT_GT(parameter.value.grad().abs().max().item<double>(), 0) << name;
         });
         const bool is_llama = position == "rotary" && norm == "rmsnorm" && activation == "swiglu";
-        EXPECT_EQ(model.ecosystem_config().is_null(), !is_llama) << position << norm << activation;
+        EXPECT_EQ(published_config(model).is_null(), !is_llama) << position << norm << activation;
       }
     }
   }
   GptSpec unbiased = tiny();
   unbiased.bias = false;
-  EXPECT_TRUE(Gpt(unbiased, {}, kFacts).ecosystem_config().is_null());
+  EXPECT_TRUE(published_config(Gpt(unbiased, {}, kFacts)).is_null());
 }
 
 /// Loss, gradients and evaluation must agree when both have the same weights.

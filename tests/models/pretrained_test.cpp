@@ -241,5 +241,45 @@ TEST(LoadWeights, LeavesOutNothingElseThatDoesNotFit) {
   EXPECT_EQ(load_weights(*same.model, source_of(same.tensors), OtherClasses::left_out), 0);
 }
 
+bool has_stacks = false;  // whether models are of the family "stack"
+
+/// A family whose files call a multilayer perceptron's parameters otherwise, and hold one that it does not have.
+class StackFamily final : public PublishedFamily {
+ public:
+  explicit StackFamily(const config::NoOptions&) {}
+  bool means(const json& config) const override { return config.value("kind", "") == "stack"; }
+  PublishedModel model_of(const json& config, const std::string&) const override {
+    return {"mlp", {{"hidden", config.at("widths").dump()}}};
+  }
+  bool names(const Model&) const override { return has_stacks; }
+  json config_of(const Model&) const override { return {{"kind", "stack"}}; }
+  std::string parameter_of(const Model&, const std::string& name) const override {
+    return name == "version" ? "" : name.substr(std::string("stack.").size());
+  }
+  std::string file_name_of(const Model&, const std::string& name) const override { return "stack." + name; }
+};
+const config::Registered<StackFamily, config::NoOptions> registered_stack{families(), "stack", "for this test"};
+
+TEST(PublishedFamilies, IncludeOneThatAFileRegisters) {
+  const auto published = published_model(json{{"kind", "stack"}, {"widths", {6}}}, "");
+  EXPECT_EQ(published.type, "mlp");
+  EXPECT_THAT(published.options, ElementsAre(Pair("hidden", "[6]")));
+  EXPECT_THAT(refusal({{"model_type", "bert"}}), HasSubstr("gpt2, llama and stack are supported"));
+
+  OtherHead mlp(3);
+  EXPECT_TRUE(published_config(*mlp.model).is_null());
+  has_stacks = true;
+  EXPECT_EQ(published_config(*mlp.model)["kind"], "stack");
+  std::map<std::string, at::Tensor> file{{"version", at::ones({1})}};
+  const auto family = family_of(*mlp.model);
+  for (const auto& [name, tensor] : mlp.tensors) file[family->file_name_of(*mlp.model, name)] = tensor;
+  EXPECT_TRUE(file.contains("stack.classifier.weight"));
+  load_weights(*mlp.model, source_of(file));
+  has_stacks = false;
+  mlp.model->each_parameter([](const std::string& name, nn::Parameter& parameter) {
+    EXPECT_TRUE((parameter.value == 0.25).all().item<bool>()) << name;
+  });
+}
+
 }  // namespace
 }  // namespace gputrain::models

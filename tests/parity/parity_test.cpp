@@ -194,7 +194,7 @@ TEST_F(Parity, WhatWeWriteLoadsInTheReferenceWithTheSameLogits) {
     checkpoint::write_safetensors(folder / "model.safetensors", tensors_of(*model));
     checkpoint::write_safetensors(folder / "results.safetensors",
                                   {{"inputs", inputs}, {"logits", model->forward(inputs)}});
-    std::ofstream(folder / "config.json") << model->ecosystem_config().dump(2);
+    std::ofstream(folder / "config.json") << published_config(*model).dump(2);
   }
   EXPECT_TRUE(gputrain::testing::run_reference("parity/parity_reference.py", {"check", folder_}));
 }

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <memory>
 #include <string>
 
 #include <ATen/ops/full.h>
@@ -17,7 +18,7 @@ namespace {
 
 class LogHookTest : public ::testing::Test {
  protected:
-  LogHook hook() { return {{console_, metrics_, plan_}, groups_, at::kCPU}; }
+  LogHook hook() { return {{*recorder_, plan_}, groups_, at::kCPU}; }
   void take_step(LogHook& hook, double loss) {
     ++progress_.step;
     hook.after_step(
@@ -27,7 +28,7 @@ class LogHookTest : public ::testing::Test {
   }
 
   monitor::Console console_{{.enabled = false}};
-  monitor::MetricsFile metrics_;
+  std::unique_ptr<monitor::Recorder> recorder_ = std::make_unique<monitor::Recorder>();
   Plan plan_{.steps_per_epoch = 10, .total_steps = 10};
   comm::ProcessGroups groups_;
   Progress progress_;
@@ -50,8 +51,11 @@ TEST_F(LogHookTest, GoesOnFromACheckpointInsideAnIntervalWithALossThatIsNotFinit
 }
 
 TEST_F(LogHookTest, MeasuresOverTheStepsSinceTheLineBeforeAlsoWhereOneResumedBetween) {
-  const auto path = std::filesystem::path(testing::TempDir()) / ("log_hook_" + std::to_string(::getpid()) + ".jsonl");
-  metrics_ = monitor::MetricsFile(path, 0, 0);
+  const auto folder = std::filesystem::path(testing::TempDir()) / ("log_hook_" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  recorder_ =
+      std::make_unique<monitor::Recorder>(std::vector<std::string>{"jsonl"}, monitor::SinkRequest{folder, console_});
+  recorder_->truncate(0, 0);
   plan_.log.steps = 2;
   const auto take_half_a_second = [&](LogHook& hook, double loss) {
     progress_.train_seconds += 0.5;
@@ -64,9 +68,9 @@ TEST_F(LogHookTest, MeasuresOverTheStepsSinceTheLineBeforeAlsoWhereOneResumedBet
   after.restore(before.state());
   take_half_a_second(after, 2);
   nlohmann::json last;
-  std::ifstream file(path);
+  std::ifstream file(folder / "metrics.jsonl");
   for (std::string line; std::getline(file, line);) last = nlohmann::json::parse(line);
-  std::filesystem::remove(path);
+  std::filesystem::remove_all(folder);
   EXPECT_EQ(last["step"], 4);
   EXPECT_EQ(last["epoch"], 0.4);
   EXPECT_EQ(last["train/loss"], 1.5);

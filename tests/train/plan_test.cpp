@@ -24,7 +24,7 @@ std::string message_of(const std::function<void()>& action) {
 }
 
 Plan plan_of(const TrainSpec& train, const PlanFacts& facts) {
-  return make_plan(train, EvalSpec{}, CheckpointSpec{}, LogSpec{}, facts);
+  return make_plan(train, EvalSpec{}, CheckpointSpec{}, monitor::LogSpec{}, facts);
 }
 
 TEST(BatchPlan, DerivesTheThirdOfAnyTwo) {
@@ -222,7 +222,7 @@ TEST(Plan, LeavesTheIntervalOfCheckpointsToTheRunUnlessTheJobGivesOne) {
   train.global_batch_size = 100;
   train.max_epochs = 10;
   CheckpointSpec spec;
-  const auto cadence = [&] { return make_plan(train, EvalSpec{}, spec, LogSpec{}, kText).save; };
+  const auto cadence = [&] { return make_plan(train, EvalSpec{}, spec, monitor::LogSpec{}, kText).save; };
   EXPECT_TRUE(cadence().is_auto);
   EXPECT_FALSE(cadence().is_never());
   spec.interval = config::Auto<Length>{Length{2, Length::Unit::epochs}};
@@ -239,7 +239,7 @@ TEST(Plan, SavesWhatIsToBeKeptForGoodWhateverTheInterval) {
   train.global_batch_size = 100;
   train.max_epochs = 10;
   CheckpointSpec spec;
-  const auto cadence = [&] { return make_plan(train, EvalSpec{}, spec, LogSpec{}, kText).save; };
+  const auto cadence = [&] { return make_plan(train, EvalSpec{}, spec, monitor::LogSpec{}, kText).save; };
   spec.keep_every = Length{6, Length::Unit::steps};
   EXPECT_TRUE(cadence().is_auto);
   EXPECT_TRUE(cadence().at_step(12));

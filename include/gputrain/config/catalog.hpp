@@ -45,6 +45,11 @@ class Catalog : public AnyCatalog {
   std::vector<Make> makers_;
 };
 
+/// The spec of an entry without options of its own.
+struct NoOptions {
+  static void describe(Description<NoOptions>&) {}
+};
+
 /// A namespace-scope object of this type registers `Derived(const Spec&, Arguments...)` under a name. A catalog that
 /// knows more of its entries than how to make them has a member `note<Derived, Spec>(name)`.
 /// refuse_wrong_registrations() reports a mistake. `file` and `line` default to the place of the registration; Clang 14

@@ -56,6 +56,11 @@ class Description {
                               std::move(under));
   }
 
+  /// Declares the keys of another struct as keys of this one. `find` gives the address of that struct in a Spec.
+  void keys_of(const Schema& other, const Key::Locate& find) {
+    for (const Key& key : other.keys()) schema_.add(key.within(find));
+  }
+
   /// Collects all other keys that contain a '/', such as `val/top1`, in a map. Help shows them as `name`.
   template <class Value>
   Key& pattern(std::string name, std::map<std::string, Value> Spec::*member, std::string help) {

@@ -70,6 +70,8 @@ class Key {
   /// For a choice: a missing name and missing options come from the choice at this dotted key (`data.val.format` from
   /// `data.train.format`).
   Key& inherits(std::string dotted);
+  /// The same key of a struct that holds this key's struct; `find` gives the address of the inner struct.
+  Key within(Locate find) const;
 
   const std::string& name() const noexcept { return name_; }
   const std::string& help() const noexcept { return help_; }
@@ -192,6 +194,8 @@ class AnyCatalog {
   const std::vector<CatalogEntry>& entries() const noexcept { return entries_; }
   const CatalogEntry* find(std::string_view name) const noexcept;  // null: no such entry
   std::vector<std::string> names() const;                          // sorted
+  std::string entries_in_words() const;                            // "adamw: what it is; sgd: ...", sorted
+  Choice with_defaults(const std::string& name) const;             // the entry, which must exist
 
  protected:
   void add_entry(CatalogEntry entry);

@@ -3,15 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/data/fields.hpp"
+#include "gputrain/tokenizers/tokenizer.hpp"
 
 namespace gputrain::data {
 
@@ -54,9 +53,8 @@ class Dataset {
   virtual std::optional<Normalization> normalization() const { return std::nullopt; }
   virtual std::vector<std::string> class_names() const { return {}; }
 
-  /// Text datasets: turns token ids back into text and text into ids; empty functions when there is no vocabulary.
-  virtual std::function<std::string(std::span<const int64_t>)> decoder() const { return {}; }
-  virtual std::function<std::vector<int64_t>(const std::string&)> encoder() const { return {}; }
+  /// What turned text into the tokens of the samples; null: the samples are no text, or came as tokens.
+  virtual std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const { return nullptr; }
 
   /// One line for the start of a run: "60,000 images 28x28x1, 10 classes".
   virtual std::string describe() const = 0;

@@ -1,9 +1,10 @@
-// From an image of any size to the model's input: crops, padding, flips, drawn from (seed, epoch, sample).
+// From an image of any size to the model's input, with augmentations drawn from (seed, epoch, sample).
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
-#include "gputrain/core/random.hpp"
+#include "gputrain/data/augmentation.hpp"
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/image.hpp"
 #include "gputrain/data/options.hpp"
@@ -21,15 +22,16 @@ class ImageTransform {
 
   /// How sample `index`, an image of the given size, is fitted.
   Fit fit(int64_t index, const ReadContext& context, int64_t width, int64_t height) const;
+  /// What becomes of its pixels [height(), width(), channels] once they are fitted.
+  void recolour(int64_t index, const ReadContext& context, uint8_t* pixels, int64_t channels) const;
 
   /// By how much a JPEG may be reduced in decoding: 1 where results must not depend on it (evaluation).
   static int64_t reduction(const Fit& fit, const ReadContext& context);
 
  private:
-  Fit random_resized_crop(RandomStream& random, int64_t width, int64_t height) const;
   Fit whole(int64_t shorter_side, int64_t width, int64_t height) const;
 
-  AugmentOptions augment_;
+  std::vector<AugmentOptions::Active> augmentations_;
   int64_t width_, height_;
   int64_t train_resize_, eval_resize_;  // of the shorter side
 };

@@ -7,27 +7,10 @@
 #include <vector>
 
 #include "gputrain/config/describe.hpp"
+#include "gputrain/data/augmentation.hpp"
+#include "gputrain/tokenizers/tokenizer.hpp"
 
 namespace gputrain::data {
-
-struct AugmentOptions {
-  std::optional<std::vector<double>> random_resized_crop;
-  int64_t random_crop_padding = 0;
-  double hflip = 0;
-
-  static void describe(config::Description<AugmentOptions>& d) {
-    d.summary("random changes of training images, drawn anew in each epoch");
-    d.key("random_resized_crop", &AugmentOptions::random_resized_crop,
-          "least and greatest part of the area that a crop covers, stretched by up to 4/3 and resized to `size`")
-        .elements(2)
-        .range(0, 1);
-    d.key("random_crop_padding", &AugmentOptions::random_crop_padding,
-          "pad each side with black and crop at a random place")
-        .range(0, 1024)
-        .unit("pixels");
-    d.key("hflip", &AugmentOptions::hflip, "probability of a flip from left to right").range(0, 1);
-  }
-};
 
 struct EvalImageOptions {
   config::Auto<int64_t> resize, crop;
@@ -68,14 +51,12 @@ struct ImageOptions {
 };
 
 struct TextOptions {
-  std::string tokenizer = "characters";
+  config::Choice tokenizer{"characters"};
   config::Auto<int64_t> max_length;
 
   static void describe(config::Description<TextOptions>& d) {
     d.summary("how text becomes the model's input");
-    d.key("tokenizer", &TextOptions::tokenizer,
-          "characters: one token for each that occurs in the training data; bytes: one of 256 for each byte")
-        .choices({"characters", "bytes"});
+    d.choice("tokenizer", &TextOptions::tokenizer, tokenizers::catalog(), "how text becomes tokens");
     d.key("max_length", &TextOptions::max_length, "tokens in a sample; auto: what the model takes at most")
         .range(1, 1 << 24)
         .unit("tokens")

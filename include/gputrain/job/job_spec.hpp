@@ -10,6 +10,7 @@
 #include "gputrain/data/spec.hpp"
 #include "gputrain/job/job_start.hpp"
 #include "gputrain/models/model.hpp"
+#include "gputrain/monitor/log_spec.hpp"
 #include "gputrain/optim/spec.hpp"
 #include "gputrain/tasks/task.hpp"
 #include "gputrain/train/spec.hpp"
@@ -48,7 +49,7 @@ struct JobSpec : JobStart {
   train::EvalSpec eval;
   train::LimitsSpec limits;
   train::ParallelSpec parallel;
-  train::LogSpec log;
+  monitor::LogSpec log;
   std::optional<ExpectSpec> expect;
 
   static void describe(config::Description<JobSpec>& d);

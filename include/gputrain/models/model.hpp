@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/nn/module.hpp"
@@ -52,12 +50,6 @@ class Model : public nn::Module {
   /// if the model reads more than the batch's first field. By default the features are the logits of `forward`. The
   /// loss may write over the features.
   virtual LastLayer last_layer(const Batch& batch);
-
-  /// config.json of the Hugging Face model that reads our model.safetensors; null if there is none.
-  virtual nlohmann::json ecosystem_config() const;
-
-  /// Our parameter or buffer for a tensor of a weights file; empty if the tensor is to be skipped.
-  virtual std::string parameter_of(const std::string& file_name) const;
 
   /// Whether this model supports this kind of recomputation.
   virtual bool offers(nn::Recompute) const { return false; }

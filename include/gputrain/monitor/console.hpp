@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace gputrain::monitor {
@@ -33,6 +34,10 @@ class Console {
   /// Prints one line and logs it. `label` ("model", "eval") stands in the first column, bold on a terminal; text wraps
   /// to its width.
   void line(std::string_view label, std::string_view text);
+  /// The same without the log.
+  void show(std::string_view label, std::string_view text);
+  /// `label` as wide as the first column, and a space.
+  static std::string labelled(std::string_view label);
   /// Prints text on its own lines (a model sample) and logs it unchanged.
   void block(std::string_view text);
   /// Replaces the status line, at most ten times a second. Does nothing if stdout is not a terminal.

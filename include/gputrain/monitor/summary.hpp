@@ -10,7 +10,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "gputrain/monitor/metrics_file.hpp"
+#include "gputrain/monitor/record.hpp"
 
 namespace gputrain::monitor {
 

@@ -21,10 +21,16 @@ class Training {
   Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console,
            const TakenRunFolder& taken);
 
+  /// Takes up the newest good checkpoint, or begins; cuts the curve and the logs there, writes the attempt into the
+  /// ledger, and prints the start page. Call it once, before run(). Every rank must call.
+  void resume_run();
+
   /// From where the run stands to its end; returns the exit code. An error is recorded in summary.json and passed on.
   int run();
 
  private:
+  void watch_notices();
+  void record_attempt();
   std::string resume();
   monitor::Summary train();
   std::string present_work() const;
@@ -52,7 +58,7 @@ class Training {
   train::Stopwatch since_lock_check_;
   train::Progress progress_;
   int64_t first_step_ = 0;  // of this attempt, which goes on from it
-  monitor::MetricsFile metrics_;
+  monitor::Recorder recorder_;
   train::Reporting reporting_;
   train::LogHook log_;
   monitor::Ledger ledger_;

@@ -10,7 +10,7 @@
 #include "gputrain/data/preprocess.hpp"
 #include "gputrain/device/working_copy.hpp"
 #include "gputrain/models/model.hpp"
-#include "gputrain/monitor/metrics_file.hpp"
+#include "gputrain/monitor/record.hpp"
 #include "gputrain/parallel/replicas.hpp"
 #include "gputrain/tasks/task.hpp"
 #include "gputrain/train/preemption.hpp"

@@ -7,9 +7,8 @@
 
 #include "gputrain/comm/process_groups.hpp"
 #include "gputrain/data/usage.hpp"
-#include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/ledger.hpp"
-#include "gputrain/monitor/metrics_file.hpp"
+#include "gputrain/monitor/recorder.hpp"
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/train/evaluator.hpp"
 #include "gputrain/train/hook.hpp"
@@ -20,8 +19,7 @@ namespace gputrain::train {
 
 /// Where hooks report to.
 struct Reporting {
-  monitor::Console& console;
-  monitor::MetricsFile& metrics;
+  monitor::Recorder& recorder;
   const Plan& plan;
 };
 

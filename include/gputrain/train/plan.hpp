@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/monitor/log_spec.hpp"
 #include "gputrain/train/spec.hpp"
 
 namespace gputrain::train {
@@ -78,7 +79,7 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts);
 /// the whole share the largest one that divides it; where none does, its largest.
 std::vector<int64_t> micro_batches_to_try(int64_t share);
 
-Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint, const LogSpec& log,
-               const PlanFacts& facts);
+Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpec& checkpoint,
+               const monitor::LogSpec& log, const PlanFacts& facts);
 
 }  // namespace gputrain::train

@@ -1,4 +1,4 @@
-// The job's sections that steer the loop: train, eval, checkpoint, log.
+// The job's sections that steer the loop: train, eval, checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -82,12 +82,6 @@ struct LimitsSpec {
   std::optional<int64_t> max_attempts_without_progress = 5;
 
   static void describe(config::Description<LimitsSpec>& d);
-};
-
-struct LogSpec {
-  config::Length interval = config::Length{50, config::Length::Unit::steps};
-
-  static void describe(config::Description<LogSpec>& d);
 };
 
 struct ParallelSpec {

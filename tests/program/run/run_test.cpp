@@ -42,6 +42,25 @@ TEST(Run, TrainsAndLeavesACompleteRunFolder) {
   EXPECT_GT(summary["throughput"]["tokens_per_second"], 0);
 }
 
+TEST(Run, LogsToTheSinksThatTheJobNames) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  const auto run = [&](const std::string& sinks) {
+    const Result result = gputrain({"run", job, "--output-dir", folder / sinks, "--set", "log.sinks=[" + sinks + "]"});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_THAT(read_file(folder / (sinks + "/logs/rank_0000.log")), HasSubstr("step    20/20"));
+    return result.out;
+  };
+  const std::string console = run("console"), file = run("jsonl");
+  EXPECT_THAT(console, HasSubstr("step    20/20"));
+  EXPECT_THAT(console, ::testing::Not(HasSubstr("metrics.jsonl")));
+  EXPECT_FALSE(fs::exists(folder / "console/metrics.jsonl"));
+  EXPECT_THAT(file, ::testing::Not(HasSubstr("step    ")));
+  EXPECT_THAT(file, HasSubstr("done    20/20 steps"));
+  EXPECT_THAT(read_file(folder / "jsonl/metrics.jsonl"), HasSubstr("\"step\":20"));
+  EXPECT_EQ(gputrain({"run", job, "--output-dir", folder / "none", "--set", "log.sinks=[file]"}).exit_code, 2);
+}
+
 // On labels that mean nothing the loss only rises, and now and then one image more is right.
 TEST(Run, CallsAnEvaluationTheBestByTheMetricThatCheckpointsAreKeptBy) {
   const TemporaryFolder folder;

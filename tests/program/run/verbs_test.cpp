@@ -195,7 +195,7 @@ TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
   EXPECT_THAT(group.out, ::testing::Not(HasSubstr("train.max_steps")));
   EXPECT_EQ(gputrain({"describe", "gpt"}).out, gputrain({"describe", "model", "gpt"}).out);
   EXPECT_THAT(refusal_of({"describe", "nonsense"}), HasSubstr("gputrain describe job"));
-  EXPECT_THAT(refusal_of({"describe", "tokenizer"}), HasSubstr("did you mean 'data.text.tokenizer'?"));
+  EXPECT_THAT(refusal_of({"describe", "max_length"}), HasSubstr("did you mean 'data.text.max_length'?"));
   EXPECT_THAT(refusal_of({"describe", "optimzer.lr"}), HasSubstr("did you mean 'optimizer.lr'?"));
 }
 

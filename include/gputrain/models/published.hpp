@@ -1,0 +1,57 @@
+// Families of published weights, Hugging Face's for instance: what their config.json says about a model of ours, and
+// how their tensors are named. One family per file in src/models/published.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/config/catalog.hpp"
+#include "gputrain/models/model.hpp"
+
+namespace gputrain::models {
+
+/// A config.json as our options.
+struct PublishedModel {
+  std::string type;                                          // entry of the model catalog: "gpt"
+  std::vector<std::pair<std::string, std::string>> options;  // option and value as YAML: "n_layer", "12"
+};
+
+class PublishedFamily {
+ public:
+  virtual ~PublishedFamily();
+
+  /// Whether a config.json, a JSON object, describes a model of this family.
+  virtual bool means(const nlohmann::json& config) const = 0;
+  /// The model that it describes. `where` is its path. Throws Error(data) for a config.json that is broken, or that
+  /// asks for something we do not compute.
+  virtual PublishedModel model_of(const nlohmann::json& config, const std::string& where) const = 0;
+
+  /// Whether weights of this model are read and written under this family's names.
+  virtual bool names(const Model& model) const = 0;
+  /// The config.json with which others read the weights of a model that the family names; null: they cannot.
+  virtual nlohmann::json config_of(const Model& model) const = 0;
+
+  /// The parameter or buffer of the model that a tensor of a file fills; empty: the tensor is skipped.
+  virtual std::string parameter_of(const Model& model, const std::string& file_name) const;
+  /// The name in a file of a parameter or buffer of the model. parameter_of() turns it back.
+  virtual std::string file_name_of(const Model& model, const std::string& parameter) const;
+};
+
+using FamilyCatalog = config::Catalog<PublishedFamily>;
+FamilyCatalog& families();
+
+/// The family that describes a config.json, or that names a model; null: there is none. Of several the first by name.
+std::unique_ptr<const PublishedFamily> family_meant_by(const nlohmann::json& config);
+std::unique_ptr<const PublishedFamily> family_of(const Model& model);
+
+/// Reads the config.json of any family. Throws Error(data) as model_of() does, and where no family describes it.
+PublishedModel published_model(const nlohmann::json& config, const std::string& where);
+
+/// PublishedFamily::config_of of the model's family; null where it has none.
+nlohmann::json published_config(const Model& model);
+
+}  // namespace gputrain::models

@@ -1,0 +1,40 @@
+// Gives each record to every sink of the run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gputrain/monitor/sink.hpp"
+
+namespace gputrain::monitor {
+
+class Recorder {
+ public:
+  Recorder() = default;  // without sinks: ranks other than 0
+  /// Builds the named sinks, which get each record in this order.
+  Recorder(const std::vector<std::string>& names, const SinkRequest& request);
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+  ~Recorder();  // closes
+
+  /// Lines for the console go to this rank's log too, whatever sinks there are.
+  void log(const Record& record);
+  void status(std::string_view text);
+  /// See Sink::truncate. Throws what a sink throws.
+  void truncate(int64_t step, int64_t evaluated_step);
+
+ private:
+  struct Named {
+    std::string name;
+    std::unique_ptr<Sink> sink;
+  };
+  void each(const std::function<void(Sink&)>& call);
+
+  std::vector<Named> sinks_;
+};
+
+}  // namespace gputrain::monitor

@@ -1,0 +1,41 @@
+// Where records go: one sink per file in src/monitor/sinks. `log.sinks` names those that a run has.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "gputrain/config/catalog.hpp"
+#include "gputrain/monitor/console.hpp"
+#include "gputrain/monitor/record.hpp"
+
+namespace gputrain::monitor {
+
+/// Only rank 0 has sinks, and calls them from one thread. A sink that throws in log() or status() is reported once and
+/// gets nothing more.
+class Sink {
+ public:
+  virtual ~Sink();
+
+  virtual void log(const Record& record) = 0;
+
+  /// Removes what earlier attempts logged about steps past `step` and evaluations past `evaluated_step`, because the
+  /// run takes them again. Called once, before the first log(). What it throws refuses the start.
+  virtual void truncate(int64_t step, int64_t evaluated_step) = 0;
+
+  /// Writes what is still buffered. Called once, at the end of the attempt, also of one that fails.
+  virtual void close() = 0;
+
+  /// What the run does between two records, for sinks that show it to a person. Called after every step.
+  virtual void status(std::string_view) {}
+};
+
+struct SinkRequest {
+  std::filesystem::path folder;  // of the run
+  Console& console;
+};
+
+using SinkCatalog = config::Catalog<Sink, const SinkRequest&>;
+SinkCatalog& sinks();
+
+}  // namespace gputrain::monitor

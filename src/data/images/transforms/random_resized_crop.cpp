@@ -1,0 +1,74 @@
+// As torchvision's RandomResizedCrop.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "gputrain/data/augmentation.hpp"
+
+namespace gputrain::data {
+namespace {
+
+struct RandomResizedCropSpec {
+  std::optional<std::vector<double>> area;
+
+  static void describe(config::Description<RandomResizedCropSpec>& d) {
+    d.key("random_resized_crop", &RandomResizedCropSpec::area,
+          "least and greatest part of the area that a crop covers, stretched by up to 4/3 and resized to `size`")
+        .elements(2)
+        .range(0, 1);
+    d.check([](const RandomResizedCropSpec& spec, config::Complaints& complaints) {
+      if (spec.area && !(spec.area->front() > 0 && spec.area->front() <= spec.area->back()))
+        complaints.about("random_resized_crop",
+                         "the least and the greatest part of the area, above 0 and in this order",
+                         "random_resized_crop: [0.08, 1.0]");
+    });
+  }
+};
+
+class RandomResizedCrop final : public Augmentation {
+ public:
+  explicit RandomResizedCrop(const RandomResizedCropSpec& spec) : area_(spec.area) {}
+
+  bool is_on() const override { return area_.has_value(); }
+  int order() const override { return 10; }
+  bool crops() const override { return true; }
+  bool needs_size() const override { return true; }
+  // The field's habit: crops of 224 are trained with zoom, and tested after resizing to 256.
+  double eval_zoom() const override { return 256.0 / 224.0; }
+
+  void place(RandomStream& random, const ImageDecoder::Size& image, Fit& fit) const override {
+    fit = {.full_width = fit.width, .full_height = fit.height, .width = fit.width, .height = fit.height};
+    const auto take = [&fit](int64_t left, int64_t top, int64_t across, int64_t down) {
+      fit.left = left;
+      fit.top = top;
+      fit.right = left + across;
+      fit.bottom = top + down;
+    };
+    const auto& [width, height] = image;
+    const double w = static_cast<double>(width), h = static_cast<double>(height);
+    constexpr int kAttempts = 10;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      const double area = w * h * random.uniform(area_->front(), area_->back());
+      const double aspect = std::exp(random.uniform(-std::log(kGreatestStretch), std::log(kGreatestStretch)));
+      const int64_t across = std::lround(std::sqrt(area * aspect)), down = std::lround(std::sqrt(area / aspect));
+      if (across < 1 || across > width || down < 1 || down > height) continue;
+      const int64_t top = random.below(height - down + 1);
+      return take(random.below(width - across + 1), top, across, down);
+    }
+    // An image too long and narrow: the largest crop in its middle that is not.
+    const int64_t across = std::min(width, std::max<int64_t>(1, std::lround(h * kGreatestStretch)));
+    const int64_t down = std::min(height, std::max<int64_t>(1, std::lround(w * kGreatestStretch)));
+    take((width - across) / 2, (height - down) / 2, across, down);
+  }
+
+ private:
+  static constexpr double kGreatestStretch = 4.0 / 3.0;
+  std::optional<std::vector<double>> area_;
+};
+
+const config::Registered<RandomResizedCrop, RandomResizedCropSpec> registered_random_resized_crop{
+    augmentations(), "random_resized_crop", "a part of the image, resized"};
+
+}  // namespace
+}  // namespace gputrain::data

@@ -1,0 +1,102 @@
+// What families share in reading a config.json, and in writing that of a Gpt.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "../gpt.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/models/published.hpp"
+
+namespace gputrain::models {
+
+/// Reads the keys of one config.json. A value of the wrong type is an error that names file and key.
+class ConfigReader {
+ public:
+  ConfigReader(const nlohmann::json& config, std::string where) : config_(config), where_(std::move(where)) {}
+
+  [[noreturn]] void refuse(std::string what, std::string hint = {}) const {
+    throw Error(ExitCode::data, {.what = std::move(what), .where = where_, .hint = std::move(hint)});
+  }
+
+  /// Null counts as missing, as in transformers.
+  const nlohmann::json* find(const char* key) const {
+    const auto found = config_.find(key);
+    return found == config_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  std::optional<int64_t> size(const char* key) const {
+    const nlohmann::json* value = find(key);
+    if (value == nullptr) return std::nullopt;
+    if (!value->is_number_integer() || value->get<int64_t>() < 1) refuse_value(key, *value, "a whole number above 0");
+    return value->get<int64_t>();
+  }
+
+  int64_t required_size(const char* key) const {
+    const auto value = size(key);
+    if (!value) refuse(std::string("'") + key + "' is missing");
+    return *value;
+  }
+
+  double number(const char* key, double fallback) const {
+    const nlohmann::json* value = find(key);
+    if (value == nullptr) return fallback;
+    if (!value->is_number()) refuse_value(key, *value, "a number");
+    return value->get<double>();
+  }
+
+  bool flag(const char* key, bool fallback) const {
+    const nlohmann::json* value = find(key);
+    if (value == nullptr) return fallback;
+    if (!value->is_boolean()) refuse_value(key, *value, "true or false");
+    return value->get<bool>();
+  }
+
+  std::string text(const char* key, const std::string& fallback) const {
+    const nlohmann::json* value = find(key);
+    if (value == nullptr) return fallback;
+    if (!value->is_string()) refuse_value(key, *value, "a string");
+    return value->get<std::string>();
+  }
+
+  /// For keys that change the computation in a way that we do not support.
+  void expect_flag(const char* key, bool only) const {
+    if (flag(key, only) != only) {
+      refuse(std::string("'") + key + ": " + (only ? "false" : "true") + "' is not supported",
+             "use weights trained without it");
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse_value(const char* key, const nlohmann::json& value, const char* expected) const {
+    refuse(std::string("'") + key + "' is " + value.dump().substr(0, 40) + ", expected " + expected);
+  }
+
+  const nlohmann::json& config_;
+  std::string where_;
+};
+
+/// Collects options as YAML scalars.
+class SpecOptions {
+ public:
+  void add(const char* name, int64_t value) { list.emplace_back(name, std::to_string(value)); }
+  void add(const char* name, double value) { list.emplace_back(name, nlohmann::json(value).dump()); }
+  void add(const char* name, bool value) { list.emplace_back(name, value ? "true" : "false"); }
+  void add(const char* name, const char* value) { list.emplace_back(name, value); }
+  std::vector<std::pair<std::string, std::string>> list;
+};
+
+inline bool is_model_type(const nlohmann::json& config, const char* type) {
+  const auto found = config.find("model_type");
+  return found != config.end() && *found == type;
+}
+
+/// Adds what the config.json of every language model says.
+nlohmann::json completed(nlohmann::json config, const Gpt& model);
+
+}  // namespace gputrain::models

@@ -1,0 +1,109 @@
+// Hugging Face's GPT2LMHeadModel.
+#include <array>
+#include <string_view>
+
+#include "config_json.hpp"
+
+namespace gputrain::models {
+namespace {
+
+const char* activation_option(const ConfigReader& reader, const std::string& name) {
+  constexpr std::array<std::pair<std::string_view, const char*>, 7> kActivations{{{"gelu_new", "gelu_tanh"},
+                                                                                  {"gelu_pytorch_tanh", "gelu_tanh"},
+                                                                                  {"gelu_fast", "gelu_tanh"},
+                                                                                  {"gelu", "gelu"},
+                                                                                  {"relu", "relu"},
+                                                                                  {"silu", "silu"},
+                                                                                  {"swish", "silu"}}};
+  for (const auto& [theirs, ours] : kActivations) {
+    if (theirs == name) return ours;
+  }
+  reader.refuse("activation_function '" + name + "' is not supported");
+}
+
+SpecOptions gpt2_options(const ConfigReader& reader) {
+  reader.expect_flag("scale_attn_weights", true);
+  reader.expect_flag("scale_attn_by_inverse_layer_idx", false);
+  reader.expect_flag("add_cross_attention", false);
+  SpecOptions options;
+  options.add("n_layer", reader.size("n_layer").value_or(12));
+  options.add("n_head", reader.size("n_head").value_or(12));
+  const int64_t channels = reader.size("n_embd").value_or(768);
+  options.add("n_embd", channels);
+  options.add("n_inner", reader.size("n_inner").value_or(4 * channels));
+  options.add("block_size", reader.size("n_positions").value_or(1024));
+  options.add("vocab_size", reader.size("vocab_size").value_or(50257));
+  options.add("bias", true);
+  options.add("position", "learned");
+  options.add("norm", "layernorm");
+  options.add("activation", activation_option(reader, reader.text("activation_function", "gelu_new")));
+  options.add("tie_embeddings", reader.flag("tie_word_embeddings", true));
+  options.add("norm_eps", reader.number("layer_norm_epsilon", 1e-5));
+  return options;
+}
+
+bool ends_with_any(const std::string& name, std::initializer_list<std::string_view> ends) {
+  for (const auto end : ends) {
+    if (name.ends_with(end)) return true;
+  }
+  return false;
+}
+
+nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
+  return {{"architectures", {"GPT2LMHeadModel"}},
+          {"model_type", "gpt2"},
+          {"n_positions", sizes.positions},
+          {"n_embd", sizes.channels},
+          {"n_layer", sizes.layers},
+          {"n_head", sizes.heads},
+          {"n_inner", sizes.inner},
+          {"activation_function", sizes.activation == ops::Activation::gelu ? "gelu" : "gelu_new"},
+          {"embd_pdrop", spec.dropout},
+          {"attn_pdrop", spec.dropout},
+          {"resid_pdrop", spec.dropout},
+          {"layer_norm_epsilon", spec.norm_eps}};
+}
+
+/// A Gpt that computes what GPT-2 does.
+bool is_gpt2(const GptSizes& sizes) {
+  const bool plain = !sizes.rotary && !sizes.rmsnorm && !sizes.gated;
+  const bool gelu = sizes.activation == ops::Activation::gelu || sizes.activation == ops::Activation::gelu_tanh;
+  return plain && gelu && sizes.bias && sizes.key_heads == sizes.heads;
+}
+
+class Gpt2Family final : public PublishedFamily {
+ public:
+  explicit Gpt2Family(const config::NoOptions&) {}
+
+  bool means(const nlohmann::json& config) const override { return is_model_type(config, "gpt2"); }
+
+  PublishedModel model_of(const nlohmann::json& config, const std::string& where) const override {
+    return {"gpt", gpt2_options(ConfigReader(config, where)).list};
+  }
+
+  /// Other mixtures of options have GPT-2's names too.
+  bool names(const Model& model) const override {
+    const auto* gpt = dynamic_cast<const Gpt*>(&model);
+    return gpt != nullptr && gpt->sizes().naming == nn::Naming::gpt2;
+  }
+
+  nlohmann::json config_of(const Model& model) const override {
+    const auto& gpt = dynamic_cast<const Gpt&>(model);
+    return is_gpt2(gpt.sizes()) ? completed(gpt2_config(gpt.spec(), gpt.sizes()), gpt) : nlohmann::json();
+  }
+
+  std::string parameter_of(const Model& model, const std::string& file_name) const override {
+    if (dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight") return {};
+    // Older files store the causal mask like a weight.
+    if (ends_with_any(file_name, {".attn.bias", ".attn.masked_bias"})) return {};
+    // Files of the bare transformer have no prefix.
+    const bool bare = file_name.starts_with("wte.") || file_name.starts_with("wpe.") || file_name.starts_with("h.") ||
+                      file_name.starts_with("ln_f.");
+    return bare ? "transformer." + file_name : file_name;
+  }
+};
+
+const config::Registered<Gpt2Family, config::NoOptions> registered_gpt2{families(), "gpt2", "GPT-2"};
+
+}  // namespace
+}  // namespace gputrain::models

@@ -1,0 +1,49 @@
+#include "gputrain/monitor/recorder.hpp"
+
+#include <exception>
+
+#include "gputrain/core/log.hpp"
+
+namespace gputrain::monitor {
+
+SinkCatalog& sinks() {
+  static SinkCatalog catalog("sink");
+  return catalog;
+}
+
+Sink::~Sink() = default;
+
+Recorder::Recorder(const std::vector<std::string>& names, const SinkRequest& request) {
+  for (const std::string& name : names) sinks_.push_back({name, sinks().make(sinks().with_defaults(name), request)});
+}
+
+Recorder::~Recorder() {
+  each([](Sink& sink) { sink.close(); });
+}
+
+void Recorder::log(const Record& record) {
+  if (!record.label.empty()) log::info(Console::labelled(record.label) + record.text);
+  each([&](Sink& sink) { sink.log(record); });
+}
+
+void Recorder::status(std::string_view text) {
+  each([&](Sink& sink) { sink.status(text); });
+}
+
+void Recorder::truncate(int64_t step, int64_t evaluated_step) {
+  for (const Named& each : sinks_) each.sink->truncate(step, evaluated_step);
+}
+
+void Recorder::each(const std::function<void(Sink&)>& call) {
+  std::erase_if(sinks_, [&](const Named& named) {
+    try {
+      call(*named.sink);
+      return false;
+    } catch (const std::exception& failure) {
+      log::warning("log.sinks: " + named.name + " fails, and training goes on without it: " + failure.what());
+      return true;
+    }
+  });
+}
+
+}  // namespace gputrain::monitor

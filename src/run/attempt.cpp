@@ -1,0 +1,53 @@
+// One attempt in its run folder.
+#include "gputrain/core/atomic_file.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/monitor/summary.hpp"
+#include "gputrain/resume/left_behind.hpp"
+#include "gputrain/run/ending.hpp"
+#include "gputrain/run/preparation.hpp"
+#include "gputrain/run/rank_logs.hpp"
+#include "gputrain/run/training.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// The folder is rank 0's to make; the others use it once it is there.
+TakenRunFolder enter_run_folder(const Job& job, Place& place) {
+  TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
+  const auto& spec = job.spec().checkpoint;
+  const bool fresh = spec.resume == "never";
+  place.groups.on_rank_zero(
+      [&] {
+        if (fresh && spec.mirror) leave_mirror(*spec.mirror);  // first: where that is refused nothing has changed
+        taken = take_run_folder(job.output_dir, fresh);
+      },
+      "run folder");
+  open_log(taken.folder, place);
+  return taken;
+}
+
+}  // namespace
+
+int run_attempt(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console) {
+  const TakenRunFolder taken = enter_run_folder(job, assembly.place);
+  const RunFolder& folder = taken.folder;
+  const bool writes = assembly.place.rank() == 0;
+  bool has_begun = false;
+  try {
+    if (writes) monitor::write_beginning(folder.summary(), {.run_id = job.run_id});
+    Training training(request, job, assembly, console, taken);
+    training.resume_run();
+    if (writes) write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
+    has_begun = true;
+    return training.run();
+  } catch (const std::exception& failure) {
+    if (writes && !has_begun) record_failed_start(failure, job.run_id, folder);
+    log::set_stderr_enabled(false);  // main prints it
+    log::error(failure.what());
+    fail(assembly.place, failure);
+  }
+}
+
+}  // namespace gputrain::app

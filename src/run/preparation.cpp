@@ -1,0 +1,56 @@
+#include "gputrain/run/preparation.hpp"
+
+#include <filesystem>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/estimate/micro_batch.hpp"
+#include "gputrain/job/run_folder.hpp"
+#include "gputrain/job/run_lock.hpp"
+#include "gputrain/resume/checkpointing.hpp"
+#include "gputrain/resume/kept_batch.hpp"
+#include "gputrain/resume/resume_preview.hpp"
+#include "gputrain/run/ending.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// Finds mistakes that would show only when the folder and its checkpoint are taken. Both are rank 0's to choose.
+std::string look_at_run_folder(const RunRequest& request, const Job& job, const Place& place) {
+  if (place.rank() != 0) return {};
+  check_may_take_run_folder(job.output_dir, job.spec().checkpoint.resume == "never");
+  return preview_resume(job, request.accept);
+}
+
+void check_against_data(const RunRequest& request, const Job& job, const Datasets& datasets) {
+  const JobSpec& spec = job.spec();
+  check_sample(job, datasets);
+  if (spec.checkpoint.mirror) check_mirror(*spec.checkpoint.mirror, job.output_dir);
+  if (request.verify && !spec.expect)
+    throw Error(ExitCode::usage, {.what = "--verify has nothing to verify: the job has no `expect:`",
+                                  .hint = "expect: {val/loss: [1.2, 1.4]}"});
+  check_expected_metrics(spec, datasets);
+  if (spec.checkpoint.metric.value) watched_metric_of(spec, datasets);
+}
+
+}  // namespace
+
+Preparation prepare_run(const RunRequest& request, const Job& job, Place& place) {
+  try {
+    Preparation found{.job = job, .datasets = open_datasets(job), .micro_batch = {}};
+    check_against_data(request, job, found.datasets);
+    if (request.dry_run) {
+      found.resume = look_at_run_folder(request, job, place);
+      return found;
+    }
+    found.kept_global_batch = kept_global_batch(job, place);
+    if (!job.spec().train.searches_micro_batch()) return found;
+    if (place.rank() == 0 && exists(job.output_dir)) RunLock(job.output_dir);  // a run in progress is not disturbed
+    found.micro_batch = choose_micro_batch(job, place, found.datasets);
+    found.job = with_micro_batch(job, found.micro_batch.micro_batch);
+    return found;
+  } catch (const std::exception& failure) {
+    fail(place, failure);
+  }
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,47 @@
+// A dry run of a job on this machine: everything short of training.
+#include <string>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/data/loader.hpp"
+#include "gputrain/data/preprocess.hpp"
+#include "gputrain/estimate/memory_page.hpp"
+#include "gputrain/monitor/format.hpp"
+#include "gputrain/resume/checkpoint_room.hpp"
+#include "gputrain/run/preparation.hpp"
+#include "gputrain/run/start_page.hpp"
+
+namespace gputrain::app {
+namespace {
+
+int compute_one_loss(const Job& job, Assembly& assembly, monitor::Console& console, const std::string& resume) {
+  print_start_page(console, job, assembly, {.saves = "auto", .resume = resume});
+  auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
+  if (job.spec().train.searches_micro_batch()) options.share.micro_batch = 1;
+  data::Loader loader(assembly.datasets.train, options);
+  const auto step = loader.next_step();
+  const auto& batch = step.micro_batches.front();
+  const data::Preprocess preprocess(*assembly.datasets.train,
+                                    input_format(job.spec(), *assembly.datasets.train, assembly.place));
+  const auto loss = assembly.datasets.task->loss(*assembly.built.model, preprocess(batch), {});
+  const double mean = loss.sum.item<double>() / static_cast<double>(batch.weight);
+  for (const auto& shortage : disks_too_small(job, assembly)) {
+    if (shortage.for_one) throw Error(shortage.error);
+    log::warning(shortage.error.what());
+  }
+  console.line("dry run", "all checks passed; first loss " + monitor::significant(mean) + "; nothing was written");
+  return 0;
+}
+
+}  // namespace
+
+int try_out(const Job& job, Assembly& assembly, monitor::Console& console, const std::string& resume) {
+  try {
+    return compute_one_loss(job, assembly, console, resume);
+  } catch (const std::exception& failure) {
+    if (const auto shortage = out_of_memory_error(failure, job, &assembly, "in the dry run")) throw Error(*shortage);
+    throw;
+  }
+}
+
+}  // namespace gputrain::app

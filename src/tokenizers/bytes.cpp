@@ -1,0 +1,35 @@
+#include "token_buffer.hpp"
+#include "utf8.hpp"
+
+namespace gputrain::tokenizers {
+namespace {
+
+class Bytes final : public Tokenizer {
+ public:
+  Bytes(const config::NoOptions&, const TokenizerRequest&) {}
+
+  int64_t vocabulary_size() const override { return 256; }
+
+  void encode(std::string_view text, const std::string&, const Take& take) const override {
+    TokenBuffer buffer(take);
+    for (const char c : text) buffer.push(static_cast<unsigned char>(c));
+    buffer.flush();
+  }
+
+  std::string decode(std::span<const int64_t> tokens) const override {
+    std::string text;
+    for (const int64_t token : tokens) {
+      if (token < 0 || token >= vocabulary_size()) {
+        append_utf8(kReplacement, text);
+      } else {
+        text += static_cast<char>(static_cast<unsigned char>(token));
+      }
+    }
+    return text;
+  }
+};
+
+const config::Registered<Bytes, config::NoOptions> registered_bytes{catalog(), "bytes", "one of 256 for each byte"};
+
+}  // namespace
+}  // namespace gputrain::tokenizers

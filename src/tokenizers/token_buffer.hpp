@@ -1,0 +1,32 @@
+// Tokens on their way to whoever takes them, some at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "gputrain/tokenizers/tokenizer.hpp"
+
+namespace gputrain::tokenizers {
+
+class TokenBuffer {
+ public:
+  explicit TokenBuffer(const Tokenizer::Take& take) : take_(take) {}
+
+  void push(int64_t token) {
+    tokens_[count_++] = token;
+    if (count_ == tokens_.size()) flush();
+  }
+  /// Call at the end of the text.
+  void flush() {
+    if (count_ > 0) take_({tokens_.data(), count_});
+    count_ = 0;
+  }
+
+ private:
+  const Tokenizer::Take& take_;
+  std::array<int64_t, 4096> tokens_;
+  size_t count_ = 0;
+};
+
+}  // namespace gputrain::tokenizers

@@ -1,0 +1,124 @@
+#include "gputrain/monitor/recorder.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "gputrain/config/load.hpp"
+#include "gputrain/config/problem.hpp"
+#include "gputrain/monitor/log_spec.hpp"
+
+namespace gputrain::monitor {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Words = std::vector<std::string>;
+
+Words told;          // what the sinks of this file were given
+bool fails = false;  // whether the sink "broken" does
+
+class MemorySink final : public Sink {
+ public:
+  MemorySink(const config::NoOptions&, const SinkRequest& request) { told.push_back(request.folder.string()); }
+  void log(const Record& record) override { told.push_back(record.kind + " " + std::to_string(record.step)); }
+  void truncate(int64_t step, int64_t) override { told.push_back("cut at " + std::to_string(step)); }
+  void close() override { told.emplace_back("closed"); }
+};
+const config::Registered<MemorySink, config::NoOptions> registered_memory{sinks(), "memory", "for this test"};
+
+class BrokenSink final : public Sink {
+ public:
+  BrokenSink(const config::NoOptions&, const SinkRequest&) {}
+  void log(const Record&) override {
+    told.emplace_back("broken");
+    if (fails) throw std::runtime_error("no route to host");
+  }
+  void truncate(int64_t, int64_t) override {
+    if (fails) throw std::runtime_error("no route to host");
+  }
+  void close() override { told.emplace_back("broken closed"); }
+};
+const config::Registered<BrokenSink, config::NoOptions> registered_broken{sinks(), "broken", "for this test"};
+
+class RecorderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    told.clear();
+    fails = false;
+  }
+  Console console_{{.enabled = true}};
+  SinkRequest request_{"run", console_};
+};
+
+TEST_F(RecorderTest, GivesEverythingToASinkThatOneFileRegisters) {
+  {
+    Recorder recorder({"memory"}, request_);
+    recorder.truncate(3, 2);
+    recorder.log({.step = 4, .kind = "train"});
+    recorder.status("step 5");
+  }
+  EXPECT_THAT(told, ElementsAre("run", "cut at 3", "train 4", "closed"));
+}
+
+TEST_F(RecorderTest, GoesOnWithoutASinkThatFailsAndSaysSoOnce) {
+  fails = true;
+  testing::internal::CaptureStderr();
+  {
+    Recorder recorder({"broken", "memory"}, request_);
+    for (int64_t step = 1; step <= 3; ++step) recorder.log({.step = step, .kind = "train"});
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "warning: log.sinks: broken fails, and training goes on without it: no route to host\n");
+  EXPECT_THAT(told, ElementsAre("run", "broken", "train 1", "train 2", "train 3", "closed"));
+}
+
+TEST_F(RecorderTest, RefusesToStartWithASinkThatCannotTakeUpItsHistory) {
+  fails = true;
+  Recorder recorder({"broken"}, request_);
+  EXPECT_THROW(recorder.truncate(0, 0), std::runtime_error);
+}
+
+TEST_F(RecorderTest, ShowsOnlyRecordsWithALabelOnTheConsole) {
+  testing::internal::CaptureStdout();
+  {
+    Recorder recorder({"console"}, request_);
+    recorder.log({.step = 1, .kind = "event", .text = "resumed"});
+    recorder.log({.step = 1, .kind = "eval", .label = "eval", .text = "1 val/loss 2"});
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "eval    1 val/loss 2\n");
+}
+
+struct JobWithLog {
+  LogSpec log;
+  static void describe(config::Description<JobWithLog>& d) { d.key("log", &JobWithLog::log, "log"); }
+};
+
+Words sinks_of(const std::string& text) {
+  return config::load(config::schema_of<JobWithLog>(), {.file = "job.yaml", .text = text}).as<JobWithLog>().log.sinks;
+}
+
+std::string refusal_of(const std::string& text) {
+  try {
+    sinks_of(text);
+  } catch (const config::SpecError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(LogSinks, AreTheFileAndTheConsoleWhereTheJobNamesNone) {
+  EXPECT_THAT(sinks_of("log: {interval: 5}"), ElementsAre("jsonl", "console"));
+  EXPECT_THAT(sinks_of("log: {sinks: [memory]}"), ElementsAre("memory"));
+  EXPECT_THAT(sinks_of("log: {sinks: []}"), IsEmpty());
+}
+
+TEST(LogSinks, AreRefusedWhereNoneHasTheNameOrOneIsNamedTwice) {
+  EXPECT_THAT(refusal_of("log: {sinks: [jsonn]}"), HasSubstr("jsonl"));
+  EXPECT_THAT(refusal_of("log: {sinks: [jsonl, jsonl]}"), HasSubstr("names jsonl more than once"));
+}
+
+}  // namespace
+}  // namespace gputrain::monitor
