@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <functional>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -24,17 +26,6 @@ uint64_t size_of(const fs::path& path) {
   if (error) throw Unreadable("cannot read: " + error.message(), path);
   if (!fs::is_regular_file(status)) throw Damage("is no file", path);
   return bytes;
-}
-
-/// The step of a folder's name, if it is the name of a finished checkpoint.
-std::optional<int64_t> step_of(const std::string& name) {
-  constexpr std::string_view kPrefix = "step-";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  if (error != std::errc() || rest != end || folder_name(step) != name) return std::nullopt;
-  return step;
 }
 
 Listed look_at(const fs::path& folder, int64_t step) {
@@ -74,32 +65,45 @@ Manifest look_at_files(const fs::path& folder) {
   return manifest;
 }
 
-std::vector<int64_t> steps_in(const fs::path& folder) {
+std::optional<StepName> parse_step_name(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const size_t stem = std::min(name.find('.'), name.size());
+  const char* const end = name.data() + stem;
+  StepName parsed{.suffix = name.substr(stem)};
+  const char* const rest = std::from_chars(name.data() + kPrefix.size(), end, parsed.step).ptr;
+  if (rest != end) std::from_chars(rest + 1, end, parsed.number);
+  if (parsed.step < 0 || name.substr(0, stem) != folder_name(parsed.step, parsed.number)) return std::nullopt;
+  return parsed;
+}
+
+std::vector<std::pair<int64_t, fs::path>> finished_in(const fs::path& folder) {
   return on_disk(folder, "cannot list checkpoints", [&] {
-    std::vector<int64_t> steps;
-    if (!fs::exists(folder)) return steps;
+    std::vector<std::pair<int64_t, fs::path>> newest_first;
+    if (!fs::exists(folder)) return newest_first;
+    std::map<std::pair<int64_t, int64_t>, fs::path, std::greater<>> found;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      const std::optional<int64_t> step = step_of(entry.path().filename().string());
-      if (!step) continue;
+      const auto name = parse_step_name(entry.path().filename().string());
+      if (!name || !name->suffix.empty()) continue;
       std::error_code unknown;
       const fs::file_type type = entry.status(unknown).type();
       const bool may_not_look = unknown && type != fs::file_type::not_found;  // told when it is looked into
-      if (may_not_look || type == fs::file_type::directory) steps.push_back(*step);
+      if (may_not_look || type == fs::file_type::directory) found[{name->step, name->number}] = entry.path();
     }
-    std::sort(steps.rbegin(), steps.rend());
-    return steps;
+    for (const auto& [place, path] : found) newest_first.emplace_back(place.first, path);
+    return newest_first;
   });
 }
 
 std::vector<Listed> list_checkpoints(const fs::path& folder) {
   std::vector<Listed> listed;
-  for (const int64_t step : steps_in(folder)) listed.push_back(look_at(folder / folder_name(step), step));
+  for (const auto& [step, path] : finished_in(folder)) listed.push_back(look_at(path, step));
   return listed;
 }
 
 std::optional<Listed> newest_listed(const fs::path& folder, const Lineage& lineage) {
-  for (const int64_t step : steps_in(folder)) {
-    Listed listed = look_at(folder / folder_name(step), step);
+  for (const auto& [step, path] : finished_in(folder)) {
+    Listed listed = look_at(path, step);
     if (listed.problem.empty() && lineage.includes(listed.lineage, step)) return listed;
   }
   return std::nullopt;

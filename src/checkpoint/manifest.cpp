@@ -144,7 +144,9 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
   }
 }
 
-std::string folder_name(int64_t step) { return fmt::format("step-{:08}", step); }
+std::string folder_name(int64_t step, int64_t number) {
+  return fmt::format("step-{:08}", step) + (number == 1 ? "" : fmt::format("-{}", number));
+}
 
 std::string file_name(const std::string& part, int64_t rank, int64_t ranks) {
   if (ranks == 1) return part + kTensorSuffix;

@@ -1,5 +1,6 @@
 #include "gputrain/checkpoint/mirror.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -44,6 +45,12 @@ bool is_copy_of(const fs::path& folder, const Manifest& manifest) {
   } catch (const std::exception&) {  // a file system may refuse even to look
     return false;
   }
+}
+
+bool holds_copy_of(const fs::path& folder, const Manifest& manifest) {
+  return std::ranges::any_of(finished_in(folder), [&](const auto& finished) {
+    return finished.first == manifest.step && is_copy_of(finished.second, manifest);
+  });
 }
 
 uint64_t bytes_of(const Manifest& manifest) {
@@ -104,7 +111,7 @@ std::optional<Mirror::Result> Mirror::State::copy(const fs::path& checkpoint) {
     manifest = look_at_files(checkpoint);
     result.step = manifest->step;
     result.bytes = bytes_of(*manifest);
-    if (is_copy_of(folder / folder_name(manifest->step), *manifest)) return std::nullopt;
+    if (holds_copy_of(folder, *manifest)) return std::nullopt;
     write(checkpoint, *manifest);
   } catch (const BrokenOff&) {
     return std::nullopt;
@@ -120,7 +127,8 @@ std::optional<Mirror::Result> Mirror::State::copy(const fs::path& checkpoint) {
 }
 
 void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) {
-  const fs::path target = folder / folder_name(manifest.step), written = partial_name_of(target);
+  const fs::path written = partial_name_of(folder / folder_name(manifest.step));
+  fs::path target;
   fs::create_directories(folder);
   if (const auto trouble = remove_partial_folders(folder); !trouble.empty()) log::warning(trouble);
   check_room(folder, bytes_of(manifest) + kSpareBytes, "free space there, or name another checkpoint.mirror");
@@ -131,13 +139,12 @@ void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) 
     write_file_atomically(written / kManifestName, to_json(manifest), ExitCode::checkpoint);
     verify(written, manifest);
     pause();
-    put_in_place(written, target);
+    target = put_in_place(written, folder, manifest.step);
   } catch (...) {
     std::error_code ignored;  // the first error is the one to tell
     fs::remove_all(written, ignored);
     throw;
   }
-  remove_replaced_folders(folder);
   CheckpointStore(folder, retention).prune({.newest = Checkpoint::look_into(target), .rejected = {}});
 }
 

@@ -24,25 +24,15 @@ auto on_disk(const std::filesystem::path& path, const std::string& what, Action 
 /// The name under which a checkpoint is written or removed.
 std::filesystem::path partial_name_of(const std::filesystem::path& checkpoint);
 
-/// The name of a checkpoint that another one of its step has replaced.
-std::filesystem::path replaced_name_of(const std::filesystem::path& checkpoint);
-
-/// Gives replaced checkpoints their names back where nothing has them.
-void put_back_replaced(const std::filesystem::path& folder);
-
-/// Removes what is left of folders that a killed process was writing or removing; checkpoints that were replaced stay.
-/// Returns what to tell of one that cannot be removed, which takes room and no more; else "".
+/// Removes what is left of folders that a killed process was writing or removing. Returns what to tell of one that
+/// cannot be removed, which takes room and no more; else "".
 std::string remove_partial_folders(const std::filesystem::path& folder);
-
-/// Checkpoints that were replaced, once there is one that is known to be good. What cannot be removed waits for the
-/// next.
-void remove_replaced_folders(const std::filesystem::path& folder);
 
 /// A full disk is better found out before an hour of writing than after it. Throws Error(checkpoint) with this hint.
 void check_room(const std::filesystem::path& folder, uint64_t needed, const std::string& hint);
 
-/// Puts `written` in the place of `target`, durably. What was there keeps its replaced name. Where that is taken, by
-/// what may be the last that is good, it keeps a partial name.
-void put_in_place(const std::filesystem::path& written, const std::filesystem::path& target);
+/// Gives `written` a finished name in `folder` that nothing has had there, durably, and returns it.
+std::filesystem::path put_in_place(const std::filesystem::path& written, const std::filesystem::path& folder,
+                                   int64_t step);
 
 }  // namespace gputrain::checkpoint

@@ -24,12 +24,9 @@ fs::path set_aside(const fs::path& folder, const std::string& suffix) {
 namespace {
 
 std::vector<SetAside> set_aside_if(const fs::path& folder, const std::function<bool(const Listed&)>& is_left) {
-  put_back_replaced(folder);
   std::vector<SetAside> moved;
   for (const Listed& listed : list_checkpoints(folder)) {
     if (!is_left(listed)) continue;
-    std::error_code ignored;
-    fs::remove_all(replaced_name_of(listed.folder), ignored);  // or it would come back
     moved.push_back({listed.folder, set_aside(listed.folder, "left")});
   }
   return moved;

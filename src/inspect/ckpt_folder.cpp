@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <ctime>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -21,22 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "manifest.json";
-
-struct StepName {
-  int64_t step;
-  std::string_view suffix;  // "" or ".bad"
-};
-
-std::optional<StepName> parse_step_name(std::string_view name) {
-  constexpr std::string_view kPrefix = "step-";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  StepName parsed{};
-  const char* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, parsed.step);
-  if (error != std::errc() || parsed.step < 0 || (rest != end && *rest != '.')) return std::nullopt;
-  parsed.suffix = {rest, static_cast<size_t>(end - rest)};
-  return parsed;
-}
 
 /// A file that vanishes while we look counts for nothing: a run may be writing here.
 uint64_t bytes_below(const fs::path& folder) {
@@ -69,7 +51,7 @@ CkptEntry entry_of(const checkpoint::Listed& listed) {
 bool holds_checkpoints(const fs::path& folder) {
   std::error_code unreadable;
   for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
-    if (parse_step_name(entry.path().filename().string())) return true;
+    if (checkpoint::parse_step_name(entry.path().filename().string())) return true;
   }
   return false;
 }
@@ -96,7 +78,7 @@ std::vector<CkptEntry> entries_of(const fs::path& folder) {
   std::error_code unreadable;
   for (const auto& item : fs::directory_iterator(folder, unreadable)) {
     const std::string name = item.path().filename().string();
-    const auto parsed = parse_step_name(name);
+    const auto parsed = checkpoint::parse_step_name(name);
     if (!parsed || parsed->suffix.empty() || item.is_symlink()) continue;
     const bool is_partial = parsed->suffix.ends_with(".partial");
     entries.push_back({.folder = item.path(),
@@ -116,7 +98,7 @@ bool is_one_checkpoint(const fs::path& named) {
   if (!fs::is_directory(named, error) || fs::is_directory(named / "ckpt", error)) return false;
   if (fs::exists(named / kManifest, error)) return true;
   const auto path = fs::canonical(named, error);
-  return !error && parse_step_name(path.filename().string()).has_value();
+  return !error && checkpoint::parse_step_name(path.filename().string()).has_value();
 }
 
 fs::path checkpoints_folder(const fs::path& named) {
@@ -143,7 +125,7 @@ std::string problem_of(const fs::path& folder) {
   try {
     const auto opened = checkpoint::Checkpoint::open(folder);
     std::error_code error;
-    const auto named = parse_step_name(fs::canonical(folder, error).filename().string());
+    const auto named = checkpoint::parse_step_name(fs::canonical(folder, error).filename().string());
     if (named && named->step != opened.step()) return fmt::format("its manifest is that of step {}", opened.step());
     return "";
   } catch (const Error& failure) {

@@ -104,7 +104,9 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   const bool is_own = lies_in(*chosen, store_) || (mirror_ && lies_in(*chosen, mirror_->store()));
   is_in_place_ = ask_rank_zero([&] {
     std::error_code unknown;
-    return std::filesystem::equivalent(chosen->folder(), store_.folder_of(chosen->step()), unknown);
+    const auto name =
+        checkpoint::parse_step_name(std::filesystem::weakly_canonical(chosen->folder(), unknown).filename().string());
+    return lies_in(*chosen, store_) && name && name->suffix.empty();
   });
   if (is_path && !is_own) {
     batch_elsewhere_ = chosen->state().value("global_batch", parts_.assembly.plan.batch.global_batch);
@@ -124,7 +126,6 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
 
 void Checkpointing::leave_others_behind() {
   if (is_rank_zero()) {
-    if (start_ && start_->folder == store_.folder_of(start_->step)) store_.remove_replaced(start_->folder);
     if (start_ && start_->leaves) leave_newer_than(*start_->leaves);
     leave_others(store_.folder(), lineage());
     if (mirror_) leave_others(mirror_->store().folder(), lineage());
@@ -314,7 +315,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   begun_.erase(begun_.begin(), begun_.find(result.step));  // the step itself may be saved once more
   if (!result.failure) {
     failures_ = 0;
-    if (mirror_) mirror_->begin(store_.folder_of(result.step));
+    if (mirror_) mirror_->begin(result.folder);
     const Begun& begun = begun_.at(result.step);
     const double stall_seconds = begun.waited_seconds + result.stall_seconds;
     parts_.pace.note_written(stall_seconds, result.seconds + result.verify_seconds);
@@ -325,9 +326,9 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
                                         {"verify_seconds", result.verify_seconds},
                                         {"stall_seconds", stall_seconds}});
     if (result.step == announced_step_) {
-      parts_.console.line(
-          "save", "step " + grouped(result.step) + " on request  " + monitor::bytes(static_cast<double>(result.bytes)) +
-                      " in " + monitor::duration(result.seconds) + "  " + store_.folder_of(result.step).string());
+      parts_.console.line("save", "step " + grouped(result.step) + " on request  " +
+                                      monitor::bytes(static_cast<double>(result.bytes)) + " in " +
+                                      monitor::duration(result.seconds) + "  " + result.folder.string());
     }
     return;
   }

@@ -11,21 +11,12 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/job/run_folder.hpp"
-#include "gputrain/job/run_lock.hpp"
 #include "newest_checkpoint.hpp"
 
 namespace gputrain::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A killed process may have left the newest one under another name.
-std::optional<checkpoint::Listed> newest_of_run(const RunFolder& run, const checkpoint::Lineage& lineage) {
-  if (!exists(run.path)) return std::nullopt;
-  const RunLock nobody_else(run.path);
-  checkpoint::CheckpointStore(run.checkpoints()).put_back_replaced();
-  return checkpoint::newest_listed(run.checkpoints(), lineage);
-}
 
 std::optional<checkpoint::Listed> newest_of_mirror(const fs::path& mirror, const checkpoint::Lineage& lineage) {
   try {
@@ -42,7 +33,7 @@ fs::path to_go_on_from(const Job& job) {
   if (spec.resume != "auto" && spec.resume != "must") return spec.resume;
   const RunFolder run{job.output_dir};
   const auto lineage = lineage_of(run, spec.mirror);
-  auto newest = newest_of_run(run, lineage);
+  auto newest = checkpoint::newest_listed(run.checkpoints(), lineage);
   if (spec.mirror) {
     auto copy = newest_of_mirror(*spec.mirror, lineage);
     if (copy && (!newest || copy->step > newest->step)) newest = std::move(copy);

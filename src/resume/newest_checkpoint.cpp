@@ -89,35 +89,10 @@ std::string quarantine(const CheckpointStore& own, const std::filesystem::path& 
   }
 }
 
-/// A damaged checkpoint that had replaced another one of its step makes way for it. Whether there is one more to look
-/// at.
-bool bring_back_replaced(const CheckpointStore& own, const Search& search) {
-  bool is_more = false;
-  for (const auto& rejected : search.rejected) {
-    if (!rejected.is_damaged || rejected.folder.parent_path() != own.folder()) continue;
-    if (!own.bring_back_replaced(rejected.folder)) continue;
-    log::warning("checkpoint set aside: " + rejected.reason + "; the one that it had replaced is in its place again");
-    is_more = true;
-  }
-  return is_more;
-}
-
-void put_back_replaced(const CheckpointStore& own, const CheckpointStore* mirror) {
-  own.put_back_replaced();
-  try {
-    if (mirror != nullptr) mirror->put_back_replaced();
-  } catch (const Error& failure) {
-    log::warning(failure.what());  // a mirror may be read-only, or away
-  }
-}
-
 /// What rank 0 finds.
 std::optional<checkpoint::Checkpoint> newest_here(const CheckpointStore& own, const CheckpointStore* mirror,
                                                   const CheckpointStore::Read& read) {
-  put_back_replaced(own, mirror);
-  Search search;
-  do search = mirror == nullptr ? own.find_newest(read) : search_both(own, *mirror, read);
-  while (bring_back_replaced(own, search));
+  Search search = mirror == nullptr ? own.find_newest(read) : search_both(own, *mirror, read);
   if (!search.newest) refuse_to_start_over(own, search);
   for (const auto& rejected : search.rejected) {
     // What cannot be read now may be good later.
@@ -248,17 +223,21 @@ std::optional<checkpoint::Checkpoint> newest_good(comm::ProcessGroups& groups, c
   };
   while (true) {
     std::optional<checkpoint::Checkpoint> found;
-    const at::Tensor choice = at::full({2}, -1, at::kLong);  // step, and whether it is the mirror's
+    const at::Tensor choice = at::full({3}, -1, at::kLong);  // step, number, and whether it is the mirror's
     groups.on_rank_zero([&] { found = newest_here(own, mirror, read_unless_refused); }, "search for a checkpoint");
-    if (found) choice[0].fill_(found->step());
-    if (found) choice[1].fill_(found->folder() == own.folder_of(found->step()) ? 0 : 1);
+    if (found) {
+      choice[0].fill_(found->step());
+      choice[1].fill_(checkpoint::parse_step_name(found->folder().filename().string()).value().number);
+      choice[2].fill_(found->folder().parent_path() == own.folder() ? 0 : 1);
+    }
     control.broadcast(choice, 0, "newest good checkpoint");
     const auto agreed = choice[0].item<int64_t>();
     if (agreed < 0) {
       control.barrier("no checkpoint");  // who fails for that must not break off what the others are still told
       return std::nullopt;
     }
-    const auto folder = (choice[1].item<int64_t>() == 1 ? *mirror : own).folder_of(agreed);
+    const auto& store = choice[2].item<int64_t>() == 1 ? *mirror : own;
+    const auto folder = store.folder() / checkpoint::folder_name(agreed, choice[1].item<int64_t>());
     std::optional<Refusal> refusal;
     try {
       if (!found) found = read_from(folder, read);

@@ -34,7 +34,7 @@ void RunMirror::lock() {
 }
 
 bool RunMirror::holds(const checkpoint::Checkpoint& checkpoint) const {
-  return checkpoint.folder() == store_.folder_of(checkpoint.step());
+  return checkpoint.folder().parent_path() == store_.folder();
 }
 
 void RunMirror::begin(const std::filesystem::path& checkpoint) {

@@ -9,7 +9,6 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,16 +16,6 @@
 
 #include "gputrain/checkpoint/setting_aside.hpp"
 #include "store_fixture.hpp"
-
-static bool exchanges_fail = false;
-
-/// In front of the C library's.
-extern "C" __attribute__((visibility("default"))) int renameat2(int from_folder, const char* from, int to_folder,
-                                                                const char* to, unsigned int flags) noexcept {
-  if (!exchanges_fail) return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
-  errno = EINVAL;
-  return -1;
-}
 
 static bool removals_fail = false;
 
@@ -193,13 +182,54 @@ TEST_F(CheckpointTest, LooksForRoomBeforeTheFirstByte) {
   EXPECT_THAT(names(), ElementsAre("step-00000001"));
 }
 
-TEST_F(CheckpointTest, ReplacesACheckpointOfTheSameStep) {
-  CheckpointStore store(folder_);
+TEST_F(CheckpointTest, SavesAStepAgainBesideTheFirstAndThenInItsPlace) {
+  CheckpointStore store(folder_, {.keep_last = 2});
+  save(store, 6);
   save(store, 7);
-  overwrite(folder_ / "step-00000007" / "model.safetensors", "damaged");
+  const Snapshot again{.step = 7, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"};
+  const fs::path second = store.write(again);
+  EXPECT_EQ(second, folder_ / "step-00000007-2");
+  EXPECT_EQ(weight_of(*store.find_newest().newest), 1);
+  EXPECT_EQ(store.write(again), folder_ / "step-00000007-3");
+  fs::remove_all(second);
+  EXPECT_EQ(store.write(again), folder_ / "step-00000007-4");  // never a name that would look older
+  fs::remove_all(folder_ / "step-00000007-3");
+  EXPECT_EQ(store.confirm(folder_ / "step-00000007-4"), folder_ / "step-00000007");
+  EXPECT_THAT(names(), ElementsAre("step-00000006", "step-00000007"));
+  EXPECT_EQ(weight_of(*store.find_newest().newest), 1);
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "step-00000007");
+  fs::create_directory_symlink("/nowhere", folder_ / "step-00000008");
+  EXPECT_EQ(store.write({.step = 8, .state = "{}"}), folder_ / "step-00000008-2");
+}
+
+TEST_F(CheckpointTest, StaysWhereItsSecondSaveReadsBackDamagedOrNotAtAll) {
+  CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 7);
-  EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
-  EXPECT_THAT(names(), ElementsAre("step-00000007"));
+  const Snapshot again{.step = 7, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"};
+  const fs::path damaged = store.write(again);
+  std::string content = content_of(damaged / "model.safetensors");
+  content.back() ^= 1;
+  overwrite(damaged / "model.safetensors", content);
+  EXPECT_THROW(store.confirm(damaged), Damage);
+  EXPECT_TRUE(store.prune(store.find_newest()).empty());
+  const fs::path unreadable = store.write(again);
+  fs::remove(unreadable / "model.safetensors");
+  fs::create_symlink("model.safetensors", unreadable / "model.safetensors");  // a loop
+  EXPECT_THROW(store.confirm(unreadable), Unreadable);
+  const auto search = store.find_newest();
+  EXPECT_EQ(search.newest->folder(), folder_ / "step-00000007");
+  EXPECT_EQ(search.rejected.size(), 2U);
+  save(store, 9);
+  EXPECT_THAT(names(), ElementsAre("step-00000009"));
+}
+
+TEST_F(CheckpointTest, TellsNamesOfCheckpointsFromOthers) {
+  EXPECT_EQ(parse_step_name("step-00000100")->step, 100);
+  EXPECT_EQ(parse_step_name("step-123456789-12")->number, 12);
+  EXPECT_EQ(parse_step_name("step-00000100-2.bad-3")->suffix, ".bad-3");
+  for (const char* name : {"step-100", "step-00000100-1", "step-00000100-02", "step-0000010x", "step-", "step--0000100",
+                           "latest", "step-00000100-", "step-99999999999999999999"})
+    EXPECT_FALSE(parse_step_name(name)) << name;
 }
 
 TEST_F(CheckpointTest, IgnoresAndRemovesWhatAKilledProcessLeftHalfWritten) {
@@ -210,85 +240,6 @@ TEST_F(CheckpointTest, IgnoresAndRemovesWhatAKilledProcessLeftHalfWritten) {
   save(store, 2);
   EXPECT_EQ(store.find_newest().newest->step(), 2);
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
-}
-
-// As NFS does. What is in the way of the new one is moved aside, not removed first.
-TEST_F(CheckpointTest, ReplacesALinkThatLeadsNowhere) {
-  CheckpointStore store(folder_);
-  save(store, 1);
-  fs::create_directory_symlink("/nowhere", store.folder_of(2));
-  save(store, 2);
-  EXPECT_EQ(store.find_newest().newest->step(), 2);
-}
-
-TEST_F(CheckpointTest, ReplacesACheckpointWhereTheFileSystemExchangesNoNames) {
-  exchanges_fail = true;
-  CheckpointStore store(folder_);
-  for (const int64_t step : {6, 7}) save(store, step);
-  overwrite(folder_ / "step-00000007" / "model.safetensors", "damaged");
-  save(store, 7);
-  exchanges_fail = false;
-  EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
-  EXPECT_THAT(names(), ElementsAre("step-00000006", "step-00000007"));
-}
-
-TEST_F(CheckpointTest, GetsItsNameBackWhenItsReplacementNeverCame) {
-  CheckpointStore store(folder_, {.keep_last = 1});
-  save(store, 7);
-  const fs::path folder = folder_ / "step-00000007", replaced = folder_ / "step-00000007.old.partial";
-  fs::rename(folder, replaced);  // killed between the two renames of a file system that exchanges no names
-  fs::create_directory(folder_ / "step-00000007.partial");
-  EXPECT_FALSE(store.find_newest().newest);
-  store.put_back_replaced();
-  EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
-  fs::copy(folder, replaced);
-  store.put_back_replaced();
-  EXPECT_TRUE(fs::exists(replaced)) << "another one has its name, which may be damaged";
-  store.remove_replaced(folder);
-  EXPECT_FALSE(fs::exists(replaced));
-  fs::rename(folder, replaced);
-  save(store, 8);  // by who has gone on from elsewhere
-  EXPECT_THAT(names(), ElementsAre("step-00000008"));
-}
-
-TEST_F(CheckpointTest, IsInItsPlaceAgainWhenItsReplacementReadsBackDamaged) {
-  for (const bool exchanges : {true, false}) {
-    exchanges_fail = !exchanges;
-    fs::remove_all(folder_);
-    CheckpointStore store(folder_, {.keep_last = 1});
-    save(store, 7);
-    store.write({.step = 7, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
-    const fs::path model = folder_ / "step-00000007" / "model.safetensors";
-    std::string content = content_of(model);
-    content.back() ^= 1;
-    overwrite(model, content);
-    EXPECT_THROW(store.confirm(7), Damage);
-    EXPECT_EQ(weight_of(*store.find_newest().newest), 7) << exchanges;
-    EXPECT_THAT(names(), ElementsAre("step-00000007", "step-00000007.bad")) << exchanges;
-    save(store, 9);
-    EXPECT_THAT(names(), ElementsAre("step-00000007.bad", "step-00000009")) << exchanges;
-  }
-  exchanges_fail = false;
-}
-
-TEST_F(CheckpointTest, StaysWhileItsReplacementCannotBeRead) {
-  for (const bool exchanges : {true, false}) {
-    exchanges_fail = !exchanges;
-    fs::remove_all(folder_);
-    CheckpointStore store(folder_, {.keep_last = 1});
-    save(store, 7);
-    const std::string good = content_of(folder_ / "step-00000007" / "model.safetensors");
-    for (const int64_t step : {7, 7, 8}) {
-      store.write({.step = step, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
-      fs::remove(store.folder_of(step) / "model.safetensors");
-      fs::create_symlink("model.safetensors", store.folder_of(step) / "model.safetensors");  // a loop
-      EXPECT_THROW(store.confirm(step), Unreadable);
-      EXPECT_EQ(content_of(folder_ / "step-00000007.old.partial" / "model.safetensors"), good) << step << exchanges;
-    }
-    save(store, 9);
-    EXPECT_THAT(names(), ElementsAre("step-00000009")) << exchanges;
-  }
-  exchanges_fail = false;
 }
 
 struct Injury {

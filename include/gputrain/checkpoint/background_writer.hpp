@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,7 @@ class BackgroundWriter {
   /// How one save ended.
   struct Result {
     int64_t step = 0;
+    std::filesystem::path folder = {};  // of the checkpoint, on rank 0
     uint64_t bytes = 0;
     double seconds = 0;         // until it was durable
     double verify_seconds = 0;  // of reading it back, and removing older ones

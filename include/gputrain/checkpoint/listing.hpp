@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gputrain/checkpoint/manifest.hpp"
@@ -28,8 +29,18 @@ std::vector<Listed> list_checkpoints(const std::filesystem::path& folder);
 /// folder cannot be read.
 std::optional<Listed> newest_listed(const std::filesystem::path& folder, const Lineage& lineage = {});
 
-/// The steps for which there is a folder with a finished name, newest first.
-std::vector<int64_t> steps_in(const std::filesystem::path& folder);
+/// What a name in a folder of checkpoints says.
+struct StepName {
+  int64_t step = 0;
+  int64_t number = 1;  // 2 and up: the step was saved again
+  std::string suffix;  // ".bad", ".partial"; empty: a finished checkpoint
+};
+/// Nothing for a name that no checkpoint has.
+std::optional<StepName> parse_step_name(const std::string& name);
+
+/// The folders with a finished name and their steps, newest first; of one step the one that was saved last comes first.
+/// Throws Error(checkpoint) when the folder cannot be read.
+std::vector<std::pair<int64_t, std::filesystem::path>> finished_in(const std::filesystem::path& folder);
 
 /// Reads a manifest and tests that every file of it is there and has its size. Throws Damage or Unreadable.
 Manifest look_at_files(const std::filesystem::path& folder);

@@ -83,8 +83,8 @@ Manifest::File parse_file(std::string_view text, const std::filesystem::path& pa
 /// message. Every name is one in the same folder.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 
-/// "step-00000100"
-std::string folder_name(int64_t step);
+/// "step-00000100"; "step-00000100-2" when the step is saved again.
+std::string folder_name(int64_t step, int64_t number = 1);
 
 /// "model.safetensors", or "model-00002-of-00004.safetensors" for rank 1 of 4.
 std::string file_name(const std::string& part, int64_t rank, int64_t ranks);

@@ -1,6 +1,7 @@
 // The checkpoints of a run: one folder per step, written beside its name, sealed by a manifest, renamed into place.
 //
 //   ckpt/step-00000100/{model,optimizer,...}.safetensors, state.json, manifest.json
+//   ckpt/step-00000100-2      the same step, saved again, until that is known to be good
 //   ckpt/latest, ckpt/best    links for people; nothing here reads them
 #pragma once
 
@@ -62,24 +63,24 @@ class CheckpointStore {
   /// From now on only checkpoints of this lineage are found.
   void follow(Lineage lineage) { lineage_ = std::move(lineage); }
   const Lineage& lineage() const noexcept { return lineage_; }
-  /// Where the checkpoint of a step is, if there is one.
-  std::filesystem::path folder_of(int64_t step) const;
 
   /// Where ranks write together: what rank 0 does, before any of them calls write(). Throws Error(checkpoint) when
   /// there is no room.
   void prepare(const Snapshot& snapshot);
 
   /// Writes a checkpoint, or a rank's shards of one that rank 0 completes; all ranks' folders are on one disk. When
-  /// this returns it is durable. One of the same step is replaced. Throws Error(checkpoint) otherwise; then every older
-  /// checkpoint is still there, and what was half written is gone. Looks for free space before the first byte.
+  /// this returns it is durable, and has the returned name, which is another one when its step was saved before. Throws
+  /// Error(checkpoint) otherwise; then every older checkpoint is still there, and what was half written is gone. Looks
+  /// for free space before the first byte.
   std::filesystem::path write(const Snapshot& snapshot);
 
   /// In place of write(): what cannot be written is said where rank 0 would wait for it.
   void withdraw(const Snapshot& snapshot, const std::string& reason) const;
 
-  /// Reads the checkpoint of a step back from the disk, and only when it is good removes older ones that nothing keeps.
-  /// Throws Error(checkpoint) that says what is wrong with it; one that it had replaced is then in its place again.
-  void confirm(int64_t step);
+  /// Reads a checkpoint back from the disk, and only when it is good removes older ones that nothing keeps, and the
+  /// first save of its step, whose name it then takes. Returns its name. Throws Error(checkpoint) that says what is
+  /// wrong with it.
+  std::filesystem::path confirm(const std::filesystem::path& written);
 
   /// write() and confirm().
   std::filesystem::path save(const Snapshot& snapshot);
@@ -101,17 +102,6 @@ class CheckpointStore {
   /// by default every file is compared with its hash. What else `read` throws ends the search.
   Search find_newest(const Read& read = {}) const;
 
-  /// A killed process was replacing a checkpoint where the file system cannot do that at once: it has its name again.
-  /// Before one is chosen to go on from, by who may write. Throws Error(checkpoint).
-  void put_back_replaced() const;
-
-  /// Sets a damaged checkpoint aside as ".bad" where it has replaced one that is still there, which has its name again;
-  /// whether it has. Throws Error(checkpoint).
-  bool bring_back_replaced(const std::filesystem::path& damaged) const;
-
-  /// Where the checkpoint lies that this one of the same step has replaced, if it is still there.
-  static std::filesystem::path replaced_by(const std::filesystem::path& folder);
-
   /// Those with a finished name, newest first, good or not.
   std::vector<Listed> list() const;
 
@@ -119,13 +109,10 @@ class CheckpointStore {
   /// newest that `verified` found stays, and so do newer ones, which count for nothing; without it nothing goes.
   std::vector<std::filesystem::path> prune(const Search& verified, bool only_tell = false) const;
 
-  /// Removes what the checkpoint has replaced, if that is still there: nobody will want it back.
-  void remove_replaced(const std::filesystem::path& folder) const;
-
  private:
   std::filesystem::path partial_folder_of(int64_t step) const;
-  std::vector<std::filesystem::path> prune_up_to(int64_t newest, bool only_tell) const;
-  void point_hints_at(int64_t newest) const;
+  std::vector<std::filesystem::path> prune_up_to(const std::filesystem::path& newest, bool only_tell) const;
+  void point_hints_at(const std::filesystem::path& newest) const;
   void tell_once(const std::string& trouble);
 
   std::filesystem::path folder_;
