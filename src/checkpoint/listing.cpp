@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -34,12 +35,27 @@ Listed look_at(const fs::path& folder, int64_t step) {
     const Manifest manifest = look_at_files(folder);
     for (const auto& [name, file] : manifest.files) listed.bytes += file.seal.bytes;
     listed.score = manifest.score;
-    listed.lineage = manifest.origin.lineage;
     if (manifest.step != step) listed.problem = fmt::format("its manifest is that of step {}", manifest.step);
   } catch (const Error& error) {
     listed.problem = error.what();
   }
   return listed;
+}
+
+std::vector<std::pair<StepName, fs::path>> finished_names_in(const fs::path& folder) {
+  return on_disk(folder, "cannot list checkpoints", [&] {
+    std::vector<std::pair<StepName, fs::path>> found;
+    if (!fs::exists(folder)) return found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const auto name = parse_step_name(entry.path().filename().string());
+      if (!name || !name->suffix.empty()) continue;
+      std::error_code unknown;
+      const fs::file_type type = entry.status(unknown).type();
+      const bool may_not_look = unknown && type != fs::file_type::not_found;  // told when it is looked into
+      if (may_not_look || type == fs::file_type::directory) found.emplace_back(*name, entry.path());
+    }
+    return found;
+  });
 }
 
 }  // namespace
@@ -77,34 +93,58 @@ std::optional<StepName> parse_step_name(const std::string& name) {
   return parsed;
 }
 
-std::vector<std::pair<int64_t, fs::path>> finished_in(const fs::path& folder) {
-  return on_disk(folder, "cannot list checkpoints", [&] {
-    std::vector<std::pair<int64_t, fs::path>> newest_first;
-    if (!fs::exists(folder)) return newest_first;
-    std::map<std::pair<int64_t, int64_t>, fs::path, std::greater<>> found;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      const auto name = parse_step_name(entry.path().filename().string());
-      if (!name || !name->suffix.empty()) continue;
-      std::error_code unknown;
-      const fs::file_type type = entry.status(unknown).type();
-      const bool may_not_look = unknown && type != fs::file_type::not_found;  // told when it is looked into
-      if (may_not_look || type == fs::file_type::directory) found[{name->step, name->number}] = entry.path();
+std::vector<std::pair<int64_t, fs::path>> finished_in(const std::vector<fs::path>& folders, std::string* unreadable) {
+  std::map<std::tuple<int64_t, int64_t, int64_t>, fs::path, std::greater<>> found;  // by step, folder, number
+  for (size_t i = 0; i < folders.size(); ++i) {
+    try {
+      for (const auto& [name, path] : finished_names_in(folders[i]))
+        found[{name.step, -static_cast<int64_t>(i), name.number}] = path;
+    } catch (const Error& error) {
+      if (i == 0) throw;
+      if (unreadable != nullptr) *unreadable = error.what();
     }
-    for (const auto& [place, path] : found) newest_first.emplace_back(place.first, path);
-    return newest_first;
+  }
+  std::vector<std::pair<int64_t, fs::path>> newest_first;
+  for (const auto& [place, path] : found) newest_first.emplace_back(std::get<0>(place), path);
+  return newest_first;
+}
+
+fs::path branch_folder(const fs::path& checkpoints, int64_t branch) {
+  return branch == 1 ? checkpoints : checkpoints / fmt::format("branch-{}", branch);
+}
+
+std::map<int64_t, fs::path> branches_in(const fs::path& checkpoints) {
+  return on_disk(checkpoints, "cannot list checkpoints", [&] {
+    constexpr std::string_view kPrefix = "branch-";
+    std::map<int64_t, fs::path> branches{{1, checkpoints}};
+    if (!fs::exists(checkpoints)) return branches;
+    for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints)) {
+      const std::string name = entry.path().filename().string();
+      int64_t branch = 0;
+      if (name.starts_with(kPrefix)) std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), branch);
+      if (branch > 1 && branch_folder(checkpoints, branch) == entry.path()) branches[branch] = entry.path();
+    }
+    return branches;
   });
+}
+
+int64_t newest_branch_in(const fs::path& checkpoints) {
+  int64_t newest = 1;
+  for (const auto& [branch, folder] : branches_in(checkpoints))
+    if (!finished_in({folder}).empty()) newest = branch;
+  return newest;
 }
 
 std::vector<Listed> list_checkpoints(const fs::path& folder) {
   std::vector<Listed> listed;
-  for (const auto& [step, path] : finished_in(folder)) listed.push_back(look_at(path, step));
+  for (const auto& [step, path] : finished_in({folder})) listed.push_back(look_at(path, step));
   return listed;
 }
 
-std::optional<Listed> newest_listed(const fs::path& folder, const Lineage& lineage) {
-  for (const auto& [step, path] : finished_in(folder)) {
+std::optional<Listed> newest_listed(const std::vector<fs::path>& folders) {
+  for (const auto& [step, path] : finished_in(folders)) {
     Listed listed = look_at(path, step);
-    if (listed.problem.empty() && lineage.includes(listed.lineage, step)) return listed;
+    if (listed.problem.empty()) return listed;
   }
   return std::nullopt;
 }

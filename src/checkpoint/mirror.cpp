@@ -48,7 +48,7 @@ bool is_copy_of(const fs::path& folder, const Manifest& manifest) {
 }
 
 bool holds_copy_of(const fs::path& folder, const Manifest& manifest) {
-  return std::ranges::any_of(finished_in(folder), [&](const auto& finished) {
+  return std::ranges::any_of(finished_in({folder}), [&](const auto& finished) {
     return finished.first == manifest.step && is_copy_of(finished.second, manifest);
   });
 }
@@ -62,9 +62,9 @@ uint64_t bytes_of(const Manifest& manifest) {
 }  // namespace
 
 struct Mirror::State {
-  State(fs::path where, Retention kept) : folder(std::move(where)), retention(kept) {}
+  explicit State(CheckpointStore copies) : store(std::move(copies)), folder(store.folder()) {}
+  const CheckpointStore store;
   const fs::path folder;
-  const Retention retention;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -129,7 +129,7 @@ std::optional<Mirror::Result> Mirror::State::copy(const fs::path& checkpoint) {
 void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) {
   const fs::path written = partial_name_of(folder / folder_name(manifest.step));
   fs::path target;
-  fs::create_directories(folder);
+  create_folder(folder);
   if (const auto trouble = remove_partial_folders(folder); !trouble.empty()) log::warning(trouble);
   check_room(folder, bytes_of(manifest) + kSpareBytes, "free space there, or name another checkpoint.mirror");
   try {
@@ -145,10 +145,11 @@ void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) 
     fs::remove_all(written, ignored);
     throw;
   }
-  CheckpointStore(folder, retention).prune({.newest = Checkpoint::look_into(target), .rejected = {}});
+  store.prune({.newest = Checkpoint::look_into(target), .rejected = {}, .unreadable = {}});
 }
 
-Mirror::Mirror(fs::path folder, Retention retention) : state_(std::make_shared<State>(std::move(folder), retention)) {}
+Mirror::Mirror(fs::path checkpoints, Retention retention, int64_t branch)
+    : state_(std::make_shared<State>(CheckpointStore(std::move(checkpoints), retention, branch))) {}
 
 Mirror::~Mirror() {
   if (!thread_.joinable()) return;

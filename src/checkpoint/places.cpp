@@ -17,6 +17,13 @@ constexpr const char* kSuffix = ".partial";
 
 }  // namespace
 
+void create_folder(const fs::path& folder) {
+  on_disk(folder, "cannot create the folder", [&] {
+    if (fs::create_directories(folder) && folder.has_parent_path())
+      sync_folder(folder.parent_path(), ExitCode::checkpoint);
+  });
+}
+
 fs::path partial_name_of(const fs::path& checkpoint) { return checkpoint.string() + kSuffix; }
 
 std::string remove_partial_folders(const fs::path& folder) {

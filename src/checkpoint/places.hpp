@@ -21,6 +21,9 @@ auto on_disk(const std::filesystem::path& path, const std::string& what, Action 
   }
 }
 
+/// Creates a folder where there is none, whose name is then as durable as what it will hold.
+void create_folder(const std::filesystem::path& folder);
+
 /// The name under which a checkpoint is written or removed.
 std::filesystem::path partial_name_of(const std::filesystem::path& checkpoint);
 

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "gputrain/checkpoint/setting_aside.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/log.hpp"
 #include "places.hpp"
@@ -139,15 +138,43 @@ uint64_t Snapshot::bytes() const {
   return sum;
 }
 
-CheckpointStore::CheckpointStore(fs::path folder, Retention retention)
-    : folder_(std::move(folder)), retention_(retention) {
+Search find_newest(const std::vector<fs::path>& folders, const Read& read) {
+  Search search;
+  for (const auto& [step, path] : finished_in(folders, &search.unreadable)) {
+    try {
+      Checkpoint candidate = Checkpoint::look_into(path);
+      if (candidate.step() != step)
+        throw Damage(fmt::format("its manifest is that of step {}", candidate.step()), path);
+      read ? read(candidate) : verify(path, candidate.manifest());
+      search.newest = std::move(candidate);
+      return search;
+    } catch (const Damage& damage) {
+      search.rejected.push_back({path, damage.what()});
+    } catch (const Unreadable& trouble) {
+      search.rejected.push_back({path, trouble.what(), /*is_damaged=*/false});
+    }
+  }
+  return search;
+}
+
+fs::path set_aside(const fs::path& folder) {
+  return on_disk(folder, "cannot set a checkpoint aside", [&] {
+    fs::path aside = folder.string() + ".bad";
+    for (int number = 2; fs::exists(aside); ++number) aside = fmt::format("{}.bad-{}", folder.string(), number);
+    fs::rename(folder, aside);
+    return aside;
+  });
+}
+
+CheckpointStore::CheckpointStore(fs::path checkpoints, Retention retention, int64_t branch)
+    : root_(std::move(checkpoints)), folder_(branch_folder(root_, branch)), retention_(retention) {
   GPUTRAIN_ASSERT(retention.keep_last >= 1, "at least the newest checkpoint is kept");
 }
 
 fs::path CheckpointStore::partial_folder_of(int64_t step) const { return partial_name_of(folder_ / folder_name(step)); }
 
 void CheckpointStore::prepare(const Snapshot& snapshot) {
-  on_disk(folder_, "cannot create the folder", [&] { fs::create_directories(folder_); });
+  create_folder(folder_);
   tell_once(remove_partial_folders(folder_));
   check_room(folder_, bytes_needed(snapshot),
              "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best");
@@ -198,26 +225,6 @@ fs::path CheckpointStore::confirm(const fs::path& written) {
 
 fs::path CheckpointStore::save(const Snapshot& snapshot) { return confirm(write(snapshot)); }
 
-CheckpointStore::Search CheckpointStore::find_newest(const Read& read) const {
-  Search search;
-  for (const auto& [step, path] : finished_in(folder_)) {
-    try {
-      Checkpoint candidate = Checkpoint::look_into(path);
-      if (candidate.step() != step)
-        throw Damage(fmt::format("its manifest is that of step {}", candidate.step()), path);
-      if (!lineage_.includes(candidate.manifest().origin.lineage, step)) continue;
-      read ? read(candidate) : verify(path, candidate.manifest());
-      search.newest = std::move(candidate);
-      return search;
-    } catch (const Damage& damage) {
-      search.rejected.push_back({path, damage.what()});
-    } catch (const Unreadable& trouble) {
-      search.rejected.push_back({path, trouble.what(), /*is_damaged=*/false});
-    }
-  }
-  return search;
-}
-
 std::vector<Listed> CheckpointStore::list() const { return list_checkpoints(folder_); }
 
 std::vector<fs::path> CheckpointStore::prune(const Search& verified, bool only_tell) const {
@@ -263,12 +270,12 @@ std::vector<fs::path> CheckpointStore::prune_up_to(const fs::path& newest, bool 
 }
 
 void CheckpointStore::point_hints_at(const fs::path& newest) const {
-  set_hint(folder_ / "latest", newest.filename());
+  set_hint(root_ / "latest", newest.lexically_relative(root_));
   const std::vector<Listed> listed = list();
   const std::vector<const Listed*> best = best_of(listed, retention_);
   std::error_code ignored;
-  if (best.empty()) fs::remove(folder_ / "best", ignored);
-  if (!best.empty()) set_hint(folder_ / "best", best.front()->folder.filename());
+  if (best.empty()) fs::remove(root_ / "best", ignored);
+  if (!best.empty()) set_hint(root_ / "best", best.front()->folder.lexically_relative(root_));
 }
 
 }  // namespace gputrain::checkpoint

@@ -42,10 +42,12 @@ void remove_folder(const fs::path& folder) {
 
 /// Removes what the request does not keep, unless it only asks.
 Removal prune_folder(const fs::path& folder, const std::vector<CkptEntry>& entries, const PruneRequest& request) {
-  const checkpoint::CheckpointStore store(folder, {.keep_last = request.keep_last,
-                                                   .keep_best = request.keep_best,
-                                                   .keep_every = request.keep_every,
-                                                   .smaller_is_better = train::smaller_is_better(metric_of(entries))});
+  const checkpoint::CheckpointStore store(folder,
+                                          {.keep_last = request.keep_last,
+                                           .keep_best = request.keep_best,
+                                           .keep_every = request.keep_every,
+                                           .smaller_is_better = train::smaller_is_better(metric_of(entries))},
+                                          checkpoint::newest_branch_in(folder));
   const auto search = store.find_newest();
   if (!search.newest && !search.rejected.empty()) {
     const auto& newest = search.rejected.front();

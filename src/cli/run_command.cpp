@@ -20,7 +20,6 @@
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/resume/checkpointing.hpp"
 #include "gputrain/resume/kept_batch.hpp"
-#include "gputrain/resume/left_behind.hpp"
 #include "gputrain/resume/resume_preview.hpp"
 #include "gputrain/run/ending.hpp"
 #include "gputrain/run/rank_logs.hpp"
@@ -62,13 +61,8 @@ int dry_run(const Job& job, Assembly& assembly, monitor::Console& console, const
 TakenRunFolder enter_run_folder(const Job& job, Place& place) {
   TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
   const auto& spec = job.spec().checkpoint;
-  const bool fresh = spec.resume == "never";
-  place.groups.on_rank_zero(
-      [&] {
-        if (fresh && spec.mirror) leave_mirror(*spec.mirror);  // first: where that is refused nothing has changed
-        taken = take_run_folder(job.output_dir, fresh);
-      },
-      "run folder");
+  place.groups.on_rank_zero([&] { taken = take_run_folder(job.output_dir, spec.resume == "never", spec.mirror); },
+                            "run folder");
   open_log(taken.folder, place);
   return taken;
 }

@@ -38,9 +38,10 @@ std::optional<int64_t> time_written(const fs::path& folder) {
   return status.st_mtime;
 }
 
-CkptEntry entry_of(const checkpoint::Listed& listed) {
+CkptEntry entry_of(const checkpoint::Listed& listed, const fs::path& root, CkptEntry::Kind kind) {
   return {.folder = listed.folder,
-          .kind = CkptEntry::Kind::checkpoint,
+          .root = root,
+          .kind = kind,
           .step = listed.step,
           .bytes = bytes_below(listed.folder),
           .written = time_written(listed.folder),
@@ -53,7 +54,23 @@ bool holds_checkpoints(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
     if (checkpoint::parse_step_name(entry.path().filename().string())) return true;
   }
-  return false;
+  return checkpoint::branches_in(folder).size() > 1;
+}
+
+/// What was set aside in a branch or is left over.
+void add_remains(std::vector<CkptEntry>& entries, const fs::path& branch, const fs::path& root) {
+  std::error_code unreadable;
+  for (const auto& item : fs::directory_iterator(branch, unreadable)) {
+    const auto parsed = checkpoint::parse_step_name(item.path().filename().string());
+    if (!parsed || parsed->suffix.empty() || item.is_symlink()) continue;
+    const bool is_partial = parsed->suffix.ends_with(".partial");
+    entries.push_back({.folder = item.path(),
+                       .root = root,
+                       .kind = is_partial ? CkptEntry::Kind::left_over : CkptEntry::Kind::set_aside,
+                       .step = parsed->step,
+                       .bytes = bytes_below(item.path()),
+                       .written = time_written(item.path())});
+  }
 }
 
 std::string kind_name(CkptEntry::Kind kind) {
@@ -74,18 +91,11 @@ std::string told_within(const fs::path& folder, const std::string& error) {
 
 std::vector<CkptEntry> entries_of(const fs::path& folder) {
   std::vector<CkptEntry> entries;
-  for (const auto& listed : checkpoint::CheckpointStore(folder).list()) entries.push_back(entry_of(listed));
-  std::error_code unreadable;
-  for (const auto& item : fs::directory_iterator(folder, unreadable)) {
-    const std::string name = item.path().filename().string();
-    const auto parsed = checkpoint::parse_step_name(name);
-    if (!parsed || parsed->suffix.empty() || item.is_symlink()) continue;
-    const bool is_partial = parsed->suffix.ends_with(".partial");
-    entries.push_back({.folder = item.path(),
-                       .kind = is_partial ? CkptEntry::Kind::left_over : CkptEntry::Kind::set_aside,
-                       .step = parsed->step,
-                       .bytes = bytes_below(item.path()),
-                       .written = time_written(item.path())});
+  const int64_t newest = checkpoint::newest_branch_in(folder);
+  for (const auto& [number, branch] : checkpoint::branches_in(folder)) {
+    const auto kind = number == newest ? CkptEntry::Kind::checkpoint : CkptEntry::Kind::set_aside;
+    for (const auto& listed : checkpoint::list_checkpoints(branch)) entries.push_back(entry_of(listed, folder, kind));
+    add_remains(entries, branch, folder);
   }
   std::sort(entries.begin(), entries.end(), [](const CkptEntry& a, const CkptEntry& b) {
     return a.step != b.step ? a.step < b.step : a.folder < b.folder;

@@ -14,7 +14,6 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "gputrain/checkpoint/setting_aside.hpp"
 #include "store_fixture.hpp"
 
 static bool removals_fail = false;
@@ -34,7 +33,7 @@ using ::testing::HasSubstr;
 using CheckpointTest = StoreFixture;
 
 TEST_F(CheckpointTest, FindsNothingWhereNothingWasSaved) {
-  const CheckpointStore::Search search = CheckpointStore(folder_).find_newest();
+  const Search search = CheckpointStore(folder_).find_newest();
   EXPECT_FALSE(search.newest);
   EXPECT_TRUE(search.rejected.empty());
 }
@@ -43,7 +42,7 @@ TEST_F(CheckpointTest, GivesBackTensorsAndStateOfTheNewestStep) {
   CheckpointStore store(folder_);
   save(store, 100);
   save(store, 20);  // a smaller number saved later is still the older step
-  const CheckpointStore::Search search = store.find_newest();
+  const Search search = store.find_newest();
   ASSERT_TRUE(search.newest);
   EXPECT_EQ(search.newest->step(), 100);
   EXPECT_EQ(search.newest->folder(), folder_ / "step-00000100");
@@ -69,64 +68,68 @@ TEST_F(CheckpointTest, ListsEveryCheckpointWithWhatIsWrongWithIt) {
 }
 
 TEST_F(CheckpointTest, NewestListedIsTheNewestThatIsWhole) {
-  EXPECT_FALSE(newest_listed(folder_ / "missing"));
+  EXPECT_FALSE(newest_listed({folder_ / "missing"}));
   CheckpointStore store(folder_, {.keep_last = 3});
   for (const int step : {1, 2, 3}) save(store, step);
   fs::resize_file(folder_ / "step-00000003/model.safetensors", 10);
-  EXPECT_EQ(newest_listed(folder_)->step, 2);
+  EXPECT_EQ(newest_listed({folder_})->step, 2);
   fs::remove_all(folder_ / "step-00000002");
   fs::remove(folder_ / "step-00000001/manifest.json");
-  EXPECT_FALSE(newest_listed(folder_));
+  EXPECT_FALSE(newest_listed({folder_}));
 }
 
 TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
   CheckpointStore store(folder_);
   for (int i = 0; i < 2; ++i) {
     save(store, 1);
-    set_aside(folder_ / "step-00000001", "bad");
+    set_aside(folder_ / "step-00000001");
   }
   EXPECT_THAT(names(), ElementsAre("step-00000001.bad", "step-00000001.bad-2"));
-  const CheckpointStore::Search search = store.find_newest();
+  const Search search = store.find_newest();
   EXPECT_FALSE(search.newest);
   EXPECT_TRUE(search.rejected.empty());
 }
 
-TEST_F(CheckpointTest, SetsAsideAllThatIsNewerGoodOrNot) {
-  CheckpointStore store(folder_, {.keep_last = 3});
-  for (const int step : {1, 2, 3}) save(store, step);
-  fs::resize_file(folder_ / "step-00000003/model.safetensors", 10);
-  EXPECT_EQ(set_aside_newer(folder_, 1).size(), 2U);
-  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002.left", "step-00000003.left"));
+TEST_F(CheckpointTest, OfTwoFoldersIsTheNewestAndOfOneStepThatOfTheFirst) {
+  const fs::path near = folder_ / "near", far = folder_ / "far", missing = folder_ / "missing";
+  CheckpointStore own(near, {.keep_last = 9}), copies(far, {.keep_last = 9});
+  for (const int step : {1, 2}) save(own, step);
+  for (const int step : {2, 3}) save(copies, step);
+  EXPECT_EQ(find_newest({near, far}).newest->folder(), far / "step-00000003");
+  EXPECT_EQ(find_newest({missing, near, far}).newest->step(), 3);
+  fs::resize_file(far / "step-00000003/model.safetensors", 10);
+  EXPECT_EQ(find_newest({near, far}).newest->folder(), near / "step-00000002");
+  EXPECT_EQ(newest_listed({near, far})->folder, near / "step-00000002");
+  fs::resize_file(near / "step-00000002/model.safetensors", 10);
+  const Search search = find_newest({near, far});
+  EXPECT_EQ(search.newest->folder(), far / "step-00000002");
+  EXPECT_EQ(search.rejected.size(), 2U);
 }
 
-TEST_F(CheckpointTest, OfAHistoryThatWasLeftIsNeitherFoundNorListedAsTheNewest) {
-  CheckpointStore store(folder_, {.keep_last = 9});
-  const auto first = Lineage::begin();
-  const auto second = first.branch_off(2);
-  for (const int step : {1, 2, 3}) save(store, step, first);
-  save(store, 4, first.branch_off(3));
-  store.follow(second);
-  EXPECT_EQ(store.find_newest().newest->step(), 2);
-  EXPECT_TRUE(store.find_newest().rejected.empty());
-  EXPECT_EQ(newest_listed(folder_, second)->step, 2);
-  store.follow(Lineage{}.branch_off(9));  // of one that nobody had chosen, which none of these is
-  EXPECT_FALSE(store.find_newest().newest);
-  EXPECT_EQ(set_aside_others(folder_, second).size(), 2U);
-  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003.left", "step-00000004.left"));
+TEST_F(CheckpointTest, IsSearchedForWhereAnotherFolderCannotBeRead) {
+  CheckpointStore store(folder_);
+  save(store, 1);
+  fs::create_symlink("loop", folder_ / "loop");
+  const Search search = find_newest({folder_, folder_ / "loop"});
+  EXPECT_EQ(search.newest->step(), 1);
+  EXPECT_THAT(search.unreadable, HasSubstr("cannot list checkpoints"));
+  EXPECT_THROW(find_newest({folder_ / "loop", folder_}), Error);
 }
 
-TEST(LineageTest, IncludesWhatItHasBranchedOffAndWhatHasBranchedOffIt) {
-  const auto first = Lineage::begin(), second = first.branch_off(10), third = second.branch_off(20);
-  EXPECT_TRUE(second.includes(first, 10));
-  EXPECT_FALSE(second.includes(first, 11));
-  EXPECT_TRUE(second.includes(third, 30));  // who wrote it knew more
-  EXPECT_TRUE(third.includes(first, 10));
-  EXPECT_FALSE(third.includes(second, 21));
-  EXPECT_FALSE(second.includes(first.branch_off(10), 5));
-  EXPECT_FALSE(second.includes({}, 5));
-  EXPECT_TRUE(Lineage().includes(second, 5));
-  EXPECT_TRUE(Lineage().branch_off(4).includes({}, 4));
-  EXPECT_EQ(lineage_in(json_of(third)), third);
+TEST_F(CheckpointTest, OfABranchLiesInAFolderOfItsOwnAndOtherBranchesStay) {
+  EXPECT_EQ(newest_branch_in(folder_), 1);
+  CheckpointStore first(folder_, {.keep_last = 1}), second(folder_, {.keep_last = 1}, 2);
+  save(first, 5);
+  for (const int step : {3, 4}) save(second, step);
+  EXPECT_THAT(names(), ElementsAre("branch-2", "step-00000005"));
+  EXPECT_EQ(second.find_newest().newest->folder(), folder_ / "branch-2/step-00000004");
+  EXPECT_EQ(second.list().size(), 1U);
+  EXPECT_EQ(first.find_newest().newest->step(), 5);
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "branch-2/step-00000004");
+  fs::create_directory(folder_ / "branch-3");  // nothing was saved there
+  for (const char* other : {"branch-04", "branch-x", "branches"}) fs::copy(folder_ / "branch-2", folder_ / other);
+  EXPECT_EQ(newest_branch_in(folder_), 2);
+  EXPECT_EQ(branches_in(folder_).size(), 3U);
 }
 
 TEST_F(CheckpointTest, OfAnotherFormatIsLeftWhereItIs) {
@@ -163,7 +166,7 @@ TEST_F(CheckpointTest, IsSavedWhereAnOldOneCannotBeRemoved) {
   for (const int step : {2, 3}) save(store, step);
   removals_fail = false;
   EXPECT_EQ(store.find_newest().newest->step(), 3);
-  EXPECT_TRUE(newest_listed(folder_));
+  EXPECT_TRUE(newest_listed({folder_}));
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003"));
   save(store, 4);
   EXPECT_THAT(names(), ElementsAre("step-00000004"));
@@ -292,7 +295,7 @@ TEST_F(CheckpointTest, FallsBackToTheNewestGoodOneAndSaysWhatIsWrongWithTheOther
     save(store, 1);
     save(store, 2);
     injury.apply(folder_ / "step-00000002");
-    const CheckpointStore::Search search = store.find_newest();
+    const Search search = store.find_newest();
     ASSERT_TRUE(search.newest) << injury.reason;
     EXPECT_EQ(search.newest->step(), 1) << injury.reason;
     ASSERT_EQ(search.rejected.size(), 1u) << injury.reason;

@@ -94,6 +94,14 @@ TEST_F(MirrorTest, TakesAStepThatWasSavedAnewInPlaceOfTheFirstAndRemovesWhatAKil
   EXPECT_THAT(names(), ElementsAre("step-00000005"));
 }
 
+TEST_F(MirrorTest, KeepsCopiesOfABranchApart) {
+  Mirror first(mirrored_, {.keep_last = 1}), second(mirrored_, {.keep_last = 1}, 2);
+  EXPECT_EQ(mirror(first, save(9)), "");
+  for (const int64_t step : {3, 4}) EXPECT_EQ(mirror(second, save(step)), "");
+  EXPECT_EQ(newest(), 9);
+  EXPECT_EQ(CheckpointStore(mirrored_, {}, 2).list().size(), 1U);
+}
+
 TEST_F(MirrorTest, NeverPutsDamageInPlace) {
   Mirror copies(mirrored_, {});
   const fs::path checkpoint = save(5);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,16 +19,14 @@ struct Listed {
   int64_t step = 0;
   uint64_t bytes = 0;  // of all its files
   std::optional<Score> score;
-  Lineage lineage;
   std::string problem;  // empty: manifest and sizes are right; hashes were not looked at
 };
 
-/// Those with a finished name, newest first, good or not. Throws Error(checkpoint) when the folder cannot be read.
+/// Those of finished_in(), good or not.
 std::vector<Listed> list_checkpoints(const std::filesystem::path& folder);
 
-/// The newest of them that is of this lineage and whose manifest and sizes are right. Throws Error(checkpoint) when the
-/// folder cannot be read.
-std::optional<Listed> newest_listed(const std::filesystem::path& folder, const Lineage& lineage = {});
+/// The newest one of finished_in() whose manifest and sizes are right.
+std::optional<Listed> newest_listed(const std::vector<std::filesystem::path>& folders);
 
 /// What a name in a folder of checkpoints says.
 struct StepName {
@@ -38,9 +37,18 @@ struct StepName {
 /// Nothing for a name that no checkpoint has.
 std::optional<StepName> parse_step_name(const std::string& name);
 
-/// The folders with a finished name and their steps, newest first; of one step the one that was saved last comes first.
-/// Throws Error(checkpoint) when the folder cannot be read.
-std::vector<std::pair<int64_t, std::filesystem::path>> finished_in(const std::filesystem::path& folder);
+/// The checkpoints with a finished name and their steps, newest first; of one step the first folder's come first, and
+/// there the one that was saved last. Throws Error(checkpoint) when the first folder cannot be read; of another one
+/// `unreadable` says it.
+std::vector<std::pair<int64_t, std::filesystem::path>> finished_in(const std::vector<std::filesystem::path>& folders,
+                                                                   std::string* unreadable = nullptr);
+
+/// The folders of a run's branches by number: the first one is `checkpoints` itself, then there are "branch-2", ...
+std::map<int64_t, std::filesystem::path> branches_in(const std::filesystem::path& checkpoints);
+std::filesystem::path branch_folder(const std::filesystem::path& checkpoints, int64_t branch);
+
+/// The newest branch that has a checkpoint with a finished name; 1 when there is none.
+int64_t newest_branch_in(const std::filesystem::path& checkpoints);
 
 /// Reads a manifest and tests that every file of it is there and has its size. Throws Damage or Unreadable.
 Manifest look_at_files(const std::filesystem::path& folder);

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "gputrain/checkpoint/file_seal.hpp"
-#include "gputrain/checkpoint/lineage.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::checkpoint {
@@ -54,7 +53,6 @@ struct Origin {
   std::string spec_hash;                        // of the settings that a resumed run may not change
   int64_t world_size = 1;                       // ranks that wrote it
   std::map<std::string, std::string> versions;  // of gputrain and the libraries that computed it
-  Lineage lineage;
 
   friend bool operator==(const Origin&, const Origin&) = default;
 };

@@ -17,8 +17,8 @@ namespace gputrain::checkpoint {
 /// result.
 class Mirror {
  public:
-  /// `folder` is created by the first copy.
-  Mirror(std::filesystem::path folder, Retention retention);
+  /// The first copy creates the folder.
+  Mirror(std::filesystem::path checkpoints, Retention retention, int64_t branch = 1);
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;
   ~Mirror();  // breaks off, and leaves behind a thread that a dead disk does not let go

@@ -2,6 +2,7 @@
 //
 //   ckpt/step-00000100/{model,optimizer,...}.safetensors, state.json, manifest.json
 //   ckpt/step-00000100-2      the same step, saved again, until that is known to be good
+//   ckpt/branch-2/step-...    of a branch that a run began by choice of where to go on from
 //   ckpt/latest, ckpt/best    links for people; nothing here reads them
 #pragma once
 
@@ -53,16 +54,36 @@ struct Retention {
   bool smaller_is_better = true;
 };
 
-/// One process writes (rank 0), from one thread at a time.
+/// A checkpoint that a search has passed over.
+struct Rejected {
+  std::filesystem::path folder;
+  std::string reason;
+  bool is_damaged = true;  // false: it cannot be read at this moment
+};
+struct Search {
+  std::optional<Checkpoint> newest;
+  std::vector<Rejected> rejected;  // newer ones that did not verify
+  std::string unreadable;          // why a folder other than the first one could not be listed
+};
+
+/// Reads a candidate, as deep as its caller wants; throws Damage or Unreadable when it is not good.
+using Read = std::function<void(const Checkpoint&)>;
+
+/// The newest checkpoint that is good, in the order of finished_in(). `read` is called for one after the other until it
+/// returns; by default every file is compared with its hash. What else `read` throws ends the search.
+Search find_newest(const std::vector<std::filesystem::path>& folders, const Read& read = {});
+
+/// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and returns
+/// it. Throws Error(checkpoint) when it cannot.
+std::filesystem::path set_aside(const std::filesystem::path& folder);
+
+/// The checkpoints of one branch. One process writes (rank 0), from one thread at a time.
 class CheckpointStore {
  public:
-  /// `folder` is created by the first save.
-  explicit CheckpointStore(std::filesystem::path folder, Retention retention = {});
+  /// The first save creates the folder.
+  explicit CheckpointStore(std::filesystem::path checkpoints, Retention retention = {}, int64_t branch = 1);
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
-  /// From now on only checkpoints of this lineage are found.
-  void follow(Lineage lineage) { lineage_ = std::move(lineage); }
-  const Lineage& lineage() const noexcept { return lineage_; }
 
   /// Where ranks write together: what rank 0 does, before any of them calls write(). Throws Error(checkpoint) when
   /// there is no room.
@@ -85,22 +106,7 @@ class CheckpointStore {
   /// write() and confirm().
   std::filesystem::path save(const Snapshot& snapshot);
 
-  struct Rejected {
-    std::filesystem::path folder;
-    std::string reason;
-    bool is_damaged = true;  // false: it cannot be read at this moment
-  };
-  struct Search {
-    std::optional<Checkpoint> newest;
-    std::vector<Rejected> rejected;  // newer ones that did not verify
-  };
-
-  /// Reads a candidate, all that is needed of it; throws Damage or Unreadable when it is not good.
-  using Read = std::function<void(const Checkpoint&)>;
-
-  /// The newest checkpoint that is good. `read` is called for one after the other, the newest first, until it returns;
-  /// by default every file is compared with its hash. What else `read` throws ends the search.
-  Search find_newest(const Read& read = {}) const;
+  Search find_newest(const Read& read = {}) const { return checkpoint::find_newest({folder_}, read); }
 
   /// Those with a finished name, newest first, good or not.
   std::vector<Listed> list() const;
@@ -115,9 +121,8 @@ class CheckpointStore {
   void point_hints_at(const std::filesystem::path& newest) const;
   void tell_once(const std::string& trouble);
 
-  std::filesystem::path folder_;
+  std::filesystem::path root_, folder_;  // of all branches, of this one
   Retention retention_;
-  Lineage lineage_;
   std::string told_;  // of what could not be removed
 };
 

@@ -282,6 +282,23 @@ TEST_F(Ckpt, PruneRemovesAStepThatWasSavedAgainOnlyWhereTheSecondVerifies) {
   EXPECT_THAT(names(), ElementsAre(name(20), again));
 }
 
+TEST_F(Ckpt, LooksAfterTheNewestBranchAndLeavesOthersAlone) {
+  fs::create_directory(in_ckpt("branch-2"));
+  for (const int step : {8, 12}) fs::copy(in_ckpt(name(step)), in_ckpt("branch-2/" + name(step)));
+  const auto document = ckpt_json({"ls", run_}, 0);
+  EXPECT_THAT(strings_at(document["checkpoints"], "name"), ElementsAre("branch-2/" + name(8), "branch-2/" + name(12)));
+  EXPECT_EQ(document["checkpoints"][1]["latest"], true);
+  EXPECT_EQ(document["set_aside"].size(), 5U);
+  EXPECT_THAT(ckpt({"ls", run_}).out, HasSubstr("of a branch that was left: " + name(20)));
+  EXPECT_EQ(ckpt_json({"diff", run_, in_ckpt(name(12))}, 0)["a"]["step"], 12);
+  EXPECT_EQ(ckpt({"prune", run_, "--keep-last", "1"}).exit_code, 0);
+  EXPECT_THAT(names(), ElementsAre("branch-2", name(4), name(8), name(12), name(16), name(20)));
+  EXPECT_EQ(ckpt({"prune", run_, "--keep-last", "1", "--set-aside"}).exit_code, 0);
+  EXPECT_THAT(names(), ElementsAre("branch-2"));
+  EXPECT_TRUE(fs::exists(in_ckpt("branch-2/" + name(12))));
+  EXPECT_FALSE(fs::exists(in_ckpt("branch-2/" + name(8))));
+}
+
 TEST_F(Ckpt, PruneRemovesNothingWhenNoneVerifies) {
   for (const int step : {4, 8, 12, 16, 20}) flip(step);
   leave_remains();
