@@ -67,12 +67,11 @@ void BackgroundWriter::give_up(const Snapshot& live, const device::Shortage& sho
   memory_.clear();
   staging_.release();
   const int64_t mebibytes = (shortage.requested_bytes + (1 << 20) - 1) >> 20;
-  const Error failure(
-      ExitCode::checkpoint,
-      {.what = "not enough memory for a copy of the checkpoint" +
-               (mebibytes > 0 ? ": " + std::to_string(mebibytes) + " MiB more cannot be allocated" : ""),
-       .where = store_.folder_of(live.step).string(),
-       .hint = "reduce train.micro_batch_size or data.prefetch_factor"});
+  const Error failure(ExitCode::checkpoint,
+                      {.what = "there is no memory for a copy of what is to be saved" +
+                               (mebibytes > 0 ? ": " + std::to_string(mebibytes) + " MiB more cannot be had" : ""),
+                       .where = (store_.folder() / folder_name(live.step)).string(),
+                       .hint = "a smaller train.micro_batch_size or data.prefetch_factor leaves more of it"});
   store_.withdraw(live, failure.what());
   const std::lock_guard lock(mutex_);
   results_.push_back({.step = live.step, .bytes = live.bytes(), .failure = failure});
@@ -129,9 +128,9 @@ BackgroundWriter::Result BackgroundWriter::write(const Snapshot& snapshot) {
   Result result{.step = snapshot.step, .bytes = snapshot.bytes()};
   double durable_seconds = 0;
   try {
-    store_.write(snapshot);
+    result.folder = store_.write(snapshot);
     durable_seconds = seconds_since(begin);
-    if (snapshot.rank == 0) store_.confirm(snapshot.step);
+    if (snapshot.rank == 0) result.folder = store_.confirm(result.folder);
   } catch (const Error& error) {
     result.failure = error;
   } catch (const std::exception& error) {  // a failed save must not end training

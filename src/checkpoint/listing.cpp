@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -26,29 +29,33 @@ uint64_t size_of(const fs::path& path) {
   return bytes;
 }
 
-/// The step in a finished checkpoint's folder name; nothing for other names.
-std::optional<int64_t> step_of(const std::string& name) {
-  constexpr std::string_view kPrefix = "step-";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  if (error != std::errc() || rest != end || folder_name(step) != name) return std::nullopt;
-  return step;
-}
-
 Listed look_at(const fs::path& folder, int64_t step) {
   Listed listed{.folder = folder, .step = step};
   try {
     const Manifest manifest = look_at_files(folder);
     for (const auto& [name, file] : manifest.files) listed.bytes += file.seal.bytes;
     listed.score = manifest.score;
-    listed.lineage = manifest.origin.lineage;
     if (manifest.step != step) listed.problem = fmt::format("its manifest is that of step {}", manifest.step);
   } catch (const Error& error) {
     listed.problem = error.what();
   }
   return listed;
+}
+
+std::vector<std::pair<StepName, fs::path>> finished_names_in(const fs::path& folder) {
+  return on_disk(folder, "cannot list checkpoints", [&] {
+    std::vector<std::pair<StepName, fs::path>> found;
+    if (!fs::exists(folder)) return found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      const auto name = parse_step_name(entry.path().filename().string());
+      if (!name || !name->suffix.empty()) continue;
+      std::error_code unknown;
+      const fs::file_type type = entry.status(unknown).type();
+      const bool may_not_look = unknown && type != fs::file_type::not_found;  // told when it is looked into
+      if (may_not_look || type == fs::file_type::directory) found.emplace_back(*name, entry.path());
+    }
+    return found;
+  });
 }
 
 }  // namespace
@@ -74,33 +81,70 @@ Manifest look_at_files(const fs::path& folder) {
   return manifest;
 }
 
-std::vector<int64_t> steps_in(const fs::path& folder) {
-  return on_disk(folder, "cannot list checkpoints", [&] {
-    std::vector<int64_t> steps;
-    if (!fs::exists(folder)) return steps;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      const std::optional<int64_t> step = step_of(entry.path().filename().string());
-      if (!step) continue;
-      std::error_code unknown;
-      const fs::file_type type = entry.status(unknown).type();
-      const bool may_not_look = unknown && type != fs::file_type::not_found;  // the error is reported when it is read
-      if (may_not_look || type == fs::file_type::directory) steps.push_back(*step);
+std::optional<StepName> parse_step_name(const std::string& name) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const size_t stem = std::min(name.find('.'), name.size());
+  const char* const end = name.data() + stem;
+  StepName parsed{.suffix = name.substr(stem)};
+  const char* const rest = std::from_chars(name.data() + kPrefix.size(), end, parsed.step).ptr;
+  if (rest != end) std::from_chars(rest + 1, end, parsed.number);
+  if (parsed.step < 0 || name.substr(0, stem) != folder_name(parsed.step, parsed.number)) return std::nullopt;
+  return parsed;
+}
+
+std::vector<std::pair<int64_t, fs::path>> finished_in(const std::vector<fs::path>& folders, std::string* unreadable) {
+  std::map<std::tuple<int64_t, int64_t, int64_t>, fs::path, std::greater<>> found;  // by step, folder, number
+  for (size_t i = 0; i < folders.size(); ++i) {
+    try {
+      for (const auto& [name, path] : finished_names_in(folders[i]))
+        found[{name.step, -static_cast<int64_t>(i), name.number}] = path;
+    } catch (const Error& error) {
+      if (i == 0) throw;
+      if (unreadable != nullptr) *unreadable = error.what();
     }
-    std::sort(steps.rbegin(), steps.rend());
-    return steps;
+  }
+  std::vector<std::pair<int64_t, fs::path>> newest_first;
+  for (const auto& [place, path] : found) newest_first.emplace_back(std::get<0>(place), path);
+  return newest_first;
+}
+
+fs::path branch_folder(const fs::path& checkpoints, int64_t branch) {
+  return branch == 1 ? checkpoints : checkpoints / fmt::format("branch-{}", branch);
+}
+
+std::map<int64_t, fs::path> branches_in(const fs::path& checkpoints) {
+  return on_disk(checkpoints, "cannot list checkpoints", [&] {
+    constexpr std::string_view kPrefix = "branch-";
+    std::map<int64_t, fs::path> branches{{1, checkpoints}};
+    if (!fs::exists(checkpoints)) return branches;
+    for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints)) {
+      const std::string name = entry.path().filename().string();
+      int64_t branch = 0;
+      if (name.starts_with(kPrefix)) std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), branch);
+      if (branch > 1 && branch_folder(checkpoints, branch) == entry.path()) branches[branch] = entry.path();
+    }
+    return branches;
   });
+}
+
+int64_t newest_branch_in(const fs::path& checkpoints) {
+  int64_t newest = 1;
+  for (const auto& [branch, folder] : branches_in(checkpoints))
+    if (!finished_in({folder}).empty()) newest = branch;
+  return newest;
 }
 
 std::vector<Listed> list_checkpoints(const fs::path& folder) {
   std::vector<Listed> listed;
-  for (const int64_t step : steps_in(folder)) listed.push_back(look_at(folder / folder_name(step), step));
+  for (const auto& [step, path] : finished_in({folder})) listed.push_back(look_at(path, step));
   return listed;
 }
 
-std::optional<Listed> newest_listed(const fs::path& folder, const Lineage& lineage) {
-  for (const int64_t step : steps_in(folder)) {
-    Listed listed = look_at(folder / folder_name(step), step);
-    if (listed.problem.empty() && lineage.includes(listed.lineage, step)) return listed;
+std::optional<Listed> newest_listed(const std::vector<fs::path>& folders) {
+  for (const auto& [step, path] : finished_in(folders)) {
+    Listed listed = look_at(path, step);
+    if (listed.problem.empty()) return listed;
   }
   return std::nullopt;
 }

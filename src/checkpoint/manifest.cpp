@@ -54,8 +54,7 @@ Manifest::File file_in(const json& value) {
 Origin origin_in(const json& value) {
   return {.spec_hash = value.at("spec_hash").get<std::string>(),
           .world_size = static_cast<int64_t>(count_in(value.at("world_size"))),
-          .versions = value.at("versions").get<std::map<std::string, std::string>>(),
-          .lineage = lineage_in(value.at("lineage"))};
+          .versions = value.at("versions").get<std::map<std::string, std::string>>()};
 }
 
 json json_of(const Manifest::File& file) {
@@ -95,7 +94,7 @@ std::string to_json(const Manifest& manifest) {
                  {{"spec_hash", manifest.origin.spec_hash},
                   {"world_size", manifest.origin.world_size},
                   {"versions", manifest.origin.versions},
-                  {"lineage", json_of(manifest.origin.lineage)}}},
+                  {"lineage", json::array()}}},  // earlier programs demand it
                 {"files", std::move(files)},
                 {"seal", std::string(kSealDigits, '0')}};
   if (manifest.score) value["score"] = {{"metric", manifest.score->metric}, {"value", manifest.score->value}};
@@ -144,7 +143,9 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
   }
 }
 
-std::string folder_name(int64_t step) { return fmt::format("step-{:08}", step); }
+std::string folder_name(int64_t step, int64_t number) {
+  return fmt::format("step-{:08}", step) + (number == 1 ? "" : fmt::format("-{}", number));
+}
 
 std::string file_name(const std::string& part, int64_t rank, int64_t ranks) {
   if (ranks == 1) return part + kTensorSuffix;

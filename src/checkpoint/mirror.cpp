@@ -1,5 +1,6 @@
 #include "gputrain/checkpoint/mirror.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -46,6 +47,12 @@ bool is_copy_of(const fs::path& folder, const Manifest& manifest) {
   }
 }
 
+bool holds_copy_of(const fs::path& folder, const Manifest& manifest) {
+  return std::ranges::any_of(finished_in({folder}), [&](const auto& finished) {
+    return finished.first == manifest.step && is_copy_of(finished.second, manifest);
+  });
+}
+
 uint64_t bytes_of(const Manifest& manifest) {
   uint64_t bytes = 0;
   for (const auto& [name, file] : manifest.files) bytes += file.seal.bytes;
@@ -55,9 +62,9 @@ uint64_t bytes_of(const Manifest& manifest) {
 }  // namespace
 
 struct Mirror::State {
-  State(fs::path where, Retention kept) : folder(std::move(where)), retention(kept) {}
+  explicit State(CheckpointStore copies) : store(std::move(copies)), folder(store.folder()) {}
+  const CheckpointStore store;
   const fs::path folder;
-  const Retention retention;
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -104,7 +111,7 @@ std::optional<Mirror::Result> Mirror::State::copy(const fs::path& checkpoint) {
     manifest = look_at_files(checkpoint);
     result.step = manifest->step;
     result.bytes = bytes_of(*manifest);
-    if (is_copy_of(folder / folder_name(manifest->step), *manifest)) return std::nullopt;
+    if (holds_copy_of(folder, *manifest)) return std::nullopt;
     write(checkpoint, *manifest);
   } catch (const BrokenOff&) {
     return std::nullopt;
@@ -120,8 +127,9 @@ std::optional<Mirror::Result> Mirror::State::copy(const fs::path& checkpoint) {
 }
 
 void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) {
-  const fs::path target = folder / folder_name(manifest.step), written = partial_name_of(target);
-  fs::create_directories(folder);
+  const fs::path written = partial_name_of(folder / folder_name(manifest.step));
+  fs::path target;
+  create_folder(folder);
   if (const auto trouble = remove_partial_folders(folder); !trouble.empty()) log::warning(trouble);
   check_room(folder, bytes_of(manifest) + kSpareBytes, "free space there, or name another checkpoint.mirror");
   try {
@@ -131,17 +139,17 @@ void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) 
     write_file_atomically(written / kManifestName, to_json(manifest), ExitCode::checkpoint);
     verify(written, manifest);
     pause();
-    put_in_place(written, target);
+    target = put_in_place(written, folder, manifest.step);
   } catch (...) {
     std::error_code ignored;  // report the first error
     fs::remove_all(written, ignored);
     throw;
   }
-  remove_replaced_folders(folder);
-  CheckpointStore(folder, retention).prune({.newest = Checkpoint::look_into(target), .rejected = {}});
+  store.prune({.newest = Checkpoint::look_into(target), .rejected = {}, .unreadable = {}});
 }
 
-Mirror::Mirror(fs::path folder, Retention retention) : state_(std::make_shared<State>(std::move(folder), retention)) {}
+Mirror::Mirror(fs::path checkpoints, Retention retention, int64_t branch)
+    : state_(std::make_shared<State>(CheckpointStore(std::move(checkpoints), retention, branch))) {}
 
 Mirror::~Mirror() {
   if (!thread_.joinable()) return;

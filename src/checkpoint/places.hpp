@@ -21,29 +21,21 @@ auto on_disk(const std::filesystem::path& path, const std::string& what, Action 
   }
 }
 
-/// The temporary name of a checkpoint that is being written or removed.
+/// Creates a folder where there is none, whose name is then as durable as what it will hold.
+void create_folder(const std::filesystem::path& folder);
+
+/// The name under which a checkpoint is written or removed.
 std::filesystem::path partial_name_of(const std::filesystem::path& checkpoint);
 
-/// The name of a checkpoint that a newer save of the same step has replaced.
-std::filesystem::path replaced_name_of(const std::filesystem::path& checkpoint);
-
-/// Restores the names of replaced checkpoints if the names are free.
-void put_back_replaced(const std::filesystem::path& folder);
-
-/// Removes folders that a killed process was writing or removing; keeps replaced checkpoints. Returns a warning if one
-/// cannot be removed, which only wastes space; otherwise "".
+/// Removes what is left of folders that a killed process was writing or removing. Returns what to tell of one that
+/// cannot be removed, which takes room and no more; else "".
 std::string remove_partial_folders(const std::filesystem::path& folder);
 
-/// Removes replaced checkpoints; call it once a valid newer one exists. The next call retries what could not be
-/// removed.
-void remove_replaced_folders(const std::filesystem::path& folder);
-
-/// Checks free space before the save starts, so that a full disk is found early. Throws Error(checkpoint) with this
-/// hint.
+/// A full disk is better found out before an hour of writing than after it. Throws Error(checkpoint) with this hint.
 void check_room(const std::filesystem::path& folder, uint64_t needed, const std::string& hint);
 
-/// Renames `written` to `target`, durably. An existing `target` gets its replaced name. If that name is taken, perhaps
-/// by the last valid checkpoint, `target` gets a partial name.
-void put_in_place(const std::filesystem::path& written, const std::filesystem::path& target);
+/// Gives `written` a finished name in `folder` that nothing has had there, durably, and returns it.
+std::filesystem::path put_in_place(const std::filesystem::path& written, const std::filesystem::path& folder,
+                                   int64_t step);
 
 }  // namespace gputrain::checkpoint

@@ -8,7 +8,6 @@
 
 #include <fmt/format.h>
 
-#include "gputrain/checkpoint/setting_aside.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/log.hpp"
 #include "places.hpp"
@@ -87,21 +86,34 @@ void remove_checkpoint(const fs::path& folder) {
   });
 }
 
-/// All scored steps, best first, by the metric of the newest checkpoint that has a score.
-std::vector<int64_t> best_of(const std::vector<Listed>& newest_first, const Retention& retention) {
+/// The best of these first, one of each step, by the metric of the newest one that has a score.
+std::vector<const Listed*> best_of(const std::vector<Listed>& newest_first, const Retention& retention) {
   std::vector<const Listed*> scored;
   for (const Listed& listed : newest_first) {
     if (!listed.problem.empty() || !listed.score) continue;
+    if (!scored.empty() && scored.back()->step == listed.step) continue;
     if (scored.empty() || listed.score->metric == scored.front()->score->metric) scored.push_back(&listed);
   }
   const auto is_better = [&](const Listed* a, const Listed* b) {
     const double first = a->score->value, second = b->score->value;
     return retention.smaller_is_better ? first < second : first > second;
   };
-  std::stable_sort(scored.begin(), scored.end(), is_better);  // equal scores: newer first
-  std::vector<int64_t> steps;
-  for (const Listed* listed : scored) steps.push_back(listed->step);
-  return steps;
+  std::stable_sort(scored.begin(), scored.end(), is_better);  // of equals the newer one
+  return scored;
+}
+
+/// Gives a step's only checkpoint the step's own name, once its first save is gone. Where that fails, or a kill comes
+/// between, the name that it has is as good.
+fs::path with_own_name(const fs::path& folder, int64_t step) {
+  fs::path own = folder.parent_path() / folder_name(step);
+  if (folder == own || fs::exists(fs::symlink_status(own))) return folder;
+  try {
+    sync_folder(folder.parent_path(), ExitCode::checkpoint);  // the first one must not come back under that name
+    fs::rename(folder, own);
+    return own;
+  } catch (const std::exception&) {
+    return folder;
+  }
 }
 
 /// A relative link for people, replaced atomically. Ignores file systems without links.
@@ -126,102 +138,13 @@ uint64_t Snapshot::bytes() const {
   return sum;
 }
 
-CheckpointStore::CheckpointStore(fs::path folder, Retention retention)
-    : folder_(std::move(folder)), retention_(retention) {
-  GPUTRAIN_ASSERT(retention.keep_last >= 1, "at least the newest checkpoint is kept");
-}
-
-fs::path CheckpointStore::folder_of(int64_t step) const { return folder_ / folder_name(step); }
-
-fs::path CheckpointStore::partial_folder_of(int64_t step) const { return partial_name_of(folder_of(step)); }
-
-void CheckpointStore::prepare(const Snapshot& snapshot) {
-  on_disk(folder_, "cannot create the folder", [&] { fs::create_directories(folder_); });
-  tell_once(remove_partial_folders(folder_));
-  check_room(folder_, bytes_needed(snapshot),
-             "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best");
-  const fs::path written = partial_folder_of(snapshot.step);
-  on_disk(written, "cannot create the folder", [&] { fs::create_directory(written); });
-}
-
-fs::path CheckpointStore::write(const Snapshot& snapshot) {
-  const fs::path target = folder_of(snapshot.step), written = partial_folder_of(snapshot.step);
-  if (snapshot.rank != 0) {
-    write_own_shards(written, snapshot);
-    return target;
-  }
-  if (snapshot.awaited.empty()) prepare(snapshot);
-  try {
-    write_folder(written, snapshot);
-    for (const fs::path& other : snapshot.synced_before) sync_file(other, ExitCode::checkpoint);
-    put_in_place(written, target);
-  } catch (...) {
-    std::error_code ignored;  // report the first error
-    fs::remove_all(written, ignored);
-    throw;
-  }
-  return target;
-}
-
-void CheckpointStore::tell_once(const std::string& trouble) {
-  if (!trouble.empty() && std::exchange(told_, trouble) != trouble) log::warning(trouble);
-}
-
-void CheckpointStore::withdraw(const Snapshot& snapshot, const std::string& reason) const {
-  if (snapshot.rank == 0) return;
-  for (const Shard& shard : snapshot.shards)
-    hand_in_failure(partial_folder_of(snapshot.step), file_name(shard.part, shard.rank, shard.ranks), reason);
-}
-
-void CheckpointStore::confirm(int64_t step) {
-  const fs::path folder = folder_of(step);
-  try {
-    verify(folder, look_at_files(folder));
-  } catch (const Damage&) {
-    bring_back_replaced(folder);
-    throw;
-  }
-  remove_replaced_folders(folder_);
-  try {
-    prune_up_to(step, /*only_tell=*/false);
-  } catch (const Error& failure) {  // the saved checkpoint is still valid
-    tell_once(failure.what());
-  }
-  point_hints_at(step);
-}
-
-fs::path CheckpointStore::save(const Snapshot& snapshot) {
-  fs::path written = write(snapshot);
-  confirm(snapshot.step);
-  return written;
-}
-
-void CheckpointStore::put_back_replaced() const { checkpoint::put_back_replaced(folder_); }
-
-fs::path CheckpointStore::replaced_by(const fs::path& folder) { return replaced_name_of(folder); }
-
-bool CheckpointStore::bring_back_replaced(const fs::path& damaged) const {
-  std::error_code unknown;
-  if (!fs::exists(replaced_name_of(damaged), unknown)) return false;
-  set_aside(damaged, "bad");
-  put_back_replaced();
-  return true;
-}
-
-void CheckpointStore::remove_replaced(const fs::path& folder) const {
-  std::error_code ignored;  // the next save tries again and warns
-  fs::remove_all(replaced_name_of(folder), ignored);
-}
-
-CheckpointStore::Search CheckpointStore::find_newest(const Read& read) const {
+Search find_newest(const std::vector<fs::path>& folders, const Read& read) {
   Search search;
-  for (const int64_t step : steps_in(folder_)) {
-    const fs::path path = folder_ / folder_name(step);
+  for (const auto& [step, path] : finished_in(folders, &search.unreadable)) {
     try {
       Checkpoint candidate = Checkpoint::look_into(path);
       if (candidate.step() != step)
         throw Damage(fmt::format("its manifest is that of step {}", candidate.step()), path);
-      if (!lineage_.includes(candidate.manifest().origin.lineage, step)) continue;
       read ? read(candidate) : verify(path, candidate.manifest());
       search.newest = std::move(candidate);
       return search;
@@ -234,33 +157,105 @@ CheckpointStore::Search CheckpointStore::find_newest(const Read& read) const {
   return search;
 }
 
+fs::path set_aside(const fs::path& folder) {
+  return on_disk(folder, "cannot set a checkpoint aside", [&] {
+    fs::path aside = folder.string() + ".bad";
+    for (int number = 2; fs::exists(aside); ++number) aside = fmt::format("{}.bad-{}", folder.string(), number);
+    fs::rename(folder, aside);
+    return aside;
+  });
+}
+
+CheckpointStore::CheckpointStore(fs::path checkpoints, Retention retention, int64_t branch)
+    : root_(std::move(checkpoints)), folder_(branch_folder(root_, branch)), retention_(retention) {
+  GPUTRAIN_ASSERT(retention.keep_last >= 1, "at least the newest checkpoint is kept");
+}
+
+fs::path CheckpointStore::partial_folder_of(int64_t step) const { return partial_name_of(folder_ / folder_name(step)); }
+
+void CheckpointStore::prepare(const Snapshot& snapshot) {
+  create_folder(folder_);
+  tell_once(remove_partial_folders(folder_));
+  check_room(folder_, bytes_needed(snapshot),
+             "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best");
+  const fs::path written = partial_folder_of(snapshot.step);
+  on_disk(written, "cannot create the folder", [&] { fs::create_directory(written); });
+}
+
+fs::path CheckpointStore::write(const Snapshot& snapshot) {
+  const fs::path written = partial_folder_of(snapshot.step);
+  if (snapshot.rank != 0) {
+    write_own_shards(written, snapshot);
+    return written;
+  }
+  if (snapshot.awaited.empty()) prepare(snapshot);
+  try {
+    write_folder(written, snapshot);
+    for (const fs::path& other : snapshot.synced_before) sync_file(other, ExitCode::checkpoint);
+    return put_in_place(written, folder_, snapshot.step);
+  } catch (...) {
+    std::error_code ignored;  // the first error is the one to tell
+    fs::remove_all(written, ignored);
+    throw;
+  }
+}
+
+void CheckpointStore::tell_once(const std::string& trouble) {
+  if (!trouble.empty() && std::exchange(told_, trouble) != trouble) log::warning(trouble);
+}
+
+void CheckpointStore::withdraw(const Snapshot& snapshot, const std::string& reason) const {
+  if (snapshot.rank == 0) return;
+  for (const Shard& shard : snapshot.shards)
+    hand_in_failure(partial_folder_of(snapshot.step), file_name(shard.part, shard.rank, shard.ranks), reason);
+}
+
+fs::path CheckpointStore::confirm(const fs::path& written) {
+  const Manifest manifest = look_at_files(written);
+  verify(written, manifest);
+  try {
+    prune_up_to(written, /*only_tell=*/false);
+  } catch (const Error& failure) {  // what was saved is none the worse
+    tell_once(failure.what());
+  }
+  fs::path folder = with_own_name(written, manifest.step);
+  point_hints_at(folder);
+  return folder;
+}
+
+fs::path CheckpointStore::save(const Snapshot& snapshot) { return confirm(write(snapshot)); }
+
 std::vector<Listed> CheckpointStore::list() const { return list_checkpoints(folder_); }
 
 std::vector<fs::path> CheckpointStore::prune(const Search& verified, bool only_tell) const {
   if (!verified.newest) return {};
-  const int64_t newest = verified.newest->step();
-  std::vector<fs::path> removed = prune_up_to(newest, only_tell);
-  if (!only_tell && !removed.empty()) point_hints_at(newest);
+  std::vector<fs::path> removed = prune_up_to(verified.newest->folder(), only_tell);
+  if (!only_tell && !removed.empty()) point_hints_at(with_own_name(verified.newest->folder(), verified.newest->step()));
   return removed;
 }
 
-/// A damaged checkpoint does not count, and is removed once enough newer valid ones exist.
-std::vector<fs::path> CheckpointStore::prune_up_to(int64_t newest, bool only_tell) const {
+/// A damaged checkpoint counts for nothing, and goes once enough good ones are newer. One whose step was saved again
+/// goes.
+std::vector<fs::path> CheckpointStore::prune_up_to(const fs::path& newest, bool only_tell) const {
   std::vector<Listed> candidates;
   for (Listed& listed : list()) {
-    if (listed.step <= newest) candidates.push_back(std::move(listed));  // newer ones are on an abandoned branch
+    if (!candidates.empty() || listed.folder == newest) candidates.push_back(std::move(listed));
   }
   std::set<int64_t> kept;
-  const std::vector<int64_t> best = best_of(candidates, retention_);
-  const auto count = std::min(best.size(), static_cast<size_t>(retention_.keep_best));
-  kept.insert(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(count));
+  const std::vector<const Listed*> best = best_of(candidates, retention_);
+  for (size_t i = 0; i < std::min(best.size(), static_cast<size_t>(retention_.keep_best)); ++i)
+    kept.insert(best[i]->step);
   std::vector<fs::path> removed;
-  std::optional<Error> failure;  // the first one; removal of the others continues
-  int64_t last = 0;
+  std::optional<Error> failure;  // the first one; the others are removed all the same
+  int64_t good_count = 0, good_step = -1;
   for (const Listed& listed : candidates) {
-    const bool is_good = listed.problem.empty();
-    const bool is_recent = last < retention_.keep_last;
-    if (is_good) ++last;
+    const bool is_saved_again = listed.step == good_step;
+    const bool is_good = listed.problem.empty() && !is_saved_again;
+    const bool is_recent = good_count < retention_.keep_last && !is_saved_again;
+    if (is_good) {
+      ++good_count;
+      good_step = listed.step;
+    }
     const bool is_multiple = retention_.keep_every > 0 && listed.step % retention_.keep_every == 0;
     if (is_recent || (is_good && (is_multiple || kept.contains(listed.step)))) continue;
     try {
@@ -274,12 +269,13 @@ std::vector<fs::path> CheckpointStore::prune_up_to(int64_t newest, bool only_tel
   return removed;
 }
 
-void CheckpointStore::point_hints_at(int64_t newest) const {
-  set_hint(folder_ / "latest", folder_name(newest));
-  const std::vector<int64_t> best = best_of(list(), retention_);
+void CheckpointStore::point_hints_at(const fs::path& newest) const {
+  set_hint(root_ / "latest", newest.lexically_relative(root_));
+  const std::vector<Listed> listed = list();
+  const std::vector<const Listed*> best = best_of(listed, retention_);
   std::error_code ignored;
-  if (best.empty()) fs::remove(folder_ / "best", ignored);
-  if (!best.empty()) set_hint(folder_ / "best", folder_name(best.front()));
+  if (best.empty()) fs::remove(root_ / "best", ignored);
+  if (!best.empty()) set_hint(root_ / "best", best.front()->folder.lexically_relative(root_));
 }
 
 }  // namespace gputrain::checkpoint

@@ -23,17 +23,17 @@ namespace fs = std::filesystem;
 using Kind = CkptEntry::Kind;
 using Json = nlohmann::ordered_json;
 
-/// The step that resuming would take, as far as manifests and sizes tell.
-int64_t latest_of(const std::vector<CkptEntry>& entries) {
-  int64_t latest = -1;
+/// The one that resuming would take, as far as manifests and sizes tell; null: there is none.
+const CkptEntry* latest_of(const std::vector<CkptEntry>& entries) {
+  const CkptEntry* latest = nullptr;
   for (const auto& entry : entries) {
-    if (entry.kind == Kind::checkpoint && entry.problem.empty()) latest = entry.step;
+    if (entry.kind == Kind::checkpoint && entry.problem.empty()) latest = &entry;
   }
   return latest;
 }
 
-/// The step of the best by the newest one's metric, of equals the newer; -1: none has a score.
-int64_t best_of(const std::vector<CkptEntry>& entries) {
+/// The best by the newest one's metric, of equals the newer; null: none has a score.
+const CkptEntry* best_of(const std::vector<CkptEntry>& entries) {
   const std::string metric = metric_of(entries);
   const bool smaller = tasks::smaller_is_better(metric);
   const CkptEntry* best = nullptr;
@@ -43,16 +43,18 @@ int64_t best_of(const std::vector<CkptEntry>& entries) {
     const double value = entry.score->value;
     if (best == nullptr || (smaller ? value <= best->score->value : value >= best->score->value)) best = &entry;
   }
-  return best == nullptr ? -1 : best->step;
+  return best;
 }
 
-std::string remark_on(const CkptEntry& entry, int64_t latest, int64_t best) {
+std::string remark_on(const CkptEntry& entry, const CkptEntry* latest, const CkptEntry* best) {
+  if (entry.kind == Kind::set_aside && !entry.folder.has_extension())
+    return "of a branch that was left: " + entry.name();
   if (entry.kind == Kind::set_aside) return "set aside as " + entry.name();
   if (entry.kind == Kind::left_over) return "half written: " + entry.name();
   if (!entry.problem.empty()) return "bad: " + entry.problem;
   std::string remark;
-  if (entry.step == latest) remark = "latest";
-  if (entry.step == best) remark += remark.empty() ? "best" : ", best";
+  if (&entry == latest) remark = "latest";
+  if (&entry == best) remark += remark.empty() ? "best" : ", best";
   return remark;
 }
 
@@ -62,7 +64,7 @@ Json listing_json(const fs::path& folder, const std::vector<CkptEntry>& entries)
             {"set_aside", Json::array()},
             {"left_over", Json::array()},
             {"bytes", 0}};
-  const int64_t latest = latest_of(entries), best = best_of(entries);
+  const CkptEntry *latest = latest_of(entries), *best = best_of(entries);
   uint64_t bytes = 0;
   for (const auto& entry : entries) {
     Json item = entry_json(entry);
@@ -70,8 +72,8 @@ Json listing_json(const fs::path& folder, const std::vector<CkptEntry>& entries)
     if (entry.kind == Kind::checkpoint) {
       item["score"] = nullptr;
       if (entry.score) item["score"] = {{"metric", entry.score->metric}, {"value", entry.score->value}};
-      item["latest"] = entry.step == latest;
-      item["best"] = entry.step == best;
+      item["latest"] = &entry == latest;
+      item["best"] = &entry == best;
       item["problem"] = entry.problem.empty() ? Json(nullptr) : Json(entry.problem);
       json["checkpoints"].push_back(std::move(item));
     } else {
@@ -84,7 +86,7 @@ Json listing_json(const fs::path& folder, const std::vector<CkptEntry>& entries)
 
 std::string listing_text(const fs::path& folder, const std::vector<CkptEntry>& entries) {
   if (entries.empty()) return "no checkpoints in " + folder.string() + "\n";
-  const int64_t latest = latest_of(entries), best = best_of(entries);
+  const CkptEntry *latest = latest_of(entries), *best = best_of(entries);
   TextTable table("rlrrl");
   table.add({"step", "written", "size", "score"});
   std::map<Kind, size_t> counts;

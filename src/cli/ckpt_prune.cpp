@@ -43,10 +43,12 @@ void remove_folder(const fs::path& folder) {
 
 /// Removes what the request does not keep, unless it only asks.
 Removal prune_folder(const fs::path& folder, const std::vector<CkptEntry>& entries, const PruneRequest& request) {
-  const checkpoint::CheckpointStore store(folder, {.keep_last = request.keep_last,
-                                                   .keep_best = request.keep_best,
-                                                   .keep_every = request.keep_every,
-                                                   .smaller_is_better = tasks::smaller_is_better(metric_of(entries))});
+  const checkpoint::CheckpointStore store(folder,
+                                          {.keep_last = request.keep_last,
+                                           .keep_best = request.keep_best,
+                                           .keep_every = request.keep_every,
+                                           .smaller_is_better = tasks::smaller_is_better(metric_of(entries))},
+                                          checkpoint::newest_branch_in(folder));
   const auto search = store.find_newest();
   if (!search.newest && !search.rejected.empty()) {
     const auto& newest = search.rejected.front();
@@ -57,19 +59,12 @@ Removal prune_folder(const fs::path& folder, const std::vector<CkptEntry>& entri
                  .hint = "gputrain ckpt verify tells what is wrong with each"});
   }
   const auto pruned = store.prune(search, request.dry_run);
-  // What a damaged checkpoint has replaced is what the run would go on from.
-  const auto is_wanted = [&](const fs::path& left_over) {
-    return std::ranges::any_of(search.rejected, [&](const auto& rejected) {
-      return rejected.is_damaged && left_over == checkpoint::CheckpointStore::replaced_by(rejected.folder);
-    });
-  };
   Removal removal;
   for (const auto& rejected : search.rejected) {
     removal.damaged[rejected.folder] = told_within(rejected.folder, rejected.reason);
   }
   for (const auto& entry : entries) {
-    const bool goes = (entry.kind == Kind::left_over && !is_wanted(entry.folder)) ||
-                      (entry.kind == Kind::set_aside && request.set_aside);
+    const bool goes = entry.kind == Kind::left_over || (entry.kind == Kind::set_aside && request.set_aside);
     if (goes && !request.dry_run) remove_folder(entry.folder);
     const bool is_pruned = std::find(pruned.begin(), pruned.end(), entry.folder) != pruned.end();
     (goes || is_pruned ? removal.removed : removal.kept).push_back(&entry);
@@ -100,7 +95,6 @@ std::string removal_text(const Removal& removal, const PruneRequest& request, co
     table.add({"kept", entry->name(), size_text(entry->bytes),
                damaged != removal.damaged.end() ? "does not verify: " + damaged->second
                : is_aside                       ? "--set-aside removes it"
-               : entry->kind == Kind::left_over ? "takes the place of the one that does not verify when the run goes on"
                                                 : ""});
   }
   return table.text() + fmt::format("{} {} in {}\n", size_text(removal.bytes()),
@@ -134,7 +128,6 @@ int ckpt_prune_command(const PruneRequest& request) {
                  .hint = "only a run's own checkpoints are pruned, for its lock tells whether it is in use"});
   }
   const RunLock lock = request.dry_run ? RunLock() : lock_for_pruning(folder);
-  if (!request.dry_run) checkpoint::CheckpointStore(folder).put_back_replaced();
   const auto entries = entries_of(folder);
   const Removal removal = prune_folder(folder, entries, request);
   if (request.json)

@@ -15,7 +15,6 @@
 #include "gputrain/job/version.hpp"
 #include "gputrain/launch/agent.hpp"
 #include "gputrain/launch/launcher.hpp"
-#include "gputrain/resume/left_behind.hpp"
 #include "job_check.hpp"
 
 namespace gputrain::app {
@@ -41,12 +40,16 @@ std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
 /// Whether a start with the same words goes on with the run, rather than from where the words say.
 bool goes_on(const std::string& resume) { return resume == "auto" || resume == "must"; }
 
+std::optional<checkpoint::Listed> newest_of(const RunFolder& folder) {
+  return checkpoint::newest_listed({checkpoint::branch_folder(folder.checkpoints(), branch_of(folder, {}).number)});
+}
+
 launch::RunState state_of(const RunFolder& folder, const std::string& resume) {
   launch::RunState state{
       .step = last_step_in(folder.metrics()), .checkpoint_step = {}, .checkpoint = {}, .stopped_by = {}};
   if (!goes_on(resume)) state.again += " without checkpoint.resume";
   try {
-    if (const auto newest = checkpoint::newest_listed(folder.checkpoints())) {
+    if (const auto newest = newest_of(folder)) {
       state.checkpoint_step = newest->step;
       state.checkpoint = newest->folder.string();
     }
@@ -78,27 +81,17 @@ class RankCommand {
   }
 
  private:
-  using Newest = std::optional<std::pair<std::filesystem::path, std::filesystem::file_time_type>>;
-
   bool is_path() const { return !goes_on(resume_) && resume_ != "never"; }
-  /// Not where the first attempt has set newer ones aside, which makes an older one the newest.
   bool has_saved() const {
-    const Newest now = newest();
-    return now && (!newest_at_start_ || now->second > newest_at_start_->second);
-  }
-  /// Where it is and when it was written, by the clock of whoever keeps the files, which may be another than ours.
-  Newest newest() const {
-    std::error_code unknown;
-    const auto found = checkpoint::newest_listed(folder_.checkpoints());
-    if (!found) return std::nullopt;
-    return std::pair(found->folder, std::filesystem::last_write_time(found->folder, unknown));
+    const auto now = newest_of(folder_);
+    return now && (!at_start_ || now->folder != at_start_->folder);
   }
 
   std::vector<std::string> arguments_;
   std::string resume_;
   RunFolder folder_;
   std::shared_ptr<const JobCheck> check_;
-  Newest newest_at_start_ = newest();
+  std::optional<checkpoint::Listed> at_start_ = newest_of(folder_);
 };
 
 launch::LaunchRequest plan_launch(const JobStart& spec) {
@@ -147,8 +140,7 @@ int launch_command(const LaunchRequest& request) {
   if (!check->is_done()) plan.check_job = [check] { return check->passes() ? 0 : check->exit_code(); };
   // The logs of this start belong into the new folder, not into the one that rank 0 would move aside.
   if (resume == "never" && (!plan.node || plan.node->node == 0)) {
-    if (spec->checkpoint.mirror) leave_mirror(*spec->checkpoint.mirror);
-    take_run_folder(folder.path, true);
+    take_run_folder(folder.path, true, spec->checkpoint.mirror);
   }
   return launch::launch(plan);
 }

@@ -286,7 +286,8 @@ struct CommandLine {
     verb->add_option("--keep-last", prune.keep_last, "how many of the newest stay")->required()->check(at_least(1));
     verb->add_option("--keep-best", prune.keep_best, "so many of the best by score stay too")->check(at_least(0));
     verb->add_option("--keep-every", prune.keep_every, "multiples of so many steps stay too")->check(at_least(1));
-    verb->add_flag("--set-aside", prune.set_aside, "remove also those that were set aside (step-....bad)");
+    verb->add_flag("--set-aside", prune.set_aside,
+                   "remove also those that were set aside (step-....bad) or are of a branch that was left");
     verb->add_flag("--dry-run", prune.dry_run, "only say what would go");
     verb->footer("The newest checkpoint that verifies always stays.");
     verb->callback([this] { action = [this] { return app::library().ckpt_prune(prune); }; });

@@ -107,7 +107,8 @@ Passage find_passage(const ReplayRequest& request, const std::vector<nlohmann::j
     throw Error(ExitCode::usage, {.what = "this is no run folder: it has no job.resolved.yaml", .where = request.run});
   }
   Curve curve = read_curve(folder.metrics());
-  const auto listed = checkpoint::CheckpointStore(folder.checkpoints()).list();
+  const auto listed =
+      checkpoint::list_checkpoints(checkpoint::branch_folder(folder.checkpoints(), branch_of(folder, {}).number));
   const int64_t reached = std::max(curve.empty() ? 0 : curve.rbegin()->first, listed.empty() ? 0 : listed.front().step);
   if (request.step > reached) {
     throw Error(ExitCode::usage, {.what = "step " + grouped(request.step) +

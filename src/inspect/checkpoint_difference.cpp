@@ -154,7 +154,7 @@ std::vector<FileDifference> compare_all_files(const Checkpoint& a, const Checkpo
 ChosenCheckpoint choose_checkpoint(const fs::path& named) {
   if (is_one_checkpoint(named)) return {Checkpoint::open(named), {}};
   const fs::path folder = checkpoints_folder(named);
-  auto search = checkpoint::CheckpointStore(folder).find_newest();
+  auto search = checkpoint::find_newest({checkpoint::branch_folder(folder, checkpoint::newest_branch_in(folder))});
   std::vector<std::string> skipped;
   for (const auto& rejected : search.rejected) {
     skipped.push_back(rejected.folder.filename().string() + ": " + told_within(rejected.folder, rejected.reason));

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <ctime>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -21,22 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kManifest = "manifest.json";
-
-struct StepName {
-  int64_t step;
-  std::string_view suffix;  // "" or ".bad"
-};
-
-std::optional<StepName> parse_step_name(std::string_view name) {
-  constexpr std::string_view kPrefix = "step-";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  StepName parsed{};
-  const char* end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, parsed.step);
-  if (error != std::errc() || parsed.step < 0 || (rest != end && *rest != '.')) return std::nullopt;
-  parsed.suffix = {rest, static_cast<size_t>(end - rest)};
-  return parsed;
-}
 
 /// A file that vanishes while we look counts for nothing: a run may be writing here.
 uint64_t bytes_below(const fs::path& folder) {
@@ -56,9 +38,10 @@ std::optional<int64_t> time_written(const fs::path& folder) {
   return status.st_mtime;
 }
 
-CkptEntry entry_of(const checkpoint::Listed& listed) {
+CkptEntry entry_of(const checkpoint::Listed& listed, const fs::path& root, CkptEntry::Kind kind) {
   return {.folder = listed.folder,
-          .kind = CkptEntry::Kind::checkpoint,
+          .root = root,
+          .kind = kind,
           .step = listed.step,
           .bytes = bytes_below(listed.folder),
           .written = time_written(listed.folder),
@@ -69,9 +52,25 @@ CkptEntry entry_of(const checkpoint::Listed& listed) {
 bool holds_checkpoints(const fs::path& folder) {
   std::error_code unreadable;
   for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
-    if (parse_step_name(entry.path().filename().string())) return true;
+    if (checkpoint::parse_step_name(entry.path().filename().string())) return true;
   }
-  return false;
+  return checkpoint::branches_in(folder).size() > 1;
+}
+
+/// What was set aside in a branch or is left over.
+void add_remains(std::vector<CkptEntry>& entries, const fs::path& branch, const fs::path& root) {
+  std::error_code unreadable;
+  for (const auto& item : fs::directory_iterator(branch, unreadable)) {
+    const auto parsed = checkpoint::parse_step_name(item.path().filename().string());
+    if (!parsed || parsed->suffix.empty() || item.is_symlink()) continue;
+    const bool is_partial = parsed->suffix.ends_with(".partial");
+    entries.push_back({.folder = item.path(),
+                       .root = root,
+                       .kind = is_partial ? CkptEntry::Kind::left_over : CkptEntry::Kind::set_aside,
+                       .step = parsed->step,
+                       .bytes = bytes_below(item.path()),
+                       .written = time_written(item.path())});
+  }
 }
 
 std::string kind_name(CkptEntry::Kind kind) {
@@ -92,18 +91,11 @@ std::string told_within(const fs::path& folder, const std::string& error) {
 
 std::vector<CkptEntry> entries_of(const fs::path& folder) {
   std::vector<CkptEntry> entries;
-  for (const auto& listed : checkpoint::CheckpointStore(folder).list()) entries.push_back(entry_of(listed));
-  std::error_code unreadable;
-  for (const auto& item : fs::directory_iterator(folder, unreadable)) {
-    const std::string name = item.path().filename().string();
-    const auto parsed = parse_step_name(name);
-    if (!parsed || parsed->suffix.empty() || item.is_symlink()) continue;
-    const bool is_partial = parsed->suffix.ends_with(".partial");
-    entries.push_back({.folder = item.path(),
-                       .kind = is_partial ? CkptEntry::Kind::left_over : CkptEntry::Kind::set_aside,
-                       .step = parsed->step,
-                       .bytes = bytes_below(item.path()),
-                       .written = time_written(item.path())});
+  const int64_t newest = checkpoint::newest_branch_in(folder);
+  for (const auto& [number, branch] : checkpoint::branches_in(folder)) {
+    const auto kind = number == newest ? CkptEntry::Kind::checkpoint : CkptEntry::Kind::set_aside;
+    for (const auto& listed : checkpoint::list_checkpoints(branch)) entries.push_back(entry_of(listed, folder, kind));
+    add_remains(entries, branch, folder);
   }
   std::sort(entries.begin(), entries.end(), [](const CkptEntry& a, const CkptEntry& b) {
     return a.step != b.step ? a.step < b.step : a.folder < b.folder;
@@ -116,7 +108,7 @@ bool is_one_checkpoint(const fs::path& named) {
   if (!fs::is_directory(named, error) || fs::is_directory(named / "ckpt", error)) return false;
   if (fs::exists(named / kManifest, error)) return true;
   const auto path = fs::canonical(named, error);
-  return !error && parse_step_name(path.filename().string()).has_value();
+  return !error && checkpoint::parse_step_name(path.filename().string()).has_value();
 }
 
 fs::path checkpoints_folder(const fs::path& named) {
@@ -143,7 +135,7 @@ std::string problem_of(const fs::path& folder) {
   try {
     const auto opened = checkpoint::Checkpoint::open(folder);
     std::error_code error;
-    const auto named = parse_step_name(fs::canonical(folder, error).filename().string());
+    const auto named = checkpoint::parse_step_name(fs::canonical(folder, error).filename().string());
     if (named && named->step != opened.step()) return fmt::format("its manifest is that of step {}", opened.step());
     return "";
   } catch (const Error& failure) {

@@ -6,12 +6,13 @@
 #include <cstdio>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "gputrain/checkpoint/lineage.hpp"
+#include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
@@ -56,12 +57,24 @@ bool has_earlier_run(const RunFolder& folder) {
   return has_checkpoints || std::filesystem::exists(folder.resolved(), unknown);
 }
 
-/// Whether it is that folder or lies below it, whatever names lead there.
-bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder) {
-  std::error_code unknown;
-  const auto outer = std::filesystem::weakly_canonical(folder, unknown);
-  const auto inner = std::filesystem::weakly_canonical(path, unknown);
-  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+bool holds_checkpoints(const std::filesystem::path& mirror) {
+  try {
+    return !checkpoint::finished_in({mirror}).empty();
+  } catch (const Error&) {
+    return false;  // it may be away
+  }
+}
+
+/// The branch of a run that starts over. Copies of the earlier one's checkpoints may be in a mirror that is away now:
+/// they must not be of this branch.
+int64_t branch_to_start_over(const RunFolder& folder, const std::optional<std::string>& mirror) {
+  const int64_t earlier = branch_of(folder, mirror).number;
+  const auto ledger = monitor::read_ledger(folder.ledger()).lines;
+  const bool has_copies =
+      (mirror && holds_checkpoints(*mirror)) || std::ranges::any_of(ledger, [](const nlohmann::json& line) {
+        return line.value("kind", "").starts_with("mirror");
+      });
+  return earlier > 1 || has_copies ? earlier + 1 : 1;
 }
 
 /// A folder of weights that came from elsewhere, say, which a run would write its own over.
@@ -83,6 +96,33 @@ std::filesystem::path RunFolder::log(int rank) const {
   std::array<char, 32> name{};
   std::snprintf(name.data(), name.size(), "rank_%04d.log", rank);
   return path / "logs" / name.data();
+}
+
+RunBranch branch_of(const RunFolder& run, const std::optional<std::string>& mirror) {
+  RunBranch branch;
+  for (const auto& line : monitor::read_ledger(run.ledger()).lines) {
+    const auto number = line.find("branch"), from = line.find("from");
+    if (number == line.end() || !number->is_number_integer()) continue;
+    branch = {.number = number->get<int64_t>(),
+              .from = from != line.end() && from->is_string() ? from->get<std::string>() : ""};
+  }
+  std::vector<std::filesystem::path> folders{run.checkpoints()};
+  if (mirror) folders.emplace_back(*mirror);
+  for (const auto& folder : folders) {
+    try {
+      if (const int64_t newest = checkpoint::newest_branch_in(folder); newest > branch.number)
+        branch = {.number = newest, .from = {}};
+    } catch (const Error&) {  // the search for a checkpoint tells
+    }
+  }
+  return branch;
+}
+
+bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  std::error_code unknown;
+  const auto outer = std::filesystem::weakly_canonical(folder, unknown);
+  const auto inner = std::filesystem::weakly_canonical(path, unknown);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
 void check_run_folder(const std::filesystem::path& path) {
@@ -136,10 +176,12 @@ void check_may_take_run_folder(const std::filesystem::path& path, bool fresh) {
   }
 }
 
-TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
+TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh,
+                               const std::optional<std::string>& mirror) {
   const RunFolder folder{path};
   check_run_folder(path);
   std::error_code failure;
+  const int64_t branch = fresh ? branch_to_start_over(folder, mirror) : 1;
   if (fresh && has_earlier_run(folder)) {
     const RunLock of_earlier_run(folder.path);
     // Where a link leads to, as to a larger disk, and not the link.
@@ -153,10 +195,7 @@ TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh) {
   if (!failure) create_durably(folder.checkpoints(), failure);
   if (failure) refuse(folder.path, failure);
   TakenRunFolder taken{folder, RunLock(folder.path)};
-  if (fresh) {
-    // A mirror that is away now has nothing to say when it is back.
-    monitor::Ledger(folder.ledger()).append("started_over", {{"lineage", json_of(checkpoint::Lineage::begin())}});
-  }
+  if (fresh) monitor::Ledger(folder.ledger()).append("started_over", {{"branch", branch}});
   return taken;
 }
 

@@ -5,7 +5,7 @@
 
 #include <ATen/ops/full.h>
 
-#include "gputrain/checkpoint/store.hpp"
+#include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/job/run_folder.hpp"
@@ -20,10 +20,11 @@ int64_t bytes_of(const checkpoint::NamedTensors& tensors) {
   return static_cast<int64_t>(checkpoint::safetensors_bytes(tensors));
 }
 
-/// 0 where that cannot be looked at, as in a mirror that is away.
+/// Of the newest branch. 0 where that cannot be looked at, as in a mirror that is away.
 int64_t checkpoints_in(const std::filesystem::path& folder) {
   try {
-    return static_cast<int64_t>(checkpoint::CheckpointStore(folder).list().size());
+    const auto branch = checkpoint::branch_folder(folder, checkpoint::newest_branch_in(folder));
+    return static_cast<int64_t>(checkpoint::finished_in({branch}).size());
   } catch (const Error&) {
     return 0;
   }

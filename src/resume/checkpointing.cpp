@@ -11,27 +11,14 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/job/job_changes.hpp"
 #include "gputrain/monitor/format.hpp"
-#include "gputrain/resume/left_behind.hpp"
 #include "gputrain/resume/record.hpp"
 #include "gputrain/setup/versions.hpp"
 #include "gputrain/tasks/task.hpp"
-#include "newest_checkpoint.hpp"
 
 namespace gputrain::app {
 namespace {
 
 constexpr double kWaitedSecondsToTell = 1, kWaitedShareToTell = 0.05;
-
-/// Whatever name it was given by; it may be a link there.
-bool lies_in(const checkpoint::Checkpoint& checkpoint, const checkpoint::CheckpointStore& store) {
-  std::error_code unknown;
-  const auto canonical = [&](const std::filesystem::path& path) {
-    return std::filesystem::weakly_canonical(path, unknown);
-  };
-  const auto folder = canonical(store.folder());
-  return canonical(checkpoint.folder()).parent_path() == folder ||
-         canonical(std::filesystem::absolute(checkpoint.folder()).parent_path()) == folder;
-}
 
 }  // namespace
 
@@ -64,28 +51,22 @@ Checkpointing::Checkpointing(Parts parts)
     : parts_(std::move(parts)),
       state_(parts_.job, parts_.assembly, parts_.log),
       best_metric_(best_metric_of(parts_.job.spec(), parts_.assembly.datasets)),
+      point_(agreed_resume_point(parts_.job, parts_.assembly.place.groups)),
       store_(parts_.folder.checkpoints(),
-             retention_of(parts_.job.spec().checkpoint, parts_.assembly.plan, best_metric_)),
+             retention_of(parts_.job.spec().checkpoint, parts_.assembly.plan, best_metric_), point_.branch),
       writer_(store_) {
   const auto& spec = parts_.job.spec().checkpoint;
   if (spec.mirror) {
     mirror_.emplace(RunMirror::Parts{.folder = *spec.mirror,
                                      .retention = retention_of(spec, parts_.assembly.plan, best_metric_),
+                                     .branch = point_.branch,
                                      .writes = is_rank_zero(),
                                      .ledger = parts_.ledger,
                                      .console = parts_.console});
   }
-  if (is_rank_zero()) follow(lineage_of(parts_.folder, spec.mirror));
-}
-
-/// Rank 0 alone looks for checkpoints, and writes their manifests.
-void Checkpointing::follow(const checkpoint::Lineage& lineage) {
-  store_.follow(lineage);
-  if (mirror_) mirror_->follow(lineage);
 }
 
 std::string Checkpointing::resume(train::Progress& progress, bool accept_changes) {
-  const std::string& wish = parts_.job.spec().checkpoint.resume;
   bool forgets = false;
   const auto chosen = choose([&](const checkpoint::Checkpoint& from) {
     const train::Stopwatch watch;
@@ -95,63 +76,23 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   });
   if (!chosen) {
     progress.attempts = 0;
-    if (wish == "never") return "off (checkpoint.resume: never)";
+    if (parts_.job.spec().checkpoint.resume == "never") return "off (checkpoint.resume: never)";
     return "none found in " + parts_.folder.checkpoints().string() + "  saves go there";
   }
   tell_other_versions(*chosen);
   if (forgets && is_rank_zero()) tell_of_other_evaluations();
-  is_from_mirror_ = mirror_ && mirror_->holds(*chosen);
-  // Newer ones that auto passed over cannot be read at this moment; only a path is a choice of another branch.
-  const bool is_path = wish != "auto" && wish != "must";
-  const bool is_own = lies_in(*chosen, store_) || (mirror_ && lies_in(*chosen, mirror_->store()));
-  is_in_place_ = ask_rank_zero([&] {
-    std::error_code unknown;
-    return std::filesystem::equivalent(chosen->folder(), store_.folder_of(chosen->step()), unknown);
-  });
-  if (is_path && !is_own) {
-    batch_elsewhere_ = chosen->state().value("global_batch", parts_.assembly.plan.batch.global_batch);
-  }
-  start_ = Start{.folder = chosen->folder(), .step = chosen->step(), .leaves = {}};
-  if (is_path) start_->leaves = is_own ? chosen->step() : -1;
-  const auto& found = chosen->manifest().origin.lineage;
-  if (is_path) {
-    follow(is_own ? found.branch_off(chosen->step()) : checkpoint::Lineage::begin());
-  } else if (lineage().branches.empty() || found.descends_from(lineage())) {
-    follow(found);  // of a run whose folder is lost, or whose ledger is the older one
-  }
+  const bool is_given = !point_.path.empty();
+  const bool is_from_mirror = !is_given && chosen->folder().parent_path() != store_.folder();
+  is_in_place_ = !is_given && !is_from_mirror;
+  std::error_code unknown;
+  if (is_given) from_ = std::filesystem::weakly_canonical(chosen->folder(), unknown).string();
+  const auto& mirror = parts_.job.spec().checkpoint.mirror;
+  const bool is_own =
+      is_within(chosen->folder(), parts_.folder.path) || (mirror && is_within(chosen->folder(), *mirror));
+  if (!is_own) batch_elsewhere_ = chosen->state().value("global_batch", parts_.assembly.plan.batch.global_batch);
+  if (mirror_ && is_in_place_) mirror_->begin(chosen->folder());  // else what is saved first
   return "step " + grouped(progress.step) + " from " + chosen->folder().string() + " in " +
-         monitor::duration(restore_seconds_) +
-         (is_from_mirror_ ? "  (the mirror's: newer than any good one here)" : "");
-}
-
-void Checkpointing::leave_others_behind() {
-  if (is_rank_zero()) {
-    if (start_ && start_->folder == store_.folder_of(start_->step)) store_.remove_replaced(start_->folder);
-    if (start_ && start_->leaves) leave_newer_than(*start_->leaves);
-    leave_others(store_.folder(), lineage());
-    if (mirror_) leave_others(mirror_->store().folder(), lineage());
-  }
-  if (start_ && mirror_ && is_in_place_) mirror_->begin(start_->folder);  // else what is saved first
-}
-
-/// Its answer, on every rank.
-bool Checkpointing::ask_rank_zero(const std::function<bool()>& question) {
-  const at::Tensor answer = at::full({}, is_rank_zero() && question() ? 1 : 0, at::kLong);
-  parts_.assembly.place.groups.control().broadcast(answer, 0, "where the checkpoint lies");
-  return answer.item<int64_t>() != 0;
-}
-
-/// What of a mirror is not in reach now is left by what the ledger says.
-void Checkpointing::leave_newer_than(int64_t step) {
-  if (mirror_) leave_newer_in_mirror(mirror_->store().folder(), step);  // first: it may be refused
-  leave_newer(store_.folder(), step);
-  nlohmann::json left{{"step", step}, {"lineage", json_of(lineage())}};
-  if (!is_in_place_) left["from"] = std::filesystem::absolute(start_->folder).string();
-  if (!parts_.ledger.append("left", left)) {
-    throw Error(ExitCode::environment, {.what = "cannot write down which checkpoints are left",
-                                        .where = parts_.folder.ledger().string(),
-                                        .hint = "see to its disk and permissions"});
-  }
+         monitor::duration(restore_seconds_) + (is_from_mirror ? "  (the mirror's: newer than any good one here)" : "");
 }
 
 /// Whether what was evaluated before belongs to another data.val, and is forgotten.
@@ -171,27 +112,22 @@ void Checkpointing::tell_of_other_evaluations() const {
 }
 
 std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) const {
-  const std::string& wish = parts_.job.spec().checkpoint.resume;
-  if (wish == "never") return std::nullopt;
-  if (wish != "auto" && wish != "must") {
-    check_is_checkpoint(wish);
-    return read_from(wish, read);
-  }
-  parts_.assembly.place.groups.on_rank_zero([&] { refuse_if_not_begun(parts_.folder); }, "search for a checkpoint");
+  if (parts_.job.spec().checkpoint.resume == "never") return std::nullopt;
+  if (!point_.path.empty()) return read_given(point_.path, read);
   auto found = newest(read);
-  if (!found) refuse_if_must(wish, store_);
+  if (!found) refuse_if_must(parts_.job);
   return found;
 }
 
 std::optional<checkpoint::Checkpoint> Checkpointing::newest(const Read& read) const {
-  return newest_good(parts_.assembly.place.groups, store_, mirror_ ? &mirror_->store() : nullptr, read);
+  return newest_good(parts_.job, parts_.assembly.place.groups, point_, read);
 }
 
 int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {
   settle();  // nothing copies what is put back
   const train::Progress now = progress;
   const Read put_back = [&](const checkpoint::Checkpoint& from) {
-    // One that could not be read when this attempt began, and is of what that left behind.
+    // One that could not be read when this attempt began.
     if (from.step() > now.step) throw checkpoint::Unreadable("is newer than what goes back to it", from.folder());
     state_.restore(from, progress);
     forget_other_evaluations(from, progress);
@@ -233,8 +169,7 @@ void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) 
   auto& groups = parts_.assembly.place.groups;
   groups.enter("in the save after step", progress.step);
   checkpoint::Snapshot live = state_.gather(progress, best_metric_);
-  live.origin.lineage = lineage();
-  if (std::filesystem::exists(parts_.folder.metrics())) live.synced_before = {parts_.folder.metrics()};
+  live.synced_before = {parts_.folder.metrics()};
   // That has waited for the device. Where NCCL called its sums off, updates were made of what they had come to.
   if (!parts_.assembly.place.device.is_cpu())
     groups.tensors().check("step " + std::to_string(progress.step), std::chrono::steady_clock::now());
@@ -316,7 +251,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
   begun_.erase(begun_.begin(), begun_.find(result.step));  // the step itself may be saved once more
   if (!result.failure) {
     failures_ = 0;
-    if (mirror_) mirror_->begin(store_.folder_of(result.step));
+    if (mirror_) mirror_->begin(result.folder);
     const Begun& begun = begun_.at(result.step);
     const double stall_seconds = begun.waited_seconds + result.stall_seconds;
     parts_.pace.note_written(stall_seconds, result.seconds + result.verify_seconds);
@@ -327,9 +262,9 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
                                         {"verify_seconds", result.verify_seconds},
                                         {"stall_seconds", stall_seconds}});
     if (result.step == announced_step_) {
-      parts_.console.line(
-          "save", "step " + grouped(result.step) + " on request  " + monitor::bytes(static_cast<double>(result.bytes)) +
-                      " in " + monitor::duration(result.seconds) + "  " + store_.folder_of(result.step).string());
+      parts_.console.line("save", "step " + grouped(result.step) + " on request  " +
+                                      monitor::bytes(static_cast<double>(result.bytes)) + " in " +
+                                      monitor::duration(result.seconds) + "  " + result.folder.string());
     }
     return;
   }

@@ -1,54 +1,15 @@
 #include "gputrain/resume/kept_batch.hpp"
 
-#include <filesystem>
-#include <optional>
-
 #include <ATen/ops/full.h>
 #include <nlohmann/json.hpp>
 
-#include "gputrain/checkpoint/store.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
-#include "gputrain/job/run_folder.hpp"
-#include "gputrain/job/run_lock.hpp"
-#include "newest_checkpoint.hpp"
+#include "gputrain/resume/resume_point.hpp"
 
 namespace gputrain::app {
 namespace {
-
-namespace fs = std::filesystem;
-
-/// A killed process may have left the newest one under another name.
-std::optional<checkpoint::Listed> newest_of_run(const RunFolder& run, const checkpoint::Lineage& lineage) {
-  if (!exists(run.path)) return std::nullopt;
-  const RunLock nobody_else(run.path);
-  checkpoint::CheckpointStore(run.checkpoints()).put_back_replaced();
-  return checkpoint::newest_listed(run.checkpoints(), lineage);
-}
-
-std::optional<checkpoint::Listed> newest_of_mirror(const fs::path& mirror, const checkpoint::Lineage& lineage) {
-  try {
-    return checkpoint::newest_listed(mirror, lineage);
-  } catch (const Error&) {
-    return std::nullopt;  // it may be away
-  }
-}
-
-/// Empty: none.
-fs::path to_go_on_from(const Job& job) {
-  const auto& spec = job.spec().checkpoint;
-  if (spec.resume == "never") return {};
-  if (spec.resume != "auto" && spec.resume != "must") return spec.resume;
-  const RunFolder run{job.output_dir};
-  const auto lineage = lineage_of(run, spec.mirror);
-  auto newest = newest_of_run(run, lineage);
-  if (spec.mirror) {
-    auto copy = newest_of_mirror(*spec.mirror, lineage);
-    if (copy && (!newest || copy->step > newest->step)) newest = std::move(copy);
-  }
-  return newest ? newest->folder : fs::path();
-}
 
 /// Whether the job now says another number of forward passes than it did then: another global batch is meant.
 bool says_other_accumulation(const Job& job, const nlohmann::json& settings_then) {
@@ -62,11 +23,10 @@ bool says_other_accumulation(const Job& job, const nlohmann::json& settings_then
 /// What cannot be read is told where the checkpoint is taken up.
 int64_t global_batch_before(const Job& job) {
   try {
-    const fs::path folder = to_go_on_from(job);
-    if (folder.empty()) return 0;
-    const auto checkpoint = checkpoint::Checkpoint::look_into(folder);
-    if (says_other_accumulation(job, checkpoint.state().at("settings"))) return 0;
-    return checkpoint.state().value("global_batch", int64_t{0});
+    if (job.spec().checkpoint.resume == "never") return 0;
+    const auto checkpoint = look_for_checkpoint(job, [](const checkpoint::Checkpoint&) {});
+    if (!checkpoint || says_other_accumulation(job, checkpoint->state().at("settings"))) return 0;
+    return checkpoint->state().value("global_batch", int64_t{0});
   } catch (const std::exception&) {
     return 0;
   }

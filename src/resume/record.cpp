@@ -89,29 +89,6 @@ DataIdentity identity_before(const std::vector<nlohmann::json>& ledger) {
   return {};
 }
 
-checkpoint::Lineage lineage_before(const std::vector<nlohmann::json>& ledger) {
-  for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
-    if (!line->contains("lineage")) continue;
-    try {
-      return checkpoint::lineage_in(line->at("lineage"));
-    } catch (const nlohmann::json::exception&) {
-      return {};  // changed by somebody, which the audit tells
-    }
-  }
-  return {};
-}
-
-std::string unsaved_start_in(const std::vector<nlohmann::json>& ledger) {
-  for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
-    const std::string kind = line->value("kind", "");
-    if (kind == "checkpoint" || kind == "started_over") return {};
-    if (kind != "left") continue;
-    const auto from = line->find("from");
-    return from != line->end() && from->is_string() ? from->get<std::string>() : "";
-  }
-  return {};
-}
-
 nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
   nlohmann::json record{
       {"attempt", progress.attempts},

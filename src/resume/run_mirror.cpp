@@ -11,12 +11,12 @@
 #include "gputrain/resume/record.hpp"
 
 namespace gputrain::app {
-RunMirror::RunMirror(Parts parts) : parts_(std::move(parts)), store_(parts_.folder, parts_.retention) {
+RunMirror::RunMirror(Parts parts) : parts_(std::move(parts)) {
   if (!parts_.writes) return;
   std::error_code unknown;
   std::filesystem::create_directories(parts_.folder, unknown);
   lock();
-  copies_.emplace(parts_.folder, parts_.retention);
+  copies_.emplace(parts_.folder, parts_.retention, parts_.branch);
 }
 
 /// Two runs would remove each other's copies.
@@ -31,10 +31,6 @@ void RunMirror::lock() {
     }
     log::warning(std::string("the mirror cannot be written now: ") + error.what());
   }
-}
-
-bool RunMirror::holds(const checkpoint::Checkpoint& checkpoint) const {
-  return checkpoint.folder() == store_.folder_of(checkpoint.step());
 }
 
 void RunMirror::begin(const std::filesystem::path& checkpoint) {

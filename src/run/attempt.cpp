@@ -4,7 +4,6 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/summary.hpp"
-#include "gputrain/resume/left_behind.hpp"
 #include "gputrain/run/ending.hpp"
 #include "gputrain/run/preparation.hpp"
 #include "gputrain/run/rank_logs.hpp"
@@ -17,13 +16,8 @@ namespace {
 TakenRunFolder enter_run_folder(const Job& job, Place& place) {
   TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
   const auto& spec = job.spec().checkpoint;
-  const bool fresh = spec.resume == "never";
-  place.groups.on_rank_zero(
-      [&] {
-        if (fresh && spec.mirror) leave_mirror(*spec.mirror);  // first: where that is refused nothing has changed
-        taken = take_run_folder(job.output_dir, fresh);
-      },
-      "run folder");
+  place.groups.on_rank_zero([&] { taken = take_run_folder(job.output_dir, spec.resume == "never", spec.mirror); },
+                            "run folder");
   open_log(taken.folder, place);
   return taken;
 }

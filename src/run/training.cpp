@@ -70,7 +70,6 @@ void Training::resume_run() {
   if (progress_.attempts > 1) resume += "  attempt " + grouped(progress_.attempts);
   earlier.check_data(progress_, request_.accept);
   if (!request_.accept) earlier.refuse_if_stuck(progress_);
-  checkpointing_.leave_others_behind();
   leave_later_steps();
   tell_of_kept_batch(assembly_.plan.batch);
   pace_ = train::SavePace(earlier.losses());
@@ -94,7 +93,8 @@ void Training::record_attempt() {
   nlohmann::json attempt = attempt_record(job_, assembly_, progress_);
   if (checkpointing_.restore_seconds() > 0) attempt["restore_seconds"] = checkpointing_.restore_seconds();
   if (const auto batch = checkpointing_.batch_elsewhere()) attempt["from_elsewhere"] = {{"global_batch", *batch}};
-  if (!checkpointing_.lineage().branches.empty()) attempt["lineage"] = checkpoint::json_of(checkpointing_.lineage());
+  attempt["branch"] = checkpointing_.branch();
+  if (!checkpointing_.from().empty()) attempt["from"] = checkpointing_.from();
   ledger_.append("attempt", attempt);
 }
 

@@ -9,24 +9,12 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "gputrain/checkpoint/setting_aside.hpp"
 #include "store_fixture.hpp"
-
-static bool exchanges_fail = false;
-
-/// Overrides the C library's renameat2().
-extern "C" __attribute__((visibility("default"))) int renameat2(int from_folder, const char* from, int to_folder,
-                                                                const char* to, unsigned int flags) noexcept {
-  if (!exchanges_fail) return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
-  errno = EINVAL;
-  return -1;
-}
 
 static bool removals_fail = false;
 
@@ -45,7 +33,7 @@ using ::testing::HasSubstr;
 using CheckpointTest = StoreFixture;
 
 TEST_F(CheckpointTest, FindsNothingWhereNothingWasSaved) {
-  const CheckpointStore::Search search = CheckpointStore(folder_).find_newest();
+  const Search search = CheckpointStore(folder_).find_newest();
   EXPECT_FALSE(search.newest);
   EXPECT_TRUE(search.rejected.empty());
 }
@@ -53,8 +41,8 @@ TEST_F(CheckpointTest, FindsNothingWhereNothingWasSaved) {
 TEST_F(CheckpointTest, GivesBackTensorsAndStateOfTheNewestStep) {
   CheckpointStore store(folder_);
   save(store, 100);
-  save(store, 20);  // saved later, but still the older step
-  const CheckpointStore::Search search = store.find_newest();
+  save(store, 20);  // a smaller number saved later is still the older step
+  const Search search = store.find_newest();
   ASSERT_TRUE(search.newest);
   EXPECT_EQ(search.newest->step(), 100);
   EXPECT_EQ(search.newest->folder(), folder_ / "step-00000100");
@@ -80,64 +68,68 @@ TEST_F(CheckpointTest, ListsEveryCheckpointWithWhatIsWrongWithIt) {
 }
 
 TEST_F(CheckpointTest, NewestListedIsTheNewestThatIsWhole) {
-  EXPECT_FALSE(newest_listed(folder_ / "missing"));
+  EXPECT_FALSE(newest_listed({folder_ / "missing"}));
   CheckpointStore store(folder_, {.keep_last = 3});
   for (const int step : {1, 2, 3}) save(store, step);
   fs::resize_file(folder_ / "step-00000003/model.safetensors", 10);
-  EXPECT_EQ(newest_listed(folder_)->step, 2);
+  EXPECT_EQ(newest_listed({folder_})->step, 2);
   fs::remove_all(folder_ / "step-00000002");
   fs::remove(folder_ / "step-00000001/manifest.json");
-  EXPECT_FALSE(newest_listed(folder_));
+  EXPECT_FALSE(newest_listed({folder_}));
 }
 
 TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
   CheckpointStore store(folder_);
   for (int i = 0; i < 2; ++i) {
     save(store, 1);
-    set_aside(folder_ / "step-00000001", "bad");
+    set_aside(folder_ / "step-00000001");
   }
   EXPECT_THAT(names(), ElementsAre("step-00000001.bad", "step-00000001.bad-2"));
-  const CheckpointStore::Search search = store.find_newest();
+  const Search search = store.find_newest();
   EXPECT_FALSE(search.newest);
   EXPECT_TRUE(search.rejected.empty());
 }
 
-TEST_F(CheckpointTest, SetsAsideAllThatIsNewerGoodOrNot) {
-  CheckpointStore store(folder_, {.keep_last = 3});
-  for (const int step : {1, 2, 3}) save(store, step);
-  fs::resize_file(folder_ / "step-00000003/model.safetensors", 10);
-  EXPECT_EQ(set_aside_newer(folder_, 1).size(), 2U);
-  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002.left", "step-00000003.left"));
+TEST_F(CheckpointTest, OfTwoFoldersIsTheNewestAndOfOneStepThatOfTheFirst) {
+  const fs::path near = folder_ / "near", far = folder_ / "far", missing = folder_ / "missing";
+  CheckpointStore own(near, {.keep_last = 9}), copies(far, {.keep_last = 9});
+  for (const int step : {1, 2}) save(own, step);
+  for (const int step : {2, 3}) save(copies, step);
+  EXPECT_EQ(find_newest({near, far}).newest->folder(), far / "step-00000003");
+  EXPECT_EQ(find_newest({missing, near, far}).newest->step(), 3);
+  fs::resize_file(far / "step-00000003/model.safetensors", 10);
+  EXPECT_EQ(find_newest({near, far}).newest->folder(), near / "step-00000002");
+  EXPECT_EQ(newest_listed({near, far})->folder, near / "step-00000002");
+  fs::resize_file(near / "step-00000002/model.safetensors", 10);
+  const Search search = find_newest({near, far});
+  EXPECT_EQ(search.newest->folder(), far / "step-00000002");
+  EXPECT_EQ(search.rejected.size(), 2U);
 }
 
-TEST_F(CheckpointTest, OfAHistoryThatWasLeftIsNeitherFoundNorListedAsTheNewest) {
-  CheckpointStore store(folder_, {.keep_last = 9});
-  const auto first = Lineage::begin();
-  const auto second = first.branch_off(2);
-  for (const int step : {1, 2, 3}) save(store, step, first);
-  save(store, 4, first.branch_off(3));
-  store.follow(second);
-  EXPECT_EQ(store.find_newest().newest->step(), 2);
-  EXPECT_TRUE(store.find_newest().rejected.empty());
-  EXPECT_EQ(newest_listed(folder_, second)->step, 2);
-  store.follow(Lineage{}.branch_off(9));  // a branch of the default lineage, which none of these has
-  EXPECT_FALSE(store.find_newest().newest);
-  EXPECT_EQ(set_aside_others(folder_, second).size(), 2U);
-  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003.left", "step-00000004.left"));
+TEST_F(CheckpointTest, IsSearchedForWhereAnotherFolderCannotBeRead) {
+  CheckpointStore store(folder_);
+  save(store, 1);
+  fs::create_symlink("loop", folder_ / "loop");
+  const Search search = find_newest({folder_, folder_ / "loop"});
+  EXPECT_EQ(search.newest->step(), 1);
+  EXPECT_THAT(search.unreadable, HasSubstr("cannot list checkpoints"));
+  EXPECT_THROW(find_newest({folder_ / "loop", folder_}), Error);
 }
 
-TEST(LineageTest, IncludesWhatItHasBranchedOffAndWhatHasBranchedOffIt) {
-  const auto first = Lineage::begin(), second = first.branch_off(10), third = second.branch_off(20);
-  EXPECT_TRUE(second.includes(first, 10));
-  EXPECT_FALSE(second.includes(first, 11));
-  EXPECT_TRUE(second.includes(third, 30));  // a descendant wrote it
-  EXPECT_TRUE(third.includes(first, 10));
-  EXPECT_FALSE(third.includes(second, 21));
-  EXPECT_FALSE(second.includes(first.branch_off(10), 5));
-  EXPECT_FALSE(second.includes({}, 5));
-  EXPECT_TRUE(Lineage().includes(second, 5));
-  EXPECT_TRUE(Lineage().branch_off(4).includes({}, 4));
-  EXPECT_EQ(lineage_in(json_of(third)), third);
+TEST_F(CheckpointTest, OfABranchLiesInAFolderOfItsOwnAndOtherBranchesStay) {
+  EXPECT_EQ(newest_branch_in(folder_), 1);
+  CheckpointStore first(folder_, {.keep_last = 1}), second(folder_, {.keep_last = 1}, 2);
+  save(first, 5);
+  for (const int step : {3, 4}) save(second, step);
+  EXPECT_THAT(names(), ElementsAre("branch-2", "step-00000005"));
+  EXPECT_EQ(second.find_newest().newest->folder(), folder_ / "branch-2/step-00000004");
+  EXPECT_EQ(second.list().size(), 1U);
+  EXPECT_EQ(first.find_newest().newest->step(), 5);
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "branch-2/step-00000004");
+  fs::create_directory(folder_ / "branch-3");  // nothing was saved there
+  for (const char* other : {"branch-04", "branch-x", "branches"}) fs::copy(folder_ / "branch-2", folder_ / other);
+  EXPECT_EQ(newest_branch_in(folder_), 2);
+  EXPECT_EQ(branches_in(folder_).size(), 3U);
 }
 
 TEST_F(CheckpointTest, OfAnotherFormatIsLeftWhereItIs) {
@@ -174,7 +166,7 @@ TEST_F(CheckpointTest, IsSavedWhereAnOldOneCannotBeRemoved) {
   for (const int step : {2, 3}) save(store, step);
   removals_fail = false;
   EXPECT_EQ(store.find_newest().newest->step(), 3);
-  EXPECT_TRUE(newest_listed(folder_));
+  EXPECT_TRUE(newest_listed({folder_}));
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003"));
   save(store, 4);
   EXPECT_THAT(names(), ElementsAre("step-00000004"));
@@ -193,13 +185,54 @@ TEST_F(CheckpointTest, LooksForRoomBeforeTheFirstByte) {
   EXPECT_THAT(names(), ElementsAre("step-00000001"));
 }
 
-TEST_F(CheckpointTest, ReplacesACheckpointOfTheSameStep) {
-  CheckpointStore store(folder_);
+TEST_F(CheckpointTest, SavesAStepAgainBesideTheFirstAndThenInItsPlace) {
+  CheckpointStore store(folder_, {.keep_last = 2});
+  save(store, 6);
   save(store, 7);
-  overwrite(folder_ / "step-00000007" / "model.safetensors", "damaged");
+  const Snapshot again{.step = 7, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"};
+  const fs::path second = store.write(again);
+  EXPECT_EQ(second, folder_ / "step-00000007-2");
+  EXPECT_EQ(weight_of(*store.find_newest().newest), 1);
+  EXPECT_EQ(store.write(again), folder_ / "step-00000007-3");
+  fs::remove_all(second);
+  EXPECT_EQ(store.write(again), folder_ / "step-00000007-4");  // never a name that would look older
+  fs::remove_all(folder_ / "step-00000007-3");
+  EXPECT_EQ(store.confirm(folder_ / "step-00000007-4"), folder_ / "step-00000007");
+  EXPECT_THAT(names(), ElementsAre("step-00000006", "step-00000007"));
+  EXPECT_EQ(weight_of(*store.find_newest().newest), 1);
+  EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "step-00000007");
+  fs::create_directory_symlink("/nowhere", folder_ / "step-00000008");
+  EXPECT_EQ(store.write({.step = 8, .state = "{}"}), folder_ / "step-00000008-2");
+}
+
+TEST_F(CheckpointTest, StaysWhereItsSecondSaveReadsBackDamagedOrNotAtAll) {
+  CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 7);
-  EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
-  EXPECT_THAT(names(), ElementsAre("step-00000007"));
+  const Snapshot again{.step = 7, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"};
+  const fs::path damaged = store.write(again);
+  std::string content = content_of(damaged / "model.safetensors");
+  content.back() ^= 1;
+  overwrite(damaged / "model.safetensors", content);
+  EXPECT_THROW(store.confirm(damaged), Damage);
+  EXPECT_TRUE(store.prune(store.find_newest()).empty());
+  const fs::path unreadable = store.write(again);
+  fs::remove(unreadable / "model.safetensors");
+  fs::create_symlink("model.safetensors", unreadable / "model.safetensors");  // a loop
+  EXPECT_THROW(store.confirm(unreadable), Unreadable);
+  const auto search = store.find_newest();
+  EXPECT_EQ(search.newest->folder(), folder_ / "step-00000007");
+  EXPECT_EQ(search.rejected.size(), 2U);
+  save(store, 9);
+  EXPECT_THAT(names(), ElementsAre("step-00000009"));
+}
+
+TEST_F(CheckpointTest, TellsNamesOfCheckpointsFromOthers) {
+  EXPECT_EQ(parse_step_name("step-00000100")->step, 100);
+  EXPECT_EQ(parse_step_name("step-123456789-12")->number, 12);
+  EXPECT_EQ(parse_step_name("step-00000100-2.bad-3")->suffix, ".bad-3");
+  for (const char* name : {"step-100", "step-00000100-1", "step-00000100-02", "step-0000010x", "step-", "step--0000100",
+                           "latest", "step-00000100-", "step-99999999999999999999"})
+    EXPECT_FALSE(parse_step_name(name)) << name;
 }
 
 TEST_F(CheckpointTest, IgnoresAndRemovesWhatAKilledProcessLeftHalfWritten) {
@@ -210,85 +243,6 @@ TEST_F(CheckpointTest, IgnoresAndRemovesWhatAKilledProcessLeftHalfWritten) {
   save(store, 2);
   EXPECT_EQ(store.find_newest().newest->step(), 2);
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
-}
-
-// The existing entry is moved aside, not removed first; a dangling link, too.
-TEST_F(CheckpointTest, ReplacesALinkThatLeadsNowhere) {
-  CheckpointStore store(folder_);
-  save(store, 1);
-  fs::create_directory_symlink("/nowhere", store.folder_of(2));
-  save(store, 2);
-  EXPECT_EQ(store.find_newest().newest->step(), 2);
-}
-
-TEST_F(CheckpointTest, ReplacesACheckpointWhereTheFileSystemExchangesNoNames) {
-  exchanges_fail = true;
-  CheckpointStore store(folder_);
-  for (const int64_t step : {6, 7}) save(store, step);
-  overwrite(folder_ / "step-00000007" / "model.safetensors", "damaged");
-  save(store, 7);
-  exchanges_fail = false;
-  EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
-  EXPECT_THAT(names(), ElementsAre("step-00000006", "step-00000007"));
-}
-
-TEST_F(CheckpointTest, GetsItsNameBackWhenItsReplacementNeverCame) {
-  CheckpointStore store(folder_, {.keep_last = 1});
-  save(store, 7);
-  const fs::path folder = folder_ / "step-00000007", replaced = folder_ / "step-00000007.old.partial";
-  fs::rename(folder, replaced);  // as after a kill between the two renames without atomic exchange
-  fs::create_directory(folder_ / "step-00000007.partial");
-  EXPECT_FALSE(store.find_newest().newest);
-  store.put_back_replaced();
-  EXPECT_EQ(weight_of(*store.find_newest().newest), 7);
-  fs::copy(folder, replaced);
-  store.put_back_replaced();
-  EXPECT_TRUE(fs::exists(replaced)) << "another one has its name, which may be damaged";
-  store.remove_replaced(folder);
-  EXPECT_FALSE(fs::exists(replaced));
-  fs::rename(folder, replaced);
-  save(store, 8);  // a run that resumed from elsewhere
-  EXPECT_THAT(names(), ElementsAre("step-00000008"));
-}
-
-TEST_F(CheckpointTest, IsInItsPlaceAgainWhenItsReplacementReadsBackDamaged) {
-  for (const bool exchanges : {true, false}) {
-    exchanges_fail = !exchanges;
-    fs::remove_all(folder_);
-    CheckpointStore store(folder_, {.keep_last = 1});
-    save(store, 7);
-    store.write({.step = 7, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
-    const fs::path model = folder_ / "step-00000007" / "model.safetensors";
-    std::string content = content_of(model);
-    content.back() ^= 1;
-    overwrite(model, content);
-    EXPECT_THROW(store.confirm(7), Damage);
-    EXPECT_EQ(weight_of(*store.find_newest().newest), 7) << exchanges;
-    EXPECT_THAT(names(), ElementsAre("step-00000007", "step-00000007.bad")) << exchanges;
-    save(store, 9);
-    EXPECT_THAT(names(), ElementsAre("step-00000007.bad", "step-00000009")) << exchanges;
-  }
-  exchanges_fail = false;
-}
-
-TEST_F(CheckpointTest, StaysWhileItsReplacementCannotBeRead) {
-  for (const bool exchanges : {true, false}) {
-    exchanges_fail = !exchanges;
-    fs::remove_all(folder_);
-    CheckpointStore store(folder_, {.keep_last = 1});
-    save(store, 7);
-    const std::string good = content_of(folder_ / "step-00000007" / "model.safetensors");
-    for (const int64_t step : {7, 7, 8}) {
-      store.write({.step = step, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
-      fs::remove(store.folder_of(step) / "model.safetensors");
-      fs::create_symlink("model.safetensors", store.folder_of(step) / "model.safetensors");  // a link to itself
-      EXPECT_THROW(store.confirm(step), Unreadable);
-      EXPECT_EQ(content_of(folder_ / "step-00000007.old.partial" / "model.safetensors"), good) << step << exchanges;
-    }
-    save(store, 9);
-    EXPECT_THAT(names(), ElementsAre("step-00000009")) << exchanges;
-  }
-  exchanges_fail = false;
 }
 
 struct Injury {
@@ -341,7 +295,7 @@ TEST_F(CheckpointTest, FallsBackToTheNewestGoodOneAndSaysWhatIsWrongWithTheOther
     save(store, 1);
     save(store, 2);
     injury.apply(folder_ / "step-00000002");
-    const CheckpointStore::Search search = store.find_newest();
+    const Search search = store.find_newest();
     ASSERT_TRUE(search.newest) << injury.reason;
     EXPECT_EQ(search.newest->step(), 1) << injury.reason;
     ASSERT_EQ(search.rejected.size(), 1u) << injury.reason;

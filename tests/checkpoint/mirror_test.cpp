@@ -65,7 +65,7 @@ TEST_F(MirrorTest, CopiesEveryByteAndKeepsAsManyAsItsRetentionSays) {
   for (const int64_t step : {1, 2, 3}) EXPECT_EQ(mirror(copies, save(step)), "");
   EXPECT_THAT(names(), ElementsAre("step-00000002", "step-00000003"));
   const Checkpoint copy = Checkpoint::open(mirrored_ / "step-00000003"),
-                   original = Checkpoint::open(local_.folder_of(3));
+                   original = Checkpoint::open(local_.folder() / "step-00000003");
   EXPECT_EQ(to_json(copy.manifest()), to_json(original.manifest()));
   EXPECT_EQ(local_.list().size(), 3U);
 }
@@ -85,13 +85,21 @@ TEST_F(MirrorTest, TellsStepSizeAndTimeOfACopyAndDoesNotRepeatIt) {
   EXPECT_THAT(copies.take_results(), IsEmpty());
 }
 
-TEST_F(MirrorTest, ReplacesAStepThatWasSavedAnewAndWhatAKilledProcessLeft) {
+TEST_F(MirrorTest, TakesAStepThatWasSavedAnewInPlaceOfTheFirstAndRemovesWhatAKilledProcessLeft) {
   Mirror copies(mirrored_, {});
   EXPECT_EQ(mirror(copies, save(5)), "");
   fs::create_directory(mirrored_ / "step-00000009.partial");
   EXPECT_EQ(mirror(copies, save(5, 77)), "");
   EXPECT_EQ(Checkpoint::open(mirrored_ / "step-00000005").part("model").tensor("w").numel(), 77);
   EXPECT_THAT(names(), ElementsAre("step-00000005"));
+}
+
+TEST_F(MirrorTest, KeepsCopiesOfABranchApart) {
+  Mirror first(mirrored_, {.keep_last = 1}), second(mirrored_, {.keep_last = 1}, 2);
+  EXPECT_EQ(mirror(first, save(9)), "");
+  for (const int64_t step : {3, 4}) EXPECT_EQ(mirror(second, save(step)), "");
+  EXPECT_EQ(newest(), 9);
+  EXPECT_EQ(CheckpointStore(mirrored_, {}, 2).list().size(), 1U);
 }
 
 TEST_F(MirrorTest, NeverPutsDamageInPlace) {

@@ -142,7 +142,7 @@ TEST_F(PartTest, TellsADamagedNameFromThatOfAnotherJob) {
     restore(from.part("model"), {{"other", live}});
   }),
                Error);
-  std::fstream file(store.folder_of(2) / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  std::fstream file(folder_ / "step-00000002" / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
   std::string start(64, '\0');
   file.read(start.data(), 64);
   ASSERT_NE(start.find("weight"), std::string::npos);

@@ -75,13 +75,21 @@ TEST_F(RetentionTest, PointsAtTheBestOfThoseThatPruningLeft) {
 TEST_F(RetentionTest, RemovesNoOldOneForANewOneThatReadsBackDamaged) {
   CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 1);
-  store.write({.step = 2, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
-  const fs::path model = folder_ / "step-00000002" / "model.safetensors";
+  const fs::path written = store.write({.step = 2, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
+  const fs::path model = written / "model.safetensors";
   std::string content = content_of(model);
   content.back() ^= 1;
   overwrite(model, content);
-  EXPECT_THROW(store.confirm(2), Damage);
+  EXPECT_THROW(store.confirm(written), Damage);
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002"));
+}
+
+TEST_F(RetentionTest, CountsAStepThatWasSavedAgainOnce) {
+  CheckpointStore store(folder_, {.keep_last = 1, .keep_best = 2});
+  for (const auto& [step, loss] : {std::pair<int64_t, double>{1, 0.3}, {2, 0.1}, {2, 0.2}, {3, 0.9}})
+    save_scored(store, step, loss);
+  EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000002", "step-00000003"));
+  EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000002");
 }
 
 TEST_F(RetentionTest, LeavesNewerStepsOfAnAbandonedBranchAlone) {

@@ -40,13 +40,12 @@ class StoreFixture : public ::testing::Test {
  protected:
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// Saves a checkpoint whose values are the step.
-  static void save(CheckpointStore& store, int64_t step, const Lineage& lineage = {}) {
+  /// A checkpoint whose content tells its step.
+  static void save(CheckpointStore& store, int64_t step) {
     const NamedTensors model{{"w", at::full({3}, static_cast<float>(step))}, {"b", at::arange(4)}};
     store.save({.step = step,
                 .files = {{"model", model}, {"rng", {{"cpu", at::arange(8, at::kByte)}}}},
-                .state = nlohmann::json{{"loader_step", step}}.dump(),
-                .origin = {.lineage = lineage}});
+                .state = nlohmann::json{{"loader_step", step}}.dump()});
   }
   static void save_scored(CheckpointStore& store, int64_t step, double loss) {
     store.save({.step = step, .state = "{}", .score = Score{"val/loss", loss}});

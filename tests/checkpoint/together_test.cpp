@@ -50,7 +50,7 @@ TEST_F(TogetherTest, RanksWriteOneCheckpointInAnyOrder) {
   store.write(snapshot_of(0));
   late.join();
   other.join();
-  store.confirm(4);
+  store.confirm(folder_ / folder_name(4));
   const Checkpoint saved = *store.find_newest().newest;
   for (int64_t rank = 0; rank < kRanks; ++rank) {
     EXPECT_EQ(saved.part("optimizer").tensor("v").select(0, rank).sum().item<double>(),

@@ -53,20 +53,19 @@ def swap_files(folder: Path, chance: random.Random) -> str:
 
 
 def damage(checkpoints: Path, way, chance: random.Random) -> str:
-    """Damages the newest valid checkpoint, or several, but never the oldest valid one."""
-    good, _ = verifier.good_and_bad(checkpoints)
+    """Damages the newest good checkpoint, or several, but leaves the oldest good one alone."""
+    good, _ = verifier.good_folders(checkpoints)
     told = []
-    for step in good[: chance.randint(1, len(good) - 1)]:
-        name = f"step-{step:08}"
-        told.append(f"{name}: {way(checkpoints / name, chance)}")
+    for folder in good[: chance.randint(1, len(good) - 1)]:
+        told.append(f"{folder.name}: {way(folder, chance)}")
     return "; ".join(told)
 
 
 def leave_debris(checkpoints: Path, chance: random.Random) -> str:
-    """Creates entries that are no checkpoints but have names that look like one."""
-    good, _ = verifier.good_and_bad(checkpoints)
-    source = checkpoints / f"step-{good[0]:08}"
-    ahead = checkpoints / f"step-{good[0] + chance.randint(1, 900):08}"
+    """What is no checkpoint, under names that look like one."""
+    source = verifier.good_folders(checkpoints)[0][0]
+    newest = verifier.step_of(source.name)
+    ahead = checkpoints / f"step-{newest + chance.randint(1, 900):08}"
     if ahead.exists() or ahead.is_symlink() or Path(f"{ahead}.partial").exists():
         return f"nothing: there is a {ahead.name}"
     kind = chance.choice(["empty folder", "leftover", "file", "copy", "no manifest", "link", "odd name"])
@@ -84,5 +83,5 @@ def leave_debris(checkpoints: Path, chance: random.Random) -> str:
     elif kind == "link":
         ahead.symlink_to("nowhere")
     elif kind == "odd name":
-        shutil.copytree(source, checkpoints / f"step-{good[0]}", dirs_exist_ok=True)
+        shutil.copytree(source, checkpoints / f"step-{newest}", dirs_exist_ok=True)
     return f"{kind} at {ahead.name}"

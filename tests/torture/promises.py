@@ -3,7 +3,7 @@
 import errno
 import re
 
-RESUMED = re.compile(r"^resume +step ([\d,]+) from \S*?/(step-\d+)\s", re.M)
+RESUMED = re.compile(r"^resume +step ([\d,]+) from \S*?/(step-\d+)(?:-\d+)?\s", re.M)
 STARTED_FRESH = re.compile(r"^resume +none found", re.M)
 STEP_LINE = re.compile(r"^step ", re.M)
 
@@ -34,6 +34,5 @@ ERROR_CODES = {CHECKPOINT_ERROR, ENVIRONMENT_ERROR}
 
 
 def may_pass_in_silence(operation: str, path: str) -> bool:
-    """Errors that need no message: close() after the sync loses nothing, links are only hints, and the next save
-    removes a replaced checkpoint."""
-    return operation == "close" or ".old.partial" in path or path.rsplit("/", 1)[-1].split(".")[0] in ("latest", "best")
+    """An error nobody needs to hear of: after the sync, a close can take nothing back; hints are hints."""
+    return operation == "close" or path.rsplit("/", 1)[-1].split(".")[0] in ("latest", "best")

@@ -120,7 +120,7 @@ class Outcome:
         """The newest checkpoint in place when the program started the next one."""
         in_place = durable = 0
         for name, path in self.operations:
-            begun, finished = re.search(r"/ckpt/step-\d+\.partial$", path), re.search(r"/ckpt/step-(\d+)$", path)
+            begun, finished = re.search(r"/ckpt/step-\d+\.partial$", path), re.search(r"/ckpt/step-(\d+)(?:-\d+)?$", path)
             if name == "rename" and finished:
                 in_place = int(finished[1])
             elif name == "mkdir" and begun:

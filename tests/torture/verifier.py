@@ -5,7 +5,7 @@ import json
 import re
 from pathlib import Path
 
-FINISHED_NAME = re.compile(r"step-(\d{8,})")
+FINISHED_NAME = re.compile(r"step-(\d{8,})(?:-(\d+))?")  # "-2": the step was saved again
 ITEM_BYTES = {"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4, "U32": 4, "F32": 4,
               "I64": 8, "U64": 8, "F64": 8}
 
@@ -85,15 +85,26 @@ def finished(checkpoints: Path) -> list[Path]:
     if not checkpoints.is_dir():
         return []
     named = [path for path in checkpoints.iterdir() if FINISHED_NAME.fullmatch(path.name) and path.is_dir()]
-    return sorted(named, key=lambda path: int(FINISHED_NAME.fullmatch(path.name)[1]), reverse=True)
+    return sorted(named, key=lambda path: [int(number or 1) for number in FINISHED_NAME.fullmatch(path.name).groups()], reverse=True)
 
 
-def good_and_bad(checkpoints: Path) -> tuple[list[int], dict[str, str]]:
-    """Steps of the valid checkpoints, newest first, and the problems of the others by name."""
+def good_folders(checkpoints: Path) -> tuple[list[Path], dict[str, str]]:
+    """The good checkpoints, newest first, and what is wrong with the others by name."""
     good, bad = [], {}
     for folder in finished(checkpoints):
         try:
-            good.append(judge(folder))
+            judge(folder)
+            good.append(folder)
         except Bad as reason:
             bad[folder.name] = str(reason)
     return good, bad
+
+
+def step_of(name: str) -> int:
+    return int(FINISHED_NAME.fullmatch(name)[1])
+
+
+def good_and_bad(checkpoints: Path) -> tuple[list[int], dict[str, str]]:
+    """The steps of the good checkpoints, newest first, and what is wrong with the others by name."""
+    good, bad = good_folders(checkpoints)
+    return [step_of(folder.name) for folder in good], bad

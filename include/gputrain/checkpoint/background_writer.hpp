@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,7 @@ class BackgroundWriter {
   /// Result of one save.
   struct Result {
     int64_t step = 0;
+    std::filesystem::path folder = {};  // of the checkpoint, on rank 0
     uint64_t bytes = 0;
     double seconds = 0;         // until the checkpoint is durable
     double verify_seconds = 0;  // to read it back and prune older checkpoints

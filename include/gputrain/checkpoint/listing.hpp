@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gputrain/checkpoint/manifest.hpp"
@@ -17,20 +19,36 @@ struct Listed {
   int64_t step = 0;
   uint64_t bytes = 0;  // of all files
   std::optional<Score> score;
-  Lineage lineage;
-  std::string problem;  // empty: manifest and sizes are right; hashes are not checked
+  std::string problem;  // empty: manifest and sizes are right; hashes were not looked at
 };
 
-/// All folders with a finished checkpoint's name, newest first, valid or not. Throws Error(checkpoint) if the folder
-/// cannot be read.
+/// Those of finished_in(), good or not.
 std::vector<Listed> list_checkpoints(const std::filesystem::path& folder);
 
-/// The newest checkpoint of this lineage with a valid manifest and right file sizes. Throws Error(checkpoint) if the
-/// folder cannot be read.
-std::optional<Listed> newest_listed(const std::filesystem::path& folder, const Lineage& lineage = {});
+/// The newest one of finished_in() whose manifest and sizes are right.
+std::optional<Listed> newest_listed(const std::vector<std::filesystem::path>& folders);
 
-/// Steps of all folders with a finished checkpoint's name, newest first.
-std::vector<int64_t> steps_in(const std::filesystem::path& folder);
+/// What a name in a folder of checkpoints says.
+struct StepName {
+  int64_t step = 0;
+  int64_t number = 1;  // 2 and up: the step was saved again
+  std::string suffix;  // ".bad", ".partial"; empty: a finished checkpoint
+};
+/// Nothing for a name that no checkpoint has.
+std::optional<StepName> parse_step_name(const std::string& name);
+
+/// The checkpoints with a finished name and their steps, newest first; of one step the first folder's come first, and
+/// there the one that was saved last. Throws Error(checkpoint) when the first folder cannot be read; of another one
+/// `unreadable` says it.
+std::vector<std::pair<int64_t, std::filesystem::path>> finished_in(const std::vector<std::filesystem::path>& folders,
+                                                                   std::string* unreadable = nullptr);
+
+/// The folders of a run's branches by number: the first one is `checkpoints` itself, then there are "branch-2", ...
+std::map<int64_t, std::filesystem::path> branches_in(const std::filesystem::path& checkpoints);
+std::filesystem::path branch_folder(const std::filesystem::path& checkpoints, int64_t branch);
+
+/// The newest branch that has a checkpoint with a finished name; 1 when there is none.
+int64_t newest_branch_in(const std::filesystem::path& checkpoints);
 
 /// Reads a manifest and checks that every file it names exists with the right size. Throws Damage or Unreadable.
 Manifest look_at_files(const std::filesystem::path& folder);

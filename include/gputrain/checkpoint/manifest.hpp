@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "gputrain/checkpoint/file_seal.hpp"
-#include "gputrain/checkpoint/lineage.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::checkpoint {
@@ -51,10 +50,9 @@ struct Slice {
 
 /// Which job and which ranks wrote a checkpoint.
 struct Origin {
-  std::string spec_hash;                        // of the settings that a resumed run must not change
-  int64_t world_size = 1;                       // number of ranks that wrote it
-  std::map<std::string, std::string> versions;  // of gputrain and the libraries it used
-  Lineage lineage;
+  std::string spec_hash;                        // of the settings that a resumed run may not change
+  int64_t world_size = 1;                       // ranks that wrote it
+  std::map<std::string, std::string> versions;  // of gputrain and the libraries that computed it
 
   friend bool operator==(const Origin&, const Origin&) = default;
 };
@@ -83,8 +81,8 @@ Manifest::File parse_file(std::string_view text, const std::filesystem::path& pa
 /// for the message. File names cannot point outside the checkpoint's folder.
 Manifest parse_manifest(std::string_view text, const std::filesystem::path& path);
 
-/// "step-00000100"
-std::string folder_name(int64_t step);
+/// "step-00000100"; "step-00000100-2" when the step is saved again.
+std::string folder_name(int64_t step, int64_t number = 1);
 
 /// "model.safetensors", or "model-00002-of-00004.safetensors" for rank 1 of 4.
 std::string file_name(const std::string& part, int64_t rank, int64_t ranks);

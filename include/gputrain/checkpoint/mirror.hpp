@@ -16,8 +16,8 @@ namespace gputrain::checkpoint {
 /// mirror by its own retention. Failures are only reported as results.
 class Mirror {
  public:
-  /// The first copy creates `folder`.
-  Mirror(std::filesystem::path folder, Retention retention);
+  /// The first copy creates the folder.
+  Mirror(std::filesystem::path checkpoints, Retention retention, int64_t branch = 1);
   Mirror(const Mirror&) = delete;
   Mirror& operator=(const Mirror&) = delete;
   ~Mirror();  // cancels the copy; detaches the thread if a dead disk blocks it

@@ -2,6 +2,8 @@
 // place.
 //
 //   ckpt/step-00000100/{model,optimizer,...}.safetensors, state.json, manifest.json
+//   ckpt/step-00000100-2      the same step, saved again, until that is known to be good
+//   ckpt/branch-2/step-...    of a branch that a run began by choice of where to go on from
 //   ckpt/latest, ckpt/best    links for people; nothing here reads them
 #pragma once
 
@@ -53,66 +55,59 @@ struct Retention {
   bool smaller_is_better = true;
 };
 
-/// Only rank 0 writes, from one thread at a time.
+/// A checkpoint that a search has passed over.
+struct Rejected {
+  std::filesystem::path folder;
+  std::string reason;
+  bool is_damaged = true;  // false: it cannot be read at this moment
+};
+struct Search {
+  std::optional<Checkpoint> newest;
+  std::vector<Rejected> rejected;  // newer ones that did not verify
+  std::string unreadable;          // why a folder other than the first one could not be listed
+};
+
+/// Reads a candidate, as deep as its caller wants; throws Damage or Unreadable when it is not good.
+using Read = std::function<void(const Checkpoint&)>;
+
+/// The newest checkpoint that is good, in the order of finished_in(). `read` is called for one after the other until it
+/// returns; by default every file is compared with its hash. What else `read` throws ends the search.
+Search find_newest(const std::vector<std::filesystem::path>& folders, const Read& read = {});
+
+/// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and returns
+/// it. Throws Error(checkpoint) when it cannot.
+std::filesystem::path set_aside(const std::filesystem::path& folder);
+
+/// The checkpoints of one branch. One process writes (rank 0), from one thread at a time.
 class CheckpointStore {
  public:
-  /// The first save creates `folder`.
-  explicit CheckpointStore(std::filesystem::path folder, Retention retention = {});
+  /// The first save creates the folder.
+  explicit CheckpointStore(std::filesystem::path checkpoints, Retention retention = {}, int64_t branch = 1);
 
   const std::filesystem::path& folder() const noexcept { return folder_; }
-  /// From now on, finds only checkpoints of this lineage.
-  void follow(Lineage lineage) { lineage_ = std::move(lineage); }
-  const Lineage& lineage() const noexcept { return lineage_; }
-  /// The path for a step's checkpoint, whether it exists or not.
-  std::filesystem::path folder_of(int64_t step) const;
 
   /// For sharded saves: rank 0 calls this before any rank calls write(). Throws Error(checkpoint) if the disk has too
   /// little space.
   void prepare(const Snapshot& snapshot);
 
-  /// Writes a checkpoint; on a rank other than 0, writes its shards of the checkpoint that rank 0 completes. All ranks
-  /// need the same file system. The checkpoint is durable when this returns on rank 0, and replaces one of the same
-  /// step. Checks free space first. On failure throws Error(checkpoint), removes the partial checkpoint and leaves
-  /// older ones unchanged.
+  /// Writes a checkpoint, or a rank's shards of one that rank 0 completes; all ranks' folders are on one disk. When
+  /// this returns it is durable, and has the returned name, which is another one when its step was saved before. Throws
+  /// Error(checkpoint) otherwise; then every older checkpoint is still there, and what was half written is gone. Looks
+  /// for free space before the first byte.
   std::filesystem::path write(const Snapshot& snapshot);
 
   /// Call instead of write() when this rank cannot save: tells rank 0, which would wait for its shards.
   void withdraw(const Snapshot& snapshot, const std::string& reason) const;
 
-  /// Reads the step's checkpoint back from the disk. If it is valid, prunes older ones; otherwise throws
-  /// Error(checkpoint). A damaged one is set aside for the checkpoint it had replaced.
-  void confirm(int64_t step);
+  /// Reads a checkpoint back from the disk, and only when it is good removes older ones that nothing keeps, and the
+  /// first save of its step, whose name it then takes. Returns its name. Throws Error(checkpoint) that says what is
+  /// wrong with it.
+  std::filesystem::path confirm(const std::filesystem::path& written);
 
   /// write() and confirm().
   std::filesystem::path save(const Snapshot& snapshot);
 
-  struct Rejected {
-    std::filesystem::path folder;
-    std::string reason;
-    bool is_damaged = true;  // false: it cannot be read now
-  };
-  struct Search {
-    std::optional<Checkpoint> newest;
-    std::vector<Rejected> rejected;  // newer ones that failed the check
-  };
-
-  /// Reads everything needed from a candidate. Throws Damage or Unreadable if the candidate is not valid.
-  using Read = std::function<void(const Checkpoint&)>;
-
-  /// Finds the newest valid checkpoint: calls `read` on each candidate, newest first, until one call returns. By
-  /// default checks the hash of every file. Any other exception from `read` ends the search.
-  Search find_newest(const Read& read = {}) const;
-
-  /// Restores the names of checkpoints that a killed process was replacing on a file system without atomic exchange.
-  /// Only the writer calls this, before it selects a checkpoint to resume from. Throws Error(checkpoint).
-  void put_back_replaced() const;
-
-  /// If `damaged` had replaced a checkpoint that still exists, renames `damaged` to ".bad" and restores the other one.
-  /// Returns whether it did. Throws Error(checkpoint).
-  bool bring_back_replaced(const std::filesystem::path& damaged) const;
-
-  /// The path of the checkpoint that `folder` replaced, whether it exists or not.
-  static std::filesystem::path replaced_by(const std::filesystem::path& folder);
+  Search find_newest(const Read& read = {}) const { return checkpoint::find_newest({folder_}, read); }
 
   /// All folders with a finished checkpoint's name, newest first, valid or not.
   std::vector<Listed> list() const;
@@ -122,19 +117,15 @@ class CheckpointStore {
   /// nothing.
   std::vector<std::filesystem::path> prune(const Search& verified, bool only_tell = false) const;
 
-  /// Removes the checkpoint that `folder` replaced, if it still exists.
-  void remove_replaced(const std::filesystem::path& folder) const;
-
  private:
   std::filesystem::path partial_folder_of(int64_t step) const;
-  std::vector<std::filesystem::path> prune_up_to(int64_t newest, bool only_tell) const;
-  void point_hints_at(int64_t newest) const;
+  std::vector<std::filesystem::path> prune_up_to(const std::filesystem::path& newest, bool only_tell) const;
+  void point_hints_at(const std::filesystem::path& newest) const;
   void tell_once(const std::string& trouble);
 
-  std::filesystem::path folder_;
+  std::filesystem::path root_, folder_;  // of all branches, of this one
   Retention retention_;
-  Lineage lineage_;
-  std::string told_;  // last warning, so that it is not repeated
+  std::string told_;  // of what could not be removed
 };
 
 }  // namespace gputrain::checkpoint

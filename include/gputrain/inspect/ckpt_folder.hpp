@@ -17,10 +17,11 @@ namespace gputrain::app {
 struct CkptEntry {
   enum class Kind {
     checkpoint,  // has a finished name, good or not
-    set_aside,   // "step-00000020.bad": never read again
+    set_aside,   // "step-00000020.bad", or of a branch that was left: not read again
     left_over,   // ".partial": being written, or left by a process that was killed
   };
   std::filesystem::path folder;
+  std::filesystem::path root;  // the folder of checkpoints
   Kind kind = Kind::checkpoint;
   int64_t step = 0;
   uint64_t bytes = 0;              // on disk
@@ -28,7 +29,8 @@ struct CkptEntry {
   std::optional<checkpoint::Score> score;
   std::string problem;  // by manifest and sizes; empty: none seen
 
-  std::string name() const { return folder.filename().string(); }
+  /// "step-00000020", "branch-2/step-00000020"
+  std::string name() const { return folder.lexically_relative(root).string(); }
 };
 
 /// Everything in it, oldest step first.

@@ -54,7 +54,7 @@ struct ReplayRequest {
 struct PruneRequest {
   std::string run;  // a run folder or its ckpt/
   int64_t keep_last = 0, keep_best = 0, keep_every = 0;
-  bool set_aside = false;  // remove those that were set aside too
+  bool set_aside = false;  // remove those that were set aside, or are of other branches, too
   bool dry_run = false;
   bool json = false;
 };

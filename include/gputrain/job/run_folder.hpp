@@ -1,7 +1,10 @@
 // The folder of a run: what lies where, and taking it into use.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
 
 #include "gputrain/job/run_lock.hpp"
 
@@ -20,6 +23,18 @@ struct RunFolder {
   std::filesystem::path weights() const { return path / "model.safetensors"; }
   std::filesystem::path model_config() const { return path / "config.json"; }
 };
+
+/// Where a run's history stands. Who goes on from a checkpoint that is not the newest begins a new branch; the run goes
+/// on in the branch with the highest number, and leaves the others' checkpoints alone.
+struct RunBranch {
+  int64_t number = 1;
+  std::string from;  // the checkpoint that it began with, until the run has saved that
+};
+/// By the ledger, or by the run's checkpoints and those in its mirror where they know of a newer one.
+RunBranch branch_of(const RunFolder& run, const std::optional<std::string>& mirror);
+
+/// Whether it is that folder or lies below it, whatever names lead there.
+bool is_within(const std::filesystem::path& path, const std::filesystem::path& folder);
 
 /// A run folder that this process alone writes.
 struct TakenRunFolder {
@@ -42,8 +57,8 @@ void check_mirror(const std::filesystem::path& mirror, const std::filesystem::pa
 void check_may_take_run_folder(const std::filesystem::path& path, bool fresh);
 
 /// Creates the folder and locks it, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`,
-/// ...: nothing is ever overwritten by starting over. Throws Error(environment) when it cannot be written, Error(usage)
-/// when another process uses it.
-TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh);
+/// ...: nothing is ever overwritten by starting over, and what its mirror has is of another branch. Throws
+/// Error(environment) when it cannot be written, Error(usage) when another process uses it.
+TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh, const std::optional<std::string>& mirror);
 
 }  // namespace gputrain::app

@@ -11,6 +11,7 @@
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/monitor/ledger.hpp"
+#include "gputrain/resume/resume_point.hpp"
 #include "gputrain/resume/run_mirror.hpp"
 #include "gputrain/setup/assembly.hpp"
 #include "gputrain/setup/training_state.hpp"
@@ -46,12 +47,10 @@ class Checkpointing {
   /// Throws Error(checkpoint) when there must be one and is not, Error(usage) when the job has changed in a way that
   /// does not allow going on. Every rank must call.
   std::string resume(train::Progress& progress, bool accept_changes);
-  /// Sets aside what resume() did not choose, where a path was chosen: newer ones of the run, all of them where the
-  /// path leads out of it; and what a mirror that was away then has kept. Once nothing else can refuse the start. Every
-  /// rank must call.
-  void leave_others_behind();
-  /// The lineage that the run goes on with, on rank 0.
-  const checkpoint::Lineage& lineage() const noexcept { return store_.lineage(); }
+  /// The branch that the run saves in.
+  int64_t branch() const noexcept { return point_.branch; }
+  /// The checkpoint that resume() began the branch with; empty: it went on in the branch.
+  const std::string& from() const noexcept { return from_; }
 
   /// Puts everything back as the newest good checkpoint has it, but goes on from the step that `progress` is at;
   /// returns the checkpoint's step. Throws Error(refused), with `reason`, when there is none yet. Every rank must call.
@@ -69,8 +68,8 @@ class Checkpointing {
   /// Waits for the save in the background; whether the last save ended well. Every rank must call.
   bool settle();
 
-  /// Whether what resume() restored is a checkpoint of the run's own folder, under its step's name; else the run has to
-  /// save it there before it can be lost. True where there was none.
+  /// Whether what resume() restored is a checkpoint of the branch in the run's own folder; else the run has to save it
+  /// there before the first step. True where there was none.
   bool is_in_place() const noexcept { return is_in_place_; }
   /// The global batch of the run that resume() went on from by path, where that was another one.
   const std::optional<int64_t>& batch_elsewhere() const noexcept { return batch_elsewhere_; }
@@ -85,12 +84,9 @@ class Checkpointing {
   double restore_seconds() const noexcept { return restore_seconds_; }
 
  private:
-  using Read = checkpoint::CheckpointStore::Read;
+  using Read = checkpoint::Read;
   std::optional<checkpoint::Checkpoint> choose(const Read& read) const;
   std::optional<checkpoint::Checkpoint> newest(const Read& read) const;
-  void follow(const checkpoint::Lineage& lineage);
-  bool ask_rank_zero(const std::function<bool()>& question);
-  void leave_newer_than(int64_t step);
   void note(const checkpoint::BackgroundWriter::Result& result);
   bool fails_anywhere(bool failed);
   bool is_rank_zero() const noexcept { return parts_.assembly.place.rank() == 0; }
@@ -106,16 +102,11 @@ class Checkpointing {
   Parts parts_;
   TrainingState state_;
   std::string best_metric_;
+  ResumePoint point_;
   checkpoint::CheckpointStore store_;
   checkpoint::BackgroundWriter writer_;
   std::optional<RunMirror> mirror_;
-  bool is_from_mirror_ = false;
-  struct Start {
-    std::filesystem::path folder;
-    int64_t step;
-    std::optional<int64_t> leaves;  // set aside what is newer than this
-  };
-  std::optional<Start> start_;  // what resume() restored
+  std::string from_;
   bool is_in_place_ = true;
   std::optional<int64_t> batch_elsewhere_;
   struct Begun {

@@ -8,7 +8,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "gputrain/checkpoint/lineage.hpp"
 #include "gputrain/data/usage.hpp"
 #include "gputrain/monitor/summary.hpp"
 #include "gputrain/setup/assembly.hpp"
@@ -43,13 +42,6 @@ struct DataIdentity {
 DataIdentity identity_of(const data::Dataset& dataset);
 /// That of the run's newest attempt.
 DataIdentity identity_before(const std::vector<nlohmann::json>& ledger);
-
-/// The lineage that the run's newest choice of one has left it with.
-checkpoint::Lineage lineage_before(const std::vector<nlohmann::json>& ledger);
-
-/// The checkpoint that the newest choice by path was for, where it lay elsewhere and nothing has been saved since; else
-/// "".
-std::string unsaved_start_in(const std::vector<nlohmann::json>& ledger);
 
 /// How many attempts there have been: the lines about them, or the highest number that one was given, as the first in
 /// a folder that goes on from another's checkpoint has not the number 1.

@@ -18,17 +18,13 @@ class RunMirror {
   struct Parts {
     std::filesystem::path folder;
     checkpoint::Retention retention;
+    int64_t branch;
     bool writes;  // true on rank 0; the others may only read
     monitor::Ledger& ledger;
     monitor::Console& console;
   };
   /// Throws Error(usage) when the folder is in use by another run.
   explicit RunMirror(Parts parts);
-
-  const checkpoint::CheckpointStore& store() const noexcept { return store_; }
-  /// From now on only checkpoints of this lineage are found there.
-  void follow(const checkpoint::Lineage& lineage) { store_.follow(lineage); }
-  bool holds(const checkpoint::Checkpoint& checkpoint) const;
 
   /// Copies in the background; not while the folder is another than at the start, as where a disk was unmounted: what
   /// would then lie there is neither a second copy nor locked.
@@ -45,7 +41,6 @@ class RunMirror {
   void note(const checkpoint::Mirror::Result& result);
 
   Parts parts_;
-  checkpoint::CheckpointStore store_;
   RunLock lock_;
   std::optional<checkpoint::Mirror> copies_;
   std::string told_;      // the failure that was told last

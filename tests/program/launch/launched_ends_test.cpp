@@ -255,8 +255,8 @@ TEST(Restarting, FromAPathGoesOnFromWhatWasSavedSince) {
   EXPECT_EQ(second.program().wait().exit_code, 0);
 }
 
-/// What the run had before is set aside by the first attempt, which is no save.
-TEST(Restarting, FromAPathBeginsThereAgainUntilSomethingIsSaved) {
+/// The first attempt saves it in the branch that it begins.
+TEST(Restarting, FromAPathBeginsThereAgainUntilMoreIsSaved) {
   const TemporaryFolder folder;
   Launched first(folder, {}, {"train.max_steps=400", "checkpoint.interval=20", "checkpoint.keep_every=20"});
   ASSERT_EQ(first.program().wait().exit_code, 0);
@@ -265,7 +265,7 @@ TEST(Restarting, FromAPathBeginsThereAgainUntilSomethingIsSaved) {
   ASSERT_TRUE(second.program().prints("step    40/")) << second.program().wait(5).err;
   second.program().forget_output();
   kill(second.family().rank(1), SIGKILL);
-  EXPECT_TRUE(second.program().prints("resume  step 20 from " + chosen));
+  EXPECT_TRUE(second.program().prints("resume  step 20 from " + first.run() + "/ckpt/branch-2/step-00000020"));
   EXPECT_EQ(second.program().wait().exit_code, 0);
 }
 

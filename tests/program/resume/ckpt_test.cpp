@@ -270,20 +270,33 @@ TEST_F(Ckpt, PruneNeverRemovesTheNewestThatVerifies) {
   EXPECT_EQ(fs::read_symlink(in_ckpt("latest")), name(12));
 }
 
-TEST_F(Ckpt, PruneGivesWhatWasBeingReplacedItsNameBack) {
-  fs::rename(in_ckpt(name(20)), in_ckpt(name(20) + ".old.partial"));
+TEST_F(Ckpt, PruneRemovesAStepThatWasSavedAgainOnlyWhereTheSecondVerifies) {
+  const std::string again = name(20) + "-2";
+  fs::copy(in_ckpt(name(20)), in_ckpt(again), fs::copy_options::recursive);
+  EXPECT_THAT(ckpt_json({"prune", run_, "--keep-last", "9", "--dry-run"}, 0)["removed"][0]["name"], name(20));
+  flip(20);
+  fs::rename(in_ckpt(again), in_ckpt("good"));
+  fs::rename(in_ckpt(name(20)), in_ckpt(again));
+  fs::rename(in_ckpt("good"), in_ckpt(name(20)));
   EXPECT_EQ(ckpt({"prune", run_, "--keep-last", "1"}).exit_code, 0);
-  EXPECT_THAT(names(), ElementsAre(name(20)));
+  EXPECT_THAT(names(), ElementsAre(name(20), again));
 }
 
-TEST_F(Ckpt, PruneKeepsWhatADamagedCheckpointHasReplaced) {
-  const std::string replaced = name(20) + ".old.partial";
-  fs::copy(in_ckpt(name(20)), in_ckpt(replaced), fs::copy_options::recursive);
-  flip(20);
-  EXPECT_EQ(ckpt({"prune", run_, "--keep-last", "1", "--dry-run"}).exit_code, 0);
-  const Result result = ckpt({"prune", run_, "--keep-last", "1"});
-  EXPECT_THAT(result.out, HasSubstr("takes the place of the one that does not verify")) << result.err;
-  EXPECT_THAT(names(), ElementsAre(name(16), name(20), replaced));
+TEST_F(Ckpt, LooksAfterTheNewestBranchAndLeavesOthersAlone) {
+  fs::create_directory(in_ckpt("branch-2"));
+  for (const int step : {8, 12}) fs::copy(in_ckpt(name(step)), in_ckpt("branch-2/" + name(step)));
+  const auto document = ckpt_json({"ls", run_}, 0);
+  EXPECT_THAT(strings_at(document["checkpoints"], "name"), ElementsAre("branch-2/" + name(8), "branch-2/" + name(12)));
+  EXPECT_EQ(document["checkpoints"][1]["latest"], true);
+  EXPECT_EQ(document["set_aside"].size(), 5U);
+  EXPECT_THAT(ckpt({"ls", run_}).out, HasSubstr("of a branch that was left: " + name(20)));
+  EXPECT_EQ(ckpt_json({"diff", run_, in_ckpt(name(12))}, 0)["a"]["step"], 12);
+  EXPECT_EQ(ckpt({"prune", run_, "--keep-last", "1"}).exit_code, 0);
+  EXPECT_THAT(names(), ElementsAre("branch-2", name(4), name(8), name(12), name(16), name(20)));
+  EXPECT_EQ(ckpt({"prune", run_, "--keep-last", "1", "--set-aside"}).exit_code, 0);
+  EXPECT_THAT(names(), ElementsAre("branch-2"));
+  EXPECT_TRUE(fs::exists(in_ckpt("branch-2/" + name(12))));
+  EXPECT_FALSE(fs::exists(in_ckpt("branch-2/" + name(8))));
 }
 
 TEST_F(Ckpt, PruneRemovesNothingWhenNoneVerifies) {

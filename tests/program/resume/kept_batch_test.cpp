@@ -44,14 +44,6 @@ TEST_F(KeptBatch, IsKeptWhereTheMirrorIsAway) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-TEST_F(KeptBatch, IsThatOfACheckpointThatWasBeingReplaced) {
-  const std::string newest = run_ + "/ckpt/step-00000010";
-  std::filesystem::rename(newest, newest + ".old.partial");
-  const Result result = go_on({"train.micro_batch_size=4"});
-  EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("resume  step 10"));
-}
-
 TEST_F(KeptBatch, GivesWayToAnotherAccumulationOnlyWhereThatIsAccepted) {
   const std::vector<std::string> larger{"train.gradient_accumulation_steps=4", "train.max_steps=12"};
   const Result refused = go_on(larger);

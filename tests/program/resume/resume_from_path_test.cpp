@@ -1,4 +1,4 @@
-// Going on from a checkpoint chosen by path: an older one of the run, one set aside, another run's.
+// Going on from a checkpoint chosen by path: an older one of the run, one of a branch that was left, another run's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,11 +29,24 @@ TEST(Resume, FromAnOlderCheckpointLeavesTheNewerOnesBehindForGood) {
   ASSERT_TRUE(again.prints("resume  step 10"));
   again.signal(SIGKILL);
   again.wait();
-  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020.left"));
   EXPECT_THAT(gputrain(run).out, HasSubstr("resume  step 10"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020"));
+  EXPECT_EQ(std::filesystem::read_symlink(folder / "run/ckpt/latest"), "branch-2/step-00000020");
+  EXPECT_THAT(gputrain(run).out, HasSubstr("resume  step 20 from " + (folder / "run/ckpt/branch-2/step-00000020")));
 }
 
-TEST(Resume, ThatIsRefusedSetsNothingAside) {
+TEST(Resume, ByThePathOfTheNewestGoesOnInItsBranch) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const Result on = gputrain({"run", job, "--output-dir", folder / "run", "--accept", "--set", "train.max_steps=25",
+                              "--set", "checkpoint.resume=" + (folder / "run/ckpt/latest")});
+  EXPECT_THAT(on.out, HasSubstr("resume  step 20 from ")) << on.err;
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000025"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/ckpt/branch-2"));
+}
+
+TEST(Resume, ThatIsRefusedBeginsNoBranch) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -41,7 +54,8 @@ TEST(Resume, ThatIsRefusedSetsNothingAside) {
   const Result refused = gputrain({"run", job, "--output-dir", folder / "run", "--set",
                                    "checkpoint.resume=" + (folder / "run/ckpt/step-00000010")});
   EXPECT_EQ(refused.exit_code, 2) << refused.out << refused.err;
-  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020"));
+  EXPECT_THAT(read_file(folder / "run/ledger.jsonl"), ::testing::Not(HasSubstr("\"branch\":2")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/ckpt/branch-2"));
 }
 
 /// Runs a job from a checkpoint on, to this many steps.
@@ -55,37 +69,38 @@ TEST(Resume, KeepsWhatWasSavedAfterAChoiceThatTheLedgerHasLost) {
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 3}\n"),
                     ledger = folder / "run/ledger.jsonl";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
-  ASSERT_EQ(run_from(folder, folder / "run/ckpt/step-00000015", "20").exit_code, 0);
   std::filesystem::copy(ledger, ledger + ".before");
+  ASSERT_EQ(run_from(folder, folder / "run/ckpt/step-00000015", "20").exit_code, 0);
   ASSERT_EQ(run_from(folder, folder / "run/ckpt/latest", "25").exit_code, 0);
   std::filesystem::rename(ledger + ".before", ledger);
   EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 25 from "));
 }
 
-TEST(Resume, WithNothingButCheckpointsOfOtherHistoriesDoesNotStartOver) {
+TEST(Resume, WithNothingButCheckpointsOfOtherBranchesDoesNotStartOver) {
   const TemporaryFolder folder;
   ASSERT_EQ(gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run"}).exit_code, 0);
-  std::ofstream(folder / "run/ledger.jsonl", std::ios::app) << R"({"kind":"left","lineage":[{"id":"another"}]})"
+  std::ofstream(folder / "run/ledger.jsonl", std::ios::app) << R"({"kind":"started_over","branch":2})"
                                                             << "\n";
   const Result result = run_from(folder, "auto", "30");
   EXPECT_EQ(result.exit_code, 5) << result.out;
-  EXPECT_THAT(result.err, HasSubstr("says that it has left all of them"));
+  EXPECT_THAT(result.err, HasSubstr("none of the branch that the run's ledger names last"));
 }
 
-TEST(Resume, FromWhatWasSetAsideIsSavedBeforeItCanBeLost) {
+TEST(Resume, FromABranchThatWasLeftTakesNothingOfTheOneLeftForIt) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\nlog: {interval: 1}\n"),
                     ckpt = folder / "run/ckpt";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
-  ASSERT_EQ(run_from(folder, ckpt + "/step-00000010", "15").exit_code, 0);
+  ASSERT_EQ(run_from(folder, ckpt + "/step-00000010", "35").exit_code, 0);
   Program undone({gputrain_path(), "run", job, "--output-dir", folder / "run", "--accept", "--set",
-                  "checkpoint.resume=" + ckpt + "/step-00000020.left", "--set", "train.max_steps=1000000", "--set",
+                  "checkpoint.resume=" + ckpt + "/step-00000020", "--set", "train.max_steps=1000000", "--set",
                   "checkpoint.interval=null"});
   ASSERT_TRUE(undone.prints("step    21/"));
   undone.signal(SIGKILL);
   undone.wait();
-  EXPECT_TRUE(std::filesystem::exists(ckpt + "/step-00000015.left-2"));  // of the branch that was left for this one
-  EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 20 from " + ckpt));
+  EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 20 from " + ckpt + "/branch-3"));
+  for (const char* stays : {"step-00000005", "step-00000020", "branch-2/step-00000035"})
+    EXPECT_TRUE(std::filesystem::exists(ckpt + "/" + stays)) << stays;
 }
 
 TEST(Resume, FromElsewhereThatWasNeverSavedHereIsNotForgotten) {
@@ -94,17 +109,17 @@ TEST(Resume, FromElsewhereThatWasNeverSavedHereIsNotForgotten) {
                     chosen = folder / "other/ckpt/step-00000010";
   for (const char* run : {"other", "run"}) ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / run}).exit_code, 0);
   std::ofstream(folder / "run/ledger.jsonl", std::ios::app)
-      << nlohmann::json{{"kind", "left"}, {"lineage", {{{"id", "new"}}}}, {"from", chosen}}.dump() << "\n";
-  for (const char* wish : {"auto", "must"}) {
-    const Result refused = run_from(folder, wish, "30");
-    EXPECT_EQ(refused.exit_code, 5) << refused.out;
-    EXPECT_THAT(refused.err, HasSubstr("--set checkpoint.resume=" + chosen));
-  }
-  EXPECT_EQ(run_from(folder, chosen, "30").exit_code, 0);
-  EXPECT_THAT(run_from(folder, "auto", "35").out, HasSubstr("resume  step 30 "));
+      << nlohmann::json{{"kind", "attempt"}, {"attempt", 2}, {"branch", 2}, {"from", chosen}}.dump() << "\n";
+  std::filesystem::rename(chosen, chosen + ".away");
+  const Result refused = run_from(folder, "auto", "30");
+  EXPECT_EQ(refused.exit_code, 5) << refused.out;
+  EXPECT_THAT(refused.err, HasSubstr(chosen));
+  std::filesystem::rename(chosen + ".away", chosen);
+  EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 10 from " + chosen));
+  EXPECT_THAT(run_from(folder, "must", "35").out, HasSubstr("resume  step 30 from " + (folder / "run/ckpt/branch-2")));
 }
 
-TEST(Resume, FromAnotherRunLeavesAllOfThisOneBehindAndRollsBackToThat) {
+TEST(Resume, FromAnotherRunLeavesThisOnesAloneAndRollsBackToThat) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
   for (const char* run : {"other", "run"}) ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / run}).exit_code, 0);
@@ -114,7 +129,7 @@ TEST(Resume, FromAnotherRunLeavesAllOfThisOneBehindAndRollsBackToThat) {
                 "--set", "optimizer.lr=1e30", "--set", "train.nonfinite=rollback", "--set", "train.max_rollbacks=1"});
   EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
   EXPECT_THAT(result.out + result.err, HasSubstr("back    to the weights of step 10"));
-  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000005.left"));
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000005"));
 }
 
 TEST(Resume, FromWhatIsNoCheckpointSaysWhereOneIs) {

@@ -1,0 +1,220 @@
+#include "gputrain/resume/resume_point.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/job/run_folder.hpp"
+
+namespace gputrain::app {
+namespace {
+
+using checkpoint::Read;
+using checkpoint::Search;
+
+bool is_path(const std::string& resume) { return resume != "auto" && resume != "must" && resume != "never"; }
+
+/// Throws where there are checkpoints after all.
+void refuse_to_start_over(const Job& job, const Search& in_vain) {
+  const auto checkpoints = RunFolder{job.output_dir}.checkpoints();
+  if (!in_vain.rejected.empty()) {
+    throw Error(ExitCode::checkpoint,
+                {.what = "none of the run's checkpoints is good; the newest: " + in_vain.rejected.front().reason,
+                 .where = checkpoints.string(),
+                 .hint = "put a good copy there, or start over: --set checkpoint.resume=never keeps this run aside"});
+  }
+  for (const auto& [number, folder] : checkpoint::branches_in(checkpoints)) {
+    if (checkpoint::finished_in({folder}).empty()) continue;
+    throw Error(ExitCode::checkpoint,
+                {.what = "there are checkpoints, but none of the branch that the run's ledger names last",
+                 .where = checkpoints.string(),
+                 .hint = "name the one to go on from: --set checkpoint.resume=PATH, or start over: never"});
+  }
+}
+
+/// Takes a damaged checkpoint out of the way and returns its new name; empty where a mirror does not allow that.
+std::string quarantine(const std::filesystem::path& folder, bool is_own) {
+  try {
+    return checkpoint::set_aside(folder).filename().string();
+  } catch (const Error&) {
+    if (is_own) throw;
+    return {};
+  }
+}
+
+/// What rank 0 finds.
+std::optional<checkpoint::Checkpoint> newest_here(const Job& job, const ResumePoint& point, const Read& read) {
+  Search search = checkpoint::find_newest(point.folders, read);
+  if (!search.unreadable.empty()) log::warning("the mirror cannot be read: " + search.unreadable);
+  if (!search.newest) refuse_to_start_over(job, search);
+  for (const auto& rejected : search.rejected) {
+    // What cannot be read now may be good later.
+    const bool is_own = rejected.folder.parent_path() == point.folders.front();
+    const std::string aside = rejected.is_damaged ? quarantine(rejected.folder, is_own) : "";
+    log::warning("checkpoint skipped: " + rejected.reason + (aside.empty() ? "" : "; it is now " + aside));
+  }
+  return std::move(search.newest);
+}
+
+/// Why a rank cannot read a checkpoint that rank 0 has read.
+struct Refusal {
+  bool is_damaged = false;
+  std::string what, where;
+
+  [[noreturn]] void raise() const {
+    if (is_damaged) throw checkpoint::Damage(what, where);
+    throw checkpoint::Unreadable(what, where);
+  }
+};
+
+/// The first rank's that has one. Every rank must call.
+std::optional<Refusal> refusal_of_any(comm::Group& control, const std::optional<Refusal>& own) {
+  constexpr size_t kBytes = 4096;
+  const at::Tensor told = at::zeros({kBytes}, at::kByte);
+  if (own) {
+    const std::string text = (own->is_damaged ? "d" : "u") + own->what + '\0' + own->where;
+    std::memcpy(told.mutable_data_ptr(), text.data(), std::min(text.size(), kBytes - 2));  // ends with two zeros
+  }
+  const at::Tensor all = control.all_gather(told, "who cannot read the checkpoint");
+  for (int rank = 0; rank < control.size(); ++rank) {
+    const at::Tensor one = all.select(0, rank);
+    const char* const text = static_cast<const char*>(one.const_data_ptr());
+    if (text[0] == '\0') continue;
+    const std::string what = text + 1;
+    return Refusal{text[0] == 'd', "rank " + std::to_string(rank) + " says: " + what, text + what.size() + 2};
+  }
+  return std::nullopt;
+}
+
+/// The last checkpoint that lies in `folder`, as where it was copied to without its run; empty: none.
+std::filesystem::path last_checkpoint_in(const std::filesystem::path& folder) {
+  std::filesystem::path last;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (exists(entry.path() / "manifest.json")) last = std::max(last, entry.path());
+  }
+  return last;
+}
+
+checkpoint::Checkpoint read_from(const std::filesystem::path& folder, const Read& read) {
+  auto checkpoint = checkpoint::Checkpoint::look_into(folder);
+  read(checkpoint);
+  return checkpoint;
+}
+
+std::vector<std::filesystem::path> folders_of(const Job& job, int64_t branch) {
+  std::vector<std::filesystem::path> folders{
+      checkpoint::branch_folder(RunFolder{job.output_dir}.checkpoints(), branch)};
+  if (const auto& mirror = job.spec().checkpoint.mirror) folders.push_back(checkpoint::branch_folder(*mirror, branch));
+  return folders;
+}
+
+}  // namespace
+
+ResumePoint resume_point_of(const Job& job) {
+  const auto& spec = job.spec().checkpoint;
+  const RunBranch branch = branch_of(RunFolder{job.output_dir}, spec.mirror);
+  ResumePoint point{.branch = branch.number, .folders = folders_of(job, branch.number), .path = {}};
+  if (!is_path(spec.resume)) {
+    if (spec.resume != "never" && checkpoint::finished_in(point.folders).empty()) point.path = branch.from;
+    return point;
+  }
+  std::error_code unknown;
+  const auto newest = checkpoint::newest_listed(point.folders);
+  if (newest && std::filesystem::equivalent(newest->folder, spec.resume, unknown)) return point;
+  const int64_t number = branch.number + (checkpoint::finished_in(point.folders).empty() ? 0 : 1);
+  return {.branch = number, .folders = folders_of(job, number), .path = spec.resume};
+}
+
+ResumePoint agreed_resume_point(const Job& job, comm::ProcessGroups& groups) {
+  ResumePoint point;
+  groups.on_rank_zero([&] { point = resume_point_of(job); }, "search for a checkpoint");
+  at::Tensor numbers = at::zeros({2}, at::kLong);
+  numbers[0].fill_(point.branch);
+  numbers[1].fill_(static_cast<int64_t>(point.path.size()));
+  groups.control().broadcast(numbers, 0, "branch of the run");
+  at::Tensor path = at::zeros({numbers[1].item<int64_t>() + 1}, at::kByte);
+  std::memcpy(path.mutable_data_ptr(), point.path.data(), point.path.size());
+  groups.control().broadcast(path, 0, "checkpoint to begin with");
+  const auto branch = numbers[0].item<int64_t>();
+  return {
+      .branch = branch, .folders = folders_of(job, branch), .path = static_cast<const char*>(path.const_data_ptr())};
+}
+
+std::optional<checkpoint::Checkpoint> look_for_checkpoint(const Job& job, const Read& read) {
+  const ResumePoint point = resume_point_of(job);
+  if (!point.path.empty()) return read_given(point.path, read);
+  Search search = checkpoint::find_newest(point.folders, read);
+  if (!search.newest) {
+    refuse_to_start_over(job, search);
+    refuse_if_must(job);
+  }
+  return std::move(search.newest);
+}
+
+void refuse_if_must(const Job& job) {
+  if (job.spec().checkpoint.resume != "must") return;
+  throw Error(ExitCode::checkpoint, {.what = "checkpoint.resume is must, but there is no good checkpoint",
+                                     .where = RunFolder{job.output_dir}.checkpoints().string(),
+                                     .hint = "checkpoint.resume: auto starts from scratch when there is none"});
+}
+
+checkpoint::Checkpoint read_given(const std::filesystem::path& path, const Read& read) {
+  if (exists(path / "manifest.json")) return read_from(path, read);
+  std::string hint = "auto, must, never, or a checkpoint: runs/x/ckpt/step-00000100";
+  if (const auto last = last_checkpoint_in(path); !last.empty()) hint = "name the one in it: " + last.string();
+  if (exists(path / "ckpt/latest")) hint = (path / "ckpt/latest").string() + " is this run's newest";
+  if (exists(path / "latest")) hint = (path / "latest").string() + " is the newest one here";
+  throw Error(ExitCode::checkpoint, {.what = exists(path) ? "checkpoint.resume: this is no checkpoint"
+                                                          : "checkpoint.resume: there is no such checkpoint",
+                                     .where = path.string(),
+                                     .hint = hint});
+}
+
+/// Rank 0 looks, and every rank reads what it found: ranks that share out a part read files that it does not. What one
+/// of them cannot read is no good, and the search goes on.
+std::optional<checkpoint::Checkpoint> newest_good(const Job& job, comm::ProcessGroups& groups, const ResumePoint& point,
+                                                  const Read& read) {
+  auto& control = groups.control();
+  std::map<std::filesystem::path, Refusal> refused;
+  const auto read_unless_refused = [&](const checkpoint::Checkpoint& from) {
+    if (const auto known = refused.find(from.folder()); known != refused.end()) known->second.raise();
+    read(from);
+  };
+  while (true) {
+    std::optional<checkpoint::Checkpoint> found;
+    const at::Tensor choice = at::full({3}, -1, at::kLong);  // which folder, step, number
+    groups.on_rank_zero([&] { found = newest_here(job, point, read_unless_refused); }, "search for a checkpoint");
+    if (found) {
+      choice[0].fill_(found->folder().parent_path() == point.folders.front() ? 0 : 1);
+      choice[1].fill_(found->step());
+      choice[2].fill_(checkpoint::parse_step_name(found->folder().filename().string()).value().number);
+    }
+    control.broadcast(choice, 0, "newest good checkpoint");
+    const int64_t* const agreed = choice.const_data_ptr<int64_t>();
+    if (agreed[0] < 0) {
+      control.barrier("no checkpoint");  // who fails for that must not break off what the others are still told
+      return std::nullopt;
+    }
+    const auto folder = point.folders[static_cast<size_t>(agreed[0])] / checkpoint::folder_name(agreed[1], agreed[2]);
+    std::optional<Refusal> refusal;
+    try {
+      if (!found) found = read_from(folder, read);
+    } catch (const checkpoint::Damage& damage) {
+      refusal = {.is_damaged = true, .what = damage.parts().what, .where = damage.parts().where};
+    } catch (const checkpoint::Unreadable& trouble) {
+      refusal = {.is_damaged = false, .what = trouble.parts().what, .where = trouble.parts().where};
+    }
+    refusal = refusal_of_any(control, refusal);
+    if (!refusal) return found;
+    refused[folder] = *refusal;
+  }
+}
+
+}  // namespace gputrain::app
