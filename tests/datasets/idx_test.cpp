@@ -142,7 +142,7 @@ TEST_F(IdxTest, RefusesDamagedFiles) {
   EXPECT_THAT(refusal(kLabels + kValues, kLabels), HasSubstr("instead of 0x00000803"));
   EXPECT_THAT(refusal(std::string(kImages).replace(2, 1, "\x0D"), kLabels), HasSubstr("0x00000d03"));  // floats
   EXPECT_THAT(refusal(kImages.substr(0, kImages.size() - 1), kLabels), HasSubstr("cut off: 1 bytes are missing"));
-  EXPECT_THAT(refusal(kImages + "x", kLabels), HasSubstr("goes on after the values"));
+  EXPECT_THAT(refusal(kImages + "x", kLabels), HasSubstr("has extra bytes after the values"));
   EXPECT_THAT(refusal(idx({0, 28, 28}, ""), kLabels), HasSubstr("holds no values"));
   EXPECT_THAT(refusal(idx({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, kValues), kLabels),
               HasSubstr("more than the file can hold"));
@@ -164,7 +164,7 @@ TEST_F(IdxTest, RefusesGzipBombs) {
   EXPECT_THAT(refusal(gzip(idx({1u << 20, 1u << 11, 1u << 11}, std::string(1000, '\0'))), kLabels),
               HasSubstr("more than the file can hold"));
   EXPECT_THAT(refusal(gzip(idx({3, 2, 2}, std::string(50'000'000, '\0'))), kLabels),
-              HasSubstr("goes on after the values"));
+              HasSubstr("has extra bytes after the values"));
 }
 
 TEST_F(IdxTest, RefusesLabelsOutsideOfTheClasses) {
@@ -179,7 +179,7 @@ TEST_F(IdxTest, TellsWhichFileIsMissingOrAmbiguous) {
   EXPECT_THAT(error_of([this] { open_idx(); }), HasSubstr("no file like train-images-idx3-ubyte or"));
   write_set(kImages, kLabels);
   write("emnist-train-images-idx3-ubyte", kImages);
-  EXPECT_THAT(error_of([this] { open_idx(); }), HasSubstr("could both be meant"));
+  EXPECT_THAT(error_of([this] { open_idx(); }), HasSubstr("both match"));
   const std::string missing = error_of([this] { open("{train: {path: " + path("mnits") + ", format: idx}}"); });
   EXPECT_THAT(missing, HasSubstr("looked for a folder of IDX files"));
   std::filesystem::create_directories(folder_ / "mnist");

@@ -131,11 +131,12 @@ TEST_F(TextTest, WarnsOfFilesThatAreNoText) {
   write("all/a.txt", "abcd");
   EXPECT_EQ(warning(), "");
   write("all/b.png", std::string("\x89PNG\0", 5));
-  EXPECT_THAT(warning(), HasSubstr("1 file has NUL bytes, as no text has: " + path("all/b.png")));
+  EXPECT_THAT(warning(), HasSubstr("1 file is probably not text, because it has NUL bytes: " + path("all/b.png")));
   write("all/c.txt", std::string("\xff\xfe"
                                  "a\0",
                                  4));
-  EXPECT_THAT(warning(), HasSubstr("2 files have NUL bytes, as no text has, such as " + path("all/b.png")));
+  EXPECT_THAT(warning(),
+              HasSubstr("2 files are probably not text, because they have NUL bytes, such as " + path("all/b.png")));
 }
 
 TEST_F(TextTest, ReadsOtherFilesWithTheVocabularyOfTheTrainingData) {
@@ -218,11 +219,11 @@ TEST_F(TextTest, RefusesWhatIsNotText) {
   EXPECT_THAT(error_of([&] { open_text(write("empty.txt", ""), 4); }), HasSubstr("empty.txt: too few tokens: 0"));
   EXPECT_THAT(error_of([&] { open_text(write("one.txt", "a"), 4); }), HasSubstr("too few tokens: 1"));
   EXPECT_THAT(error_of([&] { open_text(write("ten.txt", "0123456789"), 4, ", val: {split: 10%}"); }),
-              HasSubstr("data.val.split: 10% of the training data is not one sample (too few tokens: 1"));
+              HasSubstr("data.val.split: 10% of the training data is less than one sample (too few tokens: 1"));
   EXPECT_THAT(error_of([&] { open_text(path("no/such.txt"), 4); }), HasSubstr("no such file or folder"));
   EXPECT_THAT(error_of([&] { open_text(path("*.nope"), 4); }), HasSubstr("no file matches this pattern"));
   EXPECT_THAT(error_of([&] { open_text("/dev/zero", 4); }), HasSubstr("not a regular file"));
-  EXPECT_THAT(error_of([&] { open_text(write("a.txt", "abc"), 0); }, ExitCode::usage), HasSubstr("does not take text"));
+  EXPECT_THAT(error_of([&] { open_text(write("a.txt", "abc"), 0); }, ExitCode::usage), HasSubstr("does not read text"));
 }
 
 TEST(Glob, MatchesAsPeopleWriteThem) {
