@@ -183,7 +183,7 @@ TEST(Plan, EndsAtTheFirstLimitReached) {
 TEST(Plan, RefusesToTrainForEver) {
   TrainSpec spec;
   spec.global_batch_size = 100;
-  EXPECT_THAT(message_of([&] { plan_of(spec, kImages); }), testing::HasSubstr("nothing says when training ends"));
+  EXPECT_THAT(message_of([&] { plan_of(spec, kImages); }), testing::HasSubstr("no limit of training is set"));
   spec.max_time = config::Duration{60};
   EXPECT_TRUE(plan_of(spec, kImages).is_time_limited());
 }
