@@ -102,7 +102,7 @@ TEST_F(IdxTest, LeavesImagesThatAreNotSquareAsTheyAre) {
   }
 }
 
-// The augmentation is registered in image_test.cpp.
+// image_test.cpp registers this augmentation.
 TEST_F(IdxTest, RecoloursTrainingSamplesAlone) {
   write_set(idx({1, 2, 2}, "\5\5\5\5"), idx({1}, std::string(1, '\0')));
   const data::Datasets datasets = open_idx(", image: {augment: {droop: 1}}");
@@ -128,7 +128,7 @@ TEST_F(IdxTest, HoldsOutAFixedPart) {
   std::vector<int> seen;
   for (const auto* part : {&datasets.train, &datasets.val, &datasets.test})
     for (int64_t i = 0; i < (*part)->size(); ++i) seen.push_back(std::to_integer<int>(read(**part, i).input[0]));
-  // Another part in another version would evaluate earlier runs on what they were trained on.
+  // The split must never change, otherwise resumed runs would evaluate on samples that they trained on.
   EXPECT_EQ(std::vector<int>(seen.begin() + 75, seen.begin() + 80), (std::vector<int>{75, 16, 70, 72, 57}));
   EXPECT_FALSE(std::is_sorted(seen.begin(), seen.end()));
   std::sort(seen.begin(), seen.end());
@@ -154,12 +154,12 @@ TEST_F(IdxTest, RefusesDamagedGzip) {
   EXPECT_THAT(refusal(packed.substr(0, packed.size() / 2), kLabels), HasSubstr("cut off"));
   EXPECT_THAT(refusal(packed.substr(0, packed.size() - 3), kLabels), HasSubstr("cut off"));
   std::string damaged = packed;
-  damaged[packed.size() - 6] = static_cast<char>(damaged[packed.size() - 6] ^ 1);  // in the checksum
+  damaged[packed.size() - 6] = static_cast<char>(damaged[packed.size() - 6] ^ 1);  // damages the checksum
   EXPECT_THAT(refusal(damaged, kLabels), HasSubstr("damaged gzip data"));
   EXPECT_THAT(refusal("\x1f\x8b", kLabels), HasSubstr("cut off"));
 }
 
-// 4 TB are promised by a few hundred bytes: nothing of that size may be allocated, nor unpacked.
+// A few hundred bytes declare 4 TB: the reader must not allocate or unpack that much.
 TEST_F(IdxTest, RefusesGzipBombs) {
   EXPECT_THAT(refusal(gzip(idx({1u << 20, 1u << 11, 1u << 11}, std::string(1000, '\0'))), kLabels),
               HasSubstr("more than the file can hold"));

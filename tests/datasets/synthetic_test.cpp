@@ -30,7 +30,7 @@ double distance(const std::vector<std::byte>& a, const std::vector<std::byte>& b
   return sum / static_cast<double>(a.size());
 }
 
-/// Mean distance between images of one class minus that between images of different classes.
+/// Mean distance between images of the same class, minus the mean distance between different classes.
 double class_signal(const data::Dataset& dataset) {
   double same = 0, other = 0;
   int same_pairs = 0, other_pairs = 0;

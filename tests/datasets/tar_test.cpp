@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 struct TarHeader {
   std::string name, content;
   char type = '0';
-  std::string size_field = {};  // instead of the content's
+  std::string size_field = {};  // replaces the size of the content
   std::string prefix = {};
 };
 
@@ -92,7 +92,7 @@ TEST_F(TarTest, ReadsLongNamesOfEveryKind) {
 }
 
 TEST_F(TarTest, TakesSizesFromPaxAndBase256) {
-  const std::string padded = kRed + std::string(512, 'z');  // what the plain field counts is not what holds
+  const std::string padded = kRed + std::string(512, 'z');  // the pax or base-256 size must win over this field
   const std::string size_record = " size=" + std::to_string(kRed.size()) + "\n";
   std::string binary(12, '\0');
   binary[0] = '\x80';
@@ -106,7 +106,7 @@ TEST_F(TarTest, TakesSizesFromPaxAndBase256) {
   EXPECT_EQ(first_byte(*datasets.train, 1, 1), 255);
 }
 
-// Old programs write the size of a link's target into its header, though nothing follows it.
+// Old programs store the target's size in the header of a link, although no content follows.
 TEST_F(TarTest, PassesLinksThatTellOfASize) {
   const std::string link = tar_entry({.name = "a/notes.txt", .type = '1', .size_field = octal(100000)});
   EXPECT_EQ(open_tar(link + tar_entry({"a/1.png", kRed}) + kEnd).train->size(), 1);

@@ -38,7 +38,7 @@ TEST_F(TextTest, NumbersCharactersInOrderOfTheirCodePoints) {
       << "which begins a command to a terminal";
 }
 
-/// Vowels are 1, anything else 0.
+/// Token 1 for vowels, 0 for anything else.
 class Vowels final : public tokenizers::Tokenizer {
  public:
   Vowels(const config::NoOptions&, const tokenizers::TokenizerRequest&) {}
@@ -77,7 +77,7 @@ TEST_F(TextTest, CutsWindowsWithTargetsShiftedByOneAndFillsTheLast) {
   EXPECT_THAT(read(*datasets.train, 2).tokens(), ElementsAre(6, 0, 0));
 }
 
-// Whatever the offset of an epoch, every token but the first is predicted once, from the one before it.
+// For any offset, an epoch predicts every token but the first once, from the previous token.
 TEST_F(TextTest, MovesTheBordersOfTrainingWindowsAndStillCountsEveryTokenOnce) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += static_cast<char>(i);
@@ -259,7 +259,7 @@ TEST(RealData, TinyShakespeareHasTheKnownFacts) {
   GPUTRAIN_NEED_DATA(file, "tinyshakespeare.txt");
   const data::Datasets datasets = open("{train: {path: " + file + ", format: text}, val: {split: 10%}}", 256);
   EXPECT_EQ(datasets.train->layout().num_classes, 65);
-  EXPECT_EQ(datasets.train->describe(), "1,003,854 tokens of 65, 1 file, 3,922 windows of 256");  // nanoGPT's split
+  EXPECT_EQ(datasets.train->describe(), "1,003,854 tokens of 65, 1 file, 3,922 windows of 256");  // as nanoGPT splits
   EXPECT_EQ(datasets.val->size(), (1115394 - 1003854 - 1 + 255) / 256);
   EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).tokens()).substr(0, 14), "First Citizen:");
   EXPECT_EQ(datasets.val->tokenizer()->decode(read(*datasets.val, 0).tokens()).substr(0, 12), "?\n\nGREMIO:\nG");

@@ -85,7 +85,7 @@ TEST_F(TokensTest, ReadsMegatronsIndexedFiles) {
   EXPECT_THAT(read(*open_tokens(path("l"), 1).train, 0).tokens(), ElementsAre(100000));
 }
 
-// Windows run over the borders of files: no token is lost at a file's end.
+// Windows cross file borders: no token is lost at the end of a file.
 TEST_F(TokensTest, JoinsTheFilesOfAPattern) {
   std::vector<uint16_t> tokens(50);
   std::iota(tokens.begin(), tokens.end(), uint16_t{0});
