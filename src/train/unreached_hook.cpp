@@ -96,8 +96,8 @@ Stop UnreachedHook::after_step(Progress& progress, const StepResult&, bool) {
   log::warning(
       "the loss of step " + std::to_string(progress.step) + " does not reach " +
       counted(static_cast<int64_t>(names.size()), "parameter") + ": " + listed(names) +
-      "; without a gradient it learns nothing, and weight decay shrinks it. If this is not intended, check whether "
-      "forward() uses and does not detach it");
+      "; parameters without a gradient learn nothing, and weight decay shrinks them. If this is not intended, check "
+      "whether forward() uses them, and does not detach them");
   return Stop::none;
 }
 

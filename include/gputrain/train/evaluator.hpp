@@ -39,7 +39,7 @@ class Evaluator {
   /// metrics; poll.finish() then returns the stop. Every rank must call.
   monitor::Metrics run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const;
 
-  std::string describe() const { return dataset_->describe(); }  // describes the dataset
+  std::string describe() const { return dataset_->describe(); }
 
  private:
   std::shared_ptr<const data::Dataset> dataset_;
