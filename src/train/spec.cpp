@@ -102,8 +102,8 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .change(Change::safe)
       .instead_of({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
   d.key("cuda_graphs", &TrainSpec::cuda_graphs,
-        "auto: on a GPU, capture the whole step once as a CUDA graph and replay it, where possible (not with "
-        "activation_checkpointing: block or powersgd); off: queue every step anew")
+        "auto: on a GPU, capture the whole step once as a CUDA graph and replay it, where possible: not with "
+        "activation_checkpointing: block, nor with compress: powersgd; off: queue every step anew")
       .choices({"auto", "off"})
       .change(Change::safe);
   d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: yes, because it is faster")
