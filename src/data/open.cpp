@@ -24,15 +24,15 @@ std::string key_of(Role role) {
   return role == Role::val ? "data.val" : role == Role::test ? "data.test" : "data.train";
 }
 
-/// `reason` is the format's own, where it has one.
+/// `reason` is the format's message, or empty.
 [[noreturn]] void refuse_split(const Dataset& whole, double share, Role role, const std::string& reason) {
   const bool is_held_out = role != Role::train;
   throw Error(ExitCode::data,
-              {.what = fmt::format("{:.6g}% of the training data is not one sample{}; it has {}", 100 * share,
+              {.what = fmt::format("{:.6g}% of the training data is less than one sample{}; it has {}", 100 * share,
                                    reason.empty() ? "" : " (" + reason + ")", whole.describe()),
                .where = is_held_out ? key_of(role) + ".split" : "data.train",
-               .hint = is_held_out ? "a larger split, or data of its own: " + key_of(role) + ".path"
-                                   : "smaller splits of data.val and data.test"});
+               .hint = is_held_out ? "use a larger split, or separate data: " + key_of(role) + ".path"
+                                   : "make the splits of data.val and data.test smaller"});
 }
 
 std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& whole, double begin, double end,
@@ -49,8 +49,8 @@ std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& who
   return part;
 }
 
-/// Else a long training would end at its first evaluation. Images may be of another size there; all other samples are
-/// what the model was built for.
+/// Checks now, because otherwise a long training would fail at its first evaluation. Images may differ in size; all
+/// other samples must have the sizes that the model was built for.
 void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& other, const std::string& key) {
   if (!other || train.layout().is_image()) return;
   const SampleLayout &wanted = train.layout(), &found = other->layout();
@@ -61,9 +61,9 @@ void check_alike(const Dataset& train, const std::shared_ptr<const Dataset>& oth
     return text;
   };
   if (sizes_of(found) == sizes_of(wanted)) return;
-  throw Error(
-      ExitCode::data,
-      {.what = "its samples are " + sizes_of(found) + ", those of data.train " + sizes_of(wanted), .where = key});
+  throw Error(ExitCode::data,
+              {.what = "its samples are " + sizes_of(found) + ", but those of data.train are " + sizes_of(wanted),
+               .where = key});
 }
 
 class Opener {
@@ -109,8 +109,8 @@ class Opener {
                         source->format.name.empty() ? spec_.train.format : source->format, role);
     if (!files_.empty() && files_ == trained_on_) {
       const std::string key = key_of(role);
-      log::warning(key + " reads what data.train reads: its numbers will be those of samples that were trained on. " +
-                   key + ": {split: 10%} holds some out");
+      log::warning(key + " reads the same files as data.train, so it evaluates on samples that were trained on. " +
+                   key + ": {split: 10%} keeps some for evaluation");
     }
     return dataset;
   }
@@ -130,7 +130,7 @@ void DataSpec::check(const DataSpec& spec, config::Complaints& complaints) {
 Datasets open_datasets(const DataSpec& spec, const InputSpec& model) { return Opener(spec, model).open(); }
 
 int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host) {
-  // On a CPU the compute threads read: nothing is won by threads that take their cores.
+  // On a CPU the compute threads read: extra threads would only take their cores.
   if (device.is_cpu()) return 0;
   if (dataset.is_cheap_to_read()) return 1;
   constexpr int kMostWorkers = 32;

@@ -15,7 +15,7 @@ void ImageOptions::check(const ImageOptions& options, config::Complaints& compla
   if (channels == 2) complaints.about("channels", "images have 1 (grey) or 3 (RGB) channels");
   if (options.mean.has_value() != options.std.has_value()) {
     const std::string set = options.mean ? "mean" : "std", missing = options.mean ? "std" : "mean";
-    complaints.about(set, "mean and std go together, and there is no " + missing,
+    complaints.about(set, "mean and std must be set together; missing: " + missing,
                      "give both, or leave " + set + " out");
   }
   for (const auto* statistic : {&options.mean, &options.std})

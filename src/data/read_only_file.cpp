@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The entry of `folder` whose name is nearest to `name`; empty when none is near.
+/// The entry of `folder` with the name nearest to `name`; empty if none is near.
 std::string nearest_entry(const fs::path& folder, const std::string& name) {
   constexpr size_t kMostEntries = 10000;
   std::vector<std::string> entries;
@@ -54,7 +54,7 @@ void throw_missing(const std::string& path, const std::string& wanted) {
 }
 
 ReadOnlyFile::ReadOnlyFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: a named pipe must not make us wait for a writer before we can refuse it.
+  // O_NONBLOCK: without it, open() of a named pipe waits for a writer.
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) {
     if (errno == ENOENT || errno == ENOTDIR) throw_missing(path_, "a file");
@@ -90,7 +90,7 @@ void ReadOnlyFile::read(int64_t offset, std::span<std::byte> to) const {
     const ssize_t got = ::pread(descriptor_, to.data() + done, to.size() - done, offset + static_cast<int64_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw_system_error(path_, "cannot read the file");
-    if (got == 0) throw Error(ExitCode::data, {.what = "the file ends too early; it is cut off", .where = path_});
+    if (got == 0) throw Error(ExitCode::data, {.what = "the file ends too early: it is cut off", .where = path_});
     done += static_cast<size_t>(got);
   }
 }

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Matches a set such as [a-z] at the front of `pattern`, which it shortens; false also when the set has no end.
+/// Matches a set such as [a-z] at the start of `pattern` and removes it; false also if the set is not closed.
 bool matches_set(std::string_view& pattern, char c) {
   size_t i = 1;
   const bool negated = i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^');
@@ -34,7 +34,7 @@ bool matches_set(std::string_view& pattern, char c) {
   return found != negated && c != '/';
 }
 
-/// Matching with one place to go back to for `*` and one for `**`: their last occurrences, which is enough.
+/// Glob matching that backtracks only to the last `*` and the last `**`, which is enough.
 class GlobMatch {
  public:
   GlobMatch(std::string_view pattern, std::string_view path) : pattern_(pattern), path_(path) {}
@@ -55,14 +55,14 @@ class GlobMatch {
   struct Place {
     std::string_view pattern, path;
     bool set = false;
-    bool whole_names = false;  // "**/": goes on at the begin of a name only
+    bool whole_names = false;  // "**/": continues only at the start of a name
   };
 
   bool take_star() {
     if (pattern_.starts_with("**")) {
       pattern_.remove_prefix(2);
       const bool whole_names = pattern_.starts_with('/');
-      if (whole_names) pattern_.remove_prefix(1);  // "**/x" is also x itself
+      if (whole_names) pattern_.remove_prefix(1);  // "**/x" also matches x itself
       folders_ = {pattern_, path_, true, whole_names};
       star_.set = false;
       return true;
@@ -102,7 +102,7 @@ class GlobMatch {
   Place star_, folders_;
 };
 
-/// The pattern as one that a whole path matches.
+/// Extends the pattern so that it matches whole paths.
 std::string whole_pattern(std::string_view pattern) {
   const bool is_folder = pattern.ends_with('/');
   if (is_folder) pattern.remove_suffix(1);
@@ -112,20 +112,20 @@ std::string whole_pattern(std::string_view pattern) {
   return whole;
 }
 
-/// Whether something in the folder ("src/data/") may match.
+/// Whether anything in the folder ("src/data/") may match.
 bool may_match_in(const std::string& pattern, const std::string& folder) {
   const std::string whole = whole_pattern(pattern), literal = whole.substr(0, whole.find_first_of("*?["));
   const std::string folders = literal.substr(0, literal.rfind('/') + 1);
   return folders.starts_with(folder) || folder.starts_with(folders);
 }
 
-/// Whether all that can be in the folder matches.
+/// Whether everything in the folder matches.
 bool matches_all_in(const std::string& pattern, const std::string& folder) {
   const std::string whole = whole_pattern(pattern);
   return whole.ends_with("/**") && GlobMatch(whole, folder).whole();
 }
 
-/// The folder's entries in order of their bytes, without hidden ones.
+/// The folder's entries except hidden ones, in byte order.
 std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   std::vector<fs::directory_entry> entries;
   std::error_code error;
@@ -147,7 +147,7 @@ class Walk {
     if (::stat(folder.c_str(), &status) != 0 || !visited_.insert({status.st_dev, status.st_ino}).second) return;
     for (const fs::directory_entry& entry : entries_of(folder)) {
       const std::string path = prefix + entry.path().filename().string();
-      std::error_code unreadable;  // a link that leads nowhere
+      std::error_code unreadable;  // a broken link
       if (entry.is_directory(unreadable)) {
         if (may_want_in(path + "/")) visit(entry.path(), path + "/");
       } else if (entry.is_regular_file(unreadable) && wants(path)) {
@@ -162,7 +162,7 @@ class Walk {
   }
 
  private:
-  /// False for folders that need not be read: they may be many, or not for this user to read.
+  /// Whether to read the folder. Skipped folders may be large, or not readable for this user.
   bool may_want_in(const std::string& folder) const {
     const auto may_match = [&folder](const std::string& pattern) { return may_match_in(pattern, folder); };
     const auto matches_all = [&folder](const std::string& pattern) { return matches_all_in(pattern, folder); };
@@ -184,7 +184,8 @@ class Walk {
 constexpr size_t kMostFiles = 100'000;
 
 [[noreturn]] void refuse_as_too_many(const std::string& pattern) {
-  throw Error(ExitCode::data, {.what = "a pattern of more than " + grouped(kMostFiles) + " files", .where = pattern});
+  throw Error(ExitCode::data,
+              {.what = "the pattern matches more than " + grouped(kMostFiles) + " files", .where = pattern});
 }
 
 bool is_number(std::string_view text) {
@@ -192,7 +193,7 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.size() <= 9 && std::all_of(text.begin(), text.end(), is_digit);
 }
 
-/// What "000..146" or "a,b" between braces stands for; empty: neither.
+/// Expands the inside of braces, "000..146" or "a,b"; empty: it is neither.
 std::vector<std::string> alternatives(const std::string& inside, const std::string& pattern) {
   std::vector<std::string> all;
   const size_t dots = inside.find("..");
@@ -212,7 +213,7 @@ std::vector<std::string> alternatives(const std::string& inside, const std::stri
   return all;
 }
 
-/// The patterns without braces that `pattern` stands for.
+/// Expands all braces of `pattern`.
 std::vector<std::string> without_braces(const std::string& pattern) {
   std::vector<std::string> all{""};
   for (size_t at = 0; at < pattern.size();) {

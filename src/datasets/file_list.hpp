@@ -1,4 +1,4 @@
-// Which files a folder or a pattern stands for, in an order that does not depend on the machine.
+// Lists the files of a folder or a pattern, in an order that does not depend on the machine.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace gputrain::datasets {
 
-/// True when `path` ("src/data/order.cpp") matches `pattern`. `*` and `?` stop at a '/', `**` does not, `[a-z]` and
-/// `[!a-z]` are sets. A pattern without '/' matches a file of that name in any folder; one that ends in '/' all that is
-/// in such a folder.
+/// Whether `path` ("src/data/order.cpp") matches `pattern`. `*` and `?` do not match '/', `**` does; `[a-z]` and
+/// `[!a-z]` are sets. A pattern without '/' matches files of this name in any folder. A pattern that ends in '/'
+/// matches everything in such a folder.
 bool matches_glob(std::string_view pattern, std::string_view path);
 
 struct FileFilter {
@@ -17,14 +17,12 @@ struct FileFilter {
   std::vector<std::string> exclude;
 };
 
-/// The regular files below `folder`, as paths relative to it, in order of their bytes. Hidden files and folders (with a
-/// leading dot) are left out. Links are followed; a folder that is reached a second time, in order of paths, is left
-/// out. Folders in which nothing is wanted are not read.
+/// The regular files below `folder`, as relative paths in byte order. Skips hidden files and folders (leading dot).
+/// Follows links, but visits each folder once. Does not read folders in which the filter wants nothing.
 std::vector<std::string> list_files(const std::string& folder, const FileFilter& filter);
 
-/// The files that a shell pattern stands for, in order of their bytes, each once; `pattern` itself when it names a
-/// file.
-/// "{a,b}" and "{000..146}" stand for each of these, all of which must be there.
+/// The files that match a shell pattern, in byte order, each once; `pattern` itself if it names a file. "{a,b}" and
+/// "{000..146}" are expanded, and each of their parts must match a file.
 std::vector<std::string> expand_pattern(const std::string& pattern);
 
 }  // namespace gputrain::datasets

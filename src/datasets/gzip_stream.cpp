@@ -34,7 +34,7 @@ struct GzipStream::State {
     left = left.subspan(count);
   }
 
-  /// gzip files may hold several members, one after another.
+  /// A gzip file may hold several members, one after another.
   void start_next_member() {
     feed();
     if (stream.avail_in == 0) {

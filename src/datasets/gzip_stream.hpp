@@ -1,4 +1,4 @@
-// Unpacks gzip data piece by piece, so that nobody has to believe how large the whole will be.
+// Unpacks gzip data piece by piece, so that no code must trust the declared size.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace gputrain::datasets {
 
 bool is_gzip(std::span<const std::byte> content);
 
-/// deflate cannot shrink data further than this.
+/// The largest compression ratio of deflate.
 inline constexpr int64_t kMostGzipGain = 1032;
 
 class GzipStream {
@@ -19,7 +19,7 @@ class GzipStream {
   GzipStream(std::span<const std::byte> content, std::string name);
   ~GzipStream();
 
-  /// Fills as much of `to` as there is data for; returns the number of bytes. Throws Error(data) for damaged data.
+  /// Fills `to` as far as there is data and returns the number of bytes. Throws Error(data) for damaged data.
   size_t read(std::span<std::byte> to);
 
  private:

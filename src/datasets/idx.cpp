@@ -1,4 +1,4 @@
-// MNIST and its kin: IDX files of grey images and of labels, held in memory.
+// MNIST and similar data: IDX files of grey images and of labels, held in memory.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,10 +21,9 @@ struct IdxSpec {
   config::Auto<int64_t> num_classes;
 
   static void describe(config::Description<IdxSpec>& d) {
-    d.summary(
-        "IDX files, plain or .gz: a folder, of which train-* is read for training and t10k-* or test-* otherwise");
+    d.summary("IDX files, plain or .gz, in a folder: train-* for training, t10k-* or test-* for validation and test");
     d.key("num_classes", &IdxSpec::num_classes,
-          "labels are below this; auto: one more than the highest label of the training data")
+          "number of classes, all labels are below it; auto: highest label of the training data + 1")
         .range(1, 256)
         .unit("classes");
   }
@@ -40,7 +39,7 @@ struct IdxImages {
   int64_t width() const { return images.sizes[2]; }
 };
 
-/// The one file of the folder that holds `kind` ("images", "labels") for the role; an unpacked one goes first.
+/// The only file of the folder that holds `kind` ("images", "labels") for the role; prefers an unpacked file.
 std::string find_file(const std::string& folder, data::Role role, const std::string& kind) {
   std::vector<std::string> found;
   for (const std::string& name : list_files(folder, {})) {
@@ -56,9 +55,9 @@ std::string find_file(const std::string& folder, data::Role role, const std::str
     throw Error(ExitCode::data,
                 {.what = "no file like " + example + " or " + example + ".gz in this folder", .where = folder});
   if (found.size() > 1)
-    throw Error(ExitCode::data, {.what = found[0] + " and " + found[1] + " could both be meant",
+    throw Error(ExitCode::data, {.what = found[0] + " and " + found[1] + " both match",
                                  .where = folder,
-                                 .hint = "leave one of them in the folder"});
+                                 .hint = "keep only one of them in the folder"});
   return folder + "/" + found[0];
 }
 
@@ -66,8 +65,9 @@ IdxImages load_idx(const IdxSpec& spec, const data::DatasetRequest& request) {
   std::error_code ignored;
   if (!std::filesystem::exists(request.path, ignored)) data::throw_missing(request.path, "a folder of IDX files");
   if (!std::filesystem::is_directory(request.path, ignored))
-    throw Error(ExitCode::data, {.what = "a file; format idx wants the folder with the files of images and labels",
-                                 .where = request.path});
+    throw Error(ExitCode::data,
+                {.what = "this is a file; format idx needs the folder with the files of images and labels",
+                 .where = request.path});
   IdxImages data;
   data.path = request.path;
   const std::string images = find_file(request.path, request.role, "images");
@@ -91,7 +91,7 @@ IdxImages load_idx(const IdxSpec& spec, const data::DatasetRequest& request) {
 }
 
 data::Normalization measure(const IdxImages& images) {
-  // Four counts side by side: equal neighbours would wait for each other's increment.
+  // Four histograms in turn: with one, equal neighbours would wait for each other's increment.
   std::array<std::array<int64_t, 256>, 4> counts{};
   const uint8_t* values = images.images.values.get();
   int64_t i = 0;

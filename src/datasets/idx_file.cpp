@@ -31,7 +31,7 @@ std::string hexadecimal(uint32_t value) {
   return text;
 }
 
-/// The sizes a header tells, if it is one of `dimensions` dimensions of unsigned bytes.
+/// The sizes in a header; throws unless it declares `dimensions` dimensions of unsigned bytes.
 std::vector<int64_t> parse_header(std::span<const std::byte> header, size_t dimensions, const std::string& name) {
   const uint32_t magic = big_endian(header.data());
   const uint32_t wanted = kUnsignedBytes << 8 | static_cast<uint32_t>(dimensions);
@@ -43,7 +43,7 @@ std::vector<int64_t> parse_header(std::span<const std::byte> header, size_t dime
   return sizes;
 }
 
-/// The product of the sizes, refused when more than `available` bytes.
+/// The product of the sizes; throws if it exceeds `available` bytes.
 int64_t count_values(const std::vector<int64_t>& sizes, int64_t available, const std::string& name) {
   int64_t count = 1;
   std::string shape;
@@ -54,11 +54,11 @@ int64_t count_values(const std::vector<int64_t>& sizes, int64_t available, const
     too_many = too_many || count > available / size;
     if (!too_many) count *= size;
   }
-  if (too_many) fail(name, "cut off: its header tells of " + shape + " values, more than the file can hold");
+  if (too_many) fail(name, "cut off: its header declares " + shape + " values, more than the file can hold");
   return count;
 }
 
-/// Reads header and values from `read`, which fills a span as far as it can; `most` bounds the number of values.
+/// Reads header and values. `read` fills a span as far as it can; `most` is the maximum number of values.
 template <class Read>
 IdxArray parse(Read&& read, int64_t most, size_t dimensions, const std::string& name) {
   Header header{};
@@ -67,12 +67,12 @@ IdxArray parse(Read&& read, int64_t most, size_t dimensions, const std::string& 
   IdxArray array{.sizes = parse_header(used, dimensions, name)};
   array.count = count_values(array.sizes, most, name);
   const auto count = static_cast<size_t>(array.count);
-  // Not cleared: memory that a lying header asks for is never touched.
+  // Uninitialised: memory that a false header asks for is never touched.
   array.values = std::make_unique_for_overwrite<uint8_t[]>(count);
   const size_t got = read(std::as_writable_bytes(std::span(array.values.get(), count)));
   if (got != count) fail(name, "cut off: " + std::to_string(count - got) + " bytes are missing at its end");
   std::byte extra{};
-  if (read(std::span(&extra, 1)) != 0) fail(name, "goes on after the values that its header tells of");
+  if (read(std::span(&extra, 1)) != 0) fail(name, "has extra bytes after the values that its header declares");
   return array;
 }
 

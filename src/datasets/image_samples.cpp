@@ -26,18 +26,18 @@ std::string classes_text(const std::vector<std::string>& classes) {
   return text + (classes.size() > kMost ? ", ..." : "");
 }
 
-/// In small letters, with its dot.
+/// Lower case, with the dot.
 std::string ending_of(std::string_view name) { return lower_case(name.substr(std::min(name.rfind('.'), name.size()))); }
 
-/// Folders that are called like the roles are hardly meant as classes.
+/// Rejects classes that are named like roles: the user probably forgot `prefix`.
 void refuse_roles_as_classes(const std::vector<std::string>& classes, const std::string& where) {
   const auto is_role = [](const std::string& name) {
     return name == "train" || name == "val" || name == "valid" || name == "validation" || name == "test";
   };
   if (!std::all_of(classes.begin(), classes.end(), is_role)) return;
-  throw Error(ExitCode::data, {.what = "the folder " + classes.front() + " would be taken for a class of images",
+  throw Error(ExitCode::data, {.what = "the folder " + classes.front() + " would become a class of images",
                                .where = where,
-                               .hint = "prefix: " + classes.front() + " picks the classes inside it"});
+                               .hint = "prefix: " + classes.front() + " uses the classes inside it"});
 }
 
 data::ImageDecoder& image_decoder() {
@@ -45,8 +45,8 @@ data::ImageDecoder& image_decoder() {
   return decoder;
 }
 
-/// The size that all of a few images have, as stored. Those that cannot be read are left to who reads samples, which
-/// may pass over some.
+/// The stored size that a few sampled images share. Skips images that cannot be read: data.max_bad_fraction may allow
+/// them.
 data::ImageDecoder::Size common_size(const ImageStore& store) {
   constexpr int64_t kImages = 16;
   const int64_t count = std::min(kImages, store.size());
@@ -70,7 +70,7 @@ data::ImageDecoder::Size common_size(const ImageStore& store) {
       return std::to_string(s.width) + " x " + std::to_string(s.height);
     };
     throw Error(ExitCode::usage, {.what = "the images have different sizes (" + text(common) + ", " + text(size) +
-                                          ") and the job does not say to which they are brought",
+                                          ") and the job sets no common size",
                                   .where = "data.image.size",
                                   .hint = "size: 224"});
   }
@@ -108,7 +108,7 @@ std::string_view ImageStore::name(int64_t index) const {
 void ImageStore::set_names(const std::vector<std::string>& names, const std::vector<std::string>& known,
                            const std::string& where) {
   if (names.empty())
-    throw Error(ExitCode::data, {.what = "no images (.jpg, .jpeg, .png) in folders of their classes",
+    throw Error(ExitCode::data, {.what = "no images (.jpg, .jpeg, .png) in class folders",
                                  .where = where,
                                  .hint = "each class is a folder: dog/1.jpg, cat/2.jpg"});
   class_names_ = known;

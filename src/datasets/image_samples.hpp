@@ -1,4 +1,4 @@
-// Encoded images with class folders, whatever holds them: decoded and fitted when they are read.
+// Encoded images with classes, from any storage; decoded and fitted on each read.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace gputrain::datasets {
 
-/// Images in classes. Filled once, then read by any thread.
+/// Images with classes. Filled once, then read from any thread.
 class ImageStore {
  public:
   virtual ~ImageStore() = default;
@@ -23,24 +23,24 @@ class ImageStore {
   int64_t label(int64_t index) const { return labels_[static_cast<size_t>(index)]; }
   const std::vector<std::string>& class_names() const noexcept { return class_names_; }
 
-  /// Below the root; "<class>/<rest>" where folders are the classes.
+  /// Path below the root; "<class>/<rest>" if folders are the classes.
   std::string_view name(int64_t index) const;
   virtual std::string full_name(int64_t index) const = 0;  // for messages
   virtual void read(int64_t index, std::vector<std::byte>& bytes) const = 0;
 
  protected:
-  /// Takes names "<class>/<rest>" in their final order. `known` are the classes of the training data, which others must
-  /// keep to; empty: the classes are those of the names. `where` is for messages.
+  /// Sets names "<class>/<rest>", in their final order. `known` are the classes of the training data, which are the
+  /// only ones allowed; empty: takes the classes from the names. `where` is for messages.
   void set_names(const std::vector<std::string>& names, const std::vector<std::string>& known,
                  const std::string& where);
-  /// The same with a class's number, from 0 on, for each name.
+  /// The same, with a class number for each name.
   void set_labels(const std::vector<std::string>& names, std::vector<int32_t> labels,
                   const std::vector<std::string>& known, const std::string& where);
 
  private:
   void keep(const std::vector<std::string>& names, std::vector<int32_t> labels);
 
-  std::string names_;  // end to end: a million small strings would take three times the memory
+  std::string names_;  // concatenated: a million small strings would take three times the memory
   std::vector<size_t> ends_;
   std::vector<int32_t> labels_;
   std::vector<std::string> class_names_;
@@ -49,10 +49,10 @@ class ImageStore {
 inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 
 bool is_image_name(std::string_view name);
-/// Whether an image goes by this name that we have no decoder for.
+/// Whether the name is that of an image format without a decoder here.
 bool is_unread_image_name(std::string_view name);
 
-/// The training data's classes when validation or test data is opened; else empty.
+/// The classes of the training data if val or test is opened; otherwise empty.
 std::vector<std::string> known_classes(const data::DatasetRequest& request);
 
 data::ImageOptions image_options(const data::DatasetRequest& request);

@@ -1,4 +1,4 @@
-// A folder with one folder of JPEG and PNG files for each class.
+// A folder with one subfolder of JPEG and PNG files per class.
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -28,17 +28,16 @@ class FolderStore final : public ImageStore {
     std::error_code ignored;
     if (!std::filesystem::exists(root_, ignored)) data::throw_missing(root_, "a folder of images");
     if (!std::filesystem::is_directory(root_, ignored))
-      throw Error(
-          ExitCode::data,
-          {.what = "a file; format imagefolder wants a folder", .where = root_, .hint = "format: tar for an archive"});
+      throw Error(ExitCode::data, {.what = "this is a file; format imagefolder needs a folder",
+                                   .where = root_,
+                                   .hint = "format: tar for an archive"});
     std::vector<std::string> names = list_files(root_, {});
     warn_of_other_images(names);
     std::erase_if(names, [](const std::string& name) { return !is_image_name(name); });
     if (!names.empty()) refuse_classes_without_images(names);
     for (const std::string& name : names)
       if (name.find('/') == std::string::npos)
-        throw Error(ExitCode::data,
-                    {.what = "the image " + name + " lies outside of the folders of the classes", .where = root_});
+        throw Error(ExitCode::data, {.what = "the image " + name + " is not in a class folder", .where = root_});
     set_names(names, known, root_);
   }
 
@@ -54,7 +53,7 @@ class FolderStore final : public ImageStore {
   }
 
  private:
-  /// Left out in silence they would only be missed as a lower score.
+  /// Without a warning, ignored images would only show as a lower score.
   void warn_of_other_images(const std::vector<std::string>& names) const {
     const auto is_other = [](const std::string& name) { return is_unread_image_name(name); };
     const auto first = std::find_if(names.begin(), names.end(), is_other);
@@ -66,7 +65,7 @@ class FolderStore final : public ImageStore {
                  *first);
   }
 
-  /// `names` in order. A class that vanished would change the numbers of others.
+  /// `names` must be sorted. Throws, because a missing class would change the numbers of other classes.
   void refuse_classes_without_images(const std::vector<std::string>& names) const {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(root_, error)) {

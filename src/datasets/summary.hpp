@@ -1,4 +1,4 @@
-// What datasets tell of themselves: statistics of their images, and one line for people.
+// Image statistics, and one-line descriptions of datasets.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace gputrain::datasets {
 
-/// ImageNet's, which the field uses for photographs; for grey images their average.
+/// ImageNet's mean and std, commonly used for photographs; for grey images their averages.
 data::Normalization imagenet_statistics(int64_t channels);
 
-/// What the options say, else `otherwise`. Throws Error(usage) when there is not one value for each channel.
+/// The statistics in the options, else `otherwise`. Throws Error(usage) if there is not one value per channel.
 data::Normalization statistics_for(const data::ImageOptions& options, int64_t channels, data::Normalization otherwise);
 
 /// "60,000 images 28x28x1, 10 classes"

@@ -1,4 +1,4 @@
-// Made-up images and tokens, the same on every machine, for trying things and for measuring speed.
+// Synthetic images and tokens, the same on every machine, for trials and speed measurements.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -13,7 +13,7 @@
 namespace gputrain::datasets {
 namespace {
 
-// The stream of random numbers of each role and purpose; never the job's seed, so that data stay the same data.
+// Random streams per purpose, independent of the job's seed, so that the data never changes.
 constexpr uint64_t kPatternSeed = 1, kNoiseSeed = 2, kSampleSeed = 3;
 
 struct SyntheticSpec {
@@ -28,8 +28,8 @@ struct SyntheticSpec {
     d.key("num_classes", &SyntheticSpec::num_classes, "classes of images").range(1, 1 << 20).unit("classes");
     d.key("vocab_size", &SyntheticSpec::vocab_size, "different tokens").range(2, 1 << 20).unit("tokens");
     d.key("learnable", &SyntheticSpec::learnable,
-          "images show a pattern of their class under noise, tokens mostly follow from the one before; else all is "
-          "noise");
+          "true: images show a noisy pattern of their class, and most tokens depend on the previous token; false: all "
+          "is noise");
   }
 };
 
@@ -87,8 +87,8 @@ class Synthetic final : public data::Dataset {
     return bytes;
   }
 
-  /// A place in a long run of noise for every sample: generating it anew would cost more than training a small model.
-  /// The pattern, 8 by 8 fields, is that of the class.
+  /// Noise comes from a random place in a fixed buffer, because new noise for each image would cost more than training
+  /// a small model. The class determines the pattern of 8 by 8 fields.
   void make_image(RandomStream& random, int64_t label, uint8_t* pixels) const {
     const uint8_t* noise = noise_.data() + random.below(kNoiseOffsets);
     if (!spec_.learnable) {
@@ -104,7 +104,7 @@ class Synthetic final : public data::Dataset {
       }
   }
 
-  /// Nine of ten tokens are what the one before implies.
+  /// Nine of ten tokens are a function of the previous token.
   void make_tokens(RandomStream& random, int64_t* input, int64_t* target) const {
     const int64_t vocabulary = spec_.vocab_size;
     const auto draw = [&] {

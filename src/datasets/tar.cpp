@@ -1,5 +1,5 @@
-// Plain tar archives of JPEG and PNG files, with a folder for each class or, as in WebDataset, a label beside each
-// file; read in place.
+// Plain tar archives of JPEG and PNG files, read in place: a folder per class or, as in WebDataset, a label file for
+// each image.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -25,20 +25,20 @@ struct TarSpec {
         "a "
         "NAME.cls with the number of the class for each NAME.jpg; one path, or several by a pattern: "
         "'train-{000..146}.tar', 'train-*.tar'");
-    d.key("prefix", &TarSpec::prefix, "a folder inside the archive that holds the classes: train");
+    d.key("prefix", &TarSpec::prefix, "a folder inside the archive that holds the classes, for instance train");
   }
 };
 
 constexpr std::string_view kLabelEnding = ".cls";
 constexpr int32_t kMostClasses = 1 << 20;
 
-/// WebDataset's name of a sample: up to the first dot of the file's own name.
+/// The key of a sample in WebDataset: the name up to the first dot after the last slash.
 std::string_view key_of(std::string_view name) { return name.substr(0, name.find('.', name.rfind('/') + 1)); }
 
-/// Whether the image is not the sample itself but belongs to it, such as a mask: NAME.seg.png.
+/// Whether the image is another part of the sample, such as a mask: NAME.seg.png.
 bool is_other_part(std::string_view name) { return name.find('.', key_of(name).size() + 1) != std::string_view::npos; }
 
-/// In order of the names; of entries with the same name the last one holds, as when the archive is unpacked.
+/// Sorts by name. If names repeat, keeps the last entry, as unpacking would.
 void keep_last_of_each_name(std::vector<TarEntry>& entries) {
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   std::reverse(entries.begin(), entries.end());
@@ -97,7 +97,7 @@ class TarStore final : public ImageStore {
                 {.what = what, .where = files_[file].path() + (place.empty() ? "" : ": " + place), .hint = hint});
   }
 
-  /// As in folders: what a Mac writes beside each file, .ipynb_checkpoints.
+  /// Whether to ignore it, as in folders: files that macOS adds, .ipynb_checkpoints.
   static bool is_hidden(std::string_view name) {
     for (size_t begin = 0; begin < name.size();) {
       const std::string_view part = name.substr(begin, name.find('/', begin) - begin);
@@ -127,7 +127,7 @@ class TarStore final : public ImageStore {
     if (!labels.empty()) std::erase_if(images, [](const TarEntry& entry) { return is_other_part(entry.name); });
     if (!content.names.empty() && !images.empty() && labels.empty() == content.has_labels)
       refuse(file, "",
-             std::string(labels.empty() ? "no .cls" : ".cls") + " beside the images, other than in the files before");
+             std::string(labels.empty() ? "no .cls" : ".cls") + " beside the images, unlike in earlier files");
     content.has_labels = content.has_labels || !labels.empty();
     for (TarEntry& entry : images) {
       if (content.has_labels)
@@ -148,15 +148,15 @@ class TarStore final : public ImageStore {
 
   void check_folder(size_t file, const TarEntry& image) const {
     if (image.name.find('/') != std::string::npos) return;
-    refuse(file, image.name, "an image outside of the folders of the classes",
-           "a folder for each class, or, as in WebDataset, " + std::string(key_of(image.name)) +
+    refuse(file, image.name, "an image outside of class folders",
+           "put it into a folder of its class or, as in WebDataset, add " + std::string(key_of(image.name)) +
                ".cls beside it with the number of its class");
   }
 
   void check(size_t file, const TarEntry& entry) const {
     const std::string slashed = "/" + entry.name + "/";
     if (entry.name.starts_with('/') || slashed.find("/../") != std::string::npos)
-      refuse(file, entry.name, "an unsafe name in the archive: it leads out of it");
+      refuse(file, entry.name, "an unsafe name in the archive: it points outside");
     if (entry.is_link)
       refuse(file, entry.name, "a link instead of an image",
              "write the archive with tar --dereference --hard-dereference");
@@ -164,7 +164,7 @@ class TarStore final : public ImageStore {
       refuse(file, entry.name, "an image file of " + std::to_string(entry.size) + " bytes");
   }
 
-  /// The number in a .cls, blanks around it left out.
+  /// The number in a .cls, without surrounding whitespace.
   int32_t label_in(size_t file, const TarEntry& entry) const {
     constexpr int64_t kMostBytes = 64;
     std::string text(static_cast<size_t>(std::min(entry.size, kMostBytes)), '\0');
@@ -176,7 +176,8 @@ class TarStore final : public ImageStore {
     if (entry.size > kMostBytes || error != std::errc() || rest != text.data() + end || label < 0)
       refuse(file, entry.name, "the class is not a number from 0 on");
     if (label >= kMostClasses)
-      refuse(file, entry.name, "class " + std::to_string(label) + ", of at most " + grouped(kMostClasses));
+      refuse(file, entry.name,
+             "class " + std::to_string(label) + "; at most " + grouped(kMostClasses) + " classes are supported");
     return label;
   }
 

@@ -32,7 +32,7 @@ std::string_view text_of(const Block& block, Field field) {
   return all.substr(0, all.find('\0'));
 }
 
-/// An octal number, or one of base 256 when the first bit is set; empty when it is neither.
+/// An octal number, or a base-256 number if the first bit is set; empty if it is neither.
 std::optional<int64_t> number_of(const Block& block, Field field) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(block[field.at + i]); };
   if (byte(0) & 0x80) {
@@ -56,7 +56,7 @@ std::optional<int64_t> number_of(const Block& block, Field field) {
 
 bool checksum_fits(const Block& block) {
   const std::optional<int64_t> told = number_of(block, kChecksum);
-  int64_t plain = 0, with_signs = 0;  // old programs summed signed characters
+  int64_t plain = 0, with_signs = 0;  // old programs summed signed chars
   for (size_t i = 0; i < block.size(); ++i) {
     const bool inside = i >= kChecksum.at && i < kChecksum.at + kChecksum.length;
     plain += inside ? ' ' : static_cast<unsigned char>(block[i]);
@@ -67,7 +67,7 @@ bool checksum_fits(const Block& block) {
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-/// What pax headers and GNU's long names say of the next entry.
+/// Attributes of the next entry from pax headers and GNU long names.
 struct Extension {
   std::optional<std::string> name;
   std::optional<int64_t> size;
@@ -83,7 +83,7 @@ class TarReader {
     while (const std::optional<Block> block = next_header()) {
       const char type = (*block)[kType];
       int64_t size = type == 'x' || !extension.size ? size_of(*block) : *extension.size;
-      if (type >= '1' && type <= '6') size = 0;  // links, devices and folders have none, whatever their header says
+      if (type >= '1' && type <= '6') size = 0;  // links, devices and folders have no content, despite the header
       const int64_t content = at_;
       skip(size);
       if (type == 'x') {
@@ -102,7 +102,7 @@ class TarReader {
                 {.what = what + " (at byte " + std::to_string(at_) + ")", .where = file_.path(), .hint = hint});
   }
 
-  /// The next header; empty at the archive's end, which is a block of zeros.
+  /// The next header; empty at the end of the archive, which is a block of zeros.
   std::optional<Block> next_header() {
     if (file_.size() - at_ < kBlock)
       fail(at_ == 0 ? "too short for a tar archive" : "the tar archive is cut off: its end mark is missing",
@@ -116,14 +116,14 @@ class TarReader {
                           std::string_view(block.data(), 4) ==
                               "\xfd"
                               "7zX";
-      fail(packed ? "a compressed archive; samples are read from a plain tar at any place" : "not a tar archive",
+      fail(packed ? "this is a compressed archive; random reads need a plain tar" : "not a tar archive",
            packed ? "unpack it once: gunzip, unxz or zstd -d" : "");
     }
     at_ += kBlock;
     return block;
   }
 
-  /// Small entries stand close together: their headers come with one read for many.
+  /// Reads ahead if the last header was near, because headers of small entries are close together.
   Block block_at(int64_t offset) {
     if (offset < ahead_from_ || offset + kBlock > ahead_from_ + std::ssize(ahead_)) {
       const bool is_near = offset - last_header_ < kReadAhead / 4;
@@ -157,7 +157,7 @@ class TarReader {
     return text.substr(0, text.find('\0'));
   }
 
-  /// Records "<length> <key>=<value>\n".
+  /// Parses records "<length> <key>=<value>\n".
   void read_pax(int64_t offset, int64_t size, Extension& extension) const {
     const std::string all = read_text(offset, size);
     std::string_view left = all;
@@ -190,7 +190,8 @@ class TarReader {
   void report(const Block& block, Extension extension, int64_t content, int64_t size,
               const std::function<void(TarEntry&&)>& visitor) const {
     const char type = block[kType];
-    if (type == 'S' || extension.sparse) fail("a sparse file in the tar archive", "write it again without --sparse");
+    if (type == 'S' || extension.sparse)
+      fail("a sparse file in the tar archive", "write the archive again without --sparse");
     const bool is_file = type == '0' || type == '\0' || type == '7', is_link = type == '1' || type == '2';
     if (!is_file && !is_link) return;
     TarEntry entry{.offset = content, .size = size, .is_link = is_link};

@@ -1,4 +1,4 @@
-// What a tar archive holds and where: ustar, pax and GNU's long names, read from the headers alone.
+// Lists the entries of a tar archive from their headers: ustar, pax and GNU long names.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,8 @@ struct TarEntry {
   bool is_link = false;  // hard or symbolic: no content of its own
 };
 
-/// Calls `visit` for every file and link, in the order of the archive. Nothing is unpacked, no name is
-/// ever used as a path. Throws Error(data) for a damaged or cut off archive for sizes that it cannot hold, and for
-/// sparse files.
+/// Calls `visit` for every file and link, in archive order. Unpacks nothing, and never uses a name as a path. Throws
+/// Error(data) for an archive that is damaged or cut off, has impossible sizes or holds sparse files.
 void visit_tar(const data::ReadOnlyFile& file, const std::function<void(TarEntry&&)>& visit);
 
 }  // namespace gputrain::datasets

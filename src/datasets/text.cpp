@@ -1,4 +1,4 @@
-// Plain text, one file or all files of a folder.
+// Plain text: one file or all files of a folder.
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -17,15 +17,15 @@
 namespace gputrain::datasets {
 namespace {
 
-constexpr int64_t kMostTextBytes = int64_t{16} << 30;  // it is held in memory
+constexpr int64_t kMostTextBytes = int64_t{16} << 30;  // because the text is held in memory
 
 struct TextSpec {
   std::vector<std::string> include, exclude;
 
   static void describe(config::Description<TextSpec>& d) {
-    d.summary("plain text: one file, or the files of a folder one after another in order of their names");
+    d.summary("plain text: one file, or the files of a folder, concatenated in order of their names");
     d.key("include", &TextSpec::include, "patterns of files to take: '*.cpp', 'src/**/*.hpp'; empty: all");
-    d.key("exclude", &TextSpec::exclude, "patterns of files to leave out; 'build/' is a folder of any depth");
+    d.key("exclude", &TextSpec::exclude, "patterns of files to leave out; 'build/' matches folders at any depth");
   }
 };
 
@@ -51,16 +51,16 @@ std::vector<std::string> read_texts(const std::vector<std::string>& paths) {
     const data::ReadOnlyFile file(path);
     left -= file.size();
     if (left < 0)
-      throw Error(ExitCode::data, {.what = "more than 16 GiB of text; it would all be held in memory",
+      throw Error(ExitCode::data, {.what = "more than 16 GiB of text, which is held in memory",
                                    .where = path,
-                                   .hint = "turn it into token files once and use format: tokens"});
+                                   .hint = "convert it to token files and use format: tokens"});
     std::string& text = texts.emplace_back(static_cast<size_t>(file.size()), '\0');
     file.read(0, std::as_writable_bytes(std::span(text)));
   }
   return texts;
 }
 
-/// No text has NUL bytes, but pictures, archives and UTF-16 do, which `tokenizer: bytes` would learn without a word.
+/// Text has no NUL bytes, but images, archives and UTF-16 do. With `tokenizer: bytes`, training would not notice.
 void warn_of_binary(const std::vector<std::string>& paths, const std::vector<std::string>& texts) {
   int64_t count = 0;
   std::string first;
@@ -68,9 +68,9 @@ void warn_of_binary(const std::vector<std::string>& paths, const std::vector<std
     if (texts[i].find('\0') != std::string::npos && count++ == 0) first = paths[i];
   }
   if (count == 0) return;
-  log::warning((count == 1 ? "1 file has NUL bytes, as no text has: "
-                           : grouped(count) + " files have NUL bytes, as no text has, such as ") +
-               first + ". `exclude` leaves files out, `include` names what to take");
+  log::warning((count == 1 ? "1 file is probably not text, because it has NUL bytes: "
+                           : grouped(count) + " files are probably not text, because they have NUL bytes, such as ") +
+               first + ". Use `include` or `exclude` to choose the files");
 }
 
 std::shared_ptr<const tokenizers::Tokenizer> make_tokenizer(const data::TextOptions* options,
@@ -124,7 +124,7 @@ class TextSource final : public TokenSource {
 
  private:
   std::string path_;
-  std::vector<int64_t> ends_;  // of each file, in tokens
+  std::vector<int64_t> ends_;  // end of each file, in tokens
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
   std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<int32_t>> tokens_;
 };

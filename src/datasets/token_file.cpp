@@ -14,7 +14,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and read as they are");
 
-// llm.c, dev/data/data_common.py: 256 numbers of 32 bits, then the tokens.
+// llm.c, dev/data/data_common.py: a header of 256 32-bit numbers, then the tokens.
 constexpr int64_t kLlmcHeaderBytes = 256 * 4;
 struct LlmcKind {
   int32_t magic, version;
@@ -54,19 +54,19 @@ void widen(std::span<const std::byte> raw, std::span<int64_t> tokens) {
   }
 }
 
-/// By its method and flags too: 1f 8b alone is token 35,615.
+/// Checks method and flags too, because 1f 8b alone is also token 35,615.
 bool is_gzip(std::string_view begin) {
   return begin.starts_with("\x1f\x8b\x08") && begin.size() > 3 && (static_cast<unsigned char>(begin[3]) & 0xE0) == 0;
 }
 
-/// Any even number of bytes can be read as tokens: what is plainly something else is not.
+/// Any even number of bytes could be tokens, so rejects what is clearly something else.
 void refuse_other_kinds(const data::ReadOnlyFile& file, const std::string& path) {
   constexpr int64_t kFewest = 64, kMost = 1024;
   std::string begin(static_cast<size_t>(std::min(file.size(), kMost)), '\0');
   file.read(0, std::as_writable_bytes(std::span(begin)));
   if (begin.starts_with("\x93NUMPY"))
-    fail(path, "a file of numpy.save, with a header that is no tokens",
-         "numpy.load(FILE).tofile(\"tokens.bin\") writes the tokens alone");
+    fail(path, "a file of numpy.save: its header is not tokens",
+         "numpy.load(FILE).tofile(\"tokens.bin\") writes only the tokens");
   if (is_gzip(begin) || begin.starts_with("\x28\xb5\x2f\xfd")) fail(path, "a compressed file", "unpack it");
   const bool is_text = std::all_of(begin.begin(), begin.end(),
                                    [](char c) { return (c >= ' ' && c <= '~') || (c >= '\t' && c <= '\r'); });
@@ -89,7 +89,7 @@ void TokenFile::read_header(const std::string& raw_type) {
   count_ = file_.size() / bytes_per_token_;
 }
 
-/// False when this is not a file of llm.c.
+/// False if this is not a file of llm.c.
 bool TokenFile::read_llmc_header() {
   if (file_.size() < 4) return false;
   const auto magic = value_at<int32_t>(file_, 0);
@@ -99,14 +99,14 @@ bool TokenFile::read_llmc_header() {
   if (file_.size() < kLlmcHeaderBytes) fail(path(), "cut off inside llm.c's header of 1024 bytes");
   const auto version = value_at<int32_t>(file_, 4);
   if (version != kind->version)
-    fail(path(), "llm.c's version " + std::to_string(version) + " of a token file; version " +
-                     std::to_string(kind->version) + " is known");
+    fail(path(), "an llm.c token file of version " + std::to_string(version) + "; only version " +
+                     std::to_string(kind->version) + " is supported");
   first_byte_ = kLlmcHeaderBytes;
   bytes_per_token_ = kind->bytes_per_token;
   vocabulary_size_ = kind->vocabulary_size;
   count_ = value_at<uint32_t>(file_, 8);
   if (file_.size() != first_byte_ + count_ * bytes_per_token_)
-    fail(path(), "its header tells of " + std::to_string(count_) + " tokens, the file holds " +
+    fail(path(), "its header declares " + std::to_string(count_) + " tokens, but the file holds " +
                      std::to_string((file_.size() - first_byte_) / bytes_per_token_));
   return true;
 }
@@ -119,7 +119,7 @@ void TokenFile::read_megatron_index(const std::string& index_path) {
   if (std::memcmp(magic, kMegatronMagic, sizeof(magic)) != 0)
     fail(index_path, "not a Megatron index: it does not begin with MMIDIDX");
   if (const auto version = value_at<uint64_t>(index, 9); version != 1)
-    fail(index_path, "version " + std::to_string(version) + " of a Megatron index; version 1 is known");
+    fail(index_path, "version " + std::to_string(version) + " of a Megatron index; only version 1 is supported");
   const auto code = value_at<uint8_t>(index, 17);
   const auto* type = std::find_if(std::begin(kMegatronTypes), std::end(kMegatronTypes),
                                   [code](const MegatronType& known) { return known.code == code; });
@@ -131,7 +131,7 @@ void TokenFile::read_megatron_index(const std::string& index_path) {
   const auto sequences = value_at<uint64_t>(index, 18), documents = value_at<uint64_t>(index, 26);
   const auto room = static_cast<uint64_t>(index.size() - kMegatronHeaderBytes);
   if (sequences > room / 12 || documents > (room - sequences * 12) / 8)
-    fail(index_path, "cut off: it tells of " + std::to_string(sequences) + " sequences and " +
+    fail(index_path, "cut off: it declares " + std::to_string(sequences) + " sequences and " +
                          std::to_string(documents) + " documents");
   std::vector<int32_t> lengths(sequences);
   std::vector<int64_t> places(sequences);
@@ -141,11 +141,11 @@ void TokenFile::read_megatron_index(const std::string& index_path) {
     if (lengths[i] < 0) fail(index_path, "sequence " + std::to_string(i) + " has a negative length");
     if (places[i] != count_ * bytes_per_token_)
       fail(index_path, "sequence " + std::to_string(i) + " does not follow the one before it",
-           "write the data anew with Megatron's preprocess_data.py");
+           "write the data again with Megatron's preprocess_data.py");
     count_ += lengths[i];
   }
   if (file_.size() != count_ * bytes_per_token_)
-    fail(path(), "its index tells of " + std::to_string(count_) + " tokens, the file holds " +
+    fail(path(), "its index declares " + std::to_string(count_) + " tokens, but the file holds " +
                      std::to_string(file_.size() / bytes_per_token_));
 }
 

@@ -11,12 +11,12 @@ namespace gputrain::datasets {
 
 class TokenFile {
  public:
-  /// `raw_type` is what a file without a header holds: "uint16" or "uint32". Throws Error(data) for a header that does
-  /// not agree with the file's size.
+  /// `raw_type` is the type of files without a header: "uint16" or "uint32". Throws Error(data) if the header does not
+  /// match the file's size.
   TokenFile(const std::string& path, const std::string& raw_type);
 
   int64_t size() const noexcept { return count_; }
-  int64_t vocabulary_size() const noexcept { return vocabulary_size_; }  // that the format implies; 0: unknown
+  int64_t vocabulary_size() const noexcept { return vocabulary_size_; }  // implied by the format; 0: unknown
   const std::string& path() const noexcept { return file_.path(); }
 
   /// Tokens [first, first + tokens.size()), which must exist.

@@ -23,13 +23,13 @@ std::string files_between(const std::vector<int64_t>& ends, int64_t begin, int64
 
 int64_t window_length(const data::DatasetRequest& request) {
   if (!request.model.reads_tokens()) {
-    throw Error(ExitCode::usage, {.what = "this data is text, and the model does not take text",
+    throw Error(ExitCode::usage, {.what = "this data is text, but the model does not read text",
                                   .where = request.path,
-                                  .hint = "a language model, or data of images"});
+                                  .hint = "use a language model, or image data"});
   }
   if (request.sequence_length < 1) {
     throw Error(ExitCode::usage,
-                {.what = "nothing says how long a sample is: it is not set, and data.text.max_length is not either",
+                {.what = "the length of a sample is unknown: neither this key nor data.text.max_length is set",
                  .where = "model.config.block_size",
                  .hint = "block_size: 256"});
   }
@@ -42,7 +42,7 @@ TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t be
   GPUTRAIN_ASSERT(length_ >= 1 && begin >= 0 && end <= source_->size(), "windows outside the tokens");
   if (targets_ < 1)
     throw Error(ExitCode::data, {.what = "too few tokens: " + std::to_string(end - begin) +
-                                         " are here, and learning to predict the next one needs two",
+                                         "; predicting the next token needs at least two",
                                  .where = source_->name()});
   windows_ = ceil_divide(targets_, length_);
   layout_ = data::SampleLayout::tokens(length_, source_->vocabulary_size());
@@ -51,7 +51,7 @@ TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t be
 TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t sequence_length)
     : TokenWindows(source, 0, source->size(), sequence_length) {}
 
-/// Inputs and targets for target numbers [first, first + count); numbers past the last one are filled up and ignored.
+/// Writes inputs and targets number [first, first + count); positions after the last target are padding and ignored.
 void TokenWindows::read_run(int64_t first, int64_t count, int64_t* input, int64_t* target) const {
   const int64_t real = std::clamp<int64_t>(targets_ - first, 0, count);
   if (real > 0) {

@@ -1,4 +1,4 @@
-// Language-model samples from one long run of tokens: windows of `sequence_length`, targets shifted by one.
+// Language-model samples from one sequence of tokens: windows of `sequence_length`, with targets shifted by one.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace gputrain::datasets {
 
-/// A run of tokens that can be read at any place by any thread.
+/// A sequence of tokens; any thread may read any part of it.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
@@ -23,18 +23,18 @@ class TokenSource {
   virtual std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const { return nullptr; }
 };
 
-/// "3 files": those with a token in [begin, end), where `ends` holds the number of tokens up to the end of each.
+/// "3 files": those with a token in [begin, end). `ends` holds the end of each file, in tokens from the start.
 std::string files_between(const std::vector<int64_t>& ends, int64_t begin, int64_t end);
 
-/// Tokens in a window, by the model or the job. Throws Error(usage) where neither of them says, or the model takes
-/// none.
+/// Tokens per window, from the model or the job. Throws Error(usage) if neither sets it, or if the model reads no
+/// tokens.
 int64_t window_length(const data::DatasetRequest& request);
 
-/// Every token but the first is a target exactly once in an epoch. Under augmentation the windows begin at another
-/// offset in each epoch, so that their borders move; the window that runs over the end goes on at the start.
+/// Every token but the first is a target exactly once per epoch. With augmentation, windows start at a different offset
+/// in each epoch, so that their borders move; the window at the end continues at the start.
 class TokenWindows : public data::Dataset {
  public:
-  /// Windows over tokens [begin, end) of the source. Throws Error(data) when there are fewer than two.
+  /// Windows over tokens [begin, end) of the source. Throws Error(data) if there are fewer than two tokens.
   TokenWindows(std::shared_ptr<const TokenSource> source, int64_t begin, int64_t end, int64_t sequence_length);
   TokenWindows(std::shared_ptr<const TokenSource> source, int64_t sequence_length);
 

@@ -1,4 +1,4 @@
-// Token ids prepared by other tools: llm.c, nanoGPT, Megatron. Read from the files as they are asked for.
+// Token ids from other tools: llm.c, nanoGPT, Megatron. Reads from the files on demand.
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -22,10 +22,10 @@ struct TokensSpec {
   static void describe(config::Description<TokensSpec>& d) {
     d.summary(
         "token ids in .bin files of llm.c, nanoGPT or Megatron; a path, a pattern, or a folder of *train*.bin etc.");
-    d.key("dtype", &TokensSpec::dtype, "what files without a header (nanoGPT's) hold").choices({"uint16", "uint32"});
+    d.key("dtype", &TokensSpec::dtype, "type of the ids in files without a header (nanoGPT)")
+        .choices({"uint16", "uint32"});
     d.key("vocab_size", &TokensSpec::vocab_size,
-          "ids are below this; auto: what the header tells (llm.c), else one more than the highest id, for which all "
-          "are read")
+          "all ids are below this; auto: from the header (llm.c), or the highest id + 1, found by reading all files")
         .range(1, int64_t{1} << 31)
         .unit("tokens");
   }
@@ -43,7 +43,7 @@ std::string role_name(data::Role role) {
   return {};
 }
 
-/// The pattern that stands for this path alone.
+/// Escapes the path, so that the pattern matches only this path.
 std::string as_pattern(const std::string& path) {
   std::string pattern;
   for (const char c : path)
@@ -56,7 +56,7 @@ std::vector<std::string> token_paths(const data::DatasetRequest& request) {
   std::error_code ignored;
   if (fs::is_directory(request.path, ignored))
     return expand_pattern(fs::path(as_pattern(request.path)) / ("*" + role_name(request.role) + "*.bin"));
-  // Megatron names the pair of files without their extensions.
+  // Megatron names its pair of files without extensions.
   if (!fs::exists(request.path, ignored) && fs::exists(request.path + ".idx", ignored)) return {request.path + ".bin"};
   return expand_pattern(request.path);
 }
@@ -109,7 +109,7 @@ class FileTokens final : public TokenSource {
                 {.what = "token " + std::to_string(lowest < 0 ? lowest : highest) + " near position " +
                          std::to_string(first) + " is outside the vocabulary of " + std::to_string(vocabulary_size_),
                  .where = file.path(),
-                 .hint = "`dtype`, and data.train's `vocab_size`, beside `format: tokens`"});
+                 .hint = "check `dtype`, and `vocab_size` of data.train, beside `format: tokens`"});
   }
 
   int64_t implied_vocabulary() const {
@@ -141,14 +141,14 @@ class FileTokens final : public TokenSource {
     return highest;
   }
 
-  /// Else a training would end at its first evaluation, by a token that training has not.
+  /// Checks all tokens now, because otherwise training could fail at an unknown token in its first evaluation.
   void check_all() const {
     visit([this](auto tokens, const auto& file, int64_t first) { check(tokens, file, first); });
   }
 
   std::string name_;
   std::vector<TokenFile> files_;
-  std::vector<int64_t> ends_;  // of each file, in tokens
+  std::vector<int64_t> ends_;  // end of each file, in tokens
   int64_t size_ = 0;
   int64_t vocabulary_size_ = 0;
 };

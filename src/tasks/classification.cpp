@@ -49,7 +49,7 @@ class Classification final : public Task {
   void evaluate(models::Model& model, const Batch& batch, Tally& tally) const override {
     tally.add("loss", evaluate_cross_entropy(model, batch, [&](const at::Tensor& logits, const at::Tensor& targets) {
                 const int64_t count = std::min<int64_t>(5, logits.size(-1));
-                // No class has the number of a target that is left out, so it is never a hit.
+                // An ignored target equals no class number, so it is never a hit.
                 const at::Tensor hits = at::eq(std::get<1>(logits.topk(count, -1)), targets.unsqueeze(-1));
                 tally.add("top1", hits.select(-1, 0).sum());
                 tally.add("top5", hits.sum());

@@ -14,7 +14,7 @@
 namespace gputrain::tasks {
 namespace {
 
-/// Without this check, a model's mistake would appear as the error of a later operator.
+/// Without this check, a mistake in a model would appear as an error of a later operator.
 void check_logits(const models::Model& model, const at::Tensor& features, const at::Tensor& targets) {
   const at::IntArrayRef rows = features.sizes().slice(0, static_cast<size_t>(std::max<int64_t>(features.dim() - 1, 0)));
   GPUTRAIN_ASSERT(features.dim() > 0 && c10::multiply_integers(rows) == targets.numel(),

@@ -43,7 +43,7 @@ Totals Tally::merge(comm::ProcessGroups& groups) const {
   return totals;
 }
 
-/// Each rank puts its rows where they belong among zeros, and the sum over ranks has them all.
+/// Each rank writes its rows at their place into zeros; the all-reduced sum then has the rows of all ranks.
 at::Tensor Tally::joined(const Rows& part, comm::ProcessGroups& groups) const {
   const auto& pieces = rows_.at(part.name);
   const auto options = at::TensorOptions().dtype(at::kDouble);

@@ -29,7 +29,8 @@ class Bytes final : public Tokenizer {
   }
 };
 
-const config::Registered<Bytes, config::NoOptions> registered_bytes{catalog(), "bytes", "one of 256 for each byte"};
+const config::Registered<Bytes, config::NoOptions> registered_bytes{catalog(), "bytes",
+                                                                    "one token for each byte, 256 in all"};
 
 }  // namespace
 }  // namespace gputrain::tokenizers

@@ -5,7 +5,7 @@
 namespace gputrain::tokenizers {
 namespace {
 
-/// The characters (code points) of the training data, in order of their numbers; token i is the i-th.
+/// The code points of the training data in ascending order; token i is the i-th of them.
 class Characters final : public Tokenizer {
  public:
   Characters(const config::NoOptions&, const TokenizerRequest& request) {
@@ -31,7 +31,7 @@ class Characters final : public Tokenizer {
       if (token < 0)
         throw Error(ExitCode::data, {.what = "the character " + name_of(point) + " is not in the training data",
                                      .where = place(name, text, begin),
-                                     .hint = "data.text.tokenizer: bytes knows every text"});
+                                     .hint = "data.text.tokenizer: bytes accepts every text"});
       buffer.push(token);
     }
     buffer.flush();
@@ -59,11 +59,11 @@ class Characters final : public Tokenizer {
   }
 
   std::vector<int64_t> characters_;  // code points, ascending
-  std::vector<int64_t> token_of_;    // by code point, up to the highest; -1: none
+  std::vector<int64_t> token_of_;    // indexed by code point, up to the highest; -1: no token
 };
 
 const config::Registered<Characters, config::NoOptions> registered_characters{
-    catalog(), "characters", "one token for each that occurs in the training data"};
+    catalog(), "characters", "one token for each character of the training data"};
 
 }  // namespace
 }  // namespace gputrain::tokenizers

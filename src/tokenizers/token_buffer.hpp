@@ -1,4 +1,4 @@
-// Tokens on their way to whoever takes them, some at a time.
+// Collects tokens and passes them on in blocks.
 #pragma once
 
 #include <array>

@@ -24,7 +24,7 @@ std::vector<std::string> Tokenizer::token_texts() const {
 }
 
 void Tokenizer::save(std::map<std::string, std::string>& metadata) const {
-  using nlohmann::json;  // single bytes may be no UTF-8, and are then replaced
+  using nlohmann::json;  // a single byte may be invalid UTF-8; dump() replaces it
   metadata[kTargets] = json(token_texts()).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

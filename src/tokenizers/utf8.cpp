@@ -69,7 +69,7 @@ void check_utf8(std::string_view text, const std::string& name) {
     char byte[8];
     std::snprintf(byte, sizeof(byte), "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(text[at])));
     throw Error(ExitCode::data,
-                {.what = "not UTF-8 text: byte " + std::string(byte) + " cannot stand here",
+                {.what = "not UTF-8 text: invalid byte " + std::string(byte),
                  .where = place(name, text, at),
                  .hint = "convert it (iconv), leave it out with `exclude`, or data.text.tokenizer: bytes"});
   }

@@ -10,13 +10,12 @@
 namespace gputrain::train {
 namespace {
 
-/// The loss is told without its name, as the first of the line.
+/// Text of a value; the loss needs no name, because it is the first on the line.
 std::string was_text(const std::string& metric, double value) {
   return metric == "val/loss" ? monitor::significant(value) : metrics_text({{metric, value}}, "val/");
 }
 
-/// Counts evaluations that are not better by more than `min_delta` than the last that was; anew where the metric is
-/// another one.
+/// Counts evaluations that did not improve by more than `min_delta`. Starts again if the metric changes.
 void count_gain(Progress& progress, const std::string& metric, double value, double min_delta) {
   const std::string before = std::exchange(progress.gained_metric, metric);
   if (!before.empty() && before != metric) progress.gained.reset();
@@ -35,8 +34,8 @@ bool is_patience_over(const std::optional<EarlyStoppingSpec>& spec, const Progre
   return spec && progress.evaluations_without_gain >= spec->patience;
 }
 
-/// Of the clock it is the checkpoint that tells, which is the same on all ranks: after a rollback it is no longer
-/// asked.
+/// The elapsed time is read from the checkpoint, because it is then equal on all ranks. After a rollback it is not
+/// used.
 void EvalHook::before_training(Progress& progress) {
   const Cadence& cadence = parts_.reporting.plan.eval;
   bool is_due = cadence.at_step(progress.step);
@@ -61,7 +60,7 @@ bool EvalHook::will_act(const Progress& progress, bool asked) const {
 Stop EvalHook::after_training(Progress& progress, bool stopped) {
   if (stopped || progress.is_evaluated()) return Stop::none;
   const Stop stop = evaluate(progress);
-  return stop == Stop::early_stop ? Stop::none : stop;  // training has ended for another reason
+  return stop == Stop::early_stop ? Stop::none : stop;  // training has already ended for another reason
 }
 
 bool EvalHook::is_due() const {

@@ -11,7 +11,7 @@
 namespace gputrain::train {
 namespace {
 
-/// The model in evaluation mode for as long as this lives.
+/// Sets the model to evaluation mode during its lifetime.
 class EvaluationMode {
  public:
   explicit EvaluationMode(models::Model& model) : model_(model), was_training_(model.is_training()) {

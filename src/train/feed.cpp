@@ -11,7 +11,7 @@
 namespace gputrain::train {
 namespace {
 
-// The fingerprint travels in two halves, whose sums cannot overflow.
+// The fingerprint is sent as two halves, whose sums cannot overflow.
 constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kUnreadable = 4, kAnew = 5, kVotes = 6,
                  kWishes = kVotes + kStopVotes;
 

@@ -64,7 +64,7 @@ bool LogHook::is_due() const {
 }
 
 void LogHook::note_first_step(const Progress& progress, const StepResult& result) {
-  result.loss_sum.item<double>();  // waits for the device
+  result.loss_sum.item<double>();  // synchronises the device
   first_step_seconds_ = seconds_since_process_start();
   first_step_end_ = progress.train_seconds;
   first_samples_ = progress.usage.samples;

@@ -13,14 +13,14 @@
 namespace gputrain::train {
 namespace {
 
-/// Lengths beyond counting are longer than any run.
+/// Limits step counts to 2^62, which is longer than any run.
 int64_t rounded(double steps) { return steps < 0x1p62 ? std::llround(steps) : int64_t{1} << 62; }
 
 [[noreturn]] void refuse(std::string what, std::string hint) {
   throw Error(ExitCode::usage, {.what = std::move(what), .hint = std::move(hint)});
 }
 
-/// The global batch in samples as far as the spec names it; 0: not named.
+/// The global batch in samples that the spec names; 0: none.
 int64_t named_global_batch(const TrainSpec& spec, const PlanFacts& facts) {
   if (spec.global_batch_size && spec.global_batch_tokens) {
     refuse("train.global_batch_size and train.global_batch_tokens are both set", "keep one of the two");
@@ -39,7 +39,7 @@ int64_t named_global_batch(const TrainSpec& spec, const PlanFacts& facts) {
   return tokens / facts.tokens_per_sample;
 }
 
-/// What train.micro_batch_size says of each rank; empty: nothing.
+/// The micro-batch of each rank from train.micro_batch_size; empty: not set.
 std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts) {
   if (!spec.micro_batch_size || spec.micro_batch_size->is_auto()) return {};
   std::vector<int64_t> sizes = spec.micro_batch_size->value->values;
@@ -48,7 +48,7 @@ std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts
   if (sizes.size() == world) return sizes;
   refuse("train.micro_batch_size has " + counted(std::ssize(sizes), "number") + " for " +
              counted(facts.world_size, "rank"),
-         "one number for each rank, rank 0's first, or one for all of them");
+         "give one number for each rank, rank 0 first, or one for all ranks");
 }
 
 [[noreturn]] void refuse_empty_passes(const TrainSpec& spec, int64_t passes, int64_t samples) {
@@ -73,7 +73,7 @@ int64_t planned_steps(const TrainSpec& spec, const Plan& plan) {
     total = std::min(total, ceil_divide(*spec.max_tokens, plan.tokens_per_step));
   }
   if (total == INT64_MAX && !spec.max_time) {
-    refuse("nothing says when training ends", "add one of train.max_epochs, max_steps, max_tokens, max_time");
+    refuse("no limit of training is set", "add one of train.max_epochs, max_steps, max_tokens, max_time");
   }
   return total;
 }
@@ -88,7 +88,7 @@ int64_t steps_per_epoch(const PlanFacts& facts, int64_t global_batch) {
   return facts.dataset_size / global_batch;
 }
 
-/// What is to be kept for good must be saved.
+/// With keep_every, also saves at its multiples: only saved checkpoints can be kept.
 Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
   Cadence cadence{.is_auto = spec.interval && spec.interval->is_auto()};
   if (!cadence.is_auto)
@@ -119,7 +119,7 @@ int64_t Plan::steps_of(const config::Length& length, const std::string& key) con
       return rounded(length.value * static_cast<double>(steps_per_epoch));
     case Unit::percent:
       if (is_time_limited()) {
-        refuse(key + " is a percentage of a run whose number of steps is not known",
+        refuse(key + " is a percentage, but the number of steps of the run is unknown",
                "give " + key + " in steps or epochs");
       }
       return rounded(length.value / 100 * static_cast<double>(total_steps));
@@ -180,7 +180,7 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
     refuse("a global batch of " + std::to_string(global) + " cannot be shared by " + std::to_string(world) + " ranks",
            "raise train.global_batch_size to at least " + std::to_string(world));
   }
-  const int64_t share = ceil_divide(global, world);  // the largest equal share; others have one sample less
+  const int64_t share = ceil_divide(global, world);  // the largest equal share; some ranks have one sample less
   if (micro.empty()) {
     if (accumulation > global) refuse_empty_passes(spec, accumulation, global);
     const int64_t parts = std::min(share, std::max<int64_t>(1, accumulation));
@@ -191,7 +191,7 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
     refuse("train.global_batch_size " + std::to_string(global) + " is not micro_batch_size " +
                (is_even ? std::to_string(micro[0]) : "(" + sum_text(micro) + ")") + " x gradient_accumulation_steps " +
                std::to_string(accumulation) + (is_even ? " x " + counted(world, "rank") : ""),
-           "leave one of the three out, it is derived");
+           "leave one of the three out; it follows from the others");
   }
   BatchPlan plan{.global_batch = global,
                  .micro_batch = micro[0],

@@ -45,8 +45,8 @@ void say(std::string_view text) noexcept {
   std::_Exit(static_cast<int>(exit_code_of(stop)));
 }
 
-/// Where all processes of a run are interrupted (`pkill -INT`, a terminal's Ctrl-C), our launcher, who is our parent,
-/// passes on what we have been told already: once by it and once by others is one request.
+/// Whether a second interrupt arrived from the same source. If all processes of a run are interrupted (`pkill -INT`,
+/// Ctrl-C in a terminal), the launcher, our parent, forwards it too: one from it and one from others are one request.
 bool insists(const siginfo_t& info) noexcept {
   return (info.si_pid == ::getppid() ? interrupts.of_parent : interrupts.of_others)++ > 0;
 }
@@ -69,8 +69,8 @@ extern "C" void note_signal(int signal, siginfo_t* info, void* /*context*/) {
   }
 }
 
-/// Matrix products of oneDNN point the stack at memory of the heap while they run. A handler that interrupts one writes
-/// over what lies below: so no thread that computes may be interrupted, this one and those it starts included.
+/// oneDNN matrix products point the stack pointer into heap memory while they run, and a handler that interrupts one
+/// overwrites the data below. So block signals in all threads that compute: this one and those that it starts.
 void handle_on_own_thread(const sigset_t& signals) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   try {
@@ -80,7 +80,7 @@ void handle_on_own_thread(const sigset_t& signals) {
     }).detach();
   } catch (const std::system_error&) {
     throw Error(ExitCode::environment,
-                {.what = "cannot start a thread for signals", .hint = "raise the limit on processes (ulimit -u)"});
+                {.what = "cannot start a thread for signals", .hint = "raise the process limit (ulimit -u)"});
   }
 }
 
@@ -90,17 +90,17 @@ void watch_signals() {
   has_terminal = ::isatty(STDERR_FILENO) == 1;
   struct sigaction action {};
   action.sa_sigaction = note_signal;
-  sigfillset(&action.sa_mask);  // one after the other
+  sigfillset(&action.sa_mask);  // handlers do not interrupt each other
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP}) {
-    if (signal == SIGHUP && is_ignored(signal)) continue;  // nohup has a closed terminal ignored
+    if (signal == SIGHUP && is_ignored(signal)) continue;  // under nohup a closed terminal must not stop the run
     sigaction(signal, &action, nullptr);
     sigaddset(&signals, signal);
   }
   handle_on_own_thread(signals);
-  std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may go; training goes on
+  std::signal(SIGPIPE, SIG_IGN);  // training continues if the reader of our output exits
 }
 
 void note_signals() noexcept { is_noting = true; }
@@ -119,12 +119,12 @@ Stop noted_stop() noexcept { return static_cast<Stop>(noted.load()); }
 bool SaveRequests::pending() const {
   if (save_signals > served_signals_) return true;
   std::error_code unknown;
-  return !file_.empty() && std::filesystem::is_regular_file(file_, unknown);  // a folder would ask for ever
+  return !file_.empty() && std::filesystem::is_regular_file(file_, unknown);  // a folder would request saves for ever
 }
 
 void SaveRequests::served() {
   served_signals_ = save_signals;
-  std::error_code ignored;  // a file that cannot be removed asks again
+  std::error_code ignored;  // if the file cannot be removed, it requests again
   if (!file_.empty()) std::filesystem::remove(file_, ignored);
 }
 

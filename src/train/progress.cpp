@@ -53,7 +53,7 @@ Progress Progress::from_json(const nlohmann::json& json) {
     json.at("attempts").get_to(progress.attempts);
     json.at("nonfinite_steps").get_to(progress.nonfinite_steps);
     json.at("evaluated_step").get_to(progress.evaluated_step);
-    progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints do not have these
+    progress.rollbacks = json.value("rollbacks", int64_t{0});  // older checkpoints lack these fields
     if (const auto gained = json.find("gained"); gained != json.end() && !gained->is_null())
       progress.gained = gained->get<double>();
     progress.evaluates_anew = json.value("evaluates_anew", false);
@@ -67,7 +67,7 @@ Progress Progress::from_json(const nlohmann::json& json) {
       progress.metrics[name] = value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
     }
     for (const auto& [name, entry] : json.at("best").items()) {
-      if (entry.at("value").is_null()) continue;  // older checkpoints have bests that were not finite
+      if (entry.at("value").is_null()) continue;  // older checkpoints may hold best values that are not finite
       progress.best[name] = {.value = entry.at("value").get<double>(), .step = entry.at("step").get<int64_t>()};
     }
     return progress;
@@ -79,7 +79,7 @@ Progress Progress::from_json(const nlohmann::json& json) {
 }
 
 bool record_best(Progress& progress, const std::string& metric, double value) {
-  if (!std::isfinite(value)) return false;  // nothing would ever be better than NaN
+  if (!std::isfinite(value)) return false;  // otherwise nothing would ever be better than NaN
   const auto [entry, is_new] = progress.best.try_emplace(metric, monitor::Best{value, progress.step});
   if (is_new) return true;
   const bool better = tasks::smaller_is_better(metric) ? value < entry->second.value : value > entry->second.value;

@@ -55,7 +55,7 @@ std::string write_sample(models::Model& model, const data::Dataset& vocabulary, 
   if (prompt.empty()) {
     throw Error(ExitCode::usage, {.what = "eval.sample.prompt is empty", .hint = "give it at least one character"});
   }
-  // On a GPU kernels are chosen, and some compiled, for each length of a text: longer than the whole sample takes.
+  // On a GPU use one length: choosing and compiling kernels per length takes longer than the whole sample.
   const Context context{.length = context_length, .has_one_length = !model.context().device.is_cpu()};
   return tokenizer->decode(generate(model, prompt, context, spec, seed));
 }

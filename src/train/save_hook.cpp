@@ -2,11 +2,11 @@
 
 namespace gputrain::train {
 
-/// An evaluation that was made up for just now is not in the checkpoint that training goes on from.
+/// If an evaluation was repeated just now, the checkpoint that training resumes from does not contain it.
 void SaveHook::before_training(Progress& progress) {
   train_seconds_ = progress.train_seconds;
   saved_step_ = progress.step;
-  if (progress.step == 0) saved_evaluation_ = progress.evaluated_step;  // nothing is trained yet
+  if (progress.step == 0) saved_evaluation_ = progress.evaluated_step;  // weights are still untrained
   if (saved_evaluation_ == progress.evaluated_step || !is_best(progress)) return;
   parts_.save(progress, SaveMode::background);
   note_saved(progress);
@@ -28,7 +28,7 @@ Stop SaveHook::after_step(Progress& progress, const StepResult&, bool asked) {
 
 Stop SaveHook::after_training(Progress& progress, bool) {
   const bool is_saved = saved_step_ == progress.step && saved_evaluation_ == progress.evaluated_step;
-  if (is_saved && !has_trained_) return Stop::none;  // as this attempt found it
+  if (is_saved && !has_trained_) return Stop::none;  // unchanged since this attempt started
   if (is_saved && parts_.settle()) return Stop::none;
   parts_.save(progress, SaveMode::durable);
   note_saved(progress);

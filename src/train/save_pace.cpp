@@ -10,16 +10,16 @@ namespace gputrain::train {
 namespace {
 
 constexpr double kPresumedSeconds = 86400, kPresumedSecondsWithNotice = 4 * 86400;
-constexpr double kPresumptionLosses = 0.25;  // what the presumption counts for
+constexpr double kPresumptionLosses = 0.25;  // weight of the prior, in losses
 
-constexpr double kLargestShare = 0.05;  // of the time that may go into saving
+constexpr double kLargestShare = 0.05;  // maximum share of time spent on saving
 constexpr double kShortestSeconds = 10, kLongestSeconds = 3600;
 
 constexpr double kFirstSeconds = 10, kSecondSeconds = 60;
-constexpr int64_t kWarmUpSteps = 3;            // memory is allocated, kernels are chosen
-constexpr int64_t kStepsToCompare = 3;         // fewer say nothing about a slowdown
-constexpr double kShortestNoticeSeconds = 30;  // of Google and Azure; AWS gives two minutes
-constexpr double kSavesInHand = 2;             // a save may take longer than those before
+constexpr int64_t kWarmUpSteps = 3;            // allocates memory, chooses kernels
+constexpr int64_t kStepsToCompare = 3;         // fewer steps do not show a slowdown
+constexpr double kShortestNoticeSeconds = 30;  // Google's and Azure's; AWS gives two minutes
+constexpr double kSavesInHand = 2;             // margin, because a save may take longer than earlier ones
 constexpr double kNewsRatio = 1.3;
 
 }  // namespace
@@ -53,7 +53,7 @@ void SavePace::note_step(double seconds) {
 void SavePace::note_written(double stall_seconds, double write_seconds) {
   is_writing_ = false;
   ++saves_;
-  // The first save allocates the memory of its copy: it says little about those that follow.
+  // Saves 1 and 2 replace the average: the first allocates the memory of its copy, so it is not typical.
   const double weight = saves_ <= 2 ? 1 : 0.5;
   stall_seconds_ += weight * (stall_seconds - stall_seconds_);
   write_seconds_ += weight * (write_seconds - write_seconds_);

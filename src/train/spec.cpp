@@ -6,32 +6,32 @@ using config::Change;
 
 namespace {
 
-/// What is searched must be free to choose, and what a step consists of is not for the search to decide.
+/// The search must have something to choose, and must not decide what a step consists of.
 void check_micro_batch_search(const TrainSpec& spec, config::Complaints& complaints) {
   if (!spec.searches_micro_batch()) return;
   if (!spec.names_global_batch()) {
-    complaints.about("micro_batch_size", "auto chooses how a step is divided, and nothing says how large one is",
+    complaints.about("micro_batch_size", "auto chooses how a step is divided, but the size of a step is not set",
                      "add train.global_batch_size (samples per optimizer step)");
   } else if (!spec.gradient_accumulation_steps.is_auto()) {
     complaints.about("micro_batch_size",
-                     "auto has no choice: the global batch and gradient_accumulation_steps decide it",
+                     "auto has no choice: the global batch and gradient_accumulation_steps determine the micro-batch",
                      "leave gradient_accumulation_steps out, or micro_batch_size");
   }
 }
 
-/// Of Hugging Face's `eval_strategy: epoch`; `steps` says nothing that the interval does not.
+/// Translates Hugging Face's `eval_strategy: epoch`; `steps` adds nothing to the interval.
 std::string interval_of_strategy(const std::string& strategy) {
   if (strategy == "no") return "null";
   return strategy == "epoch" ? "1ep" : "";
 }
 
-// So that products of them are numbers still.
+// Limits that keep products of these values in 64 bits.
 constexpr int64_t kMostSteps = int64_t{1} << 32, kMostTokens = int64_t{1} << 52, kMostInAStep = int64_t{1} << 30;
 
 }  // namespace
 
 void TrainSpec::describe(config::Description<TrainSpec>& d) {
-  d.summary("how long and how big: length of training, batch sizes, loss, safety");
+  d.summary("length of training, batch sizes, loss, safety");
   d.key("max_epochs", &TrainSpec::max_epochs, "stop after this many passes over the training data")
       .above(0)
       .change(Change::needs_accept)
@@ -51,16 +51,14 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .unit("samples")
       .change(Change::needs_accept)
       .instead_of({"train_batch_size", "effective_batch_size", "total_batch_size"});
-  d.key("global_batch_tokens", &TrainSpec::global_batch_tokens, "the same, in tokens (text)")
+  d.key("global_batch_tokens", &TrainSpec::global_batch_tokens, "tokens per optimizer step over all ranks (text)")
       .range(1, kMostInAStep)
       .unit("tokens")
       .change(Change::needs_accept);
   d.key("micro_batch_size", &TrainSpec::micro_batch_size,
-        "samples per forward pass on one rank; or a list with a number for each rank, where their GPUs differ: a step "
-        "is "
-        "shared out in this proportion; auto: the fastest that fits, tried before the first step on all ranks and kept "
-        "by "
-        "resumed runs; null: the global batch divided by ranks and accumulation")
+        "samples per forward pass on one rank; a list: one number per rank, for different GPUs, and each step is "
+        "divided in this proportion; auto: tries sizes on all ranks before the first step, uses the fastest that "
+        "fits and keeps it when resuming; null: the global batch divided by ranks and accumulation")
       .range(1, kMostInAStep)
       .unit("samples")
       .change(Change::safe)
@@ -71,42 +69,44 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .range(1, kMostInAStep)
       .change(Change::safe)
       .instead_of({"accumulate_grad_batches", "grad_accum_steps"});
-  d.key("label_smoothing", &TrainSpec::label_smoothing, "share of the target spread evenly over all classes")
+  d.key("label_smoothing", &TrainSpec::label_smoothing,
+        "part of the target probability that is spread evenly over all classes")
       .range(0, 1)
       .change(Change::needs_accept)
       .instead_of({"smoothing", "label_smoothing_factor"});
-  d.key("max_grad_norm", &TrainSpec::max_grad_norm, "clip the gradient's 2-norm to this")
+  d.key("max_grad_norm", &TrainSpec::max_grad_norm, "clip the gradient's 2-norm to this; null: no clipping")
       .above(0)
       .change(Change::needs_accept)
       .instead_of({"gradient_clip_val", "clip_grad", "gradient_clipping", "grad_clip", "max_norm"});
   d.key("nonfinite", &TrainSpec::nonfinite,
-        "on a loss or gradient that is not finite: stop with exit code 4; skip the update and go on; or rollback: take "
-        "up the newest good checkpoint and go on with the data after the offending step, so that all steps since the "
-        "checkpoint are passed over (to train on them again would lead to the same place)")
+        "what to do if a loss or gradient is not finite: stop, with exit code 4; skip the update and continue; or "
+        "rollback: load the newest good checkpoint and continue with the data after the bad step. The data since "
+        "the checkpoint is skipped, because training on it again would give the same result")
       .choices({"stop", "skip", "rollback"})
       .change(Change::safe);
   d.key("max_skips_in_a_row", &TrainSpec::max_skips_in_a_row,
-        "under nonfinite: skip, updates left out one after the other; one more ends training with exit code 4")
+        "with nonfinite: skip, the number of updates that may be skipped in a row; one more ends training with "
+        "exit code 4")
       .at_least(1)
       .change(Change::safe);
   d.key("max_rollbacks", &TrainSpec::max_rollbacks,
-        "under nonfinite: rollback, how often over all attempts; one more ends training with exit code 4")
+        "with nonfinite: rollback, the number of rollbacks over all attempts; one more ends training with exit "
+        "code 4")
       .at_least(1)
       .change(Change::safe);
-  d.key(
-       "activation_checkpointing", &TrainSpec::activation_checkpointing,
-       "keep less of the forward pass and compute it again in the backward pass, with the same gradients bit for bit: "
-       "block, "
-       "all but the inputs of blocks, for a third more time; selective, only norms and activations, which costs little")
+  d.key("activation_checkpointing", &TrainSpec::activation_checkpointing,
+        "save memory: store less in the forward pass and recompute it in the backward pass, with the same "
+        "gradients bit for bit; block: stores only the inputs of blocks and takes a third more time; selective: "
+        "recomputes only norms and activations, which costs little")
       .choices({"none", "selective", "block"})
       .change(Change::safe)
       .instead_of({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
   d.key("cuda_graphs", &TrainSpec::cuda_graphs,
-        "auto: on a GPU the whole step is recorded once and started with a single call, where that is possible: not "
-        "with activation_checkpointing: block, nor with powersgd; off: its work is queued anew in every step")
+        "auto: on a GPU, capture the whole step once as a CUDA graph and replay it, where possible: not with "
+        "activation_checkpointing: block, nor with compress: powersgd; off: queue every step anew")
       .choices({"auto", "off"})
       .change(Change::safe);
-  d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: yes, as the faster one")
+  d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: yes, because it is faster")
       .change(Change::safe);
   d.check(check_micro_batch_search);
 }
@@ -115,20 +115,22 @@ void SampleSpec::describe(config::Description<SampleSpec>& d) {
   d.summary("a text the model writes after training");
   d.key("prompt", &SampleSpec::prompt, "what the text starts with").change(Change::safe);
   d.key("max_new_tokens", &SampleSpec::max_new_tokens, "tokens to write").at_least(1).change(Change::safe);
-  d.key("temperature", &SampleSpec::temperature, "0: always the likeliest token; 1: as the model says")
+  d.key("temperature", &SampleSpec::temperature, "0: always the most likely token; 1: the model's probabilities")
       .at_least(0)
       .change(Change::safe);
-  d.key("top_k", &SampleSpec::top_k, "draw from the k likeliest tokens only").at_least(1).change(Change::safe);
+  d.key("top_k", &SampleSpec::top_k, "draw only from the k most likely tokens; null: from all")
+      .at_least(1)
+      .change(Change::safe);
 }
 
 void EarlyStoppingSpec::describe(config::Description<EarlyStoppingSpec>& d) {
-  d.summary("ending training, as done, when checkpoint.metric does not become better any more");
+  d.summary("end training, as completed, when checkpoint.metric stops improving");
   d.key("patience", &EarlyStoppingSpec::patience,
-        "evaluations in a row that may bring no gain; the last of them ends it")
+        "training ends after this many evaluations in a row without improvement")
       .at_least(1)
       .change(Change::safe)
       .instead_of({"early_stopping_patience"});
-  d.key("min_delta", &EarlyStoppingSpec::min_delta, "what is at most this much better is no gain")
+  d.key("min_delta", &EarlyStoppingSpec::min_delta, "an improvement must be larger than this")
       .at_least(0)
       .change(Change::safe)
       .instead_of({"early_stopping_threshold"});
@@ -143,7 +145,7 @@ void EvalSpec::describe(config::Description<EvalSpec>& d) {
       .instead_of("check_val_every_n_epoch", config::epochs_of_count)
       .instead_of("eval_strategy", interval_of_strategy)
       .instead_of("evaluation_strategy", interval_of_strategy);
-  d.key("max_tokens", &EvalSpec::max_tokens, "evaluate on the first tokens of data.val only")
+  d.key("max_tokens", &EvalSpec::max_tokens, "evaluate only on the first tokens of data.val; null: on all")
       .at_least(1)
       .change(Change::safe);
   d.key("batch_size", &EvalSpec::batch_size, "samples per forward pass; null: train.micro_batch_size")
@@ -153,7 +155,7 @@ void EvalSpec::describe(config::Description<EvalSpec>& d) {
       .instead_of({"per_device_eval_batch_size"});
   d.key("at_start", &EvalSpec::at_start, "evaluate once before the first step").change(Change::safe);
   d.key("early_stopping", &EvalSpec::early_stopping,
-        "end training when evaluations bring no gain; null: train to the end")
+        "end training when evaluations stop improving; null: train to the end")
       .change(Change::safe);
   d.key("sample", &EvalSpec::sample, "a text the model writes after training; null: none").change(Change::safe);
 }
@@ -161,86 +163,83 @@ void EvalSpec::describe(config::Description<EvalSpec>& d) {
 void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
   d.summary("saving and resuming");
   d.key("interval", &CheckpointSpec::interval,
-        "time between checkpoints; auto: as loses least time, from what a save costs here and how often the run's "
-        "attempts "
-        "were killed; null: only at the end")
+        "time between checkpoints; auto: minimises lost time, from the cost of a save and how often the run's "
+        "attempts were killed; null: only at the end")
       .above(0)
       .change(Change::safe)
       .instead_of({"save_steps", "steps_per_checkpoint", "save_interval", "checkpoint_interval", "every_n_train_steps"})
       .instead_of("save_strategy", interval_of_strategy);
-  d.key("keep_last", &CheckpointSpec::keep_last, "checkpoints kept, the newest ones")
+  d.key("keep_last", &CheckpointSpec::keep_last, "number of newest checkpoints to keep")
       .at_least(1)
       .change(Change::safe)
       .instead_of({"save_total_limit", "max_keep_ckpts"});
   d.key("keep_best", &CheckpointSpec::keep_best,
-        "checkpoints kept besides, the best ones by checkpoint.metric; not 0: a best evaluation is saved at once")
+        "number of best checkpoints to keep in addition, by checkpoint.metric; if not 0, a best evaluation is "
+        "saved at once")
       .at_least(0)
       .change(Change::safe)
       .instead_of({"save_top_k", "keep_top_k"});
   d.key("keep_every", &CheckpointSpec::keep_every,
-        "saves at multiples of this besides, and keeps these for good; null: none")
+        "also save at multiples of this, and never delete these checkpoints; null: none")
       .above(0)
       .change(Change::safe);
   d.key("metric", &CheckpointSpec::metric,
-        "what makes a checkpoint the best: a metric of data.val, such as loss or top1; auto: as the task says (top1, "
-        "for "
-        "text loss)")
+        "the metric of data.val that decides which checkpoint is best, such as loss or top1; auto: the metric of "
+        "the task (top1; for text, loss)")
       .change(Change::safe)
       .instead_of({"metric_for_best_model", "monitor"});
   d.key("max_save_failures", &CheckpointSpec::max_save_failures,
-        "go on training while fewer saves than this have failed in a row; then exit code 5")
+        "end training with exit code 5 after this many failed saves in a row")
       .at_least(1)
       .change(Change::safe);
   d.key("mirror", &CheckpointSpec::mirror,
-        "a folder, on another disk say, that gets a second copy of each checkpoint in the background; what goes wrong "
-        "there "
-        "is told and ends nothing; resume takes the newest good one of both; null: none")
+        "a folder, for instance on another disk, for a second copy of each checkpoint, written in the background; "
+        "errors there are reported and end nothing; resume uses the newest good checkpoint of both; null: none")
       .change(Change::safe);
   d.key("notice", &CheckpointSpec::notice, "when the cloud is about to take the machine away");
   d.key("resume", &CheckpointSpec::resume,
-        "auto: go on from the newest good checkpoint of the run folder, if any; must: fail without one; never: start "
-        "over; a path: that checkpoint")
+        "auto: resume from the newest good checkpoint of the run folder, if any; must: fail if there is none; "
+        "never: start over; a path: resume from that checkpoint")
       .change(Change::safe)
       .instead_of({"resume_from_checkpoint", "load_from", "init_from"});
 }
 
 void LimitsSpec::describe(config::Description<LimitsSpec>& d) {
-  d.summary("when to give the machine back");
+  d.summary("limits of an attempt");
   d.key("max_duration", &LimitsSpec::max_duration,
-        "save and end this attempt after this much wall time, with exit code 138: the same command goes on")
+        "save and end this attempt after this much wall time, with exit code 138; the same command resumes")
       .above(0)
       .change(Change::safe);
   d.key("max_attempts_without_progress", &LimitsSpec::max_attempts_without_progress,
-        "refuse to start, with exit code 93, once so many attempts in a row have died at the step they began with; "
-        "null: never")
+        "refuse to start, with exit code 93, after this many attempts in a row that died at the step where they "
+        "started; null: never")
       .at_least(1)
       .change(Change::safe);
 }
 
 void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
-  d.summary("several ranks");
+  d.summary("training on several ranks");
   d.key("shard", &ParallelSpec::shard,
-        "optimizer: each rank keeps and updates its part of the optimizer's state (ZeRO 1); gradients: and has only "
-        "that "
-        "part of the gradient (ZeRO 2), which is sent for every forward pass of a step")
+        "optimizer: each rank stores and updates a shard of the optimizer state (ZeRO 1); gradients: each rank "
+        "also stores only its shard of the gradient (ZeRO 2), which is then reduced after every forward pass of a "
+        "step")
       .choices({"none", "optimizer", "gradients"})
       .change(Change::safe)
       .instead_of({"zero_stage"});
   d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb,
-        "gradient bytes reduced at once; auto: from the model's size and what an all-reduce takes here; 25 where "
+        "gradient bytes per collective; auto: from the model's size and the measured time of an all-reduce; 25 if "
         "deterministic is true")
       .above(0)
       .unit("MiB")
       .change(Change::safe);
   d.key("sync_bn", &ParallelSpec::sync_bn,
-        "batch norm in training takes its statistics over the micro-batches of all ranks; of an epoch's last ones over "
-        "the "
-        "samples that count")
+        "batch norm in training uses statistics over the micro-batches of all ranks; at the end of an epoch, over "
+        "the samples that count")
       .change(Change::needs_accept)
       .instead_of({"sync_batchnorm", "sync_batch_norm"});
   d.key("compress", &ParallelSpec::compress,
-        "what gradients are sent as: fp16 or bf16, half the bytes; powersgd, two thin factors of each matrix, whose "
-        "error is added to the next gradient")
+        "how gradients are sent: fp16 or bf16, half the bytes; powersgd, two thin factors per matrix, with the "
+        "error added to the next gradient")
       .choices({"none", "fp16", "bf16", "powersgd"})
       .change(Change::needs_accept)
       .instead_of({"communication_data_type"});
@@ -249,16 +248,15 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
       .change(Change::needs_accept)
       .instead_of({"matrix_approximation_rank"});
   d.key("check_replicas", &ParallelSpec::check_replicas,
-        "compare the ranks' weights bit for bit this often, and before every checkpoint; exit code 4 names the first "
-        "tensor "
-        "and rank that differ; null: never")
+        "how often to compare the ranks' weights bit for bit, besides before every checkpoint; if they differ, "
+        "training ends with exit code 4 and names the first tensor and rank; null: never")
       .above(0)
       .change(Change::safe);
-  d.key("timeout", &ParallelSpec::timeout, "the longest a collective may take").above(0).change(Change::safe);
+  d.key("timeout", &ParallelSpec::timeout, "maximum time of a collective").above(0).change(Change::safe);
   d.check([](const ParallelSpec& spec, config::Complaints& complaints) {
     if (spec.compress == "powersgd" && spec.shard != "none") {
       complaints.about("compress",
-                       "powersgd needs every rank to have all of a matrix's gradient, but shard is " + spec.shard,
+                       "powersgd needs the whole gradient of a matrix on every rank, but shard is " + spec.shard,
                        "compress: bf16 or fp16, or shard: none");
     }
     if (spec.compress != "powersgd" && !spec.powersgd_rank.is_auto()) {

@@ -17,7 +17,7 @@ namespace {
 
 at::TensorOptions double_on(at::Device device) { return at::TensorOptions().dtype(at::kDouble).device(device); }
 
-/// What libraries choose algorithms by.
+/// The shapes by which libraries choose algorithms.
 std::vector<int64_t> shapes_of(const std::vector<Batch>& batches) {
   std::vector<int64_t> shapes;
   for (const Batch& batch : batches) {
@@ -29,7 +29,7 @@ std::vector<int64_t> shapes_of(const std::vector<Batch>& batches) {
   return shapes;
 }
 
-/// Memory for the same values on `device`; undefined where there are none.
+/// Uninitialised memory of the same shape on `device`; undefined stays undefined.
 at::Tensor like_on(at::Device device, const at::Tensor& tensor) {
   return tensor.defined() ? at::empty_like(tensor, tensor.options().device(device).pinned_memory(false)) : tensor;
 }
@@ -47,7 +47,7 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
   share_.fill_(1.0 / static_cast<double>(std::max<int64_t>(1, feed.agreed.weight)));
   const auto& batches = feed.data.micro_batches;
   ++steps_;
-  // What makes the copy new is the host's to decide, step by step, and is no part of what is recorded.
+  // The host decides in each step how to refresh the working copy, so this is not part of the recording.
   const device::Reading reading(parts_.arena.working_copy());
   Work done = feed.agreed.replays ? replay(batches) : queue(batches);
   return {.loss_sum = std::move(done.loss_sum),
@@ -58,7 +58,7 @@ StepResult Step::run(const Feed::Step& feed, double lr) {
           .lr = lr};
 }
 
-/// A step whose work is not replayed.
+/// Runs a step without replay.
 Step::Work Step::queue(const std::vector<Batch>& batches) {
   if (recorded_.empty()) {
     if (parts_.recording != nullptr) ++queued_[shapes_of(batches)];
@@ -69,7 +69,7 @@ Step::Work Step::queue(const std::vector<Batch>& batches) {
   return {done.loss_sum.clone(), done.gradient_norm.clone(), done.found_inf.clone()};
 }
 
-/// All that a step does on the device. What changes from step to step is in the batches, `lr_` and `share_`.
+/// The device work of a step. Only the batches, `lr_` and `share_` change from step to step.
 Step::Work Step::work(const std::vector<Batch>& batches) {
   Work done{.loss_sum = accumulate_gradients(batches), .gradient_norm = {}, .found_inf = {}};
   const at::NoGradGuard no_grad;
@@ -88,15 +88,15 @@ Step::Work Step::work(const std::vector<Batch>& batches) {
   return done;
 }
 
-/// Leaves the gradient of (loss sum over all ranks and micro-batches) / (their targets), times the loss scale, in the
-/// arena, on each rank or what each owns of it; returns this rank's loss sum.
+/// Computes the gradient of (loss sum over all ranks and micro-batches) / (their targets), times the loss scale. Leaves
+/// it in the arena: all of it on each rank, or only the owned shard. Returns this rank's loss sum.
 at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
   const at::Tensor weight = parts_.scaler == nullptr ? share_ : share_.mul(parts_.scaler->scale());
   parts_.arena.clear_gradients();
   at::Tensor loss_sum = at::zeros({}, share_.options());
   for (size_t i = 0; i < batches.size(); ++i) {
     parts_.data_parallel.prepare(i + 1 == batches.size());
-    if (counts(batches[i])) {  // else finish() reduces what this rank does not touch
+    if (counts(batches[i])) {  // if it is skipped, finish() reduces the untouched gradients
       const auto loss = parts_.task.loss(parts_.model, parts_.preprocess(batches[i]), weight);
       loss.weighted.backward();
       loss_sum.add_(loss.sum);
@@ -107,7 +107,7 @@ at::Tensor Step::accumulate_gradients(const std::vector<Batch>& batches) {
   return loss_sum;
 }
 
-/// Whether it is more than padding.
+/// Whether the batch has more than padding.
 bool Step::counts(const Batch& batch) const {
   return (options_.sync_batch_norm ? batch.samples_on_all_ranks : batch.weight) > 0;
 }
@@ -125,7 +125,7 @@ bool Step::can_replay(const data::StepData& data) const {
 Step::Work Step::replay(const std::vector<Batch>& batches) {
   if (recorded_.empty()) {
     const at::Device device = lr_.device();
-    recorded_ = batches;  // of which the tensors become ones on the device
+    recorded_ = batches;  // replaces the tensors by device tensors below
     for (Batch& batch : recorded_) {
       batch.arrival = nullptr;
       for (BatchField& field : batch.fields)
@@ -144,16 +144,16 @@ Step::Work Step::replay(const std::vector<Batch>& batches) {
   if (!results_.loss_sum.defined() && !record()) return work(batches);
   parts_.recording->replay();
   if (const auto& copy = parts_.arena.working_copy()) copy->note_update(writes_copy_);
-  // The next replay writes into the same tensors, which others keep for longer.
+  // Clone, because the next replay overwrites these tensors and callers keep them longer.
   return {results_.loss_sum.clone(), results_.gradient_norm.clone(), results_.found_inf.clone()};
 }
 
-/// What is left under way beside a recording does not let it end.
+/// Ends pending collectives, because a recording cannot end while they are open.
 void Step::give_up_recording() {
   try {
     parts_.data_parallel.abandon();
   } catch (const std::exception&) {
-    // Another failure is on its way up, of which this one came.
+    // Ignored: it is a consequence of the error that is being propagated.
   }
 }
 
@@ -167,7 +167,7 @@ bool Step::record() {
     }
   });
   if (!parts_.holds_everywhere(obstacle.empty()) && obstacle.empty())
-    obstacle = "that of another rank cannot, as its log says";
+    obstacle = "it failed on another rank; see its log";
   if (obstacle.empty()) {
     const auto& copy = parts_.arena.working_copy();
     writes_copy_ = copy && copy->is_written();

@@ -30,7 +30,7 @@ Outcome Trainer::run(Progress& progress) {
     progress.train_seconds += watch.seconds();
     for (size_t i = 0; i < hooks_.size(); ++i) {
       outcome.stop = std::max(outcome.stop, hooks_[i]->after_step(progress, result, feed.agreed.wishes[i]));
-      if (outcome.stop == Stop::diverged) break;  // nobody evaluates or saves what is about to be undone
+      if (outcome.stop == Stop::diverged) break;  // skip evaluation and save: the rollback discards this state
     }
     if (outcome.stop == Stop::none) continue;
     if (!finished(progress)) parts_.feed.next();
@@ -48,7 +48,7 @@ void Trainer::prefetch(const Progress& progress, const std::vector<bool>& grante
   parts_.feed.prefetch(wishes(granted));
 }
 
-/// One per hook. A hook about to act on an earlier wish has none.
+/// One wish per hook; a hook that is about to act has none.
 std::vector<bool> Trainer::wishes(const std::vector<bool>& granted) const {
   std::vector<bool> wishes;
   for (size_t i = 0; i < hooks_.size(); ++i) {
@@ -58,7 +58,7 @@ std::vector<bool> Trainer::wishes(const std::vector<bool>& granted) const {
   return wishes;
 }
 
-/// Without it the time of steps were that of queueing them, and a collective that hangs on the device went unnoticed.
+/// Without this, step times would only measure queueing, and a collective that hangs on the device would go unnoticed.
 void Trainer::wait_for_device(const Progress& progress, const std::vector<bool>& granted) {
   bool is_looked_at = finished(progress);
   for (size_t i = 0; i < hooks_.size(); ++i) is_looked_at |= hooks_[i]->will_act(progress, granted[i]);

@@ -15,7 +15,7 @@
 
 namespace gputrain::train {
 
-/// Notes whom backward comes to. A walk over the loss's graph would miss what is computed again in backward.
+/// Records which parameters the backward pass reaches. A walk over the loss's graph would miss recomputed parts.
 class UnreachedHook::Watch {
  public:
   explicit Watch(models::Model& model) {
@@ -44,7 +44,7 @@ class UnreachedHook::Watch {
  private:
   struct Watched {
     std::string name;
-    std::shared_ptr<torch::autograd::Node> accumulator;  // which a parameter does not keep by itself
+    std::shared_ptr<torch::autograd::Node> accumulator;  // kept alive here, because a parameter does not own it
     uintptr_t hook = 0;
     bool is_reached = false;
   };
@@ -65,7 +65,7 @@ class UnreachedHook::Watch {
     one.hook = one.accumulator->add_post_hook(std::make_unique<Note>(one.is_reached));
   }
 
-  std::deque<Watched> watched_;  // whose flags stay where they are
+  std::deque<Watched> watched_;  // a deque: addresses of the flags stay valid
 };
 
 namespace {
@@ -88,16 +88,16 @@ void UnreachedHook::before_training(Progress&) {
 }
 
 Stop UnreachedHook::after_step(Progress& progress, const StepResult&, bool) {
-  // A rank that had nothing but padding knows more after the next step.
+  // If this rank had only padding, it waits for the next step.
   if (is_done_ || !watch_->has_seen_backward()) return Stop::none;
   is_done_ = true;
   const auto names = std::exchange(watch_, nullptr)->unreached();
   if (names.empty()) return Stop::none;
-  log::warning("the loss of step " + std::to_string(progress.step) + " does not reach " +
-               counted(static_cast<int64_t>(names.size()), "parameter") + ": " + listed(names) +
-               "; what gets no gradient learns nothing, and weight decay shrinks it: if that is not meant, forward() "
-               "does not use "
-               "it, or detaches it");
+  log::warning(
+      "the loss of step " + std::to_string(progress.step) + " does not reach " +
+      counted(static_cast<int64_t>(names.size()), "parameter") + ": " + listed(names) +
+      "; parameters without a gradient learn nothing, and weight decay shrinks them. If this is not intended, check "
+      "whether forward() uses them, and does not detach them");
   return Stop::none;
 }
 

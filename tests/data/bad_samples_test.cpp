@@ -1,4 +1,4 @@
-// Samples that cannot be read: named, or passed over up to data.max_bad_fraction.
+// Unreadable samples: reported with their number, or skipped up to data.max_bad_fraction.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -78,7 +78,7 @@ TEST(BadSamples, OfAnEpochThatIsGoneOnWithCountFromWhereItStood) {
   LoaderOptions options = options_for(10, 10);
   options.shuffle = false;
   options.max_bad_fraction = 0.02;
-  const auto unreadable = [&](LoaderState from) {  // to the middle of the next epoch
+  const auto unreadable = [&](LoaderState from) {  // reads to the middle of the next epoch
     Loader loader(dataset, options, from);
     Usage usage;
     for (int64_t step = from.step; step < 15; ++step) usage.add(loader.next_step().usage);
@@ -89,7 +89,7 @@ TEST(BadSamples, OfAnEpochThatIsGoneOnWithCountFromWhereItStood) {
   EXPECT_EQ(unreadable({.step = 6, .unreadable = 2}), 1) << "an epoch begins anew";
   dataset->broken = {55};
   options.share.world_size = 2;
-  options.share.rank = 1;  // may skip one, and has this one
+  options.share.rank = 1;  // this rank may skip one sample, and sample 55 is its own
   EXPECT_THROW(unreadable({.step = 5, .unreadable = 1}), Error);
   EXPECT_EQ(unreadable({.step = 5}), 1);
 }

@@ -13,7 +13,7 @@
 namespace gputrain::data {
 namespace {
 
-/// What the loaders of all ranks count over the first epoch.
+/// The counted samples of each rank's loader over the first epoch.
 std::vector<int64_t> loaded(const OrderFacts& order, int64_t micro_batch, int world_size) {
   std::vector<int64_t> counts;
   for (int rank = 0; rank < world_size; ++rank) {

@@ -1,4 +1,4 @@
-// Batches of fields whose samples differ in length: counts, padding, and rows that only fill the shape.
+// Batches of ragged fields: counts, padding, and rows that only fill the shape.
 #include <gtest/gtest.h>
 
 #include "gputrain/data/loader.hpp"
@@ -64,7 +64,7 @@ TEST(Loader, GivesRowsThatOnlyFillABatchNoTargets) {
     options.augment = training;
     Loader loader(std::make_shared<Sentences>(), options);
     loader.next_step();
-    const Batch last = loader.next_step().micro_batches.at(0);  // samples 4 and 5, then two that only fill it
+    const Batch last = loader.next_step().micro_batches.at(0);  // samples 4 and 5, then two padding rows
     EXPECT_EQ(last.samples, 2);
     EXPECT_EQ(last.weight, 2);
     EXPECT_EQ(values(last.tensor(kTarget)), (std::vector<int64_t>{4, 5, kIgnoreIndex, kIgnoreIndex}));

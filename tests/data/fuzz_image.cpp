@@ -1,5 +1,5 @@
-// Any bytes as an image file: refused, or decoded to as many pixels as it tells and fitted to a crop. Checksums of PNG
-// chunks are made right first. The first two bytes choose channels, reduction and crop.
+// Arbitrary bytes as an image file: an error, or the declared number of pixels, then fitted to a crop. Corrects the
+// checksums of PNG chunks first. The first two bytes choose channels, reduction and crop.
 //
 //   build/fuzz/tests/data/image_fuzzer -max_total_time=300 CORPUS tests/data/seeds/image
 #include <zlib.h>
@@ -28,7 +28,7 @@ void mend_checksums(std::span<uint8_t> png) {
   }
 }
 
-/// Crops [a, b) of an axis from two bytes.
+/// Chooses a crop [a, b) of an axis from one byte.
 std::pair<int64_t, int64_t> part_of(int64_t length, uint8_t choice) {
   const int64_t begin = length * (choice & 15) / 32;
   return {begin, std::max(begin + 1, length - length * (choice >> 4) / 32)};
@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   if (size < 2) return 0;
   std::vector<uint8_t> file(bytes + 2, bytes + size);
   if (file.size() > 8 && file[0] == 0x89) mend_checksums(file);
-  static data::ImageDecoder decoder;  // kept, as by a worker: one image must not disturb the next
+  static data::ImageDecoder decoder;  // reused like in a worker: one image must not affect the next
   gputrain::testing::accepts([&] { decode_and_fit(decoder, file, bytes[0], bytes[1]); });
   return 0;
 }

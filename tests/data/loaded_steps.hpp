@@ -1,4 +1,4 @@
-// How tests of the loader ask for steps, and look at what they get.
+// Helpers for loader tests: request steps and compare the results.
 #pragma once
 
 #include <cstdint>

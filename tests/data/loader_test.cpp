@@ -87,7 +87,7 @@ TEST(Loader, PadsTheLastStepToTheSameShapesWithSamplesThatDoNotCount) {
   ASSERT_EQ(last.micro_batches.size(), 2u);
   for (const Batch& batch : last.micro_batches) EXPECT_EQ(batch.input().size(0), 4);
   EXPECT_EQ(last.micro_batches[1].weight, 0);
-  // Real samples: a batch norm sees data, not zeros.
+  // Padding rows hold real samples, so that batch norm sees data, not zeros.
   std::vector<int64_t> numbers = values(last.micro_batches[1].input().select(1, 0));
   EXPECT_EQ(std::set<int64_t>(numbers.begin(), numbers.end()).size(), 4u);
 }
@@ -124,7 +124,7 @@ std::vector<std::unique_ptr<Loader>> loaders_of(const std::shared_ptr<NumberedDa
   return ranks;
 }
 
-/// What the ranks' next step counts, micro-batch by micro-batch, in each by rank; notes its shapes.
+/// The counted samples of the ranks' next step, per micro-batch in order of ranks; also stores the shapes.
 std::vector<std::vector<int64_t>> next_together(const std::vector<std::unique_ptr<Loader>>& ranks,
                                                 std::vector<std::vector<int64_t>>& shapes) {
   std::vector<std::vector<int64_t>> together(static_cast<size_t>(ranks.front()->micro_batches_per_step()));
@@ -148,7 +148,7 @@ std::vector<int64_t> joined(const std::vector<std::vector<int64_t>>& parts) {
   return all;
 }
 
-// Positions do not depend on the number of ranks: together they take what one rank takes, also when it does not divide.
+// Positions do not depend on the number of ranks: together, ranks take what one takes, even for uneven division.
 TEST(Loader, SharesAStepBetweenRanks) {
   const auto dataset = std::make_shared<NumberedDataset>(50);
   for (const int world : {1, 2, 3, 5}) {
@@ -166,7 +166,7 @@ TEST(Loader, SharesAStepBetweenRanks) {
   }
 }
 
-// Batch norm over all ranks sees the same batches then.
+// Then batch norm over all ranks sees the same batches.
 TEST(Loader, AMicroBatchIsTheSameSamplesOnAnyNumberOfRanks) {
   const auto dataset = std::make_shared<NumberedDataset>(50);
   std::vector<std::vector<int64_t>> shapes;
@@ -245,7 +245,7 @@ TEST(Loader, LeavesBatchesToTheCallerForAsLongAsItKeepsThem) {
     Loader loader(dataset, options_for(8, 8, workers));
     std::vector<StepData> kept;
     std::vector<std::vector<int64_t>> expected;
-    std::vector<at::Tensor> views;  // a view alone must hold its memory too
+    std::vector<at::Tensor> views;  // a view alone must also keep the memory
     for (int i = 0; i < 20; ++i) {
       StepData step = loader.next_step();
       expected.push_back(values(step.micro_batches[0].tensor(kTarget)));
@@ -294,7 +294,7 @@ TEST(Loader, ReadsNothingPastTheAnnouncedEnd) {
 TEST(Loader, OfARunLongerThanCanBeCountedHasNoEnd) {
   const auto dataset = std::make_shared<NumberedDataset>(100);
   LoaderOptions options = options_for(10, 5, 2);
-  options.total_steps = int64_t{1} << 62;  // of two micro-batches each
+  options.total_steps = int64_t{1} << 62;  // steps of two micro-batches each
   Loader loader(dataset, options);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(loader.next_step().samples, 10);
 }
@@ -324,7 +324,7 @@ TEST(Loader, GivesUpOnStorageThatDoesNotAnswer) {
   }
 }
 
-/// Storage that does not answer until `answers` is set.
+/// Storage that does not respond until `answers` is set.
 class SilentDataset final : public NumberedDataset {
  public:
   SilentDataset() : NumberedDataset(10) { cheap = false; }

@@ -1,4 +1,4 @@
-// A dataset whose samples carry their own number, for tests of order and delivery.
+// A dataset whose samples contain their own number, for tests of order and delivery.
 #pragma once
 
 #include <atomic>

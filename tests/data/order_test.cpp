@@ -58,7 +58,7 @@ TEST(Permutation, DrawsEveryOrderOfAFewSamplesEquallyOften) {
 
 TEST(Permutation, SpreadsPositionsEvenlyOverSamples) {
   constexpr int64_t kSize = 100003, kCells = 32;
-  std::vector<int> counts(kCells * kCells);  // where each tenth of the positions lands
+  std::vector<int> counts(kCells * kCells);  // joint histogram of position and value
   const Permutation permutation(42, 7, kSize);
   for (int64_t p = 0; p < kSize; ++p)
     ++counts[static_cast<size_t>(p * kCells / kSize * kCells + permutation(p) * kCells / kSize)];
@@ -78,7 +78,7 @@ TEST(Permutation, LeavesAboutOneSampleInPlaceAndNeighboursApart) {
     for (size_t i = 0; i < order.size(); ++i) fixed += order[i] == static_cast<int64_t>(i);
     for (size_t i = 1; i < order.size(); ++i) neighbours += order[i] == order[i - 1] + 1;
   }
-  EXPECT_NEAR(fixed, kOrders, 5 * std::sqrt(kOrders));  // one per order is what chance gives
+  EXPECT_NEAR(fixed, kOrders, 5 * std::sqrt(kOrders));  // by chance, one per order
   EXPECT_NEAR(neighbours, kOrders, 5 * std::sqrt(kOrders));
 }
 
@@ -88,7 +88,7 @@ TEST(Permutation, ChangesWithSeedAndEpochOnly) {
   EXPECT_NE(whole_order(1, 2, 1000), whole_order(2, 2, 1000));
 }
 
-// A change here changes the data order of every run that is resumed from an older version.
+// Do not change the expected values: runs resumed from older versions would get another data order.
 TEST(Permutation, KeepsTheOrderOfEarlierVersions) {
   EXPECT_EQ(whole_order(1337, 0, 10), (std::vector<int64_t>{2, 6, 0, 5, 1, 8, 9, 7, 4, 3}));
   const Permutation of_a_loader = order_of_epoch(1337, 2, 10);

@@ -12,7 +12,7 @@
 namespace gputrain::data {
 namespace {
 
-// Workers are done in any order; the sample that ends a run must not depend on it.
+// Workers finish in any order; the reported sample must not depend on it.
 TEST(RowReader, KeepsTheErrorOfTheLowestRow) {
   const auto dataset = std::make_shared<NumberedDataset>(10);
   dataset->broken = {3, 7};

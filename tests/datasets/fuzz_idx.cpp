@@ -1,4 +1,4 @@
-// Any bytes as an IDX file of images and of labels: refused, or as many values as the sizes say.
+// Arbitrary bytes as an IDX file of images and of labels: an error, or the declared number of values.
 //
 //   build/fuzz/tests/datasets/idx_fuzzer -max_total_time=300 CORPUS tests/datasets/seeds/idx
 #include "../../src/datasets/idx_file.hpp"

@@ -1,5 +1,5 @@
-// Any bytes as a tar archive: refused, or entries that lie inside of it and can be read. Headers get a right checksum
-// first, or nearly everything would be refused for the same reason.
+// Arbitrary bytes as a tar archive: an error, or entries inside the file that can be read. Corrects the checksums of
+// headers first; otherwise nearly all inputs would fail there.
 //
 //   build/fuzz/tests/datasets/tar_fuzzer -max_total_time=300 CORPUS tests/datasets/seeds/tar
 #include <cstdio>
@@ -14,7 +14,7 @@ void mend_checksums(std::vector<uint8_t>& bytes) {
   constexpr size_t kBlock = 512, kChecksum = 148;
   for (size_t at = 0; at + kBlock <= bytes.size(); at += kBlock) {
     uint8_t* block = bytes.data() + at;
-    if (block[kChecksum] != 'c') continue;  // the seeds mark headers so
+    if (block[kChecksum] != 'c') continue;  // the seeds mark headers with a 'c'
     std::fill_n(block + kChecksum, 8, uint8_t{' '});
     unsigned sum = 0;
     for (size_t i = 0; i < kBlock; ++i) sum += block[i];

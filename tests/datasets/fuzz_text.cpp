@@ -1,5 +1,5 @@
-// Any bytes as text: refused with its place, or numbered and turned back into the same bytes. And as a pattern for
-// files, which must come to an end.
+// Arbitrary bytes as text: an error with its position, or tokens that decode to the same bytes. Also as a file pattern:
+// matching must terminate.
 //
 //   build/fuzz/tests/datasets/text_fuzzer -max_total_time=300 CORPUS
 #include <climits>

@@ -1,4 +1,4 @@
-// Any bytes as a file of tokens, alone and as the index beside one: refused, or every token can be read.
+// Arbitrary bytes as a token file, and as the index of one: an error, or every token can be read.
 //
 //   build/fuzz/tests/datasets/tokens_fuzzer -max_total_time=300 CORPUS tests/datasets/seeds/tokens
 #include <filesystem>
@@ -22,7 +22,7 @@ void read_all(const std::string& path, const std::string& type) {
   });
 }
 
-/// Links in a folder, since an index is found by its name.
+/// Links in one folder, because an index is found by its name.
 class Pair {
  public:
   Pair() : folder_(std::filesystem::temp_directory_path() / ("gputrain_fuzz_" + std::to_string(::getpid()))) {
@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const FuzzedFile file({data, size});
   read_all(file.path(), "uint16");
   read_all(file.path(), "uint32");
-  // The first byte tells how many tokens the index is about.
+  // The first byte is the number of tokens in the file of the index.
   const size_t count = size == 0 ? 0 : data[0];
   const FuzzedFile tokens(std::vector<uint8_t>(2 * count, 7)), index({data + (size > 0), size - (size > 0)});
   read_all(pair.link(tokens.path(), index.path()), "uint16");

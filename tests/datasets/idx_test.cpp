@@ -102,7 +102,7 @@ TEST_F(IdxTest, LeavesImagesThatAreNotSquareAsTheyAre) {
   }
 }
 
-// The augmentation is registered in image_test.cpp.
+// image_test.cpp registers this augmentation.
 TEST_F(IdxTest, RecoloursTrainingSamplesAlone) {
   write_set(idx({1, 2, 2}, "\5\5\5\5"), idx({1}, std::string(1, '\0')));
   const data::Datasets datasets = open_idx(", image: {augment: {droop: 1}}");
@@ -128,7 +128,7 @@ TEST_F(IdxTest, HoldsOutAFixedPart) {
   std::vector<int> seen;
   for (const auto* part : {&datasets.train, &datasets.val, &datasets.test})
     for (int64_t i = 0; i < (*part)->size(); ++i) seen.push_back(std::to_integer<int>(read(**part, i).input[0]));
-  // Another part in another version would evaluate earlier runs on what they were trained on.
+  // The split must never change, otherwise resumed runs would evaluate on samples that they trained on.
   EXPECT_EQ(std::vector<int>(seen.begin() + 75, seen.begin() + 80), (std::vector<int>{75, 16, 70, 72, 57}));
   EXPECT_FALSE(std::is_sorted(seen.begin(), seen.end()));
   std::sort(seen.begin(), seen.end());
@@ -142,7 +142,7 @@ TEST_F(IdxTest, RefusesDamagedFiles) {
   EXPECT_THAT(refusal(kLabels + kValues, kLabels), HasSubstr("instead of 0x00000803"));
   EXPECT_THAT(refusal(std::string(kImages).replace(2, 1, "\x0D"), kLabels), HasSubstr("0x00000d03"));  // floats
   EXPECT_THAT(refusal(kImages.substr(0, kImages.size() - 1), kLabels), HasSubstr("cut off: 1 bytes are missing"));
-  EXPECT_THAT(refusal(kImages + "x", kLabels), HasSubstr("goes on after the values"));
+  EXPECT_THAT(refusal(kImages + "x", kLabels), HasSubstr("has extra bytes after the values"));
   EXPECT_THAT(refusal(idx({0, 28, 28}, ""), kLabels), HasSubstr("holds no values"));
   EXPECT_THAT(refusal(idx({0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, kValues), kLabels),
               HasSubstr("more than the file can hold"));
@@ -154,17 +154,17 @@ TEST_F(IdxTest, RefusesDamagedGzip) {
   EXPECT_THAT(refusal(packed.substr(0, packed.size() / 2), kLabels), HasSubstr("cut off"));
   EXPECT_THAT(refusal(packed.substr(0, packed.size() - 3), kLabels), HasSubstr("cut off"));
   std::string damaged = packed;
-  damaged[packed.size() - 6] = static_cast<char>(damaged[packed.size() - 6] ^ 1);  // in the checksum
+  damaged[packed.size() - 6] = static_cast<char>(damaged[packed.size() - 6] ^ 1);  // damages the checksum
   EXPECT_THAT(refusal(damaged, kLabels), HasSubstr("damaged gzip data"));
   EXPECT_THAT(refusal("\x1f\x8b", kLabels), HasSubstr("cut off"));
 }
 
-// 4 TB are promised by a few hundred bytes: nothing of that size may be allocated, nor unpacked.
+// A few hundred bytes declare 4 TB: the reader must not allocate or unpack that much.
 TEST_F(IdxTest, RefusesGzipBombs) {
   EXPECT_THAT(refusal(gzip(idx({1u << 20, 1u << 11, 1u << 11}, std::string(1000, '\0'))), kLabels),
               HasSubstr("more than the file can hold"));
   EXPECT_THAT(refusal(gzip(idx({3, 2, 2}, std::string(50'000'000, '\0'))), kLabels),
-              HasSubstr("goes on after the values"));
+              HasSubstr("has extra bytes after the values"));
 }
 
 TEST_F(IdxTest, RefusesLabelsOutsideOfTheClasses) {
@@ -179,7 +179,7 @@ TEST_F(IdxTest, TellsWhichFileIsMissingOrAmbiguous) {
   EXPECT_THAT(error_of([this] { open_idx(); }), HasSubstr("no file like train-images-idx3-ubyte or"));
   write_set(kImages, kLabels);
   write("emnist-train-images-idx3-ubyte", kImages);
-  EXPECT_THAT(error_of([this] { open_idx(); }), HasSubstr("could both be meant"));
+  EXPECT_THAT(error_of([this] { open_idx(); }), HasSubstr("both match"));
   const std::string missing = error_of([this] { open("{train: {path: " + path("mnits") + ", format: idx}}"); });
   EXPECT_THAT(missing, HasSubstr("looked for a folder of IDX files"));
   std::filesystem::create_directories(folder_ / "mnist");

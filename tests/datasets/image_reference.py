@@ -38,7 +38,7 @@ def expect_decoded(name):
     for channels, mode in ((3, "RGB"), (1, "L")):
         image = Image.open(folder / name)
         if mode == "L" and image.mode == "RGB":
-            image.draft("L", image.size)  # a JPEG's own luma; other formats take no notice
+            image.draft("L", image.size)  # a JPEG's own luma; no effect on other formats
         image = ImageOps.exif_transpose(image)
         expect(name, "decode", [channels, image.height, image.width], image.convert(mode))
 
@@ -56,7 +56,7 @@ save("grey.jpg", base.convert("L"), quality=90)
 save("cmyk.jpg", base.convert("CMYK"), quality=95)
 for orientation in range(1, 9):
     exif = Image.Exif()
-    exif.endian = ">" if orientation % 2 else "<"  # cameras write both, and other tags before this one
+    exif.endian = ">" if orientation % 2 else "<"  # cameras write both byte orders, and other tags before this one
     exif[0x010F] = "a maker"
     exif[0x0112] = orientation
     save(f"turned{orientation}.jpg", base, quality=90, exif=exif)
@@ -72,7 +72,7 @@ transparent = base.quantize(50)
 transparent.info["transparency"] = 3
 save("palette_transparent.png", transparent)
 
-# 16 bits: Pillow cuts them off at 255; the upper byte is what is meant.
+# 16 bits: Pillow clips values at 255, so expects value / 257 instead, rounded.
 deep = generator.integers(0, 65536, (9, 14), dtype=np.uint16)
 Image.fromarray(deep).save(folder / "deep.png")
 expect("deep.png", "decode", [1, 9, 14], (deep.astype(np.float64) / 257).round().astype(np.uint8))

@@ -101,7 +101,7 @@ class ImageReferenceTest : public FolderTest {
     line >> raw;
     const Difference difference = compare(ours, content_of(path(raw)));
     EXPECT_LE(difference.greatest, 1) << line.str();
-    // Pillow rounds after each of the two directions, we once: every fifth value or so falls to the other side.
+    // Pillow rounds after each of the two passes, we round once: about every fifth value differs by one.
     EXPECT_LE(difference.mean, kind == "decode" ? 0.02 : 0.25) << line.str();
     EXPECT_LE(std::abs(difference.bias), 0.15) << line.str();
   }
@@ -202,7 +202,7 @@ TEST(ImageDecoder, GoesPastHarmlessOddities) {
   std::vector<std::byte> trailing = jpeg;
   trailing.insert(trailing.end(), 100, std::byte{0});
   EXPECT_EQ(decode(trailing, 3).pixels, clean.pixels);
-  std::vector<std::byte> stray = jpeg;  // bytes between two segments
+  std::vector<std::byte> stray = jpeg;  // stray bytes between two segments
   stray.insert(stray.begin() + 20, {std::byte{0}, std::byte{1}, std::byte{2}});
   EXPECT_EQ(decode(stray, 3).pixels, clean.pixels);
   stray.resize(stray.size() / 2);
@@ -216,7 +216,7 @@ TEST(ImageDecoder, RefusesWhatIsNoImage) {
   EXPECT_THAT(refusal(bytes_of("\x89PNG\r\n\x1a\n")), HasSubstr("damaged PNG"));
 }
 
-// A few hundred bytes that promise gigabytes are refused by their header.
+// A few hundred bytes that declare gigabytes are rejected by their header.
 TEST(ImageDecoder, RefusesBombs) {
   std::vector<std::byte> jpeg = smooth_jpeg(16, 16);
   const std::vector<std::byte> marker{std::byte{0xFF}, std::byte{0xC0}};
@@ -340,7 +340,7 @@ TEST(ImageTransform, DependsOnSeedEpochAndSampleAlone) {
   EXPECT_NE(left(5, kTraining), left(5, {.seed = 8, .epoch = 4, .augment = true}));
 }
 
-/// Changes geometry and colour: moves the image down by some pixels, and inverts some images.
+/// Changes geometry and colour: moves the image down by some pixels and inverts some images.
 struct DroopSpec {
   int64_t pixels = 0;
   static void describe(config::Description<DroopSpec>& d) {
@@ -388,7 +388,7 @@ TEST(Augmentations, IncludeOneThatAFileRegistersWithItsKey) {
   EXPECT_THAT(error_of([] { image_options("augment: {droop: 9}"); }, ExitCode::usage), HasSubstr("droop"));
 }
 
-// Draws of another augmentation must not move those that are there already.
+// A further augmentation must not change the random draws of existing ones.
 TEST(Augmentations, ThatAreOffDrawNothing) {
   const auto fit_of = [](const std::string& augment, int64_t index) {
     const data::ImageTransform transform(image_options("size: 32, augment: {" + augment + "}"), data::Role::train, 0,
@@ -396,7 +396,7 @@ TEST(Augmentations, ThatAreOffDrawNothing) {
     const data::Fit fit = transform.fit(index, kTraining, 40, 36);
     return std::tuple(fit.x, fit.y, fit.flip);
   };
-  // As drawn before augmentations were a catalog.
+  // The values that earlier versions drew.
   const std::vector<std::tuple<int64_t, int64_t, bool>> expected{{5, 1, false},  {4, 1, false},  {1, 1, true},
                                                                  {6, -1, false}, {4, -1, false}, {3, 2, false}};
   for (int64_t i = 0; i < std::ssize(expected); ++i) {
@@ -416,7 +416,7 @@ TEST(FitImage, ShowsBlackOutsideAndFlipsLast) {
   fit.flip = true;
   data::fit_image(image, fit, out.data());
   EXPECT_EQ(out, (std::vector<uint8_t>{5, 4, 0, 0, 0, 0}));
-  fit.x = 5;  // nothing of the image is seen
+  fit.x = 5;  // outside the image
   data::fit_image(image, fit, out.data());
   EXPECT_EQ(out, std::vector<uint8_t>(6, 0));
 }

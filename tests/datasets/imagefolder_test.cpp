@@ -62,7 +62,7 @@ TEST_F(ImageFolderTest, TellsWhatIsWrongWithAFolder) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("left out 1 image that is neither JPEG nor PNG: b/2.webp"));
   write("3.png", png_of({1, 2, 3}));
-  EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("3.png lies outside of the folders"));
+  EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("3.png is not in a class folder"));
 }
 
 TEST_F(ImageFolderTest, TakesNoNoticeOfFoldersThatAreHiddenOrLinksThatLeadNowhere) {
@@ -86,7 +86,7 @@ TEST_F(ImageFolderTest, WarnsOfAnEvaluationOnWhatWasTrainedOn) {
     open_folder(", val: " + val, ", prefix: train");
     return ::testing::internal::GetCapturedStderr();
   };
-  EXPECT_THAT(warning_of("{}"), HasSubstr("data.val reads what data.train reads"));
+  EXPECT_THAT(warning_of("{}"), HasSubstr("data.val reads the same files as data.train"));
   EXPECT_EQ(warning_of("{prefix: val}"), "");
 }
 

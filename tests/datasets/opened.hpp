@@ -1,4 +1,4 @@
-// Opens data as a job does, from YAML, and small files to open.
+// Opens data as a job does, from YAML, and writes small files for it.
 #pragma once
 
 #include <unistd.h>
@@ -23,7 +23,7 @@ struct JobWithData {
   static void describe(config::Description<JobWithData>& d) { d.key("data", &JobWithData::data, "data").required(); }
 };
 
-/// What a job with this `data` section (one flow map) trains and evaluates on.
+/// The datasets of a job with this `data` section (one flow map).
 inline data::Datasets open(const std::string& section, int64_t longest_sequence = 0) {
   const config::Loaded job =
       config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = "data: " + section});
@@ -31,7 +31,7 @@ inline data::Datasets open(const std::string& section, int64_t longest_sequence 
   return data::open_datasets(job.as<JobWithData>().data, longest_sequence > 0 ? tokens : InputSpec());
 }
 
-/// A sample as a format writes it: its input, and the class numbers of its target.
+/// A sample as the dataset writes it: input and target classes.
 struct Sample {
   std::vector<std::byte> input;
   std::vector<int64_t> target;
@@ -57,7 +57,7 @@ inline Sample read(const data::Dataset& dataset, int64_t index, const data::Read
   return sample;
 }
 
-/// The message of the error that `action` throws; checks its exit code. Empty when there is none.
+/// The message of the error that `action` throws, with a check of its exit code; empty if it throws none.
 template <class Action>
 std::string error_of(Action&& action, ExitCode code = ExitCode::data) {
   try {
@@ -69,7 +69,7 @@ std::string error_of(Action&& action, ExitCode code = ExitCode::data) {
   return {};
 }
 
-/// A test with a folder of its own.
+/// A test with a temporary folder of its own.
 class FolderTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -91,7 +91,7 @@ class FolderTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-/// A folder of the real data that tests labelled `data` use; empty where there is none.
+/// The folder of real data for tests labelled `data`; empty if it does not exist.
 inline std::string real_data(const std::string& name) {
   const char* given = std::getenv("GPUTRAIN_TEST_DATA");
   const std::filesystem::path folder = given ? given : GPUTRAIN_SOURCE_DIR "/../shared/data";

@@ -30,7 +30,7 @@ double distance(const std::vector<std::byte>& a, const std::vector<std::byte>& b
   return sum / static_cast<double>(a.size());
 }
 
-/// Mean distance between images of one class minus that between images of different classes.
+/// Mean distance between images of the same class, minus the mean distance between different classes.
 double class_signal(const data::Dataset& dataset) {
   double same = 0, other = 0;
   int same_pairs = 0, other_pairs = 0;
@@ -91,7 +91,7 @@ TEST(DataSection, RefusesOptionsThatContradictEachOther) {
   EXPECT_THAT(refusal(", image: {augment: {random_resized_crop: [0.1, 1]}}"), HasSubstr("needs the size"));
   EXPECT_THAT(refusal(", image: {channels: 2}"), HasSubstr("1 (grey) or 3 (RGB)"));
   EXPECT_THAT(refusal(", image: {mean: [0.5]}"),
-              HasSubstr("data.image.mean: mean and std go together, and there is no std"));
+              HasSubstr("data.image.mean: mean and std must be set together; missing: std"));
   EXPECT_THAT(refusal(", image: {channels: 3, mean: [0.5], std: [0.5]}"), HasSubstr("one value for each channel"));
 }
 
@@ -100,8 +100,8 @@ TEST(DataSection, RefusesSplitsThatAreNotOneSample) {
     return error_of([&more] { open("{train: {format: synthetic, samples: 64}" + more + "}"); }, ExitCode::data);
   };
   EXPECT_THAT(refusal(", val: {split: 0.1%}"),
-              HasSubstr("data.val.split: 0.1% of the training data is not one sample; it has 64 images"));
-  EXPECT_THAT(refusal(", test: {split: 0.1%}"), HasSubstr("or data of its own: data.test.path"));
+              HasSubstr("data.val.split: 0.1% of the training data is less than one sample; it has 64 images"));
+  EXPECT_THAT(refusal(", test: {split: 0.1%}"), HasSubstr("or separate data: data.test.path"));
   EXPECT_THAT(refusal(", val: {split: 99.9%}"), HasSubstr("data.train: 0.1% of the training data"));
 }
 

@@ -38,7 +38,7 @@ TEST_F(TextTest, NumbersCharactersInOrderOfTheirCodePoints) {
       << "which begins a command to a terminal";
 }
 
-/// Vowels are 1, anything else 0.
+/// Token 1 for vowels, 0 for anything else.
 class Vowels final : public tokenizers::Tokenizer {
  public:
   Vowels(const config::NoOptions&, const tokenizers::TokenizerRequest&) {}
@@ -77,7 +77,7 @@ TEST_F(TextTest, CutsWindowsWithTargetsShiftedByOneAndFillsTheLast) {
   EXPECT_THAT(read(*datasets.train, 2).tokens(), ElementsAre(6, 0, 0));
 }
 
-// Whatever the offset of an epoch, every token but the first is predicted once, from the one before it.
+// For any offset, an epoch predicts every token but the first once, from the previous token.
 TEST_F(TextTest, MovesTheBordersOfTrainingWindowsAndStillCountsEveryTokenOnce) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += static_cast<char>(i);
@@ -131,11 +131,12 @@ TEST_F(TextTest, WarnsOfFilesThatAreNoText) {
   write("all/a.txt", "abcd");
   EXPECT_EQ(warning(), "");
   write("all/b.png", std::string("\x89PNG\0", 5));
-  EXPECT_THAT(warning(), HasSubstr("1 file has NUL bytes, as no text has: " + path("all/b.png")));
+  EXPECT_THAT(warning(), HasSubstr("1 file is probably not text, because it has NUL bytes: " + path("all/b.png")));
   write("all/c.txt", std::string("\xff\xfe"
                                  "a\0",
                                  4));
-  EXPECT_THAT(warning(), HasSubstr("2 files have NUL bytes, as no text has, such as " + path("all/b.png")));
+  EXPECT_THAT(warning(),
+              HasSubstr("2 files are probably not text, because they have NUL bytes, such as " + path("all/b.png")));
 }
 
 TEST_F(TextTest, ReadsOtherFilesWithTheVocabularyOfTheTrainingData) {
@@ -210,7 +211,8 @@ TEST_F(TextTest, TellsWhereTextIsNotUtf8) {
   for (const char* bad :
        {"\xff", "\xc3(", "\xe2\x82", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\x80"}) {
     const std::string file = write("bad.txt", "fine é\nand " + std::string(bad) + "x");
-    EXPECT_THAT(error_of([&] { open_text(file, 1); }), HasSubstr("bad.txt:2:5: not UTF-8 text: byte 0x")) << bad;
+    EXPECT_THAT(error_of([&] { open_text(file, 1); }), HasSubstr("bad.txt:2:5: not UTF-8 text: invalid byte 0x"))
+        << bad;
   }
 }
 
@@ -218,11 +220,11 @@ TEST_F(TextTest, RefusesWhatIsNotText) {
   EXPECT_THAT(error_of([&] { open_text(write("empty.txt", ""), 4); }), HasSubstr("empty.txt: too few tokens: 0"));
   EXPECT_THAT(error_of([&] { open_text(write("one.txt", "a"), 4); }), HasSubstr("too few tokens: 1"));
   EXPECT_THAT(error_of([&] { open_text(write("ten.txt", "0123456789"), 4, ", val: {split: 10%}"); }),
-              HasSubstr("data.val.split: 10% of the training data is not one sample (too few tokens: 1"));
+              HasSubstr("data.val.split: 10% of the training data is less than one sample (too few tokens: 1"));
   EXPECT_THAT(error_of([&] { open_text(path("no/such.txt"), 4); }), HasSubstr("no such file or folder"));
   EXPECT_THAT(error_of([&] { open_text(path("*.nope"), 4); }), HasSubstr("no file matches this pattern"));
   EXPECT_THAT(error_of([&] { open_text("/dev/zero", 4); }), HasSubstr("not a regular file"));
-  EXPECT_THAT(error_of([&] { open_text(write("a.txt", "abc"), 0); }, ExitCode::usage), HasSubstr("does not take text"));
+  EXPECT_THAT(error_of([&] { open_text(write("a.txt", "abc"), 0); }, ExitCode::usage), HasSubstr("does not read text"));
 }
 
 TEST(Glob, MatchesAsPeopleWriteThem) {
@@ -258,7 +260,7 @@ TEST(RealData, TinyShakespeareHasTheKnownFacts) {
   GPUTRAIN_NEED_DATA(file, "tinyshakespeare.txt");
   const data::Datasets datasets = open("{train: {path: " + file + ", format: text}, val: {split: 10%}}", 256);
   EXPECT_EQ(datasets.train->layout().num_classes, 65);
-  EXPECT_EQ(datasets.train->describe(), "1,003,854 tokens of 65, 1 file, 3,922 windows of 256");  // nanoGPT's split
+  EXPECT_EQ(datasets.train->describe(), "1,003,854 tokens of 65, 1 file, 3,922 windows of 256");  // as nanoGPT splits
   EXPECT_EQ(datasets.val->size(), (1115394 - 1003854 - 1 + 255) / 256);
   EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).tokens()).substr(0, 14), "First Citizen:");
   EXPECT_EQ(datasets.val->tokenizer()->decode(read(*datasets.val, 0).tokens()).substr(0, 12), "?\n\nGREMIO:\nG");

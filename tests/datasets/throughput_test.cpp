@@ -1,4 +1,4 @@
-// Rates of reading, printed for people; nothing is asserted about speed.
+// Prints reading speeds for people; asserts nothing about speed.
 #include <time.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// Reads for a moment with each number of workers. CPU time is what a busy machine does not falsify.
+/// Reads for a short time with each number of workers. Measures CPU time, because other load does not distort it.
 void print_rates(const std::string& what, const std::string& section, int64_t batch, int64_t sequence = 0) {
   const auto opening = std::chrono::steady_clock::now();
   const data::Datasets datasets = open(section, sequence);

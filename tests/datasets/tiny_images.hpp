@@ -1,4 +1,4 @@
-// Small image files of one colour, made here.
+// Makes small image files of one colour.
 #pragma once
 
 #include <array>

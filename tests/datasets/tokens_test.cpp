@@ -85,7 +85,7 @@ TEST_F(TokensTest, ReadsMegatronsIndexedFiles) {
   EXPECT_THAT(read(*open_tokens(path("l"), 1).train, 0).tokens(), ElementsAre(100000));
 }
 
-// Windows run over the borders of files: no token is lost at a file's end.
+// Windows cross file borders: no token is lost at the end of a file.
 TEST_F(TokensTest, JoinsTheFilesOfAPattern) {
   std::vector<uint16_t> tokens(50);
   std::iota(tokens.begin(), tokens.end(), uint16_t{0});
@@ -109,9 +109,10 @@ TEST_F(TokensTest, JoinsTheFilesOfAPattern) {
 TEST_F(TokensTest, RefusesDamagedFiles) {
   const std::string good = llmc<uint16_t>(20240520, 1, {1, 2, 3});
   EXPECT_THAT(refusal(good.substr(0, 500)), HasSubstr("cut off inside llm.c's header"));
-  EXPECT_THAT(refusal(good.substr(0, good.size() - 2)), HasSubstr("its header tells of 3 tokens, the file holds 2"));
-  EXPECT_THAT(refusal(good + "xx"), HasSubstr("its header tells of 3 tokens, the file holds 4"));
-  EXPECT_THAT(refusal(llmc<uint16_t>(20240520, 9, {1, 2})), HasSubstr("llm.c's version 9"));
+  EXPECT_THAT(refusal(good.substr(0, good.size() - 2)),
+              HasSubstr("its header declares 3 tokens, but the file holds 2"));
+  EXPECT_THAT(refusal(good + "xx"), HasSubstr("its header declares 3 tokens, but the file holds 4"));
+  EXPECT_THAT(refusal(llmc<uint16_t>(20240520, 9, {1, 2})), HasSubstr("an llm.c token file of version 9"));
   EXPECT_THAT(refusal("abc"), HasSubstr("3 bytes are not a whole number of uint16 tokens"));
   EXPECT_THAT(refusal(""), HasSubstr("too few tokens: 0"));
 }
@@ -135,8 +136,8 @@ TEST_F(TokensTest, RefusesDamagedMegatronIndexes) {
   EXPECT_THAT(index_refusal(std::string(good).replace(9, 1, "\2")), HasSubstr("version 2 of a Megatron index"));
   EXPECT_THAT(index_refusal(megatron(7, {3, 2}, 2)), HasSubstr("tokens are of type 7"));
   EXPECT_THAT(index_refusal(std::string(good).replace(18, 8, "\xff\xff\xff\xff\xff\xff\xff\x7f")),
-              HasSubstr("cut off: it tells of"));
-  EXPECT_THAT(index_refusal(megatron(8, {3, 3}, 2)), HasSubstr("its index tells of 6 tokens, the file holds 5"));
+              HasSubstr("cut off: it declares"));
+  EXPECT_THAT(index_refusal(megatron(8, {3, 3}, 2)), HasSubstr("its index declares 6 tokens, but the file holds 5"));
   EXPECT_THAT(index_refusal(megatron(8, {6, -1}, 2)), HasSubstr("sequence 1 has a negative length"));
   EXPECT_THAT(index_refusal(megatron(8, {3, 2}, 4)), HasSubstr("sequence 1 does not follow the one before it"));
 }
@@ -166,7 +167,7 @@ TEST_F(TokensTest, TakesATokenThatBeginsLikeACompressedFile) {
 TEST_F(TokensTest, NeedsALanguageModelAndFiles) {
   EXPECT_THAT(error_of([this] { open_tokens(path("none*.bin"), 2); }), HasSubstr("no file matches this pattern"));
   EXPECT_THAT(error_of([this] { open_tokens(write("a.bin", "abcd"), 0); }, ExitCode::usage),
-              HasSubstr("does not take text"));
+              HasSubstr("does not read text"));
 }
 
 TEST_F(TokensTest, FindsTheFilesOfAFolderWhateverItIsCalled) {

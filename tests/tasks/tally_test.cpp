@@ -1,4 +1,4 @@
-// What metrics are made of is the same on any number of ranks: sums, and rows of which a rank may have none.
+// Sums and rows of metrics are the same for any number of ranks; a rank may have no rows.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
@@ -13,7 +13,7 @@ namespace {
 const Tally::Parts kParts{.sums = {"loss", "hits"},
                           .rows = {{.name = "scores", .columns = 2}, {.name = "boxes", .columns = 1}}};
 
-/// The batches of rank r of W are r, r + W, ...; batch i has i rows.
+/// Rank r of W gets batches r, r + W, ...; batch i has i rows.
 Totals tally_of(comm::ProcessGroups& groups, int64_t batches) {
   Tally tally(kParts, at::kCPU);
   for (int64_t i = groups.rank(); i < batches; i += groups.world_size()) {
@@ -43,9 +43,9 @@ TEST(Tally, KeepsRowsInTheOrderOfBatches) {
 
 const gputrain::testing::RankBody kTally("tally", [] {
   comm::ProcessGroups groups = gputrain::testing::join();
-  const Totals many = tally_of(groups, 7), few = tally_of(groups, 2);  // of two batches one rank or two have no rows
+  const Totals many = tally_of(groups, 7), few = tally_of(groups, 2);  // of two batches, one or two ranks have no rows
   const double first = many.rows.at("scores").select(0, 0).select(0, 0).item<double>();
-  const bool is_in_order = first == (groups.world_size() == 3 ? 300 : 200);  // rank 0's first batch with rows
+  const bool is_in_order = first == (groups.world_size() == 3 ? 300 : 200);  // the first batch with rows on rank 0
   groups.control().barrier("end");
   return has_all(many, 7) && has_all(few, 2) && is_in_order ? 0 : 98;
 });

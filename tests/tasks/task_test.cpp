@@ -1,4 +1,4 @@
-// Which task fits which data, what the metrics of each are made of, and a task that a test adds.
+// Which task fits which data, the metrics of each task, and a task that a test adds.
 #include "gputrain/tasks/task.hpp"
 
 #include <ATen/ops/tensor.h>

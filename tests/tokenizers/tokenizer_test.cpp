@@ -29,7 +29,7 @@ std::string refusal(const std::function<void()>& action) {
   return {};
 }
 
-/// One token for each word of the training data, in the order of their first use.
+/// One token for each word of the training data, numbered in order of first use.
 class Words final : public Tokenizer {
  public:
   Words(const config::NoOptions&, const TokenizerRequest& request) {

@@ -1,4 +1,4 @@
-// Flags looked at every few steps, as on a GPU: what is found is named by its own step.
+// The hook looks at flags every few steps, as on a GPU, and must still name the right step.
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,18 +67,18 @@ TEST_F(FiniteHookTest, LooksOnceMoreAtTheEnd) {
   spec_.nonfinite = "rollback";
   EXPECT_EQ(take_step(false), Stop::none);
   EXPECT_EQ(hook().after_training(progress_, false), Stop::diverged);
-  EXPECT_EQ(hook().after_training(progress_, false), Stop::none);  // each finding once
+  EXPECT_EQ(hook().after_training(progress_, false), Stop::none);  // reports each finding only once
 }
 
 TEST_F(FiniteHookTest, CountsSkipsInARowAcrossLooks) {
   spec_.nonfinite = "skip";
   spec_.max_skips_in_a_row = 3;
-  for (int step = 1; step <= 2 * kLookEvery; ++step) {  // 1 to 3 and, across the look, 7 to 9
+  for (int step = 1; step <= 2 * kLookEvery; ++step) {  // steps 1 to 3, and 7 to 9 across the look
     EXPECT_EQ(take_step(step > 3 && (step < 7 || step > 9)), Stop::none);
   }
   EXPECT_EQ(progress_.nonfinite_steps, 6);
-  for (int i = 0; i < kLookEvery; ++i) EXPECT_EQ(take_step(i < 5), Stop::none);  // three are left out
-  EXPECT_EQ(take_step(false), Stop::none);                                       // seen at the next look
+  for (int i = 0; i < kLookEvery; ++i) EXPECT_EQ(take_step(i < 5), Stop::none);  // the last three updates are skipped
+  EXPECT_EQ(take_step(false), Stop::none);                                       // the next look finds them
   for (int i = 0; i < 6; ++i) EXPECT_EQ(take_step(true), Stop::none);
   EXPECT_THAT(error_of_step(true), HasSubstr("at step 25 (epoch 0, samples "));
 }

@@ -70,7 +70,7 @@ TEST(BatchPlan, CoversAnUnevenShareWithSmallerMicroBatches) {
   TrainSpec spec;
   spec.global_batch_size = 7;
   spec.micro_batch_size.emplace().value = 3;
-  const auto batch = plan_batch(spec, kText);  // shares 3 and 4
+  const auto batch = plan_batch(spec, kText);  // equal shares: 3 and 4 samples
   EXPECT_EQ(batch.micro_batch, 3);
   EXPECT_EQ(batch.accumulation, 2);
 }
@@ -111,7 +111,7 @@ TEST(BatchPlan, OffersMicroBatchesThatDivideAShareWhereThereAreAny) {
   EXPECT_EQ(micro_batches_to_try(97), (Sizes{1, 2, 4, 7, 13, 25, 49, 97}));
   TrainSpec spec;
   spec.global_batch_size = 64;
-  spec.micro_batch_size.emplace();  // auto: the plan is that of the whole share until one is found
+  spec.micro_batch_size.emplace();  // auto: until a size is found, the plan uses the whole share
   EXPECT_EQ(plan_batch(spec, kText).micro_batch, 32);
 }
 
@@ -140,8 +140,8 @@ TEST(BatchPlan, RefusesMoreForwardPassesThanThereAreSamples) {
               testing::HasSubstr("train.gradient_accumulation_steps 8 is more than the 4 samples of "
                                  "train.global_batch_size 4\n"));
   spec.gradient_accumulation_steps.value = 3;
-  EXPECT_EQ(plan_batch(spec, kText).accumulation, 2);  // there may be more ranks than there were
-  spec.global_batch_size = 5;                          // shares 3 and 2
+  EXPECT_EQ(plan_batch(spec, kText).accumulation, 2);  // the number of ranks may have grown
+  spec.global_batch_size = 5;                          // equal shares: 3 and 2 samples
   EXPECT_EQ(plan_batch(spec, kText).micro_batch, 1);
   spec.global_batch_size.reset();
   spec.global_batch_tokens = 256;
@@ -183,7 +183,7 @@ TEST(Plan, EndsAtTheFirstLimitReached) {
 TEST(Plan, RefusesToTrainForEver) {
   TrainSpec spec;
   spec.global_batch_size = 100;
-  EXPECT_THAT(message_of([&] { plan_of(spec, kImages); }), testing::HasSubstr("nothing says when training ends"));
+  EXPECT_THAT(message_of([&] { plan_of(spec, kImages); }), testing::HasSubstr("no limit of training is set"));
   spec.max_time = config::Duration{60};
   EXPECT_TRUE(plan_of(spec, kImages).is_time_limited());
 }

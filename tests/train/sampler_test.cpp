@@ -15,7 +15,7 @@ using ::testing::SizeIs;
 
 constexpr int64_t kLength = 6;
 
-/// Notes how long the texts are that it sees.
+/// Records the lengths of its input texts.
 class Watched final : public models::Model {
  public:
   Watched() : Model(nn::Context{.policy = ops::policy_of(ops::Precision::fp64)}) { nn::initialize(model_, 1); }

@@ -12,8 +12,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// The share of its time that a run loses to saving and to doing work again, when it saves every `interval` seconds and
-/// dies by chance: lived through, death by death.
+/// Simulates a run that saves every `interval` seconds and dies at random times. Returns the fraction of time lost to
+/// saves and repeated work.
 double simulated_loss(double interval, double cost, double between) {
   std::mt19937_64 random(1);
   std::exponential_distribution<double> life(1 / between);
@@ -41,7 +41,7 @@ TEST_P(BestSaveInterval, LosesHardlyMoreTimeThanAnyOther) {
   for (const double factor : {0.3, 0.5, 0.7, 0.85, 1.2, 1.5, 2.0, 3.0}) {
     EXPECT_LT(loss, simulated_loss(factor * chosen, cost, between) * 1.01) << chosen << " times " << factor;
   }
-  EXPECT_LT(loss * 1.15, simulated_loss(0.4 * chosen, cost, between));  // and it is no plateau
+  EXPECT_LT(loss * 1.15, simulated_loss(0.4 * chosen, cost, between));  // the minimum is not flat
   EXPECT_LT(loss * 1.15, simulated_loss(2.5 * chosen, cost, between));
 }
 
@@ -53,7 +53,7 @@ TEST(SaveInterval, StaysBetweenTenSecondsAndAnHour) {
 TEST(SaveInterval, KeepsSavingUnderFivePercentWhileTrainingStillAdvances) {
   const double interval = best_save_interval(10, 1000);
   EXPECT_DOUBLE_EQ(10 / (interval + 10), 0.05);
-  EXPECT_DOUBLE_EQ(best_save_interval(30, 400), 200);  // 5 % would be an interval of 570 s: nothing would ever be kept
+  EXPECT_DOUBLE_EQ(best_save_interval(30, 400), 200);  // 5 % would mean 570 s, and no save would complete
 }
 
 TEST(SecondsBetweenLosses, ArePresumedFirstAndMeasuredInTheEnd) {
@@ -62,7 +62,7 @@ TEST(SecondsBetweenLosses, ArePresumedFirstAndMeasuredInTheEnd) {
   EXPECT_NEAR(seconds_between_losses({.losses = 100, .seconds = 100 * 600}, false), 600, 0.4 * 600);
   EXPECT_NEAR(seconds_between_losses({.losses = 1000, .seconds = 1000.0 * 600}, false), 600, 0.05 * 600);
   const double early = seconds_between_losses({.losses = 1, .seconds = 60}, false);
-  EXPECT_GT(early, 3600);  // one early death is no proof of one every minute
+  EXPECT_GT(early, 3600);  // one early death does not mean one every minute
   EXPECT_LT(early, 86400 / 2);
 }
 
@@ -70,7 +70,7 @@ TEST(SavePace, SavesEarlyToMeasureAndThenByWhatItMeasured) {
   SavePace pace;
   EXPECT_EQ(pace.interval_seconds(), 10);
   EXPECT_EQ(pace.take_news(), "");
-  pace.note_written(5, 1);  // allocates
+  pace.note_written(5, 1);  // the first save allocates
   EXPECT_EQ(pace.interval_seconds(), 100);
   pace.note_written(0.1, 1);
   EXPECT_NEAR(pace.interval_seconds(), std::sqrt(2 * 0.1 * 86400), 1);
@@ -94,7 +94,7 @@ TEST(SavePace, CountsWhatASaveSlowsTrainingDownBy) {
     }
   }
   EXPECT_THAT(unslowed.text(), HasSubstr("costs 500ms"));
-  EXPECT_THAT(slowed.text(), HasSubstr("costs 2.5s"));  // half the speed for four seconds, and the stall
+  EXPECT_THAT(slowed.text(), HasSubstr("costs 2.5s"));  // half the speed for four seconds, plus the stall
   EXPECT_GT(slowed.interval_seconds(), unslowed.interval_seconds());
 }
 
@@ -110,7 +110,7 @@ TEST(SavePace, SavesOftenerAfterLossesAndRarelierWhereNoticesLeaveTimeToSave) {
   const double without = fresh.interval_seconds();
   fresh.set_notices_watched(true);
   EXPECT_NEAR(fresh.interval_seconds(), 2 * without, 1);
-  SavePace slow = pace_after({}, 100);  // the machine is gone before such a save is written
+  SavePace slow = pace_after({}, 100);  // the machine is gone before such a save completes
   const double slowly = slow.interval_seconds();
   slow.set_notices_watched(true);
   EXPECT_EQ(slow.interval_seconds(), slowly);

@@ -24,8 +24,8 @@ TEST(StopPoll, KeepsToAStopWhoseReasonIsTakenBackMeanwhile) {
   EXPECT_EQ(poll.finish(), Stop::notice);
 }
 
-/// Until this signal, which was sent to the process before, has been handled: SIGUSR2, of which one can see that it has
-/// been, is handled after it.
+/// Waits until the handler of a signal that was already sent has run: sends SIGUSR2, which is handled after it and is
+/// observable.
 void wait_for_handler_of(int signal) {
   static SaveRequests later({});
   sigset_t pending;
@@ -55,7 +55,7 @@ TEST(Signals, ThatAskToStopChangeNothingAboutAnEndByAnError) {
   EXPECT_EXIT(end_by_error(true, SIGINT), ::testing::ExitedWithCode(130), "stopped at once");
 }
 
-/// With what a process ends that its parent and somebody else interrupt so often; 2: by itself.
+/// Exit code of a process that its parent and another process interrupt so often; 2: it ended by itself.
 int end_of_one_interrupted(int by_parent, int by_others) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -63,7 +63,7 @@ int end_of_one_interrupted(int by_parent, int by_others) {
     note_signals();
     for (int i = 0; i < by_others; ++i) tell(SIGINT);
     for (int i = 0; i < by_parent; ++i) {
-      std::raise(SIGSTOP);  // and waits for the parent's word
+      std::raise(SIGSTOP);  // until the parent continues it
       wait_for_handler_of(SIGINT);
     }
     std::_Exit(2);
@@ -75,7 +75,7 @@ int end_of_one_interrupted(int by_parent, int by_others) {
   return WEXITSTATUS(status);
 }
 
-/// How many of the signals may interrupt the calling thread.
+/// Number of these signals that the calling thread does not block.
 int interruptions() {
   sigset_t blocked;
   pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
@@ -84,7 +84,7 @@ int interruptions() {
   return count;
 }
 
-/// Handlers would write over what oneDNN points the stack at while it multiplies.
+/// A handler would overwrite the memory that oneDNN uses as stack during a matrix product.
 TEST(Signals, InterruptNoThreadThatComputes) {
   const auto look = [] {
     watch_signals();

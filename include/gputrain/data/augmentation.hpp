@@ -1,4 +1,4 @@
-// Random changes of training images. One per file in src/data/images/transforms; its keys are those of
+// Random changes of training images. One augmentation per file in src/data/images/transforms; its keys are in
 // `data.image.augment`.
 #pragma once
 
@@ -13,39 +13,39 @@
 
 namespace gputrain::data {
 
-/// Fitted pixels, row by row without gaps: [height, width, channels].
+/// Image pixels after fitting, row by row without gaps: [height, width, channels].
 struct Pixels {
   uint8_t* values = nullptr;
   int64_t width = 0, height = 0, channels = 0;
 };
 
-/// Used by any thread. Every change comes from the random stream, so that any worker, rank or attempt draws the same.
+/// Thread-safe. All randomness comes from the given stream, so every worker, rank and attempt draws the same values.
 class Augmentation {
  public:
   virtual ~Augmentation();
 
-  /// Whether the job asks for it. By default it must not: a key that is left out changes nothing.
+  /// Whether the job turns it on. The default must be off.
   virtual bool is_on() const = 0;
-  /// Augmentations act, and draw, in ascending order, those with the same number by name.
+  /// Augmentations run, and draw random numbers, in ascending order; equal numbers run in order of name.
   virtual int order() const = 0;
 
-  /// Geometry: changes where the input takes its pixels from. `image` is the image as it is stored.
+  /// Geometry: changes which pixels of the image the input shows. `image` is the size of the stored image.
   virtual void place(RandomStream&, const ImageDecoder::Size& /*image*/, Fit&) const {}
-  /// Colour: changes pixels after they are fitted. Its random numbers are independent of those of place().
+  /// Colour: changes pixels after fitting. Its random stream is independent of the one of place().
   virtual void recolour(RandomStream&, const Pixels&) const {}
 
-  /// Whether it decides which part of the image is seen: a job can have one such augmentation.
+  /// Whether it chooses a crop. A job can have only one such augmentation.
   virtual bool crops() const { return false; }
-  /// Whether it resizes, so that the job has to say `data.image.size`.
+  /// Whether it resizes. If so, the job must set `data.image.size`.
   virtual bool needs_size() const { return false; }
-  /// How much larger images are resized for evaluation than the input, because training sees parts of them.
+  /// Evaluation resizes images to this factor times the input size, because training sees only crops.
   virtual double eval_zoom() const { return 1; }
 };
 
 using AugmentationCatalog = config::Catalog<Augmentation>;
 AugmentationCatalog& augmentations();
 
-/// `data.image.augment`: the options of every augmentation. Copies share them; nothing changes them once a job is read.
+/// `data.image.augment`: the options of all augmentations. Copies share the options, which never change after parsing.
 class AugmentOptions {
  public:
   AugmentOptions();  // everything off
@@ -54,7 +54,7 @@ class AugmentOptions {
     std::string name;
     std::unique_ptr<const Augmentation> augmentation;
   };
-  /// What the job asks for, in the order in which it acts.
+  /// The augmentations that are on, in the order in which they run.
   std::vector<Active> active() const;
 
   static void describe(config::Description<AugmentOptions>& d);
@@ -68,7 +68,7 @@ class AugmentOptions {
   void* spec_of(const std::string& name) const;
   static std::unique_ptr<const Augmentation> make(const Entry& entry);
 
-  std::vector<Entry> entries_;  // in the order in which they act
+  std::vector<Entry> entries_;  // in the order in which they run
 };
 
 }  // namespace gputrain::data

@@ -1,5 +1,4 @@
-// A dataset: a numbered set of samples that can be read in any order from many threads. One format per file in
-// src/datasets.
+// A dataset: numbered samples, read in any order from many threads. One format per file in src/datasets.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +18,12 @@ struct TextOptions;
 
 enum class Role { train, val, test };
 
-/// Per-channel statistics for images; inputs become (value / 255 - mean) / std in the loader's last stage.
+/// Per-channel statistics of images. Preprocess computes (value / 255 - mean) / std.
 struct Normalization {
   std::vector<double> mean, std;
 };
 
-/// What a read may depend on. Augmentation draws from (seed, epoch, sample index) only, so that any worker, rank or
+/// All that a read may depend on. Augmentation draws only from (seed, epoch, sample index), so every worker, rank and
 /// attempt reads the same sample.
 struct ReadContext {
   uint64_t seed = 0;
@@ -39,41 +38,42 @@ class Dataset {
   virtual int64_t size() const = 0;  // samples in an epoch
   virtual const SampleLayout& layout() const = 0;
 
-  /// Writes every field of sample `index` into `row`; of a ragged field its first entries, and their count. Called from
-  /// several threads at once. Throws Error(data) for a sample that cannot be read.
+  /// Writes every field of sample `index` into `row`. For a ragged field, writes its entries and sets their count.
+  /// Thread-safe. Throws Error(data) if the sample cannot be read.
   virtual void read(int64_t index, const ReadContext& context, const SampleRow& row) const = 0;
 
-  /// A read costs little more than copying the sample: threads would only add overhead.
+  /// Whether a read costs little more than a copy, so that worker threads would only add overhead.
   virtual bool is_cheap_to_read() const { return false; }
 
-  /// The part [begin, end) of the data, as fractions, for `role`; null: any samples may be taken, which is done by a
-  /// fixed shuffle. Overridden where order means something (text) or where roles are read differently (images).
+  /// The part [begin, end) of the data, as fractions, for `role`. Null: the caller picks the samples with a fixed
+  /// shuffle. Override it if order matters (text) or if roles are read differently (images).
   virtual std::shared_ptr<const Dataset> part(double begin, double end, Role role) const;
 
   virtual std::optional<Normalization> normalization() const { return std::nullopt; }
   virtual std::vector<std::string> class_names() const { return {}; }
 
-  /// What turned text into the tokens of the samples; null: the samples are no text, or came as tokens.
+  /// The tokenizer that made the samples; null if the samples are not text, or were tokens already.
   virtual std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const { return nullptr; }
 
-  /// One line for the start of a run: "60,000 images 28x28x1, 10 classes".
+  /// One line that is printed at the start of a run: "60,000 images 28x28x1, 10 classes".
   virtual std::string describe() const = 0;
 };
 
-/// What the numbers of targets stand for: classes, or characters; empty where they stand for nothing that is known.
+/// The names of target numbers: classes or characters; empty if unknown.
 std::vector<std::string> target_names(const Dataset& dataset);
 
-/// What every format is told besides its own options.
+/// What every format gets, besides its own options.
 struct DatasetRequest {
-  std::string path;  // after interpolation; may be empty for formats that need none
+  std::string path;  // after interpolation; may be empty if the format needs none
   Role role = Role::train;
   InputSpec model = {};                 // what the model reads
-  int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: neither model nor job say
+  int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: neither model nor job sets it
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults
   const TextOptions* text = nullptr;    // `data.text`; null: defaults
-  const Dataset* train = nullptr;       // when opening val or test: its vocabulary, class names and statistics hold
-  std::vector<std::string>* files = nullptr;  // null: nobody asks
-  /// To be told by formats that read files: evaluation on the very files of training is worth a warning.
+  const Dataset* train =
+      nullptr;  // the training data, when val or test is opened: its vocabulary, class names and statistics apply
+  std::vector<std::string>* files = nullptr;  // for val and test: gives vocabulary, class names and statistics
+  /// Formats that read files report them here: a warning is logged if evaluation reads the training files.
   void tell_files(std::vector<std::string> read) const {
     if (files != nullptr) *files = std::move(read);
   }

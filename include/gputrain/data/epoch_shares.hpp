@@ -1,4 +1,4 @@
-// How an epoch is shared out over ranks, found by asking the plan that each rank's loader follows.
+// How an epoch is divided over ranks, according to the step plan that each rank's loader uses.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct EpochShares {
   int64_t steps = 0;      // in an epoch
   int64_t most_rows = 0;  // of the largest micro-batch
 
-  /// Samples that count, of a rank.
+  /// Counted samples per rank.
   struct Spread {
     int64_t fewest = 0, most = 0;
 
@@ -20,15 +20,15 @@ struct EpochShares {
   };
   Spread in_step;  // in a full step
   Spread in_epoch;
-  int64_t used = 0;               // samples of all ranks in an epoch; fewer than there are where data.last is drop
-  int64_t in_last_step = 0;       // of them
-  int64_t idle_in_last_step = 0;  // ranks without a sample there
-  /// Every sample was looked up in the order and met once. False: there are too many of them to do so in seconds.
+  int64_t used = 0;               // counted samples of all ranks in an epoch; some are left out if data.last is drop
+  int64_t in_last_step = 0;       // counted samples of all ranks in the last step
+  int64_t idle_in_last_step = 0;  // ranks without a sample in the last step
+  /// True: every sample index was computed and checked to occur once. False: too many samples to check within seconds.
   bool each_looked_up = false;
 };
 
-/// Goes through the first epoch of all ranks. A sample that two ranks or none of them would take is an assertion.
-/// `share`: of whichever rank. Throws what a rank's loader would.
+/// Walks through the first epoch of all ranks. Asserts that exactly one rank takes each sample. `share` may be that of
+/// any rank. Throws what the constructor of a loader throws.
 EpochShares walk_epoch(const OrderFacts& order, const Share& share);
 
 }  // namespace gputrain::data

@@ -1,4 +1,4 @@
-// What a sample is made of, and where a format writes one.
+// The fields of a sample, and the memory into which a dataset writes them.
 #pragma once
 
 #include <cstddef>
@@ -18,41 +18,41 @@ struct Field {
   std::string name;
   at::ScalarType type = at::kLong;
   std::vector<int64_t> sizes = {};  // of one sample; empty: one value
-  double fill = 0;                  // value of padding, and of samples that cannot be read
-  /// Samples differ in length: sizes[0] is the most entries that one may have. A batch carries the counts, and is as
-  /// long as its longest sample. The rest is `fill`.
+  double fill = 0;                  // value of padding and of unreadable samples
+  /// Samples differ in length, and sizes[0] is the maximum. A batch stores the counts and is as long as its longest
+  /// sample; padding has the value `fill`.
   bool ragged = false;
-  /// What is learned. In rows that only fill a batch it has its fill value, and no entries if it is ragged.
+  /// A training target. In padding rows it holds `fill`; if it is ragged, its count there is 0.
   bool target = false;
 
   int64_t numel() const;
   size_t bytes() const;
 };
 
-/// What one sample looks like in a batch.
+/// The fields of one sample.
 struct SampleLayout {
   std::vector<Field> fields;  // the first is the model's main input
-  int64_t num_classes = 0;    // classes, or vocabulary size; 0: the target is no class
+  int64_t num_classes = 0;    // classes, or vocabulary size; 0: the target is not a class
 
-  /// uint8 [height, width, channels], with one class each.
+  /// uint8 [height, width, channels], with one class per sample.
   static SampleLayout images(int64_t height, int64_t width, int64_t channels, int64_t classes);
-  /// Tokens and the token that follows each.
+  /// Tokens, and for each the token that follows it.
   static SampleLayout tokens(int64_t length, int64_t vocabulary);
-  /// Values of any sizes and type, with one class each. Floats reach the model in the type that it computes in.
+  /// Values of any sizes and type, with one class per sample. Floats get the type that the model computes in.
   static SampleLayout values(std::vector<int64_t> sizes, at::ScalarType type, int64_t classes);
 
   const Field& input() const { return fields.front(); }
-  const Field* find(std::string_view name) const noexcept;  // null: none of this name
-  /// The first field that is learned; null: none.
+  const Field* find(std::string_view name) const noexcept;  // null: no field of this name
+  /// The first target field; null if there is none.
   const Field* target() const noexcept;
   /// Whether the input is uint8 [height, width, channels], which Preprocess turns into normalised floats.
   bool is_image() const noexcept;
-  /// Tokens that a sample may have; 0: it has none.
+  /// Maximum number of tokens in a sample; 0: it has no tokens.
   int64_t token_count() const noexcept;
   size_t bytes() const;  // of one sample
 };
 
-/// The memory of a micro-batch, field by field in the layout's order. Row i of a field is at values + i * bytes.
+/// Memory of a micro-batch, field by field in the order of the layout. Row i of a field is at values + i * bytes.
 struct FieldMemory {
   std::byte* values = nullptr;
   int64_t* counts = nullptr;  // null unless the field is ragged
@@ -61,12 +61,12 @@ struct FieldMemory {
 };
 using BatchMemory = std::vector<FieldMemory>;
 
-/// Where one sample is written: a row of a micro-batch.
+/// One row of a micro-batch: where one sample is written.
 class SampleRow {
  public:
   SampleRow(const BatchMemory& memory, int64_t row) : memory_(memory), row_(row) {}
 
-  /// The values of field number `field` of the layout. T has the size of the field's type.
+  /// The values of field number `field` of the layout. T must be as large as the field's element type.
   template <class T>
   T* values(size_t field) const {
     GPUTRAIN_ASSERT(sizeof(T) == memory_[field].element_bytes, "a field is written as another type than it has");
@@ -77,7 +77,7 @@ class SampleRow {
     return memory_[field].values + static_cast<size_t>(row_) * memory_[field].bytes;
   }
 
-  /// Entries written into a ragged field.
+  /// Sets the number of entries written into a ragged field.
   void set_count(size_t field, int64_t count) const { memory_[field].counts[row_] = count; }
   int64_t count(size_t field) const { return memory_[field].counts[row_]; }
 

@@ -1,4 +1,4 @@
-// From an image of any size to the model's input, with augmentations drawn from (seed, epoch, sample).
+// From an image of any size to the model's input; augmentations draw from (seed, epoch, sample).
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,18 @@ namespace gputrain::data {
 
 class ImageTransform {
  public:
-  /// `width` and `height` are the input's unless the options say otherwise. Throws Error(usage) for options that
-  /// contradict each other.
+  /// `width` and `height` are the input size unless the options set another.
   ImageTransform(const ImageOptions& options, Role role, int64_t width, int64_t height);
 
   int64_t width() const noexcept { return width_; }
   int64_t height() const noexcept { return height_; }
 
-  /// How sample `index`, an image of the given size, is fitted.
+  /// How to fit sample `index`, an image of the given size.
   Fit fit(int64_t index, const ReadContext& context, int64_t width, int64_t height) const;
-  /// What becomes of its pixels [height(), width(), channels] once they are fitted.
+  /// Applies the colour augmentations to the fitted pixels [height(), width(), channels].
   void recolour(int64_t index, const ReadContext& context, uint8_t* pixels, int64_t channels) const;
 
-  /// By how much a JPEG may be reduced in decoding: 1 where results must not depend on it (evaluation).
+  /// By what factor JPEG decoding may reduce the image; 1 in evaluation, whose results must not depend on it.
   static int64_t reduction(const Fit& fit, const ReadContext& context);
 
  private:
@@ -33,7 +32,7 @@ class ImageTransform {
 
   std::vector<AugmentOptions::Active> augmentations_;
   int64_t width_, height_;
-  int64_t train_resize_, eval_resize_;  // of the shorter side
+  int64_t train_resize_, eval_resize_;  // length of the shorter side
 };
 
 }  // namespace gputrain::data

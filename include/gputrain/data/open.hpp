@@ -1,4 +1,4 @@
-// From the `data` section of a job to its datasets.
+// Opens the datasets of a job's `data` section.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace gputrain::data {
 
 struct Datasets {
-  std::shared_ptr<const Dataset> train, val, test;  // val and test null when the job has none
+  std::shared_ptr<const Dataset> train, val, test;  // val and test are null if the job has none
 };
 
-/// Opens everything the section names, for a model that reads `model`. Throws Error(data) for missing or damaged data.
+/// Opens all datasets of the section, for a model that reads `model`. Throws Error(data) for missing or damaged data.
 Datasets open_datasets(const DataSpec& spec, const InputSpec& model);
 
-/// `num_workers: auto` for one rank of `ranks_on_host`.
+/// The value of `num_workers: auto` for one of `ranks_on_host` ranks.
 int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host);
 
 }  // namespace gputrain::data

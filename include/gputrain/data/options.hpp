@@ -1,4 +1,4 @@
-// What a job says of images and text, whatever format they are stored in: `data.image` and `data.text`.
+// `data.image` and `data.text`: how images and text are read, in any format.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,12 @@ struct EvalImageOptions {
   static void describe(config::Description<EvalImageOptions>& d) {
     d.summary("how images are fitted for validation and test");
     d.key("resize", &EvalImageOptions::resize,
-          "resize the shorter side to this first; auto: `size`, or 256/224 of it with random_resized_crop")
+          "first resize the shorter side to this; auto: `size`, or 256/224 of it with random_resized_crop")
         .range(1, 8192)
         .unit("pixels");
-    d.key("crop", &EvalImageOptions::crop, "then keep the middle; auto: `size`").range(1, 8192).unit("pixels");
+    d.key("crop", &EvalImageOptions::crop, "then crop this much from the middle; auto: `size`")
+        .range(1, 8192)
+        .unit("pixels");
   }
 };
 
@@ -35,17 +37,20 @@ struct ImageOptions {
   static void check(const ImageOptions& options, config::Complaints& complaints);
   static void describe(config::Description<ImageOptions>& d) {
     d.summary("how images become the model's input");
-    d.key("size", &ImageOptions::size, "height and width of the input; auto: the images' own, when all have the same")
+    d.key("size", &ImageOptions::size,
+          "height and width of the input; auto: the size of the images, if all have the same")
         .range(1, 8192)
         .unit("pixels")
         .instead_of({"image_size", "img_size", "input_size", "data.train.resize", "data.image.resize"});
-    d.key("channels", &ImageOptions::channels, "1 grey, 3 RGB; auto: 3, or what the format holds").range(1, 3);
+    d.key("channels", &ImageOptions::channels, "1: grey; 3: RGB; auto: 3, or 1 if the format stores grey").range(1, 3);
     d.key("augment", &ImageOptions::augment, "random changes of training images");
     d.key("eval", &ImageOptions::eval, "how images are fitted for validation and test");
     d.key("mean", &ImageOptions::mean,
-          "subtracted from each channel scaled to 0..1; null: measured (idx), or ImageNet's (photographs)")
+          "mean of each channel (values 0 to 1), subtracted; null: measured (idx), or ImageNet's (photographs)")
         .elements(1, 3);
-    d.key("std", &ImageOptions::std, "then divided by; null: as for mean").elements(1, 3).above(0);
+    d.key("std", &ImageOptions::std, "standard deviation of each channel, divided by; null: as for mean")
+        .elements(1, 3)
+        .above(0);
     d.check([](const ImageOptions& options, config::Complaints& complaints) { check(options, complaints); });
   }
 };
@@ -57,7 +62,7 @@ struct TextOptions {
   static void describe(config::Description<TextOptions>& d) {
     d.summary("how text becomes the model's input");
     d.choice("tokenizer", &TextOptions::tokenizer, tokenizers::catalog(), "how text becomes tokens");
-    d.key("max_length", &TextOptions::max_length, "tokens in a sample; auto: what the model takes at most")
+    d.key("max_length", &TextOptions::max_length, "tokens in a sample; auto: the most that the model takes")
         .range(1, 1 << 24)
         .unit("tokens")
         .instead_of({"cutoff_len", "max_seq_len", "max_seq_length", "seq_length", "seq_len", "sequence_length"});

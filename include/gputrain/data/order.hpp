@@ -1,4 +1,4 @@
-// The order of an epoch's samples, computed and never stored.
+// The order of an epoch's samples: computed, not stored.
 #pragma once
 
 #include <array>
@@ -6,9 +6,9 @@
 
 namespace gputrain::data {
 
-/// A bijection on [0, n), the same on every machine: an alternating Feistel network over the smallest power of two that
-/// holds n, walked along its cycle back into [0, n) (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
-/// Under two evaluations of the network per position on average.
+/// A permutation of [0, n), the same on every machine: an alternating Feistel network over the smallest power of two
+/// that holds n, applied again until the value is below n (cycle walking; Black and Rogaway, "Ciphers with arbitrary
+/// finite domains", 2002). Fewer than two evaluations of the network per position on average.
 class Permutation {
  public:
   Permutation(uint64_t seed, int64_t epoch, int64_t n) noexcept;  // n >= 1
@@ -26,10 +26,10 @@ class Permutation {
   std::array<uint64_t, kRounds> keys_;
 };
 
-/// The order in which a loader with this seed goes through an epoch of n samples.
+/// The order in which a loader with this seed reads an epoch of n samples.
 Permutation order_of_epoch(uint64_t loader_seed, int64_t epoch, int64_t n) noexcept;
 
-/// The sample at global position `position` of an epoch of n samples.
+/// The sample at `position` of an epoch of n samples, for a permutation with this seed.
 int64_t permute(uint64_t seed, int64_t epoch, int64_t n, int64_t position) noexcept;
 
 }  // namespace gputrain::data

@@ -1,4 +1,4 @@
-// The last stage of a batch before the model: on the device, as the model computes.
+// The last stage of a batch before the model: runs on the device and converts to the model's types.
 #pragma once
 
 #include <memory>
@@ -10,23 +10,22 @@
 
 namespace gputrain::data {
 
-/// How the model wants its floats.
+/// The format in which the model wants floats.
 struct InputFormat {
   at::Device device = at::kCPU;
-  at::ScalarType float_type = at::kFloat;  // of normalised images, and of other floats that are no targets
+  at::ScalarType float_type = at::kFloat;  // of normalised images and of other floats except targets
   bool channels_last = false;
 };
 
-/// Finishes batches of one dataset. For one thread.
+/// Finishes batches of one dataset. Not thread-safe.
 class Preprocess {
  public:
   Preprocess(const Dataset& dataset, const InputFormat& format);
   ~Preprocess();
   Preprocess(Preprocess&&) noexcept;
 
-  /// Work that is queued after this call finds the batch on the device, finished: images as normalised floats
-  /// [batch, channels, height, width], other floats in the wanted type. The tensors are the caller's for as long as it
-  /// keeps them.
+  /// Finishes a batch on the device: images become normalised floats [batch, channels, height, width], other floats get
+  /// the wanted type. Work that is queued later on the current stream sees the result. The caller owns the tensors.
   Batch operator()(const Batch& batch) const;
 
  private:
@@ -34,7 +33,7 @@ class Preprocess {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Work that is queued on the current stream after this call finds the batch on the device, as it was read.
+/// Makes the current stream wait until the copy of the batch to the device is complete.
 void await(const Batch& batch);
 
 }  // namespace gputrain::data

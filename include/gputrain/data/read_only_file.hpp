@@ -1,4 +1,4 @@
-// A file read at any place by any thread. Sizes come from the file system, never from what the file says of itself.
+// A file for random reads from any thread. Its size comes from the file system, never from the file's content.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace gputrain::data {
 
 class ReadOnlyFile {
  public:
-  /// Throws Error(data) when there is no such file, telling what there is instead.
+  /// Throws Error(data) if the file does not exist; the hint names the nearest path that does.
   explicit ReadOnlyFile(std::string path);
   ReadOnlyFile(ReadOnlyFile&& other) noexcept;
   ReadOnlyFile& operator=(ReadOnlyFile&& other) noexcept;
@@ -22,7 +22,7 @@ class ReadOnlyFile {
   const std::string& path() const noexcept { return path_; }
   int64_t size() const noexcept { return size_; }
 
-  /// Fills `to` from `offset`. Throws Error(data) when the file ends before that.
+  /// Fills `to` from `offset`. Throws Error(data) if the file ends too early.
   void read(int64_t offset, std::span<std::byte> to) const;
 
   /// Bytes [offset, offset + count), which must lie inside the file.
@@ -34,7 +34,7 @@ class ReadOnlyFile {
   int64_t size_ = 0;
 };
 
-/// Throws Error(data): nothing at `path`, where `wanted` ("an image folder") was looked for; names what is nearest.
+/// Throws Error(data): `path` does not exist. `wanted` says what it should be ("an image folder"); the hint helps.
 [[noreturn]] void throw_missing(const std::string& path, const std::string& wanted);
 
 }  // namespace gputrain::data

@@ -33,15 +33,15 @@ struct HeldOutSource {
   std::optional<config::Length> split;
 
   static void describe(config::Description<HeldOutSource>& d) {
-    d.summary("what is evaluated on: data of its own, or a part of the training data that is then not trained on");
+    d.summary("data for evaluation: its own, or a part of the training data, which is then not trained on");
     d.key("path", &HeldOutSource::path,
-          "file, folder or pattern; null: that of data.train, where a folder, a prefix or the role tells them apart")
+          "file, folder or pattern; null: as data.train, with the files chosen by role or `prefix`")
         .change(config::Change::needs_accept);
-    d.choice("format", &HeldOutSource::format, catalog(), "how the data is stored; not given: as data.train")
+    d.choice("format", &HeldOutSource::format, catalog(), "how the data is stored; default: as data.train")
         .inherits("data.train.format")
         .instead_of({"data.val.type", "data.test.type"});
     d.key("split", &HeldOutSource::split,
-          "this part of the training data: 10%. Text: its end; others: picked at random, always the same")
+          "use this part of the training data: 10%. Text: the end; other data: a fixed random choice")
         .units({config::Length::Unit::percent})
         .above(0)
         .below(100);
@@ -72,15 +72,16 @@ struct DataSpec {
     d.key("image", &DataSpec::image, "how images become the model's input");
     d.key("text", &DataSpec::text, "how text becomes the model's input");
     d.key("num_workers", &DataSpec::num_workers,
-          "threads that read ahead of the training; 0: none, the compute threads read; auto: by format and cores")
+          "threads that read data ahead; 0: none, the compute threads read; auto: from format and CPU cores")
         .range(0, 1024)
         .unit("threads")
         .change(config::Change::safe)
         .instead_of({"dataloader_num_workers", "workers", "num_data_workers"});
-    d.key("pin_memory", &DataSpec::pin_memory, "read into memory that a GPU copies from without waiting")
+    d.key("pin_memory", &DataSpec::pin_memory,
+          "read into pinned memory, so that copies to the GPU run in the background")
         .change(config::Change::safe)
         .instead_of({"dataloader_pin_memory"});
-    d.key("prefetch_factor", &DataSpec::prefetch_factor, "micro-batches kept ready ahead, at least those of one step")
+    d.key("prefetch_factor", &DataSpec::prefetch_factor, "micro-batches kept ready; never fewer than one step has")
         .range(1, 1024)
         .unit("micro-batches")
         .change(config::Change::safe)
@@ -89,7 +90,7 @@ struct DataSpec {
         .choices({"pad", "drop"})
         .instead_of({"drop_last", "dataloader_drop_last"});
     d.key("max_bad_fraction", &DataSpec::max_bad_fraction,
-          "go on past this part of an epoch's samples that cannot be read")
+          "skip up to this fraction of an epoch's samples if they cannot be read")
         .range(0, 1)
         .change(config::Change::safe);
     d.check([](const DataSpec& spec, config::Complaints& complaints) { check(spec, complaints); });

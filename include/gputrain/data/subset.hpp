@@ -1,5 +1,4 @@
-// Some of a dataset's samples: a fixed share of them, picked by a shuffle that depends on nothing but their number; or
-// the first ones.
+// Subsets of a dataset: a fixed random choice that depends only on the number of samples, or the first samples.
 #pragma once
 
 #include <memory>
@@ -8,7 +7,7 @@
 
 namespace gputrain::data {
 
-/// What all samples of `whole` have in common, some of them have as well.
+/// Base of subsets: all but the samples is as in `whole`.
 class SomeSamples : public Dataset {
  public:
   int64_t size() const final { return size_; }
@@ -29,8 +28,8 @@ class SomeSamples : public Dataset {
 
 class Subset final : public SomeSamples {
  public:
-  /// Samples at [begin, end), as fractions, of the shuffled order. Disjoint ranges share no sample; ranges that cover
-  /// [0, 1] leave none out.
+  /// Samples [begin, end), as fractions, of a shuffled order. Disjoint ranges share no sample; ranges that cover [0, 1]
+  /// cover all samples.
   Subset(std::shared_ptr<const Dataset> whole, double begin, double end);
 
   void read(int64_t index, const ReadContext& context, const SampleRow& row) const override;
@@ -42,7 +41,7 @@ class Subset final : public SomeSamples {
 
 class FirstSamples final : public SomeSamples {
  public:
-  /// At most `count`.
+  /// At most `count` samples.
   FirstSamples(std::shared_ptr<const Dataset> whole, int64_t count);
 
   void read(int64_t index, const ReadContext& context, const SampleRow& row) const override;

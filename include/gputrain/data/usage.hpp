@@ -1,4 +1,4 @@
-// Which samples training has used, as sums that neither order nor ranks change: what a run records and an audit proves.
+// Which samples training used, as sums independent of order and ranks: a run records them and an audit checks them.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 
 namespace gputrain::data {
 
-/// Samples used, and the sum modulo 2^64 of usage_hash() of each: a sample left out, used twice or exchanged for
-/// another changes it.
+/// Number of samples used, and the sum modulo 2^64 of usage_hash() of each: it changes if a sample is missing, repeated
+/// or replaced by another.
 struct Usage {
   int64_t samples = 0;
   uint64_t fingerprint = 0;
-  int64_t unreadable = 0;  // of the samples: skipped, their positions used up
+  int64_t unreadable = 0;  // of `samples`: skipped because they could not be read
 
   void add(const Usage& other) noexcept {
     samples += other.samples;
@@ -23,25 +23,25 @@ struct Usage {
 
 uint64_t usage_hash(int64_t epoch, int64_t sample) noexcept;
 
-/// All that the order of samples depends on.
+/// All that determines the order of samples.
 struct OrderFacts {
   int64_t samples = 1;  // in the data set
   int64_t global_batch = 1;
-  uint64_t seed = 0;  // as in LoaderOptions
+  uint64_t seed = 0;  // LoaderOptions::seed
   bool shuffle = true;
   bool drop_last = false;
 };
 
-/// This and what follows throw where no such order can be, as one without samples.
+/// This and the functions below throw for an impossible order, for instance one without samples.
 int64_t steps_per_epoch(const OrderFacts& order);
 
-/// What the optimizer steps [begin, end) use, counted from the start of training. O(samples used), without memory.
+/// The usage of optimizer steps [begin, end), counted from the start of training. O(samples used) time, no memory.
 Usage expected_usage(const OrderFacts& order, int64_t begin, int64_t end);
 
-/// What one optimizer step is made of, over all ranks; steps count from 0.
+/// The samples of one optimizer step, over all ranks; steps count from 0.
 struct StepSamples {
   int64_t epoch = 0;
-  std::vector<int64_t> samples;  // in the data set, in the order they are used
+  std::vector<int64_t> samples;  // dataset indices, in the order they are used
 };
 StepSamples samples_of_step(const OrderFacts& order, int64_t step);
 

@@ -1,4 +1,4 @@
-// A task: what is learned. It alone knows targets, the loss and the metrics. One task per file in src/tasks.
+// A task: what the model learns. It defines targets, loss and metrics. One task per file in src/tasks.
 #pragma once
 
 #include <functional>
@@ -17,27 +17,27 @@
 
 namespace gputrain::tasks {
 
-/// What an evaluation adds up over the batches of a rank, and then over all ranks.
+/// Sums and rows of an evaluation, first of one rank, then of all ranks.
 struct Totals {
   std::map<std::string, double> sums;
-  std::map<std::string, at::Tensor> rows;  // double [n, columns] on the CPU, rank 0's first
+  std::map<std::string, at::Tensor> rows;  // double [n, columns] on the CPU, in order of ranks
   double weight = 0;                       // targets that count
 };
 
 struct Metric {
-  /// detail: logged. result: also shown at the end of a run. best: also what makes a checkpoint the best, unless
-  /// checkpoint.metric names another one; one metric of a task.
+  /// detail: only logged. result: also shown at the end of a run. best: also decides which checkpoint is the best,
+  /// unless checkpoint.metric names another metric; each task has one.
   enum class Use { detail, result, best };
 
   std::string name;  // "top1": logged as "val/top1"
   bool smaller_is_better = false;
-  std::string label = {};  // on the console; empty: the name
-  std::string unit = {};   // behind the value on the console: "%"
+  std::string label = {};  // console label; empty: the name
+  std::string unit = {};   // after the value on the console: "%"
   Use use = Use::detail;
   std::function<double(const Totals&)> finish = {};
 };
 
-/// Collects the parts of metrics on one rank. Sums are exact over batches and ranks; rows are kept one by one, for
+/// Collects the parts of metrics on one rank. Sums are exact over batches and ranks. Rows are kept one by one, for
 /// metrics that need all of them, such as AUC or mAP.
 class Tally {
  public:
@@ -45,7 +45,7 @@ class Tally {
     std::string name;
     int64_t columns = 1;
   };
-  /// The same on every rank, also on one without a batch.
+  /// The same on every rank, also on a rank without a batch.
   struct Parts {
     std::vector<std::string> sums;
     std::vector<Rows> rows = {};
@@ -66,12 +66,12 @@ class Tally {
   at::Tensor joined(const Rows& part, comm::ProcessGroups& groups) const;
 
   Parts parts_;
-  at::Tensor sums_;  // double, one for each name
+  at::Tensor sums_;  // double, one per name
   std::map<std::string, std::vector<at::Tensor>> rows_;
   int64_t weight_ = 0;
 };
 
-/// What a task is chosen by and built for.
+/// What a task is chosen by and built from.
 struct TaskRequest {
   const data::SampleLayout& layout;
   const InputSpec& model;
@@ -82,37 +82,37 @@ class Task {
  public:
   virtual ~Task();
 
-  /// Sum (not mean) of the loss over the batch's targets, in at least fp32. On the autograd graph it is multiplied by
-  /// `weight`, a 0-dim double on the model's device; undefined means 1. The backward pass must start at `weighted`.
+  /// Sum (not mean) of the loss over the batch's targets, at least in fp32. `weighted` is this sum times `weight`, a
+  /// 0-dim double on the model's device (undefined: 1). Start the backward pass at `weighted`.
   virtual ops::Loss loss(models::Model& model, const Batch& batch, const at::Tensor& weight) const = 0;
 
-  /// What evaluate() adds.
+  /// The parts that evaluate() adds.
   virtual Tally::Parts parts() const = 0;
-  /// Adds the parts of a batch to `tally`, without label smoothing. Call in evaluation mode, without a graph.
+  /// Adds the parts of a batch to `tally`, without label smoothing. Call it in evaluation mode, without autograd.
   virtual void evaluate(models::Model& model, const Batch& batch, Tally& tally) const = 0;
 
   /// In the order in which the console shows them.
   const std::vector<Metric>& metrics() const noexcept { return metrics_; }
-  /// The one that makes a checkpoint the best unless the job names another.
+  /// The metric that decides which checkpoint is the best, unless the job names another.
   const Metric& best_metric() const;
-  const Metric* find(std::string_view name) const noexcept;  // null: not measured
+  const Metric* find(std::string_view name) const noexcept;  // null: this task has no such metric
 
  private:
   friend class TaskCatalog;
   std::vector<Metric> metrics_;
 };
 
-/// A task is registered like everything else: a class with a constructor from (Spec, TaskRequest) and two static
-/// functions, `bool fits(const TaskRequest&)` and `std::vector<Metric> measures()`.
+/// Tasks are registered like other catalog entries. The class needs a constructor from (Spec, TaskRequest) and two
+/// static functions, `bool fits(const TaskRequest&)` and `std::vector<Metric> measures()`.
 class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
  public:
   using Catalog::Catalog;
 
-  /// The task that `choice` names; without a name, the one that fits the model and the data. Throws Error(usage) if
-  /// none or several fit.
+  /// Makes the task that `choice` names; without a name, the one that fits the model and the data. Throws Error(usage)
+  /// if none or several fit.
   std::unique_ptr<Task> make(const config::Choice& choice, const TaskRequest& request) const;
 
-  /// Every metric of every task, each name once.
+  /// The metrics of all tasks, each name once.
   const std::vector<Metric>& metrics() const noexcept { return all_metrics_; }
 
   template <class Derived, class Spec>
@@ -128,16 +128,16 @@ class TaskCatalog final : public config::Catalog<Task, const TaskRequest&> {
   };
   void note_metrics(const std::vector<Metric>& metrics);
 
-  std::vector<Known> entries_;  // in the catalog's order
+  std::vector<Known> entries_;  // in the order of the catalog
   std::vector<Metric> all_metrics_;
 };
 
 TaskCatalog& catalog();
 
-/// The metric of that name in any task, also by its logged name "val/top1"; null: unknown.
+/// The metric of this name in any task; also finds its logged name "val/top1". Null: unknown.
 const Metric* find_metric(std::string_view name) noexcept;
 
-/// Whether a smaller value of the metric is better. Metrics that no task has grow, as far as anyone knows.
+/// Whether a smaller value is better; false for unknown metrics.
 bool smaller_is_better(std::string_view name) noexcept;
 
 }  // namespace gputrain::tasks

@@ -1,4 +1,4 @@
-// Text as numbers and back. One kind per file in src/tokenizers; `data.text.tokenizer` names one.
+// Converts text to tokens and back. One kind per file in src/tokenizers; `data.text.tokenizer` names one.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace gputrain::tokenizers {
 
-/// In the metadata of weights: the texts of their tokens, or the names of their classes, as a JSON array.
+/// Key in the metadata of weights: the texts of tokens, or the names of classes, as a JSON array.
 inline constexpr const char* kTargets = "targets";
 
-/// Built once, then used by any thread.
+/// Immutable after construction, so thread-safe.
 class Tokenizer {
  public:
   virtual ~Tokenizer();
 
-  /// Tokens are 0 to vocabulary_size() - 1.
+  /// Tokens are numbers from 0 to vocabulary_size() - 1.
   virtual int64_t vocabulary_size() const = 0;
 
-  /// Gives the tokens of `text` to `take`, in order, some at a time: a text may be too large for all of its tokens to
-  /// be in memory. Throws Error(data) that names `name`, line and column where it has no token for a part of the text.
+  /// Passes the tokens of `text` to `take`, in order and in several calls, because all tokens of a large text may not
+  /// fit in memory. Throws Error(data) if a part of the text has no token; it names `name`, line and column.
   using Take = std::function<void(std::span<const int64_t>)>;
   virtual void encode(std::string_view text, const std::string& name, const Take& take) const = 0;
   /// All tokens of a short text.
@@ -35,17 +35,17 @@ class Tokenizer {
   /// Tokens outside the vocabulary become U+FFFD.
   virtual std::string decode(std::span<const int64_t> tokens) const = 0;
 
-  /// The text of each token.
+  /// The text of each token, by its number.
   virtual std::vector<std::string> token_texts() const;
 
-  /// Adds to the metadata of weights what says which tokens they know: kTargets.
+  /// Writes the texts of the tokens into the metadata of weights, under kTargets.
   virtual void save(std::map<std::string, std::string>& metadata) const;
 };
 
-/// What a tokenizer is built from.
+/// The input for building a tokenizer.
 struct TokenizerRequest {
   std::span<const std::string> texts;  // of the training data
-  std::span<const std::string> names;  // of these texts, for messages: paths
+  std::span<const std::string> names;  // of these texts, for messages: their paths
 };
 
 using TokenizerCatalog = config::Catalog<Tokenizer, const TokenizerRequest&>;

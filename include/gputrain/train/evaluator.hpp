@@ -1,4 +1,4 @@
-// Evaluation: every sample of a dataset exactly once over all ranks, sums joined at the end.
+// Evaluation: runs every sample of a dataset exactly once over all ranks, then merges the metric sums.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace gputrain::train {
 
 parallel::NamedTensors buffers_of(models::Model& model);
 
-/// Gives every rank rank 0's buffers: batch norm's averages drift apart in training. Every rank must call.
+/// Copies rank 0's buffers to all ranks: batch-norm averages diverge in training. Every rank must call.
 void synchronise_buffers(models::Model& model, comm::ProcessGroups& groups);
 
 class Evaluator {
@@ -27,20 +27,19 @@ class Evaluator {
   struct Options {
     std::string prefix = "val";                            // metric names: "val/loss", "val/top1", ...
     int64_t max_samples = 0;                               // 0: all
-    c10::intrusive_ptr<device::WorkingCopy> weights = {};  // the model's, or null
+    c10::intrusive_ptr<device::WorkingCopy> weights = {};  // the model's working copy, or null
     data::InputFormat input = {};
-    data::LoaderOptions loader;  // a step's share is a forward pass on each rank; the order is the evaluator's
+    data::LoaderOptions loader;  // its share is one forward pass on each rank per step; the evaluator sets the order
   };
 
-  /// `task` says what is measured.
+  /// `task` defines the metrics.
   Evaluator(std::shared_ptr<const data::Dataset> dataset, std::shared_ptr<const tasks::Task> task, Options options);
 
-  /// The task's metrics.
-  /// Ends early, with metrics of no use, once `poll` agrees on a stop; then poll.finish() says so.
-  /// Every rank must call. The model is back in its earlier mode afterwards.
+  /// Returns the task's metrics and restores the model's mode. If `poll` agrees on a stop, returns early with unusable
+  /// metrics; poll.finish() then returns the stop. Every rank must call.
   monitor::Metrics run(models::Model& model, comm::ProcessGroups& groups, StopPoll& poll) const;
 
-  std::string describe() const { return dataset_->describe(); }  // what is evaluated on
+  std::string describe() const { return dataset_->describe(); }
 
  private:
   std::shared_ptr<const data::Dataset> dataset_;

@@ -1,4 +1,4 @@
-// Feeds the loop: the next step's data together with what all ranks agreed on about it, one step ahead.
+// Gives the training loop each step's data and what all ranks agreed on for it; fetches one step ahead.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace gputrain::train {
 
-/// What the ranks told each other before a step.
+/// What all ranks agreed on before a step.
 struct Agreement {
   int64_t weight = 0;        // targets of the step over all ranks
   data::Usage usage;         // samples of the step over all ranks
-  Stop stop = Stop::none;    // instead of the step
-  std::vector<bool> wishes;  // whether any rank had the wish, as given to prefetch()
-  bool replays = false;      // every rank can do the step by replaying one
+  Stop stop = Stop::none;    // end training instead of this step
+  std::vector<bool> wishes;  // for each wish given to prefetch(): whether any rank had it
+  bool replays = false;      // every rank can replay the recorded step
 };
 
 class Feed {
@@ -30,15 +30,15 @@ class Feed {
     double wait_seconds = 0;  // how long the loop waited for the data
   };
 
-  /// `can_replay`: whether a step with these data can be done by replaying one, here.
+  /// `can_replay`: whether this rank can run a step with these data as a replay.
   Feed(data::Loader& loader, comm::ProcessGroups& groups, StopReason own_stop,
        std::function<bool(const data::StepData&)> can_replay)
       : loader_(loader), groups_(groups), own_stop_(std::move(own_stop)), can_replay_(std::move(can_replay)) {}
 
-  /// Fetches a step's data and starts agreeing on it with the other ranks; call once the step before it runs on the
-  /// device. `wishes` are this rank's, of the same number everywhere. Every rank must call.
+  /// Fetches the next step's data and starts the all-reduce of the agreement; call it while the device runs the current
+  /// step. `wishes` are this rank's, the same number on every rank. Every rank must call.
   void prefetch(const std::vector<bool>& wishes);
-  /// The step fetched last, agreed on. Its agreement must be taken even where its data is no longer wanted.
+  /// Returns the step fetched last. Call it even if its data is no longer needed, to complete the all-reduce.
   Step next();
 
  private:
@@ -47,8 +47,8 @@ class Feed {
   StopReason own_stop_;
   std::function<bool(const data::StepData&)> can_replay_;
   std::optional<Step> fetched_;
-  at::Tensor sums_;        // int64: weight, samples, ranks that cannot replay, votes for a stop, wishes
-  comm::Pending pending_;  // the sum of sums_ over the ranks
+  at::Tensor sums_;        // int64: weight, usage, ranks that cannot replay, votes for a stop, wishes
+  comm::Pending pending_;  // the all-reduce of sums_
 };
 
 }  // namespace gputrain::train

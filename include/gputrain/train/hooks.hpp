@@ -1,4 +1,4 @@
-// The hooks of every run, in the order they act: numbers that are not finite, log, evaluation, checkpoint.
+// The hooks of every run, in the order in which they run: non-finite guard, log, evaluation, checkpoint.
 #pragma once
 
 #include <functional>
@@ -17,18 +17,18 @@
 
 namespace gputrain::train {
 
-/// Where hooks report to.
+/// Where hooks report.
 struct Reporting {
   monitor::Recorder& recorder;
   const Plan& plan;
 };
 
-/// How often FiniteHook looks at a GPU's flags.
+/// Number of steps between FiniteHook's reads of a GPU's flags.
 inline constexpr int64_t kDeviceLookEvery = 50;
 
-/// Finds losses and gradients that are not finite, names step and samples, and does as `train.nonfinite` says. Such an
-/// update was left out on the device, so nothing is lost by looking late: on a GPU every so many steps, and before what
-/// reads the device anyway. What loss scaling leaves out does not count, only a scale that has collapsed.
+/// Finds losses and gradients that are not finite, names step and samples, and acts as `train.nonfinite` says. The
+/// device skips such an update, so a late look loses nothing: on a GPU it looks every `look_every` steps, and before
+/// another hook reads the device. With loss scaling it only reports a scale that has collapsed, not skipped updates.
 class FiniteHook final : public Hook {
  public:
   struct Parts {
@@ -38,17 +38,17 @@ class FiniteHook final : public Hook {
     const Plan& plan;
     data::OrderFacts order;
     monitor::Ledger& ledger;
-    std::function<bool()> others_due = {};  // whether a clock or a request makes another hook act
-    bool sends_fp16 = false;                // ranks send each other gradients as fp16
+    std::function<bool()> others_due = {};  // whether a clock or a request makes another hook due
+    bool sends_fp16 = false;                // ranks exchange gradients as fp16
   };
   explicit FiniteHook(Parts parts) : parts_(std::move(parts)) {}
-  /// Throws Error(refused) where training is not to go on; Stop::diverged where it is to go back first.
+  /// Throws Error(refused) if training must not continue. Returns Stop::diverged to roll back first.
   Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
   Stop after_training(Progress& progress, bool stopped) override;
   bool will_act(const Progress& progress, bool asked) const override;
   bool is_due() const override { return parts_.others_due && parts_.others_due(); }
 
-  /// The newest finding in words: "the loss or a gradient is not finite at step 12 (epoch 0, samples 5, 17, 3)".
+  /// The latest finding in words: "the loss or a gradient is not finite at step 12 (epoch 0, samples 5, 17, 3)".
   const std::string& finding() const noexcept { return finding_; }
 
  private:
@@ -60,11 +60,11 @@ class FiniteHook final : public Hook {
 
   Parts parts_;
   at::Tensor flags_;   // [look_every] StepResult::found_inf of the steps since the last look
-  int64_t steps_ = 0;  // of them
+  int64_t steps_ = 0;  // number of these steps
   std::string finding_;
 };
 
-/// One console line and one metrics line per log interval, the status line in between.
+/// Writes one console line and one metrics line per log interval, and updates the status line between them.
 class LogHook final : public Hook {
  public:
   LogHook(Reporting reporting, comm::ProcessGroups& groups, at::Device device)
@@ -76,18 +76,18 @@ class LogHook final : public Hook {
   nlohmann::json state() override;
   void restore(const nlohmann::json& state) override;
 
-  /// To be called after restore(), where training goes on with the weights of `restored`, but not before `reached`:
-  /// steps between them have taken their time.
+  /// Call after restore() if training continues with the weights of `restored` at the later step of `reached`: accounts
+  /// for the time of the steps between them.
   void pass_over(const Progress& restored, const Progress& reached);
 
   double first_step_seconds() const noexcept { return first_step_seconds_; }
-  /// Over this attempt's steps after the first.
+  /// Average over this attempt's steps except the first.
   double samples_per_second() const noexcept;
   double tokens_per_second() const noexcept;
 
  private:
   struct Interval {       // since the last log line
-    at::Tensor loss_sum;  // double scalar on the device, this rank's targets
+    at::Tensor loss_sum;  // double scalar on the device, over this rank's targets
     int64_t weight = 0;   // targets of all ranks
     int64_t steps = 0;
     double begin_seconds = 0;  // Progress::train_seconds
@@ -105,17 +105,17 @@ class LogHook final : public Hook {
   std::optional<StepResult> last_;
   Stopwatch since_line_;
   double first_step_seconds_ = 0;
-  double first_step_end_ = 0;  // Progress::train_seconds then
+  double first_step_end_ = 0;  // Progress::train_seconds at the end of the first step
   int64_t first_samples_ = 0, first_tokens_ = 0;
   double end_seconds_ = 0;
   int64_t end_samples_ = 0, end_tokens_ = 0;
 };
 
-/// Whether evaluations have brought no gain for as long as they may.
+/// Whether as many evaluations as early stopping allows brought no gain.
 bool is_patience_over(const std::optional<EarlyStoppingSpec>& spec, const Progress& progress) noexcept;
 
-/// Evaluates on data.val and keeps the best values. An evaluation that was due but broken off by a stop is made up for
-/// by the next attempt, before its first step.
+/// Evaluates on data.val and records the best values. If a stop interrupted a due evaluation, the next attempt repeats
+/// it before its first step.
 class EvalHook final : public Hook {
  public:
   struct Parts {
@@ -125,7 +125,7 @@ class EvalHook final : public Hook {
     Reporting reporting;
     StopReason own_stop;
     bool at_start = false;
-    std::string best_metric = "val/loss";  // by which an evaluation is the best so far
+    std::string best_metric = "val/loss";  // decides whether an evaluation is the best so far
     std::optional<EarlyStoppingSpec> early_stopping = {};
   };
   explicit EvalHook(Parts parts) : parts_(std::move(parts)) {}
@@ -141,29 +141,29 @@ class EvalHook final : public Hook {
 
   Parts parts_;
   bool has_begun_ = false;
-  double seconds_before_ = 0;   // from the last evaluation to the end of the attempt before
-  Stopwatch since_evaluation_;  // or since this attempt has begun
+  double seconds_before_ = 0;   // from the last evaluation to the end of the previous attempt
+  Stopwatch since_evaluation_;  // or since the start of this attempt
 };
 
-/// background: written while training goes on; announced: the same, and told when it is on disk; durable: on disk when
-/// the call returns, or an error.
+/// background: written while training continues; announced: the same, with a message when it is on disk; durable: on
+/// disk when the call returns, or an error.
 enum class SaveMode { background, announced, durable };
 
-/// Saves at intervals, on request, when an evaluation was the best so far, and at the end.
+/// Saves at intervals, on request, after the best evaluation so far, and at the end.
 class SaveHook final : public Hook {
  public:
   struct Parts {
     Cadence cadence;
-    SavePace* pace;           // where the cadence is auto, on rank 0; else null
-    std::string best_metric;  // empty: the best is not kept
+    SavePace* pace;           // on rank 0 if the cadence is auto; else null
+    std::string best_metric;  // empty: does not save the best
     SaveRequests& requests;
     /// Every rank must call.
     std::function<void(const Progress& progress, SaveMode mode)> save;
-    /// Takes note of what was written meanwhile.
+    /// Handles writes that have completed.
     std::function<void()> look;
-    /// Waits for what is being written; whether the last save ended well. Every rank must call.
+    /// Waits for running writes; returns whether the last save succeeded. Every rank must call.
     std::function<bool()> settle;
-    int64_t saved_evaluation = -1;  // Progress::evaluated_step of the checkpoint that training goes on from
+    int64_t saved_evaluation = -1;  // Progress::evaluated_step of the checkpoint that training resumed from
   };
   explicit SaveHook(Parts parts) : parts_(std::move(parts)), saved_evaluation_(parts_.saved_evaluation) {}
   void before_training(Progress& progress) override;
@@ -179,11 +179,11 @@ class SaveHook final : public Hook {
   Parts parts_;
   int64_t saved_step_ = 0, saved_evaluation_ = -1;  // Progress::step and evaluated_step of the newest checkpoint
   bool has_trained_ = false;                        // in this attempt
-  double train_seconds_ = 0;                        // Progress::train_seconds at the last look
+  double train_seconds_ = 0;                        // Progress::train_seconds after the last step
   Stopwatch since_save_;
 };
 
-/// "loss 1.882 ppl 6.57" from metrics of one prefix, in reading order.
+/// "loss 1.882 ppl 6.57": the metrics with this prefix, in the order of the catalog.
 std::string metrics_text(const monitor::Metrics& metrics, const std::string& prefix);
 
 }  // namespace gputrain::train

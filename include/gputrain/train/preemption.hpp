@@ -1,4 +1,4 @@
-// Ending before the plan does: signals, limits, notices, and how the ranks agree on it. Nobody stops alone.
+// Ends training early: signals, limits, notices, and how the ranks agree on a stop. No rank stops alone.
 #pragma once
 
 #include <array>
@@ -14,38 +14,37 @@
 
 namespace gputrain::train {
 
-/// Why training ends before its last step. When ranks differ, the last one of this list that any of them has counts.
-/// `diverged`, to go back to a checkpoint and on from there, is never voted on: every rank sees it.
+/// Why training ends before its last step. If ranks differ, the last one in this list wins. `diverged` means roll back
+/// to a checkpoint and continue; it needs no vote, because every rank detects it.
 enum class Stop { none, max_time, early_stop, max_duration, notice, restart, interrupted, terminated, diverged };
 
-/// A rank's own reason at this moment; asked often, from the training thread.
+/// This rank's reason to stop now; called often, from the training thread.
 using StopReason = std::function<Stop()>;
 
-/// Installs handlers: SIGTERM, SIGINT, SIGUSR1 and, unless it is ignored, SIGHUP ask to stop, SIGUSR2 asks for a
-/// checkpoint. As long as there is nothing to save they end the process at once, with the exit code of the stop: nobody
-/// need wait for a rank that is missing or a data set that is being read. To be called once, before anything computes:
-/// the handlers run on a thread of their own, and no thread that is started from then on gets these signals. Throws
-/// Error(environment) where no thread can be had.
+/// Installs signal handlers: SIGTERM, SIGINT, SIGUSR1 and, unless ignored, SIGHUP request a stop; SIGUSR2 requests a
+/// checkpoint. Until note_signals() a stop ends the process at once with the stop's exit code, because there is nothing
+/// to save. Call it once, before any computation: handlers run on a thread of their own, and threads started later
+/// block these signals. Throws Error(environment) if the thread cannot start.
 void watch_signals();
-/// From now on signals are noted, for the ranks to agree on; only a second SIGINT still ends the process at once. One
-/// of the parent, which may pass on what it was told, and one of somebody else are one.
+/// From now on stop signals are only noted, for the ranks to agree on; a second SIGINT still ends the process at once.
+/// One SIGINT from the parent and one from another process count as one, because the launcher forwards signals.
 void note_signals() noexcept;
-/// From now on the process ends by an error, with that one's exit code: who is asked to stop as well, as a launcher
-/// asks all ranks once it has seen one end, ends no other way. A SIGINT still does.
+/// From now on the process ends with an error and keeps that error's exit code: it ignores stop signals, which a
+/// launcher sends to all ranks once one has ended. SIGINT still ends it.
 void note_failure() noexcept;
-/// From now on all of the run is on disk: who ends the process loses nothing.
+/// From now on the whole run is on disk, so ending the process loses nothing.
 void note_saved() noexcept;
-/// The strongest of the stops asked for by signals since note_signals().
+/// The strongest stop requested by signals since note_signals().
 Stop noted_stop() noexcept;
-/// The exit code that a preempted run ends with.
+/// The exit code of a preempted run.
 ExitCode exit_code_of(Stop stop) noexcept;
 
-/// Checkpoints asked for from outside: by SIGUSR2, or by a file that appears.
+/// Checkpoint requests from outside: SIGUSR2, or a file that appears.
 class SaveRequests {
  public:
   explicit SaveRequests(std::filesystem::path file) : file_(std::move(file)) {}  // empty: signals only
   bool pending() const;
-  /// Takes away what is pending: the file is removed.
+  /// Clears the pending request and removes the file.
   void served();
 
  private:
@@ -53,19 +52,19 @@ class SaveRequests {
   int64_t served_signals_ = 0;
 };
 
-/// Number of values a rank contributes to a sum over ranks to agree on a stop.
+/// Number of values that a rank adds to an all-reduce in order to agree on a stop.
 inline constexpr size_t kStopVotes = static_cast<size_t>(Stop::terminated);
 std::array<int64_t, kStopVotes> stop_votes(Stop own) noexcept;
 Stop agreed_stop(std::span<const int64_t> summed_votes) noexcept;
 
-/// Agreement on a stop in a loop that every rank runs equally often, one iteration behind so that nobody waits. Ends
-/// that are part of the plan (max_time, early_stop) do not count.
+/// Agreement on a stop in a loop that every rank runs equally often. It lags one iteration, so that no rank waits.
+/// Planned ends (max_time, early_stop) do not count.
 class StopPoll {
  public:
   StopPoll(comm::ProcessGroups& groups, StopReason own);
-  /// What has been agreed in the calls before, and votes again. Every rank must call.
+  /// Returns the stop agreed in earlier calls and votes again. Every rank must call.
   Stop next();
-  /// The same with the last call. Every rank must call, unless it leaves by an error.
+  /// The same, including the last vote. Every rank must call, unless it fails.
   Stop finish();
 
  private:
@@ -73,7 +72,7 @@ class StopPoll {
   StopReason own_;
   at::Tensor votes_;
   comm::Pending pending_;
-  Stop agreed_ = Stop::none;  // also where its reason was taken back since, as a cloud's notice may be
+  Stop agreed_ = Stop::none;  // stays set even if its reason is withdrawn, as a cloud's notice may be
 };
 
 }  // namespace gputrain::train

@@ -1,4 +1,4 @@
-// How far training has come: the numbers that a checkpoint carries and every hook reads.
+// The progress of training: checkpoints store it, and every hook reads it.
 #pragma once
 
 #include <chrono>
@@ -17,34 +17,34 @@ namespace gputrain::train {
 
 struct Progress {
   int64_t step = 0;                 // optimizer steps done
-  data::Usage usage;                // samples over all ranks, without padding
-  int64_t unreadable_in_epoch = 0;  // of the epoch at hand
+  data::Usage usage;                // counted samples over all ranks
+  int64_t unreadable_in_epoch = 0;  // unreadable samples of the current epoch
   int64_t tokens = 0;               // targets of text that counted
-  double train_seconds = 0;         // in steps, over all attempts
+  double train_seconds = 0;         // spent in steps, over all attempts
   int64_t attempts = 1;
-  int64_t nonfinite_steps = 0;   // updates left out, but for those that loss scaling leaves out
-  int64_t skipped_in_a_row = 0;  // of them, the newest ones
+  int64_t nonfinite_steps = 0;   // updates skipped, except those that loss scaling skips
+  int64_t skipped_in_a_row = 0;  // length of the current series of them
   int64_t rollbacks = 0;
-  std::optional<double> gained;               // EvalHook::Parts::best_metric when it last became better
-  std::string gained_metric;                  // its name then
-  int64_t evaluations_without_gain = 0;       // since then
+  std::optional<double> gained;               // value of EvalHook::Parts::best_metric at its last improvement
+  std::string gained_metric;                  // name of that metric
+  int64_t evaluations_without_gain = 0;       // evaluations since that improvement
   int64_t evaluated_step = -1;                // the last step after which data.val was evaluated
-  bool evaluates_anew = false;                // as data.val is another one since
-  double seconds_since_evaluation = 0;        // by the clock, of attempts that ran
+  bool evaluates_anew = false;                // data.val has changed since that evaluation
+  double seconds_since_evaluation = 0;        // wall time while attempts ran
   monitor::Metrics metrics;                   // last value of each
   std::map<std::string, monitor::Best> best;  // best value of each validation metric
 
-  /// Of data.val, which has become another one. What the curve says of them stays.
+  /// Forgets the results of data.val after it has changed. Logged metrics stay.
   void forget_evaluations();
-  /// Whether data.val, as it is now, was evaluated after the present step.
+  /// Whether the current data.val was evaluated after the current step.
   bool is_evaluated() const noexcept { return evaluated_step == step && !evaluates_anew; }
 
   nlohmann::json to_json() const;
-  /// Throws Error(checkpoint) when a field is missing or of another type.
+  /// Throws Error(checkpoint) if a field is missing or has the wrong type.
   static Progress from_json(const nlohmann::json& json);
 };
 
-/// Keeps the better of the recorded best and `value`; returns whether `value` is the new best.
+/// Keeps the better of the recorded best and `value`. Returns whether `value` is the new best.
 bool record_best(Progress& progress, const std::string& metric, double value);
 
 /// Seconds since construction or the last lap.

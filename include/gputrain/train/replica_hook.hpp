@@ -1,4 +1,4 @@
-// Ranks that should hold the same weights, compared now and then and before they are saved.
+// Checks that all ranks hold the same weights, regularly and before each save.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace gputrain::train {
 class ReplicaHook final : public Hook {
  public:
   struct Parts {
-    Cadence cadence;  // never: not before a save either
+    Cadence cadence;  // never: no check before saves either
     comm::ProcessGroups& groups;
     const device::Arena& arena;
-    parallel::NamedTensors buffers;  // those that are the same on every rank in training
+    parallel::NamedTensors buffers;  // the buffers that are equal on all ranks in training
   };
   explicit ReplicaHook(Parts parts) : parts_(std::move(parts)) {}
 
@@ -25,12 +25,12 @@ class ReplicaHook final : public Hook {
   bool will_act(const Progress& progress, bool asked) const override;
   bool is_due() const override;
 
-  /// Unless that was done after this step already. Throws Error(refused). Every rank must call.
+  /// Compares the ranks, unless this was already done after this step. Throws Error(refused). Every rank must call.
   void check(const Progress& progress);
 
  private:
   Parts parts_;
-  int64_t checked_step_ = 0;  // at the start of training all ranks are given rank 0's
+  int64_t checked_step_ = 0;  // at the start, all ranks get rank 0's weights
   Stopwatch since_check_;
 };
 

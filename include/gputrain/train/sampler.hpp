@@ -1,4 +1,4 @@
-// Lets a language model write: repeated forward passes, each drawing the next token.
+// Generates text with a language model: each forward pass yields the next token.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace gputrain::train {
 
-/// What a model sees of a text: its last `length` tokens.
+/// The part of a text that the model sees: its last `length` tokens.
 struct Context {
   int64_t length = 0;
-  bool has_one_length = false;  // a shorter text is filled up behind its end, which a causal model does not look at
+  bool has_one_length = false;  // pads shorter texts at the end, which a causal model does not look at
 };
 
-/// `prompt` continued by spec.max_new_tokens tokens, a function of weights, prompt and seed alone. Leaves the model in
-/// evaluation mode and its random generators untouched.
+/// Continues `prompt` by spec.max_new_tokens tokens; depends only on weights, prompt and seed. Leaves the model in
+/// evaluation mode and does not use its random generators.
 std::vector<int64_t> generate(models::Model& model, std::vector<int64_t> prompt, const Context& context,
                               const SampleSpec& spec, uint64_t seed);
 
-/// The text of prompt and continuation, through the dataset's vocabulary. Throws Error(usage) when the prompt is empty
-/// or has a character that the vocabulary lacks.
+/// Prompt and continuation as text, with the dataset's tokenizer. Throws Error(usage) if the prompt is empty, and what
+/// the tokenizer throws if it has no token for the prompt.
 std::string write_sample(models::Model& model, const data::Dataset& vocabulary, int64_t context_length,
                          const SampleSpec& spec, uint64_t seed);
 

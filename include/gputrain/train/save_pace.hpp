@@ -1,4 +1,4 @@
-// checkpoint.interval: auto. How often to save, from what a save costs and how often work is lost.
+// checkpoint.interval: auto. Chooses the save interval from the cost of a save and from how often work is lost.
 #pragma once
 
 #include <cstdint>
@@ -6,44 +6,44 @@
 
 namespace gputrain::train {
 
-/// Attempts of a run that ended without a last save: killed, crashed, without power. Who is told to stop saves, and
-/// loses nothing.
+/// Attempts of a run that ended without a last save: killed, crashed, power cut. A requested stop saves and loses
+/// nothing.
 struct LossRecord {
   int64_t losses = 0;
-  double seconds = 0;  // that all attempts ran
+  double seconds = 0;  // run time of all attempts
 };
 
-/// The mean time between losses. A few losses in little time say little, so they are weighed against a presumption:
-/// one loss in a day of running, or in four days `with_notice`, where the cloud says before it takes the machine. It
-/// counts as much as a quarter of a loss in that share of the time (the mean of a gamma posterior).
+/// The mean time between losses: the mean of a gamma posterior. Its prior is one loss per day of running, or per four
+/// days `with_notice`, if the cloud announces preemption. The prior counts as a quarter of a loss, because a few losses
+/// in little time say little.
 double seconds_between_losses(const LossRecord& record, bool with_notice);
 
-/// The time of training between two saves that loses least: more saves cost more, fewer leave more to be done again.
-/// J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17 (1974), sqrt(2 cost between);
-/// J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22 (2006), eq. 37.
-/// Never so short that saving takes more than 5 % of the time, unless training would then hardly come from one loss to
-/// the next; from ten seconds to one hour.
+/// The training time between two saves that loses the least time: more saves cost more, fewer leave more work to
+/// repeat. J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17 (1974), sqrt(2 cost
+/// between); J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22
+/// (2006), eq. 37. Saving takes at most 5 % of the time, unless the interval would then exceed half the time between
+/// losses. Between ten seconds and one hour.
 double best_save_interval(double save_cost_seconds, double seconds_between_losses);
 
-/// What rank 0 learns while it trains. A save costs the time for which training stands still, and what it is slowed
-/// down by while the save is written.
+/// Measurements of rank 0 during training. A save costs the time for which training stops, plus the slowdown while the
+/// save is written.
 class SavePace {
  public:
   explicit SavePace(LossRecord record = {}) : record_(record) {}
 
   void note_step(double seconds);
-  /// From here to its end a save is being written.
+  /// A save is being written from now until note_written() or note_failed().
   void note_begun() { is_writing_ = true; }
   void note_written(double stall_seconds, double write_seconds);
   void note_failed() { is_writing_ = false; }
-  /// Whether the cloud is asked for its notices. They help only if a save fits into the shortest.
+  /// Whether the cloud is polled for notices. Notices help only if a save fits into the shortest one.
   void set_notices_watched(bool watched) { notices_watched_ = watched; }
 
-  /// From the end of the call that begins a save to the next. The first two come early, to be measured.
+  /// Time from the return of one save call to the next save. The first two saves come early, to measure their cost.
   double interval_seconds() const;
   /// "every 2m11s (auto: a save costs 100ms, work is lost once in 1d0h, presumed)"
   std::string text() const;
-  /// text() when it says something new; empty: it does not.
+  /// text() if the interval changed noticeably since the last news; else empty.
   std::string take_news();
 
  private:
@@ -62,8 +62,8 @@ class SavePace {
   bool is_writing_ = false;
   bool notices_watched_ = false;
   int64_t saves_ = 0;
-  double stall_seconds_ = 0, write_seconds_ = 0;  // of a save, the newer ones counting more
-  double told_seconds_ = 0;                       // the interval of the last news
+  double stall_seconds_ = 0, write_seconds_ = 0;  // of a save; newer saves weigh more
+  double told_seconds_ = 0;                       // the interval in the last news
 };
 
 }  // namespace gputrain::train

@@ -1,4 +1,4 @@
-// The job's sections that steer the loop: train, eval, checkpoint.
+// The job's sections for the training loop: train, eval, checkpoint, limits, parallel.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,13 @@ struct TrainSpec {
   std::string cuda_graphs = "auto";
 
   bool names_global_batch() const noexcept { return global_batch_size || global_batch_tokens; }
-  /// Whether the micro-batch is to be found by trying.
+  /// Whether the micro-batch size is found by trying sizes.
   bool searches_micro_batch() const noexcept { return micro_batch_size && micro_batch_size->is_auto(); }
 
   static void describe(config::Description<TrainSpec>& d);
 };
 
-/// A text the model writes after training, for models and data with a vocabulary.
+/// A text that the model generates after training, if model and data have a vocabulary.
 struct SampleSpec {
   std::string prompt = "\n";
   int64_t max_new_tokens = 300;

@@ -1,4 +1,4 @@
-// One optimizer step: micro-batches, backward, reduction, unscale, clip, update. Reads nothing on the host.
+// One optimizer step: micro-batches, backward, reduction, unscale, clip, update. Reads nothing back to the host.
 #pragma once
 
 #include <functional>
@@ -26,9 +26,9 @@ class Step {
  public:
   struct Options {
     std::optional<double> max_grad_norm;
-    bool sync_batch_norm = false;  // a forward pass is one over all ranks: none leaves it out alone
+    bool sync_batch_norm = false;  // forward passes are collective over all ranks, so no rank may skip one alone
   };
-  /// What a step works on; all outlive it.
+  /// What a step works on. All must outlive it.
   struct Parts {
     models::Model& model;
     device::Arena& arena;
@@ -38,25 +38,25 @@ class Step {
     optim::Optimizer& optimizer;
     optim::GradScaler* scaler;                               // null unless the precision needs loss scaling
     std::function<void()> before_update = [] {};             // called before weights or optimizer state change
-    std::unique_ptr<device::Recording> recording = nullptr;  // null: the work of every step is queued anew
-    /// Whether something holds on every rank, which all call it.
+    std::unique_ptr<device::Recording> recording = nullptr;  // null: every step is queued without recording
+    /// Whether a condition holds on every rank. Every rank must call.
     std::function<bool(bool)> holds_everywhere = [](bool here) { return here; };
   };
-  /// Steps of the same shapes that are taken before one is recorded: libraries choose algorithms in the first ones, and
-  /// get memory.
+  /// Number of steps of the same shapes before one is recorded: in the first ones, libraries choose algorithms and
+  /// allocate memory.
   static constexpr int kStepsBeforeRecording = 3;
 
   Step(Parts parts, Options options);
 
-  /// Whether the next step, with these data, can be a replay on this rank, or be recorded for one.
+  /// Whether this rank can replay or record the next step, with these data.
   bool can_replay(const data::StepData& data) const;
 
-  /// Runs the step with learning rate `lr`. Every rank must call, with what the ranks agreed on: all of them replay it
-  /// or none does, for its collectives are recorded with it.
+  /// Runs a step with learning rate `lr`. Every rank must call, with the agreed `feed`: either all ranks replay or none
+  /// does, because the recording contains collectives.
   StepResult run(const Feed::Step& feed, double lr);
 
  private:
-  /// What a step's work leaves on the device.
+  /// Results of a step, on the device.
   struct Work {
     at::Tensor loss_sum, gradient_norm, found_inf;
   };
@@ -71,15 +71,15 @@ class Step {
 
   Parts parts_;
   Options options_;
-  // What of a step comes from the host, beside its batches.
+  // Per-step inputs from the host, besides the batches.
   at::Tensor lr_;     // 0-dim: double on the CPU, float on a GPU
-  at::Tensor share_;  // 0-dim double: of one target in the step's loss
+  at::Tensor share_;  // 0-dim double: the weight of one target in the step's loss
   bool views_checked_ = false;
-  int steps_ = 0;                               // taken by this object
-  std::map<std::vector<int64_t>, int> queued_;  // of them, before one was recorded, by the shapes of their batches
-  std::vector<Batch> recorded_;  // where the recorded work looks for its batches; empty until there is some
-  Work results_;                 // where it leaves its results
-  bool writes_copy_ = false;     // whether it writes the arena's working copy with the values
+  int steps_ = 0;                               // steps run by this object
+  std::map<std::vector<int64_t>, int> queued_;  // before the recording: number of steps per batch shapes
+  std::vector<Batch> recorded_;                 // input tensors of the recording; empty: nothing is recorded
+  Work results_;                                // output tensors of the recording
+  bool writes_copy_ = false;  // whether the recording writes the arena's working copy together with the values
 };
 
 }  // namespace gputrain::train

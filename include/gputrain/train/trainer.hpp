@@ -1,4 +1,4 @@
-// The one loop. Everything else is a hook.
+// The training loop. Everything else is a hook.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,13 @@ namespace gputrain::train {
 struct Outcome {
   Stop stop = Stop::none;  // none: all steps are done
 
-  /// On request, to be continued later.
+  /// A requested stop; the run can be resumed.
   bool is_preempted() const noexcept { return stop > Stop::early_stop && stop < Stop::diverged; }
 };
 
 class Trainer {
  public:
-  /// Steps that may be queued on a GPU while the host goes on: it never runs dry, and the batches that wait for it take
-  /// little memory.
+  /// Steps that the host may queue ahead on a GPU: enough to keep it busy, while waiting batches take little memory.
   static constexpr size_t kStepsAhead = 2;
 
   struct Parts {
@@ -39,8 +38,8 @@ class Trainer {
   Trainer(Parts parts, std::vector<Hook*> hooks)
       : parts_(std::move(parts)), hooks_(std::move(hooks)), run_ahead_(parts_.device) {}
 
-  /// Trains from `progress` to the plan's end, or until the ranks agree to stop; after Stop::diverged the hooks' work
-  /// at the end is left to the next run(). Every rank must call.
+  /// Trains from `progress` to the end of the plan, or until the ranks agree to stop. After Stop::diverged the hooks'
+  /// after_training() is left to the next run(). Every rank must call.
   Outcome run(Progress& progress);
 
  private:

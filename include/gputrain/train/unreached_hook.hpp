@@ -1,4 +1,4 @@
-// Tells of parameters that the loss does not reach: they get no gradient, and only weight decay changes them.
+// Warns about parameters that the loss does not depend on: they get no gradient, and only weight decay changes them.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace gputrain::train {
 
-/// Watches the first step that has a loss on this rank, on the host alone, and warns once of the parameters that
-/// backward did not come to. That is no error: some are left out on purpose.
+/// Observes, on the host only, the first step with a loss on this rank, and warns once about parameters that the
+/// backward pass did not reach. It is no error: some parameters are unused on purpose.
 class UnreachedHook final : public Hook {
  public:
   explicit UnreachedHook(models::Model& model);
@@ -21,7 +21,7 @@ class UnreachedHook final : public Hook {
  private:
   class Watch;
   models::Model& model_;
-  std::unique_ptr<Watch> watch_;  // null before the first step and after it
+  std::unique_ptr<Watch> watch_;  // null before and after the observed step
   bool is_done_ = false;
 };
 

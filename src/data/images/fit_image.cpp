@@ -9,24 +9,24 @@
 namespace gputrain::data {
 namespace {
 
-/// The weights of the source pixels that make each output pixel of one axis.
+/// For one axis, the source pixels and weights that make each output pixel.
 struct Taps {
   struct Output {
     int64_t first = 0;   // source pixel of the first weight
-    size_t weights = 0;  // where in `all` they begin
+    size_t weights = 0;  // index of the first weight in `all`
     size_t count = 0;
   };
   std::vector<Output> outputs;
   std::vector<float> all;
 };
 
-/// Source pixels [begin, end) hold the box [low, high), which is resized to `full` pixels, of which `count` from
-/// `first` on are wanted.
+/// The box [low, high) lies in source pixels [begin, end) and is resized to `full` pixels; makes `count` of them from
+/// `first` on.
 Taps make_taps(double low, double high, int64_t begin, int64_t end, int64_t full, int64_t first, int64_t count) {
   Taps taps;
   taps.outputs.resize(static_cast<size_t>(count));
   const double scale = (high - low) / static_cast<double>(full);
-  const double support = std::max(scale, 1.0);  // of the triangle
+  const double support = std::max(scale, 1.0);  // half the width of the triangle
   for (int64_t i = 0; i < count; ++i) {
     const double center = low + (static_cast<double>(first + i) + 0.5) * scale;
     const int64_t from = std::clamp(static_cast<int64_t>(std::floor(center - support + 0.5)), begin, end - 1);
@@ -44,13 +44,13 @@ Taps make_taps(double low, double high, int64_t begin, int64_t end, int64_t full
   return taps;
 }
 
-/// row[i] = the weighted sum over source rows, values [begin, end) of each.
+/// row[i] = weighted sum over source rows, for values [begin, end) of each.
 void blend_rows(const ImageView& from, const Taps& taps, const Taps::Output& output, size_t begin, size_t end,
                 float* row) {
   const auto stride = static_cast<size_t>(from.width * from.channels);
   const uint8_t* source = from.pixels + static_cast<size_t>(output.first) * stride;
   const float* weights = taps.all.data() + output.weights;
-  std::fill(row + begin, row + end, 0.5f);  // rounds when the result is cut
+  std::fill(row + begin, row + end, 0.5f);  // the cast to uint8 truncates: this makes it round
   size_t t = 0;
   for (; t + 2 <= output.count; t += 2) {
     const uint8_t *upper = source + t * stride, *lower = upper + stride;
@@ -87,7 +87,7 @@ void copy_row(const uint8_t* from, int64_t width, int64_t channels, bool flip, u
     for (int64_t c = 0; c < channels; ++c) *to++ = from[x * channels + c];
 }
 
-/// The part of the output that shows image: [first, first + count) of it, from `full_first` of the resized image on.
+/// The part [first, first + count) of the output that shows the image; it begins at `full_first` of the resized image.
 struct Shown {
   int64_t first, full_first, count;
 };
@@ -103,7 +103,7 @@ bool keeps_size(const Fit& fit, int64_t reduction) {
 }
 
 void copy_pixels(const ImageView& from, const Fit& fit, const Shown& across, const Shown& down, uint8_t* to) {
-  if (!fit.flip && across.count == from.width && across.count == fit.width) {  // rows follow each other in both
+  if (!fit.flip && across.count == from.width && across.count == fit.width) {  // rows are contiguous in both
     const int64_t source = (fit.top + down.full_first) * from.width, target = down.first * fit.width;
     std::memcpy(to + target * from.channels, from.pixels + source * from.channels,
                 static_cast<size_t>(down.count * from.width * from.channels));

@@ -1,4 +1,4 @@
-// What the decoders of single formats share.
+// Functions that the JPEG and PNG decoders share.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@ namespace gputrain::data {
 
 [[noreturn]] void throw_bad_image(const std::string& name, const std::string& what);
 
-/// Throws for sizes that are not positive or beyond kMostPixels.
+/// Throws for sizes that are not positive or that exceed kMostPixels.
 void check_image_size(int64_t width, int64_t height, const std::string& name);
 
-/// Grey from RGB by ITU-R 601, as Pillow's convert("L") has it.
+/// Grey from RGB by ITU-R 601, like Pillow's convert("L").
 uint8_t grey_of(int red, int green, int blue);
 
-/// EXIF's orientation, 1 (upright) to 8, of a JPEG file; 1 when there is none that makes sense.
+/// The EXIF orientation of a JPEG file, 1 (upright) to 8; 1 if there is none or it is invalid.
 int exif_orientation(std::span<const std::byte> jpeg);
 
-/// Turns and mirrors `from` upright.
+/// Writes `from`, rotated and mirrored to be upright, into `to`.
 void apply_orientation(const ImageView& from, int orientation, std::vector<uint8_t>& to);
 
 inline bool swaps_sides(int orientation) { return orientation >= 5; }

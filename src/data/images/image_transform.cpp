@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kColourStream = 0x636f6c6f7572;
 
 int64_t centered(int64_t full, int64_t length) {
-  // As torchvision: to even when cropping, downwards when padding.
+  // Like torchvision: rounds half to even when it crops, down when it pads.
   if (full < length) return -((length - full) / 2);
   return static_cast<int64_t>(std::nearbyint(static_cast<double>(full - length) / 2));
 }

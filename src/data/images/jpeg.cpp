@@ -9,15 +9,15 @@
 namespace gputrain::data {
 namespace {
 
-/// libjpeg goes on after damage and fills up with grey. These of its warnings mean that pixels are wrong; the others
-/// (stray bytes before a marker, an odd version) mean nothing for the picture.
+/// After damage libjpeg continues and fills with grey. These warnings mean wrong pixels; the others (stray bytes before
+/// a marker, an unusual version) are harmless.
 bool is_damage(const char* warning) {
   constexpr const char* kDamage[] = {"remature end", "bad Huffman code", "instead of RST", "Invalid progressive"};
   return std::any_of(std::begin(kDamage), std::end(kDamage),
                      [warning](const char* text) { return std::strstr(warning, text) != nullptr; });
 }
 
-/// True when the mark of a picture's end is among the last bytes; some programs append a few of their own.
+/// Whether the end marker is among the last bytes; some programs append bytes of their own.
 bool has_end(std::span<const std::byte> file) {
   constexpr std::array kEnd{std::byte{0xFF}, std::byte{0xD9}};
   constexpr size_t kAppended = 65536;
@@ -25,7 +25,7 @@ bool has_end(std::span<const std::byte> file) {
   return std::search(tail.begin(), tail.end(), kEnd.begin(), kEnd.end()) != tail.end();
 }
 
-// Adobe's files hold inverted inks: 255 is none.
+// Adobe files store inverted inks: 255 means no ink.
 void inks_to_pixels(const std::vector<uint8_t>& inks, int64_t channels, std::vector<uint8_t>& pixels) {
   const auto light = [](int ink, int black) { return (ink * black + 127) / 255; };
   for (size_t i = 0, o = 0; i < inks.size(); i += 4) {
@@ -52,7 +52,7 @@ void JpegReader::renew() {
   if (!handle_) throw std::bad_alloc();
 }
 
-// libjpeg-turbo 2.1 takes the file after a header that it gave up for the rest of that one.
+// After a header that it rejected, libjpeg-turbo 2.1 takes the next file for the rest of that one: use a new handle.
 void JpegReader::refuse(const std::string& what) {
   renew();
   throw_bad_image(name_, "not a readable JPEG file: " + what);
@@ -77,7 +77,7 @@ ImageDecoder::Size JpegReader::open(std::span<const std::byte> file, const std::
 }
 
 void JpegReader::decompress(int format, int64_t width, int64_t height, std::vector<uint8_t>& pixels) {
-  // Hundreds of empty progressive scans make a small file take minutes.
+  // TJFLAG_LIMITSCANS, because hundreds of empty progressive scans make a small file take minutes.
   const int result =
       tjDecompress2(handle_.get(), reinterpret_cast<const unsigned char*>(file_.data()), file_.size(), pixels.data(),
                     static_cast<int>(width), 0, static_cast<int>(height), format, TJFLAG_LIMITSCANS);
@@ -85,7 +85,7 @@ void JpegReader::decompress(int format, int64_t width, int64_t height, std::vect
   const char* message = tjGetErrorStr2(handle_.get());
   const bool is_warning = tjGetErrorCode(handle_.get()) == TJERR_WARNING;
   if (!is_warning || is_damage(message)) throw_bad_image(name_, "damaged JPEG file: " + std::string(message));
-  // Only the first warning is told: a harmless one must not hide that the file is cut off.
+  // libjpeg-turbo reports only the first warning, and a harmless one can hide that the file is truncated.
   if (!has_end(file_)) throw_bad_image(name_, "damaged JPEG file: it is cut off");
 }
 

@@ -13,7 +13,7 @@ class JpegReader {
   ~JpegReader();
 
   static bool recognizes(std::span<const std::byte> file);
-  ImageDecoder::Size open(std::span<const std::byte> file, const std::string& name);  // as stored
+  ImageDecoder::Size open(std::span<const std::byte> file, const std::string& name);  // size as stored, not rotated
   ImageView decode(int64_t channels, int64_t reduction, std::vector<uint8_t>& pixels);
 
  private:

@@ -10,7 +10,7 @@
 namespace gputrain::data {
 namespace {
 
-/// `pixels` pixels of C channels each, to C planes that are `plane` values apart.
+/// Converts `pixels` pixels of C channels to C planes of `pixels` values each.
 template <class Real, int64_t C>
 void to_planes(const uint8_t* from, Real* to, int64_t pixels, const Real* scale, const Real* shift) {
   for (int64_t p = 0; p < pixels; ++p)
@@ -19,7 +19,7 @@ void to_planes(const uint8_t* from, Real* to, int64_t pixels, const Real* scale,
 
 template <class Real, int64_t C>
 void to_pixels(const uint8_t* from, Real* to, int64_t pixels, const Real* scale, const Real* shift) {
-  constexpr size_t kChannels = C, kRun = 16 * kChannels;  // whole vectors of whole pixels
+  constexpr size_t kChannels = C, kRun = 16 * kChannels;  // a multiple of both the pixel and the vector size
   Real scales[kRun], shifts[kRun];
   for (size_t i = 0; i < kRun; ++i) {
     scales[i] = scale[i % kChannels];
@@ -95,7 +95,7 @@ at::Tensor ImageNormalizer::on_host(const at::Tensor& images) {
   return out.to(format_.type);
 }
 
-/// One kernel: addcmul computes in float from bytes and rounds to the output's type and layout.
+/// One kernel: addcmul reads bytes, computes in float and writes the output's type and layout.
 at::Tensor ImageNormalizer::on_device(const at::Tensor& images) const {
   at::Tensor out =
       at::empty({images.size(0), images.size(3), images.size(1), images.size(2)}, images.options().dtype(format_.type),

@@ -19,7 +19,7 @@ class ImageNormalizer {
  public:
   ImageNormalizer(const Normalization& statistics, int64_t channels, at::Device device, ImageFormat format);
 
-  /// [batch, height, width, channels] bytes on our device -> [batch, channels, height, width] of the format.
+  /// [batch, height, width, channels] bytes on our device -> [batch, channels, height, width] in the given format.
   at::Tensor operator()(const at::Tensor& images);
 
  private:

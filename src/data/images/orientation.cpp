@@ -6,7 +6,7 @@
 namespace gputrain::data {
 namespace {
 
-/// Numbers of a TIFF structure in its own byte order; 0 outside of it.
+/// Reads numbers of a TIFF structure in its byte order; 0 outside its bytes.
 class Tiff {
  public:
   explicit Tiff(std::span<const std::byte> bytes) : bytes_(bytes) {
@@ -64,7 +64,7 @@ void apply_orientation(const ImageView& from, int orientation, std::vector<uint8
   to.resize(static_cast<size_t>(from.width * from.height) * channels);
   const bool swapped = swaps_sides(orientation);
   const int64_t width = swapped ? from.height : from.width, height = swapped ? from.width : from.height;
-  // 2 3 4 mirror, half turn, flip; 5 to 8 the same after transposing.
+  // 2, 3, 4: mirror, rotate by 180 degrees, flip; 5 to 8: transpose, then the same.
   const bool mirror_x = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
   const bool mirror_y = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
   uint8_t* out = to.data();

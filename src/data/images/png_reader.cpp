@@ -17,8 +17,8 @@ uint32_t big_endian(const std::byte* at) {
          std::to_integer<uint32_t>(at[2]) << 8 | std::to_integer<uint32_t>(at[3]);
 }
 
-/// The file with its critical chunks alone. Colour profiles, gamma, transparency and text would only make the pixels
-/// differ from what other tools train on, or be attacked through.
+/// The file without its ancillary chunks. Colour profiles, gamma and transparency would change pixels, so that they
+/// differ from what other tools train on; all ancillary chunks add attack surface.
 std::vector<std::byte> critical_chunks(std::span<const std::byte> file) {
   std::vector<std::byte> kept(file.begin(), file.begin() + kSignature.size());
   size_t at = kSignature.size();
@@ -33,7 +33,7 @@ std::vector<std::byte> critical_chunks(std::span<const std::byte> file) {
   return kept;
 }
 
-/// libpng's control structure, freed however we leave.
+/// libpng's control structure; the destructor frees it.
 class Image {
  public:
   Image(std::span<const std::byte> file, const std::string& name) : name_(name) {
@@ -50,7 +50,7 @@ class Image {
 
   void read_rgba(std::vector<uint8_t>& rgba) {
     image_.format = PNG_FORMAT_RGBA;
-    image_.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // else 16-bit values are taken for linear light
+    image_.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // otherwise libpng takes 16-bit values for linear light
     rgba.resize(PNG_IMAGE_SIZE(image_));
     png_image_finish_read(&image_, nullptr, rgba.data(), 0, nullptr);
     check();

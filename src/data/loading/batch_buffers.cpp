@@ -13,7 +13,7 @@ std::vector<int64_t> batched(int64_t rows, const std::vector<int64_t>& sizes) {
   return all;
 }
 
-// Another handle counts on the tensor, a view or a saved tensor of autograd on the storage.
+// tensor.use_count() counts other handles; the storage's count also covers views and autograd's saved tensors.
 bool is_held_by_us_alone(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
 }
@@ -50,7 +50,7 @@ BatchBuffers BufferPool::get() {
 }
 
 at::Tensor TensorPool::get(at::IntArrayRef sizes, const at::TensorOptions& options, at::MemoryFormat format) {
-  // torch's allocator of pinned memory knows which copies to the device are still under way; we do not.
+  // Torch's pinned allocator tracks copies to the device that are still running; this pool does not.
   if (options.pinned_memory()) return at::empty(sizes, options, format);
   const auto free = std::find_if(lent_.begin(), lent_.end(), [sizes](const at::Tensor& tensor) {
     return tensor.sizes() == sizes && is_held_by_us_alone(tensor);

@@ -1,4 +1,4 @@
-// The host memory of micro-batches: handed out as tensors, used again when the caller has let go of them.
+// Host memory of micro-batches: given out as tensors and reused after the caller has released them.
 #pragma once
 
 #include <vector>
@@ -9,16 +9,16 @@
 
 namespace gputrain::data {
 
-/// The tensors of a micro-batch, field by field in the layout's order.
+/// The tensors of a micro-batch, field by field in the order of the layout.
 struct BatchBuffers {
   std::vector<at::Tensor> values;
-  std::vector<at::Tensor> counts;  // undefined where the field is not ragged
+  std::vector<at::Tensor> counts;  // undefined if the field is not ragged
 
   BatchMemory memory() const;
 };
 
-/// Tensors of host memory, each used again when nobody else holds it: fresh memory costs more than filling it, page by
-/// page. For one thread.
+/// Host tensors, each reused when nobody else holds it: page faults make new memory cost more than filling it. Not
+/// thread-safe.
 class TensorPool {
  public:
   /// A tensor of these sizes with undefined content.
@@ -29,7 +29,7 @@ class TensorPool {
   std::vector<at::Tensor> lent_;
 };
 
-/// The buffers of one loader's micro-batches. For one thread.
+/// The buffers of one loader's micro-batches. Not thread-safe.
 class BufferPool {
  public:
   BufferPool(const SampleLayout& layout, int64_t rows, bool pinned);

@@ -42,7 +42,7 @@ BatchRing::BatchRing(const RowReader& reader, const ReadAhead& options)
   } catch (const std::system_error&) {
     if (workers_.empty())
       throw Error(ExitCode::environment, {.what = "cannot start a thread for reading data",
-                                          .hint = "raise the limit on processes (ulimit -u), or data.num_workers: 0"});
+                                          .hint = "raise the process limit (ulimit -u), or set data.num_workers: 0"});
   }
 }
 
@@ -96,11 +96,11 @@ void BatchRing::wait_until_ready(std::unique_lock<std::mutex>& lock) {
   const auto patience = std::chrono::duration<double>(options_.timeout_seconds);
   const auto is_ready = [&slot] { return slot.rows_left == 0; };
   if (!has_given_up_ && ready_.wait_for(lock, patience, is_ready)) return;
-  has_given_up_ = stop_ = true;  // what a worker is still let read is for nobody
+  has_given_up_ = stop_ = true;  // workers may still finish a read; nobody uses the result
   for (std::thread& worker : workers_) worker.detach();
   workers_.clear();
   throw Error(ExitCode::restart, {.what = "no batch within " + std::to_string(static_cast<int64_t>(patience.count())) +
-                                          " seconds; the storage that holds the data does not answer"});
+                                          " seconds; the storage of the data does not respond"});
 }
 
 FilledBatch BatchRing::next() {
@@ -109,7 +109,7 @@ FilledBatch BatchRing::next() {
   wait_until_ready(lock);
   Slot& slot = slot_of(next_batch_);
   if (slot.outcome.error) std::rethrow_exception(slot.outcome.error);
-  lock.unlock();  // no worker touches a slot that is ready
+  lock.unlock();  // workers do not touch a slot that is ready
   BatchBuffers fresh = pool_.get();
   FilledBatch filled{std::exchange(slot.buffers, std::move(fresh)), std::exchange(slot.outcome, {})};
   slot.to = slot.buffers.memory();

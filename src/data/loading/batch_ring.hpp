@@ -1,4 +1,4 @@
-// A ring of micro-batches filled by worker threads and emptied in order by one consumer.
+// A ring of micro-batches: worker threads fill it, one consumer takes batches in order.
 #pragma once
 
 #include <atomic>
@@ -24,9 +24,9 @@ class BatchRing final : public BatchSource {
     BatchBuffers buffers;
     BatchMemory to;
     ReadOutcome outcome;
-    int64_t rows_left = 0;  // to be filled; 0 and claimed: ready
+    int64_t rows_left = 0;  // rows not yet read; 0: ready
   };
-  /// Rows of one micro-batch for one worker: enough of them that taking the lock costs nothing beside reading.
+  /// Rows of one micro-batch for one worker: enough of them to make the cost of the lock negligible.
   struct Chunk {
     int64_t batch, begin, end;
   };
@@ -42,13 +42,13 @@ class BatchRing final : public BatchSource {
   const RowReader& reader_;
   const ReadAhead options_;
   const int64_t chunk_rows_;
-  BufferPool pool_;  // the consumer's
+  BufferPool pool_;  // only the consumer uses it
   std::vector<Slot> slots_;
 
   std::mutex mutex_;
   std::condition_variable work_, ready_;
-  int64_t next_batch_;   // to be handed out
-  int64_t claim_batch_;  // whose rows are being claimed
+  int64_t next_batch_;   // next to be returned
+  int64_t claim_batch_;  // the batch whose rows are being claimed
   int64_t claim_row_ = 0;
   std::atomic<bool> stop_{false};
   bool has_given_up_ = false;

@@ -1,4 +1,4 @@
-// Micro-batches in order, read here and now or ahead by worker threads; both give the same.
+// Micro-batches in order, read on demand or ahead by worker threads; both give the same batches.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace gputrain::data {
 
 struct FilledBatch {
-  BatchBuffers buffers;  // of the plan's most_rows(); the first plan.rows are filled
+  BatchBuffers buffers;  // has most_rows() rows; the first plan.rows are filled
   ReadOutcome outcome;
 };
 
@@ -18,19 +18,18 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  /// The next micro-batch; throws the error of its first row that could not be read, and again when called again.
+  /// The next micro-batch. Throws the error of its first row that could not be read; a repeated call throws it again.
   virtual FilledBatch next() = 0;
 
-  /// Whether next() has waited in vain: threads that storage does not let go use this for ever, and nobody may destroy
-  /// it.
+  /// Whether next() timed out. Worker threads that are stuck in storage then still use this object: do not destroy it.
   virtual bool has_given_up() const { return false; }
 };
 
 struct ReadAhead {
-  int workers = 0;          // 0: read by the caller and torch's compute threads, nothing ahead
-  int64_t slots = 2;        // micro-batches ready or in work
+  int workers = 0;          // 0: the caller and torch's compute threads read on demand
+  int64_t slots = 2;        // micro-batches that are ready or being read
   int64_t first = 0;        // the first micro-batch
-  int64_t end = INT64_MAX;  // nothing is read from here on
+  int64_t end = INT64_MAX;  // the first micro-batch that is not read
   double timeout_seconds = 600;
   bool pinned = false;
 };

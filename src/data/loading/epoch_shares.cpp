@@ -10,7 +10,7 @@
 namespace gputrain::data {
 namespace {
 
-constexpr int64_t kMostLookedUp = int64_t{1} << 26;  // a few seconds
+constexpr int64_t kMostLookedUp = int64_t{1} << 26;  // takes a few seconds
 
 std::vector<StepPlan> plans_of(const OrderFacts& order, Share share) {
   std::vector<StepPlan> plans;
@@ -26,7 +26,7 @@ EpochShares::Spread spread_of(const std::vector<int64_t>& counts) {
   return {.fewest = *fewest, .most = *most};
 }
 
-/// Marks what one step of all ranks takes, and returns how much each of them does.
+/// Marks the samples that all ranks take in one step, and returns each rank's count.
 class TakenSamples {
  public:
   explicit TakenSamples(const OrderFacts& order)
@@ -38,7 +38,7 @@ class TakenSamples {
   int64_t used() const noexcept { return used_; }
 
   std::vector<int64_t> take(const std::vector<StepPlan>& plans, int64_t step) {
-    int64_t next = step * order_.global_batch;  // positions are taken by micro-batch and rank by rank, without a gap
+    int64_t next = step * order_.global_batch;  // positions are consecutive by micro-batch, then by rank
     std::vector<int64_t> counts(plans.size());
     const int64_t micro_batches = plans.front().micro_batches_per_step();
     for (int64_t i = step * micro_batches; i < (step + 1) * micro_batches; ++i) {
@@ -65,7 +65,7 @@ class TakenSamples {
 
   const OrderFacts& order_;
   Permutation permutation_;
-  std::vector<bool> taken_;  // by sample; empty: too many
+  std::vector<bool> taken_;  // indexed by sample; empty: too many samples
   int64_t used_ = 0;
 };
 
@@ -84,7 +84,7 @@ EpochShares walk_epoch(const OrderFacts& order, const Share& share) {
   for (int64_t step = 0; step < shares.steps; ++step) {
     const bool is_last = step + 1 == shares.steps;
     const bool is_like_the_first = !taken.looks_up() && step > 0 && !is_last;
-    if (is_like_the_first) {  // steps that are not full come last
+    if (is_like_the_first) {  // only the last step can be partial
       for (size_t rank = 0; rank < plans.size(); ++rank) in_epoch[rank] += counts[rank] * (shares.steps - 2);
       shares.used += taken.used() * (shares.steps - 2);
       step = shares.steps - 2;

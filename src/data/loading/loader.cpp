@@ -20,7 +20,7 @@ namespace gputrain::data {
 
 namespace {
 
-/// A field of the rows that are used; a ragged one is cut to its longest sample.
+/// The rows of a field that are used; a ragged field is cut to its longest sample.
 BatchField first_rows(const Field& field, const at::Tensor& values, const at::Tensor& counts, int64_t rows) {
   BatchField used{field.name, values.narrow(0, 0, rows)};
   if (!field.ragged) return used;
@@ -48,11 +48,11 @@ struct Loader::Impl {
   LoaderOptions options;
   int64_t step;
   RowReader reader;
-  std::optional<Uploader> uploader;     // to a GPU
-  std::unique_ptr<BatchSource> source;  // empty until started; after the reader, which it uses
+  std::optional<Uploader> uploader;     // if the device is a GPU
+  std::unique_ptr<BatchSource> source;  // empty until started; declared after the reader, which it uses
   int64_t next_batch = 0;
   int64_t bad_epoch = 0;
-  double bad_in_epoch = 0;  // this rank's, with its share of those before it started
+  double bad_in_epoch = 0;  // of this rank, with its share of those before its start
 };
 
 void Loader::Impl::start() {
@@ -104,7 +104,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, LoaderOptions options, Lo
 
 Loader::~Loader() {
   if (!impl_->source || !impl_->source->has_given_up()) return;
-  // Threads that storage does not let go are left behind with all they use: the process is about to end.
+  // Threads that are stuck in storage still use the loader: leak it, the process ends soon.
   static auto* const left_behind = new std::list<std::unique_ptr<Impl>>;
   left_behind->push_back(std::move(impl_));
 }

@@ -17,7 +17,7 @@
 namespace gputrain::data {
 namespace {
 
-constexpr uint64_t kReadStream = 2;  // 1 is the order's
+constexpr uint64_t kReadStream = 2;  // stream 1 is used for the order
 
 std::string named(const std::string& what, int64_t sample) { return what + " (sample " + std::to_string(sample) + ")"; }
 
@@ -25,7 +25,7 @@ Error with_sample(const Error& error, int64_t sample) {
   Error::Parts parts = error.parts();
   parts.what = named(parts.what, sample);
   if (parts.hint.empty() && error.code() == ExitCode::data)
-    parts.hint = "mend or remove it, or let data.max_bad_fraction pass over a few such samples";
+    parts.hint = "repair or remove it, or set data.max_bad_fraction to skip a few such samples";
   return Error(error.code(), std::move(parts));
 }
 
@@ -67,7 +67,7 @@ RowReader::RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions
   }
 }
 
-/// Fills the row's entries from `first` on.
+/// Fills the row with the fill value from entry `first` on.
 void RowReader::clear(size_t field, const SampleRow& row, int64_t first) const noexcept {
   const FieldFacts& facts = fields_[field];
   const size_t width = facts.fill.size(), begin = static_cast<size_t>(first * facts.entry) * width;
@@ -82,7 +82,7 @@ void RowReader::clear(size_t field, const SampleRow& row, int64_t first) const n
   if (facts.ragged && first == 0) row.set_count(field, 0);
 }
 
-/// A ragged field is padded after its last entry.
+/// Reads a sample and pads ragged fields after their last entry.
 void RowReader::read_sample(int64_t sample, const ReadContext& context, const SampleRow& to) const {
   for (size_t i = 0; i < fields_.size(); ++i) {
     if (fields_[i].ragged) to.set_count(i, 0);
@@ -98,21 +98,21 @@ void RowReader::read_sample(int64_t sample, const ReadContext& context, const Sa
   }
 }
 
-/// Rows that only fill the shape are real samples in training, so that batch statistics stay those of the data.
+/// In training, padding rows hold real samples, so that batch statistics stay those of the data.
 void RowReader::fill_uncounted(int64_t sample, const ReadContext& context, const SampleRow& to) const noexcept {
   bool is_read = false;
   try {
     if (augment_) read_sample(sample, context, to);
     is_read = augment_;
   } catch (...) {
-    // Reported where the sample counts.
+    // Ignored: reported when this sample is read as a counted one.
   }
   for (size_t i = 0; i < fields_.size(); ++i) {
     if (!is_read || fields_[i].target) clear(i, to);
   }
 }
 
-/// Targets of the sample that count.
+/// The number of targets of the sample that count.
 int64_t RowReader::weight_of(const SampleRow& row) const {
   if (!weighed_) return 1;
   const FieldFacts& facts = fields_[*weighed_];
@@ -131,7 +131,7 @@ void RowReader::read_counted(int64_t sample, const ReadContext& context, const S
     for (size_t i = 0; i < fields_.size(); ++i) clear(i, to);
     ++outcome.usage.unreadable;
     outcome.bad.push_back({row, {sample, context.epoch, error.what()}});
-  } catch (const std::logic_error& bug) {  // of a format: std::stof throws these
+  } catch (const std::logic_error& bug) {  // from a format: std::stof throws these
     throw std::logic_error(named(bug.what(), sample));
   } catch (const std::runtime_error& failure) {
     throw std::runtime_error(named(failure.what(), sample));

@@ -1,4 +1,4 @@
-// Reads rows of a micro-batch into its buffer: what a worker thread does.
+// Reads rows of a micro-batch into its buffers: the work of a worker thread.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace gputrain::data {
 
-/// What came of reading some rows; the outcomes of a micro-batch's parts add up in any order.
+/// The result of reading some rows; results of parts of a micro-batch can be added in any order.
 struct ReadOutcome {
   struct BadRow {
     int64_t row;
@@ -24,7 +24,7 @@ struct ReadOutcome {
   };
 
   int64_t weight = 0;
-  Usage usage;  // of the rows that count, bad ones included: their position is used up
+  Usage usage;  // of the rows that count, including bad ones: their positions are used
   std::vector<BadRow> bad;
   std::exception_ptr error;  // of the lowest row that failed
   int64_t error_row = 0;
@@ -39,7 +39,7 @@ class RowReader {
   const StepPlan& plan() const noexcept { return plan_; }
   const Dataset& dataset() const noexcept { return *dataset_; }
 
-  /// Reads rows [begin, end) of micro-batch `index`; an error ends up in the outcome. Leaves early once `stop` is set.
+  /// Reads rows [begin, end) of micro-batch `index`; returns an error in the outcome. Stops early once `stop` is set.
   ReadOutcome read(int64_t index, int64_t begin, int64_t end, const BatchMemory& to,
                    const std::atomic<bool>& stop) const noexcept;
 
@@ -56,12 +56,12 @@ class RowReader {
   int64_t samples_;
   struct FieldFacts {
     std::vector<std::byte> fill;  // one element
-    int64_t most;                 // entries of a row along the first dimension, if it is ragged; else 1
-    int64_t entry;                // elements in one of them
+    int64_t most;                 // for a ragged field, the maximum entries of a row; else 1
+    int64_t entry;                // elements in one entry
     bool ragged, target;
   };
   std::vector<FieldFacts> fields_;
-  std::optional<size_t> weighed_;  // the field whose entries are counted; nothing: a sample counts as 1
+  std::optional<size_t> weighed_;  // the field whose targets are counted; empty: a sample counts as 1
   uint64_t seed_;
   bool shuffle_, augment_, tolerant_;
 };

@@ -7,8 +7,8 @@
 
 namespace gputrain::data {
 
-/// The rows of one micro-batch on this rank. Row i is the sample at position (first_position + i) mod the epoch's
-/// samples; only the first `counted` rows count, the others fill the shape.
+/// The rows of one micro-batch on this rank. Row i is the sample at position (first_position + i) modulo the number of
+/// samples; the first `counted` rows count, the others are padding.
 struct MicroBatchPlan {
   int64_t epoch = 0;
   int64_t first_position = 0;
@@ -26,13 +26,13 @@ class StepPlan {
   int64_t most_rows() const noexcept;
   double share_of_rank() const noexcept { return static_cast<double>(own_parts_) / static_cast<double>(parts_); }
 
-  /// Micro-batch `index` since the start of training: step index / micro_batches_per_step().
+  /// Micro-batch `index`, counted from the start of training; its step is index / micro_batches_per_step().
   MicroBatchPlan micro_batch(int64_t index) const noexcept;
 
  private:
   int64_t samples_;
   int64_t global_batch_;
-  int64_t parts_ = 0, parts_below_ = 0, own_parts_ = 0;  // of a micro-batch: all ranks', lower ranks', this rank's
+  int64_t parts_ = 0, parts_below_ = 0, own_parts_ = 0;  // of a micro-batch: of all ranks, of lower ranks, of this rank
   int64_t micro_batches_;
   int64_t steps_per_epoch_;
 };

@@ -11,8 +11,8 @@
 namespace gputrain::data {
 namespace {
 
-/// One for all loaders, of which every evaluation makes its own: what the allocator keeps for a stream is of use to
-/// that one alone, and after some more the pool would hand out the stream that computes.
+/// One copy stream for all loaders: the allocator caches memory per stream, and every evaluation makes a loader of its
+/// own. With one stream each, the stream pool would at some point return the compute stream.
 c10::Stream copy_stream(at::Device device) {
   static const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
   return stream;
@@ -40,7 +40,7 @@ void await(const Batch& batch) {
   const at::Device device = batch.input().device();
   const c10::Stream current = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   batch.arrival->block(current);
-  // The allocator gives their memory to the next upload once this stream, too, is done with it.
+  // The allocator must not reuse their memory before this stream is done with it.
   for (const BatchField& field : batch.fields) {
     field.values.record_stream(current);
     if (field.counts.defined()) field.counts.record_stream(current);

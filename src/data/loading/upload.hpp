@@ -1,4 +1,4 @@
-// Micro-batches on their way to a GPU, beside what it computes.
+// Copies micro-batches to a GPU while it computes.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -7,12 +7,12 @@
 
 namespace gputrain::data {
 
-/// Copies on a stream beside the one that computes. For one thread.
+/// Copies on its own stream. Not thread-safe.
 class Uploader {
  public:
   explicit Uploader(at::Device device);
 
-  /// The batch on the device, its tensors defined from `arrival` on.
+  /// Returns the batch on the device; its values are valid once `arrival` has completed.
   Batch start(const Batch& host) const;
 
  private:

@@ -12,7 +12,7 @@ StepPlan plan_of(const OrderFacts& order) {
   return {order.samples, alone, order.drop_last};
 }
 
-/// Calls `use` with each sample of a batch that is the whole step.
+/// Calls `use` with each sample of a batch that is a whole step.
 template <typename Use>
 void each_sample(const OrderFacts& order, const MicroBatchPlan& batch, Use use) {
   const Permutation permutation = order_of_epoch(order.seed, batch.epoch, order.samples);

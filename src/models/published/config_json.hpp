@@ -1,4 +1,4 @@
-// What families share in reading a config.json, and in writing that of a Gpt.
+// Helpers of the families: read a config.json, and write the one of a Gpt.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace gputrain::models {
 
-/// Reads the keys of one config.json. A value of the wrong type is an error that names file and key.
+/// Reads the keys of one config.json. Throws an error that names file and key if a value has the wrong type.
 class ConfigReader {
  public:
   ConfigReader(const nlohmann::json& config, std::string where) : config_(config), where_(std::move(where)) {}
@@ -24,7 +24,7 @@ class ConfigReader {
     throw Error(ExitCode::data, {.what = std::move(what), .where = where_, .hint = std::move(hint)});
   }
 
-  /// Null counts as missing, as in transformers.
+  /// Null means missing, as in transformers.
   const nlohmann::json* find(const char* key) const {
     const auto found = config_.find(key);
     return found == config_.end() || found->is_null() ? nullptr : &*found;
@@ -64,7 +64,7 @@ class ConfigReader {
     return value->get<std::string>();
   }
 
-  /// For keys that change the computation in a way that we do not support.
+  /// Rejects keys that change the computation in a way that we do not support.
   void expect_flag(const char* key, bool only) const {
     if (flag(key, only) != only) {
       refuse(std::string("'") + key + ": " + (only ? "false" : "true") + "' is not supported",
@@ -96,7 +96,7 @@ inline bool is_model_type(const nlohmann::json& config, const char* type) {
   return found != config.end() && *found == type;
 }
 
-/// Adds what the config.json of every language model says.
+/// Adds the keys that the config.json of every language model has.
 nlohmann::json completed(nlohmann::json config, const Gpt& model);
 
 }  // namespace gputrain::models

@@ -64,7 +64,7 @@ nlohmann::json gpt2_config(const GptSpec& spec, const GptSizes& sizes) {
           {"layer_norm_epsilon", spec.norm_eps}};
 }
 
-/// A Gpt that computes what GPT-2 does.
+/// Whether the Gpt computes exactly what GPT-2 does.
 bool is_gpt2(const GptSizes& sizes) {
   const bool plain = !sizes.rotary && !sizes.rmsnorm && !sizes.gated;
   const bool gelu = sizes.activation == ops::Activation::gelu || sizes.activation == ops::Activation::gelu_tanh;
@@ -81,7 +81,7 @@ class Gpt2Family final : public PublishedFamily {
     return {"gpt", gpt2_options(ConfigReader(config, where)).list};
   }
 
-  /// Other mixtures of options have GPT-2's names too.
+  /// Also true for combinations of options that are not GPT-2, but use its names.
   bool names(const Model& model) const override {
     const auto* gpt = dynamic_cast<const Gpt*>(&model);
     return gpt != nullptr && gpt->sizes().naming == nn::Naming::gpt2;

@@ -135,7 +135,7 @@ TEST_F(Compressed, WithWhatCannotBeIsRefusedBeforeAnythingStarts) {
     EXPECT_THAT(result.err, HasSubstr(says));
   };
   refused({"parallel.compress=powersgd", "parallel.shard=gradients"},
-          "powersgd needs every rank to have all of a matrix's gradient");
+          "powersgd needs the whole gradient of a matrix on every rank");
   refused({"parallel.compress=powersgd", "precision=fp16"}, "which fp16's loss scale changes");
   refused({"parallel.compress=fp16", "parallel.powersgd_rank=8"}, "powersgd_rank is for compress: powersgd");
 }

@@ -287,7 +287,7 @@ TEST_F(Extensions, ThatCannotReadASampleAreToldWhich) {
 
 TEST_F(Extensions, WhoseValidationDataHasOtherSizesAreRefusedBeforeTheyTrain) {
   EXPECT_THAT(mistake_of("data.val={format: rows_of_numbers, columns: 3}"),
-              HasSubstr("data.val: its samples have sizes [3] with targets of [], those of data.train [4] with"));
+              HasSubstr("data.val: its samples are values [3], target [], but those of data.train are values [4],"));
 }
 
 TEST_F(Extensions, WhoseLengthsMakeNoSenseAreToldWhichKey) {

@@ -268,7 +268,7 @@ TEST(Run, AModelThatLeavesTheLengthToTheDataTakesTheDatas) {
   EXPECT_THAT(taken.out, HasSubstr(" windows of 24 "));
   const Result refused = gputrain(unset);
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("model.config.block_size: nothing says how long a sample is"));
+  EXPECT_THAT(refused.err, HasSubstr("model.config.block_size: the length of a sample is unknown"));
 }
 
 TEST(Run, WhereAFolderIsInTheWayOfItsSummaryEndsWithExitCode6) {

@@ -36,7 +36,7 @@ class RandomCropPadding final : public Augmentation {
 };
 
 const config::Registered<RandomCropPadding, RandomCropPaddingSpec> registered_random_crop_padding{
-    augmentations(), "random_crop_padding", "the image with black around it, at a random place"};
+    augmentations(), "random_crop_padding", "a crop at a random place of the image padded with black"};
 
 }  // namespace
 }  // namespace gputrain::data

@@ -1,4 +1,4 @@
-// As torchvision's RandomResizedCrop.
+// Like torchvision's RandomResizedCrop.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -14,13 +14,14 @@ struct RandomResizedCropSpec {
 
   static void describe(config::Description<RandomResizedCropSpec>& d) {
     d.key("random_resized_crop", &RandomResizedCropSpec::area,
-          "least and greatest part of the area that a crop covers, stretched by up to 4/3 and resized to `size`")
+          "smallest and largest fraction of the area that a crop covers; it is stretched by up to 4/3 and resized to "
+          "`size`")
         .elements(2)
         .range(0, 1);
     d.check([](const RandomResizedCropSpec& spec, config::Complaints& complaints) {
       if (spec.area && !(spec.area->front() > 0 && spec.area->front() <= spec.area->back()))
         complaints.about("random_resized_crop",
-                         "the least and the greatest part of the area, above 0 and in this order",
+                         "give the smallest and the largest fraction of the area, above 0 and in this order",
                          "random_resized_crop: [0.08, 1.0]");
     });
   }
@@ -34,7 +35,7 @@ class RandomResizedCrop final : public Augmentation {
   int order() const override { return 10; }
   bool crops() const override { return true; }
   bool needs_size() const override { return true; }
-  // The field's habit: crops of 224 are trained with zoom, and tested after resizing to 256.
+  // Common practice: train on crops of 224, test after resizing to 256.
   double eval_zoom() const override { return 256.0 / 224.0; }
 
   void place(RandomStream& random, const ImageDecoder::Size& image, Fit& fit) const override {
@@ -56,7 +57,7 @@ class RandomResizedCrop final : public Augmentation {
       const int64_t top = random.below(height - down + 1);
       return take(random.below(width - across + 1), top, across, down);
     }
-    // An image too long and narrow: the largest crop in its middle that is not.
+    // The image is too long and narrow: take the largest allowed crop from its middle.
     const int64_t across = std::min(width, std::max<int64_t>(1, std::lround(h * kGreatestStretch)));
     const int64_t down = std::min(height, std::max<int64_t>(1, std::lround(w * kGreatestStretch)));
     take((width - across) / 2, (height - down) / 2, across, down);
@@ -68,7 +69,7 @@ class RandomResizedCrop final : public Augmentation {
 };
 
 const config::Registered<RandomResizedCrop, RandomResizedCropSpec> registered_random_resized_crop{
-    augmentations(), "random_resized_crop", "a part of the image, resized"};
+    augmentations(), "random_resized_crop", "a random crop of the image, resized"};
 
 }  // namespace
 }  // namespace gputrain::data
