@@ -12,7 +12,9 @@ void describe_keys(config::Description<Spec>& d) {
   constexpr bool kIsWhole = !std::is_same_v<Spec, JobStart>;
   d.summary("one training job");
   d.key("schema", &Spec::schema, "version of the job format").range(1, 1);
-  d.key("name", &Spec::name, "name of the run; null: the name of the job file").change(Change::safe).instead_of({"run_name"});
+  d.key("name", &Spec::name, "name of the run; null: the job file's name")
+      .change(Change::safe)
+      .instead_of({"run_name"});
   d.key("seed", &Spec::seed, "random seed of initial weights, data order, augmentation and dropout")
       .at_least(0)
       .instead_of({"seed_everything"});

@@ -13,14 +13,14 @@
 namespace gputrain::app {
 namespace {
 
-/// The folder is rank 0's to make; the others use it once it is there.
+/// Rank 0 creates the folder; the other ranks use it afterwards.
 TakenRunFolder enter_run_folder(const Job& job, Place& place) {
   TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
   const auto& spec = job.spec().checkpoint;
   const bool fresh = spec.resume == "never";
   place.groups.on_rank_zero(
       [&] {
-        if (fresh && spec.mirror) leave_mirror(*spec.mirror);  // first: where that is refused nothing has changed
+        if (fresh && spec.mirror) leave_mirror(*spec.mirror);  // first: if this fails, nothing has changed
         taken = take_run_folder(job.output_dir, fresh);
       },
       "run folder");
