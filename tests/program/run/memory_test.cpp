@@ -72,7 +72,7 @@ TEST_F(Memory, ThatRunsOutIsToldOnOnePageWithWhatHelps) {
   const auto summary = nlohmann::json::parse(read_file(run_ + "/summary.json"));
   EXPECT_EQ(summary["exit_code"], 6);
   EXPECT_THAT(summary["reason"].get<std::string>(),
-              MatchesRegex("out of memory in step 1: [0-9.]+ MiB more could not be had"));
+              MatchesRegex("out of memory in step 1: [0-9.]+ MiB more could not be allocated"));
 }
 
 TEST_F(Memory, ThatRunsOutInADryRunIsToldOnTheSamePage) {
