@@ -160,7 +160,7 @@ TEST_F(Compressed, BucketsAreOfTheSizeThatTheCheckpointKeeps) {
   const Result fixed = ranks(2, job_, run("fixed"), larger({"deterministic=true"}));
   EXPECT_THAT(fixed.out, HasSubstr("(auto: not measured, because deterministic is true)"));
   const Result few = ranks(2, job_, run("few"), larger({"model.config.n_layer=2"}));
-  EXPECT_THAT(few.out, HasSubstr(" 2 buckets of 25.0 MiB (auto: too few gradients to measure for)"));
+  EXPECT_THAT(few.out, HasSubstr(" 2 buckets of 25.0 MiB (auto: too few gradients to be worth measuring)"));
   const Result given = ranks(2, job_, run("given"), larger({"parallel.bucket_cap_mb=2"}));
   EXPECT_THAT(given.out, HasSubstr(" buckets of 2.00 MiB\n"));
 }

@@ -38,7 +38,7 @@ TEST(ActivationCheckpointing, OfAModelWithoutBlocksIsRefused) {
                    "train: {max_steps: 2, global_batch_size: 4, activation_checkpointing: block}\n");
   const Result result = gputrain({"run", job, "--dry-run"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("mlp has no blocks to compute again"));
+  EXPECT_THAT(result.err, HasSubstr("mlp has no blocks to recompute"));
 }
 
 }  // namespace
