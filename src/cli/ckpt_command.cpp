@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using Kind = CkptEntry::Kind;
 using Json = nlohmann::ordered_json;
 
-/// The step that resuming would take, as far as manifests and sizes tell.
+/// The step that a resume would use, judged by manifests and sizes.
 int64_t latest_of(const std::vector<CkptEntry>& entries) {
   int64_t latest = -1;
   for (const auto& entry : entries) {
@@ -32,7 +32,7 @@ int64_t latest_of(const std::vector<CkptEntry>& entries) {
   return latest;
 }
 
-/// The step of the best by the newest one's metric, of equals the newer; -1: none has a score.
+/// The step of the best checkpoint by the newest one's metric; of equal scores the newer; -1: none has a score.
 int64_t best_of(const std::vector<CkptEntry>& entries) {
   const std::string metric = metric_of(entries);
   const bool smaller = tasks::smaller_is_better(metric);
@@ -116,13 +116,13 @@ struct Verified {
   std::string path, problem;
 };
 
-/// Verifies one after the other and hands each to `tell` at once: reading them all may take minutes.
+/// Verifies the checkpoints one by one and calls `tell` after each: reading all of them may take minutes.
 template <class Tell>
 std::vector<Verified> verify_each(const std::vector<fs::path>& folders, Tell tell) {
   std::vector<Verified> verified;
   for (const auto& folder : folders) {
     Verified each{folder.string(), problem_of(folder)};
-    const bool was_pruned_meanwhile = !each.problem.empty() && !fs::exists(folder);  // by the run that goes on
+    const bool was_pruned_meanwhile = !each.problem.empty() && !fs::exists(folder);  // by the running job
     if (was_pruned_meanwhile) continue;
     tell(each);
     verified.push_back(std::move(each));

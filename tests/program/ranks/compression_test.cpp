@@ -136,7 +136,7 @@ TEST_F(Compressed, WithWhatCannotBeIsRefusedBeforeAnythingStarts) {
   };
   refused({"parallel.compress=powersgd", "parallel.shard=gradients"},
           "powersgd needs every rank to have all of a matrix's gradient");
-  refused({"parallel.compress=powersgd", "precision=fp16"}, "which fp16's loss scale changes");
+  refused({"parallel.compress=powersgd", "precision=fp16"}, "but the loss scale of fp16 changes");
   refused({"parallel.compress=fp16", "parallel.powersgd_rank=8"}, "powersgd_rank is for compress: powersgd");
 }
 

@@ -120,7 +120,7 @@ TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
   EXPECT_THAT(on_two.err, HasSubstr("the global batch stays at 8 samples"));
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
   const Result alone = gputrain({"replay", folder_ / "two", "--step", "20"});
-  EXPECT_THAT(alone.out, HasSubstr("mpirun -np 2 gputrain replay ... takes as many ranks"));
+  EXPECT_THAT(alone.out, HasSubstr("mpirun -np 2 gputrain replay ... starts as many ranks"));
   EXPECT_EQ(two_ranks(folder_ / "two", "", {"--step", "20"}, "replay").exit_code, 0);
 
   std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");

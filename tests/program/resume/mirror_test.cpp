@@ -246,7 +246,7 @@ TEST_F(MirroredRun, IsRefusedWhereAnotherMirrorsOrSavesItself) {
   for (const std::string& within : {ckpt_, folder_ / "run", folder_ / "run/second"}) {
     const Result result = gputrain(run({"--set", "checkpoint.mirror=" + within}));
     EXPECT_EQ(result.exit_code, 2) << within;
-    EXPECT_THAT(result.err, HasSubstr("checkpoint.mirror is in the run folder"));
+    EXPECT_THAT(result.err, HasSubstr("checkpoint.mirror is inside the run folder"));
   }
   Program other({gputrain_path(), "run", job_, "--output-dir", folder_ / "other", "--set",
                  "checkpoint.mirror=" + mirror_, "--set", "train.max_steps=1000000"});

@@ -131,10 +131,10 @@ TEST_F(Replay, SaysWhyItCannotBegin) {
   EXPECT_THAT(early.err, HasSubstr("no good checkpoint before step 5; the oldest one is of step 5"));
   const Result late = replay(21);
   EXPECT_EQ(late.exit_code, 2);
-  EXPECT_THAT(late.err, HasSubstr("step 21 is beyond the run, which has recorded step 20 last"));
+  EXPECT_THAT(late.err, HasSubstr("step 21 is after the last recorded step of the run, 20"));
   const Result silent = replay(11);
   EXPECT_EQ(silent.exit_code, 2);
-  EXPECT_THAT(silent.err, HasSubstr("nothing is recorded of the steps 11 to 11"));
+  EXPECT_THAT(silent.err, HasSubstr("there is no record of steps 11 to 11"));
   EXPECT_THAT(silent.err, HasSubstr("--step 12"));
   EXPECT_EQ(replay(0).exit_code, 2);
   EXPECT_EQ(gputrain({"replay", folder_.path(), "--step", "3"}).exit_code, 2);

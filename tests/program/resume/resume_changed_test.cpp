@@ -139,7 +139,7 @@ TEST(Resume, RefusesDataThatHasClassesOfOtherNamesUnlessAccepted) {
   const std::string run = folder / "run";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
   std::filesystem::rename(folder / "images/cat", folder / "images/eel");
-  EXPECT_THAT(gputrain({"replay", run, "--step", "15"}).out, HasSubstr("the step has other labels"));
+  EXPECT_THAT(gputrain({"replay", run, "--step", "15"}).out, HasSubstr("the replay has other labels"));
   const std::string resume = "checkpoint.resume=" + run + "/ckpt/step-00000010";
   EXPECT_THAT(refused_then_accepted({"run", job, "--output-dir", run, "--set", resume}),
               HasSubstr("its classes are not those of before, at step 10"));

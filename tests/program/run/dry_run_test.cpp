@@ -281,7 +281,7 @@ TEST_F(DryRun, RefusesRanksThatHostsOrDataDoNotHave) {
   EXPECT_THAT(refused(4, {"eval.sample.prompt=x"}, {}), HasSubstr("no vocabulary"));
   EXPECT_THAT(refused(4, {"checkpoint.metric=top1"}, {}), HasSubstr("not measured"));
   EXPECT_THAT(refused(4, {}, {"--device-memory", "80"}), HasSubstr("--device-memory 80GiB"));
-  EXPECT_THAT(refused(4, {}, {"--device-memory", "80KiB"}), HasSubstr("a number of MiB, GiB, TiB, MB, GB or TB"));
+  EXPECT_THAT(refused(4, {}, {"--device-memory", "80KiB"}), HasSubstr("a number with MiB, GiB, TiB, MB, GB or TB"));
   const Result real = gputrain({"run", job, "--world-size", "4"});
   EXPECT_EQ(real.exit_code, 2);
   EXPECT_THAT(real.err, HasSubstr("--dry-run"));

@@ -301,7 +301,7 @@ TEST(RunFolder, MovedAwayAndTakenByAnotherRunIsLeftToThat) {
     first.signal(SIGCONT);
     const Result result = first.wait();
     EXPECT_EQ(result.exit_code, 2) << result.out;
-    EXPECT_THAT(result.err, HasSubstr("its name is that of another run's now: process " + holder));
+    EXPECT_THAT(result.err, HasSubstr("another run uses this path now: process " + holder));
     if (!has_ended) end_second();
     EXPECT_EQ(summary(folder / "run")["status"], "stopped");
     EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 0);

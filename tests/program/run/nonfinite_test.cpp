@@ -210,7 +210,7 @@ TEST(Nonfinite, StepsAroundARollbackReplayFromTheCheckpointsBesideIt) {
   std::filesystem::remove_all(run + "/ckpt/step-00000015");
   const Result across = gputrain({"replay", run, "--step", "18"});
   EXPECT_EQ(across.exit_code, 2);
-  EXPECT_THAT(across.err, HasSubstr("went back to a checkpoint at step 13, between step 10"));
+  EXPECT_THAT(across.err, HasSubstr("rolled back at step 13, between step 10"));
 }
 
 TEST(Nonfinite, RollbacksAreBoundedOverAllAttempts) {

@@ -346,7 +346,7 @@ TEST(Verbs, ThatCannotPrintAreExitCode6) {
   for (const char* verb : {"schema", "list"}) {
     const Result result = Program({"sh", "-c", gputrain_path() + " " + verb + " > /dev/full"}).wait();
     EXPECT_EQ(result.exit_code, 6) << verb;
-    EXPECT_THAT(result.err, HasSubstr("could not be written to stdout")) << verb;
+    EXPECT_THAT(result.err, HasSubstr("cannot write the output to stdout")) << verb;
   }
 }
 
@@ -377,14 +377,14 @@ TEST(Verbs, AnEmptyPathIsNoneThatWasLeftOut) {
 
 TEST(Verbs, AWrongCommandLineIsToldWhatToWrite) {
   EXPECT_THAT(refusal_of({}), HasSubstr("try: one of run, launch, "));
-  EXPECT_THAT(refusal_of({"train", "job.yaml"}), HasSubstr("no verb 'train'\n  try: `gputrain run`"));
-  EXPECT_THAT(refusal_of({"job.yaml"}), HasSubstr("no verb 'job.yaml'\n  try: `gputrain run job.yaml`"));
+  EXPECT_THAT(refusal_of({"train", "job.yaml"}), HasSubstr("no subcommand 'train'\n  try: `gputrain run`"));
+  EXPECT_THAT(refusal_of({"job.yaml"}), HasSubstr("no subcommand 'job.yaml'\n  try: `gputrain run job.yaml`"));
   EXPECT_THAT(refusal_of({"valdate", "job.yaml"}), HasSubstr("did you mean 'validate'?"));
   EXPECT_THAT(refusal_of({"ckpt", "list", "x"}), HasSubstr("`gputrain ckpt ls`"));
   EXPECT_THAT(refusal_of({"run", "job.yaml", "--output_dir", "x"}), HasSubstr("did you mean '--output-dir'?"));
   EXPECT_THAT(refusal_of({"run", "job.yaml", "--lr=3"}),
-              HasSubstr("no option '--lr'\n  try: keys of the job are set as --set"));
-  EXPECT_THAT(refusal_of({"run", "a.yaml", "b.yaml"}), HasSubstr("no use for 'b.yaml'"));
+              HasSubstr("no option '--lr'\n  try: set keys of the job with --set"));
+  EXPECT_THAT(refusal_of({"run", "a.yaml", "b.yaml"}), HasSubstr("does not take 'b.yaml'"));
   EXPECT_THAT(refusal_of({"run", "a.yaml", "train.max_steps=3"}), HasSubstr("try: --set train.max_steps=3"));
   EXPECT_THAT(refusal_of({"--set", "seed=1", "run", "a.yaml"}), HasSubstr("'--set' stands before `run`"));
   EXPECT_THAT(refusal_of({"replay", "x", "--step", "0"}), HasSubstr("--step: must be a whole number of at least 1"));
