@@ -1,4 +1,4 @@
-// A second copy of every checkpoint, and a run that goes on from it.
+// checkpoint.mirror: a second copy of every checkpoint, and a run that resumes from it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class MirroredRun : public ::testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
-  /// Starts, and is killed before it saves.
+  /// Starts the run, and kills it before it saves.
   void begin(const std::string& resume, const std::string& told) const {
     auto command = run({"--set", "checkpoint.resume=" + resume, "--set", "checkpoint.interval=null"});
     command.insert(command.begin(), gputrain_path());
@@ -81,11 +81,11 @@ TEST_F(MirroredRun, TakesTheNewestGoodOneOfBothFolders) {
   EXPECT_EQ(gputrain({"ckpt", "verify", folder_ / "run"}).exit_code, 0);  // two good copies again
   fs::remove_all(step(mirror_, "20"));
   EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 20 from " + ckpt_));
-  EXPECT_TRUE(fs::exists(step(mirror_, "20")));  // made up for
+  EXPECT_TRUE(fs::exists(step(mirror_, "20")));  // copied later
   const std::string damaged = step(mirror_, "20") + "/model.safetensors";
   std::fstream(damaged, std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('\x7f');
   fs::remove_all(step(ckpt_, "20"));
-  const Result result = gputrain(run());  // sizes say that the mirror's is the newest, hashes that it is bad
+  const Result result = gputrain(run());  // by sizes, the mirror's is the newest; by hashes, it is bad
   EXPECT_THAT(result.out, HasSubstr("resume  step 15 from " + ckpt_)) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("checkpoint skipped"));
   EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".bad"));
@@ -110,8 +110,8 @@ TEST_F(MirroredRun, ThatWasAwayWhenAPathWasChosenIsNotTakenUpWhenItIsBack) {
   EXPECT_THAT(result.out, HasSubstr("resume  step 10 from " + ckpt_)) << result.err;
   EXPECT_THAT(result.err, HasSubstr(step(mirror_, "20") + " is of what this run has left behind"));
   EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".left"));
-  EXPECT_TRUE(fs::exists(step(mirror_, "20")));  // that of the branch taken
-  fs::remove_all(folder_ / "run");               // the mirror knows enough to go on from
+  EXPECT_TRUE(fs::exists(step(mirror_, "20")));  // of the chosen branch
+  fs::remove_all(folder_ / "run");               // the mirror contains all that a resume needs
   EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 20 from " + mirror_));
 }
 
@@ -213,7 +213,7 @@ TEST_F(MirroredRun, EndsWellWithoutTheMirrorAndTellsOnceWhy) {
   EXPECT_NE(first, std::string::npos) << result.err;
   EXPECT_EQ(result.err.find("no second copy of step", first + 1), std::string::npos) << result.err;
   EXPECT_THAT(ledger(), HasSubstr("\"kind\":\"mirror_failed\""));
-  EXPECT_THAT(ledger(), Not(HasSubstr("try: ")));  // that is for people
+  EXPECT_THAT(ledger(), Not(HasSubstr("try: ")));  // hints are only for people
   EXPECT_EQ(gputrain(run()).exit_code, 0);
 }
 

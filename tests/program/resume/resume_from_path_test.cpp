@@ -1,4 +1,4 @@
-// Going on from a checkpoint chosen by path: an older one of the run, one set aside, another run's.
+// Resuming from a checkpoint given by path: an older one of the run, one set aside, or one of another run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(Resume, ThatIsRefusedSetsNothingAside) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000020"));
 }
 
-/// Runs a job from a checkpoint on, to this many steps.
+/// Runs a job from a checkpoint to this number of steps.
 Result run_from(const TemporaryFolder& folder, const std::string& checkpoint, const std::string& steps) {
   return gputrain({"run", folder / "job.yaml", "--output-dir", folder / "run", "--accept", "--set",
                    "checkpoint.resume=" + checkpoint, "--set", "train.max_steps=" + steps});
@@ -84,7 +84,7 @@ TEST(Resume, FromWhatWasSetAsideIsSavedBeforeItCanBeLost) {
   ASSERT_TRUE(undone.prints("step    21/"));
   undone.signal(SIGKILL);
   undone.wait();
-  EXPECT_TRUE(std::filesystem::exists(ckpt + "/step-00000015.left-2"));  // of the branch that was left for this one
+  EXPECT_TRUE(std::filesystem::exists(ckpt + "/step-00000015.left-2"));  // of the branch that was left
   EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 20 from " + ckpt));
 }
 

@@ -1,4 +1,4 @@
-// Memory that runs out, under a limit that the kernel enforces.
+// Out of memory, under a limit that the kernel enforces.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class Memory : public ::testing::Test {
   void SetUp() override {
     if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
   }
-  /// Runs a text model with activations of about 350 MiB, in a process that may have `mebibytes` of data.
+  /// Runs a text model with about 350 MiB of activations, in a process limited to `mebibytes` of data.
   Result run_within(int mebibytes, std::vector<std::string> more = {},
                     std::map<std::string, std::string> environment = {}) {
     std::vector<std::string> arguments{"sh",

@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two ranks, whose buckets start from within the backward pass of a block.
+// Two ranks, whose buckets start within the backward pass of a block.
 TEST(ActivationCheckpointing, OnTwoRanksTrainsBitForBitAsWithout) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");

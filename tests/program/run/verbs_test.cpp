@@ -186,10 +186,10 @@ TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
   const Result job = gputrain({"describe", "job"});
   std::istringstream lines(job.out);
   for (std::string line; std::getline(lines, line);)
-    EXPECT_LE(line.size(), 80U) << line;  // no terminal: as for 80 columns
+    EXPECT_LE(line.size(), 80U) << line;  // without a terminal, the width is 80 columns
   const Result key = gputrain({"describe", "optimizer.lr"});
   EXPECT_THAT(key.out, HasSubstr("optimizer.lr  number > 0"));
-  EXPECT_EQ(std::count(key.out.begin(), key.out.end(), '\n'), 2);  // and its help
+  EXPECT_EQ(std::count(key.out.begin(), key.out.end(), '\n'), 2);  // the key and its help
   const Result group = gputrain({"describe", "job", "limits"});
   EXPECT_THAT(group.out, HasSubstr("limits.max_duration "));
   EXPECT_THAT(group.out, ::testing::Not(HasSubstr("train.max_steps")));
@@ -312,14 +312,14 @@ TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(nlohmann::json::parse(result.out)["val/loss"], summary["metrics"]["val/loss"]);
   EXPECT_EQ(gputrain({"eval", job, "--output-dir", folder / "run", "--json"}).out, result.out);
-  // Training windows that begin elsewhere by the seed, and steps that are not full left out, are training's alone.
+  // The seed's offset of windows and data.last: drop affect only training.
   for (const std::string of_training : {"seed=7", "data.last=drop"}) {
     const Result again = gputrain({"eval", job, "--weights", folder / "run", "--json", "--set", of_training});
     EXPECT_EQ(again.out, result.out) << of_training << again.err;
   }
 }
 
-// 150 targets are no whole number of batches of 4 or 7 sequences: what is evaluated must not depend on that.
+// 150 targets are not a multiple of batches of 4 or 7 sequences; the evaluation must not depend on the batch size.
 TEST(Verbs, EvalTakesExactlyTheFirstTokensItIsTold) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {max_tokens: 150}\n");
