@@ -119,7 +119,7 @@ void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earl
     summary.samples_per_second = throughput.at("samples_per_second").get<double>();
     summary.tokens_per_second = throughput.at("tokens_per_second").get<double>();
     summary.first_step_seconds = earlier.at("first_step_seconds").get<double>();
-  } catch (const nlohmann::json::exception&) {  // there is none, or somebody else wrote it
+  } catch (const nlohmann::json::exception&) {  // there is none, or another program wrote it
   }
 }
 
@@ -132,7 +132,7 @@ monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std:
       for (const auto& [name, value] : earlier.at("metrics").items())
         if (name.starts_with("test/") && value.is_number()) known[name] = value;
     }
-  } catch (const nlohmann::json::exception&) {  // there is none, or somebody else wrote it
+  } catch (const nlohmann::json::exception&) {  // there is none, or another program wrote it
   }
   const at::Tensor told = at::zeros({kBytes}, at::kByte);
   const std::string text = known.dump();

@@ -43,7 +43,7 @@ struct StepShape {
 /// The parallel::Traffic of one step, predicted.
 parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::Arena& arena, const StepShape& step);
 
-/// "25 MiB a step instead of 50 MiB, gradients as fp16 3 buckets of at most 16 MiB (auto: ...)"
+/// "25 MiB a step instead of 50 MiB, gradients as fp16  3 buckets of 16 MiB (auto: ...)"
 std::string describe(const Reduction& reduction, const device::Arena& arena, const parallel::Traffic& one_step);
 
 }  // namespace gputrain::app

@@ -20,7 +20,8 @@ checkpoint::NamedTensors named_weights(models::Model& model);
 void check_there_are_weights(const std::filesystem::path& path);
 
 /// Loads the model from a safetensors file, or from the model.safetensors of a folder. Throws Error(data) that lists
-/// all missing, unexpected and misshapen tensors. Returns the number of classes of a last layer that was not loaded.
+/// all tensors that are missing, unexpected or of another shape. Returns the number of classes of a last layer that was
+/// left out.
 int64_t load_weights(models::Model& model, const std::filesystem::path& path,
                      models::OtherClasses other_classes = models::OtherClasses::refused);
 

@@ -27,7 +27,7 @@ class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (test_device() == "cuda" && device::gpu_count() == 0) GTEST_SKIP() << "there is no GPU here";
-    ::setenv("GPUTRAIN_KERNEL_CHOICES", (folder_ / "choices.jsonl").c_str(), 1);  // every test chooses its kernels anew
+    ::setenv("GPUTRAIN_KERNEL_CHOICES", (folder_ / "choices.jsonl").c_str(), 1);  // each test chooses its own kernels
   }
 
   std::vector<std::string> run(const std::string& job, const std::string& name,

@@ -1,5 +1,5 @@
-// Recorded and replayed steps give the same results as steps that are queued anew. On a CPU the recording is a tape of
-// ATen operators, in precisions for which we have no kernels; on a GPU it is a CUDA graph.
+// Recorded and replayed steps give the same results as steps that are queued each time. On a CPU the recording is a
+// tape of ATen operators, in precisions for which we have no kernels; on a GPU it is a CUDA graph.
 #include <memory>
 #include <string>
 #include <vector>
