@@ -353,8 +353,8 @@ TEST(Run, TellsOfKeysThatDoNothingInItsJob) {
                        "eval: {interval: 5}\n");
   const std::string text = gputrain({"run", job, "--output-dir", folder / "run"}).err;
   EXPECT_THAT(text, ::testing::ContainsRegex("warning: .*job.yaml:5:[0-9]+: eval.interval has no effect: there is no"));
-  EXPECT_THAT(text, ::testing::ContainsRegex("job.yaml:4:[0-9]+: lr_scheduler.warmup is longer than the run: that ends "
-                                             "after 20 steps, at a rate of 3.92e-4 instead of 1e-3"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("job.yaml:4:[0-9]+: lr_scheduler.warmup is longer than the run: "
+                                             "training ends after 20 steps, at a rate of 3.92e-4 instead of 1e-3"));
   EXPECT_THAT(text, ::testing::ContainsRegex("job.yaml:2:[0-9]+: data.train.include has no effect"));
   EXPECT_THAT(gputrain({"run", folder / "run/job.resolved.yaml", "--dry-run"}).err,
               ::testing::Not(HasSubstr("data.image")))
