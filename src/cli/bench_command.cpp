@@ -1,4 +1,5 @@
-// `gputrain bench train`: a job's training step with one combination of settings after the other, a row for each.
+// `gputrain bench train`: measures a job's training step for one combination of settings after the other, a row for
+// each.
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -26,13 +27,13 @@
 namespace gputrain::app {
 namespace {
 
-/// How a process has ended, and what it said.
+/// How a process ended, and its output.
 struct Ended {
   std::string output, errors;
   launch::Fate fate;
 };
 
-/// Reads what there is; false at the end.
+/// Reads the available bytes; false at the end.
 bool read_some(int descriptor, std::string& text) {
   std::array<char, 4096> buffer{};
   const ssize_t count = ::read(descriptor, buffer.data(), buffer.size());
@@ -66,18 +67,19 @@ Ended run_to_its_end(std::vector<std::string> argv) {
   return ended;
 }
 
-/// "error: X" of the last thing that was said.
+/// The text after "error: " in its stderr, or how the process ended.
 std::string reason_of(const Ended& ended) {
   if (ended.fate.kind == launch::Fate::Kind::killed) {
     const std::string by = "killed by " + launch::signal_text(ended.fate.number);
-    return ended.fate.number == SIGKILL ? "out of memory, most likely: " + by : by;
+    return ended.fate.number == SIGKILL ? "probably out of memory: " + by : by;
   }
   const size_t begin = ended.errors.find("error: ");
   const std::string said = begin == std::string::npos ? "" : ended.errors.substr(begin + 7);
   return said.empty() ? "exit code " + std::to_string(ended.fate.number) : said.substr(0, said.find('\n'));
 }
 
-/// A kernel that is not taken, a step that cannot be a graph: what is measured is not what it could be.
+/// Prints the warnings of the measured process: for example, a missing kernel or graph makes it slower than it could
+/// be.
 void pass_on_warnings(const std::string& errors) {
   std::istringstream lines(errors);
   for (std::string line; std::getline(lines, line);) {
@@ -85,20 +87,20 @@ void pass_on_warnings(const std::string& errors) {
   }
 }
 
-/// What is measured, and everything that has been.
+/// All combinations, and their results so far.
 class Bench {
  public:
   explicit Bench(const BenchRequest& request) : request_(request) {
     const Job job = load_job(request.job);
     if (job.spec().train.searches_micro_batch() && request.micro_batch.empty()) {
-      throw job.loaded.error("train.micro_batch_size", "which ones are to be measured", "--micro-batch-size 8,16,32");
+      throw job.loaded.error("train.micro_batch_size", "auto cannot be measured", "--micro-batch-size 8,16,32");
     }
     if (request.synthetic) data_ = synthetic_data(job);
     for (const auto& combination : combinations_of(request)) {
       JobRequest each = request.job;
       for (const auto& more : {data_, combination.settings()})
         each.set.insert(each.set.end(), more.begin(), more.end());
-      const Job checked = load_job(each);  // what is wrong is told before anything is measured
+      const Job checked = load_job(each);  // reports errors before the first measurement
       rows_.push_back({.precision = checked.spec().precision,
                        .checkpointing = checked.spec().train.activation_checkpointing,
                        .micro_batch = combination.micro_batch,
@@ -191,7 +193,7 @@ class Bench {
   const BenchRequest& request_;
   std::vector<std::string> data_;
   std::vector<BenchRow> rows_;
-  std::vector<std::vector<std::string>> sets_;  // of each row
+  std::vector<std::vector<std::string>> sets_;  // `--set` arguments of each row
   nlohmann::json machine_;
   int exit_code_ = static_cast<int>(ExitCode::environment);
   bool header_printed_ = false;
@@ -201,8 +203,8 @@ class Bench {
 
 int bench_train_command(const BenchRequest& request) {
   if (launch::read_environment().rendezvous.world_size > 1) {
-    throw Error(ExitCode::usage, {.what = "bench train measures one rank, and a launcher has started several",
-                                  .hint = "start it by itself"});
+    throw Error(ExitCode::usage, {.what = "bench train measures one rank, but a launcher has started several",
+                                  .hint = "start it without a launcher"});
   }
   return Bench(request).run();
 }

@@ -1,4 +1,4 @@
-// `gputrain bench one`: measures one combination; `bench train` starts a process for each.
+// `gputrain bench one`: measures one combination. `bench train` starts one such process for each combination.
 #include <cstdio>
 #include <fstream>
 
@@ -20,8 +20,8 @@ namespace {
 
 void refuse_what_cannot_be_timed(const Assembly& assembly) {
   if (!assembly.place.groups.alone()) {
-    throw Error(ExitCode::usage, {.what = "bench train measures one rank, and a launcher has started several",
-                                  .hint = "start it by itself"});
+    throw Error(ExitCode::usage, {.what = "bench train measures one rank, but a launcher has started several",
+                                  .hint = "start it without a launcher"});
   }
   const int64_t step = assembly.plan.batch.global_batch, samples = assembly.datasets.train->size();
   if (step <= samples) return;
@@ -56,7 +56,7 @@ BenchRow measure(const Job& job, Assembly& assembly, const Timing& timing) {
 int bench_one_command(const BenchRequest& request) {
   const Job job = load_job(request.job);
   take_environment(job.spec().env);
-  std::ofstream("/proc/self/oom_score_adj") << 1000;  // where memory runs out nobody else is to go
+  std::ofstream("/proc/self/oom_score_adj") << 1000;  // if memory runs out, kill this process first
   try {
     Assembly assembly(job);
     refuse_what_cannot_be_timed(assembly);

@@ -118,13 +118,13 @@ struct Verified {
   std::string path, problem;
 };
 
-/// Verifies one after the other and hands each to `tell` at once: reading them all may take minutes.
+/// Verifies the checkpoints one by one and calls `tell` after each: reading all of them may take minutes.
 template <class Tell>
 std::vector<Verified> verify_each(const std::vector<fs::path>& folders, Tell tell) {
   std::vector<Verified> verified;
   for (const auto& folder : folders) {
     Verified each{folder.string(), problem_of(folder)};
-    const bool was_pruned_meanwhile = !each.problem.empty() && !fs::exists(folder);  // by the run that goes on
+    const bool was_pruned_meanwhile = !each.problem.empty() && !fs::exists(folder);  // by the running job
     if (was_pruned_meanwhile) continue;
     tell(each);
     verified.push_back(std::move(each));

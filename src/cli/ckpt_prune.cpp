@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 struct Removal {
   std::vector<const CkptEntry*> removed, kept;
-  std::map<fs::path, std::string> damaged;  // newer than the newest good one
+  std::map<fs::path, std::string> damaged;  // checkpoints newer than the newest good one
 
   uint64_t bytes() const {
     uint64_t sum = 0;
@@ -41,7 +41,7 @@ void remove_folder(const fs::path& folder) {
   }
 }
 
-/// Removes what the request does not keep, unless it only asks.
+/// Removes what the request does not keep; removes nothing in a dry run.
 Removal prune_folder(const fs::path& folder, const std::vector<CkptEntry>& entries, const PruneRequest& request) {
   const checkpoint::CheckpointStore store(folder,
                                           {.keep_last = request.keep_last,
@@ -72,7 +72,7 @@ Removal prune_folder(const fs::path& folder, const std::vector<CkptEntry>& entri
   return removal;
 }
 
-/// Keeps runs out of the folder meanwhile.
+/// Locks the run folder against runs.
 RunLock lock_for_pruning(const fs::path& folder) {
   try {
     return RunLock(folder.parent_path().empty() ? "." : folder.parent_path());
@@ -80,7 +80,7 @@ RunLock lock_for_pruning(const fs::path& folder) {
     throw Error(error.code(),
                 {.what = error.parts().what,
                  .where = error.parts().where,
-                 .hint = "prune when it has ended (checkpoint.keep_last prunes during a run), or --dry-run"});
+                 .hint = "prune after the run has ended (checkpoint.keep_last prunes during a run), or use --dry-run"});
   }
 }
 
@@ -122,10 +122,9 @@ Json removal_json(const Removal& removal, const PruneRequest& request, const fs:
 int ckpt_prune_command(const PruneRequest& request) {
   const fs::path folder = checkpoints_folder(request.run);
   if (folder.filename() != "ckpt") {
-    throw Error(ExitCode::usage,
-                {.what = "not a run: it has no ckpt/",
-                 .where = request.run,
-                 .hint = "only a run's own checkpoints are pruned, for its lock tells whether it is in use"});
+    throw Error(ExitCode::usage, {.what = "not a run: it has no ckpt/",
+                                  .where = request.run,
+                                  .hint = "prune works only on a run folder, because its lock shows if a run uses it"});
   }
   const RunLock lock = request.dry_run ? RunLock() : lock_for_pruning(folder);
   const auto entries = entries_of(folder);

@@ -21,7 +21,7 @@ std::string found_in(const std::map<std::string, std::string>& answers, const st
   return found == answers.end() ? "" : found->second;
 }
 
-/// The verb that was reached, and how it is called.
+/// The innermost subcommand, and its full name in `path`.
 const CLI::App& deepest(const CLI::App& app, std::string& path) {
   const CLI::App* verb = &app;
   path = app.get_name();
@@ -32,7 +32,7 @@ const CLI::App& deepest(const CLI::App& app, std::string& path) {
   return *verb;
 }
 
-/// The first of the words that the parser had no place for.
+/// The first word that the parser did not accept.
 std::string first_unread(const CLI::App& app, const Words& words) {
   const Words unread = app.remaining(true);
   const auto found = std::find_if(words.begin(), words.end(), [&](const std::string& word) {
@@ -64,13 +64,13 @@ Error verb_error(const CLI::App& app, const std::string& path, const std::string
       {"check", "validate"}, {"info", "version"}, {"list", "ls"},    {"rm", "prune"},  {"delete", "prune"}};
   const Words verbs = verbs_of(app);
   const std::string all = "one of " + list_of(verbs) + "; `" + path + " --help` explains them";
-  if (word.empty()) return usage_error("`" + path + "` needs a verb", all);
+  if (word.empty()) return usage_error("`" + path + "` needs a subcommand", all);
   const std::string other = found_in(kOthers, word);
   std::string hint = config::did_you_mean(word, verbs);
   if (contains(verbs, other)) hint = "`" + path + " " + other + "`";
   if (contains(verbs, "run") && (word.ends_with(".yaml") || word.ends_with(".yml")))
     hint = "`" + path + " run " + word + "`";
-  return usage_error("`" + path + "` has no verb '" + word + "'", hint.empty() ? all : hint);
+  return usage_error("`" + path + "` has no subcommand '" + word + "'", hint.empty() ? all : hint);
 }
 
 Error option_error(const CLI::App& verb, const std::string& path, const std::string& word) {
@@ -82,7 +82,7 @@ Error option_error(const CLI::App& verb, const std::string& path, const std::str
   if (contains(names, name))
     return usage_error("the option '" + name + "' stands before `" + verb.get_name() + "`", "put it after");
   std::string hint = config::did_you_mean(name, names);
-  if (hint.empty() && contains(names, "--set")) hint = "keys of the job are set as --set train.max_steps=100;";
+  if (hint.empty() && contains(names, "--set")) hint = "set keys of the job with --set train.max_steps=100;";
   return usage_error("`" + path + "` has no option '" + name + "'",
                      hint + (hint.empty() ? "" : " ") + "`" + path + " --help` lists them");
 }
@@ -98,7 +98,7 @@ Error command_line_error(const CLI::App& app, const CLI::ParseError& failure, co
   const std::string help = "`" + path + " --help` explains what it takes";
   if (!unread.empty()) {
     const bool is_setting = unread.find('=') != std::string::npos && verb.get_option_no_throw("--set") != nullptr;
-    return usage_error("`" + path + "` has no use for '" + unread + "'", is_setting ? "--set " + unread : help);
+    return usage_error("`" + path + "` does not take '" + unread + "'", is_setting ? "--set " + unread : help);
   }
   return usage_error("`" + path + "`: " + failure.what(), help);
 }
@@ -106,9 +106,10 @@ Error command_line_error(const CLI::App& app, const CLI::ParseError& failure, co
 Error launched_command_error(const CLI::App& launch, const Words& words) {
   static const std::map<std::string, std::string> kOthers{
       {"--master-port", "set it as a key of the job: gputrain launch run job.yaml --set launch.master_port=29500"},
-      {"--master-addr", "ranks meet on the first of --hosts; leave it out"},
-      {"--node-rank", "launch reaches all --hosts itself; where a scheduler starts it on each node, by PET_NODE_RANK"},
-      {"--standalone", "leave it out: without --hosts all ranks are here"},
+      {"--master-addr", "leave it out: ranks connect to the first of --hosts"},
+      {"--node-rank",
+       "leave it out: launch starts all --hosts itself; if a scheduler starts it on each node, set PET_NODE_RANK"},
+      {"--standalone", "leave it out: without --hosts all ranks run on this host"},
       {"--no-python", "leave it out"},
       {"--rdzv-backend", "leave it out"},
       {"--rdzv-endpoint", "leave it out"},

@@ -1,4 +1,4 @@
-// What is wrong with a command line, and what to write instead.
+// Error messages for a wrong command line, with what to write instead.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace gputrain::app {
 
-/// Of `words`, in which the parser found `failure`.
+/// The error for `words`, for which the parser threw `failure`.
 Error command_line_error(const CLI::App& app, const CLI::ParseError& failure, const std::vector<std::string>& words);
 
-/// Of what stands after the options of `launch`, which is not `run`.
+/// The error for the words after the options of `launch`, if they are not a `run` command.
 Error launched_command_error(const CLI::App& launch, const std::vector<std::string>& words);
 
 }  // namespace gputrain::app

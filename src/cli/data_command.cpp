@@ -1,4 +1,4 @@
-// `gputrain data audit`: what the ledger proves about the samples a run has used.
+// `gputrain data audit`: checks from the ledger which samples a run has used.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -20,20 +20,20 @@
 namespace gputrain::app {
 namespace {
 
-/// A step of one attempt and what training had used by then, as the ledger tells it.
+/// A step of one attempt, and the data that training had used by then, according to the ledger.
 struct Mark {
   int64_t step = 0;
   data::Usage used;
-  bool is_rollback = false;  // what lies between the mark before and this one was passed over on purpose
+  bool is_rollback = false;  // the data since the previous mark was skipped on purpose
 };
 
-/// From a start to an end, or to where it went back to a checkpoint: what follows counts as another one of that number.
+/// From a start to an end or to a rollback; after a rollback, a new Attempt with the same number begins.
 struct Attempt {
   int64_t number = 1;
   data::OrderFacts order;
-  std::vector<Mark> marks;                          // where it began, its checkpoints, its end
-  std::vector<int64_t> skipped;                     // steps whose update was left out
-  std::optional<data::OrderFacts> order_elsewhere;  // where it began at a checkpoint of another run: the order there
+  std::vector<Mark> marks;                          // start, checkpoints, end
+  std::vector<int64_t> skipped;                     // steps without an update
+  std::optional<data::OrderFacts> order_elsewhere;  // if it started from another run's checkpoint: that run's order
 };
 
 std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
@@ -62,14 +62,14 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
   return attempts;
 }
 
-/// What came before a start from a checkpoint of another run is no part of what that went on from.
+/// Removes the attempts before the last start from a checkpoint of another run: they do not belong to that training.
 void leave_before_elsewhere(std::vector<Attempt>& attempts) {
   const auto last = std::find_if(attempts.rbegin(), attempts.rend(),
                                  [](const Attempt& attempt) { return attempt.order_elsewhere.has_value(); });
   if (last != attempts.rend()) attempts.erase(attempts.begin(), std::prev(last.base()));
 }
 
-/// Leaves of each attempt the marks up to where the next one took over: the rest was thrown away with it.
+/// Removes the marks of each attempt that lie after the start of a later attempt: that work was discarded.
 void cut_to_what_counts(std::vector<Attempt>& attempts) {
   int64_t end = INT64_MAX;
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
@@ -84,11 +84,11 @@ struct Finding {
   std::string what;
 };
 
-/// Compares what was used between two marks with what the order of samples gives for these steps.
+/// Compares the samples used between two marks with those that the sample order gives for these steps.
 std::optional<Finding> compare(const Attempt& attempt, const data::OrderFacts& order, const Mark& from,
                                const Mark& to) {
   const int64_t samples = to.used.samples - from.used.samples, steps = to.step - from.step;
-  if (!to.is_rollback && steps > std::max<int64_t>(samples, 0)) {  // which need not be counted to be wrong
+  if (!to.is_rollback && steps > std::max<int64_t>(samples, 0)) {  // wrong for any sample order
     return Finding{.attempt = attempt.number,
                    .begin = from.step,
                    .end = to.step,
@@ -104,8 +104,8 @@ std::optional<Finding> compare(const Attempt& attempt, const data::OrderFacts& o
   return finding;
 }
 
-/// At a change of the data's or the batch's size within an epoch, what the epoch has used and what the new order leaves
-/// for it do not make a whole.
+/// Finds a change of the data size or batch size within an epoch: the samples used so far and those of the new order do
+/// not form a whole epoch.
 std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attempt& attempt, int64_t step) {
   const data::OrderFacts& now = attempt.order;
   std::string change;
@@ -126,7 +126,7 @@ std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attemp
 
 struct Audit {
   std::vector<Finding> findings;
-  std::vector<std::string> problems;  // of the ledger itself
+  std::vector<std::string> problems;  // problems of the ledger file
   int64_t attempts = 0, steps = 0, discarded = 0;
   data::Usage used, passed_over;
   int64_t steps_passed_over = 0, rollbacks = 0, steps_skipped = 0;
@@ -148,7 +148,7 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
   leave_before_elsewhere(attempts);
   cut_to_what_counts(attempts);
   Mark last;                              // training begins at step 0, with nothing used
-  std::optional<data::OrderFacts> order;  // of what was used last
+  std::optional<data::OrderFacts> order;  // sample order at `last`
   for (const Attempt& attempt : attempts) {
     if (attempt.order_elsewhere) order = attempt.order_elsewhere;
     const bool counts = !attempt.marks.empty() && attempt.marks.back().step > attempt.marks.front().step;
@@ -201,8 +201,7 @@ void print(const Audit& audit) {
   std::string verdict = "used exactly once per epoch";
   if (audit.used.unreadable > 0) verdict += " or skipped as unreadable";
   if (audit.rollbacks > 0) verdict += " or passed over on purpose";
-  std::printf("%s\n", audit.is_clean() ? ("ok: every sample was " + verdict + ", as far as training has come").c_str()
-                                       : "NOT ok");
+  std::printf("%s\n", audit.is_clean() ? ("ok: every sample was " + verdict + " so far").c_str() : "NOT ok");
 }
 
 nlohmann::json json_of(const Audit& audit) {
@@ -223,7 +222,7 @@ nlohmann::json json_of(const Audit& audit) {
           {"problems", audit.problems}};
 }
 
-/// A ledger that somebody has changed is told of all the same where what it says makes no sense any more.
+/// Audits a ledger. If its file was changed, reports those problems even if the content makes no sense.
 Audit audit_of(const monitor::LedgerContent& ledger, const std::filesystem::path& path) {
   const auto told = [&](const std::string& reason) {
     const std::string what = "the ledger cannot be understood: " + reason;
@@ -234,9 +233,9 @@ Audit audit_of(const monitor::LedgerContent& ledger, const std::filesystem::path
   };
   try {
     return audit_of(ledger);
-  } catch (const Error& error) {  // an order of samples that cannot be
+  } catch (const Error& error) {  // an impossible sample order
     return told(error.what());
-  } catch (const std::logic_error&) {  // digits that are none
+  } catch (const std::logic_error&) {  // invalid digits
     return told("a line has a value that no run writes");
   } catch (const nlohmann::json::exception&) {
     return told("a line lacks a value, or has another kind of value than a run writes");

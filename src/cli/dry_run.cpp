@@ -19,7 +19,7 @@
 namespace gputrain::app {
 namespace {
 
-/// "80GiB", "80 GB", "512MiB".
+/// Parses "80GiB", "80 GB", "512MiB".
 int64_t read_bytes(const std::string& text) {
   double value = 0;
   const char* end = text.data() + text.size();
@@ -29,11 +29,11 @@ int64_t read_bytes(const std::string& text) {
                                     std::pair("MB", 1e6), std::pair("GB", 1e9), std::pair("TB", 1e12)}) {
     if (failure == std::errc() && unit == name && value > 0 && value < 1e6) return std::llround(value * bytes);
   }
-  throw Error(ExitCode::usage, {.what = "--device-memory " + text + " is not what a device can have",
-                                .hint = "a number of MiB, GiB, TiB, MB, GB or TB: --device-memory 80GiB"});
+  throw Error(ExitCode::usage, {.what = "--device-memory " + text + " is not a valid memory size",
+                                .hint = "a number with MiB, GiB, TiB, MB, GB or TB: --device-memory 80GiB"});
 }
 
-/// Of a GPU here, where the command line names none; 0: the job's device is not here.
+/// Memory of --device-memory, or of a GPU here; 0: unknown.
 int64_t device_bytes(const RehearsalRequest& request, const JobSpec& spec) {
   if (!request.device_memory.empty()) return read_bytes(request.device_memory);
   if (spec.device == "cpu" || device::gpu_count() == 0) return 0;
@@ -69,7 +69,7 @@ std::string what_would_help(const JobSpec& spec, const MemoryForecast& memory, A
   return text + "devices with more memory";
 }
 
-/// Found out at last, when all that was found has been told.
+/// Checked last, after everything else has been printed.
 void refuse_what_does_not_fit(const Job& job, const Forecast& forecast, Assembly& assembly) {
   const auto& memory = forecast.memory;
   if (!memory.fits()) {
@@ -102,7 +102,7 @@ int rehearse(const RehearsalRequest& request, const Job& job) {
 
   Place place = imagine(0);
   const Datasets datasets = open_datasets(job);
-  plan_run(spec, datasets, place);  // what is refused is refused before anything large is built
+  plan_run(spec, datasets, place);  // fails before anything large is built
   check_ranks(datasets, world);
   check_sample(job, datasets);
   const auto open = [&] { return datasets; };

@@ -1,13 +1,12 @@
-// `gputrain run --dry-run --world-size N`: a job of N ranks checked on one machine, before anyone rents N cards.
+// `gputrain run --dry-run --world-size N`: checks a job of N ranks on one machine, before anyone rents N GPUs.
 #pragma once
 
 #include "gputrain/job/job.hpp"
 
 namespace gputrain::app {
 
-/// Builds the last and the first of the ranks as a run would, takes two small steps on the CPU and tells what the run
-/// will do and need; writes nothing. Throws what a run of so many ranks would, and Error(environment) when memory or
-/// disk will not do.
+/// Builds the last and the first rank as a run would, takes small steps on the CPU, and prints what the run will do and
+/// need. Writes nothing. Throws the errors of such a run, and Error(environment) if memory or disk is too small.
 int rehearse(const RehearsalRequest& request, const Job& job);
 
 }  // namespace gputrain::app

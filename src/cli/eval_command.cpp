@@ -1,4 +1,4 @@
-// `gputrain eval`: what trained weights are worth on the job's data.
+// `gputrain eval`: evaluates trained weights on the job's data.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -22,15 +22,16 @@ std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const 
   return dataset;
 }
 
-/// They would be measured by numbers that mean something else.
+/// Refuses weights whose target numbers have another meaning than those of the data.
 void refuse_other_targets(const std::filesystem::path& weights, const Datasets& datasets) {
   const std::string difference = other_targets(weights, *datasets.train);
   if (difference.empty()) return;
   const std::string kind = datasets.target_kind() + " ";
-  throw Error(ExitCode::data,
-              {.what = "the weights were trained on other data: " + kind + difference,
-               .where = weights.string(),
-               .hint = "numbers follow the order of names in data.train: give that which they were trained on"});
+  throw Error(
+      ExitCode::data,
+      {.what = "the weights were trained on other data: " + kind + difference,
+       .where = weights.string(),
+       .hint = "numbers follow the order of names in data.train: use the data.train that the weights were trained on"});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A forecast as a page below the start page, and as JSON.
+// Prints a forecast below the start page, or as JSON.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace gputrain::app {
 /// "predicted 25.7 GiB of 80.0 GiB: weights ...  fits"
 std::string memory_text(const MemoryForecast& memory);
 
-/// What the start page does not say.
+/// Prints the lines that follow the start page.
 void print_forecast(monitor::Console& console, const Job& job, const Assembly& assembly, const Forecast& forecast,
                     int ranks_per_host);
 

@@ -15,7 +15,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Runs this program, its stdout going nowhere; 128 + signal where one ended it.
+/// Runs this program with stdout to /dev/null. Returns its exit code, or 128 + signal.
 int run_self(std::vector<std::string> words) {
   words.insert(words.begin(), "gputrain");
   std::vector<char*> arguments;

@@ -1,5 +1,5 @@
-// The whole check of a job by a process that is spared LibTorch, whose users describe a part of the keys: another one
-// of this program does it, `gputrain validate`, and says what is wrong.
+// Checks a whole job in a process that does not load LibTorch. Some keys need LibTorch for their check, so a child
+// process does it: `gputrain validate`, which prints the errors.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@ class JobCheck {
  public:
   explicit JobCheck(JobRequest job) : job_(std::move(job)) {}
 
-  /// The part that this process can check. Where that is wrong, everything that is wrong has been said: empty.
+  /// The part of the job that this process can check; empty if it is wrong. All errors have been printed then.
   std::optional<JobStart> read();
 
-  /// Whether the whole job is right. What is wrong has been said on stderr.
+  /// Checks the whole job and returns whether it is valid. The errors are printed to stderr.
   bool passes();
   bool is_done() const noexcept { return exit_code_.has_value(); }
-  /// Once it is done; 0: the job is right.
+  /// Only if is_done(); 0: the job is valid.
   int exit_code() const { return exit_code_.value(); }
 
  private:

@@ -1,4 +1,4 @@
-// `gputrain launch`: the job's ranks on this host or many, started, watched and restarted.
+// `gputrain launch`: starts, watches and restarts the job's ranks on one or many hosts.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -20,7 +20,7 @@
 namespace gputrain::app {
 namespace {
 
-/// The step of the last whole line of the curve.
+/// The step in the last complete line of metrics.jsonl.
 std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
   constexpr std::streamoff kEnough = 65536;
   std::ifstream file(metrics, std::ios::binary);
@@ -37,7 +37,7 @@ std::optional<int64_t> last_step_in(const std::filesystem::path& metrics) {
   return step;
 }
 
-/// Whether a start with the same words goes on with the run, rather than from where the words say.
+/// Whether the same command resumes the run's newest checkpoint, and not a given path.
 bool goes_on(const std::string& resume) { return resume == "auto" || resume == "must"; }
 
 std::optional<checkpoint::Listed> newest_of(const RunFolder& folder) {
@@ -56,13 +56,13 @@ launch::RunState state_of(const RunFolder& folder, const std::string& resume) {
     std::ifstream file(folder.summary());
     const auto summary = nlohmann::json::parse(file, nullptr, false);
     if (summary.is_object()) state.stopped_by = summary.value("stopped_by", "");
-  } catch (const std::exception&) {  // a report tells what it can
+  } catch (const std::exception&) {  // the report omits what cannot be read
   }
   return state;
 }
 
-/// What a rank runs in a given attempt. A checkpoint chosen by path is where the first one starts; the others go on
-/// from what has been saved since.
+/// The command of a rank in each attempt. With checkpoint.resume: PATH, the first attempt starts there; later ones
+/// resume from newer checkpoints of the run.
 class RankCommand {
  public:
   RankCommand(std::vector<std::string> arguments, std::string resume, RunFolder folder,
@@ -109,8 +109,7 @@ launch::LaunchRequest plan_launch(const JobStart& spec) {
           .host_timeout_seconds = spec.launch.host_timeout.seconds};
 }
 
-/// Whether the launcher does more than to start ranks on this machine, which find out by themselves if the job is
-/// wrong.
+/// Whether the launcher must check the whole job first. Ranks on this machine check it themselves.
 bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) {
   const bool is_here = std::ranges::all_of(plan.plan.hosts, &launch::Host::is_here);
   return plan.node || !is_here || resume == "never";
@@ -121,7 +120,7 @@ bool must_be_sure(const launch::LaunchRequest& plan, const std::string& resume) 
 int launch_command(const LaunchRequest& request) {
   if (request.run.dry_run) {
     throw Error(ExitCode::usage, {.what = "a dry run starts no ranks",
-                                  .hint = "gputrain run JOB --dry-run --world-size N checks a job for N ranks"});
+                                  .hint = "use gputrain run JOB --dry-run --world-size N to check a job for N ranks"});
   }
   JobRequest job = request.run.job;
   job.set.insert(job.set.end(), request.set.begin(), request.set.end());
@@ -138,7 +137,7 @@ int launch_command(const LaunchRequest& request) {
   plan.run_folder = folder.path;
   plan.state = [folder, resume] { return state_of(folder, resume); };
   if (!check->is_done()) plan.check_job = [check] { return check->passes() ? 0 : check->exit_code(); };
-  // The logs of this start belong into the new folder, not into the one that rank 0 would move aside.
+  // Create the new folder here, so that this start's logs go there and not into the one that rank 0 would move away.
   if (resume == "never" && (!plan.node || plan.node->node == 0)) {
     take_run_folder(folder.path, true, spec->checkpoint.mirror);
   }

@@ -9,9 +9,9 @@
 namespace gputrain::app {
 namespace {
 
-/// GNU OpenMP's threads turn in circles for milliseconds before they sleep where there is nothing to do. On a core that
-/// another process wants, that is taken from the thread they wait for. It is told how long they do so while LibTorch is
-/// loaded, which brings it: about as long as it takes to fall asleep and be woken.
+/// libgomp threads busy-wait for milliseconds before they sleep. If another process needs the core, they take it from
+/// the thread that they wait for. libgomp reads GOMP_SPINCOUNT when it is loaded with LibTorch; 2000 is about the time
+/// to fall asleep and wake up.
 class ShortSpinning {
  public:
   ShortSpinning() : is_ours_(std::getenv(kVariable) == nullptr && std::getenv("OMP_WAIT_POLICY") == nullptr) {
@@ -32,13 +32,14 @@ class ShortSpinning {
 
 const Verbs& library() {
   const ShortSpinning spinning;
-  // Global, as if the program were linked to it: LibTorch opens parts of itself by name and expects to be found.
+  // RTLD_GLOBAL, as if the program were linked to it: LibTorch opens parts of itself by name and expects to find
+  // symbols.
   void* opened = ::dlopen("libgputrain.so", RTLD_LAZY | RTLD_GLOBAL);
   const void* verbs = opened == nullptr ? nullptr : ::dlsym(opened, "gputrain_verbs");
   if (verbs == nullptr) {
-    throw Error(ExitCode::environment,
-                {.what = std::string("cannot open the library: ") + ::dlerror(),
-                 .hint = "it belongs into ../lib beside the program, LibTorch where it was built or beside it"});
+    throw Error(ExitCode::environment, {.what = std::string("cannot open the library: ") + ::dlerror(),
+                                        .hint = "libgputrain.so must be in ../lib relative to the program; LibTorch "
+                                                "must be where it was at build time, or there too"});
   }
   const Verbs& found = *static_cast<const Verbs*>(verbs);
   found.check();

@@ -27,7 +27,7 @@ namespace {
 
 using namespace gputrain;
 
-/// Most likely a variable of a script that is not set.
+/// The likely cause is an unset variable in a script.
 std::string not_empty(const std::string& text) { return text.empty() ? "is empty" : ""; }
 
 void add_job(CLI::App& verb, app::JobRequest& job) {
@@ -61,7 +61,7 @@ class HelpLines : public CLI::Formatter {
   std::string broken(const std::string& text) const { return wrapped(text, 80 - get_column_width(), 0); }
 };
 
-/// All verbs and their options; the one that was typed leaves its action in `action`.
+/// All subcommands and their options. Parsing sets `action` to that of the given subcommand.
 struct CommandLine {
   CLI::App app{"Trains deep-learning models from one YAML file: on a CPU, a GPU, many machines.", "gputrain"};
   app::RunRequest run;
@@ -78,7 +78,7 @@ struct CommandLine {
   CommandLine() {
     app.require_subcommand(1);
     app.formatter(std::make_shared<HelpLines>());
-    app.set_help_all_flag("--help-all", "help of every verb");
+    app.set_help_all_flag("--help-all", "help of every subcommand");
     app.set_version_flag("--version", "gputrain " + app::version(), "Print the version and exit");
     app.footer(
         "Exit codes: 0 done; 1 a bug of ours; 2 job or command line; 3 data; 4 result\n"
@@ -101,7 +101,7 @@ struct CommandLine {
         verb->add_flag("--dry-run", run.dry_run, "check everything short of training: data, model, memory, run folder");
     auto& rehearsal = run.rehearsal;
     auto* world = verb->add_option("--world-size", rehearsal.world_size,
-                                   "with --dry-run: check the job for so many ranks, here and now")
+                                   "with --dry-run: check the job for this many ranks, on this machine")
                       ->check(CLI::Range(1, 1 << 20))
                       ->needs(dry);
     verb->add_option_function<int>(
@@ -111,13 +111,13 @@ struct CommandLine {
         ->check(CLI::Range(1, 4096))
         ->needs(world);
     verb->add_option("--device-memory", rehearsal.device_memory,
-                     "with --world-size: what each rank's device has, as 80GiB")
+                     "with --world-size: memory of each rank's device, such as 80GiB")
         ->check(not_empty)
         ->needs(world);
     verb->add_flag("--json", rehearsal.json, "with --world-size: print one JSON document")->needs(world);
     verb->add_flag("--accept", run.accept, "resume although settings changed that may change the results");
     verb->add_flag("--verify", run.verify, "exit with 4 when the result misses the job's expect: band");
-    verb->add_flag("--silent-if-wrong", run.silent_if_wrong, "of a job that is wrong, `launch` tells")->group("");
+    verb->add_flag("--silent-if-wrong", run.silent_if_wrong, "`launch` reports errors in the job")->group("");
     verb->callback([this] { action = [this] { return app::library().run(run); }; });
   }
 
@@ -127,10 +127,10 @@ struct CommandLine {
       verb->add_option_function<std::string>(
           option, [this, key](const std::string& text) { add_launch_setting(key, text); }, help);
     };
-    add("--hosts", "hosts", "where, with ranks per host: h1:4,h2:4; names your ssh knows (default: here)");
+    add("--hosts", "hosts", "hosts, with ranks per host: h1:4,h2:4; any name that ssh accepts (default: this host)");
     add("--hostfile", "hostfile", "the same from a file: `h1 slots=4` or `h1:4` per line");
-    add("--nnodes", "nnodes", "hosts to train on; MIN:MAX goes on without lost ones and takes them back");
-    add("--nproc-per-node", "nproc_per_node", "ranks on a host that names no number; auto: one per GPU");
+    add("--nnodes", "nnodes", "number of hosts; MIN:MAX continues without lost hosts and takes them back");
+    add("--nproc-per-node", "nproc_per_node", "ranks per host, if --hosts gives no number; auto: one per GPU");
     add("--max-restarts", "max_restarts", "attempts after the first one (default: 3)");
     verb->prefix_command();
     verb->footer(
@@ -145,7 +145,7 @@ struct CommandLine {
     agent->callback([this] { action = [] { return app::agent_command(); }; });
   }
 
-  /// An option of `launch` is a setting of the job; what looks like YAML is no more than text.
+  /// Turns an option of `launch` into a setting of the job, quoted so that YAML does not interpret it.
   void add_launch_setting(const std::string& key, const std::string& text) {
     const auto quoted = [](const std::string& word) {
       std::string yaml = "'";
@@ -178,9 +178,9 @@ struct CommandLine {
   }
 
   void add_replay() {
-    auto* verb = app.add_subcommand("replay", "take a step of a run again and compare with what was recorded");
+    auto* verb = app.add_subcommand("replay", "repeat a step of a run and compare it with the record");
     verb->add_option("run", replay.run, "the run folder; nothing in it is changed")->required()->check(not_empty);
-    verb->add_option("--step", replay.step, "the step, taken from the newest checkpoint before it")
+    verb->add_option("--step", replay.step, "the step to repeat, from the newest checkpoint before it")
         ->required()
         ->check(at_least(1));
     verb->add_flag("--json", replay.json, "print one JSON document");
@@ -213,9 +213,11 @@ struct CommandLine {
         ->delimiter(',')
         ->check(at_least(1))
         ->needs(micro);
-    train->add_option("--rounds", bench.rounds, "measure all of it so often, every second time backwards (default: 1)")
+    train
+        ->add_option("--rounds", bench.rounds,
+                     "rounds over all combinations, every second one in reverse order (default: 1)")
         ->check(CLI::Range(1, 100));
-    train->add_flag("--synthetic", bench.synthetic, "made-up data instead of the job's");
+    train->add_flag("--synthetic", bench.synthetic, "synthetic data instead of the job's");
     train->add_flag("--json", bench.json, "print one JSON document");
     train->footer(
         "Each combination trains in a process of its own; no run folder is written.\n"
@@ -251,7 +253,7 @@ struct CommandLine {
     describe->add_option("name", name, "the entry, as `gputrain list` names it");
     describe->callback([this] { action = [this] { return app::library().describe(kind, name); }; });
 
-    auto* data = app.add_subcommand("data", "questions about a run's data");
+    auto* data = app.add_subcommand("data", "check the data of a run");
     data->require_subcommand(1);
     auto* audit = data->add_subcommand("audit", "prove from a run's ledger that every sample was used once per epoch");
     audit->add_option("run", name, "the run folder")->required()->check(not_empty);
@@ -266,7 +268,7 @@ struct CommandLine {
     auto* ckpt = app.add_subcommand("ckpt", "list, verify, compare and remove checkpoints");
     ckpt->require_subcommand(1);
 
-    auto* ls = ckpt->add_subcommand("ls", "the checkpoints of a run, newest last, by manifests and sizes");
+    auto* ls = ckpt->add_subcommand("ls", "list the checkpoints of a run, newest last; checks manifests and sizes");
     ls->add_option("run", path, "a run folder, or its ckpt/")->required()->check(not_empty);
     ls->callback([this] { action = [this] { return app::library().ckpt_ls(path, json); }; });
 
@@ -281,7 +283,7 @@ struct CommandLine {
     diff->footer("Exit code: 0 all tensors equal bit for bit; 4 they differ; 2, 5 unreadable.");
     diff->callback([this] { action = [this] { return app::library().ckpt_diff(path, other_path, json); }; });
 
-    auto* verb = ckpt->add_subcommand("prune", "remove checkpoints that no count keeps, and half written ones");
+    auto* verb = ckpt->add_subcommand("prune", "remove checkpoints that no --keep option keeps, and half-written ones");
     verb->add_option("run", prune.run, "a run folder, or its ckpt/")->required()->check(not_empty);
     verb->add_option("--keep-last", prune.keep_last, "how many of the newest stay")->required()->check(at_least(1));
     verb->add_option("--keep-best", prune.keep_best, "so many of the best by score stay too")->check(at_least(0));
@@ -302,8 +304,8 @@ bool stderr_has_colour() {
   return isatty(STDERR_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
-/// One clear message on stderr and the exit code it deserves. A library's exception may carry a stack trace after its
-/// first line: only that line is for the user.
+/// Prints one message to stderr and returns the exit code. An exception of a library may have a stack trace after its
+/// first line: prints only that line.
 int report(std::exception_ptr failure) {
   try {
     std::rethrow_exception(failure);
@@ -328,10 +330,10 @@ int report(std::exception_ptr failure) {
   }
 }
 
-/// Reads a command line; when there is an exit code, what was asked for (--help) has been said.
+/// Parses a command line. An exit code means that it is done: it was --help or --version.
 std::optional<int> read(CommandLine& line, const std::vector<std::string>& words) {
   try {
-    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // CLI11 expects reverse order
     line.app.parse(reversed);
     return std::nullopt;
   } catch (const CLI::Success& help) {
@@ -341,7 +343,7 @@ std::optional<int> read(CommandLine& line, const std::vector<std::string>& words
   }
 }
 
-/// What follows the options of `launch` is a command line of its own, which every rank reads again.
+/// Parses the command after the options of `launch`, which every rank parses again.
 int CommandLine::start_ranks() {
   if (launch.arguments.empty() || launch.arguments[0] != "run")
     throw app::launched_command_error(*app.get_subcommand("launch"), launch.arguments);
@@ -351,15 +353,15 @@ int CommandLine::start_ranks() {
   return app::launch_command(launch);
 }
 
-/// What a verb was asked to print is its result, so that a full disk under `gputrain schema > FILE` is no success.
-/// Training has its results in the run folder.
+/// Flushes stdout: the output is the result of a subcommand, so `gputrain schema > FILE` must fail on a full disk.
+/// Training keeps its results in the run folder.
 int with_output_written(const CommandLine& line, int code) {
   const bool trains = line.app.got_subcommand("run") || line.app.got_subcommand("launch");
   if (trains || code != 0) return code;
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   const std::string why = errno == 0 ? "" : std::string(": ") + std::strerror(errno);
-  throw Error(ExitCode::environment, {.what = "what this prints could not be written to stdout" + why});
+  throw Error(ExitCode::environment, {.what = "cannot write the output to stdout" + why});
 }
 
 }  // namespace

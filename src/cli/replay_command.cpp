@@ -1,5 +1,5 @@
-// `gputrain replay`: takes a step of a run again, from the checkpoint before it, and compares with what was recorded.
-// Nothing is written.
+// `gputrain replay`: repeats a step of a run from the checkpoint before it and compares it with the record. Writes
+// nothing.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -31,7 +31,7 @@ using checkpoint::Checkpoint;
 
 constexpr const char* kCompared[] = {"train/loss", "train/grad_norm", "train/lr"};
 
-/// What metrics.jsonl holds of training, by step; null where a number was not finite.
+/// Training metrics in metrics.jsonl, by step; null if a number was not finite.
 using Curve = std::map<int64_t, std::map<std::string, std::optional<double>>>;
 
 Curve read_curve(const std::filesystem::path& path) {
@@ -50,13 +50,13 @@ Curve read_curve(const std::filesystem::path& path) {
   return curve;
 }
 
-/// What is replayed, and from where.
+/// The steps to replay, and the checkpoint to start from.
 struct Passage {
   RunFolder folder;
   int64_t step = 0;
   Checkpoint from;
-  std::optional<Checkpoint> at_step;  // weights to compare with
-  Curve curve;                        // of the steps taken again
+  std::optional<Checkpoint> at_step;  // to compare weights with
+  Curve curve;                        // of the repeated steps
 };
 
 std::optional<Checkpoint> open_if_good(const std::filesystem::path& folder) {
@@ -80,18 +80,17 @@ Checkpoint newest_before(int64_t step, const std::vector<checkpoint::Listed>& li
   }
   throw Error(ExitCode::checkpoint, {.what = "there is no good checkpoint before step " + grouped(step) + "; " + others,
                                      .where = where.string(),
-                                     .hint = "a later step; checkpoint.keep_every keeps more of them"});
+                                     .hint = "a later step; checkpoint.keep_every keeps more checkpoints"});
 }
 
-/// Where the run went back to a checkpoint on its way from `begin`, the way is not one of steps alone.
+/// Throws if the run rolled back between `begin` and `step`: replay repeats only steps, not rollbacks.
 void refuse_rollbacks(const std::vector<nlohmann::json>& ledger, int64_t begin, int64_t step) {
   for (const auto& line : ledger) {
     const int64_t at = line.value("kind", "") == "rollback" ? line.value("step", int64_t{-1}) : -1;
     if (at <= begin || at >= step) continue;
-    throw Error(ExitCode::usage,
-                {.what = "the run went back to a checkpoint at step " + grouped(at) + ", between step " +
-                         grouped(begin) + ", where replaying would begin, and step " + grouped(step),
-                 .hint = "a step up to " + grouped(at) + ", or one after a later checkpoint"});
+    throw Error(ExitCode::usage, {.what = "the run rolled back at step " + grouped(at) + ", between step " +
+                                          grouped(begin) + ", where the replay would start, and step " + grouped(step),
+                                  .hint = "a step up to " + grouped(at) + ", or one after a later checkpoint"});
   }
 }
 
@@ -104,7 +103,8 @@ bool is_rolled_back_at(const std::vector<nlohmann::json>& ledger, int64_t step) 
 Passage find_passage(const ReplayRequest& request, const std::vector<nlohmann::json>& ledger) {
   const RunFolder folder{request.run};
   if (!std::filesystem::exists(folder.resolved())) {
-    throw Error(ExitCode::usage, {.what = "this is no run folder: it has no job.resolved.yaml", .where = request.run});
+    throw Error(ExitCode::usage,
+                {.what = "this is not a run folder: it has no job.resolved.yaml", .where = request.run});
   }
   Curve curve = read_curve(folder.metrics());
   const auto listed =
@@ -112,7 +112,7 @@ Passage find_passage(const ReplayRequest& request, const std::vector<nlohmann::j
   const int64_t reached = std::max(curve.empty() ? 0 : curve.rbegin()->first, listed.empty() ? 0 : listed.front().step);
   if (request.step > reached) {
     throw Error(ExitCode::usage, {.what = "step " + grouped(request.step) +
-                                          " is beyond the run, which has recorded step " + grouped(reached) + " last",
+                                          " is after the last recorded step of the run, " + grouped(reached),
                                   .where = request.run});
   }
   Passage passage{
@@ -124,8 +124,8 @@ Passage find_passage(const ReplayRequest& request, const std::vector<nlohmann::j
   const auto next = curve.upper_bound(request.step);
   passage.curve.insert(curve.upper_bound(passage.from.step()), next);
   if (!passage.curve.empty() || passage.at_step) return passage;
-  throw Error(ExitCode::usage, {.what = "nothing is recorded of the steps " + grouped(passage.from.step() + 1) +
-                                        " to " + grouped(request.step) + ", so that there is nothing to compare with",
+  throw Error(ExitCode::usage, {.what = "there is no record of steps " + grouped(passage.from.step() + 1) + " to " +
+                                        grouped(request.step) + " to compare with",
                                 .where = folder.metrics().string(),
                                 .hint = next == curve.end() ? "" : "--step " + std::to_string(next->first)});
 }
@@ -142,8 +142,8 @@ struct TensorFinding {
 };
 
 struct Comparison {
-  std::vector<int64_t> steps;             // whose metrics were compared
-  std::map<std::string, double> last;     // of the last of them, replayed
+  std::vector<int64_t> steps;             // steps whose metrics were compared
+  std::map<std::string, double> last;     // replayed metrics of the last of them
   std::vector<MetricDifference> metrics;  // in order of steps
   int64_t tensors = 0;                    // compared
   std::vector<TensorFinding> tensors_differing;
@@ -153,7 +153,7 @@ struct Comparison {
   bool is_equal() const noexcept { return metrics.empty() && tensors_differing.empty(); }
 };
 
-/// Lets the log hook speak at the steps at which it spoke then, and compares.
+/// Logs at the steps at which the run logged, and compares.
 class ReplayHook final : public train::Hook {
  public:
   ReplayHook(train::LogHook& log, const Curve& curve, Assembly& assembly, Comparison& comparison)
@@ -200,7 +200,7 @@ std::string up_to_rounding(std::string_view what, const std::string& then, const
   return fmt::format("{} was {} then and is {} now: expect equality up to rounding only", what, then, now);
 }
 
-/// Settings that a run may change on its way, as they decide only in which order numbers are added up.
+/// Changed settings that affect only the order of summation.
 std::vector<std::string> notes_on_settings(const Checkpoint& then, const std::vector<config::Setting>& today) {
   constexpr std::string_view kDecide[] = {"train.micro_batch_size", "train.gradient_accumulation_steps",
                                           "train.channels_last",    "train.cuda_graphs",
@@ -216,9 +216,9 @@ std::vector<std::string> notes_on_settings(const Checkpoint& then, const std::ve
   return notes;
 }
 
-/// What makes results differ in their last bits without anything being wrong.
+/// Differences in environment and data that explain different results.
 std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int64_t step, const nlohmann::json& now) {
-  nlohmann::json then;  // the attempt that took the step last
+  nlohmann::json then;  // the last attempt that took the step
   for (const auto& line : ledger) {
     if (line.value("kind", "") == "attempt" && line.value("step", int64_t{0}) < step) then = line;
   }
@@ -227,16 +227,16 @@ std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int
     if (!then.is_object() || !then.contains(key) || then[key] == now.at(key)) continue;
     std::string note = up_to_rounding(key, then[key].dump(), now.at(key).dump());
     if (std::string_view(key) == "world_size" && then[key].is_number_integer())
-      note += fmt::format("; mpirun -np {} gputrain replay ... takes as many ranks", then[key].get<int>());
+      note += fmt::format("; mpirun -np {} gputrain replay ... starts as many ranks", then[key].get<int>());
     notes.push_back(std::move(note));
   }
   const nlohmann::json::json_pointer samples("/order/samples");
   if (then.is_object() && then.contains(samples) && then[samples] != now.at(samples)) {
-    notes.push_back(fmt::format("the training data had {} samples then and has {} now: the step is taken on other ones",
+    notes.push_back(fmt::format("the training data had {} samples then and has {} now: the replay uses other samples",
                                 then[samples].dump(), now.at(samples).dump()));
   }
   if (then.is_object() && then.contains("target_names") && then["target_names"] != now.value("target_names", ""))
-    notes.emplace_back("the training data's classes or characters are not those of then: the step has other labels");
+    notes.emplace_back("the classes or characters of the training data changed: the replay has other labels");
   return notes;
 }
 
@@ -247,8 +247,8 @@ void take_up(const Checkpoint& from, TrainingState& state, train::Progress& prog
     if (error.code() != ExitCode::usage) throw;
     throw Error(ExitCode::usage, {.what = error.parts().what,
                                   .where = error.parts().where,
-                                  .hint = "the run's job was changed after this checkpoint; "
-                                          "a step after a checkpoint of the job as it is now"});
+                                  .hint = "the run's job was changed after this checkpoint: choose "
+                                          "a step after a newer checkpoint"});
   }
 }
 
@@ -256,7 +256,7 @@ Comparison replay(const Passage& passage, const Job& job, Assembly& assembly,
                   const std::vector<nlohmann::json>& ledger) {
   monitor::Recorder no_sinks;
   train::Plan quiet = assembly.plan;
-  quiet.log = {};  // it speaks where it spoke then, whatever the interval is now
+  quiet.log = {};  // ReplayHook decides when to log
   train::LogHook log({no_sinks, quiet}, assembly.place.groups, assembly.place.device);
   TrainingState state(job, assembly, log);
   train::Progress progress;

@@ -1,4 +1,4 @@
-// `gputrain run`: the way of a job, from the file to the trained model.
+// `gputrain run`: the stages of a job, from the file to the trained model.
 #include <csignal>
 #include <optional>
 

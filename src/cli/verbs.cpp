@@ -1,4 +1,4 @@
-// Where the program finds the verbs of this library: all of ours that can be seen from outside.
+// The table of this library's subcommands, the only one of our symbols that is exported.
 #include "gputrain/config/schema.hpp"
 #include "gputrain/job/commands.hpp"
 

@@ -24,7 +24,7 @@ Times times_of(const train::Cadence& cadence, const train::Plan& plan) {
   return times + (cadence.at_step(plan.total_steps) ? 0 : 1);
 }
 
-/// Whether the best checkpoint may be one that the cadence of saves does not meet.
+/// Whether a checkpoint with a new best score may be saved between the regular saves.
 bool saves_between(const JobSpec& spec, const Assembly& assembly) {
   const auto& [save, eval] = std::pair(assembly.plan.save, assembly.plan.eval);
   if (best_metric_of(spec, assembly.datasets).empty() || save.is_never() || eval.is_never()) return false;
@@ -41,7 +41,8 @@ int64_t state_bytes(const optim::Optimizer::State& state) {
   return bytes;
 }
 
-/// Every rank's part in turn, as that rank would hold it; the state is never touched, and so takes no memory.
+/// Computes each rank's part in turn with that rank's own code. Does not touch the state's pages, so it takes no
+/// memory.
 ShardForecast forecast_shards(const Job& job, Assembly& assembly) {
   auto& built = assembly.built;
   device::Arena& arena = *built.arena;
@@ -79,7 +80,7 @@ WireForecast forecast_wires(const Assembly& assembly, const comm::Traffic& of_a_
   return wires;
 }
 
-/// What ranks write of the compression's state: every one its errors, rank 0 the factors too.
+/// Files of the compression state: every rank writes its errors, rank 0 also the factors.
 FilesForecast forecast_compression(const Assembly& assembly) {
   const auto& groups = assembly.place.groups;
   if (!assembly.reduction.power_sgd) return {};
@@ -90,7 +91,7 @@ FilesForecast forecast_compression(const Assembly& assembly) {
   return {.count = groups.world_size(), .bytes = first + other * (groups.world_size() - 1), .largest = first};
 }
 
-/// JSON files, of some kilobytes, are left out.
+/// Ignores JSON files, which have a few kilobytes.
 CheckpointForecast forecast_checkpoint(const Job& job, const Assembly& assembly, const ShardForecast& shards,
                                        Times saves) {
   const auto& built = assembly.built;
@@ -114,17 +115,17 @@ CheckpointForecast forecast_checkpoint(const Job& job, const Assembly& assembly,
   return checkpoint;
 }
 
-/// As many as take some seconds and a quarter of this machine's memory; two at least.
+/// As many samples as take a few seconds and a quarter of this machine's memory; at least 2.
 int64_t samples_to_try(const Assembly& assembly, int64_t bytes_of_one) {
   constexpr double kMostOperations = 5e11;
-  // At least two per weight forward and four backward, where the model does not say.
+  // If the model gives no number: at least 2 operations per weight forward and 4 backward.
   const double operations =
       std::max(assembly.built.model->flops_per_sample(), 6.0 * static_cast<double>(assembly.built.parameter_count));
   const auto in_time = static_cast<int64_t>(kMostOperations / operations);
   return std::max<int64_t>(2, std::min(in_time, device::host_memory_bytes() / 4 / std::max<int64_t>(1, bytes_of_one)));
 }
 
-/// Of those that a run would try; if none does, the smallest.
+/// The largest micro-batch that fits, of those that a run would try; if none fits, the smallest.
 int64_t largest_that_fits(const MemoryForecast& memory) {
   auto sizes = train::micro_batches_to_try(memory.micro_batch);
   while (sizes.size() > 1 && memory.limit > 0 && memory.total(sizes.back()) > memory.limit) sizes.pop_back();

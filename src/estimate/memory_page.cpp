@@ -19,13 +19,13 @@ namespace {
 
 std::string size_text(int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); }
 
-/// What took the memory at its peak.
+/// Memory use at the peak.
 struct MemoryUse {
   device::MemoryReading reading;
-  int64_t requested = 0;  // by the request that failed
+  int64_t requested = 0;  // size of the failed allocation
   int64_t parameters = 0, working_copy = 0, gradients = 0, optimizer_state = 0;
-  int64_t data = 0;  // batches read ahead, in host memory
-  int64_t rest = 0;  // activations, and what operators need for a moment
+  int64_t data = 0;  // prefetched batches, in host memory
+  int64_t rest = 0;  // activations and temporary buffers of operators
 
   int64_t fixed() const noexcept { return parameters + working_copy + gradients + optimizer_state; }
   int64_t total() const noexcept { return fixed() + data + rest; }
@@ -44,8 +44,8 @@ MemoryUse use_of(const device::Shortage& shortage, const JobSpec& spec, const As
   const auto& batch = assembly.plan.batch;
   if (device.is_cpu())
     use.data = batch_bytes(*assembly.datasets.train, own_micro_batch(assembly)) * batches_ahead(spec, batch);
-  // On the CPU the arena and what is shaped like it are mapped by themselves, so that the allocator has the others
-  // only.
+  // On the CPU the arena and tensors of its size are mapped outside the allocator, so its peak contains only the
+  // others.
   const int64_t known = device.is_cpu() ? use.data : use.fixed();
   use.rest = std::max<int64_t>(0, use.reading.peak_tensor_bytes - known);
   return use;
@@ -55,10 +55,10 @@ struct Remedy {
   std::string set;
   std::string effect;
   int64_t saved = 0;
-  int change = 0;  // of the results: 0 none, 1 rounding, 2 another model or other inputs
+  int change = 0;  // change of results: 0 none, 1 rounding, 2 another model or other inputs
 };
 
-/// A divisor of the micro-batch, at most half of it, whose activations need no more than there was room for.
+/// A divisor of the micro-batch, at most half of it, whose activations fit into the memory that was available.
 int64_t smaller_micro_batch(int64_t micro, const MemoryUse& use) {
   const double needed = static_cast<double>(use.rest + use.requested), room = 0.9 * static_cast<double>(use.rest);
   for (int64_t smaller = micro / 2; smaller > 1; --smaller) {
@@ -106,7 +106,7 @@ void add_evaluation(std::vector<Remedy>& remedies, const JobSpec& spec, const As
   const int64_t micro = own_micro_batch(assembly);
   if (!spec.eval.batch_size || *spec.eval.batch_size <= micro) return;
   remedies.push_back({.set = fmt::format("eval.batch_size={}", micro),
-                      .effect = "evaluation in passes as large as those of training",
+                      .effect = "evaluation uses the micro-batch of training",
                       .saved = use.rest - use.rest * micro / *spec.eval.batch_size});
 }
 
@@ -122,7 +122,7 @@ void add_reading(std::vector<Remedy>& remedies, const JobSpec& spec, const Assem
 void add_recompute(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const MemoryUse& use) {
   if (spec.train.activation_checkpointing == "block" || !assembly.built.model->offers(nn::Recompute::block)) return;
   remedies.push_back({.set = "train.activation_checkpointing=block",
-                      .effect = "blocks are run again in the backward pass, for a third more time",
+                      .effect = "blocks are recomputed in the backward pass; a step takes a third longer",
                       .saved = use.rest / 2});
 }
 
@@ -152,7 +152,7 @@ void add_shorter_inputs(std::vector<Remedy>& remedies, const Assembly& assembly,
   }
 }
 
-/// A model of half as many layers, where the model says how many it has.
+/// A model with half as many layers, if the model has a number of layers.
 void add_smaller_model(std::vector<Remedy>& remedies, const Job& job, int64_t saved) {
   for (const auto& setting : job.loaded.settings()) {
     if (setting.key != "model.config.n_layer") continue;
@@ -165,7 +165,7 @@ void add_smaller_model(std::vector<Remedy>& remedies, const Job& job, int64_t sa
   }
 }
 
-/// What changes results least comes first, then what saves most.
+/// Smallest change of results first, then largest saving first.
 std::vector<Remedy> remedies_for(const Job& job, const Assembly& assembly, const MemoryUse& use) {
   const JobSpec& spec = job.spec();
   std::vector<Remedy> remedies;
@@ -205,7 +205,7 @@ std::string use_text(const JobSpec& spec, const Assembly& assembly, const Memory
 }
 
 std::string hint_of(const std::vector<Remedy>& remedies, bool on_gpu) {
-  std::string text = "these, in this order; what changes results least comes first";
+  std::string text = "one of these; the first ones change results least";
   size_t number = 0;
   for (const Remedy& remedy : remedies) {
     const std::string saved = remedy.saved > 0 ? "about " + size_text(remedy.saved) + " less; " : "";
@@ -221,7 +221,8 @@ std::optional<Error> out_of_memory_error(const std::exception& failure, const Jo
   const auto shortage = device::shortage_of(failure);
   if (!shortage) return std::nullopt;
   std::string what = "out of memory " + when;
-  if (shortage->requested_bytes > 0) what += ": " + size_text(shortage->requested_bytes) + " more could not be had";
+  if (shortage->requested_bytes > 0)
+    what += ": " + size_text(shortage->requested_bytes) + " more could not be allocated";
   std::vector<Remedy> remedies;
   if (assembly != nullptr) {
     const MemoryUse use = use_of(*shortage, job.spec(), *assembly);

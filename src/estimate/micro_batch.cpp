@@ -25,10 +25,10 @@
 namespace gputrain::app {
 namespace {
 
-constexpr int64_t kMostPasses = 8;     // of a step that is tried; more would only take longer
-constexpr double kEnoughSeconds = 10;  // for one micro-batch
+constexpr int64_t kMostPasses = 8;     // forward passes of a trial step; more would only take longer
+constexpr double kEnoughSeconds = 10;  // per micro-batch size
 
-/// The same place without the others: a rank that runs out of memory leaves nobody waiting in a collective.
+/// The same place with a group of its own, so that a rank that runs out of memory blocks no other rank in a collective.
 Place apart(const Place& place) {
   Place own;
   own.launch = place.launch;
@@ -39,9 +39,9 @@ Place apart(const Place& place) {
   return own;
 }
 
-/// How a micro-batch went on one rank, as a row of numbers that ranks can give each other.
+/// The result of one micro-batch size on one rank, as a row of numbers for an all-gather.
 struct TrialFinding {
-  double needed_bytes = 0, free_bytes = 0;  // both 0: not known beforehand
+  double needed_bytes = 0, free_bytes = 0;  // both 0: unknown before the trial
   double fits = 0;
   double samples_per_second = 0;
   double peak_bytes = 0;
@@ -75,7 +75,7 @@ class MicroBatchSearch {
  private:
   TrialFinding try_out(int64_t size) {
     TrialFinding finding;
-    if (place_.device.is_cpu()) {  // nobody survives a shortage there: it must not come to that
+    if (place_.device.is_cpu()) {  // a shortage there kills the process: check before
       constexpr double kLeftToOthers = 0.1;
       const int ranks_here = std::max(1, place_.launch.rendezvous.local_world_size);
       finding.needed_bytes = static_cast<double>(bytes_needed(size));
@@ -102,19 +102,19 @@ class MicroBatchSearch {
     return finding;
   }
 
-  /// On a GPU enough for steps that are replayed, where a run's are: they are faster, and take other memory.
+  /// On a GPU, enough steps to measure CUDA graph replays: they are faster and need other memory.
   int64_t warmup() const { return place_.device.is_cpu() ? 2 : train::Step::kStepsBeforeRecording + 1; }
 
-  /// On a GPU: evaluation and saves come and go between steps, and leave memory in pieces.
+  /// On a GPU, keeps a reserve: evaluations and saves between steps fragment the memory.
   bool leaves_room(int64_t peak_bytes, TrialFinding& finding) const {
-    if (place_.device.is_cpu()) return true;  // was seen to before
+    if (place_.device.is_cpu()) return true;  // was checked before the trial
     constexpr double kLeftToPieces = 0.05;
     finding.needed_bytes = static_cast<double>(peak_bytes);
     finding.free_bytes = (1 - kLeftToPieces) * static_cast<double>(device::facts_of(place_.device).total_bytes);
     return finding.needed_bytes <= finding.free_bytes;
   }
 
-  /// A whole step, or as much of it as tells how fast it is.
+  /// A whole step, or enough passes of it to measure its speed.
   train::BatchPlan batch_of(int64_t size) const {
     const int64_t per_pass = size * place_.groups.world_size();
     const int64_t passes = std::min(kMostPasses, ceil_divide(whole_.global_batch, per_pass));
@@ -122,7 +122,7 @@ class MicroBatchSearch {
         .global_batch = std::min(whole_.global_batch, passes * per_pass), .micro_batch = size, .accumulation = passes};
   }
 
-  /// Of this rank's copy that is written while training goes on, and of the threads that write it.
+  /// Host memory of this rank's copy for a background save, and of the threads that write it.
   int64_t bytes_of_a_save(const FixedMemory& fixed) const {
     if (trial_.plan.save.is_never()) return 0;
     const bool saves_all = place_.rank() == 0, saves_its_part = !trial_.built.owners.empty();
@@ -136,7 +136,7 @@ class MicroBatchSearch {
     return copied > 0 ? copied + kStacksAndBlocks : 0;
   }
 
-  /// Beyond what is held now, by a straight line through what smaller ones took.
+  /// Memory needed beyond what is held now: extrapolates linearly from smaller micro-batches.
   int64_t bytes_needed(int64_t size) const {
     const FixedMemory fixed = fixed_memory(trial_.built, trial_.updates);
     if (peaks_.empty()) return fixed.gradients + fixed.optimizer_state + bytes_of_a_save(fixed);
@@ -151,7 +151,7 @@ class MicroBatchSearch {
     return static_cast<int64_t>(kUncertainty * (foretold - held)) + bytes_of_a_save(fixed);
   }
 
-  /// The slowest rank and the fullest one count.
+  /// Combines the results of all ranks: the lowest speed and the highest peak count.
   MicroBatchTrial agree(int64_t size, const TrialFinding& own) {
     const at::Tensor rows = place_.groups.control().all_gather(at::tensor(own.row(), at::kDouble), "micro-batch");
     MicroBatchTrial trial{.micro_batch = size, .misfit = {}};
@@ -167,7 +167,7 @@ class MicroBatchSearch {
     return trial;
   }
 
-  /// Whether larger ones would only take long: trying this one did, and it is no faster than a smaller one.
+  /// Whether to stop the search: this size took long and is not faster than a smaller one.
   bool is_past_the_best(const std::vector<MicroBatchTrial>& trials) const {
     const MicroBatchTrial& last = trials.back();
     const int64_t samples = batch_of(last.micro_batch).global_batch / place_.groups.world_size();
@@ -188,11 +188,11 @@ class MicroBatchSearch {
   Place& place_;
   Assembly trial_;
   train::BatchPlan whole_;
-  std::vector<std::pair<int64_t, int64_t>> peaks_;  // micro-batch and bytes
+  std::vector<std::pair<int64_t, int64_t>> peaks_;  // micro-batch and peak bytes
   std::optional<Error> shortage_;
 };
 
-/// Of everything that decides what fits and what is fast.
+/// Hash of everything that decides what fits and what is fast.
 std::string purpose_of(const Job& job, const Place& place) {
   const auto facts = device::facts_of(place.device);
   std::string text =
@@ -208,7 +208,7 @@ std::string purpose_of(const Job& job, const Place& place) {
   return fmt::format("{:016x}", stable_hash(text));
 }
 
-/// The newest attempt's; null: none has found one.
+/// The result in the newest ledger line that has one; null: none.
 nlohmann::json last_finding(const Job& job) {
   const auto ledger = monitor::read_ledger(RunFolder{job.output_dir}.ledger()).lines;
   for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
@@ -218,7 +218,7 @@ nlohmann::json last_finding(const Job& job) {
   return nullptr;
 }
 
-/// Rank 0 looks, for all. 0: there is none.
+/// The result of an earlier attempt for the same purpose, read by rank 0 and broadcast; 0: none.
 int64_t kept_micro_batch(const Job& job, Place& place, const std::string& purpose) {
   const at::Tensor kept = at::full({}, 0, at::kLong);
   if (place.rank() == 0 && job.spec().checkpoint.resume != "never") {

@@ -15,7 +15,7 @@
 namespace gputrain::app {
 namespace {
 
-/// What a row is called along one of the four settings.
+/// The name of a row along one of the four settings.
 using Axis = std::function<std::string(const BenchRow&)>;
 
 const std::array<Axis, 4>& axes() {
@@ -42,7 +42,7 @@ double quantile(std::vector<double> values, double part) {
   return std::lerp(values[below], values[above], place - static_cast<double>(below));
 }
 
-/// Whether the middle halves of their rates overlap: which of the two is faster may then be chance.
+/// Whether the middle halves of the rates overlap: then the difference may be chance.
 bool spreads_meet(const BenchRow& a, const BenchRow& b) {
   constexpr double kLower = 0.25, kUpper = 0.75;
   return quantile(a.rates, kLower) < quantile(b.rates, kUpper) && quantile(b.rates, kLower) < quantile(a.rates, kUpper);
@@ -58,7 +58,8 @@ std::string comparison(const BenchRow& row, const BenchRow& with, const Axis& ax
   return fmt::format("{} is {:.2f}x {}{} and {}", axis(row), row.rate() / with.rate(), axis(with), doubt, effect);
 }
 
-/// What this program's own formats hold can be made up; of another one only its samples tell.
+/// Synthetic data exists for images and tokens. All formats of gputrain give these; for another format, only its
+/// samples tell.
 void refuse_other_samples(const Job& job) {
   constexpr std::array kOwn{"idx", "imagefolder", "synthetic", "tar", "text", "tokens"};
   if (std::ranges::find(kOwn, job.spec().data.train.format.name) != kOwn.end()) return;
@@ -66,8 +67,8 @@ void refuse_other_samples(const Job& job) {
   if (datasets.tokens_per_sample() > 0 || datasets.train->layout().is_image()) return;
   throw job.loaded.error(
       "data.train.format",
-      "made-up data is images or tokens, and the samples of " + datasets.train->describe() + " are neither",
-      "leave --synthetic out: the job's own data is measured then");
+      "synthetic data is images or tokens, but the samples of " + datasets.train->describe() + " are neither",
+      "remove --synthetic to measure with the job's own data");
 }
 
 /// JSON has no NaN and no infinity: null stands for them.
@@ -86,7 +87,7 @@ std::vector<std::string> synthetic_data(const Job& job) {
   }
   const std::string type = job.spec().model.architecture.name;
   if (type == "gpt" && vocabulary.empty()) {
-    throw job.loaded.error("model.config.vocab_size", "made-up tokens must be told how many there are",
+    throw job.loaded.error("model.config.vocab_size", "synthetic data needs the number of different tokens",
                            "vocab_size: 50257");
   }
   std::string train = "format: synthetic, samples: 1048576";

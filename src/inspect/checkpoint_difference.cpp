@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using checkpoint::Checkpoint;
 using checkpoint::Part;
 
-/// A part of the state as an object; empty where it is not one.
+/// A part of the state as an object; empty if it is not an object.
 nlohmann::json object_at(const Checkpoint& checkpoint, const char* pointer) {
   const nlohmann::json::json_pointer where(pointer);
   const auto& state = checkpoint.state();
@@ -37,8 +37,8 @@ std::map<std::string, std::string> settings_in(const Checkpoint& checkpoint) {
   return settings;
 }
 
-/// Only the schema knows what a change of a key means, so the job is read again from its settings. Those of another
-/// version of gputrain may not make a job: then nothing is known.
+/// Only the schema knows the effect of a change, so the job is loaded again from its settings. Settings of another
+/// version of gputrain may not load: then the result is empty.
 std::map<std::string, config::Change> changes_of(const std::map<std::string, std::string>& settings) {
   config::Request request;
   for (const auto& [key, value] : settings) request.set.push_back(key + "=" + value);
@@ -122,7 +122,7 @@ void compare_tensor(const std::string& name, const at::Tensor& a, const at::Tens
   if (difference.differing > 0) file.differing.push_back({name, kind_of(a), difference});
 }
 
-/// A file that one of them lacks is one without tensors.
+/// A missing file counts as a file without tensors.
 FileDifference compare_files(const std::string& name, const Part* a, const Part* b) {
   FileDifference file{.name = name};
   for (const auto& tensor : a == nullptr ? std::vector<std::string>() : a->names()) {

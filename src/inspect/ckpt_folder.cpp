@@ -121,12 +121,12 @@ fs::path checkpoints_folder(const fs::path& named) {
   if (!fs::exists(named, error)) refuse("there is no such folder");
   if (!fs::is_directory(named, error)) refuse("not a folder");
   if (fs::is_directory(named / "ckpt", error)) return (named / "ckpt").lexically_normal();
-  if (is_one_checkpoint(named)) refuse("one checkpoint, where the folder of all of a run's is wanted");
+  if (is_one_checkpoint(named)) refuse("this is one checkpoint, but the folder of all checkpoints is needed");
   auto folder = named.lexically_normal();
   if (folder.filename().empty()) folder = folder.parent_path();  // "ckpt/"
   if (folder.filename() == "." || folder.filename() == "..") folder = fs::canonical(named);
   if (folder.filename() != "ckpt" && !holds_checkpoints(folder)) {
-    refuse("neither a run nor checkpoints: there is no ckpt/ and no step-... in it");
+    refuse("neither a run nor checkpoints: it contains no ckpt/ and no step-...");
   }
   return folder;
 }

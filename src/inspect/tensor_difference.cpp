@@ -14,11 +14,11 @@ namespace gputrain::app {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kBlockElements = 4096;  // equal blocks are passed over whole
+constexpr int64_t kBlockElements = 4096;  // skips equal blocks as a whole
 
 template <class T>
 double distance(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {  // in integers: a double cannot tell neighbours above 2^53 apart
+  if constexpr (std::is_integral_v<T>) {  // in integers: a double cannot distinguish neighbours above 2^53
     return static_cast<double>(static_cast<uint64_t>(std::max(a, b)) - static_cast<uint64_t>(std::min(a, b)));
   } else {
     const auto x = static_cast<double>(a), y = static_cast<double>(b);

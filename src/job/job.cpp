@@ -18,8 +18,8 @@ std::string six_hex_digits(uint64_t value) {
   return text.data();
 }
 
-/// A Hugging Face folder gives the model's sizes: its config.json is read as settings, of which the job may say none
-/// otherwise. They come last, so that a `null` which takes the job's own away does not take them too.
+/// The config.json of a Hugging Face folder sets the model's sizes; the job must not contradict them. They are applied
+/// last, so that a `null` in the job that removes its own sizes does not remove them too.
 config::Loaded load_with_published_sizes(config::Request request) {
   config::Loaded loaded = config::load(job_schema(), request);
   const auto& pretrained = loaded.as<JobSpec>().model.pretrained;

@@ -14,7 +14,7 @@
 namespace gputrain::app {
 namespace {
 
-/// The words of this process's command line.
+/// Command-line arguments of this process.
 std::vector<std::string> own_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -37,7 +37,7 @@ void take_environment(const std::map<std::string, std::string>& variables) {
   pointers.push_back(nullptr);
   if (!words.empty()) ::execv("/proc/self/exe", pointers.data());
   throw Error(ExitCode::environment,
-              {.what = std::string("the job's env: cannot be given to the program: ") + std::strerror(errno)});
+              {.what = std::string("cannot restart the program with the variables of env: ") + std::strerror(errno)});
 }
 
 }  // namespace gputrain::app

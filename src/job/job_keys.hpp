@@ -1,22 +1,24 @@
-// The keys of a job at its top, for the whole of it and for the part that starting its ranks needs, in one order.
+// The top-level keys, in one order, for the whole job and for the part that starting ranks needs.
 #pragma once
 
 #include "gputrain/job/job_start.hpp"
 
 namespace gputrain::app {
 
-/// `Spec`: JobStart, or a struct that derives from it and has the other sections as well.
+/// `Spec`: JobStart, or a struct that derives from it and has the other sections too.
 template <class Spec>
 void describe_keys(config::Description<Spec>& d) {
   using config::Change;
   constexpr bool kIsWhole = !std::is_same_v<Spec, JobStart>;
   d.summary("one training job");
   d.key("schema", &Spec::schema, "version of the job format").range(1, 1);
-  d.key("name", &Spec::name, "names the run; null: the job file's name").change(Change::safe).instead_of({"run_name"});
-  d.key("seed", &Spec::seed, "of weights, data order, augmentation and dropout")
+  d.key("name", &Spec::name, "name of the run; null: the job file's name")
+      .change(Change::safe)
+      .instead_of({"run_name"});
+  d.key("seed", &Spec::seed, "random seed of initial weights, data order, augmentation and dropout")
       .at_least(0)
       .instead_of({"seed_everything"});
-  d.key("deterministic", &Spec::deterministic, "only kernels that give the same bits every time")
+  d.key("deterministic", &Spec::deterministic, "use only kernels whose results are equal bit for bit every time")
       .change(Change::needs_accept);
   d.key("output_dir", &Spec::output_dir, "the run folder; null: runs/<name>")
       .change(Change::safe)
@@ -25,7 +27,7 @@ void describe_keys(config::Description<Spec>& d) {
       .choices({"auto", "cpu", "cuda"})
       .change(Change::safe);
   d.key("alloc_conf", &Spec::alloc_conf,
-        "settings of the GPU's memory allocator, in the words of PYTORCH_ALLOC_CONF: \"expandable_segments:True\"")
+        "settings of the GPU's memory allocator, in the syntax of PYTORCH_ALLOC_CONF: \"expandable_segments:True\"")
       .change(Change::safe);
   d.key("precision", &Spec::precision,
         "number format of matrix products; weights and optimizer state stay fp32 (fp64: everything, for tests)")
@@ -39,7 +41,7 @@ void describe_keys(config::Description<Spec>& d) {
     d.key("model", &Spec::model, "what is trained").required();
     d.key("task", &Spec::task, "what is learned").change(Change::needs_accept);
     d.key("data", &Spec::data, "what it is trained on").required();
-    d.key("train", &Spec::train, "how long and how big");
+    d.key("train", &Spec::train, "length of training, batch sizes, loss, safety");
     d.key("optimizer", &Spec::optimizer, "the update rule").instead_of({"optim", "opt"});
     d.key("lr_scheduler", &Spec::lr_scheduler, "the learning rate over time")
         .change(Change::needs_accept)
@@ -48,8 +50,8 @@ void describe_keys(config::Description<Spec>& d) {
   }
   d.key("checkpoint", &Spec::checkpoint, "saving and resuming");
   if constexpr (kIsWhole) {
-    d.key("limits", &Spec::limits, "when to give the machine back");
-    d.key("parallel", &Spec::parallel, "several ranks");
+    d.key("limits", &Spec::limits, "time limit of the run");
+    d.key("parallel", &Spec::parallel, "data-parallel training on several ranks");
   }
   d.key("launch", &Spec::launch, "ranks that `gputrain launch` starts");
   d.key("env", &Spec::env,
@@ -59,7 +61,7 @@ void describe_keys(config::Description<Spec>& d) {
       .mask_secrets();
   if constexpr (kIsWhole) {
     d.key("log", &Spec::log, "console and metrics");
-    d.key("expect", &Spec::expect, "what the job should reach").change(Change::safe);
+    d.key("expect", &Spec::expect, "expected range of the final metrics").change(Change::safe);
   }
 }
 

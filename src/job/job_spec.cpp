@@ -15,10 +15,10 @@ void check_allocator(const JobSpec& spec, config::Complaints& complaints) {
   if (const auto problem = device::problem_of_allocator_settings(*spec.alloc_conf); !problem.empty())
     complaints.about("alloc_conf", problem);
   if (spec.device == "cpu")
-    complaints.about("alloc_conf", "is of a GPU's memory, but device is cpu", "remove it, or set device: auto");
+    complaints.about("alloc_conf", "configures GPU memory, but device is cpu", "remove it, or set device: auto");
 }
 
-/// Whether it is measured on this job's data is known when the data is open.
+/// Whether this job's data gives the metric is checked after the data is open.
 void check_metric(const JobSpec& spec, config::Complaints& complaints) {
   const auto& name = spec.checkpoint.metric.value;
   if (!name || tasks::find_metric(*name) != nullptr) return;
@@ -60,7 +60,7 @@ void ExpectSpec::describe(config::Description<ExpectSpec>& d) {
       .change(Change::safe);
   d.check([](const ExpectSpec& spec, config::Complaints& complaints) {
     for (const auto& [name, band] : spec.bands)
-      if (band[0] > band[1]) complaints.about(name, "its lowest value is above its highest", "[low, high]");
+      if (band[0] > band[1]) complaints.about(name, "the lower bound is above the upper bound", "[low, high]");
   });
   d.key("source", &ExpectSpec::source, "where the band comes from").change(Change::safe);
 }
@@ -71,7 +71,7 @@ void JobSpec::describe(config::Description<JobSpec>& d) {
     check_job_start(spec, complaints);
     if (spec.precision == "fp16" && spec.parallel.compress == "powersgd") {
       complaints.about("parallel.compress",
-                       "powersgd carries errors from step to step, which fp16's loss scale changes",
+                       "powersgd keeps errors from step to step, but the loss scale of fp16 changes between steps",
                        "precision: bf16, or parallel.compress: fp16");
     }
     check_allocator(spec, complaints);

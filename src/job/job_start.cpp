@@ -8,7 +8,7 @@
 namespace gputrain::app {
 namespace {
 
-/// The job file's name without its ending, fit for a folder name.
+/// Name of the job file without its extension, with characters that fit a folder name.
 std::string name_from(const std::filesystem::path& file) {
   std::string name = file.stem().string();
   for (char& c : name) {
@@ -29,19 +29,19 @@ void check_job_start(const JobStart& spec, config::Complaints& complaints) {
   launch::check_environment_names(spec.env, complaints);
   if (spec.output_dir && spec.output_dir->empty())
     complaints.about("output_dir", "is empty", "a folder, or leave it out for runs/<name>");
-  if (!spec.name || spec.output_dir) return;  // a label then
+  if (!spec.name || spec.output_dir) return;  // the name is only a label
   const std::filesystem::path below = *spec.name;
   const bool leads_elsewhere = below.is_absolute() || std::any_of(below.begin(), below.end(), [](const auto& part) {
                                  return part == "." || part == "..";
                                });
   if (spec.name->empty() || leads_elsewhere)
-    complaints.about("name", "names no folder below runs/", "a word, or output_dir for a folder elsewhere");
+    complaints.about("name", "does not name a folder below runs/", "a word, or output_dir for a folder elsewhere");
 }
 
 config::Request reading_of(const JobRequest& request) {
   config::Request reading{.file = request.file, .set = request.set};
   if (request.output_dir) {
-    // Quoted as YAML: a folder may be called "null" or "1".
+    // Quoted for YAML: a folder may be called "null" or "1".
     std::string quoted = "'";
     for (const char c : *request.output_dir) quoted += c == '\'' ? "''" : std::string(1, c);
     reading.set.push_back("output_dir=" + quoted + "'");
@@ -56,7 +56,7 @@ std::string name_of(const JobStart& spec, const JobRequest& request) {
 std::filesystem::path output_dir_of(const JobStart& spec, const JobRequest& request) {
   const auto folder = spec.output_dir ? std::filesystem::path(*spec.output_dir)
                                       : std::filesystem::path("runs") / name_of(spec, request);
-  const auto plain = folder.lexically_normal();               // who makes "runs/../x" makes runs as well
+  const auto plain = folder.lexically_normal();               // else creating "runs/../x" would create runs as well
   return plain.has_filename() ? plain : plain.parent_path();  // "runs/x/"
 }
 

@@ -28,7 +28,8 @@ std::filesystem::path free_name_beside(const std::filesystem::path& path) {
   }
 }
 
-/// Creates a folder and those above it that are missing. Their names must be as durable as the checkpoints below them.
+/// Creates a folder and its missing parents. Syncs each parent, because their names must be as durable as the
+/// checkpoints in them.
 void create_durably(const std::filesystem::path& folder, std::error_code& failure) {
   if (std::filesystem::is_directory(folder, failure)) return;
   const auto parent = folder.has_parent_path() ? folder.parent_path() : std::filesystem::path(".");
@@ -42,7 +43,7 @@ void create_durably(const std::filesystem::path& folder, std::error_code& failur
                                       .hint = "choose another with --output-dir"});
 }
 
-/// As the kernel would decide it, which also knows file systems that are read-only; nothing is written.
+/// Why the path cannot be written, according to the kernel, which also knows read-only file systems. Writes nothing.
 std::error_code obstacle_to_writing(const std::filesystem::path& path) {
   std::error_code unknown;
   const bool is_folder = std::filesystem::is_directory(path, unknown);
@@ -77,14 +78,14 @@ int64_t branch_to_start_over(const RunFolder& folder, const std::optional<std::s
   return earlier > 1 || has_copies ? earlier + 1 : 1;
 }
 
-/// A folder of weights that came from elsewhere, say, which a run would write its own over.
+/// Refuses, for example, a folder of downloaded weights that a run would overwrite.
 void refuse_files_of_others(const RunFolder& folder) {
   std::error_code unknown;
   for (const auto& mark : {folder.resolved(), folder.ledger(), folder.checkpoints()})
     if (std::filesystem::exists(mark, unknown)) return;
   for (const auto& file : {folder.weights(), folder.model_config(), folder.metrics(), folder.summary()}) {
     if (!std::filesystem::exists(file, unknown)) continue;
-    throw Error(ExitCode::usage, {.what = "this is no run folder, and a run would overwrite what it holds",
+    throw Error(ExitCode::usage, {.what = "this is not a run folder, and a run would overwrite this file",
                                   .where = file.string(),
                                   .hint = "another --output-dir, a new or empty folder"});
   }
@@ -135,7 +136,7 @@ void check_run_folder(const std::filesystem::path& path) {
 
 void check_mirror(const std::filesystem::path& mirror, const std::filesystem::path& run) {
   if (is_within(mirror, run)) {
-    throw Error(ExitCode::usage, {.what = "checkpoint.mirror is in the run folder, with which it would be lost",
+    throw Error(ExitCode::usage, {.what = "checkpoint.mirror is inside the run folder, so both would be lost together",
                                   .where = mirror.string(),
                                   .hint = "a folder on another disk"});
   }
@@ -184,7 +185,7 @@ TakenRunFolder take_run_folder(const std::filesystem::path& path, bool fresh,
   const int64_t branch = fresh ? branch_to_start_over(folder, mirror) : 1;
   if (fresh && has_earlier_run(folder)) {
     const RunLock of_earlier_run(folder.path);
-    // Where a link leads to, as to a larger disk, and not the link.
+    // If the path is a link, as to a larger disk, move its target and not the link.
     const auto place = is_symlink(folder.path) ? std::filesystem::canonical(folder.path) : folder.path;
     const auto aside = free_name_beside(place);
     std::filesystem::rename(place, aside, failure);

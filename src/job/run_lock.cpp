@@ -35,7 +35,7 @@ std::string content_of(int descriptor) {
   return bytes > 0 ? text.data() : "another process";
 }
 
-/// Of what a path names: its device and its number there.
+/// Device and inode of a file.
 std::pair<uint64_t, uint64_t> identity_of(const struct stat& file) { return {file.st_dev, file.st_ino}; }
 
 }  // namespace
@@ -56,8 +56,8 @@ RunLock::RunLock(const std::filesystem::path& folder) : folder_(folder), owner_(
                                     .where = folder.string(),
                                     .hint = "wait for it or stop it, or choose another --output-dir"});
     }
-    log::warning(path.string() + ": this file system has no locks (" + std::strerror(errno) +
-                 "): nothing keeps a second process from this run folder");
+    log::warning(path.string() + ": this file system does not support locks (" + std::strerror(errno) +
+                 "): a second process could use this run folder at the same time");
   }
   if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, owner_.data(), owner_.size(), 0) < 0) {
     log::warning(path.string() + ": cannot write who uses the run folder: " + std::strerror(errno));
@@ -66,8 +66,8 @@ RunLock::RunLock(const std::filesystem::path& folder) : folder_(folder), owner_(
   if (::stat(folder_.c_str(), &own) == 0) folder_identity_ = identity_of(own);
 }
 
-/// By the file itself; or by what it says, as some file systems number a file anew when it is looked at again. Who
-/// removes the file alone has not moved the folder. What cannot be looked at now is taken for ours.
+/// Compares the inode, or else the content, because some file systems give a file a new inode number on each lookup. If
+/// only the lock file was removed, the folder was not moved. A file that cannot be accessed now counts as ours.
 bool RunLock::is_held() const {
   if (descriptor_ < 0) return true;
   const auto path = folder_ / "lock";
@@ -94,7 +94,7 @@ void RunLock::check() const {
   if (is_taken) ::close(descriptor);
   throw Error(is_taken ? ExitCode::usage : ExitCode::environment,
               {.what = "the run folder was moved or removed while the run used it" +
-                       (is_taken ? ", and its name is that of another run's now: " + holder : ""),
+                       (is_taken ? ", and another run uses this path now: " + holder : ""),
                .where = folder_.string(),
                .hint = "move it back and start again: training goes on from its newest checkpoint"});
 }

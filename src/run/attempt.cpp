@@ -12,7 +12,7 @@
 namespace gputrain::app {
 namespace {
 
-/// The folder is rank 0's to make; the others use it once it is there.
+/// Rank 0 creates the folder; the other ranks use it afterwards.
 TakenRunFolder enter_run_folder(const Job& job, Place& place) {
   TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
   const auto& spec = job.spec().checkpoint;

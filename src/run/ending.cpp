@@ -23,7 +23,7 @@ using monitor::significant;
 namespace {
 
 struct StopWords {
-  const char *by, *reason;  // for programs; for people
+  const char *by, *reason;  // `by` for programs, `reason` for people
 };
 
 StopWords words_of(train::Stop stop) {
@@ -52,7 +52,7 @@ std::string speed_text(const monitor::Summary& summary) {
   const bool is_text = summary.tokens > 0;
   const double rate = is_text ? summary.tokens_per_second : summary.samples_per_second;
   const std::string unit = is_text ? " tok/s  " : " samples/s  ";
-  return (rate > 0 ? monitor::compact(rate) + unit : "") +  // none where the first step was the only one
+  return (rate > 0 ? monitor::compact(rate) + unit : "") +  // no rate if there was only one step
          "first step after " + monitor::duration(summary.first_step_seconds) + "  memory " +
          monitor::bytes(static_cast<double>(summary.peak_memory_bytes)) + sent_text(summary);
 }
@@ -119,7 +119,7 @@ void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earl
     summary.samples_per_second = throughput.at("samples_per_second").get<double>();
     summary.tokens_per_second = throughput.at("tokens_per_second").get<double>();
     summary.first_step_seconds = earlier.at("first_step_seconds").get<double>();
-  } catch (const nlohmann::json::exception&) {  // there is none, or somebody else wrote it
+  } catch (const nlohmann::json::exception&) {  // there is none, or another program wrote it
   }
 }
 
@@ -132,7 +132,7 @@ monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std:
       for (const auto& [name, value] : earlier.at("metrics").items())
         if (name.starts_with("test/") && value.is_number()) known[name] = value;
     }
-  } catch (const nlohmann::json::exception&) {  // there is none, or somebody else wrote it
+  } catch (const nlohmann::json::exception&) {  // there is none, or another program wrote it
   }
   const at::Tensor told = at::zeros({kBytes}, at::kByte);
   const std::string text = known.dump();

@@ -11,7 +11,7 @@
 namespace gputrain::app {
 namespace {
 
-/// A key, or with a dot at its end a group of them, that does not do what it says where `applies`.
+/// A key, or a group of keys if it ends with a dot, that is idle if `applies`.
 struct Rule {
   std::string key;
   bool applies;
@@ -29,14 +29,14 @@ std::vector<Rule> rules_of_evaluation(const JobSpec& spec, const Datasets& datas
           {"eval.max_tokens", !has_any, none},
           {"eval.max_tokens", !is_text, "the data has no tokens"},
           {"eval.sample.top_k", spec.eval.sample && spec.eval.sample->top_k && spec.eval.sample->temperature == 0,
-           "eval.sample.temperature is 0, which takes the likeliest token"},
+           "eval.sample.temperature is 0, which always takes the most likely token"},
           {"checkpoint.metric", !has_val, no_val},
           {"eval.early_stopping.", !has_val, no_val},
           {"checkpoint.keep_best", !has_val && spec.checkpoint.keep_best > 0, no_val},
           {"data.image.eval.", !has_any, none}};
 }
 
-/// Whether these options of a text are for a folder, and it is none.
+/// Whether include and exclude, which filter a folder of texts, are set for a single file.
 bool is_one_file(const JobSpec& spec) {
   std::error_code ignored;
   return spec.data.train.format.name == "text" && !std::filesystem::is_directory(spec.data.train.path, ignored);
@@ -45,10 +45,10 @@ bool is_one_file(const JobSpec& spec) {
 std::vector<Rule> rules_of_data(const JobSpec& spec, const Datasets& datasets) {
   const std::string& format = spec.data.train.format.name;
   const auto& longest = spec.data.text.max_length.value;
-  const std::string one_file = "data.train.path is no folder";
+  const std::string one_file = "data.train.path is not a folder";
   const bool is_image = datasets.train->layout().is_image(), is_text = datasets.tokens_per_sample() > 0;
   return {{"data.image.", !is_image, is_text ? "the data is text" : "the data holds no images"},
-          {"data.image.augment.", format == "synthetic", "made-up images are not changed"},
+          {"data.image.augment.", format == "synthetic", "synthetic images are not augmented"},
           {"data.text.", !is_text, is_image ? "the data is images" : "the data holds no text"},
           {"data.text.tokenizer", is_text && format != "text", "format " + format + " brings its own tokens"},
           {"data.text.max_length", is_text && longest && *longest > datasets.tokens_per_sample(),
@@ -58,14 +58,15 @@ std::vector<Rule> rules_of_data(const JobSpec& spec, const Datasets& datasets) {
           {"data.prefetch_factor", spec.data.num_workers.value == 0, "data.num_workers is 0: nothing is read ahead"}};
 }
 
-/// Whether the learning rate still rises when training ends.
+/// Whether training ends during the warmup of the learning rate.
 bool ends_in_warmup(const optim::Schedule& schedule, const train::Plan& plan, double peak) {
   if (plan.is_time_limited()) return false;
   const double last = schedule.lr(plan.total_steps - 1);
   return last < peak && schedule.lr(plan.total_steps) > last;
 }
 
-/// Where the job names both sizes; a batch that is kept on other ranks is told of by itself.
+/// Whether the global batch is too small for the micro-batch that the job sets. A batch that was kept for another
+/// number of ranks has its own message.
 bool is_micro_batch_cut(const JobSpec& spec, const Assembly& assembly) {
   const auto& wanted = spec.train.micro_batch_size;
   if (!wanted || wanted->is_auto() || assembly.micro_batch.micro_batch > 0) return false;
@@ -92,7 +93,7 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const Assembly& assembl
           {"train.channels_last", assembly.datasets.tokens_per_sample() > 0, "the data is text"},
           {"checkpoint.notice.interval", !spec.checkpoint.notice.watches(), "checkpoint.notice.action is ignore"},
           {"lr_scheduler.warmup", ends_in_warmup(schedule, plan, peak),
-           "that ends after " + counted(plan.total_steps, "step") + ", at a rate of " +
+           "training ends after " + counted(plan.total_steps, "step") + ", at a rate of " +
                monitor::significant(schedule.lr(plan.total_steps - 1)) + " instead of " + monitor::significant(peak),
            "is longer than the run"}};
 }

@@ -14,7 +14,8 @@
 namespace gputrain::app {
 namespace {
 
-/// Finds mistakes that would show only when the folder and its checkpoint are taken. Both are rank 0's to choose.
+/// Finds errors that would appear only when the run folder is locked and the checkpoint is read. Rank 0 does both in a
+/// run.
 std::string look_at_run_folder(const RunRequest& request, const Job& job, const Place& place) {
   if (place.rank() != 0) return {};
   check_may_take_run_folder(job.output_dir, job.spec().checkpoint.resume == "never");
@@ -44,7 +45,7 @@ Preparation prepare_run(const RunRequest& request, const Job& job, Place& place)
     }
     found.kept_global_batch = kept_global_batch(job, place);
     if (!job.spec().train.searches_micro_batch()) return found;
-    if (place.rank() == 0 && exists(job.output_dir)) RunLock(job.output_dir);  // a run in progress is not disturbed
+    if (place.rank() == 0 && exists(job.output_dir)) RunLock(job.output_dir);  // throws if it is in use
     found.micro_batch = choose_micro_batch(job, place, found.datasets);
     found.job = with_micro_batch(job, found.micro_batch.micro_batch);
     return found;

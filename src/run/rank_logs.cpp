@@ -31,9 +31,9 @@ int64_t cut_logs(const RunFolder& folder, const Place& place, const train::Progr
     const int gone = place.rank() == 0 ? place.groups.world_size() : INT_MAX;
     for (int rank = gone; rank != INT_MAX && std::filesystem::exists(folder.log(rank)); ++rank) cut(rank);
   } catch (const Error& error) {
-    log::warning(std::string("the log still tells of steps that are taken again: ") + error.what());
+    log::warning(std::string("the log still has lines about steps that are repeated: ") + error.what());
   }
-  try_to_open_log(folder, place, /*tells=*/log::has_file());  // the one that was cut is another file
+  try_to_open_log(folder, place, /*tells=*/log::has_file());  // truncating has replaced the file
   return count;
 }
 

@@ -24,7 +24,7 @@ std::string launcher_text(const launch::Launch& launch) {
   return "by " + launch.launcher + ", met at " + at.master_address + ":" + std::to_string(at.master_port);
 }
 
-/// "2 hosts, 4 ranks x ", with how many on each where that differs.
+/// "2 hosts, 4 ranks x ", with the ranks of each host if they differ.
 std::string ranks_text(const std::vector<std::string>& hosts) {
   std::map<std::string, int64_t> ranks;
   for (const auto& host : hosts) ++ranks[host];
@@ -85,7 +85,7 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
   text += " x " + (is_open ? "as many" : grouped(batch.accumulation)) + " accumulation";
   if (batch.micro_batch_over_ranks(world) * batch.accumulation != batch.global_batch) text += " (at most)";
   if (const int64_t samples = assembly.datasets.train->size(); samples < batch.global_batch)
-    text += ", but an epoch has only " + counted(samples, "sample") + ": each step is a whole one";
+    text += ", but an epoch has only " + counted(samples, "sample") + ": each step takes the whole epoch";
   const double lr = spec.optimizer.peak_lr(batch.global_batch);
   text += "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
   if (assembly.built.owners.empty()) return text;
@@ -93,7 +93,7 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
   return text + (shares_gradients ? "  its state and the gradients" : "  its state") + " shared out over the ranks";
 }
 
-/// What a run will try, where that is for it to find out.
+/// The chosen micro-batch, or the sizes that a run will try.
 std::string micro_batch_text(const JobSpec& spec, const Assembly& assembly) {
   if (!spec.train.searches_micro_batch()) return assembly.micro_batch.text();
   std::string sizes;
@@ -139,7 +139,7 @@ std::string plan_text(const Assembly& assembly, const std::string& saves) {
   return text + (plan.save.also_steps > 0 ? ", and every " + grouped(plan.save.also_steps) + " for good" : "");
 }
 
-/// What stays for the whole run, to the byte; what a step needs besides is not known before one has been taken.
+/// The memory that stays allocated for the whole run, exactly. The activations are unknown before the first step.
 std::string memory_text(const Assembly& assembly) {
   const auto sized = [](int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); };
   const FixedMemory fixed = fixed_memory(assembly.built, assembly.updates);

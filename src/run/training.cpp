@@ -29,7 +29,7 @@
 namespace gputrain::app {
 namespace {
 
-/// While this lives, `handler` is called before a process is ended whose main thread is stuck.
+/// While this object exists, `handler` is called before a process with a stuck main thread is ended.
 class ForcedExitHandler {
  public:
   ForcedExitHandler(comm::ProcessGroups& groups, std::function<void(const Error&)> handler) : groups_(groups) {
@@ -98,7 +98,7 @@ void Training::record_attempt() {
   ledger_.append("attempt", attempt);
 }
 
-/// An attempt that dies here does not know yet where it begins.
+/// If restoring fails, writes a "start_failed" ledger line: the start step is not known yet.
 std::string Training::resume() {
   try {
     return checkpointing_.resume(progress_, request_.accept);
@@ -108,7 +108,7 @@ std::string Training::resume() {
   }
 }
 
-/// Curve and log are those of the run as it is now; what they said of steps to be taken again is kept beside them.
+/// Moves metrics and log lines about steps that will be repeated into files beside them.
 void Training::leave_later_steps() {
   const int rank = assembly_.place.rank();
   recorder_.truncate(progress_.step, progress_.evaluated_step);
@@ -128,7 +128,7 @@ int Training::run() {
   const ForcedExitHandler on_forced_exit(assembly_.place.groups,
                                          [this](const Error& failure) { record_forced_end(failure); });
   try {
-    // Not refused: what a disk says is not always so, and there may be room when the first save is due.
+    // Only warns: the reported free space may be wrong, and there may be room when the first save is due.
     for (const auto& shortage : disks_too_small(job_, assembly_)) log::warning(shortage.error.what());
     monitor::Summary summary = train();
     keep_measured(summary, monitor::newest_end(folder_.summary()));
@@ -137,7 +137,7 @@ int Training::run() {
     if (assembly_.place.rank() == 0) monitor::write_summary(folder_.summary(), summary);
     ledger_.append("end", end_record(summary, progress_));
     train::note_saved();
-    assembly_.place.groups.leave();  // a rank that fails to give everything back does not undo what is done
+    assembly_.place.groups.leave();  // from here on, a failure of another rank does not matter
     finish_mirror();
     return summary.exit_code;
   } catch (const std::exception& failure) {
@@ -150,7 +150,7 @@ int Training::run() {
   }
 }
 
-/// What training is at, in words.
+/// The present activity in words, for error messages.
 std::string Training::present_work() const {
   const int64_t step = progress_.step;
   const bool is_done = step >= assembly_.plan.total_steps;
@@ -161,14 +161,14 @@ std::string Training::present_work() const {
 }
 
 void Training::record_end(const std::exception& failure) {
-  if (assembly_.place.rank() != 0 || !lock_.is_held()) return;  // another run's folder is left alone
+  if (assembly_.place.rank() != 0 || !lock_.is_held()) return;  // do not write into the folder of another run
   const std::lock_guard lock(end_mutex_);
   const auto summary =
       record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
   ledger_.append("end", end_record(summary, progress_));
 }
 
-/// Where a run stands when its main thread is stuck cannot be asked then: so it is written down before, at every step.
+/// Keeps a copy of the progress after each step: a stuck main thread cannot be asked for it.
 void Training::note_reached() {
   if (assembly_.place.rank() != 0 || assembly_.place.groups.alone()) return;
   Reached now{summarize(job_, assembly_.place, assembly_.plan, progress_, log_), progress_};
@@ -181,7 +181,7 @@ void Training::record_forced_end(const Error& failure) {
   const std::lock_guard lock(end_mutex_);
   const auto summary = record_failure(reached_.summary, failure, folder_);
   monitor::Ledger(folder_.ledger())
-      .append("end", end_record(summary, reached_.progress));  // ledger_ is the main thread's
+      .append("end", end_record(summary, reached_.progress));  // ledger_ belongs to the main thread
 }
 
 monitor::Summary Training::train() {
@@ -233,7 +233,8 @@ monitor::Summary Training::train() {
   try {
     while ((outcome = loop.run(progress_, hooks)).stop == train::Stop::diverged) roll_back(finite.finding());
   } catch (const Error& failure) {
-    // All ranks come to this at one step. Who left first would break off the collective that another one is still in.
+    // All ranks get here at the same step. Wait, because a rank that left early would abort a collective of another
+    // rank.
     if (failure.code() == ExitCode::refused) place.groups.control().barrier("results refused");
     throw;
   }
@@ -248,21 +249,22 @@ monitor::Summary Training::train() {
   return summary;
 }
 
-/// The run itself is safe: the second copy has what time the machine is likely to leave.
+/// The checkpoint is already safe in the run folder. Waits for the copy to the mirror only as long as the machine is
+/// likely to exist.
 void Training::finish_mirror() {
   constexpr double kSeconds = 600, kSecondsOnRequest = 10, kSecondsToLeave = 3;
   const train::Stopwatch waited;
   checkpointing_.finish_mirror([&] {
     const auto notice = notices_ ? notices_->notice() : std::nullopt;
     const double machine_seconds = notice ? notice->seconds_left() - kSecondsToLeave : kSeconds;
-    // Ranks elsewhere wait for this one, and the next attempt copies it.
+    // The notice is for another host. Its ranks wait for this one, and the next attempt copies to the mirror.
     const bool is_of_another_host = stop_ == train::Stop::notice && !notice;
     const bool is_asked = stop_ > train::Stop::notice || is_of_another_host || train::noted_stop() != train::Stop::none;
     return std::min(machine_seconds, (is_asked ? kSecondsOnRequest : kSeconds) - waited.seconds());
   });
 }
 
-/// Takes note of saves that were written meanwhile, and tells how often there will be more.
+/// Handles the results of background saves, and prints the save interval when it changes.
 void Training::look_at_saves() {
   constexpr double kOften = 1;
   if (since_lock_check_.seconds() >= kOften) {
@@ -277,7 +279,7 @@ void Training::look_at_saves() {
 
 std::string Training::notice_text() const { return notices_ ? "  spot notice: " + notices_->description() : ""; }
 
-/// Tells what the cloud announces, and when it is time to go for that, each once; whether it is.
+/// Logs a notice of the cloud once, and once more when it is time to leave. Returns whether it is time to leave.
 bool Training::is_leaving() {
   if (!notices_) return false;
   for (const std::string& remark : notices_->take_remarks()) log::warning(remark);
@@ -291,7 +293,7 @@ bool Training::is_leaving() {
   return is_urgent;
 }
 
-/// Signals and notices reach any rank; clocks are rank 0's.
+/// Signals and notices may reach any rank. Only rank 0 checks time limits.
 train::Stop Training::own_stop() {
   note_reached();
   const train::Stop signalled = train::noted_stop();
@@ -300,14 +302,14 @@ train::Stop Training::own_stop() {
   if (assembly_.place.rank() != 0) return train::Stop::none;
   const auto& limit = spec_.limits.max_duration;
   if (limit && seconds_since_process_start() >= limit->seconds) return train::Stop::max_duration;
-  // The attempt before may have ended so.
+  // The previous attempt may have stopped early.
   if (train::is_patience_over(spec_.eval.early_stopping, progress_)) return train::Stop::early_stop;
   const double max_seconds = assembly_.plan.max_seconds;
   return max_seconds > 0 && progress_.train_seconds >= max_seconds ? train::Stop::max_time : train::Stop::none;
 }
 
-/// Goes back to the newest good checkpoint and on with the data after the present step. To train on the data between
-/// them again would lead to the same place: everything is deterministic.
+/// Restores the newest good checkpoint and continues with the data after the present step. The same data would diverge
+/// again, because everything is deterministic.
 void Training::roll_back(const std::string& finding) {
   lock_.check();
   const int64_t most = spec_.train.max_rollbacks;
@@ -330,7 +332,7 @@ void Training::roll_back(const std::string& finding) {
   log::warning(finding);
   recorder_.log(
       {.step = step, .epoch = assembly_.plan.epochs_in(step), .kind = "event", .label = "back", .text = text});
-  checkpointing_.save(progress_, train::SaveMode::background);  // whoever resumes need not diverge once more
+  checkpointing_.save(progress_, train::SaveMode::background);  // so that a resumed run does not diverge again
 }
 
 train::Stop Training::test() {

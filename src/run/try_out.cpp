@@ -1,4 +1,4 @@
-// A dry run of a job on this machine: everything short of training.
+// A dry run on this machine: everything except training.
 #include <string>
 
 #include "gputrain/core/error.hpp"

@@ -27,12 +27,12 @@
 namespace gputrain::app {
 namespace {
 
-/// NHWC is what tensor cores compute in, and what oneDNN is fastest in.
+/// Tensor cores compute in NHWC, and oneDNN is fastest in it.
 bool wants_channels_last(const JobSpec& spec, const data::Dataset& dataset) {
   return dataset.layout().token_count() == 0 && spec.train.channels_last.value.value_or(true);
 }
 
-/// An option of the model that is a number; 0: it has none of this name, or leaves it to the data.
+/// A numeric option of the model; 0: the model has no such option, or it depends on the data.
 int64_t model_option(const Job& job, const std::string& name) {
   for (const auto& setting : job.loaded.settings()) {
     if (setting.key == "model.config." + name && setting.value != "null") return std::stoll(setting.value);
@@ -40,30 +40,28 @@ int64_t model_option(const Job& job, const std::string& name) {
   return 0;
 }
 
-/// Weights that learned other tokens would begin as if they knew these.
+/// Warns if the pretrained weights use another vocabulary: they would treat the tokens as their own.
 void warn_of_other_tokens(const Job& job, const Datasets& datasets) {
   const JobSpec& spec = job.spec();
   const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.num_classes;
   if (spec.data.train.format.name != "text" || known == 0 || known == here) return;
-  log::warning(
-      "model.pretrained knows " + std::to_string(known) +
-      " tokens, and data.text.tokenizer: " + spec.data.text.tokenizer.name + " makes " + std::to_string(here) +
-      " of its own: they are other ones under the same numbers. To go on from what the weights know, use files "
-      "made by their tokenizer, format: tokens");
+  log::warning("model.pretrained knows " + std::to_string(known) +
+               " tokens, but data.text.tokenizer: " + spec.data.text.tokenizer.name + " has " + std::to_string(here) +
+               ", and the same number means another token. To continue from what the weights have learned, use files "
+               "made by their tokenizer, format: tokens");
 }
 
 void check_recompute(const Job& job, const models::Model& model) {
   const auto how = model.context().recompute;
   if (how == nn::Recompute::none || model.offers(how)) return;
   const bool offers_blocks = model.offers(nn::Recompute::block);
-  throw job.loaded.error(
-      "train.activation_checkpointing",
-      job.spec().model.architecture.name +
-          (offers_blocks ? " has nothing that is cheap to compute again" : " has no blocks to compute again"),
-      offers_blocks ? "block, or leave it out" : "leave it out");
+  throw job.loaded.error("train.activation_checkpointing",
+                         job.spec().model.architecture.name + (offers_blocks ? " has nothing that is cheap to recompute"
+                                                                             : " has no blocks to recompute"),
+                         offers_blocks ? "block, or leave it out" : "leave it out");
 }
 
-/// Else a training would end at its first evaluation.
+/// Otherwise the first evaluation would fail.
 void check_sizes(const Job& job, const models::Model& model, const Datasets& datasets) {
   const auto& trained = datasets.train->layout();
   if (!trained.is_image() || model.takes_any_size()) return;
@@ -73,11 +71,11 @@ void check_sizes(const Job& job, const models::Model& model, const Datasets& dat
                            fmt::format("images of {} are {}, those of data.train {}, and this {} takes one size", name,
                                        fmt::join(dataset->layout().input().sizes, "x"),
                                        fmt::join(trained.input().sizes, "x"), job.spec().model.architecture.name),
-                           "bring all to one by data.image.size");
+                           "set data.image.size, so that all have the same size");
   }
 }
 
-/// All ranks hold the same model from here on, or say which tensor of which rank differs.
+/// Broadcasts the model of rank 0. Throws if a tensor of a rank still differs.
 void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
   if (groups.alone()) return;
   const parallel::NamedTensors buffers = train::buffers_of(*built.model);
@@ -86,12 +84,12 @@ void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
   parallel::check_replicas(groups, *built.arena, buffers, "at the start");
 }
 
-/// Every parameter once, in unit order, with its full name.
+/// All parameters once, in unit order, with full names.
 std::vector<device::Resident> residents_of(models::Model& model, const optim::OptimizerSpec& optimizer) {
   struct Known {
     std::string name;
     nn::Role role;
-    std::string unit;  // that holds it; empty: none yet
+    std::string unit;  // the unit that holds it; empty: none yet
   };
   std::map<const void*, Known> known;
   model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
@@ -114,24 +112,24 @@ std::vector<device::Resident> residents_of(models::Model& model, const optim::Op
     }
     ++number;
   }
-  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {  // in an order that all ranks share
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {  // in the same order on all ranks
     const bool is_in_a_unit = !known.at(parameter.value.unsafeGetTensorImpl()).unit.empty();
     GPUTRAIN_ASSERT(is_in_a_unit, "parameter '" + name + "' is in none of the model's units");
   });
   return residents;
 }
 
-/// Older GPUs do as well as they can in silence.
+/// Warns because older GPUs emulate these formats silently.
 void warn_of_missing_units(const device::DeviceFacts& gpu, ops::Precision precision) {
   constexpr int kFirstWithBoth = 80;
   if (gpu.generation >= kFirstWithBoth) return;
   if (precision == ops::Precision::bf16)
-    log::warning(gpu.name + " has no units for bf16: steps will be slow; precision: fp16");
+    log::warning(gpu.name + " has no bf16 hardware: steps will be slow; try precision: fp16");
   if (precision == ops::Precision::tf32)
-    log::warning(gpu.name + " has no tf32, and takes fp32 in its place; precision: fp16");
+    log::warning(gpu.name + " has no tf32 and uses fp32 instead; try precision: fp16");
 }
 
-/// What the process computes with; `device` names the kind, of which the rank takes its own.
+/// Sets up what the process computes with; `device` is the kind of device, of which the rank takes its own.
 void set_up(Place& place, const JobSpec& spec, const std::string& device, int ranks_here) {
   device::install_host_allocator(ranks_here);
   place.threads = device::plan_cpu_threads(ranks_here, place.launch.allotted_cpus);
@@ -169,7 +167,7 @@ Place take_place(const Job& job) {
     fail_unmet(mistake);
   }
   if (spec.alloc_conf && place.device.is_cpu() && rendezvous.rank == 0)
-    log::warning("alloc_conf has no effect: it is of a GPU's memory, and there is no GPU here");
+    log::warning("alloc_conf has no effect: it configures GPU memory, and there is no GPU here");
   if (rendezvous.world_size > 1) {
     log::set_stderr_enabled(rendezvous.rank == 0);
     const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
@@ -187,7 +185,7 @@ void fail_unmet(const Error& mistake) {
   bool is_told = false;
   try {
     is_told = comm::is_told_by_rank_zero(launch::read_environment().rendezvous, program_text(), mistake.what());
-  } catch (const Error&) {  // half-set variables are another mistake: this one comes first
+  } catch (const Error&) {  // half-set variables are a second error: report the first one
   }
   if (is_told) throw ToldElsewhere(mistake);
   throw;
@@ -229,7 +227,7 @@ Datasets open_datasets(const Job& job) {
   if (layout.num_classes == 1 && datasets.tokens_per_sample() == 0) {
     const auto names = datasets.train->class_names();
     log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +
-                 ": every answer is right and nothing is learned; for imagefolder, path is the folder that holds a "
+                 ": there is nothing to learn; for imagefolder, path must be the folder that contains a "
                  "folder for each class");
   }
   return datasets;
@@ -290,7 +288,7 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
           .max_bad_fraction = spec.data.max_bad_fraction,
           .on_bad_sample =
               [told = std::make_shared<std::set<int64_t>>()](const data::BadSample& bad) {
-                if (told->insert(bad.index).second) log::warning("skipped: " + bad.message);  // not in every epoch
+                if (told->insert(bad.index).second) log::warning("skipped: " + bad.message);  // only in the first epoch
               },
           .timeout_seconds = spec.parallel.timeout.seconds,
           .pin_memory = spec.data.pin_memory,

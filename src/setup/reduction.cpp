@@ -14,7 +14,7 @@ namespace gputrain::app {
 namespace {
 
 constexpr double kMebibyte = 1 << 20;
-/// Measuring sends several times as much as this, and would gain less than it takes.
+/// Below this size, measuring costs more than it gains: it sends several times as much.
 constexpr int64_t kFewGradientBytes = int64_t{4} << 20;
 
 void choose_buckets(Reduction& reduction, const JobSpec& spec, comm::ProcessGroups& groups,
@@ -25,7 +25,7 @@ void choose_buckets(Reduction& reduction, const JobSpec& spec, comm::ProcessGrou
   } else if (gradient_bytes <= reduction.buckets.first_bytes) {
     reduction.bucket_reason = "auto: all of it";
   } else if (gradient_bytes <= kFewGradientBytes) {
-    reduction.bucket_reason = "auto: too few gradients to measure for";
+    reduction.bucket_reason = "auto: too few gradients to be worth measuring";
   } else if (spec.deterministic) {
     reduction.bucket_reason = "auto: not measured, because deterministic is true";
   } else if (groups.is_imagined()) {
@@ -44,7 +44,7 @@ std::string wire_text(const Reduction& reduction) {
   return *reduction.wire_type == at::kHalf ? "fp16" : "bf16";
 }
 
-/// This rank's place in a tensor that has one row per rank.
+/// This rank's slice of a tensor with one row per rank.
 checkpoint::Slice slice_of(const at::Tensor& own, const comm::ProcessGroups& groups) {
   std::vector<int64_t> shape = own.sizes().vec();
   shape.insert(shape.begin(), groups.world_size());
@@ -114,7 +114,7 @@ parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::
   int64_t sent = gradient;
   if (reduction.wire_type) sent = arena.values().numel() * static_cast<int64_t>(at::elementSize(*reduction.wire_type));
   if (reduction.power_sgd) sent = reduction.power_sgd->bytes();
-  const int64_t back = step.shares ? gradient : sent;  // values, or the sum
+  const int64_t back = step.shares ? gradient : sent;  // updated values, or the sum of gradients
   const int64_t times = arena.keeps_owned_gradients_only() ? step.passes : 1;
   const auto share = [&](int64_t bytes) { return bytes * (step.ranks - 1) / step.ranks; };
   return {.bytes = share(times * sent + back), .full_bytes = share(times * gradient + gradient), .steps = 1};

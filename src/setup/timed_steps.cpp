@@ -13,7 +13,7 @@
 namespace gputrain::app {
 namespace {
 
-/// Marks the steps' ends and keeps what they leave behind, without making the device wait.
+/// Records the end and the result of each step without synchronizing the device.
 class TimingHook final : public train::Hook {
  public:
   TimingHook(at::Device device, double enough_seconds, std::function<void()> at_end)
@@ -24,7 +24,7 @@ class TimingHook final : public train::Hook {
   train::Stop after_step(train::Progress&, const train::StepResult& result, bool) override {
     clock_.mark();
     results_.push_back(result);
-    // The first step is the one that tries kernels out and has some compiled: its minute says nothing of the others.
+    // The first step tries and compiles kernels, which may take a minute: it does not count.
     if (results_.size() == 1) {
       watch_.lap();
       return train::Stop::none;
@@ -64,14 +64,14 @@ class TimingHook final : public train::Hook {
 
 int64_t peak_bytes(const Assembly& assembly) {
   const int64_t peak = device::read_memory(assembly.place.device).peak_tensor_bytes;
-  // On the CPU the arena and what is shaped like it are mapped by themselves, beside the allocator.
+  // On the CPU the arena and tensors of its size are mapped outside the allocator.
   return assembly.place.device.is_cpu() ? peak + fixed_memory(assembly.built, assembly.updates).total() : peak;
 }
 
 void evaluate_once(const Job& job, Assembly& assembly) {
   if (!assembly.datasets.val) return;
   train::StopPoll never(assembly.place.groups, {});
-  constexpr int64_t kOneSample = 1;  // of a whole pass, which is padded
+  constexpr int64_t kOneSample = 1;  // padded to a whole pass
   make_evaluator(job.spec(), assembly.datasets.val, assembly, "val", kOneSample)
       .run(*assembly.built.model, assembly.place.groups, never);
   never.finish();

@@ -9,8 +9,8 @@ namespace gputrain::app {
 
 std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly) {
   if (spec.train.cuda_graphs == "off") return "train.cuda_graphs is off";
-  if (assembly.reduction.power_sgd) return "parallel.compress: powersgd solves for factors in between";
-  if (spec.train.activation_checkpointing == "block") return "blocks that are computed again set random states";
+  if (assembly.reduction.power_sgd) return "parallel.compress: powersgd runs a QR decomposition within the step";
+  if (spec.train.activation_checkpointing == "block") return "recomputed blocks set random generator states";
   return {};
 }
 
@@ -32,7 +32,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   train::Plan until = plan;
   until.total_steps = std::min(plan.total_steps, last_step);
   data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);
-  reading.pads = !built.sync_batch_norm;  // statistics are of what counts
+  reading.pads = !built.sync_batch_norm;  // padding would change the batch statistics
   if (!until.is_time_limited()) reading.total_steps = until.total_steps;
   data::Loader loader(datasets.train, reading, {.step = progress.step, .unreadable = progress.unreadable_in_epoch});
   const data::Preprocess preprocess(*datasets.train, input_format(spec_, *datasets.train, place));

@@ -22,14 +22,14 @@
 namespace gputrain::app {
 namespace {
 
-/// Runs what reads the checkpoint's state. Throws Error(checkpoint) where that is not as we write it.
+/// Runs code that reads the checkpoint's state. Throws Error(checkpoint) if its format is wrong.
 void reading_state_of(const checkpoint::Checkpoint& from, const std::function<void()>& read) {
   try {
     read();
   } catch (const nlohmann::json::exception& failure) {
     throw Error(ExitCode::checkpoint, {.what = std::string("the checkpoint's state cannot be read: ") + failure.what(),
                                        .where = from.folder().string(),
-                                       .hint = "resume from another one: --set checkpoint.resume=PATH"});
+                                       .hint = "resume from another checkpoint: --set checkpoint.resume=PATH"});
   }
 }
 
@@ -47,14 +47,14 @@ checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& opt
   return shard;
 }
 
-/// Settings tell a change of what the job says of it; what follows from it may change too, as where the newest
-/// checkpoint, from which this run was planned, is not good.
+/// check_job_changes() compares only settings. The global batch may differ with equal settings, for example if this run
+/// was planned from the newest checkpoint and that one is damaged.
 void TrainingState::check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const {
   const int64_t now = assembly_.plan.batch.global_batch, before = from.state().value("global_batch", now);
   if (before == now) return;
   const std::string what =
       "the global batch was " + counted(before, "sample") + " at the checkpoint and is " + std::to_string(now) + " now";
-  const std::string effect = "not each sample is used once in the epoch at hand";
+  const std::string effect = "in the current epoch, not every sample is used exactly once";
   if (!accept_changes) {
     throw Error(ExitCode::usage,
                 {.what = what, .where = from.folder().string(), .hint = "--accept to go on: " + effect});
@@ -89,7 +89,7 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
   });
 }
 
-/// Each rank reads what it owns, whoever wrote it.
+/// Each rank reads the part that it owns, whichever rank wrote it.
 void TrainingState::restore_optimizer(const checkpoint::Part& part) {
   const auto& arena = *assembly_.built.arena;
   const auto state = assembly_.updates.optimizer->state();
@@ -97,8 +97,8 @@ void TrainingState::restore_optimizer(const checkpoint::Part& part) {
             state.scalars.size() + state.flat.size() * arena.segments().size());
 }
 
-/// Each rank takes up its own generator; at another number of ranks, or on another kind of device, there is none of its
-/// own, and each starts one that depends on the step.
+/// Each rank restores its own generator. If the number of ranks or the kind of device changed, it has none in the
+/// checkpoint and starts one seeded with the step.
 void TrainingState::restore_generators(const checkpoint::Checkpoint& from) {
   const auto& generators = from.part("generators");
   const auto names = generators.names();
@@ -168,7 +168,7 @@ std::vector<std::string> TrainingState::files_of_others() const {
   return names;
 }
 
-/// Buffers are not among them: a forward pass changes running statistics.
+/// Without buffers: a forward pass changes running statistics.
 std::vector<at::Tensor> TrainingState::what_only_updates_change() const {
   std::vector<at::Tensor> tensors{assembly_.built.arena->values()};
   for (const auto& [name, flat] : assembly_.updates.optimizer->state().flat) tensors.push_back(flat);

@@ -24,7 +24,7 @@ TrialStep take_trial_step(const Job& job, Assembly& assembly, int64_t samples) {
   assembly.plan.batch = {
       .global_batch = samples * assembly.place.groups.world_size(), .micro_batch = samples, .accumulation = 1};
   JobSpec spec = job.spec();
-  spec.data.num_workers.value = 0;  // what workers hold does not belong to the step
+  spec.data.num_workers.value = 0;  // workers would hold memory that does not belong to the step
   KeepLoss hook;
   train::Progress progress;
   const device::AllocationMeter meter;

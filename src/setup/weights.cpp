@@ -25,12 +25,12 @@ namespace fs = std::filesystem;
 
 std::string hint_for(const fs::path& path) {
   if (!fs::is_directory(path)) {
-    return "give a file or folder of this machine; models of the Hugging Face hub are fetched by `hf download NAME "
+    return "give a local file or folder; download a model of the Hugging Face hub with `hf download NAME "
            "--local-dir DIR`";
   }
   if (fs::exists(path / "model.safetensors.index.json")) {
-    return "the weights are in several files: from_pretrained(DIR).save_pretrained(NEW, max_shard_size=\"100GB\") "
-           "makes them one";
+    return "the weights are split into several files: from_pretrained(DIR).save_pretrained(NEW, "
+           "max_shard_size=\"100GB\") joins them";
   }
   return fs::exists(path / "pytorch_model.bin")
              ? "from_pretrained(DIR).save_pretrained(NEW) writes pytorch_model.bin as safetensors"
@@ -41,7 +41,7 @@ void refuse_other_files(const fs::path& path) {
   const std::string kind = path.extension();
   if (kind == ".json") {
     const fs::path folder = path.parent_path();
-    throw Error(ExitCode::data, {.what = "these are not weights, but what belongs to them",
+    throw Error(ExitCode::data, {.what = "this file describes weights but does not contain them",
                                  .where = path.string(),
                                  .hint = "the folder: " + (folder.empty() ? "." : folder.string())});
   }
@@ -52,14 +52,14 @@ void refuse_other_files(const fs::path& path) {
                .hint = "safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"model.safetensors\")"});
 }
 
-/// Empty where they have no names.
+/// Names of the targets as JSON; empty if they have no names.
 std::string targets_text(const data::Dataset& dataset) {
   const auto names = data::target_names(dataset);
   if (names.empty()) return {};
-  return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // bytes are no UTF-8
+  return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // may not be UTF-8
 }
 
-/// The family that the config.json of a folder means, where it names the model's weights; null: the model's own.
+/// The published family of the folder's config.json, if it names the model's weights; null: the model's own names.
 std::shared_ptr<const models::PublishedFamily> family_beside(const fs::path& path, const models::Model& model) {
   std::ifstream file(path / "config.json");
   const auto config = nlohmann::json::parse(file, nullptr, false);

@@ -1,4 +1,4 @@
-// A run that goes on until a test ends it, and what it leaves behind.
+// A run that continues until a test ends it, and its checkpoints.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline nlohmann::json summary(const std::string& run) {
   return nlohmann::json::parse(read_file(run + "/summary.json"));
 }
 
-/// A job that would go on for minutes, and saves only when it must.
+/// A job that would run for minutes, and saves only at its end or on request.
 inline std::vector<std::string> endless(const TemporaryFolder& folder, std::vector<std::string> more = {}) {
   const std::string job =
       write_gpt_job(folder, "log: {interval: 1}\neval: {interval: null}\ncheckpoint: {interval: null}\n");

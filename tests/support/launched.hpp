@@ -1,4 +1,4 @@
-// What the tests of `gputrain launch` share: a launcher of two ranks, and what belongs to it.
+// Shared by the tests of `gputrain launch`: a launcher with two ranks, and its processes.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ inline Words operator+(Words a, const Words& b) {
   return a;
 }
 
-/// Two ranks on this machine under the launcher, and all that belongs to them.
+/// Two ranks on this machine under the launcher, with all their processes and files.
 class Launched {
  public:
   Launched(const TemporaryFolder& folder, const Words& options, const Words& settings, const std::string& job_text = "")
@@ -29,7 +29,7 @@ class Launched {
     for (const auto& setting : settings) command = command + Words{"--set", setting};
     auto environment = family_.environment();
     environment["LD_PRELOAD"] = EXIT_ON_SIGNAL;
-    for (const char* of : {"ASAN_OPTIONS", "TSAN_OPTIONS"}) environment[of] = "handle_segv=0";  // SIGSEGV is to kill
+    for (const char* of : {"ASAN_OPTIONS", "TSAN_OPTIONS"}) environment[of] = "handle_segv=0";  // let SIGSEGV kill
     program_.emplace(command, environment);
   }
 
@@ -39,7 +39,7 @@ class Launched {
 
  private:
   std::string run_;
-  ProcessFamily family_;  // outlives the program, and ends what it may have left
+  ProcessFamily family_;  // outlives the program and kills its leftover processes
   std::optional<Program> program_;
 };
 

@@ -45,7 +45,7 @@ inline bool is_open(int port) {
   return false;
 }
 
-/// Waits until it is open; false after a minute.
+/// Waits until the port is open; false after a minute.
 inline bool becomes_open(int port) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (!is_open(port)) {

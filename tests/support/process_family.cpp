@@ -31,7 +31,7 @@ std::map<std::string, std::string> variables_in(const std::string& block) {
   return variables;
 }
 
-/// Never -1: a signal to that would go to every process of the machine.
+/// Never returns -1: a signal to it would go to every process of the machine.
 pid_t first_found(const std::string& what, const std::function<pid_t()>& look) {
   const auto latest = Clock::now() + testing::patience(std::chrono::seconds(10));
   while (Clock::now() < latest) {
@@ -100,7 +100,7 @@ bool ProcessFamily::ends_within(double seconds) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(latest - Clock::now()).count();
     if (poll(&end, 1, static_cast<int>(std::max<int64_t>(0, left))) <= 0) return false;
   }
-  while (!find().empty()) {  // born since, or not collected yet
+  while (!find().empty()) {  // started since, or not yet reaped
     if (Clock::now() > latest) return false;
   }
   return true;

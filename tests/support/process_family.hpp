@@ -1,4 +1,4 @@
-// The processes that a program under test has started, however deep, found by a variable they inherit.
+// All descendants of a program under test, found by an environment variable that they inherit.
 #pragma once
 
 #include <sys/types.h>
@@ -11,23 +11,23 @@ namespace gputrain::testing_support {
 
 class ProcessFamily {
  public:
-  /// A mark for the environment of the program, different for each object.
+  /// A mark for the program's environment, different for each object.
   ProcessFamily();
-  ~ProcessFamily();  // kills what is left
+  ~ProcessFamily();  // kills the remaining processes
   ProcessFamily(const ProcessFamily&) = delete;
   ProcessFamily& operator=(const ProcessFamily&) = delete;
 
   std::map<std::string, std::string> environment() const { return {{"GPUTRAIN_TEST_MARK", mark_}}; }
   const std::string& mark() const noexcept { return mark_; }
 
-  /// The process of a rank, or of an agent (`role` "agent"), waited for until it exists; throws after ten seconds.
+  /// Waits for the process of a rank or agent (`role` "agent"); throws after ten seconds.
   pid_t rank(int number) const;
   pid_t agent() const;
-  /// From now on ends_within() knows everyone who lives at this moment.
+  /// Remembers the processes that live now, for ends_within().
   void remember();
-  /// Whether all who are remembered, and whom they have started meanwhile, are gone within that time.
+  /// Whether all remembered processes and their new children end within this time.
   bool ends_within(double seconds);
-  /// Who lives now, each with its command.
+  /// The processes that live now, each with its command.
   std::vector<std::string> living() const;
 
  private:

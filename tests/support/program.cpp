@@ -39,7 +39,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }
 
 std::vector<std::string> merged_environment(std::map<std::string, std::string> added) {
-  added.try_emplace("GPUTRAIN_METADATA_URL", "aws=http://127.0.0.1:9");  // nobody's: no test asks a real cloud
+  added.try_emplace("GPUTRAIN_METADATA_URL", "aws=http://127.0.0.1:9");  // an unused port: no test asks a real cloud
   std::vector<std::string> merged;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string text = *entry;
@@ -49,7 +49,7 @@ std::vector<std::string> merged_environment(std::map<std::string, std::string> a
   return merged;
 }
 
-/// Waits until the process has ended or the time is over, without polling for it.
+/// Waits until the process ends or the time is over, without polling.
 bool ends_within(pid_t pid, int milliseconds) {
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (descriptor < 0) throw std::runtime_error("pidfd_open failed");
@@ -120,11 +120,11 @@ bool Program::is_running() const {
 }
 
 void Program::signal(int number) const {
-  if (pid_ <= 0) throw std::logic_error("the program has been waited for");  // -1 would be every process
+  if (pid_ <= 0) throw std::logic_error("the program has been waited for");  // -1 would mean every process
   kill(pid_, number);
 }
 
-/// False at the end of the output and when nothing came in time.
+/// False at the end of the output or on timeout.
 bool Program::read_more(int timeout_milliseconds) {
   pollfd wait{.fd = stdout_, .events = POLLIN, .revents = 0};
   if (poll(&wait, 1, timeout_milliseconds) <= 0) return false;

@@ -1,4 +1,4 @@
-// Runs the real program as a user would and gives back what it printed and how it ended.
+// Runs the real program as a user does, and returns its output and exit code.
 #pragma once
 
 #include <sys/types.h>
@@ -11,14 +11,14 @@
 namespace gputrain::testing_support {
 
 struct Result {
-  int exit_code = -1;  // 128 + signal when a signal ended it
+  int exit_code = -1;  // 128 + signal if a signal ended it
   std::string out, err;
 };
 
-/// A process under way; killed when it goes out of scope unfinished.
+/// A running process; the destructor kills it.
 class Program {
  public:
-  /// Starts `arguments[0]`; `environment` is added to ours.
+  /// Starts `arguments[0]` with our environment plus `environment`.
   Program(std::vector<std::string> arguments, const std::map<std::string, std::string>& environment = {});
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -27,12 +27,12 @@ class Program {
   pid_t id() const noexcept { return pid_; }
   void signal(int number) const;
   bool is_running() const;
-  /// Waits for the end, at most `seconds`, longer under a sanitizer; a program that takes longer is killed and its exit
-  /// code is 128 + SIGKILL.
+  /// Waits for the end, at most `seconds`, longer under a sanitizer. Kills a program that takes longer; its exit code
+  /// is then 128 + SIGKILL.
   Result wait(double seconds = 120);
-  /// Returns when stdout holds `text`; false when the program ends or `seconds` pass without it.
+  /// Returns true when stdout contains `text`; false if the program ends or `seconds` pass without it.
   bool prints(const std::string& text, double seconds = 60);
-  /// prints() looks only at what comes after this.
+  /// After this, prints() looks only at later output.
   void forget_output() { out_.clear(); }
 
  private:
@@ -44,12 +44,12 @@ class Program {
   std::filesystem::path folder_;
 };
 
-/// Runs `gputrain` with arguments to its end.
+/// Runs `gputrain` with these arguments until it ends.
 Result gputrain(std::vector<std::string> arguments, const std::map<std::string, std::string>& environment = {});
 /// The path of the program under test.
 std::string gputrain_path();
 
-/// A folder of its own for each test, removed afterwards.
+/// A folder for one test, removed afterwards.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -58,7 +58,7 @@ class TemporaryFolder {
   ~TemporaryFolder();
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Writes a file below the folder, making folders on the way, and returns its path.
+  /// Writes a file in the folder, creates parent folders, and returns its path.
   std::string write(const std::string& name, const std::string& content) const;
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
 

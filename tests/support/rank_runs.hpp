@@ -1,4 +1,4 @@
-// Runs of several ranks started by hand, and their curves.
+// Runs of several ranks that the test starts itself, and their metrics.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@ namespace gputrain::testing_support {
 
 using RankPrograms = std::vector<std::unique_ptr<Program>>;
 
-/// Starts a training run of so many ranks.
+/// Starts a training run of `world` ranks.
 RankPrograms start_ranks(int world, const std::string& job, const std::string& output,
                          const std::vector<std::string>& more = {});
 
-/// Waits for all; returns rank 0's result. The others must end with the same exit code.
+/// Waits for all ranks and returns rank 0's result. The others must end with the same exit code.
 Result wait_for(RankPrograms& programs);
 
-/// Both.
+/// start_ranks() and wait_for().
 Result ranks(int world, const std::string& job, const std::string& output, const std::vector<std::string>& more = {});
 
-/// Twenty steps whose losses differ by at most `tolerance`. Takes two metrics.jsonl.
+/// Expects twenty steps whose losses differ by at most `tolerance`. Takes two metrics.jsonl files.
 void expect_equal_losses(const std::string& a, const std::string& b, double tolerance);
 
-/// Takes a run's newest checkpoint away from a copy of it: `to` has to take the steps since the one before again.
+/// Copies a run without its newest checkpoint: `to` must repeat the steps since the one before.
 void copy_without_the_end(const std::string& from, const std::string& to);
 
 }  // namespace gputrain::testing_support

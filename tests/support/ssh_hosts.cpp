@@ -56,7 +56,7 @@ SshHosts::SshHosts(int count)
       subnet_("10.231." + std::to_string(getpid() % 250) + "."),
       count_(count) {
   try {
-    fs::create_directories("/run/sshd");  // sshd wants it
+    fs::create_directories("/run/sshd");  // sshd needs it
     must({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder_ / "user"});
     must({"ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder_ / "host"});
     folder_.write("authorized_keys", read_file(folder_ / "user.pub"));
@@ -87,7 +87,7 @@ SshHosts::~SshHosts() { remove(); }
 
 void SshHosts::add_host(int host) {
   const std::string name = name_of(host), outer = prefix_ + "v" + std::to_string(host);
-  // Names cannot be asked for in there; that is to be known at once, not after the nameserver's silence.
+  // A namespace has no DNS: let a lookup fail at once, not after the nameserver's timeout.
   fs::create_directories("/etc/netns/" + name);
   std::ofstream("/etc/netns/" + name + "/resolv.conf") << "nameserver 127.0.0.1\n";
   must({"ip", "netns", "add", name});

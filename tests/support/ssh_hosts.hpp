@@ -1,4 +1,4 @@
-// Hosts of their own on one machine: network namespaces on a bridge, each with a real sshd.
+// Simulated hosts on one machine: network namespaces on a bridge, each with a real sshd.
 #pragma once
 
 #include <sys/types.h>
@@ -14,27 +14,27 @@ namespace gputrain::testing_support {
 
 class SshHosts {
  public:
-  /// What is missing to make them (root, sshd, ip); empty: nothing.
+  /// What is missing to create them (root, sshd, ip); empty: nothing.
   static std::string missing();
 
-  /// Hosts "h1", "h2", ... as the `ssh` in environment() knows them.
+  /// Creates hosts "h1", "h2", ..., which the `ssh` in environment() can reach.
   explicit SshHosts(int count);
   ~SshHosts();
   SshHosts(const SshHosts&) = delete;
   SshHosts& operator=(const SshHosts&) = delete;
 
-  /// PATH with an ssh that finds the hosts, and no one else's keys.
+  /// PATH with an ssh that finds the hosts and uses only its own keys.
   std::map<std::string, std::string> environment() const;
-  /// What puts a command line onto a host, to be written before it.
+  /// A command prefix that runs a command on a host.
   std::vector<std::string> entering(int host) const { return {"ip", "netns", "exec", name_of(host)}; }
   std::string address_of(int host) const { return subnet_ + std::to_string(host); }
   void set_link(int host, bool is_up) const;
   void forget_key_of(int host) const;
-  /// The agent on a host, waited for until it exists; throws after ten seconds.
+  /// Waits for the agent on a host; throws after ten seconds.
   pid_t agent(int host) const;
-  /// Commands that run on the hosts, sshd and its sessions left out.
+  /// Commands that run on the hosts, without sshd and its sessions.
   std::vector<std::string> commands() const;
-  /// Whether nothing but sshd is left on any host within that time.
+  /// Whether within this time only sshd is left on every host.
   bool are_empty_within(double seconds) const;
 
  private:

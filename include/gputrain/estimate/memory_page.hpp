@@ -1,4 +1,4 @@
-// What a user is told when memory ran out: how much there was, what took it, and which keys to set, best first.
+// The out-of-memory message: how much memory there was, what used it, and which keys to set, best first.
 #pragma once
 
 #include <exception>
@@ -10,8 +10,8 @@
 
 namespace gputrain::app {
 
-/// The error to end with when `failure` is a shortage of memory. `assembly` null: it was not put together yet; `when`:
-/// "in step 12".
+/// The error to report if `failure` is a shortage of memory, else nothing. `assembly` is null if it was not built yet.
+/// `when` names the activity: "in step 12".
 std::optional<Error> out_of_memory_error(const std::exception& failure, const Job& job, const Assembly* assembly,
                                          const std::string& when);
 

@@ -1,5 +1,5 @@
-// train.micro_batch_size: auto. Before training, steps as a run takes them are tried with one micro-batch after the
-// other; the fastest that fits on every rank is the job's from then on.
+// Search for train.micro_batch_size: auto. Before training, takes real steps with one micro-batch size after the other.
+// The run then uses the fastest one that fits on every rank.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace gputrain::app {
 
-/// What the run in the job's folder has found last, whatever for.
+/// The micro-batch that the run in the job's folder found last, even for another machine or job.
 std::optional<int64_t> found_before(const Job& job);
 
-/// Tries, or takes what an earlier attempt has found for the same. The place is left as it was, its random numbers
-/// included. Throws Error(environment) when not even one sample fits. Every rank must call.
+/// Searches, or takes the result of an earlier attempt for the same job and devices. Restores random generators and
+/// releases memory afterwards. Throws Error(environment) if not even one sample fits. Every rank must call.
 MicroBatchChoice choose_micro_batch(const Job& job, Place& place, const Datasets& datasets);
 
-/// The job that says so itself.
+/// A copy of the job with train.micro_batch_size set to `micro_batch`.
 Job with_micro_batch(const Job& job, int64_t micro_batch);
 
 }  // namespace gputrain::app

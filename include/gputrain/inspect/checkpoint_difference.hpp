@@ -1,4 +1,4 @@
-// In what two checkpoints differ: settings, metrics, tensors.
+// Differences between two checkpoints: settings, metrics, tensors.
 #pragma once
 
 #include <algorithm>
@@ -15,16 +15,16 @@ namespace gputrain::app {
 
 struct ChosenCheckpoint {
   checkpoint::Checkpoint checkpoint;
-  std::vector<std::string> skipped;  // newer ones that are damaged
+  std::vector<std::string> skipped;  // newer checkpoints that are damaged
 };
 
-/// One checkpoint, or the newest good one of a run. Error(usage) when there is neither at that path, Error(checkpoint)
-/// when none is good.
+/// Opens the named checkpoint, or the newest good one of a run. Throws Error(usage) if the path is neither,
+/// Error(checkpoint) if no checkpoint is good.
 ChosenCheckpoint choose_checkpoint(const std::filesystem::path& named);
 
 struct SettingDifference {
   std::string key, a, b;
-  std::string change;  // what resuming makes of it
+  std::string change;  // on resume: "safe", "needs --accept", "refused" or "unknown"
 };
 
 struct MetricPair {
@@ -39,7 +39,7 @@ struct NamedDifference {
 
 struct FileDifference {
   std::string name;
-  size_t tensors = 0;  // in both, of equal kind
+  size_t tensors = 0;  // tensors in both files with equal dtype and shape
   TensorDifference total;
   std::vector<NamedDifference> differing;  // worst first
   std::vector<std::string> only_in_a, only_in_b;

@@ -1,4 +1,4 @@
-// What lies in a folder of checkpoints, for the verbs that look after it.
+// The content of a checkpoint folder, for the ckpt subcommands.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace gputrain::app {
 
-/// One folder in it.
+/// One subfolder.
 struct CkptEntry {
   enum class Kind {
     checkpoint,  // has a finished name, good or not
@@ -27,39 +27,39 @@ struct CkptEntry {
   uint64_t bytes = 0;              // on disk
   std::optional<int64_t> written;  // seconds since 1970
   std::optional<checkpoint::Score> score;
-  std::string problem;  // by manifest and sizes; empty: none seen
+  std::string problem;  // found in manifest or file sizes; empty: none
 
   /// "step-00000020", "branch-2/step-00000020"
   std::string name() const { return folder.lexically_relative(root).string(); }
 };
 
-/// Everything in it, oldest step first.
+/// All entries, oldest step first.
 std::vector<CkptEntry> entries_of(const std::filesystem::path& folder);
 
-/// The metric that the newest good one with a score was scored by; empty: none has a score.
+/// The metric of the newest good checkpoint that has a score; empty: none has a score.
 std::string metric_of(const std::vector<CkptEntry>& entries);
 
-/// Name, kind, path, step, size and time for a program that reads it.
+/// Name, kind, path, step, size and time as JSON.
 nlohmann::ordered_json entry_json(const CkptEntry& entry);
 
-/// "2026-03-01 12:00:00" where we are, or "2026-03-01T12:00:00Z".
+/// "2026-03-01 12:00:00" in local time, or "2026-03-01T12:00:00Z" in UTC.
 std::string time_text(int64_t seconds, bool utc);
 std::string size_text(uint64_t bytes);
 
-/// Prints a document to stdout, whatever bytes its paths have.
+/// Prints a document to stdout. Replaces bytes that are not UTF-8.
 void print_json(const nlohmann::ordered_json& json);
 
-/// Whether the user named one checkpoint, by whatever name: "step-00000020", "latest", "step-00000020.bad".
+/// Whether the path is one checkpoint, under any of its names: "step-00000020", "latest", "step-00000020.bad".
 bool is_one_checkpoint(const std::filesystem::path& named);
 
-/// The folder of checkpoints that the user named: a run folder, its ckpt/, or a copy of that. Error(usage) otherwise.
+/// The checkpoint folder that the user named: a run folder, its ckpt/, or a copy of ckpt/. Throws Error(usage)
+/// otherwise.
 std::filesystem::path checkpoints_folder(const std::filesystem::path& named);
 
-/// What is wrong with a checkpoint in one line, without the folder's path in front. Hashes everything; empty: it is
-/// good.
+/// The problem of a checkpoint in one line, without the path of its folder; empty: it is good. Hashes all files.
 std::string problem_of(const std::filesystem::path& folder);
 
-/// The first line of an error, its path told from the checkpoint's folder.
+/// The first line of an error, with its path relative to the checkpoint folder.
 std::string told_within(const std::filesystem::path& folder, const std::string& error);
 
 }  // namespace gputrain::app

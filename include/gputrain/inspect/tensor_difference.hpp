@@ -1,4 +1,4 @@
-// How far apart two tensors are, element by element.
+// Elementwise difference between two tensors.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@ namespace gputrain::app {
 
 struct TensorDifference {
   int64_t elements = 0;
-  int64_t differing = 0;  // bit for bit: -0 is not 0
-  /// The largest |a - b|, and |a - b| / max(|a|, |b|); infinite where only one of the two is NaN or infinite.
+  int64_t differing = 0;  // compared bit for bit: -0 differs from 0
+  /// Largest |a - b|, and largest |a - b| / max(|a|, |b|); infinite if only one of the two is NaN or infinite.
   double largest_absolute = 0, largest_relative = 0;
 
-  /// Takes in another tensor's difference.
+  /// Merges the difference of another tensor into this one.
   void add(const TensorDifference& other);
 };
 
-/// Both on the CPU, contiguous, of one dtype and shape.
+/// Both tensors must be contiguous, on the CPU, with equal dtype and shape.
 TensorDifference difference_between(const at::Tensor& a, const at::Tensor& b);
 
 }  // namespace gputrain::app

@@ -12,10 +12,11 @@ class TextTable {
   /// One letter per column: 'l' aligns to the left, 'r' to the right.
   explicit TextTable(std::string alignment) : alignment_(std::move(alignment)) {}
 
-  /// Missing cells are empty. What a terminal would obey instead of showing becomes '?': names come from files.
+  /// Missing cells are empty. Control characters become '?', because names come from files and a terminal would obey
+  /// them.
   void add(std::vector<std::string> cells);
 
-  /// Lines that end in '\n'. Columns without any content take no room.
+  /// Lines that end in '\n'. Omits columns without content.
   std::string text() const;
 
  private:
@@ -23,7 +24,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// At most `width` columns of a text, its middle left out where it has more.
+/// Shortens a text to `width` columns by cutting out its middle.
 std::string shortened(const std::string& text, size_t width);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// The verbs of the command line; each returns the process's exit code.
+// Subcommands of the command line. Each returns the exit code of the process.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace gputrain::app {
 
-/// What every verb that reads a job is given.
+/// Options of every subcommand that reads a job.
 struct JobRequest {
   std::string file;
   std::vector<std::string> set;  // --set a.b=YAML
   std::optional<std::string> output_dir;
 };
 
-/// What `run --dry-run --world-size` asks about: ranks that are not there.
+/// Options of `run --dry-run --world-size`, which checks a job for ranks that do not exist.
 struct RehearsalRequest {
-  int world_size = 0;         // 0: not asked
-  std::string device_memory;  // "80GiB"; empty: not said
+  int world_size = 0;         // 0: not given
+  std::string device_memory;  // "80GiB"; empty: not given
   bool json = false;
 };
 
@@ -26,16 +26,16 @@ struct RunRequest {
   JobRequest job;
   bool dry_run = false;
   RehearsalRequest rehearsal;
-  bool accept = false;           // go on although settings changed that may change results
-  bool verify = false;           // a missed `expect:` is exit code 4
-  bool silent_if_wrong = false;  // of a job that is wrong the launcher tells
+  bool accept = false;           // resume even if settings that affect results changed
+  bool verify = false;           // exit with 4 if a metric misses its `expect:` band
+  bool silent_if_wrong = false;  // the launcher reports errors in the job
 };
 
-/// `gputrain launch`: its own options, as settings of the job, and the command that every rank runs.
+/// `gputrain launch`: its own options as settings of the job, and the command that every rank runs.
 struct LaunchRequest {
   RunRequest run;
   std::vector<std::string> set;        // "launch.max_restarts=2"
-  std::vector<std::string> arguments;  // "run", "job.yaml", ...: of every rank
+  std::vector<std::string> arguments;  // command of every rank: "run", "job.yaml", ...
 };
 
 struct EvalRequest {
@@ -59,7 +59,7 @@ struct PruneRequest {
   bool json = false;
 };
 
-/// `gputrain bench train`; lists that are empty: as the job says.
+/// `gputrain bench train`. An empty list means: use the job's value.
 struct BenchRequest {
   JobRequest job;
   std::vector<std::string> precision, checkpointing;
@@ -69,19 +69,19 @@ struct BenchRequest {
   bool json = false;
 };
 
-// Of the program itself, which comes up without LibTorch.
+// Implemented in the program itself, which starts without LibTorch.
 int launch_command(const LaunchRequest& request);
-/// What `gputrain launch` starts on each host; speaks with it over stdin and stdout.
+/// The process that `gputrain launch` starts on each host. It talks to the launcher through stdin and stdout.
 int agent_command();
 
-// Of libgputrain.so.
+// Implemented in libgputrain.so.
 int run_command(const RunRequest& request);
 int eval_command(const EvalRequest& request);
-/// 4 when the step comes out otherwise than recorded.
+/// Returns 4 if the replayed step differs from the recorded one.
 int replay_command(const ReplayRequest& request);
-/// 6 when no combination fits into memory.
+/// Returns 6 if no combination fits into memory.
 int bench_train_command(const BenchRequest& request);
-/// One combination, the job itself, in this process; prints its row as JSON.
+/// Measures the job as it is, in this process, and prints the row as JSON.
 int bench_one_command(const BenchRequest& request);
 int validate_command(const JobRequest& request, bool json);
 int config_command(const JobRequest& request, bool origin);
@@ -92,15 +92,15 @@ int describe_command(const std::string& kind, const std::string& name);
 int audit_command(const std::string& run, bool json);
 int version_command();
 int ckpt_ls_command(const std::string& run, bool json);
-/// 5 when a checkpoint is damaged or there is none.
+/// Returns 5 if a checkpoint is damaged or none exists.
 int ckpt_verify_command(const std::string& path, bool json);
-/// As diff(1): 0 when every tensor is equal bit for bit, else 1.
+/// Returns 0 if all tensors are equal bit for bit, else 4.
 int ckpt_diff_command(const std::string& a, const std::string& b, bool json);
 int ckpt_prune_command(const PruneRequest& request);
 
-/// What the program finds in the library, under the name gputrain_verbs.
+/// Table of subcommands that the library exports as gputrain_verbs.
 struct Verbs {
-  void (*check)();  // throws Error(environment) where the library was built wrong; before any verb
+  void (*check)();  // call first; throws Error(environment) if the library was built wrong
   decltype(&run_command) run;
   decltype(&eval_command) eval;
   decltype(&replay_command) replay;

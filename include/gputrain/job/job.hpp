@@ -1,4 +1,4 @@
-// A job that has been read: the spec, its name, its identity and its run folder.
+// A loaded job: spec, name, identity and run folder.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ struct Job {
   config::Loaded loaded;
   std::string name;
   std::string run_id;     // name + hash of the settings that change results
-  std::string spec_hash;  // six hex digits of it
+  std::string spec_hash;  // six hex digits of that hash
   std::filesystem::path output_dir;
 
   const JobSpec& spec() const { return loaded.as<JobSpec>(); }
@@ -22,7 +22,7 @@ struct Job {
 
 const config::Schema& job_schema();
 
-/// Reads and checks the job. Throws config::SpecError with everything that is wrong.
+/// Reads and checks the job. Throws config::SpecError with all problems.
 Job load_job(const JobRequest& request);
 
 }  // namespace gputrain::app

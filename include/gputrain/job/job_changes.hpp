@@ -1,4 +1,4 @@
-// What of a job may be another one when a run goes on from a checkpoint.
+// Which settings of a job may change when a run resumes from a checkpoint.
 #pragma once
 
 #include <map>
@@ -12,18 +12,18 @@
 
 namespace gputrain::app {
 
-/// As a checkpoint keeps them.
+/// Settings in the JSON format of a checkpoint.
 nlohmann::json settings_to_json(const std::vector<config::Setting>& settings);
 
-/// Lets a resumed job differ from what the checkpoint at `where` was saved with only where that cannot change results,
-/// or where the user accepts that it does. Throws Error(usage) that names every change.
+/// Compares the job with the settings in the checkpoint at `where`. A setting may differ if it cannot change results,
+/// or if the user accepts that it does. Throws Error(usage) that names every other change.
 void check_job_changes(const nlohmann::json& saved, const Job& job, bool accept, const std::string& where);
 
-/// The values of keys that nobody sets, for this job's formats and schedule.
+/// Default values of all keys, for this job's data format and schedule.
 std::map<std::string, std::string> default_settings(const JobSpec& spec);
 
-/// Whether the job says that data.val is evaluated on something else than before. A path alone does not: the same data
-/// may lie elsewhere.
+/// Whether the job evaluates data.val differently than before. A new path alone does not count: the same data may have
+/// moved.
 bool evaluates_otherwise(const nlohmann::json& saved, const std::vector<config::Setting>& today);
 
 }  // namespace gputrain::app

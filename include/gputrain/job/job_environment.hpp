@@ -1,4 +1,4 @@
-// The job's `env:`: variables that libraries read when they are loaded.
+// The job's `env:`: variables that libraries read when they load.
 #pragma once
 
 #include <map>
@@ -6,8 +6,8 @@
 
 namespace gputrain::app {
 
-/// Gives this process the variables: where one of them is not set so yet, the program begins anew, in this same
-/// process, with all of them. Before anything is opened or any thread started. Throws Error(environment).
+/// Sets the variables in this process. If one of them has another value now, restarts the program in this process
+/// (exec) with all of them. Call before anything is opened and any thread starts. Throws Error(environment).
 void take_environment(const std::map<std::string, std::string>& variables);
 
 }  // namespace gputrain::app

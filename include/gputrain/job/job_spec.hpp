@@ -1,4 +1,4 @@
-// The whole job: every room describes its section, this file puts them together.
+// The whole job. Every module describes its own section; this file combines them.
 #pragma once
 
 #include <map>
@@ -24,14 +24,14 @@ struct ModelSpec {
   static void describe(config::Description<ModelSpec>& d);
 };
 
-/// What is learned.
+/// The training task: loss and metrics.
 struct TaskSpec {
-  config::Choice type;  // empty: the one that fits the model and the data
+  config::Choice type;  // empty: the task that fits the model and the data
 
   static void describe(config::Description<TaskSpec>& d);
 };
 
-/// The band a recipe promises for its final metrics: [low, high], checked at the end.
+/// Expected band [low, high] of each final metric, checked at the end.
 struct ExpectSpec {
   std::map<std::string, std::vector<double>> bands;  // "val/top1": [low, high]
   std::optional<std::string> source;

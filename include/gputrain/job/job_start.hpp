@@ -1,5 +1,5 @@
-// The part of a job that whoever starts its ranks reads: all but the keys that models, data and optimizers describe,
-// which are LibTorch's users.
+// The part of a job that the launcher reads: all keys except those of models, data and optimizers, because their
+// descriptions need LibTorch.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace gputrain::app {
 
-/// With every top-level value, as ${...} may name each of them.
+/// Contains every top-level value, because ${...} may refer to each of them.
 struct JobStart {
   int64_t schema = 1;
   std::optional<std::string> name;
@@ -33,12 +33,12 @@ struct JobStart {
   static void describe(config::Description<JobStart>& d);
 };
 
-/// What no key by itself tells: for `describe` of a JobStart and of what derives from it.
+/// Checks that involve several keys. For `describe` of JobStart and of derived structs.
 void check_job_start(const JobStart& spec, config::Complaints& complaints);
 
 config::Request reading_of(const JobRequest& request);
 std::string name_of(const JobStart& spec, const JobRequest& request);
-/// The run folder.
+/// Path of the run folder.
 std::filesystem::path output_dir_of(const JobStart& spec, const JobRequest& request);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// The folder of a run: what lies where, and taking it into use.
+// The run folder: its files, and how a run takes it into use.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct RunFolder {
   std::filesystem::path ledger() const { return path / "ledger.jsonl"; }
   std::filesystem::path log(int rank) const;
   std::filesystem::path checkpoints() const { return path / "ckpt"; }
-  std::filesystem::path save_request() const { return path / "SAVE"; }  // `touch` it: a checkpoint is written
+  std::filesystem::path save_request() const { return path / "SAVE"; }  // `touch` it to request a checkpoint
   std::filesystem::path weights() const { return path / "model.safetensors"; }
   std::filesystem::path model_config() const { return path / "config.json"; }
 };
@@ -42,18 +42,18 @@ struct TakenRunFolder {
   RunLock lock;
 };
 
-/// Throws the Error(environment) of take_run_folder() for a path that no folder can have, or that may not be looked at;
-/// Error(usage) where it holds what a run would overwrite, and no run has written there.
+/// Throws Error(environment) if the path cannot be a folder or cannot be accessed. Throws Error(usage) if no run has
+/// written there and it holds files that a run would overwrite.
 void check_run_folder(const std::filesystem::path& path);
 
-/// The path, or the nearest folder above it that is there.
+/// The path, or its nearest parent folder that exists.
 std::filesystem::path existing_part_of(std::filesystem::path path);
 
-/// Throws Error(usage) for a `checkpoint.mirror` that lies in this run's folder or is part of another run's.
+/// Throws Error(usage) if `checkpoint.mirror` is inside this run's folder or belongs to another run.
 void check_mirror(const std::filesystem::path& mirror, const std::filesystem::path& run);
 
-/// Throws what take_run_folder() would, as far as that can be told without writing and without disturbing who uses the
-/// folder.
+/// Throws what take_run_folder() would throw, as far as this can be checked without writing and without disturbing a
+/// process that uses the folder.
 void check_may_take_run_folder(const std::filesystem::path& path, bool fresh);
 
 /// Creates the folder and locks it, and with `fresh` first moves an earlier run's content aside to `<path>.1`, `.2`,

@@ -1,4 +1,4 @@
-// One process at a time writes a run folder.
+// Only one process at a time writes a run folder.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@
 
 namespace gputrain::app {
 
-/// The kernel's lock on `<folder>/lock`: it goes with the process that holds it, however that ends, so that no lock is
-/// ever stale. A file system without locks is used without one, and that is said.
+/// A kernel lock (flock) on `<folder>/lock`. The kernel releases it when the process ends in any way, so it is never
+/// stale. On a file system without locks, warns and continues without one.
 class RunLock {
  public:
   RunLock() = default;  // holds nothing
-  /// Throws Error(usage) naming the holder when another process has it, Error(environment) when there is no writing.
+  /// Throws Error(usage) with the name of the holder if another process holds the lock, Error(environment) if the file
+  /// cannot be written.
   explicit RunLock(const std::filesystem::path& folder);
   RunLock(RunLock&& other) noexcept
       : folder_(std::move(other.folder_)),
@@ -29,16 +30,16 @@ class RunLock {
   }
   ~RunLock();
 
-  /// Throws where the folder was moved or removed: Error(usage) where another run's has its name now, else
+  /// Throws if the folder was moved or removed: Error(usage) if another run now uses this path, else
   /// Error(environment).
   void check() const;
-  /// Whether the folder of this name is the one that is locked; true where nothing is.
+  /// Whether this path is still the folder that is locked; true if nothing is locked.
   bool is_held() const;
 
  private:
   std::filesystem::path folder_;
-  std::string owner_;                                // what the file says: this process
-  std::pair<uint64_t, uint64_t> folder_identity_{};  // device and number
+  std::string owner_;                                // content of the lock file: names this process
+  std::pair<uint64_t, uint64_t> folder_identity_{};  // device and inode
   int descriptor_ = -1;
 };
 

@@ -4,6 +4,6 @@
 
 namespace gputrain::app {
 
-std::string version();  // of this program: "0.1.0"
+std::string version();  // "0.1.0"
 
 }  // namespace gputrain::app

@@ -21,37 +21,37 @@ struct Expectation {
   std::string text;  // "val/loss 1.87 in [1.8, 1.9]"
 };
 
-/// Throws Error(usage) where `expect:` names what the job does not measure: better before training than after it.
+/// Throws Error(usage) if `expect:` names a metric that this job does not measure. Call before training.
 void check_expected_metrics(const JobSpec& spec, const Datasets& datasets);
 
 Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metrics);
 
-/// What summary.json says of a run that got this far.
+/// Fills the summary of a run that has reached `progress`.
 monitor::Summary summarize(const Job& job, const Place& place, const train::Plan& plan, const train::Progress& progress,
                            const train::LogHook& log);
 
-/// A start that finds nothing left to train measures nothing: what the one before it measured stays.
+/// If this attempt had no step left to train, keeps the speed that the earlier summary recorded.
 void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earlier);
 
-/// What an earlier attempt has measured on the test data, where it ended at this step of this run. Every rank must
-/// call, and gets what rank 0 knows.
+/// Test metrics of an earlier attempt of this run that ended at this step; empty if there is none. Rank 0 reads them
+/// and broadcasts. Every rank must call.
 monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std::string& run_id, int64_t step,
                                comm::Group& control);
 
-/// Records in summary.json why an attempt failed before it came to train; a command that was refused leaves no trace
-/// there.
+/// Records in summary.json why an attempt failed before training. A usage error restores the earlier summary instead.
 void record_failed_start(const std::exception& failure, const std::string& run_id, const RunFolder& folder);
 
-/// What its steps have sent, where there are other ranks.
+/// Adds the bytes sent per step, if there are other ranks.
 void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic);
 
-/// Fills in how it ended: done, or stopped by a signal; the exit code is the summary's.
+/// Sets status, reason and exit code of a run that is done or was stopped.
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify);
 
-/// Records an end by an error in summary.json, and returns what it recorded; says nothing itself.
+/// Records an end by an error in summary.json and returns that summary. Prints nothing.
 monitor::Summary record_failure(monitor::Summary summary, const std::exception& failure, const RunFolder& folder);
 
-/// The last lines of a run: done, result, speed, what the next command does after this `checkpoint.resume`, files.
+/// Prints the last lines of a run: done, result, speed, next, files. `resume` is checkpoint.resume: it decides what the
+/// same command does next.
 void print_ending(monitor::Console& console, const monitor::Summary& summary, const train::Plan& plan,
                   const Expectation& expectation, const RunFolder& folder, const std::string& resume);
 

@@ -1,4 +1,4 @@
-// The ranks' logs in a run folder, once the run goes on from an earlier step.
+// The log files of the ranks in a run folder.
 #pragma once
 
 #include "gputrain/job/run_folder.hpp"
@@ -7,12 +7,13 @@
 
 namespace gputrain::app {
 
-/// From here on what is said is filed. A rank other than 0 goes on without a log where its disk refuses, and says so;
-/// on rank 0 it throws Error(environment), as the rest of the run folder is about to be written there as well.
+/// Starts writing log messages to this rank's file. If its disk refuses, a rank other than 0 warns and continues
+/// without a log; rank 0 throws Error(environment), because the other files of the run folder go to the same disk.
 void open_log(const RunFolder& folder, const Place& place);
 
-/// Cuts this rank's log, and on rank 0 those of ranks that are no more, to what lies before `progress`; the lines cut
-/// from its own. A disk that refuses is told, and leaves them as they are. The log is open before and after.
+/// Moves the lines about steps after `progress` out of this rank's log, and on rank 0 also out of the logs of ranks
+/// that no longer exist. Returns the number of lines moved from its own log. If the disk refuses, warns and leaves the
+/// logs unchanged. The log is open before and after.
 int64_t cut_logs(const RunFolder& folder, const Place& place, const train::Progress& progress);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// The first lines of a run: what will happen, before it happens.
+// The first lines of a run: what it will do.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 namespace gputrain::app {
 
 struct StartTexts {
-  std::string hosts = {};   // where, if not here and with those whom the rank has met
-  std::string memory = {};  // if more is known than what is fixed
-  std::string saves;        // how often, where checkpoint.interval is auto
-  std::string resume;       // where the run starts from, as Checkpointing tells it
+  std::string hosts = {};   // empty: this machine and the ranks of the process group
+  std::string memory = {};  // empty: only the memory that stays allocated all the time
+  std::string saves;        // how often, if checkpoint.interval is auto
+  std::string resume;       // where the run starts from
 };
 
 void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const StartTexts& texts);

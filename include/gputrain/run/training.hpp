@@ -1,4 +1,4 @@
-// A run under way: resumes, trains, and ends well or badly, with everything written down.
+// One attempt of a run: resumes, trains, and records how it ended.
 #pragma once
 
 #include <exception>
@@ -17,15 +17,15 @@ namespace gputrain::app {
 
 class Training {
  public:
-  /// Everything given outlives the training. Every rank must call.
+  /// All arguments must outlive this object. Every rank must call.
   Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console,
            const TakenRunFolder& taken);
 
-  /// Takes up the newest good checkpoint, or begins; cuts the curve and the logs there, writes the attempt into the
-  /// ledger, and prints the start page. Call it once, before run(). Every rank must call.
+  /// Restores the newest good checkpoint, or starts at step 0. Truncates the metrics and logs there, writes the attempt
+  /// to the ledger, and prints the start page. Call once, before run(). Every rank must call.
   void resume_run();
 
-  /// From where the run stands to its end; returns the exit code. An error is recorded in summary.json and passed on.
+  /// Trains to the end and returns the exit code. Records an error in summary.json and rethrows it.
   int run();
 
  private:
@@ -54,26 +54,26 @@ class Training {
   Assembly& assembly_;
   monitor::Console& console_;
   RunFolder folder_;
-  const RunLock& lock_;  // of the folder, on rank 0
+  const RunLock& lock_;  // of the run folder, on rank 0
   train::Stopwatch since_lock_check_;
   train::Progress progress_;
-  int64_t first_step_ = 0;  // of this attempt, which goes on from it
+  int64_t first_step_ = 0;  // where this attempt starts
   monitor::Recorder recorder_;
   train::Reporting reporting_;
   train::LogHook log_;
   monitor::Ledger ledger_;
-  train::SavePace pace_;  // of saves; used where checkpoint.interval is auto
+  train::SavePace pace_;  // chooses the save interval if checkpoint.interval is auto
   Checkpointing checkpointing_;
   train::SaveRequests save_requests_;
-  std::unique_ptr<cloud::NoticeWatcher> notices_;  // one per machine
+  std::unique_ptr<cloud::NoticeWatcher> notices_;  // on one rank per machine
   bool notice_told_ = false, way_made_ = false;
   train::Stop stop_ = train::Stop::none;  // why training has ended
 
-  struct Reached {  // by the newest step
+  struct Reached {  // state after the newest step
     monitor::Summary summary;
     train::Progress progress;
   };
-  std::mutex end_mutex_;  // the end is written down by one thread
+  std::mutex end_mutex_;  // only one thread records the end
   Reached reached_;
 };
 

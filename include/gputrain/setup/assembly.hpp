@@ -1,4 +1,4 @@
-// Everything a run is made of, built from the job in the order data takes.
+// All parts of a run, built from the job in the order in which data flows.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@
 
 namespace gputrain::app {
 
-/// Where this process computes and with whom.
+/// Where this process computes, and its process groups.
 struct Place {
   launch::Launch launch;
   device::CpuThreads threads;
@@ -37,48 +37,48 @@ struct Place {
   int rank() const noexcept { return launch.rendezvous.rank; }
 };
 
-/// Sets the process up for the job: threads, device, numerics, random seeds, and the meeting of the ranks.
-/// Every rank must call.
+/// Sets up the process for the job: threads, device, numerics, random seeds, rendezvous of the ranks. Every rank must
+/// call.
 Place take_place(const Job& job);
 
-/// The same for a rank whose others are not there: it computes on this machine's CPU with all its cores, and nothing is
-/// sent. What would be is added to `traffic`.
+/// The same for a rank without peers: it computes on this machine's CPU with all cores and sends nothing. `traffic`
+/// counts what it would send.
 Place imagine_place(const JobSpec& spec, const comm::Rendezvous& at, std::shared_ptr<comm::Traffic> traffic);
 
-/// Throws the mistake that is being handled again. It was made before the ranks met: so they meet for this, and who has
-/// made the same one as rank 0 leaves it to rank 0 to tell.
+/// Call in a handler, for an error before the rendezvous: rethrows it. The ranks meet only to find out if rank 0 has
+/// the same error; then this rank throws ToldElsewhere, so that only rank 0 prints it.
 [[noreturn]] void fail_unmet(const Error& mistake);
 
-/// Throws the failure that is being handled again, after the other ranks have been told of it.
+/// Call in a handler: reports the failure to the other ranks and rethrows it.
 [[noreturn]] void fail(Place& place, const std::exception& failure);
 
-/// The job's datasets and what they say to the model; val and test are null when the job has none.
+/// The job's datasets and what the model must know of them. val and test are null if the job has none.
 struct Datasets : data::Datasets {
   models::DataFacts facts;
-  std::shared_ptr<const tasks::Task> task;  // what is learned from them
+  std::shared_ptr<const tasks::Task> task;  // loss and metrics
 
   int64_t tokens_per_sample() const { return train->layout().token_count(); }
-  /// What the numbers of targets stand for.
+  /// What a target number means.
   std::string target_kind() const { return tokens_per_sample() > 0 ? "character" : "class"; }
 };
 
 Datasets open_datasets(const Job& job);
 
-/// The model in its arena, initialised from the seed or from pretrained weights.
+/// The model in its arena (flat buffer), initialized from the seed or from pretrained weights.
 struct BuiltModel {
   std::unique_ptr<models::Model> model;
   std::unique_ptr<device::Arena> arena;
   std::vector<at::Tensor> parameters;
   int64_t parameter_count = 0;
-  int64_t classes_left_out = 0;       // of a last layer that pretrained weights have otherwise
-  bool sync_batch_norm = false;       // its batch norm in training is over the batches of all ranks
-  std::vector<device::Range> owners;  // what each rank updates, where they share that out; otherwise empty
+  int64_t classes_left_out = 0;       // of a pretrained last layer that was left out; 0: none
+  bool sync_batch_norm = false;       // batch norm uses the batches of all ranks in training
+  std::vector<device::Range> owners;  // the range that each rank updates; empty: not sharded
 };
 
 /// Every rank must call.
 BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place);
 
-/// What turns gradients into new weights.
+/// Turns gradients into new weights.
 struct Updates {
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
@@ -87,12 +87,12 @@ struct Updates {
 
 Updates build_updates(const Job& job, const Place& place, const train::Plan& plan, const BuiltModel& built);
 
-/// All of it, in the order it is built; what is declared first dies last. It stays where it is: the model knows the
-/// group in `place`.
+/// All parts, in the order in which they are built; the first one is destroyed last. Not movable: the model refers to
+/// the group in `place`.
 struct Assembly {
-  /// `kept_global_batch`: of the run that goes on, 0 for a new one. Every rank must call.
+  /// `kept_global_batch`: global batch of the run that is resumed; 0: a new run. Every rank must call.
   explicit Assembly(const Job& job, int64_t kept_global_batch = 0);
-  /// The same at a place that is taken; `open` gives the datasets.
+  /// The same with an existing place; `open` returns the datasets.
   Assembly(const Job& job, Place at, const std::function<Datasets()>& open, int64_t kept_global_batch = 0);
   Assembly(const Assembly&) = delete;
   Assembly& operator=(const Assembly&) = delete;
@@ -103,10 +103,10 @@ struct Assembly {
   BuiltModel built;
   Updates updates;
   Reduction reduction;
-  MicroBatchChoice micro_batch;  // empty where the job says
+  MicroBatchChoice micro_batch;  // empty if the job sets the size
 };
 
-/// Finds out before training what would fail after it: a prompt that the vocabulary cannot spell.
+/// Checks before training what would fail after it: a prompt that the vocabulary cannot encode.
 void check_sample(const Job& job, const Datasets& datasets);
 
 train::Plan plan_run(const JobSpec& spec, const Datasets& datasets, const Place& place, int64_t kept_global_batch = 0);
@@ -114,7 +114,7 @@ data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dat
                                    const train::BatchPlan& batch);
 data::InputFormat input_format(const JobSpec& spec, const data::Dataset& dataset, const Place& place);
 
-/// Metrics get the name of `role`: "val/loss". `most_samples` 0: as many as the job says.
+/// Metrics get the prefix `role`: "val/loss". `most_samples` 0: the job's limit.
 train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
                                 const Assembly& assembly, std::string role, int64_t most_samples = 0);
 

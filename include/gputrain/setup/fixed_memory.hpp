@@ -1,4 +1,4 @@
-// What a rank holds on its device as long as it trains, to the byte.
+// Exact memory that a rank keeps on its device during the whole training.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace gputrain::app {
 
 struct FixedMemory {
   int64_t parameters = 0;
-  int64_t working_copy = 0;  // of them, in 16 bits
+  int64_t working_copy = 0;  // 16-bit copy of the parameters
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
   int64_t buffers = 0;  // running statistics
@@ -19,7 +19,7 @@ struct FixedMemory {
 
 FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates);
 
-/// One micro-batch as the loader keeps it in host memory, and how many of them it keeps.
+/// Bytes of one micro-batch in host memory, and how many micro-batches the loader keeps there.
 int64_t batch_bytes(const data::Dataset& dataset, int64_t micro_batch);
 int64_t batches_ahead(const JobSpec& spec, const train::BatchPlan& batch);
 

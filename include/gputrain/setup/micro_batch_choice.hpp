@@ -1,4 +1,4 @@
-// What train.micro_batch_size: auto stands for, and how that was found out.
+// The result of train.micro_batch_size: auto, and how it was found.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@ namespace gputrain::app {
 
 struct MicroBatchTrial {
   int64_t micro_batch = 0;
-  double samples_per_second = 0;  // of the slowest rank
-  int64_t peak_bytes = 0;         // of tensors, on the rank that has most
-  std::string misfit;             // why it does not fit; empty: it does
+  double samples_per_second = 0;  // on the slowest rank
+  int64_t peak_bytes = 0;         // of tensors, on the rank that needs most
+  std::string misfit;             // why it does not fit; empty: it fits
 };
 
 struct MicroBatchChoice {
   int64_t micro_batch = 0;
-  std::vector<MicroBatchTrial> trials;  // smallest first; empty: an earlier attempt of the run has found it
-  std::string found_for;                // tells apart jobs, ranks and devices that need another one
+  std::vector<MicroBatchTrial> trials;  // smallest first; empty: an earlier attempt of the run found the size
+  std::string found_for;                // hash of the job, ranks and devices that the choice is for
   double seconds = 0;
 
   std::string text() const;
   nlohmann::json to_json() const;
 };
 
-/// Of trials that fit the fastest; the smallest of those that are as fast within the clock's uncertainty.
+/// The smallest micro-batch that fits and whose speed is within the measurement error of the fastest one; 0: none fits.
 int64_t fastest(const std::vector<MicroBatchTrial>& trials);
 
 }  // namespace gputrain::app

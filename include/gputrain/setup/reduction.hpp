@@ -1,4 +1,4 @@
-// How the ranks' gradients meet: in which pieces, as what, and what that sends.
+// How gradients are reduced over ranks: buckets, dtype on the wire, compression, bytes sent.
 #pragma once
 
 #include <memory>
@@ -17,17 +17,17 @@ namespace gputrain::app {
 
 struct Reduction {
   parallel::BucketLimits buckets;
-  std::string bucket_reason;  // "auto: ..."; empty where the job says
-  bool is_measured = false;   // the buckets' size: a resumed run keeps it, for sums are rounded by where they stand
+  std::string bucket_reason;  // "auto: ..."; empty if the job sets the size
+  bool is_measured = false;   // the bucket size: a resumed run keeps it, because rounding depends on it
   std::optional<at::ScalarType> wire_type;
-  std::unique_ptr<parallel::PowerSgd> power_sgd;  // null unless gradients are compressed by it
+  std::unique_ptr<parallel::PowerSgd> power_sgd;  // null unless parallel.compress is powersgd
 
-  /// What a checkpoint's state says of it.
+  /// Adds the fields for a checkpoint's state.
   void note(nlohmann::json& state) const;
-  /// Of power_sgd's part of a checkpoint, what this rank writes: its errors, and rank 0 the factors.
+  /// This rank's shard of the power_sgd state: its errors, and on rank 0 also the factors.
   checkpoint::Shard shard(const comm::ProcessGroups& groups) const;
-  /// Takes up what is this job's. Errors of another number of ranks, or beside other factors, or in another memory
-  /// order, belong to none: that compression starts anew is told.
+  /// Restores what fits this job. If the number of ranks, the PowerSGD rank or the memory order differs, the saved
+  /// errors cannot be used: warns and starts with zero errors.
   void restore(const checkpoint::Checkpoint& from, const comm::ProcessGroups& groups);
 };
 
@@ -36,14 +36,14 @@ Reduction plan_reduction(const JobSpec& spec, comm::ProcessGroups& groups, const
 
 struct StepShape {
   int64_t ranks = 1;
-  int64_t passes = 1;   // forward passes, for each of which gradients are sent where they are shared out
-  bool shares = false;  // the optimizer's state, at least
+  int64_t passes = 1;   // forward passes; with sharded gradients, each of them sends
+  bool shares = false;  // whether at least the optimizer state is sharded
 };
 
-/// What parallel::Traffic will say after one.
+/// The parallel::Traffic of one step, predicted.
 parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::Arena& arena, const StepShape& step);
 
-/// "25 MiB a step instead of 50 MiB, gradients as fp16  3 buckets of at most 16 MiB (auto: ...)"
+/// "25 MiB a step instead of 50 MiB, gradients as fp16  3 buckets of 16 MiB (auto: ...)"
 std::string describe(const Reduction& reduction, const device::Arena& arena, const parallel::Traffic& one_step);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// Some optimizer steps as a run takes them, timed one by one.
+// Times optimizer steps one by one, with the code of real runs.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 namespace gputrain::app {
 
 struct Timing {
-  train::BatchPlan batch;  // of these steps
-  int64_t warmup = 2;      // steps that are not measured: they choose kernels and fill the allocator
+  train::BatchPlan batch;  // batch of these steps
+  int64_t warmup = 2;      // unmeasured steps: they choose kernels and fill the allocator
   int64_t steps = 3;
-  double enough_seconds = std::numeric_limits<double>::infinity();  // after the first step no other is begun
+  double enough_seconds = std::numeric_limits<double>::infinity();  // no new step after this time since the first step
 
-  bool evaluates = false;  // one pass at the end, as a run's evaluations, beside all that its steps keep
+  bool evaluates = false;  // evaluates one pass at the end, with the memory of the steps still allocated
 
-  /// Whether steps are replayed where a run's are: the one that is recorded must not be among those that count.
+  /// Whether steps use CUDA graphs as in a run: only if the capture step is one of the warmup steps.
   bool records() const noexcept { return warmup > train::Step::kStepsBeforeRecording; }
 };
 
 struct TimedSteps {
   std::vector<double> seconds;             // of each measured step
-  std::vector<double> samples_per_second;  // of this rank in each of them
-  int64_t peak_bytes = 0;                  // that tensors held at one time, those that the assembly holds included
-  double first_loss = 0, last_loss = 0;    // means over the targets, of the first step and of the last one
+  std::vector<double> samples_per_second;  // of this rank, in each measured step
+  int64_t peak_bytes = 0;                  // peak of all tensors, including those of the assembly
+  double first_loss = 0, last_loss = 0;    // mean over the targets, of the first and the last step
 
   double median_rate() const;
 };
 
-/// Of a list that is not empty; of two in the middle their mean.
+/// The list must not be empty. For an even size, the mean of the two middle values.
 double median(std::vector<double> values);
 
-/// Changes weights and optimizer state as any steps do. Reads the training data from its beginning.
+/// Takes real steps, which change weights and optimizer state. Reads the training data from its beginning.
 TimedSteps time_steps(const Job& job, Assembly& assembly, const Timing& timing);
 
 }  // namespace gputrain::app

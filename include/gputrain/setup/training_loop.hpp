@@ -1,4 +1,4 @@
-// The loop of a run, ready to train from any step: data, reduction and update put together around what is trained.
+// The training loop of a run: combines data, model, reduction and update, and can start at any step.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,19 @@
 
 namespace gputrain::app {
 
-/// Why steps are not recorded and replayed on a device that can do so; empty: they are.
+/// Why steps are not CUDA graphs on a device that supports them; empty: they are.
 std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly);
 
 class TrainingLoop {
  public:
   using MakeRecording = std::function<std::unique_ptr<device::Recording>(at::Device)>;
 
-  /// What is given outlives the loop. `before_update` is called in every step before weights or the optimizer's state
-  /// change. Every rank must call.
+  /// All arguments must outlive the loop. Calls `before_update` in each step before weights or optimizer state change.
+  /// Every rank must call.
   TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop, std::function<void()> before_update,
                MakeRecording make_recording = device::make_recording);
 
-  /// Trains from `progress` to its end, or to `last_step`; may be called again, from another step. Every rank must
-  /// call.
+  /// Trains from `progress` to the end or to `last_step`. May be called again, from another step. Every rank must call.
   train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
 
   parallel::Traffic traffic() const noexcept { return data_parallel_.traffic(); }

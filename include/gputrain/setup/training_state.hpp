@@ -1,4 +1,4 @@
-// What training consists of: gathered for a checkpoint, and put back from one.
+// The complete training state: gathers it for a checkpoint and restores it from one.
 #pragma once
 
 #include <string>
@@ -11,30 +11,30 @@
 
 namespace gputrain::app {
 
-/// What a rank owns of the optimizer's state and saves; what is not cut is rank 0's.
+/// The part of the optimizer state that a rank owns and saves. Rank 0 saves what is not sharded.
 checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank);
 
 class TrainingState {
  public:
-  /// Everything given outlives it. `log` is a part of what is saved.
+  /// All arguments must outlive this object. The state of `log` is saved too.
   TrainingState(const Job& job, Assembly& assembly, train::Hook& log) : job_(job), assembly_(assembly), log_(log) {}
 
-  /// Everything as it is after `progress.step` steps, with the score of an evaluation made there by `best_metric`. The
-  /// tensors are those that training goes on changing. Every rank must call: running statistics become equal, and
-  /// generators and the log's state are gathered.
+  /// The state after `progress.step` steps, with the score if `best_metric` was evaluated at this step. The tensors are
+  /// live: training changes them. Collective, every rank must call: makes running statistics equal and gathers the
+  /// generators and the log's state.
   checkpoint::Snapshot gather(const train::Progress& progress, const std::string& best_metric);
 
-  /// The tensors of it that the next update changes; those that a forward pass changes are not among them.
+  /// Its tensors that only updates change, not forward passes.
   std::vector<at::Tensor> what_only_updates_change() const;
 
-  /// Whether every rank has something of its own to write, or else rank 0 has everything.
+  /// Whether every rank writes a part; otherwise rank 0 writes everything.
   bool is_shared_out() const noexcept { return shares_optimizer() || assembly_.reduction.power_sgd; }
 
-  /// Puts everything back. Throws Error(usage) when the job has changed since in a way that does not allow it, unless
-  /// such changes are accepted; Damage, Unreadable or Error(checkpoint) for what cannot be read. `progress` becomes
-  /// that of the attempt that saved it. No save may still be copying what it changes.
+  /// Restores everything. Throws Error(usage) if the job changed in a way that needs acceptance or is not allowed;
+  /// Damage, Unreadable or Error(checkpoint) if the checkpoint cannot be read. Sets `progress` to that of the
+  /// checkpoint. No background save may still be copying the state.
   void take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes);
-  /// The same without a look at how the job has changed since, as for a run that goes on from here already.
+  /// The same without comparing the job's settings, for a run that already continues from this checkpoint.
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
 
  private:

@@ -1,4 +1,4 @@
-// One optimizer step of a few samples, as a run takes it, to see what it needs.
+// One real optimizer step with a few samples, to measure its memory.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 namespace gputrain::app {
 
 struct TrialStep {
-  int64_t peak_bytes = 0;  // of tensors, beyond what the assembly holds
+  int64_t peak_bytes = 0;  // of tensors, in addition to those of the assembly
   double loss = 0;         // mean over the samples' targets
 };
 
-/// Changes weights and optimizer state as any step does.
+/// Takes a real step, which changes weights and optimizer state.
 TrialStep take_trial_step(const Job& job, Assembly& assembly, int64_t samples);
 
 }  // namespace gputrain::app

@@ -1,4 +1,4 @@
-// What this program is and what it was built with.
+// Versions of this program and of its libraries.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace gputrain::app {
 
 std::string torch_version();  // "torch 2.11.0"
-/// Of what decides the last bits of results: "gputrain", "torch", and on a GPU "device" software.
+/// Versions of everything that affects the last bits of results: "gputrain", "torch", and on a GPU "device" software.
 std::map<std::string, std::string> versions(at::Device device);
 std::string versions_text();  // lines for `gputrain version`
 

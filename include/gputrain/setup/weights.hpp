@@ -1,4 +1,4 @@
-// Weights on disk under the ecosystem's names.
+// Reads and writes weights on disk, with the names that other frameworks use.
 #pragma once
 
 #include <filesystem>
@@ -15,21 +15,22 @@ namespace gputrain::app {
 /// The live parameters and buffers, detached.
 checkpoint::NamedTensors named_weights(models::Model& model);
 
-/// Throws Error(data) where load_weights() would find no file. What depends on the weights' config.json goes wrong in
-/// other words without one, so that this is asked first.
+/// Throws Error(data) if load_weights() would find no file. Call first: without weights, code that needs their
+/// config.json fails with a less clear message.
 void check_there_are_weights(const std::filesystem::path& path);
 
-/// Fills the model from a safetensors file, or from the model.safetensors of a folder. Throws Error(data) with
-/// everything that is missing, unexpected or of another shape. Returns the classes of a last layer that was left out.
+/// Loads the model from a safetensors file, or from the model.safetensors of a folder. Throws Error(data) that lists
+/// all tensors that are missing, unexpected or of another shape. Returns the number of classes of a last layer that was
+/// left out.
 int64_t load_weights(models::Model& model, const std::filesystem::path& path,
                      models::OtherClasses other_classes = models::OtherClasses::refused);
 
-/// Where the weights say that they were trained for other classes or characters, though as many: the first of them, as
-/// `3 is "cat" to these weights and "dog" in this data`. Empty where they are the same, or the file does not say.
+/// The first difference, if the weights' metadata names other classes or characters than the dataset, though equally
+/// many: `3 is "cat" to these weights and "dog" in this data`. Empty if they are the same or the file names none.
 std::string other_targets(const std::filesystem::path& path, const data::Dataset& dataset);
 
-/// Writes named_weights() as model.safetensors, with the names of what was learned in its metadata, and the ecosystem's
-/// config.json where it has one.
+/// Writes named_weights() as model.safetensors, with the names of the learned classes or characters in its metadata,
+/// and a Hugging Face config.json if the architecture has one.
 void write_weights(models::Model& model, const data::Dataset& learned, const RunFolder& folder);
 
 }  // namespace gputrain::app

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# In a batch script of slurm.sh: starts an sshd on the second node, runs a command with an ssh that knows it, and ends with
-# its exit code.
+# For batch scripts of slurm.sh: starts an sshd on the second node, runs a command with an ssh that can reach it, and
+# returns its exit code.
 set -euo pipefail
 folder=$1
 shift

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# A Slurm of two nodes, n1 and n2, on this machine: starts it, runs a command in it, and ends with its exit code.
+# Starts a Slurm cluster of two nodes, n1 and n2, on this machine, runs a command in it, and returns its exit code.
 #
 #   unshare --fork --pid --mount --net --uts --mount-proc --kill-child tests/program/clusters/slurm.sh FOLDER COMMAND...
 #
-# Alone in its namespaces it needs no port, file or host name of the machine, and nothing of it outlives the first
-# process: with that, the kernel ends every daemon, step and task.
+# In its own namespaces it uses no port, file or host name of the machine. When its first process ends, the kernel
+# kills every daemon, step and task.
 set -euo pipefail
 folder=$1
 shift
 mkdir -p "$folder"/{state,munge}
 chmod 755 "$folder/munge"
 
-# Two addresses on one interface stand for two hosts. Not the loopback's, which MPI's agents refuse.
+# Two addresses on one interface simulate two hosts. Not on the loopback interface, because MPI's agents refuse it.
 ip link set lo up
 ip link add cluster type veth peer name other-end
 for node in 1 2; do ip address add "10.77.0.$node/24" dev cluster; done

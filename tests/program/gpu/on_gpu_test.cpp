@@ -1,4 +1,4 @@
-// The program on a GPU, as a user starts it. GPUTRAIN_TEST_DEVICE=cpu tries the tests themselves where there is none.
+// The program on a GPU, as a user starts it. GPUTRAIN_TEST_DEVICE=cpu runs these tests on a machine without a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
     if (test_device() == "cuda" && device::gpu_count() == 0) GTEST_SKIP() << "there is no GPU here";
-    ::setenv("GPUTRAIN_KERNEL_CHOICES", (folder_ / "choices.jsonl").c_str(), 1);  // each test chooses by itself
+    ::setenv("GPUTRAIN_KERNEL_CHOICES", (folder_ / "choices.jsonl").c_str(), 1);  // each test chooses its own kernels
   }
 
   std::vector<std::string> run(const std::string& job, const std::string& name,
@@ -74,7 +74,7 @@ const Model kGpt{"Gpt",
 
 class Trained : public OnGpu, public ::testing::WithParamInterface<Model> {
  protected:
-  /// Two runs' losses, up to a share of them.
+  /// Expects the losses of two runs to differ at most by this relative share.
   void expect_close(const std::string& actual, const std::string& expected, double share) const {
     const auto a = values(folder_ / (actual + "/metrics.jsonl"), "train/loss"),
                b = values(folder_ / (expected + "/metrics.jsonl"), "train/loss");

@@ -1,5 +1,5 @@
-// Ranks started by hand, without anyone who would watch them but themselves, and by torchrun: what the survivors of a
-// death say and do.
+// Deaths of ranks, without a launcher of ours: ranks that the test starts, which only watch each other, and ranks under
+// torchrun. Tests what the survivors report and do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -46,7 +46,7 @@ struct Case {
   int rank;
 
   std::string name() const { return manner.name + "In" + phase + "OfRank" + std::to_string(rank); }
-  /// Whether the rank is struck from within (strike_inside.cpp), as no signal from outside is sure to find the phase.
+  /// Whether the rank kills itself (strike_inside.cpp), because a signal from outside may miss the phase.
   bool is_inside() const { return phase == "Forward" || phase == "Collective"; }
 };
 
@@ -64,7 +64,7 @@ Words settings_of(const std::string& phase) {
 Words command_of(const TemporaryFolder& folder, const Case& death) {
   Words command{gputrain_path(), "run", write_gpt_job(folder, "log: {interval: 1}\n"), "--output-dir", folder / "run"};
   for (const auto& setting : settings_of(death.phase)) command.insert(command.end(), {"--set", setting});
-  if (death.is_inside()) command.insert(command.end(), {"--set", "train.max_steps=1000"});  // where nothing strikes
+  if (death.is_inside()) command.insert(command.end(), {"--set", "train.max_steps=1000"});  // in case nothing strikes
   return command;
 }
 
@@ -72,7 +72,7 @@ std::map<std::string, std::string> environment_of(const ProcessFamily& family, c
   auto environment = family.environment();
   environment.insert({{"LD_PRELOAD", FAULTS}, {"OMP_NUM_THREADS", "1"}});
   if (!death.is_inside()) return environment;
-  // A forward pass computes one linear layer by itself; a step writes several pieces.
+  // A forward pass calls at::linear once; a step writes several pieces.
   environment.insert({{"STRIKE_AT", death.phase == "Forward" ? "forward" : "collective"},
                       {"STRIKE_RANK", std::to_string(death.rank)},
                       {"STRIKE_SIGNAL", std::to_string(death.manner.signal)},
@@ -128,7 +128,7 @@ bool is_saving(const std::string& run) {
   return false;
 }
 
-/// Waits until the run is there.
+/// Waits until the run has reached the phase.
 bool comes_to(const std::string& phase, ByHand& ranks) {
   if (phase == "Start") return ranks.rank(0).prints("hosts ");
   if (phase == "Training") return ranks.rank(0).prints("step    7/");
@@ -139,7 +139,7 @@ bool comes_to(const std::string& phase, ByHand& ranks) {
   return true;
 }
 
-/// Strikes once the run is there, or waits until that has been done from within.
+/// Strikes when the run has reached the phase, or waits until the rank has struck itself.
 bool strike(const Case& death, ByHand& ranks) {
   Program& victim = ranks.rank(death.rank);
   if (death.is_inside()) {
@@ -180,7 +180,8 @@ TEST_P(DeathByHand, IsNamedByTheSurvivorsWhoEnd) {
     EXPECT_THAT(result.err, HasSubstr(page));
     in_gradient += result.err.find("of gradient bucket") == std::string::npos ? 0 : 1;
   }
-  // Whom the victim owes its gradient waits for that; of a piece of it, at least the one that was to get it.
+  // The ranks that need the victim's gradient wait in it. If the victim dies while writing a piece, at least the
+  // receiver of that piece waits.
   EXPECT_GE(in_gradient, phase == "Forward" ? kRanks - 1 : phase == "Collective" ? 1 : 0);
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), manner.seconds);
   ranks.rank(victim).signal(SIGKILL);
@@ -195,7 +196,7 @@ TEST_P(DeathByHand, IsNamedByTheSurvivorsWhoEnd) {
   if (!HasFailure()) ++right;
 }
 
-// Under the real torchrun
+// With the real torchrun
 
 const std::string kTorchrun = std::string(GPUTRAIN_SOURCE_DIR) + "/.deps/bin/torchrun";
 
@@ -212,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, DeathUnderTorchrun,
                                            Case{kKilled, "Save", 1}, Case{kStopped, "Collective", 1}),
                          [](const auto& entry) { return entry.param.name(); });
 
-/// Waits until the run is there, and strikes the rank, unless that is done from within.
+/// Waits until the run has reached the phase and strikes the rank, unless the rank strikes itself.
 bool strike(const Case& death, Program& torchrun, const ProcessFamily& family, const std::string& run) {
   if (death.is_inside()) return torchrun.prints("step    1/");
   while (death.phase == "Save" && !is_saving(run)) {
@@ -223,8 +224,8 @@ bool strike(const Case& death, Program& torchrun, const ProcessFamily& family, c
   return ::kill(family.rank(death.rank), death.manner.signal) == 0;
 }
 
-/// In a start SIGTERM ends a rank at once. torchrun, which looks for deaths ten times a second, may thus end all the
-/// others in the milliseconds before the first of them has said who died.
+/// During the start, SIGTERM ends a rank at once. torchrun polls for deaths ten times a second, so it may end all other
+/// ranks before the first of them has reported who died.
 int times_stopped_at_once(const std::string& err) {
   const std::string told = "stopped at once, on request";
   int times = 0;
@@ -250,8 +251,8 @@ TEST_P(DeathUnderTorchrun, IsNamedAndEndsEverything) {
   family.remember();
   const auto begin = std::chrono::steady_clock::now();
   const Result result = torchrun.wait(100);
-  // It gives ranks that it ends half a minute, and one that stands still needs that. Where none does it needs seconds
-  // for itself on a busy machine.
+  // torchrun gives the ranks it ends half a minute, which a stopped rank uses up. Otherwise torchrun itself needs some
+  // seconds on a busy machine.
   const double seconds = death.manner.seconds + (death.manner.signal == SIGSTOP ? 30 : 15);
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), seconds);
   EXPECT_EQ(result.exit_code, 1) << result.err;

@@ -41,7 +41,8 @@ class Hosts : public ::testing::Test {
     GTEST_SKIP() << missing;
   }
 
-  /// Starts the launcher; ranks inherit the family's mark by the job's env:, as nothing else reaches other hosts.
+  /// Starts the launcher. Ranks get the family's mark from the job's env:, because no other variable reaches other
+  /// hosts.
   void launch(const std::string& hosts, const Settings& options, const Settings& settings) {
     const std::string job =
         write_gpt_job(folder_, "log: {interval: 1}\nenv: {OMP_NUM_THREADS: 1, GPUTRAIN_METADATA_URL: '" + metadata_ +
@@ -80,7 +81,7 @@ class Hosts : public ::testing::Test {
   std::optional<Program> program_;
 };
 
-/// The metadata service of one host alone: every host asks its own loopback.
+/// A metadata service for one host only: every host asks its own loopback.
 class CloudOf {
  public:
   CloudOf(const SshHosts& hosts, int host) {
@@ -225,7 +226,7 @@ TEST_F(Hosts, GoOnWithoutOneThatIsAboutToBeTakenAway) {
   program_->forget_output();
   ASSERT_TRUE(program_->prints("step    "));
   (*cloud).announce(std::nullopt);
-  kill(hosts_->agent(3), SIGKILL);  // there it goes, and another machine has its name
+  kill(hosts_->agent(3), SIGKILL);  // the machine is gone, and another one has its name
   ASSERT_TRUE(program_->prints("3 ranks on h1:1, h2:1, h3:1", 60));
   program_->forget_output();
   ASSERT_TRUE(program_->prints("step    "));

@@ -1,5 +1,5 @@
-// As PID 1 of a container, which the kernel keeps unhandled signals from and gives all orphans to: alone and under
-// tini.
+// gputrain as PID 1 of a container, alone and under tini. The kernel does not deliver unhandled signals to PID 1, and
+// makes it the parent of all orphans.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -25,14 +25,14 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using InitWords = std::vector<std::string>;
 
-/// What a test of first processes needs and does not have here.
+/// What these tests need and this machine lacks; empty: nothing.
 std::string missing_for_init(bool needs_tini) {
   if (geteuid() != 0) return "namespaces of processes need root";
   if (needs_tini && access("/usr/bin/tini", X_OK) != 0) return "tini is missing: run scripts/setup.sh --tests";
   return {};
 }
 
-/// `gputrain launch` or `run` without an end, first in a namespace of processes, with or without tini before it.
+/// An endless `gputrain launch` or `run` as PID 1 of a PID namespace, with or without tini as its parent.
 class FirstProcess {
  public:
   FirstProcess(const std::string& verb, bool has_tini) {
@@ -51,13 +51,13 @@ class FirstProcess {
   Program& program() { return *program_; }
   ProcessFamily& family() { return family_; }
 
-  /// Its number out here.
+  /// Its PID outside the namespace.
   pid_t id() const {
     const std::string unshare = std::to_string(program_->id());
     return std::atoi(read_file("/proc/" + unshare + "/task/" + unshare + "/children").c_str());
   }
 
-  /// Children of the first process that have ended, and which nobody has collected.
+  /// Ended children of PID 1 that are not yet reaped.
   int zombies() const {
     int count = 0;
     const std::string init = std::to_string(id());
@@ -75,7 +75,7 @@ class FirstProcess {
     const auto latest = std::chrono::steady_clock::now() + testing::patience(std::chrono::duration<double>(seconds));
     while (zombies() > 0) {
       if (std::chrono::steady_clock::now() > latest) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // nobody tells of it
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // polls: there is no event for it
     }
     return true;
   }
@@ -131,7 +131,7 @@ TEST_P(AsInit, LeavesNothingWhenItIsKilled) {
 TEST_P(AsInit, CollectsOrphans) {
   FirstProcess first(GetParam().verb, GetParam().has_tini);
   ASSERT_TRUE(first.program().prints("step    5/"));
-  // As a shell that somebody has opened in the container: what it leaves behind is the first process's.
+  // Like a shell that a user opens in the container: PID 1 adopts the children that it leaves.
   const std::string init = std::to_string(first.id());
   const Result left =
       Program({"nsenter", "--target", init, "--pid", "/bin/sh", "-c", "sleep 0.1 & sleep 0.1 & exit 0"}).wait(20);
@@ -150,7 +150,7 @@ TEST(AsInitAlone, LaunchCollectsTheRanksOfADeadAgent) {
   EXPECT_TRUE(first.collects_all_within(10)) << first.zombies();
 }
 
-// As the first process it would not hear of a signal that it does not handle.
+// The kernel does not deliver signals to PID 1 that it does not handle.
 TEST(AsInitAlone, EndsBySignalsThatEndAnyProcess) {
   if (const auto missing = missing_for_init(false); !missing.empty()) GTEST_SKIP() << missing;
   for (const auto& [signal, code] : std::map<int, int>{{SIGHUP, 143}, {SIGQUIT, 131}}) {

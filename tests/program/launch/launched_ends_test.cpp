@@ -1,4 +1,4 @@
-// How ranks that the launcher has started die, and how they are started again.
+// Deaths of ranks under the launcher, and their restarts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ Words settings_for(const std::string& phase) {
 bool reaches(const std::string& phase, Launched& launched) {
   if (phase == "Training") return launched.program().prints("step    7/");
   if (phase == "Evaluation") return launched.program().prints("resume  none");
-  if (phase == "Start") return launched.family().rank(0) != launched.family().rank(1);  // both are there
+  if (phase == "Start") return launched.family().rank(0) != launched.family().rank(1);  // both exist
   const auto is_saving = [&] {
     std::error_code gone;
     for (const auto& entry : fs::directory_iterator(launched.run() + "/ckpt", gone)) {
@@ -93,7 +93,7 @@ TEST_P(DeathOfARank, EndsEverythingAndIsNamed) {
   const pid_t victim = launched.family().rank(rank);
   launched.family().remember();
   ASSERT_EQ(kill(victim, way.signal), 0);
-  // The program is a zombie until it is waited for, so it is waited for first.
+  // Wait for the program first: it is a zombie until then.
   const auto begin = std::chrono::steady_clock::now();
   const Result result = launched.program().wait(way.seconds);
   const bool all_gone = launched.family().ends_within(1);
@@ -101,7 +101,7 @@ TEST_P(DeathOfARank, EndsEverythingAndIsNamed) {
   EXPECT_TRUE(all_gone) << ::testing::PrintToString(launched.family().living());
   EXPECT_LT(seconds, testing::patience(way.seconds));
   const bool is_early_exit =
-      phase == "Start" && way.name == "Exit1";  // before the handler is there the signal itself kills
+      phase == "Start" && way.name == "Exit1";  // before the handler is installed, the signal itself kills
   EXPECT_THAT(result.err, HasSubstr("cause   rank " + std::to_string(rank) + " on localhost"));
   if (!is_early_exit) {
     EXPECT_EQ(result.exit_code, way.exit_code) << result.err;
@@ -181,7 +181,7 @@ TEST(Restarting, EndsWhenNoRestartIsLeft) {
     ASSERT_TRUE(launched.program().prints(before));
     launched.program().forget_output();
     ASSERT_TRUE(launched.program().prints("gnorm"));
-    kill(launched.family().rank(1), SIGUSR1);  // all save and make way
+    kill(launched.family().rank(1), SIGUSR1);  // all ranks save and end for a restart
   }
   const Result result = launched.program().wait(60);
   EXPECT_EQ(result.exit_code, 138) << result.err;

@@ -1,4 +1,4 @@
-// How ranks that the launcher has started stop: on request, together, and with what they have saved.
+// Stops of ranks under the launcher: on request, together, and with a saved checkpoint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ TEST_P(Stopping, BeforeRanksAreThereEndsAtOnce) {
   ASSERT_GT(launched.family().agent(), 0);
   launched.program().signal(GetParam().signal);
   const Result result = launched.program().wait(20);
-  // Before the launcher listens, the signal itself ends it.
+  // Before the launcher installs its handlers, the signal itself ends it.
   EXPECT_TRUE(result.exit_code == GetParam().exit_code || result.exit_code == 128 + GetParam().signal)
       << result.exit_code << result.err;
   EXPECT_TRUE(launched.family().ends_within(10)) << ::testing::PrintToString(launched.family().living());
@@ -81,7 +81,7 @@ TEST(StoppingTheLauncher, KillsRanksThatDoNotEndInTimeAndSaysSo) {
   EXPECT_THAT(launched.family().living(), IsEmpty());
 }
 
-/// One that stands still takes none.
+/// Waits until a signal is pending for the stopped rank.
 void wait_for_a_signal_to(pid_t rank) {
   const std::string none_waits = "ShdPnd:\t0000000000000000";
   while (read_file("/proc/" + std::to_string(rank) + "/status").find(none_waits) != std::string::npos) {
@@ -94,10 +94,10 @@ TEST(StoppingTheLauncher, SaysSoWhereARankIsKilledBeforeItHasSaved) {
   ASSERT_TRUE(launched.program().prints("step    7/"));
   const pid_t rank = launched.family().rank(1);
   kill(rank, SIGSTOP);
-  ASSERT_TRUE(launched.program().prints("was stopped by SIGSTOP"));  // all of its threads
+  ASSERT_TRUE(launched.program().prints("was stopped by SIGSTOP"));  // all of its threads are stopped
   launched.program().signal(SIGTERM);
   wait_for_a_signal_to(rank);
-  kill(rank, SIGKILL);  // as the kernel does that is out of memory
+  kill(rank, SIGKILL);  // as the kernel does when memory runs out
   const Result result = launched.program().wait(30);
   EXPECT_EQ(result.exit_code, 138) << result.err;
   EXPECT_THAT(result.err, HasSubstr("cause   rank 1 on localhost"));
@@ -122,7 +122,7 @@ TEST(StoppingTheLauncher, EndsAsTheRanksDoThatHadAgreedToMakeWayBefore) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("exit 138"), Not(HasSubstr("stopped on request"))));
 }
 
-/// A rank that needs three seconds for its save is left those.
+/// The result after these signals to the launcher, if a rank needs three seconds to save.
 Result stopped_by(const std::vector<int>& signals) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
@@ -133,7 +133,7 @@ Result stopped_by(const std::vector<int>& signals) {
     launched.program().signal(signal);
     std::this_thread::sleep_for(1500ms);
   }
-  kill(rank, SIGCONT);  // who is hurried is there no more
+  kill(rank, SIGCONT);  // a rank that was hurried no longer exists
   return launched.program().wait(30);
 }
 
@@ -151,9 +151,9 @@ TEST(StoppingTheLauncher, LeavesTimeToSaveWhereEveryProcessIsTold) {
   const pid_t rank = launched.family().rank(1);
   kill(rank, SIGSTOP);
   for (const pid_t process : {launched.program().id(), launched.family().agent(), launched.family().rank(0), rank})
-    kill(process, SIGTERM);  // as a service manager does, or a batch system
+    kill(process, SIGTERM);  // as a service manager or a batch system does
   std::this_thread::sleep_for(6s);
-  kill(rank, SIGCONT);  // who is killed meanwhile saves nothing
+  kill(rank, SIGCONT);  // a rank that was killed meanwhile saves nothing
   const Result result = launched.program().wait(30);
   EXPECT_EQ(result.exit_code, 143) << result.err;
   EXPECT_THAT(result.out, HasSubstr(", saved"));
@@ -168,7 +168,7 @@ TEST(StoppingTheLauncher, SavesWhereEveryProcessIsInterrupted) {
   kill(second, SIGSTOP);
   ASSERT_TRUE(launched.program().prints("was stopped by SIGSTOP"));
   for (const pid_t process : {first, launched.program().id(), launched.family().agent()}) kill(process, SIGINT);
-  wait_for_a_signal_to(second);  // to which the agent passes it on last
+  wait_for_a_signal_to(second);  // the agent forwards the signal to this rank last
   for (const int signal : {SIGINT, SIGCONT}) kill(second, signal);
   const Result result = launched.program().wait(30);
   EXPECT_EQ(result.exit_code, 130) << result.err;

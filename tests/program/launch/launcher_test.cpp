@@ -159,7 +159,7 @@ TEST(Launch, RefusesHostileHostNamesAndRunsNothing) {
   EXPECT_FALSE(fs::exists(trap));
 }
 
-// What a parent hands down
+// What a process inherits from its parent
 
 TEST(Inherited, ClosedStandardStreamsPutNothingIntoCheckpoints) {
   const TemporaryFolder folder;
@@ -200,7 +200,7 @@ TEST(Inherited, IgnoredSignalsStopALauncherAllTheSame) {
   EXPECT_EQ(program.wait(30).exit_code, 143);
 }
 
-// What starts ranks trains nothing
+// The launcher itself does not train
 
 TEST(Launch, AndItsAgentComeUpWithoutLibTorch) {
   const TemporaryFolder folder;
@@ -224,7 +224,7 @@ TEST(Launch, LeavesNothingOpenToARankThatIsNotItsOwn) {
                      open_as(agent, 0),    open_as(agent, 1),
                      open_as(agent, 2),    fs::canonical(two.run()) / "logs/attempt_1/rank_0000.log"};
   for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(rank) + "/fd")) {
-    std::error_code closed;  // meanwhile
+    std::error_code closed;  // may close meanwhile
     EXPECT_THAT(others, Not(Contains(fs::read_symlink(entry, closed).string())));
   }
   two.program().signal(SIGTERM);
@@ -263,8 +263,8 @@ TEST(Launch, TellsOnceWhatIsWrongWithAJobAndLeavesNothing) {
     return gputrain(Words{"launch", "--nproc-per-node", "3", "run", job, "--output-dir", deep} + settings);
   };
   const Result validated = gputrain({"validate", job, "--set", "model.type=gtp", "--set", "output_dir='" + deep + "'"});
-  // Known to the ranks alone; to the launcher itself, which then tells of the rest as well; or before anything is
-  // touched.
+  // Found by the ranks only; by the launcher too, which then also reports the ranks' error; or by the launcher before
+  // it touches anything.
   for (const Words& more : {Words{}, Words{"--set", "device=gpu"}, Words{"--set", "checkpoint.resume=never"}}) {
     const Result result = launch(Words{"--set", "model.type=gtp"} + more);
     EXPECT_EQ(result.exit_code, 2);
@@ -320,7 +320,7 @@ TEST(Launch, KeepsAnEarlierRunWhereItIsWhenTheJobIsWrong) {
 
 TEST(Launch, LetsRanksSpeakOfWhatOnlyTheyFindWrong) {
   const TemporaryFolder folder;
-  // The launcher's own environment has no LAYERS; the ranks have the job's.
+  // LAYERS exists only in the ranks' environment, which comes from the job.
   Launched two(folder, {}, {"model.config.n_layer=${env:LAYERS:-1}", "env.LAYERS=many"});
   const Result result = two.program().wait();
   EXPECT_EQ(result.exit_code, 2);

@@ -1,5 +1,5 @@
-// Every launcher starts the same job: the real mpirun, mpiexec, srun, sbatch and torchrun, against ranks started by
-// hand.
+// Starts the same job with every real launcher (mpirun, mpiexec, srun, sbatch, torchrun) and compares it with ranks
+// that the test starts itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ using Environment = std::map<std::string, std::string>;
 const std::string kSource = GPUTRAIN_SOURCE_DIR;
 const std::string kTorchrunProgram = kSource + "/.deps/bin/torchrun";
 
-/// Where a program lies; empty when it is not installed.
+/// The path of a program; empty if it is not installed.
 std::string path_of(const std::string& program) {
   if (program.front() == '/') return ::access(program.c_str(), X_OK) == 0 ? program : "";
   std::istringstream folders(std::getenv("PATH"));
@@ -44,7 +44,7 @@ Words operator+(Words a, const Words& b) {
 
 class Launchers : public ::testing::Test {
  protected:
-  /// Skips the test where a program is missing; in continuous integration, fails it.
+  /// Skips the test if a program is missing; with CI set, fails it.
   void need(const Words& programs) {
     for (const auto& program : programs) {
       if (!path_of(program).empty()) continue;
@@ -65,7 +65,7 @@ class Launchers : public ::testing::Test {
     return {gputrain_path(), "run", job_, "--output-dir", folder_ / output};
   }
 
-  /// Open MPI's runs share a folder in /tmp otherwise, and one that ends may take it from under one that starts.
+  /// By default, all Open MPI runs share a folder in /tmp, and a run that ends may delete it while another starts.
   Environment with_own_folder(Environment environment, const std::string& name = "mpi_session") const {
     std::filesystem::create_directories(folder_ / name);
     environment.emplace("OMPI_MCA_orte_tmpdir_base", folder_ / name);
@@ -84,8 +84,7 @@ class Launchers : public ::testing::Test {
                  environment);
   }
 
-  /// What ranks that know of each other by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come to. `of_first` is for
-  /// rank 0 only.
+  /// The result of ranks with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. `of_first` is set for rank 0 only.
   std::string by_hand(int ranks, const Environment& of_first = {}) {
     const std::string output = "by_hand_" + std::to_string(ranks) + (of_first.empty() ? "" : "_changed");
     const std::string port = std::to_string(gputrain::testing::free_port());
@@ -231,7 +230,7 @@ TEST_F(SlurmLauncher, WithoutSrunTrainsAloneAndSaysSo) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("has '3' tasks"), HasSubstr("srun gputrain run")));
 }
 
-// --- what may go wrong between launchers -----------------------------------------------------------------------------
+// --- conflicts between launchers -------------------------------------------------------------------------------------
 
 TEST_F(Launchers, OfTwoJobsOnOneHostDoNotMeetEachOther) {
   need({"mpirun.openmpi"});
@@ -270,7 +269,7 @@ TEST_F(Launchers, ThatContradictEachOtherAreRefused) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("RANK=0"), HasSubstr("OMPI_COMM_WORLD_RANK=1")));
 }
 
-/// The library by which `faketime` shifts a program's clock.
+/// The library that `faketime` preloads to shift a program's clock.
 std::string fake_clock() {
   const std::string print = "LD_PRELOAD= ; faketime -f +0 sh -c 'echo $LD_PRELOAD'";
   const Result result = Program({"/bin/sh", "-c", print}).wait();
@@ -280,7 +279,7 @@ std::string fake_clock() {
 TEST_F(Launchers, OfHostsWhoseClocksAreAnHourApartTrainAllTheSame) {
   need({"faketime"});
   if (is_skipped()) GTEST_SKIP() << missing_;
-  // Rank 0's wall clock goes wrong; the clock that measures spans is what it is on any machine.
+  // Shifts the wall clock of rank 0; its monotonic clock stays correct, as on real machines.
   const Environment an_hour_early{
       {"LD_PRELOAD", fake_clock()}, {"FAKETIME", "-1h"}, {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
   const std::string changed = by_hand(2, an_hour_early);
@@ -295,7 +294,7 @@ TEST_F(Launchers, OfHostsWhoseClocksAreAnHourApartTrainAllTheSame) {
 
 // --- cores per rank --------------------------------------------------------------------------------------------------
 
-const Environment kOwnChoice{{"OMP_NUM_THREADS", ""}};  // also where the tests themselves are given one thread each
+const Environment kOwnChoice{{"OMP_NUM_THREADS", ""}};  // even if the tests themselves run with one thread
 
 TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
   need({"mpirun.openmpi"});

@@ -1,4 +1,4 @@
-// A launcher on each of two hosts, as schedulers start them: by their variables, with no ssh between the hosts.
+// One launcher on each of two hosts, as schedulers start them: configured by variables, without ssh between the hosts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ class Nodes : public ::testing::Test {
             {"PET_MASTER_PORT", "29400"}};
   }
 
-  /// The launcher of node 0 or 1.
+  /// Starts the launcher of node 0 or 1.
   std::unique_ptr<Program> start(int node, const NodeVariables& variables, const NodeSettings& settings = {},
                                  const NodeSettings& options = {}) {
     NodeSettings command = hosts_->entering(node + 1);

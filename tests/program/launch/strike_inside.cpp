@@ -1,6 +1,6 @@
-// Loaded into a program: strikes a rank by a signal from within, where no signal from outside is sure to find it. By
-// STRIKE_AT "forward", when a layer is about to be computed; "collective", when half of a piece of a gradient has been
-// written to another rank. STRIKE_RANK and STRIKE_SIGNAL say whom and how, STRIKE_COUNT at which of such moments.
+// Preloaded into a program: a rank sends itself a signal at a moment that a signal from outside may miss. STRIKE_AT:
+// "forward" is before a layer is computed; "collective" is after half of a piece of a gradient has been written to
+// another rank. STRIKE_RANK and STRIKE_SIGNAL name the rank and the signal, STRIKE_COUNT the number of the moment.
 #include <dlfcn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ bool is_set_to(const char* name, const char* value) {
   return text != nullptr && value != nullptr && std::strcmp(text, value) == 0;
 }
 
-/// Whether this is the moment.
+/// Whether the rank must strike now.
 bool is_time_for(const char* place) {
   static std::atomic<int> count = 0;
   static const bool is_victim = std::getenv("STRIKE_RANK") != nullptr && is_set_to("RANK", std::getenv("STRIKE_RANK"));
@@ -38,7 +38,7 @@ bool is_socket(int descriptor) {
   return ::fstat(descriptor, &about) == 0 && S_ISSOCK(about.st_mode);
 }
 
-/// As at::Tensor is returned: by a place that the caller gives.
+/// Returned like at::Tensor: in memory that the caller provides.
 struct Tensor {
   Tensor(const Tensor&) = delete;
   ~Tensor();
@@ -47,10 +47,10 @@ struct Tensor {
 
 }  // namespace
 
-/// How Gloo writes.
+/// Gloo writes with this function.
 extern "C" __attribute__((visibility("default"))) ssize_t writev(int descriptor, const iovec* pieces, int count) {
   static const auto next = reinterpret_cast<ssize_t (*)(int, const iovec*, int)>(::dlsym(RTLD_NEXT, "writev"));
-  constexpr size_t kLeast = 4096;  // less is no gradient
+  constexpr size_t kLeast = 4096;  // smaller writes are not gradients
   if (bytes_of(pieces, count) >= kLeast && is_socket(descriptor) && is_time_for("collective")) {
     iovec half = pieces[count - 1];
     half.iov_len /= 2;
@@ -61,7 +61,7 @@ extern "C" __attribute__((visibility("default"))) ssize_t writev(int descriptor,
   return next(descriptor, pieces, count);
 }
 
-/// at::_ops::linear::call, which layers call and their gradients do not.
+/// at::_ops::linear::call: layers call it, but their backward does not.
 extern "C" __attribute__((visibility("default"))) Tensor _ZN2at4_ops6linear4callERKNS_6TensorES4_RKSt8optionalIS2_E(
     const void* input, const void* weight, const void* bias) {
   using Linear = Tensor (*)(const void*, const void*, const void*);

@@ -1,4 +1,4 @@
-// parallel.compress and parallel.bucket_cap_mb: what is sent, what is told, what a checkpoint keeps.
+// parallel.compress and parallel.bucket_cap_mb: what is sent, what is reported, what a checkpoint keeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,8 @@ class Compressed : public ::testing::Test {
   const std::string job_ = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
 };
 
-// 20 steps bring the loss from 3.4 to about 2.2; rounding gradients to 16 bits must not show, thin factors a little.
+// 20 steps reduce the loss from 3.4 to about 2.2. Rounding gradients to 16 bits must not change this visibly, low-rank
+// factors only a little.
 TEST_F(Compressed, GradientsTrainNearlyAsWhole) {
   ASSERT_EQ(ranks(2, job_, run("none")).exit_code, 0);
   const auto whole = values(run("none/metrics.jsonl"), "train/loss");
@@ -45,7 +46,7 @@ TEST_F(Compressed, GradientsTrainNearlyAsWhole) {
   }
 }
 
-// Steps that are far too long make gradients larger than fp16's largest number; bf16 reaches as far as fp32.
+// A learning rate that is far too high makes gradients overflow fp16; bf16 has the range of fp32.
 TEST_F(Compressed, GradientsThatFp16CannotHoldAreToldWithBf16AsTheWayOut) {
   const auto run_with = [&](const std::string& how) {
     auto settings = compress(how);
@@ -74,7 +75,7 @@ TEST_F(Compressed, BytesAreToldBeforeAndAfter) {
   }
 }
 
-// Bit for bit, which errors and factors that are not saved would not survive.
+// Bit for bit: this fails if errors or factors are not saved.
 TEST_F(Compressed, ByPowerSgdResumesExactly) {
   ASSERT_EQ(ranks(3, job_, run("whole"), compress("powersgd")).exit_code, 0);
   EXPECT_TRUE(std::filesystem::exists(run("whole/ckpt/step-00000010/compression-00003-of-00003.safetensors")));
@@ -103,7 +104,7 @@ TEST_F(Compressed, ByPowerSgdStartsAnewWhereErrorsBelongToNobodyAndSaysSo) {
   EXPECT_EQ(gputrain({"run", job_, "--output-dir", run("alone"), "--set", "parallel.compress=powersgd"}).exit_code, 0);
 }
 
-// An error is as long in either order; added to the gradients of other pixels it would do harm that nobody sees.
+// Errors have the same length in either memory order, but belong to other pixels: using them would do silent harm.
 TEST_F(Compressed, ByPowerSgdStartsAnewWhereImagesAreInAnotherOrder) {
   const std::string job =
       folder_.write("images.yaml",
@@ -136,11 +137,11 @@ TEST_F(Compressed, WithWhatCannotBeIsRefusedBeforeAnythingStarts) {
   };
   refused({"parallel.compress=powersgd", "parallel.shard=gradients"},
           "powersgd needs the whole gradient of a matrix on every rank");
-  refused({"parallel.compress=powersgd", "precision=fp16"}, "which fp16's loss scale changes");
+  refused({"parallel.compress=powersgd", "precision=fp16"}, "but the loss scale of fp16 changes");
   refused({"parallel.compress=fp16", "parallel.powersgd_rank=8"}, "powersgd_rank is for compress: powersgd");
 }
 
-/// A model of 7 MiB, so that the size of buckets matters.
+/// A model of 7 MiB, so that the bucket size matters.
 std::vector<std::string> larger(const std::vector<std::string>& more = {}) {
   std::vector<std::string> all{"--set", "model.config.n_embd=128", "--set", "model.config.n_layer=4",
                                "--set", "train.max_steps=20"};
@@ -160,7 +161,7 @@ TEST_F(Compressed, BucketsAreOfTheSizeThatTheCheckpointKeeps) {
   const Result fixed = ranks(2, job_, run("fixed"), larger({"deterministic=true"}));
   EXPECT_THAT(fixed.out, HasSubstr("(auto: not measured, because deterministic is true)"));
   const Result few = ranks(2, job_, run("few"), larger({"model.config.n_layer=2"}));
-  EXPECT_THAT(few.out, HasSubstr(" 2 buckets of 25.0 MiB (auto: too few gradients to measure for)"));
+  EXPECT_THAT(few.out, HasSubstr(" 2 buckets of 25.0 MiB (auto: too few gradients to be worth measuring)"));
   const Result given = ranks(2, job_, run("given"), larger({"parallel.bucket_cap_mb=2"}));
   EXPECT_THAT(given.out, HasSubstr(" buckets of 2.00 MiB\n"));
 }

@@ -1,6 +1,5 @@
-// Several ranks train as one does: the losses and gradient norms of twenty steps, over numbers of ranks, accumulation
-// and what is shared out, for a model of every kind. The data ends in the middle of a step, so that some ranks have
-// nothing to do in it.
+// Several ranks train as one does: compares losses and gradient norms of twenty steps for every kind of model, over
+// numbers of ranks, accumulation and sharding. An epoch ends with a partial step, in which some ranks have no samples.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,12 +19,12 @@ namespace {
 
 struct Network {
   std::string name;
-  std::string job;  // all but precision and batch sizes
+  std::string job;  // without precision and batch sizes
 
   friend void PrintTo(const Network& it, std::ostream* to) { *to << it.name; }
 };
 
-// 8 samples a step, and 3 in every fourth or eighth, the last one of an epoch.
+// 8 samples per step, but 3 in every fourth or eighth step, the last of an epoch.
 const std::vector<Network> kNetworks{
     {"gpt",
      "model: {type: gpt, config: {n_layer: 2, n_head: 2, n_embd: 32, block_size: 16, dropout: 0.0}}\n"
@@ -51,7 +50,7 @@ std::vector<std::string> set(const std::vector<std::string>& settings) {
   return arguments;
 }
 
-/// The largest difference between two runs in a metric, relative to its size.
+/// The largest difference of a metric between two runs, relative to its size.
 double distance(const std::string& a, const std::string& b, const std::string& metric) {
   const auto of_a = values(a + "/metrics.jsonl", metric), of_b = values(b + "/metrics.jsonl", metric);
   EXPECT_EQ(of_a.size(), 20U) << a;
@@ -70,7 +69,7 @@ void expect_same_training(const std::string& a, const std::string& b) {
 
 class RankMatrix : public ::testing::TestWithParam<Network> {
  protected:
-  /// Trains, and returns the run's folder.
+  /// Trains and returns the run folder.
   std::string run(int world, const std::vector<std::string>& settings, const std::string& name) const {
     const Result result = ranks(world, job_, folder_ / name, set(settings));
     EXPECT_EQ(result.exit_code, 0) << name << result.err;
@@ -82,7 +81,7 @@ class RankMatrix : public ::testing::TestWithParam<Network> {
 INSTANTIATE_TEST_SUITE_P(Networks, RankMatrix, ::testing::ValuesIn(kNetworks),
                          [](const auto& entry) { return entry.param.name; });
 
-// Batch norm's statistics are those of a micro-batch: what is compared takes as many samples at a time over all ranks.
+// Batch norm uses statistics of a micro-batch, so both sides take the same number of samples at a time over all ranks.
 TEST_P(RankMatrix, OfRanksAccumulationAndShardsEqualsOneRankIn64Bits) {
   for (const int accumulation : {1, 2}) {
     const std::string passes = "train.gradient_accumulation_steps=" + std::to_string(accumulation);
@@ -103,7 +102,8 @@ TEST_P(RankMatrix, OfUnequalRanksEqualsOneRankIn64Bits) {
   expect_same_training(one_x2, run(2, {"train.micro_batch_size=[3,1]"}, "three_to_one"));
 }
 
-// Blocks that are run again in the backward pass meet the other ranks again, and count no batch twice.
+// Blocks that are recomputed in the backward pass repeat their collectives with the other ranks, but count no batch
+// twice.
 TEST_P(RankMatrix, ThatComputesBlocksAgainEqualsOneRankIn64Bits) {
   expect_same_training(run(1, {}, "one"), run(2, {"train.activation_checkpointing=block"}, "two"));
 }
@@ -127,7 +127,7 @@ TEST_P(RankMatrix, WithMicroBatchesForOtherRanksThanThereAreIsAUsageError) {
   EXPECT_THAT(result.err, ::testing::HasSubstr("train.micro_batch_size has 3 numbers for 2 ranks"));
 }
 
-// Each of two runs is as far from the one in 64 bits as its rounding brings it, so they are at most twice as far apart.
+// Each run differs from the fp64 run by its own rounding, so two runs differ by at most twice as much.
 TEST_P(RankMatrix, In16BitsIsAsNearToOneRankAsItsRoundingAllows) {
   const std::string exact = run(1, {}, "exact");
   for (const std::string precision : {"bf16", "fp16"}) {
@@ -139,7 +139,7 @@ TEST_P(RankMatrix, In16BitsIsAsNearToOneRankAsItsRoundingAllows) {
   }
 }
 
-// Two ranks with a micro-batch each compute what one rank does with one after the other, and a + b is b + a.
+// Two ranks with a micro-batch each compute what one rank does with two micro-batches in turn, and a + b = b + a.
 TEST_P(RankMatrix, OfTwoRanksIsBitForBitWhatOneAccumulates) {
   for (const std::string precision : {"bf16", "fp16", "fp32"}) {
     const std::vector<std::string> settings{"precision=" + precision, "parallel.sync_bn=false"};

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 const std::string kTorchrun = GPUTRAIN_SOURCE_DIR "/.deps/bin/torchrun";
 
-/// Of `verb` on a job, or on a run folder, where there is no output.
+/// Runs `verb` on a job; if `output` is empty, on a run folder.
 Result two_ranks(const std::string& job, const std::string& output, std::vector<std::string> more = {},
                  const std::string& verb = "run") {
   std::vector<std::string> arguments{kTorchrun,
@@ -103,7 +103,7 @@ TEST_F(Ranks, TellThatTheyAreTooManyForTheAccumulation) {
                                     "batch: that is 4 samples"));
 }
 
-// The job says only how large a micro-batch is: more ranks, or another micro-batch, divide the same step.
+// The job sets only the micro-batch: more ranks, or another micro-batch, must divide the same global batch.
 TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
   const std::vector<std::string> unnamed{"--set", "train.global_batch_size=null", "--set", "train.micro_batch_size=8"};
@@ -120,7 +120,7 @@ TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
   EXPECT_THAT(on_two.err, HasSubstr("the global batch stays at 8 samples"));
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
   const Result alone = gputrain({"replay", folder_ / "two", "--step", "20"});
-  EXPECT_THAT(alone.out, HasSubstr("mpirun -np 2 gputrain replay ... takes as many ranks"));
+  EXPECT_THAT(alone.out, HasSubstr("mpirun -np 2 gputrain replay ... starts as many ranks"));
   EXPECT_EQ(two_ranks(folder_ / "two", "", {"--step", "20"}, "replay").exit_code, 0);
 
   std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");
@@ -134,7 +134,7 @@ TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
   EXPECT_EQ(again.exit_code, 0) << again.out << again.err;
 }
 
-// The checkpoint is saved between two lines of the curve: what both ranks have of the next one's loss goes with it.
+// The checkpoint is saved between two lines of metrics.jsonl: it must contain both ranks' part of the next line's loss.
 TEST_F(Ranks, TwoGoOnWithTheLossOfTheLineAtHand) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 20}\ncheckpoint: {interval: 10}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
@@ -153,7 +153,7 @@ TEST_F(Ranks, AHalfSetEnvironmentIsExitCode2) {
   EXPECT_THAT(result.err, HasSubstr("MASTER_ADDR"));
 }
 
-/// How each of the ranks ends that start with these settings besides.
+/// Starts one rank for each of these settings, and returns their results.
 std::vector<Result> started_by_hand(const std::string& job, const std::string& output,
                                     const std::vector<std::string>& settings) {
   const std::string port = std::to_string(testing::free_port()), size = std::to_string(settings.size());
@@ -201,7 +201,7 @@ void expect_refusal_by_rank_zero(const std::vector<Result>& results, int code, c
 TEST(RefusalOfRankZero, OfARunFolderIsToldByItAlone) {
   const TemporaryFolder folder;
   const std::string in_its_place = folder.write("run", "");
-  const std::vector<std::string> five(5, "seed=1");  // some of which hear of it from others than rank 0
+  const std::vector<std::string> five(5, "seed=1");  // some hear of it from ranks other than 0
   const auto results = started_by_hand(write_gpt_job(folder), in_its_place, five);
   expect_refusal_by_rank_zero(results, 6, "cannot use the run folder");
 }

@@ -1,4 +1,4 @@
-// Of several ranks all replay a step or none does: its collectives are part of what is recorded.
+// All ranks replay a step or none does, because its collectives are part of the recording.
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -22,7 +22,7 @@ using gputrain::testing::RankProcesses;
 using gputrain::testing::RankResult;
 using ::testing::HasSubstr;
 
-/// Keeps the work itself, and does it again.
+/// Keeps the function and calls it again.
 class Repetition final : public device::Recording {
  public:
   explicit Repetition(int& replays, std::string obstacle) : replays_(replays), obstacle_(std::move(obstacle)) {}
@@ -42,7 +42,7 @@ class Repetition final : public device::Recording {
   std::function<void()> work_;
 };
 
-/// Trains, and prints how many steps were replayed and what came of it.
+/// Trains, and prints the number of replayed steps and the results.
 const RankBody kTrain("train", [] {
   const Job job = load_job({.file = std::getenv("JOB_FILE")});
   Assembly assembly(job);
@@ -69,7 +69,7 @@ std::string line_of(const std::string& output, const std::string& word) {
 
 class RecordedRanks : public ::testing::TestWithParam<const char*> {
  protected:
-  /// Nine steps of two ranks; the sixth, an epoch's last, has a single sample, for rank 1.
+  /// Nine steps of two ranks. The sixth, the last of an epoch, has a single sample, for rank 1.
   std::vector<RankResult> train(const std::string& recorded) {
     const std::string job = folder_.write("job.yaml", std::string(R"(
 schema: 1

@@ -1,5 +1,5 @@
-// Steps that are recorded once and replayed leave what steps leave whose work is queued anew. On a CPU a tape of ATen's
-// operators is the recording, in precisions that have no kernels of our own; on a GPU it is a CUDA graph.
+// Recorded and replayed steps give the same results as steps that are queued each time. On a CPU the recording is a
+// tape of ATen operators, in precisions for which we have no kernels; on a GPU it is a CUDA graph.
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ using testing_support::Tape;
 
 constexpr int kSteps = 9;
 
-/// Keeps what every step left.
+/// Keeps the result of every step.
 class Curve final : public train::Hook {
  public:
   train::Stop after_step(train::Progress&, const train::StepResult& result, bool) override {
@@ -31,7 +31,7 @@ class Curve final : public train::Hook {
   std::vector<train::StepResult> results;
 };
 
-/// All that a run leaves.
+/// Everything that a run produces.
 struct Left {
   std::vector<train::StepResult> steps;
   at::Tensor values, random;
@@ -75,7 +75,7 @@ constexpr const char* kGpt =
     "model: {type: gpt, config: {n_layer: 2, n_head: 2, n_embd: 32, block_size: 8, dropout: 0.1}}\n"
     "data: {train: {format: synthetic, samples: 44, vocab_size: 11}}\n"
     "optimizer: {type: adamw, lr: 1e-2, weight_decay: 0.1}\n";
-// The same image in every step: normalising one is a loop of our own on a CPU, which a tape does not hear of.
+// The same image in every step: on a CPU our own code normalizes it, which a tape does not record.
 constexpr const char* kResnet =
     "model: {type: resnet18, config: {stem: cifar}}\n"
     "data: {train: {format: synthetic, samples: 1}, image: {size: 16}}\n"
@@ -86,7 +86,7 @@ struct Case {
   const char* job;
   const char* precision;
   const char* train;
-  int replays;  // of kSteps: an epoch's last step, the sixth, has padding only in its second micro-batch
+  int replays;  // of kSteps: the sixth step, the last of an epoch, has padding only in its second micro-batch
 };
 
 class Recorded : public ::testing::TestWithParam<Case> {
@@ -129,7 +129,7 @@ TEST_P(Recorded, IsTheSameTrainingByACudaGraph) {
   expect_equal(train(job("cuda", "auto"), device::make_recording), train(job("cuda", "off"), device::make_recording));
 }
 
-/// A recording that cannot be made.
+/// A recording that always fails.
 class Refusal final : public device::Recording {
  public:
   std::string record(const std::function<void()>&) override { return "an operator waits for the device"; }

@@ -1,4 +1,4 @@
-// A bit that flips in the memory of one rank, as a faulty module or a cosmic ray flips it.
+// A bit flips in the memory of one rank, as with a faulty memory module or a cosmic ray.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Updates too small to change a weight: what the weights are is known at every step.
+/// Updates too small to change a weight, so the weights are known at every step.
 std::string write_still_job(const TemporaryFolder& folder, const std::string& parallel) {
   return folder.write("job.yaml",
                       "schema: 1\ndevice: cpu\n"
@@ -39,7 +39,7 @@ struct Weights {
   std::string bytes;
 };
 
-/// The first bytes of the largest tensor that a run of one step ends with.
+/// The first bytes of the largest tensor after a run of one step.
 Weights known_weights(const TemporaryFolder& folder, const std::string& job) {
   const Result result = gputrain({"run", job, "--output-dir", folder / "one", "--set", "train.max_steps=1"});
   if (result.exit_code != 0) throw std::runtime_error(result.err);
@@ -59,9 +59,10 @@ Weights known_weights(const TemporaryFolder& folder, const std::string& job) {
   return weights;
 }
 
-constexpr uint64_t kLargestRegion = uint64_t{1} << 32;  // a sanitizer's own are of terabytes
+constexpr uint64_t kLargestRegion = uint64_t{1} << 32;  // a sanitizer's own regions have terabytes
 
-/// Flips the lowest bit in the middle of `bytes` wherever the process has them in memory that it may write; how often.
+/// Flips the lowest bit in the middle of each copy of `bytes` in the process's writable memory; returns the number of
+/// copies.
 int flip_bit(pid_t process, const std::string& bytes) {
   const std::string folder = "/proc/" + std::to_string(process);
   const int memory = ::open((folder + "/mem").c_str(), O_RDWR | O_CLOEXEC);
@@ -89,8 +90,8 @@ int flip_bit(pid_t process, const std::string& bytes) {
 
 class Replica : public ::testing::Test {
  protected:
-  /// Trains with `world` ranks until the first step is told, and flips a bit of rank 1. Without sharding, under which a
-  /// value comes anew from its owner in every step.
+  /// Trains with `world` ranks until the first step is printed, and flips a bit of rank 1. Without sharding, which
+  /// would restore the value from its owner in every step.
   void start_and_flip(int world, const std::string& parallel) {
     const std::string job = write_still_job(folder_, parallel);
     weights_ = known_weights(folder_, job);

@@ -1,4 +1,4 @@
-// parallel.shard: what ranks share out, what they save, and what that takes.
+// parallel.shard: what is sharded, saved, and needed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ void flip_last_bit(const std::string& path) {
   file.put(flipped);
 }
 
-// The 8 samples of a step at once, or one after the other; three ranks have 2, 3 and 3; two compute blocks again.
+// The 8 samples of a step at once or in turn; three ranks have 2, 3 and 3; two ranks recompute blocks.
 TEST_P(Sharding, TrainsAsOneRankDoes) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
@@ -81,7 +81,7 @@ TEST_P(Sharding, StartsFromWhatOneRankSaved) {
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
 }
 
-// Bit for bit, which a state that is not saved or not read back would not survive.
+// Bit for bit: this fails if any state is not saved or not restored.
 TEST_P(Sharding, ResumesAtTheSameNumberOfRanksExactly) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
   ASSERT_EQ(ranks(3, job, folder_ / "whole", sharded_).exit_code, 0);
@@ -91,7 +91,7 @@ TEST_P(Sharding, ResumesAtTheSameNumberOfRanksExactly) {
   EXPECT_EQ(difference.exit_code, 0) << difference.out;
 }
 
-// What rank 0 does not read can be damaged all the same.
+// A file that rank 0 does not read may be damaged too.
 TEST_P(Sharding, FallsBackWhereOnlyAnotherRankFindsTheDamage) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 5, keep_last: 4}\n");
   ASSERT_EQ(ranks(3, job, folder_ / "whole", sharded_).exit_code, 0);
@@ -110,14 +110,14 @@ TEST_P(Sharding, FallsBackWhereOnlyAnotherRankFindsTheDamage) {
 
 nlohmann::json summary_of(const std::string& run) { return nlohmann::json::parse(read_file(run + "/summary.json")); }
 
-/// AddressSanitizer, where there is one, gives back at once what is freed.
+/// Makes AddressSanitizer, if present, release freed memory at once.
 struct NoQuarantine {
   NoQuarantine() { ::setenv("ASAN_OPTIONS", "quarantine_size_mb=0:thread_local_quarantine_size_kb=0", 1); }
   ~NoQuarantine() { ::unsetenv("ASAN_OPTIONS"); }
 };
 
-// 24 layers of 4 MiB, trained without momentum. Of the gradient a rank of three has 32 MiB instead of 96, and a few
-// buckets of 4 MiB; the kernel's count of what the process had in memory must show most of that.
+// 24 layers of 4 MiB, trained without momentum. Each of three ranks has 32 MiB of the gradient instead of 96, and a few
+// buckets of 4 MiB. The kernel's peak memory of the process must show most of the difference.
 TEST(ShardingOfGradients, TakesLessMemoryInEachProcess) {
   const NoQuarantine before_the_programs_start;
   const TemporaryFolder folder;
@@ -140,11 +140,11 @@ TEST(ShardingOfGradients, TakesLessMemoryInEachProcess) {
   const auto peak = [&](const char* what) { return summaries[what].at("peak_memory_bytes").get<int64_t>(); };
   EXPECT_LT(peak("gradients") + 40 * kMebibyte, peak("optimizer"));
   EXPECT_NEAR(summaries["gradients"]["metrics"]["train/loss"], summaries["optimizer"]["metrics"]["train/loss"], 1e-5);
-  // The price: the gradient is sent for each of two micro-batches, the weights once.
+  // The cost: the gradient is sent for each of two micro-batches, the weights once.
   const auto sent = [&](const char* what) {
     return summaries[what]["communication"].at("bytes_per_step").get<double>();
   };
-  EXPECT_NEAR(2.0 * sent("gradients"), 3.0 * sent("optimizer"), 4);  // bytes, of rounding
+  EXPECT_NEAR(2.0 * sent("gradients"), 3.0 * sent("optimizer"), 4);  // bytes, because of rounding
 }
 
 }  // namespace

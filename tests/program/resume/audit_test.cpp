@@ -1,4 +1,4 @@
-// What the ledger proves about the samples of a run that was interrupted again and again.
+// What the ledger proves about the samples of a run that was interrupted many times.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ void rewrite(const std::string& path, const std::function<void(nlohmann::json&)>
   std::ofstream(path, std::ios::trunc) << text;
 }
 
-/// Text enough for hundreds of steps an epoch, and batches that do not divide it.
+/// Text for hundreds of steps per epoch, with a batch size that does not divide it.
 std::string write_long_job(const TemporaryFolder& folder) {
   return write_gpt_job(folder, "log: {interval: 20}\neval: {interval: null}\ncheckpoint: {interval: 25}\n");
 }
@@ -60,7 +60,7 @@ TEST(Audit, AfterTwentyRandomInterruptionsEverySampleWasUsedOncePerEpoch) {
     arguments.insert(arguments.begin(), gputrain_path());
     Program program(arguments);
     program.prints("step    ");
-    // Until some moment, which patience would put behind the end of most runs.
+    // A random moment. Not extended by patience(), because most runs would end before.
     program.prints("never printed", 0.001 * static_cast<double>(draw() % 40) / gputrain::testing::patience(1.0));
     program.signal(std::vector<int>{SIGKILL, SIGTERM, SIGINT, SIGUSR1}[draw() % 4]);
     interruptions += program.wait().exit_code != 0 ? 1 : 0;
@@ -83,7 +83,7 @@ class Planted : public ::testing::Test {
         0);
     ASSERT_TRUE(audit(folder_ / "run", 0)["ok"]);
   }
-  /// What the audit finds once `samples` more than there were are on record from step 75 on.
+  /// The finding of the audit if the ledger claims `samples` additional samples from step 75 on.
   std::string finding(int64_t samples) {
     rewrite(folder_ / "run/ledger.jsonl", [&](nlohmann::json& line) {
       if (line["step"].get<int64_t>() < 75) return;
@@ -91,7 +91,7 @@ class Planted : public ::testing::Test {
       line["data"]["fingerprint"] = "0123456789abcdef";
     });
     const auto result = audit(folder_ / "run", 4);
-    EXPECT_FALSE(result["problems"].empty());  // the chain shows it too
+    EXPECT_FALSE(result["problems"].empty());  // the hash chain is broken too
     EXPECT_EQ(result["findings"][0]["begin"], 50);
     EXPECT_EQ(result["findings"][0]["end"], 75);
     return result["findings"][0]["what"];
@@ -138,7 +138,7 @@ TEST(Audit, NamesTheLineAtWhichTheChainBreaks) {
                 .exit_code,
             0);
   const std::string path = folder / "run/ledger.jsonl", whole = read_file(path);
-  std::ofstream(path, std::ios::app) << "{\"kind\":\"checkp";  // killed while it wrote
+  std::ofstream(path, std::ios::app) << "{\"kind\":\"checkp";  // killed while writing
   EXPECT_TRUE(audit(folder / "run", 0)["ok"]);
   const size_t second = whole.find('\n') + 1, third = whole.find('\n', second) + 1;
   std::ofstream(path, std::ios::trunc) << whole.substr(0, second) << whole.substr(third);
@@ -194,7 +194,7 @@ std::string write_job_with_bad_images(const TemporaryFolder& folder) {
                           "train: {max_steps: 10, global_batch_size: 2}\ncheckpoint: {interval: 1}\n");
 }
 
-/// How many steps the run had taken when it first had skipped a sample.
+/// The number of steps after which the run had first skipped a sample.
 int64_t first_skip(const std::string& run) {
   std::istringstream lines(read_file(run + "/ledger.jsonl"));
   for (std::string line; std::getline(lines, line);) {

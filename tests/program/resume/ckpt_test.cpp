@@ -1,4 +1,4 @@
-// The verbs that look after checkpoints, on those of a real run with damage done to them.
+// The ckpt subcommands, on damaged checkpoints of a real run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ using ::testing::Not;
 
 constexpr const char* kFiveCheckpoints = "checkpoint: {interval: 4, keep_last: 9}\neval: {interval: 4}\n";
 
-/// Checkpoints of steps 4, 8, 12, 16 and 20, all scored; trained once for all tests and copied for each.
+/// Checkpoints of steps 4, 8, 12, 16 and 20, all with scores; trained once for all tests and copied for each.
 class Ckpt : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -55,7 +55,7 @@ class Ckpt : public ::testing::Test {
   std::string other() const { return *trained_ / "other"; }
   fs::path in_ckpt(const std::string& below) const { return fs::path(run_) / "ckpt" / below; }
   void truncate(int step) const { fs::resize_file(in_ckpt(name(step)) / "model.safetensors", 100); }
-  /// A flipped bit, which only a hash finds.
+  /// Flips a bit, which only a hash check finds.
   void flip(int step, const std::string& file = "model.safetensors") const {
     std::fstream stream(in_ckpt(name(step)) / file, std::ios::in | std::ios::out | std::ios::binary);
     stream.seekg(-1, std::ios::end);
@@ -63,7 +63,7 @@ class Ckpt : public ::testing::Test {
     stream.seekp(-1, std::ios::end);
     stream.put(last);
   }
-  /// As a resume and a killed save leave them.
+  /// Leaves a folder that a resume set aside, and one of a killed save.
   void leave_remains() const {
     fs::copy(in_ckpt(name(12)), in_ckpt("step-00000014.bad"));
     fs::copy(in_ckpt(name(12)), in_ckpt("step-00000024.partial"));

@@ -1,4 +1,4 @@
-// The global batch of a run, which a resumed one keeps.
+// A resumed run keeps its global batch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A job that names only its micro-batch, trained for ten steps of 16 samples.
+/// A job that sets only its micro-batch, trained for ten steps of 16 samples.
 class KeptBatch : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(go_on({"train.max_steps=10"}).exit_code, 0); }

@@ -1,4 +1,4 @@
-// A second copy of every checkpoint, and a run that goes on from it.
+// checkpoint.mirror: a second copy of every checkpoint, and a run that resumes from it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ class MirroredRun : public ::testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   }
-  /// Starts, and is killed before it saves.
+  /// Starts the run, and kills it before it saves.
   void begin(const std::string& resume, const std::string& told) const {
     auto command = run({"--set", "checkpoint.resume=" + resume, "--set", "checkpoint.interval=null"});
     command.insert(command.begin(), gputrain_path());
@@ -86,7 +86,7 @@ TEST_F(MirroredRun, TakesTheNewestGoodOneOfBothFolders) {
       .seekp(-1, std::ios::end)
       .put('\x7f');
   fs::remove_all(step(ckpt_, "20"));
-  const Result result = gputrain(run());  // sizes say that the mirror's is the newest, hashes that it is bad
+  const Result result = gputrain(run());  // by sizes, the mirror's is the newest; by hashes, it is bad
   EXPECT_THAT(result.out, HasSubstr("resume  step 15 from " + ckpt_)) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("checkpoint skipped"));
   EXPECT_TRUE(fs::exists(step(mirror_, "20") + ".bad"));
@@ -191,7 +191,7 @@ TEST_F(MirroredRun, EndsWellWithoutTheMirrorAndTellsOnceWhy) {
   EXPECT_NE(first, std::string::npos) << result.err;
   EXPECT_EQ(result.err.find("no second copy of step", first + 1), std::string::npos) << result.err;
   EXPECT_THAT(ledger(), HasSubstr("\"kind\":\"mirror_failed\""));
-  EXPECT_THAT(ledger(), Not(HasSubstr("try: ")));  // that is for people
+  EXPECT_THAT(ledger(), Not(HasSubstr("try: ")));  // hints are only for people
   EXPECT_EQ(gputrain(run()).exit_code, 0);
 }
 
@@ -224,7 +224,7 @@ TEST_F(MirroredRun, IsRefusedWhereAnotherMirrorsOrSavesItself) {
   for (const std::string& within : {ckpt_, folder_ / "run", folder_ / "run/second"}) {
     const Result result = gputrain(run({"--set", "checkpoint.mirror=" + within}));
     EXPECT_EQ(result.exit_code, 2) << within;
-    EXPECT_THAT(result.err, HasSubstr("checkpoint.mirror is in the run folder"));
+    EXPECT_THAT(result.err, HasSubstr("checkpoint.mirror is inside the run folder"));
   }
   Program other({gputrain_path(), "run", job_, "--output-dir", folder_ / "other", "--set",
                  "checkpoint.mirror=" + mirror_, "--set", "train.max_steps=1000000"});

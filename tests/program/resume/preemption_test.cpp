@@ -1,4 +1,4 @@
-// What a run does when it is asked to stop or to save, at any moment of its life.
+// Requests to stop or save, at any moment of a run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ TEST_P(Stopping, WhileTrainingSavesTheStepThatWasReached) {
   EXPECT_EQ(summary(folder / "run")["status"], "stopped");
 }
 
-/// Starts the program at a terminal of its own.
+/// Starts the program at its own terminal.
 pid_t start_at_a_terminal(const std::vector<std::string>& arguments, int& terminal) {
   const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
   if (child != 0) return child;
@@ -62,7 +62,7 @@ pid_t start_at_a_terminal(const std::vector<std::string>& arguments, int& termin
   std::_Exit(99);
 }
 
-/// What the program says at a terminal of its own, where `keys` are typed once it has said `cue`.
+/// The output of the program at its own terminal. Types `keys` once it has printed `cue`.
 std::string typed_at_a_terminal(const std::vector<std::string>& arguments, const std::string& cue,
                                 const std::string& keys) {
   int terminal = -1;
@@ -107,7 +107,7 @@ TEST(StoppingAtATerminal, CtrlCIsAnsweredAtOnceAndTheEndSaysHowToGoOn) {
   EXPECT_THAT(said, ::testing::EndsWith("exit 130"));
 }
 
-/// A run that evaluates nearly all of its time, where the job has it evaluate after each step.
+/// A run that spends nearly all its time in evaluations, if the job evaluates after each step.
 std::vector<std::string> evaluating(const std::string& job, const std::string& folder, int64_t steps) {
   const std::string length = "train.max_steps=" + std::to_string(steps);
   return {gputrain_path(),      "run",   job,   "--accept", "--output-dir", folder, "--set",
@@ -160,7 +160,7 @@ TEST(StoppedInAnEvaluation, MakesUpForItOnceAndSavesItAsAnyOther) {
     const std::string manifest = folder / (name + "/ckpt/step-0000000" + std::to_string(step) + "/manifest.json");
     return nlohmann::json::parse(read_file(manifest)).contains("score");
   };
-  do {  // the evaluation may be over before the signal comes
+  do {  // the evaluation may end before the signal arrives
     fs::remove_all(folder / "middle");
     Program program(run("middle", 1000));
     ASSERT_TRUE(program.prints("step    2/"));
@@ -182,14 +182,14 @@ TEST_P(Stopping, BeforeTheFirstStepSavesNothing) {
   const TemporaryFolder folder;
   Program program(
       endless(folder, {"--set", "eval.at_start=true", "--set", "data.val.split=90%", "--set", "eval.batch_size=1"}));
-  ASSERT_TRUE(program.prints("resume  none"));  // evaluates now
+  ASSERT_TRUE(program.prints("resume  none"));  // it evaluates now
   program.signal(GetParam().signal);
   const Result result = program.wait();
   EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
   EXPECT_TRUE(checkpoints(folder / "run").empty());
 }
 
-/// A job whose checkpoints take far longer than its steps, caught in the middle of writing its second one.
+/// A job that saves for much longer than it computes a step, caught while it writes its second checkpoint.
 class WhileSaving {
  public:
   explicit WhileSaving(const TemporaryFolder& folder)
@@ -207,7 +207,7 @@ class WhileSaving {
  private:
   bool is_caught() const {
     bool is_writing = false, has_one = false;
-    std::error_code gone;  // folders come and go while we look
+    std::error_code gone;  // folders come and go meanwhile
     for (const auto& entry : fs::directory_iterator(ckpt_, gone)) {
       const std::string name = entry.path().filename();
       if (!name.starts_with("step-")) continue;
@@ -290,7 +290,7 @@ TEST(Saving, IsDoneForWhatIsToBeKeptForGood) {
 TEST(Saving, ThatFailsAtTheEndSaysOnceWhatToTry) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "run");
-  fs::create_directory_symlink("/proc", folder / "run/ckpt");  // where there is never room
+  fs::create_directory_symlink("/proc", folder / "run/ckpt");  // a place that never has room
   const Result result =
       gputrain({"run", write_gpt_job(folder, "checkpoint: {interval: null}\n"), "--output-dir", folder / "run"});
   EXPECT_EQ(result.exit_code, 5);

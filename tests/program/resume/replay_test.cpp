@@ -1,4 +1,4 @@
-// A step taken again from the checkpoint before it, compared with what the run recorded.
+// Replays of a step from the checkpoint before it, compared with the run's record.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Key;
 using ::testing::Not;
 
-/// Dropout, uneven accumulation, and log lines that begin before the checkpoint they end after.
+/// Dropout, uneven accumulation, and log intervals that contain a checkpoint.
 constexpr const char* kJob =
     "log: {interval: 3}\neval: {interval: 8}\ncheckpoint: {interval: 5, keep_last: 9, keep_best: 0}\nlr_scheduler: "
     "{type: cosine, warmup: 4}\n";
@@ -46,7 +46,7 @@ class Replay : public ::testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return gputrain(arguments);
   }
-  /// Every file of the run, or of another folder, with its content.
+  /// All files of the run, or of another folder, with their content.
   std::map<std::string, std::string> content() const { return content_of(run_); }
   static std::map<std::string, std::string> content_of(const std::string& folder) {
     std::map<std::string, std::string> files;
@@ -77,7 +77,7 @@ TEST_F(Replay, OfAStepIsEqualAndChangesNothing) {
   EXPECT_EQ(content(), before);
 }
 
-/// Which may belong to a run under way.
+/// The replay logs where the run logged, whatever log.interval is now.
 TEST_F(Replay, SpeaksWhereTheRunHasSpokenWhateverTheIntervalIsNow) {
   ASSERT_EQ(gputrain(run_arguments({"--set", "log.interval=2"})).exit_code, 0);
   const Result result = replay(18);
@@ -116,7 +116,7 @@ TEST_F(Replay, FindsTheFirstNumberThatDiffers) {
 TEST_F(Replay, FindsOtherDataByMetricsAndWeights) {
   std::string text = read_file(folder_ / "text.txt");
   std::replace(text.begin(), text.end(), 'c', 'm');
-  text[0] = 'c';  // the vocabulary stays
+  text[0] = 'c';  // the vocabulary stays the same
   folder_.write("text.txt", text);
   const auto json = nlohmann::json::parse(replay(20, {"--json"}).out);
   EXPECT_FALSE(json["equal"]);
@@ -131,10 +131,10 @@ TEST_F(Replay, SaysWhyItCannotBegin) {
   EXPECT_THAT(early.err, HasSubstr("no good checkpoint before step 5; the oldest one is of step 5"));
   const Result late = replay(21);
   EXPECT_EQ(late.exit_code, 2);
-  EXPECT_THAT(late.err, HasSubstr("step 21 is beyond the run, which has recorded step 20 last"));
+  EXPECT_THAT(late.err, HasSubstr("step 21 is after the last recorded step of the run, 20"));
   const Result silent = replay(11);
   EXPECT_EQ(silent.exit_code, 2);
-  EXPECT_THAT(silent.err, HasSubstr("nothing is recorded of the steps 11 to 11"));
+  EXPECT_THAT(silent.err, HasSubstr("there is no record of steps 11 to 11"));
   EXPECT_THAT(silent.err, HasSubstr("--step 12"));
   EXPECT_EQ(replay(0).exit_code, 2);
   EXPECT_EQ(gputrain({"replay", folder_.path(), "--step", "3"}).exit_code, 2);

@@ -1,4 +1,4 @@
-// Going on with another job, or other data, than the checkpoint was saved with.
+// Resuming with another job or other data than the checkpoint was saved with.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ TEST(Resume, EvaluatesAnewWhereDataValIsAnother) {
   };
   const int evaluations_before = evaluations();
   const Result other = train("128");
-  EXPECT_EQ(evaluations(), evaluations_before + 1);  // the curve keeps what it has
+  EXPECT_EQ(evaluations(), evaluations_before + 1);  // metrics.jsonl keeps its lines
   EXPECT_EQ(other.exit_code, 0) << other.err;
   EXPECT_THAT(other.out, HasSubstr("eval    20 "));
   EXPECT_THAT(other.err, HasSubstr("evaluated on other data than before"));
@@ -97,7 +97,7 @@ TEST(Resume, TellsWhatAnotherGlobalBatchDoesToTheEpochAtHand) {
   EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 4);
 }
 
-/// What is said of data that has changed, which nothing but --accept takes.
+/// The error for changed data, which is accepted only with --accept.
 std::string refused_then_accepted(std::vector<std::string> run) {
   const Result refused = gputrain(run);
   EXPECT_EQ(refused.exit_code, 2);
@@ -122,7 +122,7 @@ TEST(Resume, RefusesDataThatHasGrownSinceUnlessAccepted) {
   refused_then_accepted(run);
   EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr(": changed within an epoch (samples"));
   grow();
-  EXPECT_EQ(gputrain(run).exit_code, 0);  // there is nothing left to train
+  EXPECT_EQ(gputrain(run).exit_code, 0);  // nothing is left to train
 }
 
 TEST(Resume, RefusesDataThatHasClassesOfOtherNamesUnlessAccepted) {
@@ -139,7 +139,7 @@ TEST(Resume, RefusesDataThatHasClassesOfOtherNamesUnlessAccepted) {
   const std::string run = folder / "run";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
   std::filesystem::rename(folder / "images/cat", folder / "images/eel");
-  EXPECT_THAT(gputrain({"replay", run, "--step", "15"}).out, HasSubstr("the step has other labels"));
+  EXPECT_THAT(gputrain({"replay", run, "--step", "15"}).out, HasSubstr("the replay has other labels"));
   const std::string resume = "checkpoint.resume=" + run + "/ckpt/step-00000010";
   EXPECT_THAT(refused_then_accepted({"run", job, "--output-dir", run, "--set", resume}),
               HasSubstr("its classes are not those of before, at step 10"));

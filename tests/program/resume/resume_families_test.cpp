@@ -1,4 +1,4 @@
-// Interrupted and uninterrupted runs end bit for bit alike, for every family of models and every precision a CPU has.
+// Interrupted and uninterrupted runs end equal bit for bit, for every model family and every precision of a CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 struct Family {
   std::string name;
-  std::string job;  // everything but data
+  std::string job;  // everything except data
   bool is_text = false;
 };
 
@@ -30,7 +30,7 @@ const std::vector<Family> kFamilies{
     {"resnet18",
      "model: {type: resnet18, config: {stem: cifar}}\noptimizer: {type: sgd, lr: 0.05, momentum: 0.9, nesterov: "
      "true}\n"},
-    {"gpt2",  // wide enough that its dense layers are oneDNN's where those are the faster ones
+    {"gpt2",  // wide enough that oneDNN computes its dense layers where it is faster
      "model: {type: gpt, config: {n_layer: 1, n_head: 2, n_embd: 96, block_size: 16, dropout: 0.1}}\n"
      "optimizer: {type: adamw, lr: 3e-3, weight_decay: 0.1}\n",
      true},
@@ -46,7 +46,7 @@ std::string big_endian(uint32_t value) {
   return bytes;
 }
 
-/// 90 images of 8 x 8 in MNIST's format, brighter the higher their class.
+/// 90 images of 8 x 8 in MNIST's format; a higher class is brighter.
 std::string write_images(const TemporaryFolder& folder) {
   std::mt19937 draw(3);
   std::string images = big_endian(0x803) + big_endian(90) + big_endian(8) + big_endian(8);
@@ -107,7 +107,7 @@ TEST_P(Interrupted, ThreeTimesEqualsUninterruptedBitForBit) {
   const Result whole = Program(run("whole")).wait();
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   std::mt19937 draw(11);
-  for (const int first : {1, 20, 38}) {  // killed, or asked to go, at some step from there on
+  for (const int first : {1, 20, 38}) {  // killed or asked to stop at some step after this
     Program attempt(run("parts"));
     ASSERT_TRUE(attempt.prints("step    " + std::to_string(first + static_cast<int>(draw() % 15)) + "/"));
     attempt.signal(std::vector<int>{SIGKILL, SIGTERM, SIGUSR1}[draw() % 3]);

@@ -58,7 +58,7 @@ TEST(Resume, ThatIsRefusedBeginsNoBranch) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run/ckpt/branch-2"));
 }
 
-/// Runs a job from a checkpoint on, to this many steps.
+/// Runs a job from a checkpoint to this number of steps.
 Result run_from(const TemporaryFolder& folder, const std::string& checkpoint, const std::string& steps) {
   return gputrain({"run", folder / "job.yaml", "--output-dir", folder / "run", "--accept", "--set",
                    "checkpoint.resume=" + checkpoint, "--set", "train.max_steps=" + steps});

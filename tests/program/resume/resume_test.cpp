@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Dropout, accumulation and intervals that no stop divides: everything a resumed run must carry over.
+/// Dropout, accumulation and intervals that no stop divides: a resumed run must restore everything.
 constexpr const char* kDemandingJob =
     "log: {interval: 5}\neval: {interval: 60}\ncheckpoint: {interval: 25}\nlr_scheduler: {type: cosine, warmup: 4}\n";
 
@@ -94,7 +94,7 @@ TEST(Resume, NamesAndSkipsATornCheckpoint) {
   EXPECT_THAT(result.out, HasSubstr("resume  step 15"));
 }
 
-/// Makes a checkpoint one that was written where there is no generator of a CPU.
+/// Changes a checkpoint into one that was written on a device without a CPU generator.
 void take_generators_from(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "generators.safetensors", index = folder / "manifest.json";
   std::string bytes = read_file(file);

@@ -1,4 +1,4 @@
-// Disks that cannot hold a checkpoint, told before training and not at the first save.
+// Disks that are too small for a checkpoint: reported before training, not at the first save.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class SmallDisk : public ::testing::Test {
     if (able.exit_code != 0) GTEST_SKIP() << "may not mount: " << able.err;
   }
 
-  /// `gputrain` with a disk of so many KiB at the folder `disk`.
+  /// Runs `gputrain` with a disk of this size mounted at the folder `disk`.
   Result with_disk(int kibibytes, const std::vector<std::string>& arguments) {
     std::filesystem::create_directories(folder_ / "disk");
     const std::string mount = "mount -t tmpfs -o size=" + std::to_string(kibibytes) + "k tmpfs " + (folder_ / "disk");
@@ -31,7 +31,7 @@ class SmallDisk : public ::testing::Test {
     return Program(all).wait();
   }
 
-  /// What a run's newest checkpoint takes, in words.
+  /// The size of a run's newest checkpoint, as text.
   static std::string size_of_checkpoint(const std::string& run) {
     double bytes = 0;
     for (const auto& file : std::filesystem::directory_iterator(run + "/ckpt/step-00000020")) {

@@ -1,4 +1,4 @@
-// What a dry run foretells about many ranks, compared with ranks that really run.
+// Predictions of a dry run for many ranks, compared with real ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ json foretold(const std::string& job, int ranks, const Settings& settings) {
   return json::parse(result.out);
 }
 
-/// Trains for two steps as a run does, without what surrounds it, and tells what that took.
+/// Trains for two steps with the code of a run, and prints the memory they took.
 const gputrain::testing::RankBody train_two_steps("train two steps", [] {
   std::istringstream lines(std::getenv("SETTINGS"));
   app::JobRequest request{.file = std::getenv("JOB_FILE"), .set = {}, .output_dir = {}};
@@ -90,7 +90,7 @@ std::vector<json> trained(const std::string& job, int ranks, const Settings& set
   return told;
 }
 
-/// The most that any rank has.
+/// The largest value of all ranks.
 int64_t most(const std::vector<json>& ranks, const char* key) {
   int64_t value = 0;
   for (const json& rank : ranks) value = std::max(value, rank.value(key, int64_t{-1}));
@@ -105,7 +105,7 @@ int64_t fewest(const std::vector<json>& ranks, const char* key) {
 
 struct Kind {
   std::string name;
-  std::string model;  // and its data
+  std::string model;  // model and data
 };
 
 const Kind kGpt{"Gpt",
@@ -126,7 +126,7 @@ class Foretold : public ::testing::TestWithParam<std::tuple<Kind, int, const cha
   TemporaryFolder folder_;
 };
 
-// Arenas to the byte; what tensors of a step take besides within 15 % of the most that any rank has had.
+// Arenas match exactly; the other tensors of a step within 15 % of the largest value of all ranks.
 TEST_P(Foretold, MemoryIsWhatRanksTake) {
   const auto& [kind, ranks, shard, micro] = GetParam();
   const std::string job = write_job(kind);
@@ -139,7 +139,7 @@ TEST_P(Foretold, MemoryIsWhatRanksTake) {
   const auto live = static_cast<double>(most(real, "live")), handed_out = static_cast<double>(most(real, "handed_out"));
   const double activations = memory["activations"];
   EXPECT_NEAR(activations, live, 0.15 * live) << memory;
-  // Of small models the allocator's peak comes later than that of building them.
+  // A small model may have its peak while it is built.
   if (kind.name == "Gpt") {
     EXPECT_NEAR(activations, handed_out, 0.15 * handed_out) << memory;
   }
@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(OfImagesOnFour, Foretold,
                                             ::testing::Values("optimizer"), ::testing::Values(14)),
                          name_of);
 
-// What cannot be tried out in seconds follows from smaller micro-batches.
+// Extrapolates from small micro-batches if a large one would take too long.
 TEST(Forecast, DrawsActivationsOutFromFewSamplesToMany) {
   const TemporaryFolder folder;
   for (const auto& [kind, tried] : {std::pair(kGpt, 2), std::pair(kResnet, 8)}) {
@@ -183,7 +183,7 @@ TEST(Forecast, DrawsActivationsOutFromFewSamplesToMany) {
 
 class DryRun : public ::testing::Test {
  protected:
-  /// 203 windows of text, an evaluation per epoch.
+  /// 203 windows of text, one evaluation per epoch.
   std::string write_job(const std::string& extra = "") {
     return folder_.write(
         "job.yaml",
@@ -281,7 +281,7 @@ TEST_F(DryRun, RefusesRanksThatHostsOrDataDoNotHave) {
   EXPECT_THAT(refused(4, {"eval.sample.prompt=x"}, {}), HasSubstr("no vocabulary"));
   EXPECT_THAT(refused(4, {"checkpoint.metric=top1"}, {}), HasSubstr("not measured"));
   EXPECT_THAT(refused(4, {}, {"--device-memory", "80"}), HasSubstr("--device-memory 80GiB"));
-  EXPECT_THAT(refused(4, {}, {"--device-memory", "80KiB"}), HasSubstr("a number of MiB, GiB, TiB, MB, GB or TB"));
+  EXPECT_THAT(refused(4, {}, {"--device-memory", "80KiB"}), HasSubstr("a number with MiB, GiB, TiB, MB, GB or TB"));
   const Result real = gputrain({"run", job, "--world-size", "4"});
   EXPECT_EQ(real.exit_code, 2);
   EXPECT_THAT(real.err, HasSubstr("--dry-run"));

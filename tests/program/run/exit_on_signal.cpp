@@ -1,5 +1,5 @@
-// Loaded into a program: ends it at a signal, wherever it is, with exit code 1, as a failure deep inside a library
-// would, with 138, as ranks end that have agreed to make way, or with 0, as one that is done.
+// Preloaded into a program: a signal ends it anywhere, with exit code 1 like a failure deep inside a library, with 138
+// like ranks that agreed to restart, or with 0 like a finished rank.
 #include <unistd.h>
 
 #include <csignal>

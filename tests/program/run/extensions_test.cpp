@@ -1,4 +1,4 @@
-// Models and datasets that others write: of plain operators of ATen, on data that is neither images nor text.
+// Models and datasets of contributors: built from plain ATen operators, on data that is neither images nor text.
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -39,7 +39,7 @@ struct NumbersSpec {
   }
 };
 
-/// Rows of numbers, as a table has them.
+/// Rows of numbers, as in a table.
 class Numbers final : public data::Dataset {
  public:
   Numbers(const NumbersSpec& spec, const data::DatasetRequest&) : slip_(spec.slip) {
@@ -70,7 +70,7 @@ struct SentencesSpec {
   static void describe(config::Description<SentencesSpec>& d) { d.summary("sentences of one length"); }
 };
 
-/// Tokens in samples that are as long as the data has them.
+/// Tokens in samples of a length that the data decides.
 class Sentences final : public data::Dataset {
  public:
   Sentences(const SentencesSpec&, const data::DatasetRequest&) {
@@ -106,7 +106,7 @@ class Part final : public nn::Module {
   }
 };
 
-/// One dense layer of its own parameters, without a layer of ours.
+/// One dense layer with its own parameters, without our layers.
 class Plain final : public models::Model {
  public:
   Plain(const PlainSpec& spec, const nn::Context& context, const models::DataFacts& facts)
@@ -197,7 +197,7 @@ struct ByHand {
   at::Tensor inputs, targets, weight, bias;
 };
 
-/// The same five steps over all samples at once, by ATen's autograd alone.
+/// The same five steps over all samples at once, with ATen's autograd only.
 void take_steps(ByHand& model) {
   for (int step = 0; step < 5; ++step) {
     const at::Tensor logits = at::linear(model.inputs, model.weight, model.bias);
@@ -210,7 +210,7 @@ void take_steps(ByHand& model) {
   }
 }
 
-/// The verb as the program calls it, with what is registered here.
+/// The subcommand as the program calls it, with the registrations of this file.
 const testing::RankBody kRun("run", [] {
   const std::string folder = std::getenv("FOLDER");
   return run_command({.job = {.file = folder + "/job.yaml", .output_dir = folder + "/run"}});

@@ -1,5 +1,5 @@
-// Steps queue their work and wait for no result, which would leave a GPU idle while the host reads a number. Found on a
-// CPU by the operators that hand numbers to the host.
+// Steps queue their work and never wait for a result: a GPU would be idle while the host reads a number. On a CPU, the
+// test looks for operators that pass numbers to the host.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,8 +18,8 @@ namespace {
 
 using Counts = std::map<std::string, int>;
 
-/// Counts, while it lives, operators by name. The fused updates read the rate inside: those of a CPU do, a GPU's do
-/// not.
+/// Counts operators by name while it exists. Ignores those inside the fused updates, which read the learning rate on a
+/// CPU but not on a GPU.
 class OperatorCounts {
  public:
   OperatorCounts() { counts().clear(); }
@@ -37,7 +37,7 @@ class OperatorCounts {
     return std::string_view(function.name()).starts_with("aten::_fused_");
   }
   static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
-    static std::mutex mutex;  // loaders and the backward pass have threads of their own
+    static std::mutex mutex;  // loaders and the backward pass use other threads
     const std::lock_guard lock(mutex);
     if (updates_ == 0) ++counts()[function.name()];
     updates_ += is_update(function);
@@ -45,7 +45,7 @@ class OperatorCounts {
   }
   static void end(const at::RecordFunction& function, at::ObserverContext*) { updates_ -= is_update(function); }
 
-  static thread_local int updates_;  // under way in this thread
+  static thread_local int updates_;  // running in this thread
   at::CallbackHandle handle_ =
       at::addGlobalCallback(at::RecordFunctionCallback(&begin, &end).scopes({at::RecordScope::FUNCTION}));
 };

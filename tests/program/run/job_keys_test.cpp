@@ -98,7 +98,7 @@ TEST(JobKeys, WhereNothingIsPickedOtherToolsWordsForItAreAnsweredToo) {
 TEST(JobKeys, ANameIsThatOfAFolderBelowRuns) {
   using ::testing::HasSubstr;
   for (const char* name : {"..", ".", "../x", "a/../../x", "/tmp/x", "''"})
-    EXPECT_THAT(refusal("name: " + std::string(name)), HasSubstr("names no folder below runs/")) << name;
+    EXPECT_THAT(refusal("name: " + std::string(name)), HasSubstr("does not name a folder below runs/")) << name;
   for (const char* name : {"a", "..a", "sweep/a", "a b", "3"})
     EXPECT_EQ(refusal("name: " + std::string(name)), "accepted") << name;
   EXPECT_EQ(refusal("name: ../x\noutput_dir: y"), "accepted");

@@ -1,4 +1,5 @@
-// What ends a run besides a signal, or keeps it from starting: the cloud, limits, another process, nothing left to do.
+// Causes other than signals that end a run or prevent its start: the cloud, limits, another process, nothing left to
+// do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +35,7 @@ TEST(RunThatIsDone, StartedAgainSaysThatNothingIsLeftAndKeepsWhatWasMeasured) {
   EXPECT_EQ(summary(folder / "run")["throughput"], before["throughput"]);
 }
 
-// Nothing is as much better as asked: the first evaluation, after step 2, is the last gain.
+// No evaluation improves by min_delta, so the first one, after step 2, is the last gain.
 TEST(EarlyStopping, EndsTrainingAsDoneAfterEvaluationsWithoutGain) {
   const TemporaryFolder folder;
   const std::string job =
@@ -47,7 +48,7 @@ TEST(EarlyStopping, EndsTrainingAsDoneAfterEvaluationsWithoutGain) {
   };
   EXPECT_EQ(train("log.interval=1"), 2 + 3 * 2);
   EXPECT_EQ(summary(folder / "run")["status"], "done");
-  EXPECT_EQ(train("log.interval=1"), 2 + 3 * 2);  // once more is no step further
+  EXPECT_EQ(train("log.interval=1"), 2 + 3 * 2);  // starting again takes no further step
   EXPECT_EQ(train("eval.early_stopping.patience=5"), 2 + 5 * 2);
   const Result never = gputrain({"run", job, "--output-dir", folder / "run", "--set", "eval.early_stopping=null"});
   EXPECT_THAT(never.out, HasSubstr("20/20 steps  all steps done")) << never.err;
@@ -62,7 +63,7 @@ TEST(EarlyStopping, GoesOnWhileThereIsGainWhichAnEqualLossIsNot) {
   EXPECT_THAT(still.out, HasSubstr("4/20 steps  stopped early")) << still.err;
 }
 
-// A perplexity becomes better by whole numbers where a loss does so by tenths.
+// A perplexity improves by whole numbers when the loss improves by tenths.
 TEST(EarlyStopping, WatchesTheMetricThatIsAskedForAlsoWhereNoBestCheckpointIsKept) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder,
@@ -76,7 +77,7 @@ TEST(EarlyStopping, WatchesTheMetricThatIsAskedForAlsoWhereNoBestCheckpointIsKep
   EXPECT_THAT(end_by("perplexity").out, HasSubstr("20/20 steps"));
 }
 
-// A perplexity is never below the loss that it is made of.
+// A perplexity is always above its loss.
 TEST(EarlyStopping, CountsAnewWhenAnotherMetricIsWatched) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {interval: 2, early_stopping: {patience: 3}}\n");
@@ -165,7 +166,7 @@ TEST(RunThatIsKilled, LeavesNoSummaryOfAnEarlierAttemptAsIfItWereItsOwn) {
   std::filesystem::rename(curve, folder / "curve");
   ASSERT_EQ(mkfifo(curve.c_str(), 0600), 0);
   Program loading(endless(folder));
-  int writer = -1;  // one can be had while the curve is being read, after the checkpoint, and keeps it from its end
+  int writer = -1;  // Opens once the run reads the curve, after the checkpoint; holding it open blocks the reader.
   while ((writer = open(curve.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) ASSERT_TRUE(loading.is_running());
   const Descriptor held(writer);
   loading.signal(SIGKILL);
@@ -231,7 +232,7 @@ TEST(Notice, ThatMakesNoSenseOrNeverComesDisturbsNothing) {
   const Result result = program.wait(30);
   EXPECT_EQ(result.exit_code, 138) << result.err;
   EXPECT_THAT(result.out, HasSubstr("limits.max_duration reached"));
-  EXPECT_THAT(result.err, HasSubstr("AWS"));  // said once
+  EXPECT_THAT(result.err, HasSubstr("AWS"));  // reported once
 }
 
 TEST(RunFolder, OfARunningProcessIsRefusedToAnother) {
@@ -245,10 +246,10 @@ TEST(RunFolder, OfARunningProcessIsRefusedToAnother) {
   }
   first.signal(SIGKILL);
   EXPECT_EQ(first.wait().exit_code, 137);
-  EXPECT_EQ(Program(endless(folder, {"--set", "train.max_steps=3"})).wait().exit_code, 0);  // no lock is left
+  EXPECT_EQ(Program(endless(folder, {"--set", "train.max_steps=3"})).wait().exit_code, 0);  // no lock remains
 }
 
-/// Once it has stopped; the signal alone says that it will.
+/// Sends SIGSTOP and waits until the process has stopped.
 void stand_still(const Program& program) {
   program.signal(SIGSTOP);
   const std::string status = "/proc/" + std::to_string(program.id()) + "/stat";
@@ -277,7 +278,7 @@ TEST(RunFolder, WhoseLockAloneIsRemovedIsStillTheRuns) {
   Program run(endless(folder));
   ASSERT_TRUE(run.prints("step    1/"));
   std::filesystem::remove(folder / "run/lock");
-  run.signal(SIGTERM);  // it looks before it saves
+  run.signal(SIGTERM);  // it checks the lock before it saves
   const Result result = run.wait();
   EXPECT_EQ(result.exit_code, 143) << result.err;
   EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
@@ -288,7 +289,7 @@ TEST(RunFolder, MovedAwayAndTakenByAnotherRunIsLeftToThat) {
     const TemporaryFolder folder;
     Program first(endless(folder));
     ASSERT_TRUE(first.prints("step    1/"));
-    stand_still(first);  // until the other has the folder
+    stand_still(first);  // until the other run has the folder
     std::filesystem::rename(folder / "run", folder / "moved");
     Program second(endless(folder));
     ASSERT_TRUE(second.prints("step    1/"));
@@ -301,7 +302,7 @@ TEST(RunFolder, MovedAwayAndTakenByAnotherRunIsLeftToThat) {
     first.signal(SIGCONT);
     const Result result = first.wait();
     EXPECT_EQ(result.exit_code, 2) << result.out;
-    EXPECT_THAT(result.err, HasSubstr("its name is that of another run's now: process " + holder));
+    EXPECT_THAT(result.err, HasSubstr("another run uses this path now: process " + holder));
     if (!has_ended) end_second();
     EXPECT_EQ(summary(folder / "run")["status"], "stopped");
     EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 0);
@@ -330,7 +331,7 @@ TEST(Limits, MaxDurationAsksToBeStartedAgain) {
   const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(2)) + "s";
   const Result first = Program(endless(folder, {"--set", duration, "--set", "log.interval=1000000"})).wait();
   EXPECT_EQ(first.exit_code, 138) << first.err;
-  EXPECT_THAT(first.out, ::testing::Not(HasSubstr("\nresult ")));  // nothing was read yet that would be one
+  EXPECT_THAT(first.out, ::testing::Not(HasSubstr("\nresult ")));  // no result has been computed yet
   const int64_t step = summary(folder / "run")["step"];
   const Result second = Program(endless(folder, {"--set", duration})).wait();
   EXPECT_EQ(second.exit_code, 138) << second.err;

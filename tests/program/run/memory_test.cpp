@@ -1,4 +1,4 @@
-// Memory that runs out, under a limit that the kernel enforces.
+// Out of memory, under a limit that the kernel enforces.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ class Memory : public ::testing::Test {
   void SetUp() override {
     if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
   }
-  /// Runs a text model with activations of about 350 MiB, in a process that may have `mebibytes` of data.
+  /// Runs a text model with about 350 MiB of activations, in a process limited to `mebibytes` of data.
   Result run_within(int mebibytes, std::vector<std::string> more = {},
                     std::map<std::string, std::string> environment = {}) {
     std::vector<std::string> arguments{"sh",
@@ -72,7 +72,7 @@ TEST_F(Memory, ThatRunsOutIsToldOnOnePageWithWhatHelps) {
   const auto summary = nlohmann::json::parse(read_file(run_ + "/summary.json"));
   EXPECT_EQ(summary["exit_code"], 6);
   EXPECT_THAT(summary["reason"].get<std::string>(),
-              MatchesRegex("out of memory in step 1: [0-9.]+ MiB more could not be had"));
+              MatchesRegex("out of memory in step 1: [0-9.]+ MiB more could not be allocated"));
 }
 
 TEST_F(Memory, ThatRunsOutInADryRunIsToldOnTheSamePage) {

@@ -36,7 +36,7 @@ Result train(const std::string& job, const std::string& folder, const std::vecto
   return result;
 }
 
-/// What the run's job says in the end.
+/// The micro-batch in the run's resolved job.
 std::string found_in(const std::string& folder) {
   std::smatch match;
   const std::string text = read_file(folder + "/job.resolved.yaml");
@@ -93,7 +93,7 @@ TEST_F(AutoMicroBatch, IsFoundOnceAndKeptByAResumedRun) {
       gputrain(with({"eval", text_job(), "--json", "--weights", folder_ / "whole"}, settings), kOneThread);
   EXPECT_EQ(evaluated.exit_code, 0) << evaluated.err;
 
-  settings.push_back("train.activation_checkpointing=block");  // another search
+  settings.push_back("train.activation_checkpointing=block");  // needs another search
   copy_without_the_end(folder_ / "whole", folder_ / "other");
   EXPECT_THAT(train(text_job(), folder_ / "other", settings).out, HasSubstr("(auto: fastest that fits)"));
 }
@@ -105,7 +105,7 @@ TEST_F(AutoMicroBatch, IsTheSameOnAllRanks) {
   more.push_back("train.micro_batch_size=auto");
   const Result found = ranks(2, text_job(), folder_ / "auto", more);
   ASSERT_EQ(found.exit_code, 0) << found.err;
-  EXPECT_THAT(found.out, HasSubstr("  6: "));  // the whole share of a rank was tried, or it got slower before
+  EXPECT_THAT(found.out, HasSubstr("  6: "));  // a rank's whole share was tried, or it got slower before
   more.back() = "train.micro_batch_size=" + found_in(folder_ / "auto");
   ASSERT_EQ(ranks(2, text_job(), folder_ / "given", more).exit_code, 0);
   expect_same_run(folder_ / "auto", folder_ / "given");
@@ -116,7 +116,7 @@ class AutoMicroBatchWithin : public ::testing::Test {
   void SetUp() override {
     if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
   }
-  /// A text model with about 3.6 MiB of activations per sample, in a process that may have `mebibytes` of data.
+  /// A text model with about 3.6 MiB of activations per sample, in a process limited to `mebibytes` of data.
   std::unique_ptr<Program> start(int mebibytes, const std::vector<std::string>& settings,
                                  std::map<std::string, std::string> environment = kOneThread) {
     std::vector<std::string> arguments{"sh",
@@ -142,7 +142,7 @@ class AutoMicroBatchWithin : public ::testing::Test {
 
 TEST_F(AutoMicroBatchWithin, MemoryStopsBeforeTheLimitByWhatSmallerOnesTook) {
   EXPECT_EQ(run_within(260, {"train.micro_batch_size=48"}).exit_code, 6);
-  for (const int mebibytes : {240, 250, 260}) {  // a save fits too, whatever of the rest the largest one takes
+  for (const int mebibytes : {240, 250, 260}) {  // a save must fit beside the largest micro-batch
     const Result result = run_within(mebibytes, {"train.micro_batch_size=auto", "checkpoint.resume=never"});
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
     EXPECT_THAT(result.out, ::testing::ContainsRegex("  [0-9]+: needs [0-9.]+ MiB, [0-9.]+ MiB are free  in "));
@@ -150,7 +150,7 @@ TEST_F(AutoMicroBatchWithin, MemoryStopsBeforeTheLimitByWhatSmallerOnesTook) {
   }
 }
 
-/// What one sample takes, where that does not fit.
+/// The memory of one sample, if it does not fit.
 double needed_mebibytes(const Result& refused) {
   static const std::string kBefore = "not even a micro-batch of 1 fits: needs ";
   const size_t found = refused.err.find(kBefore);
@@ -165,7 +165,7 @@ TEST_F(AutoMicroBatchWithin, MemoryIsLeftForTheCopyThatASaveTakes) {
   const double without = needed_mebibytes(run_within(260, settings));  // gradients and Adam's moments
   constexpr double kStacksAndBlocks = 32;
   EXPECT_GT(without, 60);
-  EXPECT_NEAR(with_saves, 2 * without + kStacksAndBlocks, 1);  // weights are as large as their gradients
+  EXPECT_NEAR(with_saves, 2 * without + kStacksAndBlocks, 1);  // weights are as large as gradients
 }
 
 std::map<std::string, std::string> one_of_two(const std::string& rank, const std::string& port) {
@@ -184,7 +184,7 @@ TEST_F(AutoMicroBatchWithin, MemoryIsLeftForWhatCompressionSaves) {
     EXPECT_EQ(second->wait().exit_code, 6);
     return needed_mebibytes(result);
   };
-  EXPECT_NEAR(needed("powersgd") - needed("none"), 28, 2);  // errors, as large as weights, and thin factors
+  EXPECT_NEAR(needed("powersgd") - needed("none"), 28, 2);  // errors, as large as weights, and low-rank factors
 }
 
 TEST_F(AutoMicroBatchWithin, MemoryOfTheRankThatHasLeastDecidesForAll) {
@@ -234,7 +234,7 @@ TEST(AutoMicroBatchJob, SaysWhatARunWouldTryAndWhatCannotBe) {
   EXPECT_THAT(open.err, HasSubstr("add train.global_batch_size"));
 }
 
-/// On a GPU the first step tries kernels out, for longer than one micro-batch may take.
+/// On a GPU, the first step chooses kernels, which may take longer than the time limit of a micro-batch.
 TEST(MicroBatchTrial, CountsAStepAfterTheFirstEvenWhereThatTookAllItsTime) {
   const TemporaryFolder folder;
   const auto job = app::load_job({.file = write_gpt_job(folder)});

@@ -1,4 +1,4 @@
-// One poisoned sample among harmless ones: what training does at a loss or gradient that is not finite.
+// What training does when one bad sample makes the loss or a gradient not finite.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,12 +26,12 @@ std::string big_endian(uint32_t value) {
   return bytes;
 }
 
-/// The data set's sample that step `step` (from 1) of the first epoch uses first.
+/// The index of the first sample that step `step` (from 1) of the first epoch uses.
 int64_t sample_of_step(int64_t step) {
   return data::samples_of_step({.samples = kSamples, .global_batch = kBatch, .seed = 1337}, step - 1).samples.front();
 }
 
-/// Black images but for white ones; the job divides brightness by so little that white is infinite.
+/// Black images and a few white ones. The job divides brightness by so small a number that white becomes infinite.
 std::string write_poisoned_job(const TemporaryFolder& folder, const std::vector<int64_t>& poisoned,
                                const std::string& extra = "") {
   std::string images = big_endian(0x803) + big_endian(kSamples) + big_endian(4) + big_endian(4);
@@ -142,7 +142,7 @@ TEST(Nonfinite, RollbackTakesUpTheNewestCheckpointAndPassesOverTheDataSince) {
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("back    to the weights of step 10, on with the data after step 13: 18 samples "
                                     "passed over (1 of at most 3)"));
-  // The state taken up again is that of the checkpoint: weights, optimizer, random numbers.
+  // The restored state is that of the checkpoint: weights, optimizer, random numbers.
   const std::string ckpt = folder / "rollback/ckpt/step-000000";
   EXPECT_EQ(gputrain({"ckpt", "diff", ckpt + "10", ckpt + "13"}).exit_code, 0);
   EXPECT_EQ(gputrain({"ckpt", "diff", ckpt + "10", ckpt + "15"}).exit_code, 4);
@@ -202,7 +202,7 @@ TEST(Nonfinite, StepsAroundARollbackReplayFromTheCheckpointsBesideIt) {
   const TemporaryFolder folder;
   ASSERT_EQ(gputrain(run_of(folder, write_poisoned_job(folder, {sample_of_step(13)}), "rollback")).exit_code, 0);
   const std::string run = folder / "rollback";
-  for (const char* step : {"12", "13", "14", "20"}) {  // step 12 was taken, and then passed over
+  for (const char* step : {"12", "13", "14", "20"}) {  // step 12 was taken, and later skipped
     const Result result = gputrain({"replay", run, "--step", step});
     EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   }
@@ -210,7 +210,7 @@ TEST(Nonfinite, StepsAroundARollbackReplayFromTheCheckpointsBesideIt) {
   std::filesystem::remove_all(run + "/ckpt/step-00000015");
   const Result across = gputrain({"replay", run, "--step", "18"});
   EXPECT_EQ(across.exit_code, 2);
-  EXPECT_THAT(across.err, HasSubstr("went back to a checkpoint at step 13, between step 10"));
+  EXPECT_THAT(across.err, HasSubstr("rolled back at step 13, between step 10"));
 }
 
 TEST(Nonfinite, RollbacksAreBoundedOverAllAttempts) {
@@ -218,7 +218,7 @@ TEST(Nonfinite, RollbacksAreBoundedOverAllAttempts) {
   const std::string job = write_poisoned_job(folder, {sample_of_step(13)}, "");
   auto arguments = run_of(folder, job, "rollback");
   arguments.insert(arguments.end(), {"--set", "train.max_rollbacks=1"});
-  for (int attempt = 0; attempt < 2; ++attempt) {  // the second goes on after the rollback that the first has made
+  for (int attempt = 0; attempt < 2; ++attempt) {  // the second attempt resumes after the rollback of the first
     const Result result = gputrain(arguments);
     EXPECT_EQ(result.exit_code, 4) << result.out;
     EXPECT_THAT(result.err, HasSubstr("(epoch 1"));

@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two ranks, whose buckets start from within the backward pass of a block.
+// Two ranks, whose buckets start within the backward pass of a block.
 TEST(ActivationCheckpointing, OnTwoRanksTrainsBitForBitAsWithout) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
@@ -38,7 +38,7 @@ TEST(ActivationCheckpointing, OfAModelWithoutBlocksIsRefused) {
                    "train: {max_steps: 2, global_batch_size: 4, activation_checkpointing: block}\n");
   const Result result = gputrain({"run", job, "--dry-run"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("mlp has no blocks to compute again"));
+  EXPECT_THAT(result.err, HasSubstr("mlp has no blocks to recompute"));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ TEST(Run, LogsToTheSinksThatTheJobNames) {
   EXPECT_EQ(gputrain({"run", job, "--output-dir", folder / "none", "--set", "log.sinks=[file]"}).exit_code, 2);
 }
 
-// On labels that mean nothing the loss only rises, and now and then one image more is right.
+// With random labels the loss only rises, but sometimes one more image is right.
 TEST(Run, CallsAnEvaluationTheBestByTheMetricThatCheckpointsAreKeptBy) {
   const TemporaryFolder folder;
   const std::string job = folder.write(
@@ -121,7 +121,7 @@ TEST(Run, DryRunChecksEverythingAndWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-/// What a folder holds, with times of writing.
+/// The files of a folder, with their modification times.
 std::map<std::string, fs::file_time_type> state_of(const std::string& folder) {
   std::map<std::string, fs::file_time_type> state;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) state[entry.path()] = entry.last_write_time();
@@ -246,7 +246,7 @@ TEST(Run, ItsWeightsKnowTheCharactersThatTheyWereTrainedOn) {
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
   EXPECT_EQ(gputrain({"eval", job, "--weights", weights}).exit_code, 0);
   std::string text = read_file(folder / "text.txt");
-  std::replace(text.begin(), text.end(), 'c', 'z');  // as many characters, and most of them have other numbers
+  std::replace(text.begin(), text.end(), 'c', 'z');  // as many characters, but most have other numbers
   const std::string other = "data.train.path=" + folder.write("other.txt", text);
   const Result refused = gputrain({"eval", job, "--weights", weights, "--set", other});
   EXPECT_EQ(refused.exit_code, 3) << refused.out;
@@ -353,8 +353,8 @@ TEST(Run, TellsOfKeysThatDoNothingInItsJob) {
                        "eval: {interval: 5}\n");
   const std::string text = gputrain({"run", job, "--output-dir", folder / "run"}).err;
   EXPECT_THAT(text, ::testing::ContainsRegex("warning: .*job.yaml:5:[0-9]+: eval.interval has no effect: there is no"));
-  EXPECT_THAT(text, ::testing::ContainsRegex("job.yaml:4:[0-9]+: lr_scheduler.warmup is longer than the run: that ends "
-                                             "after 20 steps, at a rate of 3.92e-4 instead of 1e-3"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("job.yaml:4:[0-9]+: lr_scheduler.warmup is longer than the run: "
+                                             "training ends after 20 steps, at a rate of 3.92e-4 instead of 1e-3"));
   EXPECT_THAT(text, ::testing::ContainsRegex("job.yaml:2:[0-9]+: data.train.include has no effect"));
   EXPECT_THAT(gputrain({"run", folder / "run/job.resolved.yaml", "--dry-run"}).err,
               ::testing::Not(HasSubstr("data.image")))

@@ -186,10 +186,10 @@ TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
   const Result job = gputrain({"describe", "job"});
   std::istringstream lines(job.out);
   for (std::string line; std::getline(lines, line);)
-    EXPECT_LE(line.size(), 80U) << line;  // no terminal: as for 80 columns
+    EXPECT_LE(line.size(), 80U) << line;  // without a terminal, the width is 80 columns
   const Result key = gputrain({"describe", "optimizer.lr"});
   EXPECT_THAT(key.out, HasSubstr("optimizer.lr  number > 0"));
-  EXPECT_EQ(std::count(key.out.begin(), key.out.end(), '\n'), 2);  // and its help
+  EXPECT_EQ(std::count(key.out.begin(), key.out.end(), '\n'), 2);  // the key and its help
   const Result group = gputrain({"describe", "job", "limits"});
   EXPECT_THAT(group.out, HasSubstr("limits.max_duration "));
   EXPECT_THAT(group.out, ::testing::Not(HasSubstr("train.max_steps")));
@@ -312,14 +312,14 @@ TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(nlohmann::json::parse(result.out)["val/loss"], summary["metrics"]["val/loss"]);
   EXPECT_EQ(gputrain({"eval", job, "--output-dir", folder / "run", "--json"}).out, result.out);
-  // Training windows that begin elsewhere by the seed, and steps that are not full left out, are training's alone.
+  // The seed's offset of windows and data.last: drop affect only training.
   for (const std::string of_training : {"seed=7", "data.last=drop"}) {
     const Result again = gputrain({"eval", job, "--weights", folder / "run", "--json", "--set", of_training});
     EXPECT_EQ(again.out, result.out) << of_training << again.err;
   }
 }
 
-// 150 targets are no whole number of batches of 4 or 7 sequences: what is evaluated must not depend on that.
+// 150 targets are not a multiple of batches of 4 or 7 sequences; the evaluation must not depend on the batch size.
 TEST(Verbs, EvalTakesExactlyTheFirstTokensItIsTold) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {max_tokens: 150}\n");
@@ -346,7 +346,7 @@ TEST(Verbs, ThatCannotPrintAreExitCode6) {
   for (const char* verb : {"schema", "list"}) {
     const Result result = Program({"sh", "-c", gputrain_path() + " " + verb + " > /dev/full"}).wait();
     EXPECT_EQ(result.exit_code, 6) << verb;
-    EXPECT_THAT(result.err, HasSubstr("could not be written to stdout")) << verb;
+    EXPECT_THAT(result.err, HasSubstr("cannot write the output to stdout")) << verb;
   }
 }
 
@@ -377,14 +377,14 @@ TEST(Verbs, AnEmptyPathIsNoneThatWasLeftOut) {
 
 TEST(Verbs, AWrongCommandLineIsToldWhatToWrite) {
   EXPECT_THAT(refusal_of({}), HasSubstr("try: one of run, launch, "));
-  EXPECT_THAT(refusal_of({"train", "job.yaml"}), HasSubstr("no verb 'train'\n  try: `gputrain run`"));
-  EXPECT_THAT(refusal_of({"job.yaml"}), HasSubstr("no verb 'job.yaml'\n  try: `gputrain run job.yaml`"));
+  EXPECT_THAT(refusal_of({"train", "job.yaml"}), HasSubstr("no subcommand 'train'\n  try: `gputrain run`"));
+  EXPECT_THAT(refusal_of({"job.yaml"}), HasSubstr("no subcommand 'job.yaml'\n  try: `gputrain run job.yaml`"));
   EXPECT_THAT(refusal_of({"valdate", "job.yaml"}), HasSubstr("did you mean 'validate'?"));
   EXPECT_THAT(refusal_of({"ckpt", "list", "x"}), HasSubstr("`gputrain ckpt ls`"));
   EXPECT_THAT(refusal_of({"run", "job.yaml", "--output_dir", "x"}), HasSubstr("did you mean '--output-dir'?"));
   EXPECT_THAT(refusal_of({"run", "job.yaml", "--lr=3"}),
-              HasSubstr("no option '--lr'\n  try: keys of the job are set as --set"));
-  EXPECT_THAT(refusal_of({"run", "a.yaml", "b.yaml"}), HasSubstr("no use for 'b.yaml'"));
+              HasSubstr("no option '--lr'\n  try: set keys of the job with --set"));
+  EXPECT_THAT(refusal_of({"run", "a.yaml", "b.yaml"}), HasSubstr("does not take 'b.yaml'"));
   EXPECT_THAT(refusal_of({"run", "a.yaml", "train.max_steps=3"}), HasSubstr("try: --set train.max_steps=3"));
   EXPECT_THAT(refusal_of({"--set", "seed=1", "run", "a.yaml"}), HasSubstr("'--set' stands before `run`"));
   EXPECT_THAT(refusal_of({"replay", "x", "--step", "0"}), HasSubstr("--step: must be a whole number of at least 1"));

@@ -1,4 +1,4 @@
-// Weights that layers read from a 16-bit copy: the same run, bit for bit, as with a cast of each weight in each pass.
+// Layers read weights from a 16-bit copy: the run equals, bit for bit, one that casts each weight in each pass.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -64,7 +64,7 @@ class WorkingCopy : public ::testing::TestWithParam<Case> {
                              "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
   }
 
-  /// The run as it is, or with casts.
+  /// Runs normally, or with casts.
   Result run(const std::string& job, const std::string& name, bool casts) const {
     casts ? ::setenv("GPUTRAIN_KERNELS", "aten", 1) : ::unsetenv("GPUTRAIN_KERNELS");
     return ranks(GetParam().ranks, job, folder_ / name, GetParam().more);

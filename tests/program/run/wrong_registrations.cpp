@@ -1,4 +1,4 @@
-// Linked into the program's library: what contributors may get wrong in files of their own.
+// Linked into the program's library: mistakes that contributors may make in their own files.
 #include "gputrain/models/model.hpp"
 
 namespace gputrain::models {
