@@ -15,6 +15,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/device/role.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/ops/precision.hpp"
 
@@ -47,14 +48,21 @@ struct Init {
   static Init as_given() { return {Kind::as_given, 0}; }  // of a buffer that has its values when it is registered
 };
 
-/// What a parameter is, for `optimizer.no_decay: [bias, norm]`.
-enum class Role { weight, bias, norm, embedding };
+using Role = device::Role;
+
+/// The type that a layer reads a parameter in: the master type, or the policy's compute type through ops::operand().
+enum class ReadAs { master, compute };
 
 struct Parameter {
   std::string name;  // within its module, without dots
-  at::Tensor value;  // requires grad
+  at::Tensor value;  // requires grad if trainable
   Init init;
   Role role;
+  ReadAs read_as;
+  bool trainable = true;  // see freeze()
+
+  /// Makes it a constant: no gradient from now on. Call before the arena is built.
+  void freeze();
 };
 
 /// What is no parameter and saved with them all the same.
@@ -84,7 +92,9 @@ class Module {
   const Context& context() const noexcept { return context_; }
 
  protected:
-  at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role);
+  /// `read_as` compute: the layer casts the parameter itself, so that a frozen one is kept in that type alone.
+  at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role,
+                                ReadAs read_as = ReadAs::master);
   /// Unless `init` is Init::as_given(), `initialize` writes over what `value` holds.
   at::Tensor register_buffer(std::string name, at::Tensor value, Init init);
 

@@ -9,10 +9,12 @@
 
 namespace gputrain::ops {
 
-/// Elements of a flat buffer that share a weight decay.
+/// Elements of a flat buffer that share their settings.
 struct FlatStretch {
   int64_t begin = 0, end = 0;
   double weight_decay = 0;
+  double lr_factor = 1;  // times UpdateScalars::lr
+  double since = 0;      // updates made before these were trained: AdamWBuffers::step less this is theirs
 };
 
 /// Device scalars of an update; the last two as in optim::StepScalars.

@@ -17,9 +17,13 @@ struct BucketLimits {
 /// The buckets of an arena in the order they start; together they cover it. A unit above the limit has its own.
 std::vector<device::Range> plan_buckets(const device::Arena& arena, const BucketLimits& limits);
 
+/// Where an arena may be cut: also within tensors in row-major order, or between tensors only.
+enum class ShardBounds { anywhere, tensors };
+
 /// Cuts an arena into one stretch per rank, equal up to a few tensors: bounds lie at multiples of 128 bytes, and never
 /// within a tensor that is not in row-major order. Together they cover it; some may be empty.
-std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks);
+std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks,
+                                       ShardBounds bounds = ShardBounds::anywhere);
 
 /// What an all-reduce takes: `latency_seconds`, and a second for so many bytes.
 struct LinkSpeed {

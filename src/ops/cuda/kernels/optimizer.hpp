@@ -5,11 +5,13 @@
 
 namespace gputrain::ops::cuda {
 
-/// A stretch of the arena with its weight decay. Blocks of the grid are dealt out to stretches in order.
+/// A stretch of the arena with its settings. Blocks of the grid are dealt out to stretches in order.
 struct Stretch {
   int64_t begin, end;   // elements of the arena, multiples of kStretchAlignment
   int64_t first_block;  // blocks of the stretches before
   float decay;
+  float lr_factor = 1;
+  float since = 0;  // updates made before the stretch was trained
 };
 inline constexpr int64_t kStretchAlignment = 4;
 /// Blocks that a stretch takes.
