@@ -7,12 +7,15 @@
 namespace gputrain::app {
 namespace {
 
-/// The settings a checkpoint was saved with, in the order and with the classes of today's.
+/// The settings a checkpoint was saved with, in the order and with the classes of today's. A key that its writer did not
+/// know had no effect then, like one of today's that is empty.
 std::vector<config::Setting> settings_from_json(const nlohmann::json& json, const std::vector<config::Setting>& today) {
   std::vector<config::Setting> settings;
   for (const auto& setting : today) {
     const auto found = json.find(setting.key);
+    const bool is_empty = setting.value == "[]" || setting.value == "null";
     if (found != json.end()) settings.push_back({setting.key, found->get<std::string>(), setting.change});
+    if (found == json.end() && is_empty) settings.push_back(setting);
   }
   return settings;
 }

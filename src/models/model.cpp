@@ -37,12 +37,15 @@ at::Tensor free_to_write(at::Tensor logits) {
 }
 
 /// Else the mistake of a model would show as one of an operator that comes later.
-void check_logits(const Model& model, const at::Tensor& features, const at::Tensor& targets) {
+void check_logits(const Model& model, const at::Tensor& features, const ops::Head& head, const at::Tensor& targets) {
   const at::IntArrayRef rows = features.sizes().slice(0, static_cast<size_t>(std::max<int64_t>(features.dim() - 1, 0)));
   GPUTRAIN_ASSERT(features.dim() > 0 && c10::multiply_integers(rows) == targets.numel(),
                   "the model gives logits of " + c10::str(features.sizes()) + " for targets of " +
                       c10::str(targets.sizes()) + "; the sizes of the targets and then the classes are wanted");
-  GPUTRAIN_ASSERT(!at::GradMode::is_enabled() || !model.is_training() || features.requires_grad(),
+  const bool learns = features.requires_grad() || std::ranges::any_of(head.parameters, [](const at::Tensor& parameter) {
+                        return parameter.requires_grad();
+                      });
+  GPUTRAIN_ASSERT(!at::GradMode::is_enabled() || !model.is_training() || learns,
                   "the model gives logits that no parameter can learn from: of integers, or detached");
 }
 
@@ -59,7 +62,7 @@ Model::LastLayer Model::last_layer(const at::Tensor& inputs) {
 ops::Loss Model::loss(const Batch& batch, double label_smoothing, const at::Tensor& weight) {
   const nn::ForwardPass pass;
   const LastLayer last = last_layer(batch.inputs);
-  check_logits(*this, last.features, batch.targets);
+  check_logits(*this, last.features, last.head, batch.targets);
   return ops::head_loss(last.head, last.features, batch.targets,
                         {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
                         context().logits_bytes);

@@ -7,6 +7,7 @@
 
 #include "gputrain/config/name_patterns.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -25,11 +26,46 @@ void check_matches(const Job& job, const std::string& key, std::string_view patt
                          config::pattern_hint(pattern, names));
 }
 
-void check_groups(const Job& job, const Names& names) {
+bool is_negated(std::string_view pattern) { return pattern.starts_with('!'); }
+
+/// The last pattern that matches counts.
+bool is_frozen(const Names& patterns, const std::string& parameter) {
+  bool frozen = false;
+  for (const std::string_view pattern : patterns) {
+    if (config::matches(pattern.substr(is_negated(pattern) ? 1 : 0), parameter)) frozen = !is_negated(pattern);
+  }
+  return frozen;
+}
+
+void freeze_parameters(const Job& job, models::Model& model, const Names& names) {
+  const Names& patterns = job.spec().model.freeze;
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    const std::string_view pattern = patterns[i];
+    const std::string key = "model.freeze[" + std::to_string(i) + "]";
+    check_matches(job, key, pattern.substr(is_negated(pattern) ? 1 : 0), names);
+  }
+  size_t frozen = 0;
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    if (!is_frozen(patterns, name)) return;
+    parameter.freeze();
+    ++frozen;
+  });
+  if (frozen < names.size()) return;
+  const std::string head = names.back().substr(0, names.back().rfind('.'));
+  throw job.loaded.error("model.freeze", "every parameter is frozen: nothing is left to train",
+                         "add a pattern with ! for what is trained: '!" + head + ".*'");
+}
+
+void check_groups(const Job& job, models::Model& model, const Names& names) {
   const auto& groups = job.spec().optimizer.groups;
   for (size_t i = 0; i < groups.size(); ++i) {
     const std::string key = "optimizer.groups[" + std::to_string(i) + "]";
     for (const std::string& pattern : groups[i].match.values) check_matches(job, key + ".match", pattern, names);
+    bool has_trainable = false;
+    model.each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
+      has_trainable = has_trainable || (parameter.trainable && groups[i].holds(name));
+    });
+    if (!has_trainable) log::warning(key + " has no effect: model.freeze names all of its parameters");
   }
 }
 
@@ -49,7 +85,8 @@ device::Resident resident_of(const optim::OptimizerSpec& optimizer, const std::s
 std::vector<device::Resident> residents_of(const Job& job, models::Model& model) {
   const optim::OptimizerSpec& optimizer = job.spec().optimizer;
   const Names names = parameter_names(model);
-  check_groups(job, names);
+  freeze_parameters(job, model, names);
+  check_groups(job, model, names);
   struct Known {
     std::string name;
     std::string unit;  // that holds it; empty: none yet

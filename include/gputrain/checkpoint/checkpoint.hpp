@@ -45,8 +45,8 @@ class Checkpoint {
   std::map<std::string, Part> parts_;
 };
 
-/// Compares every file of a checkpoint with its hash, by what the disk holds rather than what memory remembers of it,
-/// where the file system can tell. Throws Damage or Unreadable.
+/// Compares every file in a checkpoint's folder with its hash, by what the disk holds rather than what memory remembers
+/// of it, where the file system can tell. Throws Damage or Unreadable.
 void verify(const std::filesystem::path& folder, const Manifest& manifest);
 
 /// The live tensors of an optimizer, flat buffers cut into one view per parameter ("exp_avg.<parameter>"), or into

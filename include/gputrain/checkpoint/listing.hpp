@@ -34,6 +34,12 @@ std::vector<int64_t> steps_in(const std::filesystem::path& folder);
 /// Reads a manifest and tests that every file of it is there and has its size. Throws Damage or Unreadable.
 Manifest look_at_files(const std::filesystem::path& folder);
 
+/// Where the frozen weights of a checkpoint lie: beside its folder, or in it where somebody has put them there.
+std::filesystem::path frozen_path(const std::filesystem::path& checkpoint, const Frozen& frozen);
+
+/// Tests that the file is there and has its size. Throws Unreadable: with the file put back the checkpoint is good.
+void look_at_frozen(const std::filesystem::path& checkpoint, const Frozen& frozen);
+
 /// A whole file of a checkpoint that is no tensor file. Throws Damage or Unreadable.
 std::string read_text(const std::filesystem::path& path);
 

@@ -21,6 +21,8 @@ class Part {
     std::filesystem::path path;
     FileSeal seal;
     std::map<std::string, Slice> slices;  // by tensor; one that is not here is whole
+    bool is_shared =
+        false;  // by many checkpoints, which are as good as new when it is put back: Unreadable, not Damage
   };
 
   /// Reads the headers only. Throws Damage when a file is not well-formed, or when the slices of a tensor do not cover
@@ -33,6 +35,9 @@ class Part {
   /// A whole tensor: a view of the file that has all of it, put together otherwise. Its bytes are not compared with the
   /// file's hash. Error(checkpoint) when absent.
   at::Tensor tensor(const std::string& name) const;
+
+  /// Of a tensor. Error(checkpoint) when absent.
+  at::ScalarType type(const std::string& name) const { return entry_of(name).type; }
 
   /// Memory to be filled: a tensor, or a slice of one as the elements of a flat tensor.
   struct Target {

@@ -54,6 +54,9 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 /// How large write_safetensors would make the file.
 uint64_t safetensors_bytes(const NamedTensors& tensors);
 
+/// The seal of the file that write_safetensors would make without metadata, and of each tensor's bytes by name.
+FileSeal seal_of_safetensors(const NamedTensors& tensors, std::map<std::string, FileSeal>& of_tensors);
+
 /// Writes tensors (any device, any strides) and metadata beside `path`, syncs, and renames into place. The bytes are
 /// those of the safetensors package, whatever the order of `tensors`. Throws Error(checkpoint) and leaves an existing
 /// file untouched when the disk refuses.

@@ -1,6 +1,7 @@
 // The checkpoints of a run: one folder per step, written beside its name, sealed by a manifest, renamed into place.
 //
 //   ckpt/step-00000100/{model,optimizer,...}.safetensors, state.json, manifest.json
+//   ckpt/frozen-HASH.safetensors    weights that are not trained, once for all checkpoints that name them
 //   ckpt/latest, ckpt/best    links for people; nothing here reads them
 #pragma once
 
@@ -8,12 +9,14 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gputrain/checkpoint/checkpoint.hpp"
+#include "gputrain/checkpoint/frozen.hpp"
 #include "gputrain/checkpoint/listing.hpp"
 
 namespace gputrain::checkpoint {
@@ -33,6 +36,7 @@ struct Snapshot {
   int64_t step = 0;
   std::map<std::string, NamedTensors> files;  // parts in one piece: "model" becomes model.safetensors
   std::vector<Shard> shards;                  // parts in several
+  std::shared_ptr<FrozenWeights> frozen;      // of rank 0; null: nothing is frozen
   std::string state;                          // JSON text
   std::optional<Score> score;                 // when the metric was measured at this step
   Origin origin;

@@ -33,11 +33,12 @@ struct WireForecast {
 struct CheckpointForecast {
   int64_t files = 0;  // of tensors
   int64_t bytes = 0, largest_file = 0;
+  int64_t frozen_bytes = 0;           // beside the checkpoints, once for all of them
   int64_t most_at_once = 0;           // checkpoints, with the one being written
   std::optional<int64_t> free_bytes;  // on the disk of output_dir; empty: not known
   int64_t copy_bytes = 0;             // host memory of rank 0 that holds one while it is written; 0: none is needed
 
-  bool fits() const noexcept { return !free_bytes || most_at_once * bytes <= *free_bytes; }
+  bool fits() const noexcept { return !free_bytes || most_at_once * bytes + frozen_bytes <= *free_bytes; }
 };
 
 /// What tensors of a step take on this machine's CPU, at their peak and besides what is fixed.

@@ -1,6 +1,7 @@
 // What training consists of: gathered for a checkpoint, and put back from one.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& opt
 class TrainingState {
  public:
   /// Everything given outlives it. `log` is a part of what is saved.
-  TrainingState(const Job& job, Assembly& assembly, train::Hook& log) : job_(job), assembly_(assembly), log_(log) {}
+  TrainingState(const Job& job, Assembly& assembly, train::Hook& log);
 
   /// Everything as it is after `progress.step` steps, with the score of an evaluation made there by `best_metric`. The
   /// tensors are those that training goes on changing. Every rank must call: running statistics become equal, and
@@ -41,12 +42,16 @@ class TrainingState {
   bool shares_optimizer() const noexcept { return !assembly_.built.owners.empty(); }
   std::vector<std::string> files_of_others() const;
   void check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const;
-  void restore_optimizer(const checkpoint::Part& part);
+  void restore_weights(const checkpoint::Checkpoint& from);
+  void note_source(const checkpoint::Checkpoint& from);
+  void restore_optimizer(const checkpoint::Checkpoint& from);
   void restore_generators(const checkpoint::Checkpoint& from);
 
   const Job& job_;
   Assembly& assembly_;
   train::Hook& log_;
+  std::string frozen_source_;                          // where frozen values come from
+  std::shared_ptr<checkpoint::FrozenWeights> frozen_;  // of rank 0, once something was saved
 };
 
 }  // namespace gputrain::app

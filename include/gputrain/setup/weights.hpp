@@ -14,12 +14,17 @@ namespace gputrain::app {
 
 /// The live parameters and buffers, detached.
 checkpoint::NamedTensors named_weights(models::Model& model);
+/// Of them what training changes: trainable parameters and buffers.
+checkpoint::NamedTensors trained_weights(models::Model& model);
+/// Of them the frozen parameters.
+checkpoint::NamedTensors frozen_weights(models::Model& model);
 
 /// Throws Error(data) where load_weights() would find no file. What depends on the weights' config.json goes wrong in
 /// other words without one, so that this is asked first.
 void check_there_are_weights(const std::filesystem::path& path);
 
-/// Fills the model from a safetensors file, or from the model.safetensors of a folder. Throws Error(data) with
+/// Fills the model from a safetensors file, or from the model.safetensors of a folder; a checkpoint's frozen weights
+/// belong to it. Throws Error(data) with
 /// everything that is missing, unexpected or of another shape. Returns the classes of a last layer that was left out.
 int64_t load_weights(models::Model& model, const std::filesystem::path& path,
                      models::OtherClasses other_classes = models::OtherClasses::refused);
