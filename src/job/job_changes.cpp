@@ -7,8 +7,8 @@
 namespace gputrain::app {
 namespace {
 
-/// The settings a checkpoint was saved with, in the order and with the classes of today's. A key that its writer did not
-/// know had no effect then, like one of today's that is empty.
+/// The settings a checkpoint was saved with, in the order and with the classes of today's. A key that its writer did
+/// not know had no effect then, like one of today's that is empty.
 std::vector<config::Setting> settings_from_json(const nlohmann::json& json, const std::vector<config::Setting>& today) {
   std::vector<config::Setting> settings;
   for (const auto& setting : today) {

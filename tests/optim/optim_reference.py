@@ -58,7 +58,8 @@ def train_groups(given, shapes, rule, options, settings):
     rows = [[part.reshape(shape).clone() for part, shape in zip(row.split(sizes), shapes)]
             for row in given.view(STEPS + 1, sum(sizes))]
     weights = [torch.nn.Parameter(start) for start in rows[0]]
-    parts = [{"params": [weight], "lr": rate, "weight_decay": decay} for weight, (rate, decay) in zip(weights, settings)]
+    parts = [{"params": [weight], "lr": rate, "weight_decay": decay}
+             for weight, (rate, decay) in zip(weights, settings)]
     optimizer = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[rule](parts, **options)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 40)
     for gradients in rows[1:]:
@@ -129,4 +130,5 @@ def scaler(path, interval, infinite_steps):
     write(path, result)
 
 
-{"optimizers": optimizers, "groups": groups, "late": late, "schedules": schedules, "scaler": scaler}[sys.argv[1]](*sys.argv[2:])
+KINDS = {"optimizers": optimizers, "groups": groups, "late": late, "schedules": schedules, "scaler": scaler}
+KINDS[sys.argv[1]](*sys.argv[2:])
