@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "block_file.hpp"
+#include "gputrain/checkpoint/frozen.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -42,14 +43,20 @@ Checkpoint Checkpoint::look_into(const fs::path& folder) {
       std::make_shared<const nlohmann::json>(read_state(folder / kStateName, files.at(kStateName).seal));
   std::map<std::string, std::vector<Part::File>> parts;
   for (const auto& [name, file] : files) {
-    if (!file.part.empty()) parts[file.part].push_back({folder / name, file.seal, file.slices});
+    if (!file.part.empty())
+      parts[file.part].push_back({.path = folder / name, .seal = file.seal, .slices = file.slices});
   }
+  if (const auto& frozen = checkpoint.manifest_.frozen)
+    parts["model"].push_back(
+        {.path = frozen_path(folder, *frozen), .seal = frozen->seal, .slices = {}, .is_shared = true});
   for (auto& [name, part] : parts) checkpoint.parts_.emplace(name, Part(std::move(part)));
   return checkpoint;
 }
 
 Checkpoint Checkpoint::open(const fs::path& folder) {
-  verify(folder, look_at_files(folder));
+  const Manifest manifest = look_at_files(folder);
+  verify(folder, manifest);
+  if (manifest.frozen) verify_frozen(folder, *manifest.frozen);
   return look_into(folder);
 }
 

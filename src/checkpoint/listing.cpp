@@ -69,6 +69,24 @@ std::string read_text(const fs::path& path) {
   return text;
 }
 
+fs::path frozen_path(const fs::path& checkpoint, const Frozen& frozen) {
+  std::error_code unknown;
+  const fs::path real = fs::canonical(checkpoint, unknown);  // a name may be a link, or end in a slash
+  const fs::path folder = unknown ? checkpoint : real;
+  const fs::path inside = folder / frozen.file_name();
+  return fs::exists(inside, unknown) ? inside : folder.parent_path() / frozen.file_name();
+}
+
+void look_at_frozen(const fs::path& checkpoint, const Frozen& frozen) {
+  const fs::path path = frozen_path(checkpoint, frozen);
+  const char* const holds = "it holds frozen weights, which all checkpoints of its run need";
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(path, error);
+  if (error) throw Unreadable(fmt::format("{}; {}, from {}", error.message(), holds, frozen.source), path);
+  if (bytes == frozen.seal.bytes) return;
+  throw Unreadable(fmt::format("has {} bytes instead of {}; {}", bytes, frozen.seal.bytes, holds), path);
+}
+
 Manifest look_at_files(const fs::path& folder) {
   const fs::path path = folder / kManifestName;
   std::error_code error;
@@ -78,6 +96,7 @@ Manifest look_at_files(const fs::path& folder) {
     const uint64_t bytes = size_of(folder / name), expected = file.seal.bytes;
     if (bytes != expected) throw Damage(fmt::format("has {} bytes instead of {}", bytes, expected), folder / name);
   }
+  if (manifest.frozen) look_at_frozen(folder, *manifest.frozen);
   return manifest;
 }
 

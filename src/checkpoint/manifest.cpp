@@ -51,6 +51,32 @@ Manifest::File file_in(const json& value) {
   return file;
 }
 
+Frozen frozen_in(const json& value) {
+  Frozen frozen{.seal = {.bytes = count_in(value.at("bytes")), .xxh3_128 = value.at("xxh3_128").get<std::string>()},
+                .source = value.at("source").get<std::string>(),
+                .tensors = {}};
+  if (!is_plain(frozen.file_name())) throw std::domain_error("not a hash");
+  for (const auto& [name, entry] : value.at("tensors").items()) {
+    Frozen::Tensor tensor{.dtype = entry.at("dtype").get<std::string>(),
+                          .shape = {},
+                          .xxh3_128 = entry.at("xxh3_128").get<std::string>()};
+    if (!entry.at("shape").is_array() || entry["shape"].size() > kMaxDimensions) throw std::domain_error("not a shape");
+    for (const json& size : entry["shape"]) tensor.shape.push_back(static_cast<int64_t>(count_in(size)));
+    frozen.tensors[name] = std::move(tensor);
+  }
+  return frozen;
+}
+
+json json_of(const Frozen& frozen) {
+  json tensors = json::object();
+  for (const auto& [name, tensor] : frozen.tensors)
+    tensors[name] = {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"xxh3_128", tensor.xxh3_128}};
+  return {{"bytes", frozen.seal.bytes},
+          {"xxh3_128", frozen.seal.xxh3_128},
+          {"source", frozen.source},
+          {"tensors", std::move(tensors)}};
+}
+
 Origin origin_in(const json& value) {
   return {.spec_hash = value.at("spec_hash").get<std::string>(),
           .world_size = static_cast<int64_t>(count_in(value.at("world_size"))),
@@ -98,6 +124,7 @@ std::string to_json(const Manifest& manifest) {
                 {"files", std::move(files)},
                 {"seal", std::string(kSealDigits, '0')}};
   if (manifest.score) value["score"] = {{"metric", manifest.score->metric}, {"value", manifest.score->value}};
+  if (manifest.frozen) value["frozen"] = json_of(*manifest.frozen);
   std::string text = value.dump(2) + "\n";
   const std::string seal = xxh3_of(text);
   return text.replace(text.find(kSealKey) + kSealKey.size(), kSealDigits, seal);
@@ -131,6 +158,7 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
       manifest.files[name] = file_in(file);
     }
     if (manifest.files.count(kStateName) == 0) throw Damage("does not list state.json", path);
+    if (value.contains("frozen")) manifest.frozen = frozen_in(value["frozen"]);
     if (value.contains("score")) {
       const json& score = value["score"];
       manifest.score = {.metric = score.at("metric").get<std::string>(), .value = score.at("value").get<double>()};
@@ -142,6 +170,8 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
     throw Damage(std::string("damaged: ") + problem.what(), path);
   }
 }
+
+std::string Frozen::file_name() const { return "frozen-" + seal.xxh3_128 + kTensorSuffix; }
 
 std::string folder_name(int64_t step, int64_t number) {
   return fmt::format("step-{:08}", step) + (number == 1 ? "" : fmt::format("-{}", number));

@@ -53,9 +53,20 @@ bool holds_copy_of(const fs::path& folder, const Manifest& manifest) {
   });
 }
 
+/// The frozen weights, once for all checkpoints there.
+template <class Pause>
+void copy_frozen(const fs::path& checkpoint, const Frozen& frozen, const fs::path& folder, const Pause& pause) {
+  const fs::path target = folder / frozen.file_name();
+  std::error_code missing;
+  if (fs::file_size(target, missing) == frozen.seal.bytes && !missing) return;
+  copy_file(frozen_path(checkpoint, frozen), target, frozen.seal, pause);
+  if (seal_of(target) != frozen.seal) throw Damage("is not what was copied: its hash differs", target);
+}
+
 uint64_t bytes_of(const Manifest& manifest) {
   uint64_t bytes = 0;
   for (const auto& [name, file] : manifest.files) bytes += file.seal.bytes;
+  if (manifest.frozen) bytes += manifest.frozen->seal.bytes;
   return bytes;
 }
 
@@ -138,6 +149,7 @@ void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) 
       copy_file(checkpoint / name, written / name, file.seal, [&] { pause(); });
     write_file_atomically(written / kManifestName, to_json(manifest), ExitCode::checkpoint);
     verify(written, manifest);
+    if (manifest.frozen) copy_frozen(checkpoint, *manifest.frozen, folder, [&] { pause(); });
     pause();
     target = put_in_place(written, folder, manifest.step);
   } catch (...) {

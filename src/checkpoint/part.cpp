@@ -23,12 +23,19 @@ std::string shown(at::ScalarType type, at::IntArrayRef sizes) {
   return fmt::format("{} [{}]", at::toString(type), fmt::join(sizes, ", "));
 }
 
+[[noreturn]] void refuse_damaged(const Part::File& file) {
+  const std::string what = "damaged: its hash differs";
+  if (file.is_shared)
+    throw Unreadable(what + "; it holds frozen weights, which all checkpoints of its run need", file.path);
+  throw Damage(what, file.path);
+}
+
 /// Reports a malformed header as damage if the file's hash differs.
 SafetensorsHeader read_header(const Part::File& file) {
   try {
     return read_safetensors_header(file.path, ExitCode::checkpoint);
   } catch (const Error& flaw) {
-    if (seal_of(file.path) != file.seal) throw Damage("damaged: its hash differs", file.path);
+    if (seal_of(file.path) != file.seal) refuse_damaged(file);
     throw Damage(flaw.parts().what, file.path);
   }
 }
@@ -59,7 +66,7 @@ void read_file(const Part::File& file, std::vector<Copy> copies) {
     }
     place = block_end;
   }
-  if (sealer.seal() != file.seal) throw Damage("damaged: its hash differs", file.path);
+  if (sealer.seal() != file.seal) refuse_damaged(file);
 }
 
 /// Destination of a file's bytes: the tensor itself if it is contiguous on the CPU, otherwise a temporary.
@@ -168,7 +175,7 @@ void Part::check_all(const std::vector<Target>& targets, std::optional<size_t> t
     }
   } catch (const Error&) {
     for (const File& file : files_) {
-      if (seal_of(file.path) != file.seal) throw Damage("damaged: its hash differs", file.path);
+      if (seal_of(file.path) != file.seal) refuse_damaged(file);
     }
     throw;
   }

@@ -34,6 +34,23 @@ std::string header_for(std::vector<StoredTensor>& tensors, Metadata metadata = {
   return layout_safetensors(tensors, metadata);
 }
 
+/// Calls visit(name, bytes, count) for what a file consists of, in order: its header, of no name, and each tensor.
+template <class Visit>
+void each_piece(const NamedTensors& tensors, const Metadata& metadata, const Visit& visit) {
+  std::map<std::string_view, const at::Tensor*> by_name;
+  std::vector<StoredTensor> stored;
+  for (const auto& [name, tensor] : tensors) {
+    GPUTRAIN_ASSERT(by_name.emplace(name, &tensor).second, "two tensors of one name: " + name);
+    stored.push_back(to_be_stored(name, tensor));
+  }
+  const std::string header = header_for(stored, metadata);
+  visit(std::string(), header.data(), header.size());
+  for (const StoredTensor& entry : stored) {  // one at a time: at most one tensor is copied to row-major CPU memory
+    const at::Tensor rows = by_name.at(entry.name)->detach().to(at::kCPU).contiguous();
+    visit(entry.name, rows.const_data_ptr(), rows.nbytes());
+  }
+}
+
 }  // namespace
 
 struct SafetensorsFile::Mapping {
@@ -132,21 +149,22 @@ uint64_t safetensors_bytes(const NamedTensors& tensors) {
   return header_for(stored).size() + bytes;
 }
 
+FileSeal seal_of_safetensors(const NamedTensors& tensors, std::map<std::string, FileSeal>& of_tensors) {
+  Sealer sealer;
+  each_piece(tensors, {}, [&](const std::string& name, const void* data, size_t bytes) {
+    sealer.add(data, bytes);
+    if (name.empty()) return;
+    Sealer own;
+    own.add(data, bytes);
+    of_tensors[name] = own.seal();
+  });
+  return sealer.seal();
+}
+
 FileSeal write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors, const Metadata& metadata) {
-  std::map<std::string_view, const at::Tensor*> by_name;
-  std::vector<StoredTensor> stored;
-  for (const auto& [name, tensor] : tensors) {
-    GPUTRAIN_ASSERT(by_name.emplace(name, &tensor).second, "two tensors of one name: " + name);
-    stored.push_back(to_be_stored(name, tensor));
-  }
-  const std::string header = header_for(stored, metadata);
   AtomicFile file(path, ExitCode::checkpoint);
   BlockWriter blocks(file);
-  blocks.write(header.data(), header.size());
-  for (const StoredTensor& entry : stored) {  // at most one tensor at a time is copied to contiguous CPU memory
-    const at::Tensor rows = by_name.at(entry.name)->detach().to(at::kCPU).contiguous();
-    blocks.write(rows.const_data_ptr(), rows.nbytes());
-  }
+  each_piece(tensors, metadata, [&](const std::string&, const void* data, size_t bytes) { blocks.write(data, bytes); });
   FileSeal seal = blocks.finish();
   file.commit();
   return seal;

@@ -33,6 +33,7 @@ void write_folder(const fs::path& folder, const Snapshot& snapshot) {
   for (const Shard& shard : snapshot.shards) {
     manifest.files[file_name(shard.part, shard.rank, shard.ranks)] = write_part(folder, shard);
   }
+  if (snapshot.frozen) manifest.frozen = snapshot.frozen->note();
   manifest.files.merge(collect(folder, snapshot.awaited, snapshot.patience_seconds));
   write_file_atomically(folder / kStateName, snapshot.state, ExitCode::checkpoint);
   Sealer sealer;
@@ -54,12 +55,18 @@ void write_own_shards(const fs::path& folder, const Snapshot& snapshot) {
   }
 }
 
-uint64_t bytes_needed(const Snapshot& snapshot) {
+uint64_t bytes_needed(const Snapshot& snapshot, const fs::path& folder) {
   uint64_t needed = snapshot.bytes() + snapshot.state.size() + (uint64_t{1} << 16);
+  if (snapshot.frozen) needed += snapshot.frozen->missing_bytes(folder);
   for (const Shard& shard : snapshot.shards) {  // other ranks' shards have about the same size
     for (const auto& [name, tensor] : shard.tensors) needed += static_cast<uint64_t>(shard.ranks - 1) * tensor.nbytes();
   }
   return needed;
+}
+
+void verify_all(const fs::path& folder, const Manifest& manifest) {
+  verify(folder, manifest);
+  if (manifest.frozen) verify_frozen(folder, *manifest.frozen);
 }
 
 /// Whether all files exist with their sizes.
@@ -145,7 +152,7 @@ Search find_newest(const std::vector<fs::path>& folders, const Read& read) {
       Checkpoint candidate = Checkpoint::look_into(path);
       if (candidate.step() != step)
         throw Damage(fmt::format("its manifest is that of step {}", candidate.step()), path);
-      read ? read(candidate) : verify(path, candidate.manifest());
+      read ? read(candidate) : verify_all(path, candidate.manifest());
       search.newest = std::move(candidate);
       return search;
     } catch (const Damage& damage) {
@@ -176,7 +183,7 @@ fs::path CheckpointStore::partial_folder_of(int64_t step) const { return partial
 void CheckpointStore::prepare(const Snapshot& snapshot) {
   create_folder(folder_);
   tell_once(remove_partial_folders(folder_));
-  check_room(folder_, bytes_needed(snapshot),
+  check_room(folder_, bytes_needed(snapshot, folder_),
              "free space there, or keep fewer: checkpoint.keep_last, checkpoint.keep_best");
   const fs::path written = partial_folder_of(snapshot.step);
   on_disk(written, "cannot create the folder", [&] { fs::create_directory(written); });
@@ -190,6 +197,7 @@ fs::path CheckpointStore::write(const Snapshot& snapshot) {
   }
   if (snapshot.awaited.empty()) prepare(snapshot);
   try {
+    if (snapshot.frozen) snapshot.frozen->put_into(folder_);
     write_folder(written, snapshot);
     for (const fs::path& other : snapshot.synced_before) sync_file(other, ExitCode::checkpoint);
     return put_in_place(written, folder_, snapshot.step);
@@ -215,6 +223,7 @@ fs::path CheckpointStore::confirm(const fs::path& written) {
   verify(written, manifest);
   try {
     prune_up_to(written, /*only_tell=*/false);
+    remove_unused_frozen(folder_);
   } catch (const Error& failure) {  // what was saved is none the worse
     tell_once(failure.what());
   }
@@ -230,7 +239,10 @@ std::vector<Listed> CheckpointStore::list() const { return list_checkpoints(fold
 std::vector<fs::path> CheckpointStore::prune(const Search& verified, bool only_tell) const {
   if (!verified.newest) return {};
   std::vector<fs::path> removed = prune_up_to(verified.newest->folder(), only_tell);
-  if (!only_tell && !removed.empty()) point_hints_at(with_own_name(verified.newest->folder(), verified.newest->step()));
+  if (!only_tell && !removed.empty()) {
+    remove_unused_frozen(folder_);
+    point_hints_at(with_own_name(verified.newest->folder(), verified.newest->step()));
+  }
   return removed;
 }
 

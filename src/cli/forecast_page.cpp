@@ -68,6 +68,7 @@ std::string checkpoint_text(const CheckpointForecast& checkpoint) {
   std::string text = fmt::format("{} in {}, the largest {}; at most {} at once are {}", sized(checkpoint.bytes),
                                  counted(checkpoint.files, "file"), sized(checkpoint.largest_file),
                                  grouped(checkpoint.most_at_once), sized(checkpoint.most_at_once * checkpoint.bytes));
+  if (checkpoint.frozen_bytes > 0) text += ", and once " + sized(checkpoint.frozen_bytes) + " of frozen weights,";
   if (checkpoint.free_bytes) text += " of " + sized(*checkpoint.free_bytes) + " free here";
   return text + (checkpoint.fits() ? "" : ": TOO MUCH");
 }
@@ -111,6 +112,7 @@ nlohmann::json wires_json(const WireForecast& wires) {
 nlohmann::json memory_json(const MemoryForecast& memory) {
   const FixedMemory& fixed = memory.fixed;
   nlohmann::json json{{"weights", fixed.parameters},
+                      {"frozen_weights", fixed.frozen},
                       {"working_copy", fixed.working_copy},
                       {"buffers", fixed.buffers},
                       {"gradients", fixed.gradients},
@@ -132,10 +134,10 @@ std::string memory_text(const MemoryForecast& memory) {
   const FixedMemory& fixed = memory.fixed;
   std::string text = "predicted " + sized(memory.total());
   if (memory.limit > 0) text += " of " + sized(memory.limit);
-  text += fmt::format(
-      ": weights {}{}  grads {}  optimizer {}  activations {} for {}", sized(fixed.parameters + fixed.buffers),
-      fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "", sized(fixed.gradients),
-      sized(fixed.optimizer_state), sized(memory.activations.bytes(memory.micro_batch)), grouped(memory.micro_batch));
+  text += fmt::format(": weights {}{}  grads {}  optimizer {}  activations {} for {}", sized(fixed.weights()),
+                      fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "",
+                      sized(fixed.gradients), sized(fixed.optimizer_state),
+                      sized(memory.activations.bytes(memory.micro_batch)), grouped(memory.micro_batch));
   if (memory.micro_batch > 1)
     text += fmt::format(" ({} each, measured with {})", sized(memory.activations.bytes_per_sample),
                         grouped(memory.activations.measured_samples));
@@ -161,6 +163,7 @@ nlohmann::json to_json(const Job& job, const Assembly& assembly, const Rehearsal
   nlohmann::json json{{"schema", 1}, {"run_id", job.run_id}, {"world_size", assembly.place.groups.world_size()}};
   if (hosts.hosts > 0) json["hosts"] = hosts.hosts, json["ranks_per_host"] = hosts.ranks_per_host;
   json["parameters"] = assembly.built.parameter_count;
+  json["trainable_parameters"] = assembly.built.trainable_count;
   json["batch"] = {{"global", plan.batch.global_batch},
                    {"micro", plan.batch.micro_batch},
                    {"accumulation", plan.batch.accumulation},
@@ -180,6 +183,7 @@ nlohmann::json to_json(const Job& job, const Assembly& assembly, const Rehearsal
   json["checkpoint"] = {{"files", checkpoint.files},
                         {"bytes", checkpoint.bytes},
                         {"largest_file_bytes", checkpoint.largest_file},
+                        {"frozen_bytes", checkpoint.frozen_bytes},
                         {"most_at_once", checkpoint.most_at_once},
                         {"free_bytes", to_json(checkpoint.free_bytes)},
                         {"host_copy_bytes", checkpoint.copy_bytes},

@@ -113,6 +113,7 @@ void Checker::read_list(const Slot& slot, const ValueType& type, const Node& nod
     problems_.add(node.place, slot.dotted + " takes " + wanted + " values, not " + std::to_string(node.parts.size()));
   }
   type.clear(target);
+  type.reserve(target, node.parts.size());  // checks of groups in it run later
   size_t index = 0;
   for (const Node& part : node.parts) {
     const std::string dotted = slot.dotted + "[" + std::to_string(index++) + "]";

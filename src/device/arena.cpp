@@ -1,7 +1,9 @@
 #include "gputrain/device/arena.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include <ATen/ops/as_strided.h>
@@ -17,19 +19,22 @@ constexpr int64_t kAlignmentBytes = 128;
 
 int64_t rounded_up(int64_t value, int64_t multiple) { return ceil_divide(value, multiple) * multiple; }
 
-/// The order in memory: by unit; within a unit, segments that decay first; otherwise as given.
+/// The order in memory of the trainable ones: by unit; within a unit, segments that decay first, then by settings;
+/// otherwise as given.
 std::vector<size_t> memory_order(const std::vector<Resident>& residents) {
   std::vector<size_t> order(residents.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const Resident &left = residents[a], &right = residents[b];
-    return std::pair(left.unit, !left.decays) < std::pair(right.unit, !right.decays);
-  });
+  std::erase_if(order, [&](size_t index) { return !residents[index].trainable; });
+  const auto key = [&](size_t index) {
+    const Resident& one = residents[index];
+    return std::tuple(one.unit, !one.decays, one.settings.lr_factor, one.settings.weight_decay);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
   return order;
 }
 
 void check_residents(const std::vector<Resident>& residents) {
-  GPUTRAIN_ASSERT(!residents.empty(), "an arena holds at least one tensor");
+  GPUTRAIN_ASSERT(std::ranges::any_of(residents, &Resident::trainable), "an arena holds at least one tensor");
   const at::Tensor& first = residents.front().value;
   int64_t unit = residents.front().unit;
   for (const Resident& resident : residents) {
@@ -39,42 +44,34 @@ void check_residents(const std::vector<Resident>& residents) {
     GPUTRAIN_ASSERT(value.is_leaf() && value.is_non_overlapping_and_dense(),
                     "a tensor of an arena is a dense leaf: " + resident.name);
     GPUTRAIN_ASSERT(resident.unit >= unit, "units must not decrease: " + resident.name);
+    GPUTRAIN_ASSERT(resident.trainable || !value.requires_grad(), "a frozen tensor has no gradient: " + resident.name);
     unit = resident.unit;
   }
 }
 
+/// Of `numel` elements, so that the next tensor is aligned.
+int64_t padded_size(int64_t numel, at::ScalarType type) {
+  return rounded_up(numel, kAlignmentBytes / static_cast<int64_t>(at::elementSize(type)));
+}
+
 Segment segment_at(int64_t offset, const Resident& resident) {
   const at::Tensor& value = resident.value;
-  const auto alignment = kAlignmentBytes / static_cast<int64_t>(value.itemsize());
   return {.name = resident.name,
           .offset = offset,
           .numel = value.numel(),
-          .padded = rounded_up(value.numel(), alignment),
+          .padded = padded_size(value.numel(), value.scalar_type()),
           .sizes = value.sizes().vec(),
           .strides = value.strides().vec(),
           .unit = resident.unit,
-          .decays = resident.decays};
+          .decays = resident.decays,
+          .role = resident.role,
+          .settings = resident.settings};
 }
 
 /// Whether `tensor` is exactly the segment's view of `flat`.
 bool lives_in(const at::Tensor& tensor, const at::Tensor& flat, const Segment& segment) {
   return tensor.defined() && tensor.is_alias_of(flat) && tensor.storage_offset() == segment.offset &&
          tensor.sizes() == at::IntArrayRef(segment.sizes) && tensor.strides() == at::IntArrayRef(segment.strides);
-}
-
-/// Merges adjacent segments with equal `key` into ranges.
-template <class Key>
-std::vector<Range> runs_of(const std::vector<Segment>& segments, Key key) {
-  std::vector<Range> ranges;
-  const Segment* previous = nullptr;
-  for (const Segment& segment : segments) {
-    if (previous == nullptr || key(*previous) != key(segment)) {
-      ranges.push_back({.begin = segment.offset, .end = segment.offset, .decays = segment.decays});
-    }
-    ranges.back().end = segment.offset + segment.padded;
-    previous = &segment;
-  }
-  return ranges;
 }
 
 }  // namespace
@@ -100,6 +97,29 @@ Arena::Arena(const std::vector<Resident>& residents, Gradients kept, std::option
     residents_[i].mutable_grad() = gradients_.defined() ? view(gradients_, segments_[i]) : at::Tensor();
     if (working_copy_) working_copy_->add(residents_[i]);
   }
+  place_frozen(residents);
+}
+
+void Arena::place_frozen(const std::vector<Resident>& residents) {
+  const auto type_of = [](const Resident& one) { return one.frozen_type.value_or(one.value.scalar_type()); };
+  std::map<at::ScalarType, int64_t> numel;
+  for (const Resident& one : residents) {
+    if (!one.trainable) numel[type_of(one)] += padded_size(one.value.numel(), type_of(one));
+  }
+  std::map<at::ScalarType, at::Tensor> flat;
+  for (const auto& [type, count] : numel) {
+    flat[type] = flat_zeros(count, values_.options().dtype(type));
+    frozen_values_.push_back(flat[type]);
+  }
+  std::map<at::ScalarType, int64_t> offset;
+  for (const Resident& one : residents) {
+    if (one.trainable) continue;
+    const at::ScalarType type = type_of(one);
+    at::Tensor value = one.value;
+    value.set_data(at::as_strided(flat[type], value.sizes(), value.strides(), offset[type]));
+    offset[type] += padded_size(value.numel(), type);
+    frozen_.emplace_back(one.name, value);
+  }
 }
 
 bool Segment::is_row_major() const noexcept {
@@ -111,12 +131,16 @@ bool Segment::is_row_major() const noexcept {
   return true;
 }
 
-std::vector<Range> Arena::decay_ranges() const {
-  return runs_of(segments_, [](const Segment& segment) { return segment.decays; });
-}
-
 std::vector<Range> Arena::unit_ranges() const {
-  return runs_of(segments_, [](const Segment& segment) { return segment.unit; });
+  std::vector<Range> ranges;
+  const Segment* previous = nullptr;
+  for (const Segment& segment : segments_) {
+    if (previous == nullptr || previous->unit != segment.unit)
+      ranges.push_back({.begin = segment.offset, .end = segment.offset});
+    ranges.back().end = segment.offset + segment.padded;
+    previous = &segment;
+  }
+  return ranges;
 }
 
 void Arena::own(const Range& range) {
@@ -146,6 +170,9 @@ void Arena::check_views() const {
     const at::Tensor& gradient = residents_[i].grad();
     const bool is_ours = gradients_.defined() ? lives_in(gradient, gradients_, segments_[i]) : !gradient.defined();
     GPUTRAIN_ASSERT(is_ours, "the gradient left the arena: " + name);
+  }
+  for (const auto& [name, value] : frozen_) {
+    GPUTRAIN_ASSERT(!value.grad().defined(), "a frozen parameter has a gradient: " + name);
   }
 }
 

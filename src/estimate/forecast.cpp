@@ -99,13 +99,15 @@ CheckpointForecast forecast_checkpoint(const Job& job, const Assembly& assembly,
       retention_of(job.spec().checkpoint, assembly.plan, best_metric_of(job.spec(), assembly.datasets));
   const at::Tensor generator = device::generator_state(assembly.place.device).unsqueeze(0);
   const at::Tensor generators = generator.expand({assembly.place.groups.world_size(), -1});
-  const auto model = static_cast<int64_t>(checkpoint::safetensors_bytes(named_weights(*built.model)));
+  const auto model = static_cast<int64_t>(checkpoint::safetensors_bytes(trained_weights(*built.model)));
   const auto random = static_cast<int64_t>(checkpoint::safetensors_bytes({{"cpu", generators}}));
   const FilesForecast compression = forecast_compression(assembly);
   CheckpointForecast checkpoint{.files = 2 + std::max<int64_t>(1, std::ssize(built.owners)) + compression.count,
                                 .bytes = model + random + shards.files_bytes + compression.bytes,
                                 .largest_file = std::max({model, shards.largest_file, compression.largest}),
                                 .free_bytes = free_bytes_below(job.output_dir)};
+  if (const auto frozen = frozen_weights(*built.model); !frozen.empty())
+    checkpoint.frozen_bytes = static_cast<int64_t>(checkpoint::safetensors_bytes(frozen));
   int64_t kept = retention.keep_last + retention.keep_best;
   if (retention.keep_every > 0 && !assembly.plan.is_time_limited())
     kept += assembly.plan.total_steps / retention.keep_every;

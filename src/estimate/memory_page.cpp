@@ -22,12 +22,12 @@ std::string size_text(int64_t bytes) { return monitor::bytes(static_cast<double>
 /// Memory use at the peak.
 struct MemoryUse {
   device::MemoryReading reading;
-  int64_t requested = 0;  // size of the failed allocation
-  int64_t parameters = 0, working_copy = 0, gradients = 0, optimizer_state = 0;
-  int64_t data = 0;  // prefetched batches, in host memory
-  int64_t rest = 0;  // activations and temporary buffers of operators
+  int64_t requested = 0;  // by the request that failed
+  int64_t parameters = 0, frozen = 0, working_copy = 0, gradients = 0, optimizer_state = 0;
+  int64_t data = 0;  // batches read ahead, in host memory
+  int64_t rest = 0;  // activations, and what operators need for a moment
 
-  int64_t fixed() const noexcept { return parameters + working_copy + gradients + optimizer_state; }
+  int64_t fixed() const noexcept { return parameters + frozen + working_copy + gradients + optimizer_state; }
   int64_t total() const noexcept { return fixed() + data + rest; }
 };
 
@@ -38,6 +38,7 @@ MemoryUse use_of(const device::Shortage& shortage, const JobSpec& spec, const As
   MemoryUse use{.reading = device::read_memory(device), .requested = shortage.requested_bytes};
   const FixedMemory fixed = fixed_memory(assembly.built, assembly.updates);
   use.parameters = fixed.parameters;
+  use.frozen = fixed.frozen;
   use.working_copy = fixed.working_copy;
   use.gradients = fixed.gradients;
   use.optimizer_state = fixed.optimizer_state;
@@ -190,7 +191,8 @@ std::string use_text(const JobSpec& spec, const Assembly& assembly, const Memory
     text += fmt::format("\n    {:<16}{:>10}", what, size_text(bytes)) + (remark.empty() ? "" : "  " + remark);
   };
   const auto& reading = use.reading;
-  line("parameters", use.parameters, "");
+  line("parameters", use.parameters, use.frozen > 0 ? "that are trained" : "");
+  if (use.frozen > 0) line("frozen ones", use.frozen, "by model.freeze");
   if (use.working_copy > 0) line("copy of them", use.working_copy, "in " + spec.precision);
   line("gradients", use.gradients, "");
   line("optimizer state", use.optimizer_state, spec.optimizer.type.name);

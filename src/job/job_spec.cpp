@@ -45,6 +45,12 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
         "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes")
       .change(Change::needs_accept)
       .instead_of({"model_name_or_path", "base_model"});
+  d.key("freeze", &ModelSpec::freeze,
+        "parameters that are not trained, by patterns of full names: [\"*\", \"!head.*\"] trains the head alone, as "
+        "! takes back; dropout stays on, and batch norm goes on updating its running statistics")
+      .change(Change::needs_accept)
+      .instead_of({"freeze_layers", "frozen_layers"})
+      .instead_of("freeze_backbone", [](const std::string&) { return R"(["*", "!HEAD.*"])"; });
 }
 
 void TaskSpec::describe(config::Description<TaskSpec>& d) {

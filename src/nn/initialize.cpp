@@ -72,9 +72,11 @@ void draw_in_order(const at::Tensor& tensor, const Init& init, uint64_t key) {
 }
 
 void fill_random(const at::Tensor& tensor, const Init& init, uint64_t key) {
+  const bool is_wide = tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble;
   const bool in_place =
-      tensor.is_cpu() && (tensor.is_contiguous() || tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
-  const at::Tensor drawn = in_place ? tensor : at::empty(tensor.sizes(), tensor.options().device(at::kCPU));
+      is_wide && tensor.is_cpu() && (tensor.is_contiguous() || tensor.is_contiguous(at::MemoryFormat::ChannelsLast));
+  const auto type = is_wide ? tensor.scalar_type() : at::kFloat;  // 16-bit values are rounded ones
+  const at::Tensor drawn = in_place ? tensor : at::empty(tensor.sizes(), at::TensorOptions().dtype(type));
   switch (drawn.scalar_type()) {
     case at::kFloat:
       draw_in_order<float>(drawn, init, key);
@@ -83,7 +85,7 @@ void fill_random(const at::Tensor& tensor, const Init& init, uint64_t key) {
       draw_in_order<double>(drawn, init, key);
       break;
     default:
-      GPUTRAIN_ASSERT(false, "random initial values are for fp32 and fp64 tensors");
+      GPUTRAIN_ASSERT(false, "random initial values are drawn in fp32 or fp64");
   }
   if (!in_place) tensor.copy_(drawn);
 }

@@ -24,9 +24,11 @@ Init bias_init(const std::optional<Init>& weight_init, int64_t fan_in) {
 Linear::Linear(const Context& context, const Options& options) : Module(context), options_(options) {
   const int64_t in = options.in, out = options.out;
   const Init init = options.weight_init.value_or(fan_in_uniform(in));
-  weight_ = options.order == Order::out_in ? register_parameter("weight", {out, in}, init, Role::weight)
-                                           : register_parameter("weight", {in, out}, init, Role::weight);
-  if (options.bias) bias_ = register_parameter("bias", {out}, bias_init(options.weight_init, in), Role::bias);
+  const bool is_out_in = options.order == Order::out_in;
+  weight_ =
+      register_parameter("weight", {is_out_in ? out : in, is_out_in ? in : out}, init, Role::weight, ReadAs::compute);
+  if (options.bias)
+    bias_ = register_parameter("bias", {out}, bias_init(options.weight_init, in), Role::bias, ReadAs::compute);
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
@@ -39,9 +41,10 @@ Conv2d::Conv2d(const Context& context, const Options& options) : Module(context)
                   "a convolution's groups must divide its channels");
   const int64_t in = options.in / options.groups, fan_in = in * options.kernel * options.kernel;
   weight_ = register_parameter("weight", {options.out, in, options.kernel, options.kernel},
-                               options.weight_init.value_or(fan_in_uniform(fan_in)), Role::weight);
+                               options.weight_init.value_or(fan_in_uniform(fan_in)), Role::weight, ReadAs::compute);
   if (options.bias) {
-    bias_ = register_parameter("bias", {options.out}, bias_init(options.weight_init, fan_in), Role::bias);
+    bias_ =
+        register_parameter("bias", {options.out}, bias_init(options.weight_init, fan_in), Role::bias, ReadAs::compute);
   }
 }
 
@@ -128,14 +131,17 @@ ops::NormedSum Norm::forward_sum(const at::Tensor& x, const at::Tensor& residual
 }
 
 Embedding::Embedding(const Context& context, const Options& options) : Module(context) {
-  weight_ =
-      register_parameter("weight", {options.rows, options.channels}, Init::normal(options.init_std), Role::embedding);
+  weight_ = register_parameter("weight", {options.rows, options.channels}, Init::normal(options.init_std),
+                               Role::embedding, ReadAs::compute);
 }
 
-at::Tensor Embedding::forward(const at::Tensor& tokens) const { return ops::embedding(tokens, weight_); }
+// A frozen table may be kept in 16 bits.
+at::Tensor Embedding::forward(const at::Tensor& tokens) const {
+  return ops::cast(ops::embedding(tokens, weight_), context().policy.master);
+}
 
 at::Tensor Embedding::first_rows(int64_t count) const {
-  return count == weight_.size(0) ? weight_ : weight_.narrow(0, 0, count);
+  return ops::cast(count == weight_.size(0) ? weight_ : weight_.narrow(0, 0, count), context().policy.master);
 }
 
 at::Tensor Dropout::forward(const at::Tensor& x) const {

@@ -21,7 +21,12 @@ std::string joined(const std::string& prefix, const std::string& name) {
 
 Module::~Module() = default;
 
-at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role) {
+void Parameter::freeze() {
+  trainable = false;
+  value.set_requires_grad(false);
+}
+
+at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role, ReadAs read_as) {
   check_name(parameters_, name);
   GPUTRAIN_ASSERT(init.kind != Init::Kind::as_given, "parameter '" + name + "' needs initial values");
   // Not filled, so that its memory is not touched: the arena replaces it.
@@ -29,7 +34,7 @@ at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, I
       context_.channels_last && sizes.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
   const auto options = at::TensorOptions().dtype(context_.policy.master).device(context_.device);
   at::Tensor value = at::empty(sizes, options, format).set_requires_grad(true);
-  parameters_.push_back({std::move(name), value, init, role});
+  parameters_.push_back({.name = std::move(name), .value = value, .init = init, .role = role, .read_as = read_as});
   return value;
 }
 

@@ -1,6 +1,7 @@
 #include "gputrain/ops/head_loss.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -47,6 +48,8 @@ void add_up(at::Tensor& sum, const at::Tensor& more) {
   }
 }
 
+bool requires_grad(const at::Tensor& tensor) { return tensor.requires_grad(); }
+
 /// The loss in parts; each part runs backward at once.
 struct LossInParts : torch::autograd::Function<LossInParts> {
   static variable_list forward(AutogradContext* context, const at::Tensor& rows, at::TensorList parameters,
@@ -59,7 +62,7 @@ struct LossInParts : torch::autograd::Function<LossInParts> {
     each_part(head, rows, targets, most_bytes, [&](const at::Tensor& part, const at::Tensor& part_targets) {
       const at::AutoGradMode with_graph(true);
       variable_list leaves{part.detach().set_requires_grad(true)};
-      leaves.insert(leaves.end(), parameters.begin(), parameters.end());
+      std::copy_if(parameters.begin(), parameters.end(), std::back_inserter(leaves), requires_grad);
       const Loss loss = loss_of(head, leaves[0], part_targets, options);
       // Undefined for a parameter: no gradient, or already added to its .grad.
       const variable_list found =
@@ -68,7 +71,9 @@ struct LossInParts : torch::autograd::Function<LossInParts> {
       const at::NoGradGuard no_grad;
       drows.narrow(0, begin, part.size(0)).copy_(found[0]);
       begin += part.size(0);
-      for (size_t i = 0; i < gradients.size(); ++i) add_up(gradients[i], found[i + 1]);
+      for (size_t i = 0, leaf = 1; i < gradients.size(); ++i) {
+        if (requires_grad(parameters[i])) add_up(gradients[i], found[leaf++]);
+      }
       weighted.add_(loss.weighted.detach());
       sum.add_(loss.sum);
     });
@@ -106,7 +111,9 @@ Loss head_loss(const Head& head, const at::Tensor& features, const at::Tensor& t
                const CrossEntropyOptions& options, int64_t most_bytes) {
   const at::Tensor rows = flat(features);
   const bool is_whole = rows_per_part(head, rows, most_bytes) >= rows.size(0);
-  if (is_whole || !at::GradMode::is_enabled() || !rows.requires_grad()) {
+  const bool learns =
+      rows.requires_grad() || std::any_of(head.parameters.begin(), head.parameters.end(), requires_grad);
+  if (is_whole || !at::GradMode::is_enabled() || !learns) {
     return loss_of(head, features, targets, options);
   }
   const auto results = LossInParts::apply(rows, at::TensorList(head.parameters), targets, head, options, most_bytes);

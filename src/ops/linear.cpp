@@ -88,11 +88,17 @@ at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
   return run(in_out ? "linear_in_out" : "linear", inputs, kinds, gpu::linear(inputs, in_out), plain)[0];
 }
 
-/// Casts x to the compute type and appends the parameters' copies, undefined where there is none.
+/// Casts x to the compute type and appends the parameters' copies, undefined where there is none. A frozen parameter in
+/// the compute type is its own copy.
 Tensors with_copies(const Policy& policy, const Tensors& x_and_parameters) {
   Tensors inputs = x_and_parameters;
   inputs[0] = cast(inputs[0], policy.compute);
-  for (size_t i = 1; i < x_and_parameters.size(); ++i) inputs.push_back(copy_of(x_and_parameters[i], policy.compute));
+  for (size_t i = 1; i < x_and_parameters.size(); ++i) {
+    const at::Tensor& parameter = x_and_parameters[i];
+    const bool is_own_copy =
+        policy.compute != policy.master && parameter.defined() && parameter.scalar_type() == policy.compute;
+    inputs.push_back(is_own_copy ? parameter : copy_of(parameter, policy.compute));
+  }
   return inputs;
 }
 

@@ -1,7 +1,10 @@
 #include "gputrain/optim/spec.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
+#include "gputrain/config/name_patterns.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/optim/optimizer.hpp"
 #include "gputrain/optim/schedule.hpp"
@@ -26,7 +29,42 @@ const char* name_of(nn::Role role) {
   GPUTRAIN_ASSERT(false, "every role has a name");
 }
 
+struct Rate {
+  double value = 1;
+  bool is_factor = true;
+};
+
+/// "1e-4" or "0.1x"; nothing for any other text, and for what is not above 0.
+std::optional<Rate> rate_in(std::string_view text) {
+  Rate rate{.value = 0, .is_factor = text.ends_with('x')};
+  if (rate.is_factor) text.remove_suffix(1);
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), rate.value);
+  const bool is_number = error == std::errc() && rest == text.data() + text.size();
+  return is_number && rate.value > 0 && std::isfinite(rate.value) ? std::optional(rate) : std::nullopt;
+}
+
 }  // namespace
+
+void GroupSpec::describe(config::Description<GroupSpec>& d) {
+  d.summary("other settings for a part of the parameters");
+  d.key("match", &GroupSpec::match, "patterns of full parameter names: head.*, *.bias; * stands for anything")
+      .required()
+      .instead_of({"params"});
+  d.key("lr", &GroupSpec::lr,
+        "peak rate of these, or a factor such as 0.1x of the optimizer's; both follow the schedule");
+  d.key("weight_decay", &GroupSpec::weight_decay, "instead of the optimizer's; optimizer.no_decay still applies")
+      .at_least(0);
+  d.check([](const GroupSpec& group, config::Complaints& complaints) {
+    if (group.lr && !rate_in(*group.lr))
+      complaints.about("lr", "must be a rate above 0 such as 1e-4, or a factor such as 0.1x, not '" + *group.lr + "'");
+    if (group.match.values.empty()) complaints.about("match", "a group needs a pattern", "match: \"*\" takes all");
+  });
+}
+
+bool GroupSpec::holds(const std::string& parameter) const {
+  return std::ranges::any_of(match.values,
+                             [&](const std::string& pattern) { return config::matches(pattern, parameter); });
+}
 
 void OptimizerSpec::describe(config::Description<OptimizerSpec>& d) {
   d.summary("how weights are updated");
@@ -43,6 +81,17 @@ void OptimizerSpec::describe(config::Description<OptimizerSpec>& d) {
       .unit("samples")
       .change(Change::needs_accept)
       .instead_of({"learning_rate_scaling", "auto_scale_lr.base_batch_size"});
+  d.key("groups", &OptimizerSpec::groups,
+        "other settings for parameters by name, [{match, lr, weight_decay}]; the first group that matches counts")
+      .change(Change::needs_accept)
+      .instead_of({"param_groups", "parameter_groups"});
+  d.key("layer_decay", &OptimizerSpec::layer_decay,
+        "the rate falls by this factor from each unit of the model to the one before it: the head keeps all of it, the "
+        "stem gets least; null: one rate")
+      .range(0, 1)
+      .above(0)
+      .change(Change::needs_accept)
+      .instead_of({"layer_decay_rate", "layer_lr_decay", "llrd"});
 }
 
 double OptimizerSpec::peak_lr(int64_t global_batch_size) const {
@@ -52,6 +101,18 @@ double OptimizerSpec::peak_lr(int64_t global_batch_size) const {
 
 bool OptimizerSpec::decays(nn::Role role) const {
   return std::find(no_decay.begin(), no_decay.end(), name_of(role)) == no_decay.end();
+}
+
+device::UpdateSettings OptimizerSpec::settings_of(const std::string& parameter, int64_t unit, int64_t units) const {
+  const auto group = std::ranges::find_if(groups, [&](const GroupSpec& one) { return one.holds(parameter); });
+  const bool has_group = group != groups.end();
+  Rate rate;
+  if (has_group && group->lr) rate = rate_in(*group->lr).value();
+  device::UpdateSettings settings{.lr_factor = rate.is_factor ? rate.value : rate.value / lr};
+  if (rate.is_factor && layer_decay)
+    settings.lr_factor *= std::pow(*layer_decay, static_cast<double>(units - 1 - unit));
+  if (has_group) settings.weight_decay = group->weight_decay;
+  return settings;
 }
 
 void LrSchedulerSpec::describe(config::Description<LrSchedulerSpec>& d) {

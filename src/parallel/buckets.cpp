@@ -44,7 +44,7 @@ std::vector<device::Range> plan_buckets(const device::Arena& arena, const Bucket
   return buckets;
 }
 
-std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks) {
+std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks, ShardBounds bounds) {
   const int64_t step = 128 / static_cast<int64_t>(arena.values().itemsize());
   const auto& segments = arena.segments();
   std::vector<device::Range> shards(static_cast<size_t>(ranks));
@@ -55,7 +55,8 @@ std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks) {
     for (const device::Segment& segment : segments) {
       const int64_t before = segment.offset, after = segment.offset + segment.padded;
       const bool is_cut = before < end && end < after;
-      if (is_cut && !segment.is_row_major()) end = end - before <= after - end ? before : after;
+      const bool is_whole = bounds == ShardBounds::tensors || !segment.is_row_major();
+      if (is_cut && is_whole) end = end - before <= after - end ? before : after;
     }
     end = std::max(begin, end);
     shards[static_cast<size_t>(rank)] = {.begin = begin, .end = end};

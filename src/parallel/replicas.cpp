@@ -27,6 +27,7 @@ std::string layout_text(const device::Arena& arena, const NamedTensors& buffers)
   for (const device::Segment& segment : arena.segments()) {
     text += std::to_string(segment.offset) + ' ' + shape_text(segment.name, arena.view(arena.values(), segment));
   }
+  for (const auto& [name, value] : arena.frozen()) text += "frozen " + shape_text(name, value);
   for (const auto& [name, buffer] : buffers) text += shape_text(name, buffer);
   return text;
 }
@@ -102,6 +103,8 @@ void check_same_layout(comm::ProcessGroups& groups, const device::Arena& arena, 
 
 void broadcast(comm::ProcessGroups& groups, const device::Arena& arena, const NamedTensors& buffers) {
   groups.tensors().broadcast(arena.values(), 0, "parameters");
+  for (const at::Tensor& flat : arena.frozen_values())
+    groups.tensors().broadcast(flat.view(at::kByte), 0, "frozen parameters");
   broadcast(groups, buffers);
 }
 
@@ -123,9 +126,11 @@ void check_replicas(comm::ProcessGroups& groups, const device::Arena& arena, con
     names.push_back(segment.name);
     hashes.push_back(hash_of(arena.values().narrow(0, segment.offset, segment.padded)));
   }
-  for (const auto& [name, buffer] : buffers) {
-    names.push_back(name);
-    hashes.push_back(hash_of(buffer));
+  for (const NamedTensors* others : {&arena.frozen(), &buffers}) {
+    for (const auto& [name, tensor] : *others) {
+      names.push_back(name);
+      hashes.push_back(hash_of(tensor));
+    }
   }
   const at::Tensor all = groups.control().all_gather(at::cat(hashes).cpu(), "replica hashes").t().contiguous();
   const auto* of_tensor = all.const_data_ptr<int64_t>();  // one hash per rank

@@ -30,6 +30,17 @@ int64_t checkpoints_in(const std::filesystem::path& folder) {
   }
 }
 
+/// Of the frozen weights, which are written once; 0 where they are there already.
+int64_t frozen_bytes_for(models::Model& model, const std::filesystem::path& folder) {
+  const auto frozen = frozen_weights(model);
+  if (frozen.empty()) return 0;
+  std::error_code unknown;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, unknown)) {
+    if (entry.path().filename().string().starts_with("frozen-")) return 0;
+  }
+  return bytes_of(frozen);
+}
+
 int64_t most_saves(const train::Plan& plan) {
   if (plan.save.is_never()) return 1;  // at the end
   const int64_t every = std::max<int64_t>(1, plan.save.steps);
@@ -50,8 +61,8 @@ int64_t checkpoint_bytes(Assembly& assembly) {
   int64_t own = 0;
   if (place.rank() == 0) {
     const at::Tensor generator = device::generator_state(place.device).unsqueeze(0);
-    own +=
-        bytes_of(named_weights(*built.model)) + bytes_of({{"cpu", generator.expand({place.groups.world_size(), -1})}});
+    own += bytes_of(trained_weights(*built.model)) +
+           bytes_of({{"cpu", generator.expand({place.groups.world_size(), -1})}});
   }
   if (place.rank() == 0 || !built.owners.empty())
     own += bytes_of(optimizer_shard(built, *updates.optimizer, place.rank()).tensors);
@@ -69,8 +80,9 @@ std::vector<DiskShortage> disks_too_small(const Job& job, Assembly& assembly) {
   const int64_t saves = most_saves(assembly.plan);
   const auto look = [&](const std::filesystem::path& folder, const std::filesystem::path& checkpoints,
                         const std::string& other) {
-    const auto free = free_bytes_below(folder);
+    auto free = free_bytes_below(folder);
     if (!free) return;
+    *free = std::max<int64_t>(0, *free - frozen_bytes_for(*assembly.built.model, checkpoints));
     const std::string size = monitor::bytes(static_cast<double>(bytes));
     const int64_t room = *free / std::max<int64_t>(1, bytes), in_all = room + checkpoints_in(checkpoints);
     const auto note = [&](std::string what, const std::string& fewer) {

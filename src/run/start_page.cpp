@@ -56,8 +56,11 @@ std::string model_text(const JobSpec& spec, const Assembly& assembly) {
   if (const int64_t classes = assembly.built.classes_left_out; classes > 0) {
     from += " without its last layer, which has " + counted(classes, "class");
   }
-  return spec.model.architecture.name + " " + compact(static_cast<double>(assembly.built.parameter_count)) +
-         " params  " + spec.precision +
+  const auto& built = assembly.built;
+  std::string count = compact(static_cast<double>(built.parameter_count)) + " params  ";
+  if (built.trainable_count < built.parameter_count)
+    count = "trainable " + compact(static_cast<double>(built.trainable_count)) + " of " + count;
+  return spec.model.architecture.name + " " + count + spec.precision +
          (assembly.place.policy.compute != assembly.place.policy.master ? ", fp32 master weights" : "") + "  " + from +
          ", seed " + std::to_string(spec.seed);
 }
@@ -146,9 +149,8 @@ std::string memory_text(const Assembly& assembly) {
   const int64_t all = device::facts_of(assembly.place.device).total_bytes;
   const int here = assembly.place.device.is_cpu() ? assembly.place.launch.rendezvous.local_world_size : 1;
   return sized(fixed.total()) + " of " + sized(all) + (here > 1 ? " for " + counted(here, "rank") : "") + ": weights " +
-         sized(fixed.parameters + fixed.buffers) +
-         (fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "") + "  grads " +
-         sized(fixed.gradients) + "  optimizer " + sized(fixed.optimizer_state) + "  then activations";
+         sized(fixed.weights()) + (fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "") +
+         "  grads " + sized(fixed.gradients) + "  optimizer " + sized(fixed.optimizer_state) + "  then activations";
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -23,6 +22,7 @@
 #include "gputrain/setup/versions.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/preemption.hpp"
+#include "residents.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -82,41 +82,6 @@ void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
   parallel::check_same_layout(groups, *built.arena, buffers);
   parallel::broadcast(groups, *built.arena, buffers);
   parallel::check_replicas(groups, *built.arena, buffers, "at the start");
-}
-
-/// All parameters once, in unit order, with full names.
-std::vector<device::Resident> residents_of(models::Model& model, const optim::OptimizerSpec& optimizer) {
-  struct Known {
-    std::string name;
-    nn::Role role;
-    std::string unit;  // the unit that holds it; empty: none yet
-  };
-  std::map<const void*, Known> known;
-  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
-    known[parameter.value.unsafeGetTensorImpl()] = {name, parameter.role, {}};
-  });
-  std::vector<device::Resident> residents;
-  int64_t number = 0;
-  for (const auto& unit : model.units()) {
-    const std::string told = "unit '" + unit.name + "'";
-    for (nn::Module* module : unit.modules) {
-      GPUTRAIN_ASSERT(module != nullptr, told + " lists a module that is null");
-      module->each_parameter([&](const std::string& inner, nn::Parameter& parameter) {
-        const auto found = known.find(parameter.value.unsafeGetTensorImpl());
-        GPUTRAIN_ASSERT(found != known.end(), told + " holds a parameter '" + inner + "' that the model does not");
-        auto& [name, role, holder] = found->second;
-        GPUTRAIN_ASSERT(holder.empty(), "parameter '" + name + "' is in " + holder + " and again in " + told);
-        holder = told;
-        residents.push_back({.name = name, .value = parameter.value, .unit = number, .decays = optimizer.decays(role)});
-      });
-    }
-    ++number;
-  }
-  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {  // in the same order on all ranks
-    const bool is_in_a_unit = !known.at(parameter.value.unsafeGetTensorImpl()).unit.empty();
-    GPUTRAIN_ASSERT(is_in_a_unit, "parameter '" + name + "' is in none of the model's units");
-  });
-  return residents;
 }
 
 /// Warns because older GPUs emulate these formats silently.
@@ -246,18 +211,22 @@ BuiltModel build_model(const Job& job, const Datasets& datasets, Place& place) {
   check_sizes(job, *built.model, datasets);
   built.sync_batch_norm = spec.parallel.sync_bn && has_batch_norm(*built.model);
   if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
-  const auto residents = residents_of(*built.model, spec.optimizer);
+  const auto residents = residents_of(job, *built.model);
   const int ranks = place.groups.world_size();
   const bool shares_gradients = spec.parallel.shard == "gradients" && ranks > 1;
   built.arena =
       std::make_unique<device::Arena>(residents, shares_gradients ? device::Gradients::owned : device::Gradients::whole,
                                       ops::working_type(place.policy));
   for (const auto& resident : residents) {
-    built.parameters.push_back(resident.value);
     built.parameter_count += resident.value.numel();
+    if (!resident.trainable) continue;
+    built.parameters.push_back(resident.value);
+    built.trainable_count += resident.value.numel();
   }
   if (spec.parallel.shard != "none" && ranks > 1) {
-    built.owners = parallel::plan_shards(*built.arena, ranks);
+    const bool is_whole = optim::takes_whole_tensors(spec.optimizer.type.name);
+    built.owners = parallel::plan_shards(*built.arena, ranks,
+                                         is_whole ? parallel::ShardBounds::tensors : parallel::ShardBounds::anywhere);
     built.arena->own(built.owners[static_cast<size_t>(place.rank())]);
   }
   nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));

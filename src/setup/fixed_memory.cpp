@@ -14,6 +14,7 @@ FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates) {
   FixedMemory memory{
       .parameters = nbytes(arena.values()),
       .gradients = nbytes(arena.keeps_owned_gradients_only() ? arena.owned_gradients() : arena.gradients())};
+  for (const at::Tensor& flat : arena.frozen_values()) memory.frozen += nbytes(flat);
   if (arena.working_copy()) memory.working_copy = nbytes(arena.working_copy()->tensor());
   for (const auto& [name, tensor] : updates.optimizer->state().flat) memory.optimizer_state += nbytes(tensor);
   built.model->each_buffer(

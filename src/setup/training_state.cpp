@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include <nlohmann/json.hpp>
@@ -22,6 +26,18 @@
 namespace gputrain::app {
 namespace {
 
+std::set<std::string> frozen_names(const checkpoint::Checkpoint& checkpoint) {
+  std::set<std::string> names;
+  const auto& frozen = checkpoint.manifest().frozen;
+  if (!frozen) return names;
+  for (const auto& [name, tensor] : frozen->tensors) names.insert(name);
+  return names;
+}
+
+std::string source_now(const JobSpec& spec) {
+  return spec.model.pretrained ? "model.pretrained " + *spec.model.pretrained : "seed " + std::to_string(spec.seed);
+}
+
 /// Runs code that reads the checkpoint's state. Throws Error(checkpoint) if its format is wrong.
 void reading_state_of(const checkpoint::Checkpoint& from, const std::function<void()>& read) {
   try {
@@ -34,6 +50,9 @@ void reading_state_of(const checkpoint::Checkpoint& from, const std::function<vo
 }
 
 }  // namespace
+
+TrainingState::TrainingState(const Job& job, Assembly& assembly, train::Hook& log)
+    : job_(job), assembly_(assembly), log_(log), frozen_source_(source_now(job.spec())) {}
 
 checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank) {
   checkpoint::Shard shard{.part = "optimizer", .tensors = {}, .slices = {}};
@@ -77,8 +96,9 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
     progress = train::Progress::from_json(state.at("progress"));
     if (progress.step != from.step())
       throw checkpoint::Damage("its state is that of step " + std::to_string(progress.step), from.folder());
-    checkpoint::restore(from.part("model"), named_weights(*assembly_.built.model));
-    restore_optimizer(from.part("optimizer"));
+    note_source(from);
+    restore_weights(from);
+    restore_optimizer(from);
     assembly_.reduction.restore(from, assembly_.place.groups);
     if (assembly_.updates.scaler && state.contains("scaler")) {
       assembly_.updates.scaler->restore({.scale = state["scaler"].at("scale").get<double>(),
@@ -89,12 +109,86 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
   });
 }
 
-/// Each rank reads the part that it owns, whichever rank wrote it.
-void TrainingState::restore_optimizer(const checkpoint::Part& part) {
+/// Frozen values that a checkpoint has are its own, whatever the job's source gives now. Compares the two, and says so
+/// where they differ.
+void TrainingState::note_source(const checkpoint::Checkpoint& from) {
+  const auto& saved = from.manifest().frozen;
+  const auto frozen = frozen_weights(*assembly_.built.model);
+  const std::string source = source_now(job_.spec());
+  frozen_source_ = saved ? saved->source : source;
+  frozen_.reset();
+  const bool has_trained =
+      std::ranges::any_of(frozen, [&](const auto& named) { return !saved || !saved->tensors.contains(named.first); });
+  if (has_trained) frozen_source_ = "training until step " + std::to_string(from.step()) + ", " + source;
+  if (assembly_.place.rank() != 0 || !saved || saved->source != source) return;
+  int64_t others = 0;
+  const checkpoint::FrozenWeights given(frozen, source);
+  for (const auto& [name, now] : given.note().tensors) {
+    const auto then = saved->tensors.find(name);
+    others += then != saved->tensors.end() && then->second.dtype == now.dtype && then->second != now;
+  }
+  if (others == 0) return;
+  log::warning(source + " gives other values than before for " + counted(others, "frozen tensor") +
+               ": the run keeps those that it began with, which lie beside its checkpoints");
+}
+
+/// What is frozen may have another dtype than it was trained in, and the other way round.
+void TrainingState::restore_weights(const checkpoint::Checkpoint& from) {
+  const checkpoint::Part& part = from.part("model");
+  std::set<std::string> may_differ = frozen_names(from);
+  for (const auto& [name, tensor] : assembly_.built.arena->frozen()) may_differ.insert(name);
+  auto targets = checkpoint::whole(named_weights(*assembly_.built.model));
+  std::vector<std::pair<at::Tensor, at::Tensor>> to_cast;  // to, from
+  for (auto& target : targets) {
+    if (!may_differ.contains(target.name) || !part.contains(target.name)) continue;
+    const at::ScalarType type = part.type(target.name);
+    if (type == target.tensor.scalar_type() || !at::isFloatingType(type)) continue;
+    const at::Tensor live = target.tensor;
+    target.tensor = at::empty(live.sizes(), at::TensorOptions().dtype(type));
+    to_cast.emplace_back(live, target.tensor);
+  }
+  part.read(targets, targets.size());
+  for (const auto& [to, read] : to_cast) to.copy_(read);
+}
+
+/// Each rank reads what it owns, whoever wrote it. What was frozen at the checkpoint starts with fresh state, and the
+/// state of what has been frozen since is left out.
+void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
+  const checkpoint::Part& part = from.part("optimizer");
   const auto& arena = *assembly_.built.arena;
-  const auto state = assembly_.updates.optimizer->state();
-  part.read(checkpoint::per_parameter(arena, state),
-            state.scalars.size() + state.flat.size() * arena.segments().size());
+  optim::Optimizer& optimizer = *assembly_.updates.optimizer;
+  const auto frozen_then = frozen_names(from);
+  auto state = optimizer.state();
+  const auto is_count = [](const std::string& name) { return name.starts_with(optim::Optimizer::kSincePrefix); };
+  std::erase_if(state.scalars, [&](const auto& named) { return is_count(named.first); });
+  std::map<std::string, double> since;
+  std::set<std::string> fresh;  // tensors of the state
+  size_t trained_then = arena.segments().size(), counts = 0;
+  for (const std::string& name : part.names()) {
+    if (!is_count(name)) continue;
+    ++counts;
+    since[name.substr(std::string_view(optim::Optimizer::kSincePrefix).size())] = part.tensor(name).item<double>();
+  }
+  for (const auto& segment : arena.segments()) {
+    if (!frozen_then.contains(segment.name)) continue;
+    --trained_then;
+    for (const auto& [kind, flat] : state.flat) fresh.insert(kind + "." + segment.name);
+  }
+  for (const auto& [name, tensor] : arena.frozen()) {
+    trained_then += !frozen_then.contains(name);
+    since.erase(name);
+  }
+  auto targets = checkpoint::per_parameter(arena, state);
+  std::erase_if(targets, [&](const checkpoint::Part::Target& target) {
+    if (!fresh.contains(target.name)) return false;
+    target.tensor.zero_();
+    return true;
+  });
+  part.read(targets, state.scalars.size() + counts + state.flat.size() * trained_then);
+  for (const auto& segment : arena.segments()) {
+    if (frozen_then.contains(segment.name)) since[segment.name] = optimizer.updates();
+  }
+  optimizer.count_since(since);
 }
 
 /// Each rank restores its own generator. If the number of ranks or the kind of device changed, it has none in the
@@ -144,10 +238,13 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
   if (shares_optimizer() || assembly_.place.rank() == 0)
     shards.push_back(optimizer_shard(assembly_.built, *assembly_.updates.optimizer, assembly_.place.rank()));
   if (assembly_.reduction.power_sgd) shards.push_back(assembly_.reduction.shard(groups));
+  if (assembly_.place.rank() == 0 && !frozen_ && !assembly_.built.arena->frozen().empty())
+    frozen_ = std::make_shared<checkpoint::FrozenWeights>(frozen_weights(*assembly_.built.model), frozen_source_);
   return {.step = progress.step,
-          .files = {{"model", named_weights(*assembly_.built.model)},
+          .files = {{"model", trained_weights(*assembly_.built.model)},
                     {"generators", {{assembly_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
           .shards = std::move(shards),
+          .frozen = frozen_,
           .state = state.dump(2) + "\n",
           .score = score,
           .origin = {.spec_hash = job_.spec_hash,

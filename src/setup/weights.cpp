@@ -1,21 +1,46 @@
 #include "gputrain/setup/weights.hpp"
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "gputrain/checkpoint/frozen.hpp"
+#include "gputrain/checkpoint/listing.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/models/published.hpp"
 
 namespace gputrain::app {
 
-checkpoint::NamedTensors named_weights(models::Model& model) {
+namespace {
+
+checkpoint::NamedTensors parameters_where(models::Model& model, bool trainable) {
   checkpoint::NamedTensors tensors;
-  model.each_parameter(
-      [&](const std::string& name, nn::Parameter& parameter) { tensors.emplace_back(name, parameter.value.detach()); });
+  model.each_parameter([&](const std::string& name, nn::Parameter& parameter) {
+    if (parameter.trainable == trainable) tensors.emplace_back(name, parameter.value.detach());
+  });
+  return tensors;
+}
+
+}  // namespace
+
+checkpoint::NamedTensors trained_weights(models::Model& model) {
+  checkpoint::NamedTensors tensors = parameters_where(model, /*trainable=*/true);
   model.each_buffer([&](const std::string& name, nn::Buffer& buffer) { tensors.emplace_back(name, buffer.value); });
+  return tensors;
+}
+
+checkpoint::NamedTensors frozen_weights(models::Model& model) { return parameters_where(model, /*trainable=*/false); }
+
+checkpoint::NamedTensors named_weights(models::Model& model) {
+  checkpoint::NamedTensors tensors = trained_weights(model);
+  for (auto& frozen : frozen_weights(model)) tensors.push_back(std::move(frozen));
   return tensors;
 }
 
@@ -70,6 +95,16 @@ std::shared_ptr<const models::PublishedFamily> family_beside(const fs::path& pat
 
 fs::path file_of(const fs::path& path) { return fs::is_directory(path) ? path / "model.safetensors" : path; }
 
+/// The other file of a checkpoint's weights, if there is one.
+std::optional<checkpoint::SafetensorsFile> frozen_beside(const fs::path& file) {
+  const fs::path folder = file.parent_path(), manifest = folder / checkpoint::kManifestName;
+  if (file.filename() != "model.safetensors" || !fs::exists(manifest)) return std::nullopt;
+  const auto& frozen = checkpoint::parse_manifest(checkpoint::read_text(manifest), manifest).frozen;
+  if (!frozen) return std::nullopt;
+  checkpoint::look_at_frozen(folder, *frozen);
+  return checkpoint::SafetensorsFile(checkpoint::frozen_path(folder, *frozen));
+}
+
 }  // namespace
 
 void check_there_are_weights(const fs::path& path) {
@@ -84,11 +119,14 @@ int64_t load_weights(models::Model& model, const fs::path& path, models::OtherCl
   const auto file_path = file_of(path);
   refuse_other_files(file_path);
   const checkpoint::SafetensorsFile file(file_path);
-  return models::load_weights(model,
-                              {.where = file_path.string(),
-                               .names = file.names(),
-                               .tensor = [&](const std::string& name) { return file.tensor(name); },
-                               .family = family_beside(path, model)},
+  const auto frozen = frozen_beside(file_path);
+  std::vector<std::string> names = file.names();
+  const std::set<std::string> own(names.begin(), names.end());
+  if (frozen) std::ranges::copy(frozen->names(), std::back_inserter(names));
+  const auto tensor = [&](const std::string& name) {
+    return own.contains(name) || !frozen ? file.tensor(name) : frozen->tensor(name);
+  };
+  return models::load_weights(model, {.where = file_path.string(), .names = std::move(names), .tensor = tensor, .family = family_beside(path, model)},
                               other_classes);
 }
 

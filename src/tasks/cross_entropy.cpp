@@ -15,12 +15,16 @@ namespace gputrain::tasks {
 namespace {
 
 /// Without this check, a mistake in a model would appear as an error of a later operator.
-void check_logits(const models::Model& model, const at::Tensor& features, const at::Tensor& targets) {
+void check_logits(const models::Model& model, const at::Tensor& features, const ops::Head& head,
+                  const at::Tensor& targets) {
   const at::IntArrayRef rows = features.sizes().slice(0, static_cast<size_t>(std::max<int64_t>(features.dim() - 1, 0)));
   GPUTRAIN_ASSERT(features.dim() > 0 && c10::multiply_integers(rows) == targets.numel(),
                   "the model gives logits of " + c10::str(features.sizes()) + " for targets of " +
                       c10::str(targets.sizes()) + "; expected are the sizes of the targets, then the classes");
-  GPUTRAIN_ASSERT(!at::GradMode::is_enabled() || !model.is_training() || features.requires_grad(),
+  const bool learns = features.requires_grad() || std::ranges::any_of(head.parameters, [](const at::Tensor& parameter) {
+                        return parameter.requires_grad();
+                      });
+  GPUTRAIN_ASSERT(!at::GradMode::is_enabled() || !model.is_training() || learns,
                   "no parameter can learn from the model's logits: they are integers, or detached");
 }
 
@@ -31,7 +35,7 @@ ops::Loss cross_entropy_loss(models::Model& model, const Batch& batch, double la
   const nn::ForwardPass pass;
   const auto last = model.last_layer(batch);
   const at::Tensor& targets = batch.tensor(kTarget);
-  check_logits(model, last.features, targets);
+  check_logits(model, last.features, last.head, targets);
   return ops::head_loss(last.head, last.features, targets,
                         {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
                         model.context().logits_bytes);

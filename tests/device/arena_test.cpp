@@ -1,8 +1,10 @@
 #include "gputrain/device/arena.hpp"
 
 #include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -50,17 +52,8 @@ TEST(Arena, PadsEachSegmentTo128Bytes) {
   EXPECT_EQ(doubles.values().numel(), 32);
 }
 
-TEST(Arena, CoversItselfByDecayRangesAndByUnitRanges) {
+TEST(Arena, CoversItselfByUnitRanges) {
   const Arena arena(two_units());
-  const std::vector<Range> decay = arena.decay_ranges();
-  ASSERT_EQ(decay.size(), 4u);
-  int64_t end = 0;
-  for (size_t i = 0; i < decay.size(); ++i) {
-    EXPECT_EQ(decay[i].begin, end);
-    EXPECT_EQ(decay[i].decays, i % 2 == 0);
-    end = decay[i].end;
-  }
-  EXPECT_EQ(end, arena.values().numel());
   const std::vector<Range> units = arena.unit_ranges();
   ASSERT_EQ(units.size(), 2u);
   EXPECT_EQ(units[0].end, 64);
@@ -68,11 +61,57 @@ TEST(Arena, CoversItselfByDecayRangesAndByUnitRanges) {
   EXPECT_EQ(units[1].end, arena.values().numel());
 }
 
-TEST(Arena, JoinsNeighbouringSegmentsOfOneDecayGroupAcrossUnits) {
-  const Arena arena({{"a", parameter({4}), 0, true}, {"b", parameter({4}), 1, true}, {"c", parameter({4}), 1, false}});
-  const std::vector<Range> decay = arena.decay_ranges();
-  ASSERT_EQ(decay.size(), 2u);
-  EXPECT_EQ(decay[0].size(), 64);
+TEST(Arena, MakesNeighboursOfEqualSettingsWithinAUnit) {
+  std::vector<Resident> residents;
+  for (const auto& [name, factor] : {std::pair("a", 0.5), std::pair("b", 1.0), std::pair("c", 0.5)})
+    residents.push_back({.name = name, .value = parameter({4}), .settings = {.lr_factor = factor}});
+  EXPECT_EQ(names_of(Arena(residents)), (std::vector<std::string>{"a", "c", "b"}));
+}
+
+std::vector<Resident> two_units_with_a_frozen_stem(std::optional<at::ScalarType> type) {
+  std::vector<Resident> residents = two_units();
+  for (Resident& resident : residents) {
+    if (resident.unit > 0) continue;
+    resident.trainable = false;
+    resident.frozen_type = type;
+    resident.value.set_requires_grad(false);
+  }
+  return residents;
+}
+
+TEST(Arena, KeepsFrozenValuesOutOfItsBuffersAndInTheirOwnType) {
+  const std::vector<Resident> residents = two_units_with_a_frozen_stem(at::kBFloat16);
+  const Arena arena(residents, Gradients::whole, at::kBFloat16);
+  EXPECT_EQ(names_of(arena), (std::vector<std::string>{"head.weight", "head.bias"}));
+  EXPECT_EQ(arena.values().numel(), 32 + 64);
+  EXPECT_EQ(arena.gradients().numel(), 32 + 64);
+  EXPECT_EQ(arena.working_copy()->tensor().numel(), 32 + 64);
+  EXPECT_EQ(arena.make_state().numel(), 32 + 64);
+  ASSERT_EQ(arena.frozen_values().size(), 1u);
+  EXPECT_EQ(arena.frozen_values()[0].nbytes(), 2 * 128);  // each padded to 128 bytes
+  ASSERT_EQ(arena.frozen().size(), 2u);
+  EXPECT_EQ(arena.frozen()[1].first, "stem.weight");
+  const at::Tensor& weight = residents[1].value;  // the module's own
+  EXPECT_EQ(weight.scalar_type(), at::kBFloat16);
+  EXPECT_EQ(weight.sizes(), at::IntArrayRef({5, 3}));
+  EXPECT_TRUE(weight.is_alias_of(arena.frozen_values()[0]));
+  EXPECT_FALSE(weight.grad().defined());
+  weight.fill_(2);
+  EXPECT_EQ(arena.frozen_values()[0].sum().item<float>(), 30);
+  arena.check_views();
+}
+
+TEST(Arena, KeepsFrozenValuesInTheirTypeWhereNoneIsGiven) {
+  const std::vector<Resident> residents = two_units_with_a_frozen_stem({});
+  const Arena arena(residents);
+  EXPECT_EQ(residents[1].value.scalar_type(), at::kFloat);
+  EXPECT_EQ(arena.frozen_values()[0].numel(), 64);
+}
+
+TEST(Arena, NeedsSomethingToTrain) {
+  std::vector<Resident> residents = two_units_with_a_frozen_stem({});
+  residents.resize(2);
+  EXPECT_THROW(Arena{residents}, std::logic_error);
 }
 
 TEST(Arena, KeepsTheIdentityOfTensorsAndSharesItsMemoryWithThem) {

@@ -70,6 +70,21 @@ TEST(HeadLoss, IsTheSameInParts) {
   EXPECT_LT(relative_error(parts.weight.grad(), whole.weight.grad()), 1e-14);
 }
 
+TEST(HeadLoss, IsTheSameInPartsWhereTheHeadOrTheFeaturesAreFrozen) {
+  const at::Tensor targets = some_targets(11);
+  for (const bool frozen_head : {true, false}) {
+    const at::Tensor features = random_leaf({5, 200, 6}, 3), weight = random_leaf({13, 6}, 4);
+    (frozen_head ? weight : features).set_requires_grad(false);
+    const at::Tensor& learns = frozen_head ? features : weight;
+    head_loss(head_of(weight), features, targets, {.classes = 11}, kWhole).weighted.backward();
+    const at::Tensor expected = learns.grad().clone();
+    learns.mutable_grad().reset();
+    head_loss(head_of(weight), features, targets, {.classes = 11}, 130 * 13 * 8).weighted.backward();
+    EXPECT_LT(relative_error(learns.grad(), expected), 1e-14);
+    EXPECT_FALSE((frozen_head ? weight : features).grad().defined());
+  }
+}
+
 TEST(HeadLoss, HasLogitsOfOnePartAtATime) {
   device::install_host_allocator();
   const at::Tensor features = random_leaf({5, 200, 6}, 3, at::kFloat), weight = random_leaf({4096, 6}, 4, at::kFloat),

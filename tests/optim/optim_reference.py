@@ -1,6 +1,8 @@
 """torch and transformers as references for optim. Numbers are exchanged as raw files of float64.
 
 optimizers OUT IN SHAPES CASES                         weights after 20 steps, case by case in double and in float
+groups OUT IN SHAPES CASES                             the same with parameter groups and a falling rate
+late OUT IN SHAPES ADDED AFTER                         weights after 20 steps, some of them trained later
 schedules OUT CURVES                                   the rates of transformers' schedulers
 scaler OUT INTERVAL INFINITE_STEPS                     scale and growth tracker of torch.amp.GradScaler after each step
 """
@@ -41,6 +43,50 @@ def train(given, shapes, rule, options, max_norm):
             torch.nn.utils.clip_grad_norm_(weights, max_norm)
         optimizer.step()
     return torch.cat([weight.detach().double().view(-1) for weight in weights])
+
+
+def groups(path, given_path, shapes, cases):
+    """CASES is a list of [rule, options, [rate, weight decay] of each parameter]."""
+    given = torch.from_numpy(numpy.fromfile(given_path))
+    write(path, torch.cat([train_groups(given.to(dtype), json.loads(shapes), rule, options, settings)
+                           for rule, options, settings in json.loads(cases)
+                           for dtype in (torch.float64, torch.float32)]))
+
+
+def train_groups(given, shapes, rule, options, settings):
+    sizes = [torch.Size(shape).numel() for shape in shapes]
+    rows = [[part.reshape(shape).clone() for part, shape in zip(row.split(sizes), shapes)]
+            for row in given.view(STEPS + 1, sum(sizes))]
+    weights = [torch.nn.Parameter(start) for start in rows[0]]
+    parts = [{"params": [weight], "lr": rate, "weight_decay": decay}
+             for weight, (rate, decay) in zip(weights, settings)]
+    optimizer = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[rule](parts, **options)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 40)
+    for gradients in rows[1:]:
+        for weight, gradient in zip(weights, gradients):
+            weight.grad = gradient
+        optimizer.step()
+        schedule.step()
+    return torch.cat([weight.detach().double().view(-1) for weight in weights])
+
+
+def late(path, given_path, shapes, added, after):
+    """AdamW, which is given the parameters ADDED only after so many steps. Every other parameter decays."""
+    given, shapes, added = torch.from_numpy(numpy.fromfile(given_path)), json.loads(shapes), json.loads(added)
+    sizes = [torch.Size(shape).numel() for shape in shapes]
+    rows = [[part.reshape(shape).clone() for part, shape in zip(row.split(sizes), shapes)]
+            for row in given.view(STEPS + 1, sum(sizes))]
+    weights = [torch.nn.Parameter(start) for start in rows[0]]
+    part = lambda i: {"params": [weights[i]], "weight_decay": 0.1 if i % 2 == 0 else 0.0}
+    optimizer = torch.optim.AdamW([part(i) for i in range(len(weights)) if i not in added], lr=0.05)
+    for step, gradients in enumerate(rows[1:]):
+        if step == int(after):
+            for i in added:
+                optimizer.add_param_group(part(i))
+        for weight, gradient in zip(weights, gradients):
+            weight.grad = gradient
+        optimizer.step()
+    write(path, torch.cat([weight.detach().double().view(-1) for weight in weights]))
 
 
 def rates(make, steps):
@@ -84,4 +130,5 @@ def scaler(path, interval, infinite_steps):
     write(path, result)
 
 
-{"optimizers": optimizers, "schedules": schedules, "scaler": scaler}[sys.argv[1]](*sys.argv[2:])
+KINDS = {"optimizers": optimizers, "groups": groups, "late": late, "schedules": schedules, "scaler": scaler}
+KINDS[sys.argv[1]](*sys.argv[2:])

@@ -222,14 +222,14 @@ TEST_P(EveryOptimizer, LeavesTheWorkingCopyToBeMadeNew) {
   EXPECT_FALSE(copy_to_write(arena).defined());  // this rank owns nothing: the copy would be incomplete
 }
 
-TEST(DecayGroups, SplitTheArenaOnceByDecayAndNotAtAllWithoutIt) {
+TEST(UpdateGroups, SplitTheArenaOnceByDecayAndNotAtAllWithoutIt) {
   const Model model(at::kFloat);
-  const std::vector<DecayGroup> groups = decay_groups(*model.arena, 0.1);
+  const std::vector<UpdateGroup> groups = update_groups(*model.arena, 0.1);
   ASSERT_EQ(groups.size(), 2u);
   EXPECT_EQ(groups[0].weight_decay, 0.1);
   EXPECT_EQ(groups[0].ranges.size(), 3u);
   EXPECT_EQ(groups[1].weight_decay, 0);
-  const std::vector<DecayGroup> all = decay_groups(*model.arena, 0);
+  const std::vector<UpdateGroup> all = update_groups(*model.arena, 0);
   ASSERT_EQ(all.size(), 1u);
   EXPECT_EQ(all[0].slices(model.arena->values())[0].numel(), model.arena->values().numel());
 }

@@ -53,6 +53,12 @@ int64_t newest_branch_in(const std::filesystem::path& checkpoints);
 /// Reads a manifest and checks that every file it names exists with the right size. Throws Damage or Unreadable.
 Manifest look_at_files(const std::filesystem::path& folder);
 
+/// Path of the frozen weights of a checkpoint: beside its folder, or inside it if somebody has put them there.
+std::filesystem::path frozen_path(const std::filesystem::path& checkpoint, const Frozen& frozen);
+
+/// Checks that the file exists and has its size. Throws Unreadable: once the file is back, the checkpoint is good.
+void look_at_frozen(const std::filesystem::path& checkpoint, const Frozen& frozen);
+
 /// Reads a whole text file (manifest, state) of a checkpoint. Throws Damage or Unreadable.
 std::string read_text(const std::filesystem::path& path);
 

@@ -57,6 +57,23 @@ struct Origin {
   friend bool operator==(const Origin&, const Origin&) = default;
 };
 
+/// Weights that training did not change. They lie once beside a run's checkpoints, in a file named by its hash.
+struct Frozen {
+  struct Tensor {
+    std::string dtype;  // as in safetensors: "BF16"
+    std::vector<int64_t> shape;
+    std::string xxh3_128;  // of its bytes in row-major order
+
+    friend bool operator==(const Tensor&, const Tensor&) = default;
+  };
+
+  FileSeal seal;       // of the file
+  std::string source;  // where the values come from: "pretrained weights/gpt2", "seed 42"
+  std::map<std::string, Tensor> tensors;
+
+  std::string file_name() const;  // "frozen-<hash>.safetensors"
+};
+
 struct Manifest {
   struct File {
     FileSeal seal;
@@ -69,6 +86,7 @@ struct Manifest {
   Origin origin;
   std::map<std::string, File> files;  // by name in the checkpoint's folder
   std::optional<Score> score;
+  std::optional<Frozen> frozen;  // a part of "model" that is not in `files`
 };
 
 std::string to_json(const Manifest& manifest);

@@ -21,6 +21,7 @@ class Part {
     std::filesystem::path path;
     FileSeal seal;
     std::map<std::string, Slice> slices;  // by tensor name; a tensor not listed here is whole
+    bool is_shared = false;  // by many checkpoints, which are good again once it is back: Unreadable, not Damage
   };
 
   /// Reads only the headers. Throws Damage if a file is malformed, or if the slices of a tensor do not cover it exactly
@@ -33,6 +34,9 @@ class Part {
   /// A whole tensor: a view of the file that holds all of it, otherwise a copy assembled from slices. Does not check
   /// the hash. Throws Error(checkpoint) if absent.
   at::Tensor tensor(const std::string& name) const;
+
+  /// Type of a tensor. Throws Error(checkpoint) if there is none of this name.
+  at::ScalarType type(const std::string& name) const { return entry_of(name).type; }
 
   /// A destination of read(): a tensor, or a slice of one as a flat tensor.
   struct Target {

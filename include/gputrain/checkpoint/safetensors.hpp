@@ -54,6 +54,9 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 /// Size of the file that write_safetensors() would write.
 uint64_t safetensors_bytes(const NamedTensors& tensors);
 
+/// The seal of the file that write_safetensors would write without metadata, and of each tensor's bytes by name.
+FileSeal seal_of_safetensors(const NamedTensors& tensors, std::map<std::string, FileSeal>& of_tensors);
+
 /// Writes tensors (any device, any strides) and metadata to a temporary file, syncs it and renames it to `path`. The
 /// bytes equal those of the safetensors package, whatever the order of `tensors`. On a disk error throws
 /// Error(checkpoint) and leaves an existing file unchanged.

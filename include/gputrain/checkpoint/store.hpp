@@ -4,6 +4,7 @@
 //   ckpt/step-00000100/{model,optimizer,...}.safetensors, state.json, manifest.json
 //   ckpt/step-00000100-2      the same step, saved again, until that is known to be good
 //   ckpt/branch-2/step-...    of a branch that a run began by choice of where to go on from
+//   ckpt/frozen-HASH.safetensors    weights that are not trained, once for all checkpoints that name them
 //   ckpt/latest, ckpt/best    links for people; nothing here reads them
 #pragma once
 
@@ -11,12 +12,14 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gputrain/checkpoint/checkpoint.hpp"
+#include "gputrain/checkpoint/frozen.hpp"
 #include "gputrain/checkpoint/listing.hpp"
 
 namespace gputrain::checkpoint {
@@ -36,6 +39,7 @@ struct Snapshot {
   int64_t step = 0;
   std::map<std::string, NamedTensors> files;  // unsharded parts: "model" becomes model.safetensors
   std::vector<Shard> shards;                  // sharded parts
+  std::shared_ptr<FrozenWeights> frozen;      // rank 0; null: nothing is frozen
   std::string state;                          // JSON text
   std::optional<Score> score;                 // if the metric was measured at this step
   Origin origin;

@@ -27,6 +27,7 @@ struct ValueType {
   using Visit = std::function<void(const std::string& key, const void* part)>;
   void (*clear)(void* holder) = nullptr;
   void* (*part_to_fill)(void* holder, const std::string& key) = nullptr;  // a new part, or the one an optional holds
+  void (*reserve)(void* holder, size_t count) = nullptr;  // list: so many parts then keep their addresses
   void (*each)(const void* holder, const Visit& visit) = nullptr;
 };
 
@@ -86,6 +87,7 @@ ValueType list_type() {
   type.inner = &type_of<T>();
   type.takes_one = is_specialization<Holder, OneOrMore>;
   type.clear = [](void* holder) { vector_of<T, Holder>(holder).clear(); };
+  type.reserve = [](void* holder, size_t count) { vector_of<T, Holder>(holder).reserve(count); };
   type.part_to_fill = [](void* holder, const std::string&) -> void* {
     return &vector_of<T, Holder>(holder).emplace_back();
   };

@@ -2,18 +2,30 @@
 //
 // Segments are in unit order (stem, blocks, head), each padded to 128 bytes; padding is zero and stays zero. Fused
 // optimizers, norms, finite checks, buckets and shards work on ranges of these buffers.
+//
+// Frozen parameters are in none of these buffers: their values lie in flat buffers of their own, one per dtype.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/device/role.hpp"
 #include "gputrain/device/working_copy.hpp"
 
 namespace gputrain::device {
+
+/// How the update of one parameter differs from the optimizer's own settings.
+struct UpdateSettings {
+  double lr_factor = 1;                // times the learning rate
+  std::optional<double> weight_decay;  // instead of the rule's own
+
+  friend bool operator==(const UpdateSettings&, const UpdateSettings&) = default;
+};
 
 /// One tensor that moves into the arena.
 struct Resident {
@@ -21,6 +33,10 @@ struct Resident {
   at::Tensor value;    // gets new storage; identity, sizes and strides stay
   int64_t unit = 0;    // index of its model unit; must not decrease along the list
   bool decays = true;  // weight decay applies
+  Role role = Role::weight;
+  UpdateSettings settings = {};
+  bool trainable = true;                           // false: frozen; must not require grad
+  std::optional<at::ScalarType> frozen_type = {};  // dtype that a frozen value is kept in; empty: its own
 };
 
 struct Segment {
@@ -31,6 +47,8 @@ struct Segment {
   std::vector<int64_t> sizes, strides;
   int64_t unit = 0;
   bool decays = true;
+  Role role = Role::weight;
+  UpdateSettings settings;
 
   /// Whether the elements are in row-major order; false for channels-last.
   bool is_row_major() const noexcept;
@@ -40,7 +58,6 @@ struct Segment {
 struct Range {
   int64_t begin = 0;
   int64_t end = 0;
-  bool decays = true;
   int64_t size() const noexcept { return end - begin; }
 };
 
@@ -51,7 +68,8 @@ class Arena {
  public:
   /// Moves the storage of all residents into one flat buffer (they must share dtype and device) and gives each a
   /// `.grad` that is a view of a second flat buffer. Does not copy old contents: initialize or load afterwards.
-  /// Within a unit, segments that decay come first, so that few ranges cover the arena.
+  /// Within a unit, segments that decay come first, and those of equal settings are neighbours, so that few ranges
+  /// cover the arena. At least one resident is trainable; frozen ones get storage of their own and no `.grad`.
   /// Gradients::owned: sets no `.grad`; code that takes a gradient after backward must reset `.grad`.
   /// `working_type`: dtype of a copy that layers read; empty: no copy.
   explicit Arena(const std::vector<Resident>& residents, Gradients kept = Gradients::whole,
@@ -67,9 +85,11 @@ class Arena {
   const c10::intrusive_ptr<WorkingCopy>& working_copy() const noexcept { return working_copy_; }  // or null
   const std::vector<Segment>& segments() const noexcept { return segments_; }
 
-  /// Maximal runs of segments with the same decay flag, in order; together they cover the arena.
-  std::vector<Range> decay_ranges() const;
-  /// One range per unit, in order; ignore their `decays`.
+  /// The frozen parameters by name, as views of frozen_values().
+  const std::vector<std::pair<std::string, at::Tensor>>& frozen() const noexcept { return frozen_; }
+  const std::vector<at::Tensor>& frozen_values() const noexcept { return frozen_values_; }  // flat, one per dtype
+
+  /// One range per unit, in order; together they cover the arena.
   std::vector<Range> unit_ranges() const;
 
   /// The range that this rank updates and keeps optimizer state for. By default the whole arena; for Gradients::owned
@@ -91,12 +111,16 @@ class Arena {
   void check_views() const;
 
  private:
+  void place_frozen(const std::vector<Resident>& residents);
+
   Gradients kept_;
   at::Tensor values_, gradients_, owned_gradients_;
   c10::intrusive_ptr<WorkingCopy> working_copy_;
   Range owned_;
   std::vector<Segment> segments_;
   std::vector<at::Tensor> residents_;  // in the order of segments_
+  std::vector<std::pair<std::string, at::Tensor>> frozen_;
+  std::vector<at::Tensor> frozen_values_;
 };
 
 }  // namespace gputrain::device

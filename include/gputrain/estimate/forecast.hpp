@@ -34,11 +34,12 @@ struct WireForecast {
 struct CheckpointForecast {
   int64_t files = 0;  // files with tensors
   int64_t bytes = 0, largest_file = 0;
+  int64_t frozen_bytes = 0;           // beside the checkpoints, once for all of them
   int64_t most_at_once = 0;           // checkpoints, including the one being written
   std::optional<int64_t> free_bytes;  // on the disk of output_dir; empty: unknown
   int64_t copy_bytes = 0;             // host memory of rank 0 for the copy that a background save writes; 0: no copy
 
-  bool fits() const noexcept { return !free_bytes || most_at_once * bytes <= *free_bytes; }
+  bool fits() const noexcept { return !free_bytes || most_at_once * bytes + frozen_bytes <= *free_bytes; }
 };
 
 /// Peak memory of a step's tensors on this machine's CPU, without the fixed memory.

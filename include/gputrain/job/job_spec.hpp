@@ -20,6 +20,7 @@ namespace gputrain::app {
 struct ModelSpec {
   config::Choice architecture;
   std::optional<std::string> pretrained;
+  std::vector<std::string> freeze;
 
   static void describe(config::Description<ModelSpec>& d);
 };

@@ -15,6 +15,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "gputrain/device/role.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "gputrain/ops/precision.hpp"
 
@@ -48,13 +49,21 @@ struct Init {
 };
 
 /// Kind of a parameter, for `optimizer.no_decay: [bias, norm]`.
-enum class Role { weight, bias, norm, embedding };
+using Role = device::Role;
+
+/// The type that a layer reads a parameter in: the master type, or the policy's compute type through ops::operand().
+enum class ReadAs { master, compute };
 
 struct Parameter {
   std::string name;  // within its module, without dots
-  at::Tensor value;  // requires grad
+  at::Tensor value;  // requires grad if trainable
   Init init;
   Role role;
+  ReadAs read_as;
+  bool trainable = true;  // see freeze()
+
+  /// Makes it a constant: no gradient from now on. Call before the arena is built.
+  void freeze();
 };
 
 /// A tensor that is not a parameter but is saved with the parameters.
@@ -84,7 +93,9 @@ class Module {
   const Context& context() const noexcept { return context_; }
 
  protected:
-  at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role);
+  /// `read_as` compute: the layer casts the parameter itself, so a frozen one is kept in that type alone.
+  at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role,
+                                ReadAs read_as = ReadAs::master);
   /// `initialize` overwrites `value`, unless `init` is Init::as_given().
   at::Tensor register_buffer(std::string name, at::Tensor value, Init init);
 

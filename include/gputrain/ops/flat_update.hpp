@@ -9,10 +9,12 @@
 
 namespace gputrain::ops {
 
-/// A range of a flat buffer with one weight decay.
+/// A range of a flat buffer with one set of settings.
 struct FlatStretch {
   int64_t begin = 0, end = 0;
   double weight_decay = 0;
+  double lr_factor = 1;  // times UpdateScalars::lr
+  double since = 0;      // updates made before these were trained: AdamWBuffers::step less this is theirs
 };
 
 /// Device scalars of an update; found_inf and divisor as in optim::StepScalars.

@@ -1,6 +1,8 @@
-// An optimizer: updates ranges of the arena in one fused call per decay group. One rule per file in src/optim/rules.
+// An optimizer: updates ranges of the arena in one fused call per group of equal settings. One rule per file in
+// src/optim/rules.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,15 +39,25 @@ class Optimizer {
   };
   virtual State state() = 0;
 
+  /// Updates that were made before a tensor was trained, by its name; a tensor that is not here has had all. Rules that
+  /// correct for the number of updates count from there. Replaces what was set before, and is a part of state(), as
+  /// scalars whose names begin with kSincePrefix.
+  virtual void count_since(const std::map<std::string, double>& since);
+  static constexpr const char* kSincePrefix = "since.";
+  /// Updates made so far, as a restored state has them; 0 where the rule does not count.
+  virtual double updates() const { return 0; }
+
   virtual std::string describe() const = 0;  // "adamw betas 0.9 0.95 decay 0.1"
 };
 
 using OptimizerCatalog = config::Catalog<Optimizer, const device::Arena&>;
 OptimizerCatalog& catalog();
 
-/// The ranges of the arena that this rank updates with the same weight decay: input of a fused update.
-struct DecayGroup {
+/// The ranges of the arena that this rank updates and that share their settings: what a fused update takes.
+struct UpdateGroup {
   double weight_decay = 0;
+  double lr_factor = 1;
+  double since = 0;  // see Optimizer::count_since()
   std::vector<device::Range> ranges;
   int64_t owned_begin = 0;  // where the rank's owned part begins
 
@@ -53,14 +65,33 @@ struct DecayGroup {
   std::vector<at::Tensor> slices(const at::Tensor& flat) const;
   /// The group's views of a state over the owned part.
   std::vector<at::Tensor> state_slices(const at::Tensor& state) const;
+  /// Its rate: `lr` itself where the factor is 1, else a new device scalar.
+  at::Tensor rate(const at::Tensor& lr) const;
 };
 
-/// Splits the rank's owned part of an arena by decay. One group if `weight_decay` is zero, no group if the rank owns
-/// nothing.
-std::vector<DecayGroup> decay_groups(const device::Arena& arena, double weight_decay);
+/// Splits what this rank owns of an arena by settings, `weight_decay` being the rule's own. Neighbours of equal
+/// settings are one range; there is no group where the rank owns nothing.
+std::vector<UpdateGroup> update_groups(const device::Arena& arena, double weight_decay,
+                                       const std::map<std::string, double>& since = {});
 
-/// The same ranges for one update of all groups, relative to the rank's first owned element.
-std::vector<ops::FlatStretch> flat_stretches(const std::vector<DecayGroup>& groups);
+/// The same for an update of all groups at once, counted from the first element that the rank owns.
+std::vector<ops::FlatStretch> flat_stretches(const std::vector<UpdateGroup>& groups);
+
+/// For rules that work on matrices instead of ranges, such as Muon and LAMB: a namespace-scope object of this type says
+/// that the rule of this name gets every tensor whole, so that ranks that share out the state own whole tensors.
+struct WholeTensors {
+  explicit WholeTensors(const std::string& rule);
+};
+bool takes_whole_tensors(const std::string& rule);
+
+/// A tensor of the arena that this rank owns whole, with the tensor's own sizes and strides.
+struct OwnedTensor {
+  const device::Segment& segment;  // the arena's; has name, sizes and role
+  at::Tensor value, gradient;
+  double weight_decay = 0, lr_factor = 1;
+};
+/// All that the rank owns. Asserts that no tensor is cut between ranks.
+std::vector<OwnedTensor> owned_tensors(const device::Arena& arena, double weight_decay);
 
 /// The working copy, for an update that can write it together with the values. Undefined if there is none, or if other
 /// ranks own part of it.

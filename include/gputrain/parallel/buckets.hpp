@@ -17,9 +17,13 @@ struct BucketLimits {
 /// The buckets of an arena in the order they start; together they cover it. A unit above the limit has its own bucket.
 std::vector<device::Range> plan_buckets(const device::Arena& arena, const BucketLimits& limits);
 
-/// Splits an arena into one shard per rank, equal up to a few tensors. Bounds are multiples of 128 bytes, and never
-/// inside a tensor that is not in row-major order. The shards cover the arena; some may be empty.
-std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks);
+/// Where an arena may be cut: also within tensors in row-major order, or between tensors only.
+enum class ShardBounds { anywhere, tensors };
+
+/// Cuts an arena into one stretch per rank, equal up to a few tensors: bounds lie at multiples of 128 bytes, and never
+/// within a tensor that is not in row-major order. Together they cover it; some may be empty.
+std::vector<device::Range> plan_shards(const device::Arena& arena, int ranks,
+                                       ShardBounds bounds = ShardBounds::anywhere);
 
 /// Duration of an all-reduce: `latency_seconds` + bytes / `bytes_per_second`.
 struct LinkSpeed {

@@ -68,11 +68,12 @@ Datasets open_datasets(const Job& job);
 struct BuiltModel {
   std::unique_ptr<models::Model> model;
   std::unique_ptr<device::Arena> arena;
-  std::vector<at::Tensor> parameters;
-  int64_t parameter_count = 0;
-  int64_t classes_left_out = 0;       // of a pretrained last layer that was left out; 0: none
-  bool sync_batch_norm = false;       // batch norm uses the batches of all ranks in training
-  std::vector<device::Range> owners;  // the range that each rank updates; empty: not sharded
+  std::vector<at::Tensor> parameters;  // trainable ones
+  int64_t parameter_count = 0;         // elements of all
+  int64_t trainable_count = 0;         // of these, elements that model.freeze leaves to train
+  int64_t classes_left_out = 0;        // of a last layer that pretrained weights have otherwise
+  bool sync_batch_norm = false;        // its batch norm in training is over the batches of all ranks
+  std::vector<device::Range> owners;   // what each rank updates, where they share that out; otherwise empty
 };
 
 /// Every rank must call.

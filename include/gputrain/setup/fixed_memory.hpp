@@ -8,13 +8,15 @@
 namespace gputrain::app {
 
 struct FixedMemory {
-  int64_t parameters = 0;
-  int64_t working_copy = 0;  // 16-bit copy of the parameters
+  int64_t parameters = 0;    // trainable ones
+  int64_t frozen = 0;        // parameters that model.freeze names
+  int64_t working_copy = 0;  // of them, in 16 bits
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
   int64_t buffers = 0;  // running statistics
 
-  int64_t total() const noexcept { return parameters + working_copy + gradients + optimizer_state + buffers; }
+  int64_t weights() const noexcept { return parameters + frozen + buffers; }
+  int64_t total() const noexcept { return weights() + working_copy + gradients + optimizer_state; }
 };
 
 FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates);

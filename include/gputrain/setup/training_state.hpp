@@ -1,6 +1,7 @@
 // The complete training state: gathers it for a checkpoint and restores it from one.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& opt
 class TrainingState {
  public:
   /// All arguments must outlive this object. The state of `log` is saved too.
-  TrainingState(const Job& job, Assembly& assembly, train::Hook& log) : job_(job), assembly_(assembly), log_(log) {}
+  TrainingState(const Job& job, Assembly& assembly, train::Hook& log);
 
   /// The state after `progress.step` steps, with the score if `best_metric` was evaluated at this step. The tensors are
   /// live: training changes them. Collective, every rank must call: makes running statistics equal and gathers the
@@ -41,12 +42,16 @@ class TrainingState {
   bool shares_optimizer() const noexcept { return !assembly_.built.owners.empty(); }
   std::vector<std::string> files_of_others() const;
   void check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const;
-  void restore_optimizer(const checkpoint::Part& part);
+  void restore_weights(const checkpoint::Checkpoint& from);
+  void note_source(const checkpoint::Checkpoint& from);
+  void restore_optimizer(const checkpoint::Checkpoint& from);
   void restore_generators(const checkpoint::Checkpoint& from);
 
   const Job& job_;
   Assembly& assembly_;
   train::Hook& log_;
+  std::string frozen_source_;                          // where frozen values come from
+  std::shared_ptr<checkpoint::FrozenWeights> frozen_;  // of rank 0, once something was saved
 };
 
 }  // namespace gputrain::app

@@ -14,12 +14,17 @@ namespace gputrain::app {
 
 /// The live parameters and buffers, detached.
 checkpoint::NamedTensors named_weights(models::Model& model);
+/// Of them what training changes: trainable parameters and buffers.
+checkpoint::NamedTensors trained_weights(models::Model& model);
+/// Of them the frozen parameters.
+checkpoint::NamedTensors frozen_weights(models::Model& model);
 
 /// Throws Error(data) if load_weights() would find no file. Call first: without weights, code that needs their
 /// config.json fails with a less clear message.
 void check_there_are_weights(const std::filesystem::path& path);
 
-/// Loads the model from a safetensors file, or from the model.safetensors of a folder. Throws Error(data) that lists
+/// Loads the model from a safetensors file, or from the model.safetensors of a folder; the frozen
+/// weights of a checkpoint belong to it. Throws Error(data) that lists
 /// all tensors that are missing, unexpected or of another shape. Returns the number of classes of a last layer that was
 /// left out.
 int64_t load_weights(models::Model& model, const std::filesystem::path& path,

@@ -1,8 +1,11 @@
 // AdamW: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019; torch.optim.AdamW's arithmetic.
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
@@ -45,16 +48,8 @@ class AdamW final : public Optimizer {
         second_(arena.make_state()),
         step_(at::zeros({}, arena.values().options().dtype(at::kFloat))),
         values_(arena.values().narrow(0, arena.owned().begin, arena.owned().size())),
-        gradients_(arena.owned_gradients()),
-        update_(flat_stretches(decay_groups(arena, spec.weight_decay))) {
-    for (const DecayGroup& group : decay_groups(arena, spec.weight_decay)) {
-      groups_.push_back({.weight_decay = group.weight_decay,
-                         .values = group.slices(arena.values()),
-                         .gradients = group.state_slices(arena.owned_gradients()),
-                         .first = group.state_slices(first_),
-                         .second = group.state_slices(second_),
-                         .steps = std::vector<at::Tensor>(group.ranges.size(), step_)});
-    }
+        gradients_(arena.owned_gradients()) {
+    build_groups();
   }
 
   void step(const StepScalars& scalars) override {
@@ -63,15 +58,26 @@ class AdamW final : public Optimizer {
     const at::Tensor copy = copy_to_write(arena_);
     const bool is_done = update_.adamw({values_, gradients_, first_, second_, step_, copy},
                                        {scalars.lr, scalars.found_inf, scalars.divisor}, rule);
-    if (!is_done) update_groups(scalars);
+    if (!is_done) update_by_aten(scalars);
     note_update(arena_, is_done && copy.defined());
     // The fused kernels skip the update themselves. Take the count back here, without reading the device.
     if (scalars.found_inf) step_.sub_(scalars.found_inf->squeeze(0));
   }
 
   State state() override {
-    return {.flat = {{"exp_avg", first_}, {"exp_avg_sq", second_}}, .scalars = {{"step", step_}}};
+    State state{.flat = {{"exp_avg", first_}, {"exp_avg_sq", second_}}, .scalars = {{"step", step_}}};
+    for (const auto& [name, count] : since_)
+      state.scalars.emplace_back(kSincePrefix + name, at::full_like(step_, count));
+    return state;
   }
+
+  void count_since(const std::map<std::string, double>& since) override {
+    if (since == since_) return;
+    since_ = since;
+    earlier_.push_back(std::move(update_));
+    build_groups();
+  }
+  double updates() const override { return step_.item<double>(); }
 
   std::string describe() const override {
     return fmt::format("adamw betas {} {} decay {}", spec_.betas[0], spec_.betas[1], spec_.weight_decay);
@@ -79,14 +85,29 @@ class AdamW final : public Optimizer {
 
  private:
   struct Group {
-    double weight_decay;
-    std::vector<at::Tensor> values, gradients, first, second, steps;
+    UpdateGroup of;
+    std::vector<at::Tensor> values, gradients, first, second;
   };
 
-  void update_groups(const StepScalars& scalars) {
+  void build_groups() {
+    const auto groups = update_groups(arena_, spec_.weight_decay, since_);
+    update_ = ops::FlatUpdate(flat_stretches(groups));
+    groups_.clear();
+    for (const UpdateGroup& group : groups) {
+      groups_.push_back({.of = group,
+                         .values = group.slices(arena_.values()),
+                         .gradients = group.state_slices(arena_.owned_gradients()),
+                         .first = group.state_slices(first_),
+                         .second = group.state_slices(second_)});
+    }
+  }
+
+  void update_by_aten(const StepScalars& scalars) {
     for (Group& group : groups_) {
-      at::_fused_adamw_(group.values, group.gradients, group.first, group.second, {}, group.steps, scalars.lr,
-                        spec_.betas[0], spec_.betas[1], group.weight_decay, spec_.eps, /*amsgrad=*/false,
+      const at::Tensor step = group.of.since == 0 ? step_ : step_.sub(group.of.since);
+      const std::vector<at::Tensor> steps(group.values.size(), step);
+      at::_fused_adamw_(group.values, group.gradients, group.first, group.second, {}, steps, group.of.rate(scalars.lr),
+                        spec_.betas[0], spec_.betas[1], group.of.weight_decay, spec_.eps, /*amsgrad=*/false,
                         /*maximize=*/false, scalars.divisor, scalars.found_inf);
     }
   }
@@ -94,8 +115,10 @@ class AdamW final : public Optimizer {
   AdamWSpec spec_;
   const device::Arena& arena_;
   at::Tensor first_, second_, step_, values_, gradients_;
-  ops::FlatUpdate update_;
+  ops::FlatUpdate update_{{}};
+  std::vector<ops::FlatUpdate> earlier_;  // whose tables a recorded step may read
   std::vector<Group> groups_;
+  std::map<std::string, double> since_;
 };
 
 const config::Registered<AdamW, AdamWSpec> registered_adamw{catalog(), "adamw", "Adam with decoupled weight decay"};

@@ -40,11 +40,11 @@ class Sgd final : public Optimizer {
         arena_(arena),
         values_(arena.values().narrow(0, arena.owned().begin, arena.owned().size())),
         gradients_(arena.owned_gradients()),
-        update_(flat_stretches(decay_groups(arena, spec.weight_decay))) {
+        update_(flat_stretches(update_groups(arena, spec.weight_decay))) {
     if (spec.momentum > 0) velocity_ = arena.make_state();
-    for (const DecayGroup& group : decay_groups(arena, spec.weight_decay)) {
+    for (const UpdateGroup& group : update_groups(arena, spec.weight_decay)) {
       groups_.push_back(
-          {.weight_decay = group.weight_decay,
+          {.of = group,
            .values = group.slices(arena.values()),
            .gradients = group.state_slices(arena.owned_gradients()),
            .velocities = velocity_.defined() ? group.state_slices(velocity_) : std::vector<at::Tensor>{}});
@@ -56,7 +56,7 @@ class Sgd final : public Optimizer {
     const at::Tensor copy = copy_to_write(arena_);
     const bool is_done =
         update_.sgd({values_, gradients_, velocity_, copy}, {scalars.lr, scalars.found_inf, scalars.divisor}, rule);
-    if (!is_done) update_groups(scalars);
+    if (!is_done) update_by_aten(scalars);
     note_update(arena_, is_done && copy.defined());
   }
 
@@ -73,14 +73,15 @@ class Sgd final : public Optimizer {
 
  private:
   struct Group {
-    double weight_decay;
+    UpdateGroup of;
     std::vector<at::Tensor> values, gradients, velocities;
   };
 
-  void update_groups(const StepScalars& scalars) {
+  void update_by_aten(const StepScalars& scalars) {
     for (Group& group : groups_) {
       // is_first_step is always false: a velocity of zero gives the same, also if the first steps were skipped.
-      at::_fused_sgd_(group.values, group.gradients, group.velocities, group.weight_decay, spec_.momentum, scalars.lr,
+      at::_fused_sgd_(group.values, group.gradients, group.velocities, group.of.weight_decay, spec_.momentum,
+                      group.of.rate(scalars.lr),
                       /*dampening=*/0, spec_.nesterov, /*maximize=*/false, /*is_first_step=*/false, scalars.divisor,
                       scalars.found_inf);
     }

@@ -21,11 +21,12 @@ constexpr double kBeta1 = 0.9, kBeta2 = 0.999, kAdamEps = 1e-3, kLr = 0.01, kDec
 
 at::Tensor scalar(double value) { return at::full({1}, value, at::kFloat); }
 
-/// Three ranges of an arena, the second without decay, with a gap that belongs to another rank.
+/// Three ranges of an arena, the second without decay, with a gap that belongs to another rank. The third has half the
+/// rate, and has had two more updates.
 std::vector<Stretch> stretches() {
   std::vector<Stretch> list{{kOwned, 2052, 0, static_cast<float>(kDecay)},
                             {2052, 4100, 0, 0.0F},
-                            {4200, kNumel, 0, static_cast<float>(kDecay)}};
+                            {4200, kNumel, 0, static_cast<float>(kDecay), 0.5F, -2.0F}};
   int64_t blocks = 0;
   for (Stretch& stretch : list) {
     stretch.first_block = blocks;
@@ -83,30 +84,35 @@ struct Reference {
     const at::Tensor copy = wide(start);
     values.assign(copy.const_data_ptr<double>(), copy.const_data_ptr<double>() + kNumel);
   }
-  template <class Rule>  // void(value, gradient, decay, index)
+  struct Settings {
+    double decay, lr, step;
+  };
+  template <class Rule>  // void(value, gradient, settings, index)
   void each(const at::Tensor& gradients, const Rule& rule) {
     ++step;
     for (const Stretch& stretch : stretches()) {
       for (int64_t i = stretch.begin; i < stretch.end; ++i) {
         const auto index = static_cast<size_t>(i);
-        rule(values[index], gradients.const_data_ptr<float>()[i] / 2.0, stretch.decay > 0 ? kDecay : 0.0, index);
+        const Settings settings{stretch.decay > 0 ? kDecay : 0.0, kLr * stretch.lr_factor,
+                                step - double{stretch.since}};
+        rule(values[index], gradients.const_data_ptr<float>()[i] / 2.0, settings, index);
       }
     }
   }
   void adamw(const at::Tensor& gradients) {
-    each(gradients, [&](double& value, double g, double decay, size_t i) {
-      value *= 1 - kLr * decay;
+    each(gradients, [&](double& value, double g, const Settings& s, size_t i) {
+      value *= 1 - s.lr * s.decay;
       first[i] = kBeta1 * first[i] + (1 - kBeta1) * g;
       second[i] = kBeta2 * second[i] + (1 - kBeta2) * g * g;
-      const double m = first[i] / (1 - std::pow(kBeta1, step)), v = second[i] / (1 - std::pow(kBeta2, step));
-      value -= kLr * m / (std::sqrt(v) + kAdamEps);
+      const double m = first[i] / (1 - std::pow(kBeta1, s.step)), v = second[i] / (1 - std::pow(kBeta2, s.step));
+      value -= s.lr * m / (std::sqrt(v) + kAdamEps);
     });
   }
   void sgd(const at::Tensor& gradients, double momentum, bool nesterov) {
-    each(gradients, [&](double& value, double g, double decay, size_t i) {
-      g += decay * value;
+    each(gradients, [&](double& value, double g, const Settings& s, size_t i) {
+      g += s.decay * value;
       first[i] = momentum * first[i] + g;
-      value -= kLr * (nesterov ? g + momentum * first[i] : first[i]);
+      value -= s.lr * (nesterov ? g + momentum * first[i] : first[i]);
     });
   }
   at::Tensor tensor() const {

@@ -92,7 +92,9 @@ void FlatUpdate::upload(at::Device device) {
     *entries++ = {.begin = stretch.begin,
                   .end = stretch.end,
                   .first_block = blocks_,
-                  .decay = static_cast<float>(stretch.weight_decay)};
+                  .decay = static_cast<float>(stretch.weight_decay),
+                  .lr_factor = static_cast<float>(stretch.lr_factor),
+                  .since = static_cast<float>(stretch.since)};
     blocks_ += cuda::blocks_of(stretch.end - stretch.begin);
   }
   table_ = table.to(device);

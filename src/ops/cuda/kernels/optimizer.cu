@@ -31,13 +31,15 @@ __device__ inline bool is_skipped(const Update& p) { return p.found_inf != nullp
 /// A thread's elements: kPacks packs that begin at place(i) in the arena, if that is below end.
 struct Share {
   int64_t begin, end;
-  float decay;
+  float decay, lr_factor, since;
 
   __device__ explicit Share(const Update& p) {
     const Stretch& stretch = stretch_of(p, block_x());
     begin = stretch.begin + (block_x() - stretch.first_block) * kBlockElements + thread_x() * kVector;
     end = stretch.end;
     decay = stretch.decay;
+    lr_factor = stretch.lr_factor;
+    since = stretch.since;
   }
   __device__ int64_t place(int pack) const { return begin + pack * kThreads * kVector; }
 };
@@ -83,10 +85,11 @@ __global__ void __launch_bounds__(kThreads) adamw_kernel(AdamWUpdate p, AdamWRat
   load_share(p.common.gradients, share, gradient);
   load_share(p.first, share, first);
   load_share(p.second, share, second);
-  const float lr = *p.common.lr, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
-  // 1 - beta^step by expm1, because beta^step is almost 1 in the first steps.
-  const float step_size = lr / -expm1f(*p.step * rates.log_beta1);
-  const float second_root = sqrtf(-expm1f(*p.step * rates.log_beta2));
+  const float lr = *p.common.lr * share.lr_factor, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
+  const float step = *p.step - share.since;
+  // 1 - beta^step: by expm1, because beta^step is almost 1 in the first steps.
+  const float step_size = lr / -expm1f(step * rates.log_beta1);
+  const float second_root = sqrtf(-expm1f(step * rates.log_beta2));
   const float beta2 = static_cast<float>(p.beta2);
   GPUTRAIN_UNROLL
   for (int pack = 0; pack < kPacks; ++pack) {
@@ -113,7 +116,7 @@ __global__ void __launch_bounds__(kThreads) sgd_kernel(SgdUpdate p) {
   load_share(p.common.values, share, value);
   load_share(p.common.gradients, share, gradient);
   if (p.velocity != nullptr) load_share(p.velocity, share, velocity);
-  const float lr = *p.common.lr, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
+  const float lr = *p.common.lr * share.lr_factor, divisor = p.common.divisor != nullptr ? *p.common.divisor : 1.0F;
   GPUTRAIN_UNROLL
   for (int pack = 0; pack < kPacks; ++pack) {
     GPUTRAIN_UNROLL

@@ -5,11 +5,13 @@
 
 namespace gputrain::ops::cuda {
 
-/// A range of the arena with one weight decay. The grid's blocks are assigned to stretches in order.
+/// A range of the arena with its settings. The grid's blocks are assigned to stretches in order.
 struct Stretch {
   int64_t begin, end;   // elements of the arena; multiples of kStretchAlignment
   int64_t first_block;  // number of blocks of earlier stretches
   float decay;
+  float lr_factor = 1;
+  float since = 0;  // updates made before the stretch was trained
 };
 inline constexpr int64_t kStretchAlignment = 4;
 /// Number of blocks for a stretch.

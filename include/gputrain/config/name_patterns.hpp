@@ -1,0 +1,17 @@
+// Glob patterns over dotted names: `h.0.*`, `*.bias`.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gputrain::config {
+
+/// Whether the whole name matches; `*` stands for any characters, dots included, and `?` for one.
+bool matches(std::string_view pattern, std::string_view name);
+
+/// What to try instead of a pattern that matches none of the names: the nearest names, or patterns of whole modules, or
+/// the first parts of the names.
+std::string pattern_hint(std::string_view pattern, const std::vector<std::string>& names);
+
+}  // namespace gputrain::config

@@ -1,0 +1,17 @@
+// The parameters of a model as the arena takes them: which are trained, and with what settings.
+#pragma once
+
+#include <vector>
+
+#include "gputrain/device/arena.hpp"
+#include "gputrain/job/job.hpp"
+#include "gputrain/models/model.hpp"
+
+namespace gputrain::app {
+
+/// Every parameter once, in unit order, with its full name. Those that model.freeze names are frozen, the others get
+/// the settings of optimizer.groups and layer_decay. Throws config::SpecError for a pattern that matches no parameter,
+/// and where nothing is left to train.
+std::vector<device::Resident> residents_of(const Job& job, models::Model& model);
+
+}  // namespace gputrain::app
