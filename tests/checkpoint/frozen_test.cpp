@@ -3,7 +3,6 @@
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
-#include "gputrain/checkpoint/setting_aside.hpp"
 #include "store_fixture.hpp"
 
 namespace gputrain::checkpoint {
@@ -22,7 +21,8 @@ class FrozenInStore : public StoreFixture {
     store_.save({.step = step, .files = {{"model", {{"w", at::full({3}, 1.0)}}}}, .frozen = frozen, .state = "{}"});
   }
   fs::path file(const std::shared_ptr<FrozenWeights>& frozen) const { return folder_ / frozen->note().file_name(); }
-  Checkpoint checkpoint(int64_t step) const { return Checkpoint::open(store_.folder_of(step)); }
+  fs::path folder_of(int64_t step) const { return store_.folder() / folder_name(step); }
+  Checkpoint checkpoint(int64_t step) const { return Checkpoint::open(folder_of(step)); }
 
   CheckpointStore store_{folder_, {.keep_last = 2}};
 };
@@ -52,7 +52,7 @@ TEST_F(FrozenInStore, StayAsLongAsACheckpointNamesThem) {
   save(3, second);
   EXPECT_FALSE(fs::exists(file(first)));
   EXPECT_TRUE(fs::exists(file(second)));
-  set_aside(store_.folder_of(3), "left");  // may be wanted again
+  fs::rename(folder_of(3), folder_of(3).string() + ".left");  // may be wanted again
   save(4, first);
   save(5, first);
   save(6, first);
@@ -68,7 +68,7 @@ TEST_F(FrozenInStore, AreWrittenAnewWhereTheFileIsDamaged) {
   bad.back() ^= 1;
   overwrite(file(frozen), bad);
   EXPECT_THROW(checkpoint(1), Unreadable);
-  EXPECT_THROW(Checkpoint::look_into(store_.folder_of(1)).part("model").read({}, 0), Unreadable);
+  EXPECT_THROW(Checkpoint::look_into(folder_of(1)).part("model").read({}, 0), Unreadable);
   save(2, frozen_of(1));
   EXPECT_EQ(content_of(file(frozen)), good);
   EXPECT_NO_THROW(checkpoint(1));
@@ -78,7 +78,7 @@ TEST_F(FrozenInStore, AreFoundInTheCheckpointsFolderToo) {
   const auto frozen = frozen_of(1);
   save(1, frozen);
   const fs::path elsewhere = folder_.string() + "_elsewhere";
-  fs::copy(store_.folder_of(1), elsewhere);
+  fs::copy(folder_of(1), elsewhere);
   try {
     Checkpoint::open(elsewhere);
     ADD_FAILURE() << "opened";
@@ -93,15 +93,15 @@ TEST_F(FrozenInStore, AreFoundInTheCheckpointsFolderToo) {
 
 TEST_F(FrozenInStore, HaveANameThatStaysBesideTheCheckpoint) {
   save(1, frozen_of(1));
-  const fs::path path = store_.folder_of(1) / kManifestName;
+  const fs::path path = folder_of(1) / kManifestName;
   nlohmann::json manifest = nlohmann::json::parse(content_of(path));
   manifest["frozen"]["xxh3_128"] = "/../../secret";
   write_sealed_manifest(path, manifest);
-  EXPECT_THROW(Checkpoint::look_into(store_.folder_of(1)), Damage);
+  EXPECT_THROW(Checkpoint::look_into(folder_of(1)), Damage);
   manifest["frozen"]["xxh3_128"] = "0";
   manifest["frozen"]["tensors"]["f"]["shape"] = -1;
   write_sealed_manifest(path, manifest);
-  EXPECT_THROW(Checkpoint::look_into(store_.folder_of(1)), Damage);
+  EXPECT_THROW(Checkpoint::look_into(folder_of(1)), Damage);
 }
 
 }  // namespace
