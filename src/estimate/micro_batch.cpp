@@ -4,7 +4,6 @@
 #include <array>
 #include <utility>
 
-#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -220,13 +219,12 @@ nlohmann::json last_finding(const Job& job) {
 
 /// Rank 0 looks, for all. 0: there is none.
 int64_t kept_micro_batch(const Job& job, Place& place, const std::string& purpose) {
-  const at::Tensor kept = at::full({}, 0, at::kLong);
+  int64_t kept = 0;
   if (place.rank() == 0 && job.spec().checkpoint.resume != "never") {
     const auto found = last_finding(job);
-    if (found.is_object() && found.value("found_for", "") == purpose) kept.fill_(found["size"].get<int64_t>());
+    if (found.is_object() && found.value("found_for", "") == purpose) kept = found["size"].get<int64_t>();
   }
-  place.groups.control().broadcast(kept, 0, "micro-batch found before");
-  return kept.item<int64_t>();
+  return place.groups.from_rank_zero(kept, "micro-batch found before");
 }
 
 }  // namespace

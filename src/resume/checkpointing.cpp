@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include <ATen/ops/full.h>
-
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
@@ -136,9 +134,8 @@ void Checkpointing::leave_others_behind() {
 
 /// Its answer, on every rank.
 bool Checkpointing::ask_rank_zero(const std::function<bool()>& question) {
-  const at::Tensor answer = at::full({}, is_rank_zero() && question() ? 1 : 0, at::kLong);
-  parts_.assembly.place.groups.control().broadcast(answer, 0, "where the checkpoint lies");
-  return answer.item<int64_t>() != 0;
+  const int64_t answer = is_rank_zero() && question() ? 1 : 0;
+  return parts_.assembly.place.groups.from_rank_zero(answer, "where the checkpoint lies") != 0;
 }
 
 /// What of a mirror is not in reach now is left by what the ledger says.
@@ -327,9 +324,9 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
                                         {"verify_seconds", result.verify_seconds},
                                         {"stall_seconds", stall_seconds}});
     if (result.step == announced_step_) {
-      parts_.console.line(
-          "save", "step " + grouped(result.step) + " on request  " + monitor::bytes(static_cast<double>(result.bytes)) +
-                      " in " + monitor::duration(result.seconds) + "  " + store_.folder_of(result.step).string());
+      parts_.console.line("save", "step " + grouped(result.step) + " on request  " + monitor::bytes(result.bytes) +
+                                      " in " + monitor::duration(result.seconds) + "  " +
+                                      store_.folder_of(result.step).string());
     }
     return;
   }
@@ -344,9 +341,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
 }
 
 bool Checkpointing::fails_anywhere(bool failed) {
-  at::Tensor count = at::full({}, failed ? 1 : 0, at::kLong);
-  parts_.assembly.place.groups.control().all_reduce_sum(count, "checkpoint").wait();
-  return count.item<int64_t>() > 0;
+  return !parts_.assembly.place.groups.holds_everywhere(!failed, "checkpoint");
 }
 
 }  // namespace gputrain::app

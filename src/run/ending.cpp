@@ -1,10 +1,8 @@
 #include "gputrain/run/ending.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
-#include <ATen/ops/zeros.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
@@ -54,7 +52,7 @@ std::string speed_text(const monitor::Summary& summary) {
   const std::string unit = is_text ? " tok/s  " : " samples/s  ";
   return (rate > 0 ? monitor::compact(rate) + unit : "") +  // none where the first step was the only one
          "first step after " + monitor::duration(summary.first_step_seconds) + "  memory " +
-         monitor::bytes(static_cast<double>(summary.peak_memory_bytes)) + sent_text(summary);
+         monitor::bytes(summary.peak_memory_bytes) + sent_text(summary);
 }
 
 }  // namespace
@@ -124,11 +122,10 @@ void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earl
 }
 
 monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std::string& run_id, int64_t step,
-                               comm::Group& control) {
-  constexpr size_t kBytes = 4096;
+                               comm::ProcessGroups& groups) {
   auto known = nlohmann::ordered_json::object();
   try {
-    if (control.rank() == 0 && earlier.at("run_id") == run_id && earlier.at("step") == step) {
+    if (groups.rank() == 0 && earlier.at("run_id") == run_id && earlier.at("step") == step) {
       for (const auto& [name, value] : earlier.at("metrics").items())
         if (name.starts_with("test/") && value.is_number()) known[name] = value;
     }

@@ -335,8 +335,8 @@ void Training::roll_back(const std::string& finding) {
 
 train::Stop Training::test() {
   if (progress_.step == first_step_) {
-    const auto known = tested_before(monitor::newest_end(folder_.summary()), job_.run_id, progress_.step,
-                                     assembly_.place.groups.control());
+    const auto known =
+        tested_before(monitor::newest_end(folder_.summary()), job_.run_id, progress_.step, assembly_.place.groups);
     for (const auto& [name, value] : known) progress_.metrics[name] = value;
     if (!known.empty()) return train::Stop::none;
   }

@@ -36,7 +36,7 @@ void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earl
 /// What an earlier attempt has measured on the test data, where it ended at this step of this run. Every rank must
 /// call, and gets what rank 0 knows.
 monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std::string& run_id, int64_t step,
-                               comm::Group& control);
+                               comm::ProcessGroups& groups);
 
 /// Records in summary.json why an attempt failed before it came to train; a command that was refused leaves no trace
 /// there.
