@@ -11,6 +11,7 @@
 namespace gputrain::app {
 namespace {
 
+using monitor::bytes;
 using monitor::significant;
 
 std::string sized(int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); }
@@ -47,7 +48,7 @@ std::string wires_text(const WireForecast& wires) {
   std::string kinds;
   const auto add = [&](const comm::Traffic::Kind& kind, const char* name) {
     if (kind.calls == 0) return;
-    kinds += fmt::format("{}{} {} of {}", kinds.empty() ? "" : " + ", grouped(kind.calls), name, sized(kind.bytes));
+    kinds += fmt::format("{}{} {} of {}", kinds.empty() ? "" : " + ", grouped(kind.calls), name, bytes(kind.bytes));
   };
   add(traffic.all_reduce, "all-reduce");
   add(traffic.reduce, "reduce");

@@ -9,6 +9,7 @@
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/resume/checkpointing.hpp"
 #include "gputrain/resume/record.hpp"
+#include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/training_state.hpp"
 #include "gputrain/setup/weights.hpp"
 
@@ -68,9 +69,9 @@ ShardForecast forecast_shards(const Job& job, Assembly& assembly) {
 
 WireForecast forecast_wires(const Assembly& assembly, const comm::Traffic& of_a_step) {
   const auto& arena = *assembly.built.arena;
-  const int world = assembly.place.groups.world_size();
-  WireForecast wires{.traffic = of_a_step, .bytes_per_rank = of_a_step.ring_bytes(world)};
-  if (world == 1) return wires;
+  WireForecast wires{.traffic = of_a_step};
+  if (assembly.place.groups.alone()) return wires;
+  wires.bytes_per_rank = traffic_of_step(assembly).bytes;
   for (const device::Range& bucket : parallel::plan_buckets(arena, assembly.reduction.buckets)) {
     ++wires.buckets;
     wires.largest_bucket =

@@ -131,11 +131,8 @@ monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std:
     }
   } catch (const nlohmann::json::exception&) {  // there is none, or somebody else wrote it
   }
-  const at::Tensor told = at::zeros({kBytes}, at::kByte);
-  const std::string text = known.dump();
-  if (text.size() < kBytes) std::memcpy(told.mutable_data_ptr(), text.data(), text.size());
-  control.broadcast(told, 0, "what was tested before");
-  const auto heard = nlohmann::json::parse(static_cast<const char*>(told.const_data_ptr()), nullptr, false);
+  const auto heard =
+      nlohmann::json::parse(groups.from_rank_zero(known.dump(), "what was tested before"), nullptr, false);
   return heard.is_object() ? heard.get<monitor::Metrics>() : monitor::Metrics();
 }
 
@@ -148,12 +145,6 @@ void record_failed_start(const std::exception& failure, const std::string& run_i
   } catch (const Error& second) {
     log::warning(second.what());  // the first failure is the one to report
   }
-}
-
-void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic) {
-  if (traffic.steps == 0) return;
-  summary.sent_bytes_per_step = traffic.bytes / traffic.steps;
-  summary.uncompressed_bytes_per_step = traffic.full_bytes / traffic.steps;
 }
 
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify) {

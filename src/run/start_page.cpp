@@ -43,7 +43,7 @@ std::string hosts_text(const Place& place) {
   const auto& groups = place.groups;
   std::string text;
   if (!groups.alone()) text = ranks_text(groups.hosts());
-  text += facts.name + " (" + monitor::bytes(static_cast<double>(facts.total_bytes)) + ")";
+  text += facts.name + " (" + monitor::bytes(facts.total_bytes) + ")";
   if (place.device.is_cpu()) text += "  " + counted(place.threads.count, "thread") + " (" + place.threads.reason + ")";
   if (!facts.software.empty()) text += "  " + facts.software;
   if (!groups.alone())
@@ -141,7 +141,6 @@ std::string plan_text(const Assembly& assembly, const std::string& saves) {
 
 /// What stays for the whole run, to the byte; what a step needs besides is not known before one has been taken.
 std::string memory_text(const Assembly& assembly) {
-  const auto sized = [](int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); };
   const FixedMemory fixed = fixed_memory(assembly.built, assembly.updates);
   const int64_t all = device::facts_of(assembly.place.device).total_bytes;
   const int here = assembly.place.device.is_cpu() ? assembly.place.launch.rendezvous.local_world_size : 1;

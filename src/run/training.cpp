@@ -241,7 +241,11 @@ monitor::Summary Training::train() {
   stop_ = outcome.stop;
   const Expectation expectation = check_expectation(spec_, progress_.metrics);
   monitor::Summary summary = summarize(job_, place, plan, progress_, log_);
-  note_traffic(summary, loop.traffic());
+  if (progress_.step > first_step_ && !place.groups.alone()) {
+    const auto traffic = traffic_of_step(assembly_);
+    summary.sent_bytes_per_step = traffic.bytes;
+    summary.uncompressed_bytes_per_step = traffic.full_bytes;
+  }
   conclude(summary, outcome, expectation, request_.verify);
   place.groups.enter("at the end, after step", progress_.step);
   if (place.rank() == 0) finish(summary, expectation);

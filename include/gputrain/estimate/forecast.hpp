@@ -27,7 +27,7 @@ struct ShardForecast {
 struct WireForecast {
   int64_t buckets = 0, largest_bucket = 0;  // bytes
   comm::Traffic traffic;                    // of one rank in one step
-  double bytes_per_rank = 0;                // sent, around a ring
+  int64_t bytes_per_rank = 0;               // sent for gradients and weights, around a ring
 };
 
 struct CheckpointForecast {

@@ -42,9 +42,6 @@ monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std:
 /// there.
 void record_failed_start(const std::exception& failure, const std::string& run_id, const RunFolder& folder);
 
-/// What its steps have sent, where there are other ranks.
-void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic);
-
 /// Fills in how it ended: done, or stopped by a signal; the exit code is the summary's.
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify);
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -22,6 +23,8 @@ struct Reduction {
   std::optional<at::ScalarType> wire_type;
   std::unique_ptr<parallel::PowerSgd> power_sgd;  // null unless gradients are compressed by it
 
+  parallel::ReductionOptions options(const std::vector<device::Range>& owners) const;
+
   /// What a checkpoint's state says of it.
   void note(nlohmann::json& state) const;
   /// Of power_sgd's part of a checkpoint, what this rank writes: its errors, and rank 0 the factors.
@@ -33,15 +36,6 @@ struct Reduction {
 
 /// Every rank must call.
 Reduction plan_reduction(const JobSpec& spec, comm::ProcessGroups& groups, const device::Arena& arena);
-
-struct StepShape {
-  int64_t ranks = 1;
-  int64_t passes = 1;   // forward passes, for each of which gradients are sent where they are shared out
-  bool shares = false;  // the optimizer's state, at least
-};
-
-/// What parallel::Traffic will say after one.
-parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::Arena& arena, const StepShape& step);
 
 /// "25 MiB a step instead of 50 MiB, gradients as fp16  3 buckets of at most 16 MiB (auto: ...)"
 std::string describe(const Reduction& reduction, const device::Arena& arena, const parallel::Traffic& one_step);
