@@ -101,15 +101,6 @@ std::string micro_batch_text(const JobSpec& spec, const Assembly& assembly) {
   return "auto: a run tries" + sizes + " samples per rank before its first step and takes the fastest that fits";
 }
 
-std::string reduction_text(const Assembly& assembly) {
-  const auto& built = assembly.built;
-  const StepShape step{.ranks = assembly.place.groups.world_size(),
-                       .passes = assembly.plan.batch.accumulation,
-                       .shares = !built.owners.empty()};
-  const auto one_step = traffic_of_one_step(assembly.reduction, *built.arena, step);
-  return describe(assembly.reduction, *built.arena, one_step);
-}
-
 std::string graph_text(const JobSpec& spec, const Assembly& assembly) {
   const std::string obstacle = obstacle_to_recording(spec, assembly);
   return obstacle.empty()
@@ -144,10 +135,8 @@ std::string memory_text(const Assembly& assembly) {
   const FixedMemory fixed = fixed_memory(assembly.built, assembly.updates);
   const int64_t all = device::facts_of(assembly.place.device).total_bytes;
   const int here = assembly.place.device.is_cpu() ? assembly.place.launch.rendezvous.local_world_size : 1;
-  return sized(fixed.total()) + " of " + sized(all) + (here > 1 ? " for " + counted(here, "rank") : "") + ": weights " +
-         sized(fixed.parameters + fixed.buffers) +
-         (fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "") + "  grads " +
-         sized(fixed.gradients) + "  optimizer " + sized(fixed.optimizer_state) + "  then activations";
+  return monitor::bytes(fixed.total()) + " of " + monitor::bytes(all) +
+         (here > 1 ? " for " + counted(here, "rank") : "") + ": " + fixed.text() + "  then activations";
 }
 
 }  // namespace
@@ -161,7 +150,8 @@ void print_start_page(monitor::Console& console, const Job& job, const Assembly&
   console.line("batch", batch_text(job.spec(), assembly));
   const bool is_chosen = job.spec().train.searches_micro_batch() || assembly.micro_batch.micro_batch > 0;
   if (is_chosen) console.line("micro", micro_batch_text(job.spec(), assembly));
-  if (!assembly.place.groups.alone()) console.line("reduce", reduction_text(assembly));
+  if (!assembly.place.groups.alone())
+    console.line("reduce", describe(assembly.reduction, *assembly.built.arena, traffic_of_step(assembly)));
   if (!assembly.place.device.is_cpu()) console.line("graph", graph_text(job.spec(), assembly));
   console.line("plan", plan_text(assembly, texts.saves));
   console.line("memory", texts.memory.empty() ? memory_text(assembly) : texts.memory);

@@ -11,7 +11,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
-#include "gputrain/estimate/memory_page.hpp"
+#include "gputrain/estimate/memory.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/resume/earlier_attempts.hpp"

@@ -6,8 +6,8 @@
 
 #include "gputrain/comm/imagined.hpp"
 #include "gputrain/data/epoch_shares.hpp"
+#include "gputrain/estimate/memory.hpp"
 #include "gputrain/setup/assembly.hpp"
-#include "gputrain/setup/fixed_memory.hpp"
 #include "gputrain/setup/trial_step.hpp"
 
 namespace gputrain::app {
@@ -40,36 +40,9 @@ struct CheckpointForecast {
   bool fits() const noexcept { return !free_bytes || most_at_once * bytes <= *free_bytes; }
 };
 
-/// What tensors of a step take on this machine's CPU, at their peak and besides what is fixed.
-struct ActivationForecast {
-  int64_t measured_samples = 0;  // in a micro-batch, the largest that was tried
-  int64_t measured_bytes = 0;
-  int64_t bytes_per_sample = 0;  // between that and one of half as many; a straight line leads further,
-                                 // too high for logits that are computed in parts
-  double loss = 0;               // of the first sample
-
-  int64_t bytes(int64_t samples) const noexcept {
-    return measured_bytes + bytes_per_sample * (samples - measured_samples);
-  }
-};
-
-/// After a step with one sample: takes one with as many as are done in seconds, at most `most_samples`, and one with
-/// half.
-ActivationForecast measure_activations(const Job& job, Assembly& assembly, const TrialStep& one, int64_t most_samples);
-
-struct MemoryForecast {
-  FixedMemory fixed;  // of the rank that has most
-  ActivationForecast activations;
-  int64_t micro_batch = 0;
-  int64_t data = 0;   // batches read ahead, in host memory
-  int64_t limit = 0;  // of the device; 0: not said
-
-  int64_t total(int64_t samples) const noexcept { return fixed.total() + activations.bytes(samples); }
-  int64_t total() const noexcept { return total(micro_batch); }
-  bool fits() const noexcept { return limit == 0 || total() <= limit; }
-  /// The largest one below `micro_batch` that fits; 0: none.
-  int64_t smaller_micro_batch() const noexcept;
-};
+/// Measures a step with as many samples as this machine's CPU does in seconds, at most `most_samples`, and one with
+/// half; `one` is a step with one sample.
+Activations measure_activations(const Job& job, Assembly& assembly, const TrialStep& one, int64_t most_samples);
 
 struct Forecast {
   data::EpochShares epoch;
@@ -79,7 +52,9 @@ struct Forecast {
   ShardForecast shards;
   WireForecast wires;
   CheckpointForecast checkpoint;
-  MemoryForecast memory;
+  Memory memory;          // of the rank that has most
+  int64_t host_data = 0;  // bytes of batches read ahead, per rank
+  double first_loss = 0;  // of the first sample
 };
 
 /// `assembly` is rank 0 of the imagined ranks, and takes two steps; `traffic` counts what it sends.

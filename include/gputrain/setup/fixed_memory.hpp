@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "gputrain/setup/assembly.hpp"
 
@@ -15,6 +16,8 @@ struct FixedMemory {
   int64_t buffers = 0;  // running statistics
 
   int64_t total() const noexcept { return parameters + working_copy + gradients + optimizer_state + buffers; }
+  /// "weights 10 MiB and 16-bit copy 5 MiB  grads 10 MiB  optimizer 20 MiB"
+  std::string text() const;
 };
 
 FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates);
