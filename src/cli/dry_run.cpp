@@ -56,34 +56,21 @@ void check_ranks(const Datasets& datasets, int world_size) {
                                 .hint = fmt::format("at most --world-size {}, or more data", samples)});
 }
 
-std::string what_would_help(const JobSpec& spec, const MemoryForecast& memory, Assembly& assembly) {
-  std::string text;
-  if (const int64_t micro = memory.smaller_micro_batch(); micro > 0) {
-    text = fmt::format("--set train.micro_batch_size={} (predicted {}), or ", micro,
-                       monitor::bytes(static_cast<double>(memory.total(micro))));
-  }
-  if (spec.train.activation_checkpointing != "block" && assembly.built.model->offers(nn::Recompute::block)) {
-    text += "--set train.activation_checkpointing=block, or ";
-  }
-  if (spec.parallel.shard == "none" && !assembly.place.groups.alone()) text += "--set parallel.shard=optimizer, or ";
-  return text + "devices with more memory";
-}
-
 /// Checked last, after everything else has been printed.
-void refuse_what_does_not_fit(const Job& job, const Forecast& forecast, Assembly& assembly) {
+void refuse_what_does_not_fit(const Job& job, const Forecast& forecast, const Assembly& assembly) {
   const auto& memory = forecast.memory;
   if (!memory.fits()) {
-    throw Error(ExitCode::environment, {.what = fmt::format("a rank needs about {}, its device has {}",
-                                                            monitor::bytes(static_cast<double>(memory.total())),
-                                                            monitor::bytes(static_cast<double>(memory.limit))),
-                                        .hint = what_would_help(job.spec(), memory, assembly)});
+    throw Error(ExitCode::environment,
+                {.what = fmt::format("a rank needs about {}, its device has {}", monitor::bytes(memory.total()),
+                                     monitor::bytes(memory.limit)),
+                 .hint = memory_remedies(job, assembly, memory)});
   }
   const auto& checkpoint = forecast.checkpoint;
   if (!checkpoint.fits()) {
     throw Error(ExitCode::environment,
                 {.what = fmt::format("{} checkpoints at a time need {}, {} are free", checkpoint.most_at_once,
-                                     monitor::bytes(static_cast<double>(checkpoint.most_at_once * checkpoint.bytes)),
-                                     monitor::bytes(static_cast<double>(*checkpoint.free_bytes))),
+                                     monitor::bytes(checkpoint.most_at_once * checkpoint.bytes),
+                                     monitor::bytes(*checkpoint.free_bytes)),
                  .where = job.output_dir.string(),
                  .hint = "keep fewer (checkpoint.keep_last, keep_best, keep_every), or another --output-dir"});
   }
@@ -119,7 +106,7 @@ int rehearse(const RehearsalRequest& request, const Job& job) {
                     .resume = "not looked for (dry run)"});
   print_forecast(console, job, assembly, forecast, hosts.ranks_per_host);
   refuse_what_does_not_fit(job, forecast, assembly);
-  console.line("dry run", "all checks passed; first loss " + monitor::significant(forecast.memory.activations.loss) +
+  console.line("dry run", "all checks passed; first loss " + monitor::significant(forecast.first_loss) +
                               "; memory besides: the GPU's context, NCCL, cuBLAS; nothing was written");
   return 0;
 }

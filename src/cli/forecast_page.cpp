@@ -11,9 +11,8 @@
 namespace gputrain::app {
 namespace {
 
+using monitor::bytes;
 using monitor::significant;
-
-std::string sized(int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); }
 
 std::string spread_text(const data::EpochShares::Spread& spread) {
   return (spread.fewest == spread.most ? "" : grouped(spread.fewest) + " to ") + counted(spread.most, "sample");
@@ -47,37 +46,37 @@ std::string wires_text(const WireForecast& wires) {
   std::string kinds;
   const auto add = [&](const comm::Traffic::Kind& kind, const char* name) {
     if (kind.calls == 0) return;
-    kinds += fmt::format("{}{} {} of {}", kinds.empty() ? "" : " + ", grouped(kind.calls), name, sized(kind.bytes));
+    kinds += fmt::format("{}{} {} of {}", kinds.empty() ? "" : " + ", grouped(kind.calls), name, bytes(kind.bytes));
   };
   add(traffic.all_reduce, "all-reduce");
   add(traffic.reduce, "reduce");
   add(traffic.all_gather, "all-gather");
   add(traffic.broadcast, "broadcast");
   return fmt::format("{} of at most {}  a step: {}; each rank sends {} (ring)", counted(wires.buckets, "bucket"),
-                     sized(wires.largest_bucket), kinds, monitor::bytes(wires.bytes_per_rank));
+                     bytes(wires.largest_bucket), kinds, bytes(wires.bytes_per_rank));
 }
 
 std::string shards_text(const Assembly& assembly, const ShardForecast& shards) {
   std::string text = fmt::format("{} ranks own {} to {} of the parameters", grouped(std::ssize(assembly.built.owners)),
-                                 sized(shards.fewest_owned), sized(shards.most_owned));
+                                 bytes(shards.fewest_owned), bytes(shards.most_owned));
   if (shards.owning_nothing > 0) text += "; " + grouped(shards.owning_nothing) + " own nothing";
-  return text + "; optimizer state at most " + sized(shards.most_state);
+  return text + "; optimizer state at most " + bytes(shards.most_state);
 }
 
 std::string checkpoint_text(const CheckpointForecast& checkpoint) {
-  std::string text = fmt::format("{} in {}, the largest {}; at most {} at once are {}", sized(checkpoint.bytes),
-                                 counted(checkpoint.files, "file"), sized(checkpoint.largest_file),
-                                 grouped(checkpoint.most_at_once), sized(checkpoint.most_at_once * checkpoint.bytes));
-  if (checkpoint.frozen_bytes > 0) text += ", and once " + sized(checkpoint.frozen_bytes) + " of frozen weights,";
-  if (checkpoint.free_bytes) text += " of " + sized(*checkpoint.free_bytes) + " free here";
+  std::string text = fmt::format("{} in {}, the largest {}; at most {} at once are {}", bytes(checkpoint.bytes),
+                                 counted(checkpoint.files, "file"), bytes(checkpoint.largest_file),
+                                 grouped(checkpoint.most_at_once), bytes(checkpoint.most_at_once * checkpoint.bytes));
+  if (checkpoint.frozen_bytes > 0) text += ", and once " + bytes(checkpoint.frozen_bytes) + " of frozen weights,";
+  if (checkpoint.free_bytes) text += " of " + bytes(*checkpoint.free_bytes) + " free here";
   return text + (checkpoint.fits() ? "" : ": TOO MUCH");
 }
 
 std::string host_text(const Forecast& forecast, int ranks_per_host) {
-  std::string text = sized(forecast.memory.data) + " per rank for data";
-  if (ranks_per_host > 1) text += ", " + sized(forecast.memory.data * ranks_per_host) + " per host";
+  std::string text = bytes(forecast.host_data) + " per rank for data";
+  if (ranks_per_host > 1) text += ", " + bytes(forecast.host_data * ranks_per_host) + " per host";
   if (forecast.checkpoint.copy_bytes > 0)
-    text += "; " + sized(forecast.checkpoint.copy_bytes) + " on rank 0 while it saves";
+    text += "; " + bytes(forecast.checkpoint.copy_bytes) + " on rank 0 while it saves";
   return text;
 }
 
@@ -106,10 +105,10 @@ nlohmann::json wires_json(const WireForecast& wires) {
           {"reduce", to_json(traffic.reduce)},
           {"broadcast", to_json(traffic.broadcast)},
           {"all_gather", to_json(traffic.all_gather)},
-          {"sent_bytes_per_rank", static_cast<int64_t>(wires.bytes_per_rank)}};
+          {"sent_bytes_per_rank", wires.bytes_per_rank}};
 }
 
-nlohmann::json memory_json(const MemoryForecast& memory) {
+nlohmann::json memory_json(const Memory& memory, int64_t host_data) {
   const FixedMemory& fixed = memory.fixed;
   nlohmann::json json{{"weights", fixed.parameters},
                       {"frozen_weights", fixed.frozen},
@@ -123,23 +122,20 @@ nlohmann::json memory_json(const MemoryForecast& memory) {
                       {"measured_bytes", memory.activations.measured_bytes},
                       {"micro_batch", memory.micro_batch},
                       {"total", memory.total()},
-                      {"host_data", memory.data}};
+                      {"host_data", host_data}};
   if (memory.limit > 0) json["limit"] = memory.limit, json["fits"] = memory.fits();
   return json;
 }
 
 }  // namespace
 
-std::string memory_text(const MemoryForecast& memory) {
-  const FixedMemory& fixed = memory.fixed;
-  std::string text = "predicted " + sized(memory.total());
-  if (memory.limit > 0) text += " of " + sized(memory.limit);
-  text += fmt::format(": weights {}{}  grads {}  optimizer {}  activations {} for {}", sized(fixed.weights()),
-                      fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "",
-                      sized(fixed.gradients), sized(fixed.optimizer_state),
-                      sized(memory.activations.bytes(memory.micro_batch)), grouped(memory.micro_batch));
+std::string memory_text(const Memory& memory) {
+  std::string text = "predicted " + bytes(memory.total());
+  if (memory.limit > 0) text += " of " + bytes(memory.limit);
+  text += ": " + memory.fixed.text() + "  activations " + bytes(memory.activations.bytes(memory.micro_batch)) +
+          " for " + grouped(memory.micro_batch);
   if (memory.micro_batch > 1)
-    text += fmt::format(" ({} each, measured with {})", sized(memory.activations.bytes_per_sample),
+    text += fmt::format(" ({} each, measured with {})", bytes(memory.activations.bytes_per_sample),
                         grouped(memory.activations.measured_samples));
   if (memory.limit == 0) return text;
   return text + (memory.fits() ? "  fits" : "  DOES NOT FIT");
@@ -188,8 +184,8 @@ nlohmann::json to_json(const Job& job, const Assembly& assembly, const Rehearsal
                         {"free_bytes", to_json(checkpoint.free_bytes)},
                         {"host_copy_bytes", checkpoint.copy_bytes},
                         {"fits", checkpoint.fits()}};
-  json["memory"] = memory_json(forecast.memory);
-  json["first_loss"] = forecast.memory.activations.loss;
+  json["memory"] = memory_json(forecast.memory, forecast.host_data);
+  json["first_loss"] = forecast.first_loss;
   return json;
 }
 

@@ -12,7 +12,7 @@
 namespace gputrain::app {
 
 /// "predicted 25.7 GiB of 80.0 GiB: weights ...  fits"
-std::string memory_text(const MemoryForecast& memory);
+std::string memory_text(const Memory& memory);
 
 /// Prints the lines that follow the start page.
 void print_forecast(monitor::Console& console, const Job& job, const Assembly& assembly, const Forecast& forecast,

@@ -6,7 +6,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
-#include "gputrain/estimate/memory_page.hpp"
+#include "gputrain/estimate/memory.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job_environment.hpp"
 #include "gputrain/run/preparation.hpp"

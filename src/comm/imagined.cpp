@@ -71,12 +71,6 @@ Traffic Traffic::operator-(const Traffic& earlier) const noexcept {
           since(all_gather, earlier.all_gather)};
 }
 
-double Traffic::ring_bytes(int world_size) const noexcept {
-  const double others = static_cast<double>(world_size - 1), share = others / static_cast<double>(world_size);
-  const auto once = static_cast<double>(reduce.bytes + broadcast.bytes);
-  return share * (2 * static_cast<double>(all_reduce.bytes) + once) + others * static_cast<double>(all_gather.bytes);
-}
-
 ProcessGroups ProcessGroups::imagined(const Rendezvous& at, std::shared_ptr<Traffic> traffic, at::Device device) {
   ProcessGroups groups;
   if (at.world_size == 1) return groups;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <c10/util/Flags.h>
 #include <c10/util/Logging.h>
@@ -37,8 +38,8 @@ void quiet_library_logs(int least_level) {
 }
 
 /// torchrun polls for ended ranks ten times a second. It blames one of the ranks that it finds together, and that
-/// should be the rank that died, not one that ended because of it. A rank that ends by its own error may first wait
-/// half a second until its reporter is chosen.
+/// should be the rank that died, not one that ended because of it. A rank that ends by its own error first waits for
+/// rank 0 to end.
 void let_the_cause_be_found_first() { std::this_thread::sleep_for(std::chrono::milliseconds(750)); }
 
 struct GlooPlace {
@@ -153,19 +154,32 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
 
 void ProcessGroups::on_rank_zero(const std::function<void()>& action, std::string name) {
   std::exception_ptr refusal;
-  const at::Tensor code = at::full({1}, 0, at::kLong);
+  auto code = ExitCode::done;
   try {
     if (rank() == 0) action();
   } catch (const Error& error) {
     refusal = std::current_exception();
-    code.fill_(static_cast<int64_t>(error.code()));
+    code = error.code();
   }
-  control_.broadcast(code, 0, name);
-  const auto told = static_cast<ExitCode>(code.item<int64_t>());
+  const auto told = static_cast<ExitCode>(from_rank_zero(static_cast<int64_t>(code), name));
   if (told == ExitCode::done) return;
   control_.barrier(std::move(name));  // rank 0 must not leave before all ranks have the code
   if (refusal) std::rethrow_exception(refusal);
   throw ToldElsewhere(Error(told, {.what = "rank 0 failed and reports why"}));
+}
+
+int64_t ProcessGroups::from_rank_zero(int64_t number, std::string name) {
+  const at::Tensor told = at::full({}, number, at::kLong);
+  control_.broadcast(told, 0, std::move(name));
+  return told.item<int64_t>();
+}
+
+std::string ProcessGroups::from_rank_zero(const std::string& bytes, const std::string& name) {
+  std::string told(static_cast<size_t>(from_rank_zero(std::ssize(bytes), name)), '\0');
+  if (told.empty()) return told;
+  if (rank() == 0) told = bytes;
+  control_.broadcast(at::from_blob(told.data(), {std::ssize(told)}, at::kByte), 0, name);
+  return told;
 }
 
 bool ProcessGroups::holds_everywhere(bool here, std::string name) {

@@ -9,6 +9,7 @@
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/resume/checkpointing.hpp"
 #include "gputrain/resume/record.hpp"
+#include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/training_state.hpp"
 #include "gputrain/setup/weights.hpp"
 
@@ -35,12 +36,6 @@ struct FilesForecast {
   int64_t count = 0, bytes = 0, largest = 0;
 };
 
-int64_t state_bytes(const optim::Optimizer::State& state) {
-  int64_t bytes = 0;
-  for (const auto& [name, tensor] : state.flat) bytes += static_cast<int64_t>(tensor.nbytes());
-  return bytes;
-}
-
 /// Computes each rank's part in turn with that rank's own code. Does not touch the state's pages, so it takes no
 /// memory.
 ShardForecast forecast_shards(const Job& job, Assembly& assembly) {
@@ -59,7 +54,7 @@ ShardForecast forecast_shards(const Job& job, Assembly& assembly) {
     shards.most_owned = std::max(shards.most_owned, owned);
     shards.fewest_owned = std::min(shards.fewest_owned, owned);
     shards.owning_nothing += owned == 0;
-    shards.most_state = std::max(shards.most_state, state_bytes(updates.optimizer->state()));
+    shards.most_state = std::max(shards.most_state, fixed_memory(built, updates).optimizer_state);
     shards.files_bytes += file;
     shards.largest_file = std::max(shards.largest_file, file);
   }
@@ -69,9 +64,9 @@ ShardForecast forecast_shards(const Job& job, Assembly& assembly) {
 
 WireForecast forecast_wires(const Assembly& assembly, const comm::Traffic& of_a_step) {
   const auto& arena = *assembly.built.arena;
-  const int world = assembly.place.groups.world_size();
-  WireForecast wires{.traffic = of_a_step, .bytes_per_rank = of_a_step.ring_bytes(world)};
-  if (world == 1) return wires;
+  WireForecast wires{.traffic = of_a_step};
+  if (assembly.place.groups.alone()) return wires;
+  wires.bytes_per_rank = traffic_of_step(assembly).bytes;
   for (const device::Range& bucket : parallel::plan_buckets(arena, assembly.reduction.buckets)) {
     ++wires.buckets;
     wires.largest_bucket =
@@ -92,8 +87,7 @@ FilesForecast forecast_compression(const Assembly& assembly) {
 }
 
 /// Ignores JSON files, which have a few kilobytes.
-CheckpointForecast forecast_checkpoint(const Job& job, const Assembly& assembly, const ShardForecast& shards,
-                                       Times saves) {
+CheckpointForecast forecast_checkpoint(const Job& job, Assembly& assembly, const ShardForecast& shards, Times saves) {
   const auto& built = assembly.built;
   const auto retention =
       retention_of(job.spec().checkpoint, assembly.plan, best_metric_of(job.spec(), assembly.datasets));
@@ -112,8 +106,7 @@ CheckpointForecast forecast_checkpoint(const Job& job, const Assembly& assembly,
   if (retention.keep_every > 0 && !assembly.plan.is_time_limited())
     kept += assembly.plan.total_steps / retention.keep_every;
   checkpoint.most_at_once = (saves ? std::min(*saves, kept) : kept) + 1;
-  if (!assembly.plan.save.is_never())
-    checkpoint.copy_bytes = model + random + shards.largest_file + compression.largest;
+  if (!assembly.plan.save.is_never()) checkpoint.copy_bytes = checkpoint_bytes(assembly);
   return checkpoint;
 }
 
@@ -128,7 +121,7 @@ int64_t samples_to_try(const Assembly& assembly, int64_t bytes_of_one) {
 }
 
 /// The largest micro-batch that fits, of those that a run would try; if none fits, the smallest.
-int64_t largest_that_fits(const MemoryForecast& memory) {
+int64_t largest_that_fits(const Memory& memory) {
   auto sizes = train::micro_batches_to_try(memory.micro_batch);
   while (sizes.size() > 1 && memory.limit > 0 && memory.total(sizes.back()) > memory.limit) sizes.pop_back();
   return sizes.back();
@@ -136,25 +129,14 @@ int64_t largest_that_fits(const MemoryForecast& memory) {
 
 }  // namespace
 
-ActivationForecast measure_activations(const Job& job, Assembly& assembly, const TrialStep& one, int64_t most_samples) {
-  const auto peak_of = [&](int64_t samples) {
-    return samples == 1 ? one.peak_bytes : take_trial_step(job, assembly, samples).peak_bytes;
-  };
-  ActivationForecast forecast{
-      .measured_samples = 1, .measured_bytes = one.peak_bytes, .bytes_per_sample = 0, .loss = one.loss};
-  const int64_t samples = std::min(most_samples, samples_to_try(assembly, one.peak_bytes)), half = samples / 2;
-  if (samples == 1) return forecast;
-  const int64_t bytes = peak_of(samples), of_half = peak_of(half);
-  forecast.measured_samples = samples;
-  forecast.measured_bytes = bytes;
-  forecast.bytes_per_sample = std::max<int64_t>(0, bytes - of_half) / (samples - half);
-  return forecast;
-}
-
-int64_t MemoryForecast::smaller_micro_batch() const noexcept {
-  int64_t samples = micro_batch - 1;
-  while (samples > 0 && total(samples) > limit) --samples;
-  return samples;
+Activations measure_activations(const Job& job, Assembly& assembly, const TrialStep& one, int64_t most_samples) {
+  const int64_t samples = std::min(most_samples, samples_to_try(assembly, one.peak_bytes));
+  Activations activations;
+  for (const int64_t each : {samples / 2, samples}) {
+    if (each > 0)
+      activations.measure(each, each == 1 ? one.peak_bytes : take_trial_step(job, assembly, each).peak_bytes);
+  }
+  return activations;
 }
 
 Forecast make_forecast(const Job& job, Assembly& assembly, const comm::Traffic& traffic, int64_t device_bytes) {
@@ -178,10 +160,12 @@ Forecast make_forecast(const Job& job, Assembly& assembly, const comm::Traffic& 
   memory.fixed.optimizer_state = forecast.shards.most_state;
   if (assembly.built.arena->keeps_owned_gradients_only()) memory.fixed.gradients = forecast.shards.most_owned;
   memory.micro_batch = forecast.epoch.most_rows;
-  memory.data = batch_bytes(*assembly.datasets.train, memory.micro_batch) * batches_ahead(job.spec(), plan.batch);
+  forecast.host_data =
+      batch_bytes(*assembly.datasets.train, memory.micro_batch) * batches_ahead(job.spec(), plan.batch);
   memory.limit = device_bytes;
   const comm::Traffic before = traffic;
   const TrialStep one = take_trial_step(job, assembly, 1);
+  forecast.first_loss = one.loss;
   forecast.wires = forecast_wires(assembly, traffic - before);
   memory.activations = measure_activations(job, assembly, one, memory.micro_batch);
   if (job.spec().train.searches_micro_batch()) memory.micro_batch = largest_that_fits(memory);

@@ -4,7 +4,6 @@
 #include <array>
 #include <utility>
 
-#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,11 +13,11 @@
 #include "gputrain/core/random.hpp"
 #include "gputrain/device/host_allocator.hpp"
 #include "gputrain/device/runtime.hpp"
-#include "gputrain/estimate/memory_page.hpp"
+#include "gputrain/estimate/memory.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/monitor/ledger.hpp"
-#include "gputrain/setup/fixed_memory.hpp"
+#include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/setup/timed_steps.hpp"
 #include "gputrain/train/step.hpp"
 
@@ -92,7 +91,7 @@ class MicroBatchSearch {
       finding.fits = leaves_room(steps.peak_bytes, finding) ? 1 : 0;
       finding.samples_per_second = *std::max_element(steps.samples_per_second.begin(), steps.samples_per_second.end());
       finding.peak_bytes = static_cast<double>(steps.peak_bytes);
-      peaks_.emplace_back(size, steps.peak_bytes);
+      activations_.measure(size, steps.peak_bytes - fixed_memory(trial_.built, trial_.updates).total());
     } catch (const std::exception& failure) {
       shortage_ = out_of_memory_error(failure, job_, &trial_, "with a micro-batch of " + grouped(size));
       if (!shortage_) throw;
@@ -122,33 +121,21 @@ class MicroBatchSearch {
         .global_batch = std::min(whole_.global_batch, passes * per_pass), .micro_batch = size, .accumulation = passes};
   }
 
-  /// Host memory of this rank's copy for a background save, and of the threads that write it.
-  int64_t bytes_of_a_save(const FixedMemory& fixed) const {
-    if (trial_.plan.save.is_never()) return 0;
-    const bool saves_all = place_.rank() == 0, saves_its_part = !trial_.built.owners.empty();
-    int64_t copied = saves_all ? fixed.parameters + fixed.buffers : 0;
-    if (saves_all || saves_its_part) copied += fixed.optimizer_state;
-    if (trial_.reduction.power_sgd) {
-      for (const auto& [name, tensor] : trial_.reduction.shard(place_.groups).tensors)
-        copied += static_cast<int64_t>(tensor.nbytes());
-    }
+  /// Host memory of this rank's copy for a background save, and of the threads that write it. The trial's groups have
+  /// no peers, so the sum over ranks is this rank's part.
+  int64_t bytes_of_a_save() {
     constexpr int64_t kStacksAndBlocks = int64_t{32} << 20;
+    const int64_t copied = trial_.plan.save.is_never() ? 0 : checkpoint_bytes(trial_);
     return copied > 0 ? copied + kStacksAndBlocks : 0;
   }
 
   /// Memory needed beyond what is held now: extrapolates linearly from smaller micro-batches.
-  int64_t bytes_needed(int64_t size) const {
+  int64_t bytes_needed(int64_t size) {
     const FixedMemory fixed = fixed_memory(trial_.built, trial_.updates);
-    if (peaks_.empty()) return fixed.gradients + fixed.optimizer_state + bytes_of_a_save(fixed);
+    if (activations_.measured_samples == 0) return fixed.gradients + fixed.optimizer_state + bytes_of_a_save();
     constexpr double kUncertainty = 1.1;
-    const auto& [last, peak] = peaks_.back();
-    const auto [before, peak_before] =
-        peaks_.size() > 1 ? peaks_[peaks_.size() - 2] : std::pair(int64_t{0}, fixed.total());
-    const double each =
-        static_cast<double>(std::max<int64_t>(0, peak - peak_before)) / static_cast<double>(last - before);
-    const double foretold = static_cast<double>(peak) + each * static_cast<double>(size - last);
-    const auto held = static_cast<double>(fixed.total() + device::host_allocator_facts().in_use_bytes);
-    return static_cast<int64_t>(kUncertainty * (foretold - held)) + bytes_of_a_save(fixed);
+    const int64_t more = activations_.bytes(size) - device::host_allocator_facts().in_use_bytes;
+    return static_cast<int64_t>(kUncertainty * static_cast<double>(more)) + bytes_of_a_save();
   }
 
   /// Combines the results of all ranks: the lowest speed and the highest peak count.
@@ -177,18 +164,17 @@ class MicroBatchSearch {
 
   [[noreturn]] void refuse(const MicroBatchTrial& smallest) const {
     if (shortage_) throw Error(*shortage_);
-    throw Error(ExitCode::environment,
-                {.what = "out of memory: not even a micro-batch of 1 fits: " + smallest.misfit,
-                 .where = "train.micro_batch_size: auto",
-                 .hint = "a smaller model, precision: bf16, train.activation_checkpointing: block, parallel.shard: "
-                         "optimizer with more ranks, or a machine with more memory"});
+    const Memory memory{.fixed = fixed_memory(trial_.built, trial_.updates), .micro_batch = smallest.micro_batch};
+    throw Error(ExitCode::environment, {.what = "out of memory: not even a micro-batch of 1 fits: " + smallest.misfit,
+                                        .where = "train.micro_batch_size: auto",
+                                        .hint = memory_remedies(job_, trial_, memory)});
   }
 
   const Job& job_;
   Place& place_;
   Assembly trial_;
   train::BatchPlan whole_;
-  std::vector<std::pair<int64_t, int64_t>> peaks_;  // micro-batch and peak bytes
+  Activations activations_;
   std::optional<Error> shortage_;
 };
 
@@ -220,13 +206,12 @@ nlohmann::json last_finding(const Job& job) {
 
 /// The result of an earlier attempt for the same purpose, read by rank 0 and broadcast; 0: none.
 int64_t kept_micro_batch(const Job& job, Place& place, const std::string& purpose) {
-  const at::Tensor kept = at::full({}, 0, at::kLong);
+  int64_t kept = 0;
   if (place.rank() == 0 && job.spec().checkpoint.resume != "never") {
     const auto found = last_finding(job);
-    if (found.is_object() && found.value("found_for", "") == purpose) kept.fill_(found["size"].get<int64_t>());
+    if (found.is_object() && found.value("found_for", "") == purpose) kept = found["size"].get<int64_t>();
   }
-  place.groups.control().broadcast(kept, 0, "micro-batch found before");
-  return kept.item<int64_t>();
+  return place.groups.from_rank_zero(kept, "micro-batch found before");
 }
 
 }  // namespace

@@ -22,264 +22,189 @@ device::Range overlap(const device::Range& a, const device::Range& b) {
   return {.begin = begin, .end = std::max(begin, std::min(a.end, b.end))};
 }
 
+std::string name_of(size_t index) { return "gradient bucket " + std::to_string(index); }
+
 }  // namespace
 
-/// The buckets of one step. Hooks call it from the thread that runs backward; the caller waits for that thread.
-class DataParallel::Reduction {
- public:
-  Reduction(comm::Group& group, const device::Arena& arena, const std::vector<at::Tensor>& parameters,
-            ReductionOptions options)
-      : group_(group), arena_(arena), options_(std::move(options)) {
-    for (const device::Range& range : plan_buckets(arena, options_.buckets)) {
-      buckets_.push_back({.range = range});
-      Bucket& bucket = buckets_.back();
-      if (!shares_gradients()) bucket.gradient = arena.gradients().narrow(0, range.begin, range.size());
-      if (options_.power_sgd != nullptr) bucket.exchange.emplace(*options_.power_sgd, range);
-    }
-    for (const at::Tensor& parameter : parameters) hook(parameter);
+Traffic traffic_of_step(const device::Arena& arena, const ReductionOptions& options, int64_t ranks, int64_t passes) {
+  const auto gradient = static_cast<int64_t>(arena.values().nbytes());
+  int64_t sent = gradient;
+  if (options.wire_type) sent = arena.values().numel() * static_cast<int64_t>(at::elementSize(*options.wire_type));
+  if (options.power_sgd != nullptr) sent = options.power_sgd->bytes();
+  const int64_t back = options.owners.empty() ? sent : gradient;  // the sum, or values
+  const int64_t times = arena.keeps_owned_gradients_only() ? passes : 1;
+  const auto share = [&](int64_t bytes) { return bytes * (ranks - 1) / ranks; };
+  return {.bytes = share(times * sent + back), .full_bytes = share(times * gradient + gradient)};
+}
+
+/// Runs when backward is done with a parameter, also if an operator added its gradient to .grad directly and there is
+/// none to accumulate. Hooks run in the thread that runs backward; the caller waits for that thread.
+struct DataParallel::ReadyHook final : torch::autograd::FunctionPostHook {
+  ReadyHook(DataParallel& to_tell, at::Tensor of_parameter, const device::Segment& of_segment, size_t of_bucket)
+      : all(to_tell), parameter(std::move(of_parameter)), segment(of_segment), bucket(of_bucket) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& results,
+                                            const torch::autograd::variable_list&) override {
+    if (all.shares_gradients()) all.take(parameter, segment, all.buckets_[bucket]);
+    all.gradient_is_there(bucket);
+    return results;
   }
-
-  ~Reduction() {
-    for (const auto& [accumulator, hook] : hooked_) accumulator->del_post_hook(hook);
-  }
-
-  void prepare(bool is_last) {
-    abandon();  // collectives of a step that was given up
-    is_last_ = is_last;
-    synchronising_ = is_last || shares_gradients();
-    next_ = 0;
-    for (Bucket& bucket : buckets_) bucket.waiting = bucket.tensors;
-  }
-
-  void finish() {
-    if (!synchronising_) return;
-    const at::NoGradGuard no_grad;
-    while (next_ < buckets_.size()) start_next();
-    options_.power_sgd != nullptr ? complete_exchanges() : complete_all();
-    synchronising_ = false;
-    if (is_last_) ++traffic_.steps;
-  }
-
-  void abandon() {
-    for (Bucket& bucket : buckets_) {
-      if (bucket.exchange) bucket.exchange->abandon();
-      for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
-      bucket.sent.reset();
-      if (shares_gradients()) bucket.gradient.reset();
-    }
-    complete_publishing();
-  }
-
-  void publish() {
-    const at::Tensor& values = arena_.values();
-    for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
-      const device::Range& owned = options_.owners[rank];
-      if (owned.size() == 0) continue;
-      published_.push_back(group_.start_broadcast(values.narrow(0, owned.begin, owned.size()), static_cast<int>(rank),
-                                                  "values of rank " + std::to_string(rank)));
-    }
-    complete_publishing();
-    if (shares()) count(static_cast<int64_t>(values.nbytes()), static_cast<int64_t>(values.nbytes()));
-  }
-
-  bool shares() const noexcept { return !options_.owners.empty(); }
-  void add_up(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "sum of the ranks' parts").wait(); }
-
-  size_t buckets() const noexcept { return buckets_.size(); }
-  size_t started() const noexcept { return next_; }
-  Traffic traffic() const noexcept {
-    const int64_t ranks = group_.size();
-    return {.bytes = traffic_.bytes * (ranks - 1) / ranks,
-            .full_bytes = traffic_.full_bytes * (ranks - 1) / ranks,
-            .steps = traffic_.steps};
-  }
-
- private:
-  struct Bucket {
-    device::Range range;
-    int64_t tensors = 0;       // with a hook
-    int64_t waiting = 0;       // hooked tensors without a gradient yet
-    at::Tensor gradient = {};  // [range.size()]: the arena's, or its own memory while needed
-    at::Tensor sent = {};      // `gradient`, or a copy in a narrower type; defined while in flight
-    std::vector<comm::Pending> under_way = {};
-    std::optional<PowerSgd::Exchange> exchange = {};
-  };
-
-  /// Runs when backward is done with a parameter, also if an operator added its gradient to .grad directly and there is
-  /// none to accumulate.
-  struct ReadyHook final : torch::autograd::FunctionPostHook {
-    ReadyHook(Reduction& to_tell, at::Tensor of_parameter, const device::Segment& of_segment, size_t of_bucket)
-        : reduction(to_tell), parameter(std::move(of_parameter)), segment(of_segment), bucket(of_bucket) {}
-    torch::autograd::variable_list operator()(const torch::autograd::variable_list& results,
-                                              const torch::autograd::variable_list&) override {
-      if (reduction.shares_gradients()) reduction.take(parameter, segment, reduction.buckets_[bucket]);
-      reduction.gradient_is_there(bucket);
-      return results;
-    }
-    Reduction& reduction;
-    const at::Tensor parameter;
-    const device::Segment& segment;  // owned by the arena
-    size_t bucket;
-  };
-
-  bool shares_gradients() const noexcept { return arena_.keeps_owned_gradients_only(); }
-
-  void hook(const at::Tensor& parameter) {
-    GPUTRAIN_ASSERT(parameter.is_alias_of(arena_.values()), "data parallelism needs parameters that live in the arena");
-    if (!parameter.requires_grad()) return;
-    const int64_t offset = parameter.storage_offset();
-    const auto bucket = std::find_if(buckets_.begin(), buckets_.end(), [offset](const Bucket& one) {
-      return one.range.begin <= offset && offset < one.range.end;
-    });
-    const auto segment = std::find_if(arena_.segments().begin(), arena_.segments().end(),
-                                      [offset](const device::Segment& one) { return one.offset == offset; });
-    // Keep the accumulator alive: a parameter has only a weak reference to it.
-    const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-    const auto hook = accumulator->add_post_hook(
-        std::make_unique<ReadyHook>(*this, parameter, *segment, static_cast<size_t>(bucket - buckets_.begin())));
-    hooked_.emplace_back(accumulator, hook);
-    ++bucket->tensors;
-  }
-
-  /// Moves a parameter's .grad into its bucket.
-  void take(const at::Tensor& parameter, const device::Segment& segment, Bucket& bucket) {
-    const at::NoGradGuard no_grad;
-    give_memory(bucket);
-    if (!parameter.grad().defined()) return;
-    const at::Tensor place =
-        bucket.gradient.as_strided(segment.sizes, segment.strides, segment.offset - bucket.range.begin);
-    place.copy_(parameter.mutable_grad());
-    parameter.mutable_grad().reset();
-  }
-
-  void give_memory(Bucket& bucket) {
-    if (!bucket.gradient.defined()) bucket.gradient = at::zeros({bucket.range.size()}, arena_.values().options());
-  }
-
-  void gradient_is_there(size_t index) {
-    if (!synchronising_) return;
-    GPUTRAIN_ASSERT(index >= next_, "a gradient came after its bucket was sent: two backwards after one prepare()?");
-    --buckets_[index].waiting;
-    while (next_ < buckets_.size() && buckets_[next_].waiting <= 0) start_next();
-  }
-
-  void start_next() {
-    const size_t index = next_++;
-    Bucket& bucket = buckets_[index];
-    if (bucket.exchange) {
-      bucket.exchange->start(group_, name_of(index));
-      count(2 * bucket.exchange->bytes(), 2 * static_cast<int64_t>(bucket.gradient.nbytes()));
-      if (index > 0) turn(index - 1);
-      return;
-    }
-    if (shares_gradients()) {
-      give_memory(bucket);
-      if (index >= kMostUnderWay) complete(buckets_[index - kMostUnderWay]);
-    }
-    send(bucket, name_of(index));
-  }
-
-  void send(Bucket& bucket, const std::string& name) {
-    const auto full_bytes = static_cast<int64_t>(bucket.gradient.nbytes());
-    bucket.sent = bucket.gradient;
-    if (options_.wire_type) bucket.sent = bucket.gradient.div_(group_.size()).to(*options_.wire_type);
-    if (shares_gradients()) bucket.gradient.reset();
-    const int64_t times = shares() ? 1 : 2;
-    count(times * static_cast<int64_t>(bucket.sent.nbytes()), times * full_bytes);
-    if (!shares()) bucket.under_way.push_back(group_.all_reduce_sum(bucket.sent, name));
-    for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
-      const device::Range piece = overlap(bucket.range, options_.owners[rank]);
-      if (piece.size() == 0) continue;
-      const at::Tensor sent = bucket.sent.narrow(0, piece.begin - bucket.range.begin, piece.size());
-      bucket.under_way.push_back(group_.reduce_sum(sent, static_cast<int>(rank), name));
-    }
-  }
-
-  /// Second part of a compressed bucket. It follows the first part of the next bucket, in the same order on all ranks.
-  void turn(size_t index) { buckets_[index].exchange->turn(group_, name_of(index) + ", second factors"); }
-
-  void complete_exchanges() {
-    turn(buckets_.size() - 1);
-    at::Tensor all_are_finite = buckets_.front().exchange->is_finite();
-    for (const Bucket& bucket : buckets_) all_are_finite = all_are_finite.logical_and(bucket.exchange->is_finite());
-    for (Bucket& bucket : buckets_) bucket.exchange->finish(all_are_finite);
-  }
-
-  void complete_publishing() {
-    for (comm::Pending& pending : std::exchange(published_, {})) pending.wait();
-  }
-
-  void complete_all() {
-    for (Bucket& bucket : buckets_) complete(bucket);
-  }
-
-  /// Stores the sum where it belongs; does nothing if that was done before.
-  void complete(Bucket& bucket) {
-    for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
-    const at::Tensor sent = std::exchange(bucket.sent, {});
-    const device::Range mine = shares() ? overlap(bucket.range, arena_.owned()) : bucket.range;
-    if (!sent.defined() || mine.size() == 0) return;
-    at::Tensor sum = sent.narrow(0, mine.begin - bucket.range.begin, mine.size());
-    if (shares_gradients()) {
-      if (options_.wire_type) sum = sum.to(arena_.values().scalar_type()).mul_(group_.size());
-      arena_.owned_gradients().narrow(0, mine.begin - arena_.owned().begin, mine.size()).add_(sum);
-    } else if (options_.wire_type) {
-      bucket.gradient.narrow(0, mine.begin - bucket.range.begin, mine.size()).copy_(sum).mul_(group_.size());
-    }
-  }
-
-  void count(int64_t bytes, int64_t full_bytes) {
-    traffic_.bytes += bytes;
-    traffic_.full_bytes += full_bytes;
-  }
-
-  static std::string name_of(size_t index) { return "gradient bucket " + std::to_string(index); }
-
-  comm::Group& group_;
-  const device::Arena& arena_;
-  const ReductionOptions options_;
-  std::vector<Bucket> buckets_;
-  std::vector<comm::Pending> published_;  // in flight: broadcasts of the owners' values
-  std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
-  size_t next_ = 0;  // next bucket to start
-  bool is_last_ = false, synchronising_ = false;
-  Traffic traffic_;  // without the factor (ranks - 1) / ranks
+  DataParallel& all;
+  const at::Tensor parameter;
+  const device::Segment& segment;  // owned by the arena
+  size_t bucket;
 };
 
 DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& arena,
-                           const std::vector<at::Tensor>& parameters, ReductionOptions options) {
-  if (groups.alone()) return;
-  reduction_ = std::make_unique<Reduction>(groups.tensors(), arena, parameters, std::move(options));
+                           const std::vector<at::Tensor>& parameters, ReductionOptions options)
+    : group_(groups.tensors()), arena_(arena), options_(std::move(options)) {
+  if (groups.alone()) {
+    options_.owners.clear();
+    return;
+  }
+  for (const device::Range& range : plan_buckets(arena, options_.buckets)) {
+    buckets_.push_back({.range = range});
+    Bucket& bucket = buckets_.back();
+    if (!shares_gradients()) bucket.gradient = arena.gradients().narrow(0, range.begin, range.size());
+    if (options_.power_sgd != nullptr) bucket.exchange.emplace(*options_.power_sgd, range);
+  }
+  for (const at::Tensor& parameter : parameters) hook(parameter);
 }
 
-DataParallel::~DataParallel() = default;
+DataParallel::~DataParallel() {
+  for (const auto& [accumulator, hook] : hooked_) accumulator->del_post_hook(hook);
+}
 
 void DataParallel::prepare(bool is_last) {
-  if (reduction_) reduction_->prepare(is_last);
+  abandon();  // collectives of a step that was given up
+  synchronising_ = !buckets_.empty() && (is_last || shares_gradients());
+  next_ = 0;
+  for (Bucket& bucket : buckets_) bucket.waiting = bucket.tensors;
 }
 
 void DataParallel::finish() {
-  if (reduction_) reduction_->finish();
+  if (!synchronising_) return;
+  const at::NoGradGuard no_grad;
+  while (next_ < buckets_.size()) start_next();
+  if (options_.power_sgd != nullptr) complete_exchanges();
+  for (Bucket& bucket : buckets_) complete(bucket);
+  synchronising_ = false;
 }
 
 void DataParallel::abandon() {
-  if (reduction_) reduction_->abandon();
-}
-
-bool DataParallel::shares() const noexcept { return reduction_ && reduction_->shares(); }
-
-void DataParallel::add_up(const at::Tensor& tensor) {
-  if (reduction_) reduction_->add_up(tensor);
+  for (Bucket& bucket : buckets_) {
+    if (bucket.exchange) bucket.exchange->abandon();
+    for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
+    bucket.sent.reset();
+    if (shares_gradients()) bucket.gradient.reset();
+  }
+  complete_publishing();
 }
 
 void DataParallel::publish() {
-  if (reduction_) reduction_->publish();
+  const at::Tensor& values = arena_.values();
+  for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
+    const device::Range& owned = options_.owners[rank];
+    if (owned.size() == 0) continue;
+    published_.push_back(group_.start_broadcast(values.narrow(0, owned.begin, owned.size()), static_cast<int>(rank),
+                                                "values of rank " + std::to_string(rank)));
+  }
+  complete_publishing();
 }
 
-int64_t DataParallel::buckets() const noexcept { return reduction_ ? static_cast<int64_t>(reduction_->buckets()) : 0; }
+void DataParallel::hook(const at::Tensor& parameter) {
+  GPUTRAIN_ASSERT(parameter.is_alias_of(arena_.values()), "data parallelism needs parameters that live in the arena");
+  if (!parameter.requires_grad()) return;
+  const int64_t offset = parameter.storage_offset();
+  const auto bucket = std::find_if(buckets_.begin(), buckets_.end(), [offset](const Bucket& one) {
+    return one.range.begin <= offset && offset < one.range.end;
+  });
+  const auto segment = std::find_if(arena_.segments().begin(), arena_.segments().end(),
+                                    [offset](const device::Segment& one) { return one.offset == offset; });
+  // Keep the accumulator alive: a parameter has only a weak reference to it.
+  const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
+  const auto hook = accumulator->add_post_hook(
+      std::make_unique<ReadyHook>(*this, parameter, *segment, static_cast<size_t>(bucket - buckets_.begin())));
+  hooked_.emplace_back(accumulator, hook);
+  ++bucket->tensors;
+}
 
-int64_t DataParallel::started() const noexcept { return reduction_ ? static_cast<int64_t>(reduction_->started()) : 0; }
+/// Moves a parameter's .grad into its bucket.
+void DataParallel::take(const at::Tensor& parameter, const device::Segment& segment, Bucket& bucket) {
+  const at::NoGradGuard no_grad;
+  give_memory(bucket);
+  if (!parameter.grad().defined()) return;
+  const at::Tensor place =
+      bucket.gradient.as_strided(segment.sizes, segment.strides, segment.offset - bucket.range.begin);
+  place.copy_(parameter.mutable_grad());
+  parameter.mutable_grad().reset();
+}
 
-Traffic DataParallel::traffic() const noexcept { return reduction_ ? reduction_->traffic() : Traffic{}; }
+void DataParallel::give_memory(Bucket& bucket) {
+  if (!bucket.gradient.defined()) bucket.gradient = at::zeros({bucket.range.size()}, arena_.values().options());
+}
+
+void DataParallel::gradient_is_there(size_t index) {
+  if (!synchronising_) return;
+  GPUTRAIN_ASSERT(index >= next_, "a gradient came after its bucket was sent: two backwards after one prepare()?");
+  --buckets_[index].waiting;
+  while (next_ < buckets_.size() && buckets_[next_].waiting <= 0) start_next();
+}
+
+void DataParallel::start_next() {
+  const size_t index = next_++;
+  Bucket& bucket = buckets_[index];
+  if (bucket.exchange) {
+    bucket.exchange->start(group_, name_of(index));
+    if (index > 0) turn(index - 1);
+    return;
+  }
+  if (shares_gradients()) {
+    give_memory(bucket);
+    if (index >= kMostUnderWay) complete(buckets_[index - kMostUnderWay]);
+  }
+  send(bucket, name_of(index));
+}
+
+void DataParallel::send(Bucket& bucket, const std::string& name) {
+  bucket.sent = bucket.gradient;
+  if (options_.wire_type) bucket.sent = bucket.gradient.div_(group_.size()).to(*options_.wire_type);
+  if (shares_gradients()) bucket.gradient.reset();
+  if (!shares()) bucket.under_way.push_back(group_.all_reduce_sum(bucket.sent, name));
+  for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
+    const device::Range piece = overlap(bucket.range, options_.owners[rank]);
+    if (piece.size() == 0) continue;
+    const at::Tensor sent = bucket.sent.narrow(0, piece.begin - bucket.range.begin, piece.size());
+    bucket.under_way.push_back(group_.reduce_sum(sent, static_cast<int>(rank), name));
+  }
+}
+
+/// Second part of a compressed bucket. It follows the first part of the next bucket, in the same order on all ranks.
+void DataParallel::turn(size_t index) { buckets_[index].exchange->turn(group_, name_of(index) + ", second factors"); }
+
+void DataParallel::complete_exchanges() {
+  turn(buckets_.size() - 1);
+  at::Tensor all_are_finite = buckets_.front().exchange->is_finite();
+  for (const Bucket& bucket : buckets_) all_are_finite = all_are_finite.logical_and(bucket.exchange->is_finite());
+  for (Bucket& bucket : buckets_) bucket.exchange->finish(all_are_finite);
+}
+
+void DataParallel::complete_publishing() {
+  for (comm::Pending& pending : std::exchange(published_, {})) pending.wait();
+}
+
+/// Stores the sum where it belongs; does nothing if that was done before.
+void DataParallel::complete(Bucket& bucket) {
+  for (comm::Pending& pending : std::exchange(bucket.under_way, {})) pending.wait();
+  const at::Tensor sent = std::exchange(bucket.sent, {});
+  const device::Range mine = shares() ? overlap(bucket.range, arena_.owned()) : bucket.range;
+  if (!sent.defined() || mine.size() == 0) return;
+  at::Tensor sum = sent.narrow(0, mine.begin - bucket.range.begin, mine.size());
+  if (shares_gradients()) {
+    if (options_.wire_type) sum = sum.to(arena_.values().scalar_type()).mul_(group_.size());
+    arena_.owned_gradients().narrow(0, mine.begin - arena_.owned().begin, mine.size()).add_(sum);
+  } else if (options_.wire_type) {
+    bucket.gradient.narrow(0, mine.begin - bucket.range.begin, mine.size()).copy_(sum).mul_(group_.size());
+  }
+}
 
 }  // namespace gputrain::parallel

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include <ATen/ops/full.h>
-
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
@@ -262,9 +260,8 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
                                         {"verify_seconds", result.verify_seconds},
                                         {"stall_seconds", stall_seconds}});
     if (result.step == announced_step_) {
-      parts_.console.line("save", "step " + grouped(result.step) + " on request  " +
-                                      monitor::bytes(static_cast<double>(result.bytes)) + " in " +
-                                      monitor::duration(result.seconds) + "  " + result.folder.string());
+      parts_.console.line("save", "step " + grouped(result.step) + " on request  " + monitor::bytes(result.bytes) +
+                                      " in " + monitor::duration(result.seconds) + "  " + result.folder.string());
     }
     return;
   }
@@ -279,9 +276,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
 }
 
 bool Checkpointing::fails_anywhere(bool failed) {
-  at::Tensor count = at::full({}, failed ? 1 : 0, at::kLong);
-  parts_.assembly.place.groups.control().all_reduce_sum(count, "checkpoint").wait();
-  return count.item<int64_t>() > 0;
+  return !parts_.assembly.place.groups.holds_everywhere(!failed, "checkpoint");
 }
 
 }  // namespace gputrain::app

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
-
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
@@ -22,9 +19,8 @@ EarlierAttempts::EarlierAttempts(const Job& job, Assembly& assembly, const RunFo
 /// The ledger, which only rank 0 has, knows of those that were killed before they saved, and the checkpoint of those
 /// that came before it in another folder.
 int64_t EarlierAttempts::number_of_next(const train::Progress& progress) const {
-  const at::Tensor number = at::full({}, std::max(progress.attempts, attempts_in(ledger_)) + 1, at::kLong);
-  assembly_.place.groups.control().broadcast(number, 0, "number of the attempt");
-  return number.item<int64_t>();
+  const int64_t number = std::max(progress.attempts, attempts_in(ledger_)) + 1;
+  return assembly_.place.groups.from_rank_zero(number, "number of the attempt");
 }
 
 /// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is
@@ -33,11 +29,10 @@ void EarlierAttempts::check_data(const train::Progress& progress, bool accept_ch
   if (progress.step == 0 || progress.step >= assembly_.plan.total_steps) return;
   const std::string& path = job_.spec().data.train.path;
   const DataIdentity now = identity_of(*assembly_.datasets.train), told = identity_before(ledger_);
-  const at::Tensor shared =
-      at::tensor(std::vector<int64_t>{told.samples, static_cast<int64_t>(told.target_names)}, at::kLong);
-  assembly_.place.groups.control().broadcast(shared, 0, "data of the last attempt");  // only rank 0 has a ledger
-  const int64_t samples = shared.const_data_ptr<int64_t>()[0];
-  const auto target_names = static_cast<uint64_t>(shared.const_data_ptr<int64_t>()[1]);
+  auto& groups = assembly_.place.groups;  // only rank 0 has a ledger
+  const int64_t samples = groups.from_rank_zero(told.samples, "samples of the last attempt");
+  const auto target_names = static_cast<uint64_t>(
+      groups.from_rank_zero(static_cast<int64_t>(told.target_names), "targets of the last attempt"));
   std::string what, effect;
   if (samples != 0 && samples != now.samples) {
     what = counted(samples, "sample") + " before, " + grouped(now.samples) + " now";
@@ -64,11 +59,10 @@ void EarlierAttempts::refuse_if_stuck(const train::Progress& progress) const {
   if (!limit) return;
   Stuck stuck;
   if (assembly_.place.rank() == 0) stuck = stuck_at(ledger_, progress.step);
-  const at::Tensor attempts = at::full({}, stuck.attempts, at::kLong);
-  assembly_.place.groups.control().broadcast(attempts, 0, "attempts without progress");
-  if (attempts.item<int64_t>() < *limit) return;
+  const int64_t attempts = assembly_.place.groups.from_rank_zero(stuck.attempts, "attempts without progress");
+  if (attempts < *limit) return;
   throw Error(ExitCode::no_restart,
-              {.what = counted(attempts.item<int64_t>(), "attempt") + " in a row did not come past step " +
+              {.what = counted(attempts, "attempt") + " in a row did not come past step " +
                        std::to_string(progress.step) + (stuck.reason.empty() ? "" : "; the last one: " + stuck.reason),
                .where = folder_.string(),
                .hint = "mend the cause, then start once with --accept"});

@@ -1,6 +1,8 @@
 #include "gputrain/resume/kept_batch.hpp"
 
-#include <ATen/ops/full.h>
+#include <filesystem>
+#include <optional>
+
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
@@ -36,10 +38,8 @@ int64_t global_batch_before(const Job& job) {
 
 int64_t kept_global_batch(const Job& job, Place& place) {
   if (job.spec().train.names_global_batch()) return 0;
-  const at::Tensor kept = at::full({}, 0, at::kLong);
-  if (place.rank() == 0) kept.fill_(global_batch_before(job));
-  place.groups.control().broadcast(kept, 0, "global batch of the checkpoint");
-  return kept.item<int64_t>();
+  const int64_t kept = place.rank() == 0 ? global_batch_before(job) : 0;
+  return place.groups.from_rank_zero(kept, "global batch of the checkpoint");
 }
 
 void tell_of_kept_batch(const train::BatchPlan& batch) {

@@ -1,10 +1,8 @@
 #include "gputrain/run/ending.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
-#include <ATen/ops/zeros.h>
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
@@ -54,7 +52,7 @@ std::string speed_text(const monitor::Summary& summary) {
   const std::string unit = is_text ? " tok/s  " : " samples/s  ";
   return (rate > 0 ? monitor::compact(rate) + unit : "") +  // no rate if there was only one step
          "first step after " + monitor::duration(summary.first_step_seconds) + "  memory " +
-         monitor::bytes(static_cast<double>(summary.peak_memory_bytes)) + sent_text(summary);
+         monitor::bytes(summary.peak_memory_bytes) + sent_text(summary);
 }
 
 }  // namespace
@@ -124,21 +122,17 @@ void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earl
 }
 
 monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std::string& run_id, int64_t step,
-                               comm::Group& control) {
-  constexpr size_t kBytes = 4096;
+                               comm::ProcessGroups& groups) {
   auto known = nlohmann::ordered_json::object();
   try {
-    if (control.rank() == 0 && earlier.at("run_id") == run_id && earlier.at("step") == step) {
+    if (groups.rank() == 0 && earlier.at("run_id") == run_id && earlier.at("step") == step) {
       for (const auto& [name, value] : earlier.at("metrics").items())
         if (name.starts_with("test/") && value.is_number()) known[name] = value;
     }
   } catch (const nlohmann::json::exception&) {  // there is none, or another program wrote it
   }
-  const at::Tensor told = at::zeros({kBytes}, at::kByte);
-  const std::string text = known.dump();
-  if (text.size() < kBytes) std::memcpy(told.mutable_data_ptr(), text.data(), text.size());
-  control.broadcast(told, 0, "what was tested before");
-  const auto heard = nlohmann::json::parse(static_cast<const char*>(told.const_data_ptr()), nullptr, false);
+  const auto heard =
+      nlohmann::json::parse(groups.from_rank_zero(known.dump(), "what was tested before"), nullptr, false);
   return heard.is_object() ? heard.get<monitor::Metrics>() : monitor::Metrics();
 }
 
@@ -151,12 +145,6 @@ void record_failed_start(const std::exception& failure, const std::string& run_i
   } catch (const Error& second) {
     log::warning(second.what());  // the first failure is the one to report
   }
-}
-
-void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic) {
-  if (traffic.steps == 0) return;
-  summary.sent_bytes_per_step = traffic.bytes / traffic.steps;
-  summary.uncompressed_bytes_per_step = traffic.full_bytes / traffic.steps;
 }
 
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify) {

@@ -43,7 +43,7 @@ std::string hosts_text(const Place& place) {
   const auto& groups = place.groups;
   std::string text;
   if (!groups.alone()) text = ranks_text(groups.hosts());
-  text += facts.name + " (" + monitor::bytes(static_cast<double>(facts.total_bytes)) + ")";
+  text += facts.name + " (" + monitor::bytes(facts.total_bytes) + ")";
   if (place.device.is_cpu()) text += "  " + counted(place.threads.count, "thread") + " (" + place.threads.reason + ")";
   if (!facts.software.empty()) text += "  " + facts.software;
   if (!groups.alone())
@@ -104,15 +104,6 @@ std::string micro_batch_text(const JobSpec& spec, const Assembly& assembly) {
   return "auto: a run tries" + sizes + " samples per rank before its first step and takes the fastest that fits";
 }
 
-std::string reduction_text(const Assembly& assembly) {
-  const auto& built = assembly.built;
-  const StepShape step{.ranks = assembly.place.groups.world_size(),
-                       .passes = assembly.plan.batch.accumulation,
-                       .shares = !built.owners.empty()};
-  const auto one_step = traffic_of_one_step(assembly.reduction, *built.arena, step);
-  return describe(assembly.reduction, *built.arena, one_step);
-}
-
 std::string graph_text(const JobSpec& spec, const Assembly& assembly) {
   const std::string obstacle = obstacle_to_recording(spec, assembly);
   return obstacle.empty()
@@ -144,13 +135,11 @@ std::string plan_text(const Assembly& assembly, const std::string& saves) {
 
 /// The memory that stays allocated for the whole run, exactly. The activations are unknown before the first step.
 std::string memory_text(const Assembly& assembly) {
-  const auto sized = [](int64_t bytes) { return monitor::bytes(static_cast<double>(bytes)); };
   const FixedMemory fixed = fixed_memory(assembly.built, assembly.updates);
   const int64_t all = device::facts_of(assembly.place.device).total_bytes;
   const int here = assembly.place.device.is_cpu() ? assembly.place.launch.rendezvous.local_world_size : 1;
-  return sized(fixed.total()) + " of " + sized(all) + (here > 1 ? " for " + counted(here, "rank") : "") + ": weights " +
-         sized(fixed.weights()) + (fixed.working_copy > 0 ? " and 16-bit copy " + sized(fixed.working_copy) : "") +
-         "  grads " + sized(fixed.gradients) + "  optimizer " + sized(fixed.optimizer_state) + "  then activations";
+  return monitor::bytes(fixed.total()) + " of " + monitor::bytes(all) +
+         (here > 1 ? " for " + counted(here, "rank") : "") + ": " + fixed.text() + "  then activations";
 }
 
 }  // namespace
@@ -164,7 +153,8 @@ void print_start_page(monitor::Console& console, const Job& job, const Assembly&
   console.line("batch", batch_text(job.spec(), assembly));
   const bool is_chosen = job.spec().train.searches_micro_batch() || assembly.micro_batch.micro_batch > 0;
   if (is_chosen) console.line("micro", micro_batch_text(job.spec(), assembly));
-  if (!assembly.place.groups.alone()) console.line("reduce", reduction_text(assembly));
+  if (!assembly.place.groups.alone())
+    console.line("reduce", describe(assembly.reduction, *assembly.built.arena, traffic_of_step(assembly)));
   if (!assembly.place.device.is_cpu()) console.line("graph", graph_text(job.spec(), assembly));
   console.line("plan", plan_text(assembly, texts.saves));
   console.line("memory", texts.memory.empty() ? memory_text(assembly) : texts.memory);

@@ -11,7 +11,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/process.hpp"
 #include "gputrain/device/fault.hpp"
-#include "gputrain/estimate/memory_page.hpp"
+#include "gputrain/estimate/memory.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/resume/earlier_attempts.hpp"
@@ -242,7 +242,11 @@ monitor::Summary Training::train() {
   stop_ = outcome.stop;
   const Expectation expectation = check_expectation(spec_, progress_.metrics);
   monitor::Summary summary = summarize(job_, place, plan, progress_, log_);
-  note_traffic(summary, loop.traffic());
+  if (progress_.step > first_step_ && !place.groups.alone()) {
+    const auto traffic = traffic_of_step(assembly_);
+    summary.sent_bytes_per_step = traffic.bytes;
+    summary.uncompressed_bytes_per_step = traffic.full_bytes;
+  }
   conclude(summary, outcome, expectation, request_.verify);
   place.groups.enter("at the end, after step", progress_.step);
   if (place.rank() == 0) finish(summary, expectation);
@@ -337,8 +341,8 @@ void Training::roll_back(const std::string& finding) {
 
 train::Stop Training::test() {
   if (progress_.step == first_step_) {
-    const auto known = tested_before(monitor::newest_end(folder_.summary()), job_.run_id, progress_.step,
-                                     assembly_.place.groups.control());
+    const auto known =
+        tested_before(monitor::newest_end(folder_.summary()), job_.run_id, progress_.step, assembly_.place.groups);
     for (const auto& [name, value] : known) progress_.metrics[name] = value;
     if (!known.empty()) return train::Stop::none;
   }

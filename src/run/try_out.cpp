@@ -5,7 +5,7 @@
 #include "gputrain/core/log.hpp"
 #include "gputrain/data/loader.hpp"
 #include "gputrain/data/preprocess.hpp"
-#include "gputrain/estimate/memory_page.hpp"
+#include "gputrain/estimate/memory.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/run/preparation.hpp"

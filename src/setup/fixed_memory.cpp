@@ -2,12 +2,20 @@
 
 #include <algorithm>
 
+#include "gputrain/monitor/format.hpp"
+
 namespace gputrain::app {
 namespace {
 
 int64_t nbytes(const at::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
 
 }  // namespace
+
+std::string FixedMemory::text() const {
+  return "weights " + monitor::bytes(weights()) +
+         (working_copy > 0 ? " and 16-bit copy " + monitor::bytes(working_copy) : "") + "  grads " +
+         monitor::bytes(gradients) + "  optimizer " + monitor::bytes(optimizer_state);
+}
 
 FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates) {
   const device::Arena& arena = *built.arena;

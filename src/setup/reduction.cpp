@@ -53,6 +53,10 @@ checkpoint::Slice slice_of(const at::Tensor& own, const comm::ProcessGroups& gro
 
 }  // namespace
 
+parallel::ReductionOptions Reduction::options(const std::vector<device::Range>& owners) const {
+  return {.buckets = buckets, .owners = owners, .wire_type = wire_type, .power_sgd = power_sgd.get()};
+}
+
 void Reduction::note(nlohmann::json& state) const {
   if (is_measured) state["bucket_bytes"] = buckets.bytes;
   if (!power_sgd) return;
@@ -109,26 +113,13 @@ Reduction plan_reduction(const JobSpec& spec, comm::ProcessGroups& groups, const
   return reduction;
 }
 
-parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::Arena& arena, const StepShape& step) {
-  const auto gradient = static_cast<int64_t>(arena.values().nbytes());
-  int64_t sent = gradient;
-  if (reduction.wire_type) sent = arena.values().numel() * static_cast<int64_t>(at::elementSize(*reduction.wire_type));
-  if (reduction.power_sgd) sent = reduction.power_sgd->bytes();
-  const int64_t back = step.shares ? gradient : sent;  // updated values, or the sum of gradients
-  const int64_t times = arena.keeps_owned_gradients_only() ? step.passes : 1;
-  const auto share = [&](int64_t bytes) { return bytes * (step.ranks - 1) / step.ranks; };
-  return {.bytes = share(times * sent + back), .full_bytes = share(times * gradient + gradient), .steps = 1};
-}
-
 std::string describe(const Reduction& reduction, const device::Arena& arena, const parallel::Traffic& one_step) {
-  std::string text = monitor::bytes(static_cast<double>(one_step.bytes)) + " a step";
+  std::string text = monitor::bytes(one_step.bytes) + " a step";
   if (one_step.bytes != one_step.full_bytes) {
-    text += " instead of " + monitor::bytes(static_cast<double>(one_step.full_bytes)) + ", gradients as " +
-            wire_text(reduction);
+    text += " instead of " + monitor::bytes(one_step.full_bytes) + ", gradients as " + wire_text(reduction);
   }
   const auto buckets = std::ssize(parallel::plan_buckets(arena, reduction.buckets));
-  text += "  " + counted(buckets, "bucket") +
-          (buckets == 1 ? "" : " of " + monitor::bytes(static_cast<double>(reduction.buckets.bytes)));
+  text += "  " + counted(buckets, "bucket") + (buckets == 1 ? "" : " of " + monitor::bytes(reduction.buckets.bytes));
   return text + (reduction.bucket_reason.empty() ? "" : " (" + reduction.bucket_reason + ")");
 }
 

@@ -14,6 +14,12 @@ std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly)
   return {};
 }
 
+parallel::Traffic traffic_of_step(const Assembly& assembly) {
+  const auto& built = assembly.built;
+  return parallel::traffic_of_step(*built.arena, assembly.reduction.options(built.owners),
+                                   assembly.place.groups.world_size(), assembly.plan.batch.accumulation);
+}
+
 TrainingLoop::TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop,
                            std::function<void()> before_update, MakeRecording make_recording)
     : spec_(spec),
@@ -22,10 +28,7 @@ TrainingLoop::TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopR
       before_update_(std::move(before_update)),
       make_recording_(std::move(make_recording)),
       data_parallel_(assembly.place.groups, *assembly.built.arena, assembly.built.parameters,
-                     {.buckets = assembly.reduction.buckets,
-                      .owners = assembly.built.owners,
-                      .wire_type = assembly.reduction.wire_type,
-                      .power_sgd = assembly.reduction.power_sgd.get()}) {}
+                     assembly.reduction.options(assembly.built.owners)) {}
 
 train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step) {
   auto& [place, datasets, plan, built, updates, reduction, micro_batch] = assembly_;

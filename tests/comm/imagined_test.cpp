@@ -58,14 +58,14 @@ TEST(Imagined, CountsWhatItsRankWouldSendOverTensors) {
   ProcessGroups groups = ProcessGroups::imagined({.rank = 0, .world_size = 4}, traffic);
   const at::Tensor kilobyte = at::full({250}, 1, at::kFloat);
   groups.tensors().all_reduce_sum(kilobyte, "sum").wait();
-  EXPECT_EQ(traffic->ring_bytes(4), 2 * 0.75 * 1000);
+  EXPECT_EQ(traffic->all_reduce, (Traffic::Kind{.calls = 1, .bytes = 1000}));
   groups.tensors().reduce_sum(kilobyte, 0, "sum").wait();
   groups.tensors().broadcast(kilobyte, 0, "values");
   groups.tensors().broadcast(kilobyte, 1, "values");
   groups.tensors().all_gather(kilobyte, "all");
   groups.control().all_reduce_sum(kilobyte, "agreement").wait();
   EXPECT_EQ(traffic->broadcast, (Traffic::Kind{.calls = 2, .bytes = 2000}));
-  EXPECT_EQ(traffic->ring_bytes(4), (2 + 1 + 2) * 0.75 * 1000 + 3 * 1000);
+  EXPECT_EQ(traffic->all_gather, (Traffic::Kind{.calls = 1, .bytes = 1000}));
 }
 
 TEST(Imagined, AloneItIsAGroupOfOne) {

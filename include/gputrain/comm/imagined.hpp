@@ -19,8 +19,6 @@ struct Traffic {
   };
   Kind all_reduce, reduce, broadcast, all_gather;
 
-  /// Bytes that each rank sends on average if every collective uses a ring of all ranks; no other algorithm sends less.
-  double ring_bytes(int world_size) const noexcept;
   /// The traffic since `earlier`.
   Traffic operator-(const Traffic& earlier) const noexcept;
 };

@@ -76,6 +76,10 @@ class ProcessGroups {
   /// ToldElsewhere with the same exit code.
   void on_rank_zero(const std::function<void()>& action, std::string name);
 
+  /// Rank 0's number or bytes, on every rank; what the others give is ignored. Every rank must call.
+  int64_t from_rank_zero(int64_t number, std::string name);
+  std::string from_rank_zero(const std::string& bytes, const std::string& name);
+
   /// Whether `here` is true on every rank. Every rank must call.
   bool holds_everywhere(bool here, std::string name);
 

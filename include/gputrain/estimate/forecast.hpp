@@ -6,8 +6,8 @@
 
 #include "gputrain/comm/imagined.hpp"
 #include "gputrain/data/epoch_shares.hpp"
+#include "gputrain/estimate/memory.hpp"
 #include "gputrain/setup/assembly.hpp"
-#include "gputrain/setup/fixed_memory.hpp"
 #include "gputrain/setup/trial_step.hpp"
 
 namespace gputrain::app {
@@ -28,7 +28,7 @@ struct ShardForecast {
 struct WireForecast {
   int64_t buckets = 0, largest_bucket = 0;  // bytes
   comm::Traffic traffic;                    // of one rank in one step
-  double bytes_per_rank = 0;                // bytes that each rank sends in a ring
+  int64_t bytes_per_rank = 0;               // bytes that each rank sends in a ring
 };
 
 struct CheckpointForecast {
@@ -42,36 +42,9 @@ struct CheckpointForecast {
   bool fits() const noexcept { return !free_bytes || most_at_once * bytes + frozen_bytes <= *free_bytes; }
 };
 
-/// Peak memory of a step's tensors on this machine's CPU, without the fixed memory.
-struct ActivationForecast {
-  int64_t measured_samples = 0;  // largest micro-batch that was measured
-  int64_t measured_bytes = 0;
-  int64_t bytes_per_sample = 0;  // slope between this micro-batch and one of half its size, for extrapolation;
-                                 // too high if logits are computed in parts
-  double loss = 0;               // of the first sample
-
-  int64_t bytes(int64_t samples) const noexcept {
-    return measured_bytes + bytes_per_sample * (samples - measured_samples);
-  }
-};
-
 /// Extrapolates from a step with one sample, `one`: takes one more with as many samples as take some seconds, at most
 /// `most_samples`, and one with half as many.
-ActivationForecast measure_activations(const Job& job, Assembly& assembly, const TrialStep& one, int64_t most_samples);
-
-struct MemoryForecast {
-  FixedMemory fixed;  // of the rank that needs most
-  ActivationForecast activations;
-  int64_t micro_batch = 0;
-  int64_t data = 0;   // prefetched batches, in host memory
-  int64_t limit = 0;  // device memory; 0: unknown
-
-  int64_t total(int64_t samples) const noexcept { return fixed.total() + activations.bytes(samples); }
-  int64_t total() const noexcept { return total(micro_batch); }
-  bool fits() const noexcept { return limit == 0 || total() <= limit; }
-  /// The largest micro-batch below `micro_batch` that fits; 0: none.
-  int64_t smaller_micro_batch() const noexcept;
-};
+Activations measure_activations(const Job& job, Assembly& assembly, const TrialStep& one, int64_t most_samples);
 
 struct Forecast {
   data::EpochShares epoch;
@@ -81,7 +54,9 @@ struct Forecast {
   ShardForecast shards;
   WireForecast wires;
   CheckpointForecast checkpoint;
-  MemoryForecast memory;
+  Memory memory;          // of the rank that has most
+  int64_t host_data = 0;  // bytes of batches read ahead, per rank
+  double first_loss = 0;  // of the first sample
 };
 
 /// `assembly` is rank 0 of a group without peers; takes some small steps with it. `traffic` counts what the assembly

@@ -22,6 +22,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -30,6 +32,10 @@
 #include "gputrain/device/arena.hpp"
 #include "gputrain/parallel/buckets.hpp"
 #include "gputrain/parallel/power_sgd.hpp"
+
+namespace torch::autograd {
+struct Node;
+}
 
 namespace gputrain::parallel {
 
@@ -43,13 +49,15 @@ struct ReductionOptions {
   PowerSgd* power_sgd = nullptr;  // compresses gradients if each rank updates all; must outlive this
 };
 
-/// What a rank sends on average, from the tensors given to collectives: of n ranks, each sends (n - 1) / n of a tensor
-/// that is reduced to its owners or broadcast, and twice that in an all-reduce.
+/// What a rank sends on average in one step: of n ranks, each sends (n - 1) / n of a tensor that is reduced to its
+/// owners or broadcast, and twice that in an all-reduce.
 struct Traffic {
   int64_t bytes = 0;
   int64_t full_bytes = 0;  // without compression
-  int64_t steps = 0;
 };
+
+/// `passes`: micro-batches of the step. If gradients are sharded, each sends all of them.
+Traffic traffic_of_step(const device::Arena& arena, const ReductionOptions& options, int64_t ranks, int64_t passes);
 
 class DataParallel {
  public:
@@ -74,21 +82,49 @@ class DataParallel {
   void abandon();
 
   /// Whether each rank has only its shard of the gradient after finish().
-  bool shares() const noexcept;
+  bool shares() const noexcept { return !options_.owners.empty(); }
   /// Sums a small tensor over the ranks, in place.
-  void add_up(const at::Tensor& tensor);
+  void add_up(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "sum of the ranks' parts").wait(); }
 
   /// Call after the update: every rank gets the values that others own.
   void publish();
 
-  int64_t buckets() const noexcept;
+  int64_t buckets() const noexcept { return std::ssize(buckets_); }
   /// Buckets started since prepare(); before finish(), those that overlap with backward.
-  int64_t started() const noexcept;
-  Traffic traffic() const noexcept;
+  int64_t started() const noexcept { return static_cast<int64_t>(next_); }
 
  private:
-  class Reduction;
-  std::unique_ptr<Reduction> reduction_;  // null on a single rank
+  struct Bucket {
+    device::Range range;
+    int64_t tensors = 0;       // with a hook
+    int64_t waiting = 0;       // hooked tensors without a gradient yet
+    at::Tensor gradient = {};  // [range.size()]: the arena's, or its own memory while needed
+    at::Tensor sent = {};      // `gradient`, or a copy in a narrower type; defined while in flight
+    std::vector<comm::Pending> under_way = {};
+    std::optional<PowerSgd::Exchange> exchange = {};
+  };
+  struct ReadyHook;
+
+  bool shares_gradients() const noexcept { return arena_.keeps_owned_gradients_only(); }
+  void hook(const at::Tensor& parameter);
+  void take(const at::Tensor& parameter, const device::Segment& segment, Bucket& bucket);
+  void give_memory(Bucket& bucket);
+  void gradient_is_there(size_t index);
+  void start_next();
+  void send(Bucket& bucket, const std::string& name);
+  void turn(size_t index);
+  void complete_exchanges();
+  void complete(Bucket& bucket);
+  void complete_publishing();
+
+  comm::Group& group_;
+  const device::Arena& arena_;
+  ReductionOptions options_;
+  std::vector<Bucket> buckets_;           // empty on a single rank
+  std::vector<comm::Pending> published_;  // in flight: broadcasts of the owners' values
+  std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
+  size_t next_ = 0;  // next bucket to start
+  bool synchronising_ = false;
 };
 
 }  // namespace gputrain::parallel

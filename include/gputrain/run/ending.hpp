@@ -36,13 +36,10 @@ void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earl
 /// Test metrics of an earlier attempt of this run that ended at this step; empty if there is none. Rank 0 reads them
 /// and broadcasts. Every rank must call.
 monitor::Metrics tested_before(const nlohmann::ordered_json& earlier, const std::string& run_id, int64_t step,
-                               comm::Group& control);
+                               comm::ProcessGroups& groups);
 
 /// Records in summary.json why an attempt failed before training. A usage error restores the earlier summary instead.
 void record_failed_start(const std::exception& failure, const std::string& run_id, const RunFolder& folder);
-
-/// Adds the bytes sent per step, if there are other ranks.
-void note_traffic(monitor::Summary& summary, const parallel::Traffic& traffic);
 
 /// Sets status, reason and exit code of a run that is done or was stopped.
 void conclude(monitor::Summary& summary, const train::Outcome& outcome, const Expectation& expectation, bool verify);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "gputrain/setup/assembly.hpp"
 
@@ -17,6 +18,8 @@ struct FixedMemory {
 
   int64_t weights() const noexcept { return parameters + frozen + buffers; }
   int64_t total() const noexcept { return weights() + working_copy + gradients + optimizer_state; }
+  /// "weights 10 MiB and 16-bit copy 5 MiB  grads 10 MiB  optimizer 20 MiB"
+  std::string text() const;
 };
 
 FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -22,6 +23,8 @@ struct Reduction {
   std::optional<at::ScalarType> wire_type;
   std::unique_ptr<parallel::PowerSgd> power_sgd;  // null unless parallel.compress is powersgd
 
+  parallel::ReductionOptions options(const std::vector<device::Range>& owners) const;
+
   /// Adds the fields for a checkpoint's state.
   void note(nlohmann::json& state) const;
   /// This rank's shard of the power_sgd state: its errors, and on rank 0 also the factors.
@@ -33,15 +36,6 @@ struct Reduction {
 
 /// Every rank must call.
 Reduction plan_reduction(const JobSpec& spec, comm::ProcessGroups& groups, const device::Arena& arena);
-
-struct StepShape {
-  int64_t ranks = 1;
-  int64_t passes = 1;   // forward passes; with sharded gradients, each of them sends
-  bool shares = false;  // whether at least the optimizer state is sharded
-};
-
-/// The parallel::Traffic of one step, predicted.
-parallel::Traffic traffic_of_one_step(const Reduction& reduction, const device::Arena& arena, const StepShape& step);
 
 /// "25 MiB a step instead of 50 MiB, gradients as fp16  3 buckets of 16 MiB (auto: ...)"
 std::string describe(const Reduction& reduction, const device::Arena& arena, const parallel::Traffic& one_step);

@@ -18,6 +18,9 @@ namespace gputrain::app {
 /// Why steps are not CUDA graphs on a device that supports them; empty: they are.
 std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly);
 
+/// Of a step with as many passes as the plan has.
+parallel::Traffic traffic_of_step(const Assembly& assembly);
+
 class TrainingLoop {
  public:
   using MakeRecording = std::function<std::unique_ptr<device::Recording>(at::Device)>;
@@ -29,8 +32,6 @@ class TrainingLoop {
 
   /// Trains from `progress` to the end or to `last_step`. May be called again, from another step. Every rank must call.
   train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
-
-  parallel::Traffic traffic() const noexcept { return data_parallel_.traffic(); }
 
  private:
   const JobSpec& spec_;

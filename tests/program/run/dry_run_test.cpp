@@ -326,9 +326,9 @@ TEST_F(DryRun, ThatDoesNotFitNamesTheMicroBatchThatWould) {
   const Result refused = dry_run(job, 2, {}, {"--device-memory", less});
   EXPECT_EQ(refused.exit_code, 6);
   EXPECT_THAT(refused.out, HasSubstr("DOES NOT FIT"));
-  EXPECT_THAT(refused.err, HasSubstr("--set train.micro_batch_size=59 "));
-  EXPECT_THAT(refused.err, HasSubstr("--set parallel.shard=optimizer"));
-  const Result fits = dry_run(job, 2, {"train.micro_batch_size=59"}, {"--device-memory", less});
+  EXPECT_THAT(refused.err, HasSubstr("--set train.micro_batch_size=32 "));
+  EXPECT_THAT(refused.err, HasSubstr("--set train.activation_checkpointing=block"));
+  const Result fits = dry_run(job, 2, {"train.micro_batch_size=32"}, {"--device-memory", less});
   EXPECT_EQ(fits.exit_code, 0) << fits.err;
   EXPECT_THAT(fits.out, HasSubstr("  fits"));
 }

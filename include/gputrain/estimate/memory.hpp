@@ -1,0 +1,49 @@
+// What a rank's memory holds at the peak of a step, measured or predicted, and what to set if it is not enough.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/fixed_memory.hpp"
+
+namespace gputrain::app {
+
+/// Bytes at the peak of a step beyond what is fixed: a line through the last two micro-batches that were measured.
+struct Activations {
+  int64_t measured_samples = 0;
+  int64_t measured_bytes = 0;
+  int64_t bytes_per_sample = 0;  // too high for logits that are computed in parts
+
+  /// `samples` is more than at the last call.
+  void measure(int64_t samples, int64_t bytes) noexcept;
+  int64_t bytes(int64_t samples) const noexcept {
+    return measured_bytes + bytes_per_sample * (samples - measured_samples);
+  }
+};
+
+struct Memory {
+  FixedMemory fixed;
+  Activations activations;
+  int64_t micro_batch = 0;
+  int64_t data = 0;        // batches read ahead, if they are in the same memory
+  int64_t limit = 0;       // 0: not known
+  bool evaluates = false;  // the activations may be those of an evaluation
+
+  int64_t total(int64_t samples) const noexcept { return fixed.total() + data + activations.bytes(samples); }
+  int64_t total() const noexcept { return total(micro_batch); }
+  bool fits() const noexcept { return limit == 0 || total() <= limit; }
+};
+
+/// Settings that lower memory use, as a hint: smallest change of results first, then largest saving.
+std::string memory_remedies(const Job& job, const Assembly& assembly, const Memory& memory);
+
+/// The error to report if `failure` is a shortage of memory, else nothing. `assembly` is null if it was not built yet.
+/// `when` names the activity: "in step 12".
+std::optional<Error> out_of_memory_error(const std::exception& failure, const Job& job, const Assembly* assembly,
+                                         const std::string& when);
+
+}  // namespace gputrain::app

@@ -1,0 +1,219 @@
+#include "gputrain/estimate/memory.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/device/out_of_memory.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/monitor/format.hpp"
+
+namespace gputrain::app {
+namespace {
+
+struct Remedy {
+  std::string set;
+  std::string effect;
+  int64_t saved = 0;
+  int change = 0;  // change of results: 0 none, 1 rounding, 2 another model or other inputs
+};
+
+/// A divisor of the micro-batch that fits, at most half of it: all passes stay equally large.
+int64_t smaller_micro_batch(const Memory& memory) {
+  for (int64_t smaller = memory.micro_batch / 2; smaller > 1; --smaller) {
+    if (memory.micro_batch % smaller == 0 && memory.total(smaller) <= memory.limit) return smaller;
+  }
+  return 1;
+}
+
+void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly,
+                     const Memory& memory) {
+  const auto& batch = assembly.plan.batch;
+  if (memory.micro_batch < 2) return;
+  const int64_t micro = smaller_micro_batch(memory);
+  train::BatchPlan smaller = batch;
+  smaller.micro_batch = micro;
+  std::ranges::replace(smaller.micro_batches, memory.micro_batch, micro);
+  const int64_t per_pass = smaller.micro_batch_over_ranks(assembly.place.groups.world_size());
+  const int64_t passes = ceil_divide(batch.global_batch, per_pass);
+  std::string set = "train.micro_batch_size=" + (batch.micro_batches.empty()
+                                                     ? fmt::format("{}", micro)
+                                                     : fmt::format("[{}]", fmt::join(smaller.micro_batches, ",")));
+  if (!spec.train.gradient_accumulation_steps.is_auto()) {
+    set += fmt::format(" --set train.gradient_accumulation_steps={}", passes);
+  }
+  remedies.push_back({.set = set,
+                      .effect = fmt::format("{} forward passes per step instead of {}; the global batch stays {}",
+                                            passes, batch.accumulation, batch.global_batch),
+                      .saved = memory.total() - memory.total(micro)});
+}
+
+void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const Memory& memory) {
+  const int64_t ranks = assembly.place.groups.world_size();
+  if (ranks == 1 || spec.parallel.shard == "gradients" || spec.parallel.compress == "powersgd") return;
+  const int64_t shared = memory.fixed.gradients + (spec.parallel.shard == "none" ? memory.fixed.optimizer_state : 0);
+  remedies.push_back({.set = "parallel.shard=gradients",
+                      .effect = fmt::format("each of {} ranks keeps its part of gradients and optimizer state", ranks),
+                      .saved = shared - shared / ranks,
+                      .change = 1});
+}
+
+/// Remedies that change only activations and data.
+void add_passes(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const Memory& memory) {
+  const int64_t micro = memory.micro_batch, activations = memory.activations.bytes(micro);
+  if (memory.evaluates && spec.eval.batch_size && *spec.eval.batch_size > micro) {
+    remedies.push_back({.set = fmt::format("eval.batch_size={}", micro),
+                        .effect = "evaluation uses the micro-batch of training",
+                        .saved = activations - activations * micro / *spec.eval.batch_size});
+  }
+  const int64_t least = std::max<int64_t>(1, assembly.plan.batch.accumulation),
+                ahead = batches_ahead(spec, assembly.plan.batch);
+  if (memory.data > 0 && ahead > least) {
+    remedies.push_back({.set = fmt::format("data.prefetch_factor={}", least),
+                        .effect = "fewer batches are read ahead",
+                        .saved = memory.data - memory.data * least / ahead});
+  }
+  if (spec.train.activation_checkpointing != "block" && assembly.built.model->offers(nn::Recompute::block)) {
+    remedies.push_back({.set = "train.activation_checkpointing=block",
+                        .effect = "blocks are recomputed in the backward pass; a step takes a third longer",
+                        .saved = activations / 2});
+  }
+}
+
+void add_precision(std::vector<Remedy>& remedies, const JobSpec& spec, const Memory& memory) {
+  if (spec.precision == "bf16" || spec.precision == "fp16") return;
+  const bool is_double = spec.precision == "fp64";
+  remedies.push_back({.set = is_double ? "precision=fp32" : "precision=bf16",
+                      .effect = is_double ? "everything takes half" : "most activations take half",
+                      .saved = (is_double ? memory.total() : memory.activations.bytes(memory.micro_batch)) / 2,
+                      .change = 1});
+}
+
+void add_shorter_inputs(std::vector<Remedy>& remedies, const Assembly& assembly, const Memory& memory) {
+  const auto& layout = assembly.datasets.train->layout();
+  const int64_t tokens = assembly.datasets.tokens_per_sample(),
+                activations = memory.activations.bytes(memory.micro_batch);
+  if (tokens >= 2) {
+    remedies.push_back({.set = fmt::format("data.text.max_length={}", tokens / 2),
+                        .effect = fmt::format("sequences of {} tokens instead of {}", tokens / 2, tokens),
+                        .saved = activations / 2,
+                        .change = 2});
+  } else if (layout.is_image() && layout.input().sizes[0] >= 64) {
+    const int64_t size = layout.input().sizes[0] / 2;
+    remedies.push_back({.set = fmt::format("data.image.size={}", size),
+                        .effect = "a quarter of the pixels",
+                        .saved = activations * 3 / 4,
+                        .change = 2});
+  }
+}
+
+/// A model with half as many layers, if the model has a number of layers.
+void add_smaller_model(std::vector<Remedy>& remedies, const Job& job, int64_t saved) {
+  for (const auto& setting : job.loaded.settings()) {
+    if (setting.key != "model.config.n_layer") continue;
+    const int64_t layers = std::atoll(setting.value.c_str());
+    if (layers < 2) continue;
+    remedies.push_back({.set = fmt::format("model.config.n_layer={}", layers / 2),
+                        .effect = fmt::format("{} of {} layers", layers / 2, layers),
+                        .saved = saved,
+                        .change = 2});
+  }
+}
+
+std::string hint_of(const std::vector<Remedy>& remedies) {
+  std::string text = "one of these; the first ones change results least";
+  size_t number = 0;
+  for (const Remedy& remedy : remedies) {
+    const std::string saved = remedy.saved > 0 ? "about " + monitor::bytes(remedy.saved) + " less; " : "";
+    text += fmt::format("\n    {}  --set {:<30}  {}{}", ++number, remedy.set, saved, remedy.effect);
+  }
+  return text + fmt::format("\n    {}  a device with more memory", ++number);
+}
+
+/// The present use, to which `requested` bytes more did not fit.
+std::string use_text(const JobSpec& spec, const Assembly& assembly, const Memory& memory, int64_t requested) {
+  std::string text;
+  const auto line = [&](const char* what, int64_t bytes, const std::string& remark) {
+    text += fmt::format("\n    {:<16}{:>10}", what, monitor::bytes(bytes)) + (remark.empty() ? "" : "  " + remark);
+  };
+  const auto reading = device::read_memory(assembly.place.device);
+  const FixedMemory& fixed = memory.fixed;
+  line("parameters", fixed.parameters + fixed.buffers, fixed.frozen > 0 ? "that are trained" : "");
+  if (fixed.frozen > 0) line("frozen ones", fixed.frozen, "by model.freeze");
+  if (fixed.working_copy > 0) line("copy of them", fixed.working_copy, "in " + spec.precision);
+  line("gradients", fixed.gradients, "");
+  line("optimizer state", fixed.optimizer_state, spec.optimizer.type.name);
+  if (memory.data > 0)
+    line("data", memory.data, grouped(batches_ahead(spec, assembly.plan.batch)) + " micro-batches read ahead");
+  line("rest", memory.activations.bytes(memory.micro_batch) - requested,
+       "activations of a micro-batch of " + grouped(memory.micro_batch));
+  line("sum", memory.total() - requested,
+       reading.peak_process_bytes > 0 ? "at the peak; the process held " + monitor::bytes(reading.peak_process_bytes)
+                                      : "at the peak");
+  line("limit", reading.limit_bytes, reading.limit);
+  return text;
+}
+
+/// What was held at the peak, and `requested` bytes more; the limit lets activations have a little less than they had.
+Memory measured_memory(const JobSpec& spec, const Assembly& assembly, int64_t requested) {
+  const auto& batch = assembly.plan.batch;
+  const bool on_cpu = assembly.place.device.is_cpu();
+  Memory memory{.fixed = fixed_memory(assembly.built, assembly.updates),
+                .micro_batch = std::max<int64_t>(1, batch.micro_batch_of(assembly.place.rank())),
+                .evaluates = true};
+  if (on_cpu) memory.data = batch_bytes(*assembly.datasets.train, memory.micro_batch) * batches_ahead(spec, batch);
+  // On a CPU the arena and the optimizer state are mapped outside the allocator, so its reading excludes them.
+  const int64_t known = on_cpu ? memory.data : memory.fixed.total();
+  const int64_t rest = std::max<int64_t>(0, device::read_memory(assembly.place.device).peak_tensor_bytes - known);
+  memory.activations.measure(memory.micro_batch, rest + requested);
+  memory.limit = memory.fixed.total() + memory.data + rest * 9 / 10;
+  return memory;
+}
+
+}  // namespace
+
+void Activations::measure(int64_t samples, int64_t bytes) noexcept {
+  bytes_per_sample = ceil_divide(std::max<int64_t>(0, bytes - measured_bytes), samples - measured_samples);
+  measured_samples = samples;
+  measured_bytes = bytes;
+}
+
+std::string memory_remedies(const Job& job, const Assembly& assembly, const Memory& memory) {
+  const JobSpec& spec = job.spec();
+  std::vector<Remedy> remedies;
+  add_micro_batch(remedies, spec, assembly, memory);
+  add_sharding(remedies, spec, assembly, memory);
+  add_passes(remedies, spec, assembly, memory);
+  add_precision(remedies, spec, memory);
+  add_shorter_inputs(remedies, assembly, memory);
+  add_smaller_model(remedies, job, memory.total() / 2);
+  std::erase_if(remedies, [&](const Remedy& remedy) { return remedy.saved < memory.total() / 50; });
+  std::ranges::stable_sort(remedies, {}, [](const Remedy& remedy) { return std::pair(remedy.change, -remedy.saved); });
+  return hint_of(remedies);
+}
+
+std::optional<Error> out_of_memory_error(const std::exception& failure, const Job& job, const Assembly* assembly,
+                                         const std::string& when) {
+  const auto shortage = device::shortage_of(failure);
+  if (!shortage) return std::nullopt;
+  const int64_t requested = shortage->requested_bytes;
+  std::string what = "out of memory " + when;
+  if (requested > 0) what += ": " + monitor::bytes(requested) + " more could not be allocated";
+  if (assembly != nullptr) {
+    const Memory memory = measured_memory(job.spec(), *assembly, requested);
+    what += use_text(job.spec(), *assembly, memory, requested);
+    return Error(ExitCode::environment, {.what = what, .hint = memory_remedies(job, *assembly, memory)});
+  }
+  const auto reading = device::read_memory(shortage->on_gpu ? device::current_gpu() : at::Device(at::kCPU));
+  what += fmt::format("\n    {:<16}{:>10}  {}", "limit", monitor::bytes(reading.limit_bytes), reading.limit);
+  std::vector<Remedy> remedies;
+  add_smaller_model(remedies, job, 0);
+  return Error(ExitCode::environment, {.what = what, .hint = hint_of(remedies)});
+}
+
+}  // namespace gputrain::app
