@@ -14,7 +14,7 @@ namespace gputrain::testing_support {
 
 class SshHosts {
  public:
-  /// What is missing to make them (root, sshd, ip); empty: nothing.
+  /// What is missing to make them (sshd, ip, permission), as the reason of a skip; empty: nothing.
   static std::string missing();
 
   /// Hosts "h1", "h2", ... as the `ssh` in environment() knows them.
