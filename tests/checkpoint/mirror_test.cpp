@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "gputrain/core/atomic_file.hpp"
+#include "support/needs.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -139,10 +140,10 @@ class MirrorOnADisk : public MirrorTest {
  protected:
   void SetUp() override {
     fs::create_directories(mirrored_);
-    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        ::mount("none", mirrored_.c_str(), "tmpfs", 0, "size=3m") != 0) {
-      GTEST_SKIP() << "this user may not mount a file system";
-    }
+    GPUTRAIN_SKIP_FOR(gputrain::testing::no_own_mounts());
+    ASSERT_EQ(::unshare(CLONE_NEWNS), 0);
+    ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+    ASSERT_EQ(::mount("none", mirrored_.c_str(), "tmpfs", 0, "size=3m"), 0);
   }
   void TearDown() override {
     ::umount2(mirrored_.c_str(), MNT_DETACH);

@@ -14,6 +14,7 @@
 
 #include "comm/rank_processes.hpp"
 #include "gputrain/core/error.hpp"
+#include "support/needs.hpp"
 
 namespace gputrain::comm {
 namespace {
@@ -44,20 +45,9 @@ const RankBody meets("meets", [] {
 class Network : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string missing;
-    if (::geteuid() != 0) missing = "network namespaces need root";
-    for (const char* program : {"/usr/sbin/ip", "/usr/sbin/nft"}) {
-      if (missing.empty() && ::access(program, X_OK) != 0)
-        missing = std::string(program) + " is missing: run scripts/setup.sh --tests";
-    }
-    if (missing.empty() && !is_done({"/usr/sbin/ip", "netns", "add", host(0)}))
-      missing = "network namespaces cannot be made here";
-    if (missing.empty()) {
-      connect();
-      return;
-    }
-    ASSERT_EQ(std::getenv("CI"), nullptr) << missing;
-    GTEST_SKIP() << missing;
+    const std::string program = gputrain::testing::missing_program({"/usr/sbin/ip", "/usr/sbin/nft"});
+    GPUTRAIN_SKIP_FOR(program.empty() ? gputrain::testing::no_own_hosts() : program);
+    connect();
   }
 
   void TearDown() override {
@@ -73,7 +63,7 @@ class Network : public ::testing::Test {
 
   /// Two hosts with a cable between them.
   void connect() {
-    must({"/usr/sbin/ip", "netns", "add", host(1)});
+    for (const int each : {0, 1}) must({"/usr/sbin/ip", "netns", "add", host(each)});
     must({"/usr/sbin/ip", "-n", host(0), "link", "add", "cable0", "type", "veth", "peer", "name", "cable1", "netns",
           host(1)});
     for (const int each : {0, 1}) {

@@ -129,22 +129,22 @@ class BadValues {
 };
 
 /// True with a message if load() rejects the mistake, names the right key and gives the right hint.
-inline testing::AssertionResult is_refused(const Schema& schema, Request request, const BadValue& bad) {
+inline ::testing::AssertionResult is_refused(const Schema& schema, Request request, const BadValue& bad) {
   request.set.insert(request.set.end(), bad.set.begin(), bad.set.end());
   try {
     load(schema, request);
   } catch (const SpecError& error) {
-    if (error.code() != ExitCode::usage) return testing::AssertionFailure() << "wrong exit code";
+    if (error.code() != ExitCode::usage) return ::testing::AssertionFailure() << "wrong exit code";
     for (const Problem& problem : error.problems()) {
       const bool is_there = problem.place.to_string() == "--set " + bad.place;
       const bool says_so = (problem.what + " " + problem.hint).find(bad.mention) != std::string::npos;
-      if (is_there && says_so) return testing::AssertionSuccess();
+      if (is_there && says_so) return ::testing::AssertionSuccess();
     }
-    return testing::AssertionFailure() << "no problem at --set " << bad.place << " that mentions " << bad.mention
-                                       << ":\n"
-                                       << error.what();
+    return ::testing::AssertionFailure() << "no problem at --set " << bad.place << " that mentions " << bad.mention
+                                         << ":\n"
+                                         << error.what();
   }
-  return testing::AssertionFailure() << bad.kind << " accepted: --set " << bad.set.back();
+  return ::testing::AssertionFailure() << bad.kind << " accepted: --set " << bad.set.back();
 }
 
 }  // namespace gputrain::config

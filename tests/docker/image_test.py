@@ -26,6 +26,10 @@ def missing() -> str:
     for program, package in (("debootstrap", "debootstrap"), ("ip", "iproute2"), ("unshare", "util-linux")):
         if not shutil.which(program):
             return f"{program} is missing: apt-get install {package}"
+    for command in ("unshare --mount --pid --uts --ipc --fork true", "ip link add gputrain type bridge",
+                    "ip link del gputrain"):
+        if (tried := subprocess.run(command.split(), stderr=subprocess.PIPE, text=True)).returncode:
+            return f"not possible here: {tried.stderr.strip()}"  # containers withhold it even from root
     return ""
 
 

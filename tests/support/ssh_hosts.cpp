@@ -10,6 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "support/needs.hpp"
 #include "support/sanitizers.hpp"
 
 namespace gputrain::testing_support {
@@ -36,19 +37,9 @@ std::string command_of(pid_t process) {
 }  // namespace
 
 std::string SshHosts::missing() {
-  if (geteuid() != 0) return "needs root for network namespaces";
-  for (const char* program : {"/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen"}) {
-    if (!fs::exists(program))
-      return std::string(program) + " is missing: apt-get install openssh-server openssh-client";
-  }
-  const std::string probe = "gtprobe" + std::to_string(getpid());
-  try {
-    if (command({"ip", "netns", "add", probe}).exit_code != 0) return "network namespaces cannot be made here";
-  } catch (const std::exception&) {
-    return "`ip` is missing: apt-get install iproute2";
-  }
-  command({"ip", "netns", "del", probe});
-  return {};
+  const std::string program =
+      testing::missing_program({"/usr/sbin/sshd", "/usr/bin/ssh", "/usr/bin/ssh-keygen", "ip", "ss"});
+  return program.empty() ? testing::no_own_hosts() : program;
 }
 
 SshHosts::SshHosts(int count)

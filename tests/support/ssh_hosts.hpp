@@ -14,7 +14,7 @@ namespace gputrain::testing_support {
 
 class SshHosts {
  public:
-  /// What is missing to create them (root, sshd, ip); empty: nothing.
+  /// What is missing to make them (sshd, ip, permission), as the reason of a skip; empty: nothing.
   static std::string missing();
 
   /// Creates hosts "h1", "h2", ..., which the `ssh` in environment() can reach.

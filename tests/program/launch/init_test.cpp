@@ -13,6 +13,7 @@
 #include <sstream>
 #include <thread>
 
+#include "support/needs.hpp"
 #include "support/process_family.hpp"
 #include "support/program.hpp"
 #include "support/sanitizers.hpp"
@@ -27,9 +28,9 @@ using InitWords = std::vector<std::string>;
 
 /// What these tests need and this machine lacks; empty: nothing.
 std::string missing_for_init(bool needs_tini) {
-  if (geteuid() != 0) return "namespaces of processes need root";
-  if (needs_tini && access("/usr/bin/tini", X_OK) != 0) return "tini is missing: run scripts/setup.sh --tests";
-  return {};
+  const std::string missing =
+      testing::missing_program(needs_tini ? InitWords{"unshare", "tini"} : InitWords{"unshare"});
+  return missing.empty() ? testing::no_own_processes() : missing;
 }
 
 /// An endless `gputrain launch` or `run` as PID 1 of a PID namespace, with or without tini as its parent.
@@ -93,12 +94,7 @@ struct FirstProcessCase {
 
 class AsInit : public ::testing::TestWithParam<FirstProcessCase> {
  protected:
-  void SetUp() override {
-    const std::string missing = missing_for_init(GetParam().has_tini);
-    if (missing.empty()) return;
-    ASSERT_EQ(std::getenv("CI"), nullptr) << missing;
-    GTEST_SKIP() << missing;
-  }
+  void SetUp() override { GPUTRAIN_SKIP_FOR(missing_for_init(GetParam().has_tini)); }
 };
 INSTANTIATE_TEST_SUITE_P(Cases, AsInit,
                          ::testing::Values(FirstProcessCase{"run", false}, FirstProcessCase{"run", true},
@@ -142,7 +138,7 @@ TEST_P(AsInit, CollectsOrphans) {
 }
 
 TEST(AsInitAlone, LaunchCollectsTheRanksOfADeadAgent) {
-  if (const auto missing = missing_for_init(false); !missing.empty()) GTEST_SKIP() << missing;
+  GPUTRAIN_SKIP_FOR(missing_for_init(false));
   FirstProcess first("launch", false);
   ASSERT_TRUE(first.program().prints("step    5/"));
   kill(first.family().agent(), SIGKILL);
@@ -152,7 +148,7 @@ TEST(AsInitAlone, LaunchCollectsTheRanksOfADeadAgent) {
 
 // The kernel does not deliver signals to PID 1 that it does not handle.
 TEST(AsInitAlone, EndsBySignalsThatEndAnyProcess) {
-  if (const auto missing = missing_for_init(false); !missing.empty()) GTEST_SKIP() << missing;
+  GPUTRAIN_SKIP_FOR(missing_for_init(false));
   for (const auto& [signal, code] : std::map<int, int>{{SIGHUP, 143}, {SIGQUIT, 131}}) {
     FirstProcess first("run", false);
     ASSERT_TRUE(first.program().prints("step    5/"));

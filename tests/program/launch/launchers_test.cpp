@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <sstream>
 #include <thread>
 
+#include "support/needs.hpp"
 #include "support/ports.hpp"
 #include "support/program.hpp"
 #include "support/small_job.hpp"
@@ -17,6 +17,7 @@
 namespace gputrain::testing_support {
 namespace {
 
+using gputrain::testing::path_of;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -26,39 +27,18 @@ using Environment = std::map<std::string, std::string>;
 const std::string kSource = GPUTRAIN_SOURCE_DIR;
 const std::string kTorchrunProgram = kSource + "/.deps/bin/torchrun";
 
-/// The path of a program; empty if it is not installed.
-std::string path_of(const std::string& program) {
-  if (program.front() == '/') return ::access(program.c_str(), X_OK) == 0 ? program : "";
-  std::istringstream folders(std::getenv("PATH"));
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string path = folder + "/" + program;
-    if (::access(path.c_str(), X_OK) == 0) return path;
-  }
-  return {};
-}
-
 Words operator+(Words a, const Words& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
 
+/// What the two nodes of slurm.sh live in.
+const Words kOwnNamespaces{"unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc", "--kill-child"};
+
 class Launchers : public ::testing::Test {
  protected:
-  /// Skips the test if a program is missing; with CI set, fails it.
   void need(const Words& programs) {
-    for (const auto& program : programs) {
-      if (!path_of(program).empty()) continue;
-      missing_ = program + " is missing: run scripts/setup.sh --tests";
-      break;
-    }
-  }
-  void need_root() {
-    if (::geteuid() != 0) missing_ = "namespaces of hosts need root";
-  }
-  bool is_skipped() {
-    if (missing_.empty()) return false;
-    EXPECT_EQ(std::getenv("CI"), nullptr) << missing_;
-    return true;
+    if (const std::string program = gputrain::testing::missing_program(programs); !program.empty()) missing_ = program;
   }
 
   Words run(const std::string& output) const {
@@ -78,9 +58,7 @@ class Launchers : public ::testing::Test {
   }
 
   Result in_slurm(const Words& command, const Environment& environment = {{"OMP_NUM_THREADS", "1"}}) {
-    return start(Words{"unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc", "--kill-child",
-                       kSource + "/tests/program/clusters/slurm.sh", folder_ / "slurm"} +
-                     command,
+    return start(kOwnNamespaces + Words{kSource + "/tests/program/clusters/slurm.sh", folder_ / "slurm"} + command,
                  environment);
   }
 
@@ -122,7 +100,7 @@ class Launchers : public ::testing::Test {
 
 TEST_F(Launchers, OpenMpi) {
   need({"mpirun.openmpi"});
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const Result result =
       start(Words{"mpirun.openmpi", "--oversubscribe", "--allow-run-as-root", "-np", "2"} + run("mpi"));
   expect_same(result, "mpi", 2, "1 host, 2 ranks .* by Open MPI, met at 127.0.0.1:2[0-9]*");
@@ -130,7 +108,7 @@ TEST_F(Launchers, OpenMpi) {
 
 TEST_F(Launchers, Mpich) {
   need({"mpiexec.hydra"});
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const std::string port = std::to_string(gputrain::testing::free_port());
   const Result result = start(Words{"mpiexec.hydra", "-genv", "MASTER_PORT", port, "-n", "2"} + run("mpich"));
   expect_same(result, "mpich", 2, "1 host, 2 ranks .* by PMI, met at 127.0.0.1:" + port);
@@ -138,7 +116,7 @@ TEST_F(Launchers, Mpich) {
 
 TEST_F(Launchers, Torchrun) {
   need({kTorchrunProgram});
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const Result result = start(
       Words{kTorchrunProgram, "--no-python", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"} +
       run("torchrun"));
@@ -148,26 +126,30 @@ TEST_F(Launchers, Torchrun) {
 class SlurmLauncher : public Launchers {
  protected:
   void SetUp() override {
+    std::string try_namespaces;
+    for (const auto& word : kOwnNamespaces) try_namespaces += word + " ";
+    missing_ = gputrain::testing::why_not(
+        try_namespaces +
+        "sh -c 'ip link add cluster type veth peer name other && mount -t tmpfs tmpfs /run && hostname n1'");
     need({"unshare", "ip", "munged", "slurmctld", "slurmd", "srun", "sbatch"});
-    need_root();
   }
 };
 
 TEST_F(SlurmLauncher, SrunOnOneNode) {
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const Result result = in_slurm(Words{"srun", "-N1", "-n2"} + run("slurm"));
   expect_same(result, "slurm", 2, "1 host, 2 ranks .* by Slurm, met at 127.0.0.1:20016");
 }
 
 TEST_F(SlurmLauncher, SrunOnTwoNodes) {
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const Result result = in_slurm(Words{"srun", "-N2", "--ntasks-per-node=2"} + run("slurm"));
   expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by Slurm, met at n1:20016");
 }
 
 TEST_F(SlurmLauncher, TorchrunUnderSrun) {
   need({kTorchrunProgram});
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const Result result =
       in_slurm(Words{"srun", "-N2", "--ntasks-per-node=1", kTorchrunProgram, "--no-python", "--nnodes=2",
                      "--nproc-per-node=2", "--rdzv-backend=c10d", "--rdzv-endpoint=n1:29400"} +
@@ -177,7 +159,7 @@ TEST_F(SlurmLauncher, TorchrunUnderSrun) {
 
 TEST_F(SlurmLauncher, MpirunInABatchScript) {
   need({"mpirun.openmpi"});
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   std::string line = "mpirun.openmpi --allow-run-as-root -x MASTER_ADDR=n1 -np 4";
   for (const auto& word : run("slurm")) line += " '" + word + "'";
   const std::string script =
@@ -189,7 +171,7 @@ TEST_F(SlurmLauncher, MpirunInABatchScript) {
 }
 
 TEST_F(SlurmLauncher, SrunOfALauncherPerNode) {
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   Words command{"srun", "-N2", "--ntasks-per-node=1", gputrain_path(), "launch", "--nproc-per-node", "2"};
   const Words ranks = run("slurm");
   command.insert(command.end(), ranks.begin() + 1, ranks.end());
@@ -199,7 +181,7 @@ TEST_F(SlurmLauncher, SrunOfALauncherPerNode) {
 }
 
 TEST_F(SlurmLauncher, SrunOfSeveralLaunchersPerNodeIsRefused) {
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const Result result =
       in_slurm(Words{"srun", "-n2", "-N1", gputrain_path(), "launch", "run", job_, "--output-dir", folder_ / "never"});
   EXPECT_EQ(result.exit_code, 2);
@@ -208,7 +190,7 @@ TEST_F(SlurmLauncher, SrunOfSeveralLaunchersPerNodeIsRefused) {
 
 TEST_F(SlurmLauncher, LaunchInABatchScript) {
   need({"/usr/sbin/sshd", "ssh-keygen"});
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   std::string line = kSource + "/tests/program/clusters/second_sshd.sh " + (folder_ / "ssh");
   for (const auto& word : run("slurm")) {
     line += " '" + word + "'";
@@ -224,7 +206,7 @@ TEST_F(SlurmLauncher, LaunchInABatchScript) {
 }
 
 TEST_F(SlurmLauncher, WithoutSrunTrainsAloneAndSaysSo) {
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const Result result = in_slurm(Words{"salloc", "-n3"} + run("alone"));
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("has '3' tasks"), HasSubstr("srun gputrain run")));
@@ -234,7 +216,7 @@ TEST_F(SlurmLauncher, WithoutSrunTrainsAloneAndSaysSo) {
 
 TEST_F(Launchers, OfTwoJobsOnOneHostDoNotMeetEachOther) {
   need({"mpirun.openmpi"});
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   std::vector<std::unique_ptr<Program>> jobs;
   for (const char* output : {"first", "second"}) {
     jobs.push_back(std::make_unique<Program>(
@@ -278,7 +260,7 @@ std::string fake_clock() {
 
 TEST_F(Launchers, OfHostsWhoseClocksAreAnHourApartTrainAllTheSame) {
   need({"faketime"});
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   // Shifts the wall clock of rank 0; its monotonic clock stays correct, as on real machines.
   const Environment an_hour_early{
       {"LD_PRELOAD", fake_clock()}, {"FAKETIME", "-1h"}, {"FAKETIME_DONT_FAKE_MONOTONIC", "1"}};
@@ -299,7 +281,7 @@ const Environment kOwnChoice{{"OMP_NUM_THREADS", ""}};  // even if the tests the
 TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
   need({"mpirun.openmpi"});
   if (std::thread::hardware_concurrency() < 2) missing_ = "two cores are needed";
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const Result result =
       start(Words{"mpirun.openmpi", "--allow-run-as-root", "--bind-to", "core", "--use-hwthread-cpus", "-np", "2"} +
                 run("bound"),
@@ -310,7 +292,7 @@ TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
 
 TEST_F(Launchers, ThatDoNotBindRanksHaveTheCoresDivided) {
   need({"mpirun.openmpi"});
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const Result result = start(
       Words{"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", "2"} + run("free"),
       kOwnChoice);
@@ -319,7 +301,7 @@ TEST_F(Launchers, ThatDoNotBindRanksHaveTheCoresDivided) {
 }
 
 TEST_F(SlurmLauncher, RanksShareTheCpusOfTheirJobAndNotOfTheNode) {
-  if (is_skipped()) GTEST_SKIP() << missing_;
+  GPUTRAIN_SKIP_FOR(missing_);
   const Result result = in_slurm(Words{"srun", "-n1"} + run("one"), kOwnChoice);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("1 thread (allotted by the scheduler)"));

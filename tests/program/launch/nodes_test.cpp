@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "support/needs.hpp"
 #include "support/process_family.hpp"
 #include "support/program.hpp"
 #include "support/small_job.hpp"
@@ -28,13 +29,8 @@ const NodeSettings kWithoutEnd{"train.max_steps=1000000", "eval.interval=null", 
 class Nodes : public ::testing::Test {
  protected:
   void SetUp() override {
-    const std::string missing = SshHosts::missing();
-    if (missing.empty()) {
-      hosts_.emplace(2);
-      return;
-    }
-    ASSERT_EQ(std::getenv("CI"), nullptr) << missing;
-    GTEST_SKIP() << missing;
+    GPUTRAIN_SKIP_FOR(SshHosts::missing());
+    hosts_.emplace(2);
   }
 
   NodeVariables of_torchrun(int node) const {

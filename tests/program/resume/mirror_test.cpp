@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/needs.hpp"
 #include "support/program.hpp"
 #include "support/small_job.hpp"
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "gputrain/monitor/format.hpp"
+#include "support/needs.hpp"
 #include "support/program.hpp"
 #include "support/small_job.hpp"
 
@@ -17,10 +18,7 @@ using ::testing::Not;
 
 class SmallDisk : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const Result able = Program({"unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", folder_.path().string()}).wait();
-    if (able.exit_code != 0) GTEST_SKIP() << "may not mount: " << able.err;
-  }
+  void SetUp() override { GPUTRAIN_SKIP_FOR(testing::no_own_mounts()); }
 
   /// Runs `gputrain` with a disk of this size mounted at the folder `disk`.
   Result with_disk(int kibibytes, const std::vector<std::string>& arguments) {
