@@ -23,13 +23,13 @@ while (($#)); do
   shift
 done
 
-summary=() status=0
+summary=() status=0 parallel=$((($(nproc) * 3 + 1) / 2))
 
-# run_tests NAME PRESET FOLDER [COMMAND...]: runs ctest with COMMAND in front. One thread per test program, as many
-# programs at a time as cores. FOLDER is below build/.
+# run_tests NAME PRESET FOLDER [COMMAND...]: runs ctest with COMMAND in front. One thread per test program, three programs
+# at a time on two cores, because many of them wait more than they compute. FOLDER is below build/.
 run_tests() {
   local name=$1 preset=$2 folder=$3 line
-  (cd "$root" && OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "${@:4}" ctest --preset "$preset" --parallel "$(nproc)") || status=1
+  (cd "$root" && OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} "${@:4}" ctest --preset "$preset" --parallel "$parallel") || status=1
   line=$("$deps/bin/python" "$root/scripts/summarize_tests.py" "$name" "$root/build/$folder") || status=1
   summary+=("$line")
 }

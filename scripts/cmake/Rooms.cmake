@@ -16,10 +16,11 @@ function(gputrain_room room)
   set_target_properties(gputrain_${room} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
-# gputrain_test(<room> SOURCES <files...> [LABELS <labels...>]): one executable, one ctest entry. Tests with the label
-# gpu need a GPU for all or some cases; the target gpu_tests builds them.
+# gputrain_test(<room> SOURCES <files...> [LABELS <labels...>] [SECONDS <number>]): one executable, one ctest entry. Tests
+# with the label gpu need a GPU for all or some cases; the target gpu_tests builds them. SECONDS is the rough duration of
+# a long test: ctest starts the longest first, so that none runs alone at the end.
 function(gputrain_test room)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;SECONDS" "SOURCES;LABELS" ${ARGN})
   if(NOT ARG_NAME)
     set(ARG_NAME ${room})
   endif()
@@ -43,6 +44,9 @@ function(gputrain_test room)
     set(limit 3000)
   endif()
   set_tests_properties(${ARG_NAME} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${limit})
+  if(ARG_SECONDS)
+    set_tests_properties(${ARG_NAME} PROPERTIES COST ${ARG_SECONDS})
+  endif()
   if("gpu" IN_LIST ARG_LABELS)
     if(NOT TARGET gpu_tests)
       add_custom_target(gpu_tests)

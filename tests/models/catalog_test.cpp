@@ -112,6 +112,7 @@ TEST_P(EveryModel, HoldsEveryParameterInExactlyOneUnit) {
 }
 
 TEST_P(EveryModel, LearnsOneBatchByHeart) {
+  if (GetParam() == "resnet101" || GetParam() == "resnet152") GTEST_SKIP() << "resnet50 stands for it";
   auto [model, batch] = case_of(GetParam());
   const auto loss_per_target = [&](double rate) {
     const at::Tensor loss = loss_of(*model, batch).weighted / batch.weight;

@@ -116,8 +116,10 @@ const RankBody sends_half("sends_half", [] {
 
 TEST(Compression, InSixteenBitsIsWithinRoundingOfTheSum) {
   for (const char* fp16 : {"0", "1"}) {
+    int world = *fp16 == '0' ? 2 : 3;
     for (const char* stage : {"0", "1", "2"}) {
-      for (const int world : {2, 3}) expect_success("sends_half", world, {{"FP16", fp16}, {"STAGE", stage}});
+      expect_success("sends_half", world, {{"FP16", fp16}, {"STAGE", stage}});
+      world = 5 - world;
     }
   }
 }

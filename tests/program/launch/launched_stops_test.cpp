@@ -44,16 +44,17 @@ TEST_P(Stopping, SavesAndStartsNothingAgain) {
   EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
 }
 
-TEST_P(Stopping, BeforeRanksAreThereEndsAtOnce) {
-  const TemporaryFolder folder;
-  Launched launched(folder, {}, kEndless);
-  ASSERT_GT(launched.family().agent(), 0);
-  launched.program().signal(GetParam().signal);
-  const Result result = launched.program().wait(20);
-  // Before the launcher installs its handlers, the signal itself ends it.
-  EXPECT_TRUE(result.exit_code == GetParam().exit_code || result.exit_code == 128 + GetParam().signal)
-      << result.exit_code << result.err;
-  EXPECT_TRUE(launched.family().ends_within(10)) << ::testing::PrintToString(launched.family().living());
+TEST(Stopping, BeforeRanksAreThereEndsAtOnce) {
+  for (const auto& [signal, exit_code] : {Request{SIGTERM, 143}, Request{SIGUSR1, 138}}) {
+    const TemporaryFolder folder;
+    Launched launched(folder, {}, kEndless);
+    ASSERT_GT(launched.family().agent(), 0);
+    launched.program().signal(signal);
+    const Result result = launched.program().wait(20);
+    // Before the launcher listens, the signal itself ends it.
+    EXPECT_TRUE(result.exit_code == exit_code || result.exit_code == 128 + signal) << result.exit_code << result.err;
+    EXPECT_TRUE(launched.family().ends_within(10)) << ::testing::PrintToString(launched.family().living());
+  }
 }
 
 TEST(StoppingTheLauncher, IsWhatAnEndOfTheTimeOnThisMachineDoesToo) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "support/program.hpp"
@@ -25,21 +26,44 @@ nlohmann::json communication_of(const std::string& run) {
 
 class Compressed : public ::testing::Test {
  protected:
+  static void TearDownTestSuite() {
+    delete shared_;
+    shared_ = nullptr;
+  }
+  /// Two ranks with this compression, in a folder of its own; trained once for all tests.
+  static const std::pair<Result, std::string>& trained(const std::string& how) {
+    if (shared_ == nullptr) shared_ = new Shared;
+    const auto [entry, is_new] = shared_->runs.try_emplace(how);
+    if (is_new) {
+      entry->second.second = shared_->folder / how;
+      entry->second.first = ranks(2, shared_->job, entry->second.second, compress(how));
+      EXPECT_EQ(entry->second.first.exit_code, 0) << how << entry->second.first.err;
+    }
+    return entry->second;
+  }
   std::string run(const std::string& name) const { return folder_ / name; }
 
   TemporaryFolder folder_;
-  const std::string job_ = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
+  const std::string job_ = write_gpt_job(folder_, kJob);
+
+ private:
+  static constexpr const char* kJob = "log: {interval: 1}\ncheckpoint: {interval: 10}\n";
+  struct Shared {
+    TemporaryFolder folder;
+    std::string job = write_gpt_job(folder, kJob);
+    std::map<std::string, std::pair<Result, std::string>> runs;
+  };
+  static inline Shared* shared_ = nullptr;
 };
 
 // 20 steps reduce the loss from 3.4 to about 2.2. Rounding gradients to 16 bits must not change this visibly, low-rank
 // factors only a little.
 TEST_F(Compressed, GradientsTrainNearlyAsWhole) {
-  ASSERT_EQ(ranks(2, job_, run("none")).exit_code, 0);
-  const auto whole = values(run("none/metrics.jsonl"), "train/loss");
+  const auto whole = values(trained("none").second + "/metrics.jsonl", "train/loss");
+  ASSERT_FALSE(whole.empty());
   for (const auto& [how, tolerance] : {std::pair{"fp16", 1e-3}, {"bf16", 5e-3}, {"powersgd", 0.1}}) {
-    const Result result = ranks(2, job_, run(how), compress(how));
-    ASSERT_EQ(result.exit_code, 0) << result.err;
-    const auto losses = values(run(how) + "/metrics.jsonl", "train/loss");
+    const auto losses = values(trained(how).second + "/metrics.jsonl", "train/loss");
+    ASSERT_FALSE(losses.empty()) << how;
     EXPECT_LT(losses.back(), losses.front() - 0.5) << how;
     EXPECT_NEAR(losses.back(), whole.back(), tolerance * whole.back()) << how;
     EXPECT_NE(losses.back(), whole.back()) << how;
@@ -63,9 +87,8 @@ TEST_F(Compressed, GradientsThatFp16CannotHoldAreToldWithBf16AsTheWayOut) {
 TEST_F(Compressed, BytesAreToldBeforeAndAfter) {
   const std::vector<std::pair<std::string, double>> ways{{"none", 1}, {"fp16", 4}, {"bf16", 4}, {"powersgd", 2}};
   for (const auto& [how, at_least] : ways) {
-    const Result result = ranks(2, job_, run(how), compress(how));
-    ASSERT_EQ(result.exit_code, 0) << result.err;
-    const auto sent = communication_of(run(how));
+    const auto& [result, output] = trained(how);
+    const auto sent = communication_of(output);
     const double ratio = sent["uncompressed_bytes_per_step"].get<double>() / sent["bytes_per_step"].get<double>();
     EXPECT_GE(ratio, at_least) << how;
     const size_t begin = result.out.find("reduce  ") + 8;

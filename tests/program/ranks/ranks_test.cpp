@@ -73,7 +73,7 @@ TEST_F(Ranks, AndAccumulationGiveTheFirstStepIn32Bits) {
                       "train.micro_batch_size=3"})
                 .exit_code,
             0);
-  ASSERT_EQ(two_ranks(job, folder_ / "two", {"--set", fp32}).exit_code, 0);
+  ASSERT_EQ(ranks(2, job, folder_ / "two", {"--set", fp32}).exit_code, 0);
   for (const std::string name : {"train/loss", "train/grad_norm"}) {
     const double expected = values(folder_ / "one/metrics.jsonl", name).at(0);
     for (const std::string other : {"accumulated", "two"}) {
@@ -88,7 +88,7 @@ TEST_F(Ranks, TwoResumeWhatOneSaved) {
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "two"}).exit_code, 0);
   std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");
-  const Result result = two_ranks(job, folder_ / "two");
+  const Result result = ranks(2, job, folder_ / "two");
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("resume  step 10"));
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
@@ -114,7 +114,7 @@ TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
   ASSERT_EQ(gputrain(with({"run", job, "--output-dir", folder_ / "one"})).exit_code, 0);
   ASSERT_EQ(gputrain(with({"run", job, "--output-dir", folder_ / "two"})).exit_code, 0);
   std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");
-  const Result on_two = two_ranks(job, folder_ / "two", unnamed);
+  const Result on_two = ranks(2, job, folder_ / "two", unnamed);
   ASSERT_EQ(on_two.exit_code, 0) << on_two.err;
   EXPECT_THAT(on_two.out, HasSubstr("128 tokens/step = 4 micro x 16 seq x 2 ranks x 1 accumulation"));
   EXPECT_THAT(on_two.err, HasSubstr("the global batch stays at 8 samples"));
@@ -138,9 +138,9 @@ TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
 TEST_F(Ranks, TwoGoOnWithTheLossOfTheLineAtHand) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 20}\ncheckpoint: {interval: 10}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
-  ASSERT_EQ(two_ranks(job, folder_ / "two").exit_code, 0);
+  ASSERT_EQ(ranks(2, job, folder_ / "two").exit_code, 0);
   std::filesystem::remove_all(folder_ / "two/ckpt/step-00000020");
-  ASSERT_EQ(two_ranks(job, folder_ / "two").exit_code, 0);
+  ASSERT_EQ(ranks(2, job, folder_ / "two").exit_code, 0);
   const auto expected = losses_of(folder_ / "one"), actual = losses_of(folder_ / "two");
   ASSERT_EQ(actual.size(), 1U);
   EXPECT_NEAR(actual[0], expected[0], 1e-9);
@@ -178,7 +178,6 @@ class MistakeOfAllRanks : public ::testing::TestWithParam<std::pair<std::string,
 INSTANTIATE_TEST_SUITE_P(Mistakes, MistakeOfAllRanks,
                          ::testing::Values(std::pair("trian.max_steps=3", 2), std::pair("device=cuda", 6),
                                            std::pair("data.train.path=/nowhere", 3),
-                                           std::pair("train.global_batch_size=2", 2),
                                            std::pair("checkpoint.resume=must", 5)),
                          [](const auto& entry) { return "Number" + std::to_string(entry.index); });
 

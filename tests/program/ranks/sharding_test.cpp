@@ -40,16 +40,14 @@ void flip_last_bit(const std::string& path) {
 TEST_P(Sharding, TrainsAsOneRankDoes) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
-  for (const int world : {2, 3, 4}) {
-    for (const bool accumulates : {false, true}) {
-      const std::string output = folder_ / ("of" + std::to_string(world) + (accumulates ? "accumulated" : ""));
-      std::vector<std::string> more = sharded_;
-      if (accumulates) more.insert(more.end(), {"--set", "train.micro_batch_size=1"});
-      if (world == 2) more.insert(more.end(), {"--set", "train.activation_checkpointing=block"});
-      const Result result = ranks(world, job, output, more);
-      ASSERT_EQ(result.exit_code, 0) << result.err;
-      expect_equal_losses(folder_ / "one/metrics.jsonl", output + "/metrics.jsonl", 1e-9);
-    }
+  for (const auto& [world, accumulates] : {std::pair(2, true), {3, true}, {4, false}}) {
+    const std::string output = folder_ / ("of" + std::to_string(world));
+    std::vector<std::string> more = sharded_;
+    if (accumulates) more.insert(more.end(), {"--set", "train.micro_batch_size=1"});
+    if (world == 2) more.insert(more.end(), {"--set", "train.activation_checkpointing=block"});
+    const Result result = ranks(world, job, output, more);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    expect_equal_losses(folder_ / "one/metrics.jsonl", output + "/metrics.jsonl", 1e-9);
   }
 }
 
@@ -60,8 +58,8 @@ TEST_P(Sharding, SavedByFourRanksIsResumedByAnyNumber) {
   ASSERT_EQ(four.exit_code, 0) << four.err;
   EXPECT_TRUE(std::filesystem::exists(folder_ / "four/ckpt/step-00000010/optimizer-00004-of-00004.safetensors"));
   EXPECT_EQ(gputrain({"ckpt", "verify", folder_ / "four"}).exit_code, 0);
-  const std::vector<std::pair<int, std::vector<std::string>>> ways{
-      {1, {}}, {2, sharded_}, {3, sharded_}, {4, sharded_}, {2, shard("none")}};
+  std::vector<std::pair<int, std::vector<std::string>>> ways{{1, {}}, {2, sharded_}};
+  if (GetParam() == "gradients") ways = {{3, sharded_}, {2, shard("none")}};
   for (const auto& [world, more] : ways) {
     const std::string again = folder_ / ("again" + std::to_string(world) + (more == sharded_ ? "sharded" : ""));
     copy_without_the_end(folder_ / "four", again);
@@ -127,7 +125,7 @@ TEST(ShardingOfGradients, TakesLessMemoryInEachProcess) {
       folder.write("job.yaml", "schema: 1\ndevice: cpu\nmodel: {type: mlp, config: {hidden: [" + hidden +
                                    "]}}\n"
                                    "data: {train: {format: synthetic, samples: 64}, image: {size: 8}}\n"
-                                   "train: {max_steps: 4, global_batch_size: 12, micro_batch_size: 2}\n"
+                                   "train: {max_steps: 2, global_batch_size: 12, micro_batch_size: 2}\n"
                                    "optimizer: {type: sgd, lr: 1e-3}\nparallel: {bucket_cap_mb: 4}\n"
                                    "checkpoint: {interval: null}\n");
   constexpr int64_t kMebibyte = 1 << 20;

@@ -30,25 +30,24 @@ struct Request {
   int signal, exit_code;
 };
 
-class Stopping : public ::testing::TestWithParam<Request> {};
-INSTANTIATE_TEST_SUITE_P(Signals, Stopping,
-                         ::testing::Values(Request{SIGTERM, 143}, Request{SIGHUP, 143}, Request{SIGINT, 130},
-                                           Request{SIGUSR1, 138}),
-                         [](const auto& entry) { return std::string(sigabbrev_np(entry.param.signal)); });
+// Each signal while training; at other moments two of them, a different pair each time.
+const Request kTerm{SIGTERM, 143}, kHup{SIGHUP, 143}, kInt{SIGINT, 130}, kUsr1{SIGUSR1, 138};
 
-TEST_P(Stopping, WhileTrainingSavesTheStepThatWasReached) {
-  const TemporaryFolder folder;
-  Program program(endless(folder));
-  ASSERT_TRUE(program.prints("step    20/"));
-  program.signal(GetParam().signal);
-  const Result result = program.wait();
-  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
-  const auto saved = checkpoints(folder / "run");
-  ASSERT_EQ(saved.size(), 1U);
-  const int64_t step = summary(folder / "run")["step"];
-  EXPECT_GE(step, 20);
-  EXPECT_THAT(saved[0], HasSubstr(std::to_string(step)));
-  EXPECT_EQ(summary(folder / "run")["status"], "stopped");
+TEST(Stopping, WhileTrainingSavesTheStepThatWasReached) {
+  for (const auto& [signal, exit_code] : {kTerm, kHup, kInt, kUsr1}) {
+    const TemporaryFolder folder;
+    Program program(endless(folder));
+    ASSERT_TRUE(program.prints("step    20/"));
+    program.signal(signal);
+    const Result result = program.wait();
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    const auto saved = checkpoints(folder / "run");
+    ASSERT_EQ(saved.size(), 1U);
+    const int64_t step = summary(folder / "run")["step"];
+    EXPECT_GE(step, 20);
+    EXPECT_THAT(saved[0], HasSubstr(std::to_string(step)));
+    EXPECT_EQ(summary(folder / "run")["status"], "stopped");
+  }
 }
 
 /// Starts the program at its own terminal.
@@ -114,21 +113,23 @@ std::vector<std::string> evaluating(const std::string& job, const std::string& f
           "data.val.split=90%", "--set", length};
 }
 
-TEST_P(Stopping, WhileEvaluatingSavesAndMakesUpForTheEvaluationLater) {
-  const TemporaryFolder folder;
-  const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 1, batch_size: 1}\n");
-  const auto run = [&](const std::string& name, int64_t steps) { return evaluating(job, folder / name, steps); };
-  Program program(run("parts", 1000));
-  ASSERT_TRUE(program.prints("eval    2 "));
-  program.signal(GetParam().signal);
-  const Result stopped = program.wait();
-  EXPECT_EQ(stopped.exit_code, GetParam().exit_code) << stopped.out << stopped.err;
-  const int64_t steps = summary(folder / "parts")["step"].get<int64_t>() + 1;
-  const Result resumed = Program(run("parts", steps)).wait(), whole = Program(run("whole", steps)).wait();
-  ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
-  EXPECT_EQ(timeless_metrics(folder / "parts/metrics.jsonl"), timeless_metrics(folder / "whole/metrics.jsonl"));
-  EXPECT_EQ(read_file(folder / "parts/model.safetensors"), read_file(folder / "whole/model.safetensors"));
+TEST(Stopping, WhileEvaluatingSavesAndMakesUpForTheEvaluationLater) {
+  for (const auto& [signal, exit_code] : {kTerm, kInt}) {
+    const TemporaryFolder folder;
+    const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 1, batch_size: 1}\n");
+    const auto run = [&](const std::string& name, int64_t steps) { return evaluating(job, folder / name, steps); };
+    Program program(run("parts", 1000));
+    ASSERT_TRUE(program.prints("eval    2 "));
+    program.signal(signal);
+    const Result stopped = program.wait();
+    EXPECT_EQ(stopped.exit_code, exit_code) << stopped.out << stopped.err;
+    const int64_t steps = summary(folder / "parts")["step"].get<int64_t>() + 1;
+    const Result resumed = Program(run("parts", steps)).wait(), whole = Program(run("whole", steps)).wait();
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    ASSERT_EQ(whole.exit_code, 0) << whole.err;
+    EXPECT_EQ(timeless_metrics(folder / "parts/metrics.jsonl"), timeless_metrics(folder / "whole/metrics.jsonl"));
+    EXPECT_EQ(read_file(folder / "parts/model.safetensors"), read_file(folder / "whole/model.safetensors"));
+  }
 }
 
 TEST(StoppedBeforeAnEvaluation, ThatTheClockAsksForMakesUpForItBeforeItsNextStep) {
@@ -178,15 +179,17 @@ TEST(StoppedInAnEvaluation, MakesUpForItOnceAndSavesItAsAnyOther) {
   EXPECT_THAT(Program(run("end", step)).wait().out, ::testing::Not(HasSubstr(evaluation)));
 }
 
-TEST_P(Stopping, BeforeTheFirstStepSavesNothing) {
-  const TemporaryFolder folder;
-  Program program(
-      endless(folder, {"--set", "eval.at_start=true", "--set", "data.val.split=90%", "--set", "eval.batch_size=1"}));
-  ASSERT_TRUE(program.prints("resume  none"));  // it evaluates now
-  program.signal(GetParam().signal);
-  const Result result = program.wait();
-  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
-  EXPECT_TRUE(checkpoints(folder / "run").empty());
+TEST(Stopping, BeforeTheFirstStepSavesNothing) {
+  for (const auto& [signal, exit_code] : {kHup, kInt}) {
+    const TemporaryFolder folder;
+    Program program(
+        endless(folder, {"--set", "eval.at_start=true", "--set", "data.val.split=90%", "--set", "eval.batch_size=1"}));
+    ASSERT_TRUE(program.prints("resume  none"));  // evaluates now
+    program.signal(signal);
+    const Result result = program.wait();
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    EXPECT_TRUE(checkpoints(folder / "run").empty());
+  }
 }
 
 /// A job that saves for much longer than it computes a step, caught while it writes its second checkpoint.
@@ -219,14 +222,16 @@ class WhileSaving {
   fs::path ckpt_;
 };
 
-TEST_P(Stopping, WhileSavingEndsWithTheNewestStepOnDisk) {
-  const TemporaryFolder folder;
-  const Result result = WhileSaving(folder).end_by(GetParam().signal);
-  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.err;
-  const auto saved = checkpoints(folder / "run");
-  ASSERT_FALSE(saved.empty());
-  EXPECT_THAT(saved.back(), HasSubstr(std::to_string(summary(folder / "run")["step"].get<int64_t>())));
-  EXPECT_EQ(gputrain({"ckpt", "verify", folder / "run"}).exit_code, 0);
+TEST(Stopping, WhileSavingEndsWithTheNewestStepOnDisk) {
+  for (const auto& [signal, exit_code] : {kTerm, kUsr1}) {
+    const TemporaryFolder folder;
+    const Result result = WhileSaving(folder).end_by(signal);
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    const auto saved = checkpoints(folder / "run");
+    ASSERT_FALSE(saved.empty());
+    EXPECT_THAT(saved.back(), HasSubstr(std::to_string(summary(folder / "run")["step"].get<int64_t>())));
+    EXPECT_EQ(gputrain({"ckpt", "verify", folder / "run"}).exit_code, 0);
+  }
 }
 
 TEST(Saving, ThatAKillCutsShortKeepsTheCheckpointBefore) {
@@ -323,20 +328,22 @@ TEST(Saving, OnSigusr2OrAFileGoesOnTraining) {
   EXPECT_EQ(program.wait().exit_code, 143);
 }
 
-TEST_P(Stopping, WhileWaitingForARankThatNeverComesLeavesAtOnce) {
-  const TemporaryFolder folder;
-  const int port = ::gputrain::testing::free_port();
-  Program program({gputrain_path(), "run", write_gpt_job(folder), "--output-dir", folder / "run"},
-                  {{"RANK", "0"},
-                   {"LOCAL_RANK", "0"},
-                   {"WORLD_SIZE", "2"},
-                   {"MASTER_ADDR", "127.0.0.1"},
-                   {"MASTER_PORT", std::to_string(port)}});
-  ASSERT_TRUE(::gputrain::testing::becomes_open(port));
-  program.signal(GetParam().signal);
-  const Result result = program.wait(10);
-  EXPECT_EQ(result.exit_code, GetParam().exit_code);
-  EXPECT_THAT(result.err, HasSubstr("stopped at once"));
+TEST(Stopping, WhileWaitingForARankThatNeverComesLeavesAtOnce) {
+  for (const auto& [signal, exit_code] : {kUsr1, kInt}) {
+    const TemporaryFolder folder;
+    const int port = ::gputrain::testing::free_port();
+    Program program({gputrain_path(), "run", write_gpt_job(folder), "--output-dir", folder / "run"},
+                    {{"RANK", "0"},
+                     {"LOCAL_RANK", "0"},
+                     {"WORLD_SIZE", "2"},
+                     {"MASTER_ADDR", "127.0.0.1"},
+                     {"MASTER_PORT", std::to_string(port)}});
+    ASSERT_TRUE(::gputrain::testing::becomes_open(port));
+    program.signal(signal);
+    const Result result = program.wait(10);
+    EXPECT_EQ(result.exit_code, exit_code);
+    EXPECT_THAT(result.err, HasSubstr("stopped at once"));
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/program.hpp"
+#include "support/rank_runs.hpp"
 #include "support/small_job.hpp"
 
 namespace gputrain::testing_support {
@@ -189,7 +190,8 @@ TEST_F(Replay, OnTwoRanksIsEqualToARunOnTwoRanks) {
     return Program(all).wait();
   };
   run_ = folder_ / "two";
-  ASSERT_EQ(on_two_ranks(run_arguments()).exit_code, 0);
+  const std::vector<std::string> arguments = run_arguments();
+  ASSERT_EQ(ranks(2, job_, run_, {arguments.begin() + 4, arguments.end()}).exit_code, 0);
   const Result result = on_two_ranks({"replay", run_, "--step", "20"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, Not(HasSubstr("note ")));

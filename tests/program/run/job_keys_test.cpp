@@ -59,7 +59,7 @@ TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
       {"lr_step_size: 30", "the keys here are alloc_conf, checkpoint, "},
       {"report_to: wandb", "metrics.jsonl in the run folder has all metrics"},
       {"unheard_of: 1", "the keys here are alloc_conf, checkpoint, "},
-      {"defaults: &d {lr: 1}", "goes under `vars:`"},
+      {"defaults: &d {lr: 1}", "under `vars:`"},
   };
   for (const auto& [line, answer] : answers) EXPECT_THAT(refusal(line), HasSubstr(answer)) << line;
   const std::pair<const char*, const char*> settings[]{

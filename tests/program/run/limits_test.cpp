@@ -203,7 +203,8 @@ TEST(RunThatIsNotTakenUp, HasTheSummaryOfItsEndBeforeUnlessItFails) {
 }
 
 class Notice : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Clouds, Notice, ::testing::ValuesIn(gputrain::testing::kClouds),
+// What each cloud says is known to tests/cloud.
+INSTANTIATE_TEST_SUITE_P(Clouds, Notice, ::testing::Values("aws", "azure"),
                          [](const auto& entry) { return entry.param; });
 
 TEST_P(Notice, OfTheCloudSavesAndAsksToBeStartedAgain) {

@@ -11,6 +11,7 @@
 
 #include "gputrain/data/usage.hpp"
 #include "support/program.hpp"
+#include "support/rank_runs.hpp"
 #include "support/small_job.hpp"
 
 namespace gputrain::testing_support {
@@ -265,18 +266,9 @@ TEST(Nonfinite, LinesOfStepsSayThatNoUpdateWasMade) {
 }
 
 TEST(Nonfinite, TwoRanksRollBackTogetherAsOneDoes) {
-  const std::string torchrun = GPUTRAIN_SOURCE_DIR "/.deps/bin/torchrun";
-  if (!std::filesystem::exists(torchrun)) {
-    ASSERT_EQ(std::getenv("CI"), nullptr) << torchrun << " is missing";
-    GTEST_SKIP() << torchrun << " is missing: run scripts/setup.sh --tests";
-  }
   const TemporaryFolder folder;
   const std::string job = write_poisoned_job(folder, {sample_of_step(13)});
-  std::vector<std::string> arguments{torchrun,         "--no-python", "--nproc-per-node", "2",
-                                     "--rdzv-backend", "c10d",        "--rdzv-endpoint",  "127.0.0.1:0",
-                                     "--local-addr",   "127.0.0.1",   gputrain_path()};
-  for (const auto& argument : run_of(folder, job, "rollback")) arguments.push_back(argument);
-  const Result result = Program(arguments).wait();
+  const Result result = ranks(2, job, folder / "rollback", {"--set", "train.nonfinite=rollback"});
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(ledger_of(folder / "rollback", "rollback").size(), 2U);
   EXPECT_EQ(gputrain({"data", "audit", folder / "rollback"}).exit_code, 0);

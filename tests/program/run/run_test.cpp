@@ -413,7 +413,7 @@ TEST(Run, WritesASampleThatDependsOnTheSeedAlone) {
 TEST(Run, SaysWhenABatchIsMoreThanTheDataAndNamesNoRateOfOneStep) {
   const TemporaryFolder folder;
   const Result result = gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run", "--set",
-                                  "train.global_batch_size=100000", "--set", "train.max_steps=1"});
+                                  "train.global_batch_size=1000", "--set", "train.max_steps=1"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr(" accumulation, but an epoch has only "));
   EXPECT_THAT(result.out, HasSubstr("plan    1 step = 1 epoch  "));

@@ -43,7 +43,6 @@ std::vector<Case> cases() {
           {"LlamaInBf16", "bf16", kLlama + kAdamW, 1, set("train.activation_checkpointing=block")},
           {"ConvnetInBf16", "bf16", kConvnet + kSgd},
           {"ConvnetInFp16", "fp16", kConvnet + kAdamW, 1, set("train.channels_last=false")},
-          {"TwoRanks", "bf16", kGpt + kAdamW, 2},
           {"TwoRanksThatShareTheOptimizer", "bf16", kGpt + kAdamW, 2, set("parallel.shard=optimizer")},
           {"TwoRanksThatShareTheGradients", "fp16", kLlama + kAdamW, 2, set("parallel.shard=gradients")}};
 }
