@@ -188,7 +188,7 @@ TEST_F(PartTest, IsRefusedWhenSlicesDoNotCoverATensorExactlyOnce) {
        [](auto& m) {
          m["files"][file_name("optimizer", 1, 4)]["slices"]["v"] = {{"shape", {1}}, {"begin", 0}};
        }},
-      {"is another tensor", [](auto& m) { m["files"][file_name("optimizer", 1, 4)].erase("slices"); }}};
+      {"another dtype or shape", [](auto& m) { m["files"][file_name("optimizer", 1, 4)].erase("slices"); }}};
   for (const auto& [reason, edit] : edits) {
     fs::remove_all(folder_);
     save_four_ranks();

@@ -18,8 +18,8 @@ const InputSpec kAny, kReadsTokens{.field = kTokens};
 std::vector<std::string> metrics_for(const data::SampleLayout& layout, const InputSpec& model,
                                      const config::Choice& choice = {}) {
   std::vector<std::string> names;
-  for (const Metric& metric : catalog().make(choice, {.layout = layout, .model = model})->metrics())
-    names.push_back(metric.name);
+  const auto task = catalog().make(choice, {.layout = layout, .model = model});
+  for (const Metric& metric : task->metrics()) names.push_back(metric.name);
   return names;
 }
 
