@@ -261,7 +261,7 @@ TEST_F(PretendGpu, EvaluatesAndSavesBetweenStepsThatAreReplayed) {
 
 TEST_F(PretendGpu, RunsBlocksAgainWithoutAGraphAndSaysWhy) {
   const Result result = train(gpt(), {"train.activation_checkpointing=block", "model.config.dropout=0.1"});
-  EXPECT_THAT(result.out, HasSubstr("graph   none: blocks that are computed again"));
+  EXPECT_THAT(result.out, HasSubstr("graph   none: recomputed blocks"));
 }
 
 TEST_F(PretendGpu, FindsTheMicroBatchThatFits) {
