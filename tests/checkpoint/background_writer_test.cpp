@@ -31,7 +31,7 @@ class BackgroundWriterTest : public ::testing::Test {
   at::Tensor weights_ = at::full({1 << 20}, 1.0);
 };
 
-TEST_F(BackgroundWriterTest, SavesWhatTheTensorsHeldWhenItWasAsked) {
+TEST_F(BackgroundWriterTest, SavesValuesHeldWhenAsked) {
   BackgroundWriter writer{CheckpointStore(folder_)};
   for (const int64_t step : {1, 2, 3}) {
     writer.begin(snapshot(step));
@@ -51,7 +51,7 @@ TEST_F(BackgroundWriterTest, SavesWhatTheTensorsHeldWhenItWasAsked) {
   EXPECT_TRUE(writer.take_results().empty());
 }
 
-TEST_F(BackgroundWriterTest, CopiesWhatHoldsStillWhileTheCallerGoesOn) {
+TEST_F(BackgroundWriterTest, CopiesSteadyTensorsInBackground) {
   BackgroundWriter writer{CheckpointStore(folder_)};
   const at::Tensor moving = at::full({3}, 1.0);
   Snapshot live = snapshot(1);
@@ -70,7 +70,7 @@ TEST_F(BackgroundWriterTest, CopiesWhatHoldsStillWhileTheCallerGoesOn) {
   EXPECT_EQ(CheckpointStore(folder_).find_newest().newest->part("model").tensor("moving").sum().item<float>(), 9);
 }
 
-TEST_F(BackgroundWriterTest, HasNothingToFinishWhenNothingWasBegun) {
+TEST_F(BackgroundWriterTest, FinishesNothingWhenNothingWasBegun) {
   BackgroundWriter writer{CheckpointStore(folder_)};
   writer.finish_copy();
   writer.begin(snapshot(1), {weights_});
@@ -79,12 +79,12 @@ TEST_F(BackgroundWriterTest, HasNothingToFinishWhenNothingWasBegun) {
   EXPECT_EQ(saved_at(1), 1);
 }
 
-TEST_F(BackgroundWriterTest, FinishesWhatItBeganBeforeItGoes) {
+TEST_F(BackgroundWriterTest, FinishesPendingSaveOnDestruction) {
   { BackgroundWriter(CheckpointStore(folder_)).begin(snapshot(7)); }
   EXPECT_EQ(saved_at(7), 1);
 }
 
-TEST_F(BackgroundWriterTest, SavesInTheCallersThreadAfterWhatWasBegun) {
+TEST_F(BackgroundWriterTest, SavesInCallersThreadAfterPendingSave) {
   BackgroundWriter writer{CheckpointStore(folder_)};
   writer.begin(snapshot(1));
   weights_.fill_(5);
@@ -93,7 +93,7 @@ TEST_F(BackgroundWriterTest, SavesInTheCallersThreadAfterWhatWasBegun) {
   EXPECT_EQ(writer.take_results().size(), 1U);
 }
 
-TEST_F(BackgroundWriterTest, CountsMemoryRefusedForTheCopyAsAFailedSave) {
+TEST_F(BackgroundWriterTest, CountsMemoryRefusedForCopyAsFailedSave) {
   BackgroundWriter writer{CheckpointStore(folder_)};
   Snapshot large = snapshot(1);
   large.files["model"].emplace_back("more than there is", at::full({1}, 1.0).expand({int64_t{1} << 45}));
@@ -111,7 +111,7 @@ TEST_F(BackgroundWriterTest, CountsMemoryRefusedForTheCopyAsAFailedSave) {
   EXPECT_EQ(saved_at(2), 2);
 }
 
-TEST_F(BackgroundWriterTest, TellsRankZeroThatItsFilesWillNotCome) {
+TEST_F(BackgroundWriterTest, TellsRankZeroThatFilesWillNotCome) {
   CheckpointStore store(folder_);
   Snapshot of_zero = snapshot(1);
   of_zero.awaited = {file_name("optimizer", 1, 2)};
@@ -130,7 +130,7 @@ TEST_F(BackgroundWriterTest, TellsRankZeroThatItsFilesWillNotCome) {
   }
 }
 
-TEST_F(BackgroundWriterTest, ReportsAFailureInsteadOfThrowingIt) {
+TEST_F(BackgroundWriterTest, ReportsFailureInsteadOfThrowing) {
   fs::create_directories(folder_);
   const fs::path file = folder_ / "a file";
   std::ofstream(file) << "in the way";

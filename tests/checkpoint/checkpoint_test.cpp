@@ -30,15 +30,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-using CheckpointTest = StoreFixture;
+using CheckpointStoreTest = StoreFixture;
 
-TEST_F(CheckpointTest, FindsNothingWhereNothingWasSaved) {
+TEST_F(CheckpointStoreTest, FindsNothingInEmptyFolder) {
   const Search search = CheckpointStore(folder_).find_newest();
   EXPECT_FALSE(search.newest);
   EXPECT_TRUE(search.rejected.empty());
 }
 
-TEST_F(CheckpointTest, GivesBackTensorsAndStateOfTheNewestStep) {
+TEST_F(CheckpointStoreTest, ReturnsTensorsAndStateOfNewestStep) {
   CheckpointStore store(folder_);
   save(store, 100);
   save(store, 20);  // a smaller number saved later is still the older step
@@ -52,7 +52,7 @@ TEST_F(CheckpointTest, GivesBackTensorsAndStateOfTheNewestStep) {
   EXPECT_THROW(search.newest->part("optimizer"), Error);
 }
 
-TEST_F(CheckpointTest, ListsEveryCheckpointWithWhatIsWrongWithIt) {
+TEST_F(CheckpointStoreTest, ListsCheckpointsWithTheirProblems) {
   CheckpointStore store(folder_, {.keep_last = 3});
   save(store, 1);
   save_scored(store, 2, 0.25);
@@ -67,7 +67,7 @@ TEST_F(CheckpointTest, ListsEveryCheckpointWithWhatIsWrongWithIt) {
   EXPECT_THAT(listed[2].problem, HasSubstr("has 10 bytes instead of"));
 }
 
-TEST_F(CheckpointTest, NewestListedIsTheNewestThatIsWhole) {
+TEST_F(CheckpointStoreTest, ListsNewestWholeOneAsNewest) {
   EXPECT_FALSE(newest_listed({folder_ / "missing"}));
   CheckpointStore store(folder_, {.keep_last = 3});
   for (const int step : {1, 2, 3}) save(store, step);
@@ -78,7 +78,7 @@ TEST_F(CheckpointTest, NewestListedIsTheNewestThatIsWhole) {
   EXPECT_FALSE(newest_listed({folder_}));
 }
 
-TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
+TEST_F(CheckpointStoreTest, SetsAsideUnderUniqueUnreadNames) {
   CheckpointStore store(folder_);
   for (int i = 0; i < 2; ++i) {
     save(store, 1);
@@ -90,7 +90,7 @@ TEST_F(CheckpointTest, SetsAsideUnderANameThatIsNeverReadOrTakenTwice) {
   EXPECT_TRUE(search.rejected.empty());
 }
 
-TEST_F(CheckpointTest, OfTwoFoldersIsTheNewestAndOfOneStepThatOfTheFirst) {
+TEST_F(CheckpointStoreTest, OfTwoFoldersIsTheNewestAndOfOneStepThatOfTheFirst) {
   const fs::path near = folder_ / "near", far = folder_ / "far", missing = folder_ / "missing";
   CheckpointStore own(near, {.keep_last = 9}), copies(far, {.keep_last = 9});
   for (const int step : {1, 2}) save(own, step);
@@ -106,7 +106,7 @@ TEST_F(CheckpointTest, OfTwoFoldersIsTheNewestAndOfOneStepThatOfTheFirst) {
   EXPECT_EQ(search.rejected.size(), 2U);
 }
 
-TEST_F(CheckpointTest, IsSearchedForWhereAnotherFolderCannotBeRead) {
+TEST_F(CheckpointStoreTest, IsSearchedForWhereAnotherFolderCannotBeRead) {
   CheckpointStore store(folder_);
   save(store, 1);
   fs::create_symlink("loop", folder_ / "loop");
@@ -116,7 +116,7 @@ TEST_F(CheckpointTest, IsSearchedForWhereAnotherFolderCannotBeRead) {
   EXPECT_THROW(find_newest({folder_ / "loop", folder_}), Error);
 }
 
-TEST_F(CheckpointTest, OfABranchLiesInAFolderOfItsOwnAndOtherBranchesStay) {
+TEST_F(CheckpointStoreTest, OfABranchLiesInAFolderOfItsOwnAndOtherBranchesStay) {
   EXPECT_EQ(newest_branch_in(folder_), 1);
   CheckpointStore first(folder_, {.keep_last = 1}), second(folder_, {.keep_last = 1}, 2);
   save(first, 5);
@@ -132,7 +132,7 @@ TEST_F(CheckpointTest, OfABranchLiesInAFolderOfItsOwnAndOtherBranchesStay) {
   EXPECT_EQ(branches_in(folder_).size(), 3U);
 }
 
-TEST_F(CheckpointTest, OfAnotherFormatIsLeftWhereItIs) {
+TEST_F(CheckpointStoreTest, LeavesOtherFormatVersionsInPlace) {
   CheckpointStore store(folder_);
   for (const int step : {1, 2}) save(store, step);
   const fs::path index = folder_ / "step-00000002/manifest.json";
@@ -145,7 +145,7 @@ TEST_F(CheckpointTest, OfAnotherFormatIsLeftWhereItIs) {
   EXPECT_FALSE(search.rejected.front().is_damaged);
 }
 
-TEST_F(CheckpointTest, WithoutAPartIsDamaged) {
+TEST_F(CheckpointStoreTest, CallsMissingPartDamage) {
   CheckpointStore store(folder_, {.keep_last = 2});
   for (const int step : {1, 2}) save(store, step);
   const fs::path manifest = folder_ / "step-00000002/manifest.json";
@@ -159,7 +159,7 @@ TEST_F(CheckpointTest, WithoutAPartIsDamaged) {
   EXPECT_TRUE(search.rejected.front().is_damaged);
 }
 
-TEST_F(CheckpointTest, IsSavedWhereAnOldOneCannotBeRemoved) {
+TEST_F(CheckpointStoreTest, SavesWhereOldOneCannotBeRemoved) {
   CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 1);
   removals_fail = true;
@@ -172,7 +172,7 @@ TEST_F(CheckpointTest, IsSavedWhereAnOldOneCannotBeRemoved) {
   EXPECT_THAT(names(), ElementsAre("step-00000004"));
 }
 
-TEST_F(CheckpointTest, LooksForRoomBeforeTheFirstByte) {
+TEST_F(CheckpointStoreTest, ChecksRoomBeforeTheFirstByte) {
   CheckpointStore store(folder_);
   save(store, 1);
   const at::Tensor petabytes = at::zeros({1}).expand({int64_t{1} << 50});
@@ -185,7 +185,7 @@ TEST_F(CheckpointTest, LooksForRoomBeforeTheFirstByte) {
   EXPECT_THAT(names(), ElementsAre("step-00000001"));
 }
 
-TEST_F(CheckpointTest, SavesAStepAgainBesideTheFirstAndThenInItsPlace) {
+TEST_F(CheckpointStoreTest, SavesAStepAgainBesideTheFirstAndThenInItsPlace) {
   CheckpointStore store(folder_, {.keep_last = 2});
   save(store, 6);
   save(store, 7);
@@ -205,7 +205,7 @@ TEST_F(CheckpointTest, SavesAStepAgainBesideTheFirstAndThenInItsPlace) {
   EXPECT_EQ(store.write({.step = 8, .state = "{}"}), folder_ / "step-00000008-2");
 }
 
-TEST_F(CheckpointTest, StaysWhereItsSecondSaveReadsBackDamagedOrNotAtAll) {
+TEST_F(CheckpointStoreTest, StaysWhereItsSecondSaveReadsBackDamagedOrNotAtAll) {
   CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 7);
   const Snapshot again{.step = 7, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"};
@@ -226,7 +226,7 @@ TEST_F(CheckpointTest, StaysWhereItsSecondSaveReadsBackDamagedOrNotAtAll) {
   EXPECT_THAT(names(), ElementsAre("step-00000009"));
 }
 
-TEST_F(CheckpointTest, TellsNamesOfCheckpointsFromOthers) {
+TEST_F(CheckpointStoreTest, TellsNamesOfCheckpointsFromOthers) {
   EXPECT_EQ(parse_step_name("step-00000100")->step, 100);
   EXPECT_EQ(parse_step_name("step-123456789-12")->number, 12);
   EXPECT_EQ(parse_step_name("step-00000100-2.bad-3")->suffix, ".bad-3");
@@ -235,7 +235,7 @@ TEST_F(CheckpointTest, TellsNamesOfCheckpointsFromOthers) {
     EXPECT_FALSE(parse_step_name(name)) << name;
 }
 
-TEST_F(CheckpointTest, IgnoresAndRemovesWhatAKilledProcessLeftHalfWritten) {
+TEST_F(CheckpointStoreTest, IgnoresAndRemovesPartialLeftovers) {
   CheckpointStore store(folder_);
   save(store, 1);
   fs::copy(folder_ / "step-00000001", folder_ / "step-00000002.partial");
@@ -250,7 +250,7 @@ struct Injury {
   void (*apply)(const fs::path& folder);
 };
 
-TEST_F(CheckpointTest, FallsBackToTheNewestGoodOneAndSaysWhatIsWrongWithTheOther) {
+TEST_F(CheckpointStoreTest, FallsBackToNewestGoodOneAndSaysWhy) {
   const std::vector<Injury> injuries{
       {"has no manifest", [](const fs::path& f) { fs::remove(f / "manifest.json"); }},
       {"manifest.json: damaged", [](const fs::path& f) { overwrite(f / "manifest.json", ""); }},
@@ -313,7 +313,7 @@ bool is_refused(const fs::path& folder) {
   }
 }
 
-TEST_F(CheckpointTest, IsNeverFooledByAFlippedBitOrATruncation) {
+TEST_F(CheckpointStoreTest, DetectsEveryFlippedBitAndTruncation) {
   CheckpointStore store(folder_);
   save(store, 3);
   const Checkpoint original = *store.find_newest().newest;
@@ -335,7 +335,7 @@ TEST_F(CheckpointTest, IsNeverFooledByAFlippedBitOrATruncation) {
 }
 
 // A file size limit makes the kernel fail a write in the middle, like a full disk.
-TEST_F(CheckpointTest, KeepsTheOldCheckpointAndLeavesNothingWhenTheDiskRefuses) {
+TEST_F(CheckpointStoreTest, KeepsOldOneWhenDiskRefusesTheWrite) {
   CheckpointStore store(folder_);
   save(store, 1);
   rlimit before{};
@@ -355,7 +355,7 @@ TEST_F(CheckpointTest, KeepsTheOldCheckpointAndLeavesNothingWhenTheDiskRefuses) 
   std::signal(SIGXFSZ, handler);
 }
 
-TEST_F(CheckpointTest, TellsWhereItCannotWrite) {
+TEST_F(CheckpointStoreTest, ReportsPathItCannotWrite) {
   overwrite(folder_, "a file in the place of the folder");
   CheckpointStore store(folder_ / "ckpt");
   try {

@@ -61,7 +61,7 @@ class MirrorTest : public ::testing::Test {
   CheckpointStore local_{folder_ / "ckpt", {.keep_last = 9}};
 };
 
-TEST_F(MirrorTest, CopiesEveryByteAndKeepsAsManyAsItsRetentionSays) {
+TEST_F(MirrorTest, CopiesEveryByteAndAppliesRetention) {
   Mirror copies(mirrored_, {.keep_last = 2});
   for (const int64_t step : {1, 2, 3}) EXPECT_EQ(mirror(copies, save(step)), "");
   EXPECT_THAT(names(), ElementsAre("step-00000002", "step-00000003"));
@@ -71,7 +71,7 @@ TEST_F(MirrorTest, CopiesEveryByteAndKeepsAsManyAsItsRetentionSays) {
   EXPECT_EQ(local_.list().size(), 3U);
 }
 
-TEST_F(MirrorTest, TellsStepSizeAndTimeOfACopyAndDoesNotRepeatIt) {
+TEST_F(MirrorTest, ReportsCopyOnceWithStepSizeAndTime) {
   Mirror copies(mirrored_, {});
   const fs::path checkpoint = save(7);
   copies.begin(checkpoint);
@@ -113,7 +113,7 @@ TEST_F(MirrorTest, NeverPutsDamageInPlace) {
   EXPECT_THAT(names(), IsEmpty());
 }
 
-TEST_F(MirrorTest, SaysThatItCannotWriteAndGoesOnWhenItCanAgain) {
+TEST_F(MirrorTest, ReportsWriteFailureAndRecovers) {
   fs::create_directories(mirrored_.parent_path());
   std::ofstream(mirrored_) << "a file where the folder should be";
   Mirror copies(mirrored_, {});
@@ -123,7 +123,7 @@ TEST_F(MirrorTest, SaysThatItCannotWriteAndGoesOnWhenItCanAgain) {
   EXPECT_EQ(newest(), 2);
 }
 
-TEST_F(MirrorTest, LooksForRoomBeforeTheFirstByte) {
+TEST_F(MirrorTest, ChecksRoomBeforeTheFirstByte) {
   Mirror copies(mirrored_, {});
   const fs::path checkpoint = save(1);
   Manifest manifest = look_at_files(checkpoint);
@@ -136,7 +136,7 @@ TEST_F(MirrorTest, LooksForRoomBeforeTheFirstByte) {
 }
 
 /// The mirror on a separate disk: a small tmpfs.
-class MirrorOnADisk : public MirrorTest {
+class MirrorDiskTest : public MirrorTest {
  protected:
   void SetUp() override {
     fs::create_directories(mirrored_);
@@ -151,7 +151,7 @@ class MirrorOnADisk : public MirrorTest {
   }
 };
 
-TEST_F(MirrorOnADisk, ThatFillsUpKeepsTheOldCopyAndRecovers) {
+TEST_F(MirrorDiskTest, KeepsOldCopyWhenFullAndRecovers) {
   Mirror copies(mirrored_, {.keep_last = 1});
   EXPECT_EQ(mirror(copies, save(1, 200'000)), "");
   copies.hold(true);
@@ -172,7 +172,7 @@ TEST_F(MirrorOnADisk, ThatFillsUpKeepsTheOldCopyAndRecovers) {
   EXPECT_THAT(names(), ElementsAre("step-00000004"));
 }
 
-TEST_F(MirrorOnADisk, ThatIsReadOnlyIsToldAndReadAllTheSame) {
+TEST_F(MirrorDiskTest, ReportsReadOnlyDiskButReadsIt) {
   Mirror copies(mirrored_, {});
   EXPECT_EQ(mirror(copies, save(1)), "");
   ASSERT_EQ(::mount(nullptr, mirrored_.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr), 0);
@@ -180,7 +180,7 @@ TEST_F(MirrorOnADisk, ThatIsReadOnlyIsToldAndReadAllTheSame) {
   EXPECT_EQ(newest(), 1);
 }
 
-TEST_F(MirrorTest, SaysNothingOfACheckpointThatWasPrunedBeforeItsTurn) {
+TEST_F(MirrorTest, SkipsPrunedCheckpointSilently) {
   Mirror copies(mirrored_, {});
   const fs::path checkpoint = save(1);
   fs::remove_all(checkpoint);
@@ -188,7 +188,7 @@ TEST_F(MirrorTest, SaysNothingOfACheckpointThatWasPrunedBeforeItsTurn) {
   EXPECT_FALSE(fs::exists(mirrored_ / "step-00000001"));
 }
 
-TEST_F(MirrorTest, CopiesNothingWhileHeldAndThenOnlyTheNewestThatWaits) {
+TEST_F(MirrorTest, CopiesNothingWhileHeldThenTheNewest) {
   Mirror copies(mirrored_, {.keep_last = 9});
   copies.hold(true);
   copies.begin(save(1));
@@ -201,7 +201,7 @@ TEST_F(MirrorTest, CopiesNothingWhileHeldAndThenOnlyTheNewestThatWaits) {
   EXPECT_THAT(names(), ElementsAre("step-00000001", "step-00000004"));
 }
 
-TEST_F(MirrorTest, LeavesNothingHalfWrittenWhenBrokenOff) {
+TEST_F(MirrorTest, LeavesNoPartialCopyWhenStopped) {
   {
     Mirror copies(mirrored_, {});
     EXPECT_EQ(mirror(copies, save(1)), "");
@@ -212,7 +212,7 @@ TEST_F(MirrorTest, LeavesNothingHalfWrittenWhenBrokenOff) {
   EXPECT_THAT(names(), ElementsAre("step-00000001"));
 }
 
-TEST_F(MirrorTest, SurvivesThatItsFolderVanishesAgainAndAgain) {
+TEST_F(MirrorTest, SurvivesVanishingFolder) {
   Mirror copies(mirrored_, {});
   for (int64_t step = 1; step <= 40; ++step) {
     copies.begin(save(step, 300'000));
@@ -224,7 +224,7 @@ TEST_F(MirrorTest, SurvivesThatItsFolderVanishesAgainAndAgain) {
   EXPECT_EQ(newest(), 41);
 }
 
-TEST_F(MirrorTest, OutlivesAnOriginalThatCannotEvenBeLookedAt) {
+TEST_F(MirrorTest, SurvivesUnreadableOriginal) {
   Mirror copies(mirrored_, {});
   const fs::path checkpoint = save(1), partial = mirrored_ / "step-00000001.partial";
   copies.hold(true);

@@ -87,7 +87,7 @@ class PartTest : public ::testing::Test {
   const at::Tensor state_ = at::arange(kFlat).to(at::kFloat);
 };
 
-TEST_F(PartTest, OfFourRanksIsReadByAnyNumberOfRanks) {
+TEST_F(PartTest, LoadsFourRanksOnAnyRankCount) {
   save_four_ranks();
   const Part part = optimizer();
   for (const int64_t ranks : {1, 2, 3, 4, 7}) {
@@ -101,7 +101,7 @@ TEST_F(PartTest, OfFourRanksIsReadByAnyNumberOfRanks) {
   }
 }
 
-TEST_F(PartTest, OfFourRanksIsReadAsWholeTensors) {
+TEST_F(PartTest, LoadsFourRanksAsWholeTensors) {
   save_four_ranks();
   EXPECT_THAT(optimizer().names(), ElementsAre("exp_avg.bias", "exp_avg.weight", "step"));
   const at::Tensor weight = at::zeros({kRows, kColumns}), bias = at::zeros({kBiases}), step = at::zeros({});
@@ -119,7 +119,7 @@ TEST_F(PartTest, FillsTensorsOfAnyStrides) {
   EXPECT_TRUE(columns.equal(state_.slice(0, 0, kRows * kColumns).view({kRows, kColumns})));
 }
 
-TEST_F(PartTest, NoticesDamageInTheFileThatItReads) {
+TEST_F(PartTest, DetectsDamageInTheFileItReads) {
   save_four_ranks();
   const Part part = optimizer();  // the file is still valid
   std::fstream file(file_of(2), std::ios::in | std::ios::out | std::ios::binary);
@@ -132,7 +132,7 @@ TEST_F(PartTest, NoticesDamageInTheFileThatItReads) {
   EXPECT_THAT(rejection(), HasSubstr("optimizer-00003-of-00004.safetensors: damaged"));
 }
 
-TEST_F(PartTest, TellsADamagedNameFromThatOfAnotherJob) {
+TEST_F(PartTest, TellsDamagedNameFromOtherJob) {
   CheckpointStore store(folder_);
   for (const int64_t step : {1, 2}) {
     store.save({.step = step, .files = {{"model", {{"weight", at::full({4}, double(step))}}}}, .state = "{}"});
@@ -159,13 +159,13 @@ TEST_F(PartTest, TellsADamagedNameFromThatOfAnotherJob) {
   EXPECT_TRUE(search.rejected[0].is_damaged);
 }
 
-TEST_F(PartTest, IsRefusedWhenARanksFileIsMissing) {
+TEST_F(PartTest, RefusesMissingFileOfARank) {
   save_four_ranks();
   fs::remove(file_of(1));
   EXPECT_THAT(rejection(), HasSubstr("optimizer-00002-of-00004.safetensors: missing"));
 }
 
-TEST_F(PartTest, IsRefusedWhenSlicesDoNotCoverATensorExactlyOnce) {
+TEST_F(PartTest, RefusesSlicesThatDoNotCoverATensorOnce) {
   const auto weight_of = [](nlohmann::json& manifest, int rank) -> nlohmann::json& {
     return manifest["files"][file_name("optimizer", rank, 4)]["slices"]["exp_avg.weight"];
   };
@@ -197,14 +197,14 @@ TEST_F(PartTest, IsRefusedWhenSlicesDoNotCoverATensorExactlyOnce) {
   }
 }
 
-TEST_F(PartTest, RefusesASliceOfAnotherShapeBeforeAnythingChanges) {
+TEST_F(PartTest, RefusesSliceOfOtherShapeUnchanged) {
   save_four_ranks();
   const at::Tensor some = at::zeros({10});
   EXPECT_THROW(optimizer().read({{"exp_avg.bias", some, Slice{{kBiases + 1}, 0}}}), Error);
   EXPECT_EQ(some.sum().item<float>(), 0);
 }
 
-TEST_F(PartTest, ManyBlocksLongGivesBackEveryByte) {
+TEST_F(PartTest, RestoresEveryByteOverManyBlocks) {
   const at::Tensor large = at::arange(5'000'003, at::kInt), small = at::arange(3, at::kByte);
   CheckpointStore(folder_).save({.step = 1, .files = {{"model", {{"large", large}, {"small", small}}}}, .state = "{}"});
   const at::Tensor live = at::zeros_like(large), bytes = at::zeros_like(small);

@@ -51,7 +51,7 @@ NamedTensors tensors_of(const std::vector<Part::Target>& targets) {
   return tensors;
 }
 
-TEST_F(RestoreTest, ReadsOptimizerStateIntoAnArenaOfAnotherOrderAndLayout) {
+TEST_F(RestoreTest, ReadsStateIntoArenaOfOtherOrder) {
   const Trained before(false), after(true);
   before.state.flat[0].second.copy_(at::randn({before.arena->values().numel()}));
   before.state.scalars[0].second.fill_(41);
@@ -64,7 +64,7 @@ TEST_F(RestoreTest, ReadsOptimizerStateIntoAnArenaOfAnotherOrderAndLayout) {
   EXPECT_TRUE(after.average_of("bias").equal(before.average_of("bias")));
 }
 
-TEST_F(RestoreTest, ReadsIntoParametersThatRequireGradients) {
+TEST_F(RestoreTest, ReadsIntoParametersWithGradients) {
   CheckpointStore store(folder_);
   save(store, 5);
   const at::Tensor weight = at::zeros({3}).requires_grad_(true), bias = at::zeros({4}, at::kLong);
@@ -73,7 +73,7 @@ TEST_F(RestoreTest, ReadsIntoParametersThatRequireGradients) {
   EXPECT_TRUE(weight.is_leaf());
 }
 
-TEST_F(RestoreTest, RefusesOtherNamesShapesAndTypesBeforeTouchingAnything) {
+TEST_F(RestoreTest, RefusesOtherNamesShapesAndTypesUnchanged) {
   CheckpointStore store(folder_);
   save(store, 5);
   const Checkpoint checkpoint = *store.find_newest().newest;

@@ -16,13 +16,13 @@ using ::testing::ElementsAre;
 
 using RetentionTest = StoreFixture;
 
-TEST_F(RetentionTest, KeepsTheLastFewAndNothingElse) {
+TEST_F(RetentionTest, KeepsOnlyTheLastFew) {
   CheckpointStore store(folder_, {.keep_last = 2});
   for (const int64_t step : {1, 2, 3, 4}) save(store, step);
   EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000004"));
 }
 
-TEST_F(RetentionTest, DoesNotCountADamagedCheckpointAmongThoseItKeeps) {
+TEST_F(RetentionTest, DoesNotCountDamagedCheckpoints) {
   CheckpointStore store(folder_, {.keep_last = 2});
   save(store, 1);
   save(store, 2);
@@ -33,7 +33,7 @@ TEST_F(RetentionTest, DoesNotCountADamagedCheckpointAmongThoseItKeeps) {
   EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000004"));
 }
 
-TEST_F(RetentionTest, KeepsTheBestAndTheMultiplesBesideTheLast) {
+TEST_F(RetentionTest, KeepsBestAndMultiplesBesideTheLast) {
   CheckpointStore store(folder_, {.keep_last = 1, .keep_best = 2, .keep_every = 4});
   const std::map<int64_t, double> losses{{1, 0.5}, {2, 0.1}, {3, 0.9}, {4, 0.8}, {5, 0.3}, {6, 0.7}, {7, 0.6}};
   for (const auto& [step, loss] : losses) save_scored(store, step, loss);
@@ -42,7 +42,7 @@ TEST_F(RetentionTest, KeepsTheBestAndTheMultiplesBesideTheLast) {
   EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "step-00000007");
 }
 
-TEST_F(RetentionTest, KnowsThatAccuraciesGrowAndThatScoresOfAnotherMetricDoNotCompare) {
+TEST_F(RetentionTest, ComparesByMetricDirectionAndName) {
   CheckpointStore store(folder_, {.keep_last = 1, .keep_best = 1, .smaller_is_better = false});
   store.save({.step = 1, .state = "{}", .score = Score{"val/loss", 1000}});
   for (const auto& [step, accuracy] : std::map<int64_t, double>{{2, 70}, {3, 90}, {4, 80}}) {
@@ -52,7 +52,7 @@ TEST_F(RetentionTest, KnowsThatAccuraciesGrowAndThatScoresOfAnotherMetricDoNotCo
   EXPECT_THAT(names(), ElementsAre("step-00000003", "step-00000005"));
 }
 
-TEST_F(RetentionTest, TellsWhatPruningWouldRemoveBeforeItDoes) {
+TEST_F(RetentionTest, ListsWhatPruningWouldRemove) {
   CheckpointStore all(folder_, {.keep_last = 9});
   for (const int64_t step : {1, 2, 3}) save(all, step);
   const CheckpointStore store(folder_, {.keep_last = 1});
@@ -63,7 +63,7 @@ TEST_F(RetentionTest, TellsWhatPruningWouldRemoveBeforeItDoes) {
   EXPECT_THAT(names(), ElementsAre("step-00000003"));
 }
 
-TEST_F(RetentionTest, PointsAtTheBestOfThoseThatPruningLeft) {
+TEST_F(RetentionTest, LinksBestOfThoseLeftByPruning) {
   CheckpointStore all(folder_, {.keep_last = 9});
   for (const auto& [step, loss] : std::map<int64_t, double>{{1, 0.1}, {2, 0.5}, {3, 0.4}}) save_scored(all, step, loss);
   EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000001");
@@ -72,7 +72,7 @@ TEST_F(RetentionTest, PointsAtTheBestOfThoseThatPruningLeft) {
   EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000003");
 }
 
-TEST_F(RetentionTest, RemovesNoOldOneForANewOneThatReadsBackDamaged) {
+TEST_F(RetentionTest, KeepsOldOneWhenNewOneReadsBackDamaged) {
   CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 1);
   const fs::path written = store.write({.step = 2, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"});
@@ -92,7 +92,7 @@ TEST_F(RetentionTest, CountsAStepThatWasSavedAgainOnce) {
   EXPECT_EQ(fs::read_symlink(folder_ / "best"), "step-00000002");
 }
 
-TEST_F(RetentionTest, LeavesNewerStepsOfAnAbandonedBranchAlone) {
+TEST_F(RetentionTest, KeepsNewerStepsOfAbandonedBranch) {
   CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 5);
   save(store, 3);

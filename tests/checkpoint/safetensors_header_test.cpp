@@ -34,7 +34,7 @@ SafetensorsHeader parse(const std::string& file) { return parse_safetensors(file
 
 const std::string kA = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
 
-TEST(SafetensorsHeader, ReadsTensorsInTheOrderOfTheirData) {
+TEST(SafetensorsHeader, ReadsTensorsInDataOrder) {
   const std::string header =
       R"({"__metadata__":{"format":"pt"},"b":{"data_offsets":[8,12],"shape":[],"dtype":"I32"},)" + kA +
       R"(,"e":{"dtype":"F16","shape":[0,3],"data_offsets":[8,8]}}  )";
@@ -49,7 +49,7 @@ TEST(SafetensorsHeader, ReadsTensorsInTheOrderOfTheirData) {
   EXPECT_EQ(parsed.metadata.at("format"), "pt");
 }
 
-TEST(SafetensorsHeader, AcceptsAFileWithoutTensors) { EXPECT_TRUE(parse(file_with("{}", 0)).tensors.empty()); }
+TEST(SafetensorsHeader, AcceptsFileWithoutTensors) { EXPECT_TRUE(parse(file_with("{}", 0)).tensors.empty()); }
 
 struct Broken {
   std::string file;
@@ -120,14 +120,14 @@ TEST(SafetensorsHeader, RefusesEveryBrokenFileAndSaysWhy) {
   }
 }
 
-TEST(SafetensorsHeader, ShowsNamesWithoutControlCharactersAndShort) {
+TEST(SafetensorsHeader, PrintsNamesShortAndWithoutControls) {
   const std::string hostile = "\\u001b[31m" + std::string(500, 'n');
   const std::string told = refusal_of(file_with("{\"" + hostile + "\":{}}", 0));
   EXPECT_EQ(told.find('\x1b'), std::string::npos);
   EXPECT_LT(told.size(), 200u);
 }
 
-TEST(SafetensorsHeader, LaysOutAnAlignedHeaderThatReadsBack) {
+TEST(SafetensorsHeader, WritesAlignedHeaderThatReadsBack) {
   std::vector<StoredTensor> tensors{{.name = "half", .dtype = "F16", .sizes = {3}},
                                     {.name = "quote\"d\n", .dtype = "F64", .sizes = {1}},
                                     {.name = "b", .dtype = "F32", .sizes = {}},

@@ -92,7 +92,7 @@ TEST_F(SafetensorsTest, RoundTripsEveryDtypeShapeAndLayout) {
   expect_agreed_tensors(SafetensorsFile(path));
 }
 
-TEST_F(SafetensorsTest, ExchangesFilesWithThePackageByteForByte) {
+TEST_F(SafetensorsTest, MatchesPythonPackageByteForByte) {
   GPUTRAIN_NEED_REFERENCE("safetensors");
   const fs::path ours = folder_ / "ours.safetensors", theirs = folder_ / "theirs.safetensors";
   const FileSeal seal = write_safetensors(ours, agreed_tensors());
@@ -104,7 +104,7 @@ TEST_F(SafetensorsTest, ExchangesFilesWithThePackageByteForByte) {
   EXPECT_EQ(seal, sealer.seal());
 }
 
-TEST_F(SafetensorsTest, ReadsTensorsThatAreNotAligned) {
+TEST_F(SafetensorsTest, ReadsUnalignedTensors) {
   const std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                              R"("b":{"dtype":"F64","shape":[1],"data_offsets":[1,9]}})";
   const double value = 1.5;
@@ -117,12 +117,12 @@ TEST_F(SafetensorsTest, ReadsTensorsThatAreNotAligned) {
   }
 }
 
-TEST_F(SafetensorsTest, RefusesTruthValuesOtherThanZeroAndOne) {
+TEST_F(SafetensorsTest, RefusesBooleansOtherThanZeroAndOne) {
   const SafetensorsFile file(file_of(R"({"mask":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})", {"\0\1\2", 3}));
   EXPECT_THROW(static_cast<void>(file.tensor("mask")), Error);
 }
 
-TEST_F(SafetensorsTest, KeepsTensorsAliveAfterTheFileObjectAndTheFileAreGone) {
+TEST_F(SafetensorsTest, KeepsTensorsAliveAfterFileIsGone) {
   std::optional<SafetensorsFile> file(
       file_of(R"({"a":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})", std::string(8, '\1')));
   const at::Tensor tensor = file->tensor("a");
@@ -131,14 +131,14 @@ TEST_F(SafetensorsTest, KeepsTensorsAliveAfterTheFileObjectAndTheFileAreGone) {
   EXPECT_EQ(tensor.item<int64_t>(), 0x0101010101010101);
 }
 
-TEST_F(SafetensorsTest, NeverWritesBackWhatIsDoneToATensor) {
+TEST_F(SafetensorsTest, NeverWritesBackToTheFile) {
   const fs::path path = folder_ / "model.safetensors";
   write_safetensors(path, {{"w", at::ones({4})}});
   SafetensorsFile(path).tensor("w").fill_(7);
   EXPECT_EQ(SafetensorsFile(path).tensor("w").sum().item<float>(), 4);
 }
 
-TEST_F(SafetensorsTest, NamesTheFileAndTheMissingTensorWithTheGivenExitCode) {
+TEST_F(SafetensorsTest, NamesFileAndMissingTensor) {
   const fs::path path = folder_ / "model.safetensors";
   write_safetensors(path, {{"w", at::ones({4})}});
   try {
@@ -159,7 +159,7 @@ TEST_F(SafetensorsTest, RefusesWhatIsNoFile) {
   EXPECT_THROW(SafetensorsFile{folder_ / "empty.safetensors"}, Error);
 }
 
-TEST_F(SafetensorsTest, LeavesTheOldFileWhenANewOneCannotBeWritten) {
+TEST_F(SafetensorsTest, KeepsOldFileWhenNewOneFails) {
   const fs::path path = folder_ / "model.safetensors";
   write_safetensors(path, {{"w", at::ones({4})}});
   fs::create_directory(folder_ / "model.safetensors.partial");  // blocks the temporary name of the new file

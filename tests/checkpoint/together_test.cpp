@@ -27,7 +27,7 @@ Snapshot snapshot_of(int64_t rank) {
   return snapshot;
 }
 
-class TogetherTest : public ::testing::Test {
+class JointSaveTest : public ::testing::Test {
  protected:
   void TearDown() override { fs::remove_all(folder_); }
   std::string failure_of(const Snapshot& snapshot) {
@@ -42,7 +42,7 @@ class TogetherTest : public ::testing::Test {
   const fs::path folder_ = fs::temp_directory_path() / ("gputrain_together_" + std::to_string(::getpid()));
 };
 
-TEST_F(TogetherTest, RanksWriteOneCheckpointInAnyOrder) {
+TEST_F(JointSaveTest, WritesOneCheckpointInAnyRankOrder) {
   CheckpointStore store(folder_);
   store.prepare(snapshot_of(0));
   std::thread late([&] { CheckpointStore(folder_).write(snapshot_of(1)); });
@@ -60,7 +60,7 @@ TEST_F(TogetherTest, RanksWriteOneCheckpointInAnyOrder) {
     EXPECT_NE(entry.path().extension(), ".written") << entry;
 }
 
-TEST_F(TogetherTest, ARankThatCannotWriteEndsTheSaveOfAll) {
+TEST_F(JointSaveTest, EndsForAllWhenOneRankCannotWrite) {
   CheckpointStore store(folder_);
   store.save({.step = 3, .state = "{}"});
   store.prepare(snapshot_of(0));
@@ -74,7 +74,7 @@ TEST_F(TogetherTest, ARankThatCannotWriteEndsTheSaveOfAll) {
   EXPECT_EQ(store.find_newest().newest->step(), 3);
 }
 
-TEST_F(TogetherTest, ARankThatDoesNotComeIsNamedInTime) {
+TEST_F(JointSaveTest, NamesRankThatIsLate) {
   CheckpointStore store(folder_);
   store.prepare(snapshot_of(0));
   store.write(snapshot_of(2));

@@ -38,7 +38,7 @@ WallTime moment(int year, int month, int day, int hour, int minute, int second) 
   return WallTime(std::chrono::seconds(::timegm(&parts)));
 }
 
-TEST(MetadataTimes, AreReadInEveryFormatACloudWrites) {
+TEST(MetadataTimes, AreReadInEveryCloudFormat) {
   EXPECT_EQ(read_utc_time("2017-09-18T08:22:00Z"), moment(2017, 9, 18, 8, 22, 0));
   EXPECT_EQ(read_utc_time("2028-02-29T23:59:59.1234567Z"), moment(2028, 2, 29, 23, 59, 59));
   EXPECT_EQ(read_http_date("Mon, 19 Sep 2016 18:29:47 GMT"), moment(2016, 9, 19, 18, 29, 47));
@@ -46,7 +46,7 @@ TEST(MetadataTimes, AreReadInEveryFormatACloudWrites) {
   EXPECT_EQ(read_china_time("2018-01-01 03:00:00"), moment(2017, 12, 31, 19, 0, 0));
 }
 
-TEST(MetadataTimes, ThatAreNotWhatTheFormatSaysAreNone) {
+TEST(MetadataTimes, AreRefusedInOtherFormats) {
   for (const char* text :
        {"", "Z", "2017-09-18", "2017-09-18T08:22:00", "2017-09-18T08:22:00+00:00", "2017-09-18 08:22:00Z",
         "2017-13-18T08:22:00Z", "2017-02-29T08:22:00Z", "2017-09-18T24:22:00Z", "2017-09-18T08:60:00Z",
@@ -63,18 +63,18 @@ TEST(MetadataTimes, ThatAreNotWhatTheFormatSaysAreNone) {
   EXPECT_FALSE(read_china_time("2018-08-18T12:05:33Z"));
 }
 
-TEST(AwsNotice, HibernationHasBegunWhenItIsAnnounced) {
+TEST(AwsNotice, TreatsHibernationAsBegun) {
   EXPECT_EQ(read("aws", R"({"action": "stop", "time": "2017-09-18T08:22:00Z"})").at, moment(2017, 9, 18, 8, 22, 0));
   EXPECT_EQ(read("aws", R"({"action": "hibernate", "time": "2017-09-18T08:22:00Z"})").at, WallTime{});
 }
 
-TEST(GoogleNotice, MaintenanceThatMigratesTheMachineIsNone) {
+TEST(GoogleNotice, IgnoresLiveMigration) {
   EXPECT_EQ(read("google", "NONE", 1).kind, Kind::clear);
   EXPECT_EQ(read("google", "MIGRATE_ON_HOST_MAINTENANCE\n", 1).kind, Kind::clear);
   EXPECT_EQ(read("google", "<html>", 1).kind, Kind::junk);
 }
 
-TEST(GoogleNotice, MachinesWithGpusLearnOfMaintenanceAnHourBefore) {
+TEST(GoogleNotice, PromisesAnHourToGpuMachines) {
   const Reading plain = read("google", "TERMINATE_ON_HOST_MAINTENANCE", 1);
   EXPECT_EQ(plain.kind, Kind::notice);
   EXPECT_EQ(plain.promised_seconds, 60);
@@ -96,7 +96,7 @@ std::string azure_list(const std::vector<std::string>& events) {
 constexpr const char* kLater = "Mon, 19 Sep 2016 18:29:47 GMT";
 constexpr const char* kSooner = "Mon, 19 Sep 2016 18:15:00 GMT";
 
-TEST(AzureNotice, EveryEventThatTakesTheMachineCountsAndAPauseDoesNot) {
+TEST(AzureNotice, CountsEveryEventButAPause) {
   for (const char* type : {"Preempt", "Terminate", "Reboot", "Redeploy"}) {
     const Reading reading = read("azure", azure_list({azure_event(type, "Scheduled", R"(["trainer-7"])", kLater)}));
     EXPECT_EQ(reading.kind, Kind::notice) << type;
@@ -107,7 +107,7 @@ TEST(AzureNotice, EveryEventThatTakesTheMachineCountsAndAPauseDoesNot) {
             Kind::clear);
 }
 
-TEST(AzureNotice, EventsOfOtherMachinesOfTheSetAreNotOurs) {
+TEST(AzureNotice, IgnoresEventsOfOtherMachines) {
   EXPECT_EQ(read("azure", azure_list({azure_event("Preempt", "Scheduled", R"(["trainer-8"])", kLater)})).kind,
             Kind::clear);
   EXPECT_EQ(
@@ -118,7 +118,7 @@ TEST(AzureNotice, EventsOfOtherMachinesOfTheSetAreNotOurs) {
       Kind::notice);
 }
 
-TEST(AzureNotice, AnEventUnderWayNeedsNoTimeAndOneThatIsOverIsNone) {
+TEST(AzureNotice, CountsEventsUnderWayNotFinishedOnes) {
   const Reading started = read("azure", azure_list({azure_event("Reboot", "Started", R"(["trainer-7"])", "")}));
   EXPECT_EQ(started.kind, Kind::notice);
   EXPECT_EQ(started.at, WallTime{});
@@ -126,7 +126,7 @@ TEST(AzureNotice, AnEventUnderWayNeedsNoTimeAndOneThatIsOverIsNone) {
   EXPECT_EQ(read("azure", azure_list({azure_event("Reboot", "Scheduled", R"(["trainer-7"])", "")})).kind, Kind::junk);
 }
 
-TEST(AzureNotice, TheSoonestOfSeveralCountsAlsoBesideJunk) {
+TEST(AzureNotice, TakesSoonestEventEvenBesideJunk) {
   const std::string later = azure_event("Reboot", "Scheduled", R"(["trainer-7"])", kLater);
   const std::string sooner = azure_event("Terminate", "Scheduled", R"(["trainer-7"])", kSooner);
   for (const auto& events :
@@ -136,11 +136,11 @@ TEST(AzureNotice, TheSoonestOfSeveralCountsAlsoBesideJunk) {
   EXPECT_EQ(read("azure", azure_list({"17"})).kind, Kind::junk);
 }
 
-class EveryAnswer : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Clouds, EveryAnswer, ::testing::ValuesIn(testing::kClouds),
+class CloudAnswer : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Clouds, CloudAnswer, ::testing::ValuesIn(testing::kClouds),
                          [](const auto& named) { return named.param; });
 
-TEST_P(EveryAnswer, DamagedInAnyWayIsReadWithoutHarmAndPrintsSafely) {
+TEST_P(CloudAnswer, IsReadSafelyWhenDamaged) {
   const std::string whole = testing::announcement(GetParam(), 100);
   ASSERT_EQ(read(GetParam(), whole).kind, Kind::notice);
   RandomStream random(20, 26);
@@ -157,7 +157,7 @@ TEST_P(EveryAnswer, DamagedInAnyWayIsReadWithoutHarmAndPrintsSafely) {
   }
 }
 
-TEST(HttpAnswers, AreWholeAtTheirLastByteAndNotBefore) {
+TEST(HttpReply, IsCompleteOnlyAtItsLastByte) {
   for (const std::string& bytes : {
            std::string("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nMetadata-Flavor:  Google \r\n\r\nhello"),
            std::string("HTTP/1.0 404 Not Found\r\ncontent-length: 0\r\n\r\n"),
@@ -175,7 +175,7 @@ TEST(HttpAnswers, AreWholeAtTheirLastByteAndNotBefore) {
   }
 }
 
-TEST(HttpAnswers, WithoutALengthEndWithTheConnection) {
+TEST(HttpReply, EndsWithConnectionWithoutLength) {
   HttpReply reply;
   const std::string bytes = "HTTP/1.1 200 OK\nMetadata-Flavor: Google\n\nhello";
   EXPECT_EQ(read_reply(bytes, false, reply), Arrival::incomplete);
@@ -185,7 +185,7 @@ TEST(HttpAnswers, WithoutALengthEndWithTheConnection) {
   EXPECT_EQ(reply.header("metadata"), "");
 }
 
-TEST(HttpAnswers, ThatAreNoneAreRecognisedFromTheirFirstBytes) {
+TEST(HttpReply, IsRefusedFromFirstWrongBytes) {
   HttpReply reply;
   for (const std::string& bytes : {
            std::string("SSH-2.0-OpenSSH_9.6\r\n"),

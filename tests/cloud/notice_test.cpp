@@ -52,16 +52,16 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-class EveryCloud : public ::testing::TestWithParam<std::string> {
+class CloudNotice : public ::testing::TestWithParam<std::string> {
  protected:
   FakeCloud fake{GetParam()};
   /// The longest notice that all clouds accept; Google's always has this length.
   static constexpr double kNotice = 30;
 };
-INSTANTIATE_TEST_SUITE_P(Clouds, EveryCloud, ::testing::ValuesIn(testing::kClouds),
+INSTANTIATE_TEST_SUITE_P(Clouds, CloudNotice, ::testing::ValuesIn(testing::kClouds),
                          [](const auto& named) { return named.param; });
 
-TEST_P(EveryCloud, IsRecognisedAndQuietWhileNothingIsAnnounced) {
+TEST_P(CloudNotice, StaysQuietWithoutAnnouncement) {
   NoticeWatcher watcher(asking(fake));
   ASSERT_TRUE(watcher.wait_until_known(20));
   EXPECT_THAT(watcher.description(), HasSubstr("metadata polled every 2 ms"));
@@ -72,7 +72,7 @@ TEST_P(EveryCloud, IsRecognisedAndQuietWhileNothingIsAnnounced) {
   EXPECT_THAT(watcher.take_remarks(), IsEmpty());
 }
 
-TEST_P(EveryCloud, TellsTheTimeLeftWhenItAnnouncesTheEnd) {
+TEST_P(CloudNotice, ReportsTimeLeft) {
   NoticeWatcher watcher(asking(fake));
   ASSERT_TRUE(rounds_pass(watcher, 1));
   fake.announce(testing::announcement(GetParam(), kNotice));
@@ -84,7 +84,7 @@ TEST_P(EveryCloud, TellsTheTimeLeftWhenItAnnouncesTheEnd) {
   EXPECT_THAT(notice.text(), HasSubstr(notice.cloud + " announces " + notice.event + " in "));
 }
 
-TEST_P(EveryCloud, TakesItsNoticeBack) {
+TEST_P(CloudNotice, IsWithdrawnWhenTheCloudTakesItBack) {
   fake.announce(testing::announcement(GetParam(), kNotice));
   NoticeWatcher watcher(asking(fake));
   ASSERT_TRUE(eventually([&] { return watcher.notice().has_value(); }));
@@ -93,7 +93,7 @@ TEST_P(EveryCloud, TakesItsNoticeBack) {
   EXPECT_THAT(watcher.take_remarks(), ElementsAre(HasSubstr("taken its notice back")));
 }
 
-TEST_P(EveryCloud, SayingTheSameAgainDoesNotBeginTheTimeAgain) {
+TEST_P(CloudNotice, KeepsDeadlineWhenRepeated) {
   fake.announce(testing::announcement(GetParam(), kNotice));
   NoticeWatcher watcher(asking(fake));
   ASSERT_TRUE(eventually([&] { return watcher.notice().has_value(); }));
@@ -102,7 +102,7 @@ TEST_P(EveryCloud, SayingTheSameAgainDoesNotBeginTheTimeAgain) {
   EXPECT_EQ(watcher.notice()->deadline, deadline);
 }
 
-TEST_P(EveryCloud, SpeakingJunkIsNoNoticeAndSaidOnce) {
+TEST_P(CloudNotice, IgnoresJunkAndSaysSoOnce) {
   NoticeWatcher watcher(asking(fake));
   for (const std::string& junk :
        {std::string("\x1b[2J\n\xff\0soon", 11), std::string("soon"), std::string(), std::string("{}"),
@@ -124,7 +124,7 @@ TEST_P(EveryCloud, SpeakingJunkIsNoNoticeAndSaidOnce) {
   EXPECT_THAT(remarks.front(), HasSubstr("makes no sense and is taken as no notice: \"?[2J ??soon\""));
 }
 
-TEST_P(EveryCloud, AnsweringBrokenlyLeavesTrainingAloneAndIsAskedOn) {
+TEST_P(CloudNotice, SurvivesBrokenAnswers) {
   FakeCloud elsewhere(GetParam());
   elsewhere.announce(testing::announcement(GetParam(), kNotice));
   const std::string there = "Location: http://127.0.0.1:" + std::to_string(elsewhere.port()) + "/";
@@ -147,7 +147,7 @@ TEST_P(EveryCloud, AnsweringBrokenlyLeavesTrainingAloneAndIsAskedOn) {
   EXPECT_TRUE(eventually([&] { return watcher.notice().has_value(); }));
 }
 
-TEST_P(EveryCloud, AnsweringTooLateIsAskedAgain) {
+TEST_P(CloudNotice, RetriesAfterLateAnswers) {
   NoticeWatcher watcher(asking(fake, 0.1));
   ASSERT_TRUE(watcher.wait_until_known(20));
   for (const HttpAnswer& late : {testing::silence(), testing::dripping()}) {
@@ -161,7 +161,7 @@ TEST_P(EveryCloud, AnsweringTooLateIsAskedAgain) {
   EXPECT_TRUE(eventually([&] { return watcher.notice().has_value(); }));
 }
 
-TEST_P(EveryCloud, FallingSilentAfterItsNoticeLeavesTheNotice) {
+TEST_P(CloudNotice, RemainsWhenServiceFallsSilent) {
   fake.announce(testing::announcement(GetParam(), kNotice));
   NoticeWatcher watcher(asking(fake));
   ASSERT_TRUE(eventually([&] { return watcher.notice().has_value(); }));
@@ -174,7 +174,7 @@ TEST_P(EveryCloud, FallingSilentAfterItsNoticeLeavesTheNotice) {
   EXPECT_TRUE(watcher.notice());
 }
 
-TEST_P(EveryCloud, HangingDoesNotHoldUpTheEndOfTraining) {
+TEST_P(CloudNotice, DoesNotDelayTheEndWhenServiceHangs) {
   fake.misbehave(testing::silence());
   std::optional<NoticeWatcher> watcher(asking(fake, 600));
   const size_t probe_and_poll = 2;
@@ -184,7 +184,7 @@ TEST_P(EveryCloud, HangingDoesNotHoldUpTheEndOfTraining) {
   EXPECT_LT(seconds_since(start), 1);
 }
 
-TEST_P(EveryCloud, ThatIsSlowWhenTrainingStartsIsFoundLater) {
+TEST_P(CloudNotice, FindsSlowServiceLater) {
   fake.misbehave_when_probed(testing::silence());
   NoticeWatcher watcher(asking(fake, 0.3));
   EXPECT_THAT(watcher.description(), HasSubstr("looking for"));
@@ -194,7 +194,7 @@ TEST_P(EveryCloud, ThatIsSlowWhenTrainingStartsIsFoundLater) {
   EXPECT_THAT(watcher.description(), HasSubstr("polled"));
 }
 
-TEST_P(EveryCloud, IsNotTakenForACloudWhenItsFirstAnswerIsNotTheDocumentedOne) {
+TEST_P(CloudNotice, NeedsDocumentedFirstAnswer) {
   for (const HttpAnswer& answer : {testing::http(200, ""), testing::http(404, "no"), testing::http(200, "two words"),
                                    testing::http(200, "line\r\nInjected: header"), testing::http(301, "x")}) {
     FakeCloud other(GetParam());
@@ -206,7 +206,7 @@ TEST_P(EveryCloud, IsNotTakenForACloudWhenItsFirstAnswerIsNotTheDocumentedOne) {
   }
 }
 
-TEST_P(EveryCloud, IsAskedWithoutAnyProxy) {
+TEST_P(CloudNotice, IsFetchedWithoutProxy) {
   ::setenv("http_proxy", "http://127.0.0.1:9", 1);
   ::setenv("all_proxy", "http://127.0.0.1:9", 1);
   NoticeWatcher watcher(asking(fake));
@@ -216,7 +216,7 @@ TEST_P(EveryCloud, IsAskedWithoutAnyProxy) {
   ::unsetenv("all_proxy");
 }
 
-TEST(NoticeWatcher, EndsItsSearchWhereNothingAnswers) {
+TEST(NoticeWatcher, EndsSearchWhereNothingAnswers) {
   const testing::LoopbackSocket nobody;  // bound, not listening: the kernel refuses connections
   std::vector<MetadataSource> sources;
   for (const std::string& cloud : testing::kClouds) sources.push_back({cloud, "127.0.0.1", nobody.port()});
@@ -227,7 +227,7 @@ TEST(NoticeWatcher, EndsItsSearchWhereNothingAnswers) {
   EXPECT_THAT(watcher.take_remarks(), IsEmpty());
 }
 
-TEST(NoticeWatcher, EndsAtOnceWhileItWaitsForAConnectionOrForTheNextQuestion) {
+TEST(NoticeWatcher, StopsAtOnceWhileConnectingOrWaiting) {
   const testing::LoopbackSocket full;  // its queue holds one connection; the kernel drops later ones
   ASSERT_EQ(::listen(full.get(), 0), 0);
   const testing::LoopbackSocket first;
@@ -249,7 +249,7 @@ TEST(NoticeWatcher, EndsAtOnceWhileItWaitsForAConnectionOrForTheNextQuestion) {
   EXPECT_LT(seconds_since(start), 1);
 }
 
-TEST(NoticeWatcher, RenewsATokenThatHasRunOut) {
+TEST(NoticeWatcher, RenewsExpiredToken) {
   for (const char* cloud : {"aws", "alibaba"}) {
     FakeCloud fake(cloud);
     NoticeWatcher watcher(asking(fake));
@@ -261,7 +261,7 @@ TEST(NoticeWatcher, RenewsATokenThatHasRunOut) {
   }
 }
 
-TEST(NoticeWatcher, AServiceThatRefusesItsOwnTokenIsAFailureEachTime) {
+TEST(NoticeWatcher, CountsEveryRefusalOfItsTokenAsFailure) {
   FakeCloud fake("aws");
   fake.misbehave(testing::http(401, ""));
   NoticeWatcher watcher(asking(fake));
@@ -270,7 +270,7 @@ TEST(NoticeWatcher, AServiceThatRefusesItsOwnTokenIsAFailureEachTime) {
   EXPECT_THAT(watcher.take_remarks(), ElementsAre(HasSubstr("status 401")));
 }
 
-TEST(NoticeWatcher, AWrongClockNeitherStretchesNorHidesANotice) {
+TEST(NoticeWatcher, LimitsEffectOfWrongClock) {
   FakeCloud fake("aws");
   fake.announce(testing::announcement("aws", 5 * 3600));
   NoticeWatcher watcher(asking(fake));
@@ -281,7 +281,7 @@ TEST(NoticeWatcher, AWrongClockNeitherStretchesNorHidesANotice) {
   EXPECT_THAT(watcher.notice()->text(), HasSubstr("now"));
 }
 
-TEST(NoticeWatcher, GooglesPreemptionCountsFromTheLastTimeItWasNotThere) {
+TEST(NoticeWatcher, CountsGooglePreemptionFromLastClearPoll) {
   FakeCloud fake("google");
   auto options = asking(fake);
   options.interval_seconds = 0.3;
@@ -293,7 +293,7 @@ TEST(NoticeWatcher, GooglesPreemptionCountsFromTheLastTimeItWasNotThere) {
   EXPECT_LE(watcher.notice()->deadline, announced + std::chrono::seconds(30));
 }
 
-TEST(NoticeWatcher, OfTwoThingsGoogleAnnouncesTheSoonerCounts) {
+TEST(NoticeWatcher, TakesSoonerOfTwoGoogleEvents) {
   FakeCloud fake("google");
   auto options = asking(fake);
   options.has_gpu = true;
@@ -307,7 +307,7 @@ TEST(NoticeWatcher, OfTwoThingsGoogleAnnouncesTheSoonerCounts) {
   ASSERT_TRUE(eventually([&] { return watcher.notice()->event == "preempt"; }));
 }
 
-TEST(Notice, IsUrgentAtTwoMinutesOrWhenSavingWouldNotFitTwiceBefore) {
+TEST(Notice, IsUrgentNearEndOrWhenSavesAreSlow) {
   const auto in = [](double seconds) {
     return Notice{
         .cloud = "AWS",
@@ -321,7 +321,7 @@ TEST(Notice, IsUrgentAtTwoMinutesOrWhenSavingWouldNotFitTwiceBefore) {
   EXPECT_TRUE(in(-5).is_urgent(0));
 }
 
-TEST(NoticeSpec, IsOnUnlessToldOtherwiseAndKeepsToAPaceServicesBear) {
+TEST(NoticeSpec, IsOnByDefaultWithBoundedPace) {
   const auto load = [](const std::string& text) {
     return config::load(config::schema_of<NoticeSpec>(), {.file = "job.yaml", .text = text}).as<NoticeSpec>();
   };

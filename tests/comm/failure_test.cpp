@@ -37,7 +37,7 @@ const RankBody lonely_reduce("lonely_reduce", [] {
   return 0;
 });
 
-TEST(Failure, SurvivorsOfAKilledRankEndAtOnceNamingTheCollective) {
+TEST(CollectiveFailure, NamesCollectiveWhenARankIsKilled) {
   RankProcesses ranks("lonely_reduce", 3);
   for (int rank = 0; rank < 3; ++rank) ranks.wait_for_output(rank, "ready");
   const auto start = std::chrono::steady_clock::now();
@@ -53,7 +53,7 @@ TEST(Failure, SurvivorsOfAKilledRankEndAtOnceNamingTheCollective) {
   }
 }
 
-TEST(Failure, ARankThatHangsIsGivenUpAtTheDeadline) {
+TEST(CollectiveFailure, GivesUpHungRankAtDeadline) {
   RankProcesses ranks("lonely_reduce", 2);
   for (int rank = 0; rank < 2; ++rank) ranks.wait_for_output(rank, "ready");
   ranks.kill(1, SIGSTOP);
@@ -97,7 +97,7 @@ const RankBody late_device("late_device", [] {
   return 0;
 });
 
-TEST(Failure, WhoWaitsForADeviceDoesSoUntilTheDeadline) {
+TEST(CollectiveFailure, WaitsForDeviceUntilDeadline) {
   RankProcesses ranks("late_device", 2);
   const auto results = ranks.finish();
   EXPECT_EQ(results[0].exit_code, kRestart) << results[0].output;
@@ -116,14 +116,14 @@ const RankBody lonely_device("lonely_device", []() -> int {
   while (true) groups.tensors().check("step 12", begin);
 });
 
-TEST(Failure, WhoWaitsForADeviceHearsOfARankThatIsGone) {
+TEST(CollectiveFailure, EndsDeviceWaitWhenARankIsGone) {
   RankProcesses ranks("lonely_device", 2);
   const auto results = ranks.finish();
   EXPECT_EQ(results[0].exit_code, kRestart) << results[0].output;
   EXPECT_THAT(results[0].output, HasSubstr("has ended without a word"));
 }
 
-TEST(Failure, WhatNcclItselfSaysIsTold) {
+TEST(CollectiveFailure, IncludesMessageOfNccl) {
   const c10::DistBackendError error(
       {__func__, __FILE__, __LINE__},
       "NCCL error in: ../torch/csrc/distributed/c10d/NCCLUtils.cpp:94, unhandled system error (run with "
@@ -137,7 +137,7 @@ TEST(Failure, WhatNcclItselfSaysIsTold) {
       "shared memory segment /dev/shm/nccl-x (size 33030528)");
 }
 
-TEST(Failure, AGroupThatLostARankFailsEveryLaterCollectiveToo) {
+TEST(CollectiveFailure, FailsAllLaterCollectivesToo) {
   RankProcesses ranks("late_use", 2);
   const auto results = ranks.finish();
   EXPECT_EQ(results[1].exit_code, 7);

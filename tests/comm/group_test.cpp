@@ -57,7 +57,7 @@ const RankBody collectives("collectives", [] {
   return 0;
 });
 
-TEST(Group, AddsGathersAndBroadcastsOverRealProcesses) {
+TEST(ProcessGroup, AddsGathersAndBroadcasts) {
   for (const int world : {2, 4}) {
     RankProcesses ranks("collectives", world);
     expect_success(ranks);
@@ -84,12 +84,12 @@ const RankBody many_in_flight("many_in_flight", [] {
   return 0;
 });
 
-TEST(Group, ManyCollectivesOfBothGroupsMayBeUnderWayTogether) {
+TEST(ProcessGroup, RunsManyCollectivesOfBothGroupsAtOnce) {
   RankProcesses ranks("many_in_flight", 2);
   expect_success(ranks);
 }
 
-TEST(Group, AloneCostsNeitherThreadsNorSocketsAndReturnsWhatItWasGiven) {
+TEST(ProcessGroup, NeedsNoThreadsOrSocketsForOneRank) {
   const int threads = count_entries("/proc/self/task"), descriptors = count_entries("/proc/self/fd");
   ProcessGroups groups(Rendezvous{.master_address = "127.0.0.1", .master_port = 1}, {});
   EXPECT_TRUE(groups.alone());

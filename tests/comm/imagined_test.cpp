@@ -23,7 +23,7 @@ int open_files() {
   return count;
 }
 
-TEST(Imagined, ARankOfThousandsKnowsItsPlaceAndOpensNothing) {
+TEST(ImaginedGroup, KnowsItsPlaceAndOpensNothing) {
   const int before = open_files();
   ProcessGroups groups = ProcessGroups::imagined({.rank = 777, .world_size = 4096}, std::make_shared<Traffic>());
   EXPECT_EQ(groups.rank(), 777);
@@ -34,7 +34,7 @@ TEST(Imagined, ARankOfThousandsKnowsItsPlaceAndOpensNothing) {
   EXPECT_EQ(open_files(), before);
 }
 
-TEST(Imagined, CollectivesLeaveTheRanksOwnNumbers) {
+TEST(ImaginedGroup, ReturnsTheRanksOwnNumbers) {
   ProcessGroups groups = ProcessGroups::imagined({.rank = 2, .world_size = 3}, std::make_shared<Traffic>());
   const at::Tensor numbers = at::arange(5, at::kLong), same = numbers.clone();
   for (Group* group : {&groups.tensors(), &groups.control()}) {
@@ -46,14 +46,14 @@ TEST(Imagined, CollectivesLeaveTheRanksOwnNumbers) {
   }
 }
 
-TEST(Imagined, TensorsOfAnotherDeviceNeedNoNccl) {
+TEST(ImaginedGroup, NeedsNoNcclForOtherDevices) {
   const auto traffic = std::make_shared<Traffic>();
   ProcessGroups groups = ProcessGroups::imagined({.rank = 1, .world_size = 2}, traffic, at::kMeta);
   groups.tensors().all_reduce_sum(at::empty({250}, at::TensorOptions().device(at::kMeta)), "sum").wait();
   EXPECT_EQ(traffic->all_reduce, (Traffic::Kind{.calls = 1, .bytes = 1000}));
 }
 
-TEST(Imagined, CountsWhatItsRankWouldSendOverTensors) {
+TEST(ImaginedGroup, CountsBytesItWouldSend) {
   const auto traffic = std::make_shared<Traffic>();
   ProcessGroups groups = ProcessGroups::imagined({.rank = 0, .world_size = 4}, traffic);
   const at::Tensor kilobyte = at::full({250}, 1, at::kFloat);
@@ -68,7 +68,7 @@ TEST(Imagined, CountsWhatItsRankWouldSendOverTensors) {
   EXPECT_EQ(traffic->all_gather, (Traffic::Kind{.calls = 1, .bytes = 1000}));
 }
 
-TEST(Imagined, AloneItIsAGroupOfOne) {
+TEST(ImaginedGroup, IsAloneWithOneRank) {
   ProcessGroups groups = ProcessGroups::imagined({}, std::make_shared<Traffic>());
   EXPECT_TRUE(groups.alone());
   EXPECT_EQ(groups.world_size(), 1);

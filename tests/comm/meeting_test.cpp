@@ -80,7 +80,7 @@ std::vector<gputrain::testing::RankResult> end_servers(RankProcesses& ranks) {
   return results;
 }
 
-TEST(Meeting, ListensOnTheMastersAddressAndNoOther) {
+TEST(Meeting, ListensOnlyOnTheMasterAddress) {
   RankProcesses ranks("serves", 2);
   for (int rank = 0; rank < 2; ++rank) ranks.wait_for_output(rank, "open");
   for (const auto& result : end_servers(ranks)) {
@@ -90,7 +90,7 @@ TEST(Meeting, ListensOnTheMastersAddressAndNoOther) {
   }
 }
 
-TEST(Meeting, AMissingRankIsNamedAtTheDeadline) {
+TEST(Meeting, NamesMissingRankAtDeadline) {
   RankProcesses ranks("meets", 3, {{"START_SECONDS", "5"}});
   ranks.kill(1, SIGKILL);
   const auto results = ranks.finish();
@@ -100,7 +100,7 @@ TEST(Meeting, AMissingRankIsNamedAtTheDeadline) {
   EXPECT_THAT(results[0].output, HasSubstr("but rank 1 of 3 did not come"));
 }
 
-TEST(Meeting, WithoutRankZeroTheOthersSayThatItCannotBeReached) {
+TEST(Meeting, ReportsUnreachableRankZero) {
   RankProcesses ranks("meets", 2, {{"START_SECONDS", "2"}});
   ranks.kill(0, SIGKILL);
   const auto results = ranks.finish();
@@ -108,7 +108,7 @@ TEST(Meeting, WithoutRankZeroTheOthersSayThatItCannotBeReached) {
   EXPECT_THAT(results[1].output, HasSubstr("rank 0"));
 }
 
-TEST(Meeting, TwoProcessesOfOneRankAreAUsageErrorOfTheSecond) {
+TEST(Meeting, RefusesSecondProcessOfARank) {
   RankProcesses ranks("serves", 2);
   for (int rank = 0; rank < 2; ++rank) ranks.wait_for_output(rank, "open");
   ranks.start_another(1);
@@ -119,7 +119,7 @@ TEST(Meeting, TwoProcessesOfOneRankAreAUsageErrorOfTheSecond) {
   EXPECT_THAT(results[2].output, HasSubstr("an earlier one, process " + std::to_string(ranks.process(1))));
 }
 
-TEST(Meeting, ARankOfAnotherJobIsToldWhoseMeetingItIsAndDisturbsNobody) {
+TEST(Meeting, RefusesRankOfAnotherJobAndNamesJob) {
   RankProcesses ranks("serves", 2, {{"JOB", "Slurm job 12 step 0"}});
   ranks.wait_for_output(0, "open");
   ranks.wait_for_output(1, "open");
@@ -132,7 +132,7 @@ TEST(Meeting, ARankOfAnotherJobIsToldWhoseMeetingItIsAndDisturbsNobody) {
   EXPECT_THAT(results[2].output, HasSubstr("this job is Slurm job 637 step 0"));
 }
 
-TEST(Meeting, RankZeroCountsTheArrivalsAloud) {
+TEST(Meeting, CountsArrivalsAloud) {
   RankProcesses ranks("meets", 3);
   ranks.kill(1, SIGSTOP);
   ranks.kill(2, SIGSTOP);
@@ -145,7 +145,7 @@ TEST(Meeting, RankZeroCountsTheArrivalsAloud) {
   EXPECT_THAT(results[2].output, Not(HasSubstr("waiting")));
 }
 
-TEST(Meeting, APortInUseIsAnEnvironmentErrorThatNamesIt) {
+TEST(Meeting, NamesPortInUse) {
   RankProcesses ranks("serves", 2);
   for (int rank = 0; rank < 2; ++rank) ranks.wait_for_output(rank, "open");
   ranks.start_another(0);
@@ -157,7 +157,7 @@ TEST(Meeting, APortInUseIsAnEnvironmentErrorThatNamesIt) {
   EXPECT_THAT(results[2].output, HasSubstr("--body serves"));
 }
 
-TEST(Meeting, RanksOfDifferentWorldsContradictEachOther) {
+TEST(Meeting, RefusesRanksOfOtherWorldSize) {
   RankProcesses ranks("meets", 2, {{"START_SECONDS", "5"}});
   ranks.kill(1, SIGKILL);
   ranks.start_another(1, {{"WORLD_SIZE", "3"}});
@@ -168,7 +168,7 @@ TEST(Meeting, RanksOfDifferentWorldsContradictEachOther) {
   EXPECT_NE(results[2].exit_code, 0);
 }
 
-TEST(Meeting, TwoRanksOnOneGpuAreRefusedByBoth) {
+TEST(Meeting, RefusesTwoRanksOnOneGpu) {
   RankProcesses ranks("meets", 2, {{"GPU", "c0ffee"}});
   for (const auto& result : ranks.finish()) {
     EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::environment)) << result.output;
@@ -176,7 +176,7 @@ TEST(Meeting, TwoRanksOnOneGpuAreRefusedByBoth) {
   }
 }
 
-TEST(Meeting, ANameNobodyKnowsIsAnEnvironmentError) {
+TEST(Meeting, ReportsUnknownHostName) {
   RankProcesses ranks("meets", 1, {{"MASTER_ADDR", "no-such-host.invalid"}, {"WORLD_SIZE", "2"}});
   const auto results = ranks.finish();
   EXPECT_EQ(results[0].exit_code, static_cast<int>(ExitCode::environment)) << results[0].output;

@@ -115,12 +115,12 @@ class Nccl : public ::testing::Test {
   }
 };
 
-TEST_F(Nccl, CollectsOnOneGpuWhatTwoRanksHave) {
+TEST_F(Nccl, CollectsFromTwoRanksOnOneGpu) {
   RankProcesses ranks("collects", 2);
   for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-TEST_F(Nccl, CollectsWhatIsRecordedAtEveryReplay) {
+TEST_F(Nccl, CollectsAtEveryReplay) {
   RankProcesses ranks("replays", 2);
   for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
 }
@@ -132,8 +132,8 @@ void expect_end_of_the_other(const testing::Environment& environment) {
   EXPECT_LT(results[0].seconds, 45);
 }
 
-TEST_F(Nccl, ARankThatDiesEndsTheOther) { expect_end_of_the_other({}); }
-TEST_F(Nccl, ARankThatDiesEndsTheOtherInAReplay) { expect_end_of_the_other({{"REPLAYS", "1"}}); }
+TEST_F(Nccl, EndsWhenOtherRankDies) { expect_end_of_the_other({}); }
+TEST_F(Nccl, EndsReplayWhenOtherRankDies) { expect_end_of_the_other({{"REPLAYS", "1"}}); }
 
 }  // namespace
 }  // namespace gputrain::comm

@@ -42,7 +42,7 @@ const RankBody meets("meets", [] {
   return 0;
 });
 
-class Network : public ::testing::Test {
+class RankNetwork : public ::testing::Test {
  protected:
   void SetUp() override {
     const std::string program = gputrain::testing::missing_program({"/usr/sbin/ip", "/usr/sbin/nft"});
@@ -94,7 +94,7 @@ class Network : public ::testing::Test {
   }
 };
 
-TEST_F(Network, ThatIsOpenLetsRanksMeet) {
+TEST_F(RankNetwork, LetsRanksMeetWhenOpen) {
   RankProcesses ranks = first_rank();
   ranks.start_another(1, on(1));
   for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -104,15 +104,17 @@ struct Wall {
   std::string name;
   int at;
   std::string how, told;
+
+  friend void PrintTo(const Wall& it, std::ostream* to) { *to << it.name; }
 };
-class ClosedWay : public Network, public ::testing::WithParamInterface<Wall> {};
-INSTANTIATE_TEST_SUITE_P(Walls, ClosedWay,
+class BlockedNetwork : public RankNetwork, public ::testing::WithParamInterface<Wall> {};
+INSTANTIATE_TEST_SUITE_P(Walls, BlockedNetwork,
                          ::testing::Values(Wall{"DropsAtRank0", 0, "drop", "no answer in 5 s"},
                                            Wall{"DropsAtRank1", 1, "drop", "no answer in 5 s"},
                                            Wall{"RejectsAtRank1", 1, "reject with tcp reset", "Connection refused"}),
                          [](const auto& entry) { return entry.param.name; });
 
-TEST_P(ClosedWay, IsNamedWithBothEndsBeforeTraining) {
+TEST_P(BlockedNetwork, IsReportedWithBothEndsAtStart) {
   const auto& [name, at, how, told] = GetParam();
   close_ports(at, how);
   RankProcesses ranks = first_rank();
@@ -128,7 +130,7 @@ TEST_P(ClosedWay, IsNamedWithBothEndsBeforeTraining) {
   }
 }
 
-TEST_F(Network, ThatIsCutIsNoticedOnBothSides) {
+TEST_F(RankNetwork, ReportsCutLinkOnBothSides) {
   RankProcesses ranks = first_rank({{"TRAINS", "1"}, {"SILENCE_MILLISECONDS", "2500"}});
   ranks.start_another(1, on(1));
   for (const int rank : {0, 1}) ranks.wait_for_output(rank, "met");

@@ -20,7 +20,7 @@ Standing standing_with(const std::string& call, int64_t begun, size_t kept) {
   return standing;
 }
 
-TEST(Roster, ComparesCallsWhereAllRanksStillKnowThem) {
+TEST(Roster, ComparesCallsAllRanksStillKnow) {
   Roster roster({"node0", "node0", "node1"}, 0);
   roster.hear(0, standing_with("gradients (8 x Float)", 11, 8));
   roster.hear(1, standing_with("gradients (8 x Int)", 10, 8));
@@ -32,7 +32,7 @@ TEST(Roster, ComparesCallsWhereAllRanksStillKnowThem) {
   EXPECT_THAT(found->page, HasSubstr("called   gradients (8 x Int) on rank 1"));
 }
 
-TEST(Roster, ComparesCallsOfWhichNotAllRanksKnowWhereNoneIsKnownToAll) {
+TEST(Roster, ComparesCallsWhenNoneIsKnownToAll) {
   Roster roster({"node0", "node0", "node1"}, 0);
   roster.hear(0, standing_with("gradients (8 x Float)", 11, 8));
   roster.hear(1, standing_with("gradients (8 x Int)", 11, 8));

@@ -63,10 +63,11 @@ const RankBody one_stays_away("one_stays_away", [] {
   return 0;
 });
 
-class StoppedRank : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, StoppedRank, ::testing::Values(0, 1, 2));
+class WatchOfStoppedRank : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, WatchOfStoppedRank, ::testing::Values(0, 1, 2),
+                         [](const auto& entry) { return "Rank" + std::to_string(entry.param); });
 
-TEST_P(StoppedRank, IsNamedOnOnePageAndTheOthersEndLongBeforeTheDeadline) {
+TEST_P(WatchOfStoppedRank, NamesItAndEndsOthersEarly) {
   const int stopped = GetParam();
   Environment environment = kSoon;
   environment["STOPS"] = std::to_string(stopped);
@@ -105,7 +106,7 @@ const RankBody slow_but_alive("slow_but_alive", [] {
   return 0;
 });
 
-TEST(Watch, LeavesARankInPeaceThatIsSlowButLives) {
+TEST(Watch, SparesSlowRank) {
   RankProcesses ranks("slow_but_alive", 2, kSoon);
   for (const auto& result : finish_soon(ranks)) EXPECT_EQ(result.exit_code, 0) << result.output;
 }
@@ -125,10 +126,11 @@ const RankBody stuck_in_user_code("stuck_in_user_code", [] {
   return 0;
 });
 
-class StuckRank : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, StuckRank, ::testing::Values(0, 1));
+class WatchOfStuckRank : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, WatchOfStuckRank, ::testing::Values(0, 1),
+                         [](const auto& entry) { return "Rank" + std::to_string(entry.param); });
 
-TEST_P(StuckRank, IsNamedAtTheDeadlineWithWhatItIsAtAndEndedAsWell) {
+TEST_P(WatchOfStuckRank, NamesAndEndsItAtDeadline) {
   const int stuck = GetParam();
   Environment environment = kSoon;
   environment["STOPS"] = std::to_string(stuck);
@@ -146,7 +148,7 @@ TEST_P(StuckRank, IsNamedAtTheDeadlineWithWhatItIsAtAndEndedAsWell) {
   EXPECT_THAT(results[static_cast<size_t>(stuck)].output, HasSubstr("last words: rank " + std::to_string(stuck)));
 }
 
-TEST(Watch, NamesAKilledRankOnOnePageAtOnce) {
+TEST(Watch, NamesKilledRankAtOnce) {
   RankProcesses ranks("one_stays_away", 3, {{"STOPS", "1"}});
   for (int rank = 0; rank < 3; ++rank) ranks.wait_for_output(rank, "ready");
   ranks.kill(1, SIGKILL);
@@ -175,7 +177,7 @@ const RankBody ends_by_an_error("ends_by_an_error", [] {
   return 0;
 });
 
-TEST(Watch, TellsTheOthersWhyARankEnds) {
+TEST(Watch, TellsOthersWhyARankEnds) {
   RankProcesses ranks("ends_by_an_error", 3);
   const auto results = finish_soon(ranks);
   EXPECT_EQ(results[1].exit_code, static_cast<int>(ExitCode::data));
@@ -203,10 +205,11 @@ const RankBody hangs_at_its_end("hangs_at_its_end", [] {
   return 0;
 });
 
-class RankThatHangsAtItsEnd : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, RankThatHangsAtItsEnd, ::testing::Values(0, 1));
+class WatchOfHangingExit : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, WatchOfHangingExit, ::testing::Values(0, 1),
+                         [](const auto& entry) { return "Rank" + std::to_string(entry.param); });
 
-TEST_P(RankThatHangsAtItsEnd, IsEndedByItsOwnError) {
+TEST_P(WatchOfHangingExit, EndsItByItsOwnError) {
   Environment environment = kSoon;
   environment["FAILS"] = std::to_string(GetParam());
   RankProcesses ranks("hangs_at_its_end", 2, environment);
@@ -267,7 +270,7 @@ std::string reporters(const std::string& fail, const std::string& order) {
   return reporters;
 }
 
-TEST(Watch, LetsRankZeroTellWhatAllRanksEndBy) {
+TEST(Watch, LetsRankZeroReportErrorsOfAllRanks) {
   EXPECT_EQ(reporters("aaa", "000"), "0");
   EXPECT_EQ(reporters("aaa", "100"), "0");
   EXPECT_EQ(reporters("aaa", "013"), "0");
@@ -275,7 +278,7 @@ TEST(Watch, LetsRankZeroTellWhatAllRanksEndBy) {
 
 TEST(Watch, LetsRanksTellWhatRankZeroDoesNotKnow) { EXPECT_EQ(reporters("-aa", "000"), "12"); }
 
-TEST(Watch, LetsEachRankTellWhatItEndsByAlone) {
+TEST(Watch, LetsEachRankReportItsOwnError) {
   EXPECT_EQ(reporters("--a", "000"), "2");
   EXPECT_EQ(reporters("abc", "000"), "012");
 }
@@ -301,11 +304,11 @@ const RankBody they_differ("they_differ", [] {
   return 0;
 });
 
-class Disagreement : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(How, Disagreement, ::testing::Values("operation", "size", "group", "type"),
+class CollectiveMismatch : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(How, CollectiveMismatch, ::testing::Values("operation", "size", "group", "type"),
                          [](const auto& entry) { return std::string(entry.param); });
 
-TEST_P(Disagreement, IsExplainedWithWhatEachRankCalled) {
+TEST_P(CollectiveMismatch, ShowsWhatEachRankCalled) {
   const std::string how = GetParam();
   RankProcesses ranks("they_differ", 3, {{"HOW", how}});
   const auto results = finish_soon(ranks);
@@ -378,7 +381,7 @@ const RankBody bothered("bothered", [] {
   return 0;
 });
 
-TEST(Watch, IsNotDisturbedByStrangers) {
+TEST(Watch, IgnoresStrangers) {
   RankProcesses ranks("bothered", 2, kSoon);
   for (const auto& result : finish_soon(ranks)) EXPECT_EQ(result.exit_code, 0) << result.output;
 }
@@ -389,7 +392,7 @@ const RankBody belongs("belongs", [] {
   return 0;
 });
 
-TEST(Watch, RefusesRanksOfAnotherVersionOrJobNamingBoth) {
+TEST(Watch, RefusesRanksOfOtherVersionOrJob) {
   for (const auto& [name, values] : std::map<std::string, std::pair<std::string, std::string>>{
            {"PROGRAM", {"gputrain 0.1.0, torch 2.11.0", "gputrain 0.2.0, torch 2.11.0"}},
            {"RUN", {"run quickstart-5d85e2", "run quickstart-111111"}}}) {

@@ -9,14 +9,14 @@
 namespace gputrain::config {
 namespace {
 
-TEST(BadValues, AreRefusedForEveryKeyInTheRightWords) {
+TEST(BadValues, AreRefusedForEveryKey) {
   const std::vector<BadValue> all = BadValues::of(schema_of<SampleJob>());
   for (const BadValue& bad : all) {
     EXPECT_TRUE(is_refused(schema_of<SampleJob>(), {.file = "job.yaml", .text = kGoodJob}, bad)) << bad.set.back();
   }
 }
 
-TEST(BadValues, AreMadeForEveryKeyAndEveryEntry) {
+TEST(BadValues, AreMadeForEveryKeyAndEntry) {
   std::set<std::string> wrong, range, spelling;
   for (const BadValue& bad : BadValues::of(schema_of<SampleJob>())) {
     (bad.kind == "wrong type" ? wrong : bad.kind == "out of range" ? range : spelling).insert(bad.place);

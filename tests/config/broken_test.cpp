@@ -45,7 +45,7 @@ std::string page_beside(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-TEST_P(BrokenFile, IsRefusedWithThePageBesideIt) {
+TEST_P(BrokenFile, IsRefusedWithItsExpectedPage) {
   const fs::path file = GetParam();
   const fs::path page = fs::path(file).replace_extension(".txt");
   const auto environment = [](const std::string&) { return std::nullopt; };

@@ -48,7 +48,7 @@ TEST(Interpolation, ReadsTopLevelDefaults) {
   EXPECT_EQ(job_of("").output_dir, "runs/run");
 }
 
-TEST(Interpolation, ReadsTheEnvironmentAndItsDefaults) {
+TEST(Interpolation, ReadsEnvironmentAndItsDefaults) {
   EXPECT_EQ(job_of("name: \"${env:DATA}\"\n").name, "/mnt/data");
   EXPECT_EQ(job_of("name: \"${env:ABSENT:-a:-b}\"\n").name, "a:-b");
   EXPECT_EQ(job_of("name: \"${env:EMPTY:-full}\"\n").name, "full");
@@ -56,7 +56,7 @@ TEST(Interpolation, ReadsTheEnvironmentAndItsDefaults) {
   EXPECT_EQ(job_of("name: \"${env:ABSENT:-}\"\n").name, "");
 }
 
-TEST(Interpolation, KeepsTheTypeOfAWholeValueEvenInQuotes) {
+TEST(Interpolation, KeepsTypeOfAWholeValueEvenInQuotes) {
   EXPECT_EQ(job_of("optimizer: {type: sgd, lr: \"${env:LR}\"}\n").optimizer.rule.as<SgdSpec>().lr, 0.25);
   EXPECT_EQ(job_of("vars: {n: 7}\nseed: ${n}\n").seed, 7);
   EXPECT_THAT(variables_refusal("vars: {n: \"7\"}\nseed: ${n}\n"),
@@ -75,7 +75,7 @@ TEST(Interpolation, LeavesOtherDollarsAlone) {
   EXPECT_EQ(job_of("name: \"$${x}$$\"\n").name, "${x}$$");
 }
 
-TEST(Interpolation, KeepsLiteralDollarsThroughTheResolvedFile) {
+TEST(Interpolation, KeepsLiteralDollarsInResolvedFile) {
   const Loaded loaded = load(schema_of<SampleJob>(), request_of("name: \"$${x} $$$${y}\"\n"));
   EXPECT_EQ(loaded.as<SampleJob>().name, "${x} $$${y}");
   const Loaded again = load(schema_of<SampleJob>(), {.text = loaded.resolved_yaml()});
@@ -96,7 +96,7 @@ TEST(Interpolation, RefusesWhatItCannotResolve) {
   EXPECT_THAT(variables_refusal("vars: 3\n"), HasSubstr("vars must be a group of names and values, not '3'"));
 }
 
-TEST(Interpolation, ReportsAFailureOnceAndOnlyThere) {
+TEST(Interpolation, ReportsAFailureOnce) {
   const std::string page = variables_refusal("seed: ${nope}\n");
   EXPECT_THAT(page, testing::StartsWith("1 mistake in job.yaml"));
 }

@@ -51,7 +51,7 @@ train: {max_epochs: 3, ema: {decay: 0.9}}
 optimizer: {type: sgd, lr: 0.5, momentum: 0.9}
 )";
 
-TEST_F(Layers, AreTakenFromIncludesThenTheFileThenSet) {
+TEST_F(Layers, MergeIncludesThenFileThenSet) {
   write("base/a.yaml", std::string(kBase) + "seed: 1\nname: a\nprecision: bf16\n");
   write("base/b.yaml", "seed: 2\nname: b\n");
   write("job.yaml", "include: [base/a.yaml, base/b.yaml]\nseed: 3\ntrain: {max_epochs: 4}\n");
@@ -64,7 +64,7 @@ TEST_F(Layers, AreTakenFromIncludesThenTheFileThenSet) {
   EXPECT_EQ(job.train.ema->decay, 0.9);  // maps merge key by key
 }
 
-TEST_F(Layers, FindIncludesBesideTheFileThatNamesThem) {
+TEST_F(Layers, FindIncludesBesideTheNamingFile) {
   write("base/a.yaml", "include: b.yaml\n");
   write("base/b.yaml", std::string(kBase) + "name: found\n");
   write("job.yaml", "include: base/a.yaml\n");
@@ -78,7 +78,7 @@ TEST_F(Layers, ReplaceListsAsAWhole) {
   EXPECT_THAT(load_with().as<SampleJob>().model.architecture.as<MlpSpec>().widths, ElementsAre(9));
 }
 
-TEST_F(Layers, TakeAwayWithNull) {
+TEST_F(Layers, RemoveKeysWithNull) {
   write("base/a.yaml", std::string(kBase) + "seed: 1\nenv: {A: x, B: y}\nnonsense: 3\n");
   write("job.yaml", "include: base/a.yaml\nseed: null\nnonsense: null\nenv: {A: null}\ntrain: {ema: null}\n");
   const Loaded loaded = load_with({"optimizer.momentum=null", "model.config=null"});
@@ -90,18 +90,18 @@ TEST_F(Layers, TakeAwayWithNull) {
   EXPECT_THAT(job.model.architecture.as<MlpSpec>().widths, ElementsAre(128, 64));
 }
 
-TEST_F(Layers, RefuseNullWhereThereIsNothingToTakeAway) {
+TEST_F(Layers, RefuseNullWithNothingToRemove) {
   write("job.yaml", std::string(kBase) + "seed: null\n");
   EXPECT_THAT(refusal(), HasSubstr("seed must be a whole number, but has no value"));
 }
 
-TEST_F(Layers, MissARequiredKeyThatIsTakenAway) {
+TEST_F(Layers, ReportRemovedRequiredKey) {
   write("job.yaml", kBase);
   EXPECT_THAT(refusal({"data.train.path=null"}),
               HasSubstr("--set data.train.path: the key 'data.train.path' is missing"));
 }
 
-TEST_F(Layers, ExplainAnOptionLeftOverFromAnotherChoice) {
+TEST_F(Layers, ExplainOptionOfAnotherChoice) {
   write("base/a.yaml", kBase);
   write("job.yaml", "include: base/a.yaml\noptimizer: {type: adamw}\n");
   EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("base/a.yaml:5:33: 'momentum' is an option of the optimizer 'sgd'"),
@@ -123,7 +123,7 @@ TEST_F(Layers, ReadSetAsYaml) {
   EXPECT_EQ(job.data.train.path, "a=b");
 }
 
-TEST_F(Layers, NameTheSetThatIsWrong) {
+TEST_F(Layers, NameTheWrongSet) {
   write("job.yaml", kBase);
   const std::string page = refusal({"seed", "precision=", "=3", "a..b=1", "name=[1", "include=x.yaml"});
   EXPECT_THAT(page, HasSubstr("--set seed: there is no value"));
@@ -135,7 +135,7 @@ TEST_F(Layers, NameTheSetThatIsWrong) {
   EXPECT_THAT(refusal({"lr=3"}), HasSubstr("write `--set optimizer.lr=3`"));
 }
 
-TEST_F(Layers, CanBeSetAlone) {
+TEST_F(Layers, WorkWithSetAlone) {
   const Loaded loaded =
       load(schema_of<SampleJob>(), {.set = {"model.type=mlp", "data.train.path=x", "train.max_steps=1"}});
   EXPECT_EQ(loaded.as<SampleJob>().data.train.path, "x");

@@ -36,7 +36,7 @@ std::string repeated(const std::string& text, int times) {
   return all;
 }
 
-class HostileFile : public testing::Test {
+class LoadLimits : public testing::Test {
  protected:
   void SetUp() override {
     const char* name = testing::UnitTest::GetInstance()->current_test_info()->name();
@@ -63,13 +63,13 @@ class HostileFile : public testing::Test {
 
 using testing::HasSubstr;
 
-TEST_F(HostileFile, OfAGigabyteIsRefusedUnread) {
+TEST_F(LoadLimits, RefusesOneGigabyteUnread) {
   const fs::path path = write("huge.yaml", "name: x\n");
   fs::resize_file(path, uintmax_t{1} << 30);  // sparse: uses no disk space
   EXPECT_THAT(refusal_of({.file = path}), HasSubstr("1073741824 bytes; a job file has at most 4 MiB"));
 }
 
-TEST_F(HostileFile, ThatIsNoFileIsRefused) {
+TEST_F(LoadLimits, RefusesWhatIsNoFile) {
   EXPECT_THAT(refusal_of({.file = folder_ / "absent.yaml"}), HasSubstr("no such file"));
   EXPECT_THAT(refusal_of({.file = folder_}), HasSubstr("is a folder"));
   EXPECT_THAT(refusal_of({.file = "-"}), HasSubstr("from a file, not from stdin"));
@@ -80,14 +80,14 @@ TEST_F(HostileFile, ThatIsNoFileIsRefused) {
   EXPECT_THAT(refusal_of({.file = folder_ / "loop"}), HasSubstr("cannot be opened"));
 }
 
-TEST_F(HostileFile, ThatMayNotBeReadIsRefused) {
+TEST_F(LoadLimits, RefusesUnreadableFile) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may read everything";
   const fs::path path = write("secret.yaml", "name: x\n");
   fs::permissions(path, fs::perms::none);
   EXPECT_THAT(refusal_of({.file = path}), HasSubstr("cannot be"));
 }
 
-TEST_F(HostileFile, NestedTwentyThousandDeepIsRefused) {
+TEST_F(LoadLimits, RefusesNestingTwentyThousandDeep) {
   EXPECT_THAT(refusal_of_text("name: " + repeated("[", 20000)), HasSubstr("is not closed"));
   EXPECT_THAT(refusal_of_text("name: " + repeated("[", 20000) + repeated("]", 20000)), HasSubstr("64 deep"));
   EXPECT_THAT(refusal_of_text(repeated("{a: ", 20000)), HasSubstr("more than 64 KiB"));
@@ -100,13 +100,13 @@ TEST_F(HostileFile, NestedTwentyThousandDeepIsRefused) {
   EXPECT_THAT(refusal_of({.set = {repeated("a.", 20000) + "b=1"}}), HasSubstr("not of the form"));
 }
 
-TEST_F(HostileFile, NestedExactlySixtyFourDeepIsRead) {
+TEST_F(LoadLimits, ReadsNestingUpToSixtyFour) {
   const std::string inner = repeated("[", 63) + repeated("]", 63);
   EXPECT_THAT(refusal_of_text("name: " + inner), HasSubstr("name must be text, not a list"));
   EXPECT_THAT(refusal_of_text("name: [" + inner + "]"), HasSubstr("nested more than 64 deep"));
 }
 
-TEST_F(HostileFile, OfAliasesOfAliasesIsRefused) {
+TEST_F(LoadLimits, RefusesAliasesOfAliases) {
   std::string bomb = "vars:\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 12; ++i) {
     const std::string name = "a" + std::to_string(i), inner = "*a" + std::to_string(i - 1);
@@ -115,20 +115,20 @@ TEST_F(HostileFile, OfAliasesOfAliasesIsRefused) {
   EXPECT_THAT(refusal_of_text(bomb), HasSubstr("grows to more than 100,000 values"));
 }
 
-TEST_F(HostileFile, OfOneLongListManyTimesOverIsRefused) {
+TEST_F(LoadLimits, RefusesManyAliasesOfALongList) {
   std::string bomb = "vars:\n  long: &long [" + repeated("x, ", 900) + "x]\n";
   for (int i = 0; i < 200; ++i) bomb += "  a" + std::to_string(i) + ": *long\n";
   EXPECT_THAT(refusal_of_text(bomb), HasSubstr("grows to more than 100,000 values"));
 }
 
-TEST_F(HostileFile, OfLongTextsManyTimesOverIsRefused) {
+TEST_F(LoadLimits, RefusesManyAliasesOfLongTexts) {
   std::string bomb = "vars:\n  long: &long |\n";
   for (int i = 0; i < 32; ++i) bomb += "    " + std::string(60000, 'x') + "\n";
   for (int i = 0; i < 1000; ++i) bomb += "  a" + std::to_string(i) + ": *long\n";
   EXPECT_THAT(refusal_of_text(bomb), HasSubstr("16 MiB of text"));
 }
 
-TEST_F(HostileFile, OfVariablesOfVariablesIsRefused) {
+TEST_F(LoadLimits, RefusesVariablesOfVariables) {
   std::string bomb = "vars:\n  v0: xxxxxxxxxxxxxxxxxxxx\n";
   for (int i = 1; i < 40; ++i) {
     bomb += "  v" + std::to_string(i) + ": \"" + repeated("${v" + std::to_string(i - 1) + "}", 10) + "\"\n";
@@ -136,7 +136,7 @@ TEST_F(HostileFile, OfVariablesOfVariablesIsRefused) {
   EXPECT_THAT(refusal_of_text(bomb + "name: ${v39}\n"), HasSubstr("16 MiB of text"));
 }
 
-TEST_F(HostileFile, OfIncludesOfIncludesIsRefused) {
+TEST_F(LoadLimits, RefusesIncludesOfIncludes) {
   for (int i = 0; i < 20; ++i) {
     const std::string next = "f" + std::to_string(i + 1) + ".yaml";
     write("f" + std::to_string(i) + ".yaml", "include: [" + next + ", " + next + "]\n");
@@ -150,7 +150,7 @@ TEST_F(HostileFile, OfIncludesOfIncludesIsRefused) {
   EXPECT_THAT(refusal_of({.file = folder_ / "g0.yaml"}), HasSubstr("more than 64 files"));
 }
 
-TEST_F(HostileFile, OfAHundredThousandUnknownKeysIsRefusedWithTheFirstTwenty) {
+TEST_F(LoadLimits, ShowsOnlyTwentyOfManyUnknownKeys) {
   std::string text;
   for (int i = 0; i < 90000; ++i) text += "learning_rat" + std::to_string(i) + ": 1\n";
   EXPECT_THAT(
@@ -158,7 +158,7 @@ TEST_F(HostileFile, OfAHundredThousandUnknownKeysIsRefusedWithTheFirstTwenty) {
       testing::AllOf(HasSubstr("job.yaml:18:1"), testing::Not(HasSubstr("job.yaml:19:1")), HasSubstr("and 80 more")));
 }
 
-TEST_F(HostileFile, OfBytesThatAreNoTextIsRefused) {
+TEST_F(LoadLimits, RefusesBytesThatAreNotText) {
   EXPECT_THAT(refusal_of_text("name: caf\xe9\n"), HasSubstr("job.yaml:1:10: a byte that is not UTF-8"));
   EXPECT_THAT(refusal_of_text("name: \xc0\xaf\n"), HasSubstr("not UTF-8"));      // overlong
   EXPECT_THAT(refusal_of_text("name: \xed\xa0\x80\n"), HasSubstr("not UTF-8"));  // surrogate
@@ -172,11 +172,11 @@ TEST_F(HostileFile, OfBytesThatAreNoTextIsRefused) {
   }
 }
 
-TEST_F(HostileFile, WithAValueInsideItselfIsRefused) {
+TEST_F(LoadLimits, RefusesValueInsideItself) {
   EXPECT_THAT(refusal_of_text("vars: &a {b: *a}\n"), HasSubstr("inside the value that it names"));
 }
 
-TEST_F(HostileFile, OrArgumentLeavesOnlyUtf8InTheMessage) {
+TEST_F(LoadLimits, KeepsMessagesInUtf8) {
   const std::string long_name = "n: " + repeated("\u00fc", 100);
   for (const std::string& page :
        {refusal_of({.set = {"caf\xe9=1"}}), refusal_of({.set = {"caf\xe9"}}), refusal_of({.set = {"name=\xff"}}),
@@ -186,7 +186,7 @@ TEST_F(HostileFile, OrArgumentLeavesOnlyUtf8InTheMessage) {
   }
 }
 
-TEST_F(HostileFile, CannotPaintTheTerminal) {
+TEST_F(LoadLimits, KeepsControlCharactersFromTerminal) {
   const std::string page = refusal_of_text("\"a\\e[31m\\u009b1m\": \"\\e]0;x\\a\"\n");
   EXPECT_EQ(page.find('\x1b'), std::string::npos);
   EXPECT_EQ(page.find("\xc2\x9b"), std::string::npos);

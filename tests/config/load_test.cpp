@@ -31,7 +31,7 @@ struct PartOfAJob : Named {
   }
 };
 
-TEST(Load, OfAPartPassesOverTheKeysOfOthers) {
+TEST(Load, SkipsKeysOfOtherParts) {
   const auto load_part = [](const std::string& text) {
     return load(schema_of<PartOfAJob>(), {.file = "job.yaml", .text = text}).as<PartOfAJob>();
   };
@@ -61,7 +61,7 @@ TEST(Load, FillsTheStruct) {
   EXPECT_EQ(job.env.at("N"), "1");
 }
 
-TEST(Load, InheritsTheFormatAndOptionsOfTheTrainingData) {
+TEST(Load, InheritsFormatOfTrainingData) {
   const Loaded loaded = load_text(kGoodJob);
   const auto& val = *loaded.as<SampleJob>().data.val;
   EXPECT_EQ(val.path, "/data/val");
@@ -78,7 +78,7 @@ TEST(Load, PutsSetOverTheFile) {
   EXPECT_EQ(loaded.origin("train.nonfinite"), "default");
 }
 
-TEST(Load, ReadsItsOwnResolvedYamlBackToTheSame) {
+TEST(Load, ReadsItsResolvedYamlBack) {
   const Loaded loaded = load_text(kGoodJob);
   const std::string yaml = loaded.resolved_yaml();
   const Loaded again = load_text(yaml);
@@ -86,7 +86,7 @@ TEST(Load, ReadsItsOwnResolvedYamlBackToTheSame) {
   EXPECT_EQ(again.settings(), loaded.settings());
 }
 
-TEST(Load, WritesTheResolvedJobInTheOrderOfDeclaration) {
+TEST(Load, WritesResolvedJobInDeclaredOrder) {
   EXPECT_EQ(load_text(kGoodJob).resolved_yaml(),
             R"(schema: 1
 name: small
@@ -133,7 +133,7 @@ expect:
 )");
 }
 
-TEST(Load, SaysWhereEachValueComesFrom) {
+TEST(Load, ShowsWhereEachValueComesFrom) {
   const std::string yaml = load_text(kGoodJob, {"seed=7"}).resolved_yaml(true);
   EXPECT_THAT(yaml, testing::HasSubstr("seed: 7  # --set seed\n"));
   EXPECT_THAT(yaml, testing::HasSubstr("    widths: [32]  # job.yaml:2:37\n"));
@@ -141,7 +141,7 @@ TEST(Load, SaysWhereEachValueComesFrom) {
   EXPECT_THAT(yaml, testing::HasSubstr("    format: idx  # job.yaml:3:37\n"));
 }
 
-TEST(Load, QuotesTextsThatOlderReadersTakeForSomethingElse) {
+TEST(Load, QuotesTextsThatOldReadersMisread) {
   for (const char* text :
        {"yes", "No", "on",  "OFF",  "y",    "null", "~",  "1_000", "0x1f", "012", "12:30", "2024-01-01",
         "1e5", ".5", "- a", "a: b", "a #b", "",     " a", "a ",    "@a",   "*a",  "<<",    "="}) {
@@ -163,7 +163,7 @@ std::string setting_of(const std::vector<Setting>& settings, const std::string& 
   return "absent";
 }
 
-TEST(Settings, AreTheLeavesWithTheirChangeClass) {
+TEST(Settings, ListLeavesWithTheirChangeClass) {
   const std::vector<Setting> settings = load_text(kGoodJob).settings();
   EXPECT_EQ(setting_of(settings, "optimizer.no_decay"), "[bias, norm]");
   EXPECT_EQ(setting_of(settings, "train.ema"), "null");
@@ -175,14 +175,14 @@ TEST(Settings, AreTheLeavesWithTheirChangeClass) {
   EXPECT_THAT(settings, testing::Contains(Setting{"env.N", "\"1\"", Change::safe}));
 }
 
-TEST(Settings, OfWhichSafeOnesDoNotIdentifyTheJob) {
+TEST(Settings, IdentifyJobWithoutSafeOnes) {
   const auto identity_with = [](std::vector<std::string> set) { return identity(load_text(kGoodJob, set).settings()); };
   EXPECT_EQ(identity_with({}), identity_with({"train.max_epochs=9", "name=other", "env.X=1", "expect=null"}));
   EXPECT_NE(identity_with({}), identity_with({"seed=2"}));
   EXPECT_THAT(identity_with({}), testing::HasSubstr("optimizer.lr: 0.1\n"));
 }
 
-TEST(Settings, ThatDifferAreNamedWithBothValues) {
+TEST(Settings, NameDifferencesWithBothValues) {
   const auto before = load_text(kGoodJob).settings();
   const auto after = load_text(kGoodJob, {"seed=2", "train.ema={decay: 0.5}", "env.N=null"}).settings();
   std::vector<std::string> texts;
@@ -194,7 +194,7 @@ TEST(Settings, ThatDifferAreNamedWithBothValues) {
   EXPECT_THAT(differences(before, before), testing::IsEmpty());
 }
 
-TEST(Loaded, PlacesAnErrorThatOnlyLaterCodeCanSee) {
+TEST(Loaded, PlacesErrorFoundByLaterCode) {
   const Loaded loaded = load_text(kGoodJob, {"seed=7"});
   const SpecError error = loaded.error("train.micro_batch_size", "16 does not divide 100", "write `20`");
   EXPECT_STREQ(error.what(),
@@ -207,11 +207,11 @@ TEST(Loaded, PlacesAnErrorThatOnlyLaterCodeCanSee) {
   EXPECT_THAT(loaded.error("data.num_workers", "too many").what(), testing::EndsWith("\n\ndata.num_workers: too many"));
 }
 
-TEST(Loaded, RefusesToBeTakenForAnotherStruct) {
+TEST(Loaded, RefusesAnotherStructType) {
   EXPECT_THROW(static_cast<void>(load_text(kGoodJob).as<SgdSpec>()), std::logic_error);
 }
 
-TEST(UnknownKeys, AreToldTheNearestName) {
+TEST(UnknownKeys, SuggestNearestName) {
   const auto hint_for = [](const std::string& set) {
     try {
       load_text(kGoodJob, {set});
@@ -228,7 +228,7 @@ TEST(UnknownKeys, AreToldTheNearestName) {
   EXPECT_EQ(hint_for("optimizer.zzz=1"), "the keys here are lr, momentum, nesterov, no_decay or type");
 }
 
-TEST(SpecError, PaintsOnlyWhenAsked) {
+TEST(SpecError, UsesColorOnlyWhenAsked) {
   try {
     load_text("sed: 3\n");
     FAIL();

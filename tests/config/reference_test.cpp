@@ -54,7 +54,7 @@ size_t longest_line(const std::string& text) {
   return longest;
 }
 
-TEST(Describe, FitsItsLinesToTheWidth) {
+TEST(Describe, FitsLinesToTheWidth) {
   for (const size_t width : std::vector<size_t>{50, 80, 120, 200}) {
     EXPECT_LE(longest_line(describe_text(schema_of<SampleJob>(), width)), width);
     EXPECT_LE(longest_line(describe_text(sample_rules(), "sgd", width)), width);
@@ -63,7 +63,7 @@ TEST(Describe, FitsItsLinesToTheWidth) {
   EXPECT_EQ(list_text(sample_models(), 20), "gpt  decoder-only\n     transformer\nmlp  multilayer\n     perceptron\n");
 }
 
-TEST(Describe, PutsTheHelpBelowItsKeyWhereATableHasNoRoomForIt) {
+TEST(Describe, PutsHelpBelowKeyWhenNarrow) {
   EXPECT_EQ(describe_text(sample_rules(), "sgd", 60),
             "optimizer sgd: stochastic gradient descent\n\n"
             "lr  number > 0  default 0.001\n    learning rate\n"
@@ -71,14 +71,14 @@ TEST(Describe, PutsTheHelpBelowItsKeyWhereATableHasNoRoomForIt) {
             "nesterov  true | false  default false\n    Nesterov momentum\n");
 }
 
-TEST(Describe, OfOneKeyOrGroupLeavesTheOthersOut) {
+TEST(Describe, ShowsOnlyTheNamedKeyOrGroup) {
   const std::string group = describe_text(schema_of<SampleJob>(), 80, "train");
   EXPECT_THAT(group, HasSubstr("train.micro_batch_size"));
   EXPECT_THAT(group, ::testing::Not(HasSubstr("optimizer.")));
   EXPECT_EQ(describe_text(schema_of<SampleJob>(), 80, "trai"), "");
 }
 
-TEST(Describe, NamesTheNearestEntry) {
+TEST(Describe, SuggestsNearestEntry) {
   try {
     describe_text(sample_rules(), "adam", 80);
     FAIL();
@@ -88,7 +88,7 @@ TEST(Describe, NamesTheNearestEntry) {
   }
 }
 
-TEST(Faults, AreNoneInASoundTable) { EXPECT_THAT(faults_of(schema_of<SampleJob>()), IsEmpty()); }
+TEST(SchemaFaults, AreNoneInSoundTable) { EXPECT_THAT(faults_of(schema_of<SampleJob>()), IsEmpty()); }
 
 struct FaultySpec {
   int64_t low = 0;
@@ -101,7 +101,7 @@ struct FaultySpec {
   }
 };
 
-TEST(Faults, AreFoundInAFaultyTable) {
+TEST(SchemaFaults, AreFoundInFaultyTable) {
   EXPECT_THAT(faults_of(schema_of<FaultySpec>()),
               testing::UnorderedElementsAre(
                   HasSubstr("job.low: has no help"), HasSubstr("job.low: foreign name 'text' is a key beside it"),
@@ -112,7 +112,7 @@ TEST(Faults, AreFoundInAFaultyTable) {
                   HasSubstr("job.lr.sgd: its option 'lr' is also a key"), HasSubstr("job.lr.adamw: its option 'lr'")));
 }
 
-TEST(Declaring, AKeyTwiceIsAnInternalError) {
+TEST(Description, RefusesSameKeyTwice) {
   Schema schema([] { return std::make_shared<SgdSpec>(); });
   Description<SgdSpec> description(schema);
   description.key("lr", &SgdSpec::lr, "once");
@@ -191,7 +191,7 @@ std::string job_with(const std::string& line) {
   return text + line + "\n";
 }
 
-TEST(JsonSchema, IsAskedAboutFilesThatLoadJudgesTheSame) {
+TEST(JsonSchema, ChecksExamplesThatLoadJudgesAlike) {
   for (const Verdict& verdict : verdicts()) {
     const auto read = [&] { load(schema_of<SampleJob>(), {.text = job_with(verdict.yaml)}); };
     if (verdict.is_good) {
@@ -211,7 +211,7 @@ std::string find_python() {
   return {};
 }
 
-TEST(JsonSchema, TakesAndRefusesWhatLoadDoes) {
+TEST(JsonSchema, AcceptsAndRefusesLikeLoad) {
   const std::string python = find_python();
   if (python.empty()) {
     if (std::getenv("CI") != nullptr) FAIL() << "no Python with jsonschema and yaml";

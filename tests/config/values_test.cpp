@@ -48,7 +48,7 @@ std::string value_refusal(const std::string& text) {
   }
 }
 
-TEST(Integers, AreThoseOfTheCoreSchema) {
+TEST(IntegerValue, FollowsYamlCoreSchema) {
   EXPECT_EQ(values_of("integer: +12").integer, 12);
   EXPECT_EQ(values_of("integer: -12").integer, -12);
   EXPECT_EQ(values_of("integer: 0x1F").integer, 31);
@@ -65,7 +65,7 @@ TEST(Integers, AreThoseOfTheCoreSchema) {
   EXPECT_THAT(value_refusal("integer: 2.0"), HasSubstr("write `2`"));
 }
 
-TEST(Numbers, AreThoseOfTheCoreSchema) {
+TEST(NumberValue, FollowsYamlCoreSchema) {
   EXPECT_EQ(values_of("number: 1e-3").number, 1e-3);
   EXPECT_EQ(values_of("number: 3.0517578125e-5").number, 3.0517578125e-5);
   EXPECT_EQ(values_of("number: .5").number, 0.5);
@@ -82,7 +82,7 @@ TEST(Numbers, AreThoseOfTheCoreSchema) {
   }
 }
 
-TEST(Booleans, AreTrueAndFalseOnly) {
+TEST(BooleanValue, IsOnlyTrueOrFalse) {
   EXPECT_TRUE(values_of("boolean: true").boolean);
   EXPECT_TRUE(values_of("boolean: True").boolean);
   EXPECT_FALSE(values_of("boolean: FALSE").boolean);
@@ -91,7 +91,7 @@ TEST(Booleans, AreTrueAndFalseOnly) {
   EXPECT_THAT(value_refusal("boolean: 1"), HasSubstr("write `true`"));
 }
 
-TEST(Texts, AreTakenAsWritten) {
+TEST(TextValue, IsTakenAsWritten) {
   EXPECT_EQ(values_of("text: 1.10").text, "1.10");
   EXPECT_EQ(values_of("text: no").text, "no");
   EXPECT_EQ(values_of("text: \"null\"").text, "null");
@@ -102,7 +102,7 @@ TEST(Texts, AreTakenAsWritten) {
   EXPECT_EQ(values_of("text: windows\r\ninteger: 3\r\n").integer, 3);
 }
 
-TEST(Lengths, HaveAUnit) {
+TEST(LengthValue, HasAUnit) {
   using Unit = Length::Unit;
   EXPECT_EQ(values_of("length: 500").length, (Length{500, Unit::steps}));
   EXPECT_EQ(values_of("length: 5ep").length, (Length{5, Unit::epochs}));
@@ -117,7 +117,7 @@ TEST(Lengths, HaveAUnit) {
   EXPECT_EQ(values_of("length: 1h30m").length, (Length{5400, Unit::seconds}));
 }
 
-TEST(Lengths, WithAMistakenUnitAreToldTheRightOne) {
+TEST(LengthValue, SuggestsRightUnit) {
   EXPECT_THAT(value_refusal("length: 5 epochs"), HasSubstr("write `5ep`"));
   EXPECT_THAT(value_refusal("length: 100 steps"), HasSubstr("write `100`"));
   EXPECT_THAT(value_refusal("length: 2B"), HasSubstr("write `2Btok` for tokens"));
@@ -130,14 +130,14 @@ TEST(Lengths, WithAMistakenUnitAreToldTheRightOne) {
   }
 }
 
-TEST(Lengths, PrintAsTheTextThatReadsBack) {
+TEST(LengthValue, PrintsTextThatReadsBack) {
   for (const char* text : {"500", "5ep", "0.5ep", "10%", "2Btok", "524288tok", "1500ktok", "30m", "1h30m", "1d",
                            "1m30s", "0", "0s", "0.25s"}) {
     EXPECT_EQ(to_string(values_of(std::string("length: ") + text).length), text);
   }
 }
 
-TEST(Durations, CountSecondsWithoutAUnit) {
+TEST(DurationValue, CountsSecondsWithoutUnit) {
   EXPECT_EQ(values_of("duration: 90").duration.seconds, 90);
   EXPECT_EQ(values_of("duration: 1.5").duration.seconds, 1.5);
   EXPECT_EQ(values_of("duration: 2d").duration.seconds, 172800);
@@ -171,7 +171,7 @@ Values random_values(std::mt19937_64& random) {
   return values;
 }
 
-TEST(Values, ReadBackFromTheResolvedFileExactly) {
+TEST(ResolvedValues, ReadBackExactly) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 3000; ++i) {
     const Values before = random_values(random);

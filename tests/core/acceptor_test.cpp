@@ -61,14 +61,14 @@ class AcceptorTest : public ::testing::Test {
   rlimit limit_{};
 };
 
-TEST_F(AcceptorTest, TakesInWhoComes) {
+TEST_F(AcceptorTest, AcceptsVisitor) {
   ASSERT_TRUE(is_somebody_there(testing::patience(5s)));
   const Descriptor taken(acceptor_.next());
   EXPECT_GE(taken.get(), 0);
   EXPECT_LT(acceptor_.next(), 0);
 }
 
-TEST_F(AcceptorTest, LeavesWhoComesWaitingUntilFilesMayBeOpenedAgain) {
+TEST_F(AcceptorTest, WaitsUntilDescriptorsAreFree) {
   if (testing::kIsSanitized) GTEST_SKIP() << "a sanitizer's own pipes need descriptors too";
   ::testing::internal::CaptureStderr();
   allow_files(static_cast<rlim_t>(visitor_.get()));  // no new descriptor

@@ -44,7 +44,7 @@ class AtomicFileTest : public ::testing::Test {
   const fs::path folder_ = fs::temp_directory_path() / ("gputrain_atomic_file_" + std::to_string(::getpid()));
 };
 
-TEST_F(AtomicFileTest, ReplacesTheOldContentOnCommit) {
+TEST_F(AtomicFileTest, ReplacesOldContentOnCommit) {
   const fs::path path = folder_ / "summary.json";
   write_file_atomically(path, "old", ExitCode::internal);
   AtomicFile file(path, ExitCode::internal);
@@ -56,19 +56,19 @@ TEST_F(AtomicFileTest, ReplacesTheOldContentOnCommit) {
   EXPECT_EQ(files_in_folder(), 1u);
 }
 
-TEST_F(AtomicFileTest, LeavesNothingWithoutACommit) {
+TEST_F(AtomicFileTest, LeavesNothingWithoutCommit) {
   { AtomicFile(folder_ / "a", ExitCode::internal).write("half"); }
   EXPECT_EQ(files_in_folder(), 0u);
 }
 
-TEST_F(AtomicFileTest, OverwritesWhatAKilledWriterLeftBehind) {
+TEST_F(AtomicFileTest, OverwritesLeftoversOfKilledWriter) {
   std::ofstream(folder_ / "a.partial") << "a longer rest of an earlier attempt";
   write_file_atomically(folder_ / "a", "whole", ExitCode::internal);
   EXPECT_EQ(content_of(folder_ / "a"), "whole");
   EXPECT_EQ(files_in_folder(), 1u);
 }
 
-TEST_F(AtomicFileTest, NamesThePathAndTheReasonWhenTheFolderIsMissing) {
+TEST_F(AtomicFileTest, NamesPathAndReasonWithoutFolder) {
   try {
     AtomicFile file(folder_ / "nowhere" / "a", ExitCode::checkpoint);
     FAIL() << "no error";
@@ -80,7 +80,7 @@ TEST_F(AtomicFileTest, NamesThePathAndTheReasonWhenTheFolderIsMissing) {
 }
 
 // A file size limit makes the kernel fail a write in the middle, like a full disk.
-TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskRefuses) {
+TEST_F(AtomicFileTest, KeepsOldFileWhenDiskRefuses) {
   const fs::path path = folder_ / "model";
   write_file_atomically(path, "old", ExitCode::checkpoint);
   rlimit before{};
@@ -95,7 +95,7 @@ TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskRefuses) {
   EXPECT_EQ(files_in_folder(), 1u);
 }
 
-TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskDoesNotConfirm) {
+TEST_F(AtomicFileTest, KeepsOldFileWhenSyncFails) {
   const fs::path path = folder_ / "model";
   write_file_atomically(path, "old", ExitCode::checkpoint);
   EXPECT_NO_THROW(sync_file(path, ExitCode::checkpoint));
@@ -110,7 +110,7 @@ TEST_F(AtomicFileTest, KeepsTheOldFileWhenTheDiskDoesNotConfirm) {
 }
 
 // O_DIRECT on most file systems requires whole sectors and aligned memory.
-TEST_F(AtomicFileTest, WritesThroughThePageCacheWhatCannotGoPastIt) {
+TEST_F(AtomicFileTest, WritesPartialSectorsThroughPageCache) {
   AtomicFile file(folder_ / "a", ExitCode::internal);
   file.bypass_page_cache(true);
   file.write("no whole sector");

@@ -22,7 +22,7 @@ struct Pipe {
   std::array<int, 2> ends{};
 };
 
-TEST(LineReader, HandsOnWholeLinesAndAtTheEndWhatIsLeft) {
+TEST(LineReader, ReturnsWholeLinesAndTheRestAtEnd) {
   const Pipe pipe;
   LineReader reader(pipe.ends[0]);
   std::vector<std::string> lines;
@@ -37,7 +37,7 @@ TEST(LineReader, HandsOnWholeLinesAndAtTheEndWhatIsLeft) {
   EXPECT_TRUE(reader.is_at_end());
 }
 
-TEST(LineWriter, OutlivesAFullDisk) {
+TEST(LineWriter, SurvivesFullDisk) {
   LineWriter writer(::open("/dev/full", O_WRONLY | O_CLOEXEC), 100);
   for (const char* line : {"lost", "lost as well"}) {
     EXPECT_TRUE(writer.write(line));
@@ -46,7 +46,7 @@ TEST(LineWriter, OutlivesAFullDisk) {
   }
 }
 
-TEST(LineWriter, RefusesWhatIsMoreThanItMayHoldAndWritesTheRestInOrder) {
+TEST(LineWriter, DropsExcessAndKeepsOrder) {
   const Pipe pipe;
   ::fcntl(pipe.ends[1], F_SETFL, O_NONBLOCK);
   const std::string in_the_way(4096, 'x');
@@ -67,7 +67,7 @@ TEST(LineWriter, RefusesWhatIsMoreThanItMayHoldAndWritesTheRestInOrder) {
   ::close(pipe.ends[0]);
 }
 
-TEST(LineReader, ReturnsFromOneThatWritesAsFastAsItReads) {
+TEST(LineReader, ReturnsFromEndlessWriter) {
   constexpr int kMostLines = 100'000;
   const Pipe pipe;
   LineReader reader(pipe.ends[0]);

@@ -7,7 +7,7 @@
 namespace gputrain {
 namespace {
 
-TEST(Numbers, AreGroupedByThousands) {
+TEST(NumberText, GroupsByThousands) {
   EXPECT_EQ(grouped(0), "0");
   EXPECT_EQ(grouped(999), "999");
   EXPECT_EQ(grouped(1000), "1,000");
@@ -16,14 +16,14 @@ TEST(Numbers, AreGroupedByThousands) {
   EXPECT_EQ(grouped(-123), "-123");
 }
 
-TEST(Numbers, CountOneAsOne) {
+TEST(NumberText, UsesSingularForOne) {
   EXPECT_EQ(counted(1, "sample"), "1 sample");
   EXPECT_EQ(counted(0, "sample"), "0 samples");
   EXPECT_EQ(counted(12345, "class"), "12,345 classes");
   EXPECT_EQ(counted(2, "batch"), "2 batches");
 }
 
-TEST(Numbers, AreDividedUpAlsoWhereTheyAreTheLargest) {
+TEST(CeilDivide, HandlesLargestNumbers) {
   EXPECT_EQ(ceil_divide(0, 4), 0);
   EXPECT_EQ(ceil_divide(8, 4), 2);
   EXPECT_EQ(ceil_divide(9, 4), 3);

@@ -13,7 +13,7 @@ TEST(Printable, KeepsCharactersOfEveryLength) {
 }
 
 // Text from a file must not move the terminal's cursor or change its title.
-TEST(Printable, TakesTheControlsOut) {
+TEST(Printable, ReplacesControlCharacters) {
   EXPECT_EQ(printable("\x1b[31mred\x7f\x01\r\n"), "?[31mred????");
   EXPECT_EQ(printable("\xc2\x9b"
                       "31m\xc2\x80"),
@@ -21,7 +21,7 @@ TEST(Printable, TakesTheControlsOut) {
   EXPECT_EQ(printable("two\nlines\r", "\n"), "two\nlines?");
 }
 
-TEST(Printable, TakesOutWhatIsNotUtf8) {
+TEST(Printable, ReplacesInvalidUtf8) {
   EXPECT_EQ(printable("caf\xe9 au lait"), "caf? au lait");
   EXPECT_EQ(printable("\x80\xbf\xff"), "???");
   EXPECT_EQ(printable("\xc0\xaf\xc1\xbf"), "????") << "overlong";

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(BadSamples, EndReadingWithTheEarliestErrorOfAWorkerWithSampleAndPath) {
+TEST(BadSamples, EndReadingWithEarliestErrorAndPath) {
   for (const int workers : {0, 1, 4}) {
     for (const bool cheap : {true, false}) {
       const auto dataset = std::make_shared<NumberedDataset>(100);
@@ -41,7 +41,7 @@ TEST(BadSamples, EndReadingWithTheEarliestErrorOfAWorkerWithSampleAndPath) {
   }
 }
 
-TEST(BadSamples, ArePassedOverInsideTheAllowedFraction) {
+TEST(BadSamples, AreSkippedWithinAllowedFraction) {
   for (const int workers : {0, 3}) {
     const auto dataset = std::make_shared<NumberedDataset>(100);
     dataset->broken = {3, 55};
@@ -72,7 +72,7 @@ TEST(BadSamples, ArePassedOverInsideTheAllowedFraction) {
   }
 }
 
-TEST(BadSamples, OfAnEpochThatIsGoneOnWithCountFromWhereItStood) {
+TEST(BadSamples, AreCountedAcrossAResume) {
   const auto dataset = std::make_shared<NumberedDataset>(100);
   dataset->broken = {3, 55, 56};
   LoaderOptions options = options_for(10, 10);
@@ -94,7 +94,7 @@ TEST(BadSamples, OfAnEpochThatIsGoneOnWithCountFromWhereItStood) {
   EXPECT_EQ(unreadable({.step = 5}), 1);
 }
 
-TEST(BadSamples, AreBadDataOnly) {
+TEST(BadSamples, CoverOnlyDataErrors) {
   const auto dataset = std::make_shared<NumberedDataset>(10);
   dataset->broken = {4};
   dataset->broken_code = ExitCode::environment;

@@ -30,7 +30,7 @@ std::vector<int64_t> loaded(const OrderFacts& order, int64_t micro_batch, int wo
   return counts;
 }
 
-TEST(EpochShares, AreWhatEachRanksLoaderHandsOut) {
+TEST(EpochShares, MatchWhatEachLoaderHandsOut) {
   for (const int world : {1, 2, 3, 7, 16}) {
     for (const bool drop : {false, true}) {
       const OrderFacts order{.samples = 101, .global_batch = 17, .seed = 5, .drop_last = drop};
@@ -47,7 +47,7 @@ TEST(EpochShares, AreWhatEachRanksLoaderHandsOut) {
   }
 }
 
-TEST(EpochShares, TellWhoHasNothingInTheLastStep) {
+TEST(EpochShares, CountIdleRanksInLastStep) {
   const auto shares =
       walk_epoch({.samples = 1003, .global_batch = 100}, {.global_batch = 100, .micro_batch = 2, .world_size = 50});
   EXPECT_EQ(shares.in_step, (EpochShares::Spread{2, 2}));
@@ -56,7 +56,7 @@ TEST(EpochShares, TellWhoHasNothingInTheLastStep) {
   EXPECT_EQ(shares.in_epoch, (EpochShares::Spread{20, 22}));
 }
 
-TEST(EpochShares, OfMoreSamplesThanCanBeLookedUpFollowFromTheFirstAndTheLastStep) {
+TEST(EpochShares, FollowFromFirstAndLastStepWhenHuge) {
   const int64_t samples = (int64_t{1} << 40) + 5;
   const auto shares = walk_epoch({.samples = samples, .global_batch = 1 << 20},
                                  {.global_batch = 1 << 20, .micro_batch = 64, .world_size = 1024});
@@ -67,7 +67,7 @@ TEST(EpochShares, OfMoreSamplesThanCanBeLookedUpFollowFromTheFirstAndTheLastStep
   EXPECT_EQ(shares.in_epoch, (EpochShares::Spread{int64_t{1} << 30, (int64_t{1} << 30) + 5}));
 }
 
-TEST(EpochShares, OfABatchSmallerThanTheRanksAreRefusedAsALoaderDoes) {
+TEST(EpochShares, RefuseBatchSmallerThanRankCount) {
   EXPECT_THROW(walk_epoch({.samples = 100, .global_batch = 7}, {.global_batch = 7, .micro_batch = 1, .world_size = 8}),
                Error);
 }

@@ -32,7 +32,7 @@ void expect_equal_steps(const StepData& a, const StepData& b) {
   }
 }
 
-TEST(Loader, GivesTheSameBatchesForAnyNumberOfWorkers) {
+TEST(Loader, GivesSameBatchesForAnyWorkerCount) {
   for (const bool cheap : {true, false}) {
     const auto dataset = std::make_shared<NumberedDataset>(1003);
     dataset->cheap = cheap;
@@ -78,7 +78,7 @@ TEST(Loader, CountsEverySampleOnceAnEpoch) {
   }
 }
 
-TEST(Loader, PadsTheLastStepToTheSameShapesWithSamplesThatDoNotCount) {
+TEST(Loader, PadsLastStepWithUncountedSamples) {
   const auto dataset = std::make_shared<NumberedDataset>(10);
   Loader loader(dataset, options_for(8, 4));
   loader.next_step();
@@ -92,7 +92,7 @@ TEST(Loader, PadsTheLastStepToTheSameShapesWithSamplesThatDoNotCount) {
   EXPECT_EQ(std::set<int64_t>(numbers.begin(), numbers.end()).size(), 4u);
 }
 
-TEST(Loader, DoesNotReadForPaddingInEvaluation) {
+TEST(Loader, ReadsNoPaddingInEvaluation) {
   const auto dataset = std::make_shared<NumberedDataset>(10);
   LoaderOptions options = options_for(8, 8);
   options.augment = options.shuffle = false;
@@ -102,7 +102,7 @@ TEST(Loader, DoesNotReadForPaddingInEvaluation) {
   EXPECT_EQ(dataset->reads, 10);
 }
 
-TEST(Loader, DropsTheLastPartialStepWhenAsked) {
+TEST(Loader, DropsLastPartialStepWhenAsked) {
   const auto dataset = std::make_shared<NumberedDataset>(10);
   LoaderOptions options = options_for(4, 4);
   options.drop_last = true;
@@ -167,7 +167,7 @@ TEST(Loader, SharesAStepBetweenRanks) {
 }
 
 // Then batch norm over all ranks sees the same batches.
-TEST(Loader, AMicroBatchIsTheSameSamplesOnAnyNumberOfRanks) {
+TEST(Loader, KeepsMicroBatchesOnAnyRankCount) {
   const auto dataset = std::make_shared<NumberedDataset>(50);
   std::vector<std::vector<int64_t>> shapes;
   for (const int world : {2, 4}) {
@@ -177,7 +177,7 @@ TEST(Loader, AMicroBatchIsTheSameSamplesOnAnyNumberOfRanks) {
   }
 }
 
-TEST(Loader, SharesAStepInProportionToTheRanksMicroBatches) {
+TEST(Loader, SharesAStepByMicroBatchSizes) {
   const auto dataset = std::make_shared<NumberedDataset>(200);
   for (const int64_t global_batch : {13, 48, 50, 96}) {
     Loader alone(dataset, options_for(global_batch, 7));
@@ -199,7 +199,7 @@ TEST(Loader, SharesAStepInProportionToTheRanksMicroBatches) {
   }
 }
 
-TEST(Loader, CutsWhatDoesNotCountWhenAskedDownToNoRows) {
+TEST(Loader, CutsPaddingDownToNoRowsWhenAsked) {
   const auto dataset = std::make_shared<NumberedDataset>(11);
   LoaderOptions options = options_for(8, 2);
   options.pads = false;
@@ -221,7 +221,7 @@ TEST(Loader, CutsWhatDoesNotCountWhenAskedDownToNoRows) {
   EXPECT_EQ(on_all_ranks, (std::vector<int64_t>{3, 0, 3, 0}));
 }
 
-TEST(Loader, GoesOnExactlyFromAStateOnAnyNumberOfRanks) {
+TEST(Loader, ResumesExactlyOnAnyRankCount) {
   const auto dataset = std::make_shared<NumberedDataset>(77);
   Loader whole(dataset, options_for(10, 3, 2));
   for (int i = 0; i < 13; ++i) whole.next_step();
@@ -229,7 +229,7 @@ TEST(Loader, GoesOnExactlyFromAStateOnAnyNumberOfRanks) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(counted_targets(whole.next_step()), counted_targets(resumed.next_step()));
 }
 
-TEST(Loader, ShufflesEachEpochAnewAndTellsReadsTheEpoch) {
+TEST(Loader, ShufflesEachEpochAndPassesItToReads) {
   const auto dataset = std::make_shared<NumberedDataset>(64);
   Loader loader(dataset, options_for(64, 64));
   const StepData first = loader.next_step(), second = loader.next_step();
@@ -238,7 +238,7 @@ TEST(Loader, ShufflesEachEpochAnewAndTellsReadsTheEpoch) {
   EXPECT_EQ(values(second.micro_batches[0].input().select(1, 2)), std::vector<int64_t>(64, 1));
 }
 
-TEST(Loader, LeavesBatchesToTheCallerForAsLongAsItKeepsThem) {
+TEST(Loader, LeavesBatchesToTheCaller) {
   const c10::InferenceMode views_do_not_keep_their_base;
   const auto dataset = std::make_shared<NumberedDataset>(4000);
   for (const int workers : {0, 2}) {
@@ -256,7 +256,7 @@ TEST(Loader, LeavesBatchesToTheCallerForAsLongAsItKeepsThem) {
   }
 }
 
-TEST(Loader, UsesMemoryAgainThatTheCallerLetGo) {
+TEST(Loader, ReusesMemoryTheCallerReleased) {
   const auto dataset = std::make_shared<NumberedDataset>(4000);
   for (const int workers : {0, 2}) {
     Loader loader(dataset, options_for(8, 8, workers));
@@ -278,7 +278,7 @@ TEST(Loader, ReadsAtMostThePrefetchAhead) {
   EXPECT_EQ(dataset->reads, 50);
 }
 
-TEST(Loader, ReadsNothingPastTheAnnouncedEnd) {
+TEST(Loader, ReadsNothingPastTheEnd) {
   const auto dataset = std::make_shared<NumberedDataset>(100);
   LoaderOptions options = options_for(10, 5, 2);
   options.prefetch_batches = 8;
@@ -291,7 +291,7 @@ TEST(Loader, ReadsNothingPastTheAnnouncedEnd) {
   EXPECT_EQ(dataset->reads, 30);
 }
 
-TEST(Loader, OfARunLongerThanCanBeCountedHasNoEnd) {
+TEST(Loader, RunsOnBeyondCountableSteps) {
   const auto dataset = std::make_shared<NumberedDataset>(100);
   LoaderOptions options = options_for(10, 5, 2);
   options.total_steps = int64_t{1} << 62;  // steps of two micro-batches each
@@ -310,7 +310,7 @@ TEST(Loader, StopsAtAnyMoment) {
   }
 }
 
-TEST(Loader, GivesUpOnStorageThatDoesNotAnswer) {
+TEST(Loader, GivesUpOnSilentStorage) {
   const auto dataset = std::make_shared<NumberedDataset>(10);
   dataset->delay_microseconds = 300'000;
   LoaderOptions options = options_for(2, 2, 1);
@@ -335,7 +335,7 @@ class SilentDataset final : public NumberedDataset {
   std::atomic<bool> answers = false;
 };
 
-TEST(Loader, DoesNotWaitAtItsEndForStorageThatItGaveUpOn) {
+TEST(Loader, DoesNotWaitForSilentStorageAtItsEnd) {
   const auto dataset = std::make_shared<SilentDataset>();
   LoaderOptions options = options_for(2, 2, 2);
   options.timeout_seconds = 0.05;
@@ -349,7 +349,7 @@ TEST(Loader, DoesNotWaitAtItsEndForStorageThatItGaveUpOn) {
   ended.get();
 }
 
-TEST(Loader, RefusesAGlobalBatchThatLeavesRanksWithoutSamples) {
+TEST(Loader, RefusesBatchThatLeavesRanksEmpty) {
   LoaderOptions options = options_for(2, 2);
   options.share.world_size = 3;
   EXPECT_THROW(Loader(std::make_shared<NumberedDataset>(10), options), Error);

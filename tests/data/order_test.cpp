@@ -18,7 +18,7 @@ std::vector<int64_t> whole_order(uint64_t seed, int64_t epoch, int64_t n) {
   return order;
 }
 
-TEST(Permutation, VisitsEverySampleOnceForEverySize) {
+TEST(Permutation, VisitsEverySampleOnceForAnySize) {
   std::vector<int64_t> sizes(260);
   std::iota(sizes.begin(), sizes.end(), 1);
   sizes.insert(sizes.end(), {511, 512, 513, 1000, 4095, 4096, 4097, 60000, 65536, 65537, 1281167});
@@ -29,7 +29,7 @@ TEST(Permutation, VisitsEverySampleOnceForEverySize) {
   }
 }
 
-TEST(Permutation, StaysInsideAndDistinctForHugeSizes) {
+TEST(Permutation, StaysInRangeAndDistinctForHugeSizes) {
   for (const int64_t n : {int64_t{1} << 40, (int64_t{1} << 40) + 1, (int64_t{1} << 61) + 12345, INT64_MAX}) {
     const Permutation permutation(5, 0, n);
     std::vector<int64_t> seen;
@@ -40,7 +40,7 @@ TEST(Permutation, StaysInsideAndDistinctForHugeSizes) {
   }
 }
 
-TEST(Permutation, DrawsEveryOrderOfAFewSamplesEquallyOften) {
+TEST(Permutation, DrawsEveryOrderEquallyOften) {
   for (const int64_t n : {2, 3, 4, 5}) {
     std::map<std::vector<int64_t>, int> counts;
     int64_t orders = 1;
@@ -70,7 +70,7 @@ TEST(Permutation, SpreadsPositionsEvenlyOverSamples) {
   EXPECT_GT(chi_square, kFreedom - 5 * std::sqrt(2 * kFreedom));
 }
 
-TEST(Permutation, LeavesAboutOneSampleInPlaceAndNeighboursApart) {
+TEST(Permutation, KeepsFewFixedPointsAndNeighbours) {
   int fixed = 0, neighbours = 0;
   constexpr int kOrders = 400;
   for (int seed = 0; seed < kOrders; ++seed) {
@@ -82,7 +82,7 @@ TEST(Permutation, LeavesAboutOneSampleInPlaceAndNeighboursApart) {
   EXPECT_NEAR(neighbours, kOrders, 5 * std::sqrt(kOrders));
 }
 
-TEST(Permutation, ChangesWithSeedAndEpochOnly) {
+TEST(Permutation, ChangesOnlyWithSeedAndEpoch) {
   EXPECT_EQ(whole_order(1, 2, 1000), whole_order(1, 2, 1000));
   EXPECT_NE(whole_order(1, 2, 1000), whole_order(1, 3, 1000));
   EXPECT_NE(whole_order(1, 2, 1000), whole_order(2, 2, 1000));

@@ -13,7 +13,7 @@ namespace gputrain::data {
 namespace {
 
 // Workers finish in any order; the reported sample must not depend on it.
-TEST(RowReader, KeepsTheErrorOfTheLowestRow) {
+TEST(RowReader, KeepsErrorOfTheLowestRow) {
   const auto dataset = std::make_shared<NumberedDataset>(10);
   dataset->broken = {3, 7};
   LoaderOptions options = options_for(10, 10);

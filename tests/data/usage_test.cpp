@@ -15,9 +15,9 @@ Usage of(const std::vector<int64_t>& samples, int64_t epoch = 0) {
   return usage;
 }
 
-TEST(Usage, DoesNotDependOnTheOrder) { EXPECT_EQ(of({1, 2, 3}), of({3, 1, 2})); }
+TEST(Usage, IgnoresTheOrder) { EXPECT_EQ(of({1, 2, 3}), of({3, 1, 2})); }
 
-TEST(Usage, ChangesByAGapADuplicateAnExchangeAndAnotherEpoch) {
+TEST(Usage, ChangesWithAnyDifference) {
   EXPECT_NE(of({1, 2, 3}), of({1, 2}));
   EXPECT_NE(of({1, 2, 3}), of({1, 2, 3, 3}));
   EXPECT_NE(of({1, 2, 3}), of({1, 2, 2}));
@@ -25,7 +25,7 @@ TEST(Usage, ChangesByAGapADuplicateAnExchangeAndAnotherEpoch) {
   EXPECT_NE(of({1, 2, 3}), of({1, 2, 3}, 1));
 }
 
-TEST(Usage, OfAWholeEpochIsEverySampleOnce) {
+TEST(Usage, CountsEverySampleOnceInAWholeEpoch) {
   for (const bool shuffle : {true, false}) {
     const OrderFacts order{.samples = 103, .global_batch = 10, .seed = 5, .shuffle = shuffle};
     std::vector<int64_t> all(103);
@@ -38,7 +38,7 @@ TEST(Usage, OfAWholeEpochIsEverySampleOnce) {
   }
 }
 
-TEST(Usage, AddsUpOverIntervalsAndFollowsTheLoadersOrder) {
+TEST(Usage, AddsUpIntervalsInLoaderOrder) {
   const OrderFacts order{.samples = 103, .global_batch = 10, .seed = 5, .drop_last = true};
   Usage parts = expected_usage(order, 0, 7);
   parts.add(expected_usage(order, 7, 25));

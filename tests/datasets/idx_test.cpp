@@ -73,7 +73,7 @@ TEST_F(IdxTest, ReadsImagesAndLabelsOfTheRole) {
   EXPECT_EQ(datasets.val->layout().num_classes, 3) << "the training data's";
 }
 
-TEST_F(IdxTest, MeasuresTheTrainingImagesAndUsesThatForTheOthersToo) {
+TEST_F(IdxTest, NormalizesAllRolesByTrainingImages) {
   write_set(kImages, kLabels);
   write_set(idx({1, 2, 2}, "abcd"), idx({1}, "\2"), "t10k");
   const data::Datasets datasets = open_idx(", val: {}");
@@ -91,7 +91,7 @@ TEST_F(IdxTest, UnpacksGzip) {
   EXPECT_EQ(std::memcmp(read(*datasets.train, 2).input.data(), "\10\11\12\13", 4), 0);
 }
 
-TEST_F(IdxTest, LeavesImagesThatAreNotSquareAsTheyAre) {
+TEST_F(IdxTest, KeepsNonSquareImages) {
   const std::string values = "\1\2\3\4\5\6";
   write_set(idx({1, 2, 3}, values), idx({1}, std::string(1, '\0')));
   const data::Datasets datasets = open_idx();
@@ -167,7 +167,7 @@ TEST_F(IdxTest, RefusesGzipBombs) {
               HasSubstr("has extra bytes after the values"));
 }
 
-TEST_F(IdxTest, RefusesLabelsOutsideOfTheClasses) {
+TEST_F(IdxTest, RefusesLabelsOutsideTheClasses) {
   write_set(kImages, kLabels);
   EXPECT_THAT(error_of([this] { open("{train: {path: " + folder_.string() + ", format: idx, num_classes: 2}}"); }),
               HasSubstr("label 2 of image 2 is outside of the 2 classes"));
@@ -175,7 +175,7 @@ TEST_F(IdxTest, RefusesLabelsOutsideOfTheClasses) {
   EXPECT_THAT(error_of([this] { open_idx(", val: {}"); }), HasSubstr("label 3 of image 0"));
 }
 
-TEST_F(IdxTest, TellsWhichFileIsMissingOrAmbiguous) {
+TEST_F(IdxTest, NamesMissingOrAmbiguousFile) {
   EXPECT_THAT(error_of([this] { open_idx(); }), HasSubstr("no file like train-images-idx3-ubyte or"));
   write_set(kImages, kLabels);
   write("emnist-train-images-idx3-ubyte", kImages);
@@ -187,7 +187,7 @@ TEST_F(IdxTest, TellsWhichFileIsMissingOrAmbiguous) {
               HasSubstr("try: '" + path("mnist") + "'"));
 }
 
-TEST(RealIdx, MnistHasTheKnownFacts) {
+TEST(RealIdx, ReadsMnist) {
   GPUTRAIN_NEED_DATA(folder, "mnist");
   const data::Datasets datasets = open("{train: {path: " + folder + ", format: idx}, val: {}}");
   EXPECT_EQ(datasets.train->describe(), "60,000 images 28x28x1, 10 classes");

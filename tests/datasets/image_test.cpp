@@ -107,7 +107,7 @@ class ImageReferenceTest : public FolderTest {
   }
 };
 
-TEST_F(ImageReferenceTest, DecodesAndFitsAsPillowAndTorchvisionDo) {
+TEST_F(ImageReferenceTest, MatchesPillowAndTorchvision) {
   std::ifstream cases(path("cases.txt"));
   int count = 0;
   for (std::string line; std::getline(cases, line); ++count) {
@@ -161,7 +161,7 @@ std::string refusal(const std::vector<std::byte>& file) {
   return error_of([&file] { decode(file, 3, "some/file"); });
 }
 
-TEST(ImageDecoder, RefusesFilesThatAreCutOff) {
+TEST(ImageDecoder, RefusesTruncatedFiles) {
   for (const auto& whole : {smooth_jpeg(64, 48), noisy_png(64, 48)})
     for (const double part : {0.2, 0.5, 0.9, 0.98}) {
       const auto length = static_cast<size_t>(static_cast<double>(whole.size()) * part);
@@ -180,7 +180,7 @@ TEST(ImageDecoder, RefusesDamagedPixels) {
   EXPECT_THAT(refusal(png), HasSubstr("damaged PNG"));
 }
 
-TEST(ImageDecoder, ReadsAGoodFileAfterAnyThatIsCutOff) {
+TEST(ImageDecoder, ReadsGoodFileAfterTruncatedOne) {
   const std::vector<std::byte> whole = smooth_jpeg(32, 24);
   data::ImageDecoder decoder;
   for (size_t length = 0; length + 2 < whole.size(); ++length) {
@@ -196,7 +196,7 @@ TEST(ImageDecoder, ReadsAGoodFileAfterAnyThatIsCutOff) {
   }
 }
 
-TEST(ImageDecoder, GoesPastHarmlessOddities) {
+TEST(ImageDecoder, AcceptsHarmlessOddities) {
   std::vector<std::byte> jpeg = smooth_jpeg(256, 192);
   const Decoded clean = decode(jpeg, 3);
   std::vector<std::byte> trailing = jpeg;
@@ -232,7 +232,7 @@ TEST(ImageDecoder, RefusesBombs) {
   EXPECT_THAT(refusal(png), HasSubstr("pixels; at most 178956970 are decoded"));
 }
 
-TEST(ImageDecoder, MayReduceAJpegWhileDecoding) {
+TEST(ImageDecoder, ReducesAJpegWhileDecoding) {
   const std::vector<std::byte> jpeg = smooth_jpeg(131, 67);
   data::ImageDecoder decoder;
   for (const int64_t reduction : {1, 2, 4, 8}) {
@@ -243,13 +243,13 @@ TEST(ImageDecoder, MayReduceAJpegWhileDecoding) {
   }
 }
 
-TEST(ImageTransform, ReducesOnlyTrainingImagesAndNeverBelowTheOutput) {
+TEST(ImageTransform, ReducesOnlyTrainingImagesNotBelowOutput) {
   const data::Fit fit{.right = 900, .bottom = 1000, .full_width = 224, .full_height = 224, .width = 224, .height = 224};
   EXPECT_EQ(data::ImageTransform::reduction(fit, {.augment = true}), 4);
   EXPECT_EQ(data::ImageTransform::reduction(fit, {.augment = false}), 1);
 }
 
-TEST(ImageTransform, FitsAReducedImageLikeTheWholeOne) {
+TEST(ImageTransform, FitsReducedImageLikeTheWhole) {
   data::ImageDecoder decoder;
   const std::vector<std::byte> jpeg = smooth_jpeg(600, 500, 98);
   const data::Fit fit{.left = 31,
@@ -285,7 +285,7 @@ data::ImageOptions options_with(int64_t size, std::vector<double> area = {}, int
 
 constexpr data::ReadContext kTraining{.seed = 9, .epoch = 4, .augment = true};
 
-TEST(ImageTransform, DrawsCropsOfTheAskedAreaAndShape) {
+TEST(ImageTransform, DrawsCropsOfGivenAreaAndShape) {
   const data::ImageTransform transform(options_with(224, {0.08, 1.0}), data::Role::train, 0, 0);
   double area = 0, least = 1, flips = 0, top = 0, left = 0, shape = 0;
   constexpr int kDraws = 4000;
@@ -313,7 +313,7 @@ TEST(ImageTransform, DrawsCropsOfTheAskedAreaAndShape) {
   EXPECT_TRUE(narrow.right - narrow.left == 13 && narrow.bottom - narrow.top == 10) << "falls back to the middle";
 }
 
-TEST(ImageTransform, CropsAPaddedImageAtEveryPlaceAndFlipsByChance) {
+TEST(ImageTransform, CropsPaddedImageEverywhereAndFlips) {
   const data::ImageTransform transform(options_with(32, {}, 4, 0.25), data::Role::train, 0, 0);
   std::vector<int> xs(9), ys(9);
   int flips = 0;
@@ -329,7 +329,7 @@ TEST(ImageTransform, CropsAPaddedImageAtEveryPlaceAndFlipsByChance) {
   EXPECT_NEAR(flips, kDraws / 4, 200);
 }
 
-TEST(ImageTransform, DependsOnSeedEpochAndSampleAlone) {
+TEST(ImageTransform, DependsOnlyOnSeedEpochAndSample) {
   const data::ImageTransform transform(options_with(32, {0.3, 0.9}), data::Role::train, 0, 0);
   const auto left = [&transform](int64_t index, data::ReadContext context) {
     return transform.fit(index, context, 1 << 20, 1 << 20).left;

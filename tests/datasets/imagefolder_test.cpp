@@ -17,7 +17,7 @@ class ImageFolderTest : public FolderTest {
   }
 };
 
-TEST_F(ImageFolderTest, NumbersClassesInOrderOfTheirNames) {
+TEST_F(ImageFolderTest, NumbersClassesInNameOrder) {
   write("train/b/deep/2.png", png_of({9, 0, 0}));
   write("train/a/1.png", png_of({8, 0, 0}));
   write("train/a/readme.txt", "not an image");
@@ -48,7 +48,7 @@ TEST_F(ImageFolderTest, FollowsLinkedFolders) {
   EXPECT_EQ(open_folder("", ", prefix: root").train->size(), 1);
 }
 
-TEST_F(ImageFolderTest, TellsWhatIsWrongWithAFolder) {
+TEST_F(ImageFolderTest, ReportsWhatIsWrongWithAFolder) {
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("no images"));
   write("a/1.png", png_of({1, 2, 3}));
   EXPECT_THAT(error_of([this] { open_folder("", ", prefix: trian"); }), HasSubstr("looked for a folder of images"));
@@ -65,21 +65,21 @@ TEST_F(ImageFolderTest, TellsWhatIsWrongWithAFolder) {
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("3.png is not in a class folder"));
 }
 
-TEST_F(ImageFolderTest, TakesNoNoticeOfFoldersThatAreHiddenOrLinksThatLeadNowhere) {
+TEST_F(ImageFolderTest, IgnoresHiddenFoldersAndDanglingLinks) {
   write("a/1.png", png_of({1, 2, 3}));
   std::filesystem::create_directories(folder_ / ".ipynb_checkpoints");
   std::filesystem::create_symlink("loop", folder_ / "loop");
   EXPECT_EQ(open_folder().train->size(), 1);
 }
 
-TEST_F(ImageFolderTest, RefusesClassesThatTrainingDoesNotKnow) {
+TEST_F(ImageFolderTest, RefusesClassesUnknownToTraining) {
   write("train/a/1.png", png_of({1, 2, 3}));
   write("val/z/1.png", png_of({1, 2, 3}));
   EXPECT_THAT(error_of([this] { open_folder(", val: {prefix: val}", ", prefix: train"); }),
               AllOf(HasSubstr("the class 'z' is not in the training data"), HasSubstr("has 1 class: a")));
 }
 
-TEST_F(ImageFolderTest, WarnsOfAnEvaluationOnWhatWasTrainedOn) {
+TEST_F(ImageFolderTest, WarnsOfEvaluationOnTrainingData) {
   for (const char* name : {"train/a/1.png", "val/a/1.png"}) write(name, png_of({1, 2, 3}));
   const auto warning_of = [this](const std::string& val) {
     ::testing::internal::CaptureStderr();
@@ -90,7 +90,7 @@ TEST_F(ImageFolderTest, WarnsOfAnEvaluationOnWhatWasTrainedOn) {
   EXPECT_EQ(warning_of("{prefix: val}"), "");
 }
 
-TEST_F(ImageFolderTest, PassesOverAFewBadImagesWhenAsked) {
+TEST_F(ImageFolderTest, SkipsFewBadImagesWhenAsked) {
   for (int i = 0; i < 20; ++i) write("a/" + std::to_string(i + 10) + ".png", png_of({1, 2, 3}));
   write("a/15.png", "not a png");
   const data::Datasets datasets = open_folder(", image: {size: 4}");
@@ -104,7 +104,7 @@ TEST_F(ImageFolderTest, PassesOverAFewBadImagesWhenAsked) {
   EXPECT_EQ(data::Loader(datasets.train, options).next_step().weight, 19);
 }
 
-TEST_F(ImageFolderTest, TakesItsSizeFromTheImagesThatCanBeRead) {
+TEST_F(ImageFolderTest, TakesSizeFromReadableImages) {
   write("a/1.png", "not a png");
   EXPECT_THAT(error_of([this] { open_folder(); }), HasSubstr("a/1.png: neither JPEG nor PNG"));
   write("a/2.png", png_of({1, 2, 3}));

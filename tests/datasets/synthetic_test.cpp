@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::StartsWith;
 
-TEST(Synthetic, GivesTheSameImagesAgainAndOthersForValidation) {
+TEST(Synthetic, RepeatsImagesAndVariesForValidation) {
   const std::string section = "{train: {format: synthetic, samples: 50}, val: {samples: 20}, image: {size: 8}}";
   const data::Datasets first = open(section), second = open(section);
   EXPECT_EQ(first.train->describe(), "50 images 8x8x3, 10 classes, made up");
@@ -43,7 +43,7 @@ double class_signal(const data::Dataset& dataset) {
   return other / other_pairs - same / same_pairs;
 }
 
-TEST(Synthetic, ShowsTheClassInLearnableImagesOnly) {
+TEST(Synthetic, ShowsClassOnlyInLearnableImages) {
   EXPECT_GT(class_signal(*open("{train: {format: synthetic}, image: {size: 16}}").train), 5);
   EXPECT_LT(std::abs(class_signal(*open("{train: {format: synthetic, learnable: false}, image: {size: 16}}").train)),
             2);
@@ -67,17 +67,17 @@ TEST(Synthetic, MakesTokensForLanguageModels) {
   }
 }
 
-TEST(DataSection, TellsItsFormats) {
+TEST(DataSection, ListsItsFormats) {
   EXPECT_THAT(data::catalog().names(), IsSupersetOf({"idx", "imagefolder", "synthetic", "tar", "text", "tokens"}));
 }
 
-TEST(DataSection, TellsWhatPartOfTheDataIsTrainedOn) {
+TEST(DataSection, ReportsPartOfDataTrainedOn) {
   const data::Datasets datasets =
       open("{train: {format: synthetic, samples: 50000, num_classes: 1}, val: {split: 0.4%}, image: {size: 8}}");
   EXPECT_THAT(datasets.train->describe(), StartsWith("49,800 of 50,000 images 8x8x3, 1 class,"));
 }
 
-TEST(DataSection, RefusesOptionsThatContradictEachOther) {
+TEST(DataSection, RefusesContradictoryOptions) {
   const auto refusal = [](const std::string& more) {
     return error_of([&more] { open("{train: {format: synthetic}" + more + "}"); }, ExitCode::usage);
   };
@@ -95,7 +95,7 @@ TEST(DataSection, RefusesOptionsThatContradictEachOther) {
   EXPECT_THAT(refusal(", image: {channels: 3, mean: [0.5], std: [0.5]}"), HasSubstr("one value for each channel"));
 }
 
-TEST(DataSection, RefusesSplitsThatAreNotOneSample) {
+TEST(DataSection, RefusesSplitsWithoutASample) {
   const auto refusal = [](const std::string& more) {
     return error_of([&more] { open("{train: {format: synthetic, samples: 64}" + more + "}"); }, ExitCode::data);
   };
@@ -105,7 +105,7 @@ TEST(DataSection, RefusesSplitsThatAreNotOneSample) {
   EXPECT_THAT(refusal(", val: {split: 99.9%}"), HasSubstr("data.train: 0.1% of the training data"));
 }
 
-TEST(Workers, AreAsManyAsHelp) {
+TEST(AutomaticWorkers, AreAsManyAsHelp) {
   const data::Datasets images = open("{train: {format: synthetic}}");
   EXPECT_EQ(data::automatic_workers(*images.train, at::kCPU, 1), 0);
   EXPECT_EQ(data::automatic_workers(*images.train, at::kCUDA, 1), 1) << "copying needs no more";

@@ -64,7 +64,7 @@ class TarTest : public FolderTest {
   }
 };
 
-TEST_F(TarTest, ReadsClassesOfAPrefixInOrderOfTheirNames) {
+TEST_F(TarTest, ReadsClassesOfPrefixInNameOrder) {
   const std::string tar = tar_entry({"./train/", "", '5'}) + tar_entry({"./train/dog/b.png", kRed}) +
                           tar_entry({"./train/cat/a.PNG", kGreen}) + tar_entry({"./train/notes.txt", "x"}) +
                           tar_entry({"./test/dog/c.png", kBlue}) + kEnd;
@@ -91,7 +91,7 @@ TEST_F(TarTest, ReadsLongNamesOfEveryKind) {
   }
 }
 
-TEST_F(TarTest, TakesSizesFromPaxAndBase256) {
+TEST_F(TarTest, ReadsSizesFromPaxAndBase256) {
   const std::string padded = kRed + std::string(512, 'z');  // the pax or base-256 size must win over this field
   const std::string size_record = " size=" + std::to_string(kRed.size()) + "\n";
   std::string binary(12, '\0');
@@ -107,12 +107,12 @@ TEST_F(TarTest, TakesSizesFromPaxAndBase256) {
 }
 
 // Old programs store the target's size in the header of a link, although no content follows.
-TEST_F(TarTest, PassesLinksThatTellOfASize) {
+TEST_F(TarTest, SkipsLinksWithASize) {
   const std::string link = tar_entry({.name = "a/notes.txt", .type = '1', .size_field = octal(100000)});
   EXPECT_EQ(open_tar(link + tar_entry({"a/1.png", kRed}) + kEnd).train->size(), 1);
 }
 
-TEST_F(TarTest, TakesTheLastOfSeveralEntriesOfAName) {
+TEST_F(TarTest, TakesLastEntryOfAName) {
   const data::Datasets datasets = open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/1.png", kBlue}) + kEnd);
   ASSERT_EQ(datasets.train->size(), 1);
   EXPECT_EQ(first_byte(*datasets.train, 0, 2), 255);
@@ -151,7 +151,7 @@ TEST_F(TarTest, RefusesUnreadablePaxHeaders) {
         << records;
 }
 
-TEST_F(TarTest, RefusesNamesThatLeadOutOfTheArchive) {
+TEST_F(TarTest, RefusesUnsafeNames) {
   for (const char* name : {"../a/1.png", "a/../../1.png", "/etc/1.png", "a/..png/../1.png"})
     EXPECT_THAT(refusal(tar_entry({name, kRed}) + kEnd), HasSubstr("an unsafe name")) << name;
   EXPECT_THAT(refusal(tar_entry({"a/\x1b[2J.png", kRed}) + kEnd), HasSubstr("control characters"));
@@ -176,7 +176,7 @@ TEST_F(TarTest, RefusesWhatHasNoClasses) {
               HasSubstr("images.tar: test/: no images"));
 }
 
-TEST_F(TarTest, TakesNoNoticeOfWhatIsHidden) {
+TEST_F(TarTest, IgnoresHiddenEntries) {
   const std::string tar = tar_entry({"./a/1.png", kRed}) + tar_entry({"./a/._1.png", "AppleDouble"}) +
                           tar_entry({"./.ipynb_checkpoints/1.png", kGreen}) + tar_entry({"./b/2.png", kBlue}) + kEnd;
   EXPECT_EQ(open_tar(tar).train->describe(), "2 images 4x4x3, 2 classes");
@@ -184,7 +184,7 @@ TEST_F(TarTest, TakesNoNoticeOfWhatIsHidden) {
   EXPECT_EQ(open_tar(plain).train->describe(), "1 image 4x4x3, 1 class");
 }
 
-TEST_F(TarTest, ReadsLabelsBesideTheImagesAsWebDatasetWritesThem) {
+TEST_F(TarTest, ReadsWebDatasetLabels) {
   const std::string tar = tar_entry({"b/7.cls", "2\n"}) + tar_entry({"b/7.jpg.txt", "x"}) +
                           tar_entry({"b/7.png", kRed}) + tar_entry({"8.seg.png", kGreen}) +
                           tar_entry({"8.png", kBlue}) + tar_entry({"8.cls", " 10"}) + kEnd;
@@ -201,7 +201,7 @@ TEST_F(TarTest, ReadsLabelsBesideTheImagesAsWebDatasetWritesThem) {
               HasSubstr("class 11 is not in the training data, which has 11 classes"));
 }
 
-TEST_F(TarTest, RefusesLabelsThatAreNone) {
+TEST_F(TarTest, RefusesInvalidLabels) {
   for (const char* label : {"", "-1", "x", "1 2", "1.5", "99999999999999999999"})
     EXPECT_THAT(refusal(tar_entry({"1.png", kRed}) + tar_entry({"1.cls", label}) + kEnd),
                 HasSubstr("images.tar: 1.cls: the class is not a number from 0 on"))
@@ -242,7 +242,7 @@ TEST_F(TarTest, ReadsSeveralFiles) {
   EXPECT_THAT(refused("s-*.tar"), HasSubstr("s-11.tar: no .cls beside the images, unlike in earlier files"));
 }
 
-TEST_F(TarTest, NamesTheImageThatCannotBeRead) {
+TEST_F(TarTest, NamesImageThatCannotBeRead) {
   const data::Datasets datasets =
       open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/2.png", kRed.substr(0, kRed.size() / 2)}) + kEnd, "",
                ", image: {size: 4}");
@@ -251,7 +251,7 @@ TEST_F(TarTest, NamesTheImageThatCannotBeRead) {
   EXPECT_THAT(error_of([&] { read(*datasets.train, 1); }), HasSubstr("cut off"));
 }
 
-TEST(RealTar, CifarHasTheKnownFacts) {
+TEST(RealTar, ReadsCifar10) {
   GPUTRAIN_NEED_DATA(file, "cifar10-jpg.tar");
   const data::Datasets datasets =
       open("{train: {path: " + file + ", format: tar, prefix: train}, val: {prefix: test}}");
@@ -263,7 +263,7 @@ TEST(RealTar, CifarHasTheKnownFacts) {
   for (const int count : counts) EXPECT_EQ(count, 100);
 }
 
-TEST(RealTar, EveryImagenetSampleDecodes) {
+TEST(RealTar, DecodesEveryImagenetSample) {
   GPUTRAIN_NEED_DATA(file, "imagenet-sample-250.tar");
   const data::Datasets datasets = open(
       "{train: {path: " + file + ", format: tar}, image: {size: 224, augment: {random_resized_crop: [0.08, 1.0]}}}");

@@ -23,7 +23,7 @@ class TextTest : public FolderTest {
   }
 };
 
-TEST_F(TextTest, NumbersCharactersInOrderOfTheirCodePoints) {
+TEST_F(TextTest, NumbersCharactersByCodePoint) {
   const data::Datasets datasets = open_text(write("a.txt", "hé 日a😀"), 5);
   EXPECT_EQ(datasets.train->layout().num_classes, 6);  // ' ' a h é 日 😀
   const Sample sample = read(*datasets.train, 0);
@@ -60,7 +60,7 @@ TEST_F(TextTest, TakesATokenizerThatAFileRegisters) {
   EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).target), "?????");
 }
 
-TEST_F(TextTest, TakesBytesWhenAsked) {
+TEST_F(TextTest, ReadsBytesWhenAsked) {
   const data::Datasets datasets = open_text(write("a.bin", std::string("\xff\0z", 3)), 2, ", text: {tokenizer: bytes}");
   EXPECT_EQ(datasets.train->layout().num_classes, 256);
   EXPECT_THAT(read(*datasets.train, 0).tokens(), ElementsAre(255, 0));
@@ -68,7 +68,7 @@ TEST_F(TextTest, TakesBytesWhenAsked) {
   EXPECT_EQ(datasets.train->tokenizer()->decode(std::vector<int64_t>{104, 105}), "hi");
 }
 
-TEST_F(TextTest, CutsWindowsWithTargetsShiftedByOneAndFillsTheLast) {
+TEST_F(TextTest, CutsWindowsAndPadsTheLast) {
   const data::Datasets datasets = open_text(write("a.txt", "abcdefgh"), 3);
   ASSERT_EQ(datasets.train->size(), 3);
   EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(1, 2, 3));
@@ -78,7 +78,7 @@ TEST_F(TextTest, CutsWindowsWithTargetsShiftedByOneAndFillsTheLast) {
 }
 
 // For any offset, an epoch predicts every token but the first once, from the previous token.
-TEST_F(TextTest, MovesTheBordersOfTrainingWindowsAndStillCountsEveryTokenOnce) {
+TEST_F(TextTest, MovesWindowBordersCountingTokensOnce) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += static_cast<char>(i);
   for (const int64_t length : {1, 7, 50, 199, 300}) {
@@ -112,7 +112,7 @@ TEST_F(TextTest, HoldsOutTheEndOfTheText) {
   EXPECT_THAT(read(*datasets.val, 0).target, ElementsAre(1, 2, 3, kIgnoreIndex));
 }
 
-TEST_F(TextTest, CountsOnlyTheFilesOfAPart) {
+TEST_F(TextTest, CountsOnlyFilesOfAPart) {
   write("all/a.txt", "aaaaaaaa");
   write("all/b.txt", "");
   write("all/c.txt", "aaaaaaaa");
@@ -122,7 +122,7 @@ TEST_F(TextTest, CountsOnlyTheFilesOfAPart) {
   EXPECT_EQ(datasets.val->describe(), "4 tokens of 4, 1 file, 1 window of 4");
 }
 
-TEST_F(TextTest, WarnsOfFilesThatAreNoText) {
+TEST_F(TextTest, WarnsOfFilesThatAreNotText) {
   const auto warning = [&] {
     ::testing::internal::CaptureStderr();
     open_text(path("all"), 4, ", text: {tokenizer: bytes}");
@@ -139,14 +139,14 @@ TEST_F(TextTest, WarnsOfFilesThatAreNoText) {
               HasSubstr("2 files are probably not text, because they have NUL bytes, such as " + path("all/b.png")));
 }
 
-TEST_F(TextTest, ReadsOtherFilesWithTheVocabularyOfTheTrainingData) {
+TEST_F(TextTest, ReadsOtherFilesWithTrainingVocabulary) {
   const std::string train = write("train.txt", "xyz"), val = write("val.txt", "zy"), odd = write("odd.txt", "zy\nzq");
   EXPECT_THAT(read(*open_text(train, 1, ", val: {path: " + val + "}").val, 0).tokens(), ElementsAre(2));
   EXPECT_THAT(error_of([&] { open_text(train, 1, ", val: {path: " + odd + "}"); }),
               HasSubstr("odd.txt:1:3: the character U+000A is not in the training data"));
 }
 
-TEST_F(TextTest, TakesTheFilesOfAFolderByPatternInOrder) {
+TEST_F(TextTest, SelectsFilesByPatternInOrder) {
   write("src/b.cpp", "2");
   write("src/a/z.cpp", "1");
   write("src/a.hpp", "h");
@@ -163,14 +163,14 @@ TEST_F(TextTest, TakesTheFilesOfAFolderByPatternInOrder) {
               HasSubstr("no file in this folder matches"));
 }
 
-TEST_F(TextTest, FollowsLinksWithoutRunningInCircles) {
+TEST_F(TextTest, FollowsLinksWithoutLooping) {
   write("data/a.txt", "ab");
   std::filesystem::create_directory_symlink(folder_ / "data", folder_ / "data" / "again");
   std::filesystem::create_symlink(folder_ / "nowhere", folder_ / "data" / "broken.txt");
   EXPECT_EQ(open_text(path("data"), 1).train->size(), 1);
 }
 
-TEST_F(TextTest, TakesAFolderOfManyNamesUnderTheFirstThatIsWanted) {
+TEST_F(TextTest, UsesFirstWantedNameOfALinkedFolder) {
   write("m/a.txt", "ab");
   for (const char* link : {"t", "c", "z", "n", "k", "e", "w"}) {
     std::filesystem::create_directory_symlink(folder_ / "m", folder_ / link);
@@ -181,7 +181,7 @@ TEST_F(TextTest, TakesAFolderOfManyNamesUnderTheFirstThatIsWanted) {
   EXPECT_THAT(files({.exclude = {"c/", "[d-k]/**"}}), ElementsAre("m/a.txt"));
 }
 
-TEST_F(TextTest, ReadsEveryFolderInWhichAPatternMatches) {
+TEST_F(TextTest, ReadsEveryFolderAPatternMatches) {
   for (const char* folder : {"", "a/", "b/", "ab/", "a/a/", "a/b/", "a/b/a/"}) {
     for (const char* file : {"a", "b", "ab"}) write("deep/" + std::string(folder) + file + ".", "x");
   }
@@ -207,7 +207,7 @@ TEST_F(TextTest, ReadsEveryFolderInWhichAPatternMatches) {
   }
 }
 
-TEST_F(TextTest, TellsWhereTextIsNotUtf8) {
+TEST_F(TextTest, ReportsPlaceOfInvalidUtf8) {
   for (const char* bad :
        {"\xff", "\xc3(", "\xe2\x82", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\x80"}) {
     const std::string file = write("bad.txt", "fine é\nand " + std::string(bad) + "x");
@@ -227,7 +227,7 @@ TEST_F(TextTest, RefusesWhatIsNotText) {
   EXPECT_THAT(error_of([&] { open_text(write("a.txt", "abc"), 0); }, ExitCode::usage), HasSubstr("does not read text"));
 }
 
-TEST(Glob, MatchesAsPeopleWriteThem) {
+TEST(Glob, MatchesCommonPatterns) {
   EXPECT_TRUE(matches_glob("*.cpp", "deep/in/a.cpp"));
   EXPECT_FALSE(matches_glob("*.cpp", "a.cpp.orig"));
   EXPECT_TRUE(matches_glob("src/*.cpp", "src/a.cpp"));
@@ -250,13 +250,13 @@ TEST(Glob, MatchesAsPeopleWriteThem) {
   EXPECT_TRUE(matches_glob("a**c", "a/b/c"));
 }
 
-TEST(Glob, TakesNoLongerForManyStars) {
+TEST(Glob, StaysFastWithManyStars) {
   std::string pattern;
   for (int i = 0; i < 100; ++i) pattern += "*a";
   EXPECT_FALSE(matches_glob(pattern + "b", std::string(2000, 'a')));
 }
 
-TEST(RealData, TinyShakespeareHasTheKnownFacts) {
+TEST(RealText, ReadsTinyShakespeare) {
   GPUTRAIN_NEED_DATA(file, "tinyshakespeare.txt");
   const data::Datasets datasets = open("{train: {path: " + file + ", format: text}, val: {split: 10%}}", 256);
   EXPECT_EQ(datasets.train->layout().num_classes, 65);

@@ -49,24 +49,24 @@ void print_rates(const std::string& what, const std::string& section, int64_t ba
   std::cout << std::endl;
 }
 
-TEST(Throughput, OfMadeUpData) {
+TEST(Throughput, PrintsRatesOfSyntheticData) {
   print_rates("synthetic 224x224", "{train: {format: synthetic, samples: 100000}, image: {size: 224}}", 64);
   print_rates("synthetic 224x224 noise",
               "{train: {format: synthetic, samples: 100000, learnable: false}, image: {size: 224}}", 64);
   print_rates("synthetic 1024 tokens", "{train: {format: synthetic, samples: 100000}}", 64, 1024);
 }
 
-TEST(Throughput, OfMnist) {
+TEST(Throughput, PrintsRatesOfMnist) {
   GPUTRAIN_NEED_DATA(folder, "mnist");
   print_rates("mnist", "{train: {path: " + folder + ", format: idx}}", 64);
 }
 
-TEST(Throughput, OfShakespeare) {
+TEST(Throughput, PrintsRatesOfShakespeare) {
   GPUTRAIN_NEED_DATA(file, "tinyshakespeare.txt");
   print_rates("tinyshakespeare", "{train: {path: " + file + ", format: text}}", 12, 64);
 }
 
-TEST(Throughput, OfCifar) {
+TEST(Throughput, PrintsRatesOfCifar) {
   GPUTRAIN_NEED_DATA(file, "cifar10-jpg.tar");
   print_rates("cifar10-jpg.tar",
               "{train: {path: " + file +
@@ -74,7 +74,7 @@ TEST(Throughput, OfCifar) {
               128);
 }
 
-TEST(Throughput, OfPhotographs) {
+TEST(Throughput, PrintsRatesOfPhotographs) {
   GPUTRAIN_NEED_DATA(file, "imagenet-sample-250.tar");
   print_rates("imagenet-sample-250.tar",
               "{train: {path: " + file +

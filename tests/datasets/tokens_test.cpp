@@ -53,7 +53,7 @@ class TokensTest : public FolderTest {
   }
 };
 
-TEST_F(TokensTest, ReadsFilesOfLlmc) {
+TEST_F(TokensTest, ReadsLlmcFiles) {
   const auto gpt2 = open_tokens(write("a.bin", llmc<uint16_t>(20240520, 1, {5, 50256, 7})), 2);
   EXPECT_EQ(gpt2.train->layout().num_classes, 50257);
   EXPECT_THAT(read(*gpt2.train, 0).tokens(), ElementsAre(5, 50256));
@@ -63,7 +63,7 @@ TEST_F(TokensTest, ReadsFilesOfLlmc) {
   EXPECT_THAT(read(*llama.train, 0).tokens(), ElementsAre(128255));
 }
 
-TEST_F(TokensTest, ReadsFilesOfNanoGpt) {
+TEST_F(TokensTest, ReadsNanoGptFiles) {
   write("train.bin", raw<uint16_t>({3, 1, 4, 1}));
   write("val.bin", raw<uint16_t>({2, 2}));
   const auto datasets = open_tokens(folder_.string(), 3, "", ", val: {}");
@@ -75,7 +75,7 @@ TEST_F(TokensTest, ReadsFilesOfNanoGpt) {
   EXPECT_EQ(wide.train->layout().num_classes, 100000);
 }
 
-TEST_F(TokensTest, ReadsMegatronsIndexedFiles) {
+TEST_F(TokensTest, ReadsMegatronIndexedFiles) {
   write("m.idx", megatron(8, {3, 2}, 2));
   write("m.bin", raw<uint16_t>({1, 2, 3, 4, 5}));
   for (const char* name : {"m", "m.bin"})
@@ -86,7 +86,7 @@ TEST_F(TokensTest, ReadsMegatronsIndexedFiles) {
 }
 
 // Windows cross file borders: no token is lost at the end of a file.
-TEST_F(TokensTest, JoinsTheFilesOfAPattern) {
+TEST_F(TokensTest, JoinsFilesOfAPattern) {
   std::vector<uint16_t> tokens(50);
   std::iota(tokens.begin(), tokens.end(), uint16_t{0});
   write("t_002.bin", raw<uint16_t>({tokens.begin() + 7, tokens.begin() + 8}));
@@ -117,7 +117,7 @@ TEST_F(TokensTest, RefusesDamagedFiles) {
   EXPECT_THAT(refusal(""), HasSubstr("too few tokens: 0"));
 }
 
-TEST_F(TokensTest, RefusesWhatIsPlainlySomethingElse) {
+TEST_F(TokensTest, RefusesOtherKindsOfFiles) {
   EXPECT_THAT(refusal("\x93NUMPY\x01" + std::string(121, ' ')), HasSubstr("a file of numpy.save"));
   EXPECT_THAT(refusal(std::string("\x1f\x8b\x08\x00", 4) + std::string(124, 'x')), HasSubstr("a compressed file"));
   EXPECT_THAT(refusal("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer..."),
@@ -142,13 +142,13 @@ TEST_F(TokensTest, RefusesDamagedMegatronIndexes) {
   EXPECT_THAT(index_refusal(megatron(8, {3, 2}, 4)), HasSubstr("sequence 1 does not follow the one before it"));
 }
 
-TEST_F(TokensTest, RefusesTokensOutsideOfTheVocabulary) {
+TEST_F(TokensTest, RefusesTokensOutsideVocabulary) {
   const auto datasets = open_tokens(write("a.bin", raw<uint16_t>({1, 9, 3})), 2, ", vocab_size: 9");
   EXPECT_THAT(error_of([&] { read(*datasets.train, 0); }),
               HasSubstr("a.bin: token 9 near position 0 is outside the vocabulary of 9"));
 }
 
-TEST_F(TokensTest, RefusesAtOnceWhatEvaluationWouldNotKnow) {
+TEST_F(TokensTest, RefusesUnknownEvaluationTokensAtOnce) {
   const std::string val = write("val.bin", raw<uint16_t>({1, 2, 9, 1}));
   const auto open_with = [&](const std::string& options) {
     open("{train: {path: " + write("train.bin", raw<uint16_t>({1, 4, 3})) + ", format: tokens" + options +
@@ -160,17 +160,17 @@ TEST_F(TokensTest, RefusesAtOnceWhatEvaluationWouldNotKnow) {
   EXPECT_NO_THROW(open_with(", vocab_size: 10"));
 }
 
-TEST_F(TokensTest, TakesATokenThatBeginsLikeACompressedFile) {
+TEST_F(TokensTest, AcceptsTokenThatLooksLikeGzip) {
   EXPECT_EQ(open_tokens(write("a.bin", raw<uint16_t>({35615, 9, 3, 4})), 2, ", vocab_size: 50257").train->size(), 2);
 }
 
-TEST_F(TokensTest, NeedsALanguageModelAndFiles) {
+TEST_F(TokensTest, NeedsLanguageModelAndFiles) {
   EXPECT_THAT(error_of([this] { open_tokens(path("none*.bin"), 2); }), HasSubstr("no file matches this pattern"));
   EXPECT_THAT(error_of([this] { open_tokens(write("a.bin", "abcd"), 0); }, ExitCode::usage),
               HasSubstr("does not read text"));
 }
 
-TEST_F(TokensTest, FindsTheFilesOfAFolderWhateverItIsCalled) {
+TEST_F(TokensTest, FindsFilesInOddlyNamedFolder) {
   write("data [v2]*/train_0.bin", raw(std::vector<uint16_t>{1, 2, 3}));
   EXPECT_EQ(open_tokens(path("data [v2]*"), 2).train->size(), 1);
 }

@@ -20,7 +20,7 @@ class AllocationMeterTest : public ::testing::Test {
   static void SetUpTestSuite() { install_host_allocator(); }
 };
 
-TEST_F(AllocationMeterTest, CountsSmallAndLargeBlocksToTheByte) {
+TEST_F(AllocationMeterTest, CountsBlocksToTheByte) {
   const AllocationMeter meter;
   at::Tensor small = block(100), large = block(3'000'001);
   EXPECT_EQ(meter.live_bytes(), 3'000'101);
@@ -31,7 +31,7 @@ TEST_F(AllocationMeterTest, CountsSmallAndLargeBlocksToTheByte) {
   EXPECT_EQ(meter.peak_bytes(), 3'000'101);
 }
 
-TEST_F(AllocationMeterTest, LeavesOutWhatWasThereBefore) {
+TEST_F(AllocationMeterTest, IgnoresEarlierBlocks) {
   std::optional<at::Tensor> earlier;
   {
     const AllocationMeter meter;
@@ -44,7 +44,7 @@ TEST_F(AllocationMeterTest, LeavesOutWhatWasThereBefore) {
   EXPECT_EQ(meter.peak_bytes(), 0);
 }
 
-TEST_F(AllocationMeterTest, CountsOnEveryThreadAndKeepsContentsApart) {
+TEST_F(AllocationMeterTest, CountsOnEveryThread) {
   const AllocationMeter meter;
   std::vector<std::thread> threads;
   std::vector<at::Tensor> held(4);

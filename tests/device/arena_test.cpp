@@ -37,7 +37,7 @@ std::vector<Resident> two_units() {
           {"head.weight", parameter({2, 2}), 1, true}};
 }
 
-TEST(Arena, OrdersByUnitAndPutsWhatDecaysFirst) {
+TEST(Arena, OrdersByUnitWithDecayingFirst) {
   const Arena arena(two_units());
   EXPECT_EQ(names_of(arena), (std::vector<std::string>{"stem.weight", "stem.bias", "head.weight", "head.bias"}));
 }
@@ -114,7 +114,7 @@ TEST(Arena, NeedsSomethingToTrain) {
   EXPECT_THROW(Arena{residents}, std::logic_error);
 }
 
-TEST(Arena, KeepsTheIdentityOfTensorsAndSharesItsMemoryWithThem) {
+TEST(Arena, SharesMemoryWithTheSameTensors) {
   const std::vector<Resident> residents = two_units();
   const at::Tensor weight = residents[1].value;
   const Arena arena(residents);
@@ -128,7 +128,7 @@ TEST(Arena, KeepsTheIdentityOfTensorsAndSharesItsMemoryWithThem) {
   EXPECT_TRUE(weight.is_leaf());
 }
 
-TEST(Arena, AccumulatesGradientsOfBackwardInItsFlatBuffer) {
+TEST(Arena, AccumulatesGradientsInFlatBuffer) {
   const std::vector<Resident> residents = two_units();
   const Arena arena(residents);
   const at::Tensor weight = residents[1].value;
@@ -139,7 +139,7 @@ TEST(Arena, AccumulatesGradientsOfBackwardInItsFlatBuffer) {
   arena.check_views();
 }
 
-TEST(Arena, KeepsChannelsLastStridesOfValuesAndGradients) {
+TEST(Arena, KeepsChannelsLastStrides) {
   const at::Tensor weight =
       at::empty({4, 3, 2, 2}, at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast)).requires_grad_(true);
   const Arena arena({{"conv.weight", weight}});
@@ -161,7 +161,7 @@ TEST(Arena, KeepsChannelsLastStridesOfValuesAndGradients) {
   EXPECT_TRUE(at::allclose(arena.gradients().narrow(0, 0, 48), flat, 1e-4, 1e-4));
 }
 
-TEST(Arena, NoticesAReplacedGradient) {
+TEST(Arena, DetectsReplacedGradient) {
   const std::vector<Resident> residents = two_units();
   const Arena arena(residents);
   arena.check_views();
@@ -172,7 +172,7 @@ TEST(Arena, NoticesAReplacedGradient) {
   EXPECT_THROW(arena.check_views(), std::logic_error);
 }
 
-TEST(Arena, NoticesAReplacedValue) {
+TEST(Arena, DetectsReplacedValue) {
   const std::vector<Resident> residents = two_units();
   const Arena arena(residents);
   at::Tensor weight = residents[1].value;
@@ -186,7 +186,7 @@ TEST(Arena, RefusesMixedTypesAndDecreasingUnits) {
   EXPECT_THROW(Arena({}), std::logic_error);
 }
 
-TEST(Arena, TakesScalarsAndEmptyTensors) {
+TEST(Arena, AcceptsScalarsAndEmptyTensors) {
   const at::Tensor scalar = parameter({}), empty = parameter({0, 4});
   const Arena arena({{"scale", scalar}, {"nothing", empty}});
   EXPECT_EQ(arena.values().numel(), 32);
@@ -201,7 +201,7 @@ int64_t resident_bytes() {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-TEST(Arena, TakesNoMemoryForGradientsAndStateBeforeTheyAreWritten) {
+TEST(Arena, TakesNoMemoryForUnwrittenGradients) {
   constexpr int64_t kNumel = int64_t{64} << 20;  // 256 MiB
   const std::vector<Resident> residents{{"w", parameter({kNumel})}};
   const int64_t before = resident_bytes();

@@ -15,14 +15,14 @@ c10::AcceleratorError cuda_error(int code, const std::string& text) {
           "CUDA error: " + text + "\nCUDA kernel errors might be asynchronously reported"};
 }
 
-TEST(Fault, OfAGpuIsToBeStartedAgain) {
+TEST(GpuFault, AsksForRestart) {
   const auto error = fault_of(cuda_error(214, "uncorrectable ECC error encountered"));
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), ExitCode::restart);
   EXPECT_EQ(error->parts().what, "a GPU has failed: CUDA error: uncorrectable ECC error encountered");
 }
 
-TEST(Fault, IsNoMistakeOfAProgram) {
+TEST(GpuFault, ExcludesProgramErrors) {
   EXPECT_FALSE(fault_of(cuda_error(700, "an illegal memory access was encountered")));
   EXPECT_FALSE(fault_of(cuda_error(2, "out of memory")));
   EXPECT_FALSE(fault_of(std::runtime_error("CUDA error: unknown error")));

@@ -9,7 +9,7 @@
 namespace gputrain::device {
 namespace {
 
-TEST(Generators, ASeedRepeatsTheDraws) {
+TEST(Generators, RepeatDrawsOfASeed) {
   seed_generators(at::kCPU, 17);
   const at::Tensor first = at::rand({100});
   EXPECT_FALSE(at::equal(first, at::rand({100})));
@@ -17,7 +17,7 @@ TEST(Generators, ASeedRepeatsTheDraws) {
   EXPECT_TRUE(at::equal(first, at::rand({100})));
 }
 
-TEST(Generators, ARestoredStateGoesOnWhereItWasTaken) {
+TEST(Generators, ContinueFromRestoredState) {
   seed_generators(at::kCPU, 3);
   (void)at::rand({7});
   const at::Tensor state = generator_state(at::kCPU);
@@ -27,7 +27,7 @@ TEST(Generators, ARestoredStateGoesOnWhereItWasTaken) {
   EXPECT_TRUE(at::equal(expected, at::rand({50})));
 }
 
-TEST(Generators, WhatIsNoStateIsRefused) {
+TEST(Generators, RefuseInvalidState) {
   for (const at::Tensor& wrong : {at::Tensor{}, at::zeros({3}, at::kByte), at::zeros({3})}) {
     try {
       set_generator_state(at::kCPU, wrong);

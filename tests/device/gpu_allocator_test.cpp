@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(GpuAllocatorSettings, AreTakenAndRefusedAsPyTorchDoes) {
+TEST(GpuAllocatorSettings, AreJudgedAsPyTorchDoes) {
   GPUTRAIN_NEED_REFERENCE("torch");
   const std::vector<std::string> settings{"expandable_segments:True",
                                           "expandable_segments:true",
@@ -81,14 +81,14 @@ TEST(GpuAllocatorSettings, AreTakenAndRefusedAsPyTorchDoes) {
 }
 
 // PyTorch reads only the leading digits, or values that overflow its type.
-TEST(GpuAllocatorSettings, ThatPyTorchMisreadsAreRefused) {
+TEST(GpuAllocatorSettings, AreRefusedWherePyTorchMisreadsThem) {
   for (const char* setting : {"max_split_size_mb:128abc", "max_split_size_mb:-1", "max_split_size_mb:30.5", "",
                               "max_split_size_mb:19", "expandable_segments:True,"}) {
     EXPECT_NE(problem_of_allocator_settings(setting), "") << setting;
   }
 }
 
-TEST(GpuAllocatorSettings, AreRefusedWithWhatWouldDo) {
+TEST(GpuAllocatorSettings, AreRefusedWithASuggestion) {
   EXPECT_THAT(problem_of_allocator_settings("expandable_segments:true"), HasSubstr("must be True or False"));
   EXPECT_THAT(problem_of_allocator_settings("expandable_segment:True"),
               AllOf(HasSubstr("no setting 'expandable_segment'"), HasSubstr("only expandable_segments, max_split")));

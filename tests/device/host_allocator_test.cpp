@@ -32,7 +32,7 @@ class HostAllocator : public ::testing::Test {
 
 at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
 
-TEST_F(HostAllocator, AFreedLargeBlockServesTheNextRequestOfItsSize) {
+TEST_F(HostAllocator, ReusesFreedBlockOfSameSize) {
   const void* first = bytes(5 * kMebibyte).const_data_ptr();
   const int64_t reused = host_allocator_facts().reused;
   const at::Tensor same = bytes(5 * kMebibyte);
@@ -41,7 +41,7 @@ TEST_F(HostAllocator, AFreedLargeBlockServesTheNextRequestOfItsSize) {
   EXPECT_NE(bytes(5 * kMebibyte).const_data_ptr(), first);
 }
 
-TEST_F(HostAllocator, ForgetsItsPeakAndGivesBackWhatItKeeps) {
+TEST_F(HostAllocator, ForgetsPeakAndReleasesKeptBlocks) {
   const at::Tensor held = bytes(3 * kMebibyte);
   { const at::Tensor gone = bytes(50 * kMebibyte); }
   EXPECT_GE(host_allocator_facts().kept_bytes, 50 * kMebibyte);
@@ -52,12 +52,12 @@ TEST_F(HostAllocator, ForgetsItsPeakAndGivesBackWhatItKeeps) {
   EXPECT_GE(facts.in_use_bytes, 3 * kMebibyte);
 }
 
-TEST_F(HostAllocator, ABlockFarTooLargeIsNotUsed) {
+TEST_F(HostAllocator, IgnoresBlocksFarTooLarge) {
   const void* large = bytes(40 * kMebibyte).const_data_ptr();
   EXPECT_NE(bytes(30 * kMebibyte).const_data_ptr(), large);
 }
 
-TEST_F(HostAllocator, KeptAndUsedBlocksTogetherStayUnderFiveQuartersOfThePeakOfUsedOnes) {
+TEST_F(HostAllocator, KeepsAtMost25PercentAbovePeakUse) {
   RandomStream random(11, 0);
   std::vector<at::Tensor> held;
   for (int i = 0; i < 2000; ++i) {
@@ -72,7 +72,7 @@ TEST_F(HostAllocator, KeptAndUsedBlocksTogetherStayUnderFiveQuartersOfThePeakOfU
   EXPECT_GT(host_allocator_facts().reused, 100);
 }
 
-TEST_F(HostAllocator, ASecondStepUsesTheBlocksOfTheFirstAlthoughSomeWaitAtItsHeight) {
+TEST_F(HostAllocator, ReusesAllBlocksInSecondStep) {
   const auto step = [] {
     std::vector<at::Tensor> held;
     for (int i = 0; i < 10; ++i) held.push_back(bytes(4 * kMebibyte));
@@ -105,7 +105,7 @@ class DataLimit {
   rlimit before_{};
 };
 
-TEST_F(HostAllocator, KeepsNoMoreAboveThePeakThanHalfOfWhatIsFree) {
+TEST_F(HostAllocator, KeepsAtMostHalfOfFreeMemoryAbovePeak) {
   if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
   std::vector<at::Tensor> held;
   const auto hold = [&](size_t count, int64_t mebibytes) {
@@ -122,7 +122,7 @@ TEST_F(HostAllocator, KeepsNoMoreAboveThePeakThanHalfOfWhatIsFree) {
   EXPECT_LE(facts.in_use_bytes + facts.kept_bytes, peak + 3 * kMebibyte);
 }
 
-TEST_F(HostAllocator, WhatItKeepsIsGivenBackForTheStackOfAThread) {
+TEST_F(HostAllocator, ReleasesKeptBlocksForThreadStack) {
   if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
   forget_host_peak();
   { const at::Tensor gone = bytes(50 * kMebibyte); }
@@ -142,7 +142,7 @@ TEST_F(HostAllocator, WhatItKeepsIsGivenBackForTheStackOfAThread) {
   EXPECT_EQ(host_allocator_facts().peak_in_use_bytes, peak);
 }
 
-TEST_F(HostAllocator, NoTwoTensorsShareABlockWhateverThreadHoldsThem) {
+TEST_F(HostAllocator, SharesNoBlockBetweenThreads) {
   std::vector<std::thread> threads;
   std::vector<int> wrong(4, 0);
   for (size_t t = 0; t < wrong.size(); ++t) {
@@ -160,7 +160,7 @@ TEST_F(HostAllocator, NoTwoTensorsShareABlockWhateverThreadHoldsThem) {
   EXPECT_EQ(wrong, std::vector<int>(4, 0));
 }
 
-TEST_F(HostAllocator, EveryTensorIsAlignedForVectorCode) {
+TEST_F(HostAllocator, AlignsEveryTensorForVectorCode) {
   for (const int64_t count :
        {int64_t{1}, int64_t{100}, int64_t{5000}, kMebibyte / 4 - 1, kMebibyte / 4, 3 * kMebibyte}) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(bytes(count).const_data_ptr()) % 64, 0u) << count;
@@ -168,7 +168,7 @@ TEST_F(HostAllocator, EveryTensorIsAlignedForVectorCode) {
   EXPECT_EQ(bytes(0).numel(), 0);
 }
 
-TEST_F(HostAllocator, WhatTheSystemRefusesIsAnEnvironmentError) {
+TEST_F(HostAllocator, ReportsRefusedMemoryAsEnvironmentError) {
   try {
     (void)bytes(int64_t{1} << 50);
     ADD_FAILURE() << "was granted";

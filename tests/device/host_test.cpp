@@ -24,18 +24,18 @@ class CpuThreadsPlan : public ::testing::Test {
   void TearDown() override { ::unsetenv("OMP_NUM_THREADS"); }
 };
 
-TEST_F(CpuThreadsPlan, ALoneRankTakesEveryCoreItMayRunOn) {
+TEST_F(CpuThreadsPlan, GivesLoneRankEveryCore) {
   EXPECT_EQ(plan_cpu_threads(1).count, available_cores());
   EXPECT_GE(available_cores(), 1);
 }
 
-TEST_F(CpuThreadsPlan, RanksOfOneHostShareItsCoresAndNoneGoesEmpty) {
+TEST_F(CpuThreadsPlan, SharesCoresBetweenRanks) {
   EXPECT_EQ(plan_cpu_threads(2).count, std::max(1, available_cores() / 2));
   EXPECT_EQ(plan_cpu_threads(1000).count, 1);
   EXPECT_NE(plan_cpu_threads(2).reason.find("2 ranks"), std::string::npos);
 }
 
-TEST_F(CpuThreadsPlan, TheUsersVariableDecidesAlone) {
+TEST_F(CpuThreadsPlan, FollowsTheUsersVariable) {
   ::setenv("OMP_NUM_THREADS", "3", 1);
   EXPECT_EQ(plan_cpu_threads(8).count, 3);
   EXPECT_EQ(plan_cpu_threads(8).reason, "OMP_NUM_THREADS");
@@ -43,7 +43,7 @@ TEST_F(CpuThreadsPlan, TheUsersVariableDecidesAlone) {
   EXPECT_EQ(plan_cpu_threads(1).count, available_cores());
 }
 
-TEST_F(CpuThreadsPlan, CoresBoundToThisRankByItsLauncherAreNotDividedAgain) {
+TEST_F(CpuThreadsPlan, KeepsCoresBoundByTheLauncher) {
   if (available_cores() < 2) GTEST_SKIP() << "one core only";
   cpu_set_t all;
   ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
@@ -59,7 +59,7 @@ TEST_F(CpuThreadsPlan, CoresBoundToThisRankByItsLauncherAreNotDividedAgain) {
   EXPECT_EQ(plan.reason, "bound by the launcher");
 }
 
-TEST(AvailableHostBytes, AreTheLeastOfMachineAndControlGroups) {
+TEST(AvailableHostBytes, IsLeastOfMachineAndControlGroups) {
   const std::filesystem::path root = std::filesystem::path(::testing::TempDir()) / "available_host_bytes";
   const auto write = [&](const std::string& name, const std::string& text) {
     create_directories((root / name).parent_path());
@@ -81,7 +81,7 @@ TEST(AvailableHostBytes, AreTheLeastOfMachineAndControlGroups) {
   std::filesystem::remove_all(root);
 }
 
-TEST(RanksOnSameCores, AreAllWhenNobodyBoundThemAndOneWhenEachHasItsOwn) {
+TEST(RanksOnSameCores, CountsAllUnlessBound) {
   EXPECT_EQ(ranks_on_same_cores(64, 64, 8), 8);  // not bound
   EXPECT_EQ(ranks_on_same_cores(8, 64, 8), 1);   // mpirun --map-by slot:PE=8, srun --cpu-bind=cores -c 8
   EXPECT_EQ(ranks_on_same_cores(1, 64, 2), 1);   // mpirun --bind-to core
@@ -91,7 +91,7 @@ TEST(RanksOnSameCores, AreAllWhenNobodyBoundThemAndOneWhenEachHasItsOwn) {
   EXPECT_EQ(ranks_on_same_cores(64, 64, 1), 1);
 }
 
-TEST_F(CpuThreadsPlan, WhatASchedulerAllotsIsWhatTheRanksShare) {
+TEST_F(CpuThreadsPlan, SharesWhatTheSchedulerAllots) {
   const int cores = available_cores();
   EXPECT_EQ(plan_cpu_threads(1, 1).count, 1);
   EXPECT_EQ(plan_cpu_threads(1, 1).reason, cores > 1 ? "allotted by the scheduler" : "all cores");
@@ -99,14 +99,14 @@ TEST_F(CpuThreadsPlan, WhatASchedulerAllotsIsWhatTheRanksShare) {
   EXPECT_EQ(plan_cpu_threads(2, 1000 * 1000).count, cores);
 }
 
-TEST_F(CpuThreadsPlan, IsWhatAtenComputesWith) {
+TEST_F(CpuThreadsPlan, SetsThreadsOfAten) {
   const int before = at::get_num_threads();
   set_cpu_threads({.count = 1, .reason = "test"});
   EXPECT_EQ(at::get_num_threads(), 1);
   set_cpu_threads({.count = before, .reason = "test"});
 }
 
-TEST(HostMemory, ThePeakStaysWhenMemoryIsGivenBack) {
+TEST(HostMemory, KeepsPeakAfterMemoryIsFreed) {
   const int64_t before = peak_resident_bytes(), more = before + (int64_t{64} << 20);
   {
     std::vector<char> memory(static_cast<size_t>(more));
@@ -117,7 +117,7 @@ TEST(HostMemory, ThePeakStaysWhenMemoryIsGivenBack) {
 }
 
 // The test starts itself again in a process that used much memory before.
-TEST(HostMemory, ThePeakIsNotThatOfTheProgramWhichStartedThisOne) {
+TEST(HostMemory, ExcludesPeakOfStartingProgram) {
   constexpr size_t kBytes = size_t{1} << 30;
   if (::getenv("AFTER_EXEC") != nullptr) {
     EXPECT_LT(peak_resident_bytes(), int64_t{kBytes});
@@ -127,7 +127,7 @@ TEST(HostMemory, ThePeakIsNotThatOfTheProgramWhichStartedThisOne) {
   if (child == 0) {
     std::memset(std::malloc(kBytes), 1, kBytes);
     ::setenv("AFTER_EXEC", "1", 1);
-    ::execl("/proc/self/exe", "test", "--gtest_filter=HostMemory.ThePeakIsNot*", nullptr);
+    ::execl("/proc/self/exe", "test", "--gtest_filter=HostMemory.ExcludesPeakOfStartingProgram", nullptr);
     std::_Exit(99);
   }
   int status = 0;

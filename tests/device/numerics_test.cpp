@@ -22,14 +22,14 @@ void expect_tf32(bool expected) {
   }
 }
 
-TEST(Numerics, Tf32IsOnOrOffForGemmAndConvolutionTogether) {
+TEST(Numerics, SwitchesTf32OfGemmAndConvolution) {
   for (const bool on : {true, false, true, false}) {
     apply({.tf32 = on});
     expect_tf32(on);
   }
 }
 
-TEST(Numerics, DeterministicModeTurnsAutotuningOffAndBackOn) {
+TEST(Numerics, TurnsAutotuningOffWhenDeterministic) {
   apply({.deterministic = true});
   EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
   EXPECT_TRUE(at::globalContext().deterministicCuDNN());
@@ -41,7 +41,7 @@ TEST(Numerics, DeterministicModeTurnsAutotuningOffAndBackOn) {
   EXPECT_TRUE(at::globalContext().benchmarkCuDNN());
 }
 
-TEST(Numerics, AWorkspaceThatForbidsDeterminismIsRefused) {
+TEST(Numerics, RefusesNondeterministicWorkspace) {
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":0:0", 1);
   try {
     apply({.deterministic = true});
@@ -53,7 +53,7 @@ TEST(Numerics, AWorkspaceThatForbidsDeterminismIsRefused) {
   ::unsetenv("CUBLAS_WORKSPACE_CONFIG");
 }
 
-TEST(Numerics, SixteenBitProductsAreAddedUpInFp32) {
+TEST(Numerics, Adds16BitProductsInFp32) {
   apply({});
   EXPECT_EQ(at::globalContext().allowBF16ReductionCuBLAS(),
             at::CuBLASReductionOption::DisallowReducedPrecisionAllowSplitK);

@@ -13,7 +13,7 @@
 namespace gputrain::device {
 namespace {
 
-TEST(Shortage, OfTheHostAllocatorTellsTheRequest) {
+TEST(Shortage, HasRequestOfHostAllocator) {
   install_host_allocator();
   constexpr int64_t kMoreThanAnyMachineHas = int64_t{1} << 56;
   try {
@@ -26,7 +26,7 @@ TEST(Shortage, OfTheHostAllocatorTellsTheRequest) {
   }
 }
 
-TEST(Shortage, OfAGpuTellsTheRequest) {
+TEST(Shortage, HasRequestOfGpu) {
   const auto requested = [](const std::string& size) {
     const c10::OutOfMemoryError failure(
         {__func__, __FILE__, __LINE__},
@@ -39,7 +39,7 @@ TEST(Shortage, OfAGpuTellsTheRequest) {
   EXPECT_EQ(requested("nothing"), 0);
 }
 
-TEST(Shortage, OfTheLibrariesIsRecognised) {
+TEST(Shortage, IsRecognisedFromLibraries) {
   EXPECT_TRUE(shortage_of(std::bad_alloc()));
   EXPECT_TRUE(
       shortage_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "thread")));
@@ -48,7 +48,7 @@ TEST(Shortage, OfTheLibrariesIsRecognised) {
                  "[enforce fail at alloc_cpu.cpp:113] err == 0. DefaultCPUAllocator: can't allocate memory")));
 }
 
-TEST(Shortage, OfAGpuIsRecognisedInWhatCudaAndItsLibrariesSay) {
+TEST(Shortage, IsRecognisedFromCudaLibraries) {
   const c10::SourceLocation here{__func__, __FILE__, __LINE__};
   EXPECT_TRUE(shortage_of(c10::AcceleratorError(here, 2, "CUDA error: out of memory")));
   EXPECT_FALSE(shortage_of(c10::AcceleratorError(here, 700, "CUDA error: an illegal memory access was encountered")));
@@ -58,7 +58,7 @@ TEST(Shortage, OfAGpuIsRecognisedInWhatCudaAndItsLibrariesSay) {
   EXPECT_FALSE(shortage_of(c10::Error(here, "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED")));
 }
 
-TEST(Shortage, OfAGpuIsRecognisedInWhatNcclSaysLast) {
+TEST(Shortage, IsRecognisedFromNccl) {
   const auto told = [](const std::string& last) {
     return shortage_of(
         c10::DistBackendError({__func__, __FILE__, __LINE__},
@@ -76,7 +76,7 @@ TEST(Shortage, OfAGpuIsRecognisedInWhatNcclSaysLast) {
   EXPECT_FALSE(told("NET/IB : Unable to open device mlx5_0"));
 }
 
-TEST(Shortage, IsNotWhatFailsOtherwise) {
+TEST(Shortage, ExcludesOtherFailures) {
   EXPECT_FALSE(shortage_of(std::runtime_error("out of memory, it says")));
   EXPECT_FALSE(shortage_of(std::system_error(std::make_error_code(std::errc::no_such_file_or_directory))));
   EXPECT_FALSE(shortage_of(c10::Error({__func__, __FILE__, __LINE__}, "sizes do not match")));

@@ -5,7 +5,7 @@
 namespace gputrain::device {
 namespace {
 
-TEST(PeakRates, AreTheDataSheetsWithoutSparsity) {
+TEST(PeakRates, MatchDataSheetsWithoutSparsity) {
   EXPECT_DOUBLE_EQ(peak_rate("NVIDIA A100-SXM4-80GB", "bf16").value_or(0), 312e12);
   EXPECT_DOUBLE_EQ(peak_rate("NVIDIA A100 80GB PCIe", "tf32").value_or(0), 156e12);
   EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H100 80GB HBM3", "fp16").value_or(0), 989.4e12);
@@ -14,7 +14,7 @@ TEST(PeakRates, AreTheDataSheetsWithoutSparsity) {
   EXPECT_DOUBLE_EQ(peak_rate("NVIDIA H200 NVL", "bf16").value_or(0), 835.5e12);
 }
 
-TEST(PeakRates, OfWhatIsNotKnownAreNone) {
+TEST(PeakRates, AreUnknownForOtherDevices) {
   EXPECT_EQ(peak_rate("NVIDIA A10G", "bf16"), std::nullopt);  // not an A10 and not an A100
   EXPECT_EQ(peak_rate("Tesla T4", "bf16"), std::nullopt);
   EXPECT_EQ(peak_rate("NVIDIA H200", "fp64"), std::nullopt);

@@ -15,7 +15,7 @@ struct Memory {
   void hold(int64_t bytes) { most = std::max(most, held = bytes); }
 };
 
-TEST(Peak, LeavesOutWhatIsTakenAside) {
+TEST(Peak, ExcludesPausedAllocations) {
   Memory memory;
   memory.hold(7);
   memory.hold(5);
@@ -33,7 +33,7 @@ TEST(Peak, LeavesOutWhatIsTakenAside) {
 }
 
 // Comparing a kernel may start another comparison inside it.
-TEST(Peak, CountsAgainAfterTheOutermostOnly) {
+TEST(Peak, ResumesOnlyAfterOutermostPause) {
   Memory memory;
   memory.hold(5);
   memory.peak.pause();
@@ -48,7 +48,7 @@ TEST(Peak, CountsAgainAfterTheOutermostOnly) {
   EXPECT_EQ(memory.peak.bytes(), 6);
 }
 
-TEST(Peak, OfAGpuLeavesOutWhatIsTakenAside) {
+TEST(Peak, ExcludesPausedAllocationsOnGpu) {
   if (gpu_count() == 0) GTEST_SKIP() << "there is no GPU here";
   const at::Device device = choose_device("cuda", 0);
   const auto hold = [device](int64_t bytes) {

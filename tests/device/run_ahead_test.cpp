@@ -60,7 +60,7 @@ TEST_F(RunAheadTest, WaitsForAllButTheLastSteps) {
   ahead_.wait(2, no_look);
 }
 
-TEST_F(RunAheadTest, LooksAtEachStepThatIsDone) {
+TEST_F(RunAheadTest, ChecksEachFinishedStep) {
   queue_steps(3);
   done = 3;
   int looks = 0;
@@ -70,7 +70,7 @@ TEST_F(RunAheadTest, LooksAtEachStepThatIsDone) {
   EXPECT_THROW(ahead_.wait(0, [](size_t) { throw std::runtime_error("it was aborted"); }), std::runtime_error);
 }
 
-TEST_F(RunAheadTest, WhatTheLookThrowsEndsTheWaiting) {
+TEST_F(RunAheadTest, EndsWaitWhenACheckThrows) {
   queue_steps(1);
   EXPECT_THROW(ahead_.wait(0, [](size_t) { throw std::runtime_error("the others have gone"); }), std::runtime_error);
   done = 1;
@@ -79,7 +79,7 @@ TEST_F(RunAheadTest, WhatTheLookThrowsEndsTheWaiting) {
   EXPECT_EQ(looks, 1);
 }
 
-TEST(RunAheadOfACpu, WaitsForNothing) {
+TEST(RunAheadOnCpu, WaitsForNothing) {
   RunAhead ahead(at::kCPU);
   ahead.mark();
   ahead.wait(0, no_look);

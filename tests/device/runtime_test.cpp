@@ -22,22 +22,22 @@ Error refusal_of(std::string_view request, int local_rank) {
   return Error(ExitCode::internal, {.what = ""});
 }
 
-TEST(ChooseDevice, TheCpuCanAlwaysBeAskedFor) {
+TEST(ChooseDevice, AlwaysOffersTheCpu) {
   EXPECT_TRUE(choose_device("cpu", 0).is_cpu());
   EXPECT_TRUE(choose_device("cpu", 5).is_cpu());
 }
 
-TEST(ChooseDevice, AutoTakesTheCpuOnlyWhereThereIsNoGpu) {
+TEST(ChooseDevice, PicksCpuOnlyWithoutGpu) {
   EXPECT_EQ(choose_device("auto", 0).is_cpu(), gpu_count() == 0);
 }
 
-TEST(ChooseDevice, AnUnknownRequestIsAUsageError) {
+TEST(ChooseDevice, RefusesUnknownDevice) {
   const Error error = refusal_of("gpu", 0);
   EXPECT_EQ(error.code(), ExitCode::usage);
   EXPECT_THAT(error.what(), ::testing::HasSubstr("'gpu'"));
 }
 
-TEST(ChooseDevice, AGpuThatIsNotThereIsAnEnvironmentErrorThatSaysWhy) {
+TEST(ChooseDevice, ExplainsMissingGpu) {
   if (gpu_count() == 1) {  // a rank that sees only one GPU uses it, whatever its local rank
     EXPECT_EQ(choose_device("cuda", 5).index(), 0);
     return;
@@ -48,7 +48,7 @@ TEST(ChooseDevice, AGpuThatIsNotThereIsAnEnvironmentErrorThatSaysWhy) {
   EXPECT_THAT(error.what(), ::testing::HasSubstr(reason));
 }
 
-TEST(Runtime, TheChosenDeviceHoldsTensorsAndTellsItsFacts) {
+TEST(Runtime, HoldsTensorsAndReportsDeviceFacts) {
   const at::Device device = choose_device("auto", 0);
   const at::Tensor tensor = at::zeros({1 << 20}, at::TensorOptions().device(device));
   synchronize(device);

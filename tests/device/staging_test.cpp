@@ -11,7 +11,7 @@ namespace gputrain::device {
 namespace {
 
 // Without a GPU, page-locked memory cannot be allocated: the same failure as when the system has none left.
-TEST(Staging, TakesOrdinaryMemoryWherePageLockedMemoryIsRefusedAndSaysSoOnce) {
+TEST(Staging, FallsBackToOrdinaryMemoryAndSaysSoOnce) {
   Staging staging;
   ::testing::internal::CaptureStderr();
   const at::Tensor first = staging.empty_strided({2, 3}, {1, 2}, at::kHalf);

@@ -51,7 +51,7 @@ struct Weights {
   }
 };
 
-TEST(WorkingCopy, IsReadWhileAReadingLivesAndInItsTypeAlone) {
+TEST(WorkingCopy, ServesOnlyItsTypeWhileAReadingLives) {
   const Weights weights;
   EXPECT_FALSE(working_view(weights.all[0], at::kBFloat16).defined());
   {
@@ -65,7 +65,7 @@ TEST(WorkingCopy, IsReadWhileAReadingLivesAndInItsTypeAlone) {
   const Reading none(nullptr);
 }
 
-TEST(WorkingCopy, IsWhatTheValuesAreWhoeverChangedThem) {
+TEST(WorkingCopy, FollowsTheValuesWhoeverChangesThem) {
   const Weights weights;
   const at::NoGradGuard no_grad;
   const std::vector<std::function<void()>> writers{[&] { weights.all[1].detach().mul_(2); },
@@ -82,7 +82,7 @@ TEST(WorkingCopy, IsWhatTheValuesAreWhoeverChangedThem) {
   }
 }
 
-TEST(WorkingCopy, IsNotCastAgainAfterAnUpdateThatWroteIt) {
+TEST(WorkingCopy, IsNotCastAfterAnUpdateThatWroteIt) {
   const Weights weights;
   for (int step = 0; step < 3; ++step) {
     const int64_t before = weights.copy.tensor()._version();
@@ -97,7 +97,7 @@ TEST(WorkingCopy, IsNotCastAgainAfterAnUpdateThatWroteIt) {
 }
 
 // A skipped update writes neither values nor copy, so its note counts only if the copy was current before.
-TEST(WorkingCopy, DoesNotBelieveAnUpdateOfWhatWasNotNewBefore) {
+TEST(WorkingCopy, DistrustsUpdateOfAStaleCopy) {
   const Weights weights;
   weights.copy.note_update(true);
   {
@@ -122,7 +122,7 @@ TEST(WorkingCopy, DoesNotBelieveAnUpdateOfWhatWasNotNewBefore) {
   }
 }
 
-TEST(WorkingCopy, NoticesAnUpdateThatSaysItWroteItAndDidNot) {
+TEST(WorkingCopy, DetectsUpdateThatDidNotWriteIt) {
   const Weights weights;
   { const Reading reading = weights.read(); }
   weights.overwrite(/*with_copy=*/false);
@@ -130,7 +130,7 @@ TEST(WorkingCopy, NoticesAnUpdateThatSaysItWroteItAndDidNot) {
   EXPECT_THROW(weights.read(), std::logic_error);
 }
 
-TEST(WorkingCopy, NoticesAChangeWhileItIsRead) {
+TEST(WorkingCopy, DetectsChangeWhileItIsRead) {
   const Weights weights;
   const at::NoGradGuard no_grad;
   for (const at::Tensor& changed : {weights.all[0].detach(), weights.arena.values()}) {
@@ -140,7 +140,7 @@ TEST(WorkingCopy, NoticesAChangeWhileItIsRead) {
   }
 }
 
-TEST(WorkingCopy, IsNotThatOfATensorThatLeftTheArena) {
+TEST(WorkingCopy, ExcludesTensorThatLeftTheArena) {
   Weights weights;
   weights.all[0].set_data(at::randn({5, 7}));
   const Reading reading = weights.read();
@@ -148,7 +148,7 @@ TEST(WorkingCopy, IsNotThatOfATensorThatLeftTheArena) {
   EXPECT_TRUE(working_view(weights.all[2].detach(), at::kBFloat16).defined());
 }
 
-TEST(WorkingCopy, GoesWithItsWeights) {
+TEST(WorkingCopy, IsFreedWithItsWeights) {
   c10::weak_intrusive_ptr<WorkingCopy> copy = [] {
     const Weights weights;
     return c10::weak_intrusive_ptr<WorkingCopy>(weights.arena.working_copy());
@@ -156,7 +156,7 @@ TEST(WorkingCopy, GoesWithItsWeights) {
   EXPECT_TRUE(copy.expired());
 }
 
-TEST(WorkingCopy, IsThereOnlyWhereItIsAskedFor) {
+TEST(WorkingCopy, ExistsOnlyOnRequest) {
   const Arena arena({{"weight", at::empty({3}).requires_grad_(true)}});
   EXPECT_FALSE(arena.working_copy());
 }

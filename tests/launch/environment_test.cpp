@@ -48,18 +48,18 @@ std::string refusal_of(const Values& values) {
   return {};
 }
 
-TEST(Environment, WithoutVariablesTheProcessIsAlone) {
+TEST(LaunchEnvironment, IsAloneWithoutVariables) {
   const Launch launch = read({});
   EXPECT_EQ(launch.launcher, "alone");
   EXPECT_EQ(launch.rendezvous.world_size, 1);
   EXPECT_TRUE(launch.rendezvous.master_address.empty());
 }
 
-TEST(Environment, AnAddressLeftOverInTheShellDoesNotMakeARank) {
+TEST(LaunchEnvironment, IsAloneWithOnlyAnAddress) {
   EXPECT_EQ(read({{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}}).launcher, "alone");
 }
 
-TEST(Environment, ReadsTorchrunsVariables) {
+TEST(LaunchEnvironment, ReadsTorchrunVariables) {
   Values values = two_ranks();
   values.merge(Values{{"LOCAL_RANK", "1"},
                       {"LOCAL_WORLD_SIZE", "2"},
@@ -78,14 +78,14 @@ TEST(Environment, ReadsTorchrunsVariables) {
   EXPECT_EQ(launch.rendezvous.attempt, "3");
 }
 
-TEST(Environment, RanksThatMeetOnTheLoopbackShareTheHost) {
+TEST(LaunchEnvironment, SharesHostOnLoopback) {
   const auto at = read(two_ranks()).rendezvous;
   EXPECT_EQ(at.local_rank, 1);
   EXPECT_EQ(at.local_world_size, 2);
   EXPECT_FALSE(at.store_is_running);
 }
 
-TEST(Environment, RanksThatMeetElsewhereHaveAHostEachUnlessToldOtherwise) {
+TEST(LaunchEnvironment, GivesEachRankAHostUnlessTold) {
   const auto apart = read(with(two_ranks(), "MASTER_ADDR", "node0")).rendezvous;
   EXPECT_EQ(apart.local_rank, 0);
   EXPECT_EQ(apart.local_world_size, 1);
@@ -94,7 +94,7 @@ TEST(Environment, RanksThatMeetElsewhereHaveAHostEachUnlessToldOtherwise) {
   EXPECT_EQ(told.local_world_size, 2);
 }
 
-TEST(Environment, HalfSetVariablesAreRefusedNamingTheMissingOne) {
+TEST(LaunchEnvironment, NamesMissingVariable) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     EXPECT_THAT(refusal_of(without(two_ranks(), name)), HasSubstr(std::string(name) + " is unset"));
     EXPECT_THAT(refusal_of(with(two_ranks(), name, "")), HasSubstr(name));
@@ -103,7 +103,7 @@ TEST(Environment, HalfSetVariablesAreRefusedNamingTheMissingOne) {
   EXPECT_THAT(refusal_of(with(two_ranks(), "LOCAL_WORLD_SIZE", "2")), HasSubstr("LOCAL_RANK is not"));
 }
 
-TEST(Environment, ContradictionsAreRefusedShowingBothValues) {
+TEST(LaunchEnvironment, RefusesContradictionsShowingBothValues) {
   EXPECT_THAT(refusal_of(with(two_ranks(), "RANK", "2")), AllOf(HasSubstr("RANK=2"), HasSubstr("WORLD_SIZE=2")));
   Values local = with(with(two_ranks(), "LOCAL_RANK", "1"), "LOCAL_WORLD_SIZE", "1");
   EXPECT_THAT(refusal_of(local), AllOf(HasSubstr("LOCAL_RANK=1"), HasSubstr("LOCAL_WORLD_SIZE=1")));
@@ -112,7 +112,7 @@ TEST(Environment, ContradictionsAreRefusedShowingBothValues) {
   EXPECT_THAT(refusal_of(with(two_ranks(), "LOCAL_WORLD_SIZE", "3")), HasSubstr("LOCAL_WORLD_SIZE"));
 }
 
-TEST(Environment, ValuesThatAreNoNumbersOrOutOfRangeAreRefused) {
+TEST(LaunchEnvironment, RefusesInvalidNumbers) {
   for (const char* value : {"one", "1x", " 1", "-1", "1.0", "99999999999999999999", "2097152"}) {
     EXPECT_THAT(refusal_of(with(two_ranks(), "RANK", value)), HasSubstr("RANK")) << value;
     EXPECT_THAT(refusal_of(with(two_ranks(), "WORLD_SIZE", value)), HasSubstr("WORLD_SIZE")) << value;
@@ -135,7 +135,7 @@ Values across_hosts(Values values) {
   return values;
 }
 
-TEST(Environment, OfOpenMpiOnOneHostMeetsOnTheLoopbackAtAPortOfTheJob) {
+TEST(LaunchEnvironment, MeetsOnLoopbackUnderOpenMpiOnOneHost) {
   const Launch launch = read(under_mpirun());
   EXPECT_EQ(launch.launcher, "Open MPI");
   EXPECT_EQ(launch.rendezvous.rank, 1);
@@ -150,7 +150,7 @@ TEST(Environment, OfOpenMpiOnOneHostMeetsOnTheLoopbackAtAPortOfTheJob) {
             read(with(under_mpirun(), "PMIX_NAMESPACE", "591265793")).rendezvous.master_port);
 }
 
-TEST(Environment, OfOpenMpiAcrossHostsNeedsTheAddressAndSaysHowToPassIt) {
+TEST(LaunchEnvironment, AsksForAddressUnderOpenMpiAcrossHosts) {
   EXPECT_THAT(refusal_of(across_hosts(under_mpirun())), HasSubstr("mpirun -x MASTER_ADDR=HOST_OF_RANK_0"));
   const auto at = read(with(across_hosts(under_mpirun()), "MASTER_ADDR", "node0")).rendezvous;
   EXPECT_EQ(at.master_address, "node0");
@@ -158,13 +158,13 @@ TEST(Environment, OfOpenMpiAcrossHostsNeedsTheAddressAndSaysHowToPassIt) {
   EXPECT_EQ(at.local_world_size, 1);
 }
 
-TEST(Environment, GivenAddressAndPortDecideUnderEveryLauncher) {
+TEST(LaunchEnvironment, PrefersGivenAddressAndPort) {
   const auto at = read(with(with(under_mpirun(), "MASTER_ADDR", "10.0.0.1"), "MASTER_PORT", "4000")).rendezvous;
   EXPECT_EQ(at.master_address, "10.0.0.1");
   EXPECT_EQ(at.master_port, 4000);
 }
 
-TEST(Environment, OfMpichAndIntelMpiIsRead) {
+TEST(LaunchEnvironment, ReadsMpichAndIntelMpi) {
   const Values values{{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}};
   const Launch launch = read(values);
   EXPECT_EQ(launch.launcher, "PMI");
@@ -177,11 +177,11 @@ TEST(Environment, OfMpichAndIntelMpiIsRead) {
   EXPECT_THAT(refusal_of(without(values, "PMI_SIZE")), HasSubstr("WORLD_SIZE is unset"));
 }
 
-TEST(Environment, OfPmixAloneLacksTheSize) {
+TEST(LaunchEnvironment, LacksSizeUnderPmixAlone) {
   EXPECT_THAT(refusal_of({{"PMIX_RANK", "1"}}), AllOf(HasSubstr("WORLD_SIZE is unset"), HasSubstr("PMIX_RANK=1")));
 }
 
-TEST(Environment, HalfSetVariablesOfMpiAreRefused) {
+TEST(LaunchEnvironment, RefusesHalfSetMpiVariables) {
   EXPECT_THAT(refusal_of(without(under_mpirun(), "OMPI_COMM_WORLD_SIZE")), HasSubstr("WORLD_SIZE is unset"));
   EXPECT_THAT(refusal_of(without(without(under_mpirun(), "OMPI_COMM_WORLD_RANK"), "PMIX_RANK")),
               HasSubstr("RANK is unset"));
@@ -203,7 +203,7 @@ Values under_srun() {
           {"SLURM_STEP_NODELIST", "n[1-2]"}};
 }
 
-TEST(Environment, OfSrunMeetsOnTheFirstNodeAtAPortOfTheJobAndStep) {
+TEST(LaunchEnvironment, MeetsOnFirstNodeAtPortOfSrunStep) {
   const Launch launch = read(under_srun());
   EXPECT_EQ(launch.launcher, "Slurm");
   EXPECT_EQ(launch.rendezvous.rank, 2);
@@ -218,7 +218,7 @@ TEST(Environment, OfSrunMeetsOnTheFirstNodeAtAPortOfTheJobAndStep) {
   EXPECT_EQ(read(with(with(under_srun(), "SLURM_NODEID", "0"), "SLURM_LOCALID", "1")).rendezvous.local_world_size, 2);
 }
 
-TEST(Environment, OfSrunOnOneNodeMeetsOnTheLoopback) {
+TEST(LaunchEnvironment, MeetsOnLoopbackUnderSrunOnOneNode) {
   const auto at = read(with(with(with(under_srun(), "SLURM_NODEID", "0"), "SLURM_STEP_TASKS_PER_NODE", "3"),
                             "SLURM_STEP_NODELIST", "n1"))
                       .rendezvous;
@@ -227,7 +227,7 @@ TEST(Environment, OfSrunOnOneNodeMeetsOnTheLoopback) {
 }
 
 // Values that Slurm sets in a batch script, in salloc's shell and under pam_slurm_adopt.
-TEST(Environment, OfABatchScriptIsNoRankAndTheUnusedTasksAreToldOf) {
+TEST(LaunchEnvironment, IsAloneInBatchScriptNotingUnusedTasks) {
   for (const char* step : {"", "batch", "extern", "interactive", "4294967290", "4294967291", "4294967292"}) {
     Values values = with(with(under_srun(), "SLURM_PROCID", "0"), "SLURM_STEP_ID", step);
     if (std::string(step).empty()) values = without(values, "SLURM_STEP_ID");
@@ -240,7 +240,7 @@ TEST(Environment, OfABatchScriptIsNoRankAndTheUnusedTasksAreToldOf) {
   EXPECT_EQ(read({}).remark, "");
 }
 
-TEST(Environment, HalfSetOrContradictoryVariablesOfSlurmAreRefused) {
+TEST(LaunchEnvironment, RefusesHalfSetSlurmVariables) {
   for (const char* name : {"SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID"}) {
     EXPECT_THAT(refusal_of(without(under_srun(), name)), HasSubstr(std::string(name) + " is unset"));
   }
@@ -259,13 +259,13 @@ TEST(Environment, HalfSetOrContradictoryVariablesOfSlurmAreRefused) {
   EXPECT_THAT(refusal_of(with(under_srun(), "SLURM_PROCID", "3")), HasSubstr("SLURM_PROCID=3"));
 }
 
-TEST(Environment, OfSrunWithTasksPlacedByHandNeedsTheAddress) {
+TEST(LaunchEnvironment, AsksForAddressOfPlacedSrunTasks) {
   const Values placed = with(under_srun(), "SLURM_DISTRIBUTION", "arbitrary");
   EXPECT_THAT(refusal_of(placed), HasSubstr("export MASTER_ADDR=HOST_OF_RANK_0"));
   EXPECT_EQ(read(with(placed, "MASTER_ADDR", "n2")).rendezvous.master_address, "n2");
 }
 
-TEST(Environment, OfSlurmTellsTheCpusOfAllRanksHere) {
+TEST(LaunchEnvironment, ReadsCpusOfAllRanksFromSlurm) {
   EXPECT_EQ(read(with(under_srun(), "SLURM_CPUS_ON_NODE", "16")).allotted_cpus, 16);
   EXPECT_EQ(read({{"SLURM_CPUS_ON_NODE", "16"}}).allotted_cpus, 16);
   EXPECT_EQ(read(under_srun()).allotted_cpus, 0);
@@ -279,7 +279,7 @@ Values operator+(Values a, const Values& b) {
   return a;
 }
 
-TEST(Environment, ThatTwoLaunchersContradictIsRefusedShowingBoth) {
+TEST(LaunchEnvironment, RefusesContradictoryLaunchersShowingBoth) {
   EXPECT_THAT(refusal_of(with(two_ranks(), "RANK", "0") + under_mpirun("1")),
               AllOf(HasSubstr("RANK=0"), HasSubstr("OMPI_COMM_WORLD_RANK=1"), HasSubstr("unset")));
   EXPECT_THAT(refusal_of(with(two_ranks(), "WORLD_SIZE", "4") + under_mpirun("1")),
@@ -294,7 +294,7 @@ TEST(Environment, ThatTwoLaunchersContradictIsRefusedShowingBoth) {
               HasSubstr("contradict"));  // mpirun -np 2 torchrun: the same job twice
 }
 
-TEST(Environment, SetByHandFromSlurmsVariablesIsCompletedByThem) {
+TEST(LaunchEnvironment, CompletesHandSetRankFromSlurm) {
   const auto at = read(under_srun() + Values{{"RANK", "2"}, {"WORLD_SIZE", "3"}}).rendezvous;
   EXPECT_EQ(at.rank, 2);
   EXPECT_EQ(at.master_address, "n1");
@@ -302,7 +302,7 @@ TEST(Environment, SetByHandFromSlurmsVariablesIsCompletedByThem) {
   EXPECT_THAT(refusal_of(with(under_srun(), "WORLD_SIZE", "2")), HasSubstr("WORLD_SIZE=2"));
 }
 
-TEST(Environment, OfSrunThatServesPmiTooIsOneAndTheSame) {
+TEST(LaunchEnvironment, CountsSrunWithPmiAsOneLauncher) {
   const Launch launch = read(under_srun() + Values{{"PMI_RANK", "2"}, {"PMI_SIZE", "3"}, {"PMI_JOBID", "12.0"}});
   EXPECT_EQ(launch.rendezvous.master_address, "n1");
   EXPECT_EQ(launch.rendezvous.local_rank, 0);
@@ -310,7 +310,7 @@ TEST(Environment, OfSrunThatServesPmiTooIsOneAndTheSame) {
   EXPECT_EQ(read(with(under_srun(), "PMIX_RANK", "2")).rendezvous.world_size, 3);
 }
 
-TEST(Environment, OfTorchrunThatSrunStartedOncePerNodeIsTorchruns) {
+TEST(LaunchEnvironment, CountsTorchrunUnderSrunAsTorchrun) {
   const Values torchrun{{"RANK", "3"},
                         {"WORLD_SIZE", "6"},
                         {"LOCAL_RANK", "1"},
@@ -326,7 +326,7 @@ TEST(Environment, OfTorchrunThatSrunStartedOncePerNodeIsTorchruns) {
 }
 
 // mpirun uses srun to start one agent per node; its ranks inherit the agent's variables.
-TEST(Environment, OfMpirunInASlurmJobIsMpiruns) {
+TEST(LaunchEnvironment, CountsMpirunInSlurmJobAsMpirun) {
   const Launch launch = read(under_srun() + under_mpirun("0"));
   EXPECT_EQ(launch.launcher, "Open MPI");
   EXPECT_EQ(launch.rendezvous.rank, 0);
@@ -337,7 +337,7 @@ TEST(Environment, OfMpirunInASlurmJobIsMpiruns) {
   EXPECT_EQ(read(one_task + two_ranks()).rendezvous.rank, 1);
 }
 
-TEST(Environment, AMasterAddressThatIsNoHostNameIsRefusedAndShownHarmless) {
+TEST(LaunchEnvironment, RefusesInvalidMasterAddressSafely) {
   for (const char* name : {"-oProxyCommand=touch /tmp/x", "node 0", "$(id)", "`id`", "node0;id", "a\nb", "\x1b[2J",
                            "node0/x", "..", "http://node0", "[::1]"}) {
     const std::string refusal = refusal_of(with(two_ranks(), "MASTER_ADDR", name));

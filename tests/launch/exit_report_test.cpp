@@ -15,7 +15,7 @@ RankEnd ended(Fate::Kind kind, int number, bool was_told, bool tells_error = tru
   return end;
 }
 
-TEST(Causes, OfARankThatLostItsPeersWeighLessThanAReasonOfItsOwn) {
+TEST(ExitCause, WeighsLostPeersLessThanOwnReasons) {
   const auto lost = cause_of(ended(Fate::Kind::exited, 138, false), "h"),
              own = cause_of(ended(Fate::Kind::exited, 5, false), "h"),
              told = cause_of(ended(Fate::Kind::exited, 5, true), "h"),
@@ -26,7 +26,7 @@ TEST(Causes, OfARankThatLostItsPeersWeighLessThanAReasonOfItsOwn) {
   EXPECT_EQ(own->weight, killed->weight);
 }
 
-TEST(Causes, AreNotWhatTheLauncherItselfAskedFor) {
+TEST(ExitCause, ExcludesWhatTheLauncherAskedFor) {
   for (const int code : {0, 130, 138, 143}) EXPECT_FALSE(cause_of(ended(Fate::Kind::exited, code, true), "h")) << code;
   RankEnd end = ended(Fate::Kind::killed, SIGKILL, true);
   EXPECT_TRUE(cause_of(end, "h"));  // killed by someone else while it saved
@@ -34,12 +34,12 @@ TEST(Causes, AreNotWhatTheLauncherItselfAskedFor) {
   EXPECT_FALSE(cause_of(end, "h"));
 }
 
-TEST(Causes, AreNotRanksThatHaveAgreedToMakeWay) {
+TEST(ExitCause, ExcludesRanksThatAgreedToYield) {
   EXPECT_FALSE(cause_of(ended(Fate::Kind::exited, 138, false, false), "h"));
   EXPECT_TRUE(cause_of(ended(Fate::Kind::exited, 1, false, false), "h"));
 }
 
-TEST(Causes, AreToldByTheRankWhoseLastLinesSayAnErrorOrAMistake) {
+TEST(ExitCause, CountsAsToldWhenLastLinesNameAnError) {
   Cause cause{.host = "h", .story = {}, .end = ended(Fate::Kind::exited, 3, false)};
   EXPECT_FALSE(cause.is_told());
   cause.end.tail = {"model   gpt 814k params"};
@@ -50,7 +50,7 @@ TEST(Causes, AreToldByTheRankWhoseLastLinesSayAnErrorOrAMistake) {
   }
 }
 
-TEST(ExitReport, RepeatsTheLastLinesOfARankUnlessTheyStandRightAboveIt) {
+TEST(ExitReport, RepeatsLastLinesUnlessJustShown) {
   ExitReport report{.cause = {.host = "h", .story = {}, .end = ended(Fate::Kind::exited, 3, false)}};
   report.cause.end.tail = {"error: no such file"};
   EXPECT_NE(report.page().find("| error: no such file"), std::string::npos);

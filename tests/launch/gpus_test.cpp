@@ -8,14 +8,14 @@
 namespace gputrain::launch {
 namespace {
 
-TEST(Gpus, AreCountedByTheDriver) {
+TEST(GpuCount, ComesFromTheDriver) {
   ASSERT_EQ(setenv("FAKE_DRIVER_GPUS", "3", 1), 0);
   EXPECT_EQ(gpus_here(), 3);
   ASSERT_EQ(setenv("FAKE_DRIVER_GPUS", "0", 1), 0);
   EXPECT_EQ(gpus_here(), 0);
 }
 
-TEST(Gpus, OfADriverThatFailsAreNone) {
+TEST(GpuCount, IsZeroWhenDriverFails) {
   ASSERT_EQ(unsetenv("FAKE_DRIVER_GPUS"), 0);
   EXPECT_EQ(gpus_here(), 0);
 }

@@ -37,14 +37,14 @@ class HostLinkTest : public ::testing::Test {
   int node_ = -1;
 };
 
-TEST_F(HostLinkTest, IsReadyOnceTheNodeSaysWhatItIs) {
+TEST_F(HostLinkTest, IsReadyOnceTheNodeReports) {
   say_ready();
   link_->attend([](const nlohmann::json&) {});
   EXPECT_EQ(link_->state(), HostLink::State::ready);
   EXPECT_EQ(link_->ranks(), 2);
 }
 
-TEST_F(HostLinkTest, TakesNothingOfWhatFollowsTheMessageByWhichItIsGivenUp) {
+TEST_F(HostLinkTest, IgnoresMessagesAfterItIsDropped) {
   say_ready();
   for (int i = 0; i < 100; ++i) say(R"({"kind": "problem", "text": "no room on the disk there"})");
   int taken = 0;
@@ -56,14 +56,14 @@ TEST_F(HostLinkTest, TakesNothingOfWhatFollowsTheMessageByWhichItIsGivenUp) {
   EXPECT_EQ(link_->state(), HostLink::State::away);
 }
 
-TEST_F(HostLinkTest, RefusesAnotherVersionWhateverElseItSays) {
+TEST_F(HostLinkTest, RefusesOtherVersionWithAnyMessage) {
   say(R"({"kind": "ready", "protocol": 1, "version": "0.9", "ranks": 2, "address": "", "launcher_address": ""})");
   for (int i = 0; i < 100; ++i) say(R"({"kind": "alive"})");
   link_->attend([](const nlohmann::json&) { ADD_FAILURE() << "it is no agent of ours"; });
   EXPECT_EQ(link_->loss(), "gputrain there is 0.9, here 1.0");
 }
 
-TEST_F(HostLinkTest, IsNotTakenForLostByWhoHasStoodStillHimself) {
+TEST_F(HostLinkTest, SurvivesAPauseOfItsOwnProcess) {
   say_ready();
   link_->attend([](const nlohmann::json&) {});
   std::this_thread::sleep_for(kLongestSilence + std::chrono::seconds(1));  // like on a machine that was suspended

@@ -21,7 +21,7 @@ std::string told(const std::string& text) {
   return host ? host->name + " " + (host->ranks ? std::to_string(*host->ranks) : "-") : "refused: " + problem;
 }
 
-TEST(HostNames, MayHaveAUserAndANumberOfRanks) {
+TEST(HostName, AcceptsUserAndRankCount) {
   EXPECT_EQ(told("node0"), "node0 -");
   EXPECT_EQ(told("node0:8"), "node0 8");
   EXPECT_EQ(told("me@node-0.example.org:16"), "me@node-0.example.org 16");
@@ -30,7 +30,7 @@ TEST(HostNames, MayHaveAUserAndANumberOfRanks) {
   EXPECT_EQ(told("[::1]"), "[::1] -");
 }
 
-TEST(HostNames, ThatSshOrAShellWouldTakeForSomethingElseAreRefused) {
+TEST(HostName, RefusesNamesUnsafeForSshOrShell) {
   for (const char* name : {"-oProxyCommand=x",
                            "me@-x",
                            "-l@x",
@@ -68,7 +68,7 @@ TEST(HostNames, ThatSshOrAShellWouldTakeForSomethingElseAreRefused) {
   EXPECT_THAT(told(std::string(300, 'a')), HasSubstr("refused: "));
 }
 
-TEST(HostCounts, AreANumberOrARange) {
+TEST(HostCount, IsANumberOrARange) {
   EXPECT_EQ(read_host_count("3")->least, 3);
   EXPECT_EQ(read_host_count("3")->most, 3);
   EXPECT_EQ(read_host_count("1:4")->least, 1);
@@ -96,7 +96,7 @@ class Hostfile : public ::testing::Test {
   std::string path_ = std::filesystem::temp_directory_path() / ("gputrain_hosts_" + std::to_string(getpid()));
 };
 
-TEST_F(Hostfile, TakesBothWaysOfWritingRanks) {
+TEST_F(Hostfile, AcceptsBothFormsOfRankCounts) {
   const auto hosts = read("# the cluster\nnode0 slots=8\n\n  node1:4   # a small one\nnode2\n");
   ASSERT_EQ(hosts.size(), 3U);
   EXPECT_EQ(hosts[0].ranks, 8);
@@ -105,7 +105,7 @@ TEST_F(Hostfile, TakesBothWaysOfWritingRanks) {
   EXPECT_FALSE(hosts[2].ranks);
 }
 
-TEST_F(Hostfile, IsRefusedWithTheLine) {
+TEST_F(Hostfile, NamesLineOfEachMistake) {
   EXPECT_THAT(refusal("node0\n-oProxyCommand=x\n"), HasSubstr(path_ + ":2"));
   EXPECT_THAT(refusal("node0 slots=0\n"), HasSubstr("slots=N"));
   EXPECT_THAT(refusal("node0 slots=2 max_slots=4\n"), HasSubstr("slots=N"));
@@ -116,7 +116,7 @@ TEST_F(Hostfile, IsRefusedWithTheLine) {
   EXPECT_THROW(read_hostfile(path_), Error);
 }
 
-TEST(HostPlan, WithoutHostsIsThisMachine) {
+TEST(HostPlan, UsesThisMachineWithoutHosts) {
   LaunchSpec spec;
   spec.nproc_per_node.value = 3;
   const HostPlan plan = plan_hosts(spec);
@@ -125,7 +125,7 @@ TEST(HostPlan, WithoutHostsIsThisMachine) {
   EXPECT_EQ(plan.hosts[0].ranks, 3);
 }
 
-TEST(HostPlan, OfMoreHostsThanAreNamedIsRefused) {
+TEST(HostPlan, RefusesMoreHostsThanNamed) {
   LaunchSpec spec;
   spec.hosts = {"a", "b"};
   EXPECT_EQ(plan_hosts(spec).count.least, 2);

@@ -34,7 +34,7 @@ std::vector<int> counts(std::string_view text) {
   return numbers.value_or(std::vector<int>());
 }
 
-TEST(NodeList, UnfoldsRangesAndKeepsTheirOrderAndWidth) {
+TEST(NodeList, ExpandsRangesKeepingOrderAndWidth) {
   EXPECT_THAT(nodes("n1"), ElementsAre("n1"));
   EXPECT_THAT(nodes("n[1-3,7]"), ElementsAre("n1", "n2", "n3", "n7"));
   EXPECT_THAT(nodes("n[1-3,07],login"), ElementsAre("n1", "n2", "n3", "n07", "login"));
@@ -44,7 +44,7 @@ TEST(NodeList, UnfoldsRangesAndKeepsTheirOrderAndWidth) {
               ElementsAre("r1n8.cluster", "r1n9.cluster", "r2n8.cluster", "r2n9.cluster"));
 }
 
-TEST(NodeList, UnfoldsTheLargestClusterButNoBomb) {
+TEST(NodeList, ExpandsLargestClusterButNoBomb) {
   EXPECT_THAT(nodes("n[00001-65536]"), SizeIs(65536));
   for (const char* bomb : {"n[1-999999999]", "n[1-65537]", "a,n[1-65536]", "a[1-300]b[1-300]", "n[1-60000,1-60000]",
                            "a[1-65536]b[1-65536]c[1-65536]d[1-65536]"}) {
@@ -56,7 +56,7 @@ TEST(NodeList, UnfoldsTheLargestClusterButNoBomb) {
   }
 }
 
-TEST(NodeList, RefusesWhatIsMalformedOrNoHostName) {
+TEST(NodeList, RefusesMalformedListsAndNames) {
   const std::vector<std::string> wrong{"",
                                        ",",
                                        "n1,",
@@ -111,7 +111,7 @@ TEST(NodeList, RefusesWhatIsMalformedOrNoHostName) {
 }
 
 // For any bytes, the result is a list of host names within the limit, or a reason.
-TEST(NodeList, AnyBytesAreAListOrAReason) {
+TEST(NodeList, AnswersAnyBytesWithListOrReason) {
   std::mt19937 random(1);
   const std::string_view letters = "n0129[]-,.x()\x80 $";
   int accepted = 0;
@@ -132,14 +132,14 @@ TEST(NodeList, AnyBytesAreAListOrAReason) {
   EXPECT_GT(accepted, 1000);
 }
 
-TEST(TaskCounts, UnfoldRepetitions) {
+TEST(TaskCounts, ExpandRepetitions) {
   EXPECT_THAT(counts("4"), ElementsAre(4));
   EXPECT_THAT(counts("2,1"), ElementsAre(2, 1));
   EXPECT_THAT(counts("2(x3),1"), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(counts("8(x65536)"), AllOf(SizeIs(65536), Each(8)));
 }
 
-TEST(TaskCounts, RefuseWhatIsMalformedOrABomb) {
+TEST(TaskCounts, RefuseMalformedTextAndBombs) {
   for (const char* text : {"", ",", "2,", "2(", "2(x", "2(x)", "2(x0)", "2(x3", "2(3)", "(x3)", "-1", "2(x-1)", "2 ",
                            "two", "1(x65537)", "1(x999999999)", "1(x9999999999)", "1,1(x65536)", "2(x3)4"}) {
     std::string problem;

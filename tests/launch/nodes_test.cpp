@@ -89,12 +89,12 @@ NodeValues slurms(const std::string& tasks_per_node = "1(x2)") {
           {"SLURM_JOB_NODELIST", "n[1-2]"}};
 }
 
-TEST(Nodes, WithoutVariablesThereIsOnlyThisOne) {
+TEST(NodeEnvironment, IsEmptyWithoutVariables) {
   EXPECT_EQ(node_text({}), "none");
   EXPECT_EQ(node_text({{"MASTER_ADDR", "x"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}), "none");
 }
 
-TEST(Nodes, OfTorchrunsVariables) {
+TEST(NodeEnvironment, ReadsTorchrunVariables) {
   EXPECT_EQ(node_text(torchruns()), "1/2 8 at job-master-0:23456 by torchrun's variables");
   EXPECT_EQ(node_text(changed(torchruns(), {{"PET_NPROC_PER_NODE", "auto"}})),
             "1/2 - at job-master-0:23456 by torchrun's variables");
@@ -104,7 +104,7 @@ TEST(Nodes, OfTorchrunsVariables) {
   EXPECT_EQ(node_text({{"PET_NPROC_PER_NODE", "4"}}), "0/1 4 at :0 by torchrun's variables");
 }
 
-TEST(Nodes, OfSkyPilot) {
+TEST(NodeEnvironment, ReadsSkyPilot) {
   EXPECT_EQ(node_text(skypilots()), "1/2 8 at 10.0.0.4:29500 by SkyPilot");
   EXPECT_EQ(node_text(changed(skypilots(), {{"SKYPILOT_NUM_GPUS_PER_NODE", "0"}})),
             "1/2 - at 10.0.0.4:29500 by SkyPilot");
@@ -114,21 +114,21 @@ TEST(Nodes, OfSkyPilot) {
   EXPECT_EQ(node_text(uncounted), "1/2 8 at 10.0.0.4:29500 by SkyPilot");
 }
 
-TEST(Nodes, OfDstack) {
+TEST(NodeEnvironment, ReadsDstack) {
   EXPECT_EQ(node_text(dstacks()), "1/2 8 at 10.0.0.4:29500 by dstack");
   NodeValues unlisted = dstacks();
   unlisted.erase("DSTACK_NODES_IPS");
   EXPECT_EQ(node_text(unlisted), "1/2 8 at 10.0.0.4:29500 by dstack");
 }
 
-TEST(Nodes, OfSlurmWithOneTaskEach) {
+TEST(NodeEnvironment, ReadsSlurmWithOneTaskPerNode) {
   EXPECT_EQ(node_text(slurms()), "1/2 - at n1:20192 by Slurm");
   EXPECT_EQ(place_of(slurms())->job, "Slurm job 12 step 0");
   EXPECT_THAT(node_refusal(changed(slurms("2(x2)"), {{"SLURM_NTASKS", "4"}})),
               AllOf(HasSubstr("2 tasks on this node"), HasSubstr("srun --ntasks-per-node=1 gputrain launch")));
 }
 
-TEST(Nodes, OfAnAllocationAreThoseOfItsListOutsideOfSteps) {
+TEST(NodeEnvironment, ListsAllocationOutsideOfSteps) {
   NodeValues batch = slurms();
   batch.erase("SLURM_STEP_ID");
   EXPECT_EQ(node_text(batch), "none");
@@ -138,7 +138,7 @@ TEST(Nodes, OfAnAllocationAreThoseOfItsListOutsideOfSteps) {
   EXPECT_THAT(allocated_nodes(lookup_in(nothing)), IsEmpty());
 }
 
-TEST(Nodes, HalfSetAreRefusedNamingWhatIsMissing) {
+TEST(NodeEnvironment, NamesMissingVariable) {
   const auto lacking = [](NodeValues values, const char* name) {
     values.erase(name);
     return node_refusal(values);
@@ -153,7 +153,7 @@ TEST(Nodes, HalfSetAreRefusedNamingWhatIsMissing) {
               HasSubstr("DSTACK_MASTER_NODE_IP is unset"));
 }
 
-TEST(Nodes, ContradictionsAreRefusedShowingBothValues) {
+TEST(NodeEnvironment, RefusesContradictionsShowingBothValues) {
   EXPECT_THAT(node_refusal(changed(torchruns(), {{"PET_NODE_RANK", "2"}})),
               AllOf(HasSubstr("PET_NODE_RANK=2"), HasSubstr("PET_NNODES=2")));
   EXPECT_THAT(node_refusal(changed(skypilots(), {{"SKYPILOT_NUM_NODES", "3"}})),
@@ -167,12 +167,12 @@ TEST(Nodes, ContradictionsAreRefusedShowingBothValues) {
       AllOf(HasSubstr("DSTACK_NODE_RANK=0"), HasSubstr("SLURM_PROCID=1")));
 }
 
-TEST(Nodes, SchedulersThatAgreeCompleteEachOther) {
+TEST(NodeEnvironment, CombinesSchedulersThatAgree) {
   EXPECT_EQ(node_text(changed(skypilots(), {{"PET_NNODES", "2"}, {"PET_NODE_RANK", "1"}, {"PET_NPROC_PER_NODE", "8"}})),
             "1/2 8 at 10.0.0.4:29500 by torchrun's variables");
 }
 
-TEST(Nodes, WhatIsNoNumberOrNoHostIsRefused) {
+TEST(NodeEnvironment, RefusesInvalidNumbersAndHosts) {
   for (const char* value : {"", "one", "-1", "1.5", "99999999999"}) {
     EXPECT_THAT(node_refusal(changed(torchruns(), {{"PET_NODE_RANK", value}})), HasSubstr("PET_NODE_RANK")) << value;
     EXPECT_THAT(node_refusal(changed(skypilots(), {{"SKYPILOT_NUM_GPUS_PER_NODE", value}})),
@@ -186,7 +186,7 @@ TEST(Nodes, WhatIsNoNumberOrNoHostIsRefused) {
   EXPECT_THAT(node_refusal(changed(torchruns(), {{"PET_MASTER_ADDR", "-oProxyCommand=x"}})), HasSubstr("no host name"));
 }
 
-TEST(Nodes, AreAllNeededUnlessToldOtherwise) {
+TEST(NodeEnvironment, NeedsAllNodesUnlessTold) {
   const auto place = place_of(torchruns());
   LaunchSpec spec;
   EXPECT_EQ(plan_nodes(spec, *place).count.least, 2);
@@ -199,7 +199,7 @@ TEST(Nodes, AreAllNeededUnlessToldOtherwise) {
   EXPECT_THROW(plan_nodes(spec, *place), Error);
 }
 
-TEST(Joining, GivesUpWhereAStrangerSaysHalfALineAndNoMore) {
+TEST(NodeJoin, GivesUpOnStrangerWithHalfALine) {
   comm::ListeningSocket listening("127.0.0.1", 0);
   LaunchRequest request;
   request.node = {.scheduler = "a test",

@@ -47,18 +47,18 @@ RankEnd end_of(const std::string& script) {
   return rank.end(*fate);
 }
 
-TEST(RankProcess, TellsAnErrorOnlyByALineOfItsStderrThatBeginsSo) {
+TEST(RankProcess, DetectsErrorOnlyAtLineStartOfStderr) {
   EXPECT_TRUE(end_of("echo 'error: rank 1 is gone' >&2; for i in $(seq 100); do echo more >&2; done").tells_error);
   EXPECT_TRUE(end_of("echo 'stopped at once, on request; nothing was saved' >&2").tells_error);
   EXPECT_FALSE(end_of("echo 'error: said by a model'; echo 'warning: no error: here' >&2").tells_error);
 }
 
-TEST(RankProcess, LeavesItsHostWhereANoticeHasItMakeWay) {
+TEST(RankProcess, LeavesHostOnANoticeToMakeWay) {
   EXPECT_TRUE(end_of("echo 'warning: AWS announces terminate in 99 s: the run saves and makes way' >&2").leaves_host);
   EXPECT_FALSE(end_of("echo 'warning: Google announces terminate in 3599 s' >&2").leaves_host);
 }
 
-TEST(RankProcess, FilesItsLinesAgainOnceAFullDiskHasRoom) {
+TEST(RankProcess, LogsAgainOnceFullDiskHasRoom) {
   std::string pattern = (std::filesystem::temp_directory_path() / "gputrain_test_XXXXXX").string();
   ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
   const std::filesystem::path folder = pattern, log = folder / "rank_0000.log", gate = folder / "gate";

@@ -64,13 +64,13 @@ Case case_of(const std::string& name, const nn::Context& context = {}) {
 /// Slow tests that do not depend on depth use only resnet18 of the residual networks.
 bool is_deep(const std::string& name) { return name.starts_with("resnet") && name != "resnet18"; }
 
-TEST(Catalog, IsMadeOfRegistrationsWithoutMistakes) { EXPECT_NO_THROW(config::refuse_wrong_registrations()); }
+TEST(Catalog, HasNoWrongRegistrations) { EXPECT_NO_THROW(config::refuse_wrong_registrations()); }
 
 class EveryModel : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Catalog, EveryModel, testing::ValuesIn(model_names()),
                          [](const auto& entry) { return entry.param; });
 
-TEST_P(EveryModel, GivesALogitForEachClassInEitherMemoryOrder) {
+TEST_P(EveryModel, GivesALogitPerClassInEitherMemoryOrder) {
   for (const bool channels_last : {false, true}) {
     if (channels_last && is_deep(GetParam())) continue;
     auto [model, batch] = case_of(GetParam(), {.channels_last = channels_last});
@@ -81,7 +81,7 @@ TEST_P(EveryModel, GivesALogitForEachClassInEitherMemoryOrder) {
   }
 }
 
-TEST_P(EveryModel, ReachesEveryParameterWithItsGradient) {
+TEST_P(EveryModel, ReachesEveryParameterWithGradient) {
   auto [model, batch] = case_of(GetParam());
   // A block may start as the identity (zeros in its last norm): the first step changes those zeros, the second
   // everything.
@@ -95,7 +95,7 @@ TEST_P(EveryModel, ReachesEveryParameterWithItsGradient) {
   });
 }
 
-TEST_P(EveryModel, HoldsEveryParameterInExactlyOneUnit) {
+TEST_P(EveryModel, HoldsEachParameterInOneUnit) {
   auto [model, batch] = case_of(GetParam());
   std::map<at::TensorImpl*, int> found;
   std::set<std::string> names;
@@ -111,7 +111,7 @@ TEST_P(EveryModel, HoldsEveryParameterInExactlyOneUnit) {
   });
 }
 
-TEST_P(EveryModel, LearnsOneBatchByHeart) {
+TEST_P(EveryModel, OverfitsOneBatch) {
   if (GetParam() == "resnet101" || GetParam() == "resnet152") GTEST_SKIP() << "resnet50 stands for it";
   auto [model, batch] = case_of(GetParam());
   const auto loss_per_target = [&](double rate) {
@@ -131,7 +131,7 @@ TEST_P(EveryModel, LearnsOneBatchByHeart) {
   EXPECT_LE(last, 0.3 * first);
 }
 
-TEST_P(EveryModel, StartsEqualOnAnyNumberOfThreads) {
+TEST_P(EveryModel, StartsEqualOnAnyThreadCount) {
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
@@ -146,7 +146,7 @@ TEST_P(EveryModel, StartsEqualOnAnyNumberOfThreads) {
   });
 }
 
-TEST_P(EveryModel, ComputesIn16BitsWithGradientsInFullPrecision) {
+TEST_P(EveryModel, ComputesIn16BitsWithFullGradients) {
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   auto [model, batch] = case_of(GetParam(), {.policy = ops::policy_of(ops::Precision::bf16)});
   const at::Tensor loss = loss_of(*model, batch, 0.1).weighted;
@@ -159,7 +159,7 @@ TEST_P(EveryModel, ComputesIn16BitsWithGradientsInFullPrecision) {
   });
 }
 
-TEST_P(EveryModel, LosesTheSameInEveryPrecisionUpToRounding) {
+TEST_P(EveryModel, MatchesLossInEveryPrecision) {
   // Dozens of batch norms over four samples amplify rounding.
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   const auto loss_in = [&](ops::Precision precision, bool channels_last) {
@@ -189,7 +189,7 @@ int64_t steps_named(const std::string& word, const at::Tensor& loss) {
 }
 
 // An activation in another memory order would silently use the slow operators.
-TEST(Resnet18, InNhwcOrderHasItsNormsAdditionsAndRelusInOneStepEach) {
+TEST(Resnet18, FusesNormAddAndReluInNhwc) {
   auto [model, batch] = case_of("resnet18", {.channels_last = true});
   const at::Tensor loss = loss_of(*model, batch).weighted;
   EXPECT_EQ(steps_named("BatchNormRelu", loss), 17);
@@ -198,7 +198,7 @@ TEST(Resnet18, InNhwcOrderHasItsNormsAdditionsAndRelusInOneStepEach) {
 }
 
 // Only models whose last operator keeps its result need a copy.
-TEST(Models, ThatEndInADenseLayerHaveTheirLogitsWrittenOverInPlace) {
+TEST(DenseHead, HasLogitsOverwrittenInPlace) {
   for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16}) {
     for (const std::string name : {"mlp", "convnet", "resnet18", "gpt"}) {
       auto [model, batch] = case_of(name, {.policy = ops::policy_of(precision)});
@@ -207,7 +207,7 @@ TEST(Models, ThatEndInADenseLayerHaveTheirLogitsWrittenOverInPlace) {
   }
 }
 
-TEST_P(EveryModel, EvaluatesHitsAndTheLossWithoutBuildingAGraph) {
+TEST_P(EveryModel, EvaluatesHitsAndLossWithoutGraph) {
   if (is_deep(GetParam())) GTEST_SKIP() << "resnet18 stands for it";
   auto [model, batch] = case_of(GetParam());
   model->train(false);

@@ -30,12 +30,12 @@ int64_t parameters_of(Model& model) {
   return count;
 }
 
-TEST(Mlp, FlattensImagesAndHasOneHiddenLayerByDefault) {
+TEST(Mlp, FlattensImagesWithOneHiddenLayer) {
   const auto model = model_of("mlp", kMnist);
   EXPECT_EQ(parameters_of(*model), 784 * 256 + 256 + 256 * 10 + 10);
 }
 
-TEST(Resnet, HasAsManyParametersAsTorchvisions) {
+TEST(Resnet, MatchesParameterCountsOfTorchvision) {
   const std::vector<std::pair<std::string, int64_t>> expected{{"resnet18", 11689512},
                                                               {"resnet34", 21797672},
                                                               {"resnet50", 25557032},
@@ -44,7 +44,7 @@ TEST(Resnet, HasAsManyParametersAsTorchvisions) {
   for (const auto& [name, count] : expected) EXPECT_EQ(parameters_of(*model_of(name, kImageNet)), count) << name;
 }
 
-TEST(Resnet, CountsTheOperationsThatItsPublishedFiguresSay) {
+TEST(Resnet, MatchesPublishedOperationCounts) {
   // torchvision documents the forward multiplications per image ("GFLOPS"); a training step needs six times as many
   // operations.
   EXPECT_NEAR(model_of("resnet18", kImageNet)->flops_per_sample() / 6e9, 1.814, 0.002);
@@ -59,7 +59,7 @@ struct Published {
   int64_t parameters;
 };
 
-TEST(Convnet, CanBeTheNetworksOfPublishedSmallResults) {
+TEST(Convnet, BuildsPublishedSmallNetworks) {
   const std::vector<Published> published{
       // MNIST: 3x3, 16 and 32 channels, each with pooling, 128 hidden units.
       {"channels: [16, 32], hidden: [128], dropout: 0.25",
@@ -85,7 +85,7 @@ TEST(Convnet, CanBeTheNetworksOfPublishedSmallResults) {
   }
 }
 
-TEST(Convnet, RefusesEvenFiltersAndImagesTooSmallToHalve) {
+TEST(Convnet, RefusesEvenFiltersAndTinyImages) {
   EXPECT_THROW(load_job("model: {type: convnet, config: {kernel_size: 4}}\n"), Error);
   const auto job = load_job("model: {type: convnet, config: {channels: [8, 8, 8, 8, 8]}}\n");
   try {
@@ -97,7 +97,7 @@ TEST(Convnet, RefusesEvenFiltersAndImagesTooSmallToHalve) {
   }
 }
 
-TEST(ImageModels, SayThatTokensAreNotImages) {
+TEST(ImageModels, RefuseTokens) {
   for (const std::string name : {"convnet", "resnet18"}) {
     try {
       model_of(name, {.input_shape = {64}, .num_classes = 65});

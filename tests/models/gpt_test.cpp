@@ -52,7 +52,7 @@ Batch random_batch() {
   return testing_support::batch_of(inputs, draw());
 }
 
-TEST(Gpt, HasTheNamesAndLayoutsOfGpt2) {
+TEST(Gpt, HasNamesAndLayoutsOfGpt2) {
   Gpt model(tiny(), {}, kFacts);
   auto shapes = shapes_of(model);
   EXPECT_THAT(shapes.at("transformer.wte.weight"), ElementsAre(11, 16));
@@ -64,7 +64,7 @@ TEST(Gpt, HasTheNamesAndLayoutsOfGpt2) {
   EXPECT_EQ(published_config(model)["model_type"], "gpt2");
 }
 
-TEST(Gpt, HasTheNamesAndLayoutsOfLlama) {
+TEST(Gpt, HasNamesAndLayoutsOfLlama) {
   Gpt model(tiny_llama(), {}, kFacts);
   auto shapes = shapes_of(model);
   EXPECT_THAT(shapes.at("model.embed_tokens.weight"), ElementsAre(11, 16));
@@ -75,7 +75,7 @@ TEST(Gpt, HasTheNamesAndLayoutsOfLlama) {
   EXPECT_EQ(published_config(model)["model_type"], "llama");
 }
 
-TEST(Gpt, TrainsMixturesOfBothButGivesThemNoConfig) {
+TEST(Gpt, TrainsMixturesWithoutPublishedConfig) {
   for (const std::string position : {"learned", "rotary"}) {
     for (const std::string norm : {"layernorm", "rmsnorm"}) {
       for (const std::string activation : {"gelu", "swiglu"}) {
@@ -124,7 +124,7 @@ void expect_same_results(Gpt& model, Gpt& reference) {
   EXPECT_EQ(found.at("top5"), known.at("top5"));
 }
 
-TEST(Gpt, PaddedLogitsChangeNothing) {
+TEST(Gpt, IgnoresPaddedLogits) {
   GptSpec padded_spec = tiny();
   padded_spec.pad_vocab_to = 64;
   Gpt plain(tiny(), kDouble, kFacts), padded(padded_spec, kDouble, kFacts);
@@ -132,7 +132,7 @@ TEST(Gpt, PaddedLogitsChangeNothing) {
   expect_same_results(padded, plain);
 }
 
-TEST(Gpt, LogitsInPartsChangeNothing) {
+TEST(Gpt, MatchesWithLogitsInParts) {
   nn::Context in_parts = kDouble;
   in_parts.logits_bytes = 5 * 11 * 8;  // 5 of the batch's 24 rows
   for (const bool tied : {true, false}) {
@@ -143,7 +143,7 @@ TEST(Gpt, LogitsInPartsChangeNothing) {
   }
 }
 
-TEST(Gpt, StartsWithTheLossOfAGuessAndScaledResidualProjections) {
+TEST(Gpt, StartsAtChanceWithScaledResiduals) {
   GptSpec spec = tiny();
   spec.n_embd = 64;
   Gpt model(spec, {}, kFacts);
@@ -158,7 +158,7 @@ TEST(Gpt, StartsWithTheLossOfAGuessAndScaledResidualProjections) {
   EXPECT_NEAR(deviation.at("transformer.h.1.mlp.c_proj.weight"), 0.01, 0.0006);
 }
 
-TEST(Gpt, DropsInTrainingAndNotInEvaluation) {
+TEST(Gpt, DropsOnlyInTraining) {
   GptSpec spec = tiny();
   spec.dropout = 0.5;
   Gpt model(spec, {}, kFacts);
@@ -169,7 +169,7 @@ TEST(Gpt, DropsInTrainingAndNotInEvaluation) {
   EXPECT_TRUE(model.forward(tokens).equal(model.forward(tokens)));
 }
 
-TEST(Gpt, CountsItsOperationsAsPaperAndPencilDo) {
+TEST(Gpt, MatchesOperationCountByHand) {
   GptSpec spec;  // GPT-2 124M: 85M weights in blocks, 38.6M in the head
   spec.block_size = 1024;
   const Gpt model(spec, {}, {.input_shape = {1024}, .num_classes = 50257});
@@ -189,7 +189,7 @@ void expect_refused(const GptSpec& spec, const DataFacts& facts, const std::stri
   }
 }
 
-TEST(Gpt, RefusesDataThatDoesNotFitItsOptions) {
+TEST(Gpt, RefusesDataThatDoesNotFit) {
   expect_refused({.block_size = 4}, kFacts, "model.config.block_size", "block_size: 8");
   expect_refused({.vocab_size = 10}, kFacts, "model.config.vocab_size", "vocab_size: 11");
   expect_refused({.pad_vocab_to = 10}, kFacts, "model.config.pad_vocab_to", "pad_vocab_to: 64");
@@ -197,7 +197,7 @@ TEST(Gpt, RefusesDataThatDoesNotFitItsOptions) {
   expect_refused({}, {.input_shape = {8}}, "model.config.vocab_size", "set vocab_size");
 }
 
-TEST(Gpt, ComplainsAboutHeadsThatDoNotDivideTheirChannels) {
+TEST(Gpt, ReportsHeadsThatDoNotDivideChannels) {
   const auto complaints = [](const GptSpec& spec) {
     config::Complaints found;
     config::schema_of<GptSpec>().check()(&spec, found);

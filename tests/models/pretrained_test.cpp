@@ -47,7 +47,7 @@ std::string refusal(const json& config) {
   return {};
 }
 
-TEST(PublishedModel, TellsTheSizesOfAGpt2AndFillsItsDefaults) {
+TEST(PublishedModel, ReadsSizesOfGpt2WithDefaults) {
   const auto published = published_model(json{{"model_type", "gpt2"}, {"n_layer", 24}, {"n_inner", nullptr}}, "");
   EXPECT_EQ(published.type, "gpt");
   EXPECT_THAT(published.options,
@@ -55,7 +55,7 @@ TEST(PublishedModel, TellsTheSizesOfAGpt2AndFillsItsDefaults) {
                     Contains(Pair("activation", "gelu_tanh")), Contains(Pair("tie_embeddings", "true"))));
 }
 
-TEST(PublishedModel, TellsTheSizesOfALlamaOfEitherVersionOfTransformers) {
+TEST(PublishedModel, ReadsSizesOfLlamaInBothFormats) {
   EXPECT_THAT(published_model(kLlama, "").options,
               AllOf(Contains(Pair("n_kv_head", "2")), Contains(Pair("rope_theta", "500000.0")),
                     Contains(Pair("norm", "rmsnorm")), Contains(Pair("tie_embeddings", "false"))));
@@ -65,7 +65,7 @@ TEST(PublishedModel, TellsTheSizesOfALlamaOfEitherVersionOfTransformers) {
   EXPECT_THAT(published_model(old, "").options, Contains(Pair("rope_theta", "250.0")));
 }
 
-TEST(PublishedModel, RefusesWhatWeDoNotComputeAndWhatIsBroken) {
+TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   const auto with = [](json config, const char* key, const json& value) {
     config[key] = value;
     return refusal(config);
@@ -84,7 +84,7 @@ TEST(PublishedModel, RefusesWhatWeDoNotComputeAndWhatIsBroken) {
   EXPECT_THAT(refusal(json::array()), HasSubstr("JSON object"));
 }
 
-TEST(PublishedModel, GivesItsSizesToAJobThatLeavesThemOut) {
+TEST(PublishedModel, FillsSizesAJobLeavesOut) {
   const std::string text = "model: {type: gpt, config: {dropout: 0.1, n_layer: 2, norm_eps: 0.000001}}\n";
   const auto lines = settings_of(published_model(kLlama, ""), load_job(text), "model");
   const config::Loaded job = load_job(text, lines);
@@ -97,7 +97,7 @@ TEST(PublishedModel, GivesItsSizesToAJobThatLeavesThemOut) {
   EXPECT_EQ(spec.dropout, 0.1);  // training settings come from the job
 }
 
-TEST(PublishedModel, RefusesAJobThatSetsItsSizesOtherwise) {
+TEST(PublishedModel, RefusesJobWithOtherSizes) {
   try {
     settings_of(published_model(kLlama, ""), load_job("model:\n  type: gpt\n  config: {n_layer: 3, n_embd: 36}\n"),
                 "model");
@@ -138,7 +138,7 @@ TEST(LoadWeights, FillsEveryParameterFromAnotherType) {
   });
 }
 
-TEST(LoadWeights, TakesFilesOfTheBareTransformerWithMasksAndATiedHead) {
+TEST(LoadWeights, ReadsBareTransformerWithMasksAndTiedHead) {
   Tiny tiny;
   std::map<std::string, at::Tensor> bare;
   for (const auto& [name, tensor] : tiny.tensors) bare[name.substr(std::string("transformer.").size())] = tensor;
@@ -149,7 +149,7 @@ TEST(LoadWeights, TakesFilesOfTheBareTransformerWithMasksAndATiedHead) {
   load_weights(tiny.model, source_of(tiny.tensors));
 }
 
-TEST(LoadWeights, TakesFilesOfModelsThatWereWrapped) {
+TEST(LoadWeights, ReadsWrappedModels) {
   for (const std::string wrapping : {"module.", "_orig_mod.", "_orig_mod.module."}) {
     Tiny tiny;
     std::map<std::string, at::Tensor> wrapped;
@@ -163,7 +163,7 @@ TEST(LoadWeights, TakesFilesOfModelsThatWereWrapped) {
   }
 }
 
-TEST(LoadWeights, TellsAllThatDoesNotFitAndWritesNothing) {
+TEST(LoadWeights, ReportsAllMisfitsAndWritesNothing) {
   Tiny tiny;
   tiny.tensors.erase("transformer.ln_f.bias");
   tiny.tensors["transformer.h.0.extra"] = at::ones({1});
@@ -202,7 +202,7 @@ struct OtherHead {
 };
 
 // torchvision published its ResNets before batch norms had a batch counter.
-TEST(LoadWeights, DoesWithoutTheCountersOfBatchNorms) {
+TEST(LoadWeights, DoesWithoutBatchNormCounters) {
   const auto model =
       build(load_job("model: {type: resnet18, config: {stem: cifar}}"), {.input_shape = {8, 8, 3}, .num_classes = 3});
   nn::initialize(*model, 1);
@@ -219,7 +219,7 @@ TEST(LoadWeights, DoesWithoutTheCountersOfBatchNorms) {
   EXPECT_THROW(load_weights(*model, source_of(tensors)), Error);
 }
 
-TEST(LoadWeights, LeavesOutALastLayerOfOtherClassesWhereThatIsWanted) {
+TEST(LoadWeights, LeavesOutOtherLastLayerWhenAsked) {
   OtherHead other(7);
   std::map<std::string, at::Tensor> before;
   other.model->each_parameter([&](const std::string& name, nn::Parameter& p) { before[name] = p.value.clone(); });
@@ -234,7 +234,7 @@ TEST(LoadWeights, LeavesOutALastLayerOfOtherClassesWhereThatIsWanted) {
   EXPECT_THROW(load_weights(*other.model, source_of(other.tensors)), Error);
 }
 
-TEST(LoadWeights, LeavesOutNothingElseThatDoesNotFit) {
+TEST(LoadWeights, LeavesOutNothingElse) {
   OtherHead other(7, 5);
   EXPECT_THROW(load_weights(*other.model, source_of(other.tensors), OtherClasses::left_out), Error);
   OtherHead same(3);

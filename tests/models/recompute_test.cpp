@@ -27,6 +27,8 @@ constexpr int64_t kSymbols = 7;
 struct Kind {
   std::string name;
   GptSpec gpt;  // for a gpt
+
+  friend void PrintTo(const Kind& it, std::ostream* to) { *to << it.name; }
 };
 
 GptSpec small_gpt2() { return {.n_layer = 3, .n_head = 2, .n_embd = 32, .dropout = 0.2}; }
@@ -93,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Recomputing,
                                          std::pair<const char*, Kind>("Convnet", {"convnet", {}})),
                          [](const auto& entry) { return entry.param.first; });
 
-TEST_P(Recomputing, LeavesEveryBitOfAStepAsItWas) {
+TEST_P(Recomputing, KeepsEveryBitOfAStep) {
   const Kind& kind = GetParam().second;
   for (const auto& [precision, logits_bytes] : {std::pair(ops::Precision::fp32, 1000),
                                                 {ops::Precision::bf16, 1000},
@@ -128,7 +130,7 @@ int64_t held_by_forward(Recompute how, bool with_backward) {
   return device::host_allocator_facts().in_use_bytes - before;
 }
 
-TEST(RecomputingMemory, IsHeldForAFractionOfWhatThePlainPassHolds) {
+TEST(RecomputingMemory, IsAFractionOfThePlainPass) {
   device::install_host_allocator();
   const auto block = static_cast<double>(held_by_forward(Recompute::block, false));
   const double block_peak = static_cast<double>(device::host_allocator_facts().peak_in_use_bytes);
@@ -140,14 +142,14 @@ TEST(RecomputingMemory, IsHeldForAFractionOfWhatThePlainPassHolds) {
   EXPECT_LE(block_peak, 0.4 * plain_peak);
 }
 
-TEST(RecomputingMemory, IsGivenBackAfterTheBackwardPass) {
+TEST(RecomputingMemory, IsReleasedAfterBackward) {
   device::install_host_allocator();
   const int64_t plain = held_by_forward(Recompute::none, true);
   EXPECT_LE(held_by_forward(Recompute::block, true), plain);
   std::thread([&] { EXPECT_LE(held_by_forward(Recompute::selective, true), plain); }).join();
 }
 
-TEST(RecomputingMemory, IsGivenBackByAForwardPassThatNoBackwardPassFollows) {
+TEST(RecomputingMemory, IsReleasedWithoutBackward) {
   device::install_host_allocator();
   std::thread([] {  // a fresh thread: no leftovers of other passes
     const int64_t before = device::host_allocator_facts().in_use_bytes;

@@ -36,7 +36,7 @@ std::string stamped(const std::string& message, const std::string& level = "info
   return "2026-03-01T12:00:00.123 " + level + " " + message + "\n";
 }
 
-TEST_F(AbandonedLinesTest, CutsTheStepsThatAreTakenAgainAndKeepsWhatHasHappened) {
+TEST_F(AbandonedLinesTest, CutsRetakenStepsAndKeepsTheRest) {
   const std::string page = stamped("gputrain 0.1.0  run x"), warning = stamped("step    9 is a word here", "warning");
   const std::string before = stamped("step    1,000/2,000 50% loss 1.2") + stamped("eval    1,000 val/loss 1.3");
   const std::string after = stamped("step    1,001/2,000 loss 1.1") + stamped("eval    1,500 val/loss 1.2");
@@ -50,7 +50,7 @@ TEST_F(AbandonedLinesTest, CutsTheStepsThatAreTakenAgainAndKeepsWhatHasHappened)
   EXPECT_EQ(left(), after + stamped("eval    1,000 val/loss 1.3") + after);
 }
 
-TEST_F(AbandonedLinesTest, LeavesTextAloneThatOnlyLooksLikeAStep) {
+TEST_F(AbandonedLinesTest, KeepsTextThatLooksLikeAStep) {
   const std::string text = stamped("sample  temperature 0.8") + "step    900/1,000 says the model\n" +
                            stamped("steps   900") + stamped("step    of no number") +
                            stamped("step    99999999999999999999/1");
@@ -59,12 +59,12 @@ TEST_F(AbandonedLinesTest, LeavesTextAloneThatOnlyLooksLikeAStep) {
   EXPECT_EQ(log(), text);
 }
 
-TEST_F(AbandonedLinesTest, HasNothingToDoWhereNothingWasWritten) {
+TEST_F(AbandonedLinesTest, DoesNothingWithoutALog) {
   EXPECT_EQ(cut_log(path_, 10, 10), 0);
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
-TEST_F(AbandonedLinesTest, TouchesNothingWhenWhatIsCutCannotBeKept) {
+TEST_F(AbandonedLinesTest, ChangesNothingWhenCutLinesCannotBeKept) {
   const std::string text = stamped("step    20/30 loss 1");
   write(text);
   std::filesystem::create_directory(path_.string() + ".left");
@@ -72,7 +72,7 @@ TEST_F(AbandonedLinesTest, TouchesNothingWhenWhatIsCutCannotBeKept) {
   EXPECT_EQ(log(), text);
 }
 
-TEST_F(AbandonedLinesTest, TakesNoReadErrorForTheEnd) {
+TEST_F(AbandonedLinesTest, ReportsReadErrors) {
   std::filesystem::create_directory(path_);  // can be opened but not read
   EXPECT_THROW(cut_log(path_, 10, 10), Error);
 }

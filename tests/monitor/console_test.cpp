@@ -5,7 +5,7 @@
 namespace gputrain::monitor {
 namespace {
 
-TEST(Console, PrintsPlainLinesAndNoStatusWithoutATerminal) {
+TEST(Console, PrintsPlainLinesWithoutTerminal) {
   testing::internal::CaptureStdout();
   {
     Console console(Console::Options{.enabled = true, .redraw = false, .colour = false});
@@ -15,7 +15,7 @@ TEST(Console, PrintsPlainLinesAndNoStatusWithoutATerminal) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "model   gpt\n");
 }
 
-TEST(Console, ClearsTheStatusLineBeforeALine) {
+TEST(Console, ClearsStatusBeforeALine) {
   testing::internal::CaptureStdout();
   {
     Console console(Console::Options{.enabled = true, .redraw = true, .colour = false});
@@ -25,7 +25,7 @@ TEST(Console, ClearsTheStatusLineBeforeALine) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "\r\x1b[2Kstep 1/10\r\x1b[2Keval    x\n");
 }
 
-TEST(Console, BreaksLinesBetweenWordsOnATerminalOfKnownWidth) {
+TEST(Console, WrapsLinesAtTerminalWidth) {
   const std::string words = "weights 42.7 MiB  grads 42.6 MiB  optimizer 42.6 MiB  then activations  and more";
   const auto printed = [&](size_t columns) {
     testing::internal::CaptureStdout();
@@ -38,7 +38,7 @@ TEST(Console, BreaksLinesBetweenWordsOnATerminalOfKnownWidth) {
             "        and more\n");
 }
 
-TEST(Console, PrintsNothingThatATerminalWouldObey) {
+TEST(Console, PrintsNoControlSequences) {
   testing::internal::CaptureStdout();
   {
     Console console(Console::Options{.enabled = true, .redraw = false, .colour = false});

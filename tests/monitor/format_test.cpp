@@ -26,7 +26,7 @@ TEST(Format, KeepsFourSignificantDigits) {
   EXPECT_EQ(significant(99.2), "99.2");
 }
 
-TEST(Format, ChoosesTheUnitOfADuration) {
+TEST(Format, ChoosesUnitOfDuration) {
   EXPECT_EQ(duration(0.302), "302ms");
   EXPECT_EQ(duration(3.12), "3.1s");
   EXPECT_EQ(duration(59.7), "1m0s");
@@ -35,7 +35,7 @@ TEST(Format, ChoosesTheUnitOfADuration) {
   EXPECT_EQ(duration(183600), "2d3h");
 }
 
-TEST(Format, ChoosesTheUnitOfBytes) {
+TEST(Format, ChoosesUnitOfBytes) {
   EXPECT_EQ(bytes(512), "512 B");
   EXPECT_EQ(bytes(41.3 * 1024 * 1024), "41.3 MiB");
   EXPECT_EQ(bytes(79.1 * 1024 * 1024 * 1024), "79.1 GiB");

@@ -52,7 +52,7 @@ class LedgerTest : public ::testing::Test {
   const std::filesystem::path path_ = folder_ / "ledger.jsonl";
 };
 
-TEST_F(LedgerTest, GoesOnInTheNextAttemptWithOneUnbrokenChain) {
+TEST_F(LedgerTest, ContinuesOneUnbrokenChain) {
   write(3);
   write(2);
   const LedgerContent content = read_ledger(path_);
@@ -63,13 +63,13 @@ TEST_F(LedgerTest, GoesOnInTheNextAttemptWithOneUnbrokenChain) {
 }
 
 // A changed chain formula would report every ledger of an earlier version as changed.
-TEST_F(LedgerTest, VerifiesTheChainOfEarlierVersions) {
+TEST_F(LedgerTest, VerifiesChainOfEarlierVersions) {
   rewrite({R"({"chain":"0148bee34b5f5868aa21ff0ba9df2486","kind":"start","time":1.5,"where":"/data/café"})",
            R"({"chain":"a12d5e2ea5a5cb0d69a7c975f41091cb","kind":"end","time":2.0})"});
   EXPECT_TRUE(read_ledger(path_).problems.empty());
 }
 
-TEST_F(LedgerTest, ShowsALineChangedRemovedOrMoved) {
+TEST_F(LedgerTest, ShowsLineChangedRemovedOrMoved) {
   write(4);
   const auto good = lines();
   auto changed = good;
@@ -85,7 +85,7 @@ TEST_F(LedgerTest, ShowsALineChangedRemovedOrMoved) {
   EXPECT_TRUE(read_ledger(path_).problems.empty());
 }
 
-TEST_F(LedgerTest, DropsTheHalfLineOfAKilledProcess) {
+TEST_F(LedgerTest, DropsHalfLineOfKilledProcess) {
   write(2);
   std::ofstream(path_, std::ios::app) << "{\"kind\":\"che";
   EXPECT_EQ(read_ledger(path_).lines.size(), 2U);
@@ -96,7 +96,7 @@ TEST_F(LedgerTest, DropsTheHalfLineOfAKilledProcess) {
   EXPECT_TRUE(content.problems.empty());
 }
 
-TEST_F(LedgerTest, GoesOnAfterALineWithoutAChainAndShowsTheBreak) {
+TEST_F(LedgerTest, ContinuesAfterUnchainedLineShowingBreak) {
   write(1);
   std::ofstream(path_, std::ios::app) << "{\"kind\":\"end\",\"chain\":7}\n";
   write(2);
@@ -106,7 +106,7 @@ TEST_F(LedgerTest, GoesOnAfterALineWithoutAChainAndShowsTheBreak) {
   EXPECT_EQ(content.problems[0].substr(0, 7), "line 2:");
 }
 
-TEST_F(LedgerTest, ReadsAnyBytesWithoutHarm) {
+TEST_F(LedgerTest, ReadsAnyBytesSafely) {
   std::ofstream(path_) << "\n[]\n{\"kind\":3}\n\xff\xfe{\n" << std::string(100000, '[') << "\n";
   const LedgerContent content = read_ledger(path_);
   EXPECT_TRUE(content.lines.empty());
@@ -114,7 +114,7 @@ TEST_F(LedgerTest, ReadsAnyBytesWithoutHarm) {
   EXPECT_TRUE(read_ledger(folder_ / "absent").lines.empty());
 }
 
-TEST_F(LedgerTest, TakesALineBackThatTheDiskDoesNotConfirm) {
+TEST_F(LedgerTest, TakesBackLineWhenSyncFails) {
   Ledger ledger(path_);
   for (const bool fails : {false, true, false}) {
     syncs_fail = fails;
@@ -125,13 +125,13 @@ TEST_F(LedgerTest, TakesALineBackThatTheDiskDoesNotConfirm) {
   EXPECT_TRUE(content.problems.empty());
 }
 
-TEST_F(LedgerTest, TakesNoReadErrorForTheEnd) {
+TEST_F(LedgerTest, ReportsReadErrors) {
   std::filesystem::create_directory(path_);  // can be opened but not read
   EXPECT_THROW(Ledger{path_}, Error);
   EXPECT_THROW(read_ledger(path_), Error);
 }
 
-TEST_F(LedgerTest, TakesTextThatIsNotUtf8) {
+TEST_F(LedgerTest, AcceptsTextThatIsNotUtf8) {
   Ledger(path_).append("end", {{"reason", "/data/caf\xe9/1.jpg: neither JPEG nor PNG"}});
   write(1);
   const LedgerContent content = read_ledger(path_);
@@ -140,7 +140,7 @@ TEST_F(LedgerTest, TakesTextThatIsNotUtf8) {
   EXPECT_EQ(content.lines[0]["reason"], "/data/caf\uFFFD/1.jpg: neither JPEG nor PNG");
 }
 
-TEST_F(LedgerTest, AndSoDoesTheSummary) {
+TEST_F(LedgerTest, AcceptsTextThatIsNotUtf8InSummary) {
   write_summary(folder_ / "summary.json", {.run_id = "x", .reason = "/data/caf\xe9/1.jpg: neither JPEG nor PNG"});
   std::ifstream file(folder_ / "summary.json");
   EXPECT_EQ(nlohmann::json::parse(file)["reason"], "/data/caf\uFFFD/1.jpg: neither JPEG nor PNG");

@@ -110,7 +110,7 @@ void expect_alike(const Outcome& ours, const Outcome& expected, double bound) {
   }
 }
 
-TEST(JoinedConvNorm, IsTheLayersOneByOne) {
+TEST(JoinedConvNorm, MatchesSeparateLayers) {
   for (const int64_t stride : {1, 2}) {
     outcome_of({.stride = stride}, at::kFloat, How::joined);  // runs the autotuner
     const auto before = called_sums();
@@ -121,7 +121,7 @@ TEST(JoinedConvNorm, IsTheLayersOneByOne) {
   }
 }
 
-TEST(JoinedConvNorm, IsNotJoinedWithGroupsOrGapsInIt) {
+TEST(JoinedConvNorm, IsOffWithGroupsOrDilation) {
   for (const BlockCase& each : {BlockCase{.groups = 2}, BlockCase{.dilation = 2}}) {
     const auto before = called_sums();
     const Outcome ours = outcome_of(each, at::kFloat, How::joined);
@@ -130,12 +130,12 @@ TEST(JoinedConvNorm, IsNotJoinedWithGroupsOrGapsInIt) {
   }
 }
 
-TEST(JoinedConvNorm, IsTheSameWhenItIsComputedAgain) {
+TEST(JoinedConvNorm, MatchesWhenRecomputed) {
   const Outcome once = outcome_of({}, at::kFloat, How::joined), again = outcome_of({}, at::kFloat, How::recomputed);
   expect_alike(again, once, 1e-7);
 }
 
-TEST(JoinedConvNorm, IsOneByOneInEvaluation) {
+TEST(JoinedConvNorm, IsOffInEvaluation) {
   const auto before = called_sums();
   const BlockCase evaluation{.trains = false};
   const Outcome ours = outcome_of(evaluation, at::kFloat, How::joined);
@@ -143,14 +143,14 @@ TEST(JoinedConvNorm, IsOneByOneInEvaluation) {
   expect_alike(ours, outcome_of(evaluation, at::kDouble, How::one_by_one), 3e-5);
 }
 
-TEST(JoinedConvNorm, IsOneByOneWhereRanksShareTheirStatistics) {
+TEST(JoinedConvNorm, IsOffWithSharedStatistics) {
   auto groups = comm::ProcessGroups::imagined({.rank = 0, .world_size = 2}, std::make_shared<comm::Traffic>());
   const auto before = called_sums();
   outcome_of({.group = &groups.tensors()}, at::kFloat, How::joined);
   EXPECT_EQ(called_sums().forward, before.forward);
 }
 
-TEST(JoinedConvNorm, IsNotForDoubles) {
+TEST(JoinedConvNorm, IsOffForDoubles) {
   const auto before = called_sums();
   outcome_of({}, at::kDouble, How::joined);
   EXPECT_EQ(called_sums().forward, before.forward);

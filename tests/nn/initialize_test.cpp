@@ -27,7 +27,7 @@ at::Tensor initial_value(at::IntArrayRef sizes, const Init& init, uint64_t seed 
   return holder.value.detach();
 }
 
-TEST(Initialize, DrawsNormalValuesOfTheGivenDeviation) {
+TEST(Initialize, DrawsNormalValuesOfGivenDeviation) {
   const at::Tensor x = initial_value({300001}, Init::normal(0.02)).to(at::kDouble);
   EXPECT_NEAR(x.mean().item<double>(), 0, 0.02 * 4 / std::sqrt(3e5));
   EXPECT_NEAR(x.std().item<double>(), 0.02, 0.02 * 0.005);
@@ -37,7 +37,7 @@ TEST(Initialize, DrawsNormalValuesOfTheGivenDeviation) {
   EXPECT_NEAR(z.abs().le(1).to(at::kDouble).mean().item<double>(), 0.6827, 0.004);
 }
 
-TEST(Initialize, DrawsUniformValuesBetweenTheBounds) {
+TEST(Initialize, DrawsUniformValuesWithinBounds) {
   const at::Tensor x = initial_value({200000}, Init::uniform(0.5)).to(at::kDouble);
   EXPECT_GE(x.min().item<double>(), -0.5);
   EXPECT_LT(x.max().item<double>(), 0.5);
@@ -45,7 +45,7 @@ TEST(Initialize, DrawsUniformValuesBetweenTheBounds) {
   EXPECT_NEAR(x.var().item<double>(), 1.0 / 12, 0.001);
 }
 
-TEST(Initialize, DependsOnSeedAndNameOnly) {
+TEST(Initialize, DependsOnlyOnSeedAndName) {
   const at::Tensor x = initial_value({64}, Init::normal(1));
   EXPECT_TRUE(x.equal(initial_value({64}, Init::normal(1))));
   EXPECT_FALSE(x.equal(initial_value({64}, Init::normal(1), 8)));
@@ -66,7 +66,7 @@ class Nested final : public Module {
   at::Tensor table;
 };
 
-TEST(Initialize, LeavesABufferWhatItWasGiven) {
+TEST(Initialize, KeepsGivenBufferValues) {
   Nested module({}, "child", "table");
   initialize(module, 7);
   EXPECT_TRUE(module.table.equal(at::arange(4, at::kFloat)));
@@ -77,7 +77,7 @@ TEST(Initialize, RefusesTwoTensorsOfOneName) {
   EXPECT_THROW(initialize(module, 7), std::logic_error);
 }
 
-TEST(Initialize, DoesNotDependOnTheNumberOfThreads) {
+TEST(Initialize, IgnoresThreadCount) {
   const int threads = at::get_num_threads();
   const at::Tensor row = initial_value({1000003}, Init::normal(1));
   const at::Tensor filters = initial_value({301, 51, 3, 5}, Init::normal(1));
@@ -89,7 +89,7 @@ TEST(Initialize, DoesNotDependOnTheNumberOfThreads) {
   at::set_num_threads(threads);
 }
 
-TEST(Initialize, DoesNotDependOnTheMemoryOrderOrThePrecision) {
+TEST(Initialize, IgnoresMemoryOrderAndPrecision) {
   const at::Tensor expected = initial_value({4, 3, 5, 5}, Init::normal(1));
   const at::Tensor last = initial_value({4, 3, 5, 5}, Init::normal(1), 7, {.channels_last = true});
   EXPECT_FALSE(last.is_contiguous());
@@ -101,7 +101,7 @@ TEST(Initialize, DoesNotDependOnTheMemoryOrderOrThePrecision) {
 
 // Expected values computed from the definition in another language: a change of the numbers would break published
 // results.
-TEST(Initialize, GivesTheSameNumbersForEver) {
+TEST(Initialize, KeepsItsNumbersForever) {
   const at::Tensor x = initial_value({4}, Init::normal(1));
   const double expected[] = {0.34165674, -0.13454182, 0.13676733, -1.21222377};
   for (int64_t i = 0; i < 4; ++i) EXPECT_NEAR(x[i].item<double>(), expected[i], 1e-6) << i;

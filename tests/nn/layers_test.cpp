@@ -37,7 +37,7 @@ std::vector<std::string> names_of(Module& module) {
   return names;
 }
 
-TEST(Linear, StartsAsTorchNnDoesUnlessToldOtherwise) {
+TEST(LinearLayer, StartsLikeTorchByDefault) {
   Linear layer(kDouble, {.in = 25, .out = 3});
   const auto parameters = parameters_of(layer);
   EXPECT_EQ(parameters.at("weight")->init.kind, Init::Kind::uniform);
@@ -47,7 +47,7 @@ TEST(Linear, StartsAsTorchNnDoesUnlessToldOtherwise) {
   EXPECT_EQ(parameters_of(given).at("bias")->init.kind, Init::Kind::zeros);
 }
 
-TEST(Linear, StoresItsWeightInTheOrderAskedFor) {
+TEST(LinearLayer, StoresWeightInGivenOrder) {
   const at::Tensor x = random_leaf({2, 4}, 1);
   Linear out_in(kDouble, {.in = 4, .out = 3}), in_out(kDouble, {.in = 4, .out = 3, .order = Linear::Order::in_out});
   EXPECT_EQ(out_in.weight().sizes(), (at::IntArrayRef{3, 4}));
@@ -77,7 +77,7 @@ at::Tensor convolved_by_hand(const at::Tensor& x, const at::Tensor& weight, int6
   return at::stack(channels, 1);
 }
 
-TEST(Conv2d, InGroupsAndWithGapsIsAsByHandInEveryPrecision) {
+TEST(Conv2dLayer, MatchesGroupsAndDilationByHand) {
   for (const auto& [dilation, groups] : {std::pair(1, 4), std::pair(2, 2), std::pair(3, 1)}) {
     for (const auto& [name, bound] :
          {std::pair("fp64", 1e-14), std::pair("fp32", 1e-5), std::pair("bf16", 2e-2), std::pair("fp16", 2e-3)}) {
@@ -100,7 +100,7 @@ TEST(Conv2d, InGroupsAndWithGapsIsAsByHandInEveryPrecision) {
   }
 }
 
-TEST(BatchNorm2d, CountsBatchesInTrainingOnly) {
+TEST(BatchNorm2dLayer, CountsBatchesOnlyInTraining) {
   BatchNorm2d norm(kDouble, 2);
   initialize(norm, 1);
   at::Tensor tracked;
@@ -114,7 +114,7 @@ TEST(BatchNorm2d, CountsBatchesInTrainingOnly) {
   EXPECT_EQ(tracked.item<int64_t>(), 1);
 }
 
-TEST(Norm, OfTheRmsKindHasNoBias) {
+TEST(NormLayer, HasNoBiasAsRmsNorm) {
   Norm layer(kDouble, {.kind = Norm::Kind::layernorm, .channels = 4}), bare(kDouble, {.channels = 4, .bias = false}),
       rms(kDouble, {.kind = Norm::Kind::rmsnorm, .channels = 4});
   EXPECT_THAT(names_of(layer), ElementsAre("weight", "bias"));
@@ -123,7 +123,7 @@ TEST(Norm, OfTheRmsKindHasNoBias) {
   for (auto& [name, parameter] : parameters_of(layer)) EXPECT_EQ(parameter->role, Role::norm) << name;
 }
 
-TEST(Embedding, GivesRowsInTheMasterTypeUnderAnyPrecision) {
+TEST(EmbeddingLayer, ReturnsRowsInMasterType) {
   Embedding embedding({.policy = ops::policy_of(ops::Precision::bf16)}, {.rows = 5, .channels = 3});
   initialize(embedding, 1);
   const at::Tensor rows = embedding.forward(at::tensor(at::ArrayRef<int64_t>{4, 1}, at::kLong));
@@ -132,7 +132,7 @@ TEST(Embedding, GivesRowsInTheMasterTypeUnderAnyPrecision) {
   EXPECT_TRUE(embedding.first_rows(2).equal(embedding.weight().narrow(0, 0, 2)));
 }
 
-TEST(Dropout, DoesNothingInEvaluation) {
+TEST(DropoutLayer, DoesNothingInEvaluation) {
   Dropout dropout(kDouble, 0.5);
   const at::Tensor x = at::ones({1000});
   EXPECT_LT((dropout.forward(x) != 0).sum().item<int64_t>(), 700);
@@ -144,7 +144,7 @@ SelfAttention::Options small_attention(Naming naming) {
   return {.naming = naming, .channels = 8, .heads = 4, .key_heads = 2, .weight_init = Init::normal(0.5)};
 }
 
-TEST(SelfAttention, IsTheSameFunctionFusedOrSeparate) {
+TEST(SelfAttention, MatchesFusedAndSeparate) {
   SelfAttention fused(kDouble, small_attention(Naming::gpt2)), separate(kDouble, small_attention(Naming::llama));
   EXPECT_THAT(names_of(fused), ElementsAre("c_attn.weight", "c_attn.bias", "c_proj.weight", "c_proj.bias"));
   EXPECT_THAT(names_of(separate), ElementsAre("q_proj.weight", "q_proj.bias", "k_proj.weight", "k_proj.bias",
@@ -169,7 +169,7 @@ TEST(SelfAttention, IsTheSameFunctionFusedOrSeparate) {
   EXPECT_GT(relative_error(fused.forward(x, &rotary), fused.forward(x, nullptr)), 1e-3);
 }
 
-TEST(SelfAttention, SeesThePastOnly) {
+TEST(SelfAttention, SeesOnlyThePast) {
   SelfAttention attention(kDouble, small_attention(Naming::gpt2));
   initialize(attention, 1);
   const at::Tensor x = random_leaf({1, 6, 8}, 1).detach(), changed = x.clone();
@@ -179,7 +179,7 @@ TEST(SelfAttention, SeesThePastOnly) {
   EXPECT_GT(relative_error(z.narrow(1, 4, 2), y.narrow(1, 4, 2)), 1e-3);
 }
 
-TEST(FeedForward, HasGateAndUpSideBySideInTheFusedForm) {
+TEST(FeedForwardLayer, MatchesFusedAndSeparate) {
   const FeedForward::Options options{.channels = 4, .inner = 6, .gated = true, .bias = false};
   FeedForward::Options separate_options = options;
   separate_options.naming = Naming::llama;

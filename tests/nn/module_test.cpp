@@ -32,7 +32,7 @@ class Tree final : public Module {
   Leaf* first;
 };
 
-TEST(Module, VisitsItsOwnParametersBeforeThoseOfChildrenInOrderOfRegistration) {
+TEST(Module, VisitsOwnParametersThenChildrenInOrder) {
   Tree tree({});
   std::vector<std::string> parameters, buffers, modules;
   tree.each_parameter([&](const std::string& name, Parameter&) { parameters.push_back(name); });
@@ -43,7 +43,7 @@ TEST(Module, VisitsItsOwnParametersBeforeThoseOfChildrenInOrderOfRegistration) {
   EXPECT_THAT(modules, ElementsAre("", "first", "block.0"));
 }
 
-TEST(Module, GivesParametersTheMasterTypeAndTheMemoryOrderOfTheContext) {
+TEST(Module, GivesParametersTypeAndOrderOfContext) {
   const auto weight_of = [](const Context& context) {
     Tree tree(context);
     at::Tensor weight;
@@ -58,7 +58,7 @@ TEST(Module, GivesParametersTheMasterTypeAndTheMemoryOrderOfTheContext) {
   EXPECT_EQ(half.strides(), (at::IntArrayRef{3, 1, 3, 3}));
 }
 
-TEST(Module, SwitchesItselfAndAllChildrenToEvaluation) {
+TEST(Module, SwitchesAllChildrenToEvaluation) {
   Tree tree({});
   tree.train(false);
   tree.each_module([](const std::string& name, Module& module) { EXPECT_FALSE(module.is_training()) << name; });
@@ -66,12 +66,12 @@ TEST(Module, SwitchesItselfAndAllChildrenToEvaluation) {
   EXPECT_TRUE(tree.first->is_training());
 }
 
-TEST(Module, RefusesAParameterWhoseValuesNothingGives) {
+TEST(Module, RefusesParameterWithoutValues) {
   Tree tree({});
   EXPECT_THROW(tree.register_parameter("table", {2}, Init::as_given(), Role::weight), std::logic_error);
 }
 
-TEST(Module, RefusesTwoChildrenOfOneNameAndDotsInParameters) {
+TEST(Module, RefusesDuplicateChildrenAndDottedNames) {
   Tree tree({});
   EXPECT_THROW(tree.add_child<Leaf>("first", Context{}), std::logic_error);
   EXPECT_THROW(tree.register_parameter("a.b", {1}, Init::ones(), Role::weight), std::logic_error);

@@ -25,7 +25,7 @@ std::vector<double> values_of(Draw draw, uint64_t key) {
 /// Word i of the random stream; normal values i and i + 1 come from words i and i + 1.
 uint32_t word(uint64_t key, size_t i) { return philox(key, i / 4, 0)[i % 4]; }
 
-TEST(RandomValues, AreBoxAndMullersPairsOfPhiloxWords) {
+TEST(RandomValues, AreBoxMullerPairsOfPhiloxWords) {
   const auto unit = [](uint32_t bits) { return (static_cast<long double>(bits) + 0.5L) * 0x1.0p-32L; };
   const std::vector<double> values = values_of(normal_values, 77);
   for (size_t i = 0; i < values.size(); i += 2) {
@@ -36,13 +36,13 @@ TEST(RandomValues, AreBoxAndMullersPairsOfPhiloxWords) {
   }
 }
 
-TEST(RandomValues, UniformOnesAreTheWordsThemselves) {
+TEST(RandomValues, AreWordsThemselvesWhenUniform) {
   const std::vector<double> values = values_of(uniform_values, 78);
   for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], word(78, i) * 0x1.0p-31 - 1) << i;
 }
 
 // Weights of a seed must not depend on the CPU that drew them.
-TEST(RandomValues, HaveTheSameBitsInEveryInstructionSet) {
+TEST(RandomValues, HaveSameBitsInEveryInstructionSet) {
   for (const Draw draw : available_normals()) {
     uint64_t hash = 0;
     for (const double value : values_of(draw, 79)) hash = mix(hash, std::bit_cast<uint64_t>(value));

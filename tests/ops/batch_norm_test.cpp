@@ -122,7 +122,7 @@ void on_each_set(const std::function<void(const cpu::FloatKernels&)>& check) {
   }
 }
 
-TEST(BatchNormKernels, DoWhatTheirContractsSayForAnyShape) {
+TEST(BatchNormCpuKernels, MatchReferenceForAnyShape) {
   on_each_set([](const cpu::FloatKernels& set) {
     for (const auto& shape :
          std::vector<std::vector<int64_t>>{{2, 1}, {3, 5}, {64, 16}, {65, 3}, {245, 19}, {128, 64}, {2050, 33}}) {
@@ -140,7 +140,7 @@ TEST(BatchNormKernels, DoWhatTheirContractsSayForAnyShape) {
   });
 }
 
-TEST(BatchNormKernels, GiveTheSameBitsOnAnyNumberOfThreads) {
+TEST(BatchNormCpuKernels, GiveSameBitsOnAnyThreadCount) {
   on_each_set([](const cpu::FloatKernels& set) {
     const KernelCase input(2331, 19);  // large enough for several threads
     for (const bool with_residual : {false, true}) {
@@ -150,7 +150,7 @@ TEST(BatchNormKernels, GiveTheSameBitsOnAnyNumberOfThreads) {
   });
 }
 
-TEST(BatchNormKernels, LeaveZeroToTheReluAndNanToItsReader) {
+TEST(BatchNormCpuKernels, ZeroReluGradientAtZeroAndPassNan) {
   on_each_set([](const cpu::FloatKernels& set) {
     const float x[4] = {0, -1, 1, std::nanf("")}, dy[4] = {1, 2, 4, 8}, one = 1, zero = 0;
     float y[4], dx[4], sum_g = 0, sum_gx = 0;
@@ -217,14 +217,14 @@ void expect_equal(const OperatorCase& input, double tolerance) {
   }
 }
 
-TEST(FusedBatchNorm, EqualsItsReferenceInFp64) {
+TEST(FusedBatchNorm, MatchesReferenceInFp64) {
   for (const auto& sizes :
        std::vector<std::vector<int64_t>>{{8, 5, 7, 9}, {2, 64, 1, 1}, {1, 4, 3, 3}, {4, 1, 3, 3}, {3, 17, 40, 41}}) {
     for (const bool with_residual : {false, true}) expect_equal({.sizes = sizes, .with_residual = with_residual}, 2e-6);
   }
 }
 
-TEST(FusedBatchNorm, KeepsItsDigitsFarFromZero) {
+TEST(FusedBatchNorm, KeepsDigitsFarFromZero) {
   // x itself has six digits after the decimal point here; sums of squares would lose all of them.
   for (const bool with_residual : {false, true}) {
     expect_equal({.sizes = {6, 5, 13, 11}, .with_residual = with_residual, .offset = 100}, 3e-5);
@@ -239,7 +239,7 @@ TEST(FusedBatchNorm, FollowsMomentumAndEps) {
   }
 }
 
-TEST(FusedBatchNorm, UsesTheRunningStatisticsInEvaluationAndLeavesThemAlone) {
+TEST(FusedBatchNorm, UsesRunningStatisticsInEvaluation) {
   const OperatorCase input{.sizes = {4, 3, 5, 5}, .with_residual = true, .options = {.training = false}};
   expect_equal(input, 2e-6);
   const OperatorResult result = run(input, at::kFloat);
@@ -247,7 +247,7 @@ TEST(FusedBatchNorm, UsesTheRunningStatisticsInEvaluationAndLeavesThemAlone) {
   EXPECT_TRUE(result.variance.equal(at::ones({3})));
 }
 
-TEST(FusedBatchNorm, TakesOtherMemoryOrdersTheLongWay) {
+TEST(FusedBatchNorm, FallsBackForOtherMemoryOrders) {
   const at::Tensor planes = numbers({2, 3, 4, 4}, 1), rows = planes.contiguous(at::MemoryFormat::ChannelsLast);
   EXPECT_TRUE(cpu::is_fusible_batch(rows, rows));
   EXPECT_FALSE(cpu::is_fusible_batch(rows, planes));
@@ -258,7 +258,7 @@ TEST(FusedBatchNorm, TakesOtherMemoryOrdersTheLongWay) {
   expect_equal({.sizes = {4, 5, 7, 9}, .with_residual = true, .format = at::MemoryFormat::Contiguous}, 2e-6);
 }
 
-TEST(FusedBatchNorm, GivesTheSameBitsOnAnyNumberOfThreads) {
+TEST(FusedBatchNorm, GivesSameBitsOnAnyThreadCount) {
   const int threads = at::get_num_threads();
   // The second one has so many partial sums that threads share them.
   for (const auto& sizes : std::vector<std::vector<int64_t>>{{4, 19, 33, 35}, {8, 100, 40, 41}}) {
@@ -276,7 +276,7 @@ TEST(FusedBatchNorm, GivesTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-TEST(FusedBatchNorm, PassesNanOnInsteadOfHidingItBehindTheRelu) {
+TEST(FusedBatchNorm, PassesNanThroughRelu) {
   at::Tensor x = numbers({2, 3, 4, 4}, 1).contiguous(at::MemoryFormat::ChannelsLast);
   x.select(1, 1).fill_(std::nanf(""));
   const at::Tensor ones = at::ones({3}), mean = at::zeros({3}), variance = at::ones({3});
@@ -285,7 +285,7 @@ TEST(FusedBatchNorm, PassesNanOnInsteadOfHidingItBehindTheRelu) {
   EXPECT_FALSE(y.select(1, 0).isnan().any().item<bool>());
 }
 
-TEST(FusedBatchNorm, AgreesWithFiniteDifferencesWhereItIsNotFused) {
+TEST(FusedBatchNorm, MatchesFiniteDifferencesUnfused) {
   const at::Tensor x = random_leaf({3, 2, 2, 2}, 1), weight = random_leaf({2}, 2), bias = random_leaf({2}, 3),
                    residual = random_leaf({3, 2, 2, 2}, 4);
   const auto sum = [&] {
@@ -297,7 +297,7 @@ TEST(FusedBatchNorm, AgreesWithFiniteDifferencesWhereItIsNotFused) {
 }
 
 /// For example, the last step of an epoch has one sample left and the network has reduced its image to one pixel.
-TEST(BatchNorm, OfASingleValueLeavesNumbersInTheRunningStatistics) {
+TEST(BatchNorm, KeepsStatisticsFiniteForOneValue) {
   for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
     const auto channels = [&](double value) { return at::full({8}, value, at::TensorOptions().dtype(type)); };
     const at::Tensor x = random_leaf({1, 8, 1, 1}, 1, type), weight = channels(2), bias = channels(3);

@@ -55,7 +55,7 @@ at::Tensor weight_of(const Shape& s) {
   return pixel_by_pixel(random_leaf({s.out, s.in, s.kernel, s.kernel}, 2)).set_requires_grad(true);
 }
 
-TEST(OwnConv2d, IsTheConvolutionWithItsGradients) {
+TEST(OwnConv2d, MatchesReferenceAndGradients) {
   for (const Shape& s : kShapes) {
     SCOPED_TRACE(name_of(s));
     for (const bool has_bias : {false, true}) {
@@ -77,7 +77,7 @@ TEST(OwnConv2d, IsTheConvolutionWithItsGradients) {
   }
 }
 
-TEST(OwnConv2d, GivesTheGradientOfEitherInputAlone) {
+TEST(OwnConv2d, GivesGradientOfEitherInputAlone) {
   const Shape s = kShapes[0];
   const at::Tensor x = images_of(s).set_requires_grad(true), weight = weight_of(s);
   at::conv2d(x, weight, {}, {s.stride, s.stride}, {s.padding, s.padding}).square().sum().backward();
@@ -91,7 +91,7 @@ TEST(OwnConv2d, GivesTheGradientOfEitherInputAlone) {
   EXPECT_LT(relative_error(hidden.grad(), x.grad()), 2e-6);
 }
 
-TEST(OwnConv2d, IsWhatTheOperatorGivesWhereItIsFaster) {
+TEST(OwnConv2d, IsUsedByOperatorWhereFaster) {
   const Shape s{2, 32, 9, 8, 6, 3, 2, 1};
   ASSERT_TRUE(cpu::conv2d_takes(images_of(s).to(at::kFloat), single(weight_of(s)), 1, 1));
   const std::vector<at::Tensor> exact{images_of(s).set_requires_grad(true), weight_of(s), random_leaf({s.out}, 3)},
@@ -103,7 +103,7 @@ TEST(OwnConv2d, IsWhatTheOperatorGivesWhereItIsFaster) {
   }
 }
 
-TEST(OwnConv2d, TakesWhatItIsFor) {
+TEST(OwnConv2d, AcceptsOnlyItsCases) {
   const auto images = [](int64_t channels) { return pixel_by_pixel(random_leaf({2, channels, 5, 7}, 1, at::kFloat)); };
   const auto weight = [](int64_t in, int64_t width = 3) {
     return pixel_by_pixel(random_leaf({6, in, 3, width}, 2, at::kFloat));
@@ -144,7 +144,7 @@ at::Tensor gradient_by(const cpu::FloatKernels& set, int threads, const Shape& s
   return dweight.permute({0, 3, 1, 2});
 }
 
-TEST(OwnConv2d, EverySetOfKernelsGivesTheSameBitsOnAnyNumberOfThreads) {
+TEST(OwnConv2d, GivesSameBitsOnAnyThreadCount) {
   for (const Shape& s : kShapes) {
     SCOPED_TRACE(name_of(s));
     const at::Tensor x = images_of(s), weight = weight_of(s);

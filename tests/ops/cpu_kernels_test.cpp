@@ -39,7 +39,7 @@ at::Tensor gelu_of(const cpu::FloatKernels& set, const at::Tensor& x) {
   return y;
 }
 
-TEST_P(CpuKernels, GeluIsRightToTheLastDigitsFromTailToTail) {
+TEST_P(CpuKernels, ComputeGeluToTheLastDigits) {
   const at::Tensor x = at::arange(-120000, 120001, at::kFloat).div(10000);  // beyond 10 the result is x or 0
   const at::Tensor exact = at::gelu(x.to(at::kDouble), "tanh");
   const at::Tensor error = (gelu_of(*GetParam(), x).to(at::kDouble) - exact).abs();
@@ -47,7 +47,7 @@ TEST_P(CpuKernels, GeluIsRightToTheLastDigitsFromTailToTail) {
   EXPECT_LT(error.max().item<double>(), 1e-6);
 }
 
-TEST_P(CpuKernels, GeluPassesNanAndInfinityOn) {
+TEST_P(CpuKernels, PassNanAndInfinityThroughGelu) {
   const float infinity = std::numeric_limits<float>::infinity();
   const float x[4] = {std::nanf(""), infinity, -infinity, 3e38F};
   float y[4] = {};
@@ -58,7 +58,7 @@ TEST_P(CpuKernels, GeluPassesNanAndInfinityOn) {
   EXPECT_EQ(y[3], 3e38F);
 }
 
-TEST_P(CpuKernels, GeluBackwardIsTheDerivative) {
+TEST_P(CpuKernels, ComputeGeluDerivative) {
   const at::Tensor x = random_leaf({5001}, 1, at::kFloat).detach(), dy = random_leaf({5001}, 2, at::kFloat).detach();
   const at::Tensor leaf = x.to(at::kDouble).set_requires_grad(true);
   (at::gelu(leaf, "tanh") * dy.to(at::kDouble)).sum().backward();
@@ -121,7 +121,7 @@ double error_beyond(const at::Tensor& ours, const at::Tensor& expected, double f
   return (ours.to(at::kDouble) - expected).norm().item<double>() / (expected.norm().item<double>() + floor);
 }
 
-TEST_P(CpuKernels, NormsAndTheirGradientsAreRightForAnyShape) {
+TEST_P(CpuKernels, ComputeNormsAndGradientsForAnyShape) {
   const std::vector<std::pair<int64_t, int64_t>> shapes{{1, 3}, {3, 7}, {130, 33}, {65, 768}};
   for (const bool centred : {true, false}) {
     for (const auto& [rows, channels] : shapes) {
@@ -137,7 +137,7 @@ TEST_P(CpuKernels, NormsAndTheirGradientsAreRightForAnyShape) {
   }
 }
 
-TEST_P(CpuKernels, GiveTheSameBitsOnAnyNumberOfThreads) {
+TEST_P(CpuKernels, GiveSameBitsOnAnyThreadCount) {
   const NormCase input = norm_case(1000, 33, true);
   const NormResult one = run(*GetParam(), input, 1), three = run(*GetParam(), input, 3);
   EXPECT_TRUE(one.y.equal(three.y));
@@ -151,7 +151,7 @@ TEST_P(CpuKernels, GiveTheSameBitsOnAnyNumberOfThreads) {
 }
 
 // The operators on the autograd graph: fused in fp32 against ATen in fp64.
-TEST(FusedOperators, EqualTheirReferenceWithGradients) {
+TEST(FusedOperators, MatchReferenceWithGradients) {
   const auto both = [](const std::function<at::Tensor(const std::vector<at::Tensor>&)>& function,
                        std::vector<at::IntArrayRef> shapes) {
     std::vector<at::Tensor> single, wide;

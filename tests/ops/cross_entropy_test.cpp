@@ -58,7 +58,7 @@ at::Tensor targets_with_gaps(int64_t rows, int64_t classes) {
   return targets;
 }
 
-TEST(CrossEntropy, EqualsPyTorchInLossAndGradient) {
+TEST(CrossEntropy, MatchesPyTorchInLossAndGradient) {
   for (const double smoothing : {0.0, 0.1, 1.0}) {
     const auto error = against_pytorch(random_leaf({40, 7}, 1), targets_with_gaps(40, 7), smoothing, 0.3);
     EXPECT_LT(error.loss, 1e-12) << smoothing;
@@ -66,7 +66,7 @@ TEST(CrossEntropy, EqualsPyTorchInLossAndGradient) {
   }
 }
 
-TEST(CrossEntropy, EqualsPyTorchOverManyChunks) {
+TEST(CrossEntropy, MatchesPyTorchOverManyChunks) {
   // 300 rows of 4,099 columns are five chunks; the last one is smaller.
   const auto error = against_pytorch(random_leaf({300, 4099}, 2, at::kFloat), targets_with_gaps(300, 4099), 0.1, 2.0);
   EXPECT_LT(error.loss, 1e-6);
@@ -81,7 +81,7 @@ TEST(CrossEntropy, Computes16BitLogitsInSinglePrecision) {
   }
 }
 
-TEST(CrossEntropy, MatchesItsClosedFormForASmoothedTarget) {
+TEST(CrossEntropy, MatchesClosedFormForSmoothedTarget) {
   const at::Tensor logits = at::tensor(at::ArrayRef<double>{1.0, 2.0, 4.0}, at::kDouble).view({1, 3});
   const double lse = std::log(std::exp(1.0) + std::exp(2.0) + std::exp(4.0));
   const double expected = 0.8 * (lse - 2.0) + 0.2 / 3 * (3 * lse - 7.0);
@@ -89,14 +89,14 @@ TEST(CrossEntropy, MatchesItsClosedFormForASmoothedTarget) {
   EXPECT_NEAR(loss.item<double>(), expected, 1e-12);
 }
 
-TEST(CrossEntropy, AgreesWithFiniteDifferences) {
+TEST(CrossEntropy, MatchesFiniteDifferences) {
   const at::Tensor logits = random_leaf({3, 2, 5}, 4);
   const at::Tensor targets = targets_of({0, 4, kIgnoreIndex, 2, 1, 3}).view({3, 2});
   const auto loss = [&] { return cross_entropy(handed_over(logits), targets, {5, 0.1}).weighted; };
   EXPECT_LT(gradient_error(loss, {logits}), 1e-8);
 }
 
-TEST(CrossEntropy, LeavesColumnsPastTheClassesOutAndGivesThemNoGradient) {
+TEST(CrossEntropy, IgnoresColumnsPastTheClasses) {
   const at::Tensor logits = random_leaf({6, 8}, 5), targets = targets_of({0, 1, 2, 3, 4, kIgnoreIndex});
   const at::Tensor classes = logits.detach().narrow(1, 0, 5).clone().set_requires_grad(true);
   const at::Tensor loss = cross_entropy(handed_over(logits), targets, {5, 0.1}).weighted;
@@ -107,7 +107,7 @@ TEST(CrossEntropy, LeavesColumnsPastTheClassesOutAndGivesThemNoGradient) {
   EXPECT_LT(relative_error(logits.grad(), at::constant_pad_nd(classes.grad(), {0, 3})), 1e-12);
 }
 
-TEST(CrossEntropy, IsZeroWithoutAnyTargetThatCounts) {
+TEST(CrossEntropy, IsZeroWithoutCountedTargets) {
   const at::Tensor logits = random_leaf({4, 3}, 6);
   const at::Tensor loss = cross_entropy(handed_over(logits), at::full({4}, kIgnoreIndex, at::kLong), {3}).weighted;
   loss.backward();
@@ -115,7 +115,7 @@ TEST(CrossEntropy, IsZeroWithoutAnyTargetThatCounts) {
   EXPECT_EQ(logits.grad().abs().max().item<double>(), 0);
 }
 
-TEST(CrossEntropy, WritesItsGradientOverTheLogitsAtOnce) {
+TEST(CrossEntropy, WritesGradientOverTheLogits) {
   const at::Tensor leaf = random_leaf({4, 3}, 7), logits = handed_over(leaf);
   const at::Tensor loss = cross_entropy(logits, at::zeros({4}, at::kLong), {3}).weighted;
   const at::Tensor gradient = logits.detach().clone();
@@ -123,7 +123,7 @@ TEST(CrossEntropy, WritesItsGradientOverTheLogitsAtOnce) {
   EXPECT_TRUE(gradient.equal(leaf.grad()));
 }
 
-TEST(CrossEntropy, LeavesLogitsThatNobodyLearnsFromAsTheyAre) {
+TEST(CrossEntropy, KeepsLogitsWithoutGradient) {
   const at::Tensor leaf = random_leaf({4, 3}, 7), targets = at::zeros({4}, at::kLong);
   const at::Tensor logits = handed_over(leaf), copy = leaf.detach().clone();
   const double learning = cross_entropy(handed_over(leaf), targets, {3}).sum.item<double>();
@@ -133,14 +133,14 @@ TEST(CrossEntropy, LeavesLogitsThatNobodyLearnsFromAsTheyAre) {
   EXPECT_TRUE(logits.equal(copy));
 }
 
-TEST(CrossEntropy, RefusesASecondBackwardInsteadOfGivingAWrongGradient) {
+TEST(CrossEntropy, RefusesSecondBackward) {
   const at::Tensor leaf = random_leaf({4, 3}, 8);
   const at::Tensor loss = cross_entropy(handed_over(leaf), at::zeros({4}, at::kLong), {3}).weighted;
   loss.backward({}, /*retain_graph=*/true);
   EXPECT_ANY_THROW(loss.backward());
 }
 
-TEST(CrossEntropy, NamesATargetOutsideOfTheClasses) {
+TEST(CrossEntropy, NamesTargetOutsideTheClasses) {
   for (const int64_t wrong : {int64_t{3}, int64_t{-1}}) {
     try {
       cross_entropy(random_leaf({2, 3}, 9), targets_of({0, wrong}), {3});

@@ -17,7 +17,7 @@ namespace {
 using testing_support::random_leaf;
 using testing_support::relative_error;
 
-TEST(DnnLinear, IsTheProductPlusBiasInEitherLayout) {
+TEST(DnnLinear, MatchesProductPlusBiasInEitherLayout) {
   for (const auto& [rows, in, out] : {std::array<int64_t, 3>{70, 128, 65}, {1, 128, 96}, {197, 33, 7}, {64, 1, 50}}) {
     const auto single = [](const at::Tensor& exact) { return exact.detach().to(at::kFloat).set_requires_grad(true); };
     const at::Tensor x = random_leaf({rows, in}, 1), weight = random_leaf({out, in}, 2), bias = random_leaf({out}, 3);
@@ -42,7 +42,7 @@ TEST(DnnLinear, IsTheProductPlusBiasInEitherLayout) {
   }
 }
 
-TEST(DnnLinear, TakesRowsThatAreRepeatedOrApart) {
+TEST(DnnLinear, AcceptsRepeatedAndStridedRows) {
   const at::Tensor x = random_leaf({40, 3, 64}, 1, at::kFloat), weight = random_leaf({48, 64}, 2, at::kFloat);
   const auto gradients = [&](const auto& layer) {
     for (const at::Tensor& leaf : {x, weight}) leaf.mutable_grad().reset();

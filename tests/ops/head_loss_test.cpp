@@ -45,7 +45,7 @@ std::vector<int64_t> part_sizes(int64_t rows, int64_t columns, int64_t most_byte
   return sizes;
 }
 
-TEST(HeadLoss, TakesAsFewPartsAsHaveRoomAndMakesThemAlike) {
+TEST(HeadLoss, UsesFewestEqualPartsThatFit) {
   using Sizes = std::vector<int64_t>;
   EXPECT_EQ(part_sizes(1024, 10, 1024 * 40), Sizes{1024});
   EXPECT_EQ(part_sizes(1024, 10, 1023 * 40), (Sizes{512, 512}));
@@ -54,7 +54,7 @@ TEST(HeadLoss, TakesAsFewPartsAsHaveRoomAndMakesThemAlike) {
   EXPECT_EQ(part_sizes(2, 10, 39), (Sizes{1, 1}));  // a row is never split
 }
 
-TEST(HeadLoss, IsTheSameInParts) {
+TEST(HeadLoss, MatchesWholeWhenInParts) {
   const at::Tensor targets = some_targets(11), share = at::full({}, 0.25, at::kDouble);
   const CrossEntropyOptions options{.classes = 11, .label_smoothing = 0.1, .weight = share};
   struct {
@@ -85,7 +85,7 @@ TEST(HeadLoss, IsTheSameInPartsWhereTheHeadOrTheFeaturesAreFrozen) {
   }
 }
 
-TEST(HeadLoss, HasLogitsOfOnePartAtATime) {
+TEST(HeadLoss, HoldsLogitsOfOnePartAtATime) {
   device::install_host_allocator();
   const at::Tensor features = random_leaf({5, 200, 6}, 3, at::kFloat), weight = random_leaf({4096, 6}, 4, at::kFloat),
                    targets = some_targets(4096);
@@ -100,7 +100,7 @@ TEST(HeadLoss, HasLogitsOfOnePartAtATime) {
   EXPECT_LT(peak(logits / 4), logits / 2);
 }
 
-TEST(HeadLoss, TakesPartsOnlyWhereSomebodyLearns) {
+TEST(HeadLoss, UsesPartsOnlyForGradients) {
   const at::Tensor features = random_leaf({5, 200, 6}, 3), weight = random_leaf({11, 6}, 4), targets = some_targets(11);
   const auto loss = [&] { return head_loss(head_of(weight), features, targets, {.classes = 11}, 1000); };
   const double learning = loss().sum.item<double>();
@@ -109,7 +109,7 @@ TEST(HeadLoss, TakesPartsOnlyWhereSomebodyLearns) {
   EXPECT_FALSE(weight.grad().defined());
 }
 
-TEST(HeadLoss, IsWhereTheBackwardPassStarts) {
+TEST(HeadLoss, MustStartTheBackwardPass) {
   const at::Tensor features = random_leaf({5, 200, 6}, 3), weight = random_leaf({11, 6}, 4);
   const Loss loss = head_loss(head_of(weight), features, some_targets(11), {.classes = 11}, 1000);
   EXPECT_ANY_THROW(at::mul(loss.weighted, 2).backward());

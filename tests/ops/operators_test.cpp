@@ -37,7 +37,7 @@ at::Tensor weighted_sum(const at::Tensor& y) {
   return (y * random_leaf(y.sizes(), 99, y.scalar_type()).detach()).sum();
 }
 
-TEST(Linear, IsTheProductPlusBiasInEitherLayout) {
+TEST(LinearOp, MatchesProductPlusBiasInEitherLayout) {
   const at::Tensor x = random_leaf({2, 3, 4}, 1), weight = random_leaf({5, 4}, 2), bias = random_leaf({5}, 3);
   const at::Tensor expected = at::matmul(x, weight.t()) + bias;
   EXPECT_LT(relative_error(linear(kDoublePolicy, x, weight, bias), expected), 1e-14);
@@ -52,7 +52,7 @@ TEST(Linear, IsTheProductPlusBiasInEitherLayout) {
   EXPECT_FALSE(linear_in_out(kDoublePolicy, x, in_out, bias).is_view());  // an activation may overwrite it
 }
 
-TEST(FeedForward, IsTwoDenseLayersWithAnActivationBetween) {
+TEST(FeedForwardOp, MatchesTwoDenseLayersWithActivation) {
   const at::Tensor x = random_leaf({2, 3, 4}, 1), bias_1 = random_leaf({6}, 3), bias_2 = random_leaf({5}, 5);
   for (const bool in_out : {false, true}) {
     const at::Tensor weight_1 = random_leaf({in_out ? 4 : 6, in_out ? 6 : 4}, 2);
@@ -69,7 +69,7 @@ TEST(FeedForward, IsTwoDenseLayersWithAnActivationBetween) {
   }
 }
 
-TEST(Linear, PadsItsResultWithZerosThatReceiveNoGradient) {
+TEST(LinearOp, PadsResultWithZerosWithoutGradient) {
   const at::Tensor x = random_leaf({2, 3}, 1), weight = random_leaf({5, 3}, 2);
   const at::Tensor padded = linear_padded(kDoublePolicy, x, weight, 8);
   EXPECT_EQ(padded.sizes(), (at::IntArrayRef{2, 8}));
@@ -80,7 +80,7 @@ TEST(Linear, PadsItsResultWithZerosThatReceiveNoGradient) {
             1e-8);
 }
 
-TEST(Linear, ReadsOperandsInTheComputeTypeAndLeavesTheGradientInTheMasters) {
+TEST(LinearOp, ReadsComputeTypeAndKeepsMasterGradient) {
   const Policy policy = policy_of(Precision::bf16);
   const at::Tensor x = random_leaf({8, 16}, 1, at::kFloat), weight = random_leaf({4, 16}, 2, at::kFloat);
   const at::Tensor y = linear(policy, x, weight, {});
@@ -119,7 +119,7 @@ struct Products {
   }
 };
 
-TEST(Conv2d, In16BitsIsTheExactOneWithinItsRoundingAndSoAreItsGradients) {
+TEST(Conv2dOp, MatchesExactResultIn16BitsWithRounding) {
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     const Policy policy = policy_of(precision);
     const at::Tensor x = random_leaf({2, 3, 6, 5}, 1, at::kFloat), weight = random_leaf({4, 3, 3, 3}, 2, at::kFloat),
@@ -141,7 +141,7 @@ TEST(Conv2d, In16BitsIsTheExactOneWithinItsRoundingAndSoAreItsGradients) {
 }
 
 // For most of such a filter, oneDNN's bf16 wrote no gradient: training used uninitialised memory.
-TEST(Conv2d, In16BitsOverImagesNarrowerThanItsStrideHasAllOfItsGradient) {
+TEST(Conv2dOp, KeepsGradientFor16BitImagesBelowStride) {
   ::mallopt(M_PERTURB, 0x80);  // malloc() returns memory filled with 3e38
   for (const auto& [height, width, stride] : std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {4, 1, 2}, {4, 2, 3}}) {
     for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
@@ -158,7 +158,7 @@ TEST(Conv2d, In16BitsOverImagesNarrowerThanItsStrideHasAllOfItsGradient) {
   ::mallopt(M_PERTURB, 0);
 }
 
-TEST(WorkingCopies, GiveTheResultsAndGradientsOfCastsBitForBit) {
+TEST(WorkingCopies, MatchCastsBitForBit) {
   for (const Precision precision : {Precision::bf16, Precision::fp16}) {
     const Policy policy = policy_of(precision);
     const Products products(policy.compute);
@@ -178,7 +178,7 @@ TEST(WorkingCopies, GiveTheResultsAndGradientsOfCastsBitForBit) {
   }
 }
 
-TEST(WorkingCopies, AreReadInPlaceOfTheWeightsWithAndWithoutAGraph) {
+TEST(WorkingCopies, AreReadInsteadOfWeights) {
   const Policy policy = policy_of(Precision::bf16);
   const Products products(policy.compute);
   for (const bool with_graph : {true, false}) {
@@ -192,7 +192,7 @@ TEST(WorkingCopies, AreReadInPlaceOfTheWeightsWithAndWithoutAGraph) {
   }
 }
 
-TEST(WorkingCopies, ThatAreMadeAnewBeforeBackwardAreNoticed) {
+TEST(WorkingCopies, AreDetectedWhenRemadeBeforeBackward) {
   const Policy policy = policy_of(Precision::bf16);
   const Products products(policy.compute);
   at::Tensor y;
@@ -204,13 +204,13 @@ TEST(WorkingCopies, ThatAreMadeAnewBeforeBackwardAreNoticed) {
   EXPECT_ANY_THROW(y.sum().backward());
 }
 
-TEST(Cast, IsTheSameTensorWhenNothingChanges) {
+TEST(CastOp, ReturnsSameTensorWithoutChange) {
   const at::Tensor x = random_leaf({2}, 1, at::kFloat);
   EXPECT_TRUE(cast(x, at::kFloat).is_same(x));
   EXPECT_FALSE(cast({}, at::kFloat).defined());
 }
 
-TEST(Convolution, AgreesWithFiniteDifferencesInBothMemoryOrders) {
+TEST(Conv2dOp, MatchesFiniteDifferencesInBothOrders) {
   const at::Tensor x = random_leaf({2, 2, 5, 5}, 1), weight = random_leaf({3, 2, 3, 3}, 2), bias = random_leaf({3}, 3);
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
     const auto y = [&] {
@@ -222,7 +222,7 @@ TEST(Convolution, AgreesWithFiniteDifferencesInBothMemoryOrders) {
   }
 }
 
-TEST(Normalization, LayerNormHasMeanZeroAndVarianceOneBeforeItsWeights) {
+TEST(NormOp, NormalizesLayerToMeanZeroAndVarianceOne) {
   const at::Tensor x = random_leaf({4, 6}, 1), weight = random_leaf({6}, 2), bias = random_leaf({6}, 3);
   const at::Tensor centred = x - x.mean({-1}, true);
   const at::Tensor expected = centred / (centred.pow(2).mean({-1}, true) + 1e-5).sqrt() * weight + bias;
@@ -231,14 +231,14 @@ TEST(Normalization, LayerNormHasMeanZeroAndVarianceOneBeforeItsWeights) {
   EXPECT_LT(relative_error(layer_norm(x, weight, {}, 1e-5), expected - bias), 1e-12);
 }
 
-TEST(Normalization, RmsNormDividesByTheRootOfTheMeanSquare) {
+TEST(NormOp, DividesRmsNormByRootMeanSquare) {
   const at::Tensor x = random_leaf({4, 6}, 1), weight = random_leaf({6}, 2);
   const at::Tensor expected = x / (x.pow(2).mean({-1}, true) + 1e-5).sqrt() * weight;
   EXPECT_LT(relative_error(rms_norm(x, weight, 1e-5), expected), 1e-12);
   EXPECT_LT(gradient_error([&] { return weighted_sum(rms_norm(x, weight, 1e-5)); }, {x, weight}), 1e-7);
 }
 
-TEST(Normalization, KeepsThe16BitTypeOfActivationsAndFullPrecisionInside) {
+TEST(NormOp, Keeps16BitTypeWithFullPrecisionInside) {
   const at::Tensor weight = random_leaf({64}, 2, at::kFloat), bias = random_leaf({64}, 3, at::kFloat);
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     const at::Tensor x = (random_leaf({8, 64}, 1, at::kFloat).detach() + 30).to(type).set_requires_grad(true);
@@ -255,7 +255,7 @@ TEST(Normalization, KeepsThe16BitTypeOfActivationsAndFullPrecisionInside) {
   }
 }
 
-TEST(Normalization, BatchNormUpdatesRunningStatisticsInTrainingOnly) {
+TEST(NormOp, UpdatesBatchStatisticsOnlyInTraining) {
   const at::Tensor x = random_leaf({4, 2, 3, 3}, 1), weight = random_leaf({2}, 2), bias = random_leaf({2}, 3);
   at::Tensor mean = at::zeros({2}, at::kDouble), variance = at::ones({2}, at::kDouble);
   batch_norm(x, weight, bias, mean, variance, {.training = true});
@@ -273,7 +273,7 @@ TEST(Normalization, BatchNormUpdatesRunningStatisticsInTrainingOnly) {
   EXPECT_LT(relative_error(y, expected), 1e-12);
 }
 
-TEST(Attention, IsTheSoftmaxOfScaledProductsOverThePast) {
+TEST(AttentionOp, MatchesSoftmaxOfScaledProducts) {
   const at::Tensor q = random_leaf({2, 3, 5, 4}, 1), k = random_leaf({2, 3, 5, 4}, 2), v = random_leaf({2, 3, 5, 4}, 3);
   const at::Tensor past = at::ones({5, 5}, at::kDouble).tril().log();
   const at::Tensor weights = at::softmax(at::matmul(q, k.transpose(-1, -2)) / 2.0 + past, -1);
@@ -282,14 +282,14 @@ TEST(Attention, IsTheSoftmaxOfScaledProductsOverThePast) {
   EXPECT_LT(relative_error(attention(q, k, v, {.causal = true, .scale = 0.5}), at::matmul(weights, v)), 1e-12);
 }
 
-TEST(Attention, SharesEachKeyHeadAmongNeighbouringHeads) {
+TEST(AttentionOp, SharesKeyHeadsAmongNeighbours) {
   const at::Tensor q = random_leaf({2, 6, 5, 4}, 1), k = random_leaf({2, 2, 5, 4}, 2), v = random_leaf({2, 2, 5, 4}, 3);
   const auto repeat = [](const at::Tensor& x) { return x.repeat_interleave(3, 1); };
   EXPECT_LT(relative_error(attention(q, k, v, {}), attention(q, repeat(k), repeat(v), {})), 1e-12);
   EXPECT_LT(gradient_error([&] { return weighted_sum(attention(q, k, v, {})); }, {q, k, v}), 1e-7);
 }
 
-TEST(Attention, InHalfPrecisionIsOnlyRounded) {
+TEST(AttentionOp, OnlyRoundsInHalfPrecision) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     for (const int64_t positions : {63, 300}) {  // on both sides of the threshold for products in half precision
       std::vector<at::Tensor> halves, doubles;
@@ -310,7 +310,7 @@ TEST(Attention, InHalfPrecisionIsOnlyRounded) {
   }
 }
 
-TEST(Rotary, TurnsPairsHalfAHeadApartByThePositionsAngle) {
+TEST(RotaryOp, TurnsPairsByThePositionAngle) {
   const at::Tensor x = random_leaf({2, 3, 7, 8}, 1);
   const RotaryTable table(16, 8, 100.0, at::kDouble);
   const at::Tensor y = rotate(x, table);
@@ -325,14 +325,14 @@ TEST(Rotary, TurnsPairsHalfAHeadApartByThePositionsAngle) {
   }
 }
 
-TEST(Rotary, AgreesWithFiniteDifferencesAndKeepsTheMemoryOrder) {
+TEST(RotaryOp, MatchesFiniteDifferencesAndKeepsOrder) {
   const RotaryTable table(8, 4, 10000.0, at::kDouble);
   const at::Tensor x = random_leaf({2, 5, 3, 4}, 1);
   EXPECT_LT(gradient_error([&] { return weighted_sum(rotate(x.transpose(1, 2), table)); }, {x}), 1e-8);
   EXPECT_EQ(rotate(x.transpose(1, 2), table).strides(), x.transpose(1, 2).strides());
 }
 
-TEST(Rotary, ComputesInTheTypeOfItsTablesFor16BitHeads) {
+TEST(RotaryOp, ComputesInTableTypeFor16BitHeads) {
   const RotaryTable table(64, 16, 10000.0, at::kFloat);
   const at::Tensor x = random_leaf({2, 3, 64, 16}, 1, at::kBFloat16);
   const at::Tensor y = rotate(x, table);
@@ -340,7 +340,7 @@ TEST(Rotary, ComputesInTheTypeOfItsTablesFor16BitHeads) {
   EXPECT_LT(relative_error(y, rotate(x.to(at::kFloat), table)), 3e-3);  // rounded once
 }
 
-TEST(Activation, AgreesWithFiniteDifferencesForEveryName) {
+TEST(ActivationOp, MatchesFiniteDifferencesForEveryName) {
   const at::Tensor x = random_leaf({5, 3}, 1), gate = random_leaf({5, 3}, 2);
   for (const std::string& name : activation_names()) {
     const auto sum = [&] { return weighted_sum(activate(x * 1.0, activation_from_name(name))); };
@@ -351,20 +351,20 @@ TEST(Activation, AgreesWithFiniteDifferencesForEveryName) {
   EXPECT_THROW(activation_from_name("rleu"), Error);
 }
 
-TEST(Activation, TellsTheExactGeluFromItsApproximation) {
+TEST(ActivationOp, SeparatesExactGeluFromApproximation) {
   const at::Tensor x = at::full({1}, 2.0, at::kDouble);
   EXPECT_NEAR(activate(x, Activation::gelu).item<double>(), 2 * 0.5 * (1 + std::erf(2 / std::sqrt(2.0))), 1e-12);
   const double inner = std::sqrt(2 / 3.14159265358979323846) * (2 + 0.044715 * 8);
   EXPECT_NEAR(activate(x, Activation::gelu_tanh).item<double>(), 1 + std::tanh(inner), 1e-12);
 }
 
-TEST(Dropout, KeepsTheMeanAndDropsTheShareAskedFor) {
+TEST(DropoutOp, KeepsMeanAndDropsAskedShare) {
   const at::Tensor y = dropout(at::ones({100000}), 0.25);
   EXPECT_NEAR((y == 0).sum().item<double>() / 1e5, 0.25, 0.01);
   EXPECT_NEAR(y.mean().item<double>(), 1, 0.01);
 }
 
-TEST(Pooling, TakesTheLargestOrTheMeanOfAnImage) {
+TEST(PoolingOp, TakesMaximumOrMeanOfAnImage) {
   const at::Tensor x = random_leaf({2, 3, 4, 6}, 1);
   EXPECT_TRUE(global_max_pool(x).equal(x.flatten(2).amax({-1})));
   EXPECT_LT(relative_error(global_average_pool(x), x.mean({2, 3})), 1e-14);

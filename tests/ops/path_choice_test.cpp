@@ -64,7 +64,7 @@ struct Machine {
 
 Tensors inputs(int64_t rows = 4) { return {random_leaf({rows, 3}, 1, at::kFloat), random_leaf({3}, 2, at::kFloat)}; }
 
-TEST(PathChoice, TakesTheOwnWayWhereItIsRightAndFaster) {
+TEST(PathChoice, TakesOwnWayWhenRightAndFaster) {
   Machine machine;
   PathChoice choice = machine.choice();
   EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(1), taking(2)));
@@ -72,7 +72,7 @@ TEST(PathChoice, TakesTheOwnWayWhereItIsRightAndFaster) {
   EXPECT_FALSE(choice.takes_own("wrong", inputs(), kBoth, taking(1, 1.001), taking(2)));
 }
 
-TEST(PathChoice, FindsTheFastestOfSeveralWaysOnceAndRemembersIt) {
+TEST(PathChoice, FindsFastestWayOnceAndRemembersIt) {
   Machine machine;
   const std::vector<double> times{5, 3, 1, 2};
   int attempts = 0;
@@ -110,7 +110,7 @@ TEST(PathChoice, AnswersWhileItMeasures) {
   EXPECT_TRUE(choice.takes_own("outer", inputs(), kBoth, asks, taking(3)));
 }
 
-TEST(PathChoice, ComparesOnAPartOfWhatGrowsLarge) {
+TEST(PathChoice, ComparesOnPartOfLargeInputs) {
   Machine machine;
   PathChoice choice = machine.choice();
   std::vector<int64_t> rows;
@@ -124,7 +124,7 @@ TEST(PathChoice, ComparesOnAPartOfWhatGrowsLarge) {
 }
 
 // For example cuDNN plans: a plan for a part of the batch says nothing about the whole.
-TEST(PathChoice, ComparesAllOfWhatHasKernelsForItsVerySizeWhereThereIsMemory) {
+TEST(PathChoice, ComparesAllOfSizeBoundKernelsIfMemoryAllows) {
   Machine machine;
   PathChoice choice = machine.choice();
   std::vector<int64_t> rows;
@@ -165,7 +165,7 @@ TEST(PathChoice, MeasuresAside) {
 }
 
 // A comparison may need more memory than is free beside the step's tensors; it then uses fewer rows.
-TEST(PathChoice, ComparesOnSoMuchAsThereIsMemoryFor) {
+TEST(PathChoice, ComparesOnWhatFitsIntoMemory) {
   Machine machine;
   PathChoice choice = machine.choice();
   const auto with_memory_for = [](int64_t rows) -> Way {
@@ -179,7 +179,7 @@ TEST(PathChoice, ComparesOnSoMuchAsThereIsMemoryFor) {
   EXPECT_FALSE(choice.takes_own("too large", inputs(100), grows, with_memory_for(0), taking(3)));
 }
 
-TEST(PathChoice, LooksAtGradientsToo) {
+TEST(PathChoice, ComparesGradientsToo) {
   Machine machine;
   PathChoice choice = machine.choice();
   const Way forgets_one = [](const Tensors& t) { return Tensors{at::mul(t[0], t[1].detach())}; };
@@ -191,7 +191,7 @@ TEST(PathChoice, LooksAtGradientsToo) {
   EXPECT_FALSE(choice.takes_own("doubles", inputs(), kBoth, doubles_one, taking(2)));
 }
 
-TEST(PathChoice, IsMadeOnceForEachShapeAndType) {
+TEST(PathChoice, IsMadeOncePerShapeAndType) {
   Machine machine;
   PathChoice choice = machine.choice();
   EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(1), taking(2)));
@@ -209,7 +209,7 @@ TEST(PathChoice, IsRememberedForTheSameMachineOnly) {
   EXPECT_FALSE(machine.choice("another").takes_own("product", inputs(), kBoth, taking(9), taking(2)));
 }
 
-TEST(PathChoice, IsAtensWhereNothingCanBeMeasured) {
+TEST(PathChoice, FallsBackToAtenWithoutMeasurement) {
   Machine machine;
   machine.can_measure = false;
   PathChoice choice = machine.choice();
@@ -218,7 +218,7 @@ TEST(PathChoice, IsAtensWhereNothingCanBeMeasured) {
   EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(1), taking(2)));
 }
 
-TEST(PathChoice, DoesNotDependOnAClockWhereItMustNot) {
+TEST(PathChoice, IgnoresTimeWhenDeterministic) {
   Machine machine;
   PathChoice choice = machine.choice("gpu", /*time_counts=*/false);
   EXPECT_TRUE(choice.takes_own("slow", inputs(), kBoth, taking(3), taking(2)));
@@ -226,7 +226,7 @@ TEST(PathChoice, DoesNotDependOnAClockWhereItMustNot) {
 }
 
 // Nor must it use results of a run with a clock, and such a run must not use results without one.
-TEST(PathChoice, IsRememberedWithAndWithoutAClockApart) {
+TEST(PathChoice, IsRememberedSeparatelyWithoutClock) {
   Machine machine;
   EXPECT_FALSE(machine.choice().takes_own("slow", inputs(), kBoth, taking(3), taking(2)));
   EXPECT_TRUE(machine.choice("gpu", /*time_counts=*/false).takes_own("slow", inputs(), kBoth, taking(3), taking(2)));
@@ -235,7 +235,7 @@ TEST(PathChoice, IsRememberedWithAndWithoutAClockApart) {
 }
 
 // Ranks that update replicated weights drift apart if one rank takes another way.
-TEST(PathChoice, DoesNotDependOnAClockWhereRanksHaveToAgree) {
+TEST(PathChoice, IgnoresTimeWhereRanksMustAgree) {
   Machine machine;
   PathChoice choice = machine.choice();
   const PathChoice::Inputs replicated{.batched = 1, .differentiable = 2, .replicated = true};
@@ -243,13 +243,13 @@ TEST(PathChoice, DoesNotDependOnAClockWhereRanksHaveToAgree) {
   EXPECT_FALSE(choice.takes_own("wrong", inputs(), replicated, taking(1, 1.001), taking(2)));
 }
 
-TEST(PathChoice, IsAtensWhereOurWayThrows) {
+TEST(PathChoice, FallsBackToAtenWhenOwnWayThrows) {
   Machine machine;
   const Way throws = [](const Tensors&) -> Tensors { throw std::runtime_error("no such kernel"); };
   EXPECT_FALSE(machine.choice().takes_own("throws", inputs(), kBoth, throws, taking(2)));
 }
 
-TEST(PathChoice, MayBeAskedByAWayThatIsCompared) {
+TEST(PathChoice, MayBeAskedByAComparedWay) {
   Machine machine;
   PathChoice choice = machine.choice();
   const Way asks = [&](const Tensors& t) {
@@ -260,7 +260,7 @@ TEST(PathChoice, MayBeAskedByAWayThatIsCompared) {
   EXPECT_TRUE(choice.takes_own("outer", inputs(), kBoth, asks, taking(2)));
 }
 
-TEST(PathChoice, DrawsNoneOfTheRunsRandomNumbers) {
+TEST(PathChoice, DrawsNoRandomNumbersOfTheRun) {
   Machine machine;
   at::manual_seed(5);
   const at::Tensor expected = at::rand({4});
@@ -270,7 +270,7 @@ TEST(PathChoice, DrawsNoneOfTheRunsRandomNumbers) {
 }
 
 // A first step in fp16 often overflows: that says nothing about a way and must not reject it.
-TEST(PathChoice, IsMadeFromWhatIsFinite) {
+TEST(PathChoice, IsMadeFromFiniteInputs) {
   Machine machine;
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   PathChoice choice = machine.choice();
@@ -283,7 +283,7 @@ TEST(PathChoice, IsMadeFromWhatIsFinite) {
   }
 }
 
-TEST(PathChoice, IsTheSameWithoutAGradient) {
+TEST(PathChoice, IsTheSameWithoutGradient) {
   Machine machine;
   PathChoice choice = machine.choice();
   EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(1), taking(2)));
@@ -291,7 +291,7 @@ TEST(PathChoice, IsTheSameWithoutAGradient) {
   EXPECT_TRUE(choice.takes_own("product", inputs(), kBoth, taking(9), taking(2)));
 }
 
-TEST(PathChoice, LeavesInputsAndTheirGradientsAlone) {
+TEST(PathChoice, LeavesInputsAndGradientsAlone) {
   Machine machine;
   const Tensors given = inputs();
   const at::Tensor before = given[0].detach().clone();

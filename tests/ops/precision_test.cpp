@@ -8,7 +8,7 @@
 namespace gputrain::ops {
 namespace {
 
-TEST(Precision, ReadsTheNameOfEachFormat) {
+TEST(Precision, ReadsNameOfEachFormat) {
   EXPECT_EQ(precision_from_name("fp64"), Precision::fp64);
   EXPECT_EQ(precision_from_name("fp32"), Precision::fp32);
   EXPECT_EQ(precision_from_name("tf32"), Precision::tf32);
@@ -16,7 +16,7 @@ TEST(Precision, ReadsTheNameOfEachFormat) {
   EXPECT_EQ(precision_from_name("fp16"), Precision::fp16);
 }
 
-TEST(Precision, ListsTheKnownNamesForAnUnknownOne) {
+TEST(Precision, ListsKnownNamesForUnknownOne) {
   try {
     precision_from_name("fp8");
     FAIL() << "accepted";
@@ -26,7 +26,7 @@ TEST(Precision, ListsTheKnownNamesForAnUnknownOne) {
   }
 }
 
-TEST(Precision, KeepsMasterWeightsInFullPrecisionAndScalesOnlyFp16) {
+TEST(Precision, KeepsFullMasterWeightsAndScalesOnlyFp16) {
   EXPECT_EQ(policy_of(Precision::bf16).master, at::kFloat);
   EXPECT_EQ(policy_of(Precision::bf16).compute, at::kBFloat16);
   EXPECT_FALSE(policy_of(Precision::bf16).loss_scaling);

@@ -138,7 +138,7 @@ const RankBody sync_fp64("sync_fp64", [] {
                    {.rows = {2, 3, 1, 1}, .format = at::MemoryFormat::ChannelsLast, .with_relu = true}});
 });
 
-TEST(SynchronisedBatchNorm, EqualsOneBatchOfAllRowsInFp64) { expect_agreement("sync_fp64"); }
+TEST(SynchronisedBatchNorm, MatchesOneBatchOfAllRowsInFp64) { expect_agreement("sync_fp64"); }
 
 // The inputs have five digits after the decimal point here; sums of squares would lose them.
 const RankBody sync_far_from_zero("sync_far_from_zero", [] {
@@ -147,7 +147,7 @@ const RankBody sync_far_from_zero("sync_far_from_zero", [] {
                    {.rows = {4, 3, 1, 2}, .type = at::kFloat, .offset = 100, .with_relu = true, .tolerance = 1e-4}});
 });
 
-TEST(SynchronisedBatchNorm, KeepsItsDigitsFarFromZero) { expect_agreement("sync_far_from_zero"); }
+TEST(SynchronisedBatchNorm, KeepsDigitsFarFromZero) { expect_agreement("sync_far_from_zero"); }
 
 // One rounding of y and dx: half a unit in the last place of 8 or 11 bits.
 const RankBody sync_16_bits("sync_16_bits", [] {
@@ -159,7 +159,7 @@ const RankBody sync_16_bits("sync_16_bits", [] {
 
 TEST(SynchronisedBatchNorm, RoundsOnceIn16Bits) { expect_agreement("sync_16_bits"); }
 
-TEST(SynchronisedBatchNorm, OfASingleValuePerChannelIsTheBias) {
+TEST(SynchronisedBatchNorm, ReturnsBiasForOneValuePerChannel) {
   comm::Group alone;
   const at::Tensor x = random_leaf({1, 3, 1, 1}, 1), weight = random_leaf({3}, 2), bias = random_leaf({3}, 3);
   const at::Tensor mean = at::zeros({3}, at::kDouble), variance = at::ones({3}, at::kDouble);

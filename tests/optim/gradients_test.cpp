@@ -19,7 +19,7 @@ namespace {
 
 double exact_norm(const at::Tensor& flat) { return std::sqrt(flat.to(at::kDouble).square().sum().item<double>()); }
 
-TEST(MeasureGradient, GivesTheNormOfAnyLength) {
+TEST(MeasureGradient, ComputesNormOfAnyLength) {
   for (const int64_t numel : {1, 31, 512, 513, 100'000}) {
     const at::Tensor gradient = at::randn({numel});
     const GradientReport report = measure_gradient(gradient, {});
@@ -29,12 +29,12 @@ TEST(MeasureGradient, GivesTheNormOfAnyLength) {
   }
 }
 
-TEST(MeasureGradient, StaysExactOverMillionsOfEqualElements) {
+TEST(MeasureGradient, StaysExactOverMillionsOfElements) {
   const GradientReport report = measure_gradient(at::full({20'000'000}, 0.005f), {});
   EXPECT_NEAR(report.norm.item<double>(), 0.005f * std::sqrt(20e6), 1e-5);
 }
 
-TEST(MeasureGradient, ClipsOnlyWhatExceedsTheNorm) {
+TEST(MeasureGradient, ClipsOnlyAboveMaximumNorm) {
   const at::Tensor gradient = at::ones({16});  // norm 4
   const GradientReport above = measure_gradient(gradient, {.max_norm = 1.0});
   EXPECT_NEAR(above.divisor.value().item<float>(), 4.000001, 1e-6);
@@ -42,7 +42,7 @@ TEST(MeasureGradient, ClipsOnlyWhatExceedsTheNorm) {
   EXPECT_EQ(measure_gradient(gradient, {.max_norm = 5.0}).divisor.value().item<float>(), 1);
 }
 
-TEST(MeasureGradient, TakesTheLossScaleOutOfNormAndUpdate) {
+TEST(MeasureGradient, RemovesLossScaleFromNormAndUpdate) {
   const at::Tensor gradient = at::full({16}, 1024.0f);  // ones with a loss scale of 1024
   const at::Tensor scale = at::full({}, 1024.0f);
   const GradientReport plain = measure_gradient(gradient, {.scale = scale});
@@ -52,14 +52,14 @@ TEST(MeasureGradient, TakesTheLossScaleOutOfNormAndUpdate) {
   EXPECT_NEAR(clipped.divisor.value().item<float>(), 2048, 0.01);
 }
 
-TEST(MeasureGradient, ClipsADoubleGradientInPlace) {
+TEST(MeasureGradient, ClipsDoubleGradientInPlace) {
   const at::Tensor gradient = at::ones({16}, at::kDouble);
   const GradientReport report = measure_gradient(gradient, {.max_norm = 1.0});
   EXPECT_FALSE(report.divisor.has_value());
   EXPECT_NEAR(exact_norm(gradient), 4 / 4.000001, 1e-15);
 }
 
-TEST(MeasureGradient, FindsOneInfiniteOrUndefinedElementAnywhere) {
+TEST(MeasureGradient, FindsOneNonFiniteElementAnywhere) {
   for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
                           std::numeric_limits<float>::quiet_NaN()}) {
     for (const int64_t place : {int64_t{0}, int64_t{700}, int64_t{1535}, int64_t{1999}}) {
@@ -70,14 +70,14 @@ TEST(MeasureGradient, FindsOneInfiniteOrUndefinedElementAnywhere) {
   }
 }
 
-TEST(MeasureGradient, TakesTinyAndHugeButFiniteGradientsForFinite) {
+TEST(MeasureGradient, AcceptsTinyAndHugeFiniteGradients) {
   EXPECT_EQ(measure_gradient(at::full({4096}, 1e-30f), {}).found_inf.item<float>(), 0);
   EXPECT_EQ(measure_gradient(at::full({4096}, 65504.0f * 65536), {}).found_inf.item<float>(), 0);
 }
 
 class GradScalerParity : public OptimTest {};
 
-TEST_F(GradScalerParity, FollowsTorchUnderInjectedInfinities) {
+TEST_F(GradScalerParity, MatchesTorchUnderInfinities) {
   GPUTRAIN_NEED_REFERENCE("torch");
   const std::vector<int> infinite_steps{3, 4, 20, 21, 22, 23, 24, 25, 45};
   const std::vector<double> expected = ask_reference("scaler", {"5", "[3,4,20,21,22,23,24,25,45]"});
@@ -111,7 +111,7 @@ TEST(GradScaler, StopsAtItsFloorAndSaysSo) {
   EXPECT_EQ(scaler.state().scale, GradScaler::kFloor);
 }
 
-TEST(GradScaler, GoesOnFromARestoredState) {
+TEST(GradScaler, ContinuesFromRestoredState) {
   GradScaler first(at::kCPU, {.growth_interval = 4}), second(at::kCPU, {.growth_interval = 4});
   first.update(at::ones({1}));
   for (int step = 0; step < 3; ++step) first.update(at::zeros({1}));

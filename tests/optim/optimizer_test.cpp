@@ -115,7 +115,7 @@ std::vector<double> trained(const Case& tested, at::ScalarType type, const std::
 
 class OptimizerParity : public OptimTest {};
 
-TEST_F(OptimizerParity, EqualsTorchOverTwentySteps) {
+TEST_F(OptimizerParity, MatchesTorchOverTwentySteps) {
   GPUTRAIN_NEED_REFERENCE("torch");
   const std::vector<double> numbers = start_and_gradients();
   std::string json;
@@ -139,10 +139,12 @@ TEST_F(OptimizerParity, EqualsTorchOverTwentySteps) {
 
 class EveryOptimizer : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Rules, EveryOptimizer,
-                         ::testing::Values("type: sgd", "{type: sgd, momentum: 0.9, weight_decay: 0.1}",
-                                           "type: adamw"));
+                         ::testing::Values("type: sgd", "{type: sgd, momentum: 0.9, weight_decay: 0.1}", "type: adamw"),
+                         [](const auto& entry) {
+                           return entry.index == 0 ? "Sgd" : entry.index == 1 ? "SgdWithMomentum" : "AdamW";
+                         });
 
-TEST_P(EveryOptimizer, TouchesNothingWhenTheGradientIsNotFinite) {
+TEST_P(EveryOptimizer, ChangesNothingOnNonFiniteGradient) {
   const Model model(at::kFloat);
   const std::unique_ptr<Optimizer> optimizer = optimizer_of(GetParam(), *model.arena);
   const at::NoGradGuard no_grad;
@@ -165,7 +167,7 @@ TEST_P(EveryOptimizer, TouchesNothingWhenTheGradientIsNotFinite) {
   for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(before[i].equal(after[i]));
 }
 
-TEST_P(EveryOptimizer, GoesOnExactlyFromRestoredState) {
+TEST_P(EveryOptimizer, ContinuesExactlyFromRestoredState) {
   const std::vector<double> numbers = start_and_gradients();
   const at::NoGradGuard no_grad;
   const Model first(at::kFloat), second(at::kFloat);
@@ -189,7 +191,7 @@ TEST_P(EveryOptimizer, GoesOnExactlyFromRestoredState) {
   EXPECT_EQ(first.values(), second.values());
 }
 
-TEST_P(EveryOptimizer, KeepsThePaddingOfTheArenaAtZero) {
+TEST_P(EveryOptimizer, KeepsArenaPaddingAtZero) {
   const Model model(at::kFloat);
   const std::unique_ptr<Optimizer> optimizer = optimizer_of(GetParam(), *model.arena);
   const at::NoGradGuard no_grad;
@@ -201,7 +203,7 @@ TEST_P(EveryOptimizer, KeepsThePaddingOfTheArenaAtZero) {
 }
 
 // On a CPU no kernel writes the copy, whatever an earlier update noted: it is cast from the values.
-TEST_P(EveryOptimizer, LeavesTheWorkingCopyToBeMadeNew) {
+TEST_P(EveryOptimizer, LeavesWorkingCopyToBeRemade) {
   const at::Tensor weight = at::full({3, 4}, 0.5, at::kFloat).requires_grad_(true);
   device::Arena arena({{"weight", weight}}, device::Gradients::whole, at::kBFloat16);
   EXPECT_TRUE(copy_to_write(arena).is_same(arena.working_copy()->tensor()));

@@ -35,7 +35,7 @@ const std::vector<Curve>& curves() {
   return curves;
 }
 
-TEST_F(ScheduleParity, EqualsTransformersWithoutTheirIdleFirstStep) {
+TEST_F(ScheduleParity, MatchesTransformers) {
   GPUTRAIN_NEED_REFERENCE("transformers");
   std::string json;
   for (const Curve& curve : curves()) {
@@ -57,13 +57,13 @@ TEST_F(ScheduleParity, EqualsTransformersWithoutTheirIdleFirstStep) {
   EXPECT_EQ(next, expected.size());
 }
 
-TEST(Schedule, ThatFallsNeedsALastStep) {
+TEST(Schedule, NeedsALastStepToFall) {
   for (const char* type : {"linear", "cosine"})
     EXPECT_THROW(schedule_of("{type: " + std::string(type) + "}", INT64_MAX), Error);
   EXPECT_EQ(schedule_of("{type: constant}", INT64_MAX)->lr(1'000'000), kPeak);
 }
 
-TEST(Schedule, WarmsUpInEqualPartsAndNeverFromZero) {
+TEST(Schedule, WarmsUpEvenlyAndNeverFromZero) {
   const std::unique_ptr<Schedule> schedule = schedule_of("{type: cosine, warmup: 2}", 10);
   EXPECT_DOUBLE_EQ(schedule->lr(0), kPeak / 3);
   EXPECT_DOUBLE_EQ(schedule->lr(1), kPeak * 2 / 3);
@@ -80,14 +80,14 @@ TEST(Schedule, EndsAtTheFloorAndStaysThere) {
   }
 }
 
-TEST(Schedule, SurvivesAWarmupAsLongAsTraining) {
+TEST(Schedule, SurvivesWarmupAsLongAsTraining) {
   const std::unique_ptr<Schedule> schedule = schedule_of("{type: linear, warmup: 10}", 10);
   EXPECT_DOUBLE_EQ(schedule->lr(9), kPeak * 10 / 11);
   EXPECT_DOUBLE_EQ(schedule->lr(10), kPeak);
   EXPECT_DOUBLE_EQ(schedule->lr(11), 0);
 }
 
-TEST(Schedule, RefusesAFloorAboveThePeak) {
+TEST(Schedule, RefusesFloorAboveThePeak) {
   try {
     schedule_of("{type: cosine, min_lr: 0.5}", 10);
     FAIL() << "no error";
@@ -97,7 +97,7 @@ TEST(Schedule, RefusesAFloorAboveThePeak) {
   }
 }
 
-TEST(Schedule, TellsItsCurve) {
+TEST(Schedule, DescribesItsCurve) {
   EXPECT_EQ(schedule_of("{type: cosine, warmup: 700}", 19560)->describe(), "warmup 700 then cosine to 0");
   EXPECT_EQ(schedule_of("{type: linear, min_lr: 0.01}", 100)->describe(), "linear to 0.01");
   EXPECT_EQ(schedule_of("type: constant", 100)->describe(), "constant");

@@ -26,7 +26,7 @@ TEST(OptimizerSpec, IsAdamWAtOneThousandthByDefault) {
   EXPECT_EQ(spec.lr, 1e-3);
 }
 
-TEST(OptimizerSpec, TakesTheRulesOptionsBesideItsOwn) {
+TEST(OptimizerSpec, ReadsOptionsOfTheRule) {
   const auto spec = spec_of<OptimizerSpec>("{type: sgd, lr: 0.1, momentum: 0.9, weight_decay: 1e-4, no_decay: [norm]}");
   EXPECT_EQ(spec.lr, 0.1);
   EXPECT_TRUE(spec.decays(nn::Role::bias));
@@ -34,12 +34,12 @@ TEST(OptimizerSpec, TakesTheRulesOptionsBesideItsOwn) {
   EXPECT_TRUE(spec.decays(nn::Role::weight));
 }
 
-TEST(OptimizerSpec, ScalesTheRateByTheBatchOnlyWhereABaseIsGiven) {
+TEST(OptimizerSpec, ScalesRateByBatchOnlyWithABase) {
   EXPECT_DOUBLE_EQ(spec_of<OptimizerSpec>("{lr: 0.256, lr_base_batch_size: 256}").peak_lr(2048), 2.048);
   EXPECT_DOUBLE_EQ(spec_of<OptimizerSpec>("{lr: 0.256}").peak_lr(2048), 0.256);
 }
 
-TEST(OptimizerSpec, RefusesWhatMakesNoSense) {
+TEST(OptimizerSpec, RefusesInvalidOptions) {
   EXPECT_THAT(refusal_of<OptimizerSpec>("{type: sgd, nesterov: true}"), HasSubstr("momentum"));
   EXPECT_THAT(refusal_of<OptimizerSpec>("{type: sgd, betas: [0.9, 0.95]}"), HasSubstr("betas"));
   EXPECT_THAT(refusal_of<OptimizerSpec>("{type: adamw, betas: [0.9]}"), HasSubstr("betas"));
@@ -50,14 +50,14 @@ TEST(OptimizerSpec, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refusal_of<OptimizerSpec>("{no_decay: [biases]}"), HasSubstr("bias"));
 }
 
-TEST(OptimizerSpec, AnswersOtherToolsNamesWithOurs) {
+TEST(OptimizerSpec, AnswersNamesOfOtherTools) {
   EXPECT_THAT(refusal_of<OptimizerSpec>("{learning_rate: 0.1}"), HasSubstr("lr: 0.1"));
   EXPECT_THAT(refusal_of<OptimizerSpec>("{type: sgd, wd: 0.1}"), HasSubstr("weight_decay: 0.1"));
   EXPECT_THAT(refusal_of<LrSchedulerSpec>("{type: cosine, warmup_steps: 100}"), HasSubstr("warmup: 100"));
   EXPECT_THAT(refusal_of<LrSchedulerSpec>("{type: cosine, eta_min: 0}"), HasSubstr("min_lr: 0"));
 }
 
-TEST(LrSchedulerSpec, RefusesAFloorWhereTheCurveHasNone) {
+TEST(LrSchedulerSpec, RefusesFloorWhereCurveHasNone) {
   EXPECT_EQ(spec_of<LrSchedulerSpec>("{}").type.name, "constant");
   EXPECT_THAT(refusal_of<LrSchedulerSpec>("{type: constant, min_lr: 0.1}"), HasSubstr("min_lr"));
   EXPECT_EQ(refusal_of<LrSchedulerSpec>("{type: linear, warmup: 5ep, min_lr: 0.1}"), "accepted");

@@ -34,7 +34,7 @@ std::vector<std::pair<int64_t, int64_t>> planned(const device::Arena& arena, con
 
 using Bounds = std::vector<std::pair<int64_t, int64_t>>;
 
-TEST(Buckets, GoFromTheLastUnitToTheFirstWithinTheirLimits) {
+TEST(Buckets, GoFromLastUnitToFirstWithinLimits) {
   const device::Arena arena = arena_of({32, 64, 32, 96, 32});  // unit ends: 32, 96, 128, 224, 256
   EXPECT_EQ(planned(arena, {.bytes = 4 * 1000, .first_bytes = 4 * 1000}), (Bounds{{0, 256}}));
   EXPECT_EQ(planned(arena, {.bytes = 4 * 128, .first_bytes = 4 * 32}), (Bounds{{224, 256}, {96, 224}, {0, 96}}));
@@ -48,7 +48,7 @@ std::vector<std::pair<int64_t, int64_t>> shards_of(const device::Arena& arena, i
   return bounds;
 }
 
-TEST(Shards, CoverTheArenaInEqualPartsOfWholeLines) {
+TEST(Shards, CoverArenaInEqualPartsOfWholeLines) {
   const device::Arena arena = arena_of({100, 64, 32, 96, 32});  // padded sizes: 128, 64, 32, 96, 32
   EXPECT_EQ(shards_of(arena, 1), (Bounds{{0, 352}}));
   EXPECT_EQ(shards_of(arena, 2), (Bounds{{0, 160}, {160, 352}}));
@@ -56,7 +56,7 @@ TEST(Shards, CoverTheArenaInEqualPartsOfWholeLines) {
   EXPECT_EQ(shards_of(arena_of({10}), 3), (Bounds{{0, 0}, {0, 0}, {0, 32}}));
 }
 
-TEST(Shards, NeverCutATensorOfAnotherOrderAndEndAtItsNearerEnd) {
+TEST(Shards, NeverCutTensorsOfOtherOrder) {
   const auto options = at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
   const auto shards = [&](int64_t before, int64_t after, int ranks) {
     return shards_of(device::Arena({{"a", at::empty({before}), 0, true},
@@ -71,7 +71,7 @@ TEST(Shards, NeverCutATensorOfAnotherOrderAndEndAtItsNearerEnd) {
 
 constexpr int64_t kMebibyte = 1 << 20;
 
-TEST(BucketSize, GrowsWithTheLatencyTheSpeedAndTheModel) {
+TEST(BucketSize, GrowsWithLatencySpeedAndModel) {
   const LinkSpeed ethernet{.latency_seconds = 5e-4, .bytes_per_second = 1e9};
   EXPECT_EQ(best_bucket_bytes(ethernet, 500'000'000), 16 * kMebibyte);  // sqrt(5e-4 * 1e9 * 5e8) = 15.8e6
   EXPECT_EQ(best_bucket_bytes(ethernet, 8'000'000), 2 * kMebibyte);
@@ -112,7 +112,7 @@ const RankBody adds_up_in_two_sizes("adds_up_in_two_sizes", [] {
   return is_equal == (groups.world_size() == 2) ? 0 : fail("equal", is_equal);
 });
 
-TEST(BucketSize, DecidesHowThreeRanksRoundButNotHowTwoDo) {
+TEST(BucketSize, ChangesRoundingOfThreeRanksNotOfTwo) {
   expect_success("adds_up_in_two_sizes", 2);
   expect_success("adds_up_in_two_sizes", 3);
 }

@@ -114,7 +114,7 @@ const RankBody sends_half("sends_half", [] {
   return off == 0 || off == 1 ? 0 : fail("bytes", static_cast<double>(traffic.bytes));
 });
 
-TEST(Compression, InSixteenBitsIsWithinRoundingOfTheSum) {
+TEST(Compression, MatchesSumWithin16BitRounding) {
   for (const char* fp16 : {"0", "1"}) {
     int world = *fp16 == '0' ? 2 : 3;
     for (const char* stage : {"0", "1", "2"}) {
@@ -138,7 +138,7 @@ const RankBody overflows("overflows", [] {
   return shows ? 0 : fail("does not show", 0);
 });
 
-TEST(Compression, AGradientThatFp16DoesNotHaveIsInfiniteOnAllRanks) { expect_success("overflows", 2); }
+TEST(Compression, SpreadsFp16OverflowToAllRanks) { expect_success("overflows", 2); }
 
 /// Bytes on the wire in one step of the wide model, and the bytes that were predicted.
 std::pair<int64_t, int64_t> sent_by_one_step(comm::ProcessGroups& groups, WideModel& model,
@@ -174,7 +174,7 @@ const RankBody counts_bytes("counts_bytes", [] {
   return power.bytes() == sizes[2] ? 0 : fail("planned", static_cast<double>(power.bytes()));
 });
 
-TEST(Compression, CountsTheBytesThatTheKernelSends) {
+TEST(Compression, CountsBytesTheKernelSends) {
   for (const int world : {2, 3}) expect_success("counts_bytes", world);
 }
 
@@ -210,7 +210,7 @@ const RankBody powersgd_nonfinite("powersgd_nonfinite", [] {
   return model.arena.gradients().isfinite().all().item<bool>() ? 0 : fail("does not recover", 0);
 });
 
-TEST(PowerSgd, IsUntouchedByANumberThatIsNotFinite) { expect_success("powersgd_nonfinite", 2); }
+TEST(PowerSgd, SurvivesNonFiniteNumbers) { expect_success("powersgd_nonfinite", 2); }
 
 // A low-rank gradient is reconstructed exactly, also for a channels-last tensor; a zero gradient in the first step does
 // no harm.
@@ -239,7 +239,7 @@ const RankBody powersgd_low_rank("powersgd_low_rank", [] {
   return 0;
 });
 
-TEST(PowerSgd, GivesASumOfLowRankExactly) { expect_success("powersgd_low_rank", 2); }
+TEST(PowerSgd, SendsLowRankSumsExactly) { expect_success("powersgd_low_rank", 2); }
 
 // LAPACK splits a tall matrix over threads, and the bits of its QR depend on their number.
 const RankBody powersgd_threads("powersgd_threads", [] {
@@ -258,7 +258,7 @@ const RankBody powersgd_threads("powersgd_threads", [] {
   return arena.gradients().equal(of_rank_0) ? 0 : fail("differs by", distance(arena.gradients(), of_rank_0));
 });
 
-TEST(PowerSgd, GivesTheSameBitsToRanksOfOtherThreads) { expect_success("powersgd_threads", 2); }
+TEST(PowerSgd, GivesSameBitsForOtherThreadCounts) { expect_success("powersgd_threads", 2); }
 
 }  // namespace
 }  // namespace gputrain::parallel

@@ -76,15 +76,15 @@ const RankBody gradients_in_place("gradients_in_place", [] {
       3, [](int64_t step, int) { return step % 2 == 0; }, /*adds_to_place=*/true);
 });
 
-TEST(DataParallel, TrainsLikeOneRankOnAllTheData) {
+TEST(DataParallel, TrainsLikeOneRankOnAllData) {
   for (const int world : {2, 4}) expect_success("one_micro_batch", world);
 }
 
 TEST(DataParallel, TrainsLikeOneRankWithAccumulation) { expect_success("three_micro_batches", 2); }
 
-TEST(DataParallel, ParametersThatARankDoesNotUseAreAddedUpAllTheSame) { expect_success("unused_parameters", 2); }
+TEST(DataParallel, AddsUpUnusedParameters) { expect_success("unused_parameters", 2); }
 
-TEST(DataParallel, GradientsThatAutogradDoesNotSeeAreAddedUpAllTheSame) { expect_success("gradients_in_place", 2); }
+TEST(DataParallel, AddsUpGradientsAutogradDoesNotSee) { expect_success("gradients_in_place", 2); }
 
 const RankBody overlap("overlap", [] {
   comm::ProcessGroups groups = join();
@@ -109,7 +109,7 @@ const RankBody overlap("overlap", [] {
   return 0;
 });
 
-TEST(DataParallel, BucketsStartWithinBackwardInOneFixedOrder) {
+TEST(DataParallel, StartsBucketsInBackwardInFixedOrder) {
   for (const char* in_place : {"0", "1"}) expect_success("overlap", 2, {{"IN_PLACE", in_place}});
 }
 
@@ -132,9 +132,9 @@ const RankBody given_up_step("given_up_step", [] {
   return difference < kTolerance ? 0 : fail("after a given-up step", difference);
 });
 
-TEST(DataParallel, AStepThatAllRanksGaveUpLeavesNothingBehind) { expect_success("given_up_step", 2); }
+TEST(DataParallel, LeavesNothingOfAnAbandonedStep) { expect_success("given_up_step", 2); }
 
-TEST(DataParallel, AloneHooksNothing) {
+TEST(DataParallel, HooksNothingOnOneRank) {
   comm::ProcessGroups alone;
   SmallModel model;
   DataParallel parallel(alone, model.arena, model.parameters);
@@ -160,7 +160,7 @@ const RankBody dies_in_backward("dies_in_backward", []() -> int {
   }
 });
 
-TEST(DataParallel, ARankThatDiesEndsTheOthersStepNamingTheBucket) {
+TEST(DataParallel, NamesBucketWhenARankDies) {
   RankProcesses ranks("dies_in_backward", 2);
   const auto results = ranks.finish();
   EXPECT_EQ(results[1].signal, SIGKILL);

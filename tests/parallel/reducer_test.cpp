@@ -87,7 +87,7 @@ const RankBody beside_reducer("beside_reducer", [] {
   return 0;
 });
 
-TEST(DataParallel, GivesTheGradientsOfPyTorchsReducer) {
+TEST(DataParallel, MatchesGradientsOfPyTorchReducer) {
   RankProcesses ranks("beside_reducer", 2, {{"REFERENCE_PORT", std::to_string(gputrain::testing::free_port())}});
   for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
 }

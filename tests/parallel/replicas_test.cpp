@@ -43,7 +43,7 @@ const RankBody broadcasts("broadcasts", [] {
   return 0;
 });
 
-TEST(Replicas, EveryRankGetsRankZerosTensors) {
+TEST(Replicas, ReceiveTensorsOfRankZero) {
   RankProcesses ranks("broadcasts", 3);
   for (const auto& result : ranks.finish()) EXPECT_EQ(result.exit_code, 0) << result.output;
 }
@@ -73,11 +73,11 @@ void expect_told(const std::string& body, int world, const std::string& told) {
   }
 }
 
-TEST(Replicas, OneBitThatDiffersIsFoundAndNamed) {
+TEST(Replicas, NameOneBitThatDiffers) {
   expect_told("drifts", 3, "drifted apart at step 2: unit2.weight on rank 2 is not what the other ranks have");
 }
 
-TEST(Replicas, MostRanksAreRight) {
+TEST(Replicas, TrustTheMajority) {
   expect_told("first_rank_drifts", 3, "at step 2: unit2.weight on rank 0 is not what the other ranks have");
   expect_told("first_rank_drifts", 2, "at step 2: unit2.weight on rank 1 is not what rank 0 has");
 }
@@ -89,7 +89,7 @@ const RankBody buffer_drifts("buffer_drifts", [] {
   return 0;
 });
 
-TEST(Replicas, BuffersAreComparedToo) { expect_told("buffer_drifts", 2, "norm.mean on rank 1"); }
+TEST(Replicas, CompareBuffersToo) { expect_told("buffer_drifts", 2, "norm.mean on rank 1"); }
 
 const RankBody other_layout("other_layout", [] {
   comm::ProcessGroups groups = join();
@@ -100,7 +100,7 @@ const RankBody other_layout("other_layout", [] {
   return 0;
 });
 
-TEST(Replicas, RanksWithDifferentModelsAreAUsageErrorBeforeAnythingIsSent) {
+TEST(Replicas, RefuseDifferentModelsBeforeSending) {
   RankProcesses ranks("other_layout", 2);
   for (const auto& result : ranks.finish()) {
     EXPECT_EQ(result.exit_code, static_cast<int>(ExitCode::usage)) << result.output;

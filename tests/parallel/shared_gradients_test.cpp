@@ -122,20 +122,20 @@ const RankBody shares_out("shares_out", [] {
   return 0;
 });
 
-class Sharing : public ::testing::TestWithParam<int> {
+class ShardedStage : public ::testing::TestWithParam<int> {
  protected:
   std::map<std::string, std::string> stage(int parts = 1) const {
     return {{"STAGE", std::to_string(GetParam())}, {"PARTS", std::to_string(parts)}};
   }
 };
-INSTANTIATE_TEST_SUITE_P(Stages, Sharing, ::testing::Values(1, 2),
+INSTANTIATE_TEST_SUITE_P(Stages, ShardedStage, ::testing::Values(1, 2),
                          [](const auto& entry) { return entry.param == 1 ? "OfTheOptimizer" : "OfTheGradients"; });
 
-TEST_P(Sharing, TrainsAsOneRankDoes) {
+TEST_P(ShardedStage, TrainsLikeOneRank) {
   for (const int world : {2, 4}) expect_success("shares_out", world, stage());
 }
 
-TEST_P(Sharing, TrainsAsOneRankDoesWithAccumulation) { expect_success("shares_out", 3, stage(3)); }
+TEST_P(ShardedStage, TrainsLikeOneRankWithAccumulation) { expect_success("shares_out", 3, stage(3)); }
 
 const RankBody shared_overlap("shared_overlap", [] {
   comm::ProcessGroups groups = join();
@@ -167,7 +167,7 @@ const RankBody shared_overlap("shared_overlap", [] {
   return 0;
 });
 
-TEST(SharingOfGradients, StartsBucketsWithinEveryBackward) { expect_success("shared_overlap", 2); }
+TEST(ShardedGradients, StartBucketsWithinEveryBackward) { expect_success("shared_overlap", 2); }
 
 /// 24 layers of 1 MiB, one unit each.
 struct DeepModel {
@@ -222,7 +222,7 @@ const RankBody takes_memory("takes_memory", [] {
   return kept <= all / groups.world_size() + DeepModel::kLayerBytes ? 0 : fail("bytes kept", static_cast<double>(kept));
 });
 
-TEST(SharingOfGradients, TakesAPartOfTheMemoryAndAFewBuckets) { expect_success("takes_memory", 4); }
+TEST(ShardedGradients, TakePartOfMemoryAndFewBuckets) { expect_success("takes_memory", 4); }
 
 }  // namespace
 }  // namespace gputrain::parallel

@@ -120,7 +120,7 @@ const RankBody overlap_in_a_trace("overlap_in_a_trace", [] {
   return done_meanwhile > 0 ? 0 : fail("steps whose first bucket arrived within backward", done_meanwhile);
 });
 
-TEST(DataParallel, InATraceTheFirstBucketTravelsWhileBackwardComputes) { expect_success("overlap_in_a_trace", 2); }
+TEST(DataParallel, OverlapsFirstBucketWithBackwardInTrace) { expect_success("overlap_in_a_trace", 2); }
 
 }  // namespace
 }  // namespace gputrain::parallel

@@ -66,7 +66,7 @@ const RankBody writes_its_steps("writes_its_steps", [] {
   return 0;
 });
 
-class BesidePython : public ::testing::Test {
+class PythonParity : public ::testing::Test {
  protected:
   void SetUp() override {
     GPUTRAIN_NEED_REFERENCE("torch.distributed");
@@ -83,9 +83,9 @@ class BesidePython : public ::testing::Test {
   const std::string file_ = std::filesystem::temp_directory_path() / ("gputrain_ddp_" + std::to_string(::getpid()));
 };
 
-TEST_F(BesidePython, GradientsAreThoseOfDistributedDataParallel) { compare("ddp", 0, 2); }
+TEST_F(PythonParity, MatchesDistributedDataParallel) { compare("ddp", 0, 2); }
 
-TEST_F(BesidePython, PowerSgdIsTheAlgorithmOfThePaper) { compare("powersgd", 2, 4); }
+TEST_F(PythonParity, MatchesPowerSgdOfThePaper) { compare("powersgd", 2, 4); }
 
 }  // namespace
 }  // namespace gputrain::parallel

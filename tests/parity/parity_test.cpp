@@ -78,7 +78,7 @@ References* const references = [] {
   return environment;
 }();
 
-class Parity : public ::testing::TestWithParam<std::string> {
+class ModelParity : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     GPUTRAIN_NEED_REFERENCE("torchvision");
@@ -88,7 +88,7 @@ class Parity : public ::testing::TestWithParam<std::string> {
   }
   fs::path folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Models, Parity, ::testing::ValuesIn(kNames), [](const auto& entry) { return entry.param; });
+INSTANTIATE_TEST_SUITE_P(Models, ModelParity, ::testing::ValuesIn(kNames), [](const auto& entry) { return entry.param; });
 
 /// ||d|| <= tolerance (||reference|| + 1e-3 ||all||): a nearly zero gradient need not have more digits than it can.
 void expect_equal_gradients(Model& model, const SafetensorsFile& expected, double tolerance) {
@@ -146,7 +146,7 @@ void expect_parity(const std::string& name, const fs::path& folder, const nn::Co
   EXPECT_LT(relative_error(model->forward(batch.input()), expected.tensor("logits")), tolerances.values);
 }
 
-TEST_P(Parity, WeightsOfTheReferenceGiveItsLogitsLossAndGradients) {
+TEST_P(ModelParity, MatchesLogitsLossAndGradients) {
   // transformers computes rotary angles in fp32 for every model type.
   const double tolerance = GetParam().starts_with("llama") ? 1e-6 : 1e-9;
   expect_parity(GetParam(), folder_ / GetParam(), {.policy = ops::policy_of(ops::Precision::fp64)},
@@ -155,21 +155,21 @@ TEST_P(Parity, WeightsOfTheReferenceGiveItsLogitsLossAndGradients) {
 
 constexpr Tolerances kFp32{.values = 1e-5, .gradients = 1e-4};
 
-class SinglePrecisionParity : public Parity {};
+class SinglePrecisionParity : public ModelParity {};
 INSTANTIATE_TEST_SUITE_P(Models, SinglePrecisionParity,
                          ::testing::Values("resnet18_decided", "resnet50_decided", "gpt2", "gpt2_untied", "llama",
                                            "llama_biased"),
                          [](const auto& entry) { return entry.param; });
 
-TEST_P(SinglePrecisionParity, KeepsFiveDigitsOfTheReference) {
+TEST_P(SinglePrecisionParity, KeepsFiveDigits) {
   expect_parity(GetParam(), folder_ / GetParam(), {}, kFp32);
 }
 
-class ChannelsLastParity : public Parity {};
+class ChannelsLastParity : public ModelParity {};
 INSTANTIATE_TEST_SUITE_P(Models, ChannelsLastParity, ::testing::Values("resnet18_decided", "resnet50_decided"),
                          [](const auto& entry) { return entry.param; });
 
-TEST_P(ChannelsLastParity, KeepsFiveDigitsOfTheReference) {
+TEST_P(ChannelsLastParity, KeepsFiveDigits) {
   expect_parity(GetParam(), folder_ / GetParam(), {.channels_last = true}, kFp32);
 }
 
@@ -181,7 +181,7 @@ checkpoint::NamedTensors tensors_of(Model& model) {
   return tensors;
 }
 
-TEST_F(Parity, WhatWeWriteLoadsInTheReferenceWithTheSameLogits) {
+TEST_F(ModelParity, WritesFilesTheReferenceLoads) {
   for (const std::string& name : kNames) {
     const fs::path folder = folder_ / name / "ours";
     fs::create_directories(folder);

@@ -136,7 +136,7 @@ using Variant = std::pair<std::string, std::vector<std::string>>;
 
 class PretendGpuStep : public PretendGpu, public testing::WithParamInterface<Variant> {};
 
-TEST_P(PretendGpuStep, IsOneGraphFromTheFourthOn) {
+TEST_P(PretendGpuStep, IsOneGraphFromFourthStepOn) {
   const Result result = train(gpt(), GetParam().second);
   EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
   EXPECT_EQ(count("launched graphs"), kSteps - 3);
@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
                              "position: rotary, norm: rmsnorm, activation: swiglu}"}}),
     [](const auto& tested) { return tested.param.first; });
 
-TEST_F(PretendGpu, ScalesTheLossWithinTheGraph) {
+TEST_F(PretendGpu, ScalesLossWithinGraph) {
   const Result result = run({"run", gpt(), "--output-dir", folder_ / "run", "--set", "precision=fp16"});
   EXPECT_EQ(result.exit_code, 4) << "a scale that no kernel has computed\n" << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("not finite at any loss scale at step 12"));
@@ -170,7 +170,7 @@ TEST_F(PretendGpu, WaitsForNothingInAStep) {
   EXPECT_EQ(waits_of("40"), waits_of("12"));
 }
 
-TEST_F(PretendGpu, WaitsForASaveOnceNotForEachTensor) {
+TEST_F(PretendGpu, WaitsForASaveOnceNotPerTensor) {
   const auto waits_of = [this](const std::string& interval) {
     std::filesystem::remove_all(folder_.path() / "run");
     train(gpt(), {"train.max_steps=21", "checkpoint.interval=" + interval});
@@ -181,7 +181,7 @@ TEST_F(PretendGpu, WaitsForASaveOnceNotForEachTensor) {
   EXPECT_LE(of_four - of_one_save, 3 * 20);  // the model has 27 tensors, and AdamW two more per tensor
 }
 
-TEST_F(PretendGpu, LocksHardlyMoreMemoryThanASaveWritesInFewPieces) {
+TEST_F(PretendGpu, LocksLittleMoreMemoryThanASaveWrites) {
   struct Locked {
     int64_t calls, bytes;
   };
@@ -201,12 +201,12 @@ TEST_F(PretendGpu, LocksHardlyMoreMemoryThanASaveWritesInFewPieces) {
   EXPECT_LE(with.calls - without.calls, 12);
 }
 
-TEST_F(PretendGpu, ComparesSumsWithinAProductWithSumsApartFromIt) {
+TEST_F(PretendGpu, ComparesFusedWithSeparateSums) {
   train(gpt());
   EXPECT_THAT(read_file(folder_ / "kernel_choices.jsonl"), HasSubstr("sums with product"));
 }
 
-TEST_F(PretendGpu, ComparesSumsWithinAProductByThatOfTheStep) {
+TEST_F(PretendGpu, ComparesFusedSumsWithProductOfTheStep) {
   train(gpt(), {"model.config.n_embd=40"});  // the second block's weights then start at odd multiples of 128 bytes
   std::istringstream lines(read_file(folder_ / "kernel_choices.jsonl"));
   std::set<std::string> products;  // whose fastest algorithm is known; it is the baseline
@@ -221,7 +221,7 @@ TEST_F(PretendGpu, ComparesSumsWithinAProductByThatOfTheStep) {
   EXPECT_TRUE(has_odd_one);
 }
 
-TEST_F(PretendGpu, TakesItsKernelsForImagesOfWhichOnlyAPartServesToMeasure) {
+TEST_F(PretendGpu, PicksKernelsFromPartOfTheImages) {
   const Result result = train(resnet(/*batch=*/256, /*size=*/224));
   EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
   EXPECT_EQ(count("launched graphs"), 3);
@@ -229,7 +229,7 @@ TEST_F(PretendGpu, TakesItsKernelsForImagesOfWhichOnlyAPartServesToMeasure) {
 
 /// With sync_bn, the last step of an epoch is smaller, here the fourth: shapes that libraries have not seen cannot be
 /// captured.
-TEST_F(PretendGpu, RecordsOnlyAStepOfShapesThatHaveBeenTaken) {
+TEST_F(PretendGpu, RecordsOnlyStepsOfKnownShapes) {
   const std::string job = folder_.write("uneven.yaml", R"(
 schema: 1
 name: uneven
@@ -246,7 +246,7 @@ train: {max_steps: 12, nonfinite: skip, max_skips_in_a_row: 1000, global_batch_s
   EXPECT_EQ(count("launched graphs"), kSteps - 4 - 2);  // from the 5th step on, except the 8th and the 12th
 }
 
-TEST_F(PretendGpu, EvaluatesAndSavesBetweenStepsThatAreReplayed) {
+TEST_F(PretendGpu, EvaluatesAndSavesBetweenReplays) {
   const std::string job = gpt("{format: text, path: " + write_text(folder_) + "}",
                               "eval: {interval: 3, sample: {prompt: \"e\", max_new_tokens: 20}}");
   const std::vector<std::string> settings{"checkpoint.interval=4", "data.val.split=10%"};
@@ -259,24 +259,24 @@ TEST_F(PretendGpu, EvaluatesAndSavesBetweenStepsThatAreReplayed) {
   EXPECT_THAT(longer.out, HasSubstr("18/18 steps"));
 }
 
-TEST_F(PretendGpu, RunsBlocksAgainWithoutAGraphAndSaysWhy) {
+TEST_F(PretendGpu, RecomputesWithoutGraphAndSaysWhy) {
   const Result result = train(gpt(), {"train.activation_checkpointing=block", "model.config.dropout=0.1"});
   EXPECT_THAT(result.out, HasSubstr("graph   none: recomputed blocks"));
 }
 
-TEST_F(PretendGpu, FindsTheMicroBatchThatFits) {
+TEST_F(PretendGpu, FindsMicroBatchThatFits) {
   const Result result = train(gpt(), {"train.micro_batch_size=auto", "train.global_batch_size=64"});
   EXPECT_THAT(result.out, HasSubstr("(auto: fastest that fits)"));
 }
 
-TEST_F(PretendGpu, GoesOnAfterAMicroBatchWhoseRecordingFoundNoMemory) {
+TEST_F(PretendGpu, ContinuesAfterRecordingRanOutOfMemory) {
   const Result result =
       train(gpt(), {"train.micro_batch_size=auto", "model.config.dropout=0.1"}, {{"PRETEND_CAPTURE_SHORTAGE", "2"}});
   EXPECT_THAT(result.out, HasSubstr("2: out of memory"));
   EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
 }
 
-TEST_F(PretendGpu, ThatIsTooSmallForTheModelIsNamed) {
+TEST_F(PretendGpu, IsNamedWhenTooSmallForTheModel) {
   const Result result = run({"run", gpt(), "--output-dir", folder_ / "run", "--set", "model.config.n_embd=512"},
                             {{"PRETEND_GPU_MEMORY", std::to_string(60 << 20)}});
   EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
@@ -294,7 +294,7 @@ class PretendGpuRanks : public PretendGpu {
   }
 };
 
-TEST_F(PretendGpuRanks, WhoseNcclHasNoMemoryEndAsThoseThatHaveNone) {
+TEST_F(PretendGpuRanks, ReportNcclShortageAsOutOfMemory) {
   const Result result = run(on_two_ranks({}), {{"PRETEND_GPUS", "2"}, {"PRETEND_NCCL_SHORTAGE", "4"}});
   EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("out of memory"));
@@ -303,7 +303,7 @@ TEST_F(PretendGpuRanks, WhoseNcclHasNoMemoryEndAsThoseThatHaveNone) {
 }
 
 // The collective that runs out of memory belongs to the captured step, while another one is in flight.
-class PretendGpuRanksThatAreShort : public PretendGpuRanks {
+class PretendGpuShortage : public PretendGpuRanks {
  protected:
   void expect_to_go_on_without_a_graph(const std::string& setting, int collective) {
     const Result result =
@@ -314,15 +314,15 @@ class PretendGpuRanksThatAreShort : public PretendGpuRanks {
   }
 };
 
-TEST_F(PretendGpuRanksThatAreShort, OfMemoryForTheSecondBucketGoOnWithoutAGraph) {
+TEST_F(PretendGpuShortage, SkipsGraphWithoutMemoryForSecondBucket) {
   expect_to_go_on_without_a_graph("parallel.bucket_cap_mb=0.5", 12);
 }
 
-TEST_F(PretendGpuRanksThatAreShort, OfMemoryForTheSecondOwnersValuesGoOnWithoutAGraph) {
+TEST_F(PretendGpuShortage, SkipsGraphWithoutMemoryForSecondOwner) {
   expect_to_go_on_without_a_graph("parallel.shard=optimizer", 25);
 }
 
-class PretendGpuRanksThatHang : public PretendGpuRanks {
+class PretendGpuHang : public PretendGpuRanks {
  protected:
   /// Hangs in collective `number`; a replayed step counts as one.
   std::string end_with_hang(int number, std::vector<std::string> settings) {
@@ -336,24 +336,24 @@ class PretendGpuRanksThatHang : public PretendGpuRanks {
   }
 };
 
-TEST_F(PretendGpuRanksThatHang, InAReplayedStepEndAndSayWhere) {
+TEST_F(PretendGpuHang, EndsReplayedStepAndSaysWhere) {
   EXPECT_THAT(end_with_hang(10, {}),
               HasSubstr("step 6 failed after 2.0 s (deadline 2.0 s): the GPU has not finished it"));
 }
 
 // Here c10d's watchdog detects the hang and aborts.
-TEST_F(PretendGpuRanksThatHang, InACollectiveEnd) {
+TEST_F(PretendGpuHang, EndsCollective) {
   EXPECT_THAT(end_with_hang(3, {"train.cuda_graphs=off"}), HasSubstr("an earlier collective passed its deadline"));
 }
 
 // All ranks fail with the same error at once; a rank may end because it hears of another's error first.
-TEST_F(PretendGpuRanks, ThatEndByAnErrorAndHangWhileNcclIsAbortedKeepTheirExitCode) {
+TEST_F(PretendGpuRanks, KeepExitCodeWhenNcclAbortHangs) {
   const Result result = run(on_two_ranks({"precision=fp16"}), {{"PRETEND_GPUS", "2"}, {"PRETEND_ABORT_HANGS", "1"}});
   EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("error: training diverged: gradients are not finite at any loss scale at step 12"));
 }
 
-TEST_F(PretendGpuRanks, AllQueueAStepAnewInWhichOneHasNoSamples) {
+TEST_F(PretendGpuRanks, QueueStepAnewWhenOneRankHasNoSamples) {
   const Result result =
       run(on_two_ranks({"data.train.samples=41", "train.global_batch_size=8"}), {{"PRETEND_GPUS", "2"}});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -363,7 +363,7 @@ TEST_F(PretendGpuRanks, AllQueueAStepAnewInWhichOneHasNoSamples) {
 
 class PretendGpuRanksStep : public PretendGpuRanks, public testing::WithParamInterface<Variant> {};
 
-TEST_P(PretendGpuRanksStep, SendsGradientsOverNcclInOneGraphWithTheStep) {
+TEST_P(PretendGpuRanksStep, SendsGradientsInOneGraph) {
   const Result result = run(on_two_ranks(GetParam().second), {{"PRETEND_GPUS", "2"}});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   expect_nothing_refused(result);

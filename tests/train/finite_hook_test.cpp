@@ -47,12 +47,12 @@ class FiniteHookTest : public ::testing::Test {
   std::optional<FiniteHook> hook_;
 };
 
-TEST_F(FiniteHookTest, LooksLateAndNamesTheStepItself) {
+TEST_F(FiniteHookTest, ChecksLateAndNamesTheStep) {
   for (int64_t step = 1; step < kLookEvery; ++step) EXPECT_EQ(take_step(step != 3), Stop::none);
   EXPECT_THAT(error_of_step(true), HasSubstr("not finite at step 3 (epoch 0, samples "));
 }
 
-TEST_F(FiniteHookTest, LooksBeforeWhatIsPlannedAndWhatIsAskedFor) {
+TEST_F(FiniteHookTest, ChecksBeforePlannedAndRequestedWork) {
   spec_.nonfinite = "rollback";
   plan_.save.steps = 5;
   EXPECT_EQ(take_step(false), Stop::none);
@@ -63,14 +63,14 @@ TEST_F(FiniteHookTest, LooksBeforeWhatIsPlannedAndWhatIsAskedFor) {
   EXPECT_THAT(hook().finding(), HasSubstr("at step 3 "));
 }
 
-TEST_F(FiniteHookTest, LooksOnceMoreAtTheEnd) {
+TEST_F(FiniteHookTest, ChecksOnceMoreAtTheEnd) {
   spec_.nonfinite = "rollback";
   EXPECT_EQ(take_step(false), Stop::none);
   EXPECT_EQ(hook().after_training(progress_, false), Stop::diverged);
   EXPECT_EQ(hook().after_training(progress_, false), Stop::none);  // reports each finding only once
 }
 
-TEST_F(FiniteHookTest, CountsSkipsInARowAcrossLooks) {
+TEST_F(FiniteHookTest, CountsSkipsInARowAcrossChecks) {
   spec_.nonfinite = "skip";
   spec_.max_skips_in_a_row = 3;
   for (int step = 1; step <= 2 * kLookEvery; ++step) {  // steps 1 to 3, and 7 to 9 across the look
@@ -83,7 +83,7 @@ TEST_F(FiniteHookTest, CountsSkipsInARowAcrossLooks) {
   EXPECT_THAT(error_of_step(true), HasSubstr("at step 25 (epoch 0, samples "));
 }
 
-TEST_F(FiniteHookTest, LeavesTheStepsThatLossScalingLeavesOutAlone) {
+TEST_F(FiniteHookTest, IgnoresStepsSkippedByLossScaling) {
   optim::GradScaler scaler(at::kCPU);
   scaler_ = &scaler;
   for (int64_t step = 0; step < 2 * kLookEvery; ++step) EXPECT_EQ(take_step(false), Stop::none);

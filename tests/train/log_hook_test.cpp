@@ -34,7 +34,7 @@ class LogHookTest : public ::testing::Test {
   Progress progress_;
 };
 
-TEST_F(LogHookTest, GoesOnFromACheckpointInsideAnIntervalWithALossThatIsNotFinite) {
+TEST_F(LogHookTest, ContinuesIntervalWithNonFiniteLoss) {
   for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     plan_.log.steps = 4;
     progress_ = {};
@@ -50,7 +50,7 @@ TEST_F(LogHookTest, GoesOnFromACheckpointInsideAnIntervalWithALossThatIsNotFinit
   }
 }
 
-TEST_F(LogHookTest, MeasuresOverTheStepsSinceTheLineBeforeAlsoWhereOneResumedBetween) {
+TEST_F(LogHookTest, MeasuresSinceLastLineAcrossResume) {
   const auto folder = std::filesystem::path(testing::TempDir()) / ("log_hook_" + std::to_string(::getpid()));
   std::filesystem::create_directory(folder);
   recorder_ =

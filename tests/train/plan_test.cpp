@@ -42,7 +42,7 @@ TEST(BatchPlan, DerivesTheThirdOfAnyTwo) {
   EXPECT_EQ(plan_batch(spec, kText).global_batch, 64);
 }
 
-TEST(BatchPlan, KeepsTheGlobalBatchOfTheRunThatGoesOnUnlessAnotherIsNamed) {
+TEST(BatchPlan, KeepsGlobalBatchOfResumedRunUnlessNamed) {
   TrainSpec spec;
   spec.micro_batch_size.emplace().value = 8;
   spec.gradient_accumulation_steps.value = 4;
@@ -58,7 +58,7 @@ TEST(BatchPlan, KeepsTheGlobalBatchOfTheRunThatGoesOnUnlessAnotherIsNamed) {
   EXPECT_EQ(plan_batch(spec, facts).global_batch, 64);
 }
 
-TEST(BatchPlan, TakesTheWholeShareWhenOnlyTheGlobalBatchIsGiven) {
+TEST(BatchPlan, TakesWholeShareForGlobalBatchAlone) {
   TrainSpec spec;
   spec.global_batch_size = 64;
   const auto batch = plan_batch(spec, kText);
@@ -66,7 +66,7 @@ TEST(BatchPlan, TakesTheWholeShareWhenOnlyTheGlobalBatchIsGiven) {
   EXPECT_EQ(batch.accumulation, 1);
 }
 
-TEST(BatchPlan, CoversAnUnevenShareWithSmallerMicroBatches) {
+TEST(BatchPlan, CoversUnevenShareWithSmallerMicroBatches) {
   TrainSpec spec;
   spec.global_batch_size = 7;
   spec.micro_batch_size.emplace().value = 3;
@@ -75,7 +75,7 @@ TEST(BatchPlan, CoversAnUnevenShareWithSmallerMicroBatches) {
   EXPECT_EQ(batch.accumulation, 2);
 }
 
-TEST(BatchPlan, TakesAMicroBatchForEachRank) {
+TEST(BatchPlan, AcceptsAMicroBatchPerRank) {
   TrainSpec spec;
   spec.micro_batch_size.emplace().value = {32, 16};
   EXPECT_EQ(plan_batch(spec, kText).global_batch, 48);
@@ -93,7 +93,7 @@ TEST(BatchPlan, TakesAMicroBatchForEachRank) {
               testing::HasSubstr("micro_batch_size has 3 numbers for 2 ranks"));
 }
 
-TEST(BatchPlan, EqualMicroBatchesAreAsOneNumber) {
+TEST(BatchPlan, TreatsEqualMicroBatchesAsOneNumber) {
   TrainSpec spec;
   spec.global_batch_size = 20;
   spec.micro_batch_size.emplace().value = {32, 32};
@@ -103,7 +103,7 @@ TEST(BatchPlan, EqualMicroBatchesAreAsOneNumber) {
   EXPECT_EQ(batch.accumulation, 1);
 }
 
-TEST(BatchPlan, OffersMicroBatchesThatDivideAShareWhereThereAreAny) {
+TEST(BatchPlan, OffersMicroBatchesThatDivideAShare) {
   using Sizes = std::vector<int64_t>;
   EXPECT_EQ(micro_batches_to_try(1), Sizes{1});
   EXPECT_EQ(micro_batches_to_try(64), (Sizes{1, 2, 4, 8, 16, 32, 64}));
@@ -115,7 +115,7 @@ TEST(BatchPlan, OffersMicroBatchesThatDivideAShareWhereThereAreAny) {
   EXPECT_EQ(plan_batch(spec, kText).micro_batch, 32);
 }
 
-TEST(BatchPlan, MicroBatchesOfManyRanksReadShortly) {
+TEST(BatchPlan, ShortensMicroBatchesOfManyRanks) {
   EXPECT_EQ(sum_text({32, 16}), "32 + 16");
   EXPECT_EQ(sum_text({32, 32, 32, 16, 8, 8}), "3 x 32 + 16 + 2 x 8");
 }
@@ -132,7 +132,7 @@ TEST(BatchPlan, RefusesContradictionsAndMissingSizes) {
   EXPECT_THAT(message_of([&] { plan_batch(tiny, kText); }), testing::HasSubstr("shared by 2 ranks"));
 }
 
-TEST(BatchPlan, RefusesMoreForwardPassesThanThereAreSamples) {
+TEST(BatchPlan, RefusesMorePassesThanSamples) {
   TrainSpec spec;
   spec.global_batch_size = 4;
   spec.gradient_accumulation_steps.value = 8;
@@ -158,7 +158,7 @@ TEST(BatchPlan, ReadsTokensAsSequences) {
   EXPECT_THAT(message_of([&] { plan_batch(spec, kImages); }), testing::HasSubstr("no tokens"));
 }
 
-TEST(Plan, ForetellsTheEndByTheLimitThatComesFirst) {
+TEST(Plan, PredictsEndByTheFirstLimit) {
   Plan plan{.total_steps = 100, .max_seconds = 60};
   EXPECT_EQ(plan.seconds_left(90, 20, 2), 20);
   EXPECT_EQ(plan.seconds_left(10, 20, 2), 40);
@@ -169,7 +169,7 @@ TEST(Plan, ForetellsTheEndByTheLimitThatComesFirst) {
   EXPECT_EQ(plan.seconds_left(10, 20, 2), 180);
 }
 
-TEST(Plan, EndsAtTheFirstLimitReached) {
+TEST(Plan, EndsAtTheFirstLimit) {
   TrainSpec spec;
   spec.global_batch_size = 100;
   spec.max_epochs = 2.5;
@@ -180,7 +180,7 @@ TEST(Plan, EndsAtTheFirstLimitReached) {
   EXPECT_EQ(plan_of(spec, kText).total_steps, 4);
 }
 
-TEST(Plan, RefusesToTrainForEver) {
+TEST(Plan, RefusesToTrainForever) {
   TrainSpec spec;
   spec.global_batch_size = 100;
   EXPECT_THAT(message_of([&] { plan_of(spec, kImages); }), testing::HasSubstr("no limit of training is set"));
@@ -188,7 +188,7 @@ TEST(Plan, RefusesToTrainForEver) {
   EXPECT_TRUE(plan_of(spec, kImages).is_time_limited());
 }
 
-TEST(Plan, CountsAPartialStepUnlessItIsDropped) {
+TEST(Plan, CountsPartialStepUnlessDropped) {
   TrainSpec spec;
   spec.global_batch_size = 300;
   spec.max_epochs = 1;
@@ -217,7 +217,7 @@ TEST(Plan, ConvertsEveryUnitToSteps) {
               testing::HasSubstr("lr_scheduler.warmup cannot be a time"));
 }
 
-TEST(Plan, LeavesTheIntervalOfCheckpointsToTheRunUnlessTheJobGivesOne) {
+TEST(Plan, LeavesSaveIntervalToTheRunByDefault) {
   TrainSpec train;
   train.global_batch_size = 100;
   train.max_epochs = 10;
@@ -234,7 +234,7 @@ TEST(Plan, LeavesTheIntervalOfCheckpointsToTheRunUnlessTheJobGivesOne) {
   EXPECT_TRUE(cadence().is_never());
 }
 
-TEST(Plan, SavesWhatIsToBeKeptForGoodWhateverTheInterval) {
+TEST(Plan, SavesWhatIsKeptForeverAtAnyInterval) {
   TrainSpec train;
   train.global_batch_size = 100;
   train.max_epochs = 10;
@@ -253,7 +253,7 @@ TEST(Plan, SavesWhatIsToBeKeptForGoodWhateverTheInterval) {
   EXPECT_EQ(cadence().also_steps, 1);  // 100 steps in all
 }
 
-TEST(Plan, HasMoreStepsThanAnyRunWhereLengthsAreBeyondCounting) {
+TEST(Plan, SurvivesLengthsBeyondCounting) {
   TrainSpec train;
   train.global_batch_size = 10;
   train.max_epochs = 1e30;

@@ -31,7 +31,7 @@ TEST(Progress, SurvivesJson) {
   EXPECT_EQ(copy.train_seconds, 1.0 / 3);
 }
 
-TEST(Progress, SurvivesJsonWithMetricsThatAreNotFinite) {
+TEST(Progress, SurvivesJsonWithNonFiniteMetrics) {
   Progress progress;
   for (const double value : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
     progress.metrics["val/loss"] = value;
@@ -45,14 +45,14 @@ TEST(Progress, SurvivesJsonWithMetricsThatAreNotFinite) {
   EXPECT_EQ(Progress::from_json(of_old).best.size(), 1U);
 }
 
-TEST(Progress, RefusesJsonThatLacksAField) {
+TEST(Progress, RefusesJsonWithoutAField) {
   auto json = Progress{}.to_json();
   json.erase("samples");
   EXPECT_THROW(Progress::from_json(json), Error);
   EXPECT_THROW(Progress::from_json(nlohmann::json::array()), Error);
 }
 
-TEST(Progress, KeepsTheSmallestLossAndTheHighestAccuracy) {
+TEST(Progress, KeepsSmallestLossAndHighestAccuracy) {
   Progress progress;
   EXPECT_TRUE(record_best(progress, "val/loss", 2.0));
   EXPECT_FALSE(record_best(progress, "val/loss", 2.5));

@@ -31,7 +31,7 @@ class Watched final : public models::Model {
       {.n_layer = 2, .n_head = 2, .n_embd = 16}, context(), {.input_shape = {kLength}, .num_classes = 11}};
 };
 
-TEST(Sampler, WritesTheSameFromContextsOfOneLength) {
+TEST(Sampler, WritesSameTextFromFixedLengthContexts) {
   Watched model;
   const SampleSpec spec{.max_new_tokens = 9, .temperature = 1.5};
   const auto text = generate(model, {3, 1}, {.length = kLength}, spec, 7);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <random>
+#include <string>
 
 namespace gputrain::train {
 namespace {
@@ -28,13 +29,19 @@ double simulated_loss(double interval, double cost, double between) {
 
 struct Case {
   double cost, between;
+
+  std::string name() const {
+    return std::to_string(std::lround(1000 * cost)) + "msAndALossIn" + std::to_string(std::lround(between)) + "s";
+  }
+  friend void PrintTo(const Case& it, std::ostream* to) { *to << it.name(); }
 };
 class BestSaveInterval : public ::testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(Runs, BestSaveInterval,
                          ::testing::Values(Case{0.05, 3600}, Case{1, 86400}, Case{0.2, 600}, Case{20, 86400},
-                                           Case{3, 7200}));
+                                           Case{3, 7200}),
+                         [](const auto& entry) { return entry.param.name(); });
 
-TEST_P(BestSaveInterval, LosesHardlyMoreTimeThanAnyOther) {
+TEST_P(BestSaveInterval, LosesNearlyLeastTime) {
   const auto [cost, between] = GetParam();
   const double chosen = best_save_interval(cost, between);
   const double loss = simulated_loss(chosen, cost, between);
@@ -50,13 +57,13 @@ TEST(SaveInterval, StaysBetweenTenSecondsAndAnHour) {
   EXPECT_EQ(best_save_interval(100, 1e9), 3600);
 }
 
-TEST(SaveInterval, KeepsSavingUnderFivePercentWhileTrainingStillAdvances) {
+TEST(SaveInterval, KeepsSavingUnderFivePercentIfItCan) {
   const double interval = best_save_interval(10, 1000);
   EXPECT_DOUBLE_EQ(10 / (interval + 10), 0.05);
   EXPECT_DOUBLE_EQ(best_save_interval(30, 400), 200);  // 5 % would mean 570 s, and no save would complete
 }
 
-TEST(SecondsBetweenLosses, ArePresumedFirstAndMeasuredInTheEnd) {
+TEST(SecondsBetweenLosses, ArePresumedThenMeasured) {
   EXPECT_DOUBLE_EQ(seconds_between_losses({}, false), 86400);
   EXPECT_DOUBLE_EQ(seconds_between_losses({}, true), 4 * 86400);
   EXPECT_NEAR(seconds_between_losses({.losses = 100, .seconds = 100 * 600}, false), 600, 0.4 * 600);
@@ -66,7 +73,7 @@ TEST(SecondsBetweenLosses, ArePresumedFirstAndMeasuredInTheEnd) {
   EXPECT_LT(early, 86400 / 2);
 }
 
-TEST(SavePace, SavesEarlyToMeasureAndThenByWhatItMeasured) {
+TEST(SavePace, SavesEarlyThenByMeasuredCost) {
   SavePace pace;
   EXPECT_EQ(pace.interval_seconds(), 10);
   EXPECT_EQ(pace.take_news(), "");
@@ -83,7 +90,7 @@ TEST(SavePace, SavesEarlyToMeasureAndThenByWhatItMeasured) {
   EXPECT_NE(pace.take_news(), "");
 }
 
-TEST(SavePace, CountsWhatASaveSlowsTrainingDownBy) {
+TEST(SavePace, CountsSlowdownOfTraining) {
   SavePace slowed, unslowed;
   for (int save = 0; save < 3; ++save) {
     for (SavePace* pace : {&slowed, &unslowed}) {
@@ -98,7 +105,7 @@ TEST(SavePace, CountsWhatASaveSlowsTrainingDownBy) {
   EXPECT_GT(slowed.interval_seconds(), unslowed.interval_seconds());
 }
 
-TEST(SavePace, SavesOftenerAfterLossesAndRarelierWhereNoticesLeaveTimeToSave) {
+TEST(SavePace, FollowsLossesAndWatchedNotices) {
   const auto pace_after = [](LossRecord record, double write_seconds) {
     SavePace pace(record);
     for (int save = 0; save < 2; ++save) pace.note_written(0.2, write_seconds);
@@ -116,13 +123,13 @@ TEST(SavePace, SavesOftenerAfterLossesAndRarelierWhereNoticesLeaveTimeToSave) {
   EXPECT_EQ(slow.interval_seconds(), slowly);
 }
 
-TEST(SavePace, CountsTheTimeThatPassesWithoutALoss) {
+TEST(SavePace, CountsTimeWithoutALoss) {
   SavePace pace({.losses = 1, .seconds = 3600});
   pace.note_step(3600);
   EXPECT_THAT(pace.text(), HasSubstr("1 loss in 2h0m"));
 }
 
-TEST(SavePace, NeverBeginsASaveBeforeTheOneBeforeIsWritten) {
+TEST(SavePace, NeverBeginsBeforeLastSaveIsWritten) {
   SavePace pace;
   for (int save = 0; save < 2; ++save) pace.note_written(0, 90);
   EXPECT_EQ(pace.interval_seconds(), 90);

@@ -15,7 +15,7 @@
 namespace gputrain::train {
 namespace {
 
-TEST(StopPoll, KeepsToAStopWhoseReasonIsTakenBackMeanwhile) {
+TEST(StopPoll, KeepsAStopWhoseReasonIsWithdrawn) {
   comm::ProcessGroups alone;
   Stop reason = Stop::notice;
   StopPoll poll(alone, [&] { return std::exchange(reason, Stop::none); });
@@ -41,7 +41,7 @@ void tell(int signal) {
   wait_for_handler_of(signal);
 }
 
-TEST(Signals, ThatAskToStopChangeNothingAboutAnEndByAnError) {
+TEST(Signals, LeaveExitCodeOfAnErrorAlone) {
   const auto end_by_error = [](bool is_noted, int signal) {
     watch_signals();
     if (is_noted) note_failure();
@@ -85,7 +85,7 @@ int interruptions() {
 }
 
 /// A handler would overwrite the memory that oneDNN uses as stack during a matrix product.
-TEST(Signals, InterruptNoThreadThatComputes) {
+TEST(Signals, InterruptNoComputingThread) {
   const auto look = [] {
     watch_signals();
     note_signals();
@@ -99,7 +99,7 @@ TEST(Signals, InterruptNoThreadThatComputes) {
   EXPECT_EXIT(look(), ::testing::ExitedWithCode(0), "^0 and 0, noted$");
 }
 
-TEST(Signals, InsistWhereTheSameOneInterruptsTwice) {
+TEST(Signals, InsistAfterASecondInterrupt) {
   EXPECT_EQ(end_of_one_interrupted(1, 1), 2);
   EXPECT_EQ(end_of_one_interrupted(2, 0), 130);
   EXPECT_EQ(end_of_one_interrupted(0, 2), 130);

@@ -21,7 +21,7 @@ std::vector<Conv> resnet50() {
   return convs;
 }
 
-TEST(CudnnSupportOfNetworks, Resnet50) {
+TEST(CudnnNetworkSupport, CoversResnet50AsKnown) {
   for (const char* kind : {"sums", "statistics", "gradient_sums"}) {
     for (const char* architecture : {"sm_80", "sm_90", "sm_100"}) {
       expect_as_known(for_each_type(architecture, kind, resnet50()));
@@ -30,13 +30,13 @@ TEST(CudnnSupportOfNetworks, Resnet50) {
   }
 }
 
-TEST(CudnnSupportOfNetworks, OddSizes) {
+TEST(CudnnNetworkSupport, CoversOddSizesAsKnown) {
   for (const char* kind : {"sums", "statistics", "gradient_sums"}) {
     expect_as_known(for_each_type("sm_90", kind, {{24, 9, 40, 3, 1, 3}, {8, 5, 16, 1, 1, 3}, {32, 13, 8, 5, 1, 3}}));
   }
 }
 
-TEST(CudnnSupportOfNetworks, Attention) {
+TEST(CudnnNetworkSupport, CoversAttentionAsKnown) {
   const HeadsToAttend gpt2{32, 1024, 12, 12, 64, true}, vit{256, 197, 12, 12, 64, false},
       grouped{4, 4096, 32, 8, 128, true}, small{12, 64, 4, 4, 32, true};
   for (const HeadsToAttend& heads : {gpt2, vit, grouped, small}) {

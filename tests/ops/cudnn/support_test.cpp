@@ -5,7 +5,7 @@
 namespace gputrain::testing_support {
 namespace {
 
-TEST(CudnnSupport, OfOneConvolutionForEachGpuAndType) {
+TEST(CudnnSupport, CoversConvolutionForEachGpuAndType) {
   for (const char* architecture : {"sm_80", "sm_90", "sm_100"}) {
     for (const char* kind : {"sums", "statistics", "gradient_sums"}) {
       expect_as_known(for_each_type(architecture, kind, {{64, 28, 64, 3, 1}}));
@@ -13,11 +13,11 @@ TEST(CudnnSupport, OfOneConvolutionForEachGpuAndType) {
   }
 }
 
-TEST(CudnnSupport, OfGradientsOfStride2IsSaidAndNotKept) {
+TEST(CudnnSupport, ReportsGradientsOfStride2AsKnown) {
   expect_as_known(for_each_type("sm_90", "gradient_sums", {{128, 56, 128, 3, 2}}));
 }
 
-TEST(CudnnSupport, OfAttentionForEachGpuAndType) {
+TEST(CudnnSupport, CoversAttentionForEachGpuAndType) {
   for (const char* architecture : {"sm_80", "sm_90", "sm_100"}) {
     expect_as_known(for_each_type(architecture, HeadsToAttend{32, 1024, 12, 12, 64, true}));
   }

@@ -56,7 +56,7 @@ void check(Curve curve, int64_t rows, int64_t width) {
   }
 }
 
-TEST(CurveKernels, AreRightWithTheirGradients) {
+TEST(CurveKernels, MatchReferenceWithGradients) {
   for (const Curve curve : {Curve::gelu, Curve::gelu_tanh, Curve::silu}) {
     check(curve, 40, 96);
     check(curve, 21, 7);
@@ -65,7 +65,7 @@ TEST(CurveKernels, AreRightWithTheirGradients) {
   }
 }
 
-TEST(CurveKernels, StandLargeNumbers) {
+TEST(CurveKernels, HandleLargeNumbers) {
   for (const Curve curve : {Curve::gelu, Curve::gelu_tanh, Curve::silu}) {
     const at::Tensor x = at::cat({noise({4, 8}, 1, at::kFloat).mul(1e4), noise({4, 8}, 2, at::kFloat).mul(100)});
     const at::Tensor y = poisoned({8, 8}, at::kFloat), dy = noise({8, 8}, 3, at::kFloat),
@@ -115,7 +115,7 @@ GatedTensors run_gated(int64_t rows, int64_t width, const Storage& storage) {
   return t;
 }
 
-TEST(GatedKernels, AreRightOnHalvesOfOneTensor) {
+TEST(GatedKernels, MatchReferenceOnHalvesOfOneTensor) {
   for (const Storage& storage : storages()) {
     for (const auto& [rows, width] : std::vector<std::pair<int64_t, int64_t>>{{1, 8}, {37, 96}, {5, 11}}) {
       const GatedTensors t = run_gated(rows, width, storage);
@@ -153,7 +153,7 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cosine, const at::Tenso
   return y;
 }
 
-TEST(RotateKernel, IsRightAndTurnsBack) {
+TEST(RotateKernel, MatchesReferenceAndTurnsBack) {
   for (const Storage& storage : storages()) {
     for (const auto& shape : std::vector<std::array<int64_t, 4>>{{2, 3, 19, 64}, {1, 1, 1, 2}, {1, 2, 7, 6}}) {
       const auto [batch, heads, time, channels] = shape;

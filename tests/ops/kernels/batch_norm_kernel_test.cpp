@@ -137,27 +137,27 @@ void check(const BatchCase& c) {
   }
 }
 
-TEST(BatchNormKernels, AreRightWithTheirGradients) {
+TEST(BatchNormKernels, MatchReferenceWithGradients) {
   check({.rows = 150, .channels = 64});
   check({.rows = 49, .channels = 16, .relu = false});
   check({.rows = 33, .channels = 512, .parts = 2});
 }
 
-TEST(BatchNormKernels, JoinTheResidual) { check({.rows = 70, .channels = 32, .with_residual = true}); }
+TEST(BatchNormKernels, AddTheResidual) { check({.rows = 70, .channels = 32, .with_residual = true}); }
 
-TEST(BatchNormKernels, TakeCountsThatAreNoWholePacks) {
+TEST(BatchNormKernels, HandleCountsThatFillNoWholePacks) {
   check({.rows = 11, .channels = 3, .parts = 5});
   check({.rows = 9, .channels = 77, .with_residual = true, .parts = 4});
 }
 
-TEST(BatchNormKernels, KeepTheirDigitsFarFromZero) {
+TEST(BatchNormKernels, KeepDigitsFarFromZero) {
   const BatchCase c{.rows = 3000, .channels = 8, .relu = false, .mean = 1000};
   const BatchTensors t = run(c, storages()[0]);
   const at::Tensor deviation = wide(t.x).var({0}, /*unbiased=*/false).add(kBatchEps).sqrt();
   expect_within(1e-5, t.rstd, deviation.reciprocal(), "rstd");
 }
 
-TEST(BatchNormKernels, OfASingleValueLeaveANumberInTheRunningVariance) {
+TEST(BatchNormKernels, KeepVarianceFiniteForOneValue) {
   const BatchTensors t = run({.rows = 1, .channels = 8, .parts = 1}, storages()[0]);
   expect_within(1e-6, t.running_var, at::full({8}, 1 - kBatchMomentum, at::kDouble), "running variance");
   expect_within(1e-4, t.y, at::relu(wide(t.bias)).unsqueeze(0), "y");

@@ -44,7 +44,7 @@ at::Tensor sums_of(const at::Tensor& x, const at::Tensor& y) {
 /// Allowed error: rounding of many 16-bit values, which mostly averages out in sums; fp32 sums of exact values.
 double bound_of(const at::Tensor& x) { return x.element_size() == 2 ? 3e-3 : 1e-5; }
 
-TEST_F(ConvolutionSums, AreThoseOfTheResult) {
+TEST_F(ConvolutionSums, MatchSumsOfTheResult) {
   for (const Storage& storage : storages()) {
     for (const ConvCase& c : kConvCases) {
       const at::Tensor x = images_of({c.images, c.in, c.height, c.width}, 1, storage.type),
@@ -61,7 +61,7 @@ TEST_F(ConvolutionSums, AreThoseOfTheResult) {
   }
 }
 
-TEST_F(ConvolutionSums, OfTheGradientThatPassedTheRelu) {
+TEST_F(ConvolutionSums, MatchSumsOfGradientThroughRelu) {
   for (const Storage& storage : storages()) {
     for (const ConvCase& c : kConvCases) {
       const at::Tensor z = images_of({c.images, c.in, c.height, c.width}, 1, storage.type),
@@ -86,7 +86,7 @@ TEST_F(ConvolutionSums, OfTheGradientThatPassedTheRelu) {
   }
 }
 
-TEST_F(ConvolutionSums, GiveMomentsFarFromZeroToFp32sDigits) {
+TEST_F(ConvolutionSums, KeepFp32DigitsFarFromZero) {
   for (const Storage& storage : storages()) {
     // Mean 30, standard deviation about 1: the difference of sums loses three of seven digits.
     at::Tensor x = images_of({8, 8, 16, 16}, 1, at::kFloat).mul_(0.35), weight = at::ones({8, 8, 1, 1}, x.options());
@@ -104,7 +104,7 @@ TEST_F(ConvolutionSums, GiveMomentsFarFromZeroToFp32sDigits) {
   }
 }
 
-TEST_F(ConvolutionSums, OfEqualValuesGiveNoNegativeVariance) {
+TEST_F(ConvolutionSums, GiveNoNegativeVarianceForEqualValues) {
   for (const float value : {0.1F, 3.3F, 1234.5F}) {
     const at::Tensor x = images_of({2, 4, 5, 7}, 1, at::kFloat).fill_(value);
     at::Tensor sums = at::stack({x.sum({0, 2, 3}), x.square().sum({0, 2, 3})});

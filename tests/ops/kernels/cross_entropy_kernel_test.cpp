@@ -83,13 +83,13 @@ void check(const LossCase& c) {
   }
 }
 
-TEST(CrossEntropyKernels, AreRightForAnyNumberOfClasses) {
+TEST(CrossEntropyKernels, MatchReferenceForAnyClassCount) {
   check({.rows = 7, .classes = 13, .columns = 13});
   check({.rows = 4, .classes = 1000, .columns = 1000});
   check({.rows = 2, .classes = 1, .columns = 1});
 }
 
-TEST(CrossEntropyKernels, LeavePaddedColumnsOutAndGiveThemNoGradient) {
+TEST(CrossEntropyKernels, IgnorePaddedColumns) {
   check({.rows = 2, .classes = 50257, .columns = 50304});
   check({.rows = 1, .classes = 50257, .columns = 50257});
   check({.rows = 4, .classes = 5, .columns = 64});
@@ -100,9 +100,9 @@ TEST(CrossEntropyKernels, SmoothLabels) {
   check({.rows = 5, .classes = 33, .columns = 33, .smoothing = 1});
 }
 
-TEST(CrossEntropyKernels, StandLogitsFarApart) { check({.rows = 6, .classes = 40, .columns = 40, .spread = 200}); }
+TEST(CrossEntropyKernels, HandleLogitsFarApart) { check({.rows = 6, .classes = 40, .columns = 40, .spread = 200}); }
 
-TEST(CrossEntropyKernels, CountALogitOfMinusInfinityForNothing) {
+TEST(CrossEntropyKernels, IgnoreLogitOfMinusInfinity) {
   const LossCase c{.rows = 1, .classes = 3, .columns = 3};
   LossTensors t = tensors_of(c, storages()[0]);
   t.gradient.select(1, 0).fill_(-INFINITY);
@@ -113,7 +113,7 @@ TEST(CrossEntropyKernels, CountALogitOfMinusInfinityForNothing) {
   EXPECT_EQ(t.gradient[0][0].item<float>(), 0);
 }
 
-TEST(CrossEntropyKernels, PassANanOn) {
+TEST(CrossEntropyKernels, PassNanOn) {
   const LossCase c{.rows = 1, .classes = 40, .columns = 40};
   LossTensors t = tensors_of(c, storages()[0]);
   t.gradient[0][33].fill_(std::nan(""));
@@ -133,7 +133,7 @@ TEST(CrossEntropyKernels, ScaleLogits) {
   }
 }
 
-TEST(CrossEntropyKernels, TrapAtATargetThatIsNoClass) {
+TEST(CrossEntropyKernels, TrapAtInvalidTarget) {
   const LossCase c{.rows = 1, .classes = 3, .columns = 8};
   LossTensors t = tensors_of(c, storages()[0]);
   t.targets.fill_(3);

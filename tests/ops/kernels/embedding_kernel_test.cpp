@@ -44,13 +44,13 @@ void check(int64_t count, int64_t rows, int64_t channels, bool adds) {
   }
 }
 
-TEST(EmbeddingKernel, AddsTheRowsOfEachTokenUp) {
+TEST(EmbeddingKernel, AddsUpRowsOfEachToken) {
   check(1, 5, 8, false);
   check(100, 7, 768, false);
   check(60, 50, 11, false);
 }
 
-TEST(EmbeddingKernel, AddsToWhatIsThere) { check(40, 9, 96, true); }
+TEST(EmbeddingKernel, AddsToExistingValues) { check(40, 9, 96, true); }
 
 }  // namespace
 }  // namespace gputrain::ops::cuda

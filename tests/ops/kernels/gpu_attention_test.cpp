@@ -21,7 +21,7 @@ at::Tensor packed_noise(const HeadsCase& c, at::ScalarType type) {
   return noise({2, c.time, (c.heads + 2 * c.key_heads) * c.channels}, 1, type);
 }
 
-TEST_F(GpuOperators, AttentionOnPackedHeads) {
+TEST_F(GpuOperators, ComputeAttentionOnPackedHeads) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     // cuDNN also rounds the attention weights, their gradients, and each query head's gradients of a shared key head.
     const double slack = type == at::kBFloat16 ? 2 : 1;
@@ -44,7 +44,7 @@ TEST_F(GpuOperators, AttentionOnPackedHeads) {
   }
 }
 
-TEST_F(GpuOperators, AttentionIsAtensForWhatCudnnTakesNot) {
+TEST_F(GpuOperators, LeaveAttentionCudnnLacksToAten) {
   const auto is_taken = [](const at::Tensor& packed) {
     return static_cast<bool>(gpu::attention(packed, 2, 2, true, 1));
   };

@@ -35,7 +35,7 @@ Tensors exact_dense_layer(const Tensors& t, bool in_out) {
   return {t[2].defined() ? product + (t[4] + t[2] - t[2].detach()) : product};
 }
 
-TEST_F(GpuOperators, DenseLayersWithGradientsInFp32) {
+TEST_F(GpuOperators, ComputeDenseLayersWithFp32Gradients) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     for (const bool in_out : {false, true}) {
       for (const int64_t padding : {0, 8}) {
@@ -48,7 +48,7 @@ TEST_F(GpuOperators, DenseLayersWithGradientsInFp32) {
   }
 }
 
-TEST_F(GpuOperators, AddTheGradientOfADenseLayersWeightToItsPlace) {
+TEST_F(GpuOperators, AddWeightGradientOfDenseLayerInPlace) {
   for (const bool in_out : {false, true}) {
     const Tensors inputs = dense_layer(at::kBFloat16, in_out);
     const Tensors exact = leaves_of(inputs, 3, /*in_double=*/true);
@@ -65,7 +65,7 @@ TEST_F(GpuOperators, AddTheGradientOfADenseLayersWeightToItsPlace) {
 }
 
 /// A head that is computed in parts has its gradients before any backward pass.
-TEST_F(GpuOperators, AddAHeadsGradientToItsPlacePartByPart) {
+TEST_F(GpuOperators, AddHeadGradientInPlacePartByPart) {
   constexpr int64_t kRows = 300;
   const at::Tensor start = noise({40, 24}, 5, at::kFloat), place = start.clone(),
                    copy = noise({40, 24}, 6, at::kBFloat16), weight = copy.to(at::kFloat).set_requires_grad(true),
@@ -93,7 +93,7 @@ TEST_F(GpuOperators, AddAHeadsGradientToItsPlacePartByPart) {
 }
 
 /// Every epilogue, for sizes that are not multiples of a tile, plain and transposed matrices, 16 bits and fp32.
-TEST_F(GpuOperators, ProductsWithEpilogues) {
+TEST_F(GpuOperators, ComputeProductsWithEpilogues) {
   using cuda::Epilogue, cuda::Product;
   constexpr int64_t kRows = 56, kInner = 104, kColumns = 40;
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
@@ -161,7 +161,7 @@ Tensors exact_feed_forward(const Tensors& t, bool in_out, bool by_tanh) {
   return {dense(at::gelu(dense(t[0], 1), by_tanh ? "tanh" : "none"), 3)};
 }
 
-TEST_F(GpuOperators, FeedForwardLayers) {
+TEST_F(GpuOperators, ComputeFeedForwardLayers) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     for (const int kind : {0, 1, 2, 3, 4, 5, 6, 7}) {
       const bool in_out = kind % 2 == 1, biased = kind / 2 % 2 == 1, by_tanh = kind / 4 == 1;
@@ -176,7 +176,7 @@ TEST_F(GpuOperators, FeedForwardLayers) {
   EXPECT_FALSE(gpu::feed_forward(inputs, false, Activation::silu));
 }
 
-TEST_F(GpuOperators, AddTheGradientsOfAFeedForwardLayerToTheirPlaces) {
+TEST_F(GpuOperators, AddFeedForwardGradientsInPlace) {
   const Tensors inputs = feed_forward_layers(at::kHalf, true, true);
   const Tensors exact = leaves_of(inputs, 5, /*in_double=*/true);
   for (size_t i = 1; i < 5; ++i) {
@@ -190,7 +190,7 @@ TEST_F(GpuOperators, AddTheGradientsOfAFeedForwardLayerToTheirPlaces) {
   for (size_t i = 1; i < 5; ++i) expect_within(2e-3, inputs[i].grad(), exact[i].grad(), "input " + std::to_string(i));
 }
 
-TEST_F(GpuOperators, DenseLayersAreAtensWithoutACopyAndInFp32) {
+TEST_F(GpuOperators, LeaveDenseLayersInFp32OrUncopiedToAten) {
   Tensors inputs = dense_layer(at::kBFloat16, false);
   EXPECT_TRUE(gpu::linear(inputs, false));
   inputs[3] = at::Tensor();
@@ -199,7 +199,7 @@ TEST_F(GpuOperators, DenseLayersAreAtensWithoutACopyAndInFp32) {
 }
 
 // If an activation overwrites a view, autograd copies its gradients.
-TEST_F(GpuOperators, DenseLayersGiveTensorsOfTheirOwn) {
+TEST_F(GpuOperators, ReturnOwnTensorsFromDenseLayers) {
   Tensors inputs = dense_layer(at::kBFloat16, false);
   inputs[1].set_requires_grad(true);
   const Way own = gpu::linear(inputs, false);

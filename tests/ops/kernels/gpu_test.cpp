@@ -30,7 +30,7 @@ using namespace testing_support;
 
 constexpr double kEps = 1e-5;
 
-TEST_F(GpuOperators, LayerNormAndRmsNorm) {
+TEST_F(GpuOperators, ComputeLayerNormAndRmsNorm) {
   for (const Storage& storage : storages()) {
     const at::Tensor x = noise({2, 7, 40}, 1, storage.type), weight = noise({40}, 2, at::kFloat),
                      bias = noise({40}, 3, at::kFloat);
@@ -43,7 +43,7 @@ TEST_F(GpuOperators, LayerNormAndRmsNorm) {
   }
 }
 
-TEST_F(GpuOperators, NormOfASumWithTheGradientsOfBothResults) {
+TEST_F(GpuOperators, ComputeNormOfSumWithBothGradients) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({3, 5, 24}, 1, storage.type), noise({24}, 2, at::kFloat), noise({24}, 3, at::kFloat),
                          noise({3, 5, 24}, 4, storage.type)};
@@ -62,7 +62,7 @@ TEST_F(GpuOperators, NormOfASumWithTheGradientsOfBothResults) {
   }
 }
 
-TEST_F(GpuOperators, NormOfASumWithDropoutThatIsTheSameBackward) {
+TEST_F(GpuOperators, RepeatDropoutOfNormOfSumInBackward) {
   constexpr double kShare = 0.25;
   at::Generator generator = at::globalContext().defaultGenerator(kernel_device());
   generator.set_current_seed(5);
@@ -87,7 +87,7 @@ TEST_F(GpuOperators, NormOfASumWithDropoutThatIsTheSameBackward) {
   }
 }
 
-TEST_F(GpuOperators, Activations) {
+TEST_F(GpuOperators, ComputeActivations) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({3, 4, 33}, 1, storage.type)};
     compare(inputs, 1, gpu::curve(inputs[0], Activation::gelu),
@@ -101,7 +101,7 @@ TEST_F(GpuOperators, Activations) {
   }
 }
 
-TEST_F(GpuOperators, SwigluOfTensorsAndOfHalves) {
+TEST_F(GpuOperators, ComputeSwigluOfTensorsAndHalves) {
   for (const Storage& storage : storages()) {
     const Way reference = [](const Tensors& t) { return Tensors{at::silu(t[0]) * t[1]}; };
     const Tensors apart{noise({2, 3, 16}, 1, storage.type), noise({2, 3, 16}, 2, storage.type)};
@@ -119,7 +119,7 @@ TEST_F(GpuOperators, SwigluOfTensorsAndOfHalves) {
   }
 }
 
-TEST_F(GpuOperators, RotationOfAViewOfJoinedHeads) {
+TEST_F(GpuOperators, RotateViewOfJoinedHeads) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({2, 5, 3 * 24}, 1, storage.type), noise({5, 4}, 2, at::kFloat),
                          noise({5, 4}, 3, at::kFloat)};
@@ -140,7 +140,7 @@ TEST_F(GpuOperators, RotationOfAViewOfJoinedHeads) {
   }
 }
 
-TEST_F(GpuOperators, EmbeddingWithItsGradientInItsPlace) {
+TEST_F(GpuOperators, ComputeEmbeddingWithGradientInPlace) {
   const at::Tensor weight = noise({11, 40}, 1, at::kFloat), places = at::arange(21, on_device(at::kLong));
   const at::Tensor tokens = places.mul(places).remainder_(11).view({3, 7});
   const Way own = gpu::embedding(weight, tokens);
@@ -154,7 +154,7 @@ TEST_F(GpuOperators, EmbeddingWithItsGradientInItsPlace) {
   EXPECT_FALSE(gpu::embedding(weight, tokens.to(at::kInt)));
 }
 
-TEST_F(GpuOperators, CrossEntropyWithPaddedColumns) {
+TEST_F(GpuOperators, ComputeCrossEntropyWithPaddedColumns) {
   for (const Storage& storage : storages()) {
     at::Tensor targets = at::arange(6, on_device(at::kLong)).mul_(5).remainder_(13);
     targets[2].fill_(-100);
@@ -172,7 +172,7 @@ TEST_F(GpuOperators, CrossEntropyWithPaddedColumns) {
   }
 }
 
-TEST_F(GpuOperators, BatchNormWithResidualAndReluMovesTheRunningStatistics) {
+TEST_F(GpuOperators, ComputeBatchNormWithResidualAndRelu) {
   for (const Storage& storage : storages()) {
     const auto images = [&](uint64_t seed) {
       return noise({3, 16, 5, 4}, seed, storage.type).contiguous(at::MemoryFormat::ChannelsLast);
@@ -250,7 +250,7 @@ Way one_after_the_other(const std::vector<JoinedLayer>& layers, bool last_relu) 
   };
 }
 
-TEST_F(GpuOperators, ConvolutionsWithTheirNorms) {
+TEST_F(GpuOperators, ComputeConvolutionsWithNorms) {
   const std::vector<JoinedLayer> bottleneck{{8, 1}, {8, 3}, {32, 1}}, shrinking{{8, 1}, {8, 3, 2}, {16, 1}},
       basic{{24, 3}, {16, 3}}, single{{8, 3, 2}};
   for (const Storage& storage : storages()) {
@@ -276,7 +276,7 @@ TEST_F(GpuOperators, ConvolutionsWithTheirNorms) {
   }
 }
 
-TEST_F(GpuOperators, ConvolutionsWithTheirNormsTakeWhatTheyCan) {
+TEST_F(GpuOperators, AcceptConvolutionsWithNormsTheySupport) {
   const std::vector<JoinedLayer> layers{{8, 3}};
   const Tensors inputs = joined_inputs(8, layers, {}, at::kBFloat16);
   EXPECT_TRUE(gpu::conv_norms(inputs, shapes_of(layers), true));
@@ -294,7 +294,7 @@ TEST_F(GpuOperators, ConvolutionsWithTheirNormsTakeWhatTheyCan) {
   EXPECT_FALSE(gpu::conv_norms(one_value, {{.stride = 9, .padding = 1}}, true));  // one value per channel
 }
 
-TEST_F(GpuOperators, GoOnByAtensWayWhereAKernelIsMissingAfterAll) {
+TEST_F(GpuOperators, FallBackToAtenForMissingKernel) {
   const Tensors inputs{noise({8}, 1, at::kFloat)};
   bool is_missing = false;
   int asked = 0;
@@ -312,7 +312,7 @@ TEST_F(GpuOperators, GoOnByAtensWayWhereAKernelIsMissingAfterAll) {
   EXPECT_EQ(asked, 1);
 }
 
-TEST_F(GpuOperators, MaxPool) {
+TEST_F(GpuOperators, ComputeMaxPool) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({2, 16, 7, 10}, 1, storage.type).contiguous(at::MemoryFormat::ChannelsLast)};
     compare(inputs, 1, gpu::max_pool(inputs[0], 3, 2, 1), [](const Tensors& t) {
@@ -328,7 +328,7 @@ TEST_F(GpuOperators, MaxPool) {
   }
 }
 
-TEST_F(GpuOperators, AreNotForDoubles) { EXPECT_FALSE(gpu::is_here(at::ones({3}, on_device(at::kDouble)))); }
+TEST_F(GpuOperators, RefuseDoubles) { EXPECT_FALSE(gpu::is_here(at::ones({3}, on_device(at::kDouble)))); }
 
 }  // namespace
 }  // namespace gputrain::ops

@@ -32,7 +32,7 @@ struct Flat {
 
 const std::vector<FlatStretch> kStretches{{kFlatOwned, 3000, 0.1}, {3000, kFlatNumel, 0}};
 
-TEST_F(GpuUpdates, AdamWEqualsAtens) {
+TEST_F(GpuUpdates, MatchAtenForAdamW) {
   Flat ours, theirs;
   FlatUpdate update(kStretches);
   const AdamWRule rule;
@@ -48,7 +48,7 @@ TEST_F(GpuUpdates, AdamWEqualsAtens) {
   expect_within(1e-6, ours.second, wide(theirs.second), "second average");
 }
 
-TEST_F(GpuUpdates, SgdEqualsAtensWithAndWithoutMomentum) {
+TEST_F(GpuUpdates, MatchAtenForSgdWithAndWithoutMomentum) {
   for (const double momentum : {0.0, 0.9}) {
     Flat ours, theirs;
     FlatUpdate update(kStretches);
@@ -66,7 +66,7 @@ TEST_F(GpuUpdates, SgdEqualsAtensWithAndWithoutMomentum) {
   }
 }
 
-TEST_F(GpuUpdates, WriteTheWorkingCopyWithTheValuesUnlessTheyAreLeftOut) {
+TEST_F(GpuUpdates, WriteWorkingCopyUnlessSkipped) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     Flat flat;
     FlatUpdate update(kStretches);
@@ -85,13 +85,13 @@ TEST_F(GpuUpdates, WriteTheWorkingCopyWithTheValuesUnlessTheyAreLeftOut) {
   }
 }
 
-TEST_F(GpuUpdates, AreAtensWhereAStretchIsNotAligned) {
+TEST_F(GpuUpdates, LeaveUnalignedStretchesToAten) {
   Flat flat;
   FlatUpdate update({{0, 3, 0}});
   EXPECT_FALSE(update.sgd({flat.values, flat.gradients, {}}, flat.scalars, {}));
 }
 
-TEST_F(GpuUpdates, MeasureAGradient) {
+TEST_F(GpuUpdates, MeasureGradient) {
   const at::Tensor gradient = noise({30001}, 1, at::kFloat), square = square_sum(gradient);
   ASSERT_TRUE(square.defined());
   expect_within(1e-7, square.view({1}), wide(gradient).square().sum().view({1}), "square");
@@ -102,7 +102,7 @@ TEST_F(GpuUpdates, MeasureAGradient) {
   EXPECT_EQ(scalars.found_inf.item<float>(), 0);
 }
 
-TEST_F(GpuUpdates, MeasureAGradientThatIsNotFiniteWhereItIsTheFirstOfItsSize) {
+TEST_F(GpuUpdates, MeasureNonFiniteGradientOfNewSize) {
   const at::Tensor gradient = at::full({4321}, std::numeric_limits<float>::infinity(), on_device());
   const at::Tensor square = square_sum(gradient);
   ASSERT_TRUE(square.defined());

@@ -15,14 +15,14 @@ using testing::ThrowsMessage;
 
 void run_warp(void (*kernel)(int*), int* out) { launch(kernel, dim3{1, 1, 1}, dim3{32, 1, 1}, nullptr, out); }
 
-TEST(Lanes, RunEveryThreadOfEveryBlockWithItsPlace) {
+TEST(Lanes, RunEveryThreadOfEveryBlock) {
   std::vector<int> seen(3 * 64);
   const auto kernel = +[](int* out) { out[block_x() * 64 + thread_y() * 32 + thread_x()] += 1; };
   launch(kernel, dim3{3, 1, 1}, dim3{32, 2, 1}, nullptr, seen.data());
   EXPECT_THAT(seen, testing::Each(1));
 }
 
-TEST(Lanes, ShuffleAmongTheWarpsOfABlockOfTwoDimensions) {
+TEST(Lanes, ShuffleWithinWarpsOfA2dBlock) {
   std::vector<int> sums(64);
   const auto kernel = +[](int* out) {
     const int number = thread_y() * threads_x() + thread_x();
@@ -45,7 +45,7 @@ TEST(Lanes, PoisonSharedMemoryInEveryBlock) {
   EXPECT_THAT(seen, testing::Each(-1));
 }
 
-TEST(Lanes, TellOfAThreadThatLeavesBeforeABarrierOthersWaitAt) {
+TEST(Lanes, ReportThreadThatMissesABarrier) {
   const auto kernel = +[](int* out) {
     if (thread_x() == 7) return;
     __syncthreads();
@@ -56,7 +56,7 @@ TEST(Lanes, TellOfAThreadThatLeavesBeforeABarrierOthersWaitAt) {
   EXPECT_EQ(out, 0);
 }
 
-TEST(Lanes, TellOfAVectorAccessThatIsNotAligned) {
+TEST(Lanes, ReportUnalignedVectorAccess) {
   alignas(16) static float values[8];
   const auto kernel = +[](int*) {
     float pack[4];
@@ -65,7 +65,7 @@ TEST(Lanes, TellOfAVectorAccessThatIsNotAligned) {
   EXPECT_THAT([&] { run_warp(kernel, nullptr); }, ThrowsMessage<std::runtime_error>(HasSubstr("not aligned")));
 }
 
-TEST(Lanes, DrawTheBitsOfPhiloxAsPublished) {
+TEST(Lanes, DrawPublishedPhiloxBits) {
   const RandomBits zeros = philox(0, 0, 0);  // Random123's known answers, philox4x32 with 10 rounds
   EXPECT_EQ(zeros.word[0], 0x6627e8d5U);
   EXPECT_EQ(zeros.word[3], 0x9b00dbd8U);
@@ -83,7 +83,7 @@ void forgotten_barrier(int* out) {
 }
 
 // In a separate process, which ThreadSanitizer ends with its exit code.
-TEST(LanesDeathTest, ShowAForgottenBarrierToThreadSanitizer) {
+TEST(LanesDeathTest, ShowsForgottenBarrierToThreadSanitizer) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   std::vector<int> out(32);
   EXPECT_EXIT(
@@ -98,7 +98,7 @@ void two_blocks_one_place(int* out) {
   if (thread_x() == 0) out[0] = block_x();
 }
 
-TEST(LanesDeathTest, ShowTwoBlocksThatWriteToOnePlaceToThreadSanitizer) {
+TEST(LanesDeathTest, ShowsBlocksThatWriteOnePlaceToTsan) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   int out = 0;
   EXPECT_EXIT(

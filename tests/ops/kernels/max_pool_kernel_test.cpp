@@ -41,7 +41,7 @@ PoolTensors pool(const at::Tensor& x, const Storage& storage) {
   return t;
 }
 
-TEST(MaxPoolKernels, EqualPyTorchWithTheirGradient) {
+TEST(MaxPoolKernels, MatchPyTorchWithGradient) {
   for (const Storage& storage : storages()) {
     for (const auto& shape :
          std::vector<std::array<int64_t, 4>>{{2, 7, 10, 16}, {1, 1, 1, 3}, {3, 2, 5, 5}, {1, 8, 8, 64}}) {
@@ -58,7 +58,7 @@ TEST(MaxPoolKernels, EqualPyTorchWithTheirGradient) {
   }
 }
 
-TEST(MaxPoolKernels, PassANanOn) {
+TEST(MaxPoolKernels, PassNanOn) {
   const at::Tensor x = noise({1, 4, 4, 4}, 1, at::kFloat);
   x[0][1][1].fill_(std::nan(""));
   EXPECT_TRUE(pool(x, storages()[0]).y.isnan().all().item<bool>());  // it is in all four windows

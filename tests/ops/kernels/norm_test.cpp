@@ -142,7 +142,7 @@ void check(const NormCase& c) {
   }
 }
 
-TEST(NormKernels, LayerNormOfASumIsRightWithItsGradients) {
+TEST(NormKernels, MatchLayerNormOfASumWithGradients) {
   check({.rows = 1, .width = 8});
   check({.rows = 19, .width = 64});
   check({.rows = 13, .width = 768, .parts = 2});
@@ -150,7 +150,7 @@ TEST(NormKernels, LayerNormOfASumIsRightWithItsGradients) {
   check({.rows = 2, .width = 4096, .parts = 1});
 }
 
-TEST(NormKernels, TakeWidthsAndAddressesThatAreNoWholePacks) {
+TEST(NormKernels, HandleWidthsThatFillNoWholePacks) {
   check({.rows = 7, .width = 3});
   check({.rows = 3, .width = 771, .parts = 2});
   check({.rows = 2, .width = 768, .parts = 2, .offset = 1});
@@ -161,17 +161,17 @@ TEST(NormKernels, WorkWithoutResidualAndShift) {
   check({.rows = 10, .width = 96, .with_residual = false, .with_shift = false});
 }
 
-TEST(NormKernels, RmsNormIsRightWithItsGradients) {
+TEST(NormKernels, MatchRmsNormWithGradients) {
   check({.rows = 9, .width = 768, .centred = false, .with_shift = false});
   check({.rows = 4, .width = 2048, .centred = false, .with_residual = false, .with_shift = false});
 }
 
-TEST(NormKernels, DropoutIsTheSameBackward) {
+TEST(NormKernels, RepeatDropoutInBackward) {
   check({.rows = 11, .width = 256, .threshold = 6554});
   check({.rows = 6, .width = 77, .threshold = 32768});
 }
 
-TEST(NormKernels, DropoutKeepsTheShareItWasAskedForWhateverThePacks) {
+TEST(NormKernels, DropTheAskedShareForAnyPacking) {
   const NormCase c{.rows = 32, .width = 768, .with_residual = false, .threshold = 6554};
   NormCase odd = c;
   odd.offset = 1;
@@ -181,7 +181,7 @@ TEST(NormKernels, DropoutKeepsTheShareItWasAskedForWhateverThePacks) {
   EXPECT_NEAR(kept, 0.9, 4 * std::sqrt(0.09 / (32 * 768)));
 }
 
-TEST(NormKernels, TellWhichWidthsTheyTake) {
+TEST(NormKernels, ReportSupportedWidths) {
   EXPECT_TRUE(takes_norm_width(6144));
   EXPECT_FALSE(takes_norm_width(6145));
   check({.rows = 1, .width = 6144, .parts = 1});

@@ -148,18 +148,18 @@ void check(const Ours& ours, const Theirs& theirs) {
   EXPECT_TRUE(wide(arena.values).narrow(0, 0, kOwned).equal(start.narrow(0, 0, kOwned)));
 }
 
-TEST(OptimizerKernels, AdamWFollowsItsRule) {
+TEST(OptimizerKernels, FollowAdamW) {
   check([](Arena& arena) { arena.adamw_step(); }, [](Reference& r, const at::Tensor& g) { r.adamw(g); });
 }
 
-TEST(OptimizerKernels, SgdFollowsItsRule) {
+TEST(OptimizerKernels, FollowSgd) {
   for (const auto& [momentum, nesterov] : std::vector<std::pair<double, bool>>{{0, false}, {0.9, false}, {0.9, true}}) {
     check([&](Arena& arena) { arena.sgd_step(momentum, nesterov); },
           [&](Reference& r, const at::Tensor& g) { r.sgd(g, momentum, nesterov); });
   }
 }
 
-TEST(OptimizerKernels, ChangeNothingWhereTheGradientIsNotFinite) {
+TEST(OptimizerKernels, SkipNonFiniteGradients) {
   Arena arena, untouched;
   arena.adamw_step();
   untouched.adamw_step();
@@ -170,7 +170,7 @@ TEST(OptimizerKernels, ChangeNothingWhereTheGradientIsNotFinite) {
   expect_same_bits(arena.state(), untouched.state());
 }
 
-TEST(GradientNormKernels, AreRightForAnyCount) {
+TEST(GradientNormKernels, MatchReferenceForAnyCount) {
   for (const int64_t count : {int64_t{1}, int64_t{3}, int64_t{4}, int64_t{2050}, int64_t{30001}}) {
     const at::Tensor values = noise({count}, 3, at::kFloat), partials = poisoned({3}, at::kDouble);
     const at::Tensor square = poisoned({1}, at::kDouble);
@@ -206,7 +206,7 @@ TEST(GradientNormKernels, UnscaleAndClip) {
   EXPECT_EQ(scalars_of(9, {}, 0).divisor.item<float>(), 1);
 }
 
-TEST(GradientNormKernels, TellOfWhatIsNotFinite) {
+TEST(GradientNormKernels, ReportNonFiniteSums) {
   for (const double square : {std::numeric_limits<double>::infinity(), std::nan("")}) {
     EXPECT_EQ(scalars_of(square, {}, 1).found_inf.item<float>(), 1);
   }

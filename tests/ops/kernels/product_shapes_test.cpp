@@ -10,7 +10,7 @@ namespace {
 
 using namespace testing_support;
 
-TEST(ProductShapes, GiveClassesThatFillNoPackAProductOfTheirOwn) {
+TEST(ProductShapes, GiveOddClassCountsTheirOwnProduct) {
   for (const int64_t classes : {21, 5, 24}) {
     const at::Tensor weight = noise({classes, 16}, 1, at::kFloat).set_requires_grad(true);
     const at::Tensor start = noise(weight.sizes(), 2, at::kFloat);

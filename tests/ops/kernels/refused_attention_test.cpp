@@ -12,7 +12,7 @@ namespace {
 
 using namespace testing_support;
 
-TEST(RefusedAttention, IsFoundOutBeforeItsResultIsUsed) {
+TEST(AttentionFallback, IsChosenBeforeResultIsUsed) {
   const at::Tensor packed = noise({3, 19, (2 + 2 * 2) * 16}, 1, at::kBFloat16).set_requires_grad(true);
   const Way own = gpu::attention(packed, 2, 2, /*causal=*/true, 0.25);
   has_attention_gradient = false;

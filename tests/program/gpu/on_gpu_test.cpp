@@ -72,7 +72,7 @@ std::string job_of(const TemporaryFolder& folder, const Model& model) {
 const Model kGpt{"Gpt",
                  "model: {type: gpt, config: {n_layer: 2, n_head: 2, n_embd: 64, block_size: 32, dropout: 0.0}}\n"};
 
-class Trained : public OnGpu, public ::testing::WithParamInterface<Model> {
+class TrainingOnGpu : public OnGpu, public ::testing::WithParamInterface<Model> {
  protected:
   /// Expects the losses of two runs to differ at most by this relative share.
   void expect_close(const std::string& actual, const std::string& expected, double share) const {
@@ -85,7 +85,7 @@ class Trained : public OnGpu, public ::testing::WithParamInterface<Model> {
 };
 
 INSTANTIATE_TEST_SUITE_P(
-    Models, Trained,
+    Models, TrainingOnGpu,
     ::testing::Values(
         kGpt,
         Model{"Llama",
@@ -95,14 +95,14 @@ INSTANTIATE_TEST_SUITE_P(
         Model{"Convnet", "model: {type: convnet, config: {channels: [8, 16], batch_norm: true}}\n" + kImages}),
     [](const auto& entry) { return entry.param.name; });
 
-TEST_P(Trained, AsOnACpu) {
+TEST_P(TrainingOnGpu, MatchesCpu) {
   const std::string job = job_of(folder_, GetParam());
   finished(run(job, "gpu", {"precision=fp32"}));
   finished(run(job, "cpu", {"precision=fp32"}, "cpu"));
   expect_close("gpu", "cpu", 2e-3);
 }
 
-TEST_P(Trained, InSixteenBits) {
+TEST_P(TrainingOnGpu, MatchesFp32In16Bits) {
   const std::string job = job_of(folder_, GetParam());
   finished(run(job, "wide", {"precision=fp32"}));
   for (const std::string precision : {"bf16", "fp16"}) {
@@ -111,7 +111,7 @@ TEST_P(Trained, InSixteenBits) {
   }
 }
 
-TEST_P(Trained, GoesOnAfterAStopBitForBit) {
+TEST_P(TrainingOnGpu, ResumesBitForBit) {
   const std::string job = job_of(folder_, GetParam());
   const std::vector<std::string> settings{"precision=bf16", "deterministic=true", "train.max_steps=300",
                                           "checkpoint.interval=100"};
@@ -128,14 +128,14 @@ TEST_P(Trained, GoesOnAfterAStopBitForBit) {
   EXPECT_EQ(timeless_metrics(folder_ / "whole/metrics.jsonl"), timeless_metrics(folder_ / "parts/metrics.jsonl"));
 }
 
-TEST_F(OnGpu, FindsAMicroBatch) {
+TEST_F(OnGpu, FindsMicroBatch) {
   const std::string job = job_of(folder_, kGpt);
   EXPECT_THAT(
       finished(run(job, "run", {"train.micro_batch_size=auto", "train.global_batch_size=64", "precision=bf16"})).out,
       HasSubstr("auto: fastest that fits"));
 }
 
-TEST_F(OnGpu, TellsOnOnePageThatMemoryRanOut) {
+TEST_F(OnGpu, ReportsOutOfMemoryOnOnePage) {
   if (test_device() == "cpu") GTEST_SKIP() << "the host's memory is not filled for this";
   const std::string job = folder_.write(
       "job.yaml",
@@ -149,7 +149,7 @@ TEST_F(OnGpu, TellsOnOnePageThatMemoryRanOut) {
   EXPECT_THAT(result.err, HasSubstr("train.micro_batch_size"));
 }
 
-TEST_F(OnGpu, TwoRanksAreRefusedOne) {
+TEST_F(OnGpu, RefusesOneGpuForTwoRanks) {
   if (test_device() == "cpu") GTEST_SKIP() << "ranks may share a CPU";
   ::setenv("CUDA_VISIBLE_DEVICES", "0", 1);
   RankPrograms programs = start_ranks(2, job_of(folder_, kGpt), folder_ / "run", {"--set", "device=cuda"});

@@ -46,6 +46,7 @@ struct Case {
   int rank;
 
   std::string name() const { return manner.name + "In" + phase + "OfRank" + std::to_string(rank); }
+  friend void PrintTo(const Case& it, std::ostream* to) { *to << it.name(); }
   /// Whether the rank kills itself (strike_inside.cpp), because a signal from outside may miss the phase.
   bool is_inside() const { return phase == "Forward" || phase == "Collective"; }
 };
@@ -151,17 +152,17 @@ bool strike(const Case& death, ByHand& ranks) {
   return true;
 }
 
-class DeathByHand : public ::testing::TestWithParam<Case> {
+class RankDeathByHand : public ::testing::TestWithParam<Case> {
  protected:
   static void TearDownTestSuite() {
     std::printf("deaths of a rank started by hand: %d tried, %d right\n", tried, right);
   }
   static inline int tried = 0, right = 0;
 };
-INSTANTIATE_TEST_SUITE_P(Ways, DeathByHand, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Ways, RankDeathByHand, ::testing::ValuesIn(cases()),
                          [](const auto& entry) { return entry.param.name(); });
 
-TEST_P(DeathByHand, IsNamedByTheSurvivorsWhoEnd) {
+TEST_P(RankDeathByHand, EndsSurvivorsAndNamesDeadRank) {
   const auto& [manner, phase, victim] = GetParam();
   ++tried;
   const TemporaryFolder folder;
@@ -200,14 +201,14 @@ TEST_P(DeathByHand, IsNamedByTheSurvivorsWhoEnd) {
 
 const std::string kTorchrun = std::string(GPUTRAIN_SOURCE_DIR) + "/.deps/bin/torchrun";
 
-class DeathUnderTorchrun : public ::testing::TestWithParam<Case> {
+class RankDeathUnderTorchrun : public ::testing::TestWithParam<Case> {
  protected:
   static void TearDownTestSuite() {
     std::printf("deaths of a rank under torchrun: %d tried, %d right\n", tried, right);
   }
   static inline int tried = 0, right = 0;
 };
-INSTANTIATE_TEST_SUITE_P(Ways, DeathUnderTorchrun,
+INSTANTIATE_TEST_SUITE_P(Ways, RankDeathUnderTorchrun,
                          ::testing::Values(Case{kKilled, "Start", 1}, Case{kKilled, "Training", 0},
                                            Case{kCrashed, "Forward", 1}, Case{kExited, "Collective", 0},
                                            Case{kKilled, "Save", 1}, Case{kStopped, "Collective", 1}),
@@ -233,7 +234,7 @@ int times_stopped_at_once(const std::string& err) {
   return times;
 }
 
-TEST_P(DeathUnderTorchrun, IsNamedAndEndsEverything) {
+TEST_P(RankDeathUnderTorchrun, EndsJobAndNamesDeadRank) {
   if (::access(kTorchrun.c_str(), X_OK) != 0) {
     ASSERT_EQ(std::getenv("CI"), nullptr);
     GTEST_SKIP() << "torchrun is missing: run scripts/setup.sh --tests";

@@ -30,7 +30,7 @@ using ::testing::Not;
 using Clock = std::chrono::steady_clock;
 using Settings = std::vector<std::string>;
 
-class Hosts : public ::testing::Test {
+class MultiHostLaunch : public ::testing::Test {
  protected:
   void SetUp() override {
     GPUTRAIN_SKIP_FOR(SshHosts::missing());
@@ -94,7 +94,7 @@ class CloudOf {
 
 const Settings kNeverEnding{"train.max_steps=1000000", "eval.interval=null", "checkpoint.interval=null"};
 
-TEST_F(Hosts, TwoTimesTwoRanksTrainAsOneProcessDoes) {
+TEST_F(MultiHostLaunch, TrainsLikeOneProcess) {
   launch("h1:2,h2:2", {}, {});
   const Result result = program_->wait();
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -105,7 +105,7 @@ TEST_F(Hosts, TwoTimesTwoRanksTrainAsOneProcessDoes) {
   for (size_t i = 0; i < 20; ++i) EXPECT_NEAR(actual[i], expected.at(i), 1e-9);
 }
 
-TEST_F(Hosts, GetSecretsThroughNoCommandLine) {
+TEST_F(MultiHostLaunch, KeepsSecretsOffCommandLines) {
   launch("h1,h2", {}, kNeverEnding);
   ASSERT_TRUE(program_->prints("step    3/"));
   EXPECT_THAT(read_file("/proc/" + std::to_string(family_.rank(1)) + "/environ"), HasSubstr("MY_TOKEN=not-to-be-seen"));
@@ -116,7 +116,7 @@ TEST_F(Hosts, GetSecretsThroughNoCommandLine) {
   expect_end(143, "", 30);
 }
 
-TEST_F(Hosts, ThatCannotBeReachedAreToldAtTheStart) {
+TEST_F(MultiHostLaunch, ReportsUnreachableHostsAtStart) {
   hosts_->forget_key_of(2);
   launch("h1,h2", {}, kNeverEnding);
   expect_end(6, "Host key verification failed", 30);
@@ -124,14 +124,14 @@ TEST_F(Hosts, ThatCannotBeReachedAreToldAtTheStart) {
   expect_end(6, "nowhere.invalid", 30);
 }
 
-TEST_F(Hosts, ADeadRankIsNamedWithItsHost) {
+TEST_F(MultiHostLaunch, NamesHostOfDeadRank) {
   launch("h1,h2", {"--max-restarts", "0"}, kNeverEnding);
   ASSERT_TRUE(program_->prints("step    7/"));
   kill(family_.rank(1), SIGKILL);
   expect_end(138, "cause   rank 1 on h2 (process ", 10);
 }
 
-TEST_F(Hosts, ADeadAgentEndsEverything) {
+TEST_F(MultiHostLaunch, EndsAllWhenAnAgentDies) {
   for (const int host : {1, 2}) {
     launch("h1,h2", {"--max-restarts", "0"}, kNeverEnding);
     ASSERT_TRUE(program_->prints("step    7/"));
@@ -140,7 +140,7 @@ TEST_F(Hosts, ADeadAgentEndsEverything) {
   }
 }
 
-TEST_F(Hosts, ADeadSshEndsEverything) {
+TEST_F(MultiHostLaunch, EndsAllWhenSshDies) {
   launch("h1,h2", {"--max-restarts", "0"}, kNeverEnding);
   ASSERT_TRUE(program_->prints("step    7/"));
   pid_t ssh = -1;
@@ -152,21 +152,21 @@ TEST_F(Hosts, ADeadSshEndsEverything) {
   expect_end(138, "cause   the host h2 is lost: ssh to it was killed by SIGKILL", 10);
 }
 
-TEST_F(Hosts, ADeadLauncherEndsEverything) {
+TEST_F(MultiHostLaunch, EndsAllWhenLauncherDies) {
   launch("h1,h2", {}, kNeverEnding);
   ASSERT_TRUE(program_->prints("step    7/"));
   program_->signal(SIGKILL);
   expect_end(137, "", 10);
 }
 
-TEST_F(Hosts, ALinkThatGoesDownEndsEverythingOnBothSides) {
+TEST_F(MultiHostLaunch, EndsBothSidesWhenLinkFails) {
   launch("h1,h2", {"--max-restarts", "0"}, kNeverEnding);
   ASSERT_TRUE(program_->prints("step    7/"));
   hosts_->set_link(2, false);
   expect_end(138, "cause   the host h2 is lost: no message from it for 15 s", 30);
 }
 
-TEST_F(Hosts, AfterARestartEndBitEqualToAnUndisturbedRun) {
+TEST_F(MultiHostLaunch, EndsBitEqualAfterARestart) {
   const Settings settings{"train.max_steps=400", "checkpoint.interval=20"};
   launch("h1,h2", {}, settings);
   ASSERT_TRUE(program_->prints("step    50/"));
@@ -181,7 +181,7 @@ TEST_F(Hosts, AfterARestartEndBitEqualToAnUndisturbedRun) {
   EXPECT_EQ(read_file(disturbed + "/model.safetensors"), read_file(run_ + "/model.safetensors"));
 }
 
-TEST_F(Hosts, ThreeThenTwoThenThreeAgainUseEverySampleOnce) {
+TEST_F(MultiHostLaunch, UsesSamplesOnceAsHostsComeAndGo) {
   const Settings settings{"checkpoint.interval=50", "eval.interval=null"};
   Settings endless = settings, first_steps = settings;
   endless.push_back("train.max_steps=1000000");
@@ -208,7 +208,7 @@ TEST_F(Hosts, ThreeThenTwoThenThreeAgainUseEverySampleOnce) {
     ASSERT_NEAR(actual[i], expected[i], 1e-6) << "step " << i + 1;
 }
 
-TEST_F(Hosts, GoOnWithoutOneThatIsAboutToBeTakenAway) {
+TEST_F(MultiHostLaunch, ContinuesWithoutAnnouncedHost) {
   CloudOf cloud(*hosts_, 3);
   metadata_ = (*cloud).url();
   const Settings settings{"train.max_steps=1000000", "eval.interval=null", "checkpoint.interval=null",
@@ -231,7 +231,7 @@ TEST_F(Hosts, GoOnWithoutOneThatIsAboutToBeTakenAway) {
   EXPECT_EQ(gputrain({"data", "audit", run_}).exit_code, 0);
 }
 
-TEST_F(Hosts, EndWithOneThatIsAboutToBeTakenAwayWhereAllAreNeeded) {
+TEST_F(MultiHostLaunch, EndsWhenNeededHostIsAnnounced) {
   CloudOf cloud(*hosts_, 2);
   metadata_ = (*cloud).url();
   Settings settings = kNeverEnding;

@@ -90,20 +90,21 @@ class FirstProcess {
 struct FirstProcessCase {
   std::string verb;
   bool has_tini;
+
+  std::string name() const { return verb + (has_tini ? "UnderTini" : "Alone"); }
+  friend void PrintTo(const FirstProcessCase& it, std::ostream* to) { *to << it.name(); }
 };
 
-class AsInit : public ::testing::TestWithParam<FirstProcessCase> {
+class InitProcess : public ::testing::TestWithParam<FirstProcessCase> {
  protected:
   void SetUp() override { GPUTRAIN_SKIP_FOR(missing_for_init(GetParam().has_tini)); }
 };
-INSTANTIATE_TEST_SUITE_P(Cases, AsInit,
+INSTANTIATE_TEST_SUITE_P(Cases, InitProcess,
                          ::testing::Values(FirstProcessCase{"run", false}, FirstProcessCase{"run", true},
                                            FirstProcessCase{"launch", false}, FirstProcessCase{"launch", true}),
-                         [](const auto& entry) {
-                           return entry.param.verb + (entry.param.has_tini ? "UnderTini" : "Alone");
-                         });
+                         [](const auto& entry) { return entry.param.name(); });
 
-TEST_P(AsInit, SavesAndEndsWithTheCodeOfTheSignal) {
+TEST_P(InitProcess, SavesAndExitsWithSignalCode) {
   const bool is_interrupt = GetParam().has_tini == (GetParam().verb == "run");
   FirstProcess first(GetParam().verb, GetParam().has_tini);
   ASSERT_TRUE(first.program().prints("step    5/"));
@@ -114,7 +115,7 @@ TEST_P(AsInit, SavesAndEndsWithTheCodeOfTheSignal) {
   EXPECT_THAT(first.family().living(), IsEmpty());
 }
 
-TEST_P(AsInit, LeavesNothingWhenItIsKilled) {
+TEST_P(InitProcess, LeavesNoProcessWhenKilled) {
   FirstProcess first(GetParam().verb, GetParam().has_tini);
   ASSERT_TRUE(first.program().prints("step    5/"));
   first.family().remember();
@@ -123,7 +124,7 @@ TEST_P(AsInit, LeavesNothingWhenItIsKilled) {
   EXPECT_TRUE(first.family().ends_within(10)) << ::testing::PrintToString(first.family().living());
 }
 
-TEST_P(AsInit, CollectsOrphans) {
+TEST_P(InitProcess, ReapsOrphans) {
   FirstProcess first(GetParam().verb, GetParam().has_tini);
   ASSERT_TRUE(first.program().prints("step    5/"));
   // Like a shell that a user opens in the container: PID 1 adopts the children that it leaves.
@@ -136,7 +137,7 @@ TEST_P(AsInit, CollectsOrphans) {
   EXPECT_TRUE(first.collects_all_within(10)) << first.zombies();
 }
 
-TEST(AsInitAlone, LaunchCollectsTheRanksOfADeadAgent) {
+TEST(LoneInitProcess, ReapsRanksOfDeadAgent) {
   GPUTRAIN_SKIP_FOR(missing_for_init(false));
   FirstProcess first("launch", false);
   ASSERT_TRUE(first.program().prints("step    5/"));
@@ -146,7 +147,7 @@ TEST(AsInitAlone, LaunchCollectsTheRanksOfADeadAgent) {
 }
 
 // The kernel does not deliver signals to PID 1 that it does not handle.
-TEST(AsInitAlone, EndsBySignalsThatEndAnyProcess) {
+TEST(LoneInitProcess, ExitsOnHangupAndQuit) {
   GPUTRAIN_SKIP_FOR(missing_for_init(false));
   for (const auto& [signal, code] : std::map<int, int>{{SIGHUP, 143}, {SIGQUIT, 131}}) {
     FirstProcess first("run", false);

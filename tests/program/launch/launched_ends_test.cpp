@@ -36,6 +36,9 @@ struct Death {
   Way way;
   std::string phase;
   int rank;
+
+  std::string name() const { return way.name + "In" + phase + "OfRank" + std::to_string(rank); }
+  friend void PrintTo(const Death& it, std::ostream* to) { *to << it.name(); }
 };
 
 /// Each way in each phase; either rank in each way and in each phase.
@@ -54,14 +57,13 @@ std::vector<Death> deaths() {
   return all;
 }
 
-class DeathOfARank : public ::testing::TestWithParam<Death> {
+class LaunchedRankDeath : public ::testing::TestWithParam<Death> {
  protected:
   static void TearDownTestSuite() { std::printf("deaths of a rank: %d tried, %d right\n", tried, right); }
   static inline int tried = 0, right = 0;
 };
-INSTANTIATE_TEST_SUITE_P(Ways, DeathOfARank, ::testing::ValuesIn(deaths()), [](const auto& entry) {
-  return entry.param.way.name + "In" + entry.param.phase + "OfRank" + std::to_string(entry.param.rank);
-});
+INSTANTIATE_TEST_SUITE_P(Ways, LaunchedRankDeath, ::testing::ValuesIn(deaths()),
+                         [](const auto& entry) { return entry.param.name(); });
 
 Words settings_for(const std::string& phase) {
   if (phase == "Evaluation")
@@ -88,7 +90,7 @@ bool reaches(const std::string& phase, Launched& launched) {
   return true;
 }
 
-TEST_P(DeathOfARank, EndsEverythingAndIsNamed) {
+TEST_P(LaunchedRankDeath, EndsJobAndNamesRank) {
   const auto& [way, phase, rank] = GetParam();
   ++tried;
   const TemporaryFolder folder;
@@ -114,7 +116,7 @@ TEST_P(DeathOfARank, EndsEverythingAndIsNamed) {
   if (!HasFailure()) ++right;
 }
 
-TEST(DeathOfTheAgent, EndsEverythingAndIsNamed) {
+TEST(LaunchFailure, EndsJobAndNamesHostOfDeadAgent) {
   const TemporaryFolder folder;
   Launched launched(folder, {"--max-restarts", "0"}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    7/"));
@@ -126,7 +128,7 @@ TEST(DeathOfTheAgent, EndsEverythingAndIsNamed) {
   EXPECT_TRUE(launched.family().ends_within(1)) << ::testing::PrintToString(launched.family().living());
 }
 
-TEST(DeathOfTheLauncher, EndsEverything) {
+TEST(LaunchFailure, EndsEveryProcessOfDeadLauncher) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    7/"));
@@ -138,7 +140,7 @@ TEST(DeathOfTheLauncher, EndsEverything) {
 
 // Restarts
 
-TEST(Restarting, AfterDeathsEndsBitEqualToAnUndisturbedRun) {
+TEST(LaunchRestart, EndsBitEqualToUndisturbedRun) {
   const TemporaryFolder folder, calm_folder;
   const Words settings{"train.max_steps=400", "checkpoint.interval=20", "eval.interval=100"};
   Launched launched(folder, {}, settings);
@@ -157,7 +159,7 @@ TEST(Restarting, AfterDeathsEndsBitEqualToAnUndisturbedRun) {
   EXPECT_EQ(gputrain({"data", "audit", launched.run()}).exit_code, 0);
 }
 
-TEST(Restarting, TakesTheProgramThatHasReplacedTheOneThatRan) {
+TEST(LaunchRestart, RunsTheReplacedProgram) {
   const TemporaryFolder folder;
   const fs::path built = gputrain_path(), own = folder / "bin/gputrain";
   fs::create_directories(own.parent_path());
@@ -178,7 +180,7 @@ TEST(Restarting, TakesTheProgramThatHasReplacedTheOneThatRan) {
   EXPECT_EQ(program.wait(30).exit_code, 143);
 }
 
-TEST(Restarting, EndsWhenNoRestartIsLeft) {
+TEST(LaunchRestart, StopsWhenNoRestartIsLeft) {
   const TemporaryFolder folder;
   Launched launched(folder, {"--max-restarts", "1"}, kEndless);
   for (const std::string before : {"attempt 1  ", "restart 1 of 1 from step"}) {
@@ -192,7 +194,7 @@ TEST(Restarting, EndsWhenNoRestartIsLeft) {
   EXPECT_THAT(result.err, HasSubstr("no restart is left (launch.max_restarts: 1)"));
 }
 
-TEST(Restarting, GoesOnWhereLogsCannotBeWritten) {
+TEST(LaunchRestart, ContinuesWhenLogsCannotBeWritten) {
   const TemporaryFolder folder;
   Launched launched(folder, {"--max-restarts", "1"}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    3/"));
@@ -212,7 +214,7 @@ TEST(Restarting, GoesOnWhereLogsCannotBeWritten) {
   EXPECT_EQ(result.err.find(warning), result.err.rfind(warning)) << result.err;
 }
 
-TEST(Restarting, IsNotTriedWhereItCannotHelp) {
+TEST(LaunchRestart, IsSkippedWhenItCannotHelp) {
   const TemporaryFolder folder;
   for (const auto& [setting, code] :
        std::map<std::string, int>{{"data.train.path=/nowhere", 3}, {"checkpoint.resume=must", 5}}) {
@@ -224,7 +226,7 @@ TEST(Restarting, IsNotTriedWhereItCannotHelp) {
   }
 }
 
-TEST(Restarting, IsFreeWhereAHostIsLostOnlyAsLongAsTrainingGetsFurther) {
+TEST(LaunchRestart, IsFreeForLostHostsWhileTrainingAdvances) {
   if (comm::outward_address().empty()) GTEST_SKIP() << "this machine has no address at which two hosts could meet";
   const TemporaryFolder folder;
   Launched first(folder, {}, kEndless);
@@ -251,7 +253,7 @@ void stop_at(const std::string& cue, Launched& launched) {
   EXPECT_EQ(result.exit_code, 143) << result.err;
 }
 
-TEST(Restarting, FromAPathGoesOnFromWhatWasSavedSince) {
+TEST(LaunchRestart, PrefersNewerSaveOverResumePath) {
   const TemporaryFolder folder;
   const Words settings{"train.max_steps=1000000", "eval.interval=null", "checkpoint.interval=20",
                        "checkpoint.keep_every=20"};
@@ -269,7 +271,7 @@ TEST(Restarting, FromAPathGoesOnFromWhatWasSavedSince) {
 }
 
 /// The first attempt saves it in the branch that it begins.
-TEST(Restarting, FromAPathBeginsThereAgainUntilMoreIsSaved) {
+TEST(LaunchRestart, FromAPathBeginsThereAgainUntilMoreIsSaved) {
   const TemporaryFolder folder;
   Launched first(
       folder, {},

@@ -24,14 +24,16 @@ using ::testing::Not;
 
 struct Request {
   int signal, exit_code;
+
+  friend void PrintTo(const Request& it, std::ostream* to) { *to << sigabbrev_np(it.signal); }
 };
-class Stopping : public ::testing::TestWithParam<Request> {};
-INSTANTIATE_TEST_SUITE_P(Signals, Stopping,
+class LaunchedStop : public ::testing::TestWithParam<Request> {};
+INSTANTIATE_TEST_SUITE_P(Signals, LaunchedStop,
                          ::testing::Values(Request{SIGTERM, 143}, Request{SIGINT, 130}, Request{SIGUSR1, 138},
                                            Request{SIGHUP, 143}),
                          [](const auto& entry) { return std::string(sigabbrev_np(entry.param.signal)); });
 
-TEST_P(Stopping, SavesAndStartsNothingAgain) {
+TEST_P(LaunchedStop, SavesAndRestartsNothing) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    20/"));
@@ -44,7 +46,7 @@ TEST_P(Stopping, SavesAndStartsNothingAgain) {
   EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
 }
 
-TEST(Stopping, BeforeRanksAreThereEndsAtOnce) {
+TEST(LaunchedStop, EndsAtOnceBeforeRanksStart) {
   for (const auto& [signal, exit_code] : {Request{SIGTERM, 143}, Request{SIGUSR1, 138}}) {
     const TemporaryFolder folder;
     Launched launched(folder, {}, kEndless);
@@ -57,7 +59,7 @@ TEST(Stopping, BeforeRanksAreThereEndsAtOnce) {
   }
 }
 
-TEST(StoppingTheLauncher, IsWhatAnEndOfTheTimeOnThisMachineDoesToo) {
+TEST(LauncherStop, EndsRunAtMaxDuration) {
   const TemporaryFolder folder;
   const std::string duration = std::to_string(gputrain::testing::patience(6)) + "s";
   Launched launched(folder, {}, kEndless + Words{"limits.max_duration=" + duration});
@@ -70,7 +72,7 @@ TEST(StoppingTheLauncher, IsWhatAnEndOfTheTimeOnThisMachineDoesToo) {
   EXPECT_THAT(again.program().wait(60).out, HasSubstr("the same command without checkpoint.resume goes on from step"));
 }
 
-TEST(StoppingTheLauncher, KillsRanksThatDoNotEndInTimeAndSaysSo) {
+TEST(LauncherStop, KillsRanksAfterGraceAndSaysSo) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless + Words{"launch.grace=2s"});
   ASSERT_TRUE(launched.program().prints("step    7/"));
@@ -89,7 +91,7 @@ void wait_for_a_signal_to(pid_t rank) {
   }
 }
 
-TEST(StoppingTheLauncher, SaysSoWhereARankIsKilledBeforeItHasSaved) {
+TEST(LauncherStop, ReportsRankKilledBeforeSaving) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    7/"));
@@ -105,7 +107,7 @@ TEST(StoppingTheLauncher, SaysSoWhereARankIsKilledBeforeItHasSaved) {
   EXPECT_THAT(result.out, Not(HasSubstr("stopped on request")));
 }
 
-TEST(StoppingTheLauncher, EndsAsTheRanksDoThatHadAgreedToMakeWayBefore) {
+TEST(LauncherStop, FollowsRanksThatAgreedToYield) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    7/"));
@@ -138,14 +140,14 @@ Result stopped_by(const std::vector<int>& signals) {
   return launched.program().wait(30);
 }
 
-TEST(StoppingTheLauncher, IsNotHurriedByAnotherSignalOfTheScheduler) {
+TEST(LauncherStop, IgnoresSecondSchedulerSignal) {
   const Result result = stopped_by({SIGUSR1, SIGTERM});
   EXPECT_EQ(result.exit_code, 138) << result.err;
   EXPECT_THAT(result.out, HasSubstr(", saved"));
   EXPECT_THAT(result.err, Not(HasSubstr("cause")));
 }
 
-TEST(StoppingTheLauncher, LeavesTimeToSaveWhereEveryProcessIsTold) {
+TEST(LauncherStop, LeavesTimeToSaveWhenAllGetSigterm) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    7/"));
@@ -161,7 +163,7 @@ TEST(StoppingTheLauncher, LeavesTimeToSaveWhereEveryProcessIsTold) {
   EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
 }
 
-TEST(StoppingTheLauncher, SavesWhereEveryProcessIsInterrupted) {
+TEST(LauncherStop, SavesWhenAllGetSigint) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    7/"));
@@ -177,12 +179,12 @@ TEST(StoppingTheLauncher, SavesWhereEveryProcessIsInterrupted) {
   EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
 }
 
-TEST(StoppingTheLauncher, IsHurriedByWhoInterruptsTwice) {
+TEST(LauncherStop, SkipsSaveOnSecondInterrupt) {
   const Result result = stopped_by({SIGINT, SIGINT});
   EXPECT_THAT(result.out, Not(HasSubstr(", saved"))) << result.out;
 }
 
-TEST(EndingUnderTheLauncher, MayTakeRankZeroLongerThanSavingOnRequestMay) {
+TEST(LauncherStop, AllowsRankZeroToEndAfterGrace) {
   const TemporaryFolder folder;
   Launched launched(folder, {"--max-restarts", "0"}, kEndless + Words{"launch.grace=2s"});
   ASSERT_TRUE(launched.program().prints("step    3/"));
@@ -196,7 +198,7 @@ TEST(EndingUnderTheLauncher, MayTakeRankZeroLongerThanSavingOnRequestMay) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-TEST(SavingUnderTheLauncher, OnSigusr2GoesOn) {
+TEST(LauncherSaveRequest, SavesOnSigusr2AndContinues) {
   const TemporaryFolder folder;
   Launched launched(folder, {}, kEndless);
   ASSERT_TRUE(launched.program().prints("step    20/"));
@@ -206,7 +208,7 @@ TEST(SavingUnderTheLauncher, OnSigusr2GoesOn) {
   EXPECT_EQ(launched.program().wait(30).exit_code, 143);
 }
 
-TEST(SavingUnderTheLauncher, OnSigusr2EndsNoRankThatIsStillStarting) {
+TEST(LauncherSaveRequest, SparesStartingRanks) {
   const TemporaryFolder folder;
   Launched launched(folder, {"--max-restarts", "0"}, {});
   ASSERT_GT(launched.family().rank(1), 0);

@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-TEST(Launch, TrainsAsOneProcessDoes) {
+TEST(Launch, TrainsLikeOneProcess) {
   const TemporaryFolder folder;
   Launched two(folder, {}, {});
   const Result result = two.program().wait();
@@ -42,7 +42,7 @@ TEST(Launch, TrainsAsOneProcessDoes) {
   EXPECT_THAT(two.family().living(), IsEmpty());
 }
 
-TEST(Launch, FilesTheOutputOfEachRank) {
+TEST(Launch, FilesOutputOfEachRank) {
   const TemporaryFolder folder;
   Launched two(folder, {}, {"checkpoint.keep_last=1", "train.max_steps=3"});
   ASSERT_EQ(two.program().wait().exit_code, 0);
@@ -50,7 +50,7 @@ TEST(Launch, FilesTheOutputOfEachRank) {
   EXPECT_TRUE(fs::exists(two.run() + "/logs/attempt_1/rank_0001.log"));
 }
 
-TEST(Launch, CountsTheAttemptsOfItsRunFolder) {
+TEST(Launch, NumbersAttemptsByRunFolder) {
   const TemporaryFolder folder;
   for (const std::string number : {"1", "2"}) {
     Launched two(folder, {}, {"train.max_steps=3"});
@@ -60,14 +60,14 @@ TEST(Launch, CountsTheAttemptsOfItsRunFolder) {
   }
 }
 
-TEST(Launch, TwoJobsShareAHost) {
+TEST(Launch, LetsTwoJobsShareAHost) {
   const TemporaryFolder first_folder, second_folder;
   Launched first(first_folder, {}, {}), second(second_folder, {}, {});
   EXPECT_EQ(first.program().wait().exit_code, 0);
   EXPECT_EQ(second.program().wait().exit_code, 0);
 }
 
-TEST(Launch, SaysWhatAHostCannotDoBeforeAnyRankIsStarted) {
+TEST(Launch, ReportsHostProblemBeforeStartingRanks) {
   const TemporaryFolder folder;
   const std::string ssh = folder.write("bin/ssh", R"(#!/bin/bash
 while [ "$1" != -- ]; do shift; done; shift 2
@@ -82,7 +82,7 @@ while [ "$1" != -- ]; do shift; done; shift 2
   EXPECT_THAT(result.err, HasSubstr("error: elsewhere: this host has no free port"));
 }
 
-TEST(Launch, DividesTheCoresAmongTheRanks) {
+TEST(Launch, DividesCoresAmongRanks) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const auto threads = [&](const Words& command) {
@@ -98,7 +98,7 @@ TEST(Launch, DividesTheCoresAmongTheRanks) {
   EXPECT_EQ(shared, std::max(1, alone / 2));
 }
 
-TEST(Launch, GivesTheJobsVariablesToRanksBeforeTheyLoadLibraries) {
+TEST(Launch, SetsJobVariablesBeforeLibrariesLoad) {
   const TemporaryFolder folder;
   Launched two(folder, {}, kEndless, "env: {GREETING: 'hello, \"$(world)\"', MY_TOKEN: hidden, NUMBER: 7}\n");
   ASSERT_TRUE(two.program().prints("step    5/"));
@@ -113,7 +113,7 @@ TEST(Launch, GivesTheJobsVariablesToRanksBeforeTheyLoadLibraries) {
   EXPECT_EQ(two.program().wait().exit_code, 143);
 }
 
-TEST(Launch, GivesRanksAsManyVariablesAsTheSystemAllows) {
+TEST(Launch, PassesVariablesUpToSystemLimit) {
   const TemporaryFolder folder;
   std::string variables = "env:\n";
   for (int i = 0; i < 20; ++i) variables += "  V" + std::to_string(i) + ": '" + std::string(60'000, 'x') + "'\n";
@@ -122,7 +122,7 @@ TEST(Launch, GivesRanksAsManyVariablesAsTheSystemAllows) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-TEST(Run, TakesTheJobsVariablesInTheSameProcess) {
+TEST(JobVariables, ApplyWithinSameProcess) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "env: {GREETING: hello}\nlog: {interval: 1}\n");
   const ProcessFamily family;
@@ -137,14 +137,14 @@ TEST(Run, TakesTheJobsVariablesInTheSameProcess) {
   EXPECT_EQ(result.exit_code, 143);
 }
 
-TEST(Run, RefusesVariablesThatSayWhatARankIs) {
+TEST(JobVariables, RefuseThoseThatDefineARank) {
   const TemporaryFolder folder;
   const Result result = gputrain({"validate", write_gpt_job(folder, "env: {RANK: 1}\n")});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, HasSubstr("job.yaml:9:"));
 }
 
-TEST(Launch, RefusesHostileHostNamesAndRunsNothing) {
+TEST(Launch, RefusesHostileHostNames) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder), trap = folder / "trap";
   for (const std::string& name :
@@ -162,7 +162,7 @@ TEST(Launch, RefusesHostileHostNamesAndRunsNothing) {
 
 // What a process inherits from its parent
 
-TEST(Inherited, ClosedStandardStreamsPutNothingIntoCheckpoints) {
+TEST(InheritedState, KeepsCheckpointsIntactWithClosedStreams) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\n"), run = folder / "run";
   Words command{"sh", "-c", "exec \"$@\" <&- >&- 2>&-", "sh", gputrain_path(), "run", job, "--output-dir", run};
@@ -174,7 +174,7 @@ TEST(Inherited, ClosedStandardStreamsPutNothingIntoCheckpoints) {
   EXPECT_EQ(gputrain({"ckpt", "verify", run}).exit_code, 0);
 }
 
-TEST(Inherited, ChildrenThatTheKernelCollectsAreHeardOfAllTheSame) {
+TEST(InheritedState, HearsOfChildrenDespiteIgnoredSigchld) {
   const TemporaryFolder folder;
   const Result wrong = Program({"env", "--ignore-signal=CHLD", gputrain_path(), "launch", "--hosts", "nowhere.invalid",
                                 "run", write_gpt_job(folder), "--set", "model.type=gtp"})
@@ -182,7 +182,7 @@ TEST(Inherited, ChildrenThatTheKernelCollectsAreHeardOfAllTheSame) {
   EXPECT_EQ(wrong.exit_code, 2) << wrong.err;
 }
 
-TEST(Inherited, BlockedSignalsStopARunAllTheSame) {
+TEST(InheritedState, StopsRunDespiteBlockedSigterm) {
   const TemporaryFolder folder;
   Program program({"env", "--block-signal=TERM", gputrain_path(), "run", write_gpt_job(folder, "log: {interval: 1}\n"),
                    "--output-dir", folder / "run", "--set", "train.max_steps=1000000"});
@@ -191,7 +191,7 @@ TEST(Inherited, BlockedSignalsStopARunAllTheSame) {
   EXPECT_EQ(program.wait(30).exit_code, 143);
 }
 
-TEST(Inherited, IgnoredSignalsStopALauncherAllTheSame) {
+TEST(InheritedState, StopsLauncherDespiteIgnoredSigterm) {
   const TemporaryFolder folder;
   Program program({"env", "--ignore-signal=TERM", gputrain_path(), "launch", "--nproc-per-node", "1", "run",
                    write_gpt_job(folder, "log: {interval: 1}\n"), "--output-dir", folder / "run", "--set",
@@ -203,7 +203,7 @@ TEST(Inherited, IgnoredSignalsStopALauncherAllTheSame) {
 
 // The launcher itself does not train
 
-TEST(Launch, AndItsAgentComeUpWithoutLibTorch) {
+TEST(Launch, StartsWithoutLibTorch) {
   const TemporaryFolder folder;
   Launched two(folder, {}, kEndless);
   ASSERT_TRUE(two.program().prints("step    5/"));
@@ -213,7 +213,7 @@ TEST(Launch, AndItsAgentComeUpWithoutLibTorch) {
   EXPECT_THAT(maps(two.family().rank(1)), HasSubstr("libtorch"));
 }
 
-TEST(Launch, LeavesNothingOpenToARankThatIsNotItsOwn) {
+TEST(Launch, LeavesNoForeignFilesOpenInRanks) {
   const TemporaryFolder folder;
   Launched two(folder, {}, kEndless);
   ASSERT_TRUE(two.program().prints("step    5/"));
@@ -232,7 +232,7 @@ TEST(Launch, LeavesNothingOpenToARankThatIsNotItsOwn) {
   EXPECT_EQ(two.program().wait(30).exit_code, 143);
 }
 
-TEST(Launch, KeepsThePortWhereRanksAreToMeetForRankZero) {
+TEST(Launch, ReservesMeetingPortForRankZero) {
   launch::Child agent({.argv = {gputrain_path(), "agent"}, .environment = {}, .has_input = true});
   LineWriter orders(agent.take_input(), 4096);
   LineReader answers(agent.take_output());
@@ -257,7 +257,7 @@ size_t times_in(const std::string& text, const std::string& part) {
   return count;
 }
 
-TEST(Launch, TellsOnceWhatIsWrongWithAJobAndLeavesNothing) {
+TEST(Launch, ReportsJobMistakeOnceAndLeavesNothing) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder), deep = folder / "not/there";
   const auto launch = [&](const Words& settings) {
@@ -281,7 +281,7 @@ TEST(Launch, TellsOnceWhatIsWrongWithAJobAndLeavesNothing) {
   EXPECT_EQ(times_in(far.err, "no model is named"), 1U) << far.err;
 }
 
-TEST(Launch, LeavesNothingWhereAPathGoesUpAgain) {
+TEST(Launch, LeavesNothingForPathsThatGoUp) {
   const TemporaryFolder folder;
   const Result result = gputrain({"launch", "--nproc-per-node", "2", "run", write_gpt_job(folder), "--output-dir",
                                   folder / "runs/../x", "--set", "model.type=gtp"});
@@ -290,7 +290,7 @@ TEST(Launch, LeavesNothingWhereAPathGoesUpAgain) {
   EXPECT_FALSE(fs::exists(folder / "x"));
 }
 
-TEST(Launch, RefusesAFolderThatTheFileSystemCannotHaveAsARunDoes) {
+TEST(Launch, RefusesImpossibleFolderLikeRun) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder), file = folder.write("file", "");
   for (const auto& [path, reason] : {std::pair(folder / std::string(300, 'x'), "File name too long"),
@@ -304,7 +304,7 @@ TEST(Launch, RefusesAFolderThatTheFileSystemCannotHaveAsARunDoes) {
   }
 }
 
-TEST(Launch, KeepsAnEarlierRunWhereItIsWhenTheJobIsWrong) {
+TEST(Launch, KeepsEarlierRunWhenJobIsWrong) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder), run = folder / "run";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
@@ -319,7 +319,7 @@ TEST(Launch, KeepsAnEarlierRunWhereItIsWhenTheJobIsWrong) {
   }
 }
 
-TEST(Launch, LetsRanksSpeakOfWhatOnlyTheyFindWrong) {
+TEST(Launch, LetsRanksReportTheirOwnMistakes) {
   const TemporaryFolder folder;
   // LAYERS exists only in the ranks' environment, which comes from the job.
   Launched two(folder, {}, {"model.config.n_layer=${env:LAYERS:-1}", "env.LAYERS=many"});
@@ -334,7 +334,7 @@ size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-TEST(Launch, TellsOnceWhatIsWrongOnAllRanks) {
+TEST(Launch, ReportsMistakeOfAllRanksOnce) {
   const TemporaryFolder folder;
   const Result result = gputrain({"launch", "--nproc-per-node", "3", "run", write_gpt_job(folder), "--output-dir",
                                   folder / "run", "--set", "data.train.path=/nowhere"});

@@ -35,7 +35,7 @@ Words operator+(Words a, const Words& b) {
 /// What the two nodes of slurm.sh live in.
 const Words kOwnNamespaces{"unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--mount-proc", "--kill-child"};
 
-class Launchers : public ::testing::Test {
+class ForeignLauncher : public ::testing::Test {
  protected:
   void need(const Words& programs) {
     if (const std::string program = gputrain::testing::missing_program(programs); !program.empty()) missing_ = program;
@@ -98,7 +98,7 @@ class Launchers : public ::testing::Test {
 
 // configs/launch/README.md shows these commands.
 
-TEST_F(Launchers, OpenMpi) {
+TEST_F(ForeignLauncher, TrainsUnderOpenMpi) {
   need({"mpirun.openmpi"});
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result =
@@ -106,7 +106,7 @@ TEST_F(Launchers, OpenMpi) {
   expect_same(result, "mpi", 2, "1 host, 2 ranks .* by Open MPI, met at 127.0.0.1:2[0-9]*");
 }
 
-TEST_F(Launchers, Mpich) {
+TEST_F(ForeignLauncher, TrainsUnderMpich) {
   need({"mpiexec.hydra"});
   GPUTRAIN_SKIP_FOR(missing_);
   const std::string port = std::to_string(gputrain::testing::free_port());
@@ -114,7 +114,7 @@ TEST_F(Launchers, Mpich) {
   expect_same(result, "mpich", 2, "1 host, 2 ranks .* by PMI, met at 127.0.0.1:" + port);
 }
 
-TEST_F(Launchers, Torchrun) {
+TEST_F(ForeignLauncher, TrainsUnderTorchrun) {
   need({kTorchrunProgram});
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result = start(
@@ -123,7 +123,7 @@ TEST_F(Launchers, Torchrun) {
   expect_same(result, "torchrun", 2, "1 host, 2 ranks .* by torchrun, met at ");
 }
 
-class SlurmLauncher : public Launchers {
+class SlurmLauncher : public ForeignLauncher {
  protected:
   void SetUp() override {
     std::string try_namespaces;
@@ -135,19 +135,19 @@ class SlurmLauncher : public Launchers {
   }
 };
 
-TEST_F(SlurmLauncher, SrunOnOneNode) {
+TEST_F(SlurmLauncher, TrainsUnderSrunOnOneNode) {
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result = in_slurm(Words{"srun", "-N1", "-n2"} + run("slurm"));
   expect_same(result, "slurm", 2, "1 host, 2 ranks .* by Slurm, met at 127.0.0.1:20016");
 }
 
-TEST_F(SlurmLauncher, SrunOnTwoNodes) {
+TEST_F(SlurmLauncher, TrainsUnderSrunOnTwoNodes) {
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result = in_slurm(Words{"srun", "-N2", "--ntasks-per-node=2"} + run("slurm"));
   expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by Slurm, met at n1:20016");
 }
 
-TEST_F(SlurmLauncher, TorchrunUnderSrun) {
+TEST_F(SlurmLauncher, TrainsUnderTorchrunInSrun) {
   need({kTorchrunProgram});
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result =
@@ -157,7 +157,7 @@ TEST_F(SlurmLauncher, TorchrunUnderSrun) {
   expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by torchrun, met at n1:");
 }
 
-TEST_F(SlurmLauncher, MpirunInABatchScript) {
+TEST_F(SlurmLauncher, TrainsUnderMpirunInBatchScript) {
   need({"mpirun.openmpi"});
   GPUTRAIN_SKIP_FOR(missing_);
   std::string line = "mpirun.openmpi --allow-run-as-root -x MASTER_ADDR=n1 -np 4";
@@ -170,7 +170,7 @@ TEST_F(SlurmLauncher, MpirunInABatchScript) {
   expect_same(result, "slurm", 4, "2 hosts, 4 ranks .* by Open MPI, met at n1:2[0-9]*");
 }
 
-TEST_F(SlurmLauncher, SrunOfALauncherPerNode) {
+TEST_F(SlurmLauncher, TrainsUnderOneLauncherPerNode) {
   GPUTRAIN_SKIP_FOR(missing_);
   Words command{"srun", "-N2", "--ntasks-per-node=1", gputrain_path(), "launch", "--nproc-per-node", "2"};
   const Words ranks = run("slurm");
@@ -180,7 +180,7 @@ TEST_F(SlurmLauncher, SrunOfALauncherPerNode) {
   EXPECT_THAT(result.out, HasSubstr("node 1 of 2 by Slurm, node 0 at n1 port 20016"));
 }
 
-TEST_F(SlurmLauncher, SrunOfSeveralLaunchersPerNodeIsRefused) {
+TEST_F(SlurmLauncher, RefusesSeveralLaunchersPerNode) {
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result =
       in_slurm(Words{"srun", "-n2", "-N1", gputrain_path(), "launch", "run", job_, "--output-dir", folder_ / "never"});
@@ -188,7 +188,7 @@ TEST_F(SlurmLauncher, SrunOfSeveralLaunchersPerNodeIsRefused) {
   EXPECT_THAT(result.err, HasSubstr("srun --ntasks-per-node=1 gputrain launch"));
 }
 
-TEST_F(SlurmLauncher, LaunchInABatchScript) {
+TEST_F(SlurmLauncher, LaunchesFromBatchScript) {
   need({"/usr/sbin/sshd", "ssh-keygen"});
   GPUTRAIN_SKIP_FOR(missing_);
   std::string line = kSource + "/tests/program/clusters/second_sshd.sh " + (folder_ / "ssh");
@@ -205,7 +205,7 @@ TEST_F(SlurmLauncher, LaunchInABatchScript) {
   EXPECT_THAT(result.out, HasSubstr("4 ranks on n1:2, n2:2"));
 }
 
-TEST_F(SlurmLauncher, WithoutSrunTrainsAloneAndSaysSo) {
+TEST_F(SlurmLauncher, TrainsAloneWithoutSrunAndSaysSo) {
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result = in_slurm(Words{"salloc", "-n3"} + run("alone"));
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -214,7 +214,7 @@ TEST_F(SlurmLauncher, WithoutSrunTrainsAloneAndSaysSo) {
 
 // --- conflicts between launchers -------------------------------------------------------------------------------------
 
-TEST_F(Launchers, OfTwoJobsOnOneHostDoNotMeetEachOther) {
+TEST_F(ForeignLauncher, KeepsTwoJobsOnOneHostApart) {
   need({"mpirun.openmpi"});
   GPUTRAIN_SKIP_FOR(missing_);
   std::vector<std::unique_ptr<Program>> jobs;
@@ -229,7 +229,7 @@ TEST_F(Launchers, OfTwoJobsOnOneHostDoNotMeetEachOther) {
   expect_same(second, "second", 2, "by Open MPI");
 }
 
-TEST_F(Launchers, OfTheSameJobTwiceAreToldOfTheFirst) {
+TEST_F(ForeignLauncher, NamesFirstJobToItsDuplicate) {
   Environment two{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"OMP_NUM_THREADS", "1"}};
   const int port = gputrain::testing::free_port();
   two["MASTER_PORT"] = std::to_string(port);
@@ -240,7 +240,7 @@ TEST_F(Launchers, OfTheSameJobTwiceAreToldOfTheFirst) {
   EXPECT_THAT(second.err, AllOf(HasSubstr("it is used by process"), HasSubstr("gputrain run"), HasSubstr("MASTER_PORT")));
 }
 
-TEST_F(Launchers, ThatContradictEachOtherAreRefused) {
+TEST_F(ForeignLauncher, RefusesContradictoryVariables) {
   const Result result = start(run("never"), {{"RANK", "0"},
                                              {"WORLD_SIZE", "2"},
                                              {"MASTER_ADDR", "127.0.0.1"},
@@ -258,7 +258,7 @@ std::string fake_clock() {
   return result.out.substr(0, result.out.find_first_of(": \n"));
 }
 
-TEST_F(Launchers, OfHostsWhoseClocksAreAnHourApartTrainAllTheSame) {
+TEST_F(ForeignLauncher, TrainsWithClocksAnHourApart) {
   need({"faketime"});
   GPUTRAIN_SKIP_FOR(missing_);
   // Shifts the wall clock of rank 0; its monotonic clock stays correct, as on real machines.
@@ -278,7 +278,7 @@ TEST_F(Launchers, OfHostsWhoseClocksAreAnHourApartTrainAllTheSame) {
 
 const Environment kOwnChoice{{"OMP_NUM_THREADS", ""}};  // even if the tests themselves run with one thread
 
-TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
+TEST_F(ForeignLauncher, RespectsBindingToCores) {
   need({"mpirun.openmpi"});
   if (std::thread::hardware_concurrency() < 2) missing_ = "two cores are needed";
   GPUTRAIN_SKIP_FOR(missing_);
@@ -290,7 +290,7 @@ TEST_F(Launchers, ThatBindRanksToCoresAreRespected) {
   EXPECT_THAT(result.out, HasSubstr("1 thread (bound by the launcher)"));
 }
 
-TEST_F(Launchers, ThatDoNotBindRanksHaveTheCoresDivided) {
+TEST_F(ForeignLauncher, DividesCoresOfUnboundRanks) {
   need({"mpirun.openmpi"});
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result = start(
@@ -300,7 +300,7 @@ TEST_F(Launchers, ThatDoNotBindRanksHaveTheCoresDivided) {
   EXPECT_THAT(result.out, HasSubstr("cores for 2 ranks)"));
 }
 
-TEST_F(SlurmLauncher, RanksShareTheCpusOfTheirJobAndNotOfTheNode) {
+TEST_F(SlurmLauncher, UsesCpusOfTheJobNotTheNode) {
   GPUTRAIN_SKIP_FOR(missing_);
   const Result result = in_slurm(Words{"srun", "-n1"} + run("one"), kOwnChoice);
   ASSERT_EQ(result.exit_code, 0) << result.err;

@@ -26,7 +26,7 @@ using NodeSettings = std::vector<std::string>;
 
 const NodeSettings kWithoutEnd{"train.max_steps=1000000", "eval.interval=null", "checkpoint.interval=20"};
 
-class Nodes : public ::testing::Test {
+class NodeLaunch : public ::testing::Test {
  protected:
   void SetUp() override {
     GPUTRAIN_SKIP_FOR(SshHosts::missing());
@@ -79,11 +79,13 @@ class Nodes : public ::testing::Test {
 struct NodeScheduler {
   std::string name;
   NodeVariables both, by_node[2];
+
+  friend void PrintTo(const NodeScheduler& it, std::ostream* to) { *to << it.name; }
 };
 
-class NodesOf : public Nodes, public ::testing::WithParamInterface<NodeScheduler> {};
+class ScheduledNodes : public NodeLaunch, public ::testing::WithParamInterface<NodeScheduler> {};
 INSTANTIATE_TEST_SUITE_P(
-    Schedulers, NodesOf,
+    Schedulers, ScheduledNodes,
     ::testing::Values(NodeScheduler{"Torchrun",
                                     {{"PET_NNODES", "2"},
                                      {"PET_NPROC_PER_NODE", "2"},
@@ -112,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(
                                     {{{"DSTACK_NODE_RANK", "0"}}, {{"DSTACK_NODE_RANK", "1"}}}}),
     [](const auto& entry) { return entry.param.name; });
 
-TEST_P(NodesOf, TwoTimesTwoRanksTrainAsOneProcessDoes) {
+TEST_P(ScheduledNodes, TrainLikeOneProcess) {
   const auto with_addresses = [this](NodeVariables variables) {
     for (auto& [name, value] : variables) {
       for (const int host : {1, 2}) {
@@ -137,7 +139,7 @@ TEST_P(NodesOf, TwoTimesTwoRanksTrainAsOneProcessDoes) {
   expect_nothing_left();
 }
 
-TEST_F(Nodes, StartAgainTogetherWhenARankOfOneDies) {
+TEST_F(NodeLaunch, RestartsTogetherWhenARankDies) {
   start_both({"train.max_steps=200", "checkpoint.interval=20", "eval.interval=null"});
   ASSERT_TRUE(node_[0]->prints("step    50/"));
   kill(family_.rank(3), SIGKILL);
@@ -150,7 +152,7 @@ TEST_F(Nodes, StartAgainTogetherWhenARankOfOneDies) {
   EXPECT_EQ(gputrain({"data", "audit", run_}).exit_code, 0);
 }
 
-TEST_F(Nodes, WhoseLauncherIsStartedAgainTakePartAgain) {
+TEST_F(NodeLaunch, TakesBackNodeWhoseLauncherRestarts) {
   start_both({"train.max_steps=200", "checkpoint.interval=20", "eval.interval=null"});
   ASSERT_TRUE(node_[0]->prints("step    50/"));
   node_[1].reset();  // killed
@@ -162,7 +164,7 @@ TEST_F(Nodes, WhoseLauncherIsStartedAgainTakePartAgain) {
   EXPECT_THAT(first.out, HasSubstr("the host node 1 is lost"));
 }
 
-TEST_F(Nodes, EndWithTheFirstOne) {
+TEST_F(NodeLaunch, EndsWithTheFirstNode) {
   start_both(kWithoutEnd);
   ASSERT_TRUE(node_[0]->prints("step    5/"));
   node_[0].reset();  // killed
@@ -171,7 +173,7 @@ TEST_F(Nodes, EndWithTheFirstOne) {
   expect_nothing_left();
 }
 
-TEST_F(Nodes, ThatAreAllToldToStopSaveOnceAndTogether) {
+TEST_F(NodeLaunch, SavesOnceWhenAllNodesAreStopped) {
   start_both(kWithoutEnd);
   ASSERT_TRUE(node_[0]->prints("step    30/"));
   for (const auto& node : node_) node->signal(SIGTERM);
@@ -182,7 +184,7 @@ TEST_F(Nodes, ThatAreAllToldToStopSaveOnceAndTogether) {
   expect_nothing_left();
 }
 
-TEST_F(Nodes, OneOfWhichIsToldToStopAllDo) {
+TEST_F(NodeLaunch, StopsAllNodesWhenOneIsStopped) {
   start_both(kWithoutEnd);
   ASSERT_TRUE(node_[0]->prints("step    5/"));
   node_[1]->signal(SIGINT);
@@ -190,14 +192,14 @@ TEST_F(Nodes, OneOfWhichIsToldToStopAllDo) {
   EXPECT_EQ(node_[1]->wait(30).exit_code, 130);
 }
 
-TEST_F(Nodes, EndWithTheSameCodeWhereARestartWouldNotHelp) {
+TEST_F(NodeLaunch, EndsWithSameCodeWhenHopeless) {
   start_both({"data.train.path=/nowhere"});
   const Result first = node_[0]->wait(), second = node_[1]->wait();
   EXPECT_EQ(first.exit_code, 3) << first.err;
   EXPECT_EQ(second.exit_code, 3) << second.err;
 }
 
-TEST_F(Nodes, ThatDoNotDoTheSameAreRefusedAndHoldUpNobody) {
+TEST_F(NodeLaunch, RefusesNodeWithOtherJobWithoutDelay) {
   node_[0] = start(0, of_torchrun(0));
   const Result other_command = start(1, of_torchrun(1), {"seed=7"})->wait(60);
   EXPECT_EQ(other_command.exit_code, 2);
@@ -211,7 +213,7 @@ TEST_F(Nodes, ThatDoNotDoTheSameAreRefusedAndHoldUpNobody) {
   EXPECT_EQ(node_[0]->wait().exit_code, 0);
 }
 
-TEST_F(Nodes, AreDisturbedByNoStrangerAtTheirDoor) {
+TEST_F(NodeLaunch, IgnoresStrangersAtItsPort) {
   node_[0] = start(0, of_torchrun(0), {}, {});
   ASSERT_TRUE(node_[0]->prints("waiting for the other nodes"));
   const std::string door = "/dev/tcp/" + hosts_->address_of(1) + "/29400";
@@ -225,7 +227,7 @@ TEST_F(Nodes, AreDisturbedByNoStrangerAtTheirDoor) {
   EXPECT_EQ(node_[0]->wait().exit_code, 0);
 }
 
-TEST_F(Nodes, ThatOneWaitsForInVainAreNamed) {
+TEST_F(NodeLaunch, NamesNodesThatNeverCome) {
   node_[0] = start(0, of_torchrun(0), {"launch.host_timeout=2s"});
   const Result first = node_[0]->wait(30);
   EXPECT_EQ(first.exit_code, 6);
@@ -235,7 +237,7 @@ TEST_F(Nodes, ThatOneWaitsForInVainAreNamed) {
   EXPECT_THAT(second.err, HasSubstr("node 0's launcher cannot be reached: Connection refused"));
 }
 
-TEST_F(Nodes, WithContradictingVariablesStartNothing) {
+TEST_F(NodeLaunch, StartsNothingOnContradictoryVariables) {
   auto variables = of_torchrun(1);
   variables["SKYPILOT_NODE_RANK"] = "0";
   const Result result = start(1, variables)->wait(30);

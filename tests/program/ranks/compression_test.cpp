@@ -24,7 +24,7 @@ nlohmann::json communication_of(const std::string& run) {
   return nlohmann::json::parse(read_file(run + "/summary.json")).at("communication");
 }
 
-class Compressed : public ::testing::Test {
+class GradientCompression : public ::testing::Test {
  protected:
   static void TearDownTestSuite() {
     delete shared_;
@@ -58,7 +58,7 @@ class Compressed : public ::testing::Test {
 
 // 20 steps reduce the loss from 3.4 to about 2.2. Rounding gradients to 16 bits must not change this visibly, low-rank
 // factors only a little.
-TEST_F(Compressed, GradientsTrainNearlyAsWhole) {
+TEST_F(GradientCompression, TrainsNearlyAsUncompressed) {
   const auto whole = values(trained("none").second + "/metrics.jsonl", "train/loss");
   ASSERT_FALSE(whole.empty());
   for (const auto& [how, tolerance] : {std::pair{"fp16", 1e-3}, {"bf16", 5e-3}, {"powersgd", 0.1}}) {
@@ -71,7 +71,7 @@ TEST_F(Compressed, GradientsTrainNearlyAsWhole) {
 }
 
 // A learning rate that is far too high makes gradients overflow fp16; bf16 has the range of fp32.
-TEST_F(Compressed, GradientsThatFp16CannotHoldAreToldWithBf16AsTheWayOut) {
+TEST_F(GradientCompression, SuggestsBf16WhenFp16Overflows) {
   const auto run_with = [&](const std::string& how) {
     auto settings = compress(how);
     settings.insert(settings.end(), {"--set", "optimizer={type: sgd, lr: 1e5}", "--set", "train.max_steps=3"});
@@ -84,7 +84,7 @@ TEST_F(Compressed, GradientsThatFp16CannotHoldAreToldWithBf16AsTheWayOut) {
   EXPECT_EQ(wide.exit_code, 0) << wide.err;
 }
 
-TEST_F(Compressed, BytesAreToldBeforeAndAfter) {
+TEST_F(GradientCompression, ReportsBytesBeforeAndAfter) {
   const std::vector<std::pair<std::string, double>> ways{{"none", 1}, {"fp16", 4}, {"bf16", 4}, {"powersgd", 2}};
   for (const auto& [how, at_least] : ways) {
     const auto& [result, output] = trained(how);
@@ -99,7 +99,7 @@ TEST_F(Compressed, BytesAreToldBeforeAndAfter) {
 }
 
 // Bit for bit: this fails if errors or factors are not saved.
-TEST_F(Compressed, ByPowerSgdResumesExactly) {
+TEST_F(GradientCompression, ResumesPowerSgdBitForBit) {
   ASSERT_EQ(ranks(3, job_, run("whole"), compress("powersgd")).exit_code, 0);
   EXPECT_TRUE(std::filesystem::exists(run("whole/ckpt/step-00000010/compression-00003-of-00003.safetensors")));
   EXPECT_EQ(gputrain({"ckpt", "verify", run("whole")}).exit_code, 0);
@@ -111,7 +111,7 @@ TEST_F(Compressed, ByPowerSgdResumesExactly) {
   EXPECT_EQ(difference.exit_code, 0) << difference.out;
 }
 
-TEST_F(Compressed, ByPowerSgdStartsAnewWhereErrorsBelongToNobodyAndSaysSo) {
+TEST_F(GradientCompression, RestartsPowerSgdOnOtherRankCount) {
   ASSERT_EQ(ranks(3, job_, run("three"), compress("powersgd")).exit_code, 0);
   copy_without_the_end(run("three"), run("two"));
   const Result two = ranks(2, job_, run("two"), compress("powersgd"));
@@ -128,7 +128,7 @@ TEST_F(Compressed, ByPowerSgdStartsAnewWhereErrorsBelongToNobodyAndSaysSo) {
 }
 
 // Errors have the same length in either memory order, but belong to other pixels: using them would do silent harm.
-TEST_F(Compressed, ByPowerSgdStartsAnewWhereImagesAreInAnotherOrder) {
+TEST_F(GradientCompression, RestartsPowerSgdOnOtherMemoryOrder) {
   const std::string job =
       folder_.write("images.yaml",
                     "schema: 1\ndevice: cpu\nprecision: fp64\n"
@@ -150,7 +150,7 @@ TEST_F(Compressed, ByPowerSgdStartsAnewWhereImagesAreInAnotherOrder) {
   }
 }
 
-TEST_F(Compressed, WithWhatCannotBeIsRefusedBeforeAnythingStarts) {
+TEST_F(GradientCompression, RefusesImpossibleSettingsBeforeStart) {
   const auto refused = [&](const std::vector<std::string>& set, const std::string& says) {
     std::vector<std::string> arguments{"validate", job_};
     for (const std::string& each : set) arguments.insert(arguments.end(), {"--set", each});
@@ -172,7 +172,7 @@ std::vector<std::string> larger(const std::vector<std::string>& more = {}) {
   return all;
 }
 
-TEST_F(Compressed, BucketsAreOfTheSizeThatTheCheckpointKeeps) {
+TEST_F(GradientCompression, KeepsBucketSizeOfTheCheckpoint) {
   const Result measured = ranks(2, job_, run("measured"), larger());
   ASSERT_EQ(measured.exit_code, 0) << measured.err;
   EXPECT_THAT(measured.out, HasSubstr("(auto: an all-reduce here takes "));

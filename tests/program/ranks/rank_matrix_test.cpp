@@ -82,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, RankMatrix, ::testing::ValuesIn(kNetworks),
                          [](const auto& entry) { return entry.param.name; });
 
 // Batch norm uses statistics of a micro-batch, so both sides take the same number of samples at a time over all ranks.
-TEST_P(RankMatrix, OfRanksAccumulationAndShardsEqualsOneRankIn64Bits) {
+TEST_P(RankMatrix, MatchesOneRankIn64Bits) {
   for (const int accumulation : {1, 2}) {
     const std::string passes = "train.gradient_accumulation_steps=" + std::to_string(accumulation);
     const std::string one = run(1, {passes}, "one_x" + std::to_string(accumulation));
@@ -95,7 +95,7 @@ TEST_P(RankMatrix, OfRanksAccumulationAndShardsEqualsOneRankIn64Bits) {
   }
 }
 
-TEST_P(RankMatrix, OfUnequalRanksEqualsOneRankIn64Bits) {
+TEST_P(RankMatrix, MatchesOneRankWithUnequalShares) {
   const std::string one = run(1, {}, "one"), three = run(3, {}, "three");
   expect_same_training(one, three);  // 2, 3 and 3 samples
   const std::string one_x2 = run(1, {"train.gradient_accumulation_steps=2"}, "one_x2");
@@ -104,11 +104,11 @@ TEST_P(RankMatrix, OfUnequalRanksEqualsOneRankIn64Bits) {
 
 // Blocks that are recomputed in the backward pass repeat their collectives with the other ranks, but count no batch
 // twice.
-TEST_P(RankMatrix, ThatComputesBlocksAgainEqualsOneRankIn64Bits) {
+TEST_P(RankMatrix, MatchesOneRankWithRecomputation) {
   expect_same_training(run(1, {}, "one"), run(2, {"train.activation_checkpointing=block"}, "two"));
 }
 
-TEST_P(RankMatrix, GoesOnWithAnotherSplitOfTheSameSteps) {
+TEST_P(RankMatrix, ResumesWithAnotherSplit) {
   const std::string one = run(1, {}, "one"), mixed = folder_ / "mixed";
   Result result = ranks(2, job_, mixed, set({"train.micro_batch_size=[5,3]", "checkpoint.interval=10"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -121,14 +121,14 @@ TEST_P(RankMatrix, GoesOnWithAnotherSplitOfTheSameSteps) {
   expect_same_training(one, mixed);
 }
 
-TEST_P(RankMatrix, WithMicroBatchesForOtherRanksThanThereAreIsAUsageError) {
+TEST_P(RankMatrix, RefusesMicroBatchesForOtherRankCount) {
   const Result result = ranks(2, job_, folder_ / "refused", set({"train.micro_batch_size=[4,2,2]"}));
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.err, ::testing::HasSubstr("train.micro_batch_size has 3 numbers for 2 ranks"));
 }
 
 // Each run differs from the fp64 run by its own rounding, so two runs differ by at most twice as much.
-TEST_P(RankMatrix, In16BitsIsAsNearToOneRankAsItsRoundingAllows) {
+TEST_P(RankMatrix, MatchesOneRankIn16BitsWithinRounding) {
   const std::string exact = run(1, {}, "exact");
   for (const std::string precision : {"bf16", "fp16"}) {
     const std::string one = run(1, {"precision=" + precision}, "one_" + precision);
@@ -140,7 +140,7 @@ TEST_P(RankMatrix, In16BitsIsAsNearToOneRankAsItsRoundingAllows) {
 }
 
 // Two ranks with a micro-batch each compute what one rank does with two micro-batches in turn, and a + b = b + a.
-TEST_P(RankMatrix, OfTwoRanksIsBitForBitWhatOneAccumulates) {
+TEST_P(RankMatrix, EqualsAccumulationOnOneRankBitForBit) {
   for (const std::string precision : {"bf16", "fp16", "fp32"}) {
     const std::vector<std::string> settings{"precision=" + precision, "parallel.sync_bn=false"};
     std::vector<std::string> accumulating = settings;

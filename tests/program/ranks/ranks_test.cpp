@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 
 #include "support/ports.hpp"
 #include "support/program.hpp"
@@ -37,7 +39,7 @@ Result two_ranks(const std::string& job, const std::string& output, std::vector<
   return Program(arguments).wait();
 }
 
-class Ranks : public ::testing::Test {
+class MultiRankRun : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::filesystem::exists(kTorchrun)) return;
@@ -47,7 +49,7 @@ class Ranks : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Ranks, TwoUnderTorchrunEqualOneIn64Bits) {
+TEST_F(MultiRankRun, MatchesOneRankUnderTorchrunIn64Bits) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
   const Result result = two_ranks(job, folder_ / "two");
@@ -56,7 +58,7 @@ TEST_F(Ranks, TwoUnderTorchrunEqualOneIn64Bits) {
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
 }
 
-TEST_F(Ranks, AccumulationEqualsOneLargeBatchIn64Bits) {
+TEST_F(MultiRankRun, AccumulatesLikeOneLargeBatchIn64Bits) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "four", "--set", "train.micro_batch_size=2"}).exit_code, 0);
@@ -66,7 +68,7 @@ TEST_F(Ranks, AccumulationEqualsOneLargeBatchIn64Bits) {
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "uneven/metrics.jsonl", 1e-9);
 }
 
-TEST_F(Ranks, AndAccumulationGiveTheFirstStepIn32Bits) {
+TEST_F(MultiRankRun, MatchesFirstStepOfOneRankIn32Bits) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n"), fp32 = "precision=fp32";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one", "--set", fp32}).exit_code, 0);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "accumulated", "--set", fp32, "--set",
@@ -83,7 +85,7 @@ TEST_F(Ranks, AndAccumulationGiveTheFirstStepIn32Bits) {
   }
 }
 
-TEST_F(Ranks, TwoResumeWhatOneSaved) {
+TEST_F(MultiRankRun, ResumesWhatOneRankSaved) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "two"}).exit_code, 0);
@@ -94,7 +96,7 @@ TEST_F(Ranks, TwoResumeWhatOneSaved) {
   expect_equal_losses(folder_ / "one/metrics.jsonl", folder_ / "two/metrics.jsonl", 1e-9);
 }
 
-TEST_F(Ranks, TellThatTheyAreTooManyForTheAccumulation) {
+TEST_F(MultiRankRun, WarnsOfTooManyRanksForAccumulation) {
   const std::vector<std::string> too_many{"--set", "train.gradient_accumulation_steps=8"};
   const Result result = ranks(2, write_gpt_job(folder_), folder_ / "run", too_many);
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -104,7 +106,7 @@ TEST_F(Ranks, TellThatTheyAreTooManyForTheAccumulation) {
 }
 
 // The job sets only the micro-batch: more ranks, or another micro-batch, must divide the same global batch.
-TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
+TEST_F(MultiRankRun, KeepsGlobalBatchOfOneRank) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
   const std::vector<std::string> unnamed{"--set", "train.global_batch_size=null", "--set", "train.micro_batch_size=8"};
   const auto with = [&](std::vector<std::string> command) {
@@ -135,7 +137,7 @@ TEST_F(Ranks, GoOnWithTheGlobalBatchThatOneRankHad) {
 }
 
 // The checkpoint is saved between two lines of metrics.jsonl: it must contain both ranks' part of the next line's loss.
-TEST_F(Ranks, TwoGoOnWithTheLossOfTheLineAtHand) {
+TEST_F(MultiRankRun, ResumesWithPartOfALogLine) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 20}\ncheckpoint: {interval: 10}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
   ASSERT_EQ(ranks(2, job, folder_ / "two").exit_code, 0);
@@ -146,7 +148,7 @@ TEST_F(Ranks, TwoGoOnWithTheLossOfTheLineAtHand) {
   EXPECT_NEAR(actual[0], expected[0], 1e-9);
 }
 
-TEST_F(Ranks, AHalfSetEnvironmentIsExitCode2) {
+TEST_F(MultiRankRun, RefusesHalfSetEnvironment) {
   Program program({gputrain_path(), "run", write_gpt_job(folder_)}, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
   const Result result = program.wait();
   EXPECT_EQ(result.exit_code, 2);
@@ -174,14 +176,20 @@ std::vector<Result> started_by_hand(const std::string& job, const std::string& o
   return results;
 }
 
-class MistakeOfAllRanks : public ::testing::TestWithParam<std::pair<std::string, int>> {};
-INSTANTIATE_TEST_SUITE_P(Mistakes, MistakeOfAllRanks,
+class SharedMistake : public ::testing::TestWithParam<std::pair<std::string, int>> {};
+INSTANTIATE_TEST_SUITE_P(Mistakes, SharedMistake,
                          ::testing::Values(std::pair("trian.max_steps=3", 2), std::pair("device=cuda", 6),
                                            std::pair("data.train.path=/nowhere", 3),
                                            std::pair("checkpoint.resume=must", 5)),
-                         [](const auto& entry) { return "Number" + std::to_string(entry.index); });
+                         [](const auto& entry) {
+                           std::string name = entry.param.first;  // a setting
+                           for (char& c : name) {
+                             if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '_';
+                           }
+                           return name;
+                         });
 
-TEST_P(MistakeOfAllRanks, IsToldOnceByRankZero) {
+TEST_P(SharedMistake, IsReportedOnceByRankZero) {
   const auto& [setting, code] = GetParam();
   if (setting == "device=cuda" && std::filesystem::exists("/dev/nvidia0")) GTEST_SKIP() << "there is a GPU here";
   const TemporaryFolder folder;
@@ -197,7 +205,7 @@ void expect_refusal_by_rank_zero(const std::vector<Result>& results, int code, c
   for (size_t rank = 1; rank < results.size(); ++rank) EXPECT_EQ(results[rank].err, "") << rank;
 }
 
-TEST(RefusalOfRankZero, OfARunFolderIsToldByItAlone) {
+TEST(RankErrorReport, ComesFromRankZeroForUnusableRunFolder) {
   const TemporaryFolder folder;
   const std::string in_its_place = folder.write("run", "");
   const std::vector<std::string> five(5, "seed=1");  // some hear of it from ranks other than 0
@@ -205,7 +213,7 @@ TEST(RefusalOfRankZero, OfARunFolderIsToldByItAlone) {
   expect_refusal_by_rank_zero(results, 6, "cannot use the run folder");
 }
 
-TEST(RefusalOfRankZero, OfACheckpointIsToldByItAlone) {
+TEST(RankErrorReport, ComesFromRankZeroForChangedSettings) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -214,7 +222,7 @@ TEST(RefusalOfRankZero, OfACheckpointIsToldByItAlone) {
   expect_refusal_by_rank_zero(results, 2, "these settings changed since the checkpoint");
 }
 
-TEST(MistakeOfOneRank, IsToldByItAndKnownToTheOthers) {
+TEST(RankErrorReport, ReachesTheOtherRanks) {
   const TemporaryFolder folder;
   const auto results = started_by_hand(write_gpt_job(folder), folder / "run", {"seed=1", "trian.max_steps=3"});
   for (const Result& result : results) {
@@ -224,7 +232,7 @@ TEST(MistakeOfOneRank, IsToldByItAndKnownToTheOthers) {
   EXPECT_THAT(results[0].err, HasSubstr("rank 1 on"));
 }
 
-TEST(MistakeOfOneRank, IsToldWhenTheOthersNeverCome) {
+TEST(RankErrorReport, ComesWhenOtherRanksNeverDo) {
   const TemporaryFolder folder;
   Program alone({gputrain_path(), "run", write_gpt_job(folder), "--set", "trian.max_steps=3"},
                 {{"RANK", "1"},

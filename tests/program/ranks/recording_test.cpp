@@ -87,9 +87,11 @@ struct Case {
   const char* precision;
   const char* train;
   int replays;  // of kSteps: the sixth step, the last of an epoch, has padding only in its second micro-batch
+
+  friend void PrintTo(const Case& it, std::ostream* to) { *to << it.name; }
 };
 
-class Recorded : public ::testing::TestWithParam<Case> {
+class RecordedTraining : public ::testing::TestWithParam<Case> {
  protected:
   Job job(const std::string& device, const std::string& graphs) {
     const Case& of = GetParam();
@@ -106,7 +108,7 @@ class Recorded : public ::testing::TestWithParam<Case> {
 };
 
 INSTANTIATE_TEST_SUITE_P(
-    Jobs, Recorded,
+    Jobs, RecordedTraining,
     ::testing::Values(
         Case{"GptInFp64", kGpt, "fp64", "global_batch_size: 8, micro_batch_size: 4, max_grad_norm: 1.0", 5},
         Case{"GptInFp16", kGpt, "fp16", "global_batch_size: 8, micro_batch_size: 8, label_smoothing: 0.1", 6},
@@ -115,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ResnetInFp64", kResnet, "fp64", "global_batch_size: 1", 6}),
     [](const auto& entry) { return entry.param.name; });
 
-TEST_P(Recorded, IsTheSameTrainingByATape) {
+TEST_P(RecordedTraining, MatchesDirectTrainingByTape) {
   const Job job = this->job("cpu", "auto");
   Tape::Counts counts;
   const Left replayed = train(job, [&](at::Device) { return std::make_unique<Tape>(counts); });
@@ -124,7 +126,7 @@ TEST_P(Recorded, IsTheSameTrainingByATape) {
   expect_equal(replayed, train(job, [](at::Device) { return nullptr; }));
 }
 
-TEST_P(Recorded, IsTheSameTrainingByACudaGraph) {
+TEST_P(RecordedTraining, MatchesDirectTrainingByCudaGraph) {
   if (device::gpu_count() == 0) GTEST_SKIP() << "there is no GPU here";
   expect_equal(train(job("cuda", "auto"), device::make_recording), train(job("cuda", "off"), device::make_recording));
 }
@@ -137,7 +139,7 @@ class Refusal final : public device::Recording {
   void instead(const std::function<void()>&) override { replay(); }
 };
 
-TEST_P(Recorded, OrNotWhereThatIsImpossible) {
+TEST_P(RecordedTraining, FallsBackWhenRecordingIsImpossible) {
   const Job job = this->job("cpu", "auto");
   int made = 0;
   const Left refused = train(job, [&](at::Device) { return ++made, std::make_unique<Refusal>(); });

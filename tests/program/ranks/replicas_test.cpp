@@ -88,7 +88,7 @@ int flip_bit(pid_t process, const std::string& bytes) {
   return flipped;
 }
 
-class Replica : public ::testing::Test {
+class ReplicaCheck : public ::testing::Test {
  protected:
   /// Trains with `world` ranks until the first step is printed, and flips a bit of rank 1. Without sharding, which
   /// would restore the value from its owner in every step.
@@ -105,7 +105,7 @@ class Replica : public ::testing::Test {
   RankPrograms programs_;
 };
 
-TEST_F(Replica, WithAFlippedBitEndsTheRunWithItsTensorAndRank) {
+TEST_F(ReplicaCheck, EndsRunAndNamesFlippedTensorAndRank) {
   start_and_flip(3, "{check_replicas: 25}");
   const Result result = wait_for(programs_);
   EXPECT_EQ(result.exit_code, 4) << result.err;
@@ -115,7 +115,7 @@ TEST_F(Replica, WithAFlippedBitEndsTheRunWithItsTensorAndRank) {
   EXPECT_EQ(summary["step"].get<int>() % 25, 0);
 }
 
-TEST_F(Replica, WithAFlippedBitIsNotSaved) {
+TEST_F(ReplicaCheck, PreventsSavingAFlippedBit) {
   start_and_flip(2, "{check_replicas: 100000000}");
   std::ofstream(folder_ / "run/SAVE");
   const Result result = wait_for(programs_);

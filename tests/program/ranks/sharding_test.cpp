@@ -37,7 +37,7 @@ void flip_last_bit(const std::string& path) {
 }
 
 // The 8 samples of a step at once or in turn; three ranks have 2, 3 and 3; two ranks recompute blocks.
-TEST_P(Sharding, TrainsAsOneRankDoes) {
+TEST_P(Sharding, TrainsLikeOneRank) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
   for (const auto& [world, accumulates] : {std::pair(2, true), {3, true}, {4, false}}) {
@@ -51,7 +51,7 @@ TEST_P(Sharding, TrainsAsOneRankDoes) {
   }
 }
 
-TEST_P(Sharding, SavedByFourRanksIsResumedByAnyNumber) {
+TEST_P(Sharding, ResumesOnAnyRankCount) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
   const Result four = ranks(4, job, folder_ / "four", sharded_);
@@ -70,7 +70,7 @@ TEST_P(Sharding, SavedByFourRanksIsResumedByAnyNumber) {
   }
 }
 
-TEST_P(Sharding, StartsFromWhatOneRankSaved) {
+TEST_P(Sharding, ResumesWhatOneRankSaved) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "one"}).exit_code, 0);
   copy_without_the_end(folder_ / "one", folder_ / "two");
@@ -80,7 +80,7 @@ TEST_P(Sharding, StartsFromWhatOneRankSaved) {
 }
 
 // Bit for bit: this fails if any state is not saved or not restored.
-TEST_P(Sharding, ResumesAtTheSameNumberOfRanksExactly) {
+TEST_P(Sharding, ResumesBitForBitOnSameRankCount) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 10}\n");
   ASSERT_EQ(ranks(3, job, folder_ / "whole", sharded_).exit_code, 0);
   copy_without_the_end(folder_ / "whole", folder_ / "cut");
@@ -90,7 +90,7 @@ TEST_P(Sharding, ResumesAtTheSameNumberOfRanksExactly) {
 }
 
 // A file that rank 0 does not read may be damaged too.
-TEST_P(Sharding, FallsBackWhereOnlyAnotherRankFindsTheDamage) {
+TEST_P(Sharding, SkipsDamageThatOnlyOneRankSees) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 5, keep_last: 4}\n");
   ASSERT_EQ(ranks(3, job, folder_ / "whole", sharded_).exit_code, 0);
   std::filesystem::copy(folder_ / "whole", folder_ / "damaged", std::filesystem::copy_options::recursive);
@@ -116,7 +116,7 @@ struct NoQuarantine {
 
 // 24 layers of 4 MiB, trained without momentum. Each of three ranks has 32 MiB of the gradient instead of 96, and a few
 // buckets of 4 MiB. The kernel's peak memory of the process must show most of the difference.
-TEST(ShardingOfGradients, TakesLessMemoryInEachProcess) {
+TEST(GradientSharding, SavesMemoryInEachProcess) {
   const NoQuarantine before_the_programs_start;
   const TemporaryFolder folder;
   std::string hidden = "1024";

@@ -45,7 +45,7 @@ std::string write_long_job(const TemporaryFolder& folder) {
   return write_gpt_job(folder, "log: {interval: 20}\neval: {interval: null}\ncheckpoint: {interval: 25}\n");
 }
 
-TEST(Audit, AfterTwentyRandomInterruptionsEverySampleWasUsedOncePerEpoch) {
+TEST(DataAudit, FindsEverySampleOnceAfterInterruptions) {
   const TemporaryFolder folder;
   const std::string job = write_long_job(folder);
   const std::vector<std::string> run{"run",          job,
@@ -74,7 +74,7 @@ TEST(Audit, AfterTwentyRandomInterruptionsEverySampleWasUsedOncePerEpoch) {
   EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr("exactly once per epoch"));
 }
 
-class Planted : public ::testing::Test {
+class AuditFindings : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(
@@ -99,11 +99,11 @@ class Planted : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Planted, DuplicateIsFound) { EXPECT_EQ(finding(2), "2 samples used more than once"); }
-TEST_F(Planted, GapIsFound) { EXPECT_EQ(finding(-3), "3 samples left out"); }
-TEST_F(Planted, ExchangeIsFound) { EXPECT_EQ(finding(0), "as many samples as expected, but not those"); }
+TEST_F(AuditFindings, ReportsDuplicateSamples) { EXPECT_EQ(finding(2), "2 samples used more than once"); }
+TEST_F(AuditFindings, ReportsMissingSamples) { EXPECT_EQ(finding(-3), "3 samples left out"); }
+TEST_F(AuditFindings, ReportsExchangedSamples) { EXPECT_EQ(finding(0), "as many samples as expected, but not those"); }
 
-TEST(Audit, CountsAttemptsAsTheRunDoesAlsoThoseThatWereKilledBeforeTheySaved) {
+TEST(DataAudit, CountsAttemptsKilledBeforeSaving) {
   const TemporaryFolder folder;
   const std::string job = write_long_job(folder);
   const auto start = [&](const std::string& run, const std::string& interval) {
@@ -132,7 +132,7 @@ TEST(Audit, CountsAttemptsAsTheRunDoesAlsoThoseThatWereKilledBeforeTheySaved) {
   EXPECT_EQ(audit(folder / "other", 0)["attempts"], 5);
 }
 
-TEST(Audit, NamesTheLineAtWhichTheChainBreaks) {
+TEST(DataAudit, NamesLineWhereChainBreaks) {
   const TemporaryFolder folder;
   ASSERT_EQ(gputrain({"run", write_long_job(folder), "--output-dir", folder / "run", "--set", "train.max_steps=100"})
                 .exit_code,
@@ -147,7 +147,7 @@ TEST(Audit, NamesTheLineAtWhichTheChainBreaks) {
   EXPECT_THAT(gputrain({"data", "audit", folder / "run"}).out, HasSubstr("ledger  line 2:"));
 }
 
-TEST(Audit, NamesTheLineAlsoWhereWhatItSaysNowMakesNoSense) {
+TEST(DataAudit, NamesLineWithImpossibleValues) {
   const TemporaryFolder folder;
   ASSERT_EQ(gputrain({"run", write_long_job(folder), "--output-dir", folder / "run", "--set", "train.max_steps=100"})
                 .exit_code,
@@ -167,7 +167,7 @@ TEST(Audit, NamesTheLineAlsoWhereWhatItSaysNowMakesNoSense) {
   EXPECT_THAT(audit(folder / "run", 4)["findings"].dump(), HasSubstr("fewer samples used than steps were taken"));
 }
 
-TEST(Audit, FindsAnEpochBrokenByAnotherBatchSize) {
+TEST(DataAudit, ReportsEpochBrokenByNewBatchSize) {
   const TemporaryFolder folder;
   const std::string job = write_long_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"}).exit_code, 0);
@@ -206,7 +206,7 @@ int64_t first_skip(const std::string& run) {
   return 0;
 }
 
-TEST(Audit, OfARunThatWentOnFromAnotherOneCountsWhatThatHadUsed) {
+TEST(DataAudit, CountsSamplesOfTheRunItContinues) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 9}\n");
   for (const char* batch : {"8", "16"})
@@ -225,7 +225,7 @@ TEST(Audit, OfARunThatWentOnFromAnotherOneCountsWhatThatHadUsed) {
   EXPECT_THAT(audit.out, Not(HasSubstr("more than once")));
 }
 
-TEST(Audit, TellsOfSkippedSamplesOfWhichAnInterruptedRunMayHaveNoMore) {
+TEST(DataAudit, ReportsSkippedSamplesAndTheirLimit) {
   const TemporaryFolder folder;
   const std::string job = write_job_with_bad_images(folder);
   const auto run = [&](const std::string& name, const std::string& fraction, int64_t steps) {
@@ -245,7 +245,7 @@ TEST(Audit, TellsOfSkippedSamplesOfWhichAnInterruptedRunMayHaveNoMore) {
   for (const int64_t end : {12, 20}) EXPECT_EQ(run("two epochs", "0.1", end).exit_code, 0) << "two in each";
 }
 
-TEST(Audit, RefusesAFolderWithoutALedgerAndNonsenseInIt) {
+TEST(DataAudit, RefusesFolderWithoutLedgerOrWithNonsense) {
   const TemporaryFolder folder;
   EXPECT_EQ(gputrain({"data", "audit", folder.path()}).exit_code, 2);
   folder.write("ledger.jsonl", "{\"kind\":\"attempt\",\"attempt\":\"x\"}\n");

@@ -113,7 +113,7 @@ std::vector<std::string> strings_at(const nlohmann::json& list, const char* key)
   return strings;
 }
 
-TEST_F(Ckpt, LsShowsEachCheckpointNewestLastWithScoreMarksAndTotal) {
+TEST_F(Ckpt, LsListsScoresMarksAndTotal) {
   const Result result = ckpt({"ls", run_});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const auto lines = lines_of(result.out);
@@ -125,7 +125,7 @@ TEST_F(Ckpt, LsShowsEachCheckpointNewestLastWithScoreMarksAndTotal) {
   EXPECT_THAT(lines[6], HasSubstr(" MiB in "));
 }
 
-TEST_F(Ckpt, LsTellsTornSetAsideAndHalfWrittenOnesApart) {
+TEST_F(Ckpt, LsTellsTornSetAsideAndPartialApart) {
   truncate(20);
   leave_remains();
   const auto document = ckpt_json({"ls", run_}, 0);
@@ -148,7 +148,7 @@ TEST_F(Ckpt, LsTellsTornSetAsideAndHalfWrittenOnesApart) {
   EXPECT_THAT(table.out, HasSubstr("5 checkpoints, 1 set aside, 1 half written, "));
 }
 
-TEST_F(Ckpt, VerifyFindsAFlippedBitThatLsCannotSee) {
+TEST_F(Ckpt, VerifyFindsFlippedBitLsMisses) {
   flip(12, "optimizer.safetensors");
   EXPECT_THAT(ckpt({"ls", run_}).out, Not(HasSubstr("bad: ")));
   const Result result = ckpt({"verify", run_});
@@ -164,7 +164,7 @@ TEST_F(Ckpt, VerifyFindsAFlippedBitThatLsCannotSee) {
   EXPECT_EQ(document["checkpoints"][3]["problem"], nullptr);
 }
 
-TEST_F(Ckpt, VerifyOfOneCheckpointLooksAtThatAlone) {
+TEST_F(Ckpt, VerifyChecksOnlyTheNamedCheckpoint) {
   flip(12);
   EXPECT_EQ(ckpt({"verify", in_ckpt(name(12))}).exit_code, 5);
   EXPECT_EQ(ckpt({"verify", in_ckpt(name(16))}).exit_code, 0);
@@ -175,7 +175,7 @@ TEST_F(Ckpt, VerifyOfOneCheckpointLooksAtThatAlone) {
   EXPECT_THAT(ckpt({"verify", in_ckpt("step-00000009")}).out, HasSubstr("its manifest is that of step 8"));
 }
 
-TEST_F(Ckpt, VerifyOfARunWithoutCheckpointsIsExitCode5) {
+TEST_F(Ckpt, VerifyExits5WithoutCheckpoints) {
   for (const int step : {4, 8, 12, 16, 20}) fs::remove_all(in_ckpt(name(step)));
   const Result result = ckpt({"verify", run_});
   EXPECT_EQ(result.exit_code, 5);
@@ -184,7 +184,7 @@ TEST_F(Ckpt, VerifyOfARunWithoutCheckpointsIsExitCode5) {
   EXPECT_EQ(ckpt({"ls", run_}).exit_code, 0);
 }
 
-TEST_F(Ckpt, DiffOfACheckpointWithItsCopyIsExitCode0) {
+TEST_F(Ckpt, DiffExits0ForACopy) {
   fs::copy(run_, folder_ / "copy", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   const auto document = ckpt_json({"diff", run_, folder_ / "copy"}, 0);
   EXPECT_EQ(document["equal"], true);
@@ -195,7 +195,7 @@ TEST_F(Ckpt, DiffOfACheckpointWithItsCopyIsExitCode0) {
   EXPECT_THAT(ckpt({"diff", run_, folder_ / "copy"}).out, HasSubstr("all tensors are equal bit for bit"));
 }
 
-TEST_F(Ckpt, DiffOfTwoRunsTellsSettingsByClassMetricsAndTensors) {
+TEST_F(Ckpt, DiffShowsSettingsMetricsAndTensors) {
   const auto document = ckpt_json({"diff", run_, other()}, 4);
   EXPECT_EQ(document["equal"], false);
   EXPECT_EQ(document["a"]["step"], 20);
@@ -218,7 +218,7 @@ TEST_F(Ckpt, DiffOfTwoRunsTellsSettingsByClassMetricsAndTensors) {
   for (const auto& line : lines_of(text.out)) EXPECT_LE(line.size(), 120U) << line;
 }
 
-TEST_F(Ckpt, DiffTakesARunsNewestGoodCheckpointAndNamesTheDamagedOne) {
+TEST_F(Ckpt, DiffSkipsDamagedNewestAndNamesIt) {
   flip(20);
   const auto document = ckpt_json({"diff", run_, in_ckpt(name(16))}, 0);
   EXPECT_EQ(document["a"]["step"], 16);
@@ -227,7 +227,7 @@ TEST_F(Ckpt, DiffTakesARunsNewestGoodCheckpointAndNamesTheDamagedOne) {
   EXPECT_EQ(ckpt({"diff", in_ckpt(name(20)), in_ckpt(name(16))}).exit_code, 5);
 }
 
-TEST_F(Ckpt, DiffTellsTensorsOfAnotherModelApart) {
+TEST_F(Ckpt, DiffShowsTensorsOfOnlyOneModel) {
   const std::string job = write_gpt_job(folder_, kFiveCheckpoints);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder_ / "wide", "--set", "model.config.n_inner=64", "--set",
                       "model.config.position=rotary"})
@@ -241,7 +241,7 @@ TEST_F(Ckpt, DiffTellsTensorsOfAnotherModelApart) {
   EXPECT_THAT(text.out, HasSubstr("Double [32, 128] in A, Double [32, 64] in B"));
 }
 
-TEST_F(Ckpt, PruneKeepsEachCountOnItsOwnAndRemovesHalfWrittenOnes) {
+TEST_F(Ckpt, PruneKeepsEachCountAndRemovesPartials) {
   leave_remains();
   const std::vector<std::string> arguments{"prune", run_, "--keep-last", "1", "--keep-every", "8"};
   auto dry = arguments;
@@ -260,7 +260,7 @@ TEST_F(Ckpt, PruneKeepsEachCountOnItsOwnAndRemovesHalfWrittenOnes) {
   EXPECT_EQ(ckpt({"verify", run_}).exit_code, 0);
 }
 
-TEST_F(Ckpt, PruneNeverRemovesTheNewestThatVerifies) {
+TEST_F(Ckpt, PruneKeepsNewestThatVerifies) {
   flip(16);
   flip(20);
   const Result result = ckpt({"prune", run_, "--keep-last", "1"});
@@ -309,7 +309,7 @@ TEST_F(Ckpt, PruneRemovesNothingWhenNoneVerifies) {
   EXPECT_EQ(names(), before);
 }
 
-TEST_F(Ckpt, PruneIsRefusedWhileARunUsesTheFolder) {
+TEST_F(Ckpt, PruneRefusesFolderInUse) {
   const std::string job = write_gpt_job(folder_, "log: {interval: 1}\ncheckpoint: {interval: 5}\n");
   Program program({gputrain_path(), "run", job, "--output-dir", folder_ / "busy", "--set", "train.max_steps=1000000"});
   ASSERT_TRUE(program.prints("step    20/"));
@@ -320,7 +320,7 @@ TEST_F(Ckpt, PruneIsRefusedWhileARunUsesTheFolder) {
   EXPECT_EQ(ckpt({"prune", folder_ / "busy", "--keep-last", "1", "--dry-run"}).exit_code, 0);
 }
 
-TEST_F(Ckpt, WhatIsNoRunIsExitCode2WithWhatWasLookedFor) {
+TEST_F(Ckpt, Exits2ForWhatIsNoRun) {
   const std::string text = folder_.write("file.txt", "x");
   const std::string empty = folder_ / "empty";
   fs::create_directory(empty);
@@ -339,7 +339,7 @@ TEST_F(Ckpt, WhatIsNoRunIsExitCode2WithWhatWasLookedFor) {
   EXPECT_EQ(ckpt({}).exit_code, 2);
 }
 
-TEST(TensorDifference, CountsBitsAndFindsTheLargestFigures) {
+TEST(TensorDifference, CountsBitsAndFindsLargestDifferences) {
   const auto difference =
       app::difference_between(at::tensor({1.0F, 2.0F, 0.0F, 8.0F}), at::tensor({1.0F, 2.5F, -0.0F, 4.0F}));
   EXPECT_EQ(difference.elements, 4);
@@ -348,7 +348,7 @@ TEST(TensorDifference, CountsBitsAndFindsTheLargestFigures) {
   EXPECT_EQ(difference.largest_relative, 0.5);
 }
 
-TEST(TensorDifference, KnowsNeighboursAmongLargeIntegers) {
+TEST(TensorDifference, SeparatesNeighboursAmongLargeIntegers) {
   const int64_t large = (int64_t{1} << 60) + 1;
   const auto difference =
       app::difference_between(at::full({5000}, large, at::kLong), at::full({5000}, large + 1, at::kLong));
@@ -359,7 +359,7 @@ TEST(TensorDifference, KnowsNeighboursAmongLargeIntegers) {
   EXPECT_DOUBLE_EQ(ends.largest_absolute, 0x1p64);
 }
 
-TEST(TensorDifference, IsInfiniteWhereOnlyOneIsNotANumber) {
+TEST(TensorDifference, IsInfiniteWhenOnlyOneIsNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const auto one = app::difference_between(at::tensor({1.0F, nan}), at::tensor({1.0F, 2.0F}));
   EXPECT_EQ(one.differing, 1);
@@ -369,7 +369,7 @@ TEST(TensorDifference, IsInfiniteWhereOnlyOneIsNotANumber) {
   EXPECT_EQ(both.largest_absolute, 0);
 }
 
-TEST(TensorDifference, ReadsEveryDtypeThatAFileCanHold) {
+TEST(TensorDifference, ReadsEveryDtypeOfTheFileFormat) {
   for (const auto type :
        {at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kUInt16, at::kUInt32, at::kUInt64,
         at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kFloat8_e5m2, at::kFloat8_e4m3fn}) {

@@ -31,20 +31,20 @@ class KeptBatch : public ::testing::Test {
   const std::string run_ = folder_ / "run";
 };
 
-TEST_F(KeptBatch, IsDividedByASmallerMicroBatchAndTheLogSaysSo) {
+TEST_F(KeptBatch, SplitsIntoSmallerMicroBatchAndLogsIt) {
   const Result result = go_on({"train.micro_batch_size=4", "train.max_steps=12"}, true);
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("256 tokens/step = 4 micro x 16 seq x 1 rank x 4 accumulation"));
   EXPECT_THAT(read_file(run_ + "/logs/rank_0000.log"), HasSubstr("the global batch stays at 16 samples"));
 }
 
-TEST_F(KeptBatch, IsKeptWhereTheMirrorIsAway) {
+TEST_F(KeptBatch, SurvivesMissingMirror) {
   std::filesystem::create_symlink(folder_ / "nowhere", folder_ / "nowhere");
   const Result result = go_on({"train.micro_batch_size=4", "checkpoint.mirror=" + (folder_ / "nowhere")});
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-TEST_F(KeptBatch, GivesWayToAnotherAccumulationOnlyWhereThatIsAccepted) {
+TEST_F(KeptBatch, YieldsToAccumulationOnlyIfAccepted) {
   const std::vector<std::string> larger{"train.gradient_accumulation_steps=4", "train.max_steps=12"};
   const Result refused = go_on(larger);
   EXPECT_EQ(refused.exit_code, 2);

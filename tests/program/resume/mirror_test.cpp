@@ -50,7 +50,7 @@ class MirroredRun : public ::testing::Test {
       write_gpt_job(folder_, "log: {interval: 1}\neval: {interval: null}\ncheckpoint: {interval: 5, keep_last: 3}\n");
 };
 
-TEST_F(MirroredRun, HasTheLastCheckpointTwiceAndSaysSoInItsLedger) {
+TEST_F(MirroredRun, StoresLastCheckpointTwiceAndRecordsIt) {
   const Result result = gputrain(run());
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("  mirror " + mirror_));
@@ -60,7 +60,7 @@ TEST_F(MirroredRun, HasTheLastCheckpointTwiceAndSaysSoInItsLedger) {
   EXPECT_EQ(gputrain({"data", "audit", folder_ / "run"}).exit_code, 0);
 }
 
-TEST_F(MirroredRun, GoesOnFromTheMirrorWhenItsOwnFolderIsLost) {
+TEST_F(MirroredRun, ResumesFromMirrorWhenRunFolderIsLost) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
   const std::string weights = read_file(folder_ / "run/model.safetensors");
   fs::remove_all(folder_ / "run");
@@ -73,7 +73,7 @@ TEST_F(MirroredRun, GoesOnFromTheMirrorWhenItsOwnFolderIsLost) {
   EXPECT_TRUE(fs::exists(step(ckpt_, "20")));
 }
 
-TEST_F(MirroredRun, TakesTheNewestGoodOneOfBothFolders) {
+TEST_F(MirroredRun, ResumesFromNewestGoodOfBothFolders) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
   fs::resize_file(step(ckpt_, "20") + "/model.safetensors", 100);
   const Result torn = gputrain(run());
@@ -94,7 +94,7 @@ TEST_F(MirroredRun, TakesTheNewestGoodOneOfBothFolders) {
   EXPECT_EQ(result.exit_code, 0);
 }
 
-TEST_F(MirroredRun, LeavesTheWayNotTakenInTheMirrorToo) {
+TEST_F(MirroredRun, SetsAbandonedBranchAsideInMirrorToo) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
   begin(step(ckpt_, "10"), "resume  step 10");
   EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 10"));
@@ -106,7 +106,7 @@ TEST_F(MirroredRun, LeavesTheWayNotTakenInTheMirrorToo) {
   EXPECT_THAT(gputrain(run({"--accept"})).out, HasSubstr("resume  step 5 from " + ckpt_ + "/branch-3"));
 }
 
-TEST_F(MirroredRun, ThatWasAwayWhenAPathWasChosenIsNotTakenUpWhenItIsBack) {
+TEST_F(MirroredRun, IgnoresStaleMirrorAfterResumeFromPath) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
   take_mirror_away();
   begin(step(ckpt_, "10"), "resume  step 10");
@@ -118,10 +118,11 @@ TEST_F(MirroredRun, ThatWasAwayWhenAPathWasChosenIsNotTakenUpWhenItIsBack) {
   EXPECT_THAT(gputrain(run()).out, HasSubstr("resume  step 20 from " + mirror_ + "/branch-2"));
 }
 
-class LedgerThatIs : public MirroredRun, public ::testing::WithParamInterface<bool> {};
-INSTANTIATE_TEST_SUITE_P(LostOrOlder, LedgerThatIs, ::testing::Bool());
+class StaleLedger : public MirroredRun, public ::testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(LostOrOlder, StaleLedger, ::testing::Bool(),
+                         [](const auto& entry) { return entry.param ? "Older" : "Lost"; });
 
-TEST_P(LedgerThatIs, NeedNotTellWhichWayWasLeft) {
+TEST_P(StaleLedger, DoesNotReviveAbandonedBranch) {
   ASSERT_EQ(gputrain(run({"--set", "train.max_steps=5"})).exit_code, 0);
   ASSERT_EQ(gputrain(run({"--accept", "--set", "checkpoint.resume=" + ckpt_ + "/latest"})).exit_code, 0);
   const std::string earlier = folder_ / "ledger.jsonl";
@@ -138,7 +139,7 @@ TEST_P(LedgerThatIs, NeedNotTellWhichWayWasLeft) {
   EXPECT_TRUE(fs::exists(step(mirror_, "20")));
 }
 
-TEST_F(MirroredRun, IsRefusedWithinARunBeforeAnythingIsMoved) {
+TEST_F(MirroredRun, RefusesMirrorInARunBeforeMovingFiles) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
   for (const bool launched : {false, true}) {
     auto command = run({"--set", "checkpoint.resume=never", "--set", "checkpoint.mirror=" + ckpt_});
@@ -153,7 +154,7 @@ TEST_F(MirroredRun, IsRefusedWithinARunBeforeAnythingIsMoved) {
   EXPECT_THAT(result.err, HasSubstr("checkpoint.mirror is the folder of another run"));
 }
 
-TEST_F(MirroredRun, ThatWasAwayWhenTheRunStartedOverIsNotTakenUpWhenItIsBack) {
+TEST_F(MirroredRun, IgnoresStaleMirrorAfterStartingOver) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
   take_mirror_away();
   begin("never", "resume  off");
@@ -162,7 +163,7 @@ TEST_F(MirroredRun, ThatWasAwayWhenTheRunStartedOverIsNotTakenUpWhenItIsBack) {
   EXPECT_TRUE(fs::exists(step(mirror_, "20")));
 }
 
-TEST_F(MirroredRun, ThatWasAwayWhenTheLauncherStartedOverIsNotTakenUpWhenItIsBack) {
+TEST_F(MirroredRun, IgnoresStaleMirrorAfterLauncherStartsOver) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
   take_mirror_away();
   std::vector<std::string> command{"launch", "--nproc-per-node", "1"};
@@ -174,7 +175,7 @@ TEST_F(MirroredRun, ThatWasAwayWhenTheLauncherStartedOverIsNotTakenUpWhenItIsBac
   EXPECT_TRUE(fs::exists(step(mirror_, "20")));
 }
 
-TEST_F(MirroredRun, StartsOverUnderTheLauncherToo) {
+TEST_F(MirroredRun, StartsOverUnderLauncher) {
   ASSERT_EQ(gputrain(run()).exit_code, 0);
   std::vector<std::string> command{"launch", "--nproc-per-node", "1"};
   for (const auto& word : run({"--set", "checkpoint.resume=never"})) command.push_back(word);
@@ -184,7 +185,7 @@ TEST_F(MirroredRun, StartsOverUnderTheLauncherToo) {
   EXPECT_TRUE(fs::exists(step(mirror_, "20")));
 }
 
-TEST_F(MirroredRun, EndsWellWithoutTheMirrorAndTellsOnceWhy) {
+TEST_F(MirroredRun, EndsWellWithoutMirrorAndSaysWhyOnce) {
   folder_.write("far", "a file where a folder should be");
   const Result result = gputrain(run());
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -196,7 +197,7 @@ TEST_F(MirroredRun, EndsWellWithoutTheMirrorAndTellsOnceWhy) {
   EXPECT_EQ(gputrain(run()).exit_code, 0);
 }
 
-TEST_F(MirroredRun, MirrorsTheCheckpointItSavesWhenItIsStopped) {
+TEST_F(MirroredRun, MirrorsTheCheckpointOfAStop) {
   Program program({gputrain_path(), "run", job_, "--output-dir", folder_ / "run", "--set",
                    "checkpoint.mirror=" + mirror_, "--set", "checkpoint.interval=null", "--set",
                    "train.max_steps=1000000"});
@@ -207,7 +208,7 @@ TEST_F(MirroredRun, MirrorsTheCheckpointItSavesWhenItIsStopped) {
   EXPECT_EQ(gputrain({"ckpt", "verify", mirror_}).exit_code, 0);
 }
 
-TEST_F(MirroredRun, WritesNothingWhereTheMirrorHasGone) {
+TEST_F(MirroredRun, WritesNothingWhereMirrorHasGone) {
   Program program({gputrain_path(), "run", job_, "--output-dir", folder_ / "run", "--set",
                    "checkpoint.mirror=" + mirror_, "--set", "checkpoint.interval=null", "--set",
                    "train.max_steps=1000000"});
@@ -221,7 +222,7 @@ TEST_F(MirroredRun, WritesNothingWhereTheMirrorHasGone) {
   EXPECT_THAT(ledger(), HasSubstr("the mirror is away"));
 }
 
-TEST_F(MirroredRun, IsRefusedWhereAnotherMirrorsOrSavesItself) {
+TEST_F(MirroredRun, RefusesMirrorOfAnotherRunOrItself) {
   for (const std::string& within : {ckpt_, folder_ / "run", folder_ / "run/second"}) {
     const Result result = gputrain(run({"--set", "checkpoint.mirror=" + within}));
     EXPECT_EQ(result.exit_code, 2) << within;

@@ -28,12 +28,14 @@ using ::testing::HasSubstr;
 
 struct Request {
   int signal, exit_code;
+
+  friend void PrintTo(const Request& it, std::ostream* to) { *to << sigabbrev_np(it.signal); }
 };
 
 // Each signal while training; at other moments two of them, a different pair each time.
 const Request kTerm{SIGTERM, 143}, kHup{SIGHUP, 143}, kInt{SIGINT, 130}, kUsr1{SIGUSR1, 138};
 
-TEST(Stopping, WhileTrainingSavesTheStepThatWasReached) {
+TEST(StopSignal, SavesReachedStepWhileTraining) {
   for (const auto& [signal, exit_code] : {kTerm, kHup, kInt, kUsr1}) {
     const TemporaryFolder folder;
     Program program(endless(folder));
@@ -80,7 +82,7 @@ std::string typed_at_a_terminal(const std::vector<std::string>& arguments, const
   return said + "exit " + std::to_string(WEXITSTATUS(status));
 }
 
-TEST(StoppingAtATerminal, ThatIsClosedSavesTheStepThatWasReached) {
+TEST(TerminalStop, SavesReachedStepWhenClosed) {
   const TemporaryFolder folder;
   int terminal = -1;
   const pid_t child = start_at_a_terminal(endless(folder), terminal);
@@ -97,7 +99,7 @@ TEST(StoppingAtATerminal, ThatIsClosedSavesTheStepThatWasReached) {
   EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
 }
 
-TEST(StoppingAtATerminal, CtrlCIsAnsweredAtOnceAndTheEndSaysHowToGoOn) {
+TEST(TerminalStop, AnswersCtrlCAndSaysHowToGoOn) {
   const TemporaryFolder folder;
   const std::string said =
       typed_at_a_terminal(endless(folder, {"--set", "limits.max_duration=60s"}), " 20/1,000,000", "\x03");
@@ -113,7 +115,7 @@ std::vector<std::string> evaluating(const std::string& job, const std::string& f
           "data.val.split=90%", "--set", length};
 }
 
-TEST(Stopping, WhileEvaluatingSavesAndMakesUpForTheEvaluationLater) {
+TEST(StopSignal, DefersRunningEvaluationToResume) {
   for (const auto& [signal, exit_code] : {kTerm, kInt}) {
     const TemporaryFolder folder;
     const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 1, batch_size: 1}\n");
@@ -132,7 +134,7 @@ TEST(Stopping, WhileEvaluatingSavesAndMakesUpForTheEvaluationLater) {
   }
 }
 
-TEST(StoppedBeforeAnEvaluation, ThatTheClockAsksForMakesUpForItBeforeItsNextStep) {
+TEST(DeferredEvaluation, RunsBeforeTheNextStep) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 1h}\n");
   const auto run = [&](int64_t steps, const std::string& set) {
@@ -150,7 +152,7 @@ TEST(StoppedBeforeAnEvaluation, ThatTheClockAsksForMakesUpForItBeforeItsNextStep
   EXPECT_THAT(resumed.out, HasSubstr("\neval    " + std::to_string(step) + " "));
 }
 
-TEST(StoppedInAnEvaluation, MakesUpForItOnceAndSavesItAsAnyOther) {
+TEST(DeferredEvaluation, RunsOnceAndIsSavedLikeAnyOther) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder,
                                         "log: {interval: 1}\neval: {interval: 1, batch_size: 1}\n"
@@ -179,7 +181,7 @@ TEST(StoppedInAnEvaluation, MakesUpForItOnceAndSavesItAsAnyOther) {
   EXPECT_THAT(Program(run("end", step)).wait().out, ::testing::Not(HasSubstr(evaluation)));
 }
 
-TEST(Stopping, BeforeTheFirstStepSavesNothing) {
+TEST(StopSignal, SavesNothingBeforeFirstStep) {
   for (const auto& [signal, exit_code] : {kHup, kInt}) {
     const TemporaryFolder folder;
     Program program(
@@ -222,7 +224,7 @@ class WhileSaving {
   fs::path ckpt_;
 };
 
-TEST(Stopping, WhileSavingEndsWithTheNewestStepOnDisk) {
+TEST(StopSignal, EndsWithNewestStepSavedWhileSaving) {
   for (const auto& [signal, exit_code] : {kTerm, kUsr1}) {
     const TemporaryFolder folder;
     const Result result = WhileSaving(folder).end_by(signal);
@@ -234,14 +236,14 @@ TEST(Stopping, WhileSavingEndsWithTheNewestStepOnDisk) {
   }
 }
 
-TEST(Saving, ThatAKillCutsShortKeepsTheCheckpointBefore) {
+TEST(Saving, KeepsEarlierCheckpointWhenKilled) {
   const TemporaryFolder folder;
   EXPECT_EQ(WhileSaving(folder).end_by(SIGKILL).exit_code, 137);
   const Result verified = gputrain({"ckpt", "verify", folder / "run"});
   EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
 }
 
-TEST(Saving, AtAutomaticIntervalsSavesEarlyAndLearnsFromKills) {
+TEST(Saving, AdaptsAutomaticIntervalToKills) {
   const TemporaryFolder folder;
   const auto run = endless(folder, {"--set", "checkpoint.interval=auto"});
   Program first(run);
@@ -255,7 +257,7 @@ TEST(Saving, AtAutomaticIntervalsSavesEarlyAndLearnsFromKills) {
   EXPECT_TRUE(second.prints("1 loss in "));
 }
 
-TEST(Saving, MoreOftenThanItCanBeWrittenIsToldAndCounted) {
+TEST(Saving, ReportsAndCountsStallsWhenTooFrequent) {
   const TemporaryFolder folder;
   const Result result =
       Program(endless(folder, {"--set", "checkpoint.interval=1", "--set", "limits.max_duration=5s"})).wait();
@@ -270,7 +272,7 @@ TEST(Saving, MoreOftenThanItCanBeWrittenIsToldAndCounted) {
   EXPECT_GT(stall_seconds, 1);
 }
 
-TEST(Saving, OfTheLastStepIsDoneOnceWhereNothingComesAfterIt) {
+TEST(Saving, SavesLastStepOnce) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 10}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "eval.interval=10"}).exit_code, 0);
@@ -283,7 +285,7 @@ TEST(Saving, OfTheLastStepIsDoneOnceWhereNothingComesAfterIt) {
   EXPECT_THAT(steps, ::testing::ElementsAre(10, 20));
 }
 
-TEST(Saving, IsDoneForWhatIsToBeKeptForGood) {
+TEST(Saving, SavesStepsToKeepForever) {
   const TemporaryFolder folder;
   const std::string job =
       write_gpt_job(folder, "checkpoint: {interval: null, keep_last: 1, keep_best: 0, keep_every: 6}\n");
@@ -292,7 +294,7 @@ TEST(Saving, IsDoneForWhatIsToBeKeptForGood) {
               ::testing::ElementsAre("step-00000006", "step-00000012", "step-00000018", "step-00000020"));
 }
 
-TEST(Saving, ThatFailsAtTheEndSaysOnceWhatToTry) {
+TEST(Saving, ReportsRemedyOnceWhenLastSaveFails) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "run");
   fs::create_directory_symlink("/proc", folder / "run/ckpt");  // a place that never has room
@@ -304,7 +306,7 @@ TEST(Saving, ThatFailsAtTheEndSaysOnceWhatToTry) {
   EXPECT_EQ(result.err.find("try:", error), result.err.rfind("try:")) << result.err;
 }
 
-TEST(Saving, IsNotAskedForByAFolder) {
+TEST(Saving, IgnoresAFolderNamedSave) {
   const TemporaryFolder folder;
   folder.write("run/SAVE/full", "");
   Program program(endless(folder));
@@ -312,7 +314,7 @@ TEST(Saving, IsNotAskedForByAFolder) {
   EXPECT_TRUE(checkpoints(folder / "run").empty());
 }
 
-TEST(Saving, OnSigusr2OrAFileGoesOnTraining) {
+TEST(Saving, SavesOnSigusr2OrFileAndContinues) {
   const TemporaryFolder folder;
   Program program(endless(folder));
   ASSERT_TRUE(program.prints("step    20/"));
@@ -328,7 +330,7 @@ TEST(Saving, OnSigusr2OrAFileGoesOnTraining) {
   EXPECT_EQ(program.wait().exit_code, 143);
 }
 
-TEST(Stopping, WhileWaitingForARankThatNeverComesLeavesAtOnce) {
+TEST(StopSignal, LeavesAtOnceWhileAwaitingRanks) {
   for (const auto& [signal, exit_code] : {kUsr1, kInt}) {
     const TemporaryFolder folder;
     const int port = ::gputrain::testing::free_port();

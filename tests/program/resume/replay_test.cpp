@@ -61,7 +61,7 @@ class Replay : public ::testing::Test {
   std::string job_ = write_gpt_job(folder_, kJob), run_ = folder_ / "run";
 };
 
-TEST_F(Replay, OfAStepIsEqualAndChangesNothing) {
+TEST_F(Replay, MatchesARecordedStepAndChangesNothing) {
   const auto before = content();
   const Result result = replay(20, {"--json"});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -79,14 +79,14 @@ TEST_F(Replay, OfAStepIsEqualAndChangesNothing) {
 }
 
 /// The replay logs where the run logged, whatever log.interval is now.
-TEST_F(Replay, SpeaksWhereTheRunHasSpokenWhateverTheIntervalIsNow) {
+TEST_F(Replay, ComparesStepsRecordedAtAnotherInterval) {
   ASSERT_EQ(gputrain(run_arguments({"--set", "log.interval=2"})).exit_code, 0);
   const Result result = replay(18);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_THAT(result.out, HasSubstr("metrics  equal at 1 recorded step"));
 }
 
-TEST_F(Replay, LeavesTheMirrorAlone) {
+TEST_F(Replay, LeavesMirrorAlone) {
   run_ = folder_ / "mirrored";
   const std::string mirror = folder_ / "mirror";
   ASSERT_EQ(gputrain(run_arguments({"--set", "checkpoint.mirror=" + mirror})).exit_code, 0);
@@ -97,7 +97,7 @@ TEST_F(Replay, LeavesTheMirrorAlone) {
   EXPECT_EQ(content_of(mirror), before);
 }
 
-TEST_F(Replay, FindsTheFirstNumberThatDiffers) {
+TEST_F(Replay, FindsFirstNumberThatDiffers) {
   std::istringstream lines(read_file(run_ + "/metrics.jsonl"));
   std::string text;
   for (std::string line; std::getline(lines, line);) {
@@ -141,7 +141,7 @@ TEST_F(Replay, SaysWhyItCannotBegin) {
   EXPECT_EQ(gputrain({"replay", folder_.path(), "--step", "3"}).exit_code, 2);
 }
 
-TEST_F(Replay, PassesOverADamagedCheckpoint) {
+TEST_F(Replay, SkipsDamagedCheckpoint) {
   std::filesystem::resize_file(run_ + "/ckpt/step-00000015/model.safetensors", 100);
   const Result result = replay(18);
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
@@ -149,7 +149,7 @@ TEST_F(Replay, PassesOverADamagedCheckpoint) {
   EXPECT_TRUE(std::filesystem::exists(run_ + "/ckpt/step-00000015"));
 }
 
-TEST_F(Replay, OfAStepBeforeTheJobChangedIsRefused) {
+TEST_F(Replay, RefusesStepBeforeTheJobChanged) {
   ASSERT_EQ(gputrain(run_arguments({"--set", "train.max_steps=40", "--accept"})).exit_code, 0);
   const Result before = replay(18), after = replay(39);
   EXPECT_EQ(before.exit_code, 2);
@@ -158,7 +158,7 @@ TEST_F(Replay, OfAStepBeforeTheJobChangedIsRefused) {
   EXPECT_EQ(after.exit_code, 0) << after.out << after.err;
 }
 
-TEST_F(Replay, TellsWhatIsOtherThanItWasThen) {
+TEST_F(Replay, NotesWhatHasChangedSince) {
   std::istringstream lines(read_file(run_ + "/ledger.jsonl"));
   std::string first;
   std::getline(lines, first);
@@ -171,12 +171,12 @@ TEST_F(Replay, TellsWhatIsOtherThanItWasThen) {
   EXPECT_THAT(result.out, HasSubstr("note     the training data had 7 samples then and has "));
 }
 
-TEST_F(Replay, TellsOfSettingsByWhichNumbersAreAddedInAnotherOrder) {
+TEST_F(Replay, NotesSettingsThatReorderSums) {
   ASSERT_EQ(gputrain(run_arguments({"--set", "train.micro_batch_size=2"})).exit_code, 0);
   EXPECT_THAT(replay(20).out, HasSubstr("note     train.micro_batch_size was 3 then and is 2 now: expect equality up"));
 }
 
-TEST_F(Replay, OnTwoRanksIsEqualToARunOnTwoRanks) {
+TEST_F(Replay, MatchesARunOnTwoRanks) {
   const std::string torchrun = GPUTRAIN_SOURCE_DIR "/.deps/bin/torchrun";
   if (!std::filesystem::exists(torchrun)) {
     ASSERT_EQ(std::getenv("CI"), nullptr) << torchrun << " is missing";

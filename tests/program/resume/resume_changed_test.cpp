@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Resume, RefusesAJobThatWouldGiveOtherResults) {
+TEST(ResumeChangedJob, RefusesSettingsThatChangeResults) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -34,7 +34,7 @@ TEST(Resume, RefusesAJobThatWouldGiveOtherResults) {
   EXPECT_THAT(accepted.out, HasSubstr("done    30/30"));
 }
 
-TEST(Resume, TakesAnotherRateScheduleAndPlaceOfTheDataWhenAccepted) {
+TEST(ResumeChangedJob, AcceptsNewScheduleAndMovedData) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 5}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -57,7 +57,7 @@ TEST(Resume, TakesAnotherRateScheduleAndPlaceOfTheDataWhenAccepted) {
   EXPECT_LT(rates[4], 1e-4);
 }
 
-TEST(Resume, EvaluatesAnewWhereDataValIsAnother) {
+TEST(ResumeChangedJob, EvaluatesAgainOnOtherValidationData) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder), run = folder / "run";
   const auto train = [&](const std::string& tokens) {
@@ -84,7 +84,7 @@ TEST(Resume, EvaluatesAnewWhereDataValIsAnother) {
   EXPECT_THAT(train("128").err, ::testing::Not(HasSubstr("other data")));
 }
 
-TEST(Resume, TellsWhatAnotherGlobalBatchDoesToTheEpochAtHand) {
+TEST(ResumeChangedJob, ReportsEffectOfNewGlobalBatchOnEpoch) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=10"}).exit_code, 0);
@@ -109,7 +109,7 @@ std::string refused_then_accepted(std::vector<std::string> run) {
   return refused.err;
 }
 
-TEST(Resume, RefusesDataThatHasGrownSinceUnlessAccepted) {
+TEST(ResumeChangedJob, RefusesGrownDataUnlessAccepted) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
   const std::vector<std::string> run{"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=200"};
@@ -125,7 +125,7 @@ TEST(Resume, RefusesDataThatHasGrownSinceUnlessAccepted) {
   EXPECT_EQ(gputrain(run).exit_code, 0);  // nothing is left to train
 }
 
-TEST(Resume, RefusesDataThatHasClassesOfOtherNamesUnlessAccepted) {
+TEST(ResumeChangedJob, RefusesRenamedClassesUnlessAccepted) {
   const TemporaryFolder folder;
   for (const std::string name : {"cat/1", "cat/2", "dog/1", "dog/2"})
     folder.write("images/" + name + ".png", datasets::png_of({0, 0, 255}));
@@ -145,7 +145,7 @@ TEST(Resume, RefusesDataThatHasClassesOfOtherNamesUnlessAccepted) {
               HasSubstr("its classes are not those of before, at step 10"));
 }
 
-TEST(Resume, RefusesTextOfOtherCharactersUnlessAccepted) {
+TEST(ResumeChangedJob, RefusesOtherCharactersUnlessAccepted) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 10}\n"), run = folder / "run";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);

@@ -79,7 +79,7 @@ std::vector<Case> cases() {
   return list;
 }
 
-class Interrupted : public ::testing::TestWithParam<Case> {
+class ResumeOfFamilies : public ::testing::TestWithParam<Case> {
  protected:
   std::string write_job() const {
     const auto& [family, precision, workers] = GetParam();
@@ -96,10 +96,10 @@ class Interrupted : public ::testing::TestWithParam<Case> {
   }
   TemporaryFolder folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Families, Interrupted, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Families, ResumeOfFamilies, ::testing::ValuesIn(cases()),
                          [](const auto& entry) { return entry.param.name(); });
 
-TEST_P(Interrupted, ThreeTimesEqualsUninterruptedBitForBit) {
+TEST_P(ResumeOfFamilies, MatchesUninterruptedBitForBit) {
   const std::string job = write_job();
   const auto run = [&](const std::string& name) {
     return std::vector<std::string>{gputrain_path(), "run", job, "--output-dir", folder_ / name};

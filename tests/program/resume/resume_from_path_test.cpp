@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Resume, FromAnOlderCheckpointLeavesTheNewerOnesBehindForGood) {
+TEST(ResumeFromPath, LeavesNewerCheckpointsForGood) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
   const std::vector<std::string> run{"run", job, "--output-dir", folder / "run"};
@@ -64,7 +64,7 @@ Result run_from(const TemporaryFolder& folder, const std::string& checkpoint, co
                    "checkpoint.resume=" + checkpoint, "--set", "train.max_steps=" + steps});
 }
 
-TEST(Resume, KeepsWhatWasSavedAfterAChoiceThatTheLedgerHasLost) {
+TEST(ResumeFromPath, KeepsLaterSavesDespiteLostLedgerEntry) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 3}\n"),
                     ledger = folder / "run/ledger.jsonl";
@@ -103,7 +103,7 @@ TEST(Resume, FromABranchThatWasLeftTakesNothingOfTheOneLeftForIt) {
     EXPECT_TRUE(std::filesystem::exists(ckpt + "/" + stays)) << stays;
 }
 
-TEST(Resume, FromElsewhereThatWasNeverSavedHereIsNotForgotten) {
+TEST(ResumeFromPath, RemembersForeignChoiceUntilItIsSaved) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n"),
                     chosen = folder / "other/ckpt/step-00000010";
@@ -132,7 +132,7 @@ TEST(Resume, FromAnotherRunLeavesThisOnesAloneAndRollsBackToThat) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run/ckpt/step-00000005"));
 }
 
-TEST(Resume, FromWhatIsNoCheckpointSaysWhereOneIs) {
+TEST(ResumeFromPath, SaysWhereACheckpointIs) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);

@@ -39,7 +39,7 @@ std::vector<std::string> demanding_run(const TemporaryFolder& folder, const std:
           "data.num_workers=1"};
 }
 
-TEST(Resume, AfterThreeSignalsEqualsAnUninterruptedRunBitForBit) {
+TEST(Resume, MatchesUninterruptedAfterThreeSignals) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, kDemandingJob);
   ASSERT_EQ(Program(demanding_run(folder, job, "whole")).wait().exit_code, 0);
@@ -59,7 +59,7 @@ TEST(Resume, AfterThreeSignalsEqualsAnUninterruptedRunBitForBit) {
   EXPECT_EQ(timeless_metrics(folder / "whole/metrics.jsonl"), timeless_metrics(folder / "parts/metrics.jsonl"));
 }
 
-TEST(Resume, CutsCurveAndLogAtItsStepAndKeepsWhatItCuts) {
+TEST(Resume, CutsCurveAndLogAndKeepsTheRest) {
   const TemporaryFolder folder;
   const std::string job =
       write_gpt_job(folder, "log: {interval: 1}\neval: {interval: 6}\ncheckpoint: {interval: 5, keep_last: 9}\n");
@@ -83,7 +83,7 @@ TEST(Resume, CutsCurveAndLogAtItsStepAndKeepsWhatItCuts) {
   EXPECT_THAT(left, ::testing::Not(HasSubstr(" step    12/20")));
 }
 
-TEST(Resume, NamesAndSkipsATornCheckpoint) {
+TEST(Resume, NamesAndSkipsTornCheckpoint) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -107,7 +107,7 @@ void take_generators_from(const std::filesystem::path& folder) {
   std::ofstream(index) << checkpoint::to_json(manifest);
 }
 
-TEST(Resume, GoesOnFromWhatAnotherKindOfDeviceSaved) {
+TEST(Resume, AcceptsCheckpointOfAnotherDeviceKind) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 15}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -131,7 +131,7 @@ TEST(Resume, TakesTheFirstSaveOfAStepWhereTheSecondIsDamaged) {
   EXPECT_TRUE(std::filesystem::exists(newest + "-2.bad"));
 }
 
-TEST(Resume, WithNothingButBadCheckpointsDoesNotStartOver) {
+TEST(Resume, RefusesToStartOverWithOnlyBadCheckpoints) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -147,7 +147,7 @@ TEST(Resume, WithNothingButBadCheckpointsDoesNotStartOver) {
   EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 0);
 }
 
-TEST(Resume, TakesNoCheckpointWhoseManifestNamesAnotherStepThanItsState) {
+TEST(Resume, SkipsManifestOfAnotherStep) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n"),
                     ckpt = folder / "run/ckpt";
@@ -162,14 +162,14 @@ TEST(Resume, TakesNoCheckpointWhoseManifestNamesAnotherStepThanItsState) {
   EXPECT_THAT(result.out, HasSubstr("resume  step 20"));
 }
 
-TEST(Resume, MustFailsWithExitCode5WithoutACheckpoint) {
+TEST(Resume, Exits5WithoutCheckpointUnderMust) {
   const TemporaryFolder folder;
   const Result result =
       gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run", "--set", "checkpoint.resume=must"});
   EXPECT_EQ(result.exit_code, 5) << result.err;
 }
 
-TEST(Resume, NeverStartsOverAndKeepsTheEarlierRunAside) {
+TEST(Resume, StartsOverUnderNeverKeepingEarlierRun) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -179,7 +179,7 @@ TEST(Resume, NeverStartsOverAndKeepsTheEarlierRunAside) {
   EXPECT_EQ(read_file(folder / "run/model.safetensors"), read_file(folder / "run.1/model.safetensors"));
 }
 
-TEST(Resume, NeverKeepsTheEarlierRunAsideWhereALinkLeadsToIt) {
+TEST(Resume, KeepsEarlierRunBehindALinkUnderNever) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   std::filesystem::create_directories(folder / "disk/run");

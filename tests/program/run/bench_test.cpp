@@ -37,7 +37,7 @@ class BenchTrain : public ::testing::Test {
   std::string job_ = write_gpt_job(folder_, "log: {interval: 1}\n");
 };
 
-TEST_F(BenchTrain, TimesTheStepsThatARunTakesForEachCombinationAndWritesNothing) {
+TEST_F(BenchTrain, TimesEachCombinationAndWritesNothing) {
   const Result result = bench(
       {"--precision", "fp64,fp32", "--micro-batch-size", "2,4", "--accumulation", "2", "--rounds", "2", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -67,14 +67,14 @@ TEST_F(BenchTrain, TimesTheStepsThatARunTakesForEachCombinationAndWritesNothing)
   EXPECT_EQ(row["last_loss"].get<double>(), losses.back());
 }
 
-TEST_F(BenchTrain, PassesOnWhatItsProcessesWarnOf) {
+TEST_F(BenchTrain, PassesOnWarningsOfItsProcesses) {
   if (device::gpu_count() > 0) GTEST_SKIP() << "with a GPU alloc_conf has an effect, and nothing is warned of";
   const Result result = bench({"--set", "alloc_conf=expandable_segments:True"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("warning: alloc_conf has no effect"));
 }
 
-TEST_F(BenchTrain, PrintsARowForWhatDoesNotFitAndGoesOn) {
+TEST_F(BenchTrain, PrintsRowForWhatDoesNotFit) {
   if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
   const std::vector<std::string> wide{"--synthetic", "--set", "model.config.vocab_size=256", "--set",
                                       "model.config.block_size=64"};
@@ -87,7 +87,7 @@ TEST_F(BenchTrain, PrintsARowForWhatDoesNotFitAndGoesOn) {
   EXPECT_EQ(bench(none, "250000").exit_code, 6);
 }
 
-TEST_F(BenchTrain, MeasuresAlsoWhereTheLossIsNotFinite) {
+TEST_F(BenchTrain, MeasuresWithNonFiniteLoss) {
   const Result result = bench({"--json", "--rounds", "2", "--set", "optimizer.lr=1e300"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json report = json::parse(result.out);
@@ -95,7 +95,7 @@ TEST_F(BenchTrain, MeasuresAlsoWhereTheLossIsNotFinite) {
   EXPECT_GT(report["rows"][0]["rate"].get<double>(), 0);
 }
 
-TEST_F(BenchTrain, TellsWhatCannotBeMeasuredBeforeAnythingIs) {
+TEST_F(BenchTrain, RefusesWhatCannotBeMeasuredUpFront) {
   const Result precision = bench({"--precision", "fp64,fp33"});
   EXPECT_EQ(precision.exit_code, 2);
   EXPECT_THAT(precision.err, HasSubstr("fp33"));
@@ -132,14 +132,14 @@ app::BenchRow row_of(const std::string& precision, int64_t micro_batch, double r
           .peak_bytes = bytes};
 }
 
-TEST(BenchRows, AreComparedWithTheFirstOneThatDiffersInOneSetting) {
+TEST(BenchRows, CompareWithRowThatDiffersInOneSetting) {
   const std::vector<app::BenchRow> rows{row_of("fp32", 8, 100, 1000), row_of("fp32", 16, 0, 0),
                                         row_of("bf16", 8, 190, 650), row_of("bf16", 16, 209, 1001)};
   EXPECT_THAT(app::comparisons(rows), ElementsAre("bf16 is 1.90x fp32 and saves 35 % memory",
                                                   "micro-batch 16 is 1.10x micro-batch 8 and takes 54 % more memory"));
 }
 
-TEST(BenchRows, SayWhereTheStepsVaryMoreThanTheyDiffer) {
+TEST(BenchRows, SayWhenSpreadExceedsDifference) {
   std::vector<app::BenchRow> rows{row_of("fp32", 8, 100, 1000), row_of("bf16", 8, 110, 1000)};
   const auto compared = [&](const std::vector<double>& first, const std::vector<double>& second) {
     rows[0].rates = first;
@@ -154,7 +154,7 @@ TEST(BenchRows, SayWhereTheStepsVaryMoreThanTheyDiffer) {
   EXPECT_EQ(compared({100}, {110}), apart);
 }
 
-TEST(BenchRows, SayWhatPartOfThePeakIsUsedAndHowRatesSpread) {
+TEST(BenchRows, ComputeUtilizationAndSpread) {
   app::BenchRow row = row_of("bf16", 8, 100, 1);
   row.rates = {90, 95, 100, 100, 100, 100, 100, 100, 105, 110, 200};
   EXPECT_EQ(row.rate(), 100);

@@ -7,7 +7,7 @@
 namespace gputrain::testing_support {
 namespace {
 
-TEST(Configs, EachOneValidates) {
+TEST(ShippedConfigs, ValidateWithoutErrors) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(GPUTRAIN_SOURCE_DIR "/configs")) {
     if (entry.path().extension() != ".yaml") continue;

@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class SmallDisk : public ::testing::Test {
+class DiskSpaceCheck : public ::testing::Test {
  protected:
   void SetUp() override { GPUTRAIN_SKIP_FOR(testing::no_own_mounts()); }
 
@@ -42,7 +42,7 @@ class SmallDisk : public ::testing::Test {
   std::string job_ = write_gpt_job(folder_), disk_ = folder_ / "disk";
 };
 
-TEST_F(SmallDisk, OfTheRunFolderIsToldAtTheStart) {
+TEST_F(DiskSpaceCheck, WarnsOfSmallRunDiskAtStart) {
   ASSERT_EQ(gputrain({"run", job_, "--output-dir", folder_ / "run"}).exit_code, 0);
   const Result result = with_disk(128, {"run", job_, "--output-dir", disk_ + "/run"});
   EXPECT_EQ(result.exit_code, 5);
@@ -51,7 +51,7 @@ TEST_F(SmallDisk, OfTheRunFolderIsToldAtTheStart) {
   EXPECT_LT(result.err.find("one checkpoint needs"), result.err.find("no checkpoint of step"));
 }
 
-TEST_F(SmallDisk, CountsWhatAllRanksWrite) {
+TEST_F(DiskSpaceCheck, CountsFilesOfAllRanks) {
   const std::vector<std::string> two{"launch", "--nproc-per-node",        "2", "run", job_,
                                      "--set",  "parallel.shard=optimizer"};
   const auto in = [&](const std::string& run) {
@@ -64,7 +64,7 @@ TEST_F(SmallDisk, CountsWhatAllRanksWrite) {
               HasSubstr("one checkpoint needs " + size_of_checkpoint(folder_ / "run") + ", "));
 }
 
-TEST_F(SmallDisk, OfTheMirrorIsToldAtTheStart) {
+TEST_F(DiskSpaceCheck, WarnsOfSmallMirrorDiskAtStart) {
   const Result result =
       with_disk(128, {"run", job_, "--output-dir", folder_ / "run", "--set", "checkpoint.mirror=" + disk_ + "/m"});
   EXPECT_EQ(result.exit_code, 0);
@@ -72,14 +72,14 @@ TEST_F(SmallDisk, OfTheMirrorIsToldAtTheStart) {
               AllOf(HasSubstr("warning: " + disk_ + "/m: one checkpoint needs "), Not(HasSubstr("/run: one"))));
 }
 
-TEST_F(SmallDisk, IsRefusedByADryRun) {
+TEST_F(DiskSpaceCheck, RefusesDryRunOnSmallDisk) {
   const Result result = with_disk(128, {"run", job_, "--output-dir", disk_ + "/run", "--dry-run"});
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_THAT(result.err, HasSubstr("one checkpoint needs "));
   EXPECT_EQ(with_disk(4096, {"run", job_, "--output-dir", disk_ + "/run", "--dry-run"}).exit_code, 0);
 }
 
-TEST_F(SmallDisk, ThatHoldsAsManyAsAreKeptAndNoneMoreIsTold) {
+TEST_F(DiskSpaceCheck, WarnsWithoutRoomBeyondKeptCheckpoints) {
   ASSERT_EQ(gputrain({"run", job_, "--output-dir", folder_ / "run"}).exit_code, 0);
   const std::string size = size_of_checkpoint(folder_ / "run");
   const int enough_for_two = static_cast<int>(2.5 * std::stod(size));
@@ -94,7 +94,7 @@ TEST_F(SmallDisk, ThatHoldsAsManyAsAreKeptAndNoneMoreIsTold) {
   EXPECT_EQ(with_disk(enough_for_two, once).err, "");
 }
 
-TEST_F(SmallDisk, ThatIsLargeEnoughIsNotSpokenOf) {
+TEST_F(DiskSpaceCheck, StaysSilentOnLargeDisk) {
   const Result result = with_disk(8192, {"run", job_, "--output-dir", disk_ + "/run"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err, "");

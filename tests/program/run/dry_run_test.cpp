@@ -106,6 +106,8 @@ int64_t fewest(const std::vector<json>& ranks, const char* key) {
 struct Kind {
   std::string name;
   std::string model;  // model and data
+
+  friend void PrintTo(const Kind& it, std::ostream* to) { *to << it.name; }
 };
 
 const Kind kGpt{"Gpt",
@@ -120,14 +122,14 @@ std::string job_of(const Kind& kind) {
          "train: {max_steps: 2}\noptimizer: {type: adamw, lr: 1e-4}\n";
 }
 
-class Foretold : public ::testing::TestWithParam<std::tuple<Kind, int, const char*, int>> {
+class DryRunMemory : public ::testing::TestWithParam<std::tuple<Kind, int, const char*, int>> {
  protected:
   std::string write_job(const Kind& kind) { return folder_.write("job.yaml", job_of(kind)); }
   TemporaryFolder folder_;
 };
 
 // Arenas match exactly; the other tensors of a step within 15 % of the largest value of all ranks.
-TEST_P(Foretold, MemoryIsWhatRanksTake) {
+TEST_P(DryRunMemory, MatchesMemoryOfRealRanks) {
   const auto& [kind, ranks, shard, micro] = GetParam();
   const std::string job = write_job(kind);
   const Settings settings{std::string("parallel.shard=") + shard, "train.micro_batch_size=" + std::to_string(micro),
@@ -148,26 +150,26 @@ TEST_P(Foretold, MemoryIsWhatRanksTake) {
   EXPECT_EQ(data["samples_per_rank"]["most"], most(real, "samples"));
 }
 
-std::string name_of(const ::testing::TestParamInfo<Foretold::ParamType>& test) {
+std::string name_of(const ::testing::TestParamInfo<DryRunMemory::ParamType>& test) {
   const auto& [kind, ranks, shard, micro] = test.param;
   return kind.name + std::to_string(ranks) + shard + std::to_string(micro);
 }
 
-INSTANTIATE_TEST_SUITE_P(OfText, Foretold,
+INSTANTIATE_TEST_SUITE_P(OfText, DryRunMemory,
                          ::testing::Combine(::testing::Values(kGpt), ::testing::Values(2, 4),
                                             ::testing::Values("none", "optimizer"), ::testing::Values(6, 14)),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(OfImages, Foretold,
+INSTANTIATE_TEST_SUITE_P(OfImages, DryRunMemory,
                          ::testing::Combine(::testing::Values(kResnet), ::testing::Values(2),
                                             ::testing::Values("none", "optimizer"), ::testing::Values(6, 14)),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(OfImagesOnFour, Foretold,
+INSTANTIATE_TEST_SUITE_P(OfImagesOnFour, DryRunMemory,
                          ::testing::Combine(::testing::Values(kResnet), ::testing::Values(4),
                                             ::testing::Values("optimizer"), ::testing::Values(14)),
                          name_of);
 
 // Extrapolates from small micro-batches if a large one would take too long.
-TEST(Forecast, DrawsActivationsOutFromFewSamplesToMany) {
+TEST(Forecast, ExtrapolatesActivationsFromSmallBatches) {
   const TemporaryFolder folder;
   for (const auto& [kind, tried] : {std::pair(kGpt, 2), std::pair(kResnet, 8)}) {
     const std::string file = folder.write(kind.name + ".yaml", job_of(kind));
@@ -206,7 +208,7 @@ uint64_t tensor_bytes(const fs::path& checkpoint, int& files) {
   return bytes;
 }
 
-TEST_F(DryRun, CountsStepsEvaluationsSavesAndFilesAsRunsDo) {
+TEST_F(DryRun, CountsStepsEvalsSavesAndFilesLikeARun) {
   const std::string job = write_job(
       "train: {max_epochs: 2, global_batch_size: 22}\n"
       "checkpoint: {interval: 4, keep_last: 100, keep_best: 0}\n");
@@ -236,7 +238,7 @@ TEST_F(DryRun, CountsStepsEvaluationsSavesAndFilesAsRunsDo) {
   }
 }
 
-TEST_F(DryRun, SaysAtOnceWhatManyRanksWouldRefuse) {
+TEST_F(DryRun, ReportsWhatRealRanksWouldRefuse) {
   const std::string job = write_job("train: {max_epochs: 1, global_batch_size: 8}\n");
   const std::vector<std::pair<Settings, std::string>> mistakes{
       {{"train.global_batch_size=3"}, "a global batch of 3 cannot be shared by 4 ranks"},
@@ -261,7 +263,7 @@ TEST_F(DryRun, SaysAtOnceWhatManyRanksWouldRefuse) {
   }
 }
 
-TEST_F(DryRun, RefusesRanksThatHostsOrDataDoNotHave) {
+TEST_F(DryRun, RefusesRanksBeyondHostsOrData) {
   const std::string job = write_job("train: {max_epochs: 1, global_batch_size: 4096}\n");
   const std::string hosts = "launch.hostfile=" + folder_.write("hosts.txt", "node0 slots=8\nnode1 slots=4\n");
   const auto refused = [&](int ranks, const Settings& settings, const std::vector<std::string>& more) {
@@ -287,7 +289,7 @@ TEST_F(DryRun, RefusesRanksThatHostsOrDataDoNotHave) {
   EXPECT_THAT(real.err, HasSubstr("--dry-run"));
 }
 
-TEST_F(DryRun, CountsTheCopyOfTheWeightsInSixteenBits) {
+TEST_F(DryRun, CountsWorkingCopyOfWeightsIn16Bits) {
   const std::string job = write_job("train: {max_steps: 2, global_batch_size: 2}\n");
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
     const json memory = foretold(job, 1, {std::string("precision=") + precision})["memory"];
@@ -299,7 +301,7 @@ TEST_F(DryRun, CountsTheCopyOfTheWeightsInSixteenBits) {
   }
 }
 
-TEST_F(DryRun, OfThousandsOfRanksTellsWhoHasNothingToDo) {
+TEST_F(DryRun, ReportsIdleRanksAmongThousands) {
   const std::string job = write_job(
       "train: {max_epochs: 3, global_batch_size: 2000}\n"
       "parallel: {shard: optimizer}\n");
@@ -318,7 +320,7 @@ TEST_F(DryRun, OfThousandsOfRanksTellsWhoHasNothingToDo) {
   EXPECT_FALSE(fs::exists("runs/job"));
 }
 
-TEST_F(DryRun, ThatDoesNotFitNamesTheMicroBatchThatWould) {
+TEST_F(DryRun, SuggestsMicroBatchThatFits) {
   const std::string job = write_job("train: {max_epochs: 1, global_batch_size: 128}\n");
   const json memory = foretold(job, 2, {})["memory"];
   const auto total = memory["total"].get<double>(), each = memory["bytes_per_sample"].get<double>();
@@ -333,7 +335,7 @@ TEST_F(DryRun, ThatDoesNotFitNamesTheMicroBatchThatWould) {
   EXPECT_THAT(fits.out, HasSubstr("  fits"));
 }
 
-TEST_F(DryRun, OfMoreCheckpointsThanTheDiskHoldsIsRefused) {
+TEST_F(DryRun, RefusesMoreCheckpointsThanDiskHolds) {
   const std::string job = write_job(
       "train: {max_steps: 1000000000, global_batch_size: 8}\n"
       "checkpoint: {interval: 1, keep_last: 1000000000}\n");

@@ -219,9 +219,10 @@ const testing::RankBody kRun("run", [] {
 class PlainModel : public Extensions, public ::testing::WithParamInterface<std::pair<const char*, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(Cases, PlainModel,
                          ::testing::Values(std::pair("fp32", "linear"), std::pair("fp64", "linear"),
-                                           std::pair("fp32", "log_softmax")));
+                                           std::pair("fp32", "log_softmax")),
+                         [](const auto& entry) { return std::string(entry.param.first) + "_" + entry.param.second; });
 
-TEST_P(PlainModel, LearnsFromRowsOfNumbersAsByHand) {
+TEST_P(PlainModel, TrainsLikeHandWrittenLoop) {
   const auto& [precision, last] = GetParam();
   const Job plain = job({std::string("precision=") + precision, std::string("model.config.slip=") + last});
   Assembly assembly(plain);
@@ -249,7 +250,7 @@ TEST_P(PlainModel, LearnsFromRowsOfNumbersAsByHand) {
   EXPECT_TRUE(ours[1].allclose(expected.bias, 1e-5, 1e-6)) << ours[1] << expected.bias;
 }
 
-TEST_F(Extensions, WhoseUnitsAreWrongAreToldWhichParameter) {
+TEST_F(Extensions, ReportsParametersInWrongUnits) {
   EXPECT_THAT(mistake_of("model.config.slip=in no unit"), HasSubstr("'weight' is in none of the model's units"));
   EXPECT_THAT(mistake_of("model.config.slip=in two units"),
               HasSubstr("'part.scale' is in unit 'all' and again in unit 'part'"));
@@ -257,7 +258,7 @@ TEST_F(Extensions, WhoseUnitsAreWrongAreToldWhichParameter) {
   EXPECT_THAT(mistake_of("model.config.slip=no module"), HasSubstr("unit 'part' lists a module that is null"));
 }
 
-TEST_F(Extensions, WithParametersThatTheLossDoesNotReachAreToldTheirNamesOnce) {
+TEST_F(Extensions, WarnsOnceOfParametersWithoutGradient) {
   job({});
   for (const int ranks : {1, 2}) {
     const auto results = testing::RankProcesses("run", ranks, {{"FOLDER", folder_.path()}}).finish();
@@ -273,29 +274,29 @@ TEST_F(Extensions, WithParametersThatTheLossDoesNotReachAreToldTheirNamesOnce) {
   }
 }
 
-TEST_F(Extensions, WhoseLogitsAreWrongAreToldWhatIsWanted) {
+TEST_F(Extensions, ReportsWrongLogits) {
   EXPECT_THAT(mistake_of("model.config.slip=transposed"), HasSubstr("logits of [2, 12] for targets of [12]"));
   EXPECT_THAT(mistake_of("model.config.slip=detached"), HasSubstr("no parameter can learn from"));
   EXPECT_THAT(mistake_of("model.config.slip=scalar"), HasSubstr("gives no logits"));
   EXPECT_THAT(mistake_of("model.config.slip=undefined"), HasSubstr("gives no logits"));
 }
 
-TEST_F(Extensions, ThatCannotReadASampleAreToldWhich) {
+TEST_F(Extensions, NamesSampleThatCannotBeRead) {
   EXPECT_THAT(mistake_of("data.train.slip=throws"), HasSubstr("stof (sample 7)"));
   EXPECT_THAT(mistake_of("data.train.slip=fails"), HasSubstr("no such row (sample 7)"));
 }
 
-TEST_F(Extensions, WhoseValidationDataHasOtherSizesAreRefusedBeforeTheyTrain) {
+TEST_F(Extensions, RefusesValidationDataOfOtherSizes) {
   EXPECT_THAT(mistake_of("data.val={format: rows_of_numbers, columns: 3}"),
               HasSubstr("data.val: its samples are values [3], target [], but those of data.train are values [4],"));
 }
 
-TEST_F(Extensions, WhoseLengthsMakeNoSenseAreToldWhichKey) {
+TEST_F(Extensions, NamesKeyThatCannotBeATime) {
   EXPECT_THAT(mistake_of("lr_scheduler.type=stairs", "lr_scheduler.every=5m"),
               HasSubstr("lr_scheduler.every cannot be a time"));
 }
 
-TEST_F(Extensions, ThatKnowHowLongTheirSamplesAreNeedNotBeTold) {
+TEST_F(Extensions, TakesSampleLengthFromTheData) {
   const Job gpt = job({"model={type: gpt, config: {n_layer: 1, n_head: 1, n_embd: 8, block_size: null}}",
                        "data.train={format: sentences_of_one_length}"});
   Assembly assembly(gpt);
@@ -303,7 +304,7 @@ TEST_F(Extensions, ThatKnowHowLongTheirSamplesAreNeedNotBeTold) {
   EXPECT_EQ(assembly.datasets.tokens_per_sample(), 6);
 }
 
-TEST_F(Extensions, WhoseDataCannotBeMadeUpAreToldSo) {
+TEST_F(Extensions, ReportsDataThatCannotBeSynthesized) {
   const Job rows = job({});
   try {
     synthetic_data(rows);
@@ -313,7 +314,7 @@ TEST_F(Extensions, WhoseDataCannotBeMadeUpAreToldSo) {
   }
 }
 
-TEST_F(Extensions, AreToldOfKeysForOtherData) {
+TEST_F(Extensions, WarnsOfKeysForOtherData) {
   const Job idle = job({"data.image.size=32", "data.text.max_length=8"});
   const Assembly assembly(idle);
   EXPECT_THAT(idle_keys(idle, assembly),

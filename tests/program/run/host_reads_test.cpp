@@ -66,17 +66,19 @@ struct Case {
   const char* job;
   const char* precision;
   const char* recompute = "none";
+
+  friend void PrintTo(const Case& it, std::ostream* to) { *to << it.name; }
 };
 
-class Steps : public ::testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Jobs, Steps,
+class StepHostReads : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Jobs, StepHostReads,
                          ::testing::Values(Case{"GptInBf16", kGpt, "bf16"}, Case{"GptInFp16", kGpt, "fp16"},
                                            Case{"GptSelective", kGpt, "bf16", "selective"},
                                            Case{"GptByBlocks", kGpt, "bf16", "block"},
                                            Case{"ResnetInBf16", kResnet, "bf16"}),
                          [](const auto& entry) { return entry.param.name; });
 
-TEST_P(Steps, HandNoNumberToTheHost) {
+TEST_P(StepHostReads, NeverReadNumbersFromDevice) {
   const testing_support::TemporaryFolder folder;
   const Case& of = GetParam();
   const std::string path = folder.write(

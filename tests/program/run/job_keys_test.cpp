@@ -9,14 +9,14 @@
 namespace gputrain::app {
 namespace {
 
-TEST(JobKeys, TheTablesAreSound) { EXPECT_EQ(config::faults_of(job_schema()), std::vector<std::string>{}); }
+TEST(JobSchema, HasSoundTables) { EXPECT_EQ(config::faults_of(job_schema()), std::vector<std::string>{}); }
 
 constexpr const char* kGoodJob =
     "model: {type: mlp}\n"
     "data: {train: {path: x, format: text}}\n"
     "train: {max_steps: 1, global_batch_size: 1}\n";
 
-TEST(JobKeys, EveryKeyRefusesAWrongTypeAValueOutOfRangeAndAMisspelling) {
+TEST(JobSchema, RejectsBadValuesOfEveryKey) {
   const auto bad_values = config::BadValues::of(job_schema());
   EXPECT_GT(bad_values.size(), 300U);
   for (const auto& bad : bad_values) {
@@ -33,7 +33,7 @@ std::string refusal(const std::string& more, const std::vector<std::string>& set
   return "accepted";
 }
 
-TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
+TEST(JobSchema, AnswersWordsOfOtherTools) {
   using ::testing::HasSubstr;
   const std::pair<const char*, const char*> answers[]{
       {"bf16: true", "is `precision: bf16` here"},
@@ -79,7 +79,7 @@ TEST(JobKeys, OtherToolsWordsAreAnsweredWithOurs) {
   }
 }
 
-TEST(JobKeys, WhereNothingIsPickedOtherToolsWordsForItAreAnsweredToo) {
+TEST(JobSchema, AnswersOtherWordsWhenNoTypeIsPicked) {
   using ::testing::HasSubstr;
   constexpr const char* kText =
       "model: {name: mlp, hiden: [8]}\ndata: {train: {type: text, path: x}, val: {type: idx}}\n";
@@ -95,7 +95,7 @@ TEST(JobKeys, WhereNothingIsPickedOtherToolsWordsForItAreAnsweredToo) {
   }
 }
 
-TEST(JobKeys, ANameIsThatOfAFolderBelowRuns) {
+TEST(JobSchema, AcceptsOnlyNamesBelowRuns) {
   using ::testing::HasSubstr;
   for (const char* name : {"..", ".", "../x", "a/../../x", "/tmp/x", "''"})
     EXPECT_THAT(refusal("name: " + std::string(name)), HasSubstr("does not name a folder below runs/")) << name;
@@ -104,7 +104,7 @@ TEST(JobKeys, ANameIsThatOfAFolderBelowRuns) {
   EXPECT_EQ(refusal("name: ../x\noutput_dir: y"), "accepted");
 }
 
-TEST(JobKeys, NumbersWhoseProductsAreNoneAreRefused) {
+TEST(JobSchema, RejectsNumbersWhoseProductsOverflow) {
   using ::testing::HasSubstr;
   for (const char* key : {"max_steps", "max_tokens", "global_batch_size", "micro_batch_size"}) {
     const std::string text = refusal("", {"train." + std::string(key) + "=9223372036854775807"});

@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(RunThatIsDone, StartedAgainSaysThatNothingIsLeftAndKeepsWhatWasMeasured) {
+TEST(RunSummary, KeepsFiguresWhenNothingIsLeftToDo) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -36,7 +36,7 @@ TEST(RunThatIsDone, StartedAgainSaysThatNothingIsLeftAndKeepsWhatWasMeasured) {
 }
 
 // No evaluation improves by min_delta, so the first one, after step 2, is the last gain.
-TEST(EarlyStopping, EndsTrainingAsDoneAfterEvaluationsWithoutGain) {
+TEST(EarlyStopping, StopsAfterEvaluationsWithoutGain) {
   const TemporaryFolder folder;
   const std::string job =
       write_gpt_job(folder, "eval: {interval: 2, early_stopping: {patience: 3, min_delta: 1000}}\n");
@@ -54,7 +54,7 @@ TEST(EarlyStopping, EndsTrainingAsDoneAfterEvaluationsWithoutGain) {
   EXPECT_THAT(never.out, HasSubstr("20/20 steps  all steps done")) << never.err;
 }
 
-TEST(EarlyStopping, GoesOnWhileThereIsGainWhichAnEqualLossIsNot) {
+TEST(EarlyStopping, CountsEqualLossAsNoGain) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {interval: 2, early_stopping: {patience: 1}}\n");
   const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
@@ -64,7 +64,7 @@ TEST(EarlyStopping, GoesOnWhileThereIsGainWhichAnEqualLossIsNot) {
 }
 
 // A perplexity improves by whole numbers when the loss improves by tenths.
-TEST(EarlyStopping, WatchesTheMetricThatIsAskedForAlsoWhereNoBestCheckpointIsKept) {
+TEST(EarlyStopping, WatchesChosenMetricWithoutBestCheckpoint) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder,
                                         "eval: {interval: 10, early_stopping: {patience: 1, min_delta: 1}}\n"
@@ -78,7 +78,7 @@ TEST(EarlyStopping, WatchesTheMetricThatIsAskedForAlsoWhereNoBestCheckpointIsKep
 }
 
 // A perplexity is always above its loss.
-TEST(EarlyStopping, CountsAnewWhenAnotherMetricIsWatched) {
+TEST(EarlyStopping, RestartsCountWhenMetricChanges) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {interval: 2, early_stopping: {patience: 3}}\n");
   const auto train = [&](const std::string& metric, const std::string& steps) {
@@ -97,7 +97,7 @@ int64_t tests_in(const std::string& run) {
   return count;
 }
 
-TEST(RunThatIsDone, StartedAgainIsNotTestedOnceMore) {
+TEST(FinalTest, RunsOnlyOnceForAFinishedRun) {
   const TemporaryFolder folder;
   const std::string run = folder / "run";
   const std::vector<std::string> command{"run",          write_gpt_job(folder, "expect: {test/loss: [0, 100]}\n"),
@@ -125,7 +125,7 @@ TEST(RunThatIsDone, StartedAgainIsNotTestedOnceMore) {
   EXPECT_EQ(tests_in(run), 2);
 }
 
-TEST(RunThatIsDone, KeepsItsTestInTheCurveWhereNothingElseIsEvaluated) {
+TEST(FinalTest, StaysInCurveWithoutValidation) {
   const TemporaryFolder folder;
   const std::string run = folder / "run";
   const std::vector<std::string> command{"run",   write_gpt_job(folder), "--output-dir", run,
@@ -137,7 +137,7 @@ TEST(RunThatIsDone, KeepsItsTestInTheCurveWhereNothingElseIsEvaluated) {
   }
 }
 
-TEST(RunThatFails, IsToldInItsLogAndWithThePlaceInItsSummary) {
+TEST(RunSummary, NamesPlaceOfAFailureAsTheLogDoes) {
   const TemporaryFolder folder;
   for (const char* name : {"a/1.png", "b/2.png"}) folder.write(std::string("images/") + name, "no picture");
   const std::string job = folder.write("job.yaml",
@@ -153,7 +153,7 @@ TEST(RunThatFails, IsToldInItsLogAndWithThePlaceInItsSummary) {
   EXPECT_THAT(summary(folder / "run")["reason"].get<std::string>(), HasSubstr(".png: neither JPEG nor PNG"));
 }
 
-TEST(RunThatIsKilled, LeavesNoSummaryOfAnEarlierAttemptAsIfItWereItsOwn) {
+TEST(RunSummary, ExcludesEarlierAttemptsWhenKilled) {
   const TemporaryFolder folder;
   Program first(endless(folder));
   ASSERT_TRUE(first.prints("step    1/"));
@@ -184,7 +184,7 @@ TEST(RunThatIsKilled, LeavesNoSummaryOfAnEarlierAttemptAsIfItWereItsOwn) {
   EXPECT_EQ(summary(folder / "run"), killed);
 }
 
-TEST(RunThatIsNotTakenUp, HasTheSummaryOfItsEndBeforeUnlessItFails) {
+TEST(RunSummary, KeepsEarlierEndUnlessTheRunFails) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder), run = folder / "run";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
@@ -202,12 +202,12 @@ TEST(RunThatIsNotTakenUp, HasTheSummaryOfItsEndBeforeUnlessItFails) {
   EXPECT_FALSE(summary(folder / "new").contains("before"));
 }
 
-class Notice : public ::testing::TestWithParam<std::string> {};
+class PreemptionNotice : public ::testing::TestWithParam<std::string> {};
 // What each cloud says is known to tests/cloud.
-INSTANTIATE_TEST_SUITE_P(Clouds, Notice, ::testing::Values("aws", "azure"),
+INSTANTIATE_TEST_SUITE_P(Clouds, PreemptionNotice, ::testing::Values("aws", "azure"),
                          [](const auto& entry) { return entry.param; });
 
-TEST_P(Notice, OfTheCloudSavesAndAsksToBeStartedAgain) {
+TEST_P(PreemptionNotice, SavesAndAsksForRestart) {
   const TemporaryFolder folder;
   gputrain::testing::FakeCloud cloud(GetParam());
   Program program(endless(folder, {"--set", "checkpoint.notice.interval=1s"}),
@@ -222,7 +222,7 @@ TEST_P(Notice, OfTheCloudSavesAndAsksToBeStartedAgain) {
   EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
 }
 
-TEST(Notice, ThatMakesNoSenseOrNeverComesDisturbsNothing) {
+TEST(NoticePolling, IgnoresJunkAndSaysSoOnce) {
   const TemporaryFolder folder;
   gputrain::testing::FakeCloud cloud("aws");
   const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(6)) + "s";
@@ -236,7 +236,7 @@ TEST(Notice, ThatMakesNoSenseOrNeverComesDisturbsNothing) {
   EXPECT_THAT(result.err, HasSubstr("AWS"));  // reported once
 }
 
-TEST(RunFolder, OfARunningProcessIsRefusedToAnother) {
+TEST(RunFolder, RefusesSecondProcess) {
   const TemporaryFolder folder;
   Program first(endless(folder));
   ASSERT_TRUE(first.prints("step    1/"));
@@ -257,7 +257,7 @@ void stand_still(const Program& program) {
   for (std::string text; text.find(") T ") == std::string::npos;) text = read_file(status);
 }
 
-TEST(RunFolder, MovedAwayEndsTheRunWhichGoesOnOnceItIsBack) {
+TEST(RunFolder, EndsRunWhenMovedAndResumesWhenBack) {
   const TemporaryFolder folder;
   Program run(endless(folder, {"--set", "checkpoint.interval=1"}));
   ASSERT_TRUE(run.prints("step    20/"));
@@ -274,7 +274,7 @@ TEST(RunFolder, MovedAwayEndsTheRunWhichGoesOnOnceItIsBack) {
   EXPECT_TRUE(again.prints("resume  step "));
 }
 
-TEST(RunFolder, WhoseLockAloneIsRemovedIsStillTheRuns) {
+TEST(RunFolder, StaysWithRunWhenOnlyLockIsRemoved) {
   const TemporaryFolder folder;
   Program run(endless(folder));
   ASSERT_TRUE(run.prints("step    1/"));
@@ -285,7 +285,7 @@ TEST(RunFolder, WhoseLockAloneIsRemovedIsStillTheRuns) {
   EXPECT_EQ(checkpoints(folder / "run").size(), 1U);
 }
 
-TEST(RunFolder, MovedAwayAndTakenByAnotherRunIsLeftToThat) {
+TEST(RunFolder, IsLeftToRunThatTookItOver) {
   for (const bool has_ended : {false, true}) {
     const TemporaryFolder folder;
     Program first(endless(folder));
@@ -310,7 +310,7 @@ TEST(RunFolder, MovedAwayAndTakenByAnotherRunIsLeftToThat) {
   }
 }
 
-TEST(Limits, AttemptsWithoutProgressAreRefusedInTheEnd) {
+TEST(RunLimits, RefuseAttemptsWithoutProgress) {
   const TemporaryFolder folder;
   const auto run = endless(folder, {"--set", "limits.max_attempts_without_progress=2"});
   for (int i = 0; i < 2; ++i) {
@@ -327,7 +327,7 @@ TEST(Limits, AttemptsWithoutProgressAreRefusedInTheEnd) {
   EXPECT_EQ(Program(accepted).wait().exit_code, 0);
 }
 
-TEST(Limits, MaxDurationAsksToBeStartedAgain) {
+TEST(RunLimits, AskForRestartAtMaxDuration) {
   const TemporaryFolder folder;
   const std::string duration = "limits.max_duration=" + std::to_string(testing::patience(2)) + "s";
   const Result first = Program(endless(folder, {"--set", duration, "--set", "log.interval=1000000"})).wait();

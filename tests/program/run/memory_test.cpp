@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
-class Memory : public ::testing::Test {
+class OutOfMemoryPage : public ::testing::Test {
  protected:
   void SetUp() override {
     if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
@@ -60,7 +60,7 @@ class Memory : public ::testing::Test {
   std::string job_ = write_gpt_job(folder_), run_ = folder_ / "run";
 };
 
-TEST_F(Memory, ThatRunsOutIsToldOnOnePageWithWhatHelps) {
+TEST_F(OutOfMemoryPage, ShowsUseAndRemedies) {
   const Result result = run_within(450);
   EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("error: out of memory in step 1: "));
@@ -75,7 +75,7 @@ TEST_F(Memory, ThatRunsOutIsToldOnOnePageWithWhatHelps) {
               MatchesRegex("out of memory in step 1: [0-9.]+ MiB more could not be allocated"));
 }
 
-TEST_F(Memory, ThatRunsOutInADryRunIsToldOnTheSamePage) {
+TEST_F(OutOfMemoryPage, ShowsSamePageInDryRun) {
   const Result result = run_within(300, {"--dry-run"});
   EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
   EXPECT_THAT(result.err, HasSubstr("error: out of memory in the dry run: "));
@@ -83,7 +83,7 @@ TEST_F(Memory, ThatRunsOutInADryRunIsToldOnTheSamePage) {
   EXPECT_THAT(result.err, HasSubstr("\n    1  --set train.micro_batch_size="));
 }
 
-TEST_F(Memory, IsEnoughOnceTheFirstRemedyIsTaken) {
+TEST_F(OutOfMemoryPage, OffersFirstRemedyThatWorks) {
   const Result refused = run_within(450);
   ASSERT_EQ(refused.exit_code, 6) << refused.out;
   const size_t begin = refused.err.find("1  --set ") + 9;
@@ -93,7 +93,7 @@ TEST_F(Memory, IsEnoughOnceTheFirstRemedyIsTaken) {
   EXPECT_EQ(result.exit_code, 0) << remedy << "\n" << result.err;
 }
 
-TEST_F(Memory, OfOneOfTwoRanksIsHelpedBySharingOut) {
+TEST_F(OutOfMemoryPage, SuggestsShardingForTwoRanks) {
   std::map<std::string, std::string> place{{"LOCAL_WORLD_SIZE", "2"},
                                            {"WORLD_SIZE", "2"},
                                            {"MASTER_ADDR", "127.0.0.1"},
@@ -111,7 +111,7 @@ TEST_F(Memory, OfOneOfTwoRanksIsHelpedBySharingOut) {
   EXPECT_EQ(other.get().exit_code, 138);
 }
 
-TEST_F(Memory, ThatAModelAloneExceedsIsToldBeforeTheFirstStep) {
+TEST_F(OutOfMemoryPage, ReportsTooLargeModelBeforeFirstStep) {
   const Result result = run_within(450, {"--set", "model.config.n_embd=2048"});
   EXPECT_EQ(result.exit_code, 6);
   EXPECT_THAT(result.err, HasSubstr("out of memory before the first step: "));
@@ -119,7 +119,7 @@ TEST_F(Memory, ThatAModelAloneExceedsIsToldBeforeTheFirstStep) {
   EXPECT_THAT(result.err, Not(HasSubstr("micro_batch_size")));
 }
 
-TEST(RecordOfAFailure, HasTheExitCodeThatTheProcessEndsWith) {
+TEST(FailureExitCode, FollowsFromTheException) {
   const std::system_error no_thread(EAGAIN, std::generic_category());
   for (const std::exception* failure : std::initializer_list<const std::exception*>{&no_thread, &kNoMemory})
     EXPECT_EQ(app::exit_code_of(*failure), 6) << failure->what();

@@ -58,7 +58,7 @@ class AutoMicroBatch : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(AutoMicroBatch, TrainsAsIfTheNumberHadBeenGiven) {
+TEST_F(AutoMicroBatch, TrainsAsIfTheNumberWereGiven) {
   const std::string job = folder_.write("images.yaml",
                                         "schema: 1\nprecision: fp32\ndevice: cpu\n"
                                         "model: {type: resnet18, config: {num_classes: 10, stem: cifar, width: 8}}\n"
@@ -80,7 +80,7 @@ TEST_F(AutoMicroBatch, TrainsAsIfTheNumberHadBeenGiven) {
   expect_same_run(folder_ / "text", folder_ / "text_given");
 }
 
-TEST_F(AutoMicroBatch, IsFoundOnceAndKeptByAResumedRun) {
+TEST_F(AutoMicroBatch, IsFoundOnceAndKeptOnResume) {
   auto settings = text_settings_;
   settings.push_back("train.micro_batch_size=auto");
   train(text_job(), folder_ / "whole", settings);
@@ -111,7 +111,7 @@ TEST_F(AutoMicroBatch, IsTheSameOnAllRanks) {
   expect_same_run(folder_ / "auto", folder_ / "given");
 }
 
-class AutoMicroBatchWithin : public ::testing::Test {
+class MicroBatchMemory : public ::testing::Test {
  protected:
   void SetUp() override {
     if (testing::kIsSanitized) GTEST_SKIP() << testing::kNoDataLimit;
@@ -140,7 +140,7 @@ class AutoMicroBatchWithin : public ::testing::Test {
   std::string job_ = write_gpt_job(folder_);
 };
 
-TEST_F(AutoMicroBatchWithin, MemoryStopsBeforeTheLimitByWhatSmallerOnesTook) {
+TEST_F(MicroBatchMemory, StopsBelowLimitByEstimate) {
   EXPECT_EQ(run_within(260, {"train.micro_batch_size=48"}).exit_code, 6);
   for (const int mebibytes : {240, 260}) {  // a save must fit beside the largest micro-batch
     const Result result = run_within(mebibytes, {"train.micro_batch_size=auto", "checkpoint.resume=never"});
@@ -158,7 +158,7 @@ double needed_mebibytes(const Result& refused) {
   return found == std::string::npos ? 0 : std::stod(refused.err.substr(found + kBefore.size()));
 }
 
-TEST_F(AutoMicroBatchWithin, MemoryIsLeftForTheCopyThatASaveTakes) {
+TEST_F(MicroBatchMemory, LeavesRoomForCopyOfASave) {
   std::vector<std::string> settings{"train.micro_batch_size=auto", "model.config.n_embd=192"};
   const double with_saves = needed_mebibytes(run_within(260, settings));
   settings.emplace_back("checkpoint.interval=null");
@@ -173,7 +173,7 @@ std::map<std::string, std::string> one_of_two(const std::string& rank, const std
           {"OMP_NUM_THREADS", "1"},  {"RANK", rank},      {"LOCAL_RANK", rank}};
 }
 
-TEST_F(AutoMicroBatchWithin, MemoryIsLeftForWhatCompressionSaves) {
+TEST_F(MicroBatchMemory, LeavesRoomForCompressionState) {
   const auto needed = [&](const std::string& compress) {
     const std::string port = std::to_string(::gputrain::testing::free_port());
     const std::vector<std::string> settings{"train.micro_batch_size=auto", "model.config.n_embd=192",
@@ -187,7 +187,7 @@ TEST_F(AutoMicroBatchWithin, MemoryIsLeftForWhatCompressionSaves) {
   EXPECT_NEAR(needed("powersgd") - needed("none"), 28, 2);  // errors, as large as weights, and low-rank factors
 }
 
-TEST_F(AutoMicroBatchWithin, MemoryOfTheRankThatHasLeastDecidesForAll) {
+TEST_F(MicroBatchMemory, FollowsRankWithLeastMemory) {
   const std::string port = std::to_string(::gputrain::testing::free_port());
   const std::vector<std::string> settings{"train.micro_batch_size=auto", "train.global_batch_size=96"};
   const auto first = start(8000, settings, one_of_two("0", port)), second = start(400, settings, one_of_two("1", port));
@@ -197,7 +197,7 @@ TEST_F(AutoMicroBatchWithin, MemoryOfTheRankThatHasLeastDecidesForAll) {
   EXPECT_THAT(result.out, ::testing::ContainsRegex("  [0-9]+: needs [0-9.]+ MiB, [0-9.]+ MiB are free on rank 1  in "));
 }
 
-TEST_F(AutoMicroBatchWithin, MemoryIsTriedForAPassOfTheEvaluationToo) {
+TEST_F(MicroBatchMemory, IncludesAnEvaluationPass) {
   const Result result =
       run_within(260, {"train.micro_batch_size=auto", "train.global_batch_size=4", "eval.batch_size=1024"});
   EXPECT_EQ(result.exit_code, 6) << result.out;
@@ -205,7 +205,7 @@ TEST_F(AutoMicroBatchWithin, MemoryIsTriedForAPassOfTheEvaluationToo) {
   EXPECT_THAT(result.err, HasSubstr("eval.batch_size="));
 }
 
-TEST_F(AutoMicroBatchWithin, MemoryForNotEvenOneSampleIsToldWithWhatHelps) {
+TEST_F(MicroBatchMemory, SuggestsRemediesWhenNoSampleFits) {
   const Result result =
       run_within(260, {"train.micro_batch_size=auto", "model.config.block_size=2048", "model.config.n_layer=48"});
   EXPECT_EQ(result.exit_code, 6) << result.out;
@@ -214,7 +214,7 @@ TEST_F(AutoMicroBatchWithin, MemoryForNotEvenOneSampleIsToldWithWhatHelps) {
   EXPECT_THAT(result.err, Not(HasSubstr("train.micro_batch_size=")));
 }
 
-TEST(AutoMicroBatchJob, SaysWhatARunWouldTryAndWhatCannotBe) {
+TEST(AutoMicroBatchKey, DescribesSearchAndRefusesBadJobs) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const auto settings = [&](const std::vector<std::string>& words) {
@@ -235,7 +235,7 @@ TEST(AutoMicroBatchJob, SaysWhatARunWouldTryAndWhatCannotBe) {
 }
 
 /// On a GPU, the first step chooses kernels, which may take longer than the time limit of a micro-batch.
-TEST(MicroBatchTrial, CountsAStepAfterTheFirstEvenWhereThatTookAllItsTime) {
+TEST(MicroBatchTrial, CountsAStepAfterASlowFirstOne) {
   const TemporaryFolder folder;
   const auto job = app::load_job({.file = write_gpt_job(folder)});
   app::Assembly assembly(job);
@@ -246,7 +246,7 @@ TEST(MicroBatchTrial, CountsAStepAfterTheFirstEvenWhereThatTookAllItsTime) {
   EXPECT_NE(timed.first_loss, timed.last_loss);
 }
 
-TEST(MicroBatchChoice, IsTheFastestAndOfEquallyFastOnesTheSmallest) {
+TEST(MicroBatchChoice, PicksFastestThenSmallest) {
   EXPECT_EQ(app::fastest({{1, 50, 0, ""}, {2, 99, 0, ""}, {4, 100, 0, ""}, {8, 90, 0, ""}}), 2);
   EXPECT_EQ(app::fastest({{1, 50, 0, ""}, {2, 90, 0, ""}, {4, 100, 0, ""}, {8, 200, 0, "needs 2 GiB, 1 GiB are free"}}),
             4);

@@ -71,7 +71,7 @@ std::vector<nlohmann::json> ledger_of(const std::string& run, const std::string&
   return found;
 }
 
-TEST(Nonfinite, StopNamesStepAndSamples) {
+TEST(NonfiniteStop, NamesStepAndSamples) {
   const TemporaryFolder folder;
   const int64_t sample = sample_of_step(12);
   const Result result = gputrain(run_of(folder, write_poisoned_job(folder, {sample}), "stop"));
@@ -84,7 +84,7 @@ TEST(Nonfinite, StopNamesStepAndSamples) {
   EXPECT_EQ(records[0]["sample_count"], kBatch);
 }
 
-TEST(Nonfinite, LongBatchesAreNamedByTheirFirstSamples) {
+TEST(NonfiniteStop, NamesFirstSamplesOfLongBatches) {
   const TemporaryFolder folder;
   auto arguments = run_of(folder, write_poisoned_job(folder, {17}), "stop");
   arguments.insert(arguments.end(), {"--set", "train.global_batch_size=60"});
@@ -94,7 +94,7 @@ TEST(Nonfinite, LongBatchesAreNamedByTheirFirstSamples) {
   EXPECT_EQ(ledger_of(folder / "stop", "nonfinite")[0]["samples"].size(), 8U);
 }
 
-TEST(Nonfinite, SkipGoesOnAndTheAuditKnows) {
+TEST(NonfiniteSkip, ContinuesAndIsAudited) {
   const TemporaryFolder folder;
   const Result result = gputrain(run_of(folder, write_poisoned_job(folder, {sample_of_step(12)}), "skip"));
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -106,7 +106,7 @@ TEST(Nonfinite, SkipGoesOnAndTheAuditKnows) {
   EXPECT_THAT(audit.out, HasSubstr("2 steps whose update was skipped"));
 }
 
-TEST(Nonfinite, SkipEndsAfterSoManyInARow) {
+TEST(NonfiniteSkip, EndsAfterTooManyInARow) {
   const TemporaryFolder folder;
   const std::string job = write_poisoned_job(
       folder, {sample_of_step(7), sample_of_step(8), sample_of_step(10), sample_of_step(11), sample_of_step(12)});
@@ -136,7 +136,7 @@ TEST(Nonfinite, SkipEndsAfterSoManyInARow) {
   EXPECT_THAT(rest.err, HasSubstr("training diverged: the loss or a gradient is not finite at step 12 (epoch 0"));
 }
 
-TEST(Nonfinite, RollbackTakesUpTheNewestCheckpointAndPassesOverTheDataSince) {
+TEST(Rollback, SkipsDataSinceTheCheckpoint) {
   const TemporaryFolder folder;
   const std::string job = write_poisoned_job(folder, {sample_of_step(13)});
   const Result result = gputrain(run_of(folder, job, "rollback"));
@@ -155,7 +155,7 @@ TEST(Nonfinite, RollbackTakesUpTheNewestCheckpointAndPassesOverTheDataSince) {
   EXPECT_EQ(rollbacks[1]["rollback"], 2);
 }
 
-TEST(Nonfinite, AfterARollbackLogLinesBeginWhereTheyBeganBefore) {
+TEST(Rollback, KeepsSpacingOfLogLines) {
   const TemporaryFolder folder;
   auto arguments = run_of(folder, write_poisoned_job(folder, {sample_of_step(13)}), "rollback");
   arguments.insert(arguments.end(), {"--set", "log.interval=4"});
@@ -168,7 +168,7 @@ TEST(Nonfinite, AfterARollbackLogLinesBeginWhereTheyBeganBefore) {
   EXPECT_NEAR(seconds_since_line("13"), seconds_since_line("10"), 1e-9);
 }
 
-TEST(Nonfinite, AfterARollbackTheAuditNamesWhatWasPassedOver) {
+TEST(Rollback, ShowsSkippedDataInAudit) {
   const TemporaryFolder folder;
   ASSERT_EQ(gputrain(run_of(folder, write_poisoned_job(folder, {sample_of_step(13)}), "rollback")).exit_code, 0);
   const Result result = gputrain({"data", "audit", folder / "rollback", "--json"});
@@ -181,7 +181,7 @@ TEST(Nonfinite, AfterARollbackTheAuditNamesWhatWasPassedOver) {
   EXPECT_THAT(gputrain({"data", "audit", folder / "rollback"}).out, HasSubstr("or passed over on purpose"));
 }
 
-TEST(Nonfinite, ARunStoppedAfterARollbackGoesOnBitForBit) {
+TEST(Rollback, ResumesBitForBit) {
   const TemporaryFolder folder;
   const std::string job = write_poisoned_job(folder, {sample_of_step(13)});
   ASSERT_EQ(gputrain(run_of(folder, job, "rollback")).exit_code, 0);
@@ -199,7 +199,7 @@ TEST(Nonfinite, ARunStoppedAfterARollbackGoesOnBitForBit) {
   }
 }
 
-TEST(Nonfinite, StepsAroundARollbackReplayFromTheCheckpointsBesideIt) {
+TEST(Rollback, AllowsReplayOfStepsAroundIt) {
   const TemporaryFolder folder;
   ASSERT_EQ(gputrain(run_of(folder, write_poisoned_job(folder, {sample_of_step(13)}), "rollback")).exit_code, 0);
   const std::string run = folder / "rollback";
@@ -214,7 +214,7 @@ TEST(Nonfinite, StepsAroundARollbackReplayFromTheCheckpointsBesideIt) {
   EXPECT_THAT(across.err, HasSubstr("rolled back at step 13, between step 10"));
 }
 
-TEST(Nonfinite, RollbacksAreBoundedOverAllAttempts) {
+TEST(Rollback, IsLimitedOverAllAttempts) {
   const TemporaryFolder folder;
   const std::string job = write_poisoned_job(folder, {sample_of_step(13)}, "");
   auto arguments = run_of(folder, job, "rollback");
@@ -227,7 +227,7 @@ TEST(Nonfinite, RollbacksAreBoundedOverAllAttempts) {
   }
 }
 
-TEST(Nonfinite, RollbackWithoutACheckpointIsRefused) {
+TEST(Rollback, IsRefusedWithoutCheckpoint) {
   const TemporaryFolder folder;
   const Result result = gputrain(run_of(folder, write_poisoned_job(folder, {sample_of_step(3)}), "rollback"));
   EXPECT_EQ(result.exit_code, 4);
@@ -235,7 +235,7 @@ TEST(Nonfinite, RollbackWithoutACheckpointIsRefused) {
   EXPECT_THAT(result.err, HasSubstr("there is no checkpoint yet to go back to"));
 }
 
-TEST(Nonfinite, OfTheLastStepIsRolledBackToo) {
+TEST(Rollback, CoversTheLastStep) {
   const TemporaryFolder folder;
   const std::string job = write_poisoned_job(folder, {sample_of_step(13)});
   auto arguments = run_of(folder, job, "rollback");
@@ -248,7 +248,7 @@ TEST(Nonfinite, OfTheLastStepIsRolledBackToo) {
             0);
 }
 
-TEST(Nonfinite, WhatLossScalingLeavesOutIsNone) {
+TEST(NonfiniteStep, ExcludesLossScaleOverflow) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "precision=fp16", "--set",
@@ -257,7 +257,7 @@ TEST(Nonfinite, WhatLossScalingLeavesOutIsNone) {
   EXPECT_TRUE(ledger_of(folder / "run", "nonfinite").empty());
 }
 
-TEST(Nonfinite, LinesOfStepsSayThatNoUpdateWasMade) {
+TEST(NonfiniteStep, IsLoggedAsNoUpdate) {
   const TemporaryFolder folder;
   const Result result =
       gputrain({"run", write_gpt_job(folder, "log: {interval: 1}\n"), "--output-dir", folder / "run", "--set",
@@ -265,7 +265,7 @@ TEST(Nonfinite, LinesOfStepsSayThatNoUpdateWasMade) {
   EXPECT_THAT(result.out, HasSubstr(" gnorm nan (no update) lr "));
 }
 
-TEST(Nonfinite, TwoRanksRollBackTogetherAsOneDoes) {
+TEST(Rollback, WorksOnTwoRanksAsOnOne) {
   const TemporaryFolder folder;
   const std::string job = write_poisoned_job(folder, {sample_of_step(13)});
   const Result result = ranks(2, job, folder / "rollback", {"--set", "train.nonfinite=rollback"});

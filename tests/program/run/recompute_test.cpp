@@ -10,7 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Two ranks, whose buckets start within the backward pass of a block.
-TEST(ActivationCheckpointing, OnTwoRanksTrainsBitForBitAsWithout) {
+TEST(ActivationCheckpointing, MatchesPlainTrainingOnTwoRanks) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
   const auto train = [&](const std::string& how) {
@@ -28,7 +28,7 @@ TEST(ActivationCheckpointing, OnTwoRanksTrainsBitForBitAsWithout) {
   EXPECT_EQ(train("selective"), plain);
 }
 
-TEST(ActivationCheckpointing, OfAModelWithoutBlocksIsRefused) {
+TEST(ActivationCheckpointing, RefusesModelWithoutBlocks) {
   const TemporaryFolder folder;
   const std::string job =
       folder.write("job.yaml",

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 nlohmann::json json_file(const std::string& path) { return nlohmann::json::parse(read_file(path)); }
 
-TEST(Run, TrainsAndLeavesACompleteRunFolder) {
+TEST(Run, LeavesCompleteRunFolder) {
   const TemporaryFolder folder;
   const Result result = gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -63,7 +63,7 @@ TEST(Run, LogsToTheSinksThatTheJobNames) {
 }
 
 // With random labels the loss only rises, but sometimes one more image is right.
-TEST(Run, CallsAnEvaluationTheBestByTheMetricThatCheckpointsAreKeptBy) {
+TEST(Run, MarksBestEvaluationByCheckpointMetric) {
   const TemporaryFolder folder;
   const std::string job = folder.write(
       "job.yaml",
@@ -91,7 +91,7 @@ TEST(Run, CallsAnEvaluationTheBestByTheMetricThatCheckpointsAreKeptBy) {
   EXPECT_GT(bests, 0);
 }
 
-TEST(Run, LowersTheLoss) {
+TEST(Run, LowersLoss) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "log: {interval: 1}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run", "--set", "train.max_steps=60"}).exit_code, 0);
@@ -106,7 +106,7 @@ TEST(Run, LowersTheLoss) {
   EXPECT_LT(last, 0.8 * first);
 }
 
-TEST(Run, TheResolvedJobGivesTheSameRun) {
+TEST(Run, RepeatsFromResolvedJob) {
   const TemporaryFolder folder;
   ASSERT_EQ(gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "a"}).exit_code, 0);
   const Result again = gputrain({"run", folder / "a/job.resolved.yaml", "--output-dir", folder / "b"});
@@ -114,7 +114,7 @@ TEST(Run, TheResolvedJobGivesTheSameRun) {
   EXPECT_EQ(read_file(folder / "a/model.safetensors"), read_file(folder / "b/model.safetensors"));
 }
 
-TEST(Run, DryRunChecksEverythingAndWritesNothing) {
+TEST(Run, ChecksAllAndWritesNothingInDryRun) {
   const TemporaryFolder folder;
   const Result result = gputrain({"run", write_gpt_job(folder), "--dry-run", "--output-dir", folder / "run"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -129,7 +129,7 @@ std::map<std::string, fs::file_time_type> state_of(const std::string& folder) {
   return state;
 }
 
-class RunFolderOfADryRun : public ::testing::Test {
+class DryRunFolder : public ::testing::Test {
  protected:
   std::vector<std::string> run(const std::string& folder, const std::vector<std::string>& more) const {
     std::vector<std::string> words{"run", job_, "--output-dir", folder};
@@ -145,7 +145,7 @@ class RunFolderOfADryRun : public ::testing::Test {
   std::string job_ = write_gpt_job(folder_);
 };
 
-TEST_F(RunFolderOfADryRun, IsRefusedWhereItCannotBeWritten) {
+TEST_F(DryRunFolder, IsRefusedIfNotWritable) {
   GPUTRAIN_SKIP_FOR(testing::no_own_mounts());
   const std::string disk = folder_ / "disk";
   ASSERT_EQ(gputrain(run(disk + "/run", {})).exit_code, 0);
@@ -163,7 +163,7 @@ TEST_F(RunFolderOfADryRun, IsRefusedWhereItCannotBeWritten) {
   EXPECT_EQ(dry(folder_ / "busy").exit_code, 6);
 }
 
-TEST_F(RunFolderOfADryRun, IsLookedAtForACheckpointAsByARunAndLeftAsItIs) {
+TEST_F(DryRunFolder, IsSearchedLikeARunAndLeftAsIs) {
   const std::string trained = folder_ / "run", fresh = folder_ / "fresh";
   ASSERT_EQ(gputrain(run(trained, {})).exit_code, 0);
   const std::string resume = "checkpoint.resume=";
@@ -183,7 +183,7 @@ TEST_F(RunFolderOfADryRun, IsLookedAtForACheckpointAsByARunAndLeftAsItIs) {
   }
 }
 
-TEST_F(RunFolderOfADryRun, IsOnesWhoTrainsThereWithoutBeingDisturbed) {
+TEST_F(DryRunFolder, MayBeInUseByARun) {
   const std::string trained = folder_ / "run", newest = trained + "/ckpt/step-00000020";
   ASSERT_EQ(gputrain(run(trained, {})).exit_code, 0);
   const int lock = ::open((trained + "/lock").c_str(), O_RDWR | O_CLOEXEC);
@@ -197,7 +197,7 @@ TEST_F(RunFolderOfADryRun, IsOnesWhoTrainsThereWithoutBeingDisturbed) {
   ::close(lock);
 }
 
-TEST(Run, StopsWithExitCode4WhenTheLossIsNotFinite) {
+TEST(Run, Exits4WhenLossIsNotFinite) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const Result result =
@@ -209,7 +209,7 @@ TEST(Run, StopsWithExitCode4WhenTheLossIsNotFinite) {
   EXPECT_EQ(json_file(folder / "run/summary.json")["exit_code"], 4);
 }
 
-TEST(Run, AMissedExpectationIsExitCode4OnlyUnderVerify) {
+TEST(Run, Exits4OnMissedExpectationWithVerify) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "expect: {val/loss: [0, 0.001]}\n");
   EXPECT_EQ(gputrain({"run", job, "--output-dir", folder / "a"}).exit_code, 0);
@@ -218,7 +218,7 @@ TEST(Run, AMissedExpectationIsExitCode4OnlyUnderVerify) {
   EXPECT_THAT(result.out, HasSubstr("MISSED"));
 }
 
-TEST(Run, AMissingDataFileIsExitCode3AndStartsNothing) {
+TEST(Run, Exits3OnMissingDataAndStartsNothing) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const Result result =
@@ -228,7 +228,7 @@ TEST(Run, AMissingDataFileIsExitCode3AndStartsNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-TEST(Run, MissingWeightsAreToldBeforeWhatTheyWouldHaveSaidOfTheModel) {
+TEST(Run, ReportsMissingWeightsFirst) {
   const TemporaryFolder folder;
   const std::string job = folder.write("job.yaml",
                                        "model: {type: gpt, pretrained: /nowhere/gpt2}\n"
@@ -240,7 +240,7 @@ TEST(Run, MissingWeightsAreToldBeforeWhatTheyWouldHaveSaidOfTheModel) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-TEST(Run, ItsWeightsKnowTheCharactersThatTheyWereTrainedOn) {
+TEST(Run, RecordsCharactersInItsWeights) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder), weights = folder / "run/model.safetensors";
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -257,7 +257,7 @@ TEST(Run, ItsWeightsKnowTheCharactersThatTheyWereTrainedOn) {
   EXPECT_THAT(begun.err, HasSubstr("model.pretrained was trained on other data: character"));
 }
 
-TEST(Run, AModelThatLeavesTheLengthToTheDataTakesTheDatas) {
+TEST(Run, TakesSampleLengthFromData) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const std::vector<std::string> unset{"run", job, "--dry-run", "--set", "model.config.block_size=null"};
@@ -271,7 +271,7 @@ TEST(Run, AModelThatLeavesTheLengthToTheDataTakesTheDatas) {
   EXPECT_THAT(refused.err, HasSubstr("model.config.block_size: the length of a sample is unknown"));
 }
 
-TEST(Run, WhereAFolderIsInTheWayOfItsSummaryEndsWithExitCode6) {
+TEST(Run, Exits6WhenFolderBlocksSummary) {
   const TemporaryFolder folder;
   folder.write("run/summary.json/full", "");
   folder.write("run/ledger.jsonl", "");
@@ -280,7 +280,7 @@ TEST(Run, WhereAFolderIsInTheWayOfItsSummaryEndsWithExitCode6) {
   EXPECT_THAT(result.err, HasSubstr("summary.json"));
 }
 
-TEST(Run, AFileSizeLimitIsToldLikeAFullDisk) {
+TEST(Run, ReportsFileSizeLimitLikeFullDisk) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const Result result = Program({"/bin/sh", "-c", "ulimit -f 64 && exec \"$0\" run \"$1\" --output-dir \"$2\"",
@@ -291,7 +291,7 @@ TEST(Run, AFileSizeLimitIsToldLikeAFullDisk) {
   EXPECT_THAT(result.err, HasSubstr("File too large"));
 }
 
-TEST(Run, ASampleInAFolderWhoseNameIsNoUtf8IsExitCode3LikeAnyOther) {
+TEST(Run, Exits3OnBadSampleInNonUtf8Folder) {
   const TemporaryFolder folder;
   folder.write("images/caf\xe9/1.jpg", "no image");
   const std::string job = folder.write("job.yaml",
@@ -306,7 +306,7 @@ TEST(Run, ASampleInAFolderWhoseNameIsNoUtf8IsExitCode3LikeAnyOther) {
   EXPECT_EQ(json_file(folder / "run/summary.json")["exit_code"], 3);
 }
 
-TEST(Run, OpensMoreFilesThanTheUsualLimitLetsIt) {
+TEST(Run, OpensMoreFilesThanTheSoftLimit) {
   const TemporaryFolder folder;
   for (int i = 0; i < 100; ++i) folder.write("tokens/train_" + std::to_string(i) + ".bin", std::string(64, '\1'));
   const std::string job =
@@ -321,7 +321,7 @@ TEST(Run, OpensMoreFilesThanTheUsualLimitLetsIt) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
 }
 
-TEST(Run, ForetellsItsEndByTheLimitThatComesFirst) {
+TEST(Run, PredictsEndByTheFirstLimit) {
   const TemporaryFolder folder;
   const std::string job =
       write_gpt_job(folder, "log: {interval: 1}\n", "{max_steps: 1000000000, max_time: 1s, global_batch_size: 8}");
@@ -330,7 +330,7 @@ TEST(Run, ForetellsItsEndByTheLimitThatComesFirst) {
   EXPECT_THAT(out, ::testing::ContainsRegex("step    1/.* eta [0-9]+ms\n"));
 }
 
-TEST(Run, TellsOfAMicroBatchThatIsMoreThanAShare) {
+TEST(Run, WarnsOfMicroBatchAboveShare) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const auto told = [&](const std::string& size) {
@@ -341,7 +341,7 @@ TEST(Run, TellsOfAMicroBatchThatIsMoreThanAShare) {
   EXPECT_EQ(told("8"), "");
 }
 
-TEST(Run, TellsOfKeysThatDoNothingInItsJob) {
+TEST(Run, WarnsOfKeysWithoutEffect) {
   const TemporaryFolder folder;
   const std::string job =
       folder.write("job.yaml",
@@ -367,7 +367,7 @@ TEST(Run, TellsOfKeysThatDoNothingInItsJob) {
               HasSubstr("data.image.augment.hflip has no effect: the data is text"));
 }
 
-TEST(Run, ImagesOfAnotherSizeThanTheModelTakesAreFoundBeforeTraining) {
+TEST(Run, RefusesOtherImageSizeBeforeTraining) {
   const TemporaryFolder folder;
   const std::string job =
       folder.write("job.yaml",
@@ -387,7 +387,7 @@ TEST(Run, ImagesOfAnotherSizeThanTheModelTakesAreFoundBeforeTraining) {
   EXPECT_EQ(taken.exit_code, 0) << taken.err;
 }
 
-TEST(Run, APromptTheVocabularyCannotSpellIsFoundBeforeTraining) {
+TEST(Run, RefusesUnspellablePromptBeforeTraining) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const Result result = gputrain({"run", job, "--output-dir", folder / "run", "--set", "eval.sample.prompt=Ω"});
@@ -396,7 +396,7 @@ TEST(Run, APromptTheVocabularyCannotSpellIsFoundBeforeTraining) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-TEST(Run, WritesASampleThatDependsOnTheSeedAlone) {
+TEST(Run, WritesSampleThatDependsOnlyOnSeed) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {sample: {prompt: 'the ', max_new_tokens: 40}}\n");
   const auto sample_of = [&](const std::string& name) {
@@ -410,7 +410,7 @@ TEST(Run, WritesASampleThatDependsOnTheSeedAlone) {
   EXPECT_EQ(sample, sample_of("b"));
 }
 
-TEST(Run, SaysWhenABatchIsMoreThanTheDataAndNamesNoRateOfOneStep) {
+TEST(Run, ReportsBatchLargerThanDataWithoutRate) {
   const TemporaryFolder folder;
   const Result result = gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run", "--set",
                                   "train.global_batch_size=1000", "--set", "train.max_steps=1"});
@@ -420,7 +420,7 @@ TEST(Run, SaysWhenABatchIsMoreThanTheDataAndNamesNoRateOfOneStep) {
   EXPECT_THAT(result.out, HasSubstr("\nspeed   first step after "));
 }
 
-TEST(Run, SavesAlsoWhatEvaluatesToNothing) {
+TEST(Run, SavesWithNonFiniteEvaluation) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {interval: 5}\ncheckpoint: {interval: 5}\n");
   const Result result =

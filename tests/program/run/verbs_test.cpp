@@ -23,7 +23,7 @@ std::string refusal_of(const std::vector<std::string>& words) {
   return result.err;
 }
 
-TEST(Verbs, ValidateReportsEveryMistakeAtOnceWithItsPlace) {
+TEST(ValidateVerb, ReportsAllMistakesWithPlaces) {
   const TemporaryFolder folder;
   const std::string job = folder.write("job.yaml",
                                        "model: {type: gptt}\n"
@@ -43,7 +43,7 @@ TEST(Verbs, ValidateReportsEveryMistakeAtOnceWithItsPlace) {
   EXPECT_GE(report["problems"].size(), 4U);
 }
 
-TEST(Verbs, LetThreadsThatWaitSleepSoonUnlessToldOtherwise) {
+TEST(ProgramStart, SetsShortSpinForWaitingThreads) {
   const auto told_with = [](std::map<std::string, std::string> environment) {
     environment.emplace("OMP_DISPLAY_ENV", "verbose");
     return gputrain({"version"}, environment).err;
@@ -53,7 +53,7 @@ TEST(Verbs, LetThreadsThatWaitSleepSoonUnlessToldOtherwise) {
   EXPECT_THAT(told_with({{"OMP_WAIT_POLICY", "passive"}}), HasSubstr("GOMP_SPINCOUNT = '0'"));
 }
 
-TEST(Verbs, WithoutTheirLibrarySayWhatIsMissing) {
+TEST(ProgramStart, ReportsMissingLibrary) {
   const TemporaryFolder folder;
   std::filesystem::copy_file(gputrain_path(), folder / "gputrain");
   const Result alone = Program({folder / "gputrain", "version"}).wait();
@@ -62,7 +62,7 @@ TEST(Verbs, WithoutTheirLibrarySayWhatIsMissing) {
   EXPECT_EQ(Program({folder / "gputrain", "launch", "--help"}).wait().exit_code, 0);
 }
 
-TEST(Verbs, OfAProgramThatRegistersANameTwiceSayWhere) {
+TEST(ProgramStart, ReportsPlaceOfDuplicateRegistration) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "bin");
   std::filesystem::create_directory(folder / "lib");
@@ -82,7 +82,7 @@ TEST(Verbs, OfAProgramThatRegistersANameTwiceSayWhere) {
   }
 }
 
-TEST(Verbs, ValidateChecksTheGpusAllocatorWithoutAGpu) {
+TEST(ValidateVerb, ChecksGpuAllocatorWithoutGpu) {
   const TemporaryFolder folder;
   const auto problem_with = [&](const std::string& line) {
     const Result result = gputrain({"validate", write_gpt_job(folder, line)});
@@ -97,7 +97,7 @@ TEST(Verbs, ValidateChecksTheGpusAllocatorWithoutAGpu) {
   EXPECT_THAT(run.err, HasSubstr("alloc_conf has no effect"));
 }
 
-TEST(Verbs, ConfigPrintsAJobThatReadsBackTheSame) {
+TEST(ConfigVerb, PrintsAJobThatReadsBackTheSame) {
   const TemporaryFolder folder;
   const Result first = gputrain({"config", write_gpt_job(folder)});
   ASSERT_EQ(first.exit_code, 0) << first.err;
@@ -106,7 +106,7 @@ TEST(Verbs, ConfigPrintsAJobThatReadsBackTheSame) {
   EXPECT_EQ(first.out, second.out);
 }
 
-TEST(Verbs, ConfigOriginNamesFileLineAndOption) {
+TEST(ConfigVerb, NamesFileLineAndOptionAsOrigin) {
   const TemporaryFolder folder;
   const Result result = gputrain({"config", "--origin", write_gpt_job(folder), "--set", "seed=7"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -115,7 +115,7 @@ TEST(Verbs, ConfigOriginNamesFileLineAndOption) {
   EXPECT_THAT(result.out, HasSubstr("default"));
 }
 
-TEST(Verbs, ConfigGivesThePublishedSizesAsThoseOfTheirFile) {
+TEST(ConfigVerb, ShowsPublishedSizesAndTheirFile) {
   const TemporaryFolder folder;
   const std::string published = folder.write(
       "gpt2/config.json", R"({"model_type": "gpt2", "n_layer": 3, "n_head": 2, "n_embd": 32, "n_positions": 16})");
@@ -133,13 +133,13 @@ TEST(Verbs, ConfigGivesThePublishedSizesAsThoseOfTheirFile) {
   }
 }
 
-TEST(Verbs, SchemaIsJson) {
+TEST(SchemaVerb, PrintsJson) {
   const Result result = gputrain({"schema"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_TRUE(nlohmann::json::parse(result.out).contains("properties"));
 }
 
-TEST(Verbs, ListAndDescribeKnowEveryEntry) {
+TEST(DescribeVerb, KnowsEveryListedEntry) {
   const Result list = gputrain({"list"});
   EXPECT_EQ(list.exit_code, 0) << list.err;
   for (const char* name : {"gpt", "resnet50", "imagefolder", "tokens", "adamw", "sgd", "cosine"}) {
@@ -153,7 +153,7 @@ TEST(Verbs, ListAndDescribeKnowEveryEntry) {
   EXPECT_THAT(unknown.err, HasSubstr("gpt"));
 }
 
-TEST(Verbs, HelpFitsATerminalOf80Columns) {
+TEST(CommandLine, PrintsHelpIn80Columns) {
   using Words = std::vector<std::string>;
   for (Words words : {Words{},
                       {"run"},
@@ -180,9 +180,9 @@ TEST(Verbs, HelpFitsATerminalOf80Columns) {
   }
 }
 
-TEST(Program, ThatNeverStopsTalkingIsEndedInTime) { EXPECT_EQ(Program({"yes"}).wait(1).exit_code, 128 + SIGKILL); }
+TEST(ProgramHelper, EndsEndlessOutputInTime) { EXPECT_EQ(Program({"yes"}).wait(1).exit_code, 128 + SIGKILL); }
 
-TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
+TEST(DescribeVerb, FindsKeysGroupsAndEntries) {
   const Result job = gputrain({"describe", "job"});
   std::istringstream lines(job.out);
   for (std::string line; std::getline(lines, line);)
@@ -199,14 +199,14 @@ TEST(Verbs, DescribeFindsKeysGroupsAndEntriesByName) {
   EXPECT_THAT(refusal_of({"describe", "optimzer.lr"}), HasSubstr("did you mean 'optimizer.lr'?"));
 }
 
-TEST(Verbs, EvalWithoutTrainedWeightsSaysWhatToDo) {
+TEST(EvalVerb, SaysWhatToDoWithoutWeights) {
   const TemporaryFolder folder;
   const Result result = gputrain({"eval", write_gpt_job(folder), "--output-dir", folder / "none"});
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, HasSubstr("train first (gputrain run)"));
 }
 
-TEST(Verbs, PretrainedWeightsThatCannotBeReadSayWhatToDo) {
+TEST(PretrainedWeights, ExplainWhatCannotBeRead) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   folder.write("weights.pth", "PK");
@@ -227,7 +227,7 @@ TEST(Verbs, PretrainedWeightsThatCannotBeReadSayWhatToDo) {
   EXPECT_THAT(refusal_with(folder / "."), HasSubstr("the folder that model.safetensors is in"));
 }
 
-TEST(Verbs, RunOverwritesNoFilesOfOthers) {
+TEST(Run, OverwritesNoForeignFiles) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   folder.write("theirs/model.safetensors", "weights");
@@ -243,7 +243,7 @@ TEST(Verbs, RunOverwritesNoFilesOfOthers) {
   EXPECT_EQ(gputrain({"run", job, "--output-dir", ""}).exit_code, 2);
 }
 
-TEST(Verbs, RunIsToldBeforeTrainingWhatItCannotMeasure) {
+TEST(Run, RefusesUnmeasurableMetricsUpFront) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   for (const std::string set : {"expect.val/top1=[0, 1]", "expect.val/loss=[3, 1]", "checkpoint.metric=top1"}) {
@@ -254,7 +254,7 @@ TEST(Verbs, RunIsToldBeforeTrainingWhatItCannotMeasure) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
-TEST(Verbs, PretrainedWeightsMayLieElsewhereWhenARunGoesOn) {
+TEST(PretrainedWeights, MayMoveBetweenAttempts) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "base"}).exit_code, 0);
@@ -269,7 +269,7 @@ TEST(Verbs, PretrainedWeightsMayLieElsewhereWhenARunGoesOn) {
   EXPECT_THAT(result.out, HasSubstr("resume  step 20"));
 }
 
-TEST(Verbs, PretrainedWeightsOfOtherClassesLeaveTheirLastLayerOut) {
+TEST(PretrainedWeights, LoseLastLayerOfOtherClasses) {
   const TemporaryFolder folder;
   const auto job_of = [&](int classes, const std::string& model) {
     const std::string number = std::to_string(classes);
@@ -288,7 +288,7 @@ TEST(Verbs, PretrainedWeightsOfOtherClassesLeaveTheirLastLayerOut) {
   EXPECT_THAT(result.err, HasSubstr("all samples are of one class"));
 }
 
-TEST(Verbs, PretrainedWeightsOfOtherTokensAreWarnedOf) {
+TEST(PretrainedWeights, WarnOfOtherTokens) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   const auto run = [&](const std::string& name, const std::string& setting) {
@@ -303,7 +303,7 @@ TEST(Verbs, PretrainedWeightsOfOtherTokensAreWarnedOf) {
   EXPECT_THAT(run("other", "model.pretrained=" + folder / "wide"), HasSubstr("model.pretrained knows 300 tokens"));
 }
 
-TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
+TEST(EvalVerb, MatchesValidationLossOfTraining) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -320,7 +320,7 @@ TEST(Verbs, EvalGivesTheTrainedModelsValidationLoss) {
 }
 
 // 150 targets are not a multiple of batches of 4 or 7 sequences; the evaluation must not depend on the batch size.
-TEST(Verbs, EvalTakesExactlyTheFirstTokensItIsTold) {
+TEST(EvalVerb, TakesExactlyTheFirstTokens) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "eval: {max_tokens: 150}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -334,7 +334,7 @@ TEST(Verbs, EvalTakesExactlyTheFirstTokensItIsTold) {
   EXPECT_THAT(gputrain({"eval", job, "--weights", folder / "run"}).out, HasSubstr("on the first 10 samples of "));
 }
 
-TEST(Verbs, OfARunFolderNameTheJobInIt) {
+TEST(CommandLine, NamesTheJobInAGivenRunFolder) {
   const TemporaryFolder folder;
   folder.write("run/job.resolved.yaml", "schema: 1\n");
   const Result result = gputrain({"eval", folder / "run"});
@@ -342,7 +342,7 @@ TEST(Verbs, OfARunFolderNameTheJobInIt) {
   EXPECT_THAT(result.err, HasSubstr("this run's job is " + folder / "run/job.resolved.yaml"));
 }
 
-TEST(Verbs, ThatCannotPrintAreExitCode6) {
+TEST(CommandLine, Exits6WhenOutputCannotBeWritten) {
   for (const char* verb : {"schema", "list"}) {
     const Result result = Program({"sh", "-c", gputrain_path() + " " + verb + " > /dev/full"}).wait();
     EXPECT_EQ(result.exit_code, 6) << verb;
@@ -350,7 +350,7 @@ TEST(Verbs, ThatCannotPrintAreExitCode6) {
   }
 }
 
-TEST(Verbs, AWrongCommandLineIsExitCode2) {
+TEST(CommandLine, Exits2WhenWrong) {
   EXPECT_EQ(gputrain({}).exit_code, 2);
   EXPECT_EQ(gputrain({"trian"}).exit_code, 2);
   EXPECT_EQ(gputrain({"run"}).exit_code, 2);
@@ -359,7 +359,7 @@ TEST(Verbs, AWrongCommandLineIsExitCode2) {
   EXPECT_EQ(gputrain({"version"}).exit_code, 0);
 }
 
-TEST(Verbs, AnEmptyPathIsNoneThatWasLeftOut) {
+TEST(CommandLine, RefusesEmptyPaths) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   for (const std::vector<std::string>& words :
@@ -375,7 +375,7 @@ TEST(Verbs, AnEmptyPathIsNoneThatWasLeftOut) {
   }
 }
 
-TEST(Verbs, AWrongCommandLineIsToldWhatToWrite) {
+TEST(CommandLine, SuggestsFixes) {
   EXPECT_THAT(refusal_of({}), HasSubstr("try: one of run, launch, "));
   EXPECT_THAT(refusal_of({"train", "job.yaml"}), HasSubstr("no subcommand 'train'\n  try: `gputrain run`"));
   EXPECT_THAT(refusal_of({"job.yaml"}), HasSubstr("no subcommand 'job.yaml'\n  try: `gputrain run job.yaml`"));

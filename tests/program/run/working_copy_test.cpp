@@ -47,7 +47,7 @@ std::vector<Case> cases() {
           {"TwoRanksThatShareTheGradients", "fp16", kLlama + kAdamW, 2, set("parallel.shard=gradients")}};
 }
 
-class WorkingCopy : public ::testing::TestWithParam<Case> {
+class WorkingCopyRun : public ::testing::TestWithParam<Case> {
  protected:
   void TearDown() override { ::unsetenv("GPUTRAIN_KERNELS"); }
 
@@ -78,10 +78,10 @@ class WorkingCopy : public ::testing::TestWithParam<Case> {
 
   TemporaryFolder folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Of, WorkingCopy, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Of, WorkingCopyRun, ::testing::ValuesIn(cases()),
                          [](const auto& entry) { return entry.param.name; });
 
-TEST_P(WorkingCopy, TrainsBitForBitAsCastsDoAlsoResumed) {
+TEST_P(WorkingCopyRun, MatchesCastsBitForBitAndResumes) {
   const std::string job = write_job();
   const Result copied = run(job, "copied", /*casts=*/false), cast = run(job, "cast", /*casts=*/true);
   ASSERT_EQ(copied.exit_code, 0) << copied.err;
