@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "places.hpp"
+#include "atomic_folder.hpp"
 
 namespace gputrain::checkpoint {
 namespace {

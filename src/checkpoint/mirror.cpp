@@ -8,11 +8,11 @@
 #include <string_view>
 #include <utility>
 
+#include "atomic_folder.hpp"
 #include "block_file.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/device/thread.hpp"
-#include "places.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -151,7 +151,7 @@ void Mirror::State::write(const fs::path& checkpoint, const Manifest& manifest) 
     verify(written, manifest);
     if (manifest.frozen) copy_frozen(checkpoint, *manifest.frozen, folder, [&] { pause(); });
     pause();
-    target = put_in_place(written, folder, manifest.step);
+    target = commit_folder(written, folder, manifest.step);
   } catch (...) {
     std::error_code ignored;  // report the first error
     fs::remove_all(written, ignored);

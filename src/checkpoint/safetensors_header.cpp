@@ -72,12 +72,12 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   SafetensorsHeader take() { return std::move(header_); }
 
   bool start_object(size_t) override {
-    switch (place_) {
-      case Place::outside:
-        place_ = Place::root;
+    switch (state_) {
+      case State::outside:
+        state_ = State::root;
         return true;
-      case Place::entry:
-        place_ = is_metadata_ ? Place::metadata : Place::tensor;
+      case State::entry:
+        state_ = is_metadata_ ? State::metadata : State::tensor;
         return true;
       default:
         return unexpected("an object");
@@ -85,10 +85,10 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool key(std::string& name) override {
-    switch (place_) {
-      case Place::root:
+    switch (state_) {
+      case State::root:
         return start_entry(name);
-      case Place::metadata:
+      case State::metadata:
         field_ = name;
         return true;
       default:
@@ -97,36 +97,36 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool end_object() override {
-    if (place_ == Place::tensor && !finish_tensor()) return false;
-    place_ = place_ == Place::root ? Place::outside : Place::root;
+    if (state_ == State::tensor && !finish_tensor()) return false;
+    state_ = state_ == State::root ? State::outside : State::root;
     return true;
   }
 
   bool start_array(size_t) override {
-    if (place_ != Place::tensor || field_ == "dtype") return unexpected("a list");
-    place_ = field_ == "shape" ? Place::shape : Place::offsets;
+    if (state_ != State::tensor || field_ == "dtype") return unexpected("a list");
+    state_ = field_ == "shape" ? State::shape : State::offsets;
     return true;
   }
 
   bool end_array() override {
-    place_ = Place::tensor;
+    state_ = State::tensor;
     return true;
   }
 
   bool string(std::string& text) override {
-    if (place_ == Place::metadata) {
+    if (state_ == State::metadata) {
       if (!header_.metadata.emplace(field_, text).second)
         return fail("metadata key " + shown(field_) + " occurs twice");
       return true;
     }
-    if (place_ != Place::tensor || field_ != "dtype") return unexpected("a string");
+    if (state_ != State::tensor || field_ != "dtype") return unexpected("a string");
     tensor_.dtype = text;
     return true;
   }
 
   bool number_unsigned(uint64_t number) override {
-    if (place_ == Place::shape) return add_size(number);
-    if (place_ != Place::offsets) return unexpected("a number");
+    if (state_ == State::shape) return add_size(number);
+    if (state_ != State::offsets) return unexpected("a number");
     if (offsets_.size() == 2) return fail("data_offsets of " + shown(tensor_.name) + " is not [begin, end]");
     offsets_.push_back(number);
     return true;
@@ -143,7 +143,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  enum class Place { outside, root, entry, metadata, tensor, shape, offsets };
+  enum class State { outside, root, entry, metadata, tensor, shape, offsets };
 
   bool fail(std::string problem) {
     problem_ = std::move(problem);
@@ -161,7 +161,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (!is_metadata_) tensor_ = {.name = name};
     offsets_.clear();
     seen_.clear();
-    place_ = Place::entry;
+    state_ = State::entry;
     return true;
   }
 
@@ -202,7 +202,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  Place place_ = Place::outside;
+  State state_ = State::outside;
   SafetensorsHeader header_;
   std::set<std::string> names_, seen_;  // entry names of the file; fields of the current tensor
   StoredTensor tensor_;

@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "atomic_folder.hpp"
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/log.hpp"
-#include "places.hpp"
-#include "together.hpp"
+#include "shard_commit.hpp"
 
 namespace gputrain::checkpoint {
 namespace {
@@ -34,7 +34,7 @@ void write_folder(const fs::path& folder, const Snapshot& snapshot) {
     manifest.files[file_name(shard.part, shard.rank, shard.ranks)] = write_part(folder, shard);
   }
   if (snapshot.frozen) manifest.frozen = snapshot.frozen->note();
-  manifest.files.merge(collect(folder, snapshot.awaited, snapshot.patience_seconds));
+  manifest.files.merge(await_shards(folder, snapshot.awaited, snapshot.patience_seconds));
   write_file_atomically(folder / kStateName, snapshot.state, ExitCode::checkpoint);
   Sealer sealer;
   sealer.add(snapshot.state.data(), snapshot.state.size());
@@ -47,9 +47,9 @@ void write_own_shards(const fs::path& folder, const Snapshot& snapshot) {
   for (const Shard& shard : snapshot.shards) {
     const std::string name = file_name(shard.part, shard.rank, shard.ranks);
     try {
-      hand_in(folder, name, write_part(folder, shard));
+      report_shard(folder, name, write_part(folder, shard));
     } catch (const std::exception& failure) {
-      hand_in_failure(folder, name, failure.what());
+      report_shard_failure(folder, name, failure.what());
       throw;
     }
   }
@@ -164,7 +164,7 @@ Search find_newest(const std::vector<fs::path>& folders, const Read& read) {
   return search;
 }
 
-fs::path set_aside(const fs::path& folder) {
+fs::path archive_checkpoint(const fs::path& folder) {
   return on_disk(folder, "cannot set a checkpoint aside", [&] {
     fs::path aside = folder.string() + ".bad";
     for (int number = 2; fs::exists(aside); ++number) aside = fmt::format("{}.bad-{}", folder.string(), number);
@@ -200,7 +200,7 @@ fs::path CheckpointStore::write(const Snapshot& snapshot) {
     if (snapshot.frozen) snapshot.frozen->put_into(folder_);
     write_folder(written, snapshot);
     for (const fs::path& other : snapshot.synced_before) sync_file(other, ExitCode::checkpoint);
-    return put_in_place(written, folder_, snapshot.step);
+    return commit_folder(written, folder_, snapshot.step);
   } catch (...) {
     std::error_code ignored;  // the first error is the one to tell
     fs::remove_all(written, ignored);
@@ -215,7 +215,7 @@ void CheckpointStore::tell_once(const std::string& trouble) {
 void CheckpointStore::withdraw(const Snapshot& snapshot, const std::string& reason) const {
   if (snapshot.rank == 0) return;
   for (const Shard& shard : snapshot.shards)
-    hand_in_failure(partial_folder_of(snapshot.step), file_name(shard.part, shard.rank, shard.ranks), reason);
+    report_shard_failure(partial_folder_of(snapshot.step), file_name(shard.part, shard.rank, shard.ranks), reason);
 }
 
 fs::path CheckpointStore::confirm(const fs::path& written) {

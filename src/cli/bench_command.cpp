@@ -30,7 +30,7 @@ namespace {
 /// How a process ended, and its output.
 struct Ended {
   std::string output, errors;
-  launch::Fate fate;
+  launch::ProcessStatus status;
 };
 
 /// Reads the available bytes; false at the end.
@@ -56,26 +56,26 @@ Ended run_to_its_end(std::vector<std::string> argv) {
     if (has_output && poll.is_ready(output.get())) has_output = read_some(output.get(), ended.output);
     if (has_errors && poll.is_ready(errors.get())) has_errors = read_some(errors.get(), ended.errors);
   }
-  std::optional<launch::Fate> fate;
-  while (!fate || !fate->is_end()) {
+  std::optional<launch::ProcessStatus> status;
+  while (!status || !status->is_end()) {
     Poll soon;
     soon.wake_at(Clock::now() + std::chrono::milliseconds(2));
     soon.wait();
-    fate = child.look();
+    status = child.look();
   }
-  ended.fate = *fate;
+  ended.status = *status;
   return ended;
 }
 
 /// The text after "error: " in its stderr, or how the process ended.
 std::string reason_of(const Ended& ended) {
-  if (ended.fate.kind == launch::Fate::Kind::killed) {
-    const std::string by = "killed by " + launch::signal_text(ended.fate.number);
-    return ended.fate.number == SIGKILL ? "probably out of memory: " + by : by;
+  if (ended.status.kind == launch::ProcessStatus::Kind::killed) {
+    const std::string by = "killed by " + launch::signal_text(ended.status.number);
+    return ended.status.number == SIGKILL ? "probably out of memory: " + by : by;
   }
   const size_t begin = ended.errors.find("error: ");
   const std::string said = begin == std::string::npos ? "" : ended.errors.substr(begin + 7);
-  return said.empty() ? "exit code " + std::to_string(ended.fate.number) : said.substr(0, said.find('\n'));
+  return said.empty() ? "exit code " + std::to_string(ended.status.number) : said.substr(0, said.find('\n'));
 }
 
 /// Prints the warnings of the measured process: for example, a missing kernel or graph makes it slower than it could
@@ -137,10 +137,10 @@ class Bench {
     pass_on_warnings(ended.errors);
     BenchRow& row = rows_[which];
     const auto json = nlohmann::json::parse(ended.output, nullptr, false);
-    if (!ended.fate.went_well() || !json.is_object()) {
+    if (!ended.status.went_well() || !json.is_object()) {
       row.failure = reason_of(ended);
-      const bool is_killed = ended.fate.kind == launch::Fate::Kind::killed;
-      exit_code_ = is_killed ? static_cast<int>(ExitCode::environment) : ended.fate.number;
+      const bool is_killed = ended.status.kind == launch::ProcessStatus::Kind::killed;
+      exit_code_ = is_killed ? static_cast<int>(ExitCode::environment) : ended.status.number;
       return;
     }
     BenchRow more = row_from_json(json);

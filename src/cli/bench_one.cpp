@@ -18,22 +18,22 @@
 namespace gputrain::app {
 namespace {
 
-void refuse_what_cannot_be_timed(const Assembly& assembly) {
-  if (!assembly.place.groups.alone()) {
+void refuse_what_cannot_be_timed(const TrainingSetup& setup) {
+  if (!setup.context.groups.alone()) {
     throw Error(ExitCode::usage, {.what = "bench train measures one rank, but a launcher has started several",
                                   .hint = "start it without a launcher"});
   }
-  const int64_t step = assembly.plan.batch.global_batch, samples = assembly.datasets.train->size();
+  const int64_t step = setup.plan.batch.global_batch, samples = setup.datasets.train->size();
   if (step <= samples) return;
   throw Error(ExitCode::usage, {.what = "a step of " + counted(step, "sample") + " is more than the training data (" +
                                         grouped(samples) + ")",
                                 .hint = "--synthetic"});
 }
 
-BenchRow measure(const Job& job, Assembly& assembly, const Timing& timing) {
-  const TimedSteps timed = time_steps(job, assembly, timing);
-  const int64_t tokens = assembly.datasets.tokens_per_sample();
-  const at::Device device = assembly.place.device;
+BenchRow measure(const Job& job, TrainingSetup& setup, const Timing& timing) {
+  const TimedSteps timed = time_steps(job, setup, timing);
+  const int64_t tokens = setup.datasets.tokens_per_sample();
+  const at::Device device = setup.context.device;
   BenchRow row{.precision = job.spec().precision,
                .checkpointing = job.spec().train.activation_checkpointing,
                .unit = tokens > 0 ? "tokens" : "samples",
@@ -42,7 +42,7 @@ BenchRow measure(const Job& job, Assembly& assembly, const Timing& timing) {
                .failure = {},
                .seconds = timed.seconds,
                .rates = timed.samples_per_second};
-  row.flops_per_second = assembly.built.model->flops_per_sample() * timed.median_rate();
+  row.flops_per_second = setup.built.model->flops_per_sample() * timed.median_rate();
   row.peak_flops_per_second = device::peak_rate(device::facts_of(device).name, row.precision).value_or(0);
   for (double& rate : row.rates) rate *= tokens > 0 ? static_cast<double>(tokens) : 1.0;
   row.peak_bytes = device.is_cpu() ? device::peak_resident_bytes() : device::peak_allocated_bytes(device);
@@ -58,18 +58,18 @@ int bench_one_command(const BenchRequest& request) {
   take_environment(job.spec().env);
   std::ofstream("/proc/self/oom_score_adj") << 1000;  // if memory runs out, kill this process first
   try {
-    Assembly assembly(job);
-    refuse_what_cannot_be_timed(assembly);
-    const Timing timing{.batch = assembly.plan.batch, .warmup = request.warmup, .steps = request.steps};
-    nlohmann::json json = to_json(measure(job, assembly, timing));
-    const auto facts = device::facts_of(assembly.place.device);
+    TrainingSetup setup(job);
+    refuse_what_cannot_be_timed(setup);
+    const Timing timing{.batch = setup.plan.batch, .warmup = request.warmup, .steps = request.steps};
+    nlohmann::json json = to_json(measure(job, setup, timing));
+    const auto facts = device::facts_of(setup.context.device);
     json["machine"] = {{"device", facts.name},
                        {"memory_bytes", facts.total_bytes},
                        {"software", facts.software},
-                       {"threads", assembly.place.threads.count},
+                       {"threads", setup.context.threads.count},
                        {"torch", torch_version()},
-                       {"parameters", assembly.built.parameter_count},
-                       {"data", assembly.datasets.train->describe()}};
+                       {"parameters", setup.built.parameter_count},
+                       {"data", setup.datasets.train->describe()}};
     std::printf("%s\n", json.dump().c_str());
     return 0;
   } catch (const std::exception& failure) {

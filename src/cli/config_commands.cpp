@@ -58,7 +58,7 @@ std::string describe_anything(const std::string& name) {
 nlohmann::ordered_json as_json(const config::SpecError& error) {
   auto problems = nlohmann::ordered_json::array();
   for (const auto& problem : error.problems()) {
-    problems.push_back({{"place", problem.place.to_string()}, {"what", problem.what}, {"hint", problem.hint}});
+    problems.push_back({{"place", problem.location.to_string()}, {"what", problem.what}, {"hint", problem.hint}});
   }
   return {{"valid", false}, {"problems", problems}};
 }

@@ -23,7 +23,7 @@ namespace {
 /// A step of one attempt, and the data that training had used by then, according to the ledger.
 struct Mark {
   int64_t step = 0;
-  data::Usage used;
+  data::SampleUsage used;
   bool is_rollback = false;  // the data since the previous mark was skipped on purpose
 };
 
@@ -94,7 +94,8 @@ std::optional<Finding> compare(const Attempt& attempt, const data::OrderFacts& o
                    .end = to.step,
                    .what = "fewer samples used than steps were taken"};
   }
-  const data::Usage expected = to.is_rollback ? data::Usage() : data::expected_usage(order, from.step, to.step);
+  const data::SampleUsage expected =
+      to.is_rollback ? data::SampleUsage() : data::expected_usage(order, from.step, to.step);
   if (samples == expected.samples && to.used.fingerprint - from.used.fingerprint == expected.fingerprint) return {};
   Finding finding{.attempt = attempt.number, .begin = from.step, .end = to.step, .what = {}};
   const int64_t difference = samples - expected.samples;
@@ -128,7 +129,7 @@ struct Audit {
   std::vector<Finding> findings;
   std::vector<std::string> problems;  // problems of the ledger file
   int64_t attempts = 0, steps = 0, discarded = 0;
-  data::Usage used, passed_over;
+  data::SampleUsage used, passed_over;
   int64_t steps_passed_over = 0, rollbacks = 0, steps_skipped = 0;
   double epochs = 0;
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "forecast_page.hpp"
+#include "dry_run_page.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/job/job_environment.hpp"
@@ -34,13 +34,13 @@ int64_t read_bytes(const std::string& text) {
 }
 
 /// Memory of --device-memory, or of a GPU here; 0: unknown.
-int64_t device_bytes(const RehearsalRequest& request, const JobSpec& spec) {
+int64_t device_bytes(const DryRunRequest& request, const JobSpec& spec) {
   if (!request.device_memory.empty()) return read_bytes(request.device_memory);
   if (spec.device == "cpu" || device::gpu_count() == 0) return 0;
   return device::facts_of(device::choose_device("cuda", 0)).total_bytes;
 }
 
-comm::Rendezvous place_of(int rank, const RehearsalRequest& request, const RehearsalHosts& hosts) {
+comm::Rendezvous rendezvous_of(int rank, const DryRunRequest& request, const DryRunHosts& hosts) {
   const int each = std::max(1, hosts.ranks_per_host);
   return {.rank = rank,
           .world_size = request.world_size,
@@ -48,7 +48,7 @@ comm::Rendezvous place_of(int rank, const RehearsalRequest& request, const Rehea
           .local_world_size = std::min(each, request.world_size)};
 }
 
-void check_ranks(const Datasets& datasets, int world_size) {
+void check_ranks(const JobDatasets& datasets, int world_size) {
   const int64_t samples = datasets.train->size();
   if (samples >= world_size) return;
   throw Error(ExitCode::usage, {.what = fmt::format("{} ranks share {} training samples: some would never have one",
@@ -57,15 +57,15 @@ void check_ranks(const Datasets& datasets, int world_size) {
 }
 
 /// Checked last, after everything else has been printed.
-void refuse_what_does_not_fit(const Job& job, const Forecast& forecast, const Assembly& assembly) {
-  const auto& memory = forecast.memory;
+void refuse_what_does_not_fit(const Job& job, const DryRunEstimate& estimate, const TrainingSetup& setup) {
+  const auto& memory = estimate.memory;
   if (!memory.fits()) {
     throw Error(ExitCode::environment,
                 {.what = fmt::format("a rank needs about {}, its device has {}", monitor::bytes(memory.total()),
                                      monitor::bytes(memory.limit)),
-                 .hint = memory_remedies(job, assembly, memory)});
+                 .hint = memory_remedies(job, setup, memory)});
   }
-  const auto& checkpoint = forecast.checkpoint;
+  const auto& checkpoint = estimate.checkpoint;
   if (!checkpoint.fits()) {
     throw Error(ExitCode::environment,
                 {.what = fmt::format("{} checkpoints at a time need {}, {} are free", checkpoint.most_at_once,
@@ -78,35 +78,35 @@ void refuse_what_does_not_fit(const Job& job, const Forecast& forecast, const As
 
 }  // namespace
 
-int rehearse(const RehearsalRequest& request, const Job& job) {
+int simulate_dry_run(const DryRunRequest& request, const Job& job) {
   const JobSpec& spec = job.spec();
   take_environment(spec.env);
   const int world = request.world_size;
-  const RehearsalHosts hosts = plan_rehearsal_hosts(spec.launch, world);
+  const DryRunHosts hosts = plan_dry_run_hosts(spec.launch, world);
   const int64_t limit = device_bytes(request, spec);
-  const auto traffic = std::make_shared<comm::Traffic>();
-  const auto imagine = [&](int rank) { return imagine_place(spec, place_of(rank, request, hosts), traffic); };
+  const auto traffic = std::make_shared<comm::CollectiveTraffic>();
+  const auto simulate = [&](int rank) { return simulate_rank(spec, rendezvous_of(rank, request, hosts), traffic); };
 
-  Place place = imagine(0);
-  const Datasets datasets = open_datasets(job);
-  plan_run(spec, datasets, place);  // fails before anything large is built
+  RankContext context = simulate(0);
+  const JobDatasets datasets = open_datasets(job);
+  plan_run(spec, datasets, context);  // fails before anything large is built
   check_ranks(datasets, world);
   check_sample(job, datasets);
   const auto open = [&] { return datasets; };
-  if (world > 1) Assembly(job, imagine(world - 1), open);
-  Assembly assembly(job, std::move(place), open);
-  const Forecast forecast = make_forecast(job, assembly, *traffic, limit);
+  if (world > 1) TrainingSetup(job, simulate(world - 1), open);
+  TrainingSetup setup(job, std::move(context), open);
+  const DryRunEstimate estimate = make_dry_run_estimate(job, setup, *traffic, limit);
 
-  if (request.json) std::printf("%s\n", to_json(job, assembly, hosts, forecast).dump(2).c_str());
+  if (request.json) std::printf("%s\n", to_json(job, setup, hosts, estimate).dump(2).c_str());
   monitor::Console console(monitor::Console::detect(!request.json));
-  print_start_page(console, job, assembly,
+  print_start_page(console, job, setup,
                    {.hosts = hosts.text,
-                    .memory = memory_text(forecast.memory),
+                    .memory = memory_text(estimate.memory),
                     .saves = "auto",
                     .resume = "not looked for (dry run)"});
-  print_forecast(console, job, assembly, forecast, hosts.ranks_per_host);
-  refuse_what_does_not_fit(job, forecast, assembly);
-  console.line("dry run", "all checks passed; first loss " + monitor::significant(forecast.first_loss) +
+  print_dry_run_page(console, job, setup, estimate, hosts.ranks_per_host);
+  refuse_what_does_not_fit(job, estimate, setup);
+  console.line("dry run", "all checks passed; first loss " + monitor::significant(estimate.first_loss) +
                               "; memory besides: the GPU's context, NCCL, cuBLAS; nothing was written");
   return 0;
 }

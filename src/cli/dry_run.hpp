@@ -7,6 +7,6 @@ namespace gputrain::app {
 
 /// Builds the last and the first rank as a run would, takes small steps on the CPU, and prints what the run will do and
 /// need. Writes nothing. Throws the errors of such a run, and Error(environment) if memory or disk is too small.
-int rehearse(const RehearsalRequest& request, const Job& job);
+int simulate_dry_run(const DryRunRequest& request, const Job& job);
 
 }  // namespace gputrain::app

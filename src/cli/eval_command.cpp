@@ -7,14 +7,14 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/hooks.hpp"
 
 namespace gputrain::app {
 namespace {
 
-std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const Datasets& datasets) {
+std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const JobDatasets& datasets) {
   auto dataset = role == "train" ? datasets.train : role == "test" ? datasets.test : datasets.val;
   if (dataset == nullptr) {
     throw Error(ExitCode::usage, {.what = "the job has no data." + role, .hint = "add it, or use --on train"});
@@ -23,7 +23,7 @@ std::shared_ptr<const data::Dataset> dataset_for(const std::string& role, const 
 }
 
 /// Refuses weights whose target numbers have another meaning than those of the data.
-void refuse_other_targets(const std::filesystem::path& weights, const Datasets& datasets) {
+void refuse_other_targets(const std::filesystem::path& weights, const JobDatasets& datasets) {
   const std::string difference = other_targets(weights, *datasets.train);
   if (difference.empty()) return;
   const std::string kind = datasets.target_kind() + " ";
@@ -41,10 +41,10 @@ int eval_command(const EvalRequest& request) {
   if (job.spec().train.searches_micro_batch()) {
     if (const auto found = found_before(job)) job = with_micro_batch(job, *found);
   }
-  Assembly assembly(job);
-  Place& place = assembly.place;
-  monitor::Console console(monitor::Console::detect(place.rank() == 0 && !request.json));
-  const auto dataset = dataset_for(request.on, assembly.datasets);
+  TrainingSetup setup(job);
+  RankContext& context = setup.context;
+  monitor::Console console(monitor::Console::detect(context.rank() == 0 && !request.json));
+  const auto dataset = dataset_for(request.on, setup.datasets);
   const std::filesystem::path weights =
       request.weights.empty() ? RunFolder{job.output_dir}.weights() : std::filesystem::path(request.weights);
   if (request.weights.empty() && !exists(weights)) {
@@ -53,14 +53,14 @@ int eval_command(const EvalRequest& request) {
                  .where = weights.string(),
                  .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, --weights DIR"});
   }
-  load_weights(*assembly.built.model, weights);
-  refuse_other_targets(weights, assembly.datasets);
-  train::StopPoll never(place.groups, {});
-  const train::Evaluator evaluator = make_evaluator(job.spec(), dataset, assembly, request.on);
-  const auto metrics = evaluator.run(*assembly.built.model, place.groups, never);
+  load_weights(*setup.built.model, weights);
+  refuse_other_targets(weights, setup.datasets);
+  train::StopPoll never(context.groups, {});
+  const train::Evaluator evaluator = make_evaluator(job.spec(), dataset, setup, request.on);
+  const auto metrics = evaluator.run(*setup.built.model, context.groups, never);
   never.finish();
-  place.groups.control().barrier("end");
-  if (place.rank() != 0) return 0;
+  context.groups.control().barrier("end");
+  if (context.rank() != 0) return 0;
   if (request.json) std::printf("%s\n", nlohmann::json(metrics).dump(2).c_str());
   console.line(
       "eval", weights.string() + " on " + evaluator.describe() + ": " + train::metrics_text(metrics, request.on + "/"));

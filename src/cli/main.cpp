@@ -99,8 +99,8 @@ struct CommandLine {
     add_output_dir(*verb, run.job);
     auto* dry =
         verb->add_flag("--dry-run", run.dry_run, "check everything short of training: data, model, memory, run folder");
-    auto& rehearsal = run.rehearsal;
-    auto* world = verb->add_option("--world-size", rehearsal.world_size,
+    auto& dry_run_request = run.dry_run_request;
+    auto* world = verb->add_option("--world-size", dry_run_request.world_size,
                                    "with --dry-run: check the job for this many ranks, on this machine")
                       ->check(CLI::Range(1, 1 << 20))
                       ->needs(dry);
@@ -110,11 +110,11 @@ struct CommandLine {
             "with --world-size: ranks on each host")
         ->check(CLI::Range(1, 4096))
         ->needs(world);
-    verb->add_option("--device-memory", rehearsal.device_memory,
+    verb->add_option("--device-memory", dry_run_request.device_memory,
                      "with --world-size: memory of each rank's device, such as 80GiB")
         ->check(not_empty)
         ->needs(world);
-    verb->add_flag("--json", rehearsal.json, "with --world-size: print one JSON document")->needs(world);
+    verb->add_flag("--json", dry_run_request.json, "with --world-size: print one JSON document")->needs(world);
     verb->add_flag("--accept", run.accept, "resume although settings changed that may change the results");
     verb->add_flag("--verify", run.verify, "exit with 4 when the result misses the job's expect: band");
     verb->add_flag("--silent-if-wrong", run.silent_if_wrong, "`launch` reports errors in the job")->group("");
@@ -309,7 +309,7 @@ bool stderr_has_colour() {
 int report(std::exception_ptr failure) {
   try {
     std::rethrow_exception(failure);
-  } catch (const ToldElsewhere& error) {
+  } catch (const ReportedElsewhere& error) {
     return static_cast<int>(error.code());
   } catch (const config::SpecError& error) {
     std::fprintf(stderr, "%s\n", error.render(stderr_has_colour()).c_str());

@@ -17,8 +17,8 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/monitor/format.hpp"
 #include "gputrain/resume/record.hpp"
-#include "gputrain/setup/assembly.hpp"
 #include "gputrain/setup/training_loop.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/training_state.hpp"
 #include "gputrain/setup/weights.hpp"
 #include "gputrain/train/evaluator.hpp"
@@ -51,7 +51,7 @@ Curve read_curve(const std::filesystem::path& path) {
 }
 
 /// The steps to replay, and the checkpoint to start from.
-struct Passage {
+struct ReplayWindow {
   RunFolder folder;
   int64_t step = 0;
   Checkpoint from;
@@ -100,7 +100,7 @@ bool is_rolled_back_at(const std::vector<nlohmann::json>& ledger, int64_t step) 
   });
 }
 
-Passage find_passage(const ReplayRequest& request, const std::vector<nlohmann::json>& ledger) {
+ReplayWindow find_window(const ReplayRequest& request, const std::vector<nlohmann::json>& ledger) {
   const RunFolder folder{request.run};
   if (!std::filesystem::exists(folder.resolved())) {
     throw Error(ExitCode::usage,
@@ -115,16 +115,16 @@ Passage find_passage(const ReplayRequest& request, const std::vector<nlohmann::j
                                           " is after the last recorded step of the run, " + grouped(reached),
                                   .where = request.run});
   }
-  Passage passage{
+  ReplayWindow window{
       .folder = folder, .step = request.step, .from = newest_before(request.step, listed, folder.checkpoints())};
   const auto same =
       std::find_if(listed.begin(), listed.end(), [&](const auto& each) { return each.step == request.step; });
-  if (same != listed.end() && !is_rolled_back_at(ledger, request.step)) passage.at_step = open_if_good(same->folder);
-  refuse_rollbacks(ledger, passage.from.step(), request.step);
+  if (same != listed.end() && !is_rolled_back_at(ledger, request.step)) window.at_step = open_if_good(same->folder);
+  refuse_rollbacks(ledger, window.from.step(), request.step);
   const auto next = curve.upper_bound(request.step);
-  passage.curve.insert(curve.upper_bound(passage.from.step()), next);
-  if (!passage.curve.empty() || passage.at_step) return passage;
-  throw Error(ExitCode::usage, {.what = "there is no record of steps " + grouped(passage.from.step() + 1) + " to " +
+  window.curve.insert(curve.upper_bound(window.from.step()), next);
+  if (!window.curve.empty() || window.at_step) return window;
+  throw Error(ExitCode::usage, {.what = "there is no record of steps " + grouped(window.from.step() + 1) + " to " +
                                         grouped(request.step) + " to compare with",
                                 .where = folder.metrics().string(),
                                 .hint = next == curve.end() ? "" : "--step " + std::to_string(next->first)});
@@ -156,16 +156,16 @@ struct Comparison {
 /// Logs at the steps at which the run logged, and compares.
 class ReplayHook final : public train::Hook {
  public:
-  ReplayHook(train::LogHook& log, const Curve& curve, Assembly& assembly, Comparison& comparison)
-      : log_(log), curve_(curve), assembly_(assembly), comparison_(comparison) {}
+  ReplayHook(train::LogHook& log, const Curve& curve, TrainingSetup& setup, Comparison& comparison)
+      : log_(log), curve_(curve), setup_(setup), comparison_(comparison) {}
 
   train::Stop after_step(train::Progress& progress, const train::StepResult& result, bool) override {
     const auto recorded = curve_.find(progress.step);
     log_.after_step(progress, result, recorded != curve_.end());
     if (recorded != curve_.end()) compare(progress, recorded->second);
-    const auto& plan = assembly_.plan;
+    const auto& plan = setup_.plan;
     const bool was_shared = plan.eval.at_step(progress.step) || plan.save.at_step(progress.step);
-    if (was_shared) train::synchronise_buffers(*assembly_.built.model, assembly_.place.groups);
+    if (was_shared) train::synchronise_buffers(*setup_.built.model, setup_.context.groups);
     return train::Stop::none;
   }
 
@@ -181,7 +181,7 @@ class ReplayHook final : public train::Hook {
 
   train::LogHook& log_;
   const Curve& curve_;
-  Assembly& assembly_;
+  TrainingSetup& setup_;
   Comparison& comparison_;
 };
 
@@ -252,39 +252,40 @@ void take_up(const Checkpoint& from, TrainingState& state, train::Progress& prog
   }
 }
 
-Comparison replay(const Passage& passage, const Job& job, Assembly& assembly,
+Comparison replay(const ReplayWindow& window, const Job& job, TrainingSetup& setup,
                   const std::vector<nlohmann::json>& ledger) {
   monitor::Recorder no_sinks;
-  train::Plan quiet = assembly.plan;
+  train::Plan quiet = setup.plan;
   quiet.log = {};  // ReplayHook decides when to log
-  train::LogHook log({no_sinks, quiet}, assembly.place.groups, assembly.place.device);
-  TrainingState state(job, assembly, log);
+  train::LogHook log({no_sinks, quiet}, setup.context.groups, setup.context.device);
+  TrainingState state(job, setup, log);
   train::Progress progress;
-  take_up(passage.from, state, progress);
-  Comparison comparison{.notes = notes_on(ledger, passage.step, attempt_record(job, assembly, progress))};
-  const Checkpoint& of_then = passage.at_step ? *passage.at_step : passage.from;
+  take_up(window.from, state, progress);
+  Comparison comparison{.notes = notes_on(ledger, window.step, attempt_record(job, setup, progress))};
+  const Checkpoint& of_then = window.at_step ? *window.at_step : window.from;
   for (auto& note : notes_on_settings(of_then, job.loaded.settings())) comparison.notes.push_back(std::move(note));
-  ReplayHook hook(log, passage.curve, assembly, comparison);
+  ReplayHook hook(log, window.curve, setup, comparison);
   const train::Stopwatch watch;
-  TrainingLoop(job.spec(), assembly, {}, [] {}).run(progress, {&hook}, passage.step);
+  TrainingLoop(job.spec(), setup, {}, [] {}).run(progress, {&hook}, window.step);
   comparison.seconds = watch.seconds();
-  if (passage.at_step) {
-    train::synchronise_buffers(*assembly.built.model, assembly.place.groups);
-    compare_tensors("model", passage.at_step->part("model"), checkpoint::whole(named_weights(*assembly.built.model)),
+  if (window.at_step) {
+    train::synchronise_buffers(*setup.built.model, setup.context.groups);
+    compare_tensors("model", window.at_step->part("model"), checkpoint::whole(named_weights(*setup.built.model)),
                     comparison);
-    compare_tensors("optimizer", passage.at_step->part("optimizer"),
-                    checkpoint::per_parameter(*assembly.built.arena, assembly.updates.optimizer->state()), comparison);
+    compare_tensors("optimizer", window.at_step->part("optimizer"),
+                    checkpoint::per_parameter(*setup.built.arena, setup.optimizer_stack.optimizer->state()),
+                    comparison);
   }
   return comparison;
 }
 
 std::string number(std::optional<double> value) { return value ? fmt::format("{}", *value) : "not finite"; }
 
-void print(const Passage& passage, const Comparison& comparison) {
+void print(const ReplayWindow& window, const Comparison& comparison) {
   std::string text =
-      fmt::format("replay   step {} of {}, from the checkpoint of step {}: {} in {}\n", grouped(passage.step),
-                  passage.folder.path.string(), grouped(passage.from.step()),
-                  counted(passage.step - passage.from.step(), "step"), monitor::duration(comparison.seconds));
+      fmt::format("replay   step {} of {}, from the checkpoint of step {}: {} in {}\n", grouped(window.step),
+                  window.folder.path.string(), grouped(window.from.step()),
+                  counted(window.step - window.from.step(), "step"), monitor::duration(comparison.seconds));
   for (const auto& note : comparison.notes) text += "note     " + note + "\n";
   if (!comparison.metrics.empty()) {
     const MetricDifference& first = comparison.metrics.front();
@@ -298,8 +299,8 @@ void print(const Passage& passage, const Comparison& comparison) {
                         grouped(comparison.steps.back()), number(comparison.last.at("train/loss")),
                         number(comparison.last.at("train/grad_norm")));
   }
-  if (!passage.at_step) {
-    text += fmt::format("weights  there is no checkpoint of step {} to compare with\n", grouped(passage.step));
+  if (!window.at_step) {
+    text += fmt::format("weights  there is no checkpoint of step {} to compare with\n", grouped(window.step));
   } else if (comparison.tensors_differing.empty()) {
     text += fmt::format("weights  equal: {} of model and optimizer\n", counted(comparison.tensors, "tensor"));
   } else {
@@ -312,7 +313,7 @@ void print(const Passage& passage, const Comparison& comparison) {
   std::printf("%s%s\n", text.c_str(), comparison.is_equal() ? "equal" : "NOT equal");
 }
 
-nlohmann::json json_of(const Passage& passage, const Comparison& comparison) {
+nlohmann::json json_of(const ReplayWindow& window, const Comparison& comparison) {
   const auto value = [](std::optional<double> given) {
     return given ? nlohmann::json(*given) : nlohmann::json(nullptr);
   };
@@ -331,8 +332,8 @@ nlohmann::json json_of(const Passage& passage, const Comparison& comparison) {
                        {"largest_absolute", each.difference.largest_absolute}});
   }
   return {{"equal", comparison.is_equal()},
-          {"step", passage.step},
-          {"from", passage.from.step()},
+          {"step", window.step},
+          {"from", window.from.step()},
           {"steps_compared", comparison.steps},
           {"metrics_differing", std::move(metrics)},
           {"tensors_compared", comparison.tensors},
@@ -345,15 +346,15 @@ nlohmann::json json_of(const Passage& passage, const Comparison& comparison) {
 
 int replay_command(const ReplayRequest& request) {
   const auto ledger = monitor::read_ledger(RunFolder{request.run}.ledger()).lines;
-  const Passage passage = find_passage(request, ledger);
-  const Job job = load_job({.file = passage.folder.resolved().string(), .set = {}, .output_dir = {}});
-  Assembly assembly(job, passage.from.state().value("global_batch", int64_t{0}));
-  const Comparison comparison = replay(passage, job, assembly, ledger);
-  assembly.place.groups.control().barrier("end");
-  if (assembly.place.rank() == 0 && request.json) {
-    std::printf("%s\n", json_of(passage, comparison).dump(2).c_str());
-  } else if (assembly.place.rank() == 0) {
-    print(passage, comparison);
+  const ReplayWindow window = find_window(request, ledger);
+  const Job job = load_job({.file = window.folder.resolved().string(), .set = {}, .output_dir = {}});
+  TrainingSetup setup(job, window.from.state().value("global_batch", int64_t{0}));
+  const Comparison comparison = replay(window, job, setup, ledger);
+  setup.context.groups.control().barrier("end");
+  if (setup.context.rank() == 0 && request.json) {
+    std::printf("%s\n", json_of(window, comparison).dump(2).c_str());
+  } else if (setup.context.rank() == 0) {
+    print(window, comparison);
   }
   return static_cast<int>(comparison.is_equal() ? ExitCode::done : ExitCode::refused);
 }

@@ -16,14 +16,15 @@ namespace gputrain::app {
 namespace {
 
 int run_job(const RunRequest& request, const Job& given) {
-  Place place = take_place(given);                               // device, ranks, process groups
-  const Preparation found = prepare_run(request, given, place);  // data, checks, micro-batch
+  RankContext context = create_rank_context(given);                // device, ranks, process groups
+  const Preparation found = prepare_run(request, given, context);  // data, checks, micro-batch
   const auto data = [&] { return found.datasets; };
-  Assembly assembly(found.job, std::move(place), data, found.kept_global_batch);  // plan, model, optimizer, reduction
-  assembly.micro_batch = found.micro_batch;
-  monitor::Console console(monitor::Console::detect(assembly.place.rank() == 0));
-  if (request.dry_run) return try_out(found.job, assembly, console, found.resume);
-  return run_attempt(request, found.job, assembly, console);  // resume, train, end
+  TrainingSetup setup(found.job, std::move(context), data,
+                      found.kept_global_batch);  // plan, model, optimizer, reduction
+  setup.micro_batch = found.micro_batch;
+  monitor::Console console(monitor::Console::detect(setup.context.rank() == 0));
+  if (request.dry_run) return try_out(found.job, setup, console, found.resume);
+  return run_attempt(request, found.job, setup, console);  // resume, train, end
 }
 
 }  // namespace
@@ -33,10 +34,10 @@ int run_command(const RunRequest& request) {
   try {
     job = load_job(request.job);
   } catch (const Error& mistake) {
-    if (!request.silent_if_wrong) fail_unmet(mistake);
+    if (!request.silent_if_wrong) fail_before_rendezvous(mistake);
     return static_cast<int>(ExitCode::usage);
   }
-  if (request.rehearsal.world_size > 0) return rehearse(request.rehearsal, *job);
+  if (request.dry_run_request.world_size > 0) return simulate_dry_run(request.dry_run_request, *job);
   take_environment(job->spec().env);
   train::watch_signals();
   if (is_init()) std::signal(SIGCHLD, SIG_IGN);  // the kernel then collects orphans

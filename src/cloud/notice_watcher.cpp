@@ -49,19 +49,19 @@ bool is_passing_trouble(int status) { return status == 429 || status >= 500; }
 }  // namespace
 
 /// The thread, and the state that it shares with callers.
-class NoticeWatcher::Watch {
+class NoticeWatcher::Poller {
  public:
-  explicit Watch(Options options) : options_(std::move(options)), limits_{.total_seconds = options_.answer_seconds} {
+  explicit Poller(Options options) : options_(std::move(options)), limits_{.total_seconds = options_.answer_seconds} {
     limits_.connect_seconds = std::min(limits_.connect_seconds, limits_.total_seconds);
     const SignalsBlocked inherited;
     thread_ = std::thread([this] { run(); });
   }
-  ~Watch() {
+  ~Poller() {
     cancellation_.cancel();
     thread_.join();
   }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
+  Poller(const Poller&) = delete;
+  Poller& operator=(const Poller&) = delete;
 
   std::optional<Notice> notice() const {
     const std::lock_guard lock(mutex_);
@@ -138,7 +138,7 @@ class NoticeWatcher::Watch {
   std::thread thread_;  // last: it uses everything above
 };
 
-void NoticeWatcher::Watch::run() noexcept {
+void NoticeWatcher::Poller::run() noexcept {
   try {
     watch();
   } catch (const std::exception& error) {
@@ -147,7 +147,7 @@ void NoticeWatcher::Watch::run() noexcept {
   }
 }
 
-void NoticeWatcher::Watch::watch() {
+void NoticeWatcher::Poller::watch() {
   if (!find_cloud()) return;
   tracks_.resize(chosen_.cloud->polls.size());
   settle(std::string(chosen_.cloud->name) + " metadata polled every " + interval_text(options_.interval_seconds));
@@ -156,7 +156,7 @@ void NoticeWatcher::Watch::watch() {
   } while (!cancellation_.wait(options_.interval_seconds));
 }
 
-std::vector<NoticeWatcher::Watch::Candidate> NoticeWatcher::Watch::candidates() const {
+std::vector<NoticeWatcher::Poller::Candidate> NoticeWatcher::Poller::candidates() const {
   std::vector<Candidate> found;
   for (const Cloud& cloud : clouds()) {
     if (options_.sources.empty()) found.push_back({&cloud, {std::string(cloud.address), 80}});
@@ -167,7 +167,7 @@ std::vector<NoticeWatcher::Watch::Candidate> NoticeWatcher::Watch::candidates() 
   return found;
 }
 
-bool NoticeWatcher::Watch::find_cloud() {
+bool NoticeWatcher::Poller::find_cloud() {
   const auto all = candidates();
   for (int round = 0; round < kProbeRounds; ++round) {
     bool unclear = false;
@@ -186,7 +186,7 @@ bool NoticeWatcher::Watch::find_cloud() {
   return false;
 }
 
-NoticeWatcher::Watch::Found NoticeWatcher::Watch::probe(const Candidate& candidate) {
+NoticeWatcher::Poller::Found NoticeWatcher::Poller::probe(const Candidate& candidate) {
   const HttpResult result = exchange(candidate.endpoint, candidate.cloud->probe, limits_, cancellation_);
   if (const auto* failure = std::get_if<HttpFailure>(&result)) {
     return failure->kind == HttpFailure::Kind::unreachable ? Found::unreachable : Found::unclear;
@@ -199,7 +199,7 @@ NoticeWatcher::Watch::Found NoticeWatcher::Watch::probe(const Candidate& candida
   return Found::here;
 }
 
-void NoticeWatcher::Watch::ask_all() {
+void NoticeWatcher::Poller::ask_all() {
   for (size_t i = 0; i < tracks_.size(); ++i) {
     const CloudPoll& poll = chosen_.cloud->polls[i];
     const auto asked = Clock::now();
@@ -210,7 +210,7 @@ void NoticeWatcher::Watch::ask_all() {
 }
 
 /// The answer to one poll; gets a new token if the old one has expired.
-std::optional<HttpReply> NoticeWatcher::Watch::ask(const CloudPoll& poll) {
+std::optional<HttpReply> NoticeWatcher::Poller::ask(const CloudPoll& poll) {
   for (bool renewed = false;; renewed = true) {
     const HttpRequest request{"GET", poll.path, chosen_.cloud->header_with(identity_)};
     HttpResult result = exchange(chosen_.endpoint, request, limits_, cancellation_);
@@ -228,8 +228,8 @@ std::optional<HttpReply> NoticeWatcher::Watch::ask(const CloudPoll& poll) {
   }
 }
 
-void NoticeWatcher::Watch::follow(const CloudPoll& poll, const HttpReply& reply, Clock::time_point asked,
-                                  Track& track) {
+void NoticeWatcher::Poller::follow(const CloudPoll& poll, const HttpReply& reply, Clock::time_point asked,
+                                   Track& track) {
   failures_in_a_row_ = 0;
   const PollContext context{.identity = identity_, .has_gpu = options_.has_gpu};
   const Reading reading = reply.status == 404 ? Reading{} : poll.read(reply.body, context);
@@ -253,7 +253,7 @@ void NoticeWatcher::Watch::follow(const CloudPoll& poll, const HttpReply& reply,
   }
 }
 
-void NoticeWatcher::Watch::announce(const Reading& reading, Clock::time_point asked, Track& track) const {
+void NoticeWatcher::Poller::announce(const Reading& reading, Clock::time_point asked, Track& track) const {
   // A repeated notice does not begin again.
   if (track.notice && track.notice->event == reading.event && track.at == reading.at) return;
   track.at = reading.at;
@@ -269,7 +269,7 @@ void NoticeWatcher::Watch::announce(const Reading& reading, Clock::time_point as
   track.notice->deadline = Clock::now() + seconds(std::clamp(left, 0.0, std::min(reading.promised_seconds, kForever)));
 }
 
-void NoticeWatcher::Watch::note_failure(const std::string& reason) {
+void NoticeWatcher::Poller::note_failure(const std::string& reason) {
   ++failures_in_a_row_;
   if (failures_in_a_row_ == kFailuresBeforeRemark && !std::exchange(failure_said_, true)) {
     remark(std::string(chosen_.cloud->name) + " metadata does not answer (" + reason +
@@ -280,7 +280,7 @@ void NoticeWatcher::Watch::note_failure(const std::string& reason) {
 }
 
 /// Publishes the soonest notice of all polls.
-void NoticeWatcher::Watch::publish() {
+void NoticeWatcher::Poller::publish() {
   std::optional<Notice> soonest;
   for (const Track& track : tracks_) {
     if (track.notice && (!soonest || track.notice->deadline < soonest->deadline)) soonest = track.notice;
@@ -290,7 +290,7 @@ void NoticeWatcher::Watch::publish() {
   ++shared_.counts.polls;
 }
 
-void NoticeWatcher::Watch::settle(std::string description) {
+void NoticeWatcher::Poller::settle(std::string description) {
   {
     const std::lock_guard lock(mutex_);
     shared_.description = std::move(description);
@@ -299,14 +299,14 @@ void NoticeWatcher::Watch::settle(std::string description) {
   known_.notify_all();
 }
 
-void NoticeWatcher::Watch::remark(std::string text) {
+void NoticeWatcher::Poller::remark(std::string text) {
   const std::lock_guard lock(mutex_);
   shared_.remarks.push_back(std::move(text));
 }
 
 NoticeWatcher::NoticeWatcher(Options options) {
   try {
-    watch_ = std::make_unique<Watch>(std::move(options));
+    poller_ = std::make_unique<Poller>(std::move(options));
   } catch (const std::exception& error) {  // training works without a thread or descriptor for this
     failure_ = std::string("not watched: ") + error.what();
   }
@@ -314,12 +314,12 @@ NoticeWatcher::NoticeWatcher(Options options) {
 
 NoticeWatcher::~NoticeWatcher() = default;
 
-std::optional<Notice> NoticeWatcher::notice() const { return watch_ ? watch_->notice() : std::nullopt; }
+std::optional<Notice> NoticeWatcher::notice() const { return poller_ ? poller_->notice() : std::nullopt; }
 std::vector<std::string> NoticeWatcher::take_remarks() {
-  return watch_ ? watch_->take_remarks() : std::vector<std::string>();
+  return poller_ ? poller_->take_remarks() : std::vector<std::string>();
 }
-std::string NoticeWatcher::description() const { return watch_ ? watch_->description() : failure_; }
-bool NoticeWatcher::wait_until_known(double seconds) const { return !watch_ || watch_->wait_until_known(seconds); }
-NoticeWatcher::Counts NoticeWatcher::counts() const { return watch_ ? watch_->counts() : Counts{}; }
+std::string NoticeWatcher::description() const { return poller_ ? poller_->description() : failure_; }
+bool NoticeWatcher::wait_until_known(double seconds) const { return !poller_ || poller_->wait_until_known(seconds); }
+NoticeWatcher::Counts NoticeWatcher::counts() const { return poller_ ? poller_->counts() : Counts{}; }
 
 }  // namespace gputrain::cloud

@@ -8,8 +8,8 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "failure_detector.hpp"
 #include "gputrain/comm/group.hpp"
-#include "watch.hpp"
 
 namespace gputrain::comm {
 
@@ -17,11 +17,11 @@ struct Connection {
   c10::intrusive_ptr<c10d::Backend> backend;
   at::Device device = at::kCPU;
   std::chrono::milliseconds deadline{};
-  std::shared_ptr<Watch> watch;  // null for groups without peers (imagined.hpp)
+  std::shared_ptr<FailureDetector> detector;  // null for groups without peers (simulated_ranks.hpp)
   Channel channel = Channel::control;
   bool failed = false;  // a collective failed: destroy the backend without waiting for the other ranks
 
-  bool is_lost() const { return failed || (watch && watch->verdict()); }
+  bool is_lost() const { return failed || (detector && detector->verdict()); }
 
   ~Connection();
 };

@@ -15,8 +15,8 @@ namespace gputrain::comm {
 namespace {
 
 // Global, because a terminate handler takes no arguments.
-std::mutex told_mutex;
-std::weak_ptr<Watch> told_watch;
+std::mutex notified_mutex;
+std::weak_ptr<FailureDetector> notified_detector;
 std::terminate_handler handler_before = nullptr;
 
 std::string current_message() {
@@ -28,17 +28,17 @@ std::string current_message() {
 }
 
 /// Returns false if there is no watch.
-bool tell_watch() {
-  const std::lock_guard lock(told_mutex);
-  const auto watch = told_watch.lock();
-  if (watch) watch->report({.message = current_message(), .in = {}});
-  return watch != nullptr;
+bool notify_detector() {
+  const std::lock_guard lock(notified_mutex);
+  const auto detector = notified_detector.lock();
+  if (detector) detector->report({.message = current_message(), .in = {}});
+  return detector != nullptr;
 }
 
 [[noreturn]] void stand_still_or_terminate() {
   const std::type_info* type = abi::__cxa_current_exception_type();
   const bool is_gloo = type != nullptr && std::strstr(type->name(), "gloo") != nullptr;
-  if (is_gloo && tell_watch()) {
+  if (is_gloo && notify_detector()) {
     while (true) ::pause();
   }
   if (handler_before != nullptr) handler_before();
@@ -47,9 +47,9 @@ bool tell_watch() {
 
 }  // namespace
 
-void survive_gloo_failures(const std::shared_ptr<Watch>& watch) {
-  const std::lock_guard lock(told_mutex);
-  told_watch = watch;
+void survive_gloo_failures(const std::shared_ptr<FailureDetector>& detector) {
+  const std::lock_guard lock(notified_mutex);
+  notified_detector = detector;
   const auto before = std::set_terminate(&stand_still_or_terminate);
   if (before != &stand_still_or_terminate) handler_before = before;
 }

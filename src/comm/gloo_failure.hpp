@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "watch.hpp"
+#include "failure_detector.hpp"
 
 namespace gputrain::comm {
 
 /// If ranks call a collective with different sizes, Gloo throws on its own thread, where nothing catches it: SIGABRT
 /// would end the process. From now on that thread blocks forever instead, and the failure is reported to the watch.
-void survive_gloo_failures(const std::shared_ptr<Watch>& watch);
+void survive_gloo_failures(const std::shared_ptr<FailureDetector>& detector);
 
 }  // namespace gputrain::comm

@@ -24,21 +24,22 @@ std::string seconds_text(Clock::duration time) {
 }
 
 /// A collective of this rank, from its call to its end.
-struct Course {
+struct CollectiveInFlight {
   const std::string& what;
   int64_t number;
   Clock::time_point start;
 };
 
-[[noreturn]] void tell_failure(Connection& connection, const Course& course, const std::string& cause) {
+[[noreturn]] void tell_failure(Connection& connection, const CollectiveInFlight& in_flight, const std::string& cause) {
   connection.failed = true;
-  const auto time = Clock::now() - course.start;
-  const auto verdict = connection.watch->explain(
-      {.message = cause,
-       .in = Awaited{connection.channel, course.number, course.what, std::chrono::duration<double>(time).count()}});
+  const auto time = Clock::now() - in_flight.start;
+  const auto verdict =
+      connection.detector->explain({.message = cause,
+                                    .in = AwaitedCollective{connection.channel, in_flight.number, in_flight.what,
+                                                            std::chrono::duration<double>(time).count()}});
   const int rank = connection.backend->getRank();
   const std::string happening =
-      course.what + " failed after " + seconds_text(time) + " (deadline " + seconds_text(connection.deadline) + ")";
+      in_flight.what + " failed after " + seconds_text(time) + " (deadline " + seconds_text(connection.deadline) + ")";
   if (verdict) throw verdict->error_of(rank, happening);
   throw Error(
       ExitCode::restart,
@@ -48,9 +49,9 @@ struct Course {
 }
 
 /// Throws if the group has failed; a group without peers never fails.
-void check_group(Connection& connection, const Course& course) {
-  if (!connection.watch) return;
-  if (connection.watch->verdict()) tell_failure(connection, course, "");
+void check_group(Connection& connection, const CollectiveInFlight& in_flight) {
+  if (!connection.detector) return;
+  if (connection.detector->verdict()) tell_failure(connection, in_flight, "");
   check_nccl(connection);
 }
 
@@ -61,35 +62,35 @@ Pending start_transfer(const std::shared_ptr<Connection>& connection, std::strin
   const auto now = Clock::now();
   int64_t number = 0;
   // A captured collective does not run yet, and its replays cannot be seen here: do not count it.
-  if (connection->watch && !is_recorded(*connection))
-    number = connection->watch->journal().begin(connection->channel, what, tensor);
-  const Course course{what, number, now};
+  if (connection->detector && !is_capturing(*connection))
+    number = connection->detector->collective_log().begin(connection->channel, what, tensor);
+  const CollectiveInFlight in_flight{what, number, now};
   try {
-    check_group(*connection, course);
+    check_group(*connection, in_flight);
     auto work = start();
     return Pending(std::make_unique<Transfer>(Transfer{connection, std::move(work), std::move(what), number, now}));
   } catch (const c10::DistError& error) {   // any other type means a wrong argument: a bug
     if (device::shortage_of(error)) throw;  // no rank is lost: NCCL has no memory on this one
-    tell_failure(*connection, course, plain_message(error));
+    tell_failure(*connection, in_flight, plain_message(error));
   }
 }
 
 // A wait in Gloo cannot be cancelled: wait in short slices and check the group between them.
-bool wait_in_slices(const Transfer& transfer, const Course& course) {
+bool wait_in_slices(const Transfer& transfer, const CollectiveInFlight& in_flight) {
   constexpr std::chrono::milliseconds kSlice{250};
   auto& [connection, work, what, number, start] = transfer;
-  if (!connection->watch) return work->wait();
-  Journal& journal = connection->watch->journal();
-  if (!work->isCompleted()) journal.wait_for({connection->channel, number, what});
+  if (!connection->detector) return work->wait();
+  CollectiveLog& collective_log = connection->detector->collective_log();
+  if (!work->isCompleted()) collective_log.wait_for({connection->channel, number, what});
   while (!work->isCompleted()) {
-    check_group(*connection, course);
+    check_group(*connection, in_flight);
     try {
       work->wait(kSlice);
     } catch (const std::exception&) {
       // The slice is over, or the work has failed; then the wait after the loop throws.
     }
   }
-  journal.waited();
+  collective_log.waited();
   return work->wait();
 }
 
@@ -147,19 +148,19 @@ Pending::~Pending() = default;
 void Pending::wait() {
   if (!transfer_) return;
   const auto transfer = std::move(transfer_);
-  const Course course{transfer->what, transfer->number, transfer->start};
+  const CollectiveInFlight in_flight{transfer->what, transfer->number, transfer->start};
   // Gloo throws its own types, c10d others: here each of them means that the group has lost a rank.
   try {
     const bool is_on_gpu = !transfer->connection->device.is_cpu();
-    if (is_on_gpu) check_group(*transfer->connection, course);
-    if (!(is_on_gpu ? transfer->work->wait() : wait_in_slices(*transfer, course))) {
+    if (is_on_gpu) check_group(*transfer->connection, in_flight);
+    if (!(is_on_gpu ? transfer->work->wait() : wait_in_slices(*transfer, in_flight))) {
       throw std::runtime_error("it was aborted");
     }
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    if (is_recorded(*transfer->connection)) throw;  // a capture sends nothing, so no rank is lost
-    tell_failure(*transfer->connection, course, plain_message(error));
+    if (is_capturing(*transfer->connection)) throw;  // a capture sends nothing, so no rank is lost
+    tell_failure(*transfer->connection, in_flight, plain_message(error));
   }
 }
 
@@ -229,15 +230,16 @@ void Group::barrier(std::string name) {
 }
 
 void Group::check(const std::string& what, Clock::time_point begin) {
-  if (!connection_ || !connection_->watch) return;
+  if (!connection_ || !connection_->detector) return;
   const bool is_late = Clock::now() - begin > connection_->deadline;
-  const Course course{what, is_late ? connection_->watch->journal().begun(connection_->channel) : 0, begin};
+  const CollectiveInFlight in_flight{
+      what, is_late ? connection_->detector->collective_log().begun(connection_->channel) : 0, begin};
   try {
-    check_group(*connection_, course);
+    check_group(*connection_, in_flight);
   } catch (const c10::DistError& error) {
-    tell_failure(*connection_, course, plain_message(error));
+    tell_failure(*connection_, in_flight, plain_message(error));
   }
-  if (is_late) tell_failure(*connection_, course, "the GPU has not finished it");
+  if (is_late) tell_failure(*connection_, in_flight, "the GPU has not finished it");
 }
 
 }  // namespace gputrain::comm

@@ -11,7 +11,7 @@
 
 namespace gputrain::comm {
 
-struct NcclPlace {
+struct NcclParams {
   int rank = 0, world_size = 1;
   at::Device device = at::kCPU;
   std::string interface;  // for NCCL's sockets, unless NCCL_SOCKET_IFNAME is set
@@ -19,13 +19,13 @@ struct NcclPlace {
 };
 
 /// Connects all ranks at once, so that a failure shows here and not in the first step.
-c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const NcclPlace& place);
+c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const NcclParams& params);
 
 /// "nccl 2.28.9"
 std::string nccl_name();
 
 /// Whether this thread's current stream is being captured: collectives are then recorded, not run.
-bool is_recorded(const Connection& connection);
+bool is_capturing(const Connection& connection);
 
 /// Throws c10::DistBackendError when a collective on the GPU has been aborted. Does nothing for other backends.
 void check_nccl(Connection& connection);

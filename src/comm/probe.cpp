@@ -12,30 +12,30 @@
 #include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/descriptor.hpp"
 #include "gputrain/core/error.hpp"
-#include "meeting.hpp"
+#include "store_rendezvous.hpp"
 
 namespace gputrain::comm {
 namespace {
 
 using PollClock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kAnswerTime{5}, kMeetingTime{20};
+constexpr std::chrono::seconds kAnswerTime{5}, kRendezvousTime{20};
 
 std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
-std::vector<uint8_t> write_post(const Post& post) {
-  return bytes_of(post.address + '\n' + std::to_string(post.port) + '\n' + post.secret + '\n');
+std::vector<uint8_t> write_endpoint(const Endpoint& endpoint) {
+  return bytes_of(endpoint.address + '\n' + std::to_string(endpoint.port) + '\n' + endpoint.secret + '\n');
 }
 
-Post read_post(const std::vector<uint8_t>& bytes) {
+Endpoint read_endpoint(const std::vector<uint8_t>& bytes) {
   std::istringstream text(std::string(bytes.begin(), bytes.end()));
-  Post post;
+  Endpoint endpoint;
   std::string port;
-  std::getline(text, post.address);
+  std::getline(text, endpoint.address);
   std::getline(text, port);
-  std::getline(text, post.secret);
-  post.port = static_cast<uint16_t>(std::strtoul(port.c_str(), nullptr, 10));
-  return post;
+  std::getline(text, endpoint.secret);
+  endpoint.port = static_cast<uint16_t>(std::strtoul(port.c_str(), nullptr, 10));
+  return endpoint;
 }
 
 /// Writes `own` under this rank's key and returns the texts of all ranks.
@@ -46,7 +46,7 @@ std::vector<std::vector<uint8_t>> exchange_texts(c10d::Store& store, const Rende
   std::vector<std::vector<uint8_t>> texts;
   try {
     store.set(keys[static_cast<size_t>(at.rank)], own);
-    store.wait(keys, kMeetingTime);
+    store.wait(keys, kRendezvousTime);
     texts = store.multiGet(keys);
     note_read(store, at, key);
   } catch (const std::exception&) {
@@ -63,11 +63,11 @@ struct Attempt {
   std::string failure;
 };
 
-std::vector<Attempt> try_all(const std::vector<Post>& posts, const Post& own) {
+std::vector<Attempt> try_all(const std::vector<Endpoint>& endpoints, const Endpoint& own) {
   std::vector<Attempt> attempts;
-  for (size_t rank = 0; rank < posts.size(); ++rank) {
-    if (posts[rank].address == own.address) continue;
-    const int socket = begin_connecting(posts[rank].address, posts[rank].port);
+  for (size_t rank = 0; rank < endpoints.size(); ++rank) {
+    if (endpoints[rank].address == own.address) continue;
+    const int socket = begin_connecting(endpoints[rank].address, endpoints[rank].port);
     const std::string failure = socket < 0 ? std::system_category().message(errno) : "";
     attempts.push_back({static_cast<int>(rank), std::make_unique<Descriptor>(socket), failure});
   }
@@ -112,13 +112,15 @@ void wait_for(std::vector<Attempt>& attempts) {
 
 }  // namespace
 
-Post probe(c10d::Store& store, const Rendezvous& at, const std::vector<std::string>& hosts, const Post& own) {
+Endpoint probe(c10d::Store& store, const Rendezvous& at, const std::vector<std::string>& hosts, const Endpoint& own) {
   constexpr size_t kMostTold = 16;
-  std::vector<Post> posts;
-  for (const auto& text : exchange_texts(store, at, "post/", write_post(own))) posts.push_back(read_post(text));
-  const bool is_one_host = std::ranges::all_of(posts, [&](const Post& post) { return post.address == own.address; });
-  if (is_one_host) return posts.front();
-  std::vector<Attempt> attempts = try_all(posts, own);
+  std::vector<Endpoint> endpoints;
+  for (const auto& text : exchange_texts(store, at, "post/", write_endpoint(own)))
+    endpoints.push_back(read_endpoint(text));
+  const bool is_one_host =
+      std::ranges::all_of(endpoints, [&](const Endpoint& endpoint) { return endpoint.address == own.address; });
+  if (is_one_host) return endpoints.front();
+  std::vector<Attempt> attempts = try_all(endpoints, own);
   wait_for(attempts);
   const auto name = [&](int rank) {
     return "rank " + std::to_string(rank) + " on " + hosts[static_cast<size_t>(rank)];
@@ -127,7 +129,7 @@ Post probe(c10d::Store& store, const Rendezvous& at, const std::vector<std::stri
   for (const Attempt& attempt : attempts) {
     if (attempt.failure.empty()) continue;
     failures += name(at.rank) + " cannot reach " + name(attempt.rank) + " at " +
-                posts[static_cast<size_t>(attempt.rank)].text() + " (" + attempt.failure + ")\n";
+                endpoints[static_cast<size_t>(attempt.rank)].text() + " (" + attempt.failure + ")\n";
   }
   std::string ways;
   size_t told = 0;
@@ -139,17 +141,17 @@ Post probe(c10d::Store& store, const Rendezvous& at, const std::vector<std::stri
   }
   if (told > kMostTold) ways += "\n    and " + std::to_string(told - kMostTold) + " more";
   if (told > 0) tell_closed_ways(at, ways, own.address);
-  return posts.front();
+  return endpoints.front();
 }
 
-int connect_to(const Post& post) {
-  Descriptor socket(begin_connecting(post.address, post.port));
+int connect_to(const Endpoint& endpoint) {
+  Descriptor socket(begin_connecting(endpoint.address, endpoint.port));
   pollfd ready{.fd = socket.get(), .events = POLLOUT, .revents = 0};
   const auto patience = std::chrono::milliseconds(kAnswerTime).count();
   const bool is_decided = socket.get() >= 0 && ::poll(&ready, 1, static_cast<int>(patience)) > 0;
   const std::string failure = is_decided ? connecting_failure(socket.get()) : "no answer";
   if (failure.empty()) return socket.release();
-  throw Error(ExitCode::restart, {.what = "rank 0 cannot be reached at " + post.text() + ": " + failure,
+  throw Error(ExitCode::restart, {.what = "rank 0 cannot be reached at " + endpoint.text() + ": " + failure,
                                   .hint = "if it has ended, the last lines of its output say why"});
 }
 

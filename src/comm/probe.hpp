@@ -14,7 +14,7 @@
 namespace gputrain::comm {
 
 /// Where a rank listens.
-struct Post {
+struct Endpoint {
   std::string address;
   uint16_t port = 0;
   std::string secret;  // shared by all ranks, made by rank 0
@@ -25,9 +25,9 @@ struct Post {
 /// Publishes where this rank listens and connects to all ranks that have other addresses. Every rank must call, and
 /// keep its socket open meanwhile. Returns rank 0's post. Throws Error(environment) on all ranks when one cannot reach
 /// another, Error(restart) when a rank has ended.
-Post probe(c10d::Store& store, const Rendezvous& at, const std::vector<std::string>& hosts, const Post& own);
+Endpoint probe(c10d::Store& store, const Rendezvous& at, const std::vector<std::string>& hosts, const Endpoint& own);
 
 /// Connects to a post and returns the socket, which the caller closes. Throws Error(restart).
-int connect_to(const Post& post);
+int connect_to(const Endpoint& endpoint);
 
 }  // namespace gputrain::comm

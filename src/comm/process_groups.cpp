@@ -17,15 +17,15 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "connection.hpp"
+#include "failure_detector.hpp"
 #include "gloo_failure.hpp"
 #include "gputrain/comm/sockets.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/fault.hpp"
 #include "gputrain/device/out_of_memory.hpp"
-#include "meeting.hpp"
 #include "nccl.hpp"
 #include "probe.hpp"
-#include "watch.hpp"
+#include "store_rendezvous.hpp"
 
 C10_DECLARE_int(caffe2_log_level);
 
@@ -42,17 +42,17 @@ void quiet_library_logs(int least_level) {
 /// rank 0 to end.
 void let_the_cause_be_found_first() { std::this_thread::sleep_for(std::chrono::milliseconds(750)); }
 
-struct GlooPlace {
+struct GlooParams {
   int rank = 0, world_size = 1, threads = 1;
   std::string address;                   // of this rank, towards the others
   std::chrono::milliseconds deadline{};  // for connecting; each collective has its own
 };
 
-c10::intrusive_ptr<c10d::Backend> connect_gloo(const c10::intrusive_ptr<c10d::Store>& store, const GlooPlace& place) {
-  auto options = c10d::ProcessGroupGloo::Options::create(place.deadline);
-  options->threads = place.threads;
-  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(place.address));
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, place.rank, place.world_size, options);
+c10::intrusive_ptr<c10d::Backend> connect_gloo(const c10::intrusive_ptr<c10d::Store>& store, const GlooParams& params) {
+  auto options = c10d::ProcessGroupGloo::Options::create(params.deadline);
+  options->threads = params.threads;
+  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(params.address));
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, params.rank, params.world_size, options);
 }
 
 c10::intrusive_ptr<c10d::Store> part_of(const c10::intrusive_ptr<c10d::Store>& store, const char* name) {
@@ -66,14 +66,16 @@ std::string new_secret() {
 }
 
 /// Checks that this rank reaches the others, then starts to watch them.
-std::shared_ptr<Watch> begin_watch(c10d::Store& store, const Rendezvous& at, const GroupOptions& options,
-                                   const std::vector<std::string>& hosts, const std::string& address) {
+std::shared_ptr<FailureDetector> start_failure_detector(c10d::Store& store, const Rendezvous& at,
+                                                        const GroupOptions& options,
+                                                        const std::vector<std::string>& hosts,
+                                                        const std::string& address) {
   ListeningSocket socket(address, 0);
-  const Post own{.address = address, .port = socket.port(), .secret = at.rank == 0 ? new_secret() : ""};
-  const Post first = probe(store, at, hosts, own);
-  Watch::Options watch{
+  const Endpoint own{.address = address, .port = socket.port(), .secret = at.rank == 0 ? new_secret() : ""};
+  const Endpoint first = probe(store, at, hosts, own);
+  FailureDetector::Options detector{
       .rank = at.rank, .hosts = hosts, .secret = first.secret, .silence = options.silence, .grace = options.grace};
-  return std::make_shared<Watch>(std::move(watch), at.rank == 0 ? socket.release() : connect_to(first));
+  return std::make_shared<FailureDetector>(std::move(detector), at.rank == 0 ? socket.release() : connect_to(first));
 }
 
 /// The error that ends the process if it has to be ended by force.
@@ -87,14 +89,14 @@ Error as_error(const std::exception& failure) {
 template <class Connect>
 std::shared_ptr<Connection> connected(Connection properties, Connect connect) {
   auto connection = std::make_shared<Connection>(std::move(properties));
-  const int rank = connection->watch->rank();
+  const int rank = connection->detector->rank();
   try {
     connection->backend = connect();
     return connection;
   } catch (const std::exception& error) {
     if (device::shortage_of(error)) throw;  // out of memory on this rank; no rank has ended
     const std::string happening = "cannot connect to the other ranks";
-    const auto verdict = connection->watch->explain({.message = plain_message(error), .in = {}});
+    const auto verdict = connection->detector->explain({.message = plain_message(error), .in = {}});
     let_the_cause_be_found_first();
     if (verdict) throw verdict->error_of(rank, happening);
     const bool is_nccl = !connection->device.is_cpu();
@@ -110,9 +112,9 @@ std::shared_ptr<Connection> connected(Connection properties, Connect connect) {
 
 }  // namespace
 
-struct ProcessGroups::Meeting {
+struct ProcessGroups::Session {
   c10::intrusive_ptr<c10d::Store> store;
-  std::shared_ptr<Watch> watch;
+  std::shared_ptr<FailureDetector> detector;
 };
 
 ProcessGroups::ProcessGroups() : hosts_{"localhost"}, description_("alone") {}
@@ -125,28 +127,28 @@ ProcessGroups::ProcessGroups(const Rendezvous& at, const GroupOptions& options) 
   constexpr int kErrors = 2;
   quiet_library_logs(kErrors);
   std::signal(SIGPIPE, SIG_IGN);  // Gloo may write to a dead rank: report that as an error, do not die of it
-  const std::string master = meeting_address(at);
-  meeting_ = std::make_unique<Meeting>(Meeting{open_store(at, master, options.start_deadline), nullptr});
+  const std::string master = rendezvous_address(at);
+  session_ = std::make_unique<Session>(Session{open_store(at, master, options.start_deadline), nullptr});
   const bool on_gpu = !options.device.is_cpu();
-  hosts_ = meet(*meeting_->store, at, options);
+  hosts_ = store_rendezvous(*session_->store, at, options);
 
   const std::string address = source_address_towards(master), interface = interface_of(address);
-  const auto watch = meeting_->watch = begin_watch(*meeting_->store, at, options, hosts_, address);
-  survive_gloo_failures(watch);
+  const auto detector = session_->detector = start_failure_detector(*session_->store, at, options, hosts_, address);
+  survive_gloo_failures(detector);
   const auto part = [&](Channel channel, at::Device device) {
-    return Connection{.device = device, .deadline = options.deadline, .watch = watch, .channel = channel};
+    return Connection{.device = device, .deadline = options.deadline, .detector = detector, .channel = channel};
   };
-  GlooPlace place{at.rank, at.world_size, 1, address, options.start_deadline};
+  GlooParams params{at.rank, at.world_size, 1, address, options.start_deadline};
   control_ = Group(connected(part(Channel::control, at::kCPU),
-                             [&] { return connect_gloo(part_of(meeting_->store, "control"), place); }));
+                             [&] { return connect_gloo(part_of(session_->store, "control"), params); }));
   if (on_gpu) {
-    const NcclPlace nccl{at.rank, at.world_size, options.device, interface, options.deadline};
+    const NcclParams nccl{at.rank, at.world_size, options.device, interface, options.deadline};
     tensors_ = Group(connected(part(Channel::tensors, options.device),
-                               [&] { return connect_nccl(part_of(meeting_->store, "tensors"), nccl); }));
+                               [&] { return connect_nccl(part_of(session_->store, "tensors"), nccl); }));
   } else {
-    place.threads = 2;  // two buckets at a time
+    params.threads = 2;  // two buckets at a time
     tensors_ = Group(connected(part(Channel::tensors, at::kCPU),
-                               [&] { return connect_gloo(part_of(meeting_->store, "tensors"), place); }));
+                               [&] { return connect_gloo(part_of(session_->store, "tensors"), params); }));
   }
   description_ =
       (on_gpu ? nccl_name() + ", control" : std::string("gloo")) + " over " + interface + " (" + address + ")";
@@ -165,7 +167,7 @@ void ProcessGroups::on_rank_zero(const std::function<void()>& action, std::strin
   if (told == ExitCode::done) return;
   control_.barrier(std::move(name));  // rank 0 must not leave before all ranks have the code
   if (refusal) std::rethrow_exception(refusal);
-  throw ToldElsewhere(Error(told, {.what = "rank 0 failed and reports why"}));
+  throw ReportedElsewhere(Error(told, {.what = "rank 0 failed and reports why"}));
 }
 
 int64_t ProcessGroups::from_rank_zero(int64_t number, std::string name) {
@@ -188,31 +190,31 @@ bool ProcessGroups::holds_everywhere(bool here, std::string name) {
   return exceptions.item<int64_t>() == 0;
 }
 
-void ProcessGroups::enter(const char* place, int64_t step) {
-  if (meeting_) meeting_->watch->enter(place, step);
+void ProcessGroups::enter(const char* phase, int64_t step) {
+  if (session_) session_->detector->enter(phase, step);
 }
 
 void ProcessGroups::leave(const std::exception& failure) {
-  if (meeting_ && meeting_->watch) meeting_->watch->leave(plain_message(failure), true);
+  if (session_ && session_->detector) session_->detector->leave(plain_message(failure), true);
 }
 
 void ProcessGroups::leave() {
-  if (meeting_ && meeting_->watch) meeting_->watch->leave("", false);
+  if (session_ && session_->detector) session_->detector->leave("", false);
 }
 
 void ProcessGroups::fail(const std::exception& failure) {
   leave(failure);
-  if (!meeting_ || !meeting_->watch) throw;
+  if (!session_ || !session_->detector) throw;
   const auto* error = dynamic_cast<const Error*>(&failure);
   const bool is_of_another = error != nullptr && error->code() == ExitCode::restart;
-  const bool is_told = error != nullptr && !is_of_another && !meeting_->watch->is_reporter();
-  meeting_->watch->end_by(as_error(failure), is_told);
-  if (is_told) throw ToldElsewhere(*error);
+  const bool is_reported = error != nullptr && !is_of_another && !session_->detector->is_reporter();
+  session_->detector->end_by(as_error(failure), is_reported);
+  if (is_reported) throw ReportedElsewhere(*error);
   if (is_of_another) let_the_cause_be_found_first();
   throw;
 }
 
-bool is_told_by_rank_zero(const Rendezvous& at, const std::string& program, const std::string& words) {
+bool is_reported_by_rank_zero(const Rendezvous& at, const std::string& program, const std::string& words) {
   constexpr int kFatal = 3;
   constexpr std::chrono::seconds kPatience{5};
   if (at.world_size == 1) return false;
@@ -220,7 +222,7 @@ bool is_told_by_rank_zero(const Rendezvous& at, const std::string& program, cons
   try {
     GroupOptions options{.start_deadline = kPatience, .program = program, .run = words};
     std::replace(options.run.begin(), options.run.end(), '\n', ' ');
-    meet(*open_store(at, meeting_address(at), kPatience), at, options);
+    store_rendezvous(*open_store(at, rendezvous_address(at), kPatience), at, options);
     return at.rank != 0;
   } catch (const std::exception&) {  // a rank is missing, or has another mistake
     return false;
@@ -228,7 +230,7 @@ bool is_told_by_rank_zero(const Rendezvous& at, const std::string& program, cons
 }
 
 void ProcessGroups::set_forced_exit_handler(std::function<void(const Error&)> on_forced_exit) {
-  if (meeting_) meeting_->watch->set_forced_exit_handler(std::move(on_forced_exit));
+  if (session_) session_->detector->set_forced_exit_handler(std::move(on_forced_exit));
 }
 
 }  // namespace gputrain::comm

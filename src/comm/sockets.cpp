@@ -115,7 +115,7 @@ std::string connecting_failure(int descriptor) {
   return error == 0 ? std::string() : std::system_category().message(error);
 }
 
-std::string meeting_address(const Rendezvous& at) {
+std::string rendezvous_address(const Rendezvous& at) {
   std::string address = resolve(at.master_address);
   const bool spans_hosts = at.world_size > at.local_world_size;
   // A host's own name often resolves to its loopback, and a service name to an address that no host has: rank 0 then

@@ -84,11 +84,11 @@ Checker::Checker(const Schema& schema, const Node& job, Problems& problems)
 std::shared_ptr<void> Checker::run() {
   if (const Node* vars = job_.find(kVarsKey)) {
     if (vars->kind != Node::Kind::map && vars->kind != Node::Kind::null) {
-      problems_.add(vars->place, "vars must be a group of names and values, not " + description(*vars));
+      problems_.add(vars->location, "vars must be a group of names and values, not " + description(*vars));
     }
   }
   std::shared_ptr<void> spec = schema_.create();
-  read_group(schema_, {&job_, {}, job_.place, {"vars", "include"}}, spec.get());
+  read_group(schema_, {&job_, {}, job_.location, {"vars", "include"}}, spec.get());
   for (const PendingCheck& check : pending_checks_) run_check(check);
   return spec;
 }
@@ -127,11 +127,11 @@ void Checker::read_key(const Key& key, Group& group, void* spec) {
 
 void Checker::read_absent(const Key& key, const Group& group, const Node* removed, void* spec) {
   const std::string dotted = join(group.dotted, key.name());
-  const Place& place = removed != nullptr ? removed->place : group.place;
+  const SourceLocation& location = removed != nullptr ? removed->location : group.location;
   if (key.is_required()) {
-    problems_.add(place, "the key " + shown(dotted) + " is missing", key.help() + "; write `" + example(key) + "`");
+    problems_.add(location, "the key " + shown(dotted) + " is missing", key.help() + "; write `" + example(key) + "`");
   } else if (key.type().kind == ValueType::Kind::group) {
-    read_group(key.type().schema(), {nullptr, dotted, place}, key.locate(spec));
+    read_group(key.type().schema(), {nullptr, dotted, location}, key.locate(spec));
   }
 }
 
@@ -160,22 +160,22 @@ void Checker::note_unknown(const Group& group) {
 void Checker::run_check(const PendingCheck& check) {
   // The check may depend on a key that the user misspelt, so it would only mislead.
   if (!check.schema->check() || has_unknown_) return;
-  Complaints complaints;
-  check.schema->check()(check.spec, complaints);
-  for (const Complaints::Complaint& complaint : complaints.all()) {
-    const std::string dotted = complaint.key.empty() ? check.dotted : join(check.dotted, complaint.key);
-    problems_.add(place_of(dotted), (dotted.empty() ? "" : dotted + ": ") + complaint.what, complaint.hint);
+  SpecIssues issues;
+  check.schema->check()(check.spec, issues);
+  for (const SpecIssues::Issue& issue : issues.all()) {
+    const std::string dotted = issue.key.empty() ? check.dotted : join(check.dotted, issue.key);
+    problems_.add(location_of(dotted), (dotted.empty() ? "" : dotted + ": ") + issue.what, issue.hint);
   }
 }
 
 /// The place of the innermost given part of `dotted`.
-Place Checker::place_of(const std::string& dotted) const {
+SourceLocation Checker::location_of(const std::string& dotted) const {
   const Node* node = find_dotted(job_, dotted);
-  if (node != nullptr && (node == &job_ || !node->place.is_default())) {
-    return node->kind == Node::Kind::map && node != &job_ ? node->key_place : node->place;
+  if (node != nullptr && (node == &job_ || !node->location.is_default())) {
+    return node->kind == Node::Kind::map && node != &job_ ? node->key_location : node->location;
   }
   const size_t dot = dotted.rfind('.');
-  return dotted.empty() ? job_.place : place_of(dotted.substr(0, dot == std::string::npos ? 0 : dot));
+  return dotted.empty() ? job_.location : location_of(dotted.substr(0, dot == std::string::npos ? 0 : dot));
 }
 
 // Choices.
@@ -199,7 +199,7 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
   const Node* name = group.map == nullptr ? nullptr : group.map->find(key.name());
   if (name == nullptr || name->removes || (name->kind == Node::Kind::null && fallback.empty())) {
     if (key.is_required()) {
-      problems_.add(group.place, "the key " + shown(dotted) + " is missing",
+      problems_.add(group.location, "the key " + shown(dotted) + " is missing",
                     key.help() + ": " + either(choice.catalog->names()));
     }
     group.guesses = group.guesses || (is_beside && fallback.empty() && key.is_required());
@@ -210,14 +210,14 @@ const CatalogEntry* Checker::pick(const Schema::ChoiceKey& choice, const Key& ke
     return nullptr;
   }
   if (name->kind == Node::Kind::scalar) {
-    origins_[dotted] = name->place;
+    origins_[dotted] = name->location;
     if (const CatalogEntry* entry = choice.catalog->find(name->text)) return entry;
   }
   const std::vector<std::string> names = choice.catalog->names();
   std::string hint = name->kind == Node::Kind::scalar ? did_you_mean(name->text, names) : "";
   if (hint.empty() && name->kind == Node::Kind::scalar) hint = told_by_help(*choice.catalog, name->text);
   if (!hint.empty()) hint += " ";
-  problems_.add(name->place,
+  problems_.add(name->location,
                 dotted + ": no " + choice.catalog->kind() + " is named " +
                     (name->kind == Node::Kind::scalar ? shown(name->text) : description(*name)),
                 hint + "there is " + either(names));
@@ -237,11 +237,11 @@ void Checker::read_options(const Schema::ChoiceKey& choice, const CatalogEntry* 
   const Node* under = group.map == nullptr ? nullptr : group.map->find(choice.under);
   const std::string dotted = join(group.dotted, choice.under);
   if (under != nullptr && under->kind != Node::Kind::map && under->kind != Node::Kind::null) {
-    problems_.add(under->place, dotted + " must be a group of keys, not " + description(*under));
+    problems_.add(under->location, dotted + " must be a group of keys, not " + description(*under));
     return;
   }
   const bool given = under != nullptr && under->kind == Node::Kind::map;
-  Group inner{given ? under : nullptr, dotted, given ? under->key_place : group.place};
+  Group inner{given ? under : nullptr, dotted, given ? under->key_location : group.location};
   inner.picked.push_back({choice.catalog, entry});
   read_group(*entry->schema, std::move(inner), options);
 }

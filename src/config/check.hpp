@@ -29,14 +29,14 @@ class Checker {
   }
 
   /// The origin of each setting, by dotted key.
-  std::map<std::string, Place> take_origins() { return std::move(origins_); }
+  std::map<std::string, SourceLocation> take_origins() { return std::move(origins_); }
 
  private:
   /// A map of the job while its keys are being read.
   struct Group {
     const Node* map;  // null: not given
     std::string dotted;
-    Place place;                                    // where missing keys are reported
+    SourceLocation location;                        // where missing keys are reported
     std::set<std::string, std::less<>> known = {};  // keys that are valid here
     std::vector<Picked> picked = {};
     bool guesses = false;  // the name of a choice is invalid: unknown keys may be its options
@@ -79,13 +79,13 @@ class Checker {
   void check_limits(const Slot& slot, const Node& node, double value);
   void wrong_type(const Slot& slot, const Node& node, std::string hint = {});
 
-  Place place_of(const std::string& dotted) const;
+  SourceLocation location_of(const std::string& dotted) const;
 
   const Schema& schema_;
   const Node& job_;
   Problems& problems_;
   UnknownKeys unknown_keys_;
-  std::map<std::string, Place> origins_;
+  std::map<std::string, SourceLocation> origins_;
   std::vector<PendingCheck> pending_checks_;
   bool has_unknown_ = false;
 };

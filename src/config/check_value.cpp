@@ -71,21 +71,21 @@ void Checker::read_value(const Slot& slot, const ValueType& type, const Node& no
     case Kind::optional:
       if (node.kind == Node::Kind::null) {
         type.clear(target);
-        origins_[slot.dotted] = node.place;
+        origins_[slot.dotted] = node.location;
         return;
       }
       return read_value(slot, *type.inner, node, type.part_to_fill(target, {}));
     case Kind::automatic:
       if (node.kind == Node::Kind::scalar && node.text == "auto") {
         type.clear(target);
-        origins_[slot.dotted] = node.place;
+        origins_[slot.dotted] = node.location;
         return;
       }
       return read_value(slot, *type.inner, node, type.part_to_fill(target, {}));
     case Kind::group:
       if (node.kind != Node::Kind::map) return wrong_type(slot, node, group_hint(type.schema(), slot.dotted, node));
-      return read_group(type.schema(), {&node, slot.dotted, node.key_place.source ? node.key_place : node.place},
-                        target);
+      return read_group(type.schema(),
+                        {&node, slot.dotted, node.key_location.source ? node.key_location : node.location}, target);
     case Kind::list:
       if (type.takes_one && node.kind == Node::Kind::scalar) {
         type.clear(target);
@@ -103,14 +103,15 @@ void Checker::read_list(const Slot& slot, const ValueType& type, const Node& nod
   if (node.kind != Node::Kind::list) {
     return wrong_type(slot, node, list_hint(slot.key, type, node));
   }
-  origins_[slot.dotted] = node.place;
+  origins_[slot.dotted] = node.location;
   const Key::Limits& limits = slot.key.limits();
   if (node.parts.size() < limits.fewest.value_or(0) || node.parts.size() > limits.most.value_or(node.parts.size())) {
     const bool is_exact = limits.fewest == limits.most;
     const std::string wanted = is_exact
                                    ? "exactly " + std::to_string(*limits.fewest)
                                    : std::to_string(limits.fewest.value_or(0)) + " to " + std::to_string(*limits.most);
-    problems_.add(node.place, slot.dotted + " takes " + wanted + " values, not " + std::to_string(node.parts.size()));
+    problems_.add(node.location,
+                  slot.dotted + " takes " + wanted + " values, not " + std::to_string(node.parts.size()));
   }
   type.clear(target);
   type.reserve(target, node.parts.size());  // checks of groups in it run later
@@ -123,7 +124,7 @@ void Checker::read_list(const Slot& slot, const ValueType& type, const Node& nod
 
 void Checker::read_map(const Slot& slot, const ValueType& type, const Node& node, void* target) {
   if (node.kind != Node::Kind::map) return wrong_type(slot, node);
-  origins_[slot.dotted] = node.place;
+  origins_[slot.dotted] = node.location;
   type.clear(target);
   for (const Node& part : node.parts) {
     if (part.removes) continue;
@@ -146,7 +147,7 @@ void Checker::read_scalar(const Slot& slot, const ValueType& type, const Node& n
   switch (type.kind) {
     case Kind::boolean: {
       if (classify(node.text) != Plain::boolean) return wrong_type(slot, node, boolean_hint(node.text));
-      origins_[slot.dotted] = node.place;
+      origins_[slot.dotted] = node.location;
       *static_cast<bool*>(target) = node.text[0] == 't' || node.text[0] == 'T';
       return;
     }
@@ -196,22 +197,22 @@ void Checker::read_parsed(const Slot& slot, const Node& node, Parse parse, T& ta
   const Parsed<T> parsed = parse(node.text);
   if (!parsed.value) {
     if (parsed.problem.empty()) return wrong_type(slot, node, parsed.hint);
-    problems_.add(node.place, slot.dotted + ": " + parsed.problem, parsed.hint);
+    problems_.add(node.location, slot.dotted + ": " + parsed.problem, parsed.hint);
     return;
   }
-  origins_[slot.dotted] = node.place;
+  origins_[slot.dotted] = node.location;
   target = *parsed.value;
   if (!allows(slot.key, target)) return wrong_type(slot, node);
   check_limits(slot, node, magnitude(target));
 }
 
 void Checker::read_string(const Slot& slot, const Node& node, std::string& target) {
-  origins_[slot.dotted] = node.place;
+  origins_[slot.dotted] = node.location;
   target = node.text;
   const std::vector<std::string>& allowed = slot.key.allowed();
   if (allowed.empty() || std::find(allowed.begin(), allowed.end(), node.text) != allowed.end()) return;
   const std::string ours = ours_for(node.text, allowed);
-  problems_.add(node.place, slot.dotted + " must be " + either(allowed) + ", not " + shown(node.text),
+  problems_.add(node.location, slot.dotted + " must be " + either(allowed) + ", not " + shown(node.text),
                 ours.empty() ? did_you_mean(node.text, allowed) : "write `" + ours + "`");
 }
 
@@ -220,12 +221,12 @@ void Checker::check_limits(const Slot& slot, const Node& node, double value) {
   const bool too_low = limits.low && (limits.low_is_open ? value <= *limits.low : value < *limits.low);
   const bool too_high = limits.high && (limits.high_is_open ? value >= *limits.high : value > *limits.high);
   if (!too_low && !too_high) return;
-  problems_.add(node.place, slot.dotted + " must be " + limits_text(limits) + ", not " + printable(node.text));
+  problems_.add(node.location, slot.dotted + " must be " + limits_text(limits) + ", not " + printable(node.text));
 }
 
 void Checker::wrong_type(const Slot& slot, const Node& node, std::string hint) {
   const std::string given = node.kind == Node::Kind::null ? ", but has no value" : ", not " + description(node);
-  problems_.add(node.place, slot.dotted + " must be " + expectation(slot.shown, slot.key) + given, std::move(hint));
+  problems_.add(node.location, slot.dotted + " must be " + expectation(slot.shown, slot.key) + given, std::move(hint));
 }
 
 }  // namespace gputrain::config

@@ -34,19 +34,19 @@ class Inspector {
   }
 
  private:
-  void fault(const std::string& place, const std::string& what) { faults_.push_back(place + ": " + what); }
+  void fault(const std::string& location, const std::string& what) { faults_.push_back(location + ": " + what); }
 
-  void inspect_group(const Schema& schema, const std::string& place) {
+  void inspect_group(const Schema& schema, const std::string& location) {
     if (!seen_.insert(&schema).second) return;
     const std::shared_ptr<void> defaults = schema.create();
     for (const Key& key : schema.keys()) {
-      const std::string dotted = join(place, key.name());
+      const std::string dotted = join(location, key.name());
       inspect_key(schema, key, dotted);
       inspect_default(key, defaults.get(), dotted);
       const ValueType& inner = innermost(key.type());
       if (inner.kind == Kind::group) inspect_group(inner.schema(), dotted);
     }
-    for (const Schema::ChoiceKey& choice : schema.choices()) inspect_choice(schema, choice, defaults.get(), place);
+    for (const Schema::ChoiceKey& choice : schema.choices()) inspect_choice(schema, choice, defaults.get(), location);
   }
 
   void inspect_key(const Schema& schema, const Key& key, const std::string& dotted) {
@@ -81,9 +81,9 @@ class Inspector {
   }
 
   void inspect_choice(const Schema& schema, const Schema::ChoiceKey& choice, const void* defaults,
-                      const std::string& place) {
+                      const std::string& location) {
     const Key& key = schema.keys()[choice.key];
-    const std::string dotted = join(place, key.name());
+    const std::string dotted = join(location, key.name());
     const std::string& name = static_cast<const Choice*>(key.locate(defaults))->name;
     if (!name.empty() && choice.catalog->find(name) == nullptr)
       fault(dotted, "the default '" + name + "' is not registered");

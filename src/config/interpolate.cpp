@@ -86,7 +86,7 @@ class Interpolation {
   /// Does not report a default: it can only fail through a user's value, which is reported at its own place.
   void fail(Node& node, std::string what, std::string hint = {}) {
     node.is_broken = true;
-    if (!node.place.is_default()) problems_.add(node.place, std::move(what), std::move(hint));
+    if (!node.location.is_default()) problems_.add(node.location, std::move(what), std::move(hint));
   }
 
   bool may_spend(size_t bytes, Node& node) {
@@ -179,7 +179,7 @@ void add_defaults(Node& job, const Schema& schema) {
   for (Node part : written.parts) {
     const Key* key = schema.find(part.key);
     if (part.kind != Node::Kind::scalar || job.find(part.key) != nullptr || !key || key->is_required()) continue;
-    part.place = part.key_place = Place{source, 0, 0};
+    part.location = part.key_location = SourceLocation{source, 0, 0};
     job.parts.push_back(std::move(part));
   }
 }

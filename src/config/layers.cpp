@@ -30,7 +30,7 @@ class FileReader {
  public:
   FileReader(Budget& budget, Problems& problems) : budget_(budget), problems_(problems) {}
 
-  std::optional<Node> read(const fs::path& path, const Place& asked_by) {
+  std::optional<Node> read(const fs::path& path, const SourceLocation& asked_by) {
     if (!may_open(path, asked_by)) return std::nullopt;
     const auto source = read_source(path, asked_by, problems_);
     if (!source) return std::nullopt;
@@ -40,10 +40,10 @@ class FileReader {
   std::optional<Node> read(const std::shared_ptr<const Source>& source, const fs::path& path) {
     const size_t before = problems_.count();
     std::optional<Node> own = parse_yaml(source, budget_, problems_);
-    if (own && own->kind == Node::Kind::null) own = Node{.kind = Node::Kind::map, .place = own->place};
+    if (own && own->kind == Node::Kind::null) own = Node{.kind = Node::Kind::map, .location = own->location};
     if (!own || own->kind != Node::Kind::map) {
       if (own)
-        problems_.add(own->place, "a job is a map of keys and values", "begin with a line such as `name: my-run`");
+        problems_.add(own->location, "a job is a map of keys and values", "begin with a line such as `name: my-run`");
       if (const auto other = other_language(source->name, source->text)) {
         problems_.keep(before);
         problems_.add({source, 0, 0}, other->what, other->hint);
@@ -57,7 +57,7 @@ class FileReader {
   }
 
  private:
-  bool may_open(const fs::path& path, const Place& asked_by) {
+  bool may_open(const fs::path& path, const SourceLocation& asked_by) {
     if (std::find(open_.begin(), open_.end(), identity_of(path)) != open_.end()) {
       problems_.add(asked_by, "the included file " + shown(path.string()) + " includes this one again",
                     "remove one of the two includes");
@@ -75,7 +75,7 @@ class FileReader {
   }
 
   std::optional<Node> with_includes(Node own, const fs::path& folder) {
-    Node merged{.kind = Node::Kind::map, .place = own.place};
+    Node merged{.kind = Node::Kind::map, .location = own.location};
     bool all_good = true;
     if (Node* include = own.find(kIncludeKey)) {
       for (const Node& name : names_in(*include)) {
@@ -92,15 +92,15 @@ class FileReader {
 
   std::optional<Node> read_named(const Node& name, const fs::path& folder) {
     if (name.kind != Node::Kind::scalar || name.text.empty()) {
-      problems_.add(name.place, "`include` takes the name of a file, or a list of them",
+      problems_.add(name.location, "`include` takes the name of a file, or a list of them",
                     "as in `include: [base/imagenet.yaml]`");
       return std::nullopt;
     }
     if (name.text.find("${") != std::string::npos) {
-      problems_.add(name.place, "`include` cannot contain ${...}: includes are read first", "write the whole path");
+      problems_.add(name.location, "`include` cannot contain ${...}: includes are read first", "write the whole path");
       return std::nullopt;
     }
-    return read((folder / name.text).lexically_normal(), name.place);
+    return read((folder / name.text).lexically_normal(), name.location);
   }
 
   static std::vector<Node> names_in(const Node& include) {
@@ -158,8 +158,8 @@ std::optional<Node> read_setting(const std::string& argument, const fs::path& fo
   if (!value) return std::nullopt;
   for (auto name = path.rbegin(); name != path.rend(); ++name) {
     value->key = *name;
-    value->key_place = {source, 0, 0};
-    Node outer{.kind = Node::Kind::map, .place = {source, 0, 0}};
+    value->key_location = {source, 0, 0};
+    Node outer{.kind = Node::Kind::map, .location = {source, 0, 0}};
     outer.parts.push_back(std::move(*value));
     value = std::move(outer);
   }
@@ -174,8 +174,8 @@ void merge(Node& base, Node over) {
     base = std::move(over);
     return;
   }
-  base.place = over.place;
-  base.key_place = over.key_place;
+  base.location = over.location;
+  base.key_location = over.key_location;
   std::unordered_map<std::string, size_t> places;
   for (size_t i = 0; i < base.parts.size(); ++i) places.emplace(base.parts[i].key, i);
   for (Node& part : over.parts) {

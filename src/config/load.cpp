@@ -14,7 +14,7 @@ std::string subject_of(const Request& request) {
   return request.file.empty() ? (request.text ? "the job" : "--set") : request.file.string();
 }
 
-Place file_place(const Request& request) {
+SourceLocation file_location(const Request& request) {
   auto source = std::make_shared<Source>();
   source->name = subject_of(request);
   return {source, 0, 0};
@@ -27,7 +27,7 @@ Loaded load(const Schema& schema, const Request& request) {
   Problems problems;
   std::optional<Node> job = read_layers(request, budget, problems);
   if (!job) throw SpecError(subject_of(request), problems.take());
-  job->place = file_place(request);  // the whole job: the place for missing keys
+  job->location = file_location(request);  // the whole job: the place for missing keys
   interpolate(*job, schema, request, budget, problems);
   Checker checker(schema, *job, problems);
   std::shared_ptr<const void> spec = checker.run();
@@ -35,7 +35,7 @@ Loaded load(const Schema& schema, const Request& request) {
   return Loaded(schema, std::move(spec), checker.take_origins());
 }
 
-Loaded::Loaded(const Schema& schema, std::shared_ptr<const void> spec, std::map<std::string, Place> origins)
+Loaded::Loaded(const Schema& schema, std::shared_ptr<const void> spec, std::map<std::string, SourceLocation> origins)
     : schema_(&schema), spec_(std::move(spec)), origins_(std::move(origins)) {}
 
 std::string Loaded::resolved_yaml(bool origins) const {
@@ -54,9 +54,9 @@ std::string Loaded::origin(const std::string& dotted) const {
 
 SpecError Loaded::error(const std::string& dotted, std::string what, std::string hint) const {
   const auto found = origins_.find(dotted);
-  const Place place = found == origins_.end() ? Place{} : found->second;
-  const std::string subject = place.is_default() ? "the job" : place.source->name;
-  return SpecError(subject, {{place, dotted + ": " + std::move(what), std::move(hint)}});
+  const SourceLocation location = found == origins_.end() ? SourceLocation{} : found->second;
+  const std::string subject = location.is_default() ? "the job" : location.source->name;
+  return SpecError(subject, {{location, dotted + ": " + std::move(what), std::move(hint)}});
 }
 
 std::string identity(const std::vector<Setting>& settings) {

@@ -63,10 +63,10 @@ size_t word_length(const std::vector<std::string>& line, size_t begin) {
   return end - begin;
 }
 
-std::string excerpt(const Place& place, const Paint& paint) {
-  if (place.line == 0 || place.source->kind != Source::Kind::file) return {};
-  const std::vector<std::string> line = characters(text_line(place.source->text, place.line));
-  const size_t column = std::min(static_cast<size_t>(std::max(place.column - 1, 0)), line.size());
+std::string excerpt(const SourceLocation& location, const Paint& paint) {
+  if (location.line == 0 || location.source->kind != Source::Kind::file) return {};
+  const std::vector<std::string> line = characters(text_line(location.source->text, location.line));
+  const size_t column = std::min(static_cast<size_t>(std::max(location.column - 1, 0)), line.size());
   const size_t begin = line.size() > kExcerptWidth && column > kExcerptLead ? column - kExcerptLead : 0;
   const size_t end = std::min(line.size(), begin + kExcerptWidth);
   std::string shown_line = begin > 0 ? "..." : "";
@@ -74,7 +74,7 @@ std::string excerpt(const Place& place, const Paint& paint) {
   for (size_t i = begin; i < end; ++i) shown_line += printable(line[i]);
   if (end < line.size()) shown_line += "...";
   const size_t marked = std::min(word_length(line, column), std::max<size_t>(1, end - std::min(column, end)));
-  const std::string number = std::to_string(place.line);
+  const std::string number = std::to_string(location.line);
   const std::string margin(std::max<size_t>(number.size(), 4), ' ');
   std::string text = std::string(paint.dim) + margin.substr(number.size()) + number + " | " + std::string(paint.off);
   text += shown_line + "\n";
@@ -83,18 +83,18 @@ std::string excerpt(const Place& place, const Paint& paint) {
 }
 
 /// Removes the key from the message if `--set a.b` already shows it.
-std::string_view said_after(const Place& place, std::string_view what) {
-  if (place.is_default() || place.source->kind != Source::Kind::command_line) return what;
-  const std::string_view name = place.source->name;
+std::string_view said_after(const SourceLocation& location, std::string_view what) {
+  if (location.is_default() || location.source->kind != Source::Kind::command_line) return what;
+  const std::string_view name = location.source->name;
   const size_t colon = what.find(": ");
   return colon != what.npos && name == "--set " + std::string(what.substr(0, colon)) ? what.substr(colon + 2) : what;
 }
 
 std::string render_problem(const Problem& problem, const Paint& paint) {
   std::string text = std::string(paint.bold);
-  if (!problem.place.is_default()) text += problem.place.to_string() + ": ";
-  text += std::string(paint.off) + std::string(said_after(problem.place, problem.what)) + "\n";
-  text += excerpt(problem.place, paint);
+  if (!problem.location.is_default()) text += problem.location.to_string() + ": ";
+  text += std::string(paint.off) + std::string(said_after(problem.location, problem.what)) + "\n";
+  text += excerpt(problem.location, paint);
   for (std::string_view hint = problem.hint; !hint.empty();) {
     const size_t end = std::min(hint.find('\n'), hint.size());
     text += "     " + std::string(paint.cyan) + "= " + std::string(hint.substr(0, end)) + std::string(paint.off) + "\n";
@@ -117,7 +117,7 @@ std::string render_page(const std::string& subject, const std::vector<Problem>& 
 std::vector<Problem> sorted(std::vector<Problem> problems) {
   std::vector<std::string> sources;
   const auto rank = [&sources](const Problem& problem) {
-    const std::string name = problem.place.source ? problem.place.source->name : "";
+    const std::string name = problem.location.source ? problem.location.source->name : "";
     const auto found = std::find(sources.begin(), sources.end(), name);
     if (found != sources.end()) return found - sources.begin();
     sources.push_back(name);
@@ -126,8 +126,8 @@ std::vector<Problem> sorted(std::vector<Problem> problems) {
   for (const Problem& problem : problems) static_cast<void>(rank(problem));
   std::stable_sort(problems.begin(), problems.end(), [&rank](const Problem& a, const Problem& b) {
     const auto key = [&rank](const Problem& p) {
-      const bool is_set = p.place.source && p.place.source->kind == Source::Kind::command_line;
-      return std::tuple(is_set, rank(p), p.place.line, p.place.column);
+      const bool is_set = p.location.source && p.location.source->kind == Source::Kind::command_line;
+      return std::tuple(is_set, rank(p), p.location.line, p.location.column);
     };
     return key(a) < key(b);
   });

@@ -12,8 +12,8 @@ namespace gputrain::config {
 
 class Problems {
  public:
-  void add(Place place, std::string what, std::string hint = {}) {
-    if (!is_full()) found_.push_back({std::move(place), std::move(what), std::move(hint)});
+  void add(SourceLocation location, std::string what, std::string hint = {}) {
+    if (!is_full()) found_.push_back({std::move(location), std::move(what), std::move(hint)});
   }
 
   /// More problems help nobody, and searching the nearest key for each of 100,000 keys takes long.

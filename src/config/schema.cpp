@@ -65,18 +65,18 @@ Key& Key::change(Change change) {
   return *this;
 }
 
-Key& Key::instead_of(std::vector<std::string> foreign) {
+Key& Key::aliases(std::vector<std::string> foreign) {
   for (std::string& name : foreign) foreign_.push_back({std::move(name), {}});
   return *this;
 }
 
-Key& Key::instead_of(std::string foreign, Convert convert) {
+Key& Key::aliases(std::string foreign, Convert convert) {
   foreign_.push_back({std::move(foreign), std::move(convert)});
   return *this;
 }
 
-Key& Key::instead_of_flag(std::string foreign, std::string value) {
-  return instead_of(std::move(foreign), [value = std::move(value)](const std::string& given) {
+Key& Key::alias_flag(std::string foreign, std::string value) {
+  return aliases(std::move(foreign), [value = std::move(value)](const std::string& given) {
     return given == "false" || given == "False" ? std::string() : value;
   });
 }
@@ -97,8 +97,8 @@ Key Key::within(Locate find) const {
   return key;
 }
 
-void Complaints::about(std::string key, std::string what, std::string hint) {
-  complaints_.push_back({std::move(key), std::move(what), std::move(hint)});
+void SpecIssues::add(std::string key, std::string what, std::string hint) {
+  issues_.push_back({std::move(key), std::move(what), std::move(hint)});
 }
 
 Schema::Schema(Create create) : create_(std::move(create)) {}
@@ -162,7 +162,7 @@ Choice AnyCatalog::with_defaults(const std::string& name) const {
 
 void AnyCatalog::add_entry(CatalogEntry entry) {
   if (const CatalogEntry* other = find(entry.name)) {
-    throw std::logic_error("it is registered twice, also in " + other->place);
+    throw std::logic_error("it is registered twice, also in " + other->location);
   }
   entries_.push_back(std::move(entry));
 }

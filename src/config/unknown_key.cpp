@@ -9,7 +9,7 @@ namespace gputrain::config {
 namespace {
 
 constexpr size_t kMostSiblings = 24;
-constexpr size_t kMostPlaces = 4;
+constexpr size_t kMostLocations = 4;
 constexpr size_t kLongestValue = 60;
 
 std::string in_backticks(const std::string& line) { return "`" + line + "`"; }
@@ -23,8 +23,8 @@ std::string value_text(const Node& node) {
 /// How to write `name: value` into a group: as YAML in a file, or as --set on the command line.
 std::string how_to_write(const Node& part, const std::string& group, const std::string& name,
                          const std::string& value) {
-  const Place& place = part.key_place;
-  if (place.source && place.source->kind == Source::Kind::command_line) {
+  const SourceLocation& location = part.key_location;
+  if (location.source && location.source->kind == Source::Kind::command_line) {
     return "write `--set " + join(group, name) + "=" + value + "`";
   }
   const std::string line = in_backticks(name + ": " + value);
@@ -119,7 +119,7 @@ void UnknownKeys::note(const Node& part, const std::string& group, const std::ve
   if (!advice) advice = misplaced(question);
   if (!advice) advice = dotted(question);
   if (!advice) advice = misspelt(question);
-  problems.add(part.key_place, std::move(advice->what), std::move(advice->hint));
+  problems.add(part.key_location, std::move(advice->what), std::move(advice->hint));
 }
 
 bool UnknownKeys::is_renamed(const Node& part, const std::string& group) {
@@ -150,7 +150,7 @@ std::optional<UnknownKeys::Advice> UnknownKeys::renamed(const Question& question
   const Target target = target_of(*best.known, question.part);
   const std::string ours = in_backticks(join(target.group, target.name) + ": " + printable(value));
   Advice advice{theirs + " is " + ours + " here", {}};
-  const auto& source = question.part.key_place.source;
+  const auto& source = question.part.key_location.source;
   const bool is_set = source && source->kind == Source::Kind::command_line;
   if (target.group != question.group || is_set) {
     advice.hint = how_to_write(question.part, target.group, target.name, printable(value));
@@ -187,7 +187,7 @@ std::optional<UnknownKeys::Advice> UnknownKeys::misplaced(const Question& questi
   std::vector<const KnownKey*> known = index().named(question.part.key);
   std::erase_if(known, [&](const KnownKey* key) { return key->group == question.group; });
   const std::vector<std::string> groups = groups_of(known);
-  if (groups.empty() || groups.size() > kMostPlaces) return std::nullopt;
+  if (groups.empty() || groups.size() > kMostLocations) return std::nullopt;
   Advice advice{shown(question.part.key) + " belongs under " + either(groups), {}};
   if (known.front()->group.empty()) advice.what = shown(question.part.key) + " belongs at the top level";
   if (!question.group.empty()) advice.what += ", not under " + shown(question.group);

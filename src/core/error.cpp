@@ -17,7 +17,7 @@ std::string compose(const Error::Parts& parts) {
 
 Error::Error(ExitCode code, Parts parts) : std::runtime_error(compose(parts)), code_(code), parts_(std::move(parts)) {}
 
-ToldElsewhere::ToldElsewhere(const Error& error) : Error(error) {}
+ReportedElsewhere::ReportedElsewhere(const Error& error) : Error(error) {}
 
 void assertion_failed(const char* condition, const char* file, int line, const std::string& message) {
   std::string text =

@@ -4,7 +4,7 @@ namespace gputrain::data {
 
 Dataset::~Dataset() = default;
 
-std::shared_ptr<const Dataset> Dataset::part(double, double, Role) const { return nullptr; }
+std::shared_ptr<const Dataset> Dataset::part(double, double, Split) const { return nullptr; }
 
 std::vector<std::string> target_names(const Dataset& dataset) {
   std::vector<std::string> names = dataset.class_names();

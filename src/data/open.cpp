@@ -20,13 +20,13 @@ double fraction_of(const std::optional<HeldOutSource>& source) {
   return source && source->split ? source->split->value / 100 : 0;
 }
 
-std::string key_of(Role role) {
-  return role == Role::val ? "data.val" : role == Role::test ? "data.test" : "data.train";
+std::string key_of(Split role) {
+  return role == Split::val ? "data.val" : role == Split::test ? "data.test" : "data.train";
 }
 
 /// `reason` is the format's message, or empty.
-[[noreturn]] void refuse_split(const Dataset& whole, double share, Role role, const std::string& reason) {
-  const bool is_held_out = role != Role::train;
+[[noreturn]] void refuse_split(const Dataset& whole, double share, Split role, const std::string& reason) {
+  const bool is_held_out = role != Split::train;
   throw Error(ExitCode::data,
               {.what = fmt::format("{:.6g}% of the training data is less than one sample{}; it has {}", 100 * share,
                                    reason.empty() ? "" : " (" + reason + ")", whole.describe()),
@@ -36,7 +36,7 @@ std::string key_of(Role role) {
 }
 
 std::shared_ptr<const Dataset> part_of(const std::shared_ptr<const Dataset>& whole, double begin, double end,
-                                       Role role) {
+                                       Split role) {
   std::shared_ptr<const Dataset> part;
   try {
     part = whole->part(begin, end, role);
@@ -78,22 +78,22 @@ class Opener {
     request_.sequence_length = told > 0 && most > 0 ? std::min(told, most) : std::max(told, most);
   }
 
-  Datasets open() {
-    const std::shared_ptr<const Dataset> whole = make(spec_.train.path, spec_.train.format, Role::train);
+  DatasetSplits open() {
+    const std::shared_ptr<const Dataset> whole = make(spec_.train.path, spec_.train.format, Split::train);
     trained_on_ = files_;
     request_.train = whole.get();
     const double val = fraction_of(spec_.val), test = fraction_of(spec_.test), train = 1 - val - test;
-    Datasets datasets;
-    datasets.train = train < 1 ? part_of(whole, 0, train, Role::train) : whole;
-    datasets.val = held_out(spec_.val, whole, {train, 1 - test}, Role::val);
-    datasets.test = held_out(spec_.test, whole, {1 - test, 1}, Role::test);
+    DatasetSplits datasets;
+    datasets.train = train < 1 ? part_of(whole, 0, train, Split::train) : whole;
+    datasets.val = held_out(spec_.val, whole, {train, 1 - test}, Split::val);
+    datasets.test = held_out(spec_.test, whole, {1 - test, 1}, Split::test);
     check_alike(*datasets.train, datasets.val, "data.val");
     check_alike(*datasets.train, datasets.test, "data.test");
     return datasets;
   }
 
  private:
-  std::shared_ptr<const Dataset> make(const std::string& path, const config::Choice& format, Role role) {
+  std::shared_ptr<const Dataset> make(const std::string& path, const config::Choice& format, Split role) {
     request_.path = path;
     request_.role = role;
     files_.clear();
@@ -102,7 +102,7 @@ class Opener {
 
   std::shared_ptr<const Dataset> held_out(const std::optional<HeldOutSource>& source,
                                           const std::shared_ptr<const Dataset>& whole, std::pair<double, double> range,
-                                          Role role) {
+                                          Split role) {
     if (!source) return nullptr;
     if (source->split) return part_of(whole, range.first, range.second, role);
     auto dataset = make(source->path.value_or(spec_.train.path),
@@ -122,12 +122,12 @@ class Opener {
 
 }  // namespace
 
-void DataSpec::check(const DataSpec& spec, config::Complaints& complaints) {
+void DataSpec::check(const DataSpec& spec, config::SpecIssues& issues) {
   if (fraction_of(spec.val) + fraction_of(spec.test) >= 1)
-    complaints.about("test.split", "val and test together leave nothing to train on");
+    issues.add("test.split", "val and test together leave nothing to train on");
 }
 
-Datasets open_datasets(const DataSpec& spec, const InputSpec& model) { return Opener(spec, model).open(); }
+DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model) { return Opener(spec, model).open(); }
 
 int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host) {
   // On a CPU the compute threads read: extra threads would only take their cores.

@@ -2,25 +2,24 @@
 
 namespace gputrain::data {
 
-void ImageOptions::check(const ImageOptions& options, config::Complaints& complaints) {
+void ImageOptions::check(const ImageOptions& options, config::SpecIssues& issues) {
   std::string crop;
   for (const auto& [name, augmentation] : options.augment.active()) {
     if (augmentation->needs_size() && options.size.is_auto())
-      complaints.about("size", name + " needs the size to resize to", "size: 224");
+      issues.add("size", name + " needs the size to resize to", "size: 224");
     if (!augmentation->crops()) continue;
-    if (!crop.empty()) complaints.about("augment." + name, crop + " and " + name + " exclude each other");
+    if (!crop.empty()) issues.add("augment." + name, crop + " and " + name + " exclude each other");
     crop = name;
   }
   const int64_t channels = options.channels.value.value_or(0);
-  if (channels == 2) complaints.about("channels", "images have 1 (grey) or 3 (RGB) channels");
+  if (channels == 2) issues.add("channels", "images have 1 (grey) or 3 (RGB) channels");
   if (options.mean.has_value() != options.std.has_value()) {
     const std::string set = options.mean ? "mean" : "std", missing = options.mean ? "std" : "mean";
-    complaints.about(set, "mean and std must be set together; missing: " + missing,
-                     "give both, or leave " + set + " out");
+    issues.add(set, "mean and std must be set together; missing: " + missing, "give both, or leave " + set + " out");
   }
   for (const auto* statistic : {&options.mean, &options.std})
     if (*statistic && channels > 0 && std::ssize(**statistic) != channels)
-      complaints.about(statistic == &options.mean ? "mean" : "std", "one value for each channel is needed");
+      issues.add(statistic == &options.mean ? "mean" : "std", "one value for each channel is needed");
 }
 
 }  // namespace gputrain::data

@@ -52,7 +52,7 @@ class GlobMatch {
   }
 
  private:
-  struct Place {
+  struct Position {
     std::string_view pattern, path;
     bool set = false;
     bool whole_names = false;  // "**/": continues only at the start of a name
@@ -99,7 +99,7 @@ class GlobMatch {
   }
 
   std::string_view pattern_, path_;
-  Place star_, folders_;
+  Position star_, folders_;
 };
 
 /// Extends the pattern so that it matches whole paths.

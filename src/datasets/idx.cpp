@@ -40,17 +40,17 @@ struct IdxImages {
 };
 
 /// The only file of the folder that holds `kind` ("images", "labels") for the role; prefers an unpacked file.
-std::string find_file(const std::string& folder, data::Role role, const std::string& kind) {
+std::string find_file(const std::string& folder, data::Split role, const std::string& kind) {
   std::vector<std::string> found;
   for (const std::string& name : list_files(folder, {})) {
     const bool fits_kind = name.find(kind) != std::string::npos && name.find("idx") != std::string::npos;
     const bool is_train = name.find("train") != std::string::npos;
     const bool is_test = name.find("t10k") != std::string::npos || name.find("test") != std::string::npos;
-    if (fits_kind && (role == data::Role::train ? is_train : is_test)) found.push_back(name);
+    if (fits_kind && (role == data::Split::train ? is_train : is_test)) found.push_back(name);
   }
   if (found.size() == 2 && found[1] == found[0] + ".gz") found.pop_back();
   const std::string example =
-      (role == data::Role::train ? "train-" : "t10k-") + kind + (kind == "images" ? "-idx3-ubyte" : "-idx1-ubyte");
+      (role == data::Split::train ? "train-" : "t10k-") + kind + (kind == "images" ? "-idx3-ubyte" : "-idx1-ubyte");
   if (found.empty())
     throw Error(ExitCode::data,
                 {.what = "no file like " + example + " or " + example + ".gz in this folder", .where = folder});
@@ -116,7 +116,7 @@ class Idx final : public data::Dataset {
       : Idx(std::make_shared<IdxImages>(load_idx(spec, request)), request.image ? *request.image : data::ImageOptions{},
             request.role, request.train ? request.train->normalization() : std::nullopt) {}
 
-  Idx(std::shared_ptr<const IdxImages> images, const data::ImageOptions& options, data::Role role,
+  Idx(std::shared_ptr<const IdxImages> images, const data::ImageOptions& options, data::Split role,
       std::optional<data::Normalization> statistics)
       : images_(std::move(images)), options_(options), transform_(options, role, images_->width(), images_->height()) {
     if (options.channels.value.value_or(1) != 1)
@@ -142,7 +142,7 @@ class Idx final : public data::Dataset {
     *row.values<int64_t>(1) = images_->labels.values[static_cast<size_t>(index)];
   }
 
-  std::shared_ptr<const Dataset> part(double begin, double end, data::Role role) const override {
+  std::shared_ptr<const Dataset> part(double begin, double end, data::Split role) const override {
     return std::make_shared<data::Subset>(std::make_shared<Idx>(images_, options_, role, normalization_), begin, end);
   }
 

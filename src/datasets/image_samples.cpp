@@ -157,7 +157,7 @@ void ImageStore::keep(const std::vector<std::string>& names, std::vector<int32_t
   names_.shrink_to_fit();
 }
 
-ImageSamples::ImageSamples(std::shared_ptr<const ImageStore> store, const data::ImageOptions& options, data::Role role)
+ImageSamples::ImageSamples(std::shared_ptr<const ImageStore> store, const data::ImageOptions& options, data::Split role)
     : store_(std::move(store)), options_(options) {
   data::ImageDecoder::Size size;
   if (options.size.is_auto()) size = common_size(*store_);
@@ -182,7 +182,7 @@ void ImageSamples::read(int64_t index, const data::ReadContext& context, const d
   *row.values<int64_t>(1) = store_->label(index);
 }
 
-std::shared_ptr<const data::Dataset> ImageSamples::part(double begin, double end, data::Role role) const {
+std::shared_ptr<const data::Dataset> ImageSamples::part(double begin, double end, data::Split role) const {
   return std::make_shared<data::Subset>(std::make_shared<ImageSamples>(store_, options_, role), begin, end);
 }
 

@@ -59,12 +59,12 @@ data::ImageOptions image_options(const data::DatasetRequest& request);
 
 class ImageSamples : public data::Dataset {
  public:
-  ImageSamples(std::shared_ptr<const ImageStore> store, const data::ImageOptions& options, data::Role role);
+  ImageSamples(std::shared_ptr<const ImageStore> store, const data::ImageOptions& options, data::Split role);
 
   int64_t size() const override { return store_->size(); }
   const data::SampleLayout& layout() const override { return layout_; }
   void read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const override;
-  std::shared_ptr<const Dataset> part(double begin, double end, data::Role role) const override;
+  std::shared_ptr<const Dataset> part(double begin, double end, data::Split role) const override;
   std::optional<data::Normalization> normalization() const override { return normalization_; }
   std::vector<std::string> class_names() const override { return store_->class_names(); }
   std::string describe() const override;

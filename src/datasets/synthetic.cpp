@@ -43,7 +43,7 @@ class Synthetic final : public data::Dataset {
     }
     const data::ImageOptions options = request.image ? *request.image : data::ImageOptions{};
     int64_t size = options.size.value.value_or(32);
-    if (request.role != data::Role::train) size = options.eval.crop.value.value_or(size);
+    if (request.role != data::Split::train) size = options.eval.crop.value.value_or(size);
     const int64_t channels = options.channels.value.value_or(3);
     layout_ = data::SampleLayout::images(size, size, channels, spec.num_classes);
     statistics_ = statistics_for(

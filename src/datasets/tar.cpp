@@ -66,18 +66,18 @@ class TarStore final : public ImageStore {
   }
 
   std::string full_name(int64_t index) const override {
-    const Place& place = places_[static_cast<size_t>(index)];
-    return files_[place.file].path() + ": " + prefix_ + std::string(name(index));
+    const Location& location = locations_[static_cast<size_t>(index)];
+    return files_[location.file].path() + ": " + prefix_ + std::string(name(index));
   }
 
   void read(int64_t index, std::vector<std::byte>& bytes) const override {
-    const auto [offset, size, file] = places_[static_cast<size_t>(index)];
+    const auto [offset, size, file] = locations_[static_cast<size_t>(index)];
     bytes.resize(static_cast<size_t>(size));
     files_[file].read(offset, bytes);
   }
 
  private:
-  struct Place {
+  struct Location {
     int64_t offset, size;
     size_t file;
   };
@@ -92,9 +92,9 @@ class TarStore final : public ImageStore {
 
   [[noreturn]] void refuse(size_t file, const std::string& name, const std::string& what,
                            const std::string& hint = {}) const {
-    const std::string place = prefix_ + name;
+    const std::string location = prefix_ + name;
     throw Error(ExitCode::data,
-                {.what = what, .where = files_[file].path() + (place.empty() ? "" : ": " + place), .hint = hint});
+                {.what = what, .where = files_[file].path() + (location.empty() ? "" : ": " + location), .hint = hint});
   }
 
   /// Whether to ignore it, as in folders: files that macOS adds, .ipynb_checkpoints.
@@ -135,7 +135,7 @@ class TarStore final : public ImageStore {
       else
         check_folder(file, entry);
       content.names.push_back(std::move(entry.name));
-      places_.push_back({entry.offset, entry.size, file});
+      locations_.push_back({entry.offset, entry.size, file});
     }
   }
 
@@ -183,7 +183,7 @@ class TarStore final : public ImageStore {
 
   std::vector<data::ReadOnlyFile> files_;
   std::string prefix_;
-  std::vector<Place> places_;
+  std::vector<Location> locations_;
 };
 
 class Tar final : public ImageSamples {

@@ -77,7 +77,7 @@ void TokenWindows::read(int64_t index, const data::ReadContext& context, const d
   if (before_end < length_) read_run(0, length_ - before_end, tokens + before_end, target + before_end);
 }
 
-std::shared_ptr<const data::Dataset> TokenWindows::part(double begin, double end, data::Role) const {
+std::shared_ptr<const data::Dataset> TokenWindows::part(double begin, double end, data::Split) const {
   const auto place = [this](double fraction) {
     return begin_ + static_cast<int64_t>(std::floor(fraction * static_cast<double>(end_ - begin_)));
   };

@@ -42,7 +42,7 @@ class TokenWindows : public data::Dataset {
   const data::SampleLayout& layout() const override { return layout_; }
   void read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const override;
   bool is_cheap_to_read() const override { return true; }
-  std::shared_ptr<const Dataset> part(double begin, double end, data::Role role) const override;
+  std::shared_ptr<const Dataset> part(double begin, double end, data::Split role) const override;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const override { return source_->tokenizer(); }
   std::string describe() const override;
 

@@ -31,13 +31,13 @@ struct TokensSpec {
   }
 };
 
-std::string role_name(data::Role role) {
+std::string role_name(data::Split role) {
   switch (role) {
-    case data::Role::train:
+    case data::Split::train:
       return "train";
-    case data::Role::val:
+    case data::Split::val:
       return "val";
-    case data::Role::test:
+    case data::Split::test:
       return "test";
   }
   return {};

@@ -21,31 +21,32 @@ int64_t rounded_up(int64_t value, int64_t multiple) { return ceil_divide(value, 
 
 /// The order in memory of the trainable ones: by unit; within a unit, segments that decay first, then by settings;
 /// otherwise as given.
-std::vector<size_t> memory_order(const std::vector<Resident>& residents) {
-  std::vector<size_t> order(residents.size());
+std::vector<size_t> memory_order(const std::vector<ArenaTensor>& arena_tensors) {
+  std::vector<size_t> order(arena_tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::erase_if(order, [&](size_t index) { return !residents[index].trainable; });
+  std::erase_if(order, [&](size_t index) { return !arena_tensors[index].trainable; });
   const auto key = [&](size_t index) {
-    const Resident& one = residents[index];
+    const ArenaTensor& one = arena_tensors[index];
     return std::tuple(one.unit, !one.decays, one.settings.lr_factor, one.settings.weight_decay);
   };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
   return order;
 }
 
-void check_residents(const std::vector<Resident>& residents) {
-  GPUTRAIN_ASSERT(std::ranges::any_of(residents, &Resident::trainable), "an arena holds at least one tensor");
-  const at::Tensor& first = residents.front().value;
-  int64_t unit = residents.front().unit;
-  for (const Resident& resident : residents) {
-    const at::Tensor& value = resident.value;
+void check_arena_tensors(const std::vector<ArenaTensor>& arena_tensors) {
+  GPUTRAIN_ASSERT(std::ranges::any_of(arena_tensors, &ArenaTensor::trainable), "an arena holds at least one tensor");
+  const at::Tensor& first = arena_tensors.front().value;
+  int64_t unit = arena_tensors.front().unit;
+  for (const ArenaTensor& arena_tensor : arena_tensors) {
+    const at::Tensor& value = arena_tensor.value;
     GPUTRAIN_ASSERT(value.dtype() == first.dtype() && value.device() == first.device(),
-                    "all tensors of an arena share dtype and device: " + resident.name);
+                    "all tensors of an arena share dtype and device: " + arena_tensor.name);
     GPUTRAIN_ASSERT(value.is_leaf() && value.is_non_overlapping_and_dense(),
-                    "a tensor of an arena is a dense leaf: " + resident.name);
-    GPUTRAIN_ASSERT(resident.unit >= unit, "units must not decrease: " + resident.name);
-    GPUTRAIN_ASSERT(resident.trainable || !value.requires_grad(), "a frozen tensor has no gradient: " + resident.name);
-    unit = resident.unit;
+                    "a tensor of an arena is a dense leaf: " + arena_tensor.name);
+    GPUTRAIN_ASSERT(arena_tensor.unit >= unit, "units must not decrease: " + arena_tensor.name);
+    GPUTRAIN_ASSERT(arena_tensor.trainable || !value.requires_grad(),
+                    "a frozen tensor has no gradient: " + arena_tensor.name);
+    unit = arena_tensor.unit;
   }
 }
 
@@ -54,18 +55,18 @@ int64_t padded_size(int64_t numel, at::ScalarType type) {
   return rounded_up(numel, kAlignmentBytes / static_cast<int64_t>(at::elementSize(type)));
 }
 
-Segment segment_at(int64_t offset, const Resident& resident) {
-  const at::Tensor& value = resident.value;
-  return {.name = resident.name,
+Segment segment_at(int64_t offset, const ArenaTensor& arena_tensor) {
+  const at::Tensor& value = arena_tensor.value;
+  return {.name = arena_tensor.name,
           .offset = offset,
           .numel = value.numel(),
           .padded = padded_size(value.numel(), value.scalar_type()),
           .sizes = value.sizes().vec(),
           .strides = value.strides().vec(),
-          .unit = resident.unit,
-          .decays = resident.decays,
-          .role = resident.role,
-          .settings = resident.settings};
+          .unit = arena_tensor.unit,
+          .decays = arena_tensor.decays,
+          .role = arena_tensor.role,
+          .settings = arena_tensor.settings};
 }
 
 /// Whether `tensor` is exactly the segment's view of `flat`.
@@ -76,16 +77,16 @@ bool lives_in(const at::Tensor& tensor, const at::Tensor& flat, const Segment& s
 
 }  // namespace
 
-Arena::Arena(const std::vector<Resident>& residents, Gradients kept, std::optional<at::ScalarType> working_type)
+Arena::Arena(const std::vector<ArenaTensor>& arena_tensors, Gradients kept, std::optional<at::ScalarType> working_type)
     : kept_(kept) {
-  check_residents(residents);
+  check_arena_tensors(arena_tensors);
   int64_t numel = 0;
-  for (const size_t index : memory_order(residents)) {
-    segments_.push_back(segment_at(numel, residents[index]));
-    residents_.push_back(residents[index].value);
+  for (const size_t index : memory_order(arena_tensors)) {
+    segments_.push_back(segment_at(numel, arena_tensors[index]));
+    arena_tensors_.push_back(arena_tensors[index].value);
     numel += segments_.back().padded;
   }
-  const at::TensorOptions options = residents.front().value.options().requires_grad(false);
+  const at::TensorOptions options = arena_tensors.front().value.options().requires_grad(false);
   values_ = flat_zeros(numel, options);
   if (kept == Gradients::whole) {
     gradients_ = flat_zeros(numel, options);
@@ -93,17 +94,17 @@ Arena::Arena(const std::vector<Resident>& residents, Gradients kept, std::option
   }
   if (working_type) working_copy_ = c10::make_intrusive<WorkingCopy>(values_, *working_type);
   for (size_t i = 0; i < segments_.size(); ++i) {
-    residents_[i].set_data(view(values_, segments_[i]));
-    residents_[i].mutable_grad() = gradients_.defined() ? view(gradients_, segments_[i]) : at::Tensor();
-    if (working_copy_) working_copy_->add(residents_[i]);
+    arena_tensors_[i].set_data(view(values_, segments_[i]));
+    arena_tensors_[i].mutable_grad() = gradients_.defined() ? view(gradients_, segments_[i]) : at::Tensor();
+    if (working_copy_) working_copy_->add(arena_tensors_[i]);
   }
-  place_frozen(residents);
+  place_frozen(arena_tensors);
 }
 
-void Arena::place_frozen(const std::vector<Resident>& residents) {
-  const auto type_of = [](const Resident& one) { return one.frozen_type.value_or(one.value.scalar_type()); };
+void Arena::place_frozen(const std::vector<ArenaTensor>& arena_tensors) {
+  const auto type_of = [](const ArenaTensor& one) { return one.frozen_type.value_or(one.value.scalar_type()); };
   std::map<at::ScalarType, int64_t> numel;
-  for (const Resident& one : residents) {
+  for (const ArenaTensor& one : arena_tensors) {
     if (!one.trainable) numel[type_of(one)] += padded_size(one.value.numel(), type_of(one));
   }
   std::map<at::ScalarType, at::Tensor> flat;
@@ -112,7 +113,7 @@ void Arena::place_frozen(const std::vector<Resident>& residents) {
     frozen_values_.push_back(flat[type]);
   }
   std::map<at::ScalarType, int64_t> offset;
-  for (const Resident& one : residents) {
+  for (const ArenaTensor& one : arena_tensors) {
     if (one.trainable) continue;
     const at::ScalarType type = type_of(one);
     at::Tensor value = one.value;
@@ -166,8 +167,8 @@ at::Tensor Arena::view(const at::Tensor& flat, const Segment& segment) const {
 void Arena::check_views() const {
   for (size_t i = 0; i < segments_.size(); ++i) {
     const std::string& name = segments_[i].name;
-    GPUTRAIN_ASSERT(lives_in(residents_[i], values_, segments_[i]), "the value left the arena: " + name);
-    const at::Tensor& gradient = residents_[i].grad();
+    GPUTRAIN_ASSERT(lives_in(arena_tensors_[i], values_, segments_[i]), "the value left the arena: " + name);
+    const at::Tensor& gradient = arena_tensors_[i].grad();
     const bool is_ours = gradients_.defined() ? lives_in(gradient, gradients_, segments_[i]) : !gradient.defined();
     GPUTRAIN_ASSERT(is_ours, "the gradient left the arena: " + name);
   }

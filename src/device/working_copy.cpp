@@ -13,8 +13,8 @@
 namespace gputrain::device {
 
 /// Metadata on a weight's tensor. Replacing the weight's storage removes it; detached tensors keep it.
-struct WorkingCopy::Place final : c10::BackendMeta {
-  Place(c10::intrusive_ptr<WorkingCopy> of, at::Tensor at, size_t number)
+struct WorkingCopy::Metadata final : c10::BackendMeta {
+  Metadata(c10::intrusive_ptr<WorkingCopy> of, at::Tensor at, size_t number)
       : copy(std::move(of)), view(std::move(at)), index(number) {}
   c10::intrusive_ptr<WorkingCopy> copy;
   at::Tensor view;
@@ -31,7 +31,7 @@ void WorkingCopy::add(const at::Tensor& weight) {
   const at::Tensor view = at::as_strided(copy_, weight.sizes(), weight.strides(), weight.storage_offset());
   // Not the weight itself, which owns a reference to this object, but a tensor that shares its version counter.
   weights_.emplace_back(weight.tensor_data());
-  weight.unsafeGetTensorImpl()->set_backend_meta(c10::make_intrusive<Place>(
+  weight.unsafeGetTensorImpl()->set_backend_meta(c10::make_intrusive<Metadata>(
       c10::intrusive_ptr<WorkingCopy>::unsafe_reclaim_from_nonowning(this), view, weights_.size() - 1));
 }
 
@@ -82,13 +82,13 @@ Reading::~Reading() {
 }
 
 at::Tensor working_view(const at::Tensor& weight, at::ScalarType type) {
-  const auto* place = dynamic_cast<const WorkingCopy::Place*>(weight.unsafeGetTensorImpl()->get_backend_meta());
-  if (place == nullptr || place->copy->readings_ == 0 || place->view.scalar_type() != type) return {};
-  const WorkingCopy& copy = *place->copy;
+  const auto* metadata = dynamic_cast<const WorkingCopy::Metadata*>(weight.unsafeGetTensorImpl()->get_backend_meta());
+  if (metadata == nullptr || metadata->copy->readings_ == 0 || metadata->view.scalar_type() != type) return {};
+  const WorkingCopy& copy = *metadata->copy;
   const bool is_new =
-      weight._version() == copy.versions_[place->index] && copy.values_._version() == copy.versions_.back();
+      weight._version() == copy.versions_[metadata->index] && copy.values_._version() == copy.versions_.back();
   GPUTRAIN_ASSERT(is_new, "weights were changed while their copy was being read");
-  return place->view;
+  return metadata->view;
 }
 
 }  // namespace gputrain::device

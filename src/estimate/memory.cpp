@@ -31,15 +31,15 @@ int64_t smaller_micro_batch(const Memory& memory) {
   return 1;
 }
 
-void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly,
+void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const TrainingSetup& setup,
                      const Memory& memory) {
-  const auto& batch = assembly.plan.batch;
+  const auto& batch = setup.plan.batch;
   if (memory.micro_batch < 2) return;
   const int64_t micro = smaller_micro_batch(memory);
   train::BatchPlan smaller = batch;
   smaller.micro_batch = micro;
   std::ranges::replace(smaller.micro_batches, memory.micro_batch, micro);
-  const int64_t per_pass = smaller.micro_batch_over_ranks(assembly.place.groups.world_size());
+  const int64_t per_pass = smaller.micro_batch_over_ranks(setup.context.groups.world_size());
   const int64_t passes = ceil_divide(batch.global_batch, per_pass);
   std::string set = "train.micro_batch_size=" + (batch.micro_batches.empty()
                                                      ? fmt::format("{}", micro)
@@ -53,8 +53,9 @@ void add_micro_batch(std::vector<Remedy>& remedies, const JobSpec& spec, const A
                       .saved = memory.total() - memory.total(micro)});
 }
 
-void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const Memory& memory) {
-  const int64_t ranks = assembly.place.groups.world_size();
+void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const TrainingSetup& setup,
+                  const Memory& memory) {
+  const int64_t ranks = setup.context.groups.world_size();
   if (ranks == 1 || spec.parallel.shard == "gradients" || spec.parallel.compress == "powersgd") return;
   const int64_t shared = memory.fixed.gradients + (spec.parallel.shard == "none" ? memory.fixed.optimizer_state : 0);
   remedies.push_back({.set = "parallel.shard=gradients",
@@ -64,21 +65,21 @@ void add_sharding(std::vector<Remedy>& remedies, const JobSpec& spec, const Asse
 }
 
 /// Remedies that change only activations and data.
-void add_passes(std::vector<Remedy>& remedies, const JobSpec& spec, const Assembly& assembly, const Memory& memory) {
+void add_passes(std::vector<Remedy>& remedies, const JobSpec& spec, const TrainingSetup& setup, const Memory& memory) {
   const int64_t micro = memory.micro_batch, activations = memory.activations.bytes(micro);
   if (memory.evaluates && spec.eval.batch_size && *spec.eval.batch_size > micro) {
     remedies.push_back({.set = fmt::format("eval.batch_size={}", micro),
                         .effect = "evaluation uses the micro-batch of training",
                         .saved = activations - activations * micro / *spec.eval.batch_size});
   }
-  const int64_t least = std::max<int64_t>(1, assembly.plan.batch.accumulation),
-                ahead = batches_ahead(spec, assembly.plan.batch);
+  const int64_t least = std::max<int64_t>(1, setup.plan.batch.accumulation),
+                ahead = batches_ahead(spec, setup.plan.batch);
   if (memory.data > 0 && ahead > least) {
     remedies.push_back({.set = fmt::format("data.prefetch_factor={}", least),
                         .effect = "fewer batches are read ahead",
                         .saved = memory.data - memory.data * least / ahead});
   }
-  if (spec.train.activation_checkpointing != "block" && assembly.built.model->offers(nn::Recompute::block)) {
+  if (spec.train.activation_checkpointing != "block" && setup.built.model->offers(nn::Recompute::block)) {
     remedies.push_back({.set = "train.activation_checkpointing=block",
                         .effect = "blocks are recomputed in the backward pass; a step takes a third longer",
                         .saved = activations / 2});
@@ -94,10 +95,9 @@ void add_precision(std::vector<Remedy>& remedies, const JobSpec& spec, const Mem
                       .change = 1});
 }
 
-void add_shorter_inputs(std::vector<Remedy>& remedies, const Assembly& assembly, const Memory& memory) {
-  const auto& layout = assembly.datasets.train->layout();
-  const int64_t tokens = assembly.datasets.tokens_per_sample(),
-                activations = memory.activations.bytes(memory.micro_batch);
+void add_shorter_inputs(std::vector<Remedy>& remedies, const TrainingSetup& setup, const Memory& memory) {
+  const auto& layout = setup.datasets.train->layout();
+  const int64_t tokens = setup.datasets.tokens_per_sample(), activations = memory.activations.bytes(memory.micro_batch);
   if (tokens >= 2) {
     remedies.push_back({.set = fmt::format("data.text.max_length={}", tokens / 2),
                         .effect = fmt::format("sequences of {} tokens instead of {}", tokens / 2, tokens),
@@ -136,12 +136,12 @@ std::string hint_of(const std::vector<Remedy>& remedies) {
 }
 
 /// The present use, to which `requested` bytes more did not fit.
-std::string use_text(const JobSpec& spec, const Assembly& assembly, const Memory& memory, int64_t requested) {
+std::string use_text(const JobSpec& spec, const TrainingSetup& setup, const Memory& memory, int64_t requested) {
   std::string text;
   const auto line = [&](const char* what, int64_t bytes, const std::string& remark) {
     text += fmt::format("\n    {:<16}{:>10}", what, monitor::bytes(bytes)) + (remark.empty() ? "" : "  " + remark);
   };
-  const auto reading = device::read_memory(assembly.place.device);
+  const auto reading = device::read_memory(setup.context.device);
   const FixedMemory& fixed = memory.fixed;
   line("parameters", fixed.parameters + fixed.buffers, fixed.frozen > 0 ? "that are trained" : "");
   if (fixed.frozen > 0) line("frozen ones", fixed.frozen, "by model.freeze");
@@ -149,7 +149,7 @@ std::string use_text(const JobSpec& spec, const Assembly& assembly, const Memory
   line("gradients", fixed.gradients, "");
   line("optimizer state", fixed.optimizer_state, spec.optimizer.type.name);
   if (memory.data > 0)
-    line("data", memory.data, grouped(batches_ahead(spec, assembly.plan.batch)) + " micro-batches read ahead");
+    line("data", memory.data, grouped(batches_ahead(spec, setup.plan.batch)) + " micro-batches read ahead");
   line("rest", memory.activations.bytes(memory.micro_batch) - requested,
        "activations of a micro-batch of " + grouped(memory.micro_batch));
   line("sum", memory.total() - requested,
@@ -160,16 +160,16 @@ std::string use_text(const JobSpec& spec, const Assembly& assembly, const Memory
 }
 
 /// What was held at the peak, and `requested` bytes more; the limit lets activations have a little less than they had.
-Memory measured_memory(const JobSpec& spec, const Assembly& assembly, int64_t requested) {
-  const auto& batch = assembly.plan.batch;
-  const bool on_cpu = assembly.place.device.is_cpu();
-  Memory memory{.fixed = fixed_memory(assembly.built, assembly.updates),
-                .micro_batch = std::max<int64_t>(1, batch.micro_batch_of(assembly.place.rank())),
+Memory measured_memory(const JobSpec& spec, const TrainingSetup& setup, int64_t requested) {
+  const auto& batch = setup.plan.batch;
+  const bool on_cpu = setup.context.device.is_cpu();
+  Memory memory{.fixed = fixed_memory(setup.built, setup.optimizer_stack),
+                .micro_batch = std::max<int64_t>(1, batch.micro_batch_of(setup.context.rank())),
                 .evaluates = true};
-  if (on_cpu) memory.data = batch_bytes(*assembly.datasets.train, memory.micro_batch) * batches_ahead(spec, batch);
+  if (on_cpu) memory.data = batch_bytes(*setup.datasets.train, memory.micro_batch) * batches_ahead(spec, batch);
   // On a CPU the arena and the optimizer state are mapped outside the allocator, so its reading excludes them.
   const int64_t known = on_cpu ? memory.data : memory.fixed.total();
-  const int64_t rest = std::max<int64_t>(0, device::read_memory(assembly.place.device).peak_tensor_bytes - known);
+  const int64_t rest = std::max<int64_t>(0, device::read_memory(setup.context.device).peak_tensor_bytes - known);
   memory.activations.measure(memory.micro_batch, rest + requested);
   memory.limit = memory.fixed.total() + memory.data + rest * 9 / 10;
   return memory;
@@ -183,31 +183,31 @@ void Activations::measure(int64_t samples, int64_t bytes) noexcept {
   measured_bytes = bytes;
 }
 
-std::string memory_remedies(const Job& job, const Assembly& assembly, const Memory& memory) {
+std::string memory_remedies(const Job& job, const TrainingSetup& setup, const Memory& memory) {
   const JobSpec& spec = job.spec();
   std::vector<Remedy> remedies;
-  add_micro_batch(remedies, spec, assembly, memory);
-  add_sharding(remedies, spec, assembly, memory);
-  add_passes(remedies, spec, assembly, memory);
+  add_micro_batch(remedies, spec, setup, memory);
+  add_sharding(remedies, spec, setup, memory);
+  add_passes(remedies, spec, setup, memory);
   add_precision(remedies, spec, memory);
-  add_shorter_inputs(remedies, assembly, memory);
+  add_shorter_inputs(remedies, setup, memory);
   add_smaller_model(remedies, job, memory.total() / 2);
   std::erase_if(remedies, [&](const Remedy& remedy) { return remedy.saved < memory.total() / 50; });
   std::ranges::stable_sort(remedies, {}, [](const Remedy& remedy) { return std::pair(remedy.change, -remedy.saved); });
   return hint_of(remedies);
 }
 
-std::optional<Error> out_of_memory_error(const std::exception& failure, const Job& job, const Assembly* assembly,
+std::optional<Error> out_of_memory_error(const std::exception& failure, const Job& job, const TrainingSetup* setup,
                                          const std::string& when) {
   const auto shortage = device::shortage_of(failure);
   if (!shortage) return std::nullopt;
   const int64_t requested = shortage->requested_bytes;
   std::string what = "out of memory " + when;
   if (requested > 0) what += ": " + monitor::bytes(requested) + " more could not be allocated";
-  if (assembly != nullptr) {
-    const Memory memory = measured_memory(job.spec(), *assembly, requested);
-    what += use_text(job.spec(), *assembly, memory, requested);
-    return Error(ExitCode::environment, {.what = what, .hint = memory_remedies(job, *assembly, memory)});
+  if (setup != nullptr) {
+    const Memory memory = measured_memory(job.spec(), *setup, requested);
+    what += use_text(job.spec(), *setup, memory, requested);
+    return Error(ExitCode::environment, {.what = what, .hint = memory_remedies(job, *setup, memory)});
   }
   const auto reading = device::read_memory(shortage->on_gpu ? device::current_gpu() : at::Device(at::kCPU));
   what += fmt::format("\n    {:<16}{:>10}  {}", "limit", monitor::bytes(reading.limit_bytes), reading.limit);

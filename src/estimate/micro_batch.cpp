@@ -28,13 +28,14 @@ constexpr int64_t kMostPasses = 8;     // forward passes of a trial step; more w
 constexpr double kEnoughSeconds = 10;  // per micro-batch size
 
 /// The same place with a group of its own, so that a rank that runs out of memory blocks no other rank in a collective.
-Place apart(const Place& place) {
-  Place own;
-  own.launch = place.launch;
-  own.threads = place.threads;
-  own.device = place.device;
-  own.policy = place.policy;
-  own.groups = comm::ProcessGroups::imagined(place.launch.rendezvous, std::make_shared<comm::Traffic>(), place.device);
+RankContext apart(const RankContext& context) {
+  RankContext own;
+  own.launch = context.launch;
+  own.threads = context.threads;
+  own.device = context.device;
+  own.policy = context.policy;
+  own.groups = comm::ProcessGroups::simulated(context.launch.rendezvous, std::make_shared<comm::CollectiveTraffic>(),
+                                              context.device);
   return own;
 }
 
@@ -57,13 +58,16 @@ struct TrialFinding {
 
 class MicroBatchSearch {
  public:
-  MicroBatchSearch(const Job& job, Place& place, const Datasets& datasets)
-      : job_(job), place_(place), trial_(job, apart(place), [&] { return datasets; }), whole_(trial_.plan.batch) {}
+  MicroBatchSearch(const Job& job, RankContext& context, const JobDatasets& datasets)
+      : job_(job),
+        context_(context),
+        trial_(job, apart(context), [&] { return datasets; }),
+        whole_(trial_.plan.batch) {}
 
   std::vector<MicroBatchTrial> run() {
     std::vector<MicroBatchTrial> trials;
     for (const int64_t size : train::micro_batches_to_try(whole_.micro_batch)) {
-      place_.groups.enter("trying a micro-batch of", size);
+      context_.groups.enter("trying a micro-batch of", size);
       trials.push_back(agree(size, try_out(size)));
       if (!trials.back().misfit.empty() || is_past_the_best(trials)) break;
     }
@@ -74,9 +78,9 @@ class MicroBatchSearch {
  private:
   TrialFinding try_out(int64_t size) {
     TrialFinding finding;
-    if (place_.device.is_cpu()) {  // a shortage there kills the process: check before
+    if (context_.device.is_cpu()) {  // a shortage there kills the process: check before
       constexpr double kLeftToOthers = 0.1;
-      const int ranks_here = std::max(1, place_.launch.rendezvous.local_world_size);
+      const int ranks_here = std::max(1, context_.launch.rendezvous.local_world_size);
       finding.needed_bytes = static_cast<double>(bytes_needed(size));
       finding.free_bytes = (1 - kLeftToOthers) * static_cast<double>(device::available_host_bytes()) / ranks_here;
       if (finding.needed_bytes > finding.free_bytes) return finding;
@@ -91,31 +95,31 @@ class MicroBatchSearch {
       finding.fits = leaves_room(steps.peak_bytes, finding) ? 1 : 0;
       finding.samples_per_second = *std::max_element(steps.samples_per_second.begin(), steps.samples_per_second.end());
       finding.peak_bytes = static_cast<double>(steps.peak_bytes);
-      activations_.measure(size, steps.peak_bytes - fixed_memory(trial_.built, trial_.updates).total());
+      activations_.measure(size, steps.peak_bytes - fixed_memory(trial_.built, trial_.optimizer_stack).total());
     } catch (const std::exception& failure) {
       shortage_ = out_of_memory_error(failure, job_, &trial_, "with a micro-batch of " + grouped(size));
       if (!shortage_) throw;
       finding.needed_bytes = 0;
     }
-    device::release_unused(place_.device);
+    device::release_unused(context_.device);
     return finding;
   }
 
   /// On a GPU, enough steps to measure CUDA graph replays: they are faster and need other memory.
-  int64_t warmup() const { return place_.device.is_cpu() ? 2 : train::Step::kStepsBeforeRecording + 1; }
+  int64_t warmup() const { return context_.device.is_cpu() ? 2 : train::Step::kStepsBeforeCapture + 1; }
 
   /// On a GPU, keeps a reserve: evaluations and saves between steps fragment the memory.
   bool leaves_room(int64_t peak_bytes, TrialFinding& finding) const {
-    if (place_.device.is_cpu()) return true;  // was checked before the trial
+    if (context_.device.is_cpu()) return true;  // was checked before the trial
     constexpr double kLeftToPieces = 0.05;
     finding.needed_bytes = static_cast<double>(peak_bytes);
-    finding.free_bytes = (1 - kLeftToPieces) * static_cast<double>(device::facts_of(place_.device).total_bytes);
+    finding.free_bytes = (1 - kLeftToPieces) * static_cast<double>(device::facts_of(context_.device).total_bytes);
     return finding.needed_bytes <= finding.free_bytes;
   }
 
   /// A whole step, or enough passes of it to measure its speed.
   train::BatchPlan batch_of(int64_t size) const {
-    const int64_t per_pass = size * place_.groups.world_size();
+    const int64_t per_pass = size * context_.groups.world_size();
     const int64_t passes = std::min(kMostPasses, ceil_divide(whole_.global_batch, per_pass));
     return {
         .global_batch = std::min(whole_.global_batch, passes * per_pass), .micro_batch = size, .accumulation = passes};
@@ -131,7 +135,7 @@ class MicroBatchSearch {
 
   /// Memory needed beyond what is held now: extrapolates linearly from smaller micro-batches.
   int64_t bytes_needed(int64_t size) {
-    const FixedMemory fixed = fixed_memory(trial_.built, trial_.updates);
+    const FixedMemory fixed = fixed_memory(trial_.built, trial_.optimizer_stack);
     if (activations_.measured_samples == 0) return fixed.gradients + fixed.optimizer_state + bytes_of_a_save();
     constexpr double kUncertainty = 1.1;
     const int64_t more = activations_.bytes(size) - device::host_allocator_facts().in_use_bytes;
@@ -140,16 +144,16 @@ class MicroBatchSearch {
 
   /// Combines the results of all ranks: the lowest speed and the highest peak count.
   MicroBatchTrial agree(int64_t size, const TrialFinding& own) {
-    const at::Tensor rows = place_.groups.control().all_gather(at::tensor(own.row(), at::kDouble), "micro-batch");
+    const at::Tensor rows = context_.groups.control().all_gather(at::tensor(own.row(), at::kDouble), "micro-batch");
     MicroBatchTrial trial{.micro_batch = size, .misfit = {}};
     const double* row = rows.const_data_ptr<double>();
-    for (int rank = 0; rank < place_.groups.world_size(); ++rank, row += own.row().size()) {
+    for (int rank = 0; rank < context_.groups.world_size(); ++rank, row += own.row().size()) {
       const TrialFinding finding = TrialFinding::of(row);
       const double rate = finding.samples_per_second;
       trial.samples_per_second = rank == 0 ? rate : std::min(trial.samples_per_second, rate);
       trial.peak_bytes = std::max(trial.peak_bytes, static_cast<int64_t>(finding.peak_bytes));
       if (finding.fits > 0 || !trial.misfit.empty()) continue;
-      trial.misfit = finding.misfit() + (place_.groups.alone() ? "" : " on rank " + std::to_string(rank));
+      trial.misfit = finding.misfit() + (context_.groups.alone() ? "" : " on rank " + std::to_string(rank));
     }
     return trial;
   }
@@ -157,32 +161,33 @@ class MicroBatchSearch {
   /// Whether to stop the search: this size took long and is not faster than a smaller one.
   bool is_past_the_best(const std::vector<MicroBatchTrial>& trials) const {
     const MicroBatchTrial& last = trials.back();
-    const int64_t samples = batch_of(last.micro_batch).global_batch / place_.groups.world_size();
+    const int64_t samples = batch_of(last.micro_batch).global_batch / context_.groups.world_size();
     if (static_cast<double>(samples) / last.samples_per_second < kEnoughSeconds) return false;
     return fastest(trials) != last.micro_batch;
   }
 
   [[noreturn]] void refuse(const MicroBatchTrial& smallest) const {
     if (shortage_) throw Error(*shortage_);
-    const Memory memory{.fixed = fixed_memory(trial_.built, trial_.updates), .micro_batch = smallest.micro_batch};
+    const Memory memory{.fixed = fixed_memory(trial_.built, trial_.optimizer_stack),
+                        .micro_batch = smallest.micro_batch};
     throw Error(ExitCode::environment, {.what = "out of memory: not even a micro-batch of 1 fits: " + smallest.misfit,
                                         .where = "train.micro_batch_size: auto",
                                         .hint = memory_remedies(job_, trial_, memory)});
   }
 
   const Job& job_;
-  Place& place_;
-  Assembly trial_;
+  RankContext& context_;
+  TrainingSetup trial_;
   train::BatchPlan whole_;
   Activations activations_;
   std::optional<Error> shortage_;
 };
 
 /// Hash of everything that decides what fits and what is fast.
-std::string purpose_of(const Job& job, const Place& place) {
-  const auto facts = device::facts_of(place.device);
+std::string purpose_of(const Job& job, const RankContext& context) {
+  const auto facts = device::facts_of(context.device);
   std::string text =
-      facts.name + "\n" + std::to_string(facts.total_bytes) + "\n" + std::to_string(place.groups.world_size());
+      facts.name + "\n" + std::to_string(facts.total_bytes) + "\n" + std::to_string(context.groups.world_size());
   for (const auto& [key, value, change] : job.loaded.settings()) {
     const auto begins = [&, name = std::string_view(key)](const char* prefix) { return name.starts_with(prefix); };
     const bool counts = begins("model.") || begins("data.") || begins("precision") || begins("parallel.") ||
@@ -205,13 +210,13 @@ nlohmann::json last_finding(const Job& job) {
 }
 
 /// The result of an earlier attempt for the same purpose, read by rank 0 and broadcast; 0: none.
-int64_t kept_micro_batch(const Job& job, Place& place, const std::string& purpose) {
+int64_t kept_micro_batch(const Job& job, RankContext& context, const std::string& purpose) {
   int64_t kept = 0;
-  if (place.rank() == 0 && job.spec().checkpoint.resume != "never") {
+  if (context.rank() == 0 && job.spec().checkpoint.resume != "never") {
     const auto found = last_finding(job);
     if (found.is_object() && found.value("found_for", "") == purpose) kept = found["size"].get<int64_t>();
   }
-  return place.groups.from_rank_zero(kept, "micro-batch found before");
+  return context.groups.from_rank_zero(kept, "micro-batch found before");
 }
 
 }  // namespace
@@ -221,16 +226,16 @@ std::optional<int64_t> found_before(const Job& job) {
   return found.is_object() ? std::optional(found["size"].get<int64_t>()) : std::nullopt;
 }
 
-MicroBatchChoice choose_micro_batch(const Job& job, Place& place, const Datasets& datasets) {
-  MicroBatchChoice choice{.found_for = purpose_of(job, place)};
-  choice.micro_batch = kept_micro_batch(job, place, choice.found_for);
+MicroBatchChoice choose_micro_batch(const Job& job, RankContext& context, const JobDatasets& datasets) {
+  MicroBatchChoice choice{.found_for = purpose_of(job, context)};
+  choice.micro_batch = kept_micro_batch(job, context, choice.found_for);
   if (choice.micro_batch > 0) return choice;
   const train::Stopwatch watch;
-  const at::Tensor of_cpu = device::generator_state(at::kCPU), of_device = device::generator_state(place.device);
-  choice.trials = MicroBatchSearch(job, place, datasets).run();
+  const at::Tensor of_cpu = device::generator_state(at::kCPU), of_device = device::generator_state(context.device);
+  choice.trials = MicroBatchSearch(job, context, datasets).run();
   device::set_generator_state(at::kCPU, of_cpu);
-  device::set_generator_state(place.device, of_device);
-  device::release_unused(place.device);
+  device::set_generator_state(context.device, of_device);
+  device::release_unused(context.device);
   choice.micro_batch = fastest(choice.trials);
   choice.seconds = watch.seconds();
   return choice;

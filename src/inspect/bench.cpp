@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "gputrain/core/error.hpp"
-#include "gputrain/setup/assembly.hpp"
 #include "gputrain/setup/timed_steps.hpp"
+#include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -63,7 +63,7 @@ std::string comparison(const BenchRow& row, const BenchRow& with, const Axis& ax
 void refuse_other_samples(const Job& job) {
   constexpr std::array kOwn{"idx", "imagefolder", "synthetic", "tar", "text", "tokens"};
   if (std::ranges::find(kOwn, job.spec().data.train.format.name) != kOwn.end()) return;
-  const Datasets datasets = open_datasets(job);
+  const JobDatasets datasets = open_datasets(job);
   if (datasets.tokens_per_sample() > 0 || datasets.train->layout().is_image()) return;
   throw job.loaded.error(
       "data.train.format",

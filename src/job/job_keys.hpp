@@ -12,17 +12,15 @@ void describe_keys(config::Description<Spec>& d) {
   constexpr bool kIsWhole = !std::is_same_v<Spec, JobStart>;
   d.summary("one training job");
   d.key("schema", &Spec::schema, "version of the job format").range(1, 1);
-  d.key("name", &Spec::name, "name of the run; null: the job file's name")
-      .change(Change::safe)
-      .instead_of({"run_name"});
+  d.key("name", &Spec::name, "name of the run; null: the job file's name").change(Change::safe).aliases({"run_name"});
   d.key("seed", &Spec::seed, "random seed of initial weights, data order, augmentation and dropout")
       .at_least(0)
-      .instead_of({"seed_everything"});
+      .aliases({"seed_everything"});
   d.key("deterministic", &Spec::deterministic, "use only kernels whose results are equal bit for bit every time")
       .change(Change::needs_accept);
   d.key("output_dir", &Spec::output_dir, "the run folder; null: runs/<name>")
       .change(Change::safe)
-      .instead_of({"out_dir", "default_root_dir", "output_directory", "save_dir", "work_dir", "run_dir"});
+      .aliases({"out_dir", "default_root_dir", "output_directory", "save_dir", "work_dir", "run_dir"});
   d.key("device", &Spec::device, "where to train; auto: the GPU if there is one")
       .choices({"auto", "cpu", "cuda"})
       .change(Change::safe);
@@ -33,19 +31,19 @@ void describe_keys(config::Description<Spec>& d) {
         "number format of matrix products; weights and optimizer state stay fp32 (fp64: everything, for tests)")
       .choices({"fp32", "tf32", "bf16", "fp16", "fp64"})
       .change(Change::needs_accept)
-      .instead_of({"mixed_precision", "amp", "use_amp", "use_mixed_precision", "dtype"})
-      .instead_of_flag("bf16", "bf16")
-      .instead_of_flag("fp16", "fp16")
-      .instead_of_flag("tf32", "tf32");
+      .aliases({"mixed_precision", "amp", "use_amp", "use_mixed_precision", "dtype"})
+      .alias_flag("bf16", "bf16")
+      .alias_flag("fp16", "fp16")
+      .alias_flag("tf32", "tf32");
   if constexpr (kIsWhole) {
     d.key("model", &Spec::model, "what is trained").required();
     d.key("task", &Spec::task, "what is learned").change(Change::needs_accept);
     d.key("data", &Spec::data, "what it is trained on").required();
     d.key("train", &Spec::train, "length of training, batch sizes, loss, safety");
-    d.key("optimizer", &Spec::optimizer, "the update rule").instead_of({"optim", "opt"});
+    d.key("optimizer", &Spec::optimizer, "the update rule").aliases({"optim", "opt"});
     d.key("lr_scheduler", &Spec::lr_scheduler, "the learning rate over time")
         .change(Change::needs_accept)
-        .instead_of({"lr_scheduler_type", "sched"});
+        .aliases({"lr_scheduler_type", "sched"});
     d.key("eval", &Spec::eval, "evaluation");
   }
   d.key("checkpoint", &Spec::checkpoint, "saving and resuming");

@@ -10,16 +10,16 @@ using config::Change;
 
 namespace {
 
-void check_allocator(const JobSpec& spec, config::Complaints& complaints) {
+void check_allocator(const JobSpec& spec, config::SpecIssues& issues) {
   if (!spec.alloc_conf) return;
   if (const auto problem = device::problem_of_allocator_settings(*spec.alloc_conf); !problem.empty())
-    complaints.about("alloc_conf", problem);
+    issues.add("alloc_conf", problem);
   if (spec.device == "cpu")
-    complaints.about("alloc_conf", "configures GPU memory, but device is cpu", "remove it, or set device: auto");
+    issues.add("alloc_conf", "configures GPU memory, but device is cpu", "remove it, or set device: auto");
 }
 
 /// Whether this job's data gives the metric is checked after the data is open.
-void check_metric(const JobSpec& spec, config::Complaints& complaints) {
+void check_metric(const JobSpec& spec, config::SpecIssues& issues) {
   const auto& name = spec.checkpoint.metric.value;
   if (!name || tasks::find_metric(*name) != nullptr) return;
   std::vector<std::string> names;
@@ -27,10 +27,10 @@ void check_metric(const JobSpec& spec, config::Complaints& complaints) {
   const std::string ours = config::ours_for(*name, names), near = config::did_you_mean(*name, names);
   std::string all;
   for (const auto& each : names) all += (all.empty() ? "" : ", ") + each;
-  complaints.about("checkpoint.metric", "no task measures '" + *name + "'",
-                   !ours.empty()   ? "metric: " + ours
-                   : !near.empty() ? near
-                                   : "one of " + all);
+  issues.add("checkpoint.metric", "no task measures '" + *name + "'",
+             !ours.empty()   ? "metric: " + ours
+             : !near.empty() ? near
+                             : "one of " + all);
 }
 
 }  // namespace
@@ -40,17 +40,17 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
   d.choice("type", &ModelSpec::architecture, models::catalog(), "the architecture; see `gputrain list models`",
            "config")
       .required()
-      .instead_of({"model.name", "arch", "architecture", "model_type"});
+      .aliases({"model.name", "arch", "architecture", "model_type"});
   d.key("pretrained", &ModelSpec::pretrained,
         "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes")
       .change(Change::needs_accept)
-      .instead_of({"model_name_or_path", "base_model"});
+      .aliases({"model_name_or_path", "base_model"});
   d.key("freeze", &ModelSpec::freeze,
         "parameters that are not trained, by patterns of full names: [\"*\", \"!head.*\"] trains the head alone, as "
         "! takes back; dropout stays on, and batch norm goes on updating its running statistics")
       .change(Change::needs_accept)
-      .instead_of({"freeze_layers", "frozen_layers"})
-      .instead_of("freeze_backbone", [](const std::string&) { return R"(["*", "!HEAD.*"])"; });
+      .aliases({"freeze_layers", "frozen_layers"})
+      .aliases("freeze_backbone", [](const std::string&) { return R"(["*", "!HEAD.*"])"; });
 }
 
 void TaskSpec::describe(config::Description<TaskSpec>& d) {
@@ -64,24 +64,24 @@ void ExpectSpec::describe(config::Description<ExpectSpec>& d) {
   d.pattern("<split>/<metric>", &ExpectSpec::bands, "lowest and highest value of a final metric, such as val/top1")
       .elements(2)
       .change(Change::safe);
-  d.check([](const ExpectSpec& spec, config::Complaints& complaints) {
+  d.check([](const ExpectSpec& spec, config::SpecIssues& issues) {
     for (const auto& [name, band] : spec.bands)
-      if (band[0] > band[1]) complaints.about(name, "the lower bound is above the upper bound", "[low, high]");
+      if (band[0] > band[1]) issues.add(name, "the lower bound is above the upper bound", "[low, high]");
   });
   d.key("source", &ExpectSpec::source, "where the band comes from").change(Change::safe);
 }
 
 void JobSpec::describe(config::Description<JobSpec>& d) {
   describe_keys(d);
-  d.check([](const JobSpec& spec, config::Complaints& complaints) {
-    check_job_start(spec, complaints);
+  d.check([](const JobSpec& spec, config::SpecIssues& issues) {
+    check_job_start(spec, issues);
     if (spec.precision == "fp16" && spec.parallel.compress == "powersgd") {
-      complaints.about("parallel.compress",
-                       "powersgd keeps errors from step to step, but the loss scale of fp16 changes between steps",
-                       "precision: bf16, or parallel.compress: fp16");
+      issues.add("parallel.compress",
+                 "powersgd keeps errors from step to step, but the loss scale of fp16 changes between steps",
+                 "precision: bf16, or parallel.compress: fp16");
     }
-    check_allocator(spec, complaints);
-    check_metric(spec, complaints);
+    check_allocator(spec, issues);
+    check_metric(spec, issues);
   });
 }
 

@@ -25,17 +25,17 @@ void JobStart::describe(config::Description<JobStart>& d) {
   d.check(check_job_start);
 }
 
-void check_job_start(const JobStart& spec, config::Complaints& complaints) {
-  launch::check_environment_names(spec.env, complaints);
+void check_job_start(const JobStart& spec, config::SpecIssues& issues) {
+  launch::check_environment_names(spec.env, issues);
   if (spec.output_dir && spec.output_dir->empty())
-    complaints.about("output_dir", "is empty", "a folder, or leave it out for runs/<name>");
+    issues.add("output_dir", "is empty", "a folder, or leave it out for runs/<name>");
   if (!spec.name || spec.output_dir) return;  // the name is only a label
   const std::filesystem::path below = *spec.name;
   const bool leads_elsewhere = below.is_absolute() || std::any_of(below.begin(), below.end(), [](const auto& part) {
                                  return part == "." || part == "..";
                                });
   if (spec.name->empty() || leads_elsewhere)
-    complaints.about("name", "does not name a folder below runs/", "a word, or output_dir for a folder elsewhere");
+    issues.add("name", "does not name a folder below runs/", "a word, or output_dir for a folder elsewhere");
 }
 
 config::Request reading_of(const JobRequest& request) {

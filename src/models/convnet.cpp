@@ -40,12 +40,12 @@ struct ConvnetSpec {
     d.key("hidden", &ConvnetSpec::hidden, "outputs of each hidden dense layer").range(1, 1e7);
     d.key("dropout", &ConvnetSpec::dropout, "probability before the dense layers and after each hidden one")
         .range(0, 0.999)
-        .instead_of({"dropout_rate"});
+        .aliases({"dropout_rate"});
     d.key("num_classes", &ConvnetSpec::num_classes, "classes; null: the data's").range(1, 1e8);
-    d.check([](const ConvnetSpec& spec, config::Complaints& complaints) {
+    d.check([](const ConvnetSpec& spec, config::SpecIssues& issues) {
       if (spec.kernel_size % 2 == 0) {
-        complaints.about("kernel_size", "kernel_size must be odd, so that filters have a centre",
-                         "kernel_size: " + std::to_string(spec.kernel_size + 1));
+        issues.add("kernel_size", "kernel_size must be odd, so that filters have a centre",
+                   "kernel_size: " + std::to_string(spec.kernel_size + 1));
       }
     });
   }

@@ -13,24 +13,23 @@ constexpr double kMostLayers = 1e5, kMostChannels = 1e7, kMostRows = 1e8;
               {.what = std::move(what), .where = std::string("model.config.") + key, .hint = std::move(hint)});
 }
 
-void check_division(config::Complaints& complaints, const char* key, const char* whole_name, int64_t whole,
+void check_division(config::SpecIssues& issues, const char* key, const char* whole_name, int64_t whole,
                     const char* part_name, int64_t part) {
   if (whole % part == 0) return;
-  complaints.about(key,
-                   std::string(whole_name) + " (" + std::to_string(whole) + ") must be a multiple of " + part_name +
-                       " (" + std::to_string(part) + ")",
-                   "for instance " + std::string(whole_name) + ": " + std::to_string((whole / part + 1) * part));
+  issues.add(key,
+             std::string(whole_name) + " (" + std::to_string(whole) + ") must be a multiple of " + part_name + " (" +
+                 std::to_string(part) + ")",
+             "for instance " + std::string(whole_name) + ": " + std::to_string((whole / part + 1) * part));
 }
 
-void check_heads(const GptSpec& spec, config::Complaints& complaints) {
-  check_division(complaints, "n_embd", "n_embd", spec.n_embd, "n_head", spec.n_head);
-  if (spec.n_kv_head) check_division(complaints, "n_kv_head", "n_head", spec.n_head, "n_kv_head", *spec.n_kv_head);
+void check_heads(const GptSpec& spec, config::SpecIssues& issues) {
+  check_division(issues, "n_embd", "n_embd", spec.n_embd, "n_head", spec.n_head);
+  if (spec.n_kv_head) check_division(issues, "n_kv_head", "n_head", spec.n_head, "n_kv_head", *spec.n_kv_head);
   const int64_t head_channels = spec.n_embd / spec.n_head;
   if (spec.position == "rotary" && spec.n_embd % spec.n_head == 0 && head_channels % 2 != 0) {
-    complaints.about(
-        "n_embd",
-        "rotary positions rotate pairs of channels, but " + std::to_string(head_channels) + " per head is odd",
-        "for instance n_embd: " + std::to_string((head_channels + 1) * spec.n_head) + ", or position: learned");
+    issues.add("n_embd",
+               "rotary positions rotate pairs of channels, but " + std::to_string(head_channels) + " per head is odd",
+               "for instance n_embd: " + std::to_string((head_channels + 1) * spec.n_head) + ", or position: learned");
   }
 }
 
@@ -46,43 +45,43 @@ void GptSpec::describe(config::Description<GptSpec>& d) {
   d.summary(
       "A decoder-only transformer. The defaults are GPT-2's smallest; Llama is position: rotary, norm: rmsnorm, "
       "activation: swiglu.");
-  d.key("n_layer", &GptSpec::n_layer, "blocks").range(1, kMostLayers).instead_of({"num_hidden_layers", "num_layers"});
+  d.key("n_layer", &GptSpec::n_layer, "blocks").range(1, kMostLayers).aliases({"num_hidden_layers", "num_layers"});
   d.key("n_head", &GptSpec::n_head, "attention heads")
       .range(1, kMostChannels)
-      .instead_of({"num_attention_heads", "num_heads"});
+      .aliases({"num_attention_heads", "num_heads"});
   d.key("n_kv_head", &GptSpec::n_kv_head, "heads of keys and values; null: n_head")
       .range(1, kMostChannels)
-      .instead_of({"num_key_value_heads"});
+      .aliases({"num_key_value_heads"});
   d.key("n_embd", &GptSpec::n_embd, "channels")
       .range(1, kMostChannels)
-      .instead_of({"hidden_size", "d_model", "embed_dim"});
+      .aliases({"hidden_size", "d_model", "embed_dim"});
   d.key("n_inner", &GptSpec::n_inner, "channels inside the feed-forward layers; null: 4 n_embd, or 8/3 with swiglu")
       .range(1, kMostRows)
-      .instead_of({"intermediate_size"});
+      .aliases({"intermediate_size"});
   d.key("block_size", &GptSpec::block_size, "longest sequence; null: the data's")
       .range(1, kMostRows)
       .unit("tokens")
-      .instead_of({"n_positions", "max_position_embeddings", "n_ctx", "context_length"});
+      .aliases({"n_positions", "max_position_embeddings", "n_ctx", "context_length"});
   d.key("vocab_size", &GptSpec::vocab_size, "size of the vocabulary; null: the data's").range(1, kMostRows);
   d.key("pad_vocab_to", &GptSpec::pad_vocab_to,
         "compute this many logits, a multiple of 64 for speed; those past vocab_size are ignored")
       .range(0, kMostRows);
   d.key("dropout", &GptSpec::dropout, "probability on embeddings, attention weights and each addition to the stream")
       .range(0, 0.999)
-      .instead_of({"embd_pdrop", "attn_pdrop", "resid_pdrop"});
+      .aliases({"embd_pdrop", "attn_pdrop", "resid_pdrop"});
   d.key("bias", &GptSpec::bias, "biases in dense layers and LayerNorm; null: false with rmsnorm, else true")
-      .instead_of({"attention_bias"});
+      .aliases({"attention_bias"});
   d.key("position", &GptSpec::position, "encoding of positions").choices({"learned", "rotary"});
   d.key("norm", &GptSpec::norm, "normalisation").choices({"layernorm", "rmsnorm"});
   d.key("activation", &GptSpec::activation, "inside the feed-forward layers; gelu_tanh is GPT-2's")
       .choices({"gelu_tanh", "gelu", "relu", "silu", "swiglu"})
-      .instead_of({"activation_function", "hidden_act"});
+      .aliases({"activation_function", "hidden_act"});
   d.key("tie_embeddings", &GptSpec::tie_embeddings, "one matrix for the embedding and the head")
-      .instead_of({"tie_word_embeddings"});
+      .aliases({"tie_word_embeddings"});
   d.key("rope_theta", &GptSpec::rope_theta, "base of the rotary angles").above(0);
   d.key("norm_eps", &GptSpec::norm_eps, "added to the variance in normalisations")
       .above(0)
-      .instead_of({"layer_norm_epsilon", "rms_norm_eps"});
+      .aliases({"layer_norm_epsilon", "rms_norm_eps"});
   d.check(check_heads);
 }
 

@@ -19,11 +19,11 @@ struct MlpSpec {
 
   static void describe(config::Description<MlpSpec>& d) {
     d.summary("A multilayer perceptron on flattened inputs.");
-    d.key("hidden", &MlpSpec::hidden, "outputs of each hidden layer").range(1, 1e7).instead_of({"hidden_sizes"});
+    d.key("hidden", &MlpSpec::hidden, "outputs of each hidden layer").range(1, 1e7).aliases({"hidden_sizes"});
     d.key("activation", &MlpSpec::activation, "after each hidden layer").choices(ops::activation_names());
     d.key("dropout", &MlpSpec::dropout, "probability after each hidden layer")
         .range(0, 0.999)
-        .instead_of({"dropout_rate"});
+        .aliases({"dropout_rate"});
     d.key("num_classes", &MlpSpec::num_classes, "classes; null: the data's").range(1, 1e8);
   }
 };

@@ -13,15 +13,15 @@ void LogSpec::describe(config::Description<LogSpec>& d) {
   d.key("interval", &LogSpec::interval, "time between log lines")
       .above(0)
       .change(Change::safe)
-      .instead_of({"logging_steps", "log_interval", "log_every_n_steps", "log_every", "log_freq", "print_freq"});
+      .aliases({"logging_steps", "log_interval", "log_every_n_steps", "log_every", "log_freq", "print_freq"});
   d.key("sinks", &LogSpec::sinks,
         "where log lines, evaluations and events go, in this order; " + monitor::sinks().entries_in_words())
       .choices(monitor::sinks().names())
       .change(Change::safe);
-  d.check([](const LogSpec& spec, config::Complaints& complaints) {
+  d.check([](const LogSpec& spec, config::SpecIssues& issues) {
     for (const std::string& name : spec.sinks) {
       if (std::ranges::count(spec.sinks, name) == 1) continue;
-      complaints.about("sinks", "names " + name + " more than once", "name each sink once");
+      issues.add("sinks", "names " + name + " more than once", "name each sink once");
       break;
     }
   });

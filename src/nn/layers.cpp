@@ -25,10 +25,10 @@ Linear::Linear(const Context& context, const Options& options) : Module(context)
   const int64_t in = options.in, out = options.out;
   const Init init = options.weight_init.value_or(fan_in_uniform(in));
   const bool is_out_in = options.order == Order::out_in;
-  weight_ =
-      register_parameter("weight", {is_out_in ? out : in, is_out_in ? in : out}, init, Role::weight, ReadAs::compute);
+  weight_ = register_parameter("weight", {is_out_in ? out : in, is_out_in ? in : out}, init, ParameterRole::weight,
+                               ReadAs::compute);
   if (options.bias)
-    bias_ = register_parameter("bias", {out}, bias_init(options.weight_init, in), Role::bias, ReadAs::compute);
+    bias_ = register_parameter("bias", {out}, bias_init(options.weight_init, in), ParameterRole::bias, ReadAs::compute);
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
@@ -40,11 +40,12 @@ Conv2d::Conv2d(const Context& context, const Options& options) : Module(context)
   GPUTRAIN_ASSERT(options.groups >= 1 && options.in % options.groups == 0 && options.out % options.groups == 0,
                   "a convolution's groups must divide its channels");
   const int64_t in = options.in / options.groups, fan_in = in * options.kernel * options.kernel;
-  weight_ = register_parameter("weight", {options.out, in, options.kernel, options.kernel},
-                               options.weight_init.value_or(fan_in_uniform(fan_in)), Role::weight, ReadAs::compute);
+  weight_ =
+      register_parameter("weight", {options.out, in, options.kernel, options.kernel},
+                         options.weight_init.value_or(fan_in_uniform(fan_in)), ParameterRole::weight, ReadAs::compute);
   if (options.bias) {
-    bias_ =
-        register_parameter("bias", {options.out}, bias_init(options.weight_init, fan_in), Role::bias, ReadAs::compute);
+    bias_ = register_parameter("bias", {options.out}, bias_init(options.weight_init, fan_in), ParameterRole::bias,
+                               ReadAs::compute);
   }
 }
 
@@ -55,8 +56,8 @@ at::Tensor Conv2d::forward(const at::Tensor& x) const {
 
 BatchNorm2d::BatchNorm2d(const Context& context, int64_t channels, Init weight_init) : Module(context) {
   const auto options = at::TensorOptions().dtype(context.policy.master).device(context.device);
-  weight_ = register_parameter("weight", {channels}, weight_init, Role::norm);
-  bias_ = register_parameter("bias", {channels}, Init::zeros(), Role::norm);
+  weight_ = register_parameter("weight", {channels}, weight_init, ParameterRole::norm);
+  bias_ = register_parameter("bias", {channels}, Init::zeros(), ParameterRole::norm);
   running_mean_ = register_buffer("running_mean", at::empty({channels}, options), Init::zeros());
   running_var_ = register_buffer("running_var", at::empty({channels}, options), Init::ones());
   num_batches_tracked_ = register_buffer("num_batches_tracked", at::empty({}, options.dtype(at::kLong)), Init::zeros());
@@ -106,9 +107,9 @@ at::Tensor ConvNorm::forward_relu(const std::vector<ConvNorm>& layers, const at:
 }
 
 Norm::Norm(const Context& context, const Options& options) : Module(context), options_(options) {
-  weight_ = register_parameter("weight", {options.channels}, Init::ones(), Role::norm);
+  weight_ = register_parameter("weight", {options.channels}, Init::ones(), ParameterRole::norm);
   if (options.kind == Kind::layernorm && options.bias) {
-    bias_ = register_parameter("bias", {options.channels}, Init::zeros(), Role::norm);
+    bias_ = register_parameter("bias", {options.channels}, Init::zeros(), ParameterRole::norm);
   }
 }
 
@@ -132,7 +133,7 @@ ops::NormedSum Norm::forward_sum(const at::Tensor& x, const at::Tensor& residual
 
 Embedding::Embedding(const Context& context, const Options& options) : Module(context) {
   weight_ = register_parameter("weight", {options.rows, options.channels}, Init::normal(options.init_std),
-                               Role::embedding, ReadAs::compute);
+                               ParameterRole::embedding, ReadAs::compute);
 }
 
 // A frozen table may be kept in 16 bits.

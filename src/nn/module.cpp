@@ -26,7 +26,8 @@ void Parameter::freeze() {
   value.set_requires_grad(false);
 }
 
-at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role, ReadAs read_as) {
+at::Tensor Module::register_parameter(std::string name, at::IntArrayRef sizes, Init init, ParameterRole role,
+                                      ReadAs read_as) {
   check_name(parameters_, name);
   GPUTRAIN_ASSERT(init.kind != Init::Kind::as_given, "parameter '" + name + "' needs initial values");
   // Not filled, so that its memory is not touched: the arena replaces it.

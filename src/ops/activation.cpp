@@ -59,27 +59,28 @@ at::Tensor aten_activate(at::Tensor x, Activation activation) {
 
 at::Tensor activate(at::Tensor x, Activation activation) {
   if (gpu::is_here(x) && !overwrites_input(activation)) {
-    const Way plain = [activation](const Tensors& t) { return Tensors{aten_activate(t[0], activation)}; };
-    return run(kActivationNames[static_cast<size_t>(activation)], {x}, {}, gpu::curve(x, activation), plain)[0];
+    const OpImpl reference = [activation](const Tensors& t) { return Tensors{aten_activate(t[0], activation)}; };
+    return run(kActivationNames[static_cast<size_t>(activation)], {x}, {}, gpu::activation(x, activation),
+               reference)[0];
   }
   if (activation == Activation::gelu_tanh && cpu::is_fusible(x)) return cpu::gelu_tanh(x);
   return aten_activate(x, activation);
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
-  const Way plain = [](const Tensors& t) { return Tensors{at::mul(at::silu(t[0]), t[1])}; };
-  if (!gpu::is_here(gate)) return plain({gate, up})[0];
-  return run("swiglu", {gate, up}, {.batched = 2, .differentiable = 2}, gpu::swiglu(gate, up), plain)[0];
+  const OpImpl reference = [](const Tensors& t) { return Tensors{at::mul(at::silu(t[0]), t[1])}; };
+  if (!gpu::is_here(gate)) return reference({gate, up})[0];
+  return run("swiglu", {gate, up}, {.batched = 2, .differentiable = 2}, gpu::swiglu(gate, up), reference)[0];
 }
 
 at::Tensor dropout(const at::Tensor& x, double probability) { return at::dropout(x, probability, /*train=*/true); }
 
 at::Tensor max_pool2d(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding) {
-  const Way plain = [=](const Tensors& t) {
+  const OpImpl reference = [=](const Tensors& t) {
     return Tensors{at::max_pool2d(t[0], {kernel, kernel}, {stride, stride}, {padding, padding})};
   };
-  if (!gpu::is_here(x)) return plain({x})[0];
-  return run("max_pool", {x}, {}, gpu::max_pool(x, kernel, stride, padding), plain)[0];
+  if (!gpu::is_here(x)) return reference({x})[0];
+  return run("max_pool", {x}, {}, gpu::max_pool(x, kernel, stride, padding), reference)[0];
 }
 
 at::Tensor global_max_pool(const at::Tensor& x) { return at::max_pool2d(x, {x.size(2), x.size(3)}).flatten(1); }

@@ -47,17 +47,17 @@ Heads unpacked(const at::Tensor& packed, int64_t heads, int64_t key_heads) {
 at::Tensor packed_attention(const at::Tensor& packed, int64_t heads, int64_t key_heads,
                             const AttentionOptions& options) {
   const int64_t channels = packed.size(2) / (heads + 2 * key_heads);
-  const Way plain = [=](const Tensors& t) {
+  const OpImpl reference = [=](const Tensors& t) {
     const auto [q, k, v] = unpacked(t[0], heads, key_heads);
     const at::Tensor y = attention(q, k, v, options).transpose(1, 2);
     return Tensors{y.reshape({t[0].size(0), t[0].size(1), heads * channels})};
   };
-  if (!gpu::is_here(packed) || options.dropout > 0) return plain({packed})[0];
+  if (!gpu::is_here(packed) || options.dropout > 0) return reference({packed})[0];
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(channels)));
   const std::string name =
       fmt::format("{}attention {}/{} by {}", options.causal ? "causal " : "", heads, key_heads, scale);
   return run(name, {packed}, {.whole = true}, gpu::attention(packed, heads, key_heads, options.causal, scale),
-             plain)[0];
+             reference)[0];
 }
 
 RotaryTable::RotaryTable(int64_t positions, int64_t channels, double theta, const at::TensorOptions& options) {

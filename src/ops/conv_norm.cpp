@@ -71,13 +71,13 @@ at::Tensor conv_norms(const Policy& policy, const at::Tensor& x, const std::vect
   }
   if (last_relu == LastRelu::yes) name += " relu";
   const Tensors inputs = inputs_of(policy, x, layers, residual);
-  const Way plain = [&](const Tensors& t) {
+  const OpImpl reference = [&](const Tensors& t) {
     // Compute in the inputs' type: policy.compute, or the wider type of the exact results.
     const Policy as_given{.compute = t[0].scalar_type()};
     return Tensors{one_by_one(as_given, t[0], with_inputs(layers, t), t[1], last_relu)};
   };
   return run(name, inputs, {.batched = 2, .differentiable = 2 + 3 * layers.size(), .whole = true},
-             gpu::conv_norms(inputs, shapes, last_relu == LastRelu::yes), plain)[0];
+             gpu::conv_norms(inputs, shapes, last_relu == LastRelu::yes), reference)[0];
 }
 
 }  // namespace gputrain::ops

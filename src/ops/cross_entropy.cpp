@@ -122,7 +122,7 @@ Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const Cr
                   "logits and targets must agree");
   check_targets(flat_targets, options.classes);
   const at::Tensor weight = options.weight.defined() ? options.weight : at::ones({}, rows.options().dtype(at::kDouble));
-  const Way plain = [&](const Tensors& t) {
+  const OpImpl reference = [&](const Tensors& t) {
     return CrossEntropy::apply(t[0], t[1], t[2], options.classes, options.label_smoothing,
                                t[0].requires_grad() && at::GradMode::is_enabled());
   };
@@ -130,8 +130,8 @@ Loss cross_entropy(const at::Tensor& logits, const at::Tensor& targets, const Cr
   const Tensors found =
       gpu::is_here(rows)
           ? run("cross_entropy " + std::to_string(options.classes), inputs, {.batched = 2, .differentiable = 1},
-                gpu::cross_entropy(rows, options.classes, options.label_smoothing), plain)
-          : plain(inputs);
+                gpu::cross_entropy(rows, options.classes, options.label_smoothing), reference)
+          : reference(inputs);
   return {.sum = found[1], .weighted = found[0]};
 }
 

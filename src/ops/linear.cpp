@@ -68,7 +68,7 @@ int64_t growth_of(const at::Tensor& x, bool in_out, const at::Tensor& weight) {
 
 /// Inputs {x, weight, bias, copies of both in x's type}; copies may be undefined.
 at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
-  const Way plain = [in_out, columns](const Tensors& t) {
+  const OpImpl reference = [in_out, columns](const Tensors& t) {
     const at::ScalarType read = t[0].scalar_type();
     const at::Tensor copy = columns > 0 && t[3].defined() ? t[3].narrow(0, 0, t[1].size(0)) : t[3];
     const at::Tensor matrix = copy_or_cast(t[1], copy, read), added = copy_or_cast(t[2], t[4], read);
@@ -76,16 +76,17 @@ at::Tensor dense(Tensors inputs, bool in_out, int64_t columns = 0) {
       return Tensors{cpu::dnn_linear(t[0], padded(matrix, columns), added, in_out)};
     return Tensors{in_out ? times_in_out(t[0], matrix, added) : at::linear(t[0], padded(matrix, columns), added)};
   };
-  if (!gpu::is_here(inputs[0])) return plain(inputs)[0];
+  if (!gpu::is_here(inputs[0])) return reference(inputs)[0];
   if (inputs[3].defined()) inputs[3] = padded(inputs[3], columns);
   // A large last layer is compared on few of its rows. There, ATen's work per weight, such as the cast of its gradient,
   // counts too much and favours our way. This does no harm: our products use the fastest algorithm that cuBLASLt offers
   // for the full size, and so are hardly ever slower than ATen's. All rows would need about thirty more bytes per
   // logit.
-  const PathChoice::Inputs kinds{.batched = 1,
-                                 .differentiable = 3,
-                                 .growth = growth_of(inputs[0], in_out, inputs[3].defined() ? inputs[3] : inputs[1])};
-  return run(in_out ? "linear_in_out" : "linear", inputs, kinds, gpu::linear(inputs, in_out), plain)[0];
+  const KernelAutotuner::Inputs kinds{
+      .batched = 1,
+      .differentiable = 3,
+      .growth = growth_of(inputs[0], in_out, inputs[3].defined() ? inputs[3] : inputs[1])};
+  return run(in_out ? "linear_in_out" : "linear", inputs, kinds, gpu::linear(inputs, in_out), reference)[0];
 }
 
 /// Casts x to the compute type and appends the parameters' copies, undefined where there is none. A frozen parameter in
@@ -133,17 +134,17 @@ at::Tensor linear_padded(const Policy& policy, const at::Tensor& x, const at::Te
 }
 
 at::Tensor feed_forward(const Policy& policy, const at::Tensor& x, const FeedForwardLayers& layers) {
-  const Way plain = [in_out = layers.in_out, activation = layers.activation](const Tensors& t) {
+  const OpImpl reference = [in_out = layers.in_out, activation = layers.activation](const Tensors& t) {
     const at::Tensor inner = activate(dense({t[0], t[1], t[2], t[5], t[6]}, in_out), activation);
     return Tensors{dense({inner, t[3], t[4], t[7], t[8]}, in_out)};
   };
   const Tensors inputs = with_copies(policy, {x, layers.weight_1, layers.bias_1, layers.weight_2, layers.bias_2});
-  if (!gpu::is_here(inputs[0])) return plain(inputs)[0];
-  const PathChoice::Inputs kinds{
+  if (!gpu::is_here(inputs[0])) return reference(inputs)[0];
+  const KernelAutotuner::Inputs kinds{
       .batched = 1, .differentiable = 5, .growth = growth_of(inputs[0], layers.in_out, layers.weight_1)};
   const std::string name = std::string(layers.activation == Activation::gelu ? "gelu" : "gelu_tanh") +
                            (layers.in_out ? " feed_forward_in_out" : " feed_forward");
-  return run(name, inputs, kinds, gpu::feed_forward(inputs, layers.in_out, layers.activation), plain)[0];
+  return run(name, inputs, kinds, gpu::feed_forward(inputs, layers.in_out, layers.activation), reference)[0];
 }
 
 at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -160,10 +161,10 @@ at::Tensor conv2d(const Policy& policy, const at::Tensor& x, const at::Tensor& w
 }
 
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {
-  const Way plain = [](const Tensors& t) { return Tensors{at::embedding(t[0], t[1])}; };
-  if (!gpu::is_here(weight)) return plain({weight, tokens})[0];
+  const OpImpl reference = [](const Tensors& t) { return Tensors{at::embedding(t[0], t[1])}; };
+  if (!gpu::is_here(weight)) return reference({weight, tokens})[0];
   return run("embedding", {weight, tokens}, {.batched = 0, .differentiable = 1}, gpu::embedding(weight, tokens),
-             plain)[0];
+             reference)[0];
 }
 
 }  // namespace gputrain::ops

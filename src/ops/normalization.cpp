@@ -44,7 +44,7 @@ at::Tensor aten_rms_norm(const at::Tensor& x, const at::Tensor& weight, double e
 
 /// By ATen or our own kernel. `inputs` as in gpu::norm(); dropout needs a residual.
 Tensors norm_on_gpu(const Tensors& inputs, double eps, bool centred, double dropped = 0) {
-  const auto plain = [=](double share) -> Way {
+  const auto reference = [=](double share) -> OpImpl {
     return [=](const Tensors& t) {
       const at::Tensor x = share > 0 ? dropout(t[0], share) : t[0];
       const at::Tensor z = t[3].defined() ? at::add(x, t[3]) : x;
@@ -52,22 +52,22 @@ Tensors norm_on_gpu(const Tensors& inputs, double eps, bool centred, double drop
       return t[3].defined() ? Tensors{y, z} : Tensors{y};
     };
   };
-  const auto own = [&](double share) { return gpu::norm(inputs, eps, centred, share); };
+  const auto custom = [&](double share) { return gpu::norm(inputs, eps, centred, share); };
   const char* name = centred ? "layer_norm" : "rms_norm";
-  if (!inputs[3].defined()) return run(name, inputs, {.batched = 1, .differentiable = 4}, own(0), plain(0));
+  if (!inputs[3].defined()) return run(name, inputs, {.batched = 1, .differentiable = 4}, custom(0), reference(0));
   // The residual comes after x, so that a comparison on part of the rows cuts both in the same way.
   const Tensors ordered{inputs[0], inputs[3], inputs[1], inputs[2]};
-  const auto restored = [](const Way& way) -> Way {
-    if (!way) return {};
-    return [way](const Tensors& t) { return way({t[0], t[2], t[3], t[1]}); };
+  const auto restored = [](const OpImpl& impl) -> OpImpl {
+    if (!impl) return {};
+    return [impl](const Tensors& t) { return impl({t[0], t[2], t[3], t[1]}); };
   };
   const std::string of_sum = std::string(name) + "_of_sum";
-  const PathChoice::Inputs kinds{.batched = 2, .differentiable = 4};
-  if (dropped == 0) return run(of_sum, ordered, kinds, restored(own(0)), restored(plain(0)));
+  const KernelAutotuner::Inputs kinds{.batched = 2, .differentiable = 4};
+  if (dropped == 0) return run(of_sum, ordered, kinds, restored(custom(0)), restored(reference(0)));
   // Random results cannot be compared: use the choice made without dropout.
-  const bool takes_own =
-      own(0) && path_choice().takes_own(of_sum, ordered, kinds, restored(own(0)), restored(plain(0)));
-  return (takes_own ? own(dropped) : plain(dropped))(inputs);
+  const bool use_custom_kernel = custom(0) && kernel_autotuner().use_custom_kernel(
+                                                  of_sum, ordered, kinds, restored(custom(0)), restored(reference(0)));
+  return (use_custom_kernel ? custom(dropped) : reference(dropped))(inputs);
 }
 
 /// Not fused: first the sum, then its norm.
@@ -130,13 +130,13 @@ at::Tensor aten_batch_norm(const at::Tensor& x, const at::Tensor& weight, const 
 
 /// In training, by ATen or our own kernel. `inputs` as in gpu::batch_norm().
 at::Tensor batch_norm_on_gpu(const Tensors& inputs, const BatchNormOptions& options, bool relu) {
-  const Way plain = [=](const Tensors& t) {
+  const OpImpl reference = [=](const Tensors& t) {
     at::Tensor y = aten_batch_norm(t[0], t[2], t[3], t[4], t[5], options);
     if (t[1].defined()) y.add_(t[1]);
     return Tensors{relu ? at::relu_(y) : y};
   };
   return run(relu ? "batch_norm_relu" : "batch_norm", inputs, {.batched = 2, .differentiable = 4},
-             gpu::batch_norm(inputs, options, relu), plain)[0];
+             gpu::batch_norm(inputs, options, relu), reference)[0];
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "dispatch/path_choice.hpp"
+#include "dispatch/kernel_autotuner.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::ops {

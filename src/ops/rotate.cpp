@@ -49,9 +49,9 @@ at::Tensor rotate(const at::Tensor& x, const RotaryTable& table) {
   const int64_t time = x.size(-2);
   GPUTRAIN_ASSERT(time <= table.cosine.size(0), "more positions than the rotary table has");
   const Tensors inputs{x, table.cosine.narrow(0, 0, time), table.sine.narrow(0, 0, time)};
-  const Way plain = [](const Tensors& t) { return Tensors{Rotate::apply(t[0], t[1], t[2])}; };
-  if (!gpu::is_here(x)) return plain(inputs)[0];
-  return run("rotate", inputs, {}, gpu::rotate(x), plain)[0];
+  const OpImpl reference = [](const Tensors& t) { return Tensors{Rotate::apply(t[0], t[1], t[2])}; };
+  if (!gpu::is_here(x)) return reference(inputs)[0];
+  return run("rotate", inputs, {}, gpu::rotate(x), reference)[0];
 }
 
 }  // namespace gputrain::ops

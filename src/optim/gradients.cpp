@@ -21,11 +21,11 @@ at::Tensor norm_of(const at::Tensor& flat) {
   return at::linalg_vector_norm(at::cat({rows, rest}).to(at::kDouble));
 }
 
-/// By our own kernels, if PathChoice takes them.
+/// By our own kernels, if KernelAutotuner takes them.
 std::optional<GradientReport> measure_on_gpu(const at::Tensor& flat, const GradientOptions& options) {
   const at::Tensor square = ops::square_sum(flat);
   if (!square.defined()) return std::nullopt;
-  if (options.add_up_over_ranks) options.add_up_over_ranks(square);
+  if (options.all_reduce_sum) options.all_reduce_sum(square);
   const ops::GradientScalars scalars = ops::gradient_scalars(square, options.scale, options.max_norm.value_or(0));
   GradientReport report{.norm = scalars.norm, .found_inf = scalars.found_inf};
   if (options.scale || options.max_norm) report.divisor = scalars.divisor;
@@ -37,9 +37,9 @@ std::optional<GradientReport> measure_on_gpu(const at::Tensor& flat, const Gradi
 GradientReport measure_gradient(const at::Tensor& flat, const GradientOptions& options) {
   if (const auto report = measure_on_gpu(flat, options)) return *report;
   GradientReport report{.norm = norm_of(flat)};
-  if (options.add_up_over_ranks) {
+  if (options.all_reduce_sum) {
     const at::Tensor square = report.norm.square();
-    options.add_up_over_ranks(square);
+    options.all_reduce_sum(square);
     report.norm = square.sqrt();
   }
   // Squares never cancel: the norm is finite exactly if every element is finite (and the squares do not overflow).

@@ -15,15 +15,15 @@ using config::Change;
 
 namespace {
 
-const char* name_of(nn::Role role) {
+const char* name_of(nn::ParameterRole role) {
   switch (role) {
-    case nn::Role::weight:
+    case nn::ParameterRole::weight:
       return "weight";
-    case nn::Role::bias:
+    case nn::ParameterRole::bias:
       return "bias";
-    case nn::Role::norm:
+    case nn::ParameterRole::norm:
       return "norm";
-    case nn::Role::embedding:
+    case nn::ParameterRole::embedding:
       return "embedding";
   }
   GPUTRAIN_ASSERT(false, "every role has a name");
@@ -49,15 +49,15 @@ void GroupSpec::describe(config::Description<GroupSpec>& d) {
   d.summary("other settings for a part of the parameters");
   d.key("match", &GroupSpec::match, "patterns of full parameter names: head.*, *.bias; * stands for anything")
       .required()
-      .instead_of({"params"});
+      .aliases({"params"});
   d.key("lr", &GroupSpec::lr,
         "peak rate of these, or a factor such as 0.1x of the optimizer's; both follow the schedule");
   d.key("weight_decay", &GroupSpec::weight_decay, "instead of the optimizer's; optimizer.no_decay still applies")
       .at_least(0);
-  d.check([](const GroupSpec& group, config::Complaints& complaints) {
+  d.check([](const GroupSpec& group, config::SpecIssues& issues) {
     if (group.lr && !rate_in(*group.lr))
-      complaints.about("lr", "must be a rate above 0 such as 1e-4, or a factor such as 0.1x, not '" + *group.lr + "'");
-    if (group.match.values.empty()) complaints.about("match", "a group needs a pattern", "match: \"*\" takes all");
+      issues.add("lr", "must be a rate above 0 such as 1e-4, or a factor such as 0.1x, not '" + *group.lr + "'");
+    if (group.match.values.empty()) issues.add("match", "a group needs a pattern", "match: \"*\" takes all");
   });
 }
 
@@ -68,11 +68,11 @@ bool GroupSpec::holds(const std::string& parameter) const {
 
 void OptimizerSpec::describe(config::Description<OptimizerSpec>& d) {
   d.summary("how weights are updated");
-  d.choice("type", &OptimizerSpec::type, catalog(), "update rule").instead_of({"name"});
+  d.choice("type", &OptimizerSpec::type, catalog(), "update rule").aliases({"name"});
   d.key("lr", &OptimizerSpec::lr, "peak learning rate")
       .above(0)
       .change(Change::needs_accept)
-      .instead_of({"learning_rate", "base_lr", "max_lr", "peak_lr"});
+      .aliases({"learning_rate", "base_lr", "max_lr", "peak_lr"});
   d.key("no_decay", &OptimizerSpec::no_decay, "kinds of parameters without weight decay")
       .choices({"bias", "norm", "embedding"});
   d.key("lr_base_batch_size", &OptimizerSpec::lr_base_batch_size,
@@ -80,18 +80,18 @@ void OptimizerSpec::describe(config::Description<OptimizerSpec>& d) {
       .at_least(1)
       .unit("samples")
       .change(Change::needs_accept)
-      .instead_of({"learning_rate_scaling", "auto_scale_lr.base_batch_size"});
+      .aliases({"learning_rate_scaling", "auto_scale_lr.base_batch_size"});
   d.key("groups", &OptimizerSpec::groups,
         "other settings for parameters by name, [{match, lr, weight_decay}]; the first group that matches counts")
       .change(Change::needs_accept)
-      .instead_of({"param_groups", "parameter_groups"});
+      .aliases({"param_groups", "parameter_groups"});
   d.key("layer_decay", &OptimizerSpec::layer_decay,
         "the rate falls by this factor from each unit of the model to the one before it: the head keeps all of it, the "
         "stem gets least; null: one rate")
       .range(0, 1)
       .above(0)
       .change(Change::needs_accept)
-      .instead_of({"layer_decay_rate", "layer_lr_decay", "llrd"});
+      .aliases({"layer_decay_rate", "layer_lr_decay", "llrd"});
 }
 
 double OptimizerSpec::peak_lr(int64_t global_batch_size) const {
@@ -99,7 +99,7 @@ double OptimizerSpec::peak_lr(int64_t global_batch_size) const {
   return lr * static_cast<double>(global_batch_size) / static_cast<double>(*lr_base_batch_size);
 }
 
-bool OptimizerSpec::decays(nn::Role role) const {
+bool OptimizerSpec::decays(nn::ParameterRole role) const {
   return std::find(no_decay.begin(), no_decay.end(), name_of(role)) == no_decay.end();
 }
 
@@ -117,7 +117,7 @@ device::UpdateSettings OptimizerSpec::settings_of(const std::string& parameter, 
 
 void LrSchedulerSpec::describe(config::Description<LrSchedulerSpec>& d) {
   d.summary("how the learning rate changes over training");
-  d.choice("type", &LrSchedulerSpec::type, schedules(), "curve").instead_of({"name"});
+  d.choice("type", &LrSchedulerSpec::type, schedules(), "curve").aliases({"name"});
 }
 
 }  // namespace gputrain::optim

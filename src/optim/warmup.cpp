@@ -14,9 +14,9 @@ template <class Spec>
 void describe_warmup(config::Description<Spec>& d) {
   d.key("warmup", &Spec::warmup, "length over which the learning rate rises to its peak")
       .at_least(0)
-      .instead_of({"warmup_steps", "warmup_iters", "num_warmup_steps"})
-      .instead_of("warmup_epochs", config::epochs_of_count)
-      .instead_of("warmup_ratio", config::percent_of_ratio);
+      .aliases({"warmup_steps", "warmup_iters", "num_warmup_steps"})
+      .aliases("warmup_epochs", config::epochs_of_count)
+      .aliases("warmup_ratio", config::percent_of_ratio);
 }
 
 }  // namespace
@@ -27,18 +27,18 @@ void DecaySpec::describe(config::Description<DecaySpec>& d) {
   describe_warmup(d);
   d.key("min_lr", &DecaySpec::min_lr, "learning rate at the end")
       .at_least(0)
-      .instead_of({"final_lr", "alpha_f", "eta_min", "lr_end"});
+      .aliases({"final_lr", "alpha_f", "eta_min", "lr_end"});
 }
 
 double warmup_share(int64_t step, int64_t warmup) {
   return step < warmup ? static_cast<double>(step + 1) / static_cast<double>(warmup + 1) : 1;
 }
 
-DecayingSchedule::DecayingSchedule(const DecaySpec& spec, const Horizon& horizon, std::string name)
-    : peak_lr_(horizon.peak_lr),
+DecayingSchedule::DecayingSchedule(const DecaySpec& spec, const ScheduleContext& context, std::string name)
+    : peak_lr_(context.peak_lr),
       min_lr_(spec.min_lr),
-      warmup_(horizon.to_steps(spec.warmup, "warmup")),
-      total_(horizon.total_steps),
+      warmup_(context.to_steps(spec.warmup, "warmup")),
+      total_(context.total_steps),
       name_(std::move(name)) {
   if (total_ == INT64_MAX) {
     throw Error(ExitCode::usage, {.what = "the learning rate would never decay: a run that only train.max_time ends "

@@ -27,7 +27,7 @@ double warmup_share(int64_t step, int64_t warmup);
 /// A warm-up, then a decay from the peak to `min_lr` along a curve; constant afterwards.
 class DecayingSchedule : public Schedule {
  public:
-  DecayingSchedule(const DecaySpec& spec, const Horizon& horizon, std::string name);
+  DecayingSchedule(const DecaySpec& spec, const ScheduleContext& context, std::string name);
 
   double lr(int64_t step) const final;
   std::string describe() const final;

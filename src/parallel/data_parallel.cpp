@@ -26,7 +26,8 @@ std::string name_of(size_t index) { return "gradient bucket " + std::to_string(i
 
 }  // namespace
 
-Traffic traffic_of_step(const device::Arena& arena, const ReductionOptions& options, int64_t ranks, int64_t passes) {
+GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions& options, int64_t ranks,
+                                int64_t passes) {
   const auto gradient = static_cast<int64_t>(arena.values().nbytes());
   int64_t sent = gradient;
   if (options.wire_type) sent = arena.values().numel() * static_cast<int64_t>(at::elementSize(*options.wire_type));
@@ -55,7 +56,7 @@ struct DataParallel::ReadyHook final : torch::autograd::FunctionPostHook {
 };
 
 DataParallel::DataParallel(comm::ProcessGroups& groups, const device::Arena& arena,
-                           const std::vector<at::Tensor>& parameters, ReductionOptions options)
+                           const std::vector<at::Tensor>& parameters, ReducerOptions options)
     : group_(groups.tensors()), arena_(arena), options_(std::move(options)) {
   if (groups.alone()) {
     options_.owners.clear();
@@ -97,18 +98,18 @@ void DataParallel::abandon() {
     bucket.sent.reset();
     if (shares_gradients()) bucket.gradient.reset();
   }
-  complete_publishing();
+  complete_gathering();
 }
 
-void DataParallel::publish() {
+void DataParallel::all_gather_values() {
   const at::Tensor& values = arena_.values();
   for (size_t rank = 0; rank < options_.owners.size(); ++rank) {
     const device::Range& owned = options_.owners[rank];
     if (owned.size() == 0) continue;
-    published_.push_back(group_.start_broadcast(values.narrow(0, owned.begin, owned.size()), static_cast<int>(rank),
+    gathering_.push_back(group_.start_broadcast(values.narrow(0, owned.begin, owned.size()), static_cast<int>(rank),
                                                 "values of rank " + std::to_string(rank)));
   }
-  complete_publishing();
+  complete_gathering();
 }
 
 void DataParallel::hook(const at::Tensor& parameter) {
@@ -188,8 +189,8 @@ void DataParallel::complete_exchanges() {
   for (Bucket& bucket : buckets_) bucket.exchange->finish(all_are_finite);
 }
 
-void DataParallel::complete_publishing() {
-  for (comm::Pending& pending : std::exchange(published_, {})) pending.wait();
+void DataParallel::complete_gathering() {
+  for (comm::Pending& pending : std::exchange(gathering_, {})) pending.wait();
 }
 
 /// Stores the sum where it belongs; does nothing if that was done before.

@@ -56,33 +56,33 @@ std::optional<int64_t> free_bytes_below(const std::filesystem::path& folder) {
   return static_cast<int64_t>(space.available);
 }
 
-int64_t checkpoint_bytes(Assembly& assembly) {
-  auto& [place, datasets, plan, built, updates, reduction, micro_batch] = assembly;
+int64_t checkpoint_bytes(TrainingSetup& setup) {
+  auto& [context, datasets, plan, built, optimizer_stack, gradient_sync, micro_batch] = setup;
   int64_t own = 0;
-  if (place.rank() == 0) {
-    const at::Tensor generator = device::generator_state(place.device).unsqueeze(0);
+  if (context.rank() == 0) {
+    const at::Tensor generator = device::generator_state(context.device).unsqueeze(0);
     own += bytes_of(trained_weights(*built.model)) +
-           bytes_of({{"cpu", generator.expand({place.groups.world_size(), -1})}});
+           bytes_of({{"cpu", generator.expand({context.groups.world_size(), -1})}});
   }
-  if (place.rank() == 0 || !built.owners.empty())
-    own += bytes_of(optimizer_shard(built, *updates.optimizer, place.rank()).tensors);
-  if (reduction.power_sgd) own += bytes_of(reduction.shard(place.groups).tensors);
+  if (context.rank() == 0 || !built.owners.empty())
+    own += bytes_of(optimizer_shard(built, *optimizer_stack.optimizer, context.rank()).tensors);
+  if (gradient_sync.power_sgd) own += bytes_of(gradient_sync.shard(context.groups).tensors);
   const at::Tensor all = at::full({}, own, at::kLong);
-  place.groups.control().all_reduce_sum(all, "bytes of a checkpoint").wait();
+  context.groups.control().all_reduce_sum(all, "bytes of a checkpoint").wait();
   return all.item<int64_t>();
 }
 
-std::vector<DiskShortage> disks_too_small(const Job& job, Assembly& assembly) {
-  const int64_t bytes = checkpoint_bytes(assembly);
+std::vector<DiskShortage> disks_too_small(const Job& job, TrainingSetup& setup) {
+  const int64_t bytes = checkpoint_bytes(setup);
   std::vector<DiskShortage> found;
-  if (assembly.place.rank() != 0) return found;
+  if (setup.context.rank() != 0) return found;
   const train::CheckpointSpec& spec = job.spec().checkpoint;
-  const int64_t saves = most_saves(assembly.plan);
+  const int64_t saves = most_saves(setup.plan);
   const auto look = [&](const std::filesystem::path& folder, const std::filesystem::path& checkpoints,
                         const std::string& other) {
     auto free = free_bytes_below(folder);
     if (!free) return;
-    *free = std::max<int64_t>(0, *free - frozen_bytes_for(*assembly.built.model, checkpoints));
+    *free = std::max<int64_t>(0, *free - frozen_bytes_for(*setup.built.model, checkpoints));
     const std::string size = monitor::bytes(static_cast<double>(bytes));
     const int64_t room = *free / std::max<int64_t>(1, bytes), in_all = room + checkpoints_in(checkpoints);
     const auto note = [&](std::string what, const std::string& fewer) {

@@ -20,7 +20,7 @@ constexpr double kWaitedSecondsToTell = 1, kWaitedShareToTell = 0.05;
 
 }  // namespace
 
-std::string watched_metric_of(const JobSpec& spec, const Datasets& datasets) {
+std::string watched_metric_of(const JobSpec& spec, const JobDatasets& datasets) {
   if (!datasets.val) return "";
   const tasks::Task& task = *datasets.task;
   const std::string name = spec.checkpoint.metric.value.value_or(task.best_metric().name);
@@ -33,7 +33,7 @@ std::string watched_metric_of(const JobSpec& spec, const Datasets& datasets) {
   return "val/" + name;
 }
 
-std::string best_metric_of(const JobSpec& spec, const Datasets& datasets) {
+std::string best_metric_of(const JobSpec& spec, const JobDatasets& datasets) {
   return spec.checkpoint.keep_best == 0 ? "" : watched_metric_of(spec, datasets);
 }
 
@@ -47,16 +47,16 @@ checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const trai
 
 Checkpointing::Checkpointing(Parts parts)
     : parts_(std::move(parts)),
-      state_(parts_.job, parts_.assembly, parts_.log),
-      best_metric_(best_metric_of(parts_.job.spec(), parts_.assembly.datasets)),
-      point_(agreed_resume_point(parts_.job, parts_.assembly.place.groups)),
-      store_(parts_.folder.checkpoints(),
-             retention_of(parts_.job.spec().checkpoint, parts_.assembly.plan, best_metric_), point_.branch),
+      state_(parts_.job, parts_.setup, parts_.log),
+      best_metric_(best_metric_of(parts_.job.spec(), parts_.setup.datasets)),
+      point_(agreed_resume_point(parts_.job, parts_.setup.context.groups)),
+      store_(parts_.folder.checkpoints(), retention_of(parts_.job.spec().checkpoint, parts_.setup.plan, best_metric_),
+             point_.branch),
       writer_(store_) {
   const auto& spec = parts_.job.spec().checkpoint;
   if (spec.mirror) {
     mirror_.emplace(RunMirror::Parts{.folder = *spec.mirror,
-                                     .retention = retention_of(spec, parts_.assembly.plan, best_metric_),
+                                     .retention = retention_of(spec, parts_.setup.plan, best_metric_),
                                      .branch = point_.branch,
                                      .writes = is_rank_zero(),
                                      .ledger = parts_.ledger,
@@ -87,7 +87,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
   const auto& mirror = parts_.job.spec().checkpoint.mirror;
   const bool is_own =
       is_within(chosen->folder(), parts_.folder.path) || (mirror && is_within(chosen->folder(), *mirror));
-  if (!is_own) batch_elsewhere_ = chosen->state().value("global_batch", parts_.assembly.plan.batch.global_batch);
+  if (!is_own) batch_elsewhere_ = chosen->state().value("global_batch", parts_.setup.plan.batch.global_batch);
   if (mirror_ && is_in_place_) mirror_->begin(chosen->folder());  // else what is saved first
   return "step " + grouped(progress.step) + " from " + chosen->folder().string() + " in " +
          monitor::duration(restore_seconds_) + (is_from_mirror ? "  (the mirror's: newer than any good one here)" : "");
@@ -95,7 +95,7 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
 
 /// Whether what was evaluated before belongs to another data.val, and is forgotten.
 bool Checkpointing::forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const {
-  const auto& val = parts_.assembly.datasets.val;
+  const auto& val = parts_.setup.datasets.val;
   if (progress.evaluated_step < 0 || !val) return false;
   const bool has_other_size = from.state().value("val_samples", val->size()) != val->size();
   if (!has_other_size && !evaluates_otherwise(from.state().at("settings"), parts_.job.loaded.settings())) return false;
@@ -118,7 +118,7 @@ std::optional<checkpoint::Checkpoint> Checkpointing::choose(const Read& read) co
 }
 
 std::optional<checkpoint::Checkpoint> Checkpointing::newest(const Read& read) const {
-  return newest_good(parts_.job, parts_.assembly.place.groups, point_, read);
+  return newest_good(parts_.job, parts_.setup.context.groups, point_, read);
 }
 
 int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& reason) {
@@ -152,7 +152,7 @@ int64_t Checkpointing::roll_back(train::Progress& progress, const std::string& r
 /// Another library may round otherwise: who compares runs bit for bit must know.
 void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) const {
   if (!is_rank_zero()) return;
-  auto today = versions(parts_.assembly.place.device);
+  auto today = versions(parts_.setup.context.device);
   std::string changed;
   for (const auto& [name, before] : from.manifest().origin.versions) {
     if (today[name] != before) changed += (changed.empty() ? "" : ", ") + name + " " + before + " -> " + today[name];
@@ -164,12 +164,12 @@ void Checkpointing::tell_other_versions(const checkpoint::Checkpoint& from) cons
 
 void Checkpointing::save(const train::Progress& progress, train::SaveMode mode) {
   const bool durable = mode == train::SaveMode::durable;
-  auto& groups = parts_.assembly.place.groups;
+  auto& groups = parts_.setup.context.groups;
   groups.enter("in the save after step", progress.step);
   checkpoint::Snapshot live = state_.gather(progress, best_metric_);
   live.synced_before = {parts_.folder.metrics()};
   // That has waited for the device. Where NCCL called its sums off, updates were made of what they had come to.
-  if (!parts_.assembly.place.device.is_cpu())
+  if (!parts_.setup.context.device.is_cpu())
     groups.tensors().check("step " + std::to_string(progress.step), std::chrono::steady_clock::now());
   if (writes()) {
     const double waited_seconds = wait_for_the_save_before();
@@ -276,7 +276,7 @@ void Checkpointing::note(const checkpoint::BackgroundWriter::Result& result) {
 }
 
 bool Checkpointing::fails_anywhere(bool failed) {
-  return !parts_.assembly.place.groups.holds_everywhere(!failed, "checkpoint");
+  return !parts_.setup.context.groups.holds_everywhere(!failed, "checkpoint");
 }
 
 }  // namespace gputrain::app

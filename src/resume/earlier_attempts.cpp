@@ -11,25 +11,25 @@
 
 namespace gputrain::app {
 
-EarlierAttempts::EarlierAttempts(const Job& job, Assembly& assembly, const RunFolder& folder)
-    : job_(job), assembly_(assembly), folder_(folder.path) {
-  if (assembly.place.rank() == 0) ledger_ = monitor::read_ledger(folder.ledger()).lines;
+EarlierAttempts::EarlierAttempts(const Job& job, TrainingSetup& setup, const RunFolder& folder)
+    : job_(job), setup_(setup), folder_(folder.path) {
+  if (setup.context.rank() == 0) ledger_ = monitor::read_ledger(folder.ledger()).lines;
 }
 
 /// The ledger, which only rank 0 has, knows of those that were killed before they saved, and the checkpoint of those
 /// that came before it in another folder.
 int64_t EarlierAttempts::number_of_next(const train::Progress& progress) const {
   const int64_t number = std::max(progress.attempts, attempts_in(ledger_)) + 1;
-  return assembly_.place.groups.from_rank_zero(number, "number of the attempt");
+  return setup_.context.groups.from_rank_zero(number, "number of the attempt");
 }
 
 /// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is
 /// not finished by the new one. Classes of other names, or other characters, make labels mean something else.
 void EarlierAttempts::check_data(const train::Progress& progress, bool accept_changes) const {
-  if (progress.step == 0 || progress.step >= assembly_.plan.total_steps) return;
+  if (progress.step == 0 || progress.step >= setup_.plan.total_steps) return;
   const std::string& path = job_.spec().data.train.path;
-  const DataIdentity now = identity_of(*assembly_.datasets.train), told = identity_before(ledger_);
-  auto& groups = assembly_.place.groups;  // only rank 0 has a ledger
+  const DataIdentity now = identity_of(*setup_.datasets.train), told = identity_before(ledger_);
+  auto& groups = setup_.context.groups;  // only rank 0 has a ledger
   const int64_t samples = groups.from_rank_zero(told.samples, "samples of the last attempt");
   const auto target_names = static_cast<uint64_t>(
       groups.from_rank_zero(static_cast<int64_t>(told.target_names), "targets of the last attempt"));
@@ -39,7 +39,7 @@ void EarlierAttempts::check_data(const train::Progress& progress, bool accept_ch
     effect = "samples come in another order from here on, and not each is used once in the epoch at hand";
   }
   if (target_names != 0 && target_names != now.target_names) {
-    const std::string kind = assembly_.datasets.tokens_per_sample() > 0 ? "characters" : "classes";
+    const std::string kind = setup_.datasets.tokens_per_sample() > 0 ? "characters" : "classes";
     what += (what.empty() ? "" : "; ") + ("its " + kind + " are not those of before");
     effect += (effect.empty() ? "" : "; ") + ("numbers that the model has learned stand for other " + kind);
   }
@@ -58,8 +58,8 @@ void EarlierAttempts::refuse_if_stuck(const train::Progress& progress) const {
   const auto& limit = job_.spec().limits.max_attempts_without_progress;
   if (!limit) return;
   Stuck stuck;
-  if (assembly_.place.rank() == 0) stuck = stuck_at(ledger_, progress.step);
-  const int64_t attempts = assembly_.place.groups.from_rank_zero(stuck.attempts, "attempts without progress");
+  if (setup_.context.rank() == 0) stuck = stuck_at(ledger_, progress.step);
+  const int64_t attempts = setup_.context.groups.from_rank_zero(stuck.attempts, "attempts without progress");
   if (attempts < *limit) return;
   throw Error(ExitCode::no_restart,
               {.what = counted(attempts, "attempt") + " in a row did not come past step " +
@@ -68,6 +68,6 @@ void EarlierAttempts::refuse_if_stuck(const train::Progress& progress) const {
                .hint = "mend the cause, then start once with --accept"});
 }
 
-train::LossRecord EarlierAttempts::losses() const { return losses_in(ledger_); }
+train::InterruptionStats EarlierAttempts::interruptions() const { return interruptions_in(ledger_); }
 
 }  // namespace gputrain::app

@@ -36,16 +36,16 @@ int64_t global_batch_before(const Job& job) {
 
 }  // namespace
 
-int64_t kept_global_batch(const Job& job, Place& place) {
+int64_t kept_global_batch(const Job& job, RankContext& context) {
   if (job.spec().train.names_global_batch()) return 0;
-  const int64_t kept = place.rank() == 0 ? global_batch_before(job) : 0;
-  return place.groups.from_rank_zero(kept, "global batch of the checkpoint");
+  const int64_t kept = context.rank() == 0 ? global_batch_before(job) : 0;
+  return context.groups.from_rank_zero(kept, "global batch of the checkpoint");
 }
 
 void tell_of_kept_batch(const train::BatchPlan& batch) {
-  if (batch.instead_of == 0) return;
+  if (batch.aliases == 0) return;
   log::warning("the global batch stays at " + counted(batch.global_batch, "sample") +
-               ", as the run had it; micro-batch, accumulation and ranks would make it " + grouped(batch.instead_of) +
+               ", as the run had it; micro-batch, accumulation and ranks would make it " + grouped(batch.aliases) +
                " now: train.global_batch_size can name another one");
 }
 

@@ -17,13 +17,13 @@
 
 namespace gputrain::app {
 
-nlohmann::json to_json(const data::Usage& usage) {
+nlohmann::json to_json(const data::SampleUsage& usage) {
   return {{"samples", usage.samples},
           {"fingerprint", fmt::format("{:016x}", usage.fingerprint)},
           {"unreadable", usage.unreadable}};
 }
 
-data::Usage usage_from_json(const nlohmann::json& json) {
+data::SampleUsage usage_from_json(const nlohmann::json& json) {
   return {.samples = json.at("samples").get<int64_t>(),
           .fingerprint = std::stoull(json.at("fingerprint").get<std::string>(), nullptr, 16),
           .unreadable = json.value("unreadable", int64_t{0})};  // older ledgers do not say
@@ -45,10 +45,10 @@ data::OrderFacts order_from_json(const nlohmann::json& json) {
           .drop_last = json.at("drop_last").get<bool>()};
 }
 
-data::OrderFacts order_facts(const Job& job, const Assembly& assembly) {
-  const auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
-  return {.samples = assembly.datasets.train->size(),
-          .global_batch = options.share.global_batch,
+data::OrderFacts order_facts(const Job& job, const TrainingSetup& setup) {
+  const auto options = loader_options(job.spec(), *setup.datasets.train, setup.context, setup.plan.batch);
+  return {.samples = setup.datasets.train->size(),
+          .global_batch = options.partition.global_batch,
           .seed = options.seed,
           .shuffle = options.shuffle,
           .drop_last = options.drop_last};
@@ -89,23 +89,22 @@ DataIdentity identity_before(const std::vector<nlohmann::json>& ledger) {
   return {};
 }
 
-nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress) {
-  nlohmann::json record{
-      {"attempt", progress.attempts},
-      {"run_id", job.run_id},
-      {"spec_hash", job.spec_hash},
-      {"version", version()},
-      {"process", ::getpid()},
-      {"host", assembly.place.groups.hosts().empty() ? "" : assembly.place.groups.hosts().front()},
-      {"world_size", assembly.place.groups.world_size()},
-      {"device", assembly.place.device.is_cpu() ? "cpu" : device::facts_of(assembly.place.device).name},
-      {"threads", assembly.place.threads.count},
-      {"step", progress.step},
-      {"data", to_json(progress.usage)},
-      {"order", to_json(order_facts(job, assembly))}};
-  if (const uint64_t names = identity_of(*assembly.datasets.train).target_names; names != 0)
+nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const train::Progress& progress) {
+  nlohmann::json record{{"attempt", progress.attempts},
+                        {"run_id", job.run_id},
+                        {"spec_hash", job.spec_hash},
+                        {"version", version()},
+                        {"process", ::getpid()},
+                        {"host", setup.context.groups.hosts().empty() ? "" : setup.context.groups.hosts().front()},
+                        {"world_size", setup.context.groups.world_size()},
+                        {"device", setup.context.device.is_cpu() ? "cpu" : device::facts_of(setup.context.device).name},
+                        {"threads", setup.context.threads.count},
+                        {"step", progress.step},
+                        {"data", to_json(progress.usage)},
+                        {"order", to_json(order_facts(job, setup))}};
+  if (const uint64_t names = identity_of(*setup.datasets.train).target_names; names != 0)
     record["target_names"] = fmt::format("{:016x}", names);
-  if (assembly.micro_batch.micro_batch > 0) record["micro_batch"] = assembly.micro_batch.to_json();
+  if (setup.micro_batch.micro_batch > 0) record["micro_batch"] = setup.micro_batch.to_json();
   return record;
 }
 
@@ -150,8 +149,8 @@ Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step) {
   return stuck;
 }
 
-train::LossRecord losses_in(const std::vector<nlohmann::json>& ledger) {
-  train::LossRecord record;
+train::InterruptionStats interruptions_in(const std::vector<nlohmann::json>& ledger) {
+  train::InterruptionStats record;
   bool is_open = false;
   double last = 0;
   for (const auto& line : ledger) {
@@ -159,7 +158,7 @@ train::LossRecord losses_in(const std::vector<nlohmann::json>& ledger) {
     const auto time = line.find("time");
     const double now = time != line.end() && time->is_number() ? time->get<double>() : last;
     if (kind == "attempt") {
-      if (is_open) ++record.losses;
+      if (is_open) ++record.interruptions;
       is_open = true;
     } else if (is_open) {
       record.seconds += std::max(0.0, now - last);  // up to its last sign of life
@@ -167,10 +166,10 @@ train::LossRecord losses_in(const std::vector<nlohmann::json>& ledger) {
     last = now;
     if (kind != "end") continue;
     const auto status = line.find("status");
-    if (is_open && status != line.end() && *status == "failed") ++record.losses;
+    if (is_open && status != line.end() && *status == "failed") ++record.interruptions;
     is_open = false;
   }
-  if (is_open) ++record.losses;  // killed
+  if (is_open) ++record.interruptions;  // killed
   return record;
 }
 

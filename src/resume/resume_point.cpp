@@ -41,7 +41,7 @@ void refuse_to_start_over(const Job& job, const Search& in_vain) {
 /// Takes a damaged checkpoint out of the way and returns its new name; empty where a mirror does not allow that.
 std::string quarantine(const std::filesystem::path& folder, bool is_own) {
   try {
-    return checkpoint::set_aside(folder).filename().string();
+    return checkpoint::archive_checkpoint(folder).filename().string();
   } catch (const Error&) {
     if (is_own) throw;
     return {};

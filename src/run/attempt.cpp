@@ -13,25 +13,25 @@ namespace gputrain::app {
 namespace {
 
 /// Rank 0 creates the folder; the other ranks use it afterwards.
-TakenRunFolder enter_run_folder(const Job& job, Place& place) {
+TakenRunFolder enter_run_folder(const Job& job, RankContext& context) {
   TakenRunFolder taken{.folder = {job.output_dir}, .lock = {}};
   const auto& spec = job.spec().checkpoint;
-  place.groups.on_rank_zero([&] { taken = take_run_folder(job.output_dir, spec.resume == "never", spec.mirror); },
-                            "run folder");
-  open_log(taken.folder, place);
+  context.groups.on_rank_zero([&] { taken = take_run_folder(job.output_dir, spec.resume == "never", spec.mirror); },
+                              "run folder");
+  open_log(taken.folder, context);
   return taken;
 }
 
 }  // namespace
 
-int run_attempt(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console) {
-  const TakenRunFolder taken = enter_run_folder(job, assembly.place);
+int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console) {
+  const TakenRunFolder taken = enter_run_folder(job, setup.context);
   const RunFolder& folder = taken.folder;
-  const bool writes = assembly.place.rank() == 0;
+  const bool writes = setup.context.rank() == 0;
   bool has_begun = false;
   try {
     if (writes) monitor::write_beginning(folder.summary(), {.run_id = job.run_id});
-    Training training(request, job, assembly, console, taken);
+    Training training(request, job, setup, console, taken);
     training.resume_run();
     if (writes) write_file_atomically(folder.resolved(), job.loaded.resolved_yaml(), ExitCode::environment);
     has_begun = true;
@@ -40,7 +40,7 @@ int run_attempt(const RunRequest& request, const Job& job, Assembly& assembly, m
     if (writes && !has_begun) record_failed_start(failure, job.run_id, folder);
     log::set_stderr_enabled(false);  // main prints it
     log::error(failure.what());
-    fail(assembly.place, failure);
+    fail(setup.context, failure);
   }
 }
 

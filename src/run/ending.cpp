@@ -72,7 +72,7 @@ Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metri
   return expectation;
 }
 
-void check_expected_metrics(const JobSpec& spec, const Datasets& datasets) {
+void check_expected_metrics(const JobSpec& spec, const JobDatasets& datasets) {
   if (!spec.expect) return;
   std::vector<std::string> measured{"train/loss"};
   for (const auto& [split, is_there] :
@@ -88,15 +88,15 @@ void check_expected_metrics(const JobSpec& spec, const Datasets& datasets) {
   }
 }
 
-monitor::Summary summarize(const Job& job, const Place& place, const train::Plan& plan, const train::Progress& progress,
-                           const train::LogHook& log) {
+monitor::Summary summarize(const Job& job, const RankContext& context, const train::Plan& plan,
+                           const train::Progress& progress, const train::LogHook& log) {
   monitor::Summary summary;
   summary.run_id = job.run_id;
   summary.step = progress.step;
   summary.epoch = plan.epochs_in(progress.step);
   summary.samples = progress.usage.samples;
   summary.tokens = progress.tokens;
-  summary.world_size = place.groups.world_size();
+  summary.world_size = context.groups.world_size();
   summary.attempts = progress.attempts;
   summary.metrics = progress.metrics;
   summary.best = progress.best;
@@ -105,7 +105,7 @@ monitor::Summary summarize(const Job& job, const Place& place, const train::Plan
   summary.wall_seconds = seconds_since_process_start();
   summary.first_step_seconds = log.first_step_seconds();
   summary.peak_memory_bytes =
-      place.device.is_cpu() ? device::peak_resident_bytes() : device::peak_allocated_bytes(place.device);
+      context.device.is_cpu() ? device::peak_resident_bytes() : device::peak_allocated_bytes(context.device);
   return summary;
 }
 

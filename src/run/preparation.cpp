@@ -16,13 +16,13 @@ namespace {
 
 /// Finds errors that would appear only when the run folder is locked and the checkpoint is read. Rank 0 does both in a
 /// run.
-std::string look_at_run_folder(const RunRequest& request, const Job& job, const Place& place) {
-  if (place.rank() != 0) return {};
+std::string look_at_run_folder(const RunRequest& request, const Job& job, const RankContext& context) {
+  if (context.rank() != 0) return {};
   check_may_take_run_folder(job.output_dir, job.spec().checkpoint.resume == "never");
   return preview_resume(job, request.accept);
 }
 
-void check_against_data(const RunRequest& request, const Job& job, const Datasets& datasets) {
+void check_against_data(const RunRequest& request, const Job& job, const JobDatasets& datasets) {
   const JobSpec& spec = job.spec();
   check_sample(job, datasets);
   if (spec.checkpoint.mirror) check_mirror(*spec.checkpoint.mirror, job.output_dir);
@@ -35,22 +35,22 @@ void check_against_data(const RunRequest& request, const Job& job, const Dataset
 
 }  // namespace
 
-Preparation prepare_run(const RunRequest& request, const Job& job, Place& place) {
+Preparation prepare_run(const RunRequest& request, const Job& job, RankContext& context) {
   try {
     Preparation found{.job = job, .datasets = open_datasets(job), .micro_batch = {}};
     check_against_data(request, job, found.datasets);
     if (request.dry_run) {
-      found.resume = look_at_run_folder(request, job, place);
+      found.resume = look_at_run_folder(request, job, context);
       return found;
     }
-    found.kept_global_batch = kept_global_batch(job, place);
+    found.kept_global_batch = kept_global_batch(job, context);
     if (!job.spec().train.searches_micro_batch()) return found;
-    if (place.rank() == 0 && exists(job.output_dir)) RunLock(job.output_dir);  // throws if it is in use
-    found.micro_batch = choose_micro_batch(job, place, found.datasets);
+    if (context.rank() == 0 && exists(job.output_dir)) RunLock(job.output_dir);  // throws if it is in use
+    found.micro_batch = choose_micro_batch(job, context, found.datasets);
     found.job = with_micro_batch(job, found.micro_batch.micro_batch);
     return found;
   } catch (const std::exception& failure) {
-    fail(place, failure);
+    fail(context, failure);
   }
 }
 

@@ -7,7 +7,7 @@
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/monitor/format.hpp"
-#include "gputrain/run/idle_keys.hpp"
+#include "gputrain/run/ineffective_settings.hpp"
 #include "gputrain/setup/fixed_memory.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/versions.hpp"
@@ -38,44 +38,45 @@ std::string ranks_text(const std::vector<std::string>& hosts) {
   return text + ", " + counted(static_cast<int64_t>(hosts.size()), "rank") + " x ";
 }
 
-std::string hosts_text(const Place& place) {
-  const auto facts = device::facts_of(place.device);
-  const auto& groups = place.groups;
+std::string hosts_text(const RankContext& context) {
+  const auto facts = device::facts_of(context.device);
+  const auto& groups = context.groups;
   std::string text;
   if (!groups.alone()) text = ranks_text(groups.hosts());
   text += facts.name + " (" + monitor::bytes(facts.total_bytes) + ")";
-  if (place.device.is_cpu()) text += "  " + counted(place.threads.count, "thread") + " (" + place.threads.reason + ")";
+  if (context.device.is_cpu())
+    text += "  " + counted(context.threads.count, "thread") + " (" + context.threads.reason + ")";
   if (!facts.software.empty()) text += "  " + facts.software;
   if (!groups.alone())
-    text += "  " + torch_version() + "  " + groups.description() + "  " + launcher_text(place.launch);
+    text += "  " + torch_version() + "  " + groups.description() + "  " + launcher_text(context.launch);
   return text;
 }
 
-std::string model_text(const JobSpec& spec, const Assembly& assembly) {
+std::string model_text(const JobSpec& spec, const TrainingSetup& setup) {
   std::string from = spec.model.pretrained ? "from " + *spec.model.pretrained : "from scratch";
-  if (const int64_t classes = assembly.built.classes_left_out; classes > 0) {
+  if (const int64_t classes = setup.built.classes_left_out; classes > 0) {
     from += " without its last layer, which has " + counted(classes, "class");
   }
-  const auto& built = assembly.built;
+  const auto& built = setup.built;
   std::string count = compact(static_cast<double>(built.parameter_count)) + " params  ";
   if (built.trainable_count < built.parameter_count)
     count = "trainable " + compact(static_cast<double>(built.trainable_count)) + " of " + count;
   return spec.model.architecture.name + " " + count + spec.precision +
-         (assembly.place.policy.compute != assembly.place.policy.master ? ", fp32 master weights" : "") + "  " + from +
+         (setup.context.policy.compute != setup.context.policy.master ? ", fp32 master weights" : "") + "  " + from +
          ", seed " + std::to_string(spec.seed);
 }
 
-std::string data_text(const Datasets& datasets) {
+std::string data_text(const JobDatasets& datasets) {
   std::string text = "train " + datasets.train->describe();
   if (datasets.val) text += "  val " + datasets.val->describe();
   return text;
 }
 
-std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
-  const auto& batch = assembly.plan.batch;
-  const int64_t sequence = assembly.datasets.tokens_per_sample();
-  const int world = assembly.place.groups.world_size();
-  std::string text = sequence > 0 ? counted(assembly.plan.tokens_per_step, "token") + "/step"
+std::string batch_text(const JobSpec& spec, const TrainingSetup& setup) {
+  const auto& batch = setup.plan.batch;
+  const int64_t sequence = setup.datasets.tokens_per_sample();
+  const int world = setup.context.groups.world_size();
+  std::string text = sequence > 0 ? counted(setup.plan.tokens_per_step, "token") + "/step"
                                   : counted(batch.global_batch, "sample") + "/step";
   const bool is_even = batch.micro_batches.empty(), is_open = spec.train.searches_micro_batch();
   text += " = " +
@@ -87,27 +88,27 @@ std::string batch_text(const JobSpec& spec, const Assembly& assembly) {
   if (is_even) text += " x " + counted(world, "rank");
   text += " x " + (is_open ? "as many" : grouped(batch.accumulation)) + " accumulation";
   if (batch.micro_batch_over_ranks(world) * batch.accumulation != batch.global_batch) text += " (at most)";
-  if (const int64_t samples = assembly.datasets.train->size(); samples < batch.global_batch)
+  if (const int64_t samples = setup.datasets.train->size(); samples < batch.global_batch)
     text += ", but an epoch has only " + counted(samples, "sample") + ": each step takes the whole epoch";
   const double lr = spec.optimizer.peak_lr(batch.global_batch);
-  text += "  " + assembly.updates.optimizer->describe() + " lr " + significant(lr);
-  if (assembly.built.owners.empty()) return text;
-  const bool shares_gradients = assembly.built.arena->keeps_owned_gradients_only();
+  text += "  " + setup.optimizer_stack.optimizer->describe() + " lr " + significant(lr);
+  if (setup.built.owners.empty()) return text;
+  const bool shares_gradients = setup.built.arena->keeps_owned_gradients_only();
   return text + (shares_gradients ? "  its state and the gradients" : "  its state") + " shared out over the ranks";
 }
 
 /// The chosen micro-batch, or the sizes that a run will try.
-std::string micro_batch_text(const JobSpec& spec, const Assembly& assembly) {
-  if (!spec.train.searches_micro_batch()) return assembly.micro_batch.text();
+std::string micro_batch_text(const JobSpec& spec, const TrainingSetup& setup) {
+  if (!spec.train.searches_micro_batch()) return setup.micro_batch.text();
   std::string sizes;
-  for (const int64_t size : train::micro_batches_to_try(assembly.plan.batch.micro_batch)) sizes += " " + grouped(size);
+  for (const int64_t size : train::micro_batches_to_try(setup.plan.batch.micro_batch)) sizes += " " + grouped(size);
   return "auto: a run tries" + sizes + " samples per rank before its first step and takes the fastest that fits";
 }
 
-std::string graph_text(const JobSpec& spec, const Assembly& assembly) {
-  const std::string obstacle = obstacle_to_recording(spec, assembly);
+std::string graph_text(const JobSpec& spec, const TrainingSetup& setup) {
+  const std::string obstacle = obstacle_to_capture(spec, setup);
   return obstacle.empty()
-             ? "a step is one CUDA graph from the " + std::to_string(train::Step::kStepsBeforeRecording + 1) + "th on"
+             ? "a step is one CUDA graph from the " + std::to_string(train::Step::kStepsBeforeCapture + 1) + "th on"
              : "none: " + obstacle;
 }
 
@@ -117,8 +118,8 @@ std::string cadence_text(const train::Cadence& cadence) {
   return "at the end";
 }
 
-std::string plan_text(const Assembly& assembly, const std::string& saves) {
-  const auto& plan = assembly.plan;
+std::string plan_text(const TrainingSetup& setup, const std::string& saves) {
+  const auto& plan = setup.plan;
   std::string text;
   if (plan.is_time_limited()) {
     text = monitor::duration(plan.max_seconds) + " of training";
@@ -127,39 +128,39 @@ std::string plan_text(const Assembly& assembly, const std::string& saves) {
     text = counted(plan.total_steps, "step") + " = " + significant(epochs) + (epochs == 1 ? " epoch" : " epochs");
     if (plan.max_seconds > 0) text += ", or " + monitor::duration(plan.max_seconds) + " of training if that is less";
   }
-  text += "  " + assembly.updates.schedule->describe();
-  if (assembly.datasets.val) text += "  eval " + cadence_text(plan.eval);
+  text += "  " + setup.optimizer_stack.schedule->describe();
+  if (setup.datasets.val) text += "  eval " + cadence_text(plan.eval);
   text += "  save " + (plan.save.is_auto ? saves : cadence_text(plan.save));
   return text + (plan.save.also_steps > 0 ? ", and every " + grouped(plan.save.also_steps) + " for good" : "");
 }
 
 /// The memory that stays allocated for the whole run, exactly. The activations are unknown before the first step.
-std::string memory_text(const Assembly& assembly) {
-  const FixedMemory fixed = fixed_memory(assembly.built, assembly.updates);
-  const int64_t all = device::facts_of(assembly.place.device).total_bytes;
-  const int here = assembly.place.device.is_cpu() ? assembly.place.launch.rendezvous.local_world_size : 1;
+std::string memory_text(const TrainingSetup& setup) {
+  const FixedMemory fixed = fixed_memory(setup.built, setup.optimizer_stack);
+  const int64_t all = device::facts_of(setup.context.device).total_bytes;
+  const int here = setup.context.device.is_cpu() ? setup.context.launch.rendezvous.local_world_size : 1;
   return monitor::bytes(fixed.total()) + " of " + monitor::bytes(all) +
          (here > 1 ? " for " + counted(here, "rank") : "") + ": " + fixed.text() + "  then activations";
 }
 
 }  // namespace
 
-void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const StartTexts& texts) {
+void print_start_page(monitor::Console& console, const Job& job, const TrainingSetup& setup, const StartTexts& texts) {
   console.block("gputrain " + version() + "  run " + job.run_id + "  resolved " +
                 (job.output_dir / "job.resolved.yaml").string());
-  console.line("hosts", texts.hosts.empty() ? hosts_text(assembly.place) : texts.hosts);
-  console.line("model", model_text(job.spec(), assembly));
-  console.line("data", data_text(assembly.datasets));
-  console.line("batch", batch_text(job.spec(), assembly));
-  const bool is_chosen = job.spec().train.searches_micro_batch() || assembly.micro_batch.micro_batch > 0;
-  if (is_chosen) console.line("micro", micro_batch_text(job.spec(), assembly));
-  if (!assembly.place.groups.alone())
-    console.line("reduce", describe(assembly.reduction, *assembly.built.arena, traffic_of_step(assembly)));
-  if (!assembly.place.device.is_cpu()) console.line("graph", graph_text(job.spec(), assembly));
-  console.line("plan", plan_text(assembly, texts.saves));
-  console.line("memory", texts.memory.empty() ? memory_text(assembly) : texts.memory);
+  console.line("hosts", texts.hosts.empty() ? hosts_text(setup.context) : texts.hosts);
+  console.line("model", model_text(job.spec(), setup));
+  console.line("data", data_text(setup.datasets));
+  console.line("batch", batch_text(job.spec(), setup));
+  const bool is_chosen = job.spec().train.searches_micro_batch() || setup.micro_batch.micro_batch > 0;
+  if (is_chosen) console.line("micro", micro_batch_text(job.spec(), setup));
+  if (!setup.context.groups.alone())
+    console.line("reduce", describe(setup.gradient_sync, *setup.built.arena, traffic_of_step(setup)));
+  if (!setup.context.device.is_cpu()) console.line("graph", graph_text(job.spec(), setup));
+  console.line("plan", plan_text(setup, texts.saves));
+  console.line("memory", texts.memory.empty() ? memory_text(setup) : texts.memory);
   console.line("resume", texts.resume);
-  for (const std::string& text : idle_keys(job, assembly)) log::warning(text);
+  for (const std::string& text : ineffective_settings(job, setup)) log::warning(text);
 }
 
 }  // namespace gputrain::app

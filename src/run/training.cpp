@@ -24,7 +24,7 @@
 #include "gputrain/train/replica_hook.hpp"
 #include "gputrain/train/sampler.hpp"
 #include "gputrain/train/trainer.hpp"
-#include "gputrain/train/unreached_hook.hpp"
+#include "gputrain/train/unused_parameter_hook.hpp"
 
 namespace gputrain::app {
 namespace {
@@ -45,52 +45,52 @@ class ForcedExitHandler {
 
 }  // namespace
 
-Training::Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console,
+Training::Training(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console,
                    const TakenRunFolder& taken)
     : request_(request),
       job_(job),
       spec_(job.spec()),
-      assembly_(assembly),
+      setup_(setup),
       console_(console),
       folder_(taken.folder),
       lock_(taken.lock),
-      recorder_(assembly.place.rank() == 0 ? monitor::Recorder(spec_.log.sinks, {folder_.path, console})
-                                           : monitor::Recorder()),
-      reporting_{recorder_, assembly.plan},
-      log_(reporting_, assembly.place.groups, assembly.place.device),
-      ledger_(assembly.place.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
-      checkpointing_({job, assembly, log_, console, ledger_, pace_, folder_}),
-      save_requests_(assembly.place.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {}
+      recorder_(setup.context.rank() == 0 ? monitor::Recorder(spec_.log.sinks, {folder_.path, console})
+                                          : monitor::Recorder()),
+      reporting_{recorder_, setup.plan},
+      log_(reporting_, setup.context.groups, setup.context.device),
+      ledger_(setup.context.rank() == 0 ? monitor::Ledger(folder_.ledger()) : monitor::Ledger()),
+      checkpointing_({job, setup, log_, console, ledger_, pace_, folder_}),
+      save_requests_(setup.context.rank() == 0 ? folder_.save_request() : std::filesystem::path()) {}
 
 void Training::resume_run() {
   watch_notices();
   std::string resume = this->resume();
-  const EarlierAttempts earlier(job_, assembly_, folder_);
+  const EarlierAttempts earlier(job_, setup_, folder_);
   progress_.attempts = earlier.number_of_next(progress_);
   if (progress_.attempts > 1) resume += "  attempt " + grouped(progress_.attempts);
   earlier.check_data(progress_, request_.accept);
   if (!request_.accept) earlier.refuse_if_stuck(progress_);
-  leave_later_steps();
-  tell_of_kept_batch(assembly_.plan.batch);
-  pace_ = train::SavePace(earlier.losses());
+  truncate_later_history();
+  tell_of_kept_batch(setup_.plan.batch);
+  pace_ = train::SavePace(earlier.interruptions());
   record_attempt();
   const auto& mirror = spec_.checkpoint.mirror;
-  print_start_page(console_, job_, assembly_,
+  print_start_page(console_, job_, setup_,
                    {.saves = pace_.text(), .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text()});
 }
 
 /// One rank of each machine polls the cloud.
 void Training::watch_notices() {
   const auto sources = cloud::read_metadata_sources();
-  if (!spec_.checkpoint.notice.watches() || assembly_.place.launch.rendezvous.local_rank != 0) return;
+  if (!spec_.checkpoint.notice.watches() || setup_.context.launch.rendezvous.local_rank != 0) return;
   notices_ = std::make_unique<cloud::NoticeWatcher>(
       cloud::NoticeWatcher::Options{.interval_seconds = spec_.checkpoint.notice.interval.seconds,
-                                    .has_gpu = assembly_.place.device.is_cuda(),
+                                    .has_gpu = setup_.context.device.is_cuda(),
                                     .sources = sources});
 }
 
 void Training::record_attempt() {
-  nlohmann::json attempt = attempt_record(job_, assembly_, progress_);
+  nlohmann::json attempt = attempt_record(job_, setup_, progress_);
   if (checkpointing_.restore_seconds() > 0) attempt["restore_seconds"] = checkpointing_.restore_seconds();
   if (const auto batch = checkpointing_.batch_elsewhere()) attempt["from_elsewhere"] = {{"global_batch", *batch}};
   attempt["branch"] = checkpointing_.branch();
@@ -109,10 +109,10 @@ std::string Training::resume() {
 }
 
 /// Moves metrics and log lines about steps that will be repeated into files beside them.
-void Training::leave_later_steps() {
-  const int rank = assembly_.place.rank();
+void Training::truncate_later_history() {
+  const int rank = setup_.context.rank();
   recorder_.truncate(progress_.step, progress_.evaluated_step);
-  const auto left = cut_logs(folder_, assembly_.place, progress_);
+  const auto left = truncate_logs(folder_, setup_.context, progress_);
   if (progress_.step == 0 && left == 0) return;
   const std::string mark =
       "resumed at step " + grouped(progress_.step) + ", attempt " + std::to_string(progress_.attempts);
@@ -120,30 +120,30 @@ void Training::leave_later_steps() {
                               : "; " + counted(left, "line") + " about later steps are now in " +
                                     folder_.log(rank).filename().string() + ".left"));
   recorder_.log(
-      {.step = progress_.step, .epoch = assembly_.plan.epochs_in(progress_.step), .kind = "event", .text = mark});
+      {.step = progress_.step, .epoch = setup_.plan.epochs_in(progress_.step), .kind = "event", .text = mark});
 }
 
 int Training::run() {
   note_reached();
-  const ForcedExitHandler on_forced_exit(assembly_.place.groups,
+  const ForcedExitHandler on_forced_exit(setup_.context.groups,
                                          [this](const Error& failure) { record_forced_end(failure); });
   try {
     // Only warns: the reported free space may be wrong, and there may be room when the first save is due.
-    for (const auto& shortage : disks_too_small(job_, assembly_)) log::warning(shortage.error.what());
+    for (const auto& shortage : disks_too_small(job_, setup_)) log::warning(shortage.error.what());
     monitor::Summary summary = train();
     keep_measured(summary, monitor::newest_end(folder_.summary()));
-    assembly_.place.groups.control().barrier("end");
+    setup_.context.groups.control().barrier("end");
     lock_.check();
-    if (assembly_.place.rank() == 0) monitor::write_summary(folder_.summary(), summary);
+    if (setup_.context.rank() == 0) monitor::write_summary(folder_.summary(), summary);
     ledger_.append("end", end_record(summary, progress_));
     train::note_saved();
-    assembly_.place.groups.leave();  // from here on, a failure of another rank does not matter
+    setup_.context.groups.leave();  // from here on, a failure of another rank does not matter
     finish_mirror();
     return summary.exit_code;
   } catch (const std::exception& failure) {
-    auto known = out_of_memory_error(failure, job_, &assembly_, present_work());
+    auto known = out_of_memory_error(failure, job_, &setup_, present_work());
     if (!known) known = device::fault_of(failure);
-    assembly_.place.groups.leave(known ? *known : failure);
+    setup_.context.groups.leave(known ? *known : failure);
     record_end(known ? *known : failure);
     if (known) throw Error(*known);
     throw;
@@ -153,31 +153,30 @@ int Training::run() {
 /// The present activity in words, for error messages.
 std::string Training::present_work() const {
   const int64_t step = progress_.step;
-  const bool is_done = step >= assembly_.plan.total_steps;
+  const bool is_done = step >= setup_.plan.total_steps;
   const bool is_evaluating =
-      assembly_.datasets.val && progress_.evaluated_step != step && (is_done || assembly_.plan.eval.at_step(step));
+      setup_.datasets.val && progress_.evaluated_step != step && (is_done || setup_.plan.eval.at_step(step));
   if (is_evaluating && step > 0) return "in the evaluation after step " + grouped(step);
   return is_done ? "at the end, after step " + grouped(step) : "in step " + grouped(step + 1);
 }
 
 void Training::record_end(const std::exception& failure) {
-  if (assembly_.place.rank() != 0 || !lock_.is_held()) return;  // do not write into the folder of another run
+  if (setup_.context.rank() != 0 || !lock_.is_held()) return;  // do not write into the folder of another run
   const std::lock_guard lock(end_mutex_);
-  const auto summary =
-      record_failure(summarize(job_, assembly_.place, assembly_.plan, progress_, log_), failure, folder_);
+  const auto summary = record_failure(summarize(job_, setup_.context, setup_.plan, progress_, log_), failure, folder_);
   ledger_.append("end", end_record(summary, progress_));
 }
 
 /// Keeps a copy of the progress after each step: a stuck main thread cannot be asked for it.
 void Training::note_reached() {
-  if (assembly_.place.rank() != 0 || assembly_.place.groups.alone()) return;
-  Reached now{summarize(job_, assembly_.place, assembly_.plan, progress_, log_), progress_};
+  if (setup_.context.rank() != 0 || setup_.context.groups.alone()) return;
+  Reached now{summarize(job_, setup_.context, setup_.plan, progress_, log_), progress_};
   const std::lock_guard lock(end_mutex_);
   reached_ = std::move(now);
 }
 
 void Training::record_forced_end(const Error& failure) {
-  if (assembly_.place.rank() != 0 || !lock_.is_held()) return;
+  if (setup_.context.rank() != 0 || !lock_.is_held()) return;
   const std::lock_guard lock(end_mutex_);
   const auto summary = record_failure(reached_.summary, failure, folder_);
   monitor::Ledger(folder_.ledger())
@@ -187,23 +186,23 @@ void Training::record_forced_end(const Error& failure) {
 monitor::Summary Training::train() {
   train::note_signals();
   first_step_ = progress_.step;
-  auto& [place, datasets, plan, built, updates, reduction, micro_batch] = assembly_;
+  auto& [context, datasets, plan, built, optimizer_stack, gradient_sync, micro_batch] = setup_;
   const train::StopReason own_stop = [this] { return this->own_stop(); };
-  TrainingLoop loop(spec_, assembly_, own_stop, [this] { checkpointing_.finish_copy(); });
+  TrainingLoop loop(spec_, setup_, own_stop, [this] { checkpointing_.finish_copy(); });
 
   std::optional<train::EvalHook> eval;
   if (datasets.val) {
-    eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, assembly_, "val"), *built.model,
-                                        place.groups, reporting_, own_stop, spec_.eval.at_start,
+    eval.emplace(train::EvalHook::Parts{make_evaluator(spec_, datasets.val, setup_, "val"), *built.model,
+                                        context.groups, reporting_, own_stop, spec_.eval.at_start,
                                         watched_metric_of(spec_, datasets), spec_.eval.early_stopping});
   }
   train::ReplicaHook replicas(
       {.cadence = plan.cadence_of(spec_.parallel.check_replicas, "parallel.check_replicas"),
-       .groups = place.groups,
+       .groups = context.groups,
        .arena = *built.arena,
        .buffers = built.sync_batch_norm ? train::buffers_of(*built.model) : parallel::NamedTensors()});
   train::SaveHook save({.cadence = plan.save,
-                        .pace = plan.save.is_auto && place.rank() == 0 ? &pace_ : nullptr,
+                        .pace = plan.save.is_auto && context.rank() == 0 ? &pace_ : nullptr,
                         .best_metric = plan.save.is_never() ? "" : checkpointing_.best_metric(),
                         .requests = save_requests_,
                         .save =
@@ -215,41 +214,42 @@ monitor::Summary Training::train() {
                         .look = [this] { look_at_saves(); },
                         .settle = [this] { return checkpointing_.settle(); },
                         .saved_evaluation = progress_.evaluates_anew ? -1 : progress_.evaluated_step});
-  train::FiniteHook finite({.spec = spec_.train,
-                            .look_every = place.device.is_cpu() ? 1 : train::kDeviceLookEvery,
-                            .scaler = updates.scaler.get(),
-                            .plan = plan,
-                            .order = order_facts(job_, assembly_),
-                            .ledger = ledger_,
-                            .others_due = [&] { return save.is_due() || (eval && eval->is_due()); },
-                            .sends_fp16 = spec_.parallel.compress == "fp16" && place.groups.world_size() > 1});
-  train::UnreachedHook unreached(*built.model);
-  std::vector<train::Hook*> hooks{&unreached, &finite, &log_, &replicas};
+  train::NonFiniteGuard nonfinite_guard(
+      {.spec = spec_.train,
+       .look_every = context.device.is_cpu() ? 1 : train::kDeviceLookEvery,
+       .scaler = optimizer_stack.scaler.get(),
+       .plan = plan,
+       .order = order_facts(job_, setup_),
+       .ledger = ledger_,
+       .others_due = [&] { return save.is_due() || (eval && eval->is_due()); },
+       .sends_fp16 = spec_.parallel.compress == "fp16" && context.groups.world_size() > 1});
+  train::UnusedParameterHook unused(*built.model);
+  std::vector<train::Hook*> hooks{&unused, &nonfinite_guard, &log_, &replicas};
   if (eval) hooks.push_back(&*eval);
   hooks.push_back(&save);
 
   if (!checkpointing_.is_in_place()) checkpointing_.save(progress_, train::SaveMode::durable);
   train::Outcome outcome;
   try {
-    while ((outcome = loop.run(progress_, hooks)).stop == train::Stop::diverged) roll_back(finite.finding());
+    while ((outcome = loop.run(progress_, hooks)).stop == train::Stop::diverged) roll_back(nonfinite_guard.finding());
   } catch (const Error& failure) {
     // All ranks get here at the same step. Wait, because a rank that left early would abort a collective of another
     // rank.
-    if (failure.code() == ExitCode::refused) place.groups.control().barrier("results refused");
+    if (failure.code() == ExitCode::refused) context.groups.control().barrier("results refused");
     throw;
   }
   if (datasets.test && !outcome.is_preempted()) outcome.stop = std::max(outcome.stop, test());
   stop_ = outcome.stop;
   const Expectation expectation = check_expectation(spec_, progress_.metrics);
-  monitor::Summary summary = summarize(job_, place, plan, progress_, log_);
-  if (progress_.step > first_step_ && !place.groups.alone()) {
-    const auto traffic = traffic_of_step(assembly_);
+  monitor::Summary summary = summarize(job_, context, plan, progress_, log_);
+  if (progress_.step > first_step_ && !context.groups.alone()) {
+    const auto traffic = traffic_of_step(setup_);
     summary.sent_bytes_per_step = traffic.bytes;
     summary.uncompressed_bytes_per_step = traffic.full_bytes;
   }
   conclude(summary, outcome, expectation, request_.verify);
-  place.groups.enter("at the end, after step", progress_.step);
-  if (place.rank() == 0) finish(summary, expectation);
+  context.groups.enter("at the end, after step", progress_.step);
+  if (context.rank() == 0) finish(summary, expectation);
   return summary;
 }
 
@@ -276,7 +276,7 @@ void Training::look_at_saves() {
     since_lock_check_.lap();
   }
   checkpointing_.note_results();
-  if (!assembly_.plan.save.is_auto) return;
+  if (!setup_.plan.save.is_auto) return;
   pace_.set_notices_watched(notices_ && notices_->counts().polls > 0);
   if (const std::string news = pace_.take_news(); !news.empty()) console_.line("save", news);
 }
@@ -303,12 +303,12 @@ train::Stop Training::own_stop() {
   const train::Stop signalled = train::noted_stop();
   if (signalled != train::Stop::none) return signalled;
   if (is_leaving()) return train::Stop::notice;
-  if (assembly_.place.rank() != 0) return train::Stop::none;
+  if (setup_.context.rank() != 0) return train::Stop::none;
   const auto& limit = spec_.limits.max_duration;
   if (limit && seconds_since_process_start() >= limit->seconds) return train::Stop::max_duration;
   // The previous attempt may have stopped early.
   if (train::is_patience_over(spec_.eval.early_stopping, progress_)) return train::Stop::early_stop;
-  const double max_seconds = assembly_.plan.max_seconds;
+  const double max_seconds = setup_.plan.max_seconds;
   return max_seconds > 0 && progress_.train_seconds >= max_seconds ? train::Stop::max_time : train::Stop::none;
 }
 
@@ -324,7 +324,7 @@ void Training::roll_back(const std::string& finding) {
   }
   const int64_t step = progress_.step;
   const int64_t back_to = checkpointing_.roll_back(progress_, finding);
-  const data::Usage passed_over = data::expected_usage(order_facts(job_, assembly_), back_to, step);
+  const data::SampleUsage passed_over = data::expected_usage(order_facts(job_, setup_), back_to, step);
   ledger_.append("rollback", {{"step", step},
                               {"back_to", back_to},
                               {"data", to_json(progress_.usage)},
@@ -334,25 +334,24 @@ void Training::roll_back(const std::string& finding) {
                            grouped(step) + ": " + counted(passed_over.samples, "sample") + " passed over (" +
                            std::to_string(progress_.rollbacks) + " of at most " + std::to_string(most) + ")";
   log::warning(finding);
-  recorder_.log(
-      {.step = step, .epoch = assembly_.plan.epochs_in(step), .kind = "event", .label = "back", .text = text});
+  recorder_.log({.step = step, .epoch = setup_.plan.epochs_in(step), .kind = "event", .label = "back", .text = text});
   checkpointing_.save(progress_, train::SaveMode::background);  // so that a resumed run does not diverge again
 }
 
 train::Stop Training::test() {
   if (progress_.step == first_step_) {
     const auto known =
-        tested_before(monitor::newest_end(folder_.summary()), job_.run_id, progress_.step, assembly_.place.groups);
+        tested_before(monitor::newest_end(folder_.summary()), job_.run_id, progress_.step, setup_.context.groups);
     for (const auto& [name, value] : known) progress_.metrics[name] = value;
     if (!known.empty()) return train::Stop::none;
   }
-  const auto evaluator = make_evaluator(spec_, assembly_.datasets.test, assembly_, "test");
-  train::StopPoll poll(assembly_.place.groups, [this] { return own_stop(); });
-  const auto metrics = evaluator.run(*assembly_.built.model, assembly_.place.groups, poll);
+  const auto evaluator = make_evaluator(spec_, setup_.datasets.test, setup_, "test");
+  train::StopPoll poll(setup_.context.groups, [this] { return own_stop(); });
+  const auto metrics = evaluator.run(*setup_.built.model, setup_.context.groups, poll);
   if (const train::Stop stop = poll.finish(); stop != train::Stop::none) return stop;
   for (const auto& [name, value] : metrics) progress_.metrics[name] = value;
   recorder_.log({.step = progress_.step,
-                 .epoch = assembly_.plan.epochs_in(progress_.step),
+                 .epoch = setup_.plan.epochs_in(progress_.step),
                  .kind = "eval",
                  .metrics = metrics,
                  .label = "test",
@@ -361,17 +360,17 @@ train::Stop Training::test() {
 }
 
 void Training::finish(const monitor::Summary& summary, const Expectation& expectation) {
-  auto& model = *assembly_.built.model;
+  auto& model = *setup_.built.model;
   lock_.check();
-  write_weights(model, *assembly_.datasets.train, folder_);
+  write_weights(model, *setup_.datasets.train, folder_);
   const auto& sample = spec_.eval.sample;
   if (sample && summary.status != "stopped") {
-    const device::Reading reading(assembly_.built.arena->working_copy());
+    const device::Reading reading(setup_.built.arena->working_copy());
     console_.line("sample", "temperature " + monitor::significant(sample->temperature));
-    console_.block(train::write_sample(model, *assembly_.datasets.train, assembly_.datasets.tokens_per_sample(),
-                                       *sample, static_cast<uint64_t>(spec_.seed)));
+    console_.block(train::write_sample(model, *setup_.datasets.train, setup_.datasets.tokens_per_sample(), *sample,
+                                       static_cast<uint64_t>(spec_.seed)));
   }
-  print_ending(console_, summary, assembly_.plan, expectation, folder_, spec_.checkpoint.resume);
+  print_ending(console_, summary, setup_.plan, expectation, folder_, spec_.checkpoint.resume);
 }
 
 }  // namespace gputrain::app

@@ -14,18 +14,18 @@
 namespace gputrain::app {
 namespace {
 
-int compute_one_loss(const Job& job, Assembly& assembly, monitor::Console& console, const std::string& resume) {
-  print_start_page(console, job, assembly, {.saves = "auto", .resume = resume});
-  auto options = loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
-  if (job.spec().train.searches_micro_batch()) options.share.micro_batch = 1;
-  data::Loader loader(assembly.datasets.train, options);
+int compute_one_loss(const Job& job, TrainingSetup& setup, monitor::Console& console, const std::string& resume) {
+  print_start_page(console, job, setup, {.saves = "auto", .resume = resume});
+  auto options = loader_options(job.spec(), *setup.datasets.train, setup.context, setup.plan.batch);
+  if (job.spec().train.searches_micro_batch()) options.partition.micro_batch = 1;
+  data::Loader loader(setup.datasets.train, options);
   const auto step = loader.next_step();
   const auto& batch = step.micro_batches.front();
-  const data::Preprocess preprocess(*assembly.datasets.train,
-                                    input_format(job.spec(), *assembly.datasets.train, assembly.place));
-  const auto loss = assembly.datasets.task->loss(*assembly.built.model, preprocess(batch), {});
+  const data::Preprocess preprocess(*setup.datasets.train,
+                                    input_format(job.spec(), *setup.datasets.train, setup.context));
+  const auto loss = setup.datasets.task->loss(*setup.built.model, preprocess(batch), {});
   const double mean = loss.sum.item<double>() / static_cast<double>(batch.weight);
-  for (const auto& shortage : disks_too_small(job, assembly)) {
+  for (const auto& shortage : disks_too_small(job, setup)) {
     if (shortage.for_one) throw Error(shortage.error);
     log::warning(shortage.error.what());
   }
@@ -35,11 +35,11 @@ int compute_one_loss(const Job& job, Assembly& assembly, monitor::Console& conso
 
 }  // namespace
 
-int try_out(const Job& job, Assembly& assembly, monitor::Console& console, const std::string& resume) {
+int try_out(const Job& job, TrainingSetup& setup, monitor::Console& console, const std::string& resume) {
   try {
-    return compute_one_loss(job, assembly, console, resume);
+    return compute_one_loss(job, setup, console, resume);
   } catch (const std::exception& failure) {
-    if (const auto shortage = out_of_memory_error(failure, job, &assembly, "in the dry run")) throw Error(*shortage);
+    if (const auto shortage = out_of_memory_error(failure, job, &setup, "in the dry run")) throw Error(*shortage);
     throw;
   }
 }

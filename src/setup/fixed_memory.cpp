@@ -17,14 +17,14 @@ std::string FixedMemory::text() const {
          monitor::bytes(gradients) + "  optimizer " + monitor::bytes(optimizer_state);
 }
 
-FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates) {
+FixedMemory fixed_memory(const BuiltModel& built, const OptimizerStack& optimizer_stack) {
   const device::Arena& arena = *built.arena;
   FixedMemory memory{
       .parameters = nbytes(arena.values()),
       .gradients = nbytes(arena.keeps_owned_gradients_only() ? arena.owned_gradients() : arena.gradients())};
   for (const at::Tensor& flat : arena.frozen_values()) memory.frozen += nbytes(flat);
   if (arena.working_copy()) memory.working_copy = nbytes(arena.working_copy()->tensor());
-  for (const auto& [name, tensor] : updates.optimizer->state().flat) memory.optimizer_state += nbytes(tensor);
+  for (const auto& [name, tensor] : optimizer_stack.optimizer->state().flat) memory.optimizer_state += nbytes(tensor);
   built.model->each_buffer(
       [&](const std::string&, const nn::Buffer& buffer) { memory.buffers += nbytes(buffer.value); });
   return memory;

@@ -69,20 +69,20 @@ void check_groups(const Job& job, models::Model& model, const Names& names) {
   }
 }
 
-device::Resident resident_of(const optim::OptimizerSpec& optimizer, const std::string& name,
-                             const nn::Parameter& parameter, at::ScalarType compute) {
-  device::Resident resident{.name = name,
-                            .value = parameter.value,
-                            .decays = optimizer.decays(parameter.role),
-                            .role = parameter.role,
-                            .trainable = parameter.trainable};
-  if (!parameter.trainable && parameter.read_as == nn::ReadAs::compute) resident.frozen_type = compute;
-  return resident;
+device::ArenaTensor resident_of(const optim::OptimizerSpec& optimizer, const std::string& name,
+                                const nn::Parameter& parameter, at::ScalarType compute) {
+  device::ArenaTensor arena_tensor{.name = name,
+                                   .value = parameter.value,
+                                   .decays = optimizer.decays(parameter.role),
+                                   .role = parameter.role,
+                                   .trainable = parameter.trainable};
+  if (!parameter.trainable && parameter.read_as == nn::ReadAs::compute) arena_tensor.frozen_type = compute;
+  return arena_tensor;
 }
 
 }  // namespace
 
-std::vector<device::Resident> residents_of(const Job& job, models::Model& model) {
+std::vector<device::ArenaTensor> arena_tensors_of(const Job& job, models::Model& model) {
   const optim::OptimizerSpec& optimizer = job.spec().optimizer;
   const Names names = parameter_names(model);
   freeze_parameters(job, model, names);
@@ -95,7 +95,7 @@ std::vector<device::Resident> residents_of(const Job& job, models::Model& model)
   model.each_parameter([&](const std::string& name, const nn::Parameter& parameter) {
     known[parameter.value.unsafeGetTensorImpl()] = {name, {}};
   });
-  std::vector<device::Resident> residents;
+  std::vector<device::ArenaTensor> arena_tensors;
   const auto units = model.units();
   for (size_t number = 0; number < units.size(); ++number) {
     const std::string told = "unit '" + units[number].name + "'";
@@ -107,9 +107,9 @@ std::vector<device::Resident> residents_of(const Job& job, models::Model& model)
         auto& [name, holder] = found->second;
         GPUTRAIN_ASSERT(holder.empty(), "parameter '" + name + "' is in " + holder + " and again in " + told);
         holder = told;
-        residents.push_back(resident_of(optimizer, name, parameter, model.context().policy.compute));
-        residents.back().unit = static_cast<int64_t>(number);
-        residents.back().settings = optimizer.settings_of(name, static_cast<int64_t>(number), std::ssize(units));
+        arena_tensors.push_back(resident_of(optimizer, name, parameter, model.context().policy.compute));
+        arena_tensors.back().unit = static_cast<int64_t>(number);
+        arena_tensors.back().settings = optimizer.settings_of(name, static_cast<int64_t>(number), std::ssize(units));
       });
     }
   }
@@ -117,7 +117,7 @@ std::vector<device::Resident> residents_of(const Job& job, models::Model& model)
     const bool is_in_a_unit = !known.at(parameter.value.unsafeGetTensorImpl()).unit.empty();
     GPUTRAIN_ASSERT(is_in_a_unit, "parameter '" + name + "' is in none of the model's units");
   });
-  return residents;
+  return arena_tensors;
 }
 
 }  // namespace gputrain::app

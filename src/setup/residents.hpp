@@ -12,6 +12,6 @@ namespace gputrain::app {
 /// Every parameter once, in unit order, with its full name. Those that model.freeze names are frozen, the others get
 /// the settings of optimizer.groups and layer_decay. Throws config::SpecError for a pattern that matches no parameter,
 /// and where nothing is left to train.
-std::vector<device::Resident> residents_of(const Job& job, models::Model& model);
+std::vector<device::ArenaTensor> arena_tensors_of(const Job& job, models::Model& model);
 
 }  // namespace gputrain::app

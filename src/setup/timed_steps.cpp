@@ -62,22 +62,22 @@ class TimingHook final : public train::Hook {
   std::vector<train::StepResult> results_;
 };
 
-int64_t peak_bytes(const Assembly& assembly) {
-  const int64_t peak = device::read_memory(assembly.place.device).peak_tensor_bytes;
+int64_t peak_bytes(const TrainingSetup& setup) {
+  const int64_t peak = device::read_memory(setup.context.device).peak_tensor_bytes;
   // On the CPU the arena and tensors of its size are mapped outside the allocator.
-  return assembly.place.device.is_cpu() ? peak + fixed_memory(assembly.built, assembly.updates).total() : peak;
+  return setup.context.device.is_cpu() ? peak + fixed_memory(setup.built, setup.optimizer_stack).total() : peak;
 }
 
-void evaluate_once(const Job& job, Assembly& assembly) {
-  if (!assembly.datasets.val) return;
-  train::StopPoll never(assembly.place.groups, {});
+void evaluate_once(const Job& job, TrainingSetup& setup) {
+  if (!setup.datasets.val) return;
+  train::StopPoll never(setup.context.groups, {});
   constexpr int64_t kOneSample = 1;  // padded to a whole pass
-  make_evaluator(job.spec(), assembly.datasets.val, assembly, "val", kOneSample)
-      .run(*assembly.built.model, assembly.place.groups, never);
+  make_evaluator(job.spec(), setup.datasets.val, setup, "val", kOneSample)
+      .run(*setup.built.model, setup.context.groups, never);
   never.finish();
 }
 
-std::unique_ptr<device::Recording> without_recording(at::Device) { return nullptr; }
+std::unique_ptr<device::CapturedGraph> without_graph(at::Device) { return nullptr; }
 
 }  // namespace
 
@@ -89,20 +89,20 @@ double median(std::vector<double> values) {
 
 double TimedSteps::median_rate() const { return median(samples_per_second); }
 
-TimedSteps time_steps(const Job& job, Assembly& assembly, const Timing& timing) {
-  const train::Plan plan = assembly.plan;
-  assembly.plan.batch = timing.batch;
-  assembly.plan.total_steps = timing.warmup + timing.steps;
-  TimingHook hook(assembly.place.device, timing.enough_seconds, [&] {
-    if (timing.evaluates) evaluate_once(job, assembly);
+TimedSteps time_steps(const Job& job, TrainingSetup& setup, const Timing& timing) {
+  const train::Plan plan = setup.plan;
+  setup.plan.batch = timing.batch;
+  setup.plan.total_steps = timing.warmup + timing.steps;
+  TimingHook hook(setup.context.device, timing.enough_seconds, [&] {
+    if (timing.evaluates) evaluate_once(job, setup);
   });
   train::Progress progress;
   TrainingLoop(
-      job.spec(), assembly, {}, [] {}, timing.records() ? device::make_recording : without_recording)
+      job.spec(), setup, {}, [] {}, timing.records() ? device::make_captured_graph : without_graph)
       .run(progress, {&hook});
-  assembly.plan = plan;
+  setup.plan = plan;
   TimedSteps timed = hook.finish(timing.warmup);
-  timed.peak_bytes = peak_bytes(assembly);
+  timed.peak_bytes = peak_bytes(setup);
   return timed;
 }
 

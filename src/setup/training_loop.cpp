@@ -7,46 +7,47 @@
 
 namespace gputrain::app {
 
-std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly) {
+std::string obstacle_to_capture(const JobSpec& spec, const TrainingSetup& setup) {
   if (spec.train.cuda_graphs == "off") return "train.cuda_graphs is off";
-  if (assembly.reduction.power_sgd) return "parallel.compress: powersgd runs a QR decomposition within the step";
+  if (setup.gradient_sync.power_sgd) return "parallel.compress: powersgd runs a QR decomposition within the step";
   if (spec.train.activation_checkpointing == "block") return "recomputed blocks set random generator states";
   return {};
 }
 
-parallel::Traffic traffic_of_step(const Assembly& assembly) {
-  const auto& built = assembly.built;
-  return parallel::traffic_of_step(*built.arena, assembly.reduction.options(built.owners),
-                                   assembly.place.groups.world_size(), assembly.plan.batch.accumulation);
+parallel::GradientTraffic traffic_of_step(const TrainingSetup& setup) {
+  const auto& built = setup.built;
+  return parallel::traffic_of_step(*built.arena, setup.gradient_sync.options(built.owners),
+                                   setup.context.groups.world_size(), setup.plan.batch.accumulation);
 }
 
-TrainingLoop::TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop,
-                           std::function<void()> before_update, MakeRecording make_recording)
+TrainingLoop::TrainingLoop(const JobSpec& spec, TrainingSetup& setup, train::StopReason own_stop,
+                           std::function<void()> before_update, MakeCapturedGraph make_captured_graph)
     : spec_(spec),
-      assembly_(assembly),
+      setup_(setup),
       own_stop_(std::move(own_stop)),
       before_update_(std::move(before_update)),
-      make_recording_(std::move(make_recording)),
-      data_parallel_(assembly.place.groups, *assembly.built.arena, assembly.built.parameters,
-                     assembly.reduction.options(assembly.built.owners)) {}
+      make_captured_graph_(std::move(make_captured_graph)),
+      data_parallel_(setup.context.groups, *setup.built.arena, setup.built.parameters,
+                     setup.gradient_sync.options(setup.built.owners)) {}
 
 train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step) {
-  auto& [place, datasets, plan, built, updates, reduction, micro_batch] = assembly_;
+  auto& [context, datasets, plan, built, optimizer_stack, gradient_sync, micro_batch] = setup_;
   train::Plan until = plan;
   until.total_steps = std::min(plan.total_steps, last_step);
-  data::LoaderOptions reading = loader_options(spec_, *datasets.train, place, plan.batch);
+  data::LoaderOptions reading = loader_options(spec_, *datasets.train, context, plan.batch);
   reading.pads = !built.sync_batch_norm;  // padding would change the batch statistics
   if (!until.is_time_limited()) reading.total_steps = until.total_steps;
   data::Loader loader(datasets.train, reading, {.step = progress.step, .unreadable = progress.unreadable_in_epoch});
-  const data::Preprocess preprocess(*datasets.train, input_format(spec_, *datasets.train, place));
-  train::Step step(
-      {*built.model, *built.arena, *datasets.task, preprocess, data_parallel_, *updates.optimizer, updates.scaler.get(),
-       before_update_, obstacle_to_recording(spec_, assembly_).empty() ? make_recording_(place.device) : nullptr,
-       [&](bool here) { return place.groups.holds_everywhere(here, "whether the step was recorded"); }},
-      {.max_grad_norm = spec_.train.max_grad_norm, .sync_batch_norm = built.sync_batch_norm});
-  train::Feed feed(loader, place.groups, own_stop_, [&](const data::StepData& data) { return step.can_replay(data); });
-  const auto lr = [&](int64_t at) { return updates.schedule->lr(at); };
-  return train::Trainer({step, feed, until, lr, place.groups, place.device}, hooks).run(progress);
+  const data::Preprocess preprocess(*datasets.train, input_format(spec_, *datasets.train, context));
+  train::Step step({*built.model, *built.arena, *datasets.task, preprocess, data_parallel_, *optimizer_stack.optimizer,
+                    optimizer_stack.scaler.get(), before_update_,
+                    obstacle_to_capture(spec_, setup_).empty() ? make_captured_graph_(context.device) : nullptr,
+                    [&](bool here) { return context.groups.holds_everywhere(here, "whether the step was recorded"); }},
+                   {.max_grad_norm = spec_.train.max_grad_norm, .sync_batch_norm = built.sync_batch_norm});
+  train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
+                                   [&](const data::StepData& data) { return step.can_replay(data); });
+  const auto lr = [&](int64_t at) { return optimizer_stack.schedule->lr(at); };
+  return train::Trainer({step, prefetcher, until, lr, context.groups, context.device}, hooks).run(progress);
 }
 
 }  // namespace gputrain::app

@@ -51,8 +51,8 @@ void reading_state_of(const checkpoint::Checkpoint& from, const std::function<vo
 
 }  // namespace
 
-TrainingState::TrainingState(const Job& job, Assembly& assembly, train::Hook& log)
-    : job_(job), assembly_(assembly), log_(log), frozen_source_(source_now(job.spec())) {}
+TrainingState::TrainingState(const Job& job, TrainingSetup& setup, train::Hook& log)
+    : job_(job), setup_(setup), log_(log), frozen_source_(source_now(job.spec())) {}
 
 checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank) {
   checkpoint::Shard shard{.part = "optimizer", .tensors = {}, .slices = {}};
@@ -69,7 +69,7 @@ checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& opt
 /// check_job_changes() compares only settings. The global batch may differ with equal settings, for example if this run
 /// was planned from the newest checkpoint and that one is damaged.
 void TrainingState::check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const {
-  const int64_t now = assembly_.plan.batch.global_batch, before = from.state().value("global_batch", now);
+  const int64_t now = setup_.plan.batch.global_batch, before = from.state().value("global_batch", now);
   if (before == now) return;
   const std::string what =
       "the global batch was " + counted(before, "sample") + " at the checkpoint and is " + std::to_string(now) + " now";
@@ -99,10 +99,10 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
     note_source(from);
     restore_weights(from);
     restore_optimizer(from);
-    assembly_.reduction.restore(from, assembly_.place.groups);
-    if (assembly_.updates.scaler && state.contains("scaler")) {
-      assembly_.updates.scaler->restore({.scale = state["scaler"].at("scale").get<double>(),
-                                         .growth_tracker = state["scaler"].at("growth_tracker").get<int64_t>()});
+    setup_.gradient_sync.restore(from, setup_.context.groups);
+    if (setup_.optimizer_stack.scaler && state.contains("scaler")) {
+      setup_.optimizer_stack.scaler->restore({.scale = state["scaler"].at("scale").get<double>(),
+                                              .growth_tracker = state["scaler"].at("growth_tracker").get<int64_t>()});
     }
     log_.restore(state.at("log"));
     restore_generators(from);
@@ -113,14 +113,14 @@ void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress&
 /// where they differ.
 void TrainingState::note_source(const checkpoint::Checkpoint& from) {
   const auto& saved = from.manifest().frozen;
-  const auto frozen = frozen_weights(*assembly_.built.model);
+  const auto frozen = frozen_weights(*setup_.built.model);
   const std::string source = source_now(job_.spec());
   frozen_source_ = saved ? saved->source : source;
   frozen_.reset();
   const bool has_trained =
       std::ranges::any_of(frozen, [&](const auto& named) { return !saved || !saved->tensors.contains(named.first); });
   if (has_trained) frozen_source_ = "training until step " + std::to_string(from.step()) + ", " + source;
-  if (assembly_.place.rank() != 0 || !saved || saved->source != source) return;
+  if (setup_.context.rank() != 0 || !saved || saved->source != source) return;
   int64_t others = 0;
   const checkpoint::FrozenWeights given(frozen, source);
   for (const auto& [name, now] : given.note().tensors) {
@@ -136,8 +136,8 @@ void TrainingState::note_source(const checkpoint::Checkpoint& from) {
 void TrainingState::restore_weights(const checkpoint::Checkpoint& from) {
   const checkpoint::Part& part = from.part("model");
   std::set<std::string> may_differ = frozen_names(from);
-  for (const auto& [name, tensor] : assembly_.built.arena->frozen()) may_differ.insert(name);
-  auto targets = checkpoint::whole(named_weights(*assembly_.built.model));
+  for (const auto& [name, tensor] : setup_.built.arena->frozen()) may_differ.insert(name);
+  auto targets = checkpoint::whole(named_weights(*setup_.built.model));
   std::vector<std::pair<at::Tensor, at::Tensor>> to_cast;  // to, from
   for (auto& target : targets) {
     if (!may_differ.contains(target.name) || !part.contains(target.name)) continue;
@@ -155,8 +155,8 @@ void TrainingState::restore_weights(const checkpoint::Checkpoint& from) {
 /// state of what has been frozen since is left out.
 void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
   const checkpoint::Part& part = from.part("optimizer");
-  const auto& arena = *assembly_.built.arena;
-  optim::Optimizer& optimizer = *assembly_.updates.optimizer;
+  const auto& arena = *setup_.built.arena;
+  optim::Optimizer& optimizer = *setup_.optimizer_stack.optimizer;
   const auto frozen_then = frozen_names(from);
   auto state = optimizer.state();
   const auto is_count = [](const std::string& name) { return name.starts_with(optim::Optimizer::kSincePrefix); };
@@ -186,7 +186,7 @@ void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
   });
   part.read(targets, state.scalars.size() + counts + state.flat.size() * trained_then);
   for (const auto& segment : arena.segments()) {
-    if (frozen_then.contains(segment.name)) since[segment.name] = optimizer.updates();
+    if (frozen_then.contains(segment.name)) since[segment.name] = optimizer.optimizer_stack();
   }
   optimizer.count_since(since);
 }
@@ -196,34 +196,34 @@ void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
 void TrainingState::restore_generators(const checkpoint::Checkpoint& from) {
   const auto& generators = from.part("generators");
   const auto names = generators.names();
-  const std::string name = assembly_.place.device.is_cpu() ? "cpu" : "cuda";
+  const std::string name = setup_.context.device.is_cpu() ? "cpu" : "cuda";
   at::Tensor states;
   if (std::find(names.begin(), names.end(), name) != names.end()) {
     states = at::empty_like(generators.tensor(name));
     generators.read({{.name = name, .tensor = states, .slice = {}}});
   }
-  if (states.defined() && states.size(0) == assembly_.place.groups.world_size()) {
-    device::set_generator_state(assembly_.place.device, states.select(0, assembly_.place.rank()).clone());
+  if (states.defined() && states.size(0) == setup_.context.groups.world_size()) {
+    device::set_generator_state(setup_.context.device, states.select(0, setup_.context.rank()).clone());
   } else {
-    const auto seed = static_cast<uint64_t>(job_.spec().seed + from.step() + assembly_.place.rank());
-    device::seed_generators(assembly_.place.device, seed);
+    const auto seed = static_cast<uint64_t>(job_.spec().seed + from.step() + setup_.context.rank());
+    device::seed_generators(setup_.context.device, seed);
   }
 }
 
 checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, const std::string& best_metric) {
-  auto& groups = assembly_.place.groups;
-  train::synchronise_buffers(*assembly_.built.model, groups);
+  auto& groups = setup_.context.groups;
+  train::synchronise_buffers(*setup_.built.model, groups);
   const at::Tensor generators =
-      groups.control().all_gather(device::generator_state(assembly_.place.device), "random generators");
+      groups.control().all_gather(device::generator_state(setup_.context.device), "random generators");
   nlohmann::json state{{"version", version()},
                        {"run_id", job_.run_id},
                        {"world_size", groups.world_size()},
-                       {"global_batch", assembly_.plan.batch.global_batch},
+                       {"global_batch", setup_.plan.batch.global_batch},
                        {"progress", progress.to_json()},
                        {"log", log_.state()},
                        {"settings", settings_to_json(job_.loaded.settings())}};
-  if (assembly_.updates.scaler) {
-    const auto scaler = assembly_.updates.scaler->state();
+  if (setup_.optimizer_stack.scaler) {
+    const auto scaler = setup_.optimizer_stack.scaler->state();
     state["scaler"] = {{"scale", scaler.scale}, {"growth_tracker", scaler.growth_tracker}};
   }
   std::optional<checkpoint::Score> score;
@@ -232,43 +232,43 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
       std::isfinite(measured->second)) {
     score = {.metric = best_metric, .value = measured->second};
   }
-  if (assembly_.datasets.val) state["val_samples"] = assembly_.datasets.val->size();
-  assembly_.reduction.note(state);
+  if (setup_.datasets.val) state["val_samples"] = setup_.datasets.val->size();
+  setup_.gradient_sync.note(state);
   std::vector<checkpoint::Shard> shards;
-  if (shares_optimizer() || assembly_.place.rank() == 0)
-    shards.push_back(optimizer_shard(assembly_.built, *assembly_.updates.optimizer, assembly_.place.rank()));
-  if (assembly_.reduction.power_sgd) shards.push_back(assembly_.reduction.shard(groups));
-  if (assembly_.place.rank() == 0 && !frozen_ && !assembly_.built.arena->frozen().empty())
-    frozen_ = std::make_shared<checkpoint::FrozenWeights>(frozen_weights(*assembly_.built.model), frozen_source_);
+  if (shares_optimizer() || setup_.context.rank() == 0)
+    shards.push_back(optimizer_shard(setup_.built, *setup_.optimizer_stack.optimizer, setup_.context.rank()));
+  if (setup_.gradient_sync.power_sgd) shards.push_back(setup_.gradient_sync.shard(groups));
+  if (setup_.context.rank() == 0 && !frozen_ && !setup_.built.arena->frozen().empty())
+    frozen_ = std::make_shared<checkpoint::FrozenWeights>(frozen_weights(*setup_.built.model), frozen_source_);
   return {.step = progress.step,
-          .files = {{"model", trained_weights(*assembly_.built.model)},
-                    {"generators", {{assembly_.place.device.is_cpu() ? "cpu" : "cuda", generators}}}},
+          .files = {{"model", trained_weights(*setup_.built.model)},
+                    {"generators", {{setup_.context.device.is_cpu() ? "cpu" : "cuda", generators}}}},
           .shards = std::move(shards),
           .frozen = frozen_,
           .state = state.dump(2) + "\n",
           .score = score,
           .origin = {.spec_hash = job_.spec_hash,
                      .world_size = groups.world_size(),
-                     .versions = versions(assembly_.place.device)},
-          .rank = assembly_.place.rank(),
+                     .versions = versions(setup_.context.device)},
+          .rank = setup_.context.rank(),
           .awaited = files_of_others(),
           .patience_seconds = job_.spec().parallel.timeout.seconds};
 }
 
 std::vector<std::string> TrainingState::files_of_others() const {
   std::vector<std::string> names;
-  const int64_t world = assembly_.place.groups.world_size();
+  const int64_t world = setup_.context.groups.world_size();
   for (int64_t rank = 1; rank < world; ++rank) {
     if (shares_optimizer()) names.push_back(checkpoint::file_name("optimizer", rank, world));
-    if (assembly_.reduction.power_sgd) names.push_back(checkpoint::file_name("compression", rank, world));
+    if (setup_.gradient_sync.power_sgd) names.push_back(checkpoint::file_name("compression", rank, world));
   }
   return names;
 }
 
 /// Without buffers: a forward pass changes running statistics.
 std::vector<at::Tensor> TrainingState::what_only_updates_change() const {
-  std::vector<at::Tensor> tensors{assembly_.built.arena->values()};
-  for (const auto& [name, flat] : assembly_.updates.optimizer->state().flat) tensors.push_back(flat);
+  std::vector<at::Tensor> tensors{setup_.built.arena->values()};
+  for (const auto& [name, flat] : setup_.optimizer_stack.optimizer->state().flat) tensors.push_back(flat);
   return tensors;
 }
 

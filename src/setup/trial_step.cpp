@@ -19,20 +19,20 @@ class KeepLoss final : public train::Hook {
 
 }  // namespace
 
-TrialStep take_trial_step(const Job& job, Assembly& assembly, int64_t samples) {
-  const train::Plan plan = assembly.plan;
-  assembly.plan.batch = {
-      .global_batch = samples * assembly.place.groups.world_size(), .micro_batch = samples, .accumulation = 1};
+TrialStep take_trial_step(const Job& job, TrainingSetup& setup, int64_t samples) {
+  const train::Plan plan = setup.plan;
+  setup.plan.batch = {
+      .global_batch = samples * setup.context.groups.world_size(), .micro_batch = samples, .accumulation = 1};
   JobSpec spec = job.spec();
   spec.data.num_workers.value = 0;  // workers would hold memory that does not belong to the step
   KeepLoss hook;
   train::Progress progress;
   const device::AllocationMeter meter;
   {
-    TrainingLoop loop(spec, assembly, {}, [] {});
+    TrainingLoop loop(spec, setup, {}, [] {});
     loop.run(progress, {&hook}, 1);
   }
-  assembly.plan = plan;
+  setup.plan = plan;
   return {.peak_bytes = meter.peak_bytes(), .loss = hook.loss};
 }
 

@@ -9,7 +9,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/nn/recompute.hpp"
-#include "gputrain/ops/head_loss.hpp"
+#include "gputrain/ops/chunked_cross_entropy.hpp"
 
 namespace gputrain::tasks {
 namespace {
@@ -36,9 +36,9 @@ ops::Loss cross_entropy_loss(models::Model& model, const Batch& batch, double la
   const auto last = model.last_layer(batch);
   const at::Tensor& targets = batch.tensor(kTarget);
   check_logits(model, last.features, last.head, targets);
-  return ops::head_loss(last.head, last.features, targets,
-                        {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
-                        model.context().logits_bytes);
+  return ops::chunked_cross_entropy(last.head, last.features, targets,
+                                    {.classes = last.classes, .label_smoothing = label_smoothing, .weight = weight},
+                                    model.context().logits_bytes);
 }
 
 at::Tensor evaluate_cross_entropy(models::Model& model, const Batch& batch,

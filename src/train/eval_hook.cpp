@@ -48,13 +48,13 @@ void EvalHook::before_training(Progress& progress) {
   if (progress.step == 0 ? parts_.at_start : is_missing) evaluate(progress);
 }
 
-Stop EvalHook::after_step(Progress& progress, const StepResult&, bool asked) {
+Stop EvalHook::after_step(Progress& progress, const StepResult&, bool requested) {
   progress.seconds_since_evaluation = seconds_since_evaluation();
-  return will_act(progress, asked) ? evaluate(progress) : Stop::none;
+  return will_act(progress, requested) ? evaluate(progress) : Stop::none;
 }
 
-bool EvalHook::will_act(const Progress& progress, bool asked) const {
-  return asked || parts_.reporting.plan.eval.at_step(progress.step);
+bool EvalHook::will_act(const Progress& progress, bool requested) const {
+  return requested || parts_.reporting.plan.eval.at_step(progress.step);
 }
 
 Stop EvalHook::after_training(Progress& progress, bool stopped) {

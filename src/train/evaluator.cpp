@@ -53,7 +53,7 @@ monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& group
   const device::Reading reading(options_.weights);
   synchronise_buffers(model, groups);
   auto options = options_.loader;
-  const int64_t steps = ceil_divide(dataset_->size(), options.share.global_batch);
+  const int64_t steps = ceil_divide(dataset_->size(), options.partition.global_batch);
   options.total_steps = steps;
   data::Loader loader(dataset_, options);
   const data::Preprocess preprocess(*dataset_, options_.input);

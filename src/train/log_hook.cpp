@@ -30,7 +30,7 @@ std::string metrics_text(const monitor::Metrics& metrics, const std::string& pre
   return text;
 }
 
-Stop LogHook::after_step(Progress& progress, const StepResult& result, bool asked) {
+Stop LogHook::after_step(Progress& progress, const StepResult& result, bool requested) {
   if (first_step_seconds_ == 0) note_first_step(progress, result);
   if (!interval_.loss_sum.defined()) interval_.loss_sum = at::zeros_like(result.loss_sum);
   interval_.loss_sum.add_(result.loss_sum);
@@ -40,7 +40,7 @@ Stop LogHook::after_step(Progress& progress, const StepResult& result, bool aske
   end_seconds_ = progress.train_seconds;
   end_samples_ = progress.usage.samples;
   end_tokens_ = progress.tokens;
-  if (asked || reporting_.plan.log.at_step(progress.step)) {
+  if (requested || reporting_.plan.log.at_step(progress.step)) {
     write_line(progress, result);
     return Stop::none;
   }
@@ -55,8 +55,8 @@ Stop LogHook::after_training(Progress& progress, bool stopped) {
   return Stop::none;
 }
 
-bool LogHook::will_act(const Progress& progress, bool asked) const {
-  return asked || first_step_seconds_ == 0 || reporting_.plan.log.at_step(progress.step);
+bool LogHook::will_act(const Progress& progress, bool requested) const {
+  return requested || first_step_seconds_ == 0 || reporting_.plan.log.at_step(progress.step);
 }
 
 bool LogHook::is_due() const {

@@ -168,11 +168,11 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
     refuse("no batch size is given", "add train.global_batch_size (samples per optimizer step)");
   }
   const int64_t together = std::accumulate(micro.begin(), micro.end(), int64_t{0});
-  int64_t instead_of = 0;
+  int64_t aliases = 0;
   if (global == 0) {
     global = together * std::max<int64_t>(1, accumulation);
     if (facts.kept_global_batch > 0 && facts.kept_global_batch != global) {
-      instead_of = std::exchange(global, facts.kept_global_batch);
+      aliases = std::exchange(global, facts.kept_global_batch);
       accumulation = 0;
     }
   }
@@ -196,7 +196,7 @@ BatchPlan plan_batch(const TrainSpec& spec, const PlanFacts& facts) {
   BatchPlan plan{.global_batch = global,
                  .micro_batch = micro[0],
                  .accumulation = ceil_divide(global, together),
-                 .instead_of = instead_of};
+                 .aliases = aliases};
   if (is_even) {
     plan.micro_batch = std::min(plan.micro_batch, share);
   } else {

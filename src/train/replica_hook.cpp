@@ -4,13 +4,13 @@
 
 namespace gputrain::train {
 
-Stop ReplicaHook::after_step(Progress& progress, const StepResult&, bool asked) {
-  if (will_act(progress, asked)) check(progress);
+Stop ReplicaHook::after_step(Progress& progress, const StepResult&, bool requested) {
+  if (will_act(progress, requested)) check(progress);
   return Stop::none;
 }
 
-bool ReplicaHook::will_act(const Progress& progress, bool asked) const {
-  return asked || parts_.cadence.at_step(progress.step);
+bool ReplicaHook::will_act(const Progress& progress, bool requested) const {
+  return requested || parts_.cadence.at_step(progress.step);
 }
 
 bool ReplicaHook::is_due() const {

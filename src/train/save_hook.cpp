@@ -12,12 +12,12 @@ void SaveHook::before_training(Progress& progress) {
   note_saved(progress);
 }
 
-Stop SaveHook::after_step(Progress& progress, const StepResult&, bool asked) {
+Stop SaveHook::after_step(Progress& progress, const StepResult&, bool requested) {
   has_trained_ = true;
   if (parts_.pace != nullptr) parts_.pace->note_step(progress.train_seconds - train_seconds_);
   train_seconds_ = progress.train_seconds;
   parts_.look();
-  if (!is_best(progress) && !will_act(progress, asked)) return Stop::none;
+  if (!is_best(progress) && !will_act(progress, requested)) return Stop::none;
   const bool is_requested = parts_.requests.pending();
   if (is_requested) parts_.requests.served();
   parts_.save(progress, is_requested ? SaveMode::announced : SaveMode::background);
@@ -35,8 +35,8 @@ Stop SaveHook::after_training(Progress& progress, bool) {
   return Stop::none;
 }
 
-bool SaveHook::will_act(const Progress& progress, bool asked) const {
-  return asked || parts_.cadence.at_step(progress.step);
+bool SaveHook::will_act(const Progress& progress, bool requested) const {
+  return requested || parts_.cadence.at_step(progress.step);
 }
 
 bool SaveHook::is_due() const {

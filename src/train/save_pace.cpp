@@ -10,7 +10,7 @@ namespace gputrain::train {
 namespace {
 
 constexpr double kPresumedSeconds = 86400, kPresumedSecondsWithNotice = 4 * 86400;
-constexpr double kPresumptionLosses = 0.25;  // weight of the prior, in losses
+constexpr double kPriorInterruptions = 0.25;  // weight of the prior, in losses
 
 constexpr double kLargestShare = 0.05;  // maximum share of time spent on saving
 constexpr double kShortestSeconds = 10, kLongestSeconds = 3600;
@@ -24,14 +24,14 @@ constexpr double kNewsRatio = 1.3;
 
 }  // namespace
 
-double seconds_between_losses(const LossRecord& record, bool with_notice) {
+double seconds_between_interruptions(const InterruptionStats& record, bool with_notice) {
   const double presumed = with_notice ? kPresumedSecondsWithNotice : kPresumedSeconds;
-  return (kPresumptionLosses * presumed + std::max(0.0, record.seconds)) /
-         (kPresumptionLosses + static_cast<double>(record.losses));
+  return (kPriorInterruptions * presumed + std::max(0.0, record.seconds)) /
+         (kPriorInterruptions + static_cast<double>(record.interruptions));
 }
 
-double best_save_interval(double save_cost_seconds, double seconds_between_losses) {
-  const double cost = std::max(0.0, save_cost_seconds), between = seconds_between_losses;
+double best_save_interval(double save_cost_seconds, double seconds_between_interruptions) {
+  const double cost = std::max(0.0, save_cost_seconds), between = seconds_between_interruptions;
   double best = between;
   if (cost < 2 * between) {
     const double root = std::sqrt(cost / (2 * between));
@@ -67,7 +67,7 @@ double SavePace::save_cost_seconds() const {
 
 bool SavePace::has_notice() const { return notices_watched_ && kSavesInHand * write_seconds_ < kShortestNoticeSeconds; }
 
-double SavePace::between_seconds() const { return seconds_between_losses(record_, has_notice()); }
+double SavePace::between_seconds() const { return seconds_between_interruptions(record_, has_notice()); }
 
 double SavePace::interval_seconds() const {
   if (saves_ == 0) return kFirstSeconds;
@@ -78,8 +78,8 @@ double SavePace::interval_seconds() const {
 
 std::string SavePace::text() const {
   std::string why = "work is lost once in " + monitor::duration(between_seconds());
-  if (record_.losses > 0) {
-    why += ", " + counted(record_.losses, "loss") + " in " + monitor::duration(record_.seconds);
+  if (record_.interruptions > 0) {
+    why += ", " + counted(record_.interruptions, "loss") + " in " + monitor::duration(record_.seconds);
   } else {
     why += has_notice() ? ", presumed where the cloud gives notice" : ", presumed";
   }

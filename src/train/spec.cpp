@@ -7,15 +7,15 @@ using config::Change;
 namespace {
 
 /// The search must have something to choose, and must not decide what a step consists of.
-void check_micro_batch_search(const TrainSpec& spec, config::Complaints& complaints) {
+void check_micro_batch_search(const TrainSpec& spec, config::SpecIssues& issues) {
   if (!spec.searches_micro_batch()) return;
   if (!spec.names_global_batch()) {
-    complaints.about("micro_batch_size", "auto chooses how a step is divided, but the size of a step is not set",
-                     "add train.global_batch_size (samples per optimizer step)");
+    issues.add("micro_batch_size", "auto chooses how a step is divided, but the size of a step is not set",
+               "add train.global_batch_size (samples per optimizer step)");
   } else if (!spec.gradient_accumulation_steps.is_auto()) {
-    complaints.about("micro_batch_size",
-                     "auto has no choice: the global batch and gradient_accumulation_steps determine the micro-batch",
-                     "leave gradient_accumulation_steps out, or micro_batch_size");
+    issues.add("micro_batch_size",
+               "auto has no choice: the global batch and gradient_accumulation_steps determine the micro-batch",
+               "leave gradient_accumulation_steps out, or micro_batch_size");
   }
 }
 
@@ -35,11 +35,11 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.key("max_epochs", &TrainSpec::max_epochs, "stop after this many passes over the training data")
       .above(0)
       .change(Change::needs_accept)
-      .instead_of({"num_train_epochs", "epochs", "num_epochs", "n_epochs", "total_epochs"});
+      .aliases({"num_train_epochs", "epochs", "num_epochs", "n_epochs", "total_epochs"});
   d.key("max_steps", &TrainSpec::max_steps, "stop after this many optimizer steps")
       .range(1, kMostSteps)
       .change(Change::needs_accept)
-      .instead_of({"train_steps", "num_steps", "max_iters", "num_iterations", "total_steps", "steps"});
+      .aliases({"train_steps", "num_steps", "max_iters", "num_iterations", "total_steps", "steps"});
   d.key("max_tokens", &TrainSpec::max_tokens, "stop after this many tokens (text)")
       .range(1, kMostTokens)
       .change(Change::needs_accept);
@@ -50,7 +50,7 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .range(1, kMostInAStep)
       .unit("samples")
       .change(Change::needs_accept)
-      .instead_of({"train_batch_size", "effective_batch_size", "total_batch_size"});
+      .aliases({"train_batch_size", "effective_batch_size", "total_batch_size"});
   d.key("global_batch_tokens", &TrainSpec::global_batch_tokens, "tokens per optimizer step over all ranks (text)")
       .range(1, kMostInAStep)
       .unit("tokens")
@@ -62,22 +62,22 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .range(1, kMostInAStep)
       .unit("samples")
       .change(Change::safe)
-      .instead_of({"per_device_train_batch_size", "train_micro_batch_size_per_gpu", "device_train_microbatch_size",
-                   "local_batch_size", "batch_size"});
+      .aliases({"per_device_train_batch_size", "train_micro_batch_size_per_gpu", "device_train_microbatch_size",
+                "local_batch_size", "batch_size"});
   d.key("gradient_accumulation_steps", &TrainSpec::gradient_accumulation_steps,
         "forward passes per optimizer step; auto: derived from the two batch sizes")
       .range(1, kMostInAStep)
       .change(Change::safe)
-      .instead_of({"accumulate_grad_batches", "grad_accum_steps"});
+      .aliases({"accumulate_grad_batches", "grad_accum_steps"});
   d.key("label_smoothing", &TrainSpec::label_smoothing,
         "part of the target probability that is spread evenly over all classes")
       .range(0, 1)
       .change(Change::needs_accept)
-      .instead_of({"smoothing", "label_smoothing_factor"});
+      .aliases({"smoothing", "label_smoothing_factor"});
   d.key("max_grad_norm", &TrainSpec::max_grad_norm, "clip the gradient's 2-norm to this; null: no clipping")
       .above(0)
       .change(Change::needs_accept)
-      .instead_of({"gradient_clip_val", "clip_grad", "gradient_clipping", "grad_clip", "max_norm"});
+      .aliases({"gradient_clip_val", "clip_grad", "gradient_clipping", "grad_clip", "max_norm"});
   d.key("nonfinite", &TrainSpec::nonfinite,
         "what to do if a loss or gradient is not finite: stop, with exit code 4; skip the update and continue; or "
         "rollback: load the newest good checkpoint and continue with the data after the bad step. The data since "
@@ -100,7 +100,7 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
         "recomputes only norms and activations, which costs little")
       .choices({"none", "selective", "block"})
       .change(Change::safe)
-      .instead_of({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
+      .aliases({"gradient_checkpointing", "grad_checkpointing", "checkpoint_activations"});
   d.key("cuda_graphs", &TrainSpec::cuda_graphs,
         "auto: on a GPU, capture the whole step once as a CUDA graph and replay it, where possible: not with "
         "activation_checkpointing: block, nor with compress: powersgd; off: queue every step anew")
@@ -129,11 +129,11 @@ void EarlyStoppingSpec::describe(config::Description<EarlyStoppingSpec>& d) {
         "training ends after this many evaluations in a row without improvement")
       .at_least(1)
       .change(Change::safe)
-      .instead_of({"early_stopping_patience"});
+      .aliases({"early_stopping_patience"});
   d.key("min_delta", &EarlyStoppingSpec::min_delta, "an improvement must be larger than this")
       .at_least(0)
       .change(Change::safe)
-      .instead_of({"early_stopping_threshold"});
+      .aliases({"early_stopping_threshold"});
 }
 
 void EvalSpec::describe(config::Description<EvalSpec>& d) {
@@ -141,10 +141,10 @@ void EvalSpec::describe(config::Description<EvalSpec>& d) {
   d.key("interval", &EvalSpec::interval, "time between evaluations; null: only at the end")
       .above(0)
       .change(Change::safe)
-      .instead_of({"eval_steps", "val_check_interval", "eval_interval", "eval_every"})
-      .instead_of("check_val_every_n_epoch", config::epochs_of_count)
-      .instead_of("eval_strategy", interval_of_strategy)
-      .instead_of("evaluation_strategy", interval_of_strategy);
+      .aliases({"eval_steps", "val_check_interval", "eval_interval", "eval_every"})
+      .aliases("check_val_every_n_epoch", config::epochs_of_count)
+      .aliases("eval_strategy", interval_of_strategy)
+      .aliases("evaluation_strategy", interval_of_strategy);
   d.key("max_tokens", &EvalSpec::max_tokens, "evaluate only on the first tokens of data.val; null: on all")
       .at_least(1)
       .change(Change::safe);
@@ -152,7 +152,7 @@ void EvalSpec::describe(config::Description<EvalSpec>& d) {
       .at_least(1)
       .unit("samples")
       .change(Change::safe)
-      .instead_of({"per_device_eval_batch_size"});
+      .aliases({"per_device_eval_batch_size"});
   d.key("at_start", &EvalSpec::at_start, "evaluate once before the first step").change(Change::safe);
   d.key("early_stopping", &EvalSpec::early_stopping,
         "end training when evaluations stop improving; null: train to the end")
@@ -167,18 +167,18 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
         "attempts were killed; null: only at the end")
       .above(0)
       .change(Change::safe)
-      .instead_of({"save_steps", "steps_per_checkpoint", "save_interval", "checkpoint_interval", "every_n_train_steps"})
-      .instead_of("save_strategy", interval_of_strategy);
+      .aliases({"save_steps", "steps_per_checkpoint", "save_interval", "checkpoint_interval", "every_n_train_steps"})
+      .aliases("save_strategy", interval_of_strategy);
   d.key("keep_last", &CheckpointSpec::keep_last, "number of newest checkpoints to keep")
       .at_least(1)
       .change(Change::safe)
-      .instead_of({"save_total_limit", "max_keep_ckpts"});
+      .aliases({"save_total_limit", "max_keep_ckpts"});
   d.key("keep_best", &CheckpointSpec::keep_best,
         "number of best checkpoints to keep in addition, by checkpoint.metric; if not 0, a best evaluation is "
         "saved at once")
       .at_least(0)
       .change(Change::safe)
-      .instead_of({"save_top_k", "keep_top_k"});
+      .aliases({"save_top_k", "keep_top_k"});
   d.key("keep_every", &CheckpointSpec::keep_every,
         "also save at multiples of this, and never delete these checkpoints; null: none")
       .above(0)
@@ -187,7 +187,7 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
         "the metric of data.val that decides which checkpoint is best, such as loss or top1; auto: the metric of "
         "the task (top1; for text, loss)")
       .change(Change::safe)
-      .instead_of({"metric_for_best_model", "monitor"});
+      .aliases({"metric_for_best_model", "monitor"});
   d.key("max_save_failures", &CheckpointSpec::max_save_failures,
         "end training with exit code 5 after this many failed saves in a row")
       .at_least(1)
@@ -201,7 +201,7 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
         "auto: resume from the newest good checkpoint of the run folder, if any; must: fail if there is none; "
         "never: start over; a path: resume from that checkpoint")
       .change(Change::safe)
-      .instead_of({"resume_from_checkpoint", "load_from", "init_from"});
+      .aliases({"resume_from_checkpoint", "load_from", "init_from"});
 }
 
 void LimitsSpec::describe(config::Description<LimitsSpec>& d) {
@@ -225,7 +225,7 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
         "step")
       .choices({"none", "optimizer", "gradients"})
       .change(Change::safe)
-      .instead_of({"zero_stage"});
+      .aliases({"zero_stage"});
   d.key("bucket_cap_mb", &ParallelSpec::bucket_cap_mb,
         "gradient bytes per collective; auto: from the model's size and the measured time of an all-reduce; 25 if "
         "deterministic is true")
@@ -236,32 +236,31 @@ void ParallelSpec::describe(config::Description<ParallelSpec>& d) {
         "batch norm in training uses statistics over the micro-batches of all ranks; at the end of an epoch, over "
         "the samples that count")
       .change(Change::needs_accept)
-      .instead_of({"sync_batchnorm", "sync_batch_norm"});
+      .aliases({"sync_batchnorm", "sync_batch_norm"});
   d.key("compress", &ParallelSpec::compress,
         "how gradients are sent: fp16 or bf16, half the bytes; powersgd, two thin factors per matrix, with the "
         "error added to the next gradient")
       .choices({"none", "fp16", "bf16", "powersgd"})
       .change(Change::needs_accept)
-      .instead_of({"communication_data_type"});
+      .aliases({"communication_data_type"});
   d.key("powersgd_rank", &ParallelSpec::powersgd_rank, "columns of powersgd's factors; auto: 4")
       .at_least(1)
       .change(Change::needs_accept)
-      .instead_of({"matrix_approximation_rank"});
+      .aliases({"matrix_approximation_rank"});
   d.key("check_replicas", &ParallelSpec::check_replicas,
         "how often to compare the ranks' weights bit for bit, besides before every checkpoint; if they differ, "
         "training ends with exit code 4 and names the first tensor and rank; null: never")
       .above(0)
       .change(Change::safe);
   d.key("timeout", &ParallelSpec::timeout, "maximum time of a collective").above(0).change(Change::safe);
-  d.check([](const ParallelSpec& spec, config::Complaints& complaints) {
+  d.check([](const ParallelSpec& spec, config::SpecIssues& issues) {
     if (spec.compress == "powersgd" && spec.shard != "none") {
-      complaints.about("compress",
-                       "powersgd needs the whole gradient of a matrix on every rank, but shard is " + spec.shard,
-                       "compress: bf16 or fp16, or shard: none");
+      issues.add("compress", "powersgd needs the whole gradient of a matrix on every rank, but shard is " + spec.shard,
+                 "compress: bf16 or fp16, or shard: none");
     }
     if (spec.compress != "powersgd" && !spec.powersgd_rank.is_auto()) {
-      complaints.about("powersgd_rank", "powersgd_rank is for compress: powersgd, but compress is " + spec.compress,
-                       "compress: powersgd, or leave powersgd_rank out");
+      issues.add("powersgd_rank", "powersgd_rank is for compress: powersgd, but compress is " + spec.compress,
+                 "compress: powersgd, or leave powersgd_rank out");
     }
   });
 }

@@ -42,30 +42,30 @@ Step::Step(Parts parts, Options options) : parts_(std::move(parts)), options_(op
   lr_ = at::empty({}, share_.options().dtype(device.is_cpu() ? at::kDouble : at::kFloat));
 }
 
-StepResult Step::run(const Feed::Step& feed, double lr) {
+StepResult Step::run(const StepPrefetcher::Step& fetched, double lr) {
   lr_.fill_(lr);
-  share_.fill_(1.0 / static_cast<double>(std::max<int64_t>(1, feed.agreed.weight)));
-  const auto& batches = feed.data.micro_batches;
+  share_.fill_(1.0 / static_cast<double>(std::max<int64_t>(1, fetched.agreed.weight)));
+  const auto& batches = fetched.data.micro_batches;
   ++steps_;
   // The host decides in each step how to refresh the working copy, so this is not part of the recording.
   const device::Reading reading(parts_.arena.working_copy());
-  Work done = feed.agreed.replays ? replay(batches) : queue(batches);
+  Work done = fetched.agreed.replays ? replay(batches) : queue(batches);
   return {.loss_sum = std::move(done.loss_sum),
           .gradient_norm = std::move(done.gradient_norm),
           .found_inf = std::move(done.found_inf),
-          .weight = feed.agreed.weight,
-          .samples = feed.agreed.usage.samples,
+          .weight = fetched.agreed.weight,
+          .samples = fetched.agreed.usage.samples,
           .lr = lr};
 }
 
 /// Runs a step without replay.
 Step::Work Step::queue(const std::vector<Batch>& batches) {
   if (recorded_.empty()) {
-    if (parts_.recording != nullptr) ++queued_[shapes_of(batches)];
+    if (parts_.captured_graph != nullptr) ++queued_[shapes_of(batches)];
     return work(batches);
   }
   Work done;
-  parts_.recording->instead([&] { done = work(batches); });
+  parts_.captured_graph->run_uncaptured([&] { done = work(batches); });
   return {done.loss_sum.clone(), done.gradient_norm.clone(), done.found_inf.clone()};
 }
 
@@ -74,14 +74,14 @@ Step::Work Step::work(const std::vector<Batch>& batches) {
   Work done{.loss_sum = accumulate_gradients(batches), .gradient_norm = {}, .found_inf = {}};
   const at::NoGradGuard no_grad;
   optim::GradScaler* scaler = parts_.scaler;
-  optim::GradientOptions options{.scale = std::nullopt, .max_norm = options_.max_grad_norm, .add_up_over_ranks = {}};
+  optim::GradientOptions options{.scale = std::nullopt, .max_norm = options_.max_grad_norm, .all_reduce_sum = {}};
   if (scaler != nullptr) options.scale = scaler->scale();
   if (parts_.data_parallel.shares())
-    options.add_up_over_ranks = [this](const at::Tensor& sum) { parts_.data_parallel.add_up(sum); };
+    options.all_reduce_sum = [this](const at::Tensor& sum) { parts_.data_parallel.all_reduce_sum(sum); };
   const auto report = optim::measure_gradient(parts_.arena.owned_gradients(), options);
   parts_.before_update();
   parts_.optimizer.step({.lr = lr_, .found_inf = report.found_inf, .divisor = report.divisor});
-  parts_.data_parallel.publish();
+  parts_.data_parallel.all_gather_values();
   if (scaler != nullptr) scaler->update(report.found_inf);
   done.gradient_norm = report.norm;
   done.found_inf = report.found_inf;
@@ -114,12 +114,12 @@ bool Step::counts(const Batch& batch) const {
 
 bool Step::can_replay(const data::StepData& data) const {
   const auto& batches = data.micro_batches;
-  if (parts_.recording == nullptr) return false;
+  if (parts_.captured_graph == nullptr) return false;
   if (!std::all_of(batches.begin(), batches.end(), [this](const Batch& batch) { return counts(batch); })) return false;
   const auto shapes = shapes_of(batches);
   if (!recorded_.empty()) return shapes == shapes_of(recorded_);
   const auto queued = queued_.find(shapes);
-  return queued != queued_.end() && queued->second >= kStepsBeforeRecording;
+  return queued != queued_.end() && queued->second >= kStepsBeforeCapture;
 }
 
 Step::Work Step::replay(const std::vector<Batch>& batches) {
@@ -142,14 +142,14 @@ Step::Work Step::replay(const std::vector<Batch>& batches) {
   }
   parts_.before_update();
   if (!results_.loss_sum.defined() && !record()) return work(batches);
-  parts_.recording->replay();
+  parts_.captured_graph->replay();
   if (const auto& copy = parts_.arena.working_copy()) copy->note_update(writes_copy_);
   // Clone, because the next replay overwrites these tensors and callers keep them longer.
   return {results_.loss_sum.clone(), results_.gradient_norm.clone(), results_.found_inf.clone()};
 }
 
 /// Ends pending collectives, because a recording cannot end while they are open.
-void Step::give_up_recording() {
+void Step::give_up_capture() {
   try {
     parts_.data_parallel.abandon();
   } catch (const std::exception&) {
@@ -158,11 +158,11 @@ void Step::give_up_recording() {
 }
 
 bool Step::record() {
-  std::string obstacle = parts_.recording->record([this] {
+  std::string obstacle = parts_.captured_graph->capture([this] {
     try {
       results_ = work(recorded_);
     } catch (...) {
-      give_up_recording();
+      give_up_capture();
       throw;
     }
   });
@@ -175,7 +175,7 @@ bool Step::record() {
     return true;
   }
   log::warning("a step cannot be one CUDA graph: " + obstacle);
-  parts_.recording.reset();
+  parts_.captured_graph.reset();
   recorded_.clear();
   results_ = {};
   return false;

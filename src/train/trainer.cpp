@@ -19,21 +19,21 @@ Outcome Trainer::run(Progress& progress) {
   while (!finished(progress)) {
     const Stopwatch watch;
     parts_.groups.enter("in step", progress.step + 1);
-    const Feed::Step feed = parts_.feed.next();
-    outcome.stop = feed.agreed.stop;
+    const StepPrefetcher::Step fetched = parts_.prefetcher.next();
+    outcome.stop = fetched.agreed.stop;
     if (outcome.stop != Stop::none) break;
-    const StepResult result = parts_.step.run(feed, parts_.lr(progress.step));
+    const StepResult result = parts_.step.run(fetched, parts_.lr(progress.step));
     run_ahead_.mark();
-    advance(progress, feed);
-    if (!finished(progress)) prefetch(progress, feed.agreed.wishes);
-    wait_for_device(progress, feed.agreed.wishes);
+    advance(progress, fetched);
+    if (!finished(progress)) prefetch(progress, fetched.agreed.hook_requests);
+    wait_for_device(progress, fetched.agreed.hook_requests);
     progress.train_seconds += watch.seconds();
     for (size_t i = 0; i < hooks_.size(); ++i) {
-      outcome.stop = std::max(outcome.stop, hooks_[i]->after_step(progress, result, feed.agreed.wishes[i]));
+      outcome.stop = std::max(outcome.stop, hooks_[i]->after_step(progress, result, fetched.agreed.hook_requests[i]));
       if (outcome.stop == Stop::diverged) break;  // skip evaluation and save: the rollback discards this state
     }
     if (outcome.stop == Stop::none) continue;
-    if (!finished(progress)) parts_.feed.next();
+    if (!finished(progress)) parts_.prefetcher.next();
     break;
   }
   for (Hook* hook : hooks_) {
@@ -45,17 +45,17 @@ Outcome Trainer::run(Progress& progress) {
 
 void Trainer::prefetch(const Progress& progress, const std::vector<bool>& granted) {
   parts_.groups.enter("reading the data of step", progress.step + 1);
-  parts_.feed.prefetch(wishes(granted));
+  parts_.prefetcher.prefetch(hook_requests(granted));
 }
 
 /// One wish per hook; a hook that is about to act has none.
-std::vector<bool> Trainer::wishes(const std::vector<bool>& granted) const {
-  std::vector<bool> wishes;
+std::vector<bool> Trainer::hook_requests(const std::vector<bool>& granted) const {
+  std::vector<bool> hook_requests;
   for (size_t i = 0; i < hooks_.size(); ++i) {
     const bool acts_now = i < granted.size() && granted[i];
-    wishes.push_back(!acts_now && hooks_[i]->is_due());
+    hook_requests.push_back(!acts_now && hooks_[i]->is_due());
   }
-  return wishes;
+  return hook_requests;
 }
 
 /// Without this, step times would only measure queueing, and a collective that hangs on the device would go unnoticed.
@@ -68,12 +68,12 @@ void Trainer::wait_for_device(const Progress& progress, const std::vector<bool>&
   });
 }
 
-void Trainer::advance(Progress& progress, const Feed::Step& feed) {
+void Trainer::advance(Progress& progress, const StepPrefetcher::Step& fetched) {
   ++progress.step;
-  progress.usage.add(feed.agreed.usage);
-  progress.unreadable_in_epoch += feed.agreed.usage.unreadable;
-  if (feed.data.ends_epoch) progress.unreadable_in_epoch = 0;
-  if (parts_.plan.tokens_per_step > 0) progress.tokens += feed.agreed.weight;
+  progress.usage.add(fetched.agreed.usage);
+  progress.unreadable_in_epoch += fetched.agreed.usage.unreadable;
+  if (fetched.data.ends_epoch) progress.unreadable_in_epoch = 0;
+  if (parts_.plan.tokens_per_step > 0) progress.tokens += fetched.agreed.weight;
 }
 
 }  // namespace gputrain::train

@@ -82,7 +82,7 @@ TEST_F(CheckpointStoreTest, SetsAsideUnderUniqueUnreadNames) {
   CheckpointStore store(folder_);
   for (int i = 0; i < 2; ++i) {
     save(store, 1);
-    set_aside(folder_ / "step-00000001");
+    archive_checkpoint(folder_ / "step-00000001");
   }
   EXPECT_THAT(names(), ElementsAre("step-00000001.bad", "step-00000001.bad-2"));
   const Search search = store.find_newest();

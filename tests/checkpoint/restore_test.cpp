@@ -26,9 +26,9 @@ struct Trained {
     const auto layout = is_reordered ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
     const at::Tensor conv = at::empty({4, 3, 2, 2}, at::TensorOptions().memory_format(layout)).requires_grad_(true);
     const at::Tensor bias = at::empty({40}).requires_grad_(true);
-    std::vector<device::Resident> residents{{"conv", conv, 0, true}, {"bias", bias, 1, false}};
-    if (is_reordered) residents = {{"bias", bias, 0, true}, {"conv", conv, 1, true}};
-    arena = std::make_unique<device::Arena>(residents);
+    std::vector<device::ArenaTensor> arena_tensors{{"conv", conv, 0, true}, {"bias", bias, 1, false}};
+    if (is_reordered) arena_tensors = {{"bias", bias, 0, true}, {"conv", conv, 1, true}};
+    arena = std::make_unique<device::Arena>(arena_tensors);
     state.flat = {{"exp_avg", arena->make_state()}};
     state.scalars = {{"step", at::zeros({})}};
   }

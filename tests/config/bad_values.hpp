@@ -136,7 +136,7 @@ inline ::testing::AssertionResult is_refused(const Schema& schema, Request reque
   } catch (const SpecError& error) {
     if (error.code() != ExitCode::usage) return ::testing::AssertionFailure() << "wrong exit code";
     for (const Problem& problem : error.problems()) {
-      const bool is_there = problem.place.to_string() == "--set " + bad.place;
+      const bool is_there = problem.location.to_string() == "--set " + bad.place;
       const bool says_so = (problem.what + " " + problem.hint).find(bad.mention) != std::string::npos;
       if (is_there && says_so) return ::testing::AssertionSuccess();
     }

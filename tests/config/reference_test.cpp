@@ -95,7 +95,7 @@ struct FaultySpec {
   std::string text = "other";
   Choice rule{"no_such_rule"};
   static void describe(Description<FaultySpec>& d) {
-    d.key("low", &FaultySpec::low, "").at_least(1).instead_of({"text"});
+    d.key("low", &FaultySpec::low, "").at_least(1).aliases({"text"});
     d.key("text", &FaultySpec::text, "a text").choices({"one"}).range(0, 1);
     d.choice("lr", &FaultySpec::rule, sample_rules(), "collides with an option");
   }

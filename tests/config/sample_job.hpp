@@ -44,14 +44,14 @@ struct MlpSpec {
   static void describe(Description<MlpSpec>& d) {
     d.summary("multilayer perceptron");
     d.key("widths", &MlpSpec::widths, "sizes of the hidden layers").range(1, 1e6);
-    d.key("dropout", &MlpSpec::dropout, "fraction of values set to zero").range(0, 1).instead_of({"dropout_p"});
+    d.key("dropout", &MlpSpec::dropout, "fraction of values set to zero").range(0, 1).aliases({"dropout_p"});
   }
 };
 struct GptSpec {
   int64_t n_layer = 12;
   int64_t n_head = 12;
   static void describe(Description<GptSpec>& d) {
-    d.key("n_layer", &GptSpec::n_layer, "blocks").at_least(1).instead_of({"num_hidden_layers"});
+    d.key("n_layer", &GptSpec::n_layer, "blocks").at_least(1).aliases({"num_hidden_layers"});
     d.key("n_head", &GptSpec::n_head, "attention heads").at_least(1);
   }
 };
@@ -60,12 +60,12 @@ struct SgdSpec {
   double momentum = 0.0;
   bool nesterov = false;
   static void describe(Description<SgdSpec>& d) {
-    d.key("lr", &SgdSpec::lr, "learning rate").above(0).instead_of({"learning_rate"});
+    d.key("lr", &SgdSpec::lr, "learning rate").above(0).aliases({"learning_rate"});
     d.key("momentum", &SgdSpec::momentum, "fraction of the last update kept").at_least(0).below(1);
     d.key("nesterov", &SgdSpec::nesterov, "Nesterov momentum");
-    d.check([](const SgdSpec& spec, Complaints& complaints) {
+    d.check([](const SgdSpec& spec, SpecIssues& issues) {
       if (spec.nesterov && spec.momentum == 0) {
-        complaints.about("nesterov", "Nesterov needs a momentum", "set momentum: 0.9");
+        issues.add("nesterov", "Nesterov needs a momentum", "set momentum: 0.9");
       }
     });
   }
@@ -74,7 +74,7 @@ struct AdamWSpec {
   double lr = 1e-3;
   std::vector<double> betas{0.9, 0.999};
   static void describe(Description<AdamWSpec>& d) {
-    d.key("lr", &AdamWSpec::lr, "learning rate").above(0).instead_of({"learning_rate"});
+    d.key("lr", &AdamWSpec::lr, "learning rate").above(0).aliases({"learning_rate"});
     d.key("betas", &AdamWSpec::betas, "decay of the two moments").range(0, 1).elements(2);
   }
 };
@@ -111,7 +111,7 @@ struct ModelSection {
     d.summary("the network");
     d.choice("type", &ModelSection::architecture, sample_models(), "architecture", "config")
         .required()
-        .instead_of({"model.name"});
+        .aliases({"model.name"});
     d.key("pretrained", &ModelSection::pretrained, "weights to start from");
   }
 };
@@ -122,7 +122,7 @@ struct DataSource {
     d.key("path", &DataSource::path, "file or folder").required();
     d.choice("format", &DataSource::format, sample_formats(), "how to read it")
         .inherits("data.train.format")
-        .instead_of({"data.train.type"});
+        .aliases({"data.train.type"});
   }
 };
 struct DataSection {
@@ -136,7 +136,7 @@ struct DataSection {
     d.key("num_workers", &DataSection::num_workers, "threads that read")
         .range(0, 256)
         .change(Change::safe)
-        .instead_of({"dataloader_num_workers"});
+        .aliases({"dataloader_num_workers"});
   }
 };
 struct EmaSection {
@@ -156,26 +156,26 @@ struct TrainSection {
     d.key("max_epochs", &TrainSection::max_epochs, "passes over the data")
         .at_least(1)
         .change(Change::safe)
-        .instead_of({"num_train_epochs", "epochs"});
+        .aliases({"num_train_epochs", "epochs"});
     d.key("max_steps", &TrainSection::max_steps, "optimizer steps")
         .at_least(1)
         .change(Change::safe)
-        .instead_of({"train_steps"});
+        .aliases({"train_steps"});
     d.key("max_time", &TrainSection::max_time, "wall time").above(0).change(Change::safe);
     d.key("micro_batch_size", &TrainSection::micro_batch_size, "samples in memory at once")
         .at_least(1)
         .unit("samples")
-        .instead_of({"per_device_train_batch_size", "batch_size"});
+        .aliases({"per_device_train_batch_size", "batch_size"});
     d.key("warmup", &TrainSection::warmup, "rising learning rate")
         .units({Length::Unit::steps, Length::Unit::epochs, Length::Unit::percent})
-        .instead_of("warmup_ratio", percent_of_ratio)
-        .instead_of("warmup_epochs", epochs_of_count);
+        .aliases("warmup_ratio", percent_of_ratio)
+        .aliases("warmup_epochs", epochs_of_count);
     d.key("label_smoothing", &TrainSection::label_smoothing, "share given to the other classes").range(0, 1);
     d.key("ema", &TrainSection::ema, "running average of the weights");
     d.key("nonfinite", &TrainSection::nonfinite, "what to do").choices({"stop", "skip"});
-    d.check([](const TrainSection& spec, Complaints& complaints) {
+    d.check([](const TrainSection& spec, SpecIssues& issues) {
       if (!spec.max_epochs && !spec.max_steps && !spec.max_time) {
-        complaints.about("", "nothing says when to stop", "give max_epochs, max_steps or max_time");
+        issues.add("", "nothing says when to stop", "give max_epochs, max_steps or max_time");
       }
     });
   }
@@ -217,12 +217,12 @@ struct SampleJob {
     d.key("output_dir", &SampleJob::output_dir, "the run folder").change(Change::safe);
     d.key("precision", &SampleJob::precision, "number format")
         .choices({"fp32", "bf16", "fp16"})
-        .instead_of({"mixed_precision"})
-        .instead_of_flag("bf16", "bf16");
+        .aliases({"mixed_precision"})
+        .alias_flag("bf16", "bf16");
     d.key("model", &SampleJob::model, "the network").required();
     d.key("data", &SampleJob::data, "the data").required();
     d.key("train", &SampleJob::train, "the loop");
-    d.key("optimizer", &SampleJob::optimizer, "the update rule").instead_of({"optim"});
+    d.key("optimizer", &SampleJob::optimizer, "the update rule").aliases({"optim"});
     d.key("env", &SampleJob::env, "environment variables").change(Change::safe);
     d.key("expect", &SampleJob::expect, "figures to reach").change(Change::safe);
   }

@@ -80,7 +80,7 @@ TEST(BadSamples, AreCountedAcrossAResume) {
   options.max_bad_fraction = 0.02;
   const auto unreadable = [&](LoaderState from) {  // reads to the middle of the next epoch
     Loader loader(dataset, options, from);
-    Usage usage;
+    SampleUsage usage;
     for (int64_t step = from.step; step < 15; ++step) usage.add(loader.next_step().usage);
     return usage.unreadable;
   };
@@ -88,8 +88,8 @@ TEST(BadSamples, AreCountedAcrossAResume) {
   EXPECT_THROW(unreadable({.step = 5, .unreadable = 1}), Error);
   EXPECT_EQ(unreadable({.step = 6, .unreadable = 2}), 1) << "an epoch begins anew";
   dataset->broken = {55};
-  options.share.world_size = 2;
-  options.share.rank = 1;  // this rank may skip one sample, and sample 55 is its own
+  options.partition.world_size = 2;
+  options.partition.rank = 1;  // this rank may skip one sample, and sample 55 is its own
   EXPECT_THROW(unreadable({.step = 5, .unreadable = 1}), Error);
   EXPECT_EQ(unreadable({.step = 5}), 1);
 }

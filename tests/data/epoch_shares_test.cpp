@@ -18,7 +18,7 @@ std::vector<int64_t> loaded(const OrderFacts& order, int64_t micro_batch, int wo
   std::vector<int64_t> counts;
   for (int rank = 0; rank < world_size; ++rank) {
     LoaderOptions options;
-    options.share = {
+    options.partition = {
         .global_batch = order.global_batch, .micro_batch = micro_batch, .rank = rank, .world_size = world_size};
     options.seed = order.seed;
     options.drop_last = order.drop_last;

@@ -23,7 +23,7 @@ inline std::vector<int64_t> counted_targets(const StepData& step) {
 
 inline LoaderOptions options_for(int64_t global_batch, int64_t micro_batch, int workers = 0) {
   LoaderOptions options;
-  options.share = {.global_batch = global_batch, .micro_batch = micro_batch};
+  options.partition = {.global_batch = global_batch, .micro_batch = micro_batch};
   options.seed = 17;
   options.num_workers = workers;
   return options;

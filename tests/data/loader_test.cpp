@@ -53,7 +53,7 @@ TEST(Loader, CountsEverySampleOnceAnEpoch) {
     options.shuffle = shuffle;
     Loader loader(dataset, options);
     EXPECT_EQ(loader.steps_per_epoch(), 7);
-    Usage usage;
+    SampleUsage usage;
     for (int64_t epoch = 0; epoch < 3; ++epoch) {
       std::vector<int64_t> seen;
       int64_t samples = 0, weight = 0;
@@ -109,16 +109,16 @@ TEST(Loader, DropsLastPartialStepWhenAsked) {
   Loader loader(dataset, options);
   EXPECT_EQ(loader.steps_per_epoch(), 2);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(loader.next_step().epoch, i / 2);
-  options.share.global_batch = 11;
+  options.partition.global_batch = 11;
   EXPECT_THROW(Loader(dataset, options), Error);
 }
 
 std::vector<std::unique_ptr<Loader>> loaders_of(const std::shared_ptr<NumberedDataset>& dataset, LoaderOptions options,
                                                 int world) {
   std::vector<std::unique_ptr<Loader>> ranks;
-  options.share.world_size = world;
-  for (options.share.rank = 0; options.share.rank < world; ++options.share.rank) {
-    options.num_workers = options.share.rank % 2;
+  options.partition.world_size = world;
+  for (options.partition.rank = 0; options.partition.rank < world; ++options.partition.rank) {
+    options.num_workers = options.partition.rank % 2;
     ranks.push_back(std::make_unique<Loader>(dataset, options));
   }
   return ranks;
@@ -182,7 +182,7 @@ TEST(Loader, SharesAStepByMicroBatchSizes) {
   for (const int64_t global_batch : {13, 48, 50, 96}) {
     Loader alone(dataset, options_for(global_batch, 7));
     LoaderOptions options = options_for(global_batch, 1);
-    options.share.micro_batches = {32, 3, 13};
+    options.partition.micro_batches = {32, 3, 13};
     const auto ranks = loaders_of(dataset, options, 3);
     EXPECT_EQ(ranks[0]->micro_batches_per_step(), (global_batch + 47) / 48);
     for (int step = 0; step < 20; ++step) {
@@ -190,9 +190,9 @@ TEST(Loader, SharesAStepByMicroBatchSizes) {
       const auto together = next_together(ranks, shapes);
       EXPECT_EQ(joined(together), counted_targets(alone.next_step())) << global_batch << ", step " << step;
       for (size_t rank = 0; rank < 3; ++rank) {
-        for (const int64_t rows : shapes[rank]) EXPECT_LE(rows, options.share.micro_batches[rank]);
+        for (const int64_t rows : shapes[rank]) EXPECT_LE(rows, options.partition.micro_batches[rank]);
         if (global_batch % 48 == 0) {
-          EXPECT_EQ(shapes[rank].front(), options.share.micro_batches[rank]);
+          EXPECT_EQ(shapes[rank].front(), options.partition.micro_batches[rank]);
         }
       }
     }
@@ -351,7 +351,7 @@ TEST(Loader, DoesNotWaitForSilentStorageAtItsEnd) {
 
 TEST(Loader, RefusesBatchThatLeavesRanksEmpty) {
   LoaderOptions options = options_for(2, 2);
-  options.share.world_size = 3;
+  options.partition.world_size = 3;
   EXPECT_THROW(Loader(std::make_shared<NumberedDataset>(10), options), Error);
   EXPECT_THROW(Loader(std::make_shared<NumberedDataset>(0), options_for(2, 2)), Error);
 }

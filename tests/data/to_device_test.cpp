@@ -40,7 +40,7 @@ void expect_normalized(int64_t channels, const InputFormat& format, double toler
     statistics.std.push_back(0.2 + 0.03 * static_cast<double>(c));
   }
   LoaderOptions options;
-  options.share = {.global_batch = 9, .micro_batch = 9};
+  options.partition = {.global_batch = 9, .micro_batch = 9};
   options.shuffle = false;
   const auto images_of = std::make_shared<PatternImages>(kHeight, kWidth, channels, statistics);
   Loader loader(images_of, options);

@@ -49,7 +49,7 @@ class IdxTest : public FolderTest {
     write(role + "-images-idx3-ubyte", images);
     write(role + "-labels-idx1-ubyte", labels);
   }
-  data::Datasets open_idx(const std::string& more = "") const {
+  data::DatasetSplits open_idx(const std::string& more = "") const {
     return open("{train: {path: " + folder_.string() + ", format: idx}" + more + "}");
   }
   std::string refusal(const std::string& images, const std::string& labels) const {
@@ -61,7 +61,7 @@ class IdxTest : public FolderTest {
 TEST_F(IdxTest, ReadsImagesAndLabelsOfTheRole) {
   write_set(kImages, kLabels);
   write_set(idx({1, 2, 2}, "abcd"), idx({1}, "\2"), "t10k");
-  const data::Datasets datasets = open_idx(", val: {}");
+  const data::DatasetSplits datasets = open_idx(", val: {}");
   EXPECT_EQ(datasets.train->size(), 3);
   EXPECT_EQ(datasets.train->layout().input().sizes, (std::vector<int64_t>{2, 2, 1}));
   EXPECT_EQ(datasets.train->layout().num_classes, 3);
@@ -76,25 +76,25 @@ TEST_F(IdxTest, ReadsImagesAndLabelsOfTheRole) {
 TEST_F(IdxTest, NormalizesAllRolesByTrainingImages) {
   write_set(kImages, kLabels);
   write_set(idx({1, 2, 2}, "abcd"), idx({1}, "\2"), "t10k");
-  const data::Datasets datasets = open_idx(", val: {}");
+  const data::DatasetSplits datasets = open_idx(", val: {}");
   EXPECT_NEAR(datasets.train->normalization()->mean[0], 5.5 / 255, 1e-12);
   EXPECT_NEAR(datasets.train->normalization()->std[0], std::sqrt(143.0 / 12) / 255, 1e-12);
   EXPECT_EQ(datasets.val->normalization()->mean, datasets.train->normalization()->mean);
-  const data::Datasets told = open_idx(", image: {mean: [0.5], std: [0.25]}");
+  const data::DatasetSplits told = open_idx(", image: {mean: [0.5], std: [0.25]}");
   EXPECT_EQ(told.train->normalization()->mean, std::vector<double>{0.5});
 }
 
 TEST_F(IdxTest, UnpacksGzip) {
   write("train-images-idx3-ubyte.gz", gzip(kImages.substr(0, 20)) + gzip(kImages.substr(20)));  // two members
   write("train-labels-idx1-ubyte.gz", gzip(kLabels));
-  const data::Datasets datasets = open_idx();
+  const data::DatasetSplits datasets = open_idx();
   EXPECT_EQ(std::memcmp(read(*datasets.train, 2).input.data(), "\10\11\12\13", 4), 0);
 }
 
 TEST_F(IdxTest, KeepsNonSquareImages) {
   const std::string values = "\1\2\3\4\5\6";
   write_set(idx({1, 2, 3}, values), idx({1}, std::string(1, '\0')));
-  const data::Datasets datasets = open_idx();
+  const data::DatasetSplits datasets = open_idx();
   EXPECT_EQ(datasets.train->layout().input().sizes, (std::vector<int64_t>{2, 3, 1}));
   for (const bool augment : {false, true}) {
     const Sample sample = read(*datasets.train, 0, {.augment = augment});
@@ -105,7 +105,7 @@ TEST_F(IdxTest, KeepsNonSquareImages) {
 // image_test.cpp registers this augmentation.
 TEST_F(IdxTest, RecoloursTrainingSamplesAlone) {
   write_set(idx({1, 2, 2}, "\5\5\5\5"), idx({1}, std::string(1, '\0')));
-  const data::Datasets datasets = open_idx(", image: {augment: {droop: 1}}");
+  const data::DatasetSplits datasets = open_idx(", image: {augment: {droop: 1}}");
   int inverted = 0;
   for (int64_t epoch = 0; epoch < 100; ++epoch) {
     inverted += read(*datasets.train, 0, {.epoch = epoch, .augment = true}).input.back() == std::byte{250};
@@ -121,7 +121,7 @@ TEST_F(IdxTest, HoldsOutAFixedPart) {
     labels += static_cast<char>(i % 10);
   }
   write_set(idx({100, 2, 2}, values), idx({100}, labels));
-  const data::Datasets datasets = open_idx(", val: {split: 20%}, test: {split: 5%}");
+  const data::DatasetSplits datasets = open_idx(", val: {split: 20%}, test: {split: 5%}");
   EXPECT_EQ(datasets.train->size(), 75);
   EXPECT_EQ(datasets.val->size(), 20);
   EXPECT_EQ(datasets.test->size(), 5);
@@ -189,7 +189,7 @@ TEST_F(IdxTest, NamesMissingOrAmbiguousFile) {
 
 TEST(RealIdx, ReadsMnist) {
   GPUTRAIN_NEED_DATA(folder, "mnist");
-  const data::Datasets datasets = open("{train: {path: " + folder + ", format: idx}, val: {}}");
+  const data::DatasetSplits datasets = open("{train: {path: " + folder + ", format: idx}, val: {}}");
   EXPECT_EQ(datasets.train->describe(), "60,000 images 28x28x1, 10 classes");
   EXPECT_EQ(datasets.val->size(), 10000);
   EXPECT_NEAR(datasets.train->normalization()->mean[0], 0.1307, 5e-5);

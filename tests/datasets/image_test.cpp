@@ -89,7 +89,7 @@ class ImageReferenceTest : public FolderTest {
         data::ImageOptions options;
         options.size.value = size;
         options.eval.resize.value = resize;
-        fit = data::ImageTransform(options, data::Role::val, 0, 0).fit(0, {}, image_width, image_height);
+        fit = data::ImageTransform(options, data::Split::val, 0, 0).fit(0, {}, image_width, image_height);
       } else {
         line >> top >> left >> height >> width >> size;
         fit = {left, top, left + width, top + height, size, size, 0, 0, size, size, false};
@@ -286,7 +286,7 @@ data::ImageOptions options_with(int64_t size, std::vector<double> area = {}, int
 constexpr data::ReadContext kTraining{.seed = 9, .epoch = 4, .augment = true};
 
 TEST(ImageTransform, DrawsCropsOfGivenAreaAndShape) {
-  const data::ImageTransform transform(options_with(224, {0.08, 1.0}), data::Role::train, 0, 0);
+  const data::ImageTransform transform(options_with(224, {0.08, 1.0}), data::Split::train, 0, 0);
   double area = 0, least = 1, flips = 0, top = 0, left = 0, shape = 0;
   constexpr int kDraws = 4000;
   for (int64_t i = 0; i < kDraws; ++i) {
@@ -314,7 +314,7 @@ TEST(ImageTransform, DrawsCropsOfGivenAreaAndShape) {
 }
 
 TEST(ImageTransform, CropsPaddedImageEverywhereAndFlips) {
-  const data::ImageTransform transform(options_with(32, {}, 4, 0.25), data::Role::train, 0, 0);
+  const data::ImageTransform transform(options_with(32, {}, 4, 0.25), data::Split::train, 0, 0);
   std::vector<int> xs(9), ys(9);
   int flips = 0;
   constexpr int kDraws = 9000;
@@ -330,7 +330,7 @@ TEST(ImageTransform, CropsPaddedImageEverywhereAndFlips) {
 }
 
 TEST(ImageTransform, DependsOnlyOnSeedEpochAndSample) {
-  const data::ImageTransform transform(options_with(32, {0.3, 0.9}), data::Role::train, 0, 0);
+  const data::ImageTransform transform(options_with(32, {0.3, 0.9}), data::Split::train, 0, 0);
   const auto left = [&transform](int64_t index, data::ReadContext context) {
     return transform.fit(index, context, 1 << 20, 1 << 20).left;
   };
@@ -367,7 +367,7 @@ class Droop final : public data::Augmentation {
 const config::Registered<Droop, DroopSpec> registered_droop{data::augmentations(), "droop", "for this test"};
 
 TEST(Augmentations, IncludeOneThatAFileRegistersWithItsKey) {
-  const data::ImageTransform transform(image_options("size: 4, augment: {droop: 2, hflip: 0.5}"), data::Role::train, 0,
+  const data::ImageTransform transform(image_options("size: 4, augment: {droop: 2, hflip: 0.5}"), data::Split::train, 0,
                                        0);
   std::set<int64_t> ys;
   std::set<bool> flips;
@@ -391,7 +391,7 @@ TEST(Augmentations, IncludeOneThatAFileRegistersWithItsKey) {
 // A further augmentation must not change the random draws of existing ones.
 TEST(Augmentations, ThatAreOffDrawNothing) {
   const auto fit_of = [](const std::string& augment, int64_t index) {
-    const data::ImageTransform transform(image_options("size: 32, augment: {" + augment + "}"), data::Role::train, 0,
+    const data::ImageTransform transform(image_options("size: 32, augment: {" + augment + "}"), data::Split::train, 0,
                                          0);
     const data::Fit fit = transform.fit(index, kTraining, 40, 36);
     return std::tuple(fit.x, fit.y, fit.flip);

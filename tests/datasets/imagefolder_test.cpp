@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 class ImageFolderTest : public FolderTest {
  protected:
-  data::Datasets open_folder(const std::string& more = "", const std::string& options = "") const {
+  data::DatasetSplits open_folder(const std::string& more = "", const std::string& options = "") const {
     return open("{train: {path: " + folder_.string() + ", format: imagefolder" + options + "}" + more + "}");
   }
 };
@@ -23,7 +23,7 @@ TEST_F(ImageFolderTest, NumbersClassesInNameOrder) {
   write("train/a/readme.txt", "not an image");
   write("train/.cache/3.png", "hidden");
   write("val/b/4.png", png_of({7, 0, 0}));
-  const data::Datasets datasets = open_folder(", val: {prefix: val}", ", prefix: train");
+  const data::DatasetSplits datasets = open_folder(", val: {prefix: val}", ", prefix: train");
   EXPECT_EQ(datasets.train->describe(), "2 images 4x4x3, 2 classes");
   EXPECT_EQ(std::to_integer<int>(read(*datasets.train, 1).input[0]), 9);
   EXPECT_EQ(read(*datasets.val, 0).target[0], 1) << "numbered as in the training data";
@@ -32,7 +32,7 @@ TEST_F(ImageFolderTest, NumbersClassesInNameOrder) {
 
 TEST_F(ImageFolderTest, FitsEvaluationImagesToTheirOwnSize) {
   for (int i = 0; i < 10; ++i) write("a/" + std::to_string(i) + ".png", png_of({1, 2, 3}, 40, 20));
-  const data::Datasets datasets =
+  const data::DatasetSplits datasets =
       open_folder(", val: {split: 20%}, image: {size: 16, channels: 1, eval: {resize: 24, crop: 20}}");
   EXPECT_EQ(datasets.train->layout().input().sizes, (std::vector<int64_t>{16, 16, 1}));
   EXPECT_EQ(datasets.val->layout().input().sizes, (std::vector<int64_t>{20, 20, 1}));
@@ -93,9 +93,9 @@ TEST_F(ImageFolderTest, WarnsOfEvaluationOnTrainingData) {
 TEST_F(ImageFolderTest, SkipsFewBadImagesWhenAsked) {
   for (int i = 0; i < 20; ++i) write("a/" + std::to_string(i + 10) + ".png", png_of({1, 2, 3}));
   write("a/15.png", "not a png");
-  const data::Datasets datasets = open_folder(", image: {size: 4}");
+  const data::DatasetSplits datasets = open_folder(", image: {size: 4}");
   data::LoaderOptions options;
-  options.share = {.global_batch = 20, .micro_batch = 20};
+  options.partition = {.global_batch = 20, .micro_batch = 20};
   options.shuffle = false;
   options.num_workers = 2;
   EXPECT_THAT(error_of([&] { data::Loader(datasets.train, options).next_step(); }),

@@ -24,7 +24,7 @@ struct JobWithData {
 };
 
 /// The datasets of a job with this `data` section (one flow map).
-inline data::Datasets open(const std::string& section, int64_t longest_sequence = 0) {
+inline data::DatasetSplits open(const std::string& section, int64_t longest_sequence = 0) {
   const config::Loaded job =
       config::load(config::schema_of<JobWithData>(), {.file = "job.yaml", .text = "data: " + section});
   const InputSpec tokens{.field = kTokens, .longest = longest_sequence};

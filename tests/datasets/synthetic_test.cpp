@@ -14,7 +14,7 @@ using ::testing::StartsWith;
 
 TEST(Synthetic, RepeatsImagesAndVariesForValidation) {
   const std::string section = "{train: {format: synthetic, samples: 50}, val: {samples: 20}, image: {size: 8}}";
-  const data::Datasets first = open(section), second = open(section);
+  const data::DatasetSplits first = open(section), second = open(section);
   EXPECT_EQ(first.train->describe(), "50 images 8x8x3, 10 classes, made up");
   EXPECT_EQ(first.val->size(), 20);
   for (int64_t i = 0; i < 20; ++i) {
@@ -51,7 +51,7 @@ TEST(Synthetic, ShowsClassOnlyInLearnableImages) {
 
 TEST(Synthetic, MakesTokensForLanguageModels) {
   for (const bool learnable : {true, false}) {
-    const data::Datasets datasets = open(
+    const data::DatasetSplits datasets = open(
         std::string("{train: {format: synthetic, vocab_size: 100, learnable: ") + (learnable ? "true" : "false") + "}}",
         32);
     int follow = 0;
@@ -72,7 +72,7 @@ TEST(DataSection, ListsItsFormats) {
 }
 
 TEST(DataSection, ReportsPartOfDataTrainedOn) {
-  const data::Datasets datasets =
+  const data::DatasetSplits datasets =
       open("{train: {format: synthetic, samples: 50000, num_classes: 1}, val: {split: 0.4%}, image: {size: 8}}");
   EXPECT_THAT(datasets.train->describe(), StartsWith("49,800 of 50,000 images 8x8x3, 1 class,"));
 }
@@ -106,7 +106,7 @@ TEST(DataSection, RefusesSplitsWithoutASample) {
 }
 
 TEST(AutomaticWorkers, AreAsManyAsHelp) {
-  const data::Datasets images = open("{train: {format: synthetic}}");
+  const data::DatasetSplits images = open("{train: {format: synthetic}}");
   EXPECT_EQ(data::automatic_workers(*images.train, at::kCPU, 1), 0);
   EXPECT_EQ(data::automatic_workers(*images.train, at::kCUDA, 1), 1) << "copying needs no more";
 }

@@ -52,8 +52,8 @@ std::string pax(const std::string& records) {
 
 class TarTest : public FolderTest {
  protected:
-  data::Datasets open_tar(const std::string& content, const std::string& options = "",
-                          const std::string& more = "") const {
+  data::DatasetSplits open_tar(const std::string& content, const std::string& options = "",
+                               const std::string& more = "") const {
     return open("{train: {path: " + write("images.tar", content) + ", format: tar" + options + "}" + more + "}");
   }
   std::string refusal(const std::string& content, const std::string& options = "") const {
@@ -68,7 +68,7 @@ TEST_F(TarTest, ReadsClassesOfPrefixInNameOrder) {
   const std::string tar = tar_entry({"./train/", "", '5'}) + tar_entry({"./train/dog/b.png", kRed}) +
                           tar_entry({"./train/cat/a.PNG", kGreen}) + tar_entry({"./train/notes.txt", "x"}) +
                           tar_entry({"./test/dog/c.png", kBlue}) + kEnd;
-  const data::Datasets datasets = open_tar(tar, ", prefix: train", ", val: {prefix: test/}");
+  const data::DatasetSplits datasets = open_tar(tar, ", prefix: train", ", val: {prefix: test/}");
   EXPECT_EQ(datasets.train->describe(), "2 images 4x4x3, 2 classes");
   EXPECT_EQ(datasets.train->class_names(), (std::vector<std::string>{"cat", "dog"}));
   EXPECT_EQ(first_byte(*datasets.train, 0, 1), 255);
@@ -85,7 +85,7 @@ TEST_F(TarTest, ReadsLongNamesOfEveryKind) {
        {pax(whole) + tar_entry({"short.png", kRed}),
         tar_entry({"././@LongLink", name + '\0', 'L'}) + tar_entry({"short.png", kRed}),
         tar_entry({.name = std::string(60, 'n') + ".png", .content = kRed, .prefix = folder})}) {
-    const data::Datasets datasets = open_tar(tar + tar_entry({"b/x.png", kBlue}) + kEnd);
+    const data::DatasetSplits datasets = open_tar(tar + tar_entry({"b/x.png", kBlue}) + kEnd);
     EXPECT_EQ(datasets.train->class_names(), (std::vector<std::string>{"b", folder}));
     EXPECT_EQ(first_byte(*datasets.train, 1, 0), 255);
   }
@@ -101,7 +101,7 @@ TEST_F(TarTest, ReadsSizesFromPaxAndBase256) {
   const std::string tar = pax(std::to_string(size_record.size() + 2) + size_record) +
                           tar_entry({.name = "a/1.png", .content = kRed, .size_field = octal(0)}) +
                           tar_entry({.name = "b/2.png", .content = kGreen, .size_field = binary}) + kEnd;
-  const data::Datasets datasets = open_tar(tar);
+  const data::DatasetSplits datasets = open_tar(tar);
   EXPECT_EQ(first_byte(*datasets.train, 0, 0), 255);
   EXPECT_EQ(first_byte(*datasets.train, 1, 1), 255);
 }
@@ -113,7 +113,7 @@ TEST_F(TarTest, SkipsLinksWithASize) {
 }
 
 TEST_F(TarTest, TakesLastEntryOfAName) {
-  const data::Datasets datasets = open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/1.png", kBlue}) + kEnd);
+  const data::DatasetSplits datasets = open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/1.png", kBlue}) + kEnd);
   ASSERT_EQ(datasets.train->size(), 1);
   EXPECT_EQ(first_byte(*datasets.train, 0, 2), 255);
 }
@@ -189,7 +189,7 @@ TEST_F(TarTest, ReadsWebDatasetLabels) {
                           tar_entry({"b/7.png", kRed}) + tar_entry({"8.seg.png", kGreen}) +
                           tar_entry({"8.png", kBlue}) + tar_entry({"8.cls", " 10"}) + kEnd;
   const std::string val = write("val.tar", tar_entry({"1.png", kRed}) + tar_entry({"1.cls", "3"}) + kEnd);
-  const data::Datasets datasets = open_tar(tar, "", ", val: {path: " + val + "}");
+  const data::DatasetSplits datasets = open_tar(tar, "", ", val: {path: " + val + "}");
   EXPECT_EQ(datasets.train->describe(), "2 images 4x4x3, 11 classes");
   EXPECT_EQ(first_byte(*datasets.train, 0, 2), 255);
   EXPECT_EQ(read(*datasets.train, 0).target[0], 10);
@@ -223,7 +223,7 @@ TEST_F(TarTest, ReadsSeveralFiles) {
   write("s-09.tar", labelled(kGreen, "1"));
   write("s-10.tar", labelled(kBlue, "2"));
   for (const char* pattern : {"s-{08..10}.tar", "s-*.tar", "s-{08,1*,09,08}.tar", "{s,s}-{0,1}[0-9].tar"}) {
-    const data::Datasets datasets = open("{train: {path: '" + path(pattern) + "', format: tar}}");
+    const data::DatasetSplits datasets = open("{train: {path: '" + path(pattern) + "', format: tar}}");
     ASSERT_EQ(datasets.train->size(), 3) << pattern;
     for (int i = 0; i < 3; ++i) {
       EXPECT_EQ(first_byte(*datasets.train, i, static_cast<size_t>(i)), 255);
@@ -243,7 +243,7 @@ TEST_F(TarTest, ReadsSeveralFiles) {
 }
 
 TEST_F(TarTest, NamesImageThatCannotBeRead) {
-  const data::Datasets datasets =
+  const data::DatasetSplits datasets =
       open_tar(tar_entry({"a/1.png", kRed}) + tar_entry({"a/2.png", kRed.substr(0, kRed.size() / 2)}) + kEnd, "",
                ", image: {size: 4}");
   EXPECT_THAT(error_of([&] { read(*datasets.train, 1); }), HasSubstr("images.tar: a/2.png: damaged PNG"));
@@ -253,7 +253,7 @@ TEST_F(TarTest, NamesImageThatCannotBeRead) {
 
 TEST(RealTar, ReadsCifar10) {
   GPUTRAIN_NEED_DATA(file, "cifar10-jpg.tar");
-  const data::Datasets datasets =
+  const data::DatasetSplits datasets =
       open("{train: {path: " + file + ", format: tar, prefix: train}, val: {prefix: test}}");
   EXPECT_EQ(datasets.train->describe(), "50,000 images 32x32x3, 10 classes");
   EXPECT_EQ(datasets.val->describe(), "10,000 images 32x32x3, 10 classes");
@@ -265,7 +265,7 @@ TEST(RealTar, ReadsCifar10) {
 
 TEST(RealTar, DecodesEveryImagenetSample) {
   GPUTRAIN_NEED_DATA(file, "imagenet-sample-250.tar");
-  const data::Datasets datasets = open(
+  const data::DatasetSplits datasets = open(
       "{train: {path: " + file + ", format: tar}, image: {size: 224, augment: {random_resized_crop: [0.08, 1.0]}}}");
   EXPECT_EQ(datasets.train->describe(), "250 images 224x224x3, 250 classes");
   for (int64_t i = 0; i < 250; ++i) {

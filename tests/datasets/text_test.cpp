@@ -17,14 +17,14 @@ using ::testing::HasSubstr;
 
 class TextTest : public FolderTest {
  protected:
-  data::Datasets open_text(const std::string& path, int64_t length, const std::string& more = "",
-                           const std::string& source = "") const {
+  data::DatasetSplits open_text(const std::string& path, int64_t length, const std::string& more = "",
+                                const std::string& source = "") const {
     return open("{train: {path: " + path + ", format: text" + source + "}" + more + "}", length);
   }
 };
 
 TEST_F(TextTest, NumbersCharactersByCodePoint) {
-  const data::Datasets datasets = open_text(write("a.txt", "hé 日a😀"), 5);
+  const data::DatasetSplits datasets = open_text(write("a.txt", "hé 日a😀"), 5);
   EXPECT_EQ(datasets.train->layout().num_classes, 6);  // ' ' a h é 日 😀
   const Sample sample = read(*datasets.train, 0);
   EXPECT_THAT(sample.tokens(), ElementsAre(2, 3, 0, 4, 1));
@@ -54,14 +54,15 @@ class Vowels final : public tokenizers::Tokenizer {
 const config::Registered<Vowels, config::NoOptions> registered_vowels{tokenizers::catalog(), "vowels", "for a test"};
 
 TEST_F(TextTest, TakesATokenizerThatAFileRegisters) {
-  const data::Datasets datasets = open_text(write("a.txt", "banana"), 5, ", text: {tokenizer: vowels}");
+  const data::DatasetSplits datasets = open_text(write("a.txt", "banana"), 5, ", text: {tokenizer: vowels}");
   EXPECT_EQ(datasets.train->layout().num_classes, 2);
   EXPECT_THAT(read(*datasets.train, 0).tokens(), ElementsAre(0, 1, 0, 1, 0));
   EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).target), "?????");
 }
 
 TEST_F(TextTest, ReadsBytesWhenAsked) {
-  const data::Datasets datasets = open_text(write("a.bin", std::string("\xff\0z", 3)), 2, ", text: {tokenizer: bytes}");
+  const data::DatasetSplits datasets =
+      open_text(write("a.bin", std::string("\xff\0z", 3)), 2, ", text: {tokenizer: bytes}");
   EXPECT_EQ(datasets.train->layout().num_classes, 256);
   EXPECT_THAT(read(*datasets.train, 0).tokens(), ElementsAre(255, 0));
   EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(0, 'z'));
@@ -69,7 +70,7 @@ TEST_F(TextTest, ReadsBytesWhenAsked) {
 }
 
 TEST_F(TextTest, CutsWindowsAndPadsTheLast) {
-  const data::Datasets datasets = open_text(write("a.txt", "abcdefgh"), 3);
+  const data::DatasetSplits datasets = open_text(write("a.txt", "abcdefgh"), 3);
   ASSERT_EQ(datasets.train->size(), 3);
   EXPECT_THAT(read(*datasets.train, 0).target, ElementsAre(1, 2, 3));
   EXPECT_THAT(read(*datasets.train, 1).target, ElementsAre(4, 5, 6));
@@ -82,7 +83,7 @@ TEST_F(TextTest, MovesWindowBordersCountingTokensOnce) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += static_cast<char>(i);
   for (const int64_t length : {1, 7, 50, 199, 300}) {
-    const data::Datasets datasets = open_text(write("a.txt", text), length, ", text: {tokenizer: bytes}");
+    const data::DatasetSplits datasets = open_text(write("a.txt", text), length, ", text: {tokenizer: bytes}");
     std::set<int64_t> first_tokens;
     for (int64_t epoch = 0; epoch < 12; ++epoch) {
       std::vector<int64_t> counts(200);
@@ -104,7 +105,7 @@ TEST_F(TextTest, MovesWindowBordersCountingTokensOnce) {
 }
 
 TEST_F(TextTest, HoldsOutTheEndOfTheText) {
-  const data::Datasets datasets = open_text(write("a.txt", "aaaaaaaaaaaaaaaaabcd"), 4, ", val: {split: 20%}");
+  const data::DatasetSplits datasets = open_text(write("a.txt", "aaaaaaaaaaaaaaaaabcd"), 4, ", val: {split: 20%}");
   EXPECT_EQ(datasets.train->layout().num_classes, 4) << "the vocabulary is that of the whole text";
   EXPECT_EQ(datasets.train->describe(), "16 tokens of 4, 1 file, 4 windows of 4");
   ASSERT_EQ(datasets.val->size(), 1);
@@ -117,7 +118,7 @@ TEST_F(TextTest, CountsOnlyFilesOfAPart) {
   write("all/b.txt", "");
   write("all/c.txt", "aaaaaaaa");
   write("all/d.txt", "abcd");
-  const data::Datasets datasets = open_text(path("all"), 4, ", val: {split: 20%}");
+  const data::DatasetSplits datasets = open_text(path("all"), 4, ", val: {split: 20%}");
   EXPECT_EQ(datasets.train->describe(), "16 tokens of 4, 2 files, 4 windows of 4");
   EXPECT_EQ(datasets.val->describe(), "4 tokens of 4, 1 file, 1 window of 4");
 }
@@ -155,7 +156,7 @@ TEST_F(TextTest, SelectsFilesByPatternInOrder) {
   write(".git/c.cpp", "c");
   write("notes.md", "m");
   const std::string source = ", include: ['*.cpp', 'src/*.hpp'], exclude: [build/]";
-  const data::Datasets datasets = open_text(folder_.string(), 2, "", source);
+  const data::DatasetSplits datasets = open_text(folder_.string(), 2, "", source);
   EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).tokens()) +
                 datasets.train->tokenizer()->decode(std::vector{read(*datasets.train, 0).target[1]}),
             "h12");
@@ -258,7 +259,7 @@ TEST(Glob, StaysFastWithManyStars) {
 
 TEST(RealText, ReadsTinyShakespeare) {
   GPUTRAIN_NEED_DATA(file, "tinyshakespeare.txt");
-  const data::Datasets datasets = open("{train: {path: " + file + ", format: text}, val: {split: 10%}}", 256);
+  const data::DatasetSplits datasets = open("{train: {path: " + file + ", format: text}, val: {split: 10%}}", 256);
   EXPECT_EQ(datasets.train->layout().num_classes, 65);
   EXPECT_EQ(datasets.train->describe(), "1,003,854 tokens of 65, 1 file, 3,922 windows of 256");  // as nanoGPT splits
   EXPECT_EQ(datasets.val->size(), (1115394 - 1003854 - 1 + 255) / 256);

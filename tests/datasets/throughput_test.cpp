@@ -26,11 +26,11 @@ double cpu_seconds() {
 /// Reads for a short time with each number of workers. Measures CPU time, because other load does not distort it.
 void print_rates(const std::string& what, const std::string& section, int64_t batch, int64_t sequence = 0) {
   const auto opening = std::chrono::steady_clock::now();
-  const data::Datasets datasets = open(section, sequence);
+  const data::DatasetSplits datasets = open(section, sequence);
   std::cout << what << ": opened in " << seconds_since(opening) * 1000 << " ms;";
   for (const int workers : {0, 1, 2}) {
     data::LoaderOptions options;
-    options.share = {.global_batch = batch, .micro_batch = batch};
+    options.partition = {.global_batch = batch, .micro_batch = batch};
     options.num_workers = workers;
     data::Loader loader(datasets.train, options);
     const data::Preprocess preprocess(*datasets.train, {});

@@ -44,8 +44,8 @@ std::string megatron(uint8_t type, const std::vector<int32_t>& lengths, int byte
 
 class TokensTest : public FolderTest {
  protected:
-  data::Datasets open_tokens(const std::string& path, int64_t length, const std::string& options = "",
-                             const std::string& more = "") const {
+  data::DatasetSplits open_tokens(const std::string& path, int64_t length, const std::string& options = "",
+                                  const std::string& more = "") const {
     return open("{train: {path: '" + path + "', format: tokens" + options + "}" + more + "}", length);
   }
   std::string refusal(const std::string& content, const std::string& options = "") const {

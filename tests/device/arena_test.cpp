@@ -30,7 +30,7 @@ std::vector<std::string> names_of(const Arena& arena) {
 }
 
 /// Two units with a weight and a bias each; biases come first and have no decay.
-std::vector<Resident> two_units() {
+std::vector<ArenaTensor> two_units() {
   return {{"stem.bias", parameter({5}), 0, false},
           {"stem.weight", parameter({5, 3}), 0, true},
           {"head.bias", parameter({40}), 1, false},
@@ -62,26 +62,26 @@ TEST(Arena, CoversItselfByUnitRanges) {
 }
 
 TEST(Arena, MakesNeighboursOfEqualSettingsWithinAUnit) {
-  std::vector<Resident> residents;
+  std::vector<ArenaTensor> arena_tensors;
   for (const auto& [name, factor] : {std::pair("a", 0.5), std::pair("b", 1.0), std::pair("c", 0.5)})
-    residents.push_back({.name = name, .value = parameter({4}), .settings = {.lr_factor = factor}});
-  EXPECT_EQ(names_of(Arena(residents)), (std::vector<std::string>{"a", "c", "b"}));
+    arena_tensors.push_back({.name = name, .value = parameter({4}), .settings = {.lr_factor = factor}});
+  EXPECT_EQ(names_of(Arena(arena_tensors)), (std::vector<std::string>{"a", "c", "b"}));
 }
 
-std::vector<Resident> two_units_with_a_frozen_stem(std::optional<at::ScalarType> type) {
-  std::vector<Resident> residents = two_units();
-  for (Resident& resident : residents) {
+std::vector<ArenaTensor> two_units_with_a_frozen_stem(std::optional<at::ScalarType> type) {
+  std::vector<ArenaTensor> arena_tensors = two_units();
+  for (ArenaTensor& resident : arena_tensors) {
     if (resident.unit > 0) continue;
     resident.trainable = false;
     resident.frozen_type = type;
     resident.value.set_requires_grad(false);
   }
-  return residents;
+  return arena_tensors;
 }
 
 TEST(Arena, KeepsFrozenValuesOutOfItsBuffersAndInTheirOwnType) {
-  const std::vector<Resident> residents = two_units_with_a_frozen_stem(at::kBFloat16);
-  const Arena arena(residents, Gradients::whole, at::kBFloat16);
+  const std::vector<ArenaTensor> arena_tensors = two_units_with_a_frozen_stem(at::kBFloat16);
+  const Arena arena(arena_tensors, Gradients::whole, at::kBFloat16);
   EXPECT_EQ(names_of(arena), (std::vector<std::string>{"head.weight", "head.bias"}));
   EXPECT_EQ(arena.values().numel(), 32 + 64);
   EXPECT_EQ(arena.gradients().numel(), 32 + 64);
@@ -91,7 +91,7 @@ TEST(Arena, KeepsFrozenValuesOutOfItsBuffersAndInTheirOwnType) {
   EXPECT_EQ(arena.frozen_values()[0].nbytes(), 2 * 128);  // each padded to 128 bytes
   ASSERT_EQ(arena.frozen().size(), 2u);
   EXPECT_EQ(arena.frozen()[1].first, "stem.weight");
-  const at::Tensor& weight = residents[1].value;  // the module's own
+  const at::Tensor& weight = arena_tensors[1].value;  // the module's own
   EXPECT_EQ(weight.scalar_type(), at::kBFloat16);
   EXPECT_EQ(weight.sizes(), at::IntArrayRef({5, 3}));
   EXPECT_TRUE(weight.is_alias_of(arena.frozen_values()[0]));
@@ -102,22 +102,22 @@ TEST(Arena, KeepsFrozenValuesOutOfItsBuffersAndInTheirOwnType) {
 }
 
 TEST(Arena, KeepsFrozenValuesInTheirTypeWhereNoneIsGiven) {
-  const std::vector<Resident> residents = two_units_with_a_frozen_stem({});
-  const Arena arena(residents);
-  EXPECT_EQ(residents[1].value.scalar_type(), at::kFloat);
+  const std::vector<ArenaTensor> arena_tensors = two_units_with_a_frozen_stem({});
+  const Arena arena(arena_tensors);
+  EXPECT_EQ(arena_tensors[1].value.scalar_type(), at::kFloat);
   EXPECT_EQ(arena.frozen_values()[0].numel(), 64);
 }
 
 TEST(Arena, NeedsSomethingToTrain) {
-  std::vector<Resident> residents = two_units_with_a_frozen_stem({});
-  residents.resize(2);
-  EXPECT_THROW(Arena{residents}, std::logic_error);
+  std::vector<ArenaTensor> arena_tensors = two_units_with_a_frozen_stem({});
+  arena_tensors.resize(2);
+  EXPECT_THROW(Arena{arena_tensors}, std::logic_error);
 }
 
 TEST(Arena, SharesMemoryWithTheSameTensors) {
-  const std::vector<Resident> residents = two_units();
-  const at::Tensor weight = residents[1].value;
-  const Arena arena(residents);
+  const std::vector<ArenaTensor> arena_tensors = two_units();
+  const at::Tensor weight = arena_tensors[1].value;
+  const Arena arena(arena_tensors);
   const at::NoGradGuard no_grad;
   weight.fill_(3);
   EXPECT_EQ(arena.values().narrow(0, 0, 15).min().item<float>(), 3);
@@ -129,9 +129,9 @@ TEST(Arena, SharesMemoryWithTheSameTensors) {
 }
 
 TEST(Arena, AccumulatesGradientsInFlatBuffer) {
-  const std::vector<Resident> residents = two_units();
-  const Arena arena(residents);
-  const at::Tensor weight = residents[1].value;
+  const std::vector<ArenaTensor> arena_tensors = two_units();
+  const Arena arena(arena_tensors);
+  const at::Tensor weight = arena_tensors[1].value;
   EXPECT_EQ(arena.gradients().abs().sum().item<float>(), 0);
   for (int pass = 0; pass < 2; ++pass) weight.mul(2).sum().backward();
   EXPECT_EQ(arena.gradients().narrow(0, 0, 15).min().item<float>(), 4);
@@ -162,10 +162,10 @@ TEST(Arena, KeepsChannelsLastStrides) {
 }
 
 TEST(Arena, DetectsReplacedGradient) {
-  const std::vector<Resident> residents = two_units();
-  const Arena arena(residents);
+  const std::vector<ArenaTensor> arena_tensors = two_units();
+  const Arena arena(arena_tensors);
   arena.check_views();
-  at::Tensor weight = residents[1].value;
+  at::Tensor weight = arena_tensors[1].value;
   weight.mutable_grad() = at::ones({5, 3});
   EXPECT_THROW(arena.check_views(), std::logic_error);
   weight.mutable_grad() = at::Tensor();
@@ -173,9 +173,9 @@ TEST(Arena, DetectsReplacedGradient) {
 }
 
 TEST(Arena, DetectsReplacedValue) {
-  const std::vector<Resident> residents = two_units();
-  const Arena arena(residents);
-  at::Tensor weight = residents[1].value;
+  const std::vector<ArenaTensor> arena_tensors = two_units();
+  const Arena arena(arena_tensors);
+  at::Tensor weight = arena_tensors[1].value;
   weight.set_data(at::ones({5, 3}));
   EXPECT_THROW(arena.check_views(), std::logic_error);
 }
@@ -203,9 +203,9 @@ int64_t resident_bytes() {
 
 TEST(Arena, TakesNoMemoryForUnwrittenGradients) {
   constexpr int64_t kNumel = int64_t{64} << 20;  // 256 MiB
-  const std::vector<Resident> residents{{"w", parameter({kNumel})}};
+  const std::vector<ArenaTensor> arena_tensors{{"w", parameter({kNumel})}};
   const int64_t before = resident_bytes();
-  const Arena arena(residents);
+  const Arena arena(arena_tensors);
   const at::Tensor state = arena.make_state();
   EXPECT_LT(resident_bytes() - before, 16 << 20);
   EXPECT_EQ(state.numel(), kNumel);

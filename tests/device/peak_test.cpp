@@ -57,7 +57,7 @@ TEST(Peak, ExcludesPausedAllocationsOnGpu) {
   release_unused(device);
   const int64_t before = peak_allocated_bytes(device);
   {
-    const OutOfPeak aside(device);
+    const PeakExclusion aside(device);
     hold(64 << 20);
   }
   EXPECT_EQ(peak_allocated_bytes(device), before);

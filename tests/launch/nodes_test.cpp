@@ -33,15 +33,15 @@ Lookup lookup_in(const NodeValues& values) {
   };
 }
 
-std::optional<NodePlace> place_of(const NodeValues& values) { return read_node(lookup_in(values)); }
+std::optional<NodeContext> context_of(const NodeValues& values) { return read_node(lookup_in(values)); }
 
 /// "node/nodes ranks at address:port by scheduler"
 std::string node_text(const NodeValues& values) {
-  const auto place = place_of(values);
-  if (!place) return "none";
-  return std::to_string(place->node) + "/" + std::to_string(place->nodes) + " " +
-         (place->ranks ? std::to_string(*place->ranks) : "-") + " at " + place->address + ":" +
-         std::to_string(place->port) + " by " + place->scheduler;
+  const auto context = context_of(values);
+  if (!context) return "none";
+  return std::to_string(context->node) + "/" + std::to_string(context->nodes) + " " +
+         (context->ranks ? std::to_string(*context->ranks) : "-") + " at " + context->address + ":" +
+         std::to_string(context->port) + " by " + context->scheduler;
 }
 
 std::string node_refusal(const NodeValues& values) {
@@ -123,7 +123,7 @@ TEST(NodeEnvironment, ReadsDstack) {
 
 TEST(NodeEnvironment, ReadsSlurmWithOneTaskPerNode) {
   EXPECT_EQ(node_text(slurms()), "1/2 - at n1:20192 by Slurm");
-  EXPECT_EQ(place_of(slurms())->job, "Slurm job 12 step 0");
+  EXPECT_EQ(context_of(slurms())->job, "Slurm job 12 step 0");
   EXPECT_THAT(node_refusal(changed(slurms("2(x2)"), {{"SLURM_NTASKS", "4"}})),
               AllOf(HasSubstr("2 tasks on this node"), HasSubstr("srun --ntasks-per-node=1 gputrain launch")));
 }
@@ -187,16 +187,16 @@ TEST(NodeEnvironment, RefusesInvalidNumbersAndHosts) {
 }
 
 TEST(NodeEnvironment, NeedsAllNodesUnlessTold) {
-  const auto place = place_of(torchruns());
+  const auto context = context_of(torchruns());
   LaunchSpec spec;
-  EXPECT_EQ(plan_nodes(spec, *place).count.least, 2);
-  EXPECT_EQ(plan_nodes(spec, *place).hosts[0].ranks, 8);
+  EXPECT_EQ(plan_nodes(spec, *context).count.least, 2);
+  EXPECT_EQ(plan_nodes(spec, *context).hosts[0].ranks, 8);
   spec.nproc_per_node.value = 4;
   spec.nnodes = "1:2";
-  EXPECT_EQ(plan_nodes(spec, *place).count.least, 1);
-  EXPECT_EQ(plan_nodes(spec, *place).hosts[0].ranks, 4);
+  EXPECT_EQ(plan_nodes(spec, *context).count.least, 1);
+  EXPECT_EQ(plan_nodes(spec, *context).hosts[0].ranks, 4);
   spec.nnodes = "3";
-  EXPECT_THROW(plan_nodes(spec, *place), Error);
+  EXPECT_THROW(plan_nodes(spec, *context), Error);
 }
 
 TEST(NodeJoin, GivesUpOnStrangerWithHalfALine) {

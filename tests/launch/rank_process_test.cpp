@@ -42,9 +42,9 @@ void read_until(RankProcess& rank, const std::string& wanted) {
 
 RankEnd end_of(const std::string& script) {
   RankProcess rank(0, {.argv = {"/bin/sh", "-c", script}, .environment = {}}, "/dev/null");
-  std::optional<Fate> fate;
-  while (!fate) fate = rank.look([](std::string_view, bool) {});
-  return rank.end(*fate);
+  std::optional<ProcessStatus> status;
+  while (!status) status = rank.look([](std::string_view, bool) {});
+  return rank.end(*status);
 }
 
 TEST(RankProcess, DetectsErrorOnlyAtLineStartOfStderr) {

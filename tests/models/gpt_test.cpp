@@ -198,17 +198,17 @@ TEST(Gpt, RefusesDataThatDoesNotFit) {
 }
 
 TEST(Gpt, ReportsHeadsThatDoNotDivideChannels) {
-  const auto complaints = [](const GptSpec& spec) {
-    config::Complaints found;
+  const auto issues = [](const GptSpec& spec) {
+    config::SpecIssues found;
     config::schema_of<GptSpec>().check()(&spec, found);
     std::string text;
-    for (const auto& complaint : found.all()) text += complaint.key + ": " + complaint.hint + "; ";
+    for (const auto& issue : found.all()) text += issue.key + ": " + issue.hint + "; ";
     return text;
   };
-  EXPECT_EQ(complaints({.n_head = 5, .n_embd = 768}), "n_embd: for instance n_embd: 770; ");
-  EXPECT_EQ(complaints({.n_head = 12, .n_kv_head = 5}), "n_kv_head: for instance n_head: 15; ");
-  EXPECT_THAT(complaints({.n_head = 4, .n_embd = 12, .position = "rotary"}), HasSubstr("n_embd: 16, or position"));
-  EXPECT_EQ(complaints({}), "");
+  EXPECT_EQ(issues({.n_head = 5, .n_embd = 768}), "n_embd: for instance n_embd: 770; ");
+  EXPECT_EQ(issues({.n_head = 12, .n_kv_head = 5}), "n_kv_head: for instance n_head: 15; ");
+  EXPECT_THAT(issues({.n_head = 4, .n_embd = 12, .position = "rotary"}), HasSubstr("n_embd: 16, or position"));
+  EXPECT_EQ(issues({}), "");
 }
 
 }  // namespace

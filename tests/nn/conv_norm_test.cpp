@@ -6,13 +6,13 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "../../src/ops/dispatch/path_choice.hpp"
-#include "gputrain/comm/imagined.hpp"
+#include "../../src/ops/dispatch/kernel_autotuner.hpp"
 #include "gputrain/comm/process_groups.hpp"
+#include "gputrain/comm/simulated_ranks.hpp"
 #include "gputrain/nn/layers.hpp"
 #include "gputrain/nn/recompute.hpp"
 #include "ops/compare.hpp"
-#include "support/lanes/lanes_convolution.hpp"
+#include "support/lanes/emulated_convolution.hpp"
 
 namespace gputrain::nn {
 namespace {
@@ -144,7 +144,8 @@ TEST(JoinedConvNorm, IsOffInEvaluation) {
 }
 
 TEST(JoinedConvNorm, IsOffWithSharedStatistics) {
-  auto groups = comm::ProcessGroups::imagined({.rank = 0, .world_size = 2}, std::make_shared<comm::Traffic>());
+  auto groups =
+      comm::ProcessGroups::simulated({.rank = 0, .world_size = 2}, std::make_shared<comm::CollectiveTraffic>());
   const auto before = called_sums();
   outcome_of({.group = &groups.tensors()}, at::kFloat, How::joined);
   EXPECT_EQ(called_sums().forward, before.forward);

@@ -15,8 +15,8 @@ namespace {
 class Holder final : public Module {
  public:
   Holder(const Context& context, at::IntArrayRef sizes, const Init& init) : Module(context) {
-    before = register_parameter("before", {5}, init, Role::weight);
-    value = register_parameter("value", sizes, init, Role::weight);
+    before = register_parameter("before", {5}, init, ParameterRole::weight);
+    value = register_parameter("value", sizes, init, ParameterRole::weight);
   }
   at::Tensor before, value;
 };
@@ -60,7 +60,7 @@ class Nested final : public Module {
  public:
   Nested(const Context& context, const std::string& child, const std::string& buffer) : Module(context) {
     add_child<Holder>(child, context, at::IntArrayRef{2}, Init::zeros());
-    register_parameter("value", {2}, Init::zeros(), Role::weight);
+    register_parameter("value", {2}, Init::zeros(), ParameterRole::weight);
     table = register_buffer(buffer, at::arange(4, at::kFloat), Init::as_given());
   }
   at::Tensor table;

@@ -120,7 +120,7 @@ TEST(NormLayer, HasNoBiasAsRmsNorm) {
   EXPECT_THAT(names_of(layer), ElementsAre("weight", "bias"));
   EXPECT_THAT(names_of(bare), ElementsAre("weight"));
   EXPECT_THAT(names_of(rms), ElementsAre("weight"));
-  for (auto& [name, parameter] : parameters_of(layer)) EXPECT_EQ(parameter->role, Role::norm) << name;
+  for (auto& [name, parameter] : parameters_of(layer)) EXPECT_EQ(parameter->role, ParameterRole::norm) << name;
 }
 
 TEST(EmbeddingLayer, ReturnsRowsInMasterType) {

@@ -15,7 +15,7 @@ using testing::ElementsAre;
 class Leaf final : public Module {
  public:
   explicit Leaf(const Context& context) : Module(context) {
-    register_parameter("weight", {2, 3, 1, 1}, Init::ones(), Role::weight);
+    register_parameter("weight", {2, 3, 1, 1}, Init::ones(), ParameterRole::weight);
     register_buffer("mean", at::empty({2}), Init::zeros());
   }
 };
@@ -24,7 +24,7 @@ class Tree final : public Module {
  public:
   explicit Tree(const Context& context) : Module(context) {
     first = add_child<Leaf>("first", context);
-    register_parameter("scale", {1}, Init::ones(), Role::norm);
+    register_parameter("scale", {1}, Init::ones(), ParameterRole::norm);
     add_child<Leaf>("block.0", context);
   }
   using Module::add_child;
@@ -68,14 +68,14 @@ TEST(Module, SwitchesAllChildrenToEvaluation) {
 
 TEST(Module, RefusesParameterWithoutValues) {
   Tree tree({});
-  EXPECT_THROW(tree.register_parameter("table", {2}, Init::as_given(), Role::weight), std::logic_error);
+  EXPECT_THROW(tree.register_parameter("table", {2}, Init::as_given(), ParameterRole::weight), std::logic_error);
 }
 
 TEST(Module, RefusesDuplicateChildrenAndDottedNames) {
   Tree tree({});
   EXPECT_THROW(tree.add_child<Leaf>("first", Context{}), std::logic_error);
-  EXPECT_THROW(tree.register_parameter("a.b", {1}, Init::ones(), Role::weight), std::logic_error);
-  EXPECT_THROW(tree.register_parameter("scale", {1}, Init::ones(), Role::weight), std::logic_error);
+  EXPECT_THROW(tree.register_parameter("a.b", {1}, Init::ones(), ParameterRole::weight), std::logic_error);
+  EXPECT_THROW(tree.register_parameter("scale", {1}, Init::ones(), ParameterRole::weight), std::logic_error);
 }
 
 }  // namespace

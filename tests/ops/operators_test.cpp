@@ -100,11 +100,11 @@ struct Products {
   at::Tensor x = random_leaf({5, 8}, 5, at::kFloat), image = random_leaf({2, 3, 5, 5}, 6, at::kFloat);
   device::Arena arena;
 
-  explicit Products(at::ScalarType type) : arena(residents(), device::Gradients::whole, type) {
+  explicit Products(at::ScalarType type) : arena(arena_tensors(), device::Gradients::whole, type) {
     const at::NoGradGuard no_grad;
     for (const at::Tensor& weight : {out_in, in_out, kernel, bias}) weight.normal_();
   }
-  std::vector<device::Resident> residents() const {
+  std::vector<device::ArenaTensor> arena_tensors() const {
     return {{"out_in", out_in}, {"in_out", in_out}, {"kernel", kernel}, {"bias", bias}};
   }
   std::vector<at::Tensor> results(const Policy& policy) const {

@@ -33,17 +33,18 @@ double rate_at(int step) { return kPeak * (1 - step / 40.0); }
 struct Rank {
   Rank(const std::string& yaml, at::ScalarType type, int rank, int ranks) {
     const auto spec = spec_of<OptimizerSpec>(yaml);
-    std::vector<device::Resident> residents;
+    std::vector<device::ArenaTensor> arena_tensors;
     for (size_t i = 0; i < kNames.size(); ++i) {
       weights.push_back(at::empty(kShapes[i], at::TensorOptions().dtype(type)).requires_grad_(true));
       const auto unit = static_cast<int64_t>(i / 2);
-      residents.push_back({.name = kNames[i],
-                           .value = weights.back(),
-                           .unit = unit,
-                           .decays = i % 2 == 0,
-                           .settings = spec.settings_of(kNames[i], unit, 3)});
+      arena_tensors.push_back({.name = kNames[i],
+                               .value = weights.back(),
+                               .unit = unit,
+                               .decays = i % 2 == 0,
+                               .settings = spec.settings_of(kNames[i], unit, 3)});
     }
-    arena = std::make_unique<device::Arena>(residents, ranks > 1 ? device::Gradients::owned : device::Gradients::whole);
+    arena =
+        std::make_unique<device::Arena>(arena_tensors, ranks > 1 ? device::Gradients::owned : device::Gradients::whole);
     const int64_t numel = arena->values().numel();
     if (ranks > 1) arena->own({.begin = numel * rank / ranks, .end = numel * (rank + 1) / ranks});
     optimizer = catalog().make(spec.type, *arena);

@@ -34,11 +34,11 @@ struct Model {
           sizes.size() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
       weights.push_back(at::empty(sizes, options).requires_grad_(true));
     }
-    std::vector<device::Resident> residents;
+    std::vector<device::ArenaTensor> arena_tensors;
     for (size_t i = 0; i < weights.size(); ++i) {
-      residents.push_back({std::to_string(i), weights[i], static_cast<int64_t>(i / 2), i % 2 == 0});
+      arena_tensors.push_back({std::to_string(i), weights[i], static_cast<int64_t>(i / 2), i % 2 == 0});
     }
-    arena = std::make_unique<device::Arena>(residents);
+    arena = std::make_unique<device::Arena>(arena_tensors);
   }
 
   /// Copies consecutive numbers into all values or all gradients; returns the position after them.

@@ -8,14 +8,14 @@ namespace {
 constexpr double kPeak = 0.3;
 
 std::unique_ptr<Schedule> schedule_of(const std::string& yaml, int64_t total_steps) {
-  const Horizon horizon{.peak_lr = kPeak,
-                        .total_steps = total_steps,
-                        .to_steps = [](const config::Length& length, const std::string& key) {
-                          EXPECT_EQ(key, "warmup");
-                          EXPECT_EQ(length.unit, config::Length::Unit::steps);
-                          return static_cast<int64_t>(length.value);
-                        }};
-  return schedules().make(spec_of<LrSchedulerSpec>(yaml).type, horizon);
+  const ScheduleContext context{.peak_lr = kPeak,
+                                .total_steps = total_steps,
+                                .to_steps = [](const config::Length& length, const std::string& key) {
+                                  EXPECT_EQ(key, "warmup");
+                                  EXPECT_EQ(length.unit, config::Length::Unit::steps);
+                                  return static_cast<int64_t>(length.value);
+                                }};
+  return schedules().make(spec_of<LrSchedulerSpec>(yaml).type, context);
 }
 
 class ScheduleParity : public OptimTest {};

@@ -29,9 +29,9 @@ TEST(OptimizerSpec, IsAdamWAtOneThousandthByDefault) {
 TEST(OptimizerSpec, ReadsOptionsOfTheRule) {
   const auto spec = spec_of<OptimizerSpec>("{type: sgd, lr: 0.1, momentum: 0.9, weight_decay: 1e-4, no_decay: [norm]}");
   EXPECT_EQ(spec.lr, 0.1);
-  EXPECT_TRUE(spec.decays(nn::Role::bias));
-  EXPECT_FALSE(spec.decays(nn::Role::norm));
-  EXPECT_TRUE(spec.decays(nn::Role::weight));
+  EXPECT_TRUE(spec.decays(nn::ParameterRole::bias));
+  EXPECT_FALSE(spec.decays(nn::ParameterRole::norm));
+  EXPECT_TRUE(spec.decays(nn::ParameterRole::weight));
 }
 
 TEST(OptimizerSpec, ScalesRateByBatchOnlyWithABase) {

@@ -19,11 +19,11 @@ using gputrain::testing::join;
 using gputrain::testing::RankBody;
 
 device::Arena arena_of(const std::vector<int64_t>& unit_sizes) {
-  std::vector<device::Resident> residents;
+  std::vector<device::ArenaTensor> arena_tensors;
   for (size_t i = 0; i < unit_sizes.size(); ++i) {
-    residents.push_back({"unit" + std::to_string(i), at::empty({unit_sizes[i]}), static_cast<int64_t>(i), true});
+    arena_tensors.push_back({"unit" + std::to_string(i), at::empty({unit_sizes[i]}), static_cast<int64_t>(i), true});
   }
-  return device::Arena(residents);
+  return device::Arena(arena_tensors);
 }
 
 std::vector<std::pair<int64_t, int64_t>> planned(const device::Arena& arena, const BucketLimits& limits) {

@@ -84,7 +84,7 @@ const RankBody sends_half("sends_half", [] {
   const bool is_fp16 = given("FP16") == 1;
   const int64_t stage = given("STAGE"), world = groups.world_size();
   WideModel model(stage == 2 ? device::Gradients::owned : device::Gradients::whole);
-  ReductionOptions options{.wire_type = is_fp16 ? at::kHalf : at::kBFloat16};
+  ReducerOptions options{.wire_type = is_fp16 ? at::kHalf : at::kBFloat16};
   if (stage > 0) options.owners = plan_shards(model.arena, groups.world_size());
   const device::Range mine =
       stage == 0 ? device::Range{0, model.arena.values().numel()} : options.owners[static_cast<size_t>(groups.rank())];
@@ -109,7 +109,7 @@ const RankBody sends_half("sends_half", [] {
   if (!is_rounded_sum(groups, sum, own, unit, smallest)) return fail("rounded too far", 0);
   if (distance(sum, exact_sum(groups, own)) == 0) return fail("was not rounded", 0);
   if (stage > 0) return 0;  // values come back in full
-  const Traffic traffic = traffic_of_step(model.arena, options, world, 1);
+  const GradientTraffic traffic = traffic_of_step(model.arena, options, world, 1);
   const int64_t off = traffic.full_bytes - 2 * traffic.bytes;  // 1 with three ranks, by rounding
   return off == 0 || off == 1 ? 0 : fail("bytes", static_cast<double>(traffic.bytes));
 });
@@ -142,7 +142,7 @@ TEST(Compression, SpreadsFp16OverflowToAllRanks) { expect_success("overflows", 2
 
 /// Bytes on the wire in one step of the wide model, and the bytes that were predicted.
 std::pair<int64_t, int64_t> sent_by_one_step(comm::ProcessGroups& groups, WideModel& model,
-                                             const ReductionOptions& options) {
+                                             const ReducerOptions& options) {
   DataParallel parallel(groups, model.arena, model.parameters(), options);
   const at::Tensor weight = at::randn({WideModel::kRows, WideModel::kColumns}), bias = at::randn({WideModel::kColumns});
   groups.control().barrier("before");
@@ -162,7 +162,7 @@ const RankBody counts_bytes("counts_bytes", [] {
   comm::ProcessGroups groups = join();
   WideModel model;
   PowerSgd power(model.arena, 4, 7);
-  const ReductionOptions ways[] = {{}, {.wire_type = at::kBFloat16}, {.power_sgd = &power}};
+  const ReducerOptions ways[] = {{}, {.wire_type = at::kBFloat16}, {.power_sgd = &power}};
   const int64_t sizes[] = {4'004'096, 2'002'048, 4 * (3000 * 4 + 1024)}, world = groups.world_size();
   for (size_t i = 0; i < 3; ++i) {
     const auto [wire, counted] = sent_by_one_step(groups, model, ways[i]);

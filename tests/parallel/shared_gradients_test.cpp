@@ -52,10 +52,10 @@ struct Learner {
     model.loss_sum(data.inputs, data.targets, with_third).backward(seed);
   }
 
-  optim::GradientReport update(const std::function<void(const at::Tensor&)>& add_up) {
+  optim::GradientReport update(const std::function<void(const at::Tensor&)>& all_reduce_sum) {
     const at::NoGradGuard no_grad;
     const auto report = optim::measure_gradient(
-        model.arena.owned_gradients(), {.scale = scaler.scale(), .max_norm = 2.0, .add_up_over_ranks = add_up});
+        model.arena.owned_gradients(), {.scale = scaler.scale(), .max_norm = 2.0, .all_reduce_sum = all_reduce_sum});
     optimizer->step({.lr = at::full({}, 0.02, at::kDouble), .found_inf = report.found_inf, .divisor = report.divisor});
     scaler.update(report.found_inf);
     return report;
@@ -105,8 +105,8 @@ const RankBody shares_out("shares_out", [] {
     if (step != kOverflowingStep && !(distance(learner.model.arena.owned_gradients(), expected) < 1e-9)) {
       return fail("gradients differ", distance(learner.model.arena.owned_gradients(), expected));
     }
-    const auto report = learner.update([&](const at::Tensor& tensor) { parallel.add_up(tensor); });
-    parallel.publish();
+    const auto report = learner.update([&](const at::Tensor& tensor) { parallel.all_reduce_sum(tensor); });
+    parallel.all_gather_values();
     const auto wanted = reference.update({});
     const bool is_skipped = report.found_inf.item<float>() == 1;
     if (is_skipped != (step == kOverflowingStep)) return fail("skipped", static_cast<double>(step));
@@ -177,12 +177,12 @@ struct DeepModel {
   std::unique_ptr<device::Arena> arena;
 
   explicit DeepModel(device::Gradients kept) {
-    std::vector<device::Resident> residents;
+    std::vector<device::ArenaTensor> arena_tensors;
     for (int64_t i = 0; i < kLayers; ++i) {
       weights.push_back(at::empty({kWidth, kWidth}).requires_grad_(true));
-      residents.push_back({"layer" + std::to_string(i), weights.back(), i, true});
+      arena_tensors.push_back({"layer" + std::to_string(i), weights.back(), i, true});
     }
-    arena = std::make_unique<device::Arena>(residents, kept);
+    arena = std::make_unique<device::Arena>(arena_tensors, kept);
     at::Tensor(arena->values()).fill_(1e-3);
   }
 

@@ -48,8 +48,8 @@ struct AddingLinear : torch::autograd::Function<AddingLinear> {
   }
 };
 
-std::vector<device::Resident> residents(const std::vector<at::Tensor>& parameters) {
-  std::vector<device::Resident> all;
+std::vector<device::ArenaTensor> arena_tensors(const std::vector<at::Tensor>& parameters) {
+  std::vector<device::ArenaTensor> all;
   for (size_t i = 0; i < parameters.size(); ++i) {
     all.push_back({"unit" + std::to_string(i / 2) + (i % 2 == 0 ? ".weight" : ".bias"), parameters[i],
                    static_cast<int64_t>(i / 2), i % 2 == 0});
@@ -59,7 +59,7 @@ std::vector<device::Resident> residents(const std::vector<at::Tensor>& parameter
 
 }  // namespace
 
-SmallModel::SmallModel(device::Gradients kept) : parameters(make_parameters()), arena(residents(parameters), kept) {
+SmallModel::SmallModel(device::Gradients kept) : parameters(make_parameters()), arena(arena_tensors(parameters), kept) {
   const at::NoGradGuard no_grad;
   double phase = 0.3;
   for (const at::Tensor& parameter : parameters) {

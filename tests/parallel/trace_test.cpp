@@ -33,18 +33,18 @@ struct TracedGpt {
   std::unique_ptr<device::Arena> arena;
 
   TracedGpt() {
-    std::vector<device::Resident> residents;
+    std::vector<device::ArenaTensor> arena_tensors;
     const auto units = model->units();
     for (size_t unit = 0; unit < units.size(); ++unit) {
       for (nn::Module* module : units[unit].modules) {
         module->each_parameter([&](const std::string& name, nn::Parameter& parameter) {
-          residents.push_back({units[unit].name + "." + std::to_string(residents.size()) + name, parameter.value,
-                               static_cast<int64_t>(unit), false});
+          arena_tensors.push_back({units[unit].name + "." + std::to_string(arena_tensors.size()) + name,
+                                   parameter.value, static_cast<int64_t>(unit), false});
           parameters.push_back(parameter.value);
         });
       }
     }
-    arena = std::make_unique<device::Arena>(residents);
+    arena = std::make_unique<device::Arena>(arena_tensors);
     nn::initialize(*model, 7);
   }
 

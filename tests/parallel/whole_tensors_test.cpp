@@ -71,7 +71,7 @@ const RankBody gives_whole_tensors("gives_whole_tensors", [] {
     reference.loss_sum(all.inputs, all.targets).backward();
     const at::NoGradGuard no_grad;
     for (optim::Optimizer* one : {optimizer.get(), alone.get()}) one->step({.lr = at::full({}, 0.05, at::kDouble)});
-    parallel.publish();
+    parallel.all_gather_values();
     const double difference = distance(model.arena.values(), reference.arena.values());
     if (!(difference < 1e-9)) return fail("values differ", difference);
   }
@@ -86,10 +86,10 @@ TEST(WholeTensors, AreGivenToARuleThatAsksForThem) {
 }
 
 TEST(WholeTensors, EndShardsBetweenThem) {
-  std::vector<device::Resident> residents;
+  std::vector<device::ArenaTensor> arena_tensors;
   for (const int64_t size : {100, 64, 32, 96, 32})
-    residents.push_back({.name = "w" + std::to_string(residents.size()), .value = at::empty({size})});
-  const device::Arena arena(residents);  // bounds at 128, 192, 224, 320, 352
+    arena_tensors.push_back({.name = "w" + std::to_string(arena_tensors.size()), .value = at::empty({size})});
+  const device::Arena arena(arena_tensors);  // bounds at 128, 192, 224, 320, 352
   const auto shards = plan_shards(arena, 3, ShardBounds::tensors);
   EXPECT_EQ(shards[0].end, 128);
   EXPECT_EQ(shards[1].end, 224);

@@ -37,7 +37,7 @@ const RankBody writes_its_steps("writes_its_steps", [] {
     written.emplace_back(name, tensor.detach().clone());
   };
   for (size_t i = 0; i < model.parameters.size(); ++i) write("weight." + std::to_string(i), model.parameters[i]);
-  ReductionOptions options{.buckets = {.bytes = 2600, .first_bytes = 600}};
+  ReducerOptions options{.buckets = {.bytes = 2600, .first_bytes = 600}};
   std::optional<PowerSgd> power;
   if (given("POWERSGD") > 0) {
     power.emplace(model.arena, given("POWERSGD"), 5);

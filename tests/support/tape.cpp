@@ -43,7 +43,7 @@ void copy_where_new(const c10::IValue& to, const c10::IValue& from) {
 
 }  // namespace
 
-std::string Tape::record(const std::function<void()>& work) {
+std::string Tape::capture(const std::function<void()>& work) {
   note = [this](const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     Call call{op, {}, {}};
     const auto arguments = static_cast<std::ptrdiff_t>(op.schema().arguments().size());

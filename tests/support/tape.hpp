@@ -8,12 +8,12 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include "gputrain/device/recording.hpp"
+#include "gputrain/device/captured_graph.hpp"
 
 namespace gputrain::testing_support {
 
 /// Does not record kernels that bypass the dispatcher, such as our fp32 kernels.
-class Tape final : public device::Recording {
+class Tape final : public device::CapturedGraph {
  public:
   /// What the tape did; outlives it.
   struct Counts {
@@ -23,9 +23,9 @@ class Tape final : public device::Recording {
   explicit Tape(Counts& counts) : counts_(counts) {}
 
   /// Runs the operators once, so the first replay does nothing.
-  std::string record(const std::function<void()>& work) override;
+  std::string capture(const std::function<void()>& work) override;
   void replay() override;
-  void instead(const std::function<void()>& work) override { work(); }
+  void run_uncaptured(const std::function<void()>& work) override { work(); }
 
  private:
   struct Call {

@@ -52,7 +52,7 @@ TEST(BatchPlan, KeepsGlobalBatchOfResumedRunUnlessNamed) {
   EXPECT_EQ(kept.global_batch, 48);
   EXPECT_EQ(kept.micro_batch, 8);
   EXPECT_EQ(kept.accumulation, 3);
-  EXPECT_EQ(kept.instead_of, 64);
+  EXPECT_EQ(kept.aliases, 64);
 
   spec.global_batch_size = 64;
   EXPECT_EQ(plan_batch(spec, facts).global_batch, 64);

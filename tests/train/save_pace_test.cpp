@@ -64,11 +64,11 @@ TEST(SaveInterval, KeepsSavingUnderFivePercentIfItCan) {
 }
 
 TEST(SecondsBetweenLosses, ArePresumedThenMeasured) {
-  EXPECT_DOUBLE_EQ(seconds_between_losses({}, false), 86400);
-  EXPECT_DOUBLE_EQ(seconds_between_losses({}, true), 4 * 86400);
-  EXPECT_NEAR(seconds_between_losses({.losses = 100, .seconds = 100 * 600}, false), 600, 0.4 * 600);
-  EXPECT_NEAR(seconds_between_losses({.losses = 1000, .seconds = 1000.0 * 600}, false), 600, 0.05 * 600);
-  const double early = seconds_between_losses({.losses = 1, .seconds = 60}, false);
+  EXPECT_DOUBLE_EQ(seconds_between_interruptions({}, false), 86400);
+  EXPECT_DOUBLE_EQ(seconds_between_interruptions({}, true), 4 * 86400);
+  EXPECT_NEAR(seconds_between_interruptions({.interruptions = 100, .seconds = 100 * 600}, false), 600, 0.4 * 600);
+  EXPECT_NEAR(seconds_between_interruptions({.interruptions = 1000, .seconds = 1000.0 * 600}, false), 600, 0.05 * 600);
+  const double early = seconds_between_interruptions({.interruptions = 1, .seconds = 60}, false);
   EXPECT_GT(early, 3600);  // one early death does not mean one every minute
   EXPECT_LT(early, 86400 / 2);
 }
@@ -106,14 +106,14 @@ TEST(SavePace, CountsSlowdownOfTraining) {
 }
 
 TEST(SavePace, FollowsLossesAndWatchedNotices) {
-  const auto pace_after = [](LossRecord record, double write_seconds) {
+  const auto pace_after = [](InterruptionStats record, double write_seconds) {
     SavePace pace(record);
     for (int save = 0; save < 2; ++save) pace.note_written(0.2, write_seconds);
     return pace;
   };
   SavePace fresh = pace_after({}, 2);
-  EXPECT_LT(pace_after({.losses = 3, .seconds = 3600}, 2).interval_seconds(), fresh.interval_seconds() / 2);
-  EXPECT_THAT(pace_after({.losses = 3, .seconds = 3600}, 2).text(), HasSubstr("3 losses in 1h0m"));
+  EXPECT_LT(pace_after({.interruptions = 3, .seconds = 3600}, 2).interval_seconds(), fresh.interval_seconds() / 2);
+  EXPECT_THAT(pace_after({.interruptions = 3, .seconds = 3600}, 2).text(), HasSubstr("3 losses in 1h0m"));
   const double without = fresh.interval_seconds();
   fresh.set_notices_watched(true);
   EXPECT_NEAR(fresh.interval_seconds(), 2 * without, 1);
@@ -124,7 +124,7 @@ TEST(SavePace, FollowsLossesAndWatchedNotices) {
 }
 
 TEST(SavePace, CountsTimeWithoutALoss) {
-  SavePace pace({.losses = 1, .seconds = 3600});
+  SavePace pace({.interruptions = 1, .seconds = 3600});
   pace.note_step(3600);
   EXPECT_THAT(pace.text(), HasSubstr("1 loss in 2h0m"));
 }

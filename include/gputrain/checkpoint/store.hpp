@@ -80,7 +80,7 @@ Search find_newest(const std::vector<std::filesystem::path>& folders, const Read
 
 /// Takes a checkpoint out of the way under a name that is never read, "step-00000100.bad" or with a number, and returns
 /// it. Throws Error(checkpoint) when it cannot.
-std::filesystem::path set_aside(const std::filesystem::path& folder);
+std::filesystem::path archive_checkpoint(const std::filesystem::path& folder);
 
 /// The checkpoints of one branch. One process writes (rank 0), from one thread at a time.
 class CheckpointStore {

@@ -91,8 +91,8 @@ class NoticeWatcher {
   Counts counts() const;
 
  private:
-  class Watch;
-  std::unique_ptr<Watch> watch_;  // null: could not be started
+  class Poller;
+  std::unique_ptr<Poller> poller_;  // null: could not be started
   std::string failure_;
 };
 

@@ -17,7 +17,7 @@
 
 namespace gputrain::comm {
 
-struct Traffic;  // imagined.hpp
+struct CollectiveTraffic;  // simulated_ranks.hpp
 
 struct GroupOptions {
   at::Device device = at::kCPU;                        // of the tensors() group
@@ -42,8 +42,9 @@ class ProcessGroups {
   /// share a GPU, Error(restart) when a rank is missing.
   ProcessGroups(const Rendezvous& at, const GroupOptions& options);
 
-  /// Groups without peers (imagined.hpp), for tensors on `device`. `traffic` counts what real groups would send.
-  static ProcessGroups imagined(const Rendezvous& at, std::shared_ptr<Traffic> traffic, at::Device device = at::kCPU);
+  /// Groups without peers (simulated_ranks.hpp), for tensors on `device`. `traffic` counts what real groups would send.
+  static ProcessGroups simulated(const Rendezvous& at, std::shared_ptr<CollectiveTraffic> traffic,
+                                 at::Device device = at::kCPU);
 
   /// Rank 0 holds the store of all ranks: end a successful run with `control().barrier("end")`.
   ~ProcessGroups();
@@ -51,14 +52,14 @@ class ProcessGroups {
   ProcessGroups& operator=(ProcessGroups&&) noexcept;
 
   /// Sets this rank's place in its work, which the other ranks report when they wait for it: "in step", 12.
-  void enter(const char* place, int64_t step);
+  void enter(const char* phase, int64_t step);
   /// This rank no longer needs the others: if or how they end does not matter to it from here on.
   void leave();
   /// Tells the others that this rank ends and why, so that they end too.
   void leave(const std::exception& failure);
-  /// Like leave(failure), then rethrows the exception being handled: as ToldElsewhere if it is an Error that another
-  /// rank with the same failure reports to the user. From here on the process has `grace` to end, then it is ended with
-  /// the exit code of the failure.
+  /// Like leave(failure), then rethrows the exception being handled: as ReportedElsewhere if it is an Error that
+  /// another rank with the same failure reports to the user. From here on the process has `grace` to end, then it is
+  /// ended with the exit code of the failure.
   [[noreturn]] void fail(const std::exception& failure);
   /// Sets what runs before a process is ended by force because its main thread is stuck. It runs on another thread, for
   /// at most three seconds; null: nothing. Does not return if the process is already being ended.
@@ -67,13 +68,13 @@ class ProcessGroups {
   int rank() const noexcept { return control_.rank(); }
   int world_size() const noexcept { return control_.size(); }
   bool alone() const noexcept { return world_size() == 1; }
-  bool is_imagined() const noexcept { return !alone() && meeting_ == nullptr; }
+  bool is_simulated() const noexcept { return !alone() && session_ == nullptr; }
 
   Group& tensors() noexcept { return tensors_; }
   Group& control() noexcept { return control_; }  // CPU tensors only
 
   /// Runs `action` on rank 0 only. Every rank must call. If it throws an Error, all ranks throw: the others
-  /// ToldElsewhere with the same exit code.
+  /// ReportedElsewhere with the same exit code.
   void on_rank_zero(const std::function<void()>& action, std::string name);
 
   /// Rank 0's number or bytes, on every rank; what the others give is ignored. Every rank must call.
@@ -87,8 +88,8 @@ class ProcessGroups {
   const std::string& description() const noexcept { return description_; }   // "gloo over eth0 (10.0.0.4)"
 
  private:
-  struct Meeting;
-  std::unique_ptr<Meeting> meeting_;  // first, so that store and watch outlive the groups
+  struct Session;
+  std::unique_ptr<Session> session_;  // first, so that store and watch outlive the groups
   Group control_, tensors_;
   std::vector<std::string> hosts_;
   std::string description_;
@@ -96,6 +97,6 @@ class ProcessGroups {
 
 /// For ranks that find a mistake before they meet: they meet for this alone, for some ten seconds at most. Returns true
 /// if this is not rank 0 and rank 0 has the same mistake, in the same `words`, and so reports it to the user.
-bool is_told_by_rank_zero(const Rendezvous& at, const std::string& program, const std::string& words);
+bool is_reported_by_rank_zero(const Rendezvous& at, const std::string& program, const std::string& words);
 
 }  // namespace gputrain::comm

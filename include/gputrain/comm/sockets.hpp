@@ -31,7 +31,7 @@ int begin_connecting(const std::string& address, uint16_t port);
 std::string connecting_failure(int descriptor);
 
 /// The numeric address where the ranks meet, as this host reaches it.
-std::string meeting_address(const Rendezvous& at);
+std::string rendezvous_address(const Rendezvous& at);
 
 /// A TCP socket that listens on one address only and is closed in child processes.
 class ListeningSocket {

@@ -59,14 +59,14 @@ struct Registered {
   template <class AnyKind>
   Registered(AnyKind& catalog, const std::string& name, std::string help, const char* file = __builtin_FILE(),
              int line = __builtin_LINE()) {
-    const std::string place = file + (":" + std::to_string(line));
+    const std::string location = file + (":" + std::to_string(line));
     try {
-      catalog.add(CatalogEntry{name, std::move(help), &schema_of<Spec>(), place},
+      catalog.add(CatalogEntry{name, std::move(help), &schema_of<Spec>(), location},
                   AnyKind::template maker<Derived, Spec>());
       if constexpr (requires { catalog.template note<Derived, Spec>(name); })
         catalog.template note<Derived, Spec>(name);
     } catch (const std::exception& mistake) {
-      note_wrong_registration("the " + catalog.kind() + " '" + name + "' of " + place + ": " + mistake.what());
+      note_wrong_registration("the " + catalog.kind() + " '" + name + "' of " + location + ": " + mistake.what());
     }
   }
 };

@@ -5,7 +5,7 @@
 //     double lr = 1e-3;
 //     bool nesterov = false;
 //     static void describe(config::Description<SgdSpec>& d) {
-//       d.key("lr", &SgdSpec::lr, "learning rate").above(0).instead_of({"learning_rate"});
+//       d.key("lr", &SgdSpec::lr, "learning rate").above(0).aliases({"learning_rate"});
 //       d.key("nesterov", &SgdSpec::nesterov, "Nesterov momentum");
 //     }
 //   };
@@ -68,12 +68,11 @@ class Description {
         Key(std::move(name), std::move(help), type_of<std::map<std::string, Value>>(), locate(member)));
   }
 
-  /// Sets a check over several keys, `void(const Spec&, Complaints&)`. It runs if each key alone is valid. Each
+  /// Sets a check over several keys, `void(const Spec&, SpecIssues&)`. It runs if each key alone is valid. Each
   /// complaint is reported at the place of its key.
   template <class Check>
   void check(Check test) {
-    schema_.set_check(
-        [test](const void* spec, Complaints& complaints) { test(*static_cast<const Spec*>(spec), complaints); });
+    schema_.set_check([test](const void* spec, SpecIssues& issues) { test(*static_cast<const Spec*>(spec), issues); });
   }
 
  private:

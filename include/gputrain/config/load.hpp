@@ -43,7 +43,7 @@ struct Setting {
 /// A checked job.
 class Loaded {
  public:
-  Loaded(const Schema& schema, std::shared_ptr<const void> spec, std::map<std::string, Place> origins);
+  Loaded(const Schema& schema, std::shared_ptr<const void> spec, std::map<std::string, SourceLocation> origins);
 
   template <class Spec>
   const Spec& as() const {
@@ -74,7 +74,7 @@ class Loaded {
  private:
   const Schema* schema_;
   std::shared_ptr<const void> spec_;
-  std::map<std::string, Place> origins_;
+  std::map<std::string, SourceLocation> origins_;
 };
 
 /// Reads and checks a job. Throws SpecError with all mistakes.

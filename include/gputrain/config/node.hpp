@@ -18,7 +18,7 @@ struct Source {
 };
 
 /// A place in a source. Line and column count characters from 1; line 0 means the whole source.
-struct Place {
+struct SourceLocation {
   std::shared_ptr<const Source> source = {};
   int line = 0;
   int column = 0;
@@ -36,9 +36,9 @@ struct Node {
   bool removes = false;    // null: removes the value of a lower layer
   bool is_broken = false;  // its ${...} could not be resolved; already reported
   std::string text = {};   // scalar
-  Place place = {};
+  SourceLocation location = {};
   std::string key = {};  // if it is part of a map
-  Place key_place = {};
+  SourceLocation key_location = {};
   std::vector<Node> parts = {};  // of a list or map, in order
 
   const Node* find(std::string_view name) const noexcept;  // the part with this key, or null

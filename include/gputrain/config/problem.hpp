@@ -10,7 +10,7 @@
 namespace gputrain::config {
 
 struct Problem {
-  Place place;
+  SourceLocation location;
   std::string what;       // the fact, one sentence without a final full stop
   std::string hint = {};  // what to write or try; may have several lines
 };

@@ -55,15 +55,15 @@ class Key {
   Key& at_least(double low);               // value >= low
   Key& elements(size_t low, size_t high);  // of a list
   Key& elements(size_t count) { return elements(count, count); }
-  Key& choices(std::vector<std::string> allowed);     // for strings and lists of strings
-  Key& units(std::vector<Length::Unit> allowed);      // for lengths; default: all
-  Key& required();                                    // must be given
-  Key& change(Change change);                         // default: that of the enclosing group; at the top `refused`
-  Key& instead_of(std::vector<std::string> foreign);  // other tools' names for this key
+  Key& choices(std::vector<std::string> allowed);  // for strings and lists of strings
+  Key& units(std::vector<Length::Unit> allowed);   // for lengths; default: all
+  Key& required();                                 // must be given
+  Key& change(Change change);                      // default: that of the enclosing group; at the top `refused`
+  Key& aliases(std::vector<std::string> foreign);  // other tools' names for this key
   /// Converts another tool's value to ours ("10%" for a ratio of 0.1); empty: leave the line out.
   using Convert = std::function<std::string(const std::string& value)>;
-  Key& instead_of(std::string foreign, Convert convert);
-  Key& instead_of_flag(std::string foreign, std::string value);  // `bf16: true` stands for `precision: bf16`
+  Key& aliases(std::string foreign, Convert convert);
+  Key& alias_flag(std::string foreign, std::string value);  // `bf16: true` stands for `precision: bf16`
   /// For a map: values of names like *TOKEN* or *KEY* are written as *** in all output.
   Key& mask_secrets();
   Key& unit(std::string unit);  // shown in help: "samples", "seconds"
@@ -113,26 +113,26 @@ class Key {
 };
 
 /// Collects the findings of a struct's own check; see Description::check.
-class Complaints {
+class SpecIssues {
  public:
-  struct Complaint {
+  struct Issue {
     std::string key;   // dotted, relative to the checked struct: "data.train.path"; empty: the struct
     std::string what;  // the fact, without a final full stop
     std::string hint;  // what to try; may be empty
   };
 
-  void about(std::string key, std::string what, std::string hint = {});
-  const std::vector<Complaint>& all() const noexcept { return complaints_; }
+  void add(std::string key, std::string what, std::string hint = {});
+  const std::vector<Issue>& all() const noexcept { return issues_; }
 
  private:
-  std::vector<Complaint> complaints_;
+  std::vector<Issue> issues_;
 };
 
 /// The keys of one struct, in declaration order.
 class Schema {
  public:
   using Create = std::function<std::shared_ptr<void>()>;  // a default-constructed struct
-  using Check = std::function<void(const void* spec, Complaints& complaints)>;
+  using Check = std::function<void(const void* spec, SpecIssues& issues)>;
 
   explicit Schema(Create create);
 
@@ -173,7 +173,7 @@ struct CatalogEntry {
   std::string name;
   std::string help;
   const Schema* schema;
-  std::string place = {};  // "file:line" of its registration
+  std::string location = {};  // "file:line" of its registration
 };
 
 /// Registration runs before main(), where errors cannot be reported, so refuse_wrong_registrations() reports them

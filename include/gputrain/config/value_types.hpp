@@ -52,7 +52,7 @@ struct Duration {
 /// The text that reads back to exactly this duration: 90 seconds give "1m30s", 1800 seconds "30m".
 std::string to_string(const Duration& duration);
 
-/// Converters for Key::instead_of, for tools that have one key per unit: "0.1" to "10%", "5" to "5ep".
+/// Converters for Key::aliases, for tools that have one key per unit: "0.1" to "10%", "5" to "5ep".
 std::string percent_of_ratio(const std::string& ratio);
 std::string epochs_of_count(const std::string& count);
 

@@ -41,9 +41,9 @@ class Error : public std::runtime_error {
 };
 
 /// An error that another rank reports to the user: this rank exits with the same code and prints nothing.
-class ToldElsewhere : public Error {
+class ReportedElsewhere : public Error {
  public:
-  explicit ToldElsewhere(const Error& error);
+  explicit ReportedElsewhere(const Error& error);
 };
 
 /// Throws std::logic_error with place and message, for a programming mistake.

@@ -16,7 +16,7 @@ namespace gputrain::data {
 struct ImageOptions;  // options.hpp
 struct TextOptions;
 
-enum class Role { train, val, test };
+enum class Split { train, val, test };
 
 /// Per-channel statistics of images. Preprocess computes (value / 255 - mean) / std.
 struct Normalization {
@@ -47,7 +47,7 @@ class Dataset {
 
   /// The part [begin, end) of the data, as fractions, for `role`. Null: the caller picks the samples with a fixed
   /// shuffle. Override it if order matters (text) or if roles are read differently (images).
-  virtual std::shared_ptr<const Dataset> part(double begin, double end, Role role) const;
+  virtual std::shared_ptr<const Dataset> part(double begin, double end, Split role) const;
 
   virtual std::optional<Normalization> normalization() const { return std::nullopt; }
   virtual std::vector<std::string> class_names() const { return {}; }
@@ -65,7 +65,7 @@ std::vector<std::string> target_names(const Dataset& dataset);
 /// What every format gets, besides its own options.
 struct DatasetRequest {
   std::string path;  // after interpolation; may be empty if the format needs none
-  Role role = Role::train;
+  Split role = Split::train;
   InputSpec model = {};                 // what the model reads
   int64_t sequence_length = 0;          // tokens per sample, for text formats; 0: neither model nor job sets it
   const ImageOptions* image = nullptr;  // `data.image`; null: defaults

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "gputrain/data/loader.hpp"
-#include "gputrain/data/usage.hpp"
+#include "gputrain/data/sample_usage.hpp"
 
 namespace gputrain::data {
 
@@ -27,8 +27,8 @@ struct EpochShares {
   bool each_looked_up = false;
 };
 
-/// Walks through the first epoch of all ranks. Asserts that exactly one rank takes each sample. `share` may be that of
-/// any rank. Throws what the constructor of a loader throws.
-EpochShares walk_epoch(const OrderFacts& order, const Share& share);
+/// Walks through the first epoch of all ranks. Asserts that exactly one rank takes each sample. `partition` may be that
+/// of any rank. Throws what the constructor of a loader throws.
+EpochShares walk_epoch(const OrderFacts& order, const DataPartition& partition);
 
 }  // namespace gputrain::data

@@ -14,7 +14,7 @@ namespace gputrain::data {
 class ImageTransform {
  public:
   /// `width` and `height` are the input size unless the options set another.
-  ImageTransform(const ImageOptions& options, Role role, int64_t width, int64_t height);
+  ImageTransform(const ImageOptions& options, Split role, int64_t width, int64_t height);
 
   int64_t width() const noexcept { return width_; }
   int64_t height() const noexcept { return height_; }

@@ -11,14 +11,14 @@
 
 #include "gputrain/core/batch.hpp"
 #include "gputrain/data/dataset.hpp"
-#include "gputrain/data/usage.hpp"
+#include "gputrain/data/sample_usage.hpp"
 
 namespace gputrain::data {
 
 /// Which samples this rank reads. Of a step's B positions, micro-batch i of m has [B i / m, B (i+1) / m) over all
 /// ranks, so it has the same samples for any number of ranks. Of its n positions, rank r of W reads [n r / W, n (r+1) /
 /// W), or a part in proportion to `micro_batches`.
-struct Share {
+struct DataPartition {
   int64_t global_batch = 1;                 // samples per optimizer step over all ranks
   int64_t micro_batch = 1;                  // maximum samples per micro-batch on each rank
   std::vector<int64_t> micro_batches = {};  // one value per rank, if they differ; empty: micro_batch on every rank
@@ -34,7 +34,7 @@ struct BadSample {
 };
 
 struct LoaderOptions {
-  Share share;
+  DataPartition partition;
   uint64_t seed = 0;
   bool shuffle = true;
   bool augment = true;
@@ -62,7 +62,7 @@ struct StepData {
   std::vector<Batch> micro_batches;  // on the host, or being copied to a GPU; Preprocess finishes each
   int64_t weight = 0;                // sum of Batch::weight
   int64_t samples = 0;               // sum of Batch::samples
-  Usage usage;                       // of the samples read
+  SampleUsage usage;                 // of the samples read
   int64_t epoch = 0;
   bool ends_epoch = false;
 };

@@ -11,12 +11,12 @@
 
 namespace gputrain::data {
 
-struct Datasets {
+struct DatasetSplits {
   std::shared_ptr<const Dataset> train, val, test;  // val and test are null if the job has none
 };
 
 /// Opens all datasets of the section, for a model that reads `model`. Throws Error(data) for missing or damaged data.
-Datasets open_datasets(const DataSpec& spec, const InputSpec& model);
+DatasetSplits open_datasets(const DataSpec& spec, const InputSpec& model);
 
 /// The value of `num_workers: auto` for one of `ranks_on_host` ranks.
 int automatic_workers(const Dataset& dataset, at::Device device, int ranks_on_host);

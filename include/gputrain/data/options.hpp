@@ -34,14 +34,14 @@ struct ImageOptions {
   EvalImageOptions eval;
   std::optional<std::vector<double>> mean, std;
 
-  static void check(const ImageOptions& options, config::Complaints& complaints);
+  static void check(const ImageOptions& options, config::SpecIssues& issues);
   static void describe(config::Description<ImageOptions>& d) {
     d.summary("how images become the model's input");
     d.key("size", &ImageOptions::size,
           "height and width of the input; auto: the size of the images, if all have the same")
         .range(1, 8192)
         .unit("pixels")
-        .instead_of({"image_size", "img_size", "input_size", "data.train.resize", "data.image.resize"});
+        .aliases({"image_size", "img_size", "input_size", "data.train.resize", "data.image.resize"});
     d.key("channels", &ImageOptions::channels, "1: grey; 3: RGB; auto: 3, or 1 if the format stores grey").range(1, 3);
     d.key("augment", &ImageOptions::augment, "random changes of training images");
     d.key("eval", &ImageOptions::eval, "how images are fitted for validation and test");
@@ -51,7 +51,7 @@ struct ImageOptions {
     d.key("std", &ImageOptions::std, "standard deviation of each channel, divided by; null: as for mean")
         .elements(1, 3)
         .above(0);
-    d.check([](const ImageOptions& options, config::Complaints& complaints) { check(options, complaints); });
+    d.check([](const ImageOptions& options, config::SpecIssues& issues) { check(options, issues); });
   }
 };
 
@@ -65,7 +65,7 @@ struct TextOptions {
     d.key("max_length", &TextOptions::max_length, "tokens in a sample; auto: the most that the model takes")
         .range(1, 1 << 24)
         .unit("tokens")
-        .instead_of({"cutoff_len", "max_seq_len", "max_seq_length", "seq_length", "seq_len", "sequence_length"});
+        .aliases({"cutoff_len", "max_seq_len", "max_seq_length", "seq_length", "seq_len", "sequence_length"});
   }
 };
 

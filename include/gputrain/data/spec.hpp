@@ -22,7 +22,7 @@ struct TrainSource {
         .change(config::Change::needs_accept);
     d.choice("format", &TrainSource::format, catalog(), "how the data is stored; its options stand beside it")
         .required()
-        .instead_of({"data.train.type"});
+        .aliases({"data.train.type"});
   }
 };
 
@@ -39,14 +39,14 @@ struct HeldOutSource {
         .change(config::Change::needs_accept);
     d.choice("format", &HeldOutSource::format, catalog(), "how the data is stored; default: as data.train")
         .inherits("data.train.format")
-        .instead_of({"data.val.type", "data.test.type"});
+        .aliases({"data.val.type", "data.test.type"});
     d.key("split", &HeldOutSource::split,
           "use this part of the training data: 10%. Text: the end; other data: a fixed random choice")
         .units({config::Length::Unit::percent})
         .above(0)
         .below(100);
-    d.check([](const HeldOutSource& source, config::Complaints& complaints) {
-      if (source.split && source.path) complaints.about("split", "path and split exclude each other");
+    d.check([](const HeldOutSource& source, config::SpecIssues& issues) {
+      if (source.split && source.path) issues.add("split", "path and split exclude each other");
     });
   }
 };
@@ -62,7 +62,7 @@ struct DataSpec {
   std::string last = "pad";
   double max_bad_fraction = 0;
 
-  static void check(const DataSpec& spec, config::Complaints& complaints);
+  static void check(const DataSpec& spec, config::SpecIssues& issues);
 
   static void describe(config::Description<DataSpec>& d) {
     d.summary("data and how it is read");
@@ -76,24 +76,24 @@ struct DataSpec {
         .range(0, 1024)
         .unit("threads")
         .change(config::Change::safe)
-        .instead_of({"dataloader_num_workers", "workers", "num_data_workers"});
+        .aliases({"dataloader_num_workers", "workers", "num_data_workers"});
     d.key("pin_memory", &DataSpec::pin_memory,
           "read into pinned memory, so that copies to the GPU run in the background")
         .change(config::Change::safe)
-        .instead_of({"dataloader_pin_memory"});
+        .aliases({"dataloader_pin_memory"});
     d.key("prefetch_factor", &DataSpec::prefetch_factor, "micro-batches kept ready; never fewer than one step has")
         .range(1, 1024)
         .unit("micro-batches")
         .change(config::Change::safe)
-        .instead_of({"dataloader_prefetch_factor"});
+        .aliases({"dataloader_prefetch_factor"});
     d.key("last", &DataSpec::last, "the last partial step of an epoch: pad (every sample counts once) or drop")
         .choices({"pad", "drop"})
-        .instead_of({"drop_last", "dataloader_drop_last"});
+        .aliases({"drop_last", "dataloader_drop_last"});
     d.key("max_bad_fraction", &DataSpec::max_bad_fraction,
           "skip up to this fraction of an epoch's samples if they cannot be read")
         .range(0, 1)
         .change(config::Change::safe);
-    d.check([](const DataSpec& spec, config::Complaints& complaints) { check(spec, complaints); });
+    d.check([](const DataSpec& spec, config::SpecIssues& issues) { check(spec, issues); });
   }
 };
 

@@ -28,7 +28,7 @@ struct UpdateSettings {
 };
 
 /// One tensor that moves into the arena.
-struct Resident {
+struct ArenaTensor {
   std::string name;
   at::Tensor value;    // gets new storage; identity, sizes and strides stay
   int64_t unit = 0;    // index of its model unit; must not decrease along the list
@@ -72,7 +72,7 @@ class Arena {
   /// cover the arena. At least one resident is trainable; frozen ones get storage of their own and no `.grad`.
   /// Gradients::owned: sets no `.grad`; code that takes a gradient after backward must reset `.grad`.
   /// `working_type`: dtype of a copy that layers read; empty: no copy.
-  explicit Arena(const std::vector<Resident>& residents, Gradients kept = Gradients::whole,
+  explicit Arena(const std::vector<ArenaTensor>& arena_tensors, Gradients kept = Gradients::whole,
                  std::optional<at::ScalarType> working_type = {});
 
   const at::Tensor& values() const noexcept { return values_; }  // [numel]
@@ -111,14 +111,14 @@ class Arena {
   void check_views() const;
 
  private:
-  void place_frozen(const std::vector<Resident>& residents);
+  void place_frozen(const std::vector<ArenaTensor>& arena_tensors);
 
   Gradients kept_;
   at::Tensor values_, gradients_, owned_gradients_;
   c10::intrusive_ptr<WorkingCopy> working_copy_;
   Range owned_;
   std::vector<Segment> segments_;
-  std::vector<at::Tensor> residents_;  // in the order of segments_
+  std::vector<at::Tensor> arena_tensors_;  // in the order of segments_
   std::vector<std::pair<std::string, at::Tensor>> frozen_;
   std::vector<at::Tensor> frozen_values_;
 };

@@ -50,12 +50,12 @@ void reset_peak_allocated_bytes(at::Device device);
 
 /// Excludes allocations of all threads on the GPU from that peak during its lifetime, for example while kernels are
 /// compared.
-class OutOfPeak {
+class PeakExclusion {
  public:
-  explicit OutOfPeak(at::Device device);
-  OutOfPeak(const OutOfPeak&) = delete;
-  OutOfPeak& operator=(const OutOfPeak&) = delete;
-  ~OutOfPeak();
+  explicit PeakExclusion(at::Device device);
+  PeakExclusion(const PeakExclusion&) = delete;
+  PeakExclusion& operator=(const PeakExclusion&) = delete;
+  ~PeakExclusion();
 
  private:
   at::Device device_;

@@ -35,7 +35,7 @@ class WorkingCopy final : public c10::intrusive_ptr_target {
  private:
   friend class Reading;
   friend at::Tensor working_view(const at::Tensor& weight, at::ScalarType type);
-  struct Place;
+  struct Metadata;
 
   void begin();
   bool is_untouched() const;

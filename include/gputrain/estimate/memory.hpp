@@ -7,8 +7,8 @@
 #include <string>
 
 #include "gputrain/core/error.hpp"
-#include "gputrain/setup/assembly.hpp"
 #include "gputrain/setup/fixed_memory.hpp"
+#include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
 
@@ -39,11 +39,11 @@ struct Memory {
 };
 
 /// Settings that lower memory use, as a hint: smallest change of results first, then largest saving.
-std::string memory_remedies(const Job& job, const Assembly& assembly, const Memory& memory);
+std::string memory_remedies(const Job& job, const TrainingSetup& setup, const Memory& memory);
 
-/// The error to report if `failure` is a shortage of memory, else nothing. `assembly` is null if it was not built yet.
+/// The error to report if `failure` is a shortage of memory, else nothing. `setup` is null if it was not built yet.
 /// `when` names the activity: "in step 12".
-std::optional<Error> out_of_memory_error(const std::exception& failure, const Job& job, const Assembly* assembly,
+std::optional<Error> out_of_memory_error(const std::exception& failure, const Job& job, const TrainingSetup* setup,
                                          const std::string& when);
 
 }  // namespace gputrain::app

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
 
@@ -14,7 +14,7 @@ std::optional<int64_t> found_before(const Job& job);
 
 /// Searches, or takes the result of an earlier attempt for the same job and devices. Restores random generators and
 /// releases memory afterwards. Throws Error(environment) if not even one sample fits. Every rank must call.
-MicroBatchChoice choose_micro_batch(const Job& job, Place& place, const Datasets& datasets);
+MicroBatchChoice choose_micro_batch(const Job& job, RankContext& context, const JobDatasets& datasets);
 
 /// A copy of the job with train.micro_batch_size set to `micro_batch`.
 Job with_micro_batch(const Job& job, int64_t micro_batch);

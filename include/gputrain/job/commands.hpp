@@ -16,7 +16,7 @@ struct JobRequest {
 };
 
 /// Options of `run --dry-run --world-size`, which checks a job for ranks that do not exist.
-struct RehearsalRequest {
+struct DryRunRequest {
   int world_size = 0;         // 0: not given
   std::string device_memory;  // "80GiB"; empty: not given
   bool json = false;
@@ -25,7 +25,7 @@ struct RehearsalRequest {
 struct RunRequest {
   JobRequest job;
   bool dry_run = false;
-  RehearsalRequest rehearsal;
+  DryRunRequest dry_run_request;
   bool accept = false;           // resume even if settings that affect results changed
   bool verify = false;           // exit with 4 if a metric misses its `expect:` band
   bool silent_if_wrong = false;  // the launcher reports errors in the job

@@ -34,7 +34,7 @@ struct JobStart {
 };
 
 /// Checks that involve several keys. For `describe` of JobStart and of derived structs.
-void check_job_start(const JobStart& spec, config::Complaints& complaints);
+void check_job_start(const JobStart& spec, config::SpecIssues& issues);
 
 config::Request reading_of(const JobRequest& request);
 std::string name_of(const JobStart& spec, const JobRequest& request);

@@ -10,7 +10,7 @@
 namespace gputrain::launch {
 
 /// What happened to a process.
-struct Fate {
+struct ProcessStatus {
   enum class Kind { exited, killed, stopped, continued };
   Kind kind = Kind::exited;
   int number = 0;  // exit code or signal
@@ -46,7 +46,7 @@ class Child {
   int take_errors() noexcept;
 
   /// What happened to it since the last call, if anything. Once it has ended, kills what is left of its group.
-  std::optional<Fate> look();
+  std::optional<ProcessStatus> look();
   /// Whether it has ended, even before look() reports that.
   bool has_ended() const;
   /// Sends a signal to the whole group.

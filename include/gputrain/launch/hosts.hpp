@@ -27,7 +27,7 @@ struct LaunchSpec {
 
 /// Checks the variables that the job sets for every rank. Complains about `env.<name>` if the name is not valid or
 /// defines a rank.
-void check_environment_names(const std::map<std::string, std::string>& variables, config::Complaints& complaints);
+void check_environment_names(const std::map<std::string, std::string>& variables, config::SpecIssues& issues);
 
 struct Host {
   std::string name;          // as passed to `ssh`
@@ -58,6 +58,6 @@ struct HostPlan {
 /// The hosts that the job names; else the `allocated` ones; else this machine. Throws Error(usage).
 HostPlan plan_hosts(const LaunchSpec& spec, const std::vector<std::string>& allocated = {});
 /// For launchers that a scheduler starts, one per node: `hosts` has only this node, `count` all. Throws Error(usage).
-HostPlan plan_nodes(const LaunchSpec& spec, const NodePlace& place);
+HostPlan plan_nodes(const LaunchSpec& spec, const NodeContext& context);
 
 }  // namespace gputrain::launch

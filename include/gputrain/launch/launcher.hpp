@@ -25,7 +25,7 @@ struct RunState {
 
 struct LaunchRequest {
   HostPlan plan;
-  std::optional<NodePlace> node;                      // if a scheduler runs this on each node; plan.hosts is this node
+  std::optional<NodeContext> node;                    // if a scheduler runs this on each node; plan.hosts is this node
   std::function<std::vector<std::string>()> command;  // arguments of every rank: "run", "job.yaml", ...
   std::map<std::string, std::string> environment;     // of every rank, set before its libraries are loaded
   std::filesystem::path run_folder;                   // gets logs/attempt_K/

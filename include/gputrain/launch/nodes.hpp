@@ -14,7 +14,7 @@
 
 namespace gputrain::launch {
 
-struct NodePlace {
+struct NodeContext {
   std::string scheduler;  // "SkyPilot"
   int node = 0, nodes = 1;
   std::optional<int> ranks;  // on this node; empty: one per GPU
@@ -25,8 +25,8 @@ struct NodePlace {
 
 /// Empty without any of the variables. Throws Error(usage), showing the values, when they are incomplete, not numbers,
 /// out of range, or contradict each other.
-std::optional<NodePlace> read_node(const Lookup& lookup);
-std::optional<NodePlace> read_node();  // of this process
+std::optional<NodeContext> read_node(const Lookup& lookup);
+std::optional<NodeContext> read_node();  // of this process
 
 /// The nodes that Slurm allocated, if this process runs alone in the batch script or the shell of salloc; empty
 /// elsewhere. Throws Error(usage) for a malformed list.

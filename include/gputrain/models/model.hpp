@@ -10,7 +10,7 @@
 #include "gputrain/config/catalog.hpp"
 #include "gputrain/core/batch.hpp"
 #include "gputrain/nn/module.hpp"
-#include "gputrain/ops/head_loss.hpp"
+#include "gputrain/ops/chunked_cross_entropy.hpp"
 
 namespace gputrain::models {
 

@@ -49,7 +49,7 @@ struct Init {
 };
 
 /// Kind of a parameter, for `optimizer.no_decay: [bias, norm]`.
-using Role = device::Role;
+using ParameterRole = device::Role;
 
 /// The type that a layer reads a parameter in: the master type, or the policy's compute type through ops::operand().
 enum class ReadAs { master, compute };
@@ -58,7 +58,7 @@ struct Parameter {
   std::string name;  // within its module, without dots
   at::Tensor value;  // requires grad if trainable
   Init init;
-  Role role;
+  ParameterRole role;
   ReadAs read_as;
   bool trainable = true;  // see freeze()
 
@@ -94,7 +94,7 @@ class Module {
 
  protected:
   /// `read_as` compute: the layer casts the parameter itself, so a frozen one is kept in that type alone.
-  at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, Role role,
+  at::Tensor register_parameter(std::string name, at::IntArrayRef sizes, Init init, ParameterRole role,
                                 ReadAs read_as = ReadAs::master);
   /// `initialize` overwrites `value`, unless `init` is Init::as_given().
   at::Tensor register_buffer(std::string name, at::Tensor value, Init init);

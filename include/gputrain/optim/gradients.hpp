@@ -13,7 +13,7 @@ struct GradientOptions {
   std::optional<at::Tensor> scale;  // 0-dim: factor of the loss (GradScaler::scale)
   std::optional<double> max_norm;   // clip to this 2-norm, as torch.nn.utils.clip_grad_norm_ does
   /// If each rank has a part of the gradient: sums a 0-dim double tensor over the ranks, in place.
-  std::function<void(const at::Tensor&)> add_up_over_ranks;
+  std::function<void(const at::Tensor&)> all_reduce_sum;
 };
 
 /// Device scalars of a gradient. The update unscales and clips by `divisor`, so that no extra pass is needed. A double

@@ -15,7 +15,7 @@
 namespace gputrain::optim {
 
 /// The range of a curve, and the conversion of lengths to steps.
-struct Horizon {
+struct ScheduleContext {
   double peak_lr = 0;
   int64_t total_steps = 0;  // updates in the whole training; INT64_MAX: unknown
   /// Converts a length that the job sets under `key` to steps, perhaps 0: to_steps(spec.warmup, "warmup"). Throws
@@ -33,7 +33,7 @@ class Schedule {
   virtual std::string describe() const = 0;  // "warmup 700 then cosine to 0"
 };
 
-using ScheduleCatalog = config::Catalog<Schedule, const Horizon&>;
+using ScheduleCatalog = config::Catalog<Schedule, const ScheduleContext&>;
 ScheduleCatalog& schedules();
 
 }  // namespace gputrain::optim

@@ -39,7 +39,7 @@ struct OptimizerSpec {
   double peak_lr(int64_t global_batch_size) const;
 
   /// Whether weight decay applies to parameters of this role.
-  bool decays(nn::Role role) const;
+  bool decays(nn::ParameterRole role) const;
 
   /// Of a parameter in the model's unit `unit` of `units`: those of the first group that holds it, and layer decay,
   /// which leaves a group's own rate alone.

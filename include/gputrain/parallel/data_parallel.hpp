@@ -39,7 +39,7 @@ struct Node;
 
 namespace gputrain::parallel {
 
-struct ReductionOptions {
+struct ReducerOptions {
   BucketLimits buckets = {};
   /// Each rank's shard, if ranks shard the optimizer state; empty: each rank updates everything. Gradients are sharded
   /// if the arena keeps only the owned ones.
@@ -51,19 +51,20 @@ struct ReductionOptions {
 
 /// What a rank sends on average in one step: of n ranks, each sends (n - 1) / n of a tensor that is reduced to its
 /// owners or broadcast, and twice that in an all-reduce.
-struct Traffic {
+struct GradientTraffic {
   int64_t bytes = 0;
   int64_t full_bytes = 0;  // without compression
 };
 
 /// `passes`: micro-batches of the step. If gradients are sharded, each sends all of them.
-Traffic traffic_of_step(const device::Arena& arena, const ReductionOptions& options, int64_t ranks, int64_t passes);
+GradientTraffic traffic_of_step(const device::Arena& arena, const ReducerOptions& options, int64_t ranks,
+                                int64_t passes);
 
 class DataParallel {
  public:
   /// `parameters` are those in the arena, in any order. On a single rank, there are no hooks and calls return at once.
   DataParallel(comm::ProcessGroups& groups, const device::Arena& arena, const std::vector<at::Tensor>& parameters,
-               ReductionOptions options = {});
+               ReducerOptions options = {});
   ~DataParallel();  // removes the hooks
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
@@ -77,17 +78,17 @@ class DataParallel {
   /// sharding, only its shard of the sum is valid.
   void finish();
 
-  /// Call after a micro-batch or a publish() that failed: waits for running collectives and discards them. prepare()
-  /// also does this.
+  /// Call after a micro-batch or an all_gather_values() that failed: waits for running collectives and discards them.
+  /// prepare() also does this.
   void abandon();
 
   /// Whether each rank has only its shard of the gradient after finish().
   bool shares() const noexcept { return !options_.owners.empty(); }
   /// Sums a small tensor over the ranks, in place.
-  void add_up(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "sum of the ranks' parts").wait(); }
+  void all_reduce_sum(const at::Tensor& tensor) { group_.all_reduce_sum(tensor, "sum of the ranks' parts").wait(); }
 
   /// Call after the update: every rank gets the values that others own.
-  void publish();
+  void all_gather_values();
 
   int64_t buckets() const noexcept { return std::ssize(buckets_); }
   /// Buckets started since prepare(); before finish(), those that overlap with backward.
@@ -115,13 +116,13 @@ class DataParallel {
   void turn(size_t index);
   void complete_exchanges();
   void complete(Bucket& bucket);
-  void complete_publishing();
+  void complete_gathering();
 
   comm::Group& group_;
   const device::Arena& arena_;
-  ReductionOptions options_;
+  ReducerOptions options_;
   std::vector<Bucket> buckets_;           // empty on a single rank
-  std::vector<comm::Pending> published_;  // in flight: broadcasts of the owners' values
+  std::vector<comm::Pending> gathering_;  // in flight: broadcasts of the owners' values
   std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooked_;
   size_t next_ = 0;  // next bucket to start
   bool synchronising_ = false;

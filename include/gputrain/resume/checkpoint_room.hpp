@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
 
@@ -14,7 +14,7 @@ namespace gputrain::app {
 std::optional<int64_t> free_bytes_below(const std::filesystem::path& folder);
 
 /// The tensors of one checkpoint, as all ranks together write it. Every rank must call.
-int64_t checkpoint_bytes(Assembly& assembly);
+int64_t checkpoint_bytes(TrainingSetup& setup);
 
 /// What to throw or to tell where the disk of the run folder, or of the mirror, has no room for one checkpoint, or none
 /// for the next one beside those that are kept.
@@ -24,6 +24,6 @@ struct DiskShortage {
 };
 
 /// Every rank must call; rank 0 is answered.
-std::vector<DiskShortage> disks_too_small(const Job& job, Assembly& assembly);
+std::vector<DiskShortage> disks_too_small(const Job& job, TrainingSetup& setup);
 
 }  // namespace gputrain::app

@@ -13,7 +13,7 @@
 #include "gputrain/monitor/ledger.hpp"
 #include "gputrain/resume/resume_point.hpp"
 #include "gputrain/resume/run_mirror.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/setup/training_state.hpp"
 #include "gputrain/train/hooks.hpp"
 
@@ -21,9 +21,9 @@ namespace gputrain::app {
 
 /// The metric that makes an evaluation the best, "val/loss"; empty: there is none. Throws Error(usage) for one that is
 /// not measured.
-std::string watched_metric_of(const JobSpec& spec, const Datasets& datasets);
+std::string watched_metric_of(const JobSpec& spec, const JobDatasets& datasets);
 /// The same where the best checkpoints are kept, and else empty.
-std::string best_metric_of(const JobSpec& spec, const Datasets& datasets);
+std::string best_metric_of(const JobSpec& spec, const JobDatasets& datasets);
 
 checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const train::Plan& plan,
                                    const std::string& best_metric);
@@ -32,7 +32,7 @@ class Checkpointing {
  public:
   struct Parts {
     const Job& job;
-    Assembly& assembly;
+    TrainingSetup& setup;
     train::LogHook& log;  // its state belongs to the checkpoint
     monitor::Console& console;
     monitor::Ledger& ledger;
@@ -89,7 +89,7 @@ class Checkpointing {
   std::optional<checkpoint::Checkpoint> newest(const Read& read) const;
   void note(const checkpoint::BackgroundWriter::Result& result);
   bool fails_anywhere(bool failed);
-  bool is_rank_zero() const noexcept { return parts_.assembly.place.rank() == 0; }
+  bool is_rank_zero() const noexcept { return parts_.setup.context.rank() == 0; }
   bool writes() const noexcept { return state_.is_shared_out() || is_rank_zero(); }
   bool prepare(const checkpoint::Snapshot& live);
   void write(const checkpoint::Snapshot& live, train::SaveMode mode);
@@ -110,7 +110,7 @@ class Checkpointing {
   bool is_in_place_ = true;
   std::optional<int64_t> batch_elsewhere_;
   struct Begun {
-    data::Usage usage;
+    data::SampleUsage usage;
     double waited_seconds;  // for the save before it
   };
   std::map<int64_t, Begun> begun_;  // by step, of the newest save and of those whose end is not known

@@ -8,7 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "gputrain/job/run_folder.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/progress.hpp"
 #include "gputrain/train/save_pace.hpp"
 
@@ -18,7 +18,7 @@ namespace gputrain::app {
 class EarlierAttempts {
  public:
   /// Reads the ledger, on rank 0. Everything given outlives it.
-  EarlierAttempts(const Job& job, Assembly& assembly, const RunFolder& folder);
+  EarlierAttempts(const Job& job, TrainingSetup& setup, const RunFolder& folder);
 
   /// What the attempt that goes on from `progress` is called; the first one is 1. Every rank must call.
   int64_t number_of_next(const train::Progress& progress) const;
@@ -31,11 +31,11 @@ class EarlierAttempts {
   void refuse_if_stuck(const train::Progress& progress) const;
 
   /// How often they were lost; on rank 0.
-  train::LossRecord losses() const;
+  train::InterruptionStats interruptions() const;
 
  private:
   const Job& job_;
-  Assembly& assembly_;
+  TrainingSetup& setup_;
   std::filesystem::path folder_;
   std::vector<nlohmann::json> ledger_;  // rank 0's; empty on others
 };

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/plan.hpp"
 
 namespace gputrain::app {
@@ -11,7 +11,7 @@ namespace gputrain::app {
 /// Samples per optimizer step of the checkpoint that the run will go on from, as far as manifests and sizes tell now; 0
 /// where there is none, or the job names its global batch itself, or another accumulation than before. Every rank must
 /// call.
-int64_t kept_global_batch(const Job& job, Place& place);
+int64_t kept_global_batch(const Job& job, RankContext& context);
 
 /// Warns where it differs from what the job's keys make of it.
 void tell_of_kept_batch(const train::BatchPlan& batch);

@@ -8,26 +8,26 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "gputrain/data/usage.hpp"
+#include "gputrain/data/sample_usage.hpp"
 #include "gputrain/monitor/summary.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/progress.hpp"
 #include "gputrain/train/save_pace.hpp"
 
 namespace gputrain::app {
 
 /// The fingerprint as hexadecimal digits: JSON readers elsewhere lose whole numbers of 64 bits.
-nlohmann::json to_json(const data::Usage& usage);
+nlohmann::json to_json(const data::SampleUsage& usage);
 /// Throws nlohmann::json::exception, or std::logic_error for digits that are none.
-data::Usage usage_from_json(const nlohmann::json& json);
+data::SampleUsage usage_from_json(const nlohmann::json& json);
 
 nlohmann::json to_json(const data::OrderFacts& order);
 data::OrderFacts order_from_json(const nlohmann::json& json);
 
 /// The order in which the job goes through its training data.
-data::OrderFacts order_facts(const Job& job, const Assembly& assembly);
+data::OrderFacts order_facts(const Job& job, const TrainingSetup& setup);
 
-nlohmann::json attempt_record(const Job& job, const Assembly& assembly, const train::Progress& progress);
+nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const train::Progress& progress);
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress);
 
 /// What records say of an error: where and what, on one line, and the exit code that the process ends with.
@@ -55,6 +55,6 @@ struct Stuck {
 Stuck stuck_at(const std::vector<nlohmann::json>& ledger, int64_t step);
 
 /// How often attempts ended by a failure or without a word, in how much time.
-train::LossRecord losses_in(const std::vector<nlohmann::json>& ledger);
+train::InterruptionStats interruptions_in(const std::vector<nlohmann::json>& ledger);
 
 }  // namespace gputrain::app

@@ -8,7 +8,7 @@
 
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"
 #include "gputrain/train/trainer.hpp"
 
@@ -22,13 +22,13 @@ struct Expectation {
 };
 
 /// Throws Error(usage) if `expect:` names a metric that this job does not measure. Call before training.
-void check_expected_metrics(const JobSpec& spec, const Datasets& datasets);
+void check_expected_metrics(const JobSpec& spec, const JobDatasets& datasets);
 
 Expectation check_expectation(const JobSpec& spec, const monitor::Metrics& metrics);
 
 /// Fills the summary of a run that has reached `progress`.
-monitor::Summary summarize(const Job& job, const Place& place, const train::Plan& plan, const train::Progress& progress,
-                           const train::LogHook& log);
+monitor::Summary summarize(const Job& job, const RankContext& context, const train::Plan& plan,
+                           const train::Progress& progress, const train::LogHook& log);
 
 /// If this attempt had no step left to train, keeps the speed that the earlier summary recorded.
 void keep_measured(monitor::Summary& summary, const nlohmann::ordered_json& earlier);

@@ -7,13 +7,13 @@
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/job.hpp"
 #include "gputrain/monitor/console.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
 
 struct Preparation {
   Job job;  // the given job, with the micro-batch that was chosen
-  Datasets datasets;
+  JobDatasets datasets;
   MicroBatchChoice micro_batch;
   int64_t kept_global_batch = 0;  // of the run that is resumed; 0: a new run
   std::string resume = {};        // dry run, on rank 0: where a run would start from
@@ -21,13 +21,13 @@ struct Preparation {
 
 /// Opens the data, checks the job as far as possible without a model, and chooses the micro-batch if the job leaves it
 /// open. Every rank must call; an error on one rank ends all.
-Preparation prepare_run(const RunRequest& request, const Job& job, Place& place);
+Preparation prepare_run(const RunRequest& request, const Job& job, RankContext& context);
 
 /// A dry run: reads one step of data and computes its loss. Writes nothing. Returns the exit code.
-int try_out(const Job& job, Assembly& assembly, monitor::Console& console, const std::string& resume);
+int try_out(const Job& job, TrainingSetup& setup, monitor::Console& console, const std::string& resume);
 
 /// One attempt: locks the run folder, resumes, trains, and records how it ended. Returns the exit code. Every rank must
 /// call.
-int run_attempt(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console);
+int run_attempt(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console);
 
 }  // namespace gputrain::app

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "gputrain/monitor/console.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
 
@@ -15,6 +15,6 @@ struct StartTexts {
   std::string resume;       // where the run starts from
 };
 
-void print_start_page(monitor::Console& console, const Job& job, const Assembly& assembly, const StartTexts& texts);
+void print_start_page(monitor::Console& console, const Job& job, const TrainingSetup& setup, const StartTexts& texts);
 
 }  // namespace gputrain::app

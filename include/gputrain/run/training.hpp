@@ -10,7 +10,7 @@
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/resume/checkpointing.hpp"
 #include "gputrain/run/ending.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"
 
 namespace gputrain::app {
@@ -18,7 +18,7 @@ namespace gputrain::app {
 class Training {
  public:
   /// All arguments must outlive this object. Every rank must call.
-  Training(const RunRequest& request, const Job& job, Assembly& assembly, monitor::Console& console,
+  Training(const RunRequest& request, const Job& job, TrainingSetup& setup, monitor::Console& console,
            const TakenRunFolder& taken);
 
   /// Restores the newest good checkpoint, or starts at step 0. Truncates the metrics and logs there, writes the attempt
@@ -40,7 +40,7 @@ class Training {
   /// Called after every step.
   void look_at_saves();
   void finish_mirror();
-  void leave_later_steps();
+  void truncate_later_history();
   train::Stop own_stop();
   bool is_leaving();
   std::string notice_text() const;
@@ -51,7 +51,7 @@ class Training {
   const RunRequest& request_;
   const Job& job_;
   const JobSpec& spec_;
-  Assembly& assembly_;
+  TrainingSetup& setup_;
   monitor::Console& console_;
   RunFolder folder_;
   const RunLock& lock_;  // of the run folder, on rank 0

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
 
@@ -22,7 +22,7 @@ struct FixedMemory {
   std::string text() const;
 };
 
-FixedMemory fixed_memory(const BuiltModel& built, const Updates& updates);
+FixedMemory fixed_memory(const BuiltModel& built, const OptimizerStack& optimizer_stack);
 
 /// Bytes of one micro-batch in host memory, and how many micro-batches the loader keeps there.
 int64_t batch_bytes(const data::Dataset& dataset, int64_t micro_batch);

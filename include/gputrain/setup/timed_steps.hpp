@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/step.hpp"
 
 namespace gputrain::app {
@@ -19,7 +19,7 @@ struct Timing {
   bool evaluates = false;  // evaluates one pass at the end, with the memory of the steps still allocated
 
   /// Whether steps use CUDA graphs as in a run: only if the capture step is one of the warmup steps.
-  bool records() const noexcept { return warmup > train::Step::kStepsBeforeRecording; }
+  bool records() const noexcept { return warmup > train::Step::kStepsBeforeCapture; }
 };
 
 struct TimedSteps {
@@ -35,6 +35,6 @@ struct TimedSteps {
 double median(std::vector<double> values);
 
 /// Takes real steps, which change weights and optimizer state. Reads the training data from its beginning.
-TimedSteps time_steps(const Job& job, Assembly& assembly, const Timing& timing);
+TimedSteps time_steps(const Job& job, TrainingSetup& setup, const Timing& timing);
 
 }  // namespace gputrain::app

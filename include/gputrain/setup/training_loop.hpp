@@ -7,38 +7,39 @@
 #include <string>
 #include <vector>
 
-#include "gputrain/device/recording.hpp"
+#include "gputrain/device/captured_graph.hpp"
 #include "gputrain/parallel/data_parallel.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hook.hpp"
 #include "gputrain/train/trainer.hpp"
 
 namespace gputrain::app {
 
 /// Why steps are not CUDA graphs on a device that supports them; empty: they are.
-std::string obstacle_to_recording(const JobSpec& spec, const Assembly& assembly);
+std::string obstacle_to_capture(const JobSpec& spec, const TrainingSetup& setup);
 
 /// Of a step with as many passes as the plan has.
-parallel::Traffic traffic_of_step(const Assembly& assembly);
+parallel::GradientTraffic traffic_of_step(const TrainingSetup& setup);
 
 class TrainingLoop {
  public:
-  using MakeRecording = std::function<std::unique_ptr<device::Recording>(at::Device)>;
+  using MakeCapturedGraph = std::function<std::unique_ptr<device::CapturedGraph>(at::Device)>;
 
   /// All arguments must outlive the loop. Calls `before_update` in each step before weights or optimizer state change.
   /// Every rank must call.
-  TrainingLoop(const JobSpec& spec, Assembly& assembly, train::StopReason own_stop, std::function<void()> before_update,
-               MakeRecording make_recording = device::make_recording);
+  TrainingLoop(const JobSpec& spec, TrainingSetup& setup, train::StopReason own_stop,
+               std::function<void()> before_update,
+               MakeCapturedGraph make_captured_graph = device::make_captured_graph);
 
   /// Trains from `progress` to the end or to `last_step`. May be called again, from another step. Every rank must call.
   train::Outcome run(train::Progress& progress, const std::vector<train::Hook*>& hooks, int64_t last_step = INT64_MAX);
 
  private:
   const JobSpec& spec_;
-  Assembly& assembly_;
+  TrainingSetup& setup_;
   train::StopReason own_stop_;
   std::function<void()> before_update_;
-  MakeRecording make_recording_;
+  MakeCapturedGraph make_captured_graph_;
   parallel::DataParallel data_parallel_;
 };
 

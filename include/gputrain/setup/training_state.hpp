@@ -7,7 +7,7 @@
 
 #include "gputrain/checkpoint/checkpoint.hpp"
 #include "gputrain/checkpoint/store.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hook.hpp"
 
 namespace gputrain::app {
@@ -18,7 +18,7 @@ checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& opt
 class TrainingState {
  public:
   /// All arguments must outlive this object. The state of `log` is saved too.
-  TrainingState(const Job& job, Assembly& assembly, train::Hook& log);
+  TrainingState(const Job& job, TrainingSetup& setup, train::Hook& log);
 
   /// The state after `progress.step` steps, with the score if `best_metric` was evaluated at this step. The tensors are
   /// live: training changes them. Collective, every rank must call: makes running statistics equal and gathers the
@@ -29,7 +29,7 @@ class TrainingState {
   std::vector<at::Tensor> what_only_updates_change() const;
 
   /// Whether every rank writes a part; otherwise rank 0 writes everything.
-  bool is_shared_out() const noexcept { return shares_optimizer() || assembly_.reduction.power_sgd; }
+  bool is_shared_out() const noexcept { return shares_optimizer() || setup_.gradient_sync.power_sgd; }
 
   /// Restores everything. Throws Error(usage) if the job changed in a way that needs acceptance or is not allowed;
   /// Damage, Unreadable or Error(checkpoint) if the checkpoint cannot be read. Sets `progress` to that of the
@@ -39,7 +39,7 @@ class TrainingState {
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
 
  private:
-  bool shares_optimizer() const noexcept { return !assembly_.built.owners.empty(); }
+  bool shares_optimizer() const noexcept { return !setup_.built.owners.empty(); }
   std::vector<std::string> files_of_others() const;
   void check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const;
   void restore_weights(const checkpoint::Checkpoint& from);
@@ -48,7 +48,7 @@ class TrainingState {
   void restore_generators(const checkpoint::Checkpoint& from);
 
   const Job& job_;
-  Assembly& assembly_;
+  TrainingSetup& setup_;
   train::Hook& log_;
   std::string frozen_source_;                          // where frozen values come from
   std::shared_ptr<checkpoint::FrozenWeights> frozen_;  // of rank 0, once something was saved

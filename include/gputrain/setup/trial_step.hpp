@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/setup/training_setup.hpp"
 
 namespace gputrain::app {
 
@@ -13,6 +13,6 @@ struct TrialStep {
 };
 
 /// Takes a real step, which changes weights and optimizer state.
-TrialStep take_trial_step(const Job& job, Assembly& assembly, int64_t samples);
+TrialStep take_trial_step(const Job& job, TrainingSetup& setup, int64_t samples);
 
 }  // namespace gputrain::app

@@ -25,16 +25,16 @@ class Hook {
   virtual ~Hook();
 
   virtual void before_training(Progress&) {}
-  /// Runs after every optimizer step, on every rank, in the same order. `asked`: is_due() was true on some rank before
-  /// the step. Returns a stop if the ranks agreed on one in the meantime: training then ends.
-  virtual Stop after_step(Progress& progress, const StepResult& result, bool asked) = 0;
+  /// Runs after every optimizer step, on every rank, in the same order. `requested`: is_due() was true on some rank
+  /// before the step. Returns a stop if the ranks agreed on one in the meantime: training then ends.
+  virtual Stop after_step(Progress& progress, const StepResult& result, bool requested) = 0;
   /// Runs once at the end, unless an error ended training. `stopped`: training will be resumed, so save only what would
   /// be lost, and be quick. Returns a stop like after_step().
   virtual Stop after_training(Progress&, bool /*stopped*/) { return Stop::none; }
 
   /// Whether after_step() will read results from the device or do work that is not training. If so, the loop first
   /// waits for the device, so that the time of the step is complete.
-  virtual bool will_act(const Progress&, bool asked) const { return asked; }
+  virtual bool will_act(const Progress&, bool requested) const { return requested; }
 
   /// Whether a clock or a request makes this hook due. If it is due on any rank, it acts on all ranks.
   virtual bool is_due() const { return false; }

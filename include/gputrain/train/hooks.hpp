@@ -6,7 +6,7 @@
 #include <string>
 
 #include "gputrain/comm/process_groups.hpp"
-#include "gputrain/data/usage.hpp"
+#include "gputrain/data/sample_usage.hpp"
 #include "gputrain/monitor/ledger.hpp"
 #include "gputrain/monitor/recorder.hpp"
 #include "gputrain/optim/grad_scaler.hpp"
@@ -23,13 +23,13 @@ struct Reporting {
   const Plan& plan;
 };
 
-/// Number of steps between FiniteHook's reads of a GPU's flags.
+/// Number of steps between NonFiniteGuard's reads of a GPU's flags.
 inline constexpr int64_t kDeviceLookEvery = 50;
 
 /// Finds losses and gradients that are not finite, names step and samples, and acts as `train.nonfinite` says. The
 /// device skips such an update, so a late look loses nothing: on a GPU it looks every `look_every` steps, and before
 /// another hook reads the device. With loss scaling it only reports a scale that has collapsed, not skipped updates.
-class FiniteHook final : public Hook {
+class NonFiniteGuard final : public Hook {
  public:
   struct Parts {
     const TrainSpec& spec;
@@ -41,11 +41,11 @@ class FiniteHook final : public Hook {
     std::function<bool()> others_due = {};  // whether a clock or a request makes another hook due
     bool sends_fp16 = false;                // ranks exchange gradients as fp16
   };
-  explicit FiniteHook(Parts parts) : parts_(std::move(parts)) {}
+  explicit NonFiniteGuard(Parts parts) : parts_(std::move(parts)) {}
   /// Throws Error(refused) if training must not continue. Returns Stop::diverged to roll back first.
-  Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
+  Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
   Stop after_training(Progress& progress, bool stopped) override;
-  bool will_act(const Progress& progress, bool asked) const override;
+  bool will_act(const Progress& progress, bool requested) const override;
   bool is_due() const override { return parts_.others_due && parts_.others_due(); }
 
   /// The latest finding in words: "the loss or a gradient is not finite at step 12 (epoch 0, samples 5, 17, 3)".
@@ -69,9 +69,9 @@ class LogHook final : public Hook {
  public:
   LogHook(Reporting reporting, comm::ProcessGroups& groups, at::Device device)
       : reporting_(reporting), groups_(groups), device_(device) {}
-  Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
+  Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
   Stop after_training(Progress& progress, bool stopped) override;
-  bool will_act(const Progress& progress, bool asked) const override;
+  bool will_act(const Progress& progress, bool requested) const override;
   bool is_due() const override;
   nlohmann::json state() override;
   void restore(const nlohmann::json& state) override;
@@ -130,9 +130,9 @@ class EvalHook final : public Hook {
   };
   explicit EvalHook(Parts parts) : parts_(std::move(parts)) {}
   void before_training(Progress& progress) override;
-  Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
+  Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
   Stop after_training(Progress& progress, bool stopped) override;
-  bool will_act(const Progress& progress, bool asked) const override;
+  bool will_act(const Progress& progress, bool requested) const override;
   bool is_due() const override;
 
  private:
@@ -167,9 +167,9 @@ class SaveHook final : public Hook {
   };
   explicit SaveHook(Parts parts) : parts_(std::move(parts)), saved_evaluation_(parts_.saved_evaluation) {}
   void before_training(Progress& progress) override;
-  Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
+  Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
   Stop after_training(Progress& progress, bool stopped) override;
-  bool will_act(const Progress& progress, bool asked) const override;
+  bool will_act(const Progress& progress, bool requested) const override;
   bool is_due() const override;
 
  private:

@@ -26,7 +26,7 @@ struct BatchPlan {
   int64_t micro_batch = 0;                  // maximum samples per forward pass on one rank
   int64_t accumulation = 0;                 // maximum forward passes per optimizer step on one rank
   std::vector<int64_t> micro_batches = {};  // one value per rank, if they differ; micro_batch is the largest
-  int64_t instead_of = 0;                   // the global batch of the spec alone, if another one is kept; else 0
+  int64_t aliases = 0;                      // the global batch of the spec alone, if another one is kept; else 0
 
   /// Maximum samples per forward pass on this rank.
   int64_t micro_batch_of(int rank) const;

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "gputrain/data/usage.hpp"
+#include "gputrain/data/sample_usage.hpp"
 #include "gputrain/monitor/record.hpp"
 #include "gputrain/monitor/summary.hpp"
 
@@ -17,7 +17,7 @@ namespace gputrain::train {
 
 struct Progress {
   int64_t step = 0;                 // optimizer steps done
-  data::Usage usage;                // counted samples over all ranks
+  data::SampleUsage usage;          // counted samples over all ranks
   int64_t unreadable_in_epoch = 0;  // unreadable samples of the current epoch
   int64_t tokens = 0;               // targets of text that counted
   double train_seconds = 0;         // spent in steps, over all attempts

@@ -21,8 +21,8 @@ class ReplicaHook final : public Hook {
   };
   explicit ReplicaHook(Parts parts) : parts_(std::move(parts)) {}
 
-  Stop after_step(Progress& progress, const StepResult& result, bool asked) override;
-  bool will_act(const Progress& progress, bool asked) const override;
+  Stop after_step(Progress& progress, const StepResult& result, bool requested) override;
+  bool will_act(const Progress& progress, bool requested) const override;
   bool is_due() const override;
 
   /// Compares the ranks, unless this was already done after this step. Throws Error(refused). Every rank must call.

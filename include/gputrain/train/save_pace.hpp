@@ -8,28 +8,28 @@ namespace gputrain::train {
 
 /// Attempts of a run that ended without a last save: killed, crashed, power cut. A requested stop saves and loses
 /// nothing.
-struct LossRecord {
-  int64_t losses = 0;
+struct InterruptionStats {
+  int64_t interruptions = 0;
   double seconds = 0;  // run time of all attempts
 };
 
 /// The mean time between losses: the mean of a gamma posterior. Its prior is one loss per day of running, or per four
 /// days `with_notice`, if the cloud announces preemption. The prior counts as a quarter of a loss, because a few losses
 /// in little time say little.
-double seconds_between_losses(const LossRecord& record, bool with_notice);
+double seconds_between_interruptions(const InterruptionStats& record, bool with_notice);
 
 /// The training time between two saves that loses the least time: more saves cost more, fewer leave more work to
 /// repeat. J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17 (1974), sqrt(2 cost
 /// between); J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22
 /// (2006), eq. 37. Saving takes at most 5 % of the time, unless the interval would then exceed half the time between
 /// losses. Between ten seconds and one hour.
-double best_save_interval(double save_cost_seconds, double seconds_between_losses);
+double best_save_interval(double save_cost_seconds, double seconds_between_interruptions);
 
 /// Measurements of rank 0 during training. A save costs the time for which training stops, plus the slowdown while the
 /// save is written.
 class SavePace {
  public:
-  explicit SavePace(LossRecord record = {}) : record_(record) {}
+  explicit SavePace(InterruptionStats record = {}) : record_(record) {}
 
   void note_step(double seconds);
   /// A save is being written from now until note_written() or note_failed().
@@ -56,7 +56,7 @@ class SavePace {
   double between_seconds() const;
   bool has_notice() const;
 
-  LossRecord record_;
+  InterruptionStats record_;
   int64_t steps_ = 0;
   Steps alone_, while_writing_;
   bool is_writing_ = false;

@@ -10,15 +10,15 @@
 #include "gputrain/data/loader.hpp"
 #include "gputrain/data/preprocess.hpp"
 #include "gputrain/device/arena.hpp"
-#include "gputrain/device/recording.hpp"
+#include "gputrain/device/captured_graph.hpp"
 #include "gputrain/models/model.hpp"
 #include "gputrain/optim/grad_scaler.hpp"
 #include "gputrain/optim/optimizer.hpp"
 #include "gputrain/optim/schedule.hpp"
 #include "gputrain/parallel/data_parallel.hpp"
 #include "gputrain/tasks/task.hpp"
-#include "gputrain/train/feed.hpp"
 #include "gputrain/train/hook.hpp"
+#include "gputrain/train/step_prefetcher.hpp"
 
 namespace gputrain::train {
 
@@ -36,24 +36,24 @@ class Step {
     const data::Preprocess& preprocess;
     parallel::DataParallel& data_parallel;
     optim::Optimizer& optimizer;
-    optim::GradScaler* scaler;                               // null unless the precision needs loss scaling
-    std::function<void()> before_update = [] {};             // called before weights or optimizer state change
-    std::unique_ptr<device::Recording> recording = nullptr;  // null: every step is queued without recording
+    optim::GradScaler* scaler;                                        // null unless the precision needs loss scaling
+    std::function<void()> before_update = [] {};                      // called before weights or optimizer state change
+    std::unique_ptr<device::CapturedGraph> captured_graph = nullptr;  // null: every step is queued without recording
     /// Whether a condition holds on every rank. Every rank must call.
     std::function<bool(bool)> holds_everywhere = [](bool here) { return here; };
   };
   /// Number of steps of the same shapes before one is recorded: in the first ones, libraries choose algorithms and
   /// allocate memory.
-  static constexpr int kStepsBeforeRecording = 3;
+  static constexpr int kStepsBeforeCapture = 3;
 
   Step(Parts parts, Options options);
 
   /// Whether this rank can replay or record the next step, with these data.
   bool can_replay(const data::StepData& data) const;
 
-  /// Runs a step with learning rate `lr`. Every rank must call, with the agreed `feed`: either all ranks replay or none
-  /// does, because the recording contains collectives.
-  StepResult run(const Feed::Step& feed, double lr);
+  /// Runs a step with learning rate `lr`. Every rank must call, with the agreed `fetched`: either all ranks replay or
+  /// none does, because the recording contains collectives.
+  StepResult run(const StepPrefetcher::Step& fetched, double lr);
 
  private:
   /// Results of a step, on the device.
@@ -67,7 +67,7 @@ class Step {
   bool counts(const Batch& batch) const;
   Work replay(const std::vector<Batch>& batches);
   bool record();
-  void give_up_recording();
+  void give_up_capture();
 
   Parts parts_;
   Options options_;

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "gputrain/device/run_ahead.hpp"
-#include "gputrain/train/feed.hpp"
 #include "gputrain/train/hook.hpp"
 #include "gputrain/train/plan.hpp"
 #include "gputrain/train/step.hpp"
+#include "gputrain/train/step_prefetcher.hpp"
 
 namespace gputrain::train {
 
@@ -28,7 +28,7 @@ class Trainer {
 
   struct Parts {
     Step& step;
-    Feed& feed;
+    StepPrefetcher& prefetcher;
     const Plan& plan;
     std::function<double(int64_t step)> lr;  // learning rate of the step with this index, from 0
     comm::ProcessGroups& groups;
@@ -44,9 +44,9 @@ class Trainer {
 
  private:
   bool finished(const Progress& progress) const noexcept { return progress.step >= parts_.plan.total_steps; }
-  std::vector<bool> wishes(const std::vector<bool>& granted) const;
+  std::vector<bool> hook_requests(const std::vector<bool>& granted) const;
   void prefetch(const Progress& progress, const std::vector<bool>& granted);
-  void advance(Progress& progress, const Feed::Step& feed);
+  void advance(Progress& progress, const StepPrefetcher::Step& fetched);
   void wait_for_device(const Progress& progress, const std::vector<bool>& granted);
 
   Parts parts_;

@@ -4,11 +4,11 @@
 
 namespace gputrain::comm {
 
-c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>&, const NcclPlace&) {
+c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>&, const NcclParams&) {
   GPUTRAIN_ASSERT(false, "a build without CUDA never chooses a GPU");
 }
 std::string nccl_name() { return "nccl (not built)"; }
-bool is_recorded(const Connection&) { return false; }
+bool is_capturing(const Connection&) { return false; }
 void check_nccl(Connection&) {}
 void release_nccl(Connection&) noexcept {}
 

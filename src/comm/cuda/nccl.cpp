@@ -26,31 +26,31 @@ void let_failures_reach_us() {
 
 // NCCL registers the memory of captured collectives with the network. It assumes that this is one allocation, but
 // expandable segments map several pieces side by side: Megatron-LM met illegal memory accesses.
-void let_recordings_use_mapped_memory() {
+void let_graphs_use_mapped_memory() {
   if (c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::expandable_segments())
     ::setenv("NCCL_GRAPH_REGISTER", "0", kKeep);
 }
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const NcclPlace& place) {
+c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, const NcclParams& params) {
   let_failures_reach_us();
-  let_recordings_use_mapped_memory();
-  if (!place.interface.empty()) ::setenv("NCCL_SOCKET_IFNAME", ("=" + place.interface).c_str(), kKeep);
+  let_graphs_use_mapped_memory();
+  if (!params.interface.empty()) ::setenv("NCCL_SOCKET_IFNAME", ("=" + params.interface).c_str(), kKeep);
   auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
-  options->timeout = place.deadline;
+  options->timeout = params.deadline;
   options->group_name = "tensors";
-  const c10::cuda::CUDAGuard guard(place.device);
-  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, place.rank, place.world_size, options);
+  const c10::cuda::CUDAGuard guard(params.device);
+  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, params.rank, params.world_size, options);
   backend->setGroupUid("tensors");
-  backend->setBoundDeviceId(place.device);
-  backend->eagerConnectSingleDevice(place.device);
+  backend->setBoundDeviceId(params.device);
+  backend->eagerConnectSingleDevice(params.device);
   return backend;
 }
 
 std::string nccl_name() { return "nccl " + c10d::getNcclVersion(); }
 
-bool is_recorded(const Connection& connection) {
+bool is_capturing(const Connection& connection) {
   return connection.device.is_cuda() &&
          c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }

@@ -48,7 +48,7 @@ class YamlWriter {
 
 }  // namespace
 
-std::string Place::to_string() const {
+std::string SourceLocation::to_string() const {
   if (is_default()) return "default";
   if (source->kind == Source::Kind::command_line || line == 0) return printable(source->name);
   return printable(source->name) + ":" + std::to_string(line) + ":" + std::to_string(column);

@@ -27,23 +27,23 @@ std::string_view line_of(std::string_view text, int line) {
 /// Reports a parser error in plain words, at the place of the mistake instead of where the parser found it.
 void note_syntax_error(const YAML::Exception& error, const TreeBuilder& builder, const std::string& text,
                        Problems& problems) {
-  Place place = builder.place(error.mark);
+  SourceLocation location = builder.location(error.mark);
   const bool in_map = error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW;
   if (in_map || error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW) {
     const std::string end = in_map ? "'}'" : "']'";
     problems.add(builder.innermost_open(), std::string(in_map ? "this '{'" : "this '['") + " is not closed",
-                 "a ',' or a " + end + " is missing before " + place.to_string());
+                 "a ',' or a " + end + " is missing before " + location.to_string());
     return;
   }
-  const std::string_view line = line_of(text, place.line), above = line_of(text, place.line - 1);
+  const std::string_view line = line_of(text, location.line), above = line_of(text, location.line - 1);
   const auto column = static_cast<size_t>(std::max(error.mark.column, 0));
   SyntaxError syntax = explain_syntax_error(error.msg, {line, line.substr(0, column), above});
-  if (const std::optional<size_t> tab = tab_in_indentation(line)) place.column = static_cast<int>(*tab) + 1;
+  if (const std::optional<size_t> tab = tab_in_indentation(line)) location.column = static_cast<int>(*tab) + 1;
   if (syntax.is_above) {
-    --place.line;
-    place.column = static_cast<int>(above.find_first_not_of(' ')) + 1;
+    --location.line;
+    location.column = static_cast<int>(above.find_first_not_of(' ')) + 1;
   }
-  problems.add(place, std::move(syntax.what), std::move(syntax.hint));
+  problems.add(location, std::move(syntax.what), std::move(syntax.hint));
 }
 
 /// Reports a second document.
@@ -52,7 +52,7 @@ class NoMore final : public YAML::EventHandler {
   NoMore(const TreeBuilder& builder, Problems& problems) : builder_(builder), problems_(problems) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    problems_.add(builder_.place(mark), "a second document starts here",
+    problems_.add(builder_.location(mark), "a second document starts here",
                   "one file holds one job; split it at the `---`");
     throw TreeBuilder::Stop();
   }
@@ -78,7 +78,7 @@ std::optional<Node> parse_yaml(const std::shared_ptr<const Source>& source, Budg
   try {
     std::istringstream stream(source->text);
     YAML::Parser parser(stream);
-    if (!parser.HandleNextDocument(builder)) return Node{.place = {source, 1, 1}};
+    if (!parser.HandleNextDocument(builder)) return Node{.location = {source, 1, 1}};
     NoMore no_more(builder, problems);
     parser.HandleNextDocument(no_more);
     return builder.take_root();

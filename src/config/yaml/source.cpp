@@ -65,7 +65,7 @@ bool note_utf16(const std::shared_ptr<const Source>& source, Problems& problems)
 
 }  // namespace
 
-std::shared_ptr<const Source> read_source(const fs::path& path, const Place& asked_by, Problems& problems) {
+std::shared_ptr<const Source> read_source(const fs::path& path, const SourceLocation& asked_by, Problems& problems) {
   auto source = std::make_shared<Source>();
   source->name = path.string();
   std::string hint;
@@ -99,17 +99,17 @@ bool is_clean(const std::shared_ptr<const Source>& source, Problems& problems) {
     const size_t length = character_length(text, at);
     const auto byte = static_cast<unsigned char>(text[at]);
     if (length == 0) {
-      problems.add(place_at(source, at), "a byte that is not UTF-8",
+      problems.add(location_at(source, at), "a byte that is not UTF-8",
                    hint_for_bytes(*source, "save the file as UTF-8; is it the job file?"));
       return false;
     }
     if (is_forbidden_control(byte)) {
-      problems.add(place_at(source, at), "a control character, byte " + std::to_string(byte),
+      problems.add(location_at(source, at), "a control character, byte " + std::to_string(byte),
                    hint_for_bytes(*source, "is it the job file?"));
       return false;
     }
     if (at - line_start > kMaxLineBytes) {
-      problems.add(place_at(source, line_start), "a line of more than 64 KiB", "break it into several");
+      problems.add(location_at(source, line_start), "a line of more than 64 KiB", "break it into several");
       return false;
     }
     at += length;
@@ -118,18 +118,18 @@ bool is_clean(const std::shared_ptr<const Source>& source, Problems& problems) {
   return true;
 }
 
-Place place_at(const std::shared_ptr<const Source>& source, size_t offset) {
-  Place place{source, 1, 1};
+SourceLocation location_at(const std::shared_ptr<const Source>& source, size_t offset) {
+  SourceLocation location{source, 1, 1};
   for (size_t i = 0; i < offset && i < source->text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(source->text[i]);
     if (byte == '\n') {
-      ++place.line;
-      place.column = 1;
+      ++location.line;
+      location.column = 1;
     } else if ((byte & 0xc0u) != 0x80u) {
-      ++place.column;
+      ++location.column;
     }
   }
-  return place;
+  return location;
 }
 
 }  // namespace gputrain::config

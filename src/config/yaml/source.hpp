@@ -13,12 +13,13 @@ inline constexpr size_t kMaxFileBytes = size_t{4} << 20;
 inline constexpr size_t kMaxLineBytes = size_t{64} << 10;
 
 /// Reads a file. Returns null and reports to `problems` if it cannot. `asked_by`: the include that names it, if any.
-std::shared_ptr<const Source> read_source(const std::filesystem::path& path, const Place& asked_by, Problems& problems);
+std::shared_ptr<const Source> read_source(const std::filesystem::path& path, const SourceLocation& asked_by,
+                                          Problems& problems);
 
 /// Reports text that is not UTF-8, has control characters or has a line over 64 KiB; returns true if there is none.
 bool is_clean(const std::shared_ptr<const Source>& source, Problems& problems);
 
 /// The place of the byte at `offset`.
-Place place_at(const std::shared_ptr<const Source>& source, size_t offset);
+SourceLocation location_at(const std::shared_ptr<const Source>& source, size_t offset);
 
 }  // namespace gputrain::config

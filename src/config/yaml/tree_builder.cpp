@@ -42,41 +42,41 @@ TreeBuilder::TreeBuilder(std::shared_ptr<const Source> source, Budget& budget, P
   }
 }
 
-Place TreeBuilder::place(const YAML::Mark& mark) const {
+SourceLocation TreeBuilder::location(const YAML::Mark& mark) const {
   if (mark.is_null() || mark.line < 0) return {source_, 0, 0};
   const auto line = static_cast<size_t>(mark.line);
-  Place place{source_, mark.line + 1, 1};
-  if (line >= line_offsets_.size()) return place;
+  SourceLocation location{source_, mark.line + 1, 1};
+  if (line >= line_offsets_.size()) return location;
   const size_t begin = line_offsets_[line];
   for (size_t i = begin; i < begin + static_cast<size_t>(mark.column) && i < source_->text.size(); ++i) {
-    if ((static_cast<unsigned char>(source_->text[i]) & 0xc0u) != 0x80u) ++place.column;
+    if ((static_cast<unsigned char>(source_->text[i]) & 0xc0u) != 0x80u) ++location.column;
   }
-  return place;
+  return location;
 }
 
-std::string_view TreeBuilder::text_at(const Place& place) const {
-  if (place.line < 1 || static_cast<size_t>(place.line) > line_offsets_.size()) return {};
-  std::string_view rest = std::string_view(source_->text).substr(line_offsets_[static_cast<size_t>(place.line) - 1]);
-  for (int column = 1; column < place.column && !rest.empty(); ++column)
+std::string_view TreeBuilder::text_at(const SourceLocation& location) const {
+  if (location.line < 1 || static_cast<size_t>(location.line) > line_offsets_.size()) return {};
+  std::string_view rest = std::string_view(source_->text).substr(line_offsets_[static_cast<size_t>(location.line) - 1]);
+  for (int column = 1; column < location.column && !rest.empty(); ++column)
     rest.remove_prefix(std::max<size_t>(1, character_length(rest, 0)));
   return rest;
 }
 
-void TreeBuilder::stop(const Place& place, std::string what, std::string hint) {
-  problems_.add(place, std::move(what), std::move(hint));
+void TreeBuilder::stop(const SourceLocation& location, std::string what, std::string hint) {
+  problems_.add(location, std::move(what), std::move(hint));
   throw Stop();
 }
 
-void TreeBuilder::spend(size_t nodes, size_t bytes, const Place& place) {
+void TreeBuilder::spend(size_t nodes, size_t bytes, const SourceLocation& location) {
   if (nodes > budget_.nodes || bytes > budget_.bytes) {
-    stop(place, "the job grows to more than 100,000 values or 16 MiB of text here",
+    stop(location, "the job grows to more than 100,000 values or 16 MiB of text here",
          "do aliases (*name) of aliases multiply it?");
   }
   budget_.nodes -= nodes;
   budget_.bytes -= bytes;
 }
 
-void TreeBuilder::check_tag(const std::string& tag, const Place& place) {
+void TreeBuilder::check_tag(const std::string& tag, const SourceLocation& location) {
   if (tag.empty() || tag == "?" || tag == "!") return;
   const std::string_view view = tag;
   if (view.starts_with(kStandardTag)) {
@@ -86,7 +86,7 @@ void TreeBuilder::check_tag(const std::string& tag, const Place& place) {
     }
   }
   const std::string written = view.starts_with(kStandardTag) ? "!!" + tag.substr(kStandardTag.size()) : tag;
-  stop(place, "the tag " + shown(written) + " is not supported", "leave it out");
+  stop(location, "the tag " + shown(written) + " is not supported", "leave it out");
 }
 
 /// The source text from `mark` on.
@@ -98,7 +98,7 @@ std::string_view TreeBuilder::text_at(const YAML::Mark& mark) const {
 }
 
 /// yaml-cpp accepts a quote that is still open at the end of the file.
-void TreeBuilder::check_quotes(const YAML::Mark& mark, const Place& place) {
+void TreeBuilder::check_quotes(const YAML::Mark& mark, const SourceLocation& location) {
   const std::string_view text = text_at(mark);
   if (!text.starts_with('"') && !text.starts_with('\'')) return;
   const char quote = text[0];
@@ -110,39 +110,39 @@ void TreeBuilder::check_quotes(const YAML::Mark& mark, const Place& place) {
       ++at;  // two single quotes stand for one
     }
   }
-  stop(place, "this quote is never closed", "add the closing quote");
+  stop(location, "this quote is never closed", "add the closing quote");
 }
 
 /// yaml-cpp takes a bracket that is not closed on its line as the start of a key.
-void TreeBuilder::refuse_as_key(const YAML::Mark& mark, const Place& place) {
+void TreeBuilder::refuse_as_key(const YAML::Mark& mark, const SourceLocation& location) {
   const std::string_view text = text_at(mark);
   const std::string_view line = text.substr(0, text.find('\n'));
   const bool is_bracket = line.starts_with('[') || line.starts_with('{');
   const auto opened = std::count_if(line.begin(), line.end(), [](char c) { return c == '[' || c == '{'; });
   const auto closed = std::count_if(line.begin(), line.end(), [](char c) { return c == ']' || c == '}'; });
   if (is_bracket && opened > closed) {
-    stop(place, "this '" + std::string(1, line[0]) + "' is not closed",
+    stop(location, "this '" + std::string(1, line[0]) + "' is not closed",
          std::string("a ',' or a '") + (line[0] == '[' ? ']' : '}') + "' is missing");
   }
-  stop(place, "a list or a group where a key should be",
+  stop(location, "a list or a group where a key should be",
        "keys are plain words; a {{ template }} is written ${name} here, and set under `vars:`");
 }
 
-void TreeBuilder::OnDocumentStart(const YAML::Mark&) { root_ = Node{.place = {source_, 1, 1}}; }
+void TreeBuilder::OnDocumentStart(const YAML::Mark&) { root_ = Node{.location = {source_, 1, 1}}; }
 
 void TreeBuilder::OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) {
-  Node node{.place = place(mark)};
+  Node node{.location = location(mark)};
   if (!open_.empty() && open_.back().node.kind == Node::Kind::map && !open_.back().expects_key) {
-    node.place = open_.back().key_place;  // an empty `key:` has no place of its own
+    node.location = open_.back().key_location;  // an empty `key:` has no place of its own
   }
   add(std::move(node), anchor);
 }
 
 void TreeBuilder::OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                            const std::string& value) {
-  Node node{.kind = Node::Kind::scalar, .text = value, .place = place(mark)};
-  check_tag(tag, node.place);
-  check_quotes(mark, node.place);
+  Node node{.kind = Node::Kind::scalar, .text = value, .location = location(mark)};
+  check_tag(tag, node.location);
+  check_quotes(mark, node.location);
   node.quoted = tag == "!" || tag == std::string(kStandardTag) + "str";
   const bool is_key = !open_.empty() && open_.back().expects_key;
   if (!node.quoted && !is_key && classify(value) == Plain::null) node.kind = Node::Kind::null;
@@ -150,7 +150,7 @@ void TreeBuilder::OnScalar(const YAML::Mark& mark, const std::string& tag, YAML:
 }
 
 void TreeBuilder::OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) {
-  const Place here = place(mark);
+  const SourceLocation here = location(mark);
   const auto found = anchors_.find(anchor);
   if (found == anchors_.end()) stop(here, "an alias inside the value that it names", "a value cannot contain itself");
   const Size size = size_of(found->second);
@@ -174,14 +174,14 @@ void TreeBuilder::OnMapStart(const YAML::Mark& mark, const std::string& tag, YAM
 }
 
 void TreeBuilder::open(Node::Kind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
-  const Place here = place(mark);
+  const SourceLocation here = location(mark);
   check_tag(tag, here);
   if (open_.size() >= kMaxDepth) stop(here, "values nested more than 64 deep");
   if (!open_.empty() && open_.back().expects_key) {
     refuse_as_key(mark, here);
   }
   open_.push_back(
-      {.node = Node{.kind = kind, .place = here}, .anchor = anchor, .expects_key = kind == Node::Kind::map});
+      {.node = Node{.kind = kind, .location = here}, .anchor = anchor, .expects_key = kind == Node::Kind::map});
 }
 
 void TreeBuilder::close() {
@@ -193,10 +193,10 @@ void TreeBuilder::close() {
 
 void TreeBuilder::add(Node node, YAML::anchor_t anchor) {
   const bool is_key = !open_.empty() && open_.back().expects_key;
-  spend(is_key ? 0 : 1, node.text.size(), node.place);
+  spend(is_key ? 0 : 1, node.text.size(), node.location);
   if (anchor != 0) {
     const Size size = size_of(node);
-    spend(size.nodes, size.bytes, node.place);
+    spend(size.nodes, size.bytes, node.location);
     anchors_[anchor] = node;
   }
   if (open_.empty()) {
@@ -216,7 +216,7 @@ void TreeBuilder::add(Node node, YAML::anchor_t anchor) {
       return;
     }
     node.key = frame.key;
-    node.key_place = frame.key_place;
+    node.key_location = frame.key_location;
     frame.node.parts.push_back(std::move(node));
   }
 }
@@ -224,21 +224,21 @@ void TreeBuilder::add(Node node, YAML::anchor_t anchor) {
 void TreeBuilder::take_key(const Node& node) {
   Frame& frame = open_.back();
   if (node.kind == Node::Kind::list || node.kind == Node::Kind::map) {
-    stop(node.place, "a list or a group where a key should be", "keys are plain words");
+    stop(node.location, "a list or a group where a key should be", "keys are plain words");
   }
   if (node.kind == Node::Kind::null || node.text.empty()) {
-    const std::string_view text = text_at(node.place);
+    const std::string_view text = text_at(node.location);
     if (text.starts_with("//") || text.starts_with("/*"))
-      stop(node.place, "this is not a YAML comment", "comments start with '#', also inside braces");
-    stop(node.place, "a value without a key before its ':'");
+      stop(node.location, "this is not a YAML comment", "comments start with '#', also inside braces");
+    stop(node.location, "a value without a key before its ':'");
   }
   frame.expects_key = false;
   frame.key = node.text;
-  frame.key_place = node.place;
-  const auto [first, is_new] = frame.seen.emplace(node.text, node.place);
+  frame.key_location = node.location;
+  const auto [first, is_new] = frame.seen.emplace(node.text, node.location);
   frame.drops_value = !is_new;
   if (!is_new) {
-    problems_.add(node.place, "the key " + shown(node.text) + " is given twice",
+    problems_.add(node.location, "the key " + shown(node.text) + " is given twice",
                   "the first is at " + first->second.to_string() + "; keep one of them");
   }
 }
@@ -254,9 +254,9 @@ void TreeBuilder::merge_into(Frame& frame) {
     }
   }
   for (Node& base : bases) {
-    if (base.kind != Node::Kind::map) stop(base.place, "`<<` takes a map, or a list of maps", "as in `<<: *base`");
+    if (base.kind != Node::Kind::map) stop(base.location, "`<<` takes a map, or a list of maps", "as in `<<: *base`");
     for (Node& part : base.parts) {
-      if (!frame.seen.emplace(part.key, part.key_place).second) continue;
+      if (!frame.seen.emplace(part.key, part.key_location).second) continue;
       frame.node.parts.push_back(std::move(part));
     }
   }

@@ -23,12 +23,14 @@ class TreeBuilder final : public YAML::EventHandler {
 
   Node take_root() { return std::move(root_); }
   /// The place of `mark`, with the column in characters.
-  Place place(const YAML::Mark& mark) const;
-  /// The source text from `place` on.
-  std::string_view text_at(const Place& place) const;
+  SourceLocation location(const YAML::Mark& mark) const;
+  /// The source text from `location` on.
+  std::string_view text_at(const SourceLocation& location) const;
 
   /// Where the innermost open list or map starts.
-  Place innermost_open() const { return open_.empty() ? Place{source_, 0, 0} : open_.back().node.place; }
+  SourceLocation innermost_open() const {
+    return open_.empty() ? SourceLocation{source_, 0, 0} : open_.back().node.location;
+  }
 
   void OnDocumentStart(const YAML::Mark& mark) override;
   void OnDocumentEnd() override {}
@@ -50,8 +52,8 @@ class TreeBuilder final : public YAML::EventHandler {
     bool expects_key = false;
     bool drops_value = false;  // the key is a duplicate
     std::string key = {};
-    Place key_place = {};
-    std::map<std::string, Place> seen = {};
+    SourceLocation key_location = {};
+    std::map<std::string, SourceLocation> seen = {};
     std::vector<Node> merged = {};  // values of `<<`
   };
 
@@ -60,12 +62,12 @@ class TreeBuilder final : public YAML::EventHandler {
   void add(Node node, YAML::anchor_t anchor);
   void take_key(const Node& node);
   void merge_into(Frame& frame);
-  void spend(size_t nodes, size_t bytes, const Place& place);
+  void spend(size_t nodes, size_t bytes, const SourceLocation& location);
   std::string_view text_at(const YAML::Mark& mark) const;
-  [[noreturn]] void refuse_as_key(const YAML::Mark& mark, const Place& place);
-  void check_quotes(const YAML::Mark& mark, const Place& place);
-  void check_tag(const std::string& tag, const Place& place);
-  [[noreturn]] void stop(const Place& place, std::string what, std::string hint = {});
+  [[noreturn]] void refuse_as_key(const YAML::Mark& mark, const SourceLocation& location);
+  void check_quotes(const YAML::Mark& mark, const SourceLocation& location);
+  void check_tag(const std::string& tag, const SourceLocation& location);
+  [[noreturn]] void stop(const SourceLocation& location, std::string what, std::string hint = {});
 
   std::shared_ptr<const Source> source_;
   std::vector<size_t> line_offsets_;

@@ -48,10 +48,10 @@ void AugmentOptions::describe(config::Description<AugmentOptions>& d) {
       return static_cast<const AugmentOptions*>(options)->spec_of(name);
     });
   }
-  d.check([](const AugmentOptions& options, config::Complaints& complaints) {
+  d.check([](const AugmentOptions& options, config::SpecIssues& issues) {
     for (const Entry& entry : options.entries_) {
       const auto& check = augmentations().find(entry.name)->schema->check();
-      if (check) check(entry.spec.get(), complaints);
+      if (check) check(entry.spec.get(), issues);
     }
   });
 }

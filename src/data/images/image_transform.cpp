@@ -18,7 +18,7 @@ int64_t centered(int64_t full, int64_t length) {
 
 }  // namespace
 
-ImageTransform::ImageTransform(const ImageOptions& options, Role role, int64_t width, int64_t height)
+ImageTransform::ImageTransform(const ImageOptions& options, Split role, int64_t width, int64_t height)
     : augmentations_(options.augment.active()),
       width_(options.size.value.value_or(width)),
       height_(options.size.value.value_or(height)) {
@@ -27,7 +27,7 @@ ImageTransform::ImageTransform(const ImageOptions& options, Role role, int64_t w
   for (const auto& [name, augmentation] : augmentations_) zoom = std::max(zoom, augmentation->eval_zoom());
   const auto usual = static_cast<int64_t>(std::lround(static_cast<double>(train_resize_) * zoom));
   eval_resize_ = options.eval.resize.value.value_or(usual);
-  if (role != Role::train && options.eval.crop.value) width_ = height_ = *options.eval.crop.value;
+  if (role != Split::train && options.eval.crop.value) width_ = height_ = *options.eval.crop.value;
 }
 
 Fit ImageTransform::whole(int64_t shorter_side, int64_t width, int64_t height) const {

@@ -12,11 +12,11 @@ namespace {
 
 constexpr int64_t kMostLookedUp = int64_t{1} << 26;  // takes a few seconds
 
-std::vector<StepPlan> plans_of(const OrderFacts& order, Share share) {
+std::vector<StepPlan> plans_of(const OrderFacts& order, DataPartition partition) {
   std::vector<StepPlan> plans;
-  plans.reserve(static_cast<size_t>(share.world_size));
-  for (share.rank = 0; share.rank < share.world_size; ++share.rank) {
-    plans.emplace_back(order.samples, share, order.drop_last);
+  plans.reserve(static_cast<size_t>(partition.world_size));
+  for (partition.rank = 0; partition.rank < partition.world_size; ++partition.rank) {
+    plans.emplace_back(order.samples, partition, order.drop_last);
   }
   return plans;
 }
@@ -71,8 +71,8 @@ class TakenSamples {
 
 }  // namespace
 
-EpochShares walk_epoch(const OrderFacts& order, const Share& share) {
-  const auto plans = plans_of(order, share);
+EpochShares walk_epoch(const OrderFacts& order, const DataPartition& partition) {
+  const auto plans = plans_of(order, partition);
   TakenSamples taken(order);
   EpochShares shares{
       .steps = plans.front().steps_per_epoch(),

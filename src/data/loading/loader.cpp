@@ -41,7 +41,7 @@ struct Loader::Impl {
   }
 
   void start();
-  Batch take(Usage& usage);
+  Batch take(SampleUsage& usage);
   void note_bad(std::vector<ReadOutcome::BadRow> bad);
 
   std::shared_ptr<const Dataset> dataset;
@@ -83,7 +83,7 @@ void Loader::Impl::note_bad(std::vector<ReadOutcome::BadRow> bad) {
   }
 }
 
-Batch Loader::Impl::take(Usage& usage) {
+Batch Loader::Impl::take(SampleUsage& usage) {
   FilledBatch filled = source->next();
   usage.add(filled.outcome.usage);
   note_bad(std::move(filled.outcome.bad));

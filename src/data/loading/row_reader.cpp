@@ -50,7 +50,7 @@ void ReadOutcome::add(ReadOutcome other) {
 
 RowReader::RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
     : dataset_(std::move(dataset)),
-      plan_(dataset_->size(), options.share, options.drop_last),
+      plan_(dataset_->size(), options.partition, options.drop_last),
       samples_(dataset_->size()),
       seed_(options.seed),
       shuffle_(options.shuffle),

@@ -11,7 +11,7 @@
 
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/loader.hpp"
-#include "gputrain/data/usage.hpp"
+#include "gputrain/data/sample_usage.hpp"
 #include "step_plan.hpp"
 
 namespace gputrain::data {
@@ -24,7 +24,7 @@ struct ReadOutcome {
   };
 
   int64_t weight = 0;
-  Usage usage;  // of the rows that count, including bad ones: their positions are used
+  SampleUsage usage;  // of the rows that count, including bad ones: their positions are used
   std::vector<BadRow> bad;
   std::exception_ptr error;  // of the lowest row that failed
   int64_t error_row = 0;

@@ -8,25 +8,26 @@
 
 namespace gputrain::data {
 
-StepPlan::StepPlan(int64_t samples, const Share& share, bool drop_last)
-    : samples_(samples), global_batch_(share.global_batch) {
-  GPUTRAIN_ASSERT(share.world_size >= 1 && share.rank >= 0 && share.rank < share.world_size, "rank outside the world");
-  GPUTRAIN_ASSERT(share.micro_batches.empty() || std::ssize(share.micro_batches) == share.world_size,
+StepPlan::StepPlan(int64_t samples, const DataPartition& partition, bool drop_last)
+    : samples_(samples), global_batch_(partition.global_batch) {
+  GPUTRAIN_ASSERT(partition.world_size >= 1 && partition.rank >= 0 && partition.rank < partition.world_size,
+                  "rank outside the world");
+  GPUTRAIN_ASSERT(partition.micro_batches.empty() || std::ssize(partition.micro_batches) == partition.world_size,
                   "a micro-batch for each rank");
   if (samples < 1) throw Error(ExitCode::data, {.what = "the data has no samples"});
-  if (global_batch_ < share.world_size)
+  if (global_batch_ < partition.world_size)
     throw Error(ExitCode::usage, {.what = "a global batch of " + std::to_string(global_batch_) + " leaves some of " +
-                                          std::to_string(share.world_size) + " ranks without a sample",
+                                          std::to_string(partition.world_size) + " ranks without a sample",
                                   .hint = "raise train.global_batch_size"});
-  const bool is_even = share.micro_batches.empty();
-  for (int rank = 0; rank < share.world_size; ++rank) {
-    const int64_t part = is_even ? 1 : share.micro_batches[static_cast<size_t>(rank)];
-    GPUTRAIN_ASSERT(part >= 1 && share.micro_batch >= 1, "empty micro-batches");
-    if (rank < share.rank) parts_below_ += part;
-    if (rank == share.rank) own_parts_ = part;
+  const bool is_even = partition.micro_batches.empty();
+  for (int rank = 0; rank < partition.world_size; ++rank) {
+    const int64_t part = is_even ? 1 : partition.micro_batches[static_cast<size_t>(rank)];
+    GPUTRAIN_ASSERT(part >= 1 && partition.micro_batch >= 1, "empty micro-batches");
+    if (rank < partition.rank) parts_below_ += part;
+    if (rank == partition.rank) own_parts_ = part;
     parts_ += part;
   }
-  micro_batches_ = ceil_divide(global_batch_, is_even ? share.micro_batch * share.world_size : parts_);
+  micro_batches_ = ceil_divide(global_batch_, is_even ? partition.micro_batch * partition.world_size : parts_);
   steps_per_epoch_ = drop_last ? samples / global_batch_ : ceil_divide(samples, global_batch_);
   if (steps_per_epoch_ == 0)
     throw Error(ExitCode::data, {.what = "the data has " + counted(samples, "sample") +

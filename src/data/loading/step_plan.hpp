@@ -19,7 +19,7 @@ struct MicroBatchPlan {
 
 class StepPlan {
  public:
-  StepPlan(int64_t samples, const Share& share, bool drop_last);
+  StepPlan(int64_t samples, const DataPartition& partition, bool drop_last);
 
   int64_t steps_per_epoch() const noexcept { return steps_per_epoch_; }
   int64_t micro_batches_per_step() const noexcept { return micro_batches_; }

@@ -16,8 +16,8 @@ DeviceFacts facts_of(at::Device) {
 void synchronize(at::Device) {}
 int64_t peak_allocated_bytes(at::Device) { return 0; }
 void reset_peak_allocated_bytes(at::Device) {}
-OutOfPeak::OutOfPeak(at::Device device) : device_(device) {}
-OutOfPeak::~OutOfPeak() = default;
+PeakExclusion::PeakExclusion(at::Device device) : device_(device) {}
+PeakExclusion::~PeakExclusion() = default;
 void release_unused(at::Device) { forget_host_peak(); }
 void set_gpu_allocator(const std::string&) {}
 

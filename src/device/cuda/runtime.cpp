@@ -108,11 +108,11 @@ void reset_peak_allocated_bytes(at::Device device) {
   if (!device.is_cpu()) peak_of(device).forget();
 }
 
-OutOfPeak::OutOfPeak(at::Device device) : device_(device) {
+PeakExclusion::PeakExclusion(at::Device device) : device_(device) {
   if (!device_.is_cpu()) peak_of(device_).pause();
 }
 
-OutOfPeak::~OutOfPeak() {
+PeakExclusion::~PeakExclusion() {
   if (!device_.is_cpu()) peak_of(device_).resume();
 }
 

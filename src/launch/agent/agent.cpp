@@ -19,7 +19,7 @@
 #include "../launcher/join.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/process.hpp"
-#include "host_signs.hpp"
+#include "kernel_log_probe.hpp"
 #include "rank_process.hpp"
 
 namespace gputrain::launch {
@@ -134,7 +134,7 @@ class Agent {
   LineReader orders_;
   LineWriter launcher_;
   int exit_code_ = 0;
-  HostSigns signs_;
+  KernelLogProbe kernel_log_probe_;
   std::optional<ReservedPort> port_;  // of the newest attempt
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   Clock::time_point last_heard_ = Clock::now(), awake_ = Clock::now(), next_alive_ = Clock::now();
@@ -292,18 +292,18 @@ void Agent::attend(RankProcess& rank) {
     // Lines may be lost if nobody reads them in time; the log file has them all.
     launcher_.write(to_line({{"kind", "line"}, {"rank", rank.rank()}, {"is_error", is_error}, {"text", line}}));
   };
-  const auto fate = rank.look(tell);
-  if (!fate) return rank.read(tell);
-  if (!fate->is_end()) {
+  const auto status = rank.look(tell);
+  if (!status) return rank.read(tell);
+  if (!status->is_end()) {
     say({{"kind", "fate"},
          {"rank", rank.rank()},
-         {"stopped", fate->kind == Fate::Kind::stopped},
-         {"signal", fate->number}});
+         {"stopped", status->kind == ProcessStatus::Kind::stopped},
+         {"signal", status->number}});
     return;
   }
-  RankEnd end = rank.end(*fate);
-  if (!fate->went_well()) {
-    if (const auto sign = signs_.since_last(end.process); !sign.empty()) end.clue = sign;
+  RankEnd end = rank.end(*status);
+  if (!status->went_well()) {
+    if (const auto sign = kernel_log_probe_.since_last(end.process); !sign.empty()) end.clue = sign;
   }
   say({{"kind", "exit"}, {"end", end}});
 }

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "gputrain/cloud/notice.hpp"
-#include "host_signs.hpp"
+#include "kernel_log_probe.hpp"
 
 namespace gputrain::launch {
 namespace {
@@ -49,7 +49,7 @@ void RankProcess::take(std::string_view text, bool is_error, const Line& line) {
   [[maybe_unused]] const ssize_t written = ::write(log_.get(), whole.data(), whole.size());
   tail_.emplace_back(text.substr(0, kLongestTailLine));
   if (tail_.size() > kTailLines) tail_.pop_front();
-  if (auto telling = telling_line(tail_.back()); !telling.empty()) telling_ = std::move(telling);
+  if (auto found = find_oom_or_xid(tail_.back()); !found.empty()) oom_or_xid_ = std::move(found);
   const bool tells = text.starts_with("error: ") || text.starts_with("stopped at once");
   tells_error_ = tells_error_ || (is_error && tells);
   leaves_host_ = leaves_host_ || (is_error && text.ends_with(cloud::kMakesWay));
@@ -61,22 +61,22 @@ void RankProcess::read(const Line& line) {
   errors_.read([&](std::string_view text) { take(text, true, line); });
 }
 
-std::optional<Fate> RankProcess::look(const Line& line) {
-  const auto fate = child_.look();
-  if (fate && fate->is_end()) read(line);
-  return fate;
+std::optional<ProcessStatus> RankProcess::look(const Line& line) {
+  const auto status = child_.look();
+  if (status && status->is_end()) read(line);
+  return status;
 }
 
-RankEnd RankProcess::end(const Fate& fate) const {
+RankEnd RankProcess::end(const ProcessStatus& status) const {
   return {.rank = rank_,
           .process = process_,
-          .fate = fate,
+          .status = status,
           .was_told = !sent_.empty(),
-          .killed_by_us = fate.kind == Fate::Kind::killed && sent_.contains(fate.number),
+          .killed_by_us = status.kind == ProcessStatus::Kind::killed && sent_.contains(status.number),
           .tells_error = tells_error_,
           .leaves_host = leaves_host_,
           .tail = {tail_.begin(), tail_.end()},
-          .clue = telling_,
+          .clue = oom_or_xid_,
           .log = log_problem_.empty() ? log_path_.string() : ""};
 }
 

@@ -31,8 +31,8 @@ class RankProcess {
   /// Passes on what the rank has written, after writing it to the log file.
   void read(const Line& line);
   /// What happened to the process, if anything. After its end all its lines have been read.
-  std::optional<Fate> look(const Line& line);
-  RankEnd end(const Fate& fate) const;
+  std::optional<ProcessStatus> look(const Line& line);
+  RankEnd end(const ProcessStatus& status) const;
   void signal(int number);
 
  private:
@@ -45,7 +45,7 @@ class RankProcess {
   std::string log_problem_;
   Descriptor log_;
   std::deque<std::string> tail_;
-  std::string telling_;
+  std::string oom_or_xid_;
   bool tells_error_ = false, leaves_host_ = false;
   std::set<int> sent_;  // signals that ask it to end
 };

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
-#include "claim.hpp"
 #include "host_name.hpp"
+#include "launcher_env.hpp"
 
 namespace gputrain::launch {
 namespace {
@@ -20,7 +20,7 @@ bool differ(const std::optional<Number>& a, const std::optional<Number>& b) { re
 
 /// Whether the outer launcher started not this process but the inner launcher or its agents: torchrun under srun, or
 /// mpirun in an sbatch script, which starts its agents with srun.
-bool is_agents_launcher(const Claim& inner, const Claim& outer) {
+bool is_agents_launcher(const LauncherEnv& inner, const LauncherEnv& outer) {
   if (!inner.rank) return false;
   const bool is_mpi = !inner.how_to_set.empty();
   if (is_mpi && outer.starts_agents) {
@@ -32,7 +32,7 @@ bool is_agents_launcher(const Claim& inner, const Claim& outer) {
 }
 
 /// The inner claim completed by the outer one. Values that both have must be equal.
-Claim combine(const Variables& variables, Claim inner, const Claim& outer) {
+LauncherEnv combine(const Variables& variables, LauncherEnv inner, const LauncherEnv& outer) {
   if (is_agents_launcher(inner, outer)) return inner;
   const auto merge = [&](std::optional<Number>& own, const std::optional<Number>& other) {
     if (differ(own, other)) {
@@ -55,14 +55,13 @@ Claim combine(const Variables& variables, Claim inner, const Claim& outer) {
 }
 
 /// The claims of all launchers combined; empty without any.
-std::optional<Claim> combined_claim(const Variables& variables) {
-  std::optional<Claim> claim;
-  for (const auto read :
-       {&slurm_claim, &pmix_claim, &pmi_claim, &open_mpi_claim, &explicit_claim}) {  // from outer to inner
+std::optional<LauncherEnv> combined_env(const Variables& variables) {
+  std::optional<LauncherEnv> env;
+  for (const auto read : {&slurm_env, &pmix_env, &pmi_env, &open_mpi_env, &explicit_env}) {  // from outer to inner
     auto inner = read(variables);
-    if (inner) claim = claim ? combine(variables, *std::move(inner), *claim) : *std::move(inner);
+    if (inner) env = env ? combine(variables, *std::move(inner), *env) : *std::move(inner);
   }
-  return claim;
+  return env;
 }
 
 /// Throws if the environment describes a rank but lacks this variable.
@@ -71,31 +70,31 @@ void require(const Variables& variables, const char* name, bool is_there) {
 }
 
 // Without LOCAL_*: ranks that meet on the loopback are all on this host, others have one host each.
-void read_local(const Variables& variables, const Claim& claim, comm::Rendezvous& at) {
-  if (claim.local_world_size && !claim.local_rank) {
-    variables.fail(claim.local_world_size->text() + " is set, but LOCAL_RANK is not");
+void read_local(const Variables& variables, const LauncherEnv& env, comm::Rendezvous& at) {
+  if (env.local_world_size && !env.local_rank) {
+    variables.fail(env.local_world_size->text() + " is set, but LOCAL_RANK is not");
   }
   const bool one_host = is_loopback(at.master_address);
   at.local_world_size = one_host ? at.world_size : 1;
   at.local_rank = one_host ? at.rank : 0;
-  if (claim.local_rank) at.local_rank = claim.local_rank->value;
+  if (env.local_rank) at.local_rank = env.local_rank->value;
   at.local_world_size =
-      claim.local_world_size ? claim.local_world_size->value : std::max(at.local_world_size, at.local_rank + 1);
+      env.local_world_size ? env.local_world_size->value : std::max(at.local_world_size, at.local_rank + 1);
   if (at.local_world_size > at.world_size) {
-    variables.fail((claim.local_world_size ? claim.local_world_size : claim.local_rank)->text() + " does not fit " +
-                   claim.world_size->text());
+    variables.fail((env.local_world_size ? env.local_world_size : env.local_rank)->text() + " does not fit " +
+                   env.world_size->text());
   }
   if (at.local_rank >= at.local_world_size) {
-    variables.fail(claim.local_rank->text() + " is not below " + claim.local_world_size->text());
+    variables.fail(env.local_rank->text() + " is not below " + env.local_world_size->text());
   }
-  if (at.local_rank > at.rank) variables.fail(claim.local_rank->text() + " is above " + claim.rank->text());
+  if (at.local_rank > at.rank) variables.fail(env.local_rank->text() + " is above " + env.rank->text());
 }
 
-bool is_on_one_host(const Claim& claim) {
-  return claim.local_world_size && claim.local_world_size->value == claim.world_size->value;
+bool is_on_one_host(const LauncherEnv& env) {
+  return env.local_world_size && env.local_world_size->value == env.world_size->value;
 }
 
-std::string read_address(const Variables& variables, const Claim& claim) {
+std::string read_address(const Variables& variables, const LauncherEnv& env) {
   if (const auto given = variables.text("MASTER_ADDR")) {
     if (given->empty()) variables.fail("the environment describes one rank of many, but MASTER_ADDR is empty");
     if (!is_host_name(*given)) {
@@ -104,20 +103,20 @@ std::string read_address(const Variables& variables, const Claim& claim) {
     }
     return *given;
   }
-  if (claim.how_to_set.empty()) require(variables, "MASTER_ADDR", false);
-  if (is_on_one_host(claim)) return "127.0.0.1";
-  if (claim.first_host.empty()) {
-    variables.fail(claim.launcher + " does not say which host rank 0 is on, and MASTER_ADDR is unset",
-                   "set it: " + claim.how_to_set + " MASTER_ADDR" + (claim.how_to_set.ends_with("-genv") ? " " : "=") +
+  if (env.how_to_set.empty()) require(variables, "MASTER_ADDR", false);
+  if (is_on_one_host(env)) return "127.0.0.1";
+  if (env.first_host.empty()) {
+    variables.fail(env.launcher + " does not say which host rank 0 is on, and MASTER_ADDR is unset",
+                   "set it: " + env.how_to_set + " MASTER_ADDR" + (env.how_to_set.ends_with("-genv") ? " " : "=") +
                        "HOST_OF_RANK_0");
   }
-  return claim.first_host;
+  return env.first_host;
 }
 
-uint16_t read_port(const Variables& variables, const Claim& claim) {
+uint16_t read_port(const Variables& variables, const LauncherEnv& env) {
   if (const auto given = variables.number("MASTER_PORT", 1, 65535)) return static_cast<uint16_t>(given->value);
-  if (claim.how_to_set.empty()) require(variables, "MASTER_PORT", false);
-  return claim.port.value_or(kUsualPort);
+  if (env.how_to_set.empty()) require(variables, "MASTER_PORT", false);
+  return env.port.value_or(kUsualPort);
 }
 
 int allotted_cpus(const Variables& variables) {
@@ -130,24 +129,24 @@ int allotted_cpus(const Variables& variables) {
 
 Launch read_environment(const Lookup& lookup) {
   const Variables variables(lookup);
-  const auto claim = combined_claim(variables);
-  if (!claim) {
+  const auto env = combined_env(variables);
+  if (!env) {
     return {.launcher = "alone", .allotted_cpus = allotted_cpus(variables), .remark = remark_on_slurm(variables)};
   }
-  require(variables, "RANK", claim->rank.has_value());
-  require(variables, "WORLD_SIZE", claim->world_size.has_value());
-  if (claim->rank->value >= claim->world_size->value) {
-    variables.fail(claim->rank->text() + " is not below " + claim->world_size->text());
+  require(variables, "RANK", env->rank.has_value());
+  require(variables, "WORLD_SIZE", env->world_size.has_value());
+  if (env->rank->value >= env->world_size->value) {
+    variables.fail(env->rank->text() + " is not below " + env->world_size->text());
   }
-  comm::Rendezvous at{.rank = claim->rank->value, .world_size = claim->world_size->value};
-  at.master_address = read_address(variables, *claim);
-  at.master_port = read_port(variables, *claim);
-  read_local(variables, *claim, at);
+  comm::Rendezvous at{.rank = env->rank->value, .world_size = env->world_size->value};
+  at.master_address = read_address(variables, *env);
+  at.master_port = read_port(variables, *env);
+  read_local(variables, *env, at);
   // torchrun's agent keeps its store open for its workers: rank 0 must not serve another one on the same port.
   at.store_is_running = lookup("TORCHELASTIC_USE_AGENT_STORE") == "True";
   at.attempt = lookup("TORCHELASTIC_RESTART_COUNT").value_or("0");
-  at.job = claim->job;
-  return {.launcher = claim->launcher, .rendezvous = std::move(at), .allotted_cpus = allotted_cpus(variables)};
+  at.job = env->job;
+  return {.launcher = env->launcher, .rendezvous = std::move(at), .allotted_cpus = allotted_cpus(variables)};
 }
 
 Launch read_environment() {

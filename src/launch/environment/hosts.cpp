@@ -32,29 +32,29 @@ std::string own_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-void check_hosts(const LaunchSpec& spec, config::Complaints& complaints) {
+void check_hosts(const LaunchSpec& spec, config::SpecIssues& issues) {
   if (spec.hosts && spec.hostfile)
-    complaints.about("hostfile", "launch.hosts and launch.hostfile are both given", "keep one");
+    issues.add("hostfile", "launch.hosts and launch.hostfile are both given", "keep one");
   std::set<std::string> seen;
   for (const auto& text : spec.hosts.value_or(std::vector<std::string>())) {
     std::string problem;
     const auto host = read_host(text, problem);
     if (!host)
-      complaints.about("hosts", problem, "as in [\"node0:8\", \"node1:8\"]");
+      issues.add("hosts", problem, "as in [\"node0:8\", \"node1:8\"]");
     else if (!seen.insert(host->name).second)
-      complaints.about("hosts", "the host " + host->name + " is named twice");
+      issues.add("hosts", "the host " + host->name + " is named twice");
   }
 }
 
-void check_count(const LaunchSpec& spec, config::Complaints& complaints) {
+void check_count(const LaunchSpec& spec, config::SpecIssues& issues) {
   if (!spec.nnodes) return;
   const auto count = read_host_count(*spec.nnodes);
   if (!count) {
-    complaints.about("nnodes", in_quotes(*spec.nnodes) + " is no number of hosts",
-                     "as in 2, or \"1:4\" for at least 1 and at most 4");
+    issues.add("nnodes", in_quotes(*spec.nnodes) + " is no number of hosts",
+               "as in 2, or \"1:4\" for at least 1 and at most 4");
   } else if (spec.hosts && count->most > static_cast<int>(spec.hosts->size())) {
-    complaints.about("nnodes", "up to " + std::to_string(count->most) + " hosts are wanted, but launch.hosts names " +
-                                   std::to_string(spec.hosts->size()));
+    issues.add("nnodes", "up to " + std::to_string(count->most) + " hosts are wanted, but launch.hosts names " +
+                             std::to_string(spec.hosts->size()));
   }
 }
 
@@ -82,12 +82,12 @@ void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
   d.key("nnodes", &LaunchSpec::nnodes,
         "number of hosts; \"MIN:MAX\": go on without lost ones while MIN are left, and take them back; null: all")
       .change(Change::safe)
-      .instead_of({"num_machines", "num_nodes"});
+      .aliases({"num_machines", "num_nodes"});
   d.key("nproc_per_node", &LaunchSpec::nproc_per_node,
         "ranks on a host that names no number; auto: one per GPU, 1 without GPUs")
       .range(1, kMostRanksOfAHost)
       .change(Change::safe)
-      .instead_of({"slots_per_trial", "num_processes", "devices", "gpus", "num_gpus"});
+      .aliases({"slots_per_trial", "num_processes", "devices", "gpus", "num_gpus"});
   d.key("master_port", &LaunchSpec::master_port, "port on the first host where the ranks meet; 0: a free port")
       .range(0, 65535)
       .change(Change::safe);
@@ -100,25 +100,23 @@ void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
   d.key("host_timeout", &LaunchSpec::host_timeout, "how long to wait for lost hosts when too few are left")
       .at_least(0)
       .change(Change::safe);
-  d.check([](const LaunchSpec& spec, config::Complaints& complaints) {
-    check_hosts(spec, complaints);
-    check_count(spec, complaints);
+  d.check([](const LaunchSpec& spec, config::SpecIssues& issues) {
+    check_hosts(spec, issues);
+    check_count(spec, issues);
   });
 }
 
-void check_environment_names(const std::map<std::string, std::string>& variables, config::Complaints& complaints) {
+void check_environment_names(const std::map<std::string, std::string>& variables, config::SpecIssues& issues) {
   static const std::set<std::string> of_ranks{"RANK",       "WORLD_SIZE",       "LOCAL_RANK",  "LOCAL_WORLD_SIZE",
                                               "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
   for (const auto& [name, value] : variables) {
     const bool is_name = !name.empty() && !(name[0] >= '0' && name[0] <= '9') &&
                          std::ranges::all_of(name, [](char c) { return is_letter_or_digit(c) || c == '_'; });
-    if (!is_name)
-      complaints.about("env", in_quotes(name) + " is not a valid name of a variable", "letters, digits and _");
+    if (!is_name) issues.add("env", in_quotes(name) + " is not a valid name of a variable", "letters, digits and _");
     if (of_ranks.contains(name) || name.starts_with("TORCHELASTIC_")) {
-      complaints.about("env." + name, "defines a rank, which only the launcher may do", "remove it");
+      issues.add("env." + name, "defines a rank, which only the launcher may do", "remove it");
     }
-    if (value.find('\0') != std::string::npos)
-      complaints.about("env." + name, "has a zero byte, which no variable can hold");
+    if (value.find('\0') != std::string::npos) issues.add("env." + name, "has a zero byte, which no variable can hold");
   }
 }
 
@@ -209,17 +207,17 @@ HostPlan plan_hosts(const LaunchSpec& spec, const std::vector<std::string>& allo
   return plan;
 }
 
-HostPlan plan_nodes(const LaunchSpec& spec, const NodePlace& place) {
-  HostPlan plan{.hosts = {Host{.name = "localhost", .ranks = place.ranks}},
-                .count = {.least = place.nodes, .most = place.nodes}};
+HostPlan plan_nodes(const LaunchSpec& spec, const NodeContext& context) {
+  HostPlan plan{.hosts = {Host{.name = "localhost", .ranks = context.ranks}},
+                .count = {.least = context.nodes, .most = context.nodes}};
   if (spec.nproc_per_node.value) plan.hosts[0].ranks = static_cast<int>(*spec.nproc_per_node.value);
   if (!spec.nnodes) return plan;
   plan.count = read_host_count(*spec.nnodes).value_or(plan.count);
-  if (plan.count.most != place.nodes) {
-    throw Error(ExitCode::usage,
-                {.what = "launch.nnodes is " + in_quotes(*spec.nnodes) + ", but " + place.scheduler +
-                         " says that there are " + std::to_string(place.nodes) + " nodes",
-                 .hint = "leave it out, or give MIN:" + std::to_string(place.nodes) + " to go on without lost nodes"});
+  if (plan.count.most != context.nodes) {
+    throw Error(ExitCode::usage, {.what = "launch.nnodes is " + in_quotes(*spec.nnodes) + ", but " + context.scheduler +
+                                          " says that there are " + std::to_string(context.nodes) + " nodes",
+                                  .hint = "leave it out, or give MIN:" + std::to_string(context.nodes) +
+                                          " to go on without lost nodes"});
   }
   return plan;
 }

@@ -4,8 +4,8 @@
 #include <sstream>
 #include <utility>
 
-#include "claim.hpp"
 #include "host_name.hpp"
+#include "launcher_env.hpp"
 
 namespace gputrain::launch {
 namespace {
@@ -14,7 +14,7 @@ constexpr uint16_t kPortOfNodes = 29500;  // torchrun's default
 constexpr int kMostRanksOfANode = 4096;
 
 /// What one scheduler says.
-struct NodeClaim {
+struct SchedulerEnv {
   std::string scheduler, name_of_node, name_of_nodes;  // and the names of its variables
   std::optional<Number> node, nodes, ranks;
   std::string address, name_of_address;  // where node 0 is
@@ -64,79 +64,79 @@ std::optional<Number> nodes_of_torchrun(const Variables& variables) {
   return count_of(variables, kName, 1);
 }
 
-std::optional<NodeClaim> torchrun_node(const Variables& variables) {
+std::optional<SchedulerEnv> torchrun_node(const Variables& variables) {
   if (!variables.has("PET_NNODES") && !variables.has("PET_NODE_RANK") && !variables.has("PET_NPROC_PER_NODE"))
     return std::nullopt;
-  NodeClaim claim{.scheduler = "torchrun's variables", .name_of_node = "PET_NODE_RANK", .name_of_nodes = "PET_NNODES"};
-  claim.node = count_of(variables, "PET_NODE_RANK", 0);
-  claim.nodes = nodes_of_torchrun(variables);
-  claim.ranks = ranks_of_torchrun(variables);
-  claim.name_of_address = "PET_MASTER_ADDR";
-  claim.address = variables.text("PET_MASTER_ADDR").value_or("");
-  if (const auto port = variables.number("PET_MASTER_PORT", 1, 65535)) claim.port = static_cast<uint16_t>(port->value);
-  return claim;
+  SchedulerEnv env{.scheduler = "torchrun's variables", .name_of_node = "PET_NODE_RANK", .name_of_nodes = "PET_NNODES"};
+  env.node = count_of(variables, "PET_NODE_RANK", 0);
+  env.nodes = nodes_of_torchrun(variables);
+  env.ranks = ranks_of_torchrun(variables);
+  env.name_of_address = "PET_MASTER_ADDR";
+  env.address = variables.text("PET_MASTER_ADDR").value_or("");
+  if (const auto port = variables.number("PET_MASTER_PORT", 1, 65535)) env.port = static_cast<uint16_t>(port->value);
+  return env;
 }
 
 /// For schedulers that list the addresses of all nodes, node 0's first.
-void read_addresses(const Variables& variables, const char* name, NodeClaim& claim) {
+void read_addresses(const Variables& variables, const char* name, SchedulerEnv& env) {
   const auto addresses = lines_of(variables, name);
   if (addresses.empty()) return;
   const int count = static_cast<int>(addresses.size());
-  if (!claim.nodes) claim.nodes = Number{name, count};
-  if (claim.nodes->value != count) {
-    refuse(variables, std::string(name) + " has " + std::to_string(count) + " addresses, but " + claim.nodes->text());
+  if (!env.nodes) env.nodes = Number{name, count};
+  if (env.nodes->value != count) {
+    refuse(variables, std::string(name) + " has " + std::to_string(count) + " addresses, but " + env.nodes->text());
   }
-  if (!claim.address.empty() && claim.address != addresses[0]) {
-    refuse(variables, claim.name_of_address + "=" + in_quotes(claim.address) + ", but " + name + " begins with " +
+  if (!env.address.empty() && env.address != addresses[0]) {
+    refuse(variables, env.name_of_address + "=" + in_quotes(env.address) + ", but " + name + " begins with " +
                           in_quotes(addresses[0]));
   }
-  claim.address = addresses[0];
+  env.address = addresses[0];
 }
 
-std::optional<NodeClaim> skypilot_node(const Variables& variables) {
-  NodeClaim claim{.scheduler = "SkyPilot",
-                  .name_of_node = "SKYPILOT_NODE_RANK",
-                  .name_of_nodes = "SKYPILOT_NUM_NODES",
-                  .node = count_of(variables, "SKYPILOT_NODE_RANK", 0),
-                  .nodes = count_of(variables, "SKYPILOT_NUM_NODES", 1),
-                  .ranks = gpus_of(variables, "SKYPILOT_NUM_GPUS_PER_NODE"),
-                  .name_of_address = "SKYPILOT_NODE_IPS"};
-  if (!claim.node && !claim.nodes && !variables.has("SKYPILOT_NODE_IPS")) return std::nullopt;
-  read_addresses(variables, "SKYPILOT_NODE_IPS", claim);
-  return claim;
+std::optional<SchedulerEnv> skypilot_node(const Variables& variables) {
+  SchedulerEnv env{.scheduler = "SkyPilot",
+                   .name_of_node = "SKYPILOT_NODE_RANK",
+                   .name_of_nodes = "SKYPILOT_NUM_NODES",
+                   .node = count_of(variables, "SKYPILOT_NODE_RANK", 0),
+                   .nodes = count_of(variables, "SKYPILOT_NUM_NODES", 1),
+                   .ranks = gpus_of(variables, "SKYPILOT_NUM_GPUS_PER_NODE"),
+                   .name_of_address = "SKYPILOT_NODE_IPS"};
+  if (!env.node && !env.nodes && !variables.has("SKYPILOT_NODE_IPS")) return std::nullopt;
+  read_addresses(variables, "SKYPILOT_NODE_IPS", env);
+  return env;
 }
 
-std::optional<NodeClaim> dstack_node(const Variables& variables) {
-  NodeClaim claim{.scheduler = "dstack",
-                  .name_of_node = "DSTACK_NODE_RANK",
-                  .name_of_nodes = "DSTACK_NODES_NUM",
-                  .node = count_of(variables, "DSTACK_NODE_RANK", 0),
-                  .nodes = count_of(variables, "DSTACK_NODES_NUM", 1),
-                  .ranks = gpus_of(variables, "DSTACK_GPUS_PER_NODE"),
-                  .address = variables.text("DSTACK_MASTER_NODE_IP").value_or(""),
-                  .name_of_address = "DSTACK_MASTER_NODE_IP"};
-  if (!claim.node && !claim.nodes) return std::nullopt;
-  read_addresses(variables, "DSTACK_NODES_IPS", claim);
-  return claim;
+std::optional<SchedulerEnv> dstack_node(const Variables& variables) {
+  SchedulerEnv env{.scheduler = "dstack",
+                   .name_of_node = "DSTACK_NODE_RANK",
+                   .name_of_nodes = "DSTACK_NODES_NUM",
+                   .node = count_of(variables, "DSTACK_NODE_RANK", 0),
+                   .nodes = count_of(variables, "DSTACK_NODES_NUM", 1),
+                   .ranks = gpus_of(variables, "DSTACK_GPUS_PER_NODE"),
+                   .address = variables.text("DSTACK_MASTER_NODE_IP").value_or(""),
+                   .name_of_address = "DSTACK_MASTER_NODE_IP"};
+  if (!env.node && !env.nodes) return std::nullopt;
+  read_addresses(variables, "DSTACK_NODES_IPS", env);
+  return env;
 }
 
-std::optional<NodeClaim> slurm_node(const Variables& variables) {
-  const auto task = slurm_claim(variables);
+std::optional<SchedulerEnv> slurm_node(const Variables& variables) {
+  const auto task = slurm_env(variables);
   if (!task) return std::nullopt;
   if (task->local_world_size->value != 1) {
     variables.fail("srun has started " + std::to_string(task->local_world_size->value) +
                        " tasks on this node, but `gputrain launch` starts the ranks of a node by itself",
                    "srun --ntasks-per-node=1 gputrain launch ..., or without it: srun gputrain run ...");
   }
-  return NodeClaim{.scheduler = "Slurm",
-                   .name_of_node = "SLURM_PROCID",
-                   .name_of_nodes = "SLURM_NTASKS",
-                   .node = task->rank,
-                   .nodes = task->world_size,
-                   .address = task->first_host,
-                   .name_of_address = "MASTER_ADDR",
-                   .port = task->port,
-                   .job = task->job};
+  return SchedulerEnv{.scheduler = "Slurm",
+                      .name_of_node = "SLURM_PROCID",
+                      .name_of_nodes = "SLURM_NTASKS",
+                      .node = task->rank,
+                      .nodes = task->world_size,
+                      .address = task->first_host,
+                      .name_of_address = "MASTER_ADDR",
+                      .port = task->port,
+                      .job = task->job};
 }
 
 void merge(const Variables& variables, std::optional<Number>& own, const std::optional<Number>& other) {
@@ -146,7 +146,7 @@ void merge(const Variables& variables, std::optional<Number>& own, const std::op
   if (!own) own = other;
 }
 
-NodeClaim combine(const Variables& variables, NodeClaim inner, const NodeClaim& outer) {
+SchedulerEnv combine(const Variables& variables, SchedulerEnv inner, const SchedulerEnv& outer) {
   merge(variables, inner.node, outer.node);
   merge(variables, inner.nodes, outer.nodes);
   merge(variables, inner.ranks, outer.ranks);
@@ -156,22 +156,22 @@ NodeClaim combine(const Variables& variables, NodeClaim inner, const NodeClaim& 
   return inner;
 }
 
-std::string address_of(const Variables& variables, const NodeClaim& claim) {
+std::string address_of(const Variables& variables, const SchedulerEnv& env) {
   const auto of_torchrun = variables.text("PET_MASTER_ADDR"), given = variables.text("MASTER_ADDR");
-  const std::string address = of_torchrun ? *of_torchrun : given ? *given : claim.address;
+  const std::string address = of_torchrun ? *of_torchrun : given ? *given : env.address;
   if (address.empty()) {
     refuse(variables,
-           claim.nodes->text() + ", but " + claim.name_of_address + " is unset: the address of node 0 is unknown");
+           env.nodes->text() + ", but " + env.name_of_address + " is unset: the address of node 0 is unknown");
   }
   if (!is_host_name(address)) refuse(variables, "the address of node 0, " + in_quotes(address) + ", is no host name");
   return address;
 }
 
-uint16_t port_of(const Variables& variables, const NodeClaim& claim) {
+uint16_t port_of(const Variables& variables, const SchedulerEnv& env) {
   for (const char* name : {"PET_MASTER_PORT", "MASTER_PORT"}) {
     if (const auto given = variables.number(name, 1, 65535)) return static_cast<uint16_t>(given->value);
   }
-  return claim.port.value_or(kPortOfNodes);
+  return env.port.value_or(kPortOfNodes);
 }
 
 template <class Read>
@@ -185,31 +185,31 @@ auto of_this_process(Read read) {
 
 }  // namespace
 
-std::optional<NodePlace> read_node(const Lookup& lookup) {
+std::optional<NodeContext> read_node(const Lookup& lookup) {
   const Variables variables(lookup);
-  std::optional<NodeClaim> claim;
+  std::optional<SchedulerEnv> env;
   for (const auto read : {&slurm_node, &dstack_node, &skypilot_node, &torchrun_node}) {  // from outer to inner
     auto inner = read(variables);
-    if (inner) claim = claim ? combine(variables, *std::move(inner), *claim) : *std::move(inner);
+    if (inner) env = env ? combine(variables, *std::move(inner), *env) : *std::move(inner);
   }
-  if (!claim) return std::nullopt;
-  NodePlace place{.scheduler = claim->scheduler, .job = claim->job};
-  if (claim->ranks) place.ranks = claim->ranks->value;
-  if (!claim->nodes && claim->node && claim->node->value > 0)
-    refuse(variables, claim->node->text() + ", but " + claim->name_of_nodes + " is unset");
-  if (!claim->nodes || claim->nodes->value == 1) claim->nodes = Number{claim->name_of_nodes, 1};
-  place.nodes = claim->nodes->value;
-  if (place.nodes > 1 && !claim->node)
-    refuse(variables, claim->nodes->text() + ", but " + claim->name_of_node + " is unset");
-  if (claim->node) place.node = claim->node->value;
-  if (place.node >= place.nodes) refuse(variables, claim->node->text() + " is not below " + claim->nodes->text());
-  if (place.nodes == 1) return place;
-  place.address = address_of(variables, *claim);
-  place.port = port_of(variables, *claim);
-  return place;
+  if (!env) return std::nullopt;
+  NodeContext context{.scheduler = env->scheduler, .job = env->job};
+  if (env->ranks) context.ranks = env->ranks->value;
+  if (!env->nodes && env->node && env->node->value > 0)
+    refuse(variables, env->node->text() + ", but " + env->name_of_nodes + " is unset");
+  if (!env->nodes || env->nodes->value == 1) env->nodes = Number{env->name_of_nodes, 1};
+  context.nodes = env->nodes->value;
+  if (context.nodes > 1 && !env->node)
+    refuse(variables, env->nodes->text() + ", but " + env->name_of_node + " is unset");
+  if (env->node) context.node = env->node->value;
+  if (context.node >= context.nodes) refuse(variables, env->node->text() + " is not below " + env->nodes->text());
+  if (context.nodes == 1) return context;
+  context.address = address_of(variables, *env);
+  context.port = port_of(variables, *env);
+  return context;
 }
 
-std::optional<NodePlace> read_node() {
+std::optional<NodeContext> read_node() {
   return of_this_process([](const Lookup& lookup) { return read_node(lookup); });
 }
 

@@ -2,10 +2,10 @@
 #include <array>
 #include <numeric>
 
-#include "claim.hpp"
 #include "gputrain/launch/node_list.hpp"
 #include "gputrain/launch/nodes.hpp"
 #include "host_name.hpp"
+#include "launcher_env.hpp"
 
 namespace gputrain::launch {
 namespace {
@@ -56,38 +56,38 @@ std::vector<std::string> node_names(const Variables& variables, size_t count) {
   return hosts;
 }
 
-void read_tasks_of_node(const Variables& variables, const std::vector<int>& counts, Claim& claim) {
+void read_tasks_of_node(const Variables& variables, const std::vector<int>& counts, LauncherEnv& env) {
   const int64_t sum = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  if (sum != claim.world_size->value) {
-    variables.fail("SLURM_STEP_TASKS_PER_NODE adds up to " + std::to_string(sum) + ", but " + claim.world_size->text());
+  if (sum != env.world_size->value) {
+    variables.fail("SLURM_STEP_TASKS_PER_NODE adds up to " + std::to_string(sum) + ", but " + env.world_size->text());
   }
   const auto node = required(variables, "SLURM_NODEID", variables.number("SLURM_NODEID", 0, kMaximumRanks));
   if (static_cast<size_t>(node.value) >= counts.size()) {
     variables.fail(node.text() + ", but SLURM_STEP_TASKS_PER_NODE names " + std::to_string(counts.size()) + " nodes");
   }
-  claim.local_world_size = Number{"SLURM_STEP_TASKS_PER_NODE", counts[static_cast<size_t>(node.value)]};
+  env.local_world_size = Number{"SLURM_STEP_TASKS_PER_NODE", counts[static_cast<size_t>(node.value)]};
 }
 
 }  // namespace
 
-std::optional<Claim> slurm_claim(const Variables& variables) {
+std::optional<LauncherEnv> slurm_env(const Variables& variables) {
   const auto step = step_of(variables);
   if (!step) return std::nullopt;
-  Claim claim{.launcher = "Slurm", .how_to_set = "before srun: export", .starts_agents = true};
-  claim.rank = variables.number("SLURM_PROCID", 0, kMaximumRanks - 1);
-  claim.world_size =
+  LauncherEnv env{.launcher = "Slurm", .how_to_set = "before srun: export", .starts_agents = true};
+  env.rank = variables.number("SLURM_PROCID", 0, kMaximumRanks - 1);
+  env.world_size =
       required(variables, "SLURM_NTASKS", variables.number({"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, 1, kMaximumRanks));
-  claim.local_rank = required(variables, "SLURM_LOCALID", variables.number("SLURM_LOCALID", 0, kMaximumRanks - 1));
+  env.local_rank = required(variables, "SLURM_LOCALID", variables.number("SLURM_LOCALID", 0, kMaximumRanks - 1));
   const auto counts = task_counts(variables);
-  read_tasks_of_node(variables, counts, claim);
+  read_tasks_of_node(variables, counts, env);
   const auto job = required(variables, "SLURM_JOB_ID", variables.large_number("SLURM_JOB_ID"));
   constexpr uint64_t kStepsApart = 16;  // steps of one job with a port each before jobs share them
-  claim.port = port_of_job(job % 10000 * kStepsApart + *step);
-  claim.job = "Slurm job " + std::to_string(job) + " step " + std::to_string(*step);
+  env.port = port_of_job(job % 10000 * kStepsApart + *step);
+  env.job = "Slurm job " + std::to_string(job) + " step " + std::to_string(*step);
   // Task 0 is on the first node, unless the user chose an arbitrary distribution.
   const bool is_arbitrary = variables.text("SLURM_DISTRIBUTION").value_or("").starts_with("arbitrary");
-  if (!is_arbitrary && !variables.has("MASTER_ADDR")) claim.first_host = node_names(variables, counts.size()).front();
-  return claim;
+  if (!is_arbitrary && !variables.has("MASTER_ADDR")) env.first_host = node_names(variables, counts.size()).front();
+  return env;
 }
 
 std::vector<std::string> allocated_nodes(const Lookup& lookup) {

@@ -36,7 +36,7 @@ void Attempt::start(const Start& start) {
   }
   if (parts_.size() > 8) where += ", ...";
   terminal_.say(std::to_string(world_size_) + (world_size_ == 1 ? " rank" : " ranks") + " on " + where +
-                "  meeting at " + start.place.address + " port " + std::to_string(start.place.port) + "  attempt " +
+                "  meeting at " + start.master.address + " port " + std::to_string(start.master.port) + "  attempt " +
                 std::to_string(start.number) + "  output " + start.logs);
   const auto command = request_.command();
   int number = 0;
@@ -51,8 +51,8 @@ void Attempt::start(const Start& start) {
                            .world_size = world_size_,
                            .host_number = number++,
                            .hosts = static_cast<int>(parts_.size()),
-                           .master_address = start.place.address,
-                           .master_port = start.place.port};
+                           .master_address = start.master.address,
+                           .master_port = start.master.port};
     part.link->send({{"kind", "start"}, {"order", order}});
   }
 }
@@ -98,7 +98,7 @@ void Attempt::take(HostLink& link, const json& message) {
   } else if (kind == "no_log") {
     terminal_.say("no log can be written on " + link.name() + ": " + message.at("text").get<std::string>());
   } else if (kind == "fate") {
-    take_fate(link, message);
+    take_status(link, message);
   } else if (kind == "exit") {
     const auto end = message.at("end").get<RankEnd>();
     stopped_.erase(end.rank);
@@ -113,7 +113,7 @@ void Attempt::take(HostLink& link, const json& message) {
   }
 }
 
-void Attempt::take_fate(const HostLink& link, const json& message) {
+void Attempt::take_status(const HostLink& link, const json& message) {
   const int rank = message.at("rank").get<int>();
   if (!message.at("stopped").get<bool>()) {
     stopped_.erase(rank);
@@ -217,8 +217,10 @@ void Attempt::blame_who_made_way() {
 const Cause* Attempt::main_cause() const {
   const auto most = std::ranges::max_element(causes_, {}, &Cause::weight);
   if (most == causes_.end()) return nullptr;
-  if (most->is_told() || most->allows_restart()) return &*most;
-  const auto tells_it = [&](const Cause& cause) { return cause.exit_code() == most->exit_code() && cause.is_told(); };
+  if (most->is_reported() || most->allows_restart()) return &*most;
+  const auto tells_it = [&](const Cause& cause) {
+    return cause.exit_code() == most->exit_code() && cause.is_reported();
+  };
   const auto told = std::ranges::find_if(causes_, tells_it);
   return told == causes_.end() ? &*most : &*told;
 }
@@ -227,7 +229,7 @@ Attempt::Result Attempt::result() const {
   if (const Cause* cause = main_cause()) return {.kind = Kind::failed, .exit_code = cause->exit_code()};
   const int restart = static_cast<int>(ExitCode::restart);
   const auto code_of = [](const RankEnd& end) {
-    return end.fate.number + (end.fate.kind == Fate::Kind::killed ? 128 : 0);
+    return end.status.number + (end.status.kind == ProcessStatus::Kind::killed ? 128 : 0);
   };
   int code = 0;
   for (const auto& [rank, end] : ends_) code = std::max(code, code_of(end));
@@ -249,7 +251,7 @@ ExitReport Attempt::report() const {
                     .seconds = std::chrono::duration<double>(Clock::now() - began_).count(),
                     .state = request_.state(),
                     .restarts = {}};
-  report.is_heard = main->is_told() && !main->allows_restart() && !unheard_.contains(main->end.rank);
+  report.is_heard = main->is_reported() && !main->allows_restart() && !unheard_.contains(main->end.rank);
   constexpr size_t kMostOthers = 4;
   for (const Cause& cause : causes_) {
     if (&cause == main) continue;

@@ -16,14 +16,14 @@ namespace gputrain::launch {
 
 class Attempt {
  public:
-  struct Place {
+  struct MasterEndpoint {
     std::string address;
     int port = 0;
   };
   struct Start {
     int number = 1, restarts = 0;  // number: K of logs/attempt_K; restarts: by this launcher
     std::string logs;
-    Place place;
+    MasterEndpoint master;
   };
 
   /// Puts ranks on these hosts, in this order.
@@ -69,7 +69,7 @@ class Attempt {
   void note(Cause cause);
   void note_laggards();
   void end_all(std::chrono::seconds grace);
-  void take_fate(const HostLink& link, const nlohmann::json& message);
+  void take_status(const HostLink& link, const nlohmann::json& message);
   const Cause* main_cause() const;
   bool has_all_ends(const Part& part) const;
   const Part* part_of(int rank) const;

@@ -52,8 +52,8 @@ std::string advice_for(const Cause& cause, int code, const RunState& state) {
   if (cause.kind == Cause::Kind::host_lost)
     return "check " + cause.host + ", or go on without it (--nnodes MIN:MAX); " + again;
   if (cause.kind == Cause::Kind::rank_hangs) return "`gputrain launch` ends ranks that hang; " + again;
-  if (cause.kind == Cause::Kind::rank_ended && cause.end.fate.kind == Fate::Kind::killed) {
-    if (cause.end.fate.number == SIGKILL)
+  if (cause.kind == Cause::Kind::rank_ended && cause.end.status.kind == ProcessStatus::Kind::killed) {
+    if (cause.end.status.number == SIGKILL)
       return "if nobody killed it, use less memory (train.micro_batch_size, ranks per host); " + again;
     return "a crash inside the program is a bug: please report it with the log; " + again;
   }
@@ -82,17 +82,18 @@ std::string Cause::text() const {
   const std::string who =
       "rank " + std::to_string(end.rank) + " on " + host + " (process " + std::to_string(end.process) + ")";
   if (kind == Kind::rank_hangs) return "rank " + std::to_string(end.rank) + " on " + host + " " + story;
-  if (end.fate.kind == Fate::Kind::killed) return who + " was killed by " + signal_text(end.fate.number);
-  return who + " ended with exit code " + std::to_string(end.fate.number) + " (" + meaning_of(end.fate.number) + ")";
+  if (end.status.kind == ProcessStatus::Kind::killed) return who + " was killed by " + signal_text(end.status.number);
+  return who + " ended with exit code " + std::to_string(end.status.number) + " (" + meaning_of(end.status.number) +
+         ")";
 }
 
 int Cause::exit_code() const {
   if (kind == Kind::not_started) return static_cast<int>(ExitCode::environment);
-  const bool has_code = kind == Kind::rank_ended && end.fate.kind == Fate::Kind::exited;
-  return has_code ? end.fate.number : kRestart;
+  const bool has_code = kind == Kind::rank_ended && end.status.kind == ProcessStatus::Kind::exited;
+  return has_code ? end.status.number : kRestart;
 }
 
-bool Cause::is_told() const {
+bool Cause::is_reported() const {
   return std::ranges::any_of(end.tail, [](const std::string& line) {
     return line.find("error: ") != std::string::npos || line.find(" mistake") != std::string::npos;
   });
@@ -113,8 +114,8 @@ bool Cause::allows_restart() const {
 }
 
 std::optional<Cause> cause_of(const RankEnd& end, const std::string& host) {
-  const int number = end.fate.number;
-  if (end.fate.kind == Fate::Kind::killed) {
+  const int number = end.status.number;
+  if (end.status.kind == ProcessStatus::Kind::killed) {
     if (end.killed_by_us) return std::nullopt;
     const auto weight = end.was_told ? Cause::Weight::had_been_told : Cause::Weight::by_itself;
     return Cause{.host = host, .story = {}, .end = end, .weight = weight};

@@ -26,7 +26,7 @@ struct Cause {
   std::string text() const;
   int exit_code() const;
   /// Whether the rank's last lines contain an error; of ranks that end for the same reason only one prints it.
-  bool is_told() const;
+  bool is_reported() const;
   bool allows_restart() const;
 };
 

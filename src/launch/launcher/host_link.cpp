@@ -154,13 +154,13 @@ void HostLink::attend(const Take& take) {
   }
   const auto now = Clock::now();
   if (now - std::exchange(last_attended_, now) > kOwnSleep) last_heard_ = now;
-  const auto fate = process_ ? process_->look() : std::nullopt;
+  const auto status = process_ ? process_->look() : std::nullopt;
   std::vector<std::string> lines;  // handling a line may destroy the reader
   output_->read([&](std::string_view line) { lines.emplace_back(line); });
   for (size_t i = 0; i < lines.size() && state_ != State::away; ++i) take_line(lines[i], take);
   if (state_ == State::away) return;
   if (errors_) errors_->read([&](std::string_view line) { remark_ = std::string(line.substr(0, 300)); });
-  if (fate && fate->is_end()) return drop(story_of(*fate));
+  if (status && status->is_end()) return drop(story_of(*status));
   if (output_->is_at_end() && !ended_output_) ended_output_ = now;
   if (ended_output_ && comes_by_itself_) return drop("its launcher has ended");
   if (ended_output_ && now > *ended_output_ + kLastWords) return drop("the agent there has closed its output");
@@ -201,16 +201,16 @@ void HostLink::get_ready(const json& message) {
   state_ = State::ready;
 }
 
-std::string HostLink::story_of(const Fate& fate) const {
+std::string HostLink::story_of(const ProcessStatus& status) const {
   const std::string who = is_here_ ? "its agent" : "ssh to it";
-  if (fate.kind == Fate::Kind::killed) return who + " was killed by " + signal_text(fate.number);
+  if (status.kind == ProcessStatus::Kind::killed) return who + " was killed by " + signal_text(status.number);
   if (!remark_.empty()) return remark_;
   const bool is_of_agent = !is_here_ && state_ == State::ready;
   // The remote shell reports a signal as exit code 128 + N.
-  if (is_of_agent && fate.number > 128 && fate.number < 128 + NSIG)
-    return "its agent was killed by " + signal_text(fate.number - 128);
-  if (is_of_agent) return "the agent there ended without a word (ssh exit code " + std::to_string(fate.number) + ")";
-  return who + " ended with exit code " + std::to_string(fate.number);
+  if (is_of_agent && status.number > 128 && status.number < 128 + NSIG)
+    return "its agent was killed by " + signal_text(status.number - 128);
+  if (is_of_agent) return "the agent there ended without a word (ssh exit code " + std::to_string(status.number) + ")";
+  return who + " ended with exit code " + std::to_string(status.number);
 }
 
 }  // namespace gputrain::launch

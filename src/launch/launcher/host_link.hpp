@@ -52,7 +52,7 @@ class HostLink {
   void greet();
   void take_line(std::string_view line, const Take& take);
   void get_ready(const nlohmann::json& message);
-  std::string story_of(const Fate& fate) const;
+  std::string story_of(const ProcessStatus& status) const;
 
   Host host_;
   std::string version_, device_;

@@ -51,11 +51,11 @@ int connect_to(const addrinfo& address) {
   return socket.release();
 }
 
-int connect_to(const NodePlace& place, std::string& obstacle) {
+int connect_to(const NodeContext& context, std::string& obstacle) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(place.address.c_str(), std::to_string(place.port).c_str(), &hints, &found);
+  const int status = ::getaddrinfo(context.address.c_str(), std::to_string(context.port).c_str(), &hints, &found);
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, &::freeaddrinfo);
   if (status != 0) obstacle = ::gai_strerror(status);
   for (const addrinfo* one = list.get(); status == 0 && one != nullptr; one = one->ai_next) {
@@ -85,7 +85,7 @@ Entry try_to_enter(const LaunchRequest& request) {
   Entry entry;
   Descriptor socket(connect_to(*request.node, entry.obstacle));
   if (socket.get() < 0) return entry;
-  nlohmann::json words = coming_of(request);
+  nlohmann::json words = node_hello_of(request);
   words["kind"] = "come";
   const std::string line = to_line(words) + "\n";
   if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) {
@@ -111,7 +111,7 @@ Entry try_to_enter(const LaunchRequest& request) {
 
 }  // namespace
 
-Coming coming_of(const LaunchRequest& request) {
+NodeHello node_hello_of(const LaunchRequest& request) {
   std::string command;
   for (const auto& word : request.command()) command += word + '\0';
   return {.node = request.node->node,
@@ -121,9 +121,9 @@ Coming coming_of(const LaunchRequest& request) {
           .command = stable_hash(command)};
 }
 
-std::string text_of(const NodePlace& place) {
-  return "node " + std::to_string(place.node) + " of " + std::to_string(place.nodes) + " by " + place.scheduler +
-         ", node 0 at " + place.address + " port " + std::to_string(place.port);
+std::string text_of(const NodeContext& context) {
+  return "node " + std::to_string(context.node) + " of " + std::to_string(context.nodes) + " by " + context.scheduler +
+         ", node 0 at " + context.address + " port " + std::to_string(context.port);
 }
 
 int join(const LaunchRequest& request) {

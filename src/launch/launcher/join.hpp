@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gputrain/launch/launcher.hpp"
-#include "node_door.hpp"
+#include "node_listener.hpp"
 
 namespace gputrain::launch {
 
@@ -11,9 +11,9 @@ namespace gputrain::launch {
 int join(const LaunchRequest& request);
 
 /// What a node says about itself.
-Coming coming_of(const LaunchRequest& request);
+NodeHello node_hello_of(const LaunchRequest& request);
 /// "node 1 of 2 by SkyPilot, node 0 at 10.0.0.4 port 29500"
-std::string text_of(const NodePlace& place);
+std::string text_of(const NodeContext& context);
 
 /// Serves the launcher at the other end of the socket, like serve_agent(). Takes ownership of the socket.
 int serve_node(const LaunchRequest& own, int socket);

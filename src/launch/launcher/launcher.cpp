@@ -16,7 +16,7 @@
 #include "host_link.hpp"
 #include "join.hpp"
 #include "log_folders.hpp"
-#include "node_door.hpp"
+#include "node_listener.hpp"
 #include "terminal.hpp"
 
 namespace gputrain::launch {
@@ -41,7 +41,7 @@ class Launcher {
   void connect_missing();
   std::vector<HostLink*> ready_links() const;
   [[noreturn]] void refuse_unreachable() const;
-  Attempt::Place find_place(const std::vector<HostLink*>& links);
+  Attempt::MasterEndpoint find_master(const std::vector<HostLink*>& links);
   bool run_attempt();
   bool restart_after(Attempt& attempt);
   bool go_on_where_way_was_made(Attempt& attempt);
@@ -61,7 +61,7 @@ class Launcher {
   const LaunchRequest& request_;
   SignalReader signals_{SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
   Terminal terminal_;
-  std::optional<NodeDoor> door_;
+  std::optional<NodeListener> node_listener_;
   std::vector<std::unique_ptr<HostLink>> links_;
   Clock::time_point next_try_{};
   std::optional<int> port_;
@@ -80,13 +80,13 @@ Launcher::Launcher(const LaunchRequest& request) : request_(request), logs_(requ
       links_.push_back(std::make_unique<HostLink>(host, request.version, request.device));
     return;
   }
-  const NodePlace& place = *request.node;
+  const NodeContext& context = *request.node;
   links_.push_back(std::make_unique<HostLink>(request.plan.hosts[0], request.version, request.device));
-  for (int node = 1; node < place.nodes; ++node)
+  for (int node = 1; node < context.nodes; ++node)
     links_.push_back(HostLink::to_node(node, request.version, request.device));
-  if (place.nodes > 1) {
-    door_.emplace(place, coming_of(request));
-    terminal_.say(text_of(place) + ": waiting for the other nodes");
+  if (context.nodes > 1) {
+    node_listener_.emplace(context, node_hello_of(request));
+    terminal_.say(text_of(context) + ": waiting for the other nodes");
   }
 }
 
@@ -145,20 +145,21 @@ const HostLink* Launcher::missing() const {
 /// At the start the user must fix a host that cannot be reached; later it may come back.
 void Launcher::refuse_unreachable() const {
   const HostLink* link = missing();
-  throw Error(ExitCode::environment,
-              {.what = link == nullptr ? "not enough hosts answer" : link->loss(),
-               .where = link == nullptr ? "" : link->name(),
-               .hint = link == nullptr || link->is_here() ? ""
-                       : door_ ? "check the output of its own launcher, and that no firewall blocks the port"
-                               : "`ssh -o BatchMode=yes " + link->name() +
-                                     " true` must work without a prompt: use a key without passphrase or an ssh "
-                                     "agent, and add the host to known_hosts"});
+  throw Error(
+      ExitCode::environment,
+      {.what = link == nullptr ? "not enough hosts answer" : link->loss(),
+       .where = link == nullptr ? "" : link->name(),
+       .hint = link == nullptr || link->is_here() ? ""
+               : node_listener_ ? "check the output of its own launcher, and that no firewall blocks the port"
+                                : "`ssh -o BatchMode=yes " + link->name() +
+                                      " true` must work without a prompt: use a key without passphrase or an ssh "
+                                      "agent, and add the host to known_hosts"});
 }
 
 Launcher::Gathered Launcher::gather() {
   const bool is_first = attempts_ == 0;
-  const auto latest =
-      Clock::now() + (is_first && !door_ ? Clock::duration(kFirstMeeting) : seconds_of(request_.host_timeout_seconds));
+  const auto latest = Clock::now() + (is_first && !node_listener_ ? Clock::duration(kFirstMeeting)
+                                                                  : seconds_of(request_.host_timeout_seconds));
   const auto& count = request_.plan.count;
   connect_missing();
   for (;;) {
@@ -167,7 +168,7 @@ Launcher::Gathered Launcher::gather() {
     const bool is_trying =
         std::ranges::any_of(links_, [](const auto& link) { return link->state() == HostLink::State::connecting; });
     if (ready >= count.most || (ready >= count.least && !is_trying)) return Gathered::enough;
-    if (is_first && !door_ && !is_trying) refuse_unreachable();
+    if (is_first && !node_listener_ && !is_trying) refuse_unreachable();
     if (Clock::now() >= latest) {
       if (ready >= count.least) return Gathered::enough;
       if (is_first) refuse_unreachable();
@@ -182,31 +183,31 @@ Launcher::Gathered Launcher::gather() {
 }
 
 /// Where the ranks meet: on the first host, at the address by which the others reach it.
-Attempt::Place Launcher::find_place(const std::vector<HostLink*>& links) {
-  Attempt::Place place{.address = "127.0.0.1", .port = request_.master_port};
+Attempt::MasterEndpoint Launcher::find_master(const std::vector<HostLink*>& links) {
+  Attempt::MasterEndpoint master{.address = "127.0.0.1", .port = request_.master_port};
   if (links.size() > 1) {
-    place.address = links[0]->address();
-    for (size_t i = 1; links[0]->is_here() && i < links.size() && place.address.empty(); ++i)
-      place.address = links[i]->launcher_address();
-    if (place.address.empty()) place.address = links[0]->name();
+    master.address = links[0]->address();
+    for (size_t i = 1; links[0]->is_here() && i < links.size() && master.address.empty(); ++i)
+      master.address = links[i]->launcher_address();
+    if (master.address.empty()) master.address = links[0]->name();
   }
-  if (place.port != 0) return place;
+  if (master.port != 0) return master;
   port_.reset();
   links[0]->send({{"kind", "find_port"}});
   while (!port_ && links[0]->state() == HostLink::State::ready) pump(nullptr, std::nullopt);
-  place.port = port_.value_or(0);
-  return place;
+  master.port = port_.value_or(0);
+  return master;
 }
 
 /// Returns whether to start another attempt.
 bool Launcher::run_attempt() {
   const auto links = ready_links();
-  const auto place = find_place(links);
-  if (place.port == 0) return true;  // the first host has just been lost
+  const auto master = find_master(links);
+  if (master.port == 0) return true;  // the first host has just been lost
   ++attempts_;
   const std::string logs = logs_.next();
   Attempt attempt(request_, links, terminal_);
-  attempt.start({.number = logs_.number(), .restarts = attempts_ - 1, .logs = logs, .place = place});
+  attempt.start({.number = logs_.number(), .restarts = attempts_ - 1, .logs = logs, .master = master});
   if (stop_signal_ != 0) attempt.ask_to_stop(stop_signal_);
   while (!attempt.is_over()) {
     pump(&attempt, std::nullopt);
@@ -368,13 +369,13 @@ void Launcher::pump(Attempt* attempt, std::optional<Clock::time_point> latest) {
   poll.add(signals_.descriptor());
   terminal_.add_to(poll);
   for (const auto& link : links_) link->add_to(poll);
-  if (door_) door_->add_to(poll);
+  if (node_listener_) node_listener_->add_to(poll);
   if (latest) poll.wake_at(*latest);
   if (attempt != nullptr) poll.wake_at(attempt->next_deadline());
   if (attempt != nullptr && is_short_of_hosts(*attempt)) poll.wake_at(std::max(next_try_, Clock::now() + kShortWait));
   poll.wait();
   take_signals(attempt);
-  if (door_) door_->attend([this](int node, int socket) { return welcome(node, socket); });
+  if (node_listener_) node_listener_->attend([this](int node, int socket) { return welcome(node, socket); });
   for (auto& link : links_) {
     link->attend([&](const nlohmann::json& message) {
       if (message.at("kind") == "port") port_ = message.at("port").get<int>();

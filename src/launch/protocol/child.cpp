@@ -130,7 +130,7 @@ int Child::take_input() noexcept { return std::exchange(input_, -1); }
 int Child::take_output() noexcept { return std::exchange(output_, -1); }
 int Child::take_errors() noexcept { return std::exchange(errors_, -1); }
 
-std::optional<Fate> Child::look() {
+std::optional<ProcessStatus> Child::look() {
   if (!is_running()) return std::nullopt;
   siginfo_t news{};
   const auto id = static_cast<id_t>(id_);
@@ -143,14 +143,14 @@ std::optional<Fate> Child::look() {
   if (is_end) id_ = -1;
   switch (news.si_code) {
     case CLD_EXITED:
-      return Fate{Fate::Kind::exited, news.si_status};
+      return ProcessStatus{ProcessStatus::Kind::exited, news.si_status};
     case CLD_CONTINUED:
-      return Fate{Fate::Kind::continued, news.si_status};
+      return ProcessStatus{ProcessStatus::Kind::continued, news.si_status};
     case CLD_STOPPED:
     case CLD_TRAPPED:
-      return Fate{Fate::Kind::stopped, news.si_status};
+      return ProcessStatus{ProcessStatus::Kind::stopped, news.si_status};
     default:
-      return Fate{Fate::Kind::killed, news.si_status};
+      return ProcessStatus{ProcessStatus::Kind::killed, news.si_status};
   }
 }
 

@@ -5,8 +5,8 @@ namespace gputrain::launch {
 void to_json(nlohmann::json& json, const RankEnd& end) {
   json = {{"rank", end.rank},
           {"process", end.process},
-          {"killed", end.fate.kind == Fate::Kind::killed},
-          {"number", end.fate.number},
+          {"killed", end.status.kind == ProcessStatus::Kind::killed},
+          {"number", end.status.number},
           {"was_told", end.was_told},
           {"killed_by_us", end.killed_by_us},
           {"tail", end.tail},
@@ -19,7 +19,8 @@ void to_json(nlohmann::json& json, const RankEnd& end) {
 void from_json(const nlohmann::json& json, RankEnd& end) {
   end.rank = json.at("rank").get<int>();
   end.process = json.at("process").get<int>();
-  end.fate = {json.at("killed").get<bool>() ? Fate::Kind::killed : Fate::Kind::exited, json.at("number").get<int>()};
+  end.status = {json.at("killed").get<bool>() ? ProcessStatus::Kind::killed : ProcessStatus::Kind::exited,
+                json.at("number").get<int>()};
   end.was_told = json.at("was_told").get<bool>();
   end.killed_by_us = json.at("killed_by_us").get<bool>();
   end.tells_error = json.at("tells_error").get<bool>();

@@ -45,7 +45,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StartOrder, attempt, restarts, command, envir
 /// How a rank ended.
 struct RankEnd {
   int rank = 0, process = 0;
-  Fate fate;
+  ProcessStatus status;
   bool was_told = false;          // we had sent it a signal to end
   bool killed_by_us = false;      // by one of those; another signal may have come before it had saved
   bool tells_error = false;       // its stderr has an error, or says that it stopped at once

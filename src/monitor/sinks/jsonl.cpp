@@ -8,7 +8,7 @@
 #include "gputrain/core/atomic_file.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
-#include "gputrain/monitor/abandoned_lines.hpp"
+#include "gputrain/monitor/archive_lines.hpp"
 #include "gputrain/monitor/sink.hpp"
 
 namespace gputrain::monitor {
@@ -44,7 +44,7 @@ class JsonlSink final : public Sink {
 
   /// Moves removed and incomplete lines to `<path>.left`.
   void truncate(int64_t step, int64_t evaluated_step) override {
-    set_lines_aside(path_, [&](const std::string& line) { return is_history(line, step, evaluated_step); });
+    archive_lines(path_, [&](const std::string& line) { return is_history(line, step, evaluated_step); });
     if (!std::filesystem::exists(path_)) write_file_atomically(path_, {}, ExitCode::environment);
   }
 

@@ -11,7 +11,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "../dispatch/path_choice.hpp"
+#include "../dispatch/kernel_autotuner.hpp"
 #include "float_kernels.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/host.hpp"

@@ -10,7 +10,7 @@
 #include <ATen/ops/_unsafe_view.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "../dispatch/path_choice.hpp"
+#include "../dispatch/kernel_autotuner.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/host.hpp"
 

@@ -1,5 +1,5 @@
-// Operators by our own GPU kernels, on the autograd graph. Each function returns the way that PathChoice compares with
-// ATen's. The way is empty in builds without CUDA and for tensors that the kernels do not accept.
+// Operators by our own GPU kernels, on the autograd graph. Each function returns the way that KernelAutotuner compares
+// with ATen's. The way is empty in builds without CUDA and for tensors that the kernels do not accept.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "gputrain/ops/activation.hpp"
 #include "gputrain/ops/normalization.hpp"
-#include "path_choice.hpp"
+#include "kernel_autotuner.hpp"
 
 namespace gputrain::ops::gpu {
 
@@ -18,33 +18,33 @@ bool is_here(const at::Tensor& x);
 
 /// Inputs {x, weight, bias, residual}; bias and residual may be undefined. -> {norm(z), z} with z = dropout(x) +
 /// residual. Dropout and the result z need a residual.
-Way norm(const Tensors& inputs, double eps, bool centred, double dropout);
+OpImpl norm(const Tensors& inputs, double eps, bool centred, double dropout);
 
 /// {x [..., in], weight, bias, copy of the weight, copy of the bias} -> {x matrix + bias [..., out]}. Reads the 16-bit
 /// copies; gradients of weight and bias are fp32. The weight is [out, in] or [in, out]. The bias may be undefined, and
 /// a copy [out, in] may have extra rows of zeros. A weight's gradient is added to its `.grad`, if defined, and is then
 /// undefined on the graph.
-Way linear(const Tensors& inputs, bool in_out);
+OpImpl linear(const Tensors& inputs, bool in_out);
 
 /// {x, weight 1, bias 1, weight 2, bias 2, their copies in this order} -> {layer 2(activation(layer 1(x)))}; operands
 /// as in linear().
-Way feed_forward(const Tensors& inputs, bool in_out, Activation activation);
+OpImpl feed_forward(const Tensors& inputs, bool in_out, Activation activation);
 
 /// {packed [batch, time, (heads + 2 key heads) channels]: queries, keys, values} -> {y [batch, time, heads channels]}.
-Way attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, bool causal, double scale);
+OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, bool causal, double scale);
 
 /// {weight [rows, channels], tokens} -> {the tokens' rows}; the weight's gradient as in linear().
-Way embedding(const at::Tensor& weight, const at::Tensor& tokens);
+OpImpl embedding(const at::Tensor& weight, const at::Tensor& tokens);
 
-Way curve(const at::Tensor& x, Activation activation);     // {x} -> {y}
-Way swiglu(const at::Tensor& gate, const at::Tensor& up);  // {gate, up} -> {y}
-Way rotate(const at::Tensor& x);                           // {x, cosine, sine} -> {y}
+OpImpl activation(const at::Tensor& x, Activation activation);  // {x} -> {y}
+OpImpl swiglu(const at::Tensor& gate, const at::Tensor& up);    // {gate, up} -> {y}
+OpImpl rotate(const at::Tensor& x);                             // {x, cosine, sine} -> {y}
 
 /// {logits [rows, columns], targets [rows], weight} -> {weighted sum, sum}; overwrites logits that require a gradient.
-Way cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing);
+OpImpl cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing);
 
 /// {x, residual, weight, bias, running mean, running variance} -> {y}, in training; updates the running statistics.
-Way batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu);
+OpImpl batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu);
 
 /// A convolution and the batch norm after it, in training.
 struct ConvNormShape {
@@ -54,9 +54,9 @@ struct ConvNormShape {
 /// {x, residual, weight, norm weight and norm bias of each layer, running mean and variance of each layer} -> {y}. Each
 /// layer ends with a ReLU; the last ReLU is optional, and the residual, if defined, is added before it. Sizes must
 /// match the layers.
-Way conv_norms(const Tensors& inputs, const std::vector<ConvNormShape>& layers, bool last_relu);
+OpImpl conv_norms(const Tensors& inputs, const std::vector<ConvNormShape>& layers, bool last_relu);
 
 /// {x} -> {y}: channels-last images, 3 x 3 windows with stride 2 and padding 1.
-Way max_pool(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding);
+OpImpl max_pool(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding);
 
 }  // namespace gputrain::ops::gpu

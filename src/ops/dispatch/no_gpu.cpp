@@ -7,8 +7,8 @@
 
 namespace gputrain::ops {
 
-PathChoice& path_choice() {
-  static PathChoice choice({.mode = PathChoice::Mode::never});
+KernelAutotuner& kernel_autotuner() {
+  static KernelAutotuner choice({.mode = KernelAutotuner::Mode::never});
   return choice;
 }
 
@@ -23,18 +23,18 @@ GradientScalars gradient_scalars(const at::Tensor&, const std::optional<at::Tens
 namespace gpu {
 
 bool is_here(const at::Tensor&) { return false; }
-Way norm(const Tensors&, double, bool, double) { return {}; }
-Way linear(const Tensors&, bool) { return {}; }
-Way feed_forward(const Tensors&, bool, Activation) { return {}; }
-Way attention(const at::Tensor&, int64_t, int64_t, bool, double) { return {}; }
-Way embedding(const at::Tensor&, const at::Tensor&) { return {}; }
-Way curve(const at::Tensor&, Activation) { return {}; }
-Way swiglu(const at::Tensor&, const at::Tensor&) { return {}; }
-Way rotate(const at::Tensor&) { return {}; }
-Way cross_entropy(const at::Tensor&, int64_t, double) { return {}; }
-Way batch_norm(const Tensors&, const BatchNormOptions&, bool) { return {}; }
-Way conv_norms(const Tensors&, const std::vector<ConvNormShape>&, bool) { return {}; }
-Way max_pool(const at::Tensor&, int64_t, int64_t, int64_t) { return {}; }
+OpImpl norm(const Tensors&, double, bool, double) { return {}; }
+OpImpl linear(const Tensors&, bool) { return {}; }
+OpImpl feed_forward(const Tensors&, bool, Activation) { return {}; }
+OpImpl attention(const at::Tensor&, int64_t, int64_t, bool, double) { return {}; }
+OpImpl embedding(const at::Tensor&, const at::Tensor&) { return {}; }
+OpImpl activation(const at::Tensor&, Activation) { return {}; }
+OpImpl swiglu(const at::Tensor&, const at::Tensor&) { return {}; }
+OpImpl rotate(const at::Tensor&) { return {}; }
+OpImpl cross_entropy(const at::Tensor&, int64_t, double) { return {}; }
+OpImpl batch_norm(const Tensors&, const BatchNormOptions&, bool) { return {}; }
+OpImpl conv_norms(const Tensors&, const std::vector<ConvNormShape>&, bool) { return {}; }
+OpImpl max_pool(const at::Tensor&, int64_t, int64_t, int64_t) { return {}; }
 
 }  // namespace gpu
 }  // namespace gputrain::ops

@@ -26,16 +26,16 @@ struct AdamWSpec {
         .at_least(0)
         .below(1)
         .change(config::Change::needs_accept)
-        .instead_of({"adam_betas"});
+        .aliases({"adam_betas"});
     d.key("eps", &AdamWSpec::eps, "added to the root of the second average")
         .at_least(0)
         .change(config::Change::needs_accept)
-        .instead_of({"adam_epsilon"});
+        .aliases({"adam_epsilon"});
     d.key("weight_decay", &AdamWSpec::weight_decay,
           "share of a weight, times the learning rate, subtracted at each step")
         .at_least(0)
         .change(config::Change::needs_accept)
-        .instead_of({"wd"});
+        .aliases({"wd"});
   }
 };
 

@@ -24,10 +24,10 @@ struct SgdSpec {
     d.key("weight_decay", &SgdSpec::weight_decay, "share of a weight added to its gradient")
         .at_least(0)
         .change(config::Change::needs_accept)
-        .instead_of({"wd"});
-    d.check([](const SgdSpec& spec, config::Complaints& complaints) {
+        .aliases({"wd"});
+    d.check([](const SgdSpec& spec, config::SpecIssues& issues) {
       if (spec.nesterov && spec.momentum == 0) {
-        complaints.about("nesterov", "nesterov needs a momentum above 0", "set momentum, for instance momentum: 0.9");
+        issues.add("nesterov", "nesterov needs a momentum above 0", "set momentum, for instance momentum: 0.9");
       }
     });
   }

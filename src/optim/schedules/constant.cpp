@@ -9,8 +9,8 @@ namespace {
 
 class ConstantSchedule final : public Schedule {
  public:
-  ConstantSchedule(const WarmupSpec& spec, const Horizon& horizon)
-      : peak_lr_(horizon.peak_lr), warmup_(horizon.to_steps(spec.warmup, "warmup")) {}
+  ConstantSchedule(const WarmupSpec& spec, const ScheduleContext& context)
+      : peak_lr_(context.peak_lr), warmup_(context.to_steps(spec.warmup, "warmup")) {}
 
   double lr(int64_t step) const override { return peak_lr_ * warmup_share(step, warmup_); }
 

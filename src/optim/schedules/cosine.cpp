@@ -9,7 +9,7 @@ namespace {
 
 class CosineSchedule final : public DecayingSchedule {
  public:
-  CosineSchedule(const DecaySpec& spec, const Horizon& horizon) : DecayingSchedule(spec, horizon, "cosine") {}
+  CosineSchedule(const DecaySpec& spec, const ScheduleContext& context) : DecayingSchedule(spec, context, "cosine") {}
 
  protected:
   double share_left(double part) const override { return 0.5 * (1 + std::cos(std::numbers::pi * part)); }

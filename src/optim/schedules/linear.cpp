@@ -5,7 +5,7 @@ namespace {
 
 class LinearSchedule final : public DecayingSchedule {
  public:
-  LinearSchedule(const DecaySpec& spec, const Horizon& horizon) : DecayingSchedule(spec, horizon, "linear") {}
+  LinearSchedule(const DecaySpec& spec, const ScheduleContext& context) : DecayingSchedule(spec, context, "linear") {}
 
  protected:
   double share_left(double part) const override { return 1 - part; }

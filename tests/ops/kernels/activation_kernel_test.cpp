@@ -15,75 +15,75 @@ namespace {
 
 using namespace testing_support;
 
-at::Tensor reference(Curve curve, const at::Tensor& x) {
-  return curve == Curve::silu ? at::silu(x) : at::gelu(x, curve == Curve::gelu ? "none" : "tanh");
+at::Tensor reference(ActivationKind kind, const at::Tensor& x) {
+  return kind == ActivationKind::silu ? at::silu(x) : at::gelu(x, kind == ActivationKind::gelu ? "none" : "tanh");
 }
 
-struct CurveTensors {
+struct ActivationTensors {
   at::Tensor x, y, dy, dx;
   std::vector<at::Tensor> results() const { return {y, dx}; }
 };
 
-CurveTensors run(Curve curve, int64_t rows, int64_t width, const Storage& storage) {
-  CurveTensors t{.x = noise({rows, width}, 1, at::kFloat).mul(2).to(storage.type),
-                 .y = poisoned({rows, width}, storage.type),
-                 .dy = noise({rows, width}, 2, storage.type),
-                 .dx = poisoned({rows, width}, storage.type)};
-  const CurveRows p{.element = storage.element,
-                    .curve = curve,
-                    .rows = rows,
-                    .width = width,
-                    .x = pointer(t.x),
-                    .y = pointer(t.y),
-                    .dy = pointer(t.dy),
-                    .dx = pointer(t.dx),
-                    .parts = 2};
-  curve_forward(p, nullptr);
-  curve_backward(p, nullptr);
+ActivationTensors run(ActivationKind kind, int64_t rows, int64_t width, const Storage& storage) {
+  ActivationTensors t{.x = noise({rows, width}, 1, at::kFloat).mul(2).to(storage.type),
+                      .y = poisoned({rows, width}, storage.type),
+                      .dy = noise({rows, width}, 2, storage.type),
+                      .dx = poisoned({rows, width}, storage.type)};
+  const ActivationRows p{.element = storage.element,
+                         .kind = kind,
+                         .rows = rows,
+                         .width = width,
+                         .x = pointer(t.x),
+                         .y = pointer(t.y),
+                         .dy = pointer(t.dy),
+                         .dx = pointer(t.dx),
+                         .parts = 2};
+  activation_forward(p, nullptr);
+  activation_backward(p, nullptr);
   return t;
 }
 
-void check(Curve curve, int64_t rows, int64_t width) {
+void check(ActivationKind kind, int64_t rows, int64_t width) {
   for (const Storage& storage : storages()) {
     const std::string place = std::string(storage.name) + " " + std::to_string(width);
-    const CurveTensors t = run(curve, rows, width, storage);
+    const ActivationTensors t = run(kind, rows, width, storage);
     const at::Tensor leaf = wide_leaf(t.x);
-    const at::Tensor y = reference(curve, leaf);
+    const at::Tensor y = reference(kind, leaf);
     (y * wide(t.dy)).sum().backward();
     expect_close(t.y, y, place + " y");
     expect_close(t.dx, leaf.grad(), place + " dx");
-    expect_same_bits(t.results(), run(curve, rows, width, storage).results());
+    expect_same_bits(t.results(), run(kind, rows, width, storage).results());
   }
 }
 
 TEST(CurveKernels, MatchReferenceWithGradients) {
-  for (const Curve curve : {Curve::gelu, Curve::gelu_tanh, Curve::silu}) {
-    check(curve, 40, 96);
-    check(curve, 21, 7);
-    check(curve, 1, 1);
-    check(curve, 3, 640);
+  for (const ActivationKind kind : {ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::silu}) {
+    check(kind, 40, 96);
+    check(kind, 21, 7);
+    check(kind, 1, 1);
+    check(kind, 3, 640);
   }
 }
 
 TEST(CurveKernels, HandleLargeNumbers) {
-  for (const Curve curve : {Curve::gelu, Curve::gelu_tanh, Curve::silu}) {
+  for (const ActivationKind kind : {ActivationKind::gelu, ActivationKind::gelu_tanh, ActivationKind::silu}) {
     const at::Tensor x = at::cat({noise({4, 8}, 1, at::kFloat).mul(1e4), noise({4, 8}, 2, at::kFloat).mul(100)});
     const at::Tensor y = poisoned({8, 8}, at::kFloat), dy = noise({8, 8}, 3, at::kFloat),
                      dx = poisoned({8, 8}, at::kFloat);
-    const CurveRows p{.element = Element::fp32,
-                      .curve = curve,
-                      .rows = 8,
-                      .width = 8,
-                      .x = pointer(x),
-                      .y = pointer(y),
-                      .dy = pointer(dy),
-                      .dx = pointer(dx),
-                      .parts = 1};
-    curve_forward(p, nullptr);
-    curve_backward(p, nullptr);
+    const ActivationRows p{.element = Element::fp32,
+                           .kind = kind,
+                           .rows = 8,
+                           .width = 8,
+                           .x = pointer(x),
+                           .y = pointer(y),
+                           .dy = pointer(dy),
+                           .dx = pointer(dx),
+                           .parts = 1};
+    activation_forward(p, nullptr);
+    activation_backward(p, nullptr);
     const at::Tensor leaf = wide_leaf(x);
-    (reference(curve, leaf) * wide(dy)).sum().backward();
-    expect_close(y, reference(curve, leaf), "y");
+    (reference(kind, leaf) * wide(dy)).sum().backward();
+    expect_close(y, reference(kind, leaf), "y");
     expect_close(dx, leaf.grad(), "dx");
   }
 }

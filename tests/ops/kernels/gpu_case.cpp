@@ -4,8 +4,8 @@
 
 namespace gputrain::testing_support {
 
+using ops::OpImpl;
 using ops::Tensors;
-using ops::Way;
 
 at::TensorOptions on_device(at::ScalarType type) { return at::device(kernel_device()).dtype(type); }
 
@@ -20,13 +20,14 @@ Tensors leaves_of(const Tensors& inputs, size_t differentiable, bool in_double) 
   return leaves;
 }
 
-void compare(const Tensors& inputs, size_t differentiable, const Way& own, const Way& reference, double slack) {
-  ASSERT_TRUE(own);
+void compare(const Tensors& inputs, size_t differentiable, const OpImpl& custom, const OpImpl& reference,
+             double slack) {
+  ASSERT_TRUE(custom);
   const Tensors ours = leaves_of(inputs, differentiable, false), exact = leaves_of(inputs, differentiable, true);
   Tensors handed;
   for (const at::Tensor& leaf : ours)
     handed.push_back(leaf.defined() && leaf.requires_grad() ? leaf.view_as(leaf) : leaf);
-  const Tensors results = own(handed), expected = reference(exact);
+  const Tensors results = custom(handed), expected = reference(exact);
   ASSERT_EQ(results.size(), expected.size());
   at::Tensor objective, exact_objective;
   for (size_t i = 0; i < results.size(); ++i) {

@@ -20,9 +20,9 @@ at::TensorOptions on_device(at::ScalarType type = at::kFloat);
 /// Leaves; the first `differentiable` ones require a gradient.
 ops::Tensors leaves_of(const ops::Tensors& inputs, size_t differentiable, bool in_double);
 
-/// Checks that `own` gives the same results, gradients and changes of its other inputs as `reference` in fp64. `slack`
-/// multiplies the error that rounding allows for one operator.
-void compare(const ops::Tensors& inputs, size_t differentiable, const ops::Way& own, const ops::Way& reference,
+/// Checks that `custom` gives the same results, gradients and changes of its other inputs as `reference` in fp64.
+/// `slack` multiplies the error that rounding allows for one operator.
+void compare(const ops::Tensors& inputs, size_t differentiable, const ops::OpImpl& custom, const ops::OpImpl& reference,
              double slack = 1);
 
 }  // namespace gputrain::testing_support

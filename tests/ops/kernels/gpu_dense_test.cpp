@@ -1,5 +1,5 @@
 // Dense layers and their matrix products, with autograd, against ATen in fp64.
-#include "../../../src/ops/cuda/cublas/product.hpp"
+#include "../../../src/ops/cuda/cublas/gemm.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -11,7 +11,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include "gputrain/ops/head_loss.hpp"
+#include "gputrain/ops/chunked_cross_entropy.hpp"
 #include "ops/kernels/gpu_case.hpp"
 
 namespace gputrain::ops {
@@ -55,8 +55,8 @@ TEST_F(GpuOperators, AddWeightGradientOfDenseLayerInPlace) {
     const at::Tensor weight = inputs[1].set_requires_grad(true), bias = inputs[2].set_requires_grad(true);
     const at::Tensor start = noise(weight.sizes(), 5, at::kFloat), place = start.clone();
     at::Tensor(weight).mutable_grad() = place;
-    const Way own = gpu::linear(inputs, in_out);
-    for (int pass = 0; pass < 2; ++pass) own(inputs)[0].sum().backward();
+    const OpImpl custom = gpu::linear(inputs, in_out);
+    for (int pass = 0; pass < 2; ++pass) custom(inputs)[0].sum().backward();
     EXPECT_TRUE(weight.grad().is_same(place));
     exact_dense_layer(exact, in_out)[0].sum().backward();
     expect_within(1e-5, place, wide(start) + 2 * exact[1].grad(), "gradient of the weight");
@@ -79,7 +79,7 @@ TEST_F(GpuOperators, AddHeadGradientInPlacePartByPart) {
                       },
                   .parameters = {weight},
                   .columns = 40};
-  const Loss loss = head_loss(head, features, targets, {.classes = 40}, 130 * 40 * 2);
+  const Loss loss = chunked_cross_entropy(head, features, targets, {.classes = 40}, 130 * 40 * 2);
   loss.weighted.backward();
   EXPECT_TRUE(weight.grad().is_same(place));
   const at::Tensor exact_features = wide(features.detach()).set_requires_grad(true),
@@ -94,7 +94,7 @@ TEST_F(GpuOperators, AddHeadGradientInPlacePartByPart) {
 
 /// Every epilogue, for sizes that are not multiples of a tile, plain and transposed matrices, 16 bits and fp32.
 TEST_F(GpuOperators, ComputeProductsWithEpilogues) {
-  using cuda::Epilogue, cuda::Product;
+  using cuda::Epilogue, cuda::GemmCall;
   constexpr int64_t kRows = 56, kInner = 104, kColumns = 40;
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
     const auto matrix = [&](int64_t rows, int64_t columns, uint64_t seed, bool transposed) {
@@ -106,30 +106,30 @@ TEST_F(GpuOperators, ComputeProductsWithEpilogues) {
       const at::Tensor exact = at::matmul(wide(a), wide(b));
       const at::Tensor bias = noise({kColumns}, 3, type), aux = poisoned({kRows, kColumns}, type);
       const at::Tensor out = poisoned({kRows, kColumns}, type), sums = poisoned({kColumns}, type);
-      cuda::multiply({.a = a, .b = b, .out = out});
+      cuda::gemm({.a = a, .b = b, .out = out});
       expect_close(out, exact, "plain");
-      cuda::multiply({.a = a, .b = b, .out = out, .epilogue = Epilogue::bias, .vector = bias});
+      cuda::gemm({.a = a, .b = b, .out = out, .epilogue = Epilogue::bias, .vector = bias});
       expect_close(out, exact + wide(bias), "bias");
-      cuda::multiply({.a = a, .b = b, .out = out, .epilogue = Epilogue::bias_gelu_tanh, .vector = bias, .aux = aux});
+      cuda::gemm({.a = a, .b = b, .out = out, .epilogue = Epilogue::bias_gelu_tanh, .vector = bias, .aux = aux});
       expect_close(aux, exact + wide(bias), "before GELU");
       expect_within(6e-3, out, at::gelu(exact + wide(bias), "tanh"), "GELU");
       const at::Tensor x = noise({kRows, kColumns}, 4, type), dx = at::gelu_backward(exact, wide(x), "tanh");
-      cuda::multiply({.a = a, .b = b, .out = out, .epilogue = Epilogue::gelu_tanh_gradient, .vector = sums, .aux = x});
+      cuda::gemm({.a = a, .b = b, .out = out, .epilogue = Epilogue::gelu_tanh_gradient, .vector = sums, .aux = x});
       expect_within(6e-3, out, dx, "gradient of GELU");
       expect_within(2e-2, sums, dx.sum(0), "sums of the gradient");
 
       const at::Tensor start = noise({kRows, kColumns}, 5, at::kFloat), total = start.clone();
-      cuda::multiply({.a = a, .b = b, .out = total, .adds = true});
+      cuda::gemm({.a = a, .b = b, .out = total, .adds = true});
       expect_within(1e-5, total, wide(start) + exact, "added");
       for (const bool of_a : {true, false}) {
         const at::Tensor of_inner = poisoned({of_a ? kRows : kColumns}, at::kFloat);
         total.copy_(start);
-        cuda::multiply({.a = a,
-                        .b = b,
-                        .out = total,
-                        .adds = true,
-                        .epilogue = of_a ? Epilogue::sums_of_a : Epilogue::sums_of_b,
-                        .vector = of_inner});
+        cuda::gemm({.a = a,
+                    .b = b,
+                    .out = total,
+                    .adds = true,
+                    .epilogue = of_a ? Epilogue::sums_of_a : Epilogue::sums_of_b,
+                    .vector = of_inner});
         expect_within(1e-5, total, wide(start) + exact, "added, with sums");
         expect_within(1e-5, of_inner, of_a ? wide(a).sum(1) : wide(b).sum(0), "sums over inner");
       }
@@ -137,7 +137,7 @@ TEST_F(GpuOperators, ComputeProductsWithEpilogues) {
     // Strided rows, some columns left out: a gradient without the padding of its matrix.
     const at::Tensor padded = noise({kRows, 48}, 6, type), x = noise({kRows, 24}, 7, type);
     const at::Tensor out = poisoned({37, 24}, at::kFloat), used = padded.narrow(1, 0, 37);
-    cuda::multiply({.a = used.t(), .b = x, .out = out});
+    cuda::gemm({.a = used.t(), .b = x, .out = out});
     expect_within(1e-5, out, at::matmul(wide(used).t(), wide(x)), "without padding");
   }
 }
@@ -202,10 +202,10 @@ TEST_F(GpuOperators, LeaveDenseLayersInFp32OrUncopiedToAten) {
 TEST_F(GpuOperators, ReturnOwnTensorsFromDenseLayers) {
   Tensors inputs = dense_layer(at::kBFloat16, false);
   inputs[1].set_requires_grad(true);
-  const Way own = gpu::linear(inputs, false);
-  EXPECT_FALSE(own(inputs)[0].is_view());
+  const OpImpl custom = gpu::linear(inputs, false);
+  EXPECT_FALSE(custom(inputs)[0].is_view());
   inputs[0] = inputs[0].view({21, 24});
-  EXPECT_FALSE(own(inputs)[0].is_view());
+  EXPECT_FALSE(custom(inputs)[0].is_view());
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST_F(GpuOperators, ComputeLayerNormAndRmsNorm) {
     const at::Tensor x = noise({2, 7, 40}, 1, storage.type), weight = noise({40}, 2, at::kFloat),
                      bias = noise({40}, 3, at::kFloat);
     const Tensors both{x, weight, bias, {}}, without_bias{x, weight, {}, {}};
-    const Way layer = [](const Tensors& t) { return Tensors{at::layer_norm(t[0], {40}, t[1], t[2], kEps)}; };
+    const OpImpl layer = [](const Tensors& t) { return Tensors{at::layer_norm(t[0], {40}, t[1], t[2], kEps)}; };
     compare(both, 4, gpu::norm(both, kEps, true, 0), layer);
     compare(without_bias, 4, gpu::norm(without_bias, kEps, true, 0), layer);
     compare(without_bias, 4, gpu::norm(without_bias, kEps, false, 0),
@@ -47,17 +47,17 @@ TEST_F(GpuOperators, ComputeNormOfSumWithBothGradients) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({3, 5, 24}, 1, storage.type), noise({24}, 2, at::kFloat), noise({24}, 3, at::kFloat),
                          noise({3, 5, 24}, 4, storage.type)};
-    const Way reference = [](const Tensors& t) {
+    const OpImpl reference = [](const Tensors& t) {
       const at::Tensor z = at::add(t[0], t[3]);
       return Tensors{at::layer_norm(z, {24}, t[1], t[2], kEps), z};
     };
     compare(inputs, 4, gpu::norm(inputs, kEps, true, 0), reference);
-    const Way own = gpu::norm(inputs, kEps, true, 0);
-    const auto only = [](const Way& way, size_t index) -> Way {
-      return [way, index](const Tensors& t) { return Tensors{way(t)[index]}; };
+    const OpImpl custom = gpu::norm(inputs, kEps, true, 0);
+    const auto only = [](const OpImpl& impl, size_t index) -> OpImpl {
+      return [impl, index](const Tensors& t) { return Tensors{impl(t)[index]}; };
     };
-    compare(inputs, 4, only(own, 0), only(reference, 0));
-    const Tensors sum = own(leaves_of(inputs, 4, false));
+    compare(inputs, 4, only(custom, 0), only(reference, 0));
+    const Tensors sum = custom(leaves_of(inputs, 4, false));
     sum[1].sum().backward();  // only of the sum: no gradient goes through the norm
   }
 }
@@ -70,18 +70,18 @@ TEST_F(GpuOperators, RepeatDropoutOfNormOfSumInBackward) {
     const Tensors inputs{noise({6, 50, 24}, 1, storage.type).add_(6), noise({24}, 2, at::kFloat),
                          noise({24}, 3, at::kFloat), noise({6, 50, 24}, 4, storage.type)};
     Tensors masks;
-    const Way own = [&](const Tensors& t) {
+    const OpImpl custom = [&](const Tensors& t) {
       const Tensors found = gpu::norm(inputs, kEps, true, kShare)(t);
       masks.push_back(wide(found[1].detach() - t[3].detach()).abs().gt(2));  // x is far from 0
       return found;
     };
-    const Way reference = [&](const Tensors& t) {
+    const OpImpl reference = [&](const Tensors& t) {
       const at::Tensor z = at::add(t[0] * masks.back() / (1 - kShare), t[3]);
       return Tensors{at::layer_norm(z, {24}, t[1], t[2], kEps), z};
     };
-    compare(inputs, 4, own, reference, /*slack=*/3);  // z is large beside its spread: coarser rounding
+    compare(inputs, 4, custom, reference, /*slack=*/3);  // z is large beside its spread: coarser rounding
     EXPECT_NEAR(wide(masks[0]).mean().item<double>(), 1 - kShare, 0.02);
-    const Tensors again = own(leaves_of(inputs, 4, false));
+    const Tensors again = custom(leaves_of(inputs, 4, false));
     EXPECT_FALSE(masks[0].equal(masks[1]));
     again[1].sum().backward();  // only of the sum: the gradient must still go through the dropout
   }
@@ -90,27 +90,27 @@ TEST_F(GpuOperators, RepeatDropoutOfNormOfSumInBackward) {
 TEST_F(GpuOperators, ComputeActivations) {
   for (const Storage& storage : storages()) {
     const Tensors inputs{noise({3, 4, 33}, 1, storage.type)};
-    compare(inputs, 1, gpu::curve(inputs[0], Activation::gelu),
+    compare(inputs, 1, gpu::activation(inputs[0], Activation::gelu),
             [](const Tensors& t) { return Tensors{at::gelu(t[0])}; });
-    compare(inputs, 1, gpu::curve(inputs[0], Activation::gelu_tanh),
+    compare(inputs, 1, gpu::activation(inputs[0], Activation::gelu_tanh),
             [](const Tensors& t) { return Tensors{at::gelu(t[0], "tanh")}; });
-    compare(inputs, 1, gpu::curve(inputs[0], Activation::silu),
+    compare(inputs, 1, gpu::activation(inputs[0], Activation::silu),
             [](const Tensors& t) { return Tensors{at::silu(t[0])}; });
-    EXPECT_FALSE(gpu::curve(inputs[0], Activation::relu));
-    EXPECT_FALSE(gpu::curve(inputs[0].transpose(0, 1), Activation::gelu));
+    EXPECT_FALSE(gpu::activation(inputs[0], Activation::relu));
+    EXPECT_FALSE(gpu::activation(inputs[0].transpose(0, 1), Activation::gelu));
   }
 }
 
 TEST_F(GpuOperators, ComputeSwigluOfTensorsAndHalves) {
   for (const Storage& storage : storages()) {
-    const Way reference = [](const Tensors& t) { return Tensors{at::silu(t[0]) * t[1]}; };
+    const OpImpl reference = [](const Tensors& t) { return Tensors{at::silu(t[0]) * t[1]}; };
     const Tensors apart{noise({2, 3, 16}, 1, storage.type), noise({2, 3, 16}, 2, storage.type)};
     compare(apart, 2, gpu::swiglu(apart[0], apart[1]), reference);
     const Tensors joined{noise({2, 3, 32}, 3, storage.type)};
-    const auto halves = [](const Way& way) -> Way {
-      return [way](const Tensors& t) {
+    const auto halves = [](const OpImpl& impl) -> OpImpl {
+      return [impl](const Tensors& t) {
         const auto parts = t[0].chunk(2, -1);
-        return way({parts[0], parts[1]});
+        return impl({parts[0], parts[1]});
       };
     };
     const auto parts = joined[0].chunk(2, -1);
@@ -126,12 +126,12 @@ TEST_F(GpuOperators, RotateViewOfJoinedHeads) {
     const auto query = [](const at::Tensor& joined) {
       return joined.narrow(2, 24, 24).view({2, 5, 3, 8}).transpose(1, 2);
     };
-    const Way own = gpu::rotate(query(inputs[0]));
-    ASSERT_TRUE(own);
+    const OpImpl custom = gpu::rotate(query(inputs[0]));
+    ASSERT_TRUE(custom);
     compare(
         inputs, 1,
         [&](const Tensors& t) {
-          return own({query(t[0]), t[1], t[2]});
+          return custom({query(t[0]), t[1], t[2]});
         },
         [&](const Tensors& t) {
           const at::Tensor x = query(t[0]), low = x.narrow(3, 0, 4), high = x.narrow(3, 4, 4);
@@ -143,12 +143,12 @@ TEST_F(GpuOperators, RotateViewOfJoinedHeads) {
 TEST_F(GpuOperators, ComputeEmbeddingWithGradientInPlace) {
   const at::Tensor weight = noise({11, 40}, 1, at::kFloat), places = at::arange(21, on_device(at::kLong));
   const at::Tensor tokens = places.mul(places).remainder_(11).view({3, 7});
-  const Way own = gpu::embedding(weight, tokens);
-  compare({weight, tokens}, 1, own, [](const Tensors& t) { return Tensors{at::embedding(t[0], t[1])}; });
+  const OpImpl custom = gpu::embedding(weight, tokens);
+  compare({weight, tokens}, 1, custom, [](const Tensors& t) { return Tensors{at::embedding(t[0], t[1])}; });
   const at::Tensor dy = noise({3, 7, 40}, 2, at::kFloat), start = noise({11, 40}, 3, at::kFloat);
   const at::Tensor leaf = weight.clone().set_requires_grad(true), place = start.clone();
   leaf.mutable_grad() = place;
-  own({leaf, tokens})[0].backward(dy);
+  custom({leaf, tokens})[0].backward(dy);
   EXPECT_TRUE(leaf.grad().is_same(place));
   expect_within(1e-6, place, wide(start).index_add(0, tokens.flatten(), wide(dy).view({21, 40})), "added");
   EXPECT_FALSE(gpu::embedding(weight, tokens.to(at::kInt)));
@@ -159,14 +159,14 @@ TEST_F(GpuOperators, ComputeCrossEntropyWithPaddedColumns) {
     at::Tensor targets = at::arange(6, on_device(at::kLong)).mul_(5).remainder_(13);
     targets[2].fill_(-100);
     const Tensors inputs{noise({6, 16}, 1, storage.type), targets, at::full({}, 0.3, on_device(at::kDouble))};
-    const Way reference = [](const Tensors& t) {
+    const OpImpl reference = [](const Tensors& t) {
       const at::Tensor sum = at::cross_entropy_loss(t[0].narrow(1, 0, 13), t[1], {}, at::Reduction::Sum, -100, 0.1);
       return Tensors{sum * t[2].to(sum.scalar_type()), sum.detach()};
     };
-    const Way own = gpu::cross_entropy(inputs[0], 13, 0.1);
-    compare(inputs, 1, own, reference, /*slack=*/2);  // the incoming factor rounds its gradient again
+    const OpImpl custom = gpu::cross_entropy(inputs[0], 13, 0.1);
+    compare(inputs, 1, custom, reference, /*slack=*/2);  // the incoming factor rounds its gradient again
     const at::Tensor leaf = inputs[0].clone().set_requires_grad(true);
-    const at::Tensor loss = own({leaf.view_as(leaf), targets, inputs[2]})[0];
+    const at::Tensor loss = custom({leaf.view_as(leaf), targets, inputs[2]})[0];
     loss.backward({}, /*retain_graph=*/true);
     EXPECT_ANY_THROW(loss.backward());  // the gradient has overwritten the logits
   }
@@ -234,7 +234,7 @@ std::vector<gpu::ConvNormShape> shapes_of(const std::vector<JoinedLayer>& layers
   return shapes;
 }
 
-Way one_after_the_other(const std::vector<JoinedLayer>& layers, bool last_relu) {
+OpImpl one_after_the_other(const std::vector<JoinedLayer>& layers, bool last_relu) {
   return [=](const Tensors& t) {
     at::Tensor y = t[0];
     for (size_t i = 0; i < layers.size(); ++i) {
@@ -258,14 +258,14 @@ TEST_F(GpuOperators, ComputeConvolutionsWithNorms) {
                            bool relu) {
       SCOPED_TRACE(testing::Message() << storage.name << ", " << layers.size() << " layers");
       const Tensors inputs = joined_inputs(channels, layers, residual, storage.type);
-      const Way own = gpu::conv_norms(inputs, shapes_of(layers), relu);
-      if (storage.type == at::kFloat && !own) return;  // on a GPU only 16-bit types are supported
+      const OpImpl custom = gpu::conv_norms(inputs, shapes_of(layers), relu);
+      if (storage.type == at::kFloat && !custom) return;  // on a GPU only 16-bit types are supported
       // Rounding to 16 bits moves values across the ReLU's edge, which then pass all or none of their gradient: in
       // images this small, only half a digit is left. fp32 checks how the parts fit together; separate tests check each
       // part.
       const bool has_edge = relu || layers.size() > 1;
       const double slack = storage.type == at::kFloat ? 3 : has_edge ? 150 : 3;
-      compare(inputs, 2 + 3 * layers.size(), own, one_after_the_other(layers, relu), slack);
+      compare(inputs, 2 + 3 * layers.size(), custom, one_after_the_other(layers, relu), slack);
     };
     check(32, bottleneck, {3, 32, 9, 7}, true);
     check(16, shrinking, {3, 16, 5, 4}, true);
@@ -298,13 +298,13 @@ TEST_F(GpuOperators, FallBackToAtenForMissingKernel) {
   const Tensors inputs{noise({8}, 1, at::kFloat)};
   bool is_missing = false;
   int asked = 0;
-  const Way own = [&](const Tensors& t) {
+  const OpImpl custom = [&](const Tensors& t) {
     ++asked;
     if (is_missing) throw NoKernel("as a test has it");
     return Tensors{t[0] + 1};
   };
-  const Way plain = [](const Tensors& t) { return Tensors{t[0] + 1}; };
-  const auto result = [&] { return run("missing", inputs, {.batched = 1, .differentiable = 0}, own, plain)[0]; };
+  const OpImpl reference = [](const Tensors& t) { return Tensors{t[0] + 1}; };
+  const auto result = [&] { return run("missing", inputs, {.batched = 1, .differentiable = 0}, custom, reference)[0]; };
   result();
   is_missing = true;
   asked = 0;

@@ -5,7 +5,7 @@
 
 #include "gputrain/ops/attention.hpp"
 #include "ops/kernels/gpu_case.hpp"
-#include "support/lanes/lanes_attention.hpp"
+#include "support/lanes/emulated_attention.hpp"
 
 namespace gputrain::ops {
 namespace {
@@ -14,14 +14,14 @@ using namespace testing_support;
 
 TEST(AttentionFallback, IsChosenBeforeResultIsUsed) {
   const at::Tensor packed = noise({3, 19, (2 + 2 * 2) * 16}, 1, at::kBFloat16).set_requires_grad(true);
-  const Way own = gpu::attention(packed, 2, 2, /*causal=*/true, 0.25);
+  const OpImpl custom = gpu::attention(packed, 2, 2, /*causal=*/true, 0.25);
   has_attention_gradient = false;
-  EXPECT_THROW(own({packed}), NoKernel);
+  EXPECT_THROW(custom({packed}), NoKernel);
   const at::Tensor y = packed_attention(packed, 2, 2, {});
   EXPECT_NO_THROW(y.sum().backward());
   has_attention_gradient = true;
   EXPECT_EQ(y.grad_fn()->name().find("AttentionFunction"), std::string::npos);
-  EXPECT_NO_THROW(own({packed}));
+  EXPECT_NO_THROW(custom({packed}));
 }
 
 }  // namespace

@@ -13,10 +13,10 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/device/allocation_meter.hpp"
 #include "gputrain/device/host_allocator.hpp"
-#include "gputrain/estimate/forecast.hpp"
-#include "gputrain/setup/assembly.hpp"
+#include "gputrain/estimate/dry_run_estimate.hpp"
 #include "gputrain/setup/fixed_memory.hpp"
 #include "gputrain/setup/training_loop.hpp"
+#include "gputrain/setup/training_setup.hpp"
 #include "support/program.hpp"
 #include "support/small_job.hpp"
 
@@ -41,7 +41,7 @@ Result dry_run(const std::string& job, int ranks, const Settings& settings, cons
   return gputrain(arguments, {{"OMP_NUM_THREADS", "1"}});
 }
 
-json foretold(const std::string& job, int ranks, const Settings& settings) {
+json predicted(const std::string& job, int ranks, const Settings& settings) {
   const Result result = dry_run(job, ranks, settings, {"--json"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   return json::parse(result.out);
@@ -53,18 +53,18 @@ const gputrain::testing::RankBody train_two_steps("train two steps", [] {
   app::JobRequest request{.file = std::getenv("JOB_FILE"), .set = {}, .output_dir = {}};
   for (std::string line; std::getline(lines, line);) request.set.push_back(line);
   const app::Job job = app::load_job(request);
-  app::Assembly assembly(job);
+  app::TrainingSetup setup(job);
 
-  const auto options = app::loader_options(job.spec(), *assembly.datasets.train, assembly.place, assembly.plan.batch);
+  const auto options = app::loader_options(job.spec(), *setup.datasets.train, setup.context, setup.plan.batch);
   int64_t samples = 0;
   {
-    data::Loader loader(assembly.datasets.train, options);
+    data::Loader loader(setup.datasets.train, options);
     for (int64_t step = 0; step < loader.steps_per_epoch(); ++step) samples += loader.next_step().samples;
   }
   train::Progress progress;
   const device::AllocationMeter meter;
-  app::TrainingLoop(job.spec(), assembly, {}, [] {}).run(progress, {}, 2);
-  const auto fixed = app::fixed_memory(assembly.built, assembly.updates);
+  app::TrainingLoop(job.spec(), setup, {}, [] {}).run(progress, {}, 2);
+  const auto fixed = app::fixed_memory(setup.built, setup.optimizer_stack);
   const json told{{"weights", fixed.parameters},
                   {"working_copy", fixed.working_copy},
                   {"gradients", fixed.gradients},
@@ -74,7 +74,7 @@ const gputrain::testing::RankBody train_two_steps("train two steps", [] {
                   {"samples", samples}};
   std::printf("%s\n", told.dump().c_str());
   std::fflush(stdout);
-  assembly.place.groups.control().barrier("end");
+  setup.context.groups.control().barrier("end");
   return 0;
 });
 
@@ -134,7 +134,7 @@ TEST_P(DryRunMemory, MatchesMemoryOfRealRanks) {
   const std::string job = write_job(kind);
   const Settings settings{std::string("parallel.shard=") + shard, "train.micro_batch_size=" + std::to_string(micro),
                           "train.global_batch_size=" + std::to_string(2 * micro * ranks)};
-  const json page = foretold(job, ranks, settings), &memory = page["memory"], &data = page["data"];
+  const json page = predicted(job, ranks, settings), &memory = page["memory"], &data = page["data"];
   const auto real = trained(job, ranks, settings);
   for (const char* key : {"weights", "working_copy", "gradients", "optimizer"})
     EXPECT_EQ(memory[key], most(real, key)) << key;
@@ -174,12 +174,12 @@ TEST(Forecast, ExtrapolatesActivationsFromSmallBatches) {
   for (const auto& [kind, tried] : {std::pair(kGpt, 2), std::pair(kResnet, 8)}) {
     const std::string file = folder.write(kind.name + ".yaml", job_of(kind));
     const app::Job job = app::load_job({.file = file, .set = {"train.global_batch_size=32"}, .output_dir = {}});
-    app::Assembly assembly(job);
-    const auto one = app::take_trial_step(job, assembly, 1);
-    const auto forecast = app::measure_activations(job, assembly, one, tried);
-    EXPECT_EQ(forecast.measured_samples, tried);
-    const auto real = static_cast<double>(app::take_trial_step(job, assembly, 32).peak_bytes);
-    EXPECT_NEAR(static_cast<double>(forecast.bytes(32)), real, 0.15 * real) << kind.name;
+    app::TrainingSetup setup(job);
+    const auto one = app::take_trial_step(job, setup, 1);
+    const auto estimate = app::measure_activations(job, setup, one, tried);
+    EXPECT_EQ(estimate.measured_samples, tried);
+    const auto real = static_cast<double>(app::take_trial_step(job, setup, 32).peak_bytes);
+    EXPECT_NEAR(static_cast<double>(estimate.bytes(32)), real, 0.15 * real) << kind.name;
   }
 }
 
@@ -216,7 +216,7 @@ TEST_F(DryRun, CountsStepsEvalsSavesAndFilesLikeARun) {
     for (const std::string shard : {"none", "optimizer"}) {
       const Settings settings{"parallel.shard=" + shard};
       const std::string run = folder_ / (shard + std::to_string(ranks));
-      const json page = foretold(job, ranks, settings);
+      const json page = predicted(job, ranks, settings);
       const Result result = gputrain(
           with({"launch", "--nproc-per-node", std::to_string(ranks), "run", job, "--output-dir", run}, settings));
       ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -292,7 +292,7 @@ TEST_F(DryRun, RefusesRanksBeyondHostsOrData) {
 TEST_F(DryRun, CountsWorkingCopyOfWeightsIn16Bits) {
   const std::string job = write_job("train: {max_steps: 2, global_batch_size: 2}\n");
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
-    const json memory = foretold(job, 1, {std::string("precision=") + precision})["memory"];
+    const json memory = predicted(job, 1, {std::string("precision=") + precision})["memory"];
     const int64_t weights = memory["weights"], copy = memory["working_copy"];
     EXPECT_EQ(2 * copy, precision == std::string("fp32") ? 0 : weights);
     const int64_t rest = memory["buffers"].get<int64_t>() + memory["gradients"].get<int64_t>() +
@@ -305,7 +305,7 @@ TEST_F(DryRun, ReportsIdleRanksAmongThousands) {
   const std::string job = write_job(
       "train: {max_epochs: 3, global_batch_size: 2000}\n"
       "parallel: {shard: optimizer}\n");
-  const json page = foretold(job, 2000, {"data.train.samples=1000000"});
+  const json page = predicted(job, 2000, {"data.train.samples=1000000"});
   const json& shards = page["shards"];
   EXPECT_EQ(shards["fewest_owned_bytes"], 0);
   EXPECT_GE(shards["most_owned_bytes"], 128);
@@ -322,7 +322,7 @@ TEST_F(DryRun, ReportsIdleRanksAmongThousands) {
 
 TEST_F(DryRun, SuggestsMicroBatchThatFits) {
   const std::string job = write_job("train: {max_epochs: 1, global_batch_size: 128}\n");
-  const json memory = foretold(job, 2, {})["memory"];
+  const json memory = predicted(job, 2, {})["memory"];
   const auto total = memory["total"].get<double>(), each = memory["bytes_per_sample"].get<double>();
   const std::string less = std::to_string((total - 4.5 * each) / 0x1p20) + "MiB";
   const Result refused = dry_run(job, 2, {}, {"--device-memory", less});

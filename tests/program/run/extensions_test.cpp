@@ -18,7 +18,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/inspect/bench.hpp"
 #include "gputrain/job/commands.hpp"
-#include "gputrain/run/idle_keys.hpp"
+#include "gputrain/run/ineffective_settings.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "support/program.hpp"
 
@@ -102,7 +102,7 @@ struct PlainSpec {
 class Part final : public nn::Module {
  public:
   explicit Part(const nn::Context& context) : Module(context) {
-    register_parameter("scale", {2}, nn::Init::ones(), nn::Role::norm);
+    register_parameter("scale", {2}, nn::Init::ones(), nn::ParameterRole::norm);
   }
 };
 
@@ -112,8 +112,8 @@ class Plain final : public models::Model {
   Plain(const PlainSpec& spec, const nn::Context& context, const models::DataFacts& facts)
       : Model(context), slip_(spec.slip), stray_(context) {
     weight_ = register_parameter("weight", {facts.num_classes, facts.input_shape.at(0)}, nn::Init::uniform(0.5),
-                                 nn::Role::weight);
-    bias_ = register_parameter("bias", {facts.num_classes}, nn::Init::zeros(), nn::Role::bias);
+                                 nn::ParameterRole::weight);
+    bias_ = register_parameter("bias", {facts.num_classes}, nn::Init::zeros(), nn::ParameterRole::bias);
     part_ = add_child<Part>("part", context);
   }
 
@@ -150,7 +150,8 @@ struct StairsSpec {
 
 class Stairs final : public optim::Schedule {
  public:
-  Stairs(const StairsSpec& spec, const optim::Horizon& horizon) : every_(horizon.to_steps(spec.every, "every")) {}
+  Stairs(const StairsSpec& spec, const optim::ScheduleContext& context)
+      : every_(context.to_steps(spec.every, "every")) {}
   double lr(int64_t step) const override { return 1.0 / static_cast<double>(1 + step / every_); }
   std::string describe() const override { return "stairs"; }
 
@@ -172,18 +173,18 @@ class Extensions : public ::testing::Test {
     return load_job({.file = file, .set = std::move(settings)});
   }
 
-  static void train(const Job& job, Assembly& assembly) {
+  static void train(const Job& job, TrainingSetup& setup) {
     train::Progress progress;
     TrainingLoop(
-        job.spec(), assembly, [] { return train::Stop::none; }, [] {})
+        job.spec(), setup, [] { return train::Stop::none; }, [] {})
         .run(progress, {});
   }
 
   std::string mistake_of(const std::string& setting, const std::string& more = "seed=1") {
     try {
       const Job wrong = job({setting, more});
-      Assembly assembly(wrong);
-      train(wrong, assembly);
+      TrainingSetup setup(wrong);
+      train(wrong, setup);
     } catch (const std::exception& mistake) {
       return mistake.what();
     }
@@ -225,10 +226,10 @@ INSTANTIATE_TEST_SUITE_P(Cases, PlainModel,
 TEST_P(PlainModel, TrainsLikeHandWrittenLoop) {
   const auto& [precision, last] = GetParam();
   const Job plain = job({std::string("precision=") + precision, std::string("model.config.slip=") + last});
-  Assembly assembly(plain);
-  EXPECT_THAT(assembly.datasets.facts.input_shape, ElementsAre(kNumbers));
+  TrainingSetup setup(plain);
+  EXPECT_THAT(setup.datasets.facts.input_shape, ElementsAre(kNumbers));
   std::vector<at::Tensor> ours;
-  assembly.built.model->each_parameter([&](const std::string&, nn::Parameter& found) { ours.push_back(found.value); });
+  setup.built.model->each_parameter([&](const std::string&, nn::Parameter& found) { ours.push_back(found.value); });
   std::vector<float> inputs(kSamples * kNumbers);
   std::vector<int64_t> targets(kSamples);
   for (int64_t i = 0; i < kSamples; ++i) {
@@ -238,14 +239,14 @@ TEST_P(PlainModel, TrainsLikeHandWrittenLoop) {
                                    {.values = reinterpret_cast<std::byte*>(targets.data()),
                                     .bytes = sizeof(int64_t),
                                     .element_bytes = sizeof(int64_t)}};
-    assembly.datasets.train->read(i, {}, data::SampleRow(memory, i));
+    setup.datasets.train->read(i, {}, data::SampleRow(memory, i));
   }
   ByHand expected{.inputs = at::tensor(inputs).view({kSamples, kNumbers}).to(ours[0].scalar_type()),
                   .targets = at::tensor(targets),
                   .weight = ours[0].detach().clone().set_requires_grad(true),
                   .bias = ours[1].detach().clone().set_requires_grad(true)};
   take_steps(expected);
-  train(plain, assembly);
+  train(plain, setup);
   EXPECT_TRUE(ours[0].allclose(expected.weight, 1e-5, 1e-6)) << ours[0] << expected.weight;
   EXPECT_TRUE(ours[1].allclose(expected.bias, 1e-5, 1e-6)) << ours[1] << expected.bias;
 }
@@ -299,9 +300,9 @@ TEST_F(Extensions, NamesKeyThatCannotBeATime) {
 TEST_F(Extensions, TakesSampleLengthFromTheData) {
   const Job gpt = job({"model={type: gpt, config: {n_layer: 1, n_head: 1, n_embd: 8, block_size: null}}",
                        "data.train={format: sentences_of_one_length}"});
-  Assembly assembly(gpt);
-  train(gpt, assembly);
-  EXPECT_EQ(assembly.datasets.tokens_per_sample(), 6);
+  TrainingSetup setup(gpt);
+  train(gpt, setup);
+  EXPECT_EQ(setup.datasets.tokens_per_sample(), 6);
 }
 
 TEST_F(Extensions, ReportsDataThatCannotBeSynthesized) {
@@ -316,8 +317,8 @@ TEST_F(Extensions, ReportsDataThatCannotBeSynthesized) {
 
 TEST_F(Extensions, WarnsOfKeysForOtherData) {
   const Job idle = job({"data.image.size=32", "data.text.max_length=8"});
-  const Assembly assembly(idle);
-  EXPECT_THAT(idle_keys(idle, assembly),
+  const TrainingSetup setup(idle);
+  EXPECT_THAT(ineffective_settings(idle, setup),
               ElementsAre(HasSubstr("data.image.size has no effect: the data holds no images"),
                           HasSubstr("data.text.max_length has no effect: the data holds no text")));
 }

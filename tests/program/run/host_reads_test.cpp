@@ -87,9 +87,9 @@ TEST_P(StepHostReads, NeverReadNumbersFromDevice) {
                       "label_smoothing: 0.1, activation_checkpointing: " +
                       of.recompute + "}\n");
   const Job job = load_job({.file = path});
-  Assembly assembly(job);
+  TrainingSetup setup(job);
   TrainingLoop loop(
-      job.spec(), assembly, [] { return train::Stop::none; }, [] {});
+      job.spec(), setup, [] { return train::Stop::none; }, [] {});
   train::Progress progress;
   loop.run(progress, {}, 2);  // the first step checks the arena
   Counts found;

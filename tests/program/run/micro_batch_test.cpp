@@ -238,10 +238,9 @@ TEST(AutoMicroBatchKey, DescribesSearchAndRefusesBadJobs) {
 TEST(MicroBatchTrial, CountsAStepAfterASlowFirstOne) {
   const TemporaryFolder folder;
   const auto job = app::load_job({.file = write_gpt_job(folder)});
-  app::Assembly assembly(job);
+  app::TrainingSetup setup(job);
   const auto timed = app::time_steps(
-      job, assembly,
-      {.batch = {.global_batch = 4, .micro_batch = 4, .accumulation = 1}, .steps = 4, .enough_seconds = 0});
+      job, setup, {.batch = {.global_batch = 4, .micro_batch = 4, .accumulation = 1}, .steps = 4, .enough_seconds = 0});
   EXPECT_EQ(timed.seconds.size(), 1U);
   EXPECT_NE(timed.first_loss, timed.last_loss);
 }

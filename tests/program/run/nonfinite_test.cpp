@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "gputrain/data/usage.hpp"
+#include "gputrain/data/sample_usage.hpp"
 #include "support/program.hpp"
 #include "support/rank_runs.hpp"
 #include "support/small_job.hpp"

@@ -174,11 +174,11 @@ TEST_F(DryRunFolder, IsSearchedLikeARunAndLeftAsIs) {
                                           {trained, "optimizer.lr=1", 2},
                                           {trained, "data.val.split=20%", 2}}) {
     const auto before = state_of(trained);
-    const Result foretold = dry(folder, {"--set", set});
-    EXPECT_EQ(foretold.exit_code, code) << set << foretold.out;
+    const Result predicted = dry(folder, {"--set", set});
+    EXPECT_EQ(predicted.exit_code, code) << set << predicted.out;
     EXPECT_EQ(state_of(trained), before);
     EXPECT_FALSE(fs::exists(fresh));
-    EXPECT_EQ(foretold.err, gputrain(run(folder, {"--set", set})).err);
+    EXPECT_EQ(predicted.err, gputrain(run(folder, {"--set", set})).err);
     fs::remove_all(fresh);
   }
 }

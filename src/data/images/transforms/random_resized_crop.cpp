@@ -18,11 +18,11 @@ struct RandomResizedCropSpec {
           "`size`")
         .elements(2)
         .range(0, 1);
-    d.check([](const RandomResizedCropSpec& spec, config::Complaints& complaints) {
+    d.check([](const RandomResizedCropSpec& spec, config::SpecIssues& issues) {
       if (spec.area && !(spec.area->front() > 0 && spec.area->front() <= spec.area->back()))
-        complaints.about("random_resized_crop",
-                         "give the smallest and the largest fraction of the area, above 0 and in this order",
-                         "random_resized_crop: [0.08, 1.0]");
+        issues.add("random_resized_crop",
+                   "give the smallest and the largest fraction of the area, above 0 and in this order",
+                   "random_resized_crop: [0.08, 1.0]");
     });
   }
 };

@@ -7,7 +7,7 @@
 
 #include "../../dispatch/gpu.hpp"
 #include "../kernels/activation.hpp"
-#include "curves.hpp"
+#include "apply_activation.hpp"
 #include "gputrain/core/error.hpp"
 #include "launching.hpp"
 
@@ -35,10 +35,10 @@ int parts_for(int64_t rows, int64_t width) {
   return static_cast<int>(std::clamp<int64_t>(16 * multiprocessors() / strips, 1, std::max<int64_t>(1, rows / 8)));
 }
 
-CurveRows curve_rows(Curve curve, const at::Tensor& x) {
+ActivationRows activation_rows(ActivationKind kind, const at::Tensor& x) {
   const int64_t width = x.size(-1), rows = x.numel() / width;
   return {.element = element_of(x),
-          .curve = curve,
+          .kind = kind,
           .rows = rows,
           .width = width,
           .x = read(x),
@@ -50,38 +50,38 @@ CurveRows curve_rows(Curve curve, const at::Tensor& x) {
 
 }  // namespace
 
-at::Tensor curved(const at::Tensor& x, Curve curve) {
+at::Tensor apply_activation(const at::Tensor& x, ActivationKind kind) {
   const at::Tensor y = at::empty_like(x);
-  CurveRows rows = curve_rows(curve, x);
+  ActivationRows rows = activation_rows(kind, x);
   rows.y = write(y);
-  curve_forward(rows, current_stream());
+  activation_forward(rows, current_stream());
   check_launches();
   return y;
 }
 
-at::Tensor curve_gradient(const at::Tensor& x, const at::Tensor& dy, Curve curve) {
+at::Tensor activation_gradient(const at::Tensor& x, const at::Tensor& dy, ActivationKind kind) {
   const at::Tensor dx = at::empty_like(x);
-  CurveRows rows = curve_rows(curve, x);
+  ActivationRows rows = activation_rows(kind, x);
   rows.dy = read(dy);
   rows.dx = write(dx);
-  curve_backward(rows, current_stream());
+  activation_backward(rows, current_stream());
   check_launches();
   return dx;
 }
 
 namespace {
 
-struct CurveFunction : torch::autograd::Function<CurveFunction> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, int64_t curve) {
+struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, int64_t kind) {
     context->save_for_backward({x});
-    context->saved_data["curve"] = curve;
-    return curved(x, static_cast<Curve>(curve));
+    context->saved_data["curve"] = kind;
+    return apply_activation(x, static_cast<ActivationKind>(kind));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     GPUTRAIN_ASSERT(!at::GradMode::is_enabled(), "the fused activation has no second derivative");
-    const auto curve = static_cast<Curve>(context->saved_data["curve"].toInt());
-    return {curve_gradient(context->get_saved_variables()[0], gradients[0].contiguous(), curve), {}};
+    const auto kind = static_cast<ActivationKind>(context->saved_data["curve"].toInt());
+    return {activation_gradient(context->get_saved_variables()[0], gradients[0].contiguous(), kind), {}};
   }
 };
 
@@ -178,33 +178,34 @@ namespace gpu {
 
 bool is_here(const at::Tensor& x) { return cuda::runs_kernels(x) && cuda::is_stored(x) && x.numel() > 0; }
 
-Way curve(const at::Tensor& x, Activation activation) {
+OpImpl activation(const at::Tensor& x, Activation activation) {
   if (!is_here(x) || !x.is_contiguous() || x.dim() == 0) return {};
-  cuda::Curve curve{};
+  cuda::ActivationKind kind{};
   switch (activation) {
     case Activation::gelu:
-      curve = cuda::Curve::gelu;
+      kind = cuda::ActivationKind::gelu;
       break;
     case Activation::gelu_tanh:
-      curve = cuda::Curve::gelu_tanh;
+      kind = cuda::ActivationKind::gelu_tanh;
       break;
     case Activation::silu:
-      curve = cuda::Curve::silu;
+      kind = cuda::ActivationKind::silu;
       break;
     case Activation::relu:
     case Activation::tanh:
       return {};
   }
-  return [curve](const Tensors& t) { return Tensors{cuda::CurveFunction::apply(t[0], static_cast<int64_t>(curve))}; };
+  return
+      [kind](const Tensors& t) { return Tensors{cuda::ActivationFunction::apply(t[0], static_cast<int64_t>(kind))}; };
 }
 
-Way swiglu(const at::Tensor& gate, const at::Tensor& up) {
+OpImpl swiglu(const at::Tensor& gate, const at::Tensor& up) {
   const int64_t stride = is_here(gate) ? cuda::row_stride(gate) : 0;
   if (stride == 0 || cuda::row_stride(up) != stride || up.scalar_type() != gate.scalar_type()) return {};
   return [](const Tensors& t) { return Tensors{cuda::Gated::apply(t[0], t[1])}; };
 }
 
-Way rotate(const at::Tensor& x) {
+OpImpl rotate(const at::Tensor& x) {
   if (!is_here(x) || x.dim() != 4 || x.stride(-1) != 1 || x.size(-1) % 2 != 0) return {};
   return [](const Tensors& t) { return Tensors{cuda::Turn::apply(t[0], t[1], t[2])}; };
 }

@@ -73,7 +73,7 @@ bool takes_heads(const at::Tensor& packed, int64_t channels) {
 
 namespace gpu {
 
-Way attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, bool causal, double scale) {
+OpImpl attention(const at::Tensor& packed, int64_t heads, int64_t key_heads, bool causal, double scale) {
   if (!is_here(packed) || !cuda::takes_heads(packed, packed.size(2) / (heads + 2 * key_heads))) return {};
   return
       [=](const Tensors& t) { return Tensors{cuda::AttentionFunction::apply(t[0], heads, key_heads, causal, scale)}; };

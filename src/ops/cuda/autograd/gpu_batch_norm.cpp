@@ -149,7 +149,7 @@ NormGradients batch_gradients_of_sums(const at::Tensor& dy, const at::Tensor& x,
 
 namespace gpu {
 
-Way batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu) {
+OpImpl batch_norm(const Tensors& inputs, const BatchNormOptions& options, bool relu) {
   const at::Tensor &x = inputs[0], &residual = inputs[1];
   const bool takes = options.training && is_here(x) && cuda::is_image(x) && x.numel() > x.size(1) &&
                      cuda::are_per_channel({inputs[2], inputs[3], inputs[4], inputs[5]}) &&

@@ -36,15 +36,15 @@ Normed convolved(const at::Tensor& x, const Convolution& conv, const NormOperand
     return Tensors{found.y, moments[0], moments[1], moments};  // mean and rstd separately: compared each by its size
   };
   const auto conv_of = [conv](const Tensors& t) { return Convolution{t[1], conv.stride, conv.padding}; };
-  const Way own = [=](const Tensors& t) { return finished(convolution_sums(t[0], conv_of(t)), t); };
-  const Way plain = [=](const Tensors& t) {
+  const OpImpl custom = [=](const Tensors& t) { return finished(convolution_sums(t[0], conv_of(t)), t); };
+  const OpImpl reference = [=](const Tensors& t) {
     const at::Tensor y = at::conv2d(t[0], t[1], {}, {conv.stride, conv.stride}, {conv.padding, conv.padding});
     return finished({.y = channels_last(y)}, t);
   };
   const Tensors inputs{x, conv.weight, norm.weight, norm.bias, norm.running_mean, norm.running_var};
   const Tensors found =
       ops::run(named("conv_moments", conv), inputs, {.batched = 1, .differentiable = 0, .whole = true},
-               has_sums(x, conv) ? own : Way(), plain);
+               has_sums(x, conv) ? custom : OpImpl(), reference);
   return {.y = found[0], .moments = found[3]};
 }
 
@@ -62,17 +62,17 @@ NormGradients before_conv(const at::Tensor& dy, const Convolution& conv, const a
                           const at::Tensor& moments) {
   const auto listed = [](const NormGradients& found) { return Tensors{found.dx, found.dweight, found.dbias}; };
   const auto conv_of = [conv](const Tensors& t) { return Convolution{t[2], conv.stride, conv.padding}; };
-  const Way fused = [=](const Tensors& t) {
+  const OpImpl fused = [=](const Tensors& t) {
     const SummedImages g = convolution_gradient_sums(t[0], t[1], t[3], conv_of(t));
     return listed(batch_gradients_of_sums(g.y, t[1], t[3], g.sums));
   };
-  const Way plain = [=](const Tensors& t) {
+  const OpImpl reference = [=](const Tensors& t) {
     const at::Tensor dx = conv_gradient(t[0], t[1], conv_of(t), /*of_weight=*/false).first;
     return listed(batch_gradients(channels_last(dx), {.x = t[1], .moments = t[3], .relu = true}));
   };
-  const Tensors found =
-      ops::run(named("conv_norm_gradient", conv), {dy, z, conv.weight, moments},
-               {.batched = 2, .differentiable = 0, .whole = true}, has_gradient_sums(dy, conv) ? fused : Way(), plain);
+  const Tensors found = ops::run(named("conv_norm_gradient", conv), {dy, z, conv.weight, moments},
+                                 {.batched = 2, .differentiable = 0, .whole = true},
+                                 has_gradient_sums(dy, conv) ? fused : OpImpl(), reference);
   return {.dx = found[0], .dweight = found[1], .dbias = found[2]};
 }
 
@@ -185,7 +185,7 @@ bool is_taken(const Tensors& inputs, const at::Tensor& residual, const std::vect
 
 namespace gpu {
 
-Way conv_norms(const Tensors& inputs, const std::vector<ConvNormShape>& layers, bool last_relu) {
+OpImpl conv_norms(const Tensors& inputs, const std::vector<ConvNormShape>& layers, bool last_relu) {
   if (!is_here(inputs[0]) || !cuda::is_taken(cuda::without_residual(inputs), inputs[1], layers)) return {};
   return [layers, last_relu](const Tensors& t) {
     const Tensors others = cuda::without_residual(t);

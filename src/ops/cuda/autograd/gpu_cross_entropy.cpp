@@ -64,7 +64,7 @@ struct RowLoss : torch::autograd::Function<RowLoss> {
 
 namespace gpu {
 
-Way cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing) {
+OpImpl cross_entropy(const at::Tensor& logits, int64_t classes, double smoothing) {
   if (!is_here(logits) || !logits.is_contiguous()) return {};
   return [=](const Tensors& t) {
     const bool learns = t[0].requires_grad() && at::GradMode::is_enabled();

@@ -49,7 +49,7 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 
 namespace gpu {
 
-Way embedding(const at::Tensor& weight, const at::Tensor& tokens) {
+OpImpl embedding(const at::Tensor& weight, const at::Tensor& tokens) {
   const bool takes = is_here(weight) && weight.scalar_type() == at::kFloat && weight.is_contiguous() &&
                      tokens.scalar_type() == at::kLong && tokens.numel() > 0;
   if (!takes) return {};

@@ -8,9 +8,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "../../dispatch/gpu.hpp"
-#include "../cublas/product.hpp"
+#include "../cublas/gemm.hpp"
 #include "../kernels/activation.hpp"
-#include "curves.hpp"
+#include "apply_activation.hpp"
 #include "gputrain/core/error.hpp"
 #include "gradient_place.hpp"
 #include "launching.hpp"
@@ -29,11 +29,11 @@ at::Tensor matrix_of(const at::Tensor& copy, bool in_out) { return in_out ? copy
 
 at::Tensor times(const at::Tensor& x, const at::Tensor& matrix, const Given& bias) {
   const at::Tensor y = at::empty({x.size(0), matrix.size(1)}, x.options());
-  multiply({.a = x,
-            .b = matrix,
-            .out = y,
-            .epilogue = bias ? Epilogue::bias : Epilogue::none,
-            .vector = bias.value_or(at::Tensor())});
+  gemm({.a = x,
+        .b = matrix,
+        .out = y,
+        .epilogue = bias ? Epilogue::bias : Epilogue::none,
+        .vector = bias.value_or(at::Tensor())});
   return y;
 }
 
@@ -43,12 +43,12 @@ struct Gradients {
 
 /// Writes dy^T x to `out`, or adds it. cuBLAS has its fastest kernels for columns in whole packs of 16 bytes. 50257
 /// classes are not a multiple of that: a second product computes the rest.
-void multiply_in_packs(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& out, bool adds) {
+void gemm_in_packs(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& out, bool adds) {
   constexpr int64_t kPack = 8;
   const int64_t packed = dy.size(1) / kPack * kPack;
   const auto part = [&](int64_t begin, int64_t count) {
     if (count == 0) return;
-    multiply({.a = dy.narrow(1, begin, count).t(), .b = x, .out = out.narrow(0, begin, count), .adds = adds});
+    gemm({.a = dy.narrow(1, begin, count).t(), .b = x, .out = out.narrow(0, begin, count), .adds = adds});
   };
   part(0, packed);
   part(packed, dy.size(1) - packed);
@@ -62,17 +62,17 @@ Gradients gradients_of(const at::Tensor& weight, const at::Tensor& x, const at::
   const at::Tensor used = in_out ? dy : dy.narrow(1, 0, weight.size(0));  // without the copy's padding
   Gradients found{.weight = adds ? at::Tensor() : out, .bias = {}};
   if (!in_out && !wants_bias) {
-    multiply_in_packs(used, x, out, adds);
+    gemm_in_packs(used, x, out, adds);
     return found;
   }
   if (wants_bias) found.bias = at::empty({used.size(1)}, weight.options());
   const Epilogue sums = in_out ? Epilogue::sums_of_b : Epilogue::sums_of_a;
-  multiply({.a = in_out ? x.t() : used.t(),
-            .b = in_out ? used : x,
-            .out = out,
-            .adds = adds,
-            .epilogue = wants_bias ? sums : Epilogue::none,
-            .vector = found.bias});
+  gemm({.a = in_out ? x.t() : used.t(),
+        .b = in_out ? used : x,
+        .out = out,
+        .adds = adds,
+        .epilogue = wants_bias ? sums : Epilogue::none,
+        .vector = found.bias});
   return found;
 }
 
@@ -111,15 +111,15 @@ struct FeedForwardFunction : torch::autograd::Function<FeedForwardFunction> {
     if (by_tanh && bias_copy_1) {
       before = at::empty({x.size(0), matrix.size(1)}, x.options());
       after = at::empty_like(before);
-      multiply({.a = x,
-                .b = matrix,
-                .out = after,
-                .epilogue = Epilogue::bias_gelu_tanh,
-                .vector = *bias_copy_1,
-                .aux = before});
+      gemm({.a = x,
+            .b = matrix,
+            .out = after,
+            .epilogue = Epilogue::bias_gelu_tanh,
+            .vector = *bias_copy_1,
+            .aux = before});
     } else {
       before = times(x, matrix, bias_copy_1);
-      after = curved(before, by_tanh ? Curve::gelu_tanh : Curve::gelu);
+      after = apply_activation(before, by_tanh ? ActivationKind::gelu_tanh : ActivationKind::gelu);
     }
     context->save_for_backward({x, before, after, weight_1, weight_2, copy_1, copy_2});
     context->saved_data["in_out"] = in_out;
@@ -142,15 +142,16 @@ struct FeedForwardFunction : torch::autograd::Function<FeedForwardFunction> {
     if (by_tanh && has_bias_1) {
       dbefore = at::empty_like(before);
       dbias = at::empty({before.size(1)}, before.options());
-      multiply({.a = dy,
-                .b = back,
-                .out = dbefore,
-                .epilogue = Epilogue::gelu_tanh_gradient,
-                .vector = dbias,
-                .aux = before});
+      gemm({.a = dy,
+            .b = back,
+            .out = dbefore,
+            .epilogue = Epilogue::gelu_tanh_gradient,
+            .vector = dbias,
+            .aux = before});
       dbias = dbias.to(weight_1.scalar_type());
     } else {
-      dbefore = curve_gradient(before, times(dy, back, {}), by_tanh ? Curve::gelu_tanh : Curve::gelu);
+      dbefore =
+          activation_gradient(before, times(dy, back, {}), by_tanh ? ActivationKind::gelu_tanh : ActivationKind::gelu);
     }
     const Gradients first = gradients_of(weight_1, x, dbefore, in_out, has_bias_1 && !dbias.defined());
     at::Tensor dx;
@@ -188,7 +189,7 @@ at::Tensor shaped_as(const at::Tensor& rows, const at::Tensor& x) {
 
 namespace gpu {
 
-Way linear(const Tensors& inputs, bool in_out) {
+OpImpl linear(const Tensors& inputs, bool in_out) {
   if (!is_here(inputs[0]) || !cuda::takes(inputs[0], inputs[1], inputs[3])) return {};
   return [in_out](const Tensors& t) {
     using namespace cuda;
@@ -197,7 +198,7 @@ Way linear(const Tensors& inputs, bool in_out) {
   };
 }
 
-Way feed_forward(const Tensors& inputs, bool in_out, Activation activation) {
+OpImpl feed_forward(const Tensors& inputs, bool in_out, Activation activation) {
   if (activation != Activation::gelu && activation != Activation::gelu_tanh) return {};
   if (!is_here(inputs[0]) || !cuda::takes(inputs[0], inputs[1], inputs[5])) return {};
   if (!cuda::takes(inputs[0], inputs[3], inputs[7])) return {};

@@ -66,7 +66,7 @@ struct Pooling : torch::autograd::Function<Pooling> {
 
 namespace gpu {
 
-Way max_pool(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding) {
+OpImpl max_pool(const at::Tensor& x, int64_t kernel, int64_t stride, int64_t padding) {
   const bool takes = is_here(x) && x.dim() == 4 && x.is_contiguous(at::MemoryFormat::ChannelsLast) && kernel == 3 &&
                      stride == 2 && padding == 1;
   if (!takes) return {};

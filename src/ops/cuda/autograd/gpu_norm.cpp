@@ -128,7 +128,7 @@ std::optional<at::Tensor> optional(const at::Tensor& tensor) {
 
 namespace gpu {
 
-Way norm(const Tensors& inputs, double eps, bool centred, double dropout) {
+OpImpl norm(const Tensors& inputs, double eps, bool centred, double dropout) {
   const at::Tensor &x = inputs[0], &weight = inputs[1], &bias = inputs[2], &residual = inputs[3];
   const int64_t width = weight.numel();
   const bool takes = is_here(x) && x.is_contiguous() && x.numel() > 0 && x.size(-1) == width &&

@@ -113,12 +113,12 @@ Tensors changed(Tensors tensors) {
 bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, const AdamWRule& rule) {
   if (!takes(b.values)) return false;
   std::optional<FlatLaunch::Trial> kept;
-  const Way own = [&](const Tensors& t) {
+  const OpImpl custom = [&](const Tensors& t) {
     const auto& trial = FlatLaunch::trial(kept, *this, t[0], scalars);
     FlatLaunch::adamw(trial.update, {t[0], t[1], t[2], t[3], b.step, t[4]}, trial.scalars, rule);
     return changed({t[0], t[2], t[3], t[4]});
   };
-  const Way plain = [&](const Tensors& t) {
+  const OpImpl reference = [&](const Tensors& t) {
     const UpdateScalars& of = FlatLaunch::trial(kept, *this, t[0], scalars).scalars;
     at::_fused_adamw_({t[0]}, {t[1]}, {t[2]}, {t[3]}, {}, {b.step}, of.lr, rule.beta1, rule.beta2,
                       stretches_.front().weight_decay, rule.eps, /*amsgrad=*/false, /*maximize=*/false, of.divisor,
@@ -127,8 +127,8 @@ bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, cons
     return changed({t[0], t[2], t[3], t[4]});
   };
   const Tensors inputs{b.values, b.gradients, b.first, b.second, b.copy};
-  const PathChoice::Inputs kinds{.batched = 5, .differentiable = 0, .replicated = true};
-  if (!path_choice().takes_own("adamw", inputs, kinds, own, plain)) return false;
+  const KernelAutotuner::Inputs kinds{.batched = 5, .differentiable = 0, .replicated = true};
+  if (!kernel_autotuner().use_custom_kernel("adamw", inputs, kinds, custom, reference)) return false;
   FlatLaunch::adamw(*this, b, scalars, rule);
   return true;
 }
@@ -136,12 +136,12 @@ bool FlatUpdate::adamw(const AdamWBuffers& b, const UpdateScalars& scalars, cons
 bool FlatUpdate::sgd(const SgdBuffers& b, const UpdateScalars& scalars, const SgdRule& rule) {
   if (!takes(b.values)) return false;
   std::optional<FlatLaunch::Trial> kept;
-  const Way own = [&](const Tensors& t) {
+  const OpImpl custom = [&](const Tensors& t) {
     const auto& trial = FlatLaunch::trial(kept, *this, t[0], scalars);
     FlatLaunch::sgd(trial.update, {t[0], t[1], t[2], t[3]}, trial.scalars, rule);
     return changed({t[0], t[2], t[3]});
   };
-  const Way plain = [&](const Tensors& t) {
+  const OpImpl reference = [&](const Tensors& t) {
     const UpdateScalars& of = FlatLaunch::trial(kept, *this, t[0], scalars).scalars;
     at::_fused_sgd_({t[0]}, {t[1]}, t[2].defined() ? Tensors{t[2]} : Tensors{}, stretches_.front().weight_decay,
                     rule.momentum, of.lr, /*dampening=*/0, rule.nesterov, /*maximize=*/false,
@@ -150,8 +150,9 @@ bool FlatUpdate::sgd(const SgdBuffers& b, const UpdateScalars& scalars, const Sg
     return changed({t[0], t[2], t[3]});
   };
   const Tensors inputs{b.values, b.gradients, b.velocity, b.copy};
-  const PathChoice::Inputs kinds{.batched = 4, .differentiable = 0, .replicated = true};
-  if (!path_choice().takes_own(rule.nesterov ? "sgd nesterov" : "sgd", inputs, kinds, own, plain)) return false;
+  const KernelAutotuner::Inputs kinds{.batched = 4, .differentiable = 0, .replicated = true};
+  if (!kernel_autotuner().use_custom_kernel(rule.nesterov ? "sgd nesterov" : "sgd", inputs, kinds, custom, reference))
+    return false;
   FlatLaunch::sgd(*this, b, scalars, rule);
   return true;
 }
@@ -161,7 +162,7 @@ at::Tensor square_sum(const at::Tensor& flat) {
       reinterpret_cast<uintptr_t>(flat.const_data_ptr()) % 16 != 0) {
     return {};
   }
-  const Way own = [](const Tensors& t) {
+  const OpImpl custom = [](const Tensors& t) {
     const int parts = 4 * cuda::multiprocessors();
     const auto doubles = t[0].options().dtype(at::kDouble);
     const at::Tensor partials = at::empty({parts}, doubles), sum = at::empty({}, doubles);
@@ -171,11 +172,12 @@ at::Tensor square_sum(const at::Tensor& flat) {
     cuda::check_launches();
     return Tensors{sum};
   };
-  const Way plain = [](const Tensors& t) {
+  const OpImpl reference = [](const Tensors& t) {
     return Tensors{at::linalg_vector_norm(t[0], 2, {}, false, at::kDouble).square()};
   };
-  const PathChoice::Inputs kinds{.batched = 1, .differentiable = 0, .replicated = true};
-  return path_choice().takes_own("square_sum", {flat}, kinds, own, plain) ? own({flat})[0] : at::Tensor();
+  const KernelAutotuner::Inputs kinds{.batched = 1, .differentiable = 0, .replicated = true};
+  return kernel_autotuner().use_custom_kernel("square_sum", {flat}, kinds, custom, reference) ? custom({flat})[0]
+                                                                                              : at::Tensor();
 }
 
 GradientScalars gradient_scalars(const at::Tensor& square, const std::optional<at::Tensor>& scale, double max_norm) {

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "../../dispatch/path_choice.hpp"
+#include "../../dispatch/kernel_autotuner.hpp"
 
 namespace gputrain::ops::cuda {
 

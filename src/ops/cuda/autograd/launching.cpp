@@ -15,7 +15,7 @@
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <torch/headeronly/version.h>
 
-#include "../../dispatch/path_choice.hpp"
+#include "../../dispatch/kernel_autotuner.hpp"
 #include "gputrain/device/runtime.hpp"
 
 namespace gputrain::ops {
@@ -24,21 +24,22 @@ namespace {
 const std::string kTorch = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + "." +
                            std::to_string(TORCH_VERSION_PATCH);
 
-PathChoice::Options options_of_process() {
-  return {
-      .mode = takes_aten_only() ? PathChoice::Mode::never : PathChoice::Mode::measure,
-      .machine = cuda::machine(),
-      .file = cuda::choices_file(),
-      .time_counts = !at::globalContext().deterministicAlgorithms(),
-      .milliseconds = cuda::milliseconds,
-      .can_measure = cuda::can_measure,
-      .aside = [] { return std::make_shared<device::OutOfPeak>(at::Device(at::kCUDA, at::cuda::current_device())); }};
+KernelAutotuner::Options options_of_process() {
+  return {.mode = takes_aten_only() ? KernelAutotuner::Mode::never : KernelAutotuner::Mode::measure,
+          .machine = cuda::machine(),
+          .file = cuda::choices_file(),
+          .time_counts = !at::globalContext().deterministicAlgorithms(),
+          .milliseconds = cuda::milliseconds,
+          .can_measure = cuda::can_measure,
+          .aside = [] {
+            return std::make_shared<device::PeakExclusion>(at::Device(at::kCUDA, at::cuda::current_device()));
+          }};
 }
 
 }  // namespace
 
-PathChoice& path_choice() {
-  static PathChoice choice(options_of_process());
+KernelAutotuner& kernel_autotuner() {
+  static KernelAutotuner choice(options_of_process());
   return choice;
 }
 

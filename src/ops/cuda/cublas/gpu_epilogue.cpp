@@ -4,11 +4,11 @@
 #include <ATen/ops/gelu_backward.h>
 #include <ATen/ops/sum.h>
 
-#include "product.hpp"
+#include "gemm.hpp"
 
 namespace gputrain::ops::cuda {
 
-void finish_by_aten(const Product& p) {
+void finish_by_aten(const GemmCall& p) {
   const auto sums = [&](const at::Tensor& matrix, int64_t dim) {
     p.vector.copy_(at::sum(matrix, {dim}, /*keepdim=*/false, at::kFloat));
   };

@@ -25,7 +25,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include "../../dispatch/path_choice.hpp"
+#include "../../dispatch/kernel_autotuner.hpp"
 #include "../autograd/launching.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/device/runtime.hpp"
@@ -141,7 +141,8 @@ Choice fastest_plan(std::shared_ptr<Graph> graph, bool deterministic, bool is_ti
 /// The graph that is fastest on these tensors. If timing must not or cannot decide, the first graph with a plan. Throws
 /// NoKernel if there is none.
 std::shared_ptr<Graph> found(const Asked& asked, const Pointers& pointers) {
-  const device::OutOfPeak aside(at::Device(at::kCUDA, c10::cuda::current_device()));  // workspaces of rejected plans
+  const device::PeakExclusion aside(
+      at::Device(at::kCUDA, c10::cuda::current_device()));  // workspaces of rejected plans
   const bool is_timed = !asked.deterministic && can_measure();
   Choice best;
   std::string refusal;

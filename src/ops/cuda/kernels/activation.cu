@@ -1,5 +1,5 @@
 // GELU (Hendrycks and Gimpel, arXiv:1606.08415) exact and by tanh, and SiLU.
-// Registers: curve_forward_kernel 48, curve_backward_kernel 64
+// Registers: activation_forward_kernel 48, activation_backward_kernel 64
 #include "activation.hpp"
 
 #include "columns.cuh"
@@ -16,13 +16,13 @@ constexpr float kRootHalf = 0.7071067811865476F, kRootHalfOverPi = 0.39894228040
 struct Point {
   float value, slope;
 };
-template <class T, Curve kCurve>
+template <class T, ActivationKind kActivation>
 __device__ Point point_at(float x) {
-  if constexpr (kCurve == Curve::gelu) {
+  if constexpr (kActivation == ActivationKind::gelu) {
     // erfcf keeps its digits far below 0. 16 bits cannot hold them, and erff costs half as much.
     const float share = 0.5F * (sizeof(T) == 4 ? erfcf(-x * kRootHalf) : 1.0F + erff(x * kRootHalf));
     return {x * share, share + x * kRootHalfOverPi * __expf(-0.5F * x * x)};
-  } else if constexpr (kCurve == Curve::gelu_tanh) {
+  } else if constexpr (kActivation == ActivationKind::gelu_tanh) {
     const float share = logistic(2 * kRootTwoOverPi * x * (1 + kCubic * x * x));
     const float steepness = 2 * kRootTwoOverPi * (1 + 3 * kCubic * x * x);
     return {x * share, share + x * share * (1 - share) * steepness};
@@ -32,20 +32,20 @@ __device__ Point point_at(float x) {
   }
 }
 
-template <class T, int kVector, Curve kCurve>
-__global__ void __launch_bounds__(kColumnThreads) curve_forward_kernel(CurveRows p) {
+template <class T, int kVector, ActivationKind kActivation>
+__global__ void __launch_bounds__(kColumnThreads) activation_forward_kernel(ActivationRows p) {
   const ColumnWalk<kVector> walk(p.rows, p.width);
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
     float x[kVector];
     load(static_cast<const T*>(p.x) + row * p.width + walk.column, x);
     GPUTRAIN_UNROLL
-    for (int k = 0; k < kVector; ++k) x[k] = point_at<T, kCurve>(x[k]).value;
+    for (int k = 0; k < kVector; ++k) x[k] = point_at<T, kActivation>(x[k]).value;
     store(static_cast<T*>(p.y) + row * p.width + walk.column, x);
   }
 }
 
-template <class T, int kVector, Curve kCurve>
-__global__ void __launch_bounds__(kColumnThreads) curve_backward_kernel(CurveRows p) {
+template <class T, int kVector, ActivationKind kActivation>
+__global__ void __launch_bounds__(kColumnThreads) activation_backward_kernel(ActivationRows p) {
   const ColumnWalk<kVector> walk(p.rows, p.width);
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
     const int64_t place = row * p.width + walk.column;
@@ -53,46 +53,47 @@ __global__ void __launch_bounds__(kColumnThreads) curve_backward_kernel(CurveRow
     load(static_cast<const T*>(p.x) + place, x);
     load(static_cast<const T*>(p.dy) + place, dx);
     GPUTRAIN_UNROLL
-    for (int k = 0; k < kVector; ++k) dx[k] *= point_at<T, kCurve>(x[k]).slope;
+    for (int k = 0; k < kVector; ++k) dx[k] *= point_at<T, kActivation>(x[k]).slope;
     store(static_cast<T*>(p.dx) + place, dx);
   }
 }
 
 template <class Visit>
-void with_curve(Curve curve, const Visit& visit) {
-  switch (curve) {
-    case Curve::gelu:
-      return visit(Number<static_cast<int>(Curve::gelu)>{});
-    case Curve::gelu_tanh:
-      return visit(Number<static_cast<int>(Curve::gelu_tanh)>{});
-    case Curve::silu:
-      return visit(Number<static_cast<int>(Curve::silu)>{});
+void with_activation(ActivationKind kind, const Visit& visit) {
+  switch (kind) {
+    case ActivationKind::gelu:
+      return visit(Number<static_cast<int>(ActivationKind::gelu)>{});
+    case ActivationKind::gelu_tanh:
+      return visit(Number<static_cast<int>(ActivationKind::gelu_tanh)>{});
+    case ActivationKind::silu:
+      return visit(Number<static_cast<int>(ActivationKind::silu)>{});
   }
 }
 
-template <class T, int kVector, Curve kCurve>
-void launch_curve(const CurveRows& p, bool forward, Stream stream) {
+template <class T, int kVector, ActivationKind kActivation>
+void launch_activation(const ActivationRows& p, bool forward, Stream stream) {
   const ColumnGrid grid = column_grid(p.width, kVector, p.parts);
-  launch(forward ? curve_forward_kernel<T, kVector, kCurve> : curve_backward_kernel<T, kVector, kCurve>, grid.blocks,
-         grid.threads, stream, p);
+  launch(forward ? activation_forward_kernel<T, kVector, kActivation>
+                 : activation_backward_kernel<T, kVector, kActivation>,
+         grid.blocks, grid.threads, stream, p);
 }
 
-void run(const CurveRows& p, bool forward, Stream stream) {
+void run(const ActivationRows& p, bool forward, Stream stream) {
   with_type(p.element, [&](auto type) {
-    with_curve(p.curve, [&](auto curve) {
+    with_activation(p.kind, [&](auto kind) {
       using T = decltype(type);
-      constexpr auto kCurve = static_cast<Curve>(decltype(curve)::value);
+      constexpr auto kActivation = static_cast<ActivationKind>(decltype(kind)::value);
       if (is_packed(p.width, kPackOf<T>, p.x, forward ? p.y : p.dy, forward ? p.y : p.dx)) {
-        return launch_curve<T, kPackOf<T>, kCurve>(p, forward, stream);
+        return launch_activation<T, kPackOf<T>, kActivation>(p, forward, stream);
       }
-      launch_curve<T, 1, kCurve>(p, forward, stream);
+      launch_activation<T, 1, kActivation>(p, forward, stream);
     });
   });
 }
 
 }  // namespace
 
-void curve_forward(const CurveRows& p, Stream stream) { run(p, true, stream); }
-void curve_backward(const CurveRows& p, Stream stream) { run(p, false, stream); }
+void activation_forward(const ActivationRows& p, Stream stream) { run(p, true, stream); }
+void activation_backward(const ActivationRows& p, Stream stream) { run(p, false, stream); }
 
 }  // namespace gputrain::ops::cuda

@@ -5,12 +5,12 @@
 
 namespace gputrain::ops::cuda {
 
-enum class Curve { gelu, gelu_tanh, silu };  // gelu: exact, with erf
+enum class ActivationKind { gelu, gelu_tanh, silu };  // gelu: exact, with erf
 
-/// y = curve(x), and its gradient.
-struct CurveRows {
+/// y = activation(x), and its gradient.
+struct ActivationRows {
   Element element;
-  Curve curve;
+  ActivationKind kind;
   int64_t rows, width;
   const void* x;   // [rows, width]
   void* y;         // [rows, width]; forward only
@@ -18,8 +18,8 @@ struct CurveRows {
   void* dx;        // [rows, width]; backward only; may be dy
   int parts;       // blocks that share the rows, at most 65535
 };
-void curve_forward(const CurveRows& p, Stream stream);
-void curve_backward(const CurveRows& p, Stream stream);
+void activation_forward(const ActivationRows& p, Stream stream);
+void activation_backward(const ActivationRows& p, Stream stream);
 
 /// y = silu(gate) up (Shazeer, arXiv:2002.05202), and its gradients. Gate and up may be halves of one tensor: their
 /// rows are `stride` elements apart. Other tensors are contiguous.

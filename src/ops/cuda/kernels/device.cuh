@@ -9,7 +9,7 @@
 #if defined(__CUDACC__)
 #include "native.cuh"
 #else
-#include "support/lanes/lanes.hpp"
+#include "support/lanes/cuda_emulator.hpp"
 #endif
 
 #include "kernels.hpp"

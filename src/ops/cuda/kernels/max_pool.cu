@@ -12,9 +12,9 @@ constexpr int kWindow = 3, kStride = 2, kPadding = 1;
 int64_t pooled(int64_t extent) { return (extent + 2 * kPadding - kWindow) / kStride + 1; }
 __device__ inline int64_t pooled_of(int64_t extent) { return (extent + 2 * kPadding - kWindow) / kStride + 1; }
 
-struct Place {
+struct Pixel {
   int64_t image, y, x;
-  __device__ Place(int64_t row, int64_t height, int64_t width)
+  __device__ Pixel(int64_t row, int64_t height, int64_t width)
       : image(row / width / height), y(row / width % height), x(row % width) {}
 };
 
@@ -23,16 +23,16 @@ __global__ void __launch_bounds__(kColumnThreads) max_pool_forward_kernel(MaxPoo
   const int64_t out_height = pooled_of(p.height), out_width = pooled_of(p.width);
   const ColumnWalk<kVector> walk(p.batch * out_height * out_width, p.channels);
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
-    const Place place(row, out_height, out_width);
+    const Pixel pixel(row, out_height, out_width);
     float best[kVector];
     Pack<int8_t, kVector> index;
     bool is_first = true;
     for (int window = 0; window < kWindow * kWindow; ++window) {
-      const int64_t y = place.y * kStride - kPadding + window / kWindow;
-      const int64_t x = place.x * kStride - kPadding + window % kWindow;
+      const int64_t y = pixel.y * kStride - kPadding + window / kWindow;
+      const int64_t x = pixel.x * kStride - kPadding + window % kWindow;
       if (y < 0 || y >= p.height || x < 0 || x >= p.width) continue;
       float value[kVector];
-      load(static_cast<const T*>(p.x) + ((place.image * p.height + y) * p.width + x) * p.channels + walk.column, value);
+      load(static_cast<const T*>(p.x) + ((pixel.image * p.height + y) * p.width + x) * p.channels + walk.column, value);
       GPUTRAIN_UNROLL
       for (int k = 0; k < kVector; ++k) {
         if (!is_first && !(value[k] > best[k]) && value[k] == value[k]) continue;
@@ -53,14 +53,14 @@ __global__ void __launch_bounds__(kColumnThreads) max_pool_backward_kernel(MaxPo
   const int64_t out_height = pooled_of(p.height), out_width = pooled_of(p.width);
   const ColumnWalk<kVector> walk(p.batch * p.height * p.width, p.channels);
   for (int64_t row = walk.first; row < walk.end; row += walk.step) {
-    const Place place(row, p.height, p.width);
+    const Pixel pixel(row, p.height, p.width);
     float dx[kVector] = {};
     // The windows that contain this pixel: at most two along each side.
-    for (int64_t y = place.y / kStride; y <= (place.y + 1) / kStride && y < out_height; ++y) {
-      for (int64_t x = place.x / kStride; x <= (place.x + 1) / kStride && x < out_width; ++x) {
+    for (int64_t y = pixel.y / kStride; y <= (pixel.y + 1) / kStride && y < out_height; ++y) {
+      for (int64_t x = pixel.x / kStride; x <= (pixel.x + 1) / kStride && x < out_width; ++x) {
         const auto window =
-            static_cast<int8_t>((place.y - y * kStride + kPadding) * kWindow + (place.x - x * kStride + kPadding));
-        const int64_t from = ((place.image * out_height + y) * out_width + x) * p.channels + walk.column;
+            static_cast<int8_t>((pixel.y - y * kStride + kPadding) * kWindow + (pixel.x - x * kStride + kPadding));
+        const int64_t from = ((pixel.image * out_height + y) * out_width + x) * p.channels + walk.column;
         float dy[kVector];
         load(static_cast<const T*>(p.dy) + from, dy);
         const auto index = load_pack<int8_t, kVector>(p.index + from);

@@ -1,4 +1,4 @@
-// Parts of device.cuh that need nvcc. tests/support/lanes.hpp defines the same names for a CPU.
+// Parts of device.cuh that need nvcc. tests/support/cuda_emulator.hpp defines the same names for a CPU.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,0 +1,67 @@
+// Forecast of a run of N ranks, made on one machine with the code of real runs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "gputrain/comm/simulated_ranks.hpp"
+#include "gputrain/data/epoch_shares.hpp"
+#include "gputrain/estimate/memory.hpp"
+#include "gputrain/setup/training_setup.hpp"
+#include "gputrain/setup/trial_step.hpp"
+
+namespace gputrain::app {
+
+/// How often something happens in a run, including the end of training; empty: decided by the clock or by the run
+/// itself.
+using Times = std::optional<int64_t>;
+
+/// Values that may differ between ranks.
+struct ShardEstimate {
+  int64_t most_owned = 0, fewest_owned = 0;   // bytes of parameters that a rank updates
+  int64_t owning_nothing = 0;                 // ranks
+  int64_t most_state = 0;                     // bytes of optimizer state
+  int64_t files_bytes = 0, largest_file = 0;  // files of optimizer state in a checkpoint
+};
+
+/// Communication of one step.
+struct CommunicationEstimate {
+  int64_t buckets = 0, largest_bucket = 0;  // bytes
+  comm::CollectiveTraffic traffic;          // of one rank in one step
+  int64_t bytes_per_rank = 0;               // bytes that each rank sends in a ring
+};
+
+struct CheckpointEstimate {
+  int64_t files = 0;  // files with tensors
+  int64_t bytes = 0, largest_file = 0;
+  int64_t frozen_bytes = 0;           // beside the checkpoints, once for all of them
+  int64_t most_at_once = 0;           // checkpoints, including the one being written
+  std::optional<int64_t> free_bytes;  // on the disk of output_dir; empty: unknown
+  int64_t copy_bytes = 0;             // host memory of rank 0 for the copy that a background save writes; 0: no copy
+
+  bool fits() const noexcept { return !free_bytes || most_at_once * bytes + frozen_bytes <= *free_bytes; }
+};
+
+/// Extrapolates from a step with one sample, `one`: takes one more with as many samples as take some seconds, at most
+/// `most_samples`, and one with half as many.
+Activations measure_activations(const Job& job, TrainingSetup& setup, const TrialStep& one, int64_t most_samples);
+
+struct DryRunEstimate {
+  data::EpochShares epoch;
+  Times evaluations, saves;
+  bool saves_more = false;  // also saves after each evaluation with a new best score
+  double first_lr = 0, last_lr = 0;
+  ShardEstimate shards;
+  CommunicationEstimate communication;
+  CheckpointEstimate checkpoint;
+  Memory memory;          // of the rank that has most
+  int64_t host_data = 0;  // bytes of batches read ahead, per rank
+  double first_loss = 0;  // of the first sample
+};
+
+/// `setup` is rank 0 of a group without peers; takes some small steps with it. `traffic` counts what the assembly
+/// sends.
+DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const comm::CollectiveTraffic& traffic,
+                                     int64_t device_bytes);
+
+}  // namespace gputrain::app

@@ -1,0 +1,44 @@
+// How gradients are reduced over ranks: buckets, dtype on the wire, compression, bytes sent.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "gputrain/checkpoint/store.hpp"
+#include "gputrain/comm/process_groups.hpp"
+#include "gputrain/device/arena.hpp"
+#include "gputrain/job/job_spec.hpp"
+#include "gputrain/parallel/data_parallel.hpp"
+
+namespace gputrain::app {
+
+struct GradientSync {
+  parallel::BucketLimits buckets;
+  std::string bucket_reason;  // "auto: ..."; empty if the job sets the size
+  bool is_measured = false;   // the bucket size: a resumed run keeps it, because rounding depends on it
+  std::optional<at::ScalarType> wire_type;
+  std::unique_ptr<parallel::PowerSgd> power_sgd;  // null unless parallel.compress is powersgd
+
+  parallel::ReducerOptions options(const std::vector<device::Range>& owners) const;
+
+  /// Adds the fields for a checkpoint's state.
+  void note(nlohmann::json& state) const;
+  /// This rank's shard of the power_sgd state: its errors, and on rank 0 also the factors.
+  checkpoint::Shard shard(const comm::ProcessGroups& groups) const;
+  /// Restores what fits this job. If the number of ranks, the PowerSGD rank or the memory order differs, the saved
+  /// errors cannot be used: warns and starts with zero errors.
+  void restore(const checkpoint::Checkpoint& from, const comm::ProcessGroups& groups);
+};
+
+/// Every rank must call.
+GradientSync plan_gradient_sync(const JobSpec& spec, comm::ProcessGroups& groups, const device::Arena& arena);
+
+/// "25 MiB a step instead of 50 MiB, gradients as fp16  3 buckets of 16 MiB (auto: ...)"
+std::string describe(const GradientSync& gradient_sync, const device::Arena& arena,
+                     const parallel::GradientTraffic& one_step);
+
+}  // namespace gputrain::app

@@ -1,0 +1,126 @@
+// All parts of a run, built from the job in the order in which data flows.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "gputrain/comm/process_groups.hpp"
+#include "gputrain/comm/simulated_ranks.hpp"
+#include "gputrain/core/error.hpp"
+#include "gputrain/data/loader.hpp"
+#include "gputrain/data/open.hpp"
+#include "gputrain/device/arena.hpp"
+#include "gputrain/device/host.hpp"
+#include "gputrain/job/job.hpp"
+#include "gputrain/launch/environment.hpp"
+#include "gputrain/models/model.hpp"
+#include "gputrain/optim/grad_scaler.hpp"
+#include "gputrain/optim/optimizer.hpp"
+#include "gputrain/optim/schedule.hpp"
+#include "gputrain/setup/gradient_sync.hpp"
+#include "gputrain/setup/micro_batch_choice.hpp"
+#include "gputrain/tasks/task.hpp"
+#include "gputrain/train/evaluator.hpp"
+#include "gputrain/train/plan.hpp"
+
+namespace gputrain::app {
+
+/// Where this process computes, and its process groups.
+struct RankContext {
+  launch::Launch launch;
+  device::CpuThreads threads;
+  at::Device device = at::kCPU;
+  ops::Policy policy;
+  comm::ProcessGroups groups;
+
+  int rank() const noexcept { return launch.rendezvous.rank; }
+};
+
+/// Sets up the process for the job: threads, device, numerics, random seeds, rendezvous of the ranks. Every rank must
+/// call.
+RankContext create_rank_context(const Job& job);
+
+/// The same for a rank without peers: it computes on this machine's CPU with all cores and sends nothing. `traffic`
+/// counts what it would send.
+RankContext simulate_rank(const JobSpec& spec, const comm::Rendezvous& at,
+                          std::shared_ptr<comm::CollectiveTraffic> traffic);
+
+/// Call in a handler, for an error before the rendezvous: rethrows it. The ranks meet only to find out if rank 0 has
+/// the same error; then this rank throws ReportedElsewhere, so that only rank 0 prints it.
+[[noreturn]] void fail_before_rendezvous(const Error& mistake);
+
+/// Call in a handler: reports the failure to the other ranks and rethrows it.
+[[noreturn]] void fail(RankContext& context, const std::exception& failure);
+
+/// The job's datasets and what the model must know of them. val and test are null if the job has none.
+struct JobDatasets : data::DatasetSplits {
+  models::DataFacts facts;
+  std::shared_ptr<const tasks::Task> task;  // loss and metrics
+
+  int64_t tokens_per_sample() const { return train->layout().token_count(); }
+  /// What a target number means.
+  std::string target_kind() const { return tokens_per_sample() > 0 ? "character" : "class"; }
+};
+
+JobDatasets open_datasets(const Job& job);
+
+/// The model in its arena (flat buffer), initialized from the seed or from pretrained weights.
+struct BuiltModel {
+  std::unique_ptr<models::Model> model;
+  std::unique_ptr<device::Arena> arena;
+  std::vector<at::Tensor> parameters;  // trainable ones
+  int64_t parameter_count = 0;         // elements of all
+  int64_t trainable_count = 0;         // of these, elements that model.freeze leaves to train
+  int64_t classes_left_out = 0;        // of a last layer that pretrained weights have otherwise
+  bool sync_batch_norm = false;        // its batch norm in training is over the batches of all ranks
+  std::vector<device::Range> owners;   // what each rank updates, where they share that out; otherwise empty
+};
+
+/// Every rank must call.
+BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context);
+
+/// Turns gradients into new weights.
+struct OptimizerStack {
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::Schedule> schedule;
+  std::unique_ptr<optim::GradScaler> scaler;  // null unless the precision needs loss scaling
+};
+
+OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context, const train::Plan& plan,
+                                     const BuiltModel& built);
+
+/// All parts, in the order in which they are built; the first one is destroyed last. Not movable: the model refers to
+/// the group in `context`.
+struct TrainingSetup {
+  /// `kept_global_batch`: global batch of the run that is resumed; 0: a new run. Every rank must call.
+  explicit TrainingSetup(const Job& job, int64_t kept_global_batch = 0);
+  /// The same with an existing place; `open` returns the datasets.
+  TrainingSetup(const Job& job, RankContext at, const std::function<JobDatasets()>& open,
+                int64_t kept_global_batch = 0);
+  TrainingSetup(const TrainingSetup&) = delete;
+  TrainingSetup& operator=(const TrainingSetup&) = delete;
+
+  RankContext context;
+  JobDatasets datasets;
+  train::Plan plan;
+  BuiltModel built;
+  OptimizerStack optimizer_stack;
+  GradientSync gradient_sync;
+  MicroBatchChoice micro_batch;  // empty if the job sets the size
+};
+
+/// Checks before training what would fail after it: a prompt that the vocabulary cannot encode.
+void check_sample(const Job& job, const JobDatasets& datasets);
+
+train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const RankContext& context,
+                     int64_t kept_global_batch = 0);
+data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const RankContext& context,
+                                   const train::BatchPlan& batch);
+data::InputFormat input_format(const JobSpec& spec, const data::Dataset& dataset, const RankContext& context);
+
+/// Metrics get the prefix `role`: "val/loss". `most_samples` 0: the job's limit.
+train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
+                                const TrainingSetup& setup, std::string role, int64_t most_samples = 0);
+
+}  // namespace gputrain::app

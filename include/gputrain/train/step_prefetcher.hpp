@@ -1,0 +1,54 @@
+// Gives the training loop each step's data and what all ranks agreed on for it; fetches one step ahead.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "gputrain/comm/process_groups.hpp"
+#include "gputrain/data/loader.hpp"
+#include "gputrain/train/preemption.hpp"
+
+namespace gputrain::train {
+
+/// What all ranks agreed on before a step.
+struct StepConsensus {
+  int64_t weight = 0;               // targets of the step over all ranks
+  data::SampleUsage usage;          // samples of the step over all ranks
+  Stop stop = Stop::none;           // end training instead of this step
+  std::vector<bool> hook_requests;  // for each wish given to prefetch(): whether any rank had it
+  bool replays = false;             // every rank can replay the recorded step
+};
+
+class StepPrefetcher {
+ public:
+  struct Step {
+    data::StepData data;
+    StepConsensus agreed;
+    double wait_seconds = 0;  // how long the loop waited for the data
+  };
+
+  /// `can_replay`: whether this rank can run a step with these data as a replay.
+  StepPrefetcher(data::Loader& loader, comm::ProcessGroups& groups, StopReason own_stop,
+                 std::function<bool(const data::StepData&)> can_replay)
+      : loader_(loader), groups_(groups), own_stop_(std::move(own_stop)), can_replay_(std::move(can_replay)) {}
+
+  /// Fetches the next step's data and starts the all-reduce of the agreement; call it while the device runs the current
+  /// step. `hook_requests` are this rank's, the same number on every rank. Every rank must call.
+  void prefetch(const std::vector<bool>& hook_requests);
+  /// Returns the step fetched last. Call it even if its data is no longer needed, to complete the all-reduce.
+  Step next();
+
+ private:
+  data::Loader& loader_;
+  comm::ProcessGroups& groups_;
+  StopReason own_stop_;
+  std::function<bool(const data::StepData&)> can_replay_;
+  std::optional<Step> fetched_;
+  at::Tensor sums_;        // int64: weight, usage, ranks that cannot replay, votes for a stop, wishes
+  comm::Pending pending_;  // the all-reduce of sums_
+};
+
+}  // namespace gputrain::train

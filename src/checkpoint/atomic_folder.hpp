@@ -1,0 +1,41 @@
+// Atomic changes to a folder of checkpoints: a checkpoint that is being written or removed has a name that ends in
+// ".partial", so a finished name never shows half a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::checkpoint {
+
+/// Converts file system exceptions to Error(checkpoint).
+template <class Action>
+auto on_disk(const std::filesystem::path& path, const std::string& what, Action action) {
+  try {
+    return action();
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw Error(ExitCode::checkpoint, {.what = what + ": " + error.code().message(), .where = path.string()});
+  }
+}
+
+/// Creates a folder where there is none, whose name is then as durable as what it will hold.
+void create_folder(const std::filesystem::path& folder);
+
+/// The name under which a checkpoint is written or removed.
+std::filesystem::path partial_name_of(const std::filesystem::path& checkpoint);
+
+/// Removes what is left of folders that a killed process was writing or removing. Returns what to tell of one that
+/// cannot be removed, which takes room and no more; else "".
+std::string remove_partial_folders(const std::filesystem::path& folder);
+
+/// A full disk is better found out before an hour of writing than after it. Throws Error(checkpoint) with this hint.
+void check_room(const std::filesystem::path& folder, uint64_t needed, const std::string& hint);
+
+/// Gives `written` a finished name in `folder` that nothing has had there, durably, and returns it.
+std::filesystem::path commit_folder(const std::filesystem::path& written, const std::filesystem::path& folder,
+                                    int64_t step);
+
+}  // namespace gputrain::checkpoint

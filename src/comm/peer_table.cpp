@@ -1,0 +1,282 @@
+#include "peer_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+namespace gputrain::comm {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMostNamed = 16;
+
+std::string whole_seconds(double seconds) { return std::to_string(std::llround(seconds)) + " s"; }
+
+std::string line(std::string label, const std::string& text) {
+  label.resize(9, ' ');
+  return "\n    " + label + text;
+}
+
+/// "rank 3", "ranks 0, 2-7"
+std::string ranks_text(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size();) {
+    size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (i > 0) text += ", ";
+    text += std::to_string(ranks[i]);
+    if (last > i) text += (last == i + 1 ? ", " : "-") + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string number_text(Channel channel, int64_t number) {
+  return "number " + std::to_string(number) + " of the " + (channel == Channel::control ? "control" : "tensor") +
+         " collectives";
+}
+
+std::string hint_of(ExitCode code) {
+  return code == ExitCode::internal
+             ? "this is a bug in gputrain or in code added to it: please report it with this page and the job"
+             : "a restart goes on from the newest checkpoint";
+}
+
+}  // namespace
+
+Error Verdict::error_of(int rank, const std::string& happening) const {
+  const std::string head = "rank " + std::to_string(rank) + ": " + (happening.empty() ? "" : happening + ": ") + cause;
+  if (rank == speaker) return {code, {.what = head + page, .hint = hint}};
+  return {code, {.what = head, .hint = "rank " + std::to_string(speaker) + " says more"}};
+}
+
+json to_json(const Verdict& verdict) {
+  return {{"code", static_cast<int>(verdict.code)},
+          {"cause", verdict.cause},
+          {"page", verdict.page},
+          {"hint", verdict.hint},
+          {"speaker", verdict.speaker}};
+}
+
+Verdict verdict_from_json(const json& all) {
+  const bool is_bug = all.at("code").get<int>() == static_cast<int>(ExitCode::internal);
+  return {.code = is_bug ? ExitCode::internal : ExitCode::restart,
+          .cause = all.at("cause"),
+          .page = all.at("page"),
+          .hint = all.at("hint"),
+          .speaker = all.at("speaker")};
+}
+
+PeerTable::PeerTable(std::vector<std::string> hosts, int own_rank) : own_rank_(own_rank) {
+  for (std::string& host : hosts) ranks_.push_back({.host = std::move(host), .words = {}, .status = {}});
+}
+
+void PeerTable::hear(int rank, RankStatus status) {
+  Rank& one = of(rank);
+  for (size_t i = 0; i < kChannels; ++i) {  // keep the calls that it reported before
+    RankStatus::Lane &now = status.lanes[i], &before = one.status.lanes[i];
+    if (now.calls.empty()) now.calls = std::move(before.calls), now.last = before.last;
+  }
+  one.status = std::move(status);
+  one.heard = Clock::now();
+}
+
+void PeerTable::lose(int rank, std::string how) {
+  of(rank).life = Life::lost;
+  of(rank).words = std::move(how);
+}
+
+void PeerTable::leave(int rank, std::string words, bool failed) {
+  of(rank).life = failed ? Life::failed : Life::left;
+  of(rank).words = std::move(words);
+}
+
+PeerTable::Ranks PeerTable::which(const std::function<bool(const Rank&)>& is_one) const {
+  Ranks ranks;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    if (is_one(ranks_[rank])) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+std::string PeerTable::name(int rank) const { return "rank " + std::to_string(rank) + " on " + of(rank).host; }
+
+/// What the rank was doing when it was last heard of.
+std::string PeerTable::state(int rank) const {
+  const Rank& one = of(rank);
+  const double ago = std::chrono::duration<double>(Clock::now() - one.heard).count();
+  const RankStatus& status = one.status;
+  if (status.phase.empty()) return "no message from it yet";
+  const bool is_here = one.life == Life::here;
+  std::string text = status.phase + ", since " + whole_seconds(status.phase_seconds + (is_here ? ago : 0));
+  if (const auto& waiting = status.waiting) text += ", waiting for " + waiting->what;
+  if (one.life == Life::left || one.life == Life::failed) return text + "; it has ended";
+  return is_here ? text : text + " when last heard of, " + whole_seconds(ago) + " ago";
+}
+
+std::optional<AwaitedCollective> PeerTable::longest_wait() const {
+  std::optional<AwaitedCollective> longest;
+  for (const Rank& one : ranks_) {
+    const auto& waiting = one.status.waiting;
+    if (one.life == Life::here && waiting && (!longest || waiting->seconds > longest->seconds)) longest = waiting;
+  }
+  return longest;
+}
+
+/// Which ranks have called a collective and which have not.
+std::string PeerTable::page_about(const std::optional<AwaitedCollective>& what) const {
+  if (!what) return {};
+  const auto has_called = [&](const Rank& one) { return one.status.lane(what->channel).begun >= what->number; };
+  const auto is_missing = [&](const Rank& one) {
+    const bool is_known = own_rank_ == 0 || !one.status.phase.empty();
+    return is_known && !has_called(one);
+  };
+  const Ranks arrived = which(has_called), missing = which(is_missing);
+  std::string page = line(
+      "at", what->what + ", " + number_text(what->channel, what->number) + ", since " + whole_seconds(what->seconds));
+  if (!arrived.empty()) page += line("arrived", ranks_text(arrived));
+  for (size_t i = 0; i < std::min(missing.size(), kMostNamed); ++i) {
+    page += line(i == 0 ? "missing" : "", name(missing[i]) + ": " + state(missing[i]));
+  }
+  if (missing.size() > kMostNamed) page += line("", "and " + std::to_string(missing.size() - kMostNamed) + " more");
+  return page;
+}
+
+Verdict PeerTable::verdict(ExitCode code, std::string cause, std::string page) const {
+  const Ranks here = which([](const Rank& one) { return one.life == Life::here; });
+  const int speaker = here.empty() ? own_rank_ : here.front();
+  return {.code = code, .cause = std::move(cause), .page = std::move(page), .hint = hint_of(code), .speaker = speaker};
+}
+
+bool PeerTable::has_loss() const {
+  return !which([](const Rank& one) { return one.life == Life::failed || one.life == Life::lost; }).empty();
+}
+
+std::optional<Verdict> PeerTable::loss() const {
+  for (const Life life : {Life::failed, Life::lost}) {
+    const Ranks those = which([&](const Rank& one) { return one.life == life; });
+    if (those.empty()) continue;
+    const int rank = those.front();
+    const bool is_lost = life == Life::lost;
+    std::string cause = name(rank) + (is_lost ? " " : " has ended by an error") +
+                        (is_lost || of(rank).words.empty() ? "" : ": ") + of(rank).words;
+    const auto wait = longest_wait();
+    std::string page = page_about(wait);
+    for (const int other : those) {
+      const bool is_reported = wait && of(other).status.lane(wait->channel).begun < wait->number;
+      if (!is_reported) page += line(is_lost ? "lost" : "ended", name(other) + ": " + state(other));
+    }
+    Verdict found = verdict(ExitCode::restart, std::move(cause), std::move(page));
+    if (is_lost) found.hint = "check " + of(rank).host + " and the end of that rank's log; " + found.hint;
+    return found;
+  }
+  return std::nullopt;
+}
+
+bool PeerTable::is_suspicious(double seconds) {
+  const auto is_new = [&](Channel channel, int64_t number) {
+    return std::exchange(suspected_, std::pair(channel, number)) != std::pair(channel, number);
+  };
+  const auto wait = longest_wait();
+  const bool is_stuck = wait && wait->seconds >= seconds && std::ranges::all_of(ranks_, [&](const Rank& one) {
+                          return one.status.lane(wait->channel).begun >= wait->number;
+                        });
+  if (is_stuck) return is_new(wait->channel, wait->number);
+  for (const Channel channel : {Channel::control, Channel::tensors}) {
+    std::map<int64_t, uint64_t> marks;
+    for (const Rank& one : ranks_) {
+      const auto& lane = one.status.lane(channel);
+      const bool is_equal =
+          lane.mark == 0 || marks.try_emplace(lane.mark, lane.mark_hash).first->second == lane.mark_hash;
+      if (!is_equal) return is_new(channel, -lane.mark);
+    }
+  }
+  return false;
+}
+
+std::optional<Verdict> PeerTable::disagreement(double seconds) const {
+  for (const Channel channel : {Channel::control, Channel::tensors}) {
+    if (auto found = different_calls(channel)) return found;
+  }
+  return waiting_in_a_circle(seconds);
+}
+
+/// The first difference among the collectives that most ranks still remember: ranks go on meanwhile, so one may
+/// remember calls from a later number on than another.
+std::optional<Verdict> PeerTable::different_calls(Channel channel) const {
+  int64_t first = INT64_MAX, last = 0;
+  for (const Rank& one : ranks_) {
+    const auto& lane = one.status.lane(channel);
+    if (lane.calls.empty()) continue;
+    first = std::min(first, lane.last - std::ssize(lane.calls) + 1);
+    last = std::max(last, lane.last);
+  }
+  using Calls = std::map<std::string, Ranks>;
+  Calls differing;
+  int64_t at = 0;
+  size_t most = 0;
+  for (int64_t number = first; number <= last && most < ranks_.size(); ++number) {
+    Calls calls;
+    size_t known = 0;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const auto call = ranks_[rank].status.call(channel, number);
+      if (!call) continue;
+      calls[*call].push_back(static_cast<int>(rank));
+      ++known;
+    }
+    if (calls.size() < 2 || known <= most) continue;
+    most = known;
+    at = number;
+    differing = std::move(calls);
+  }
+  if (differing.empty()) return std::nullopt;
+  std::string page;
+  for (const auto& [call, ranks] : differing) page += line("called", call + " on " + ranks_text(ranks));
+  for (const auto& [call, ranks] : differing) page += line("", name(ranks.front()) + ": " + state(ranks.front()));
+  return verdict(ExitCode::internal,
+                 "the ranks do not call the same collectives: they differ in " + number_text(channel, at),
+                 std::move(page));
+}
+
+/// Every rank waits, each for a collective that another rank has not called.
+std::optional<Verdict> PeerTable::waiting_in_a_circle(double seconds) const {
+  std::string page;
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const auto& waiting = ranks_[rank].status.waiting;
+    if (ranks_[rank].life != Life::here || !waiting || waiting->seconds < seconds) return std::nullopt;
+    const bool all_called = std::ranges::all_of(
+        ranks_, [&](const Rank& one) { return one.status.lane(waiting->channel).begun >= waiting->number; });
+    if (all_called) return std::nullopt;
+    page += line("waiting", name(static_cast<int>(rank)) + ": for " + waiting->what + ", " +
+                                number_text(waiting->channel, waiting->number) + ", " + state(static_cast<int>(rank)));
+  }
+  return verdict(ExitCode::internal, "the ranks do not call the same collectives: they wait for each other",
+                 std::move(page));
+}
+
+Verdict PeerTable::failure(const Failure& failure) const {
+  const std::string reason = " (" + failure.message + ")";
+  const Ranks left = which([](const Rank& one) { return one.life == Life::left; });
+  const auto in = failure.in ? failure.in : longest_wait();
+  std::string page = page_about(in);
+  if (!left.empty()) {
+    const std::string words = of(left.front()).words;
+    return verdict(ExitCode::restart,
+                   name(left.front()) + " has ended before the others" + (words.empty() ? "" : ": " + words), page);
+  }
+  const Ranks missing =
+      in ? which([&](const Rank& one) { return one.status.lane(in->channel).begun < in->number; }) : Ranks{};
+  if (missing.empty()) {
+    return verdict(ExitCode::restart, in ? failure.message : "a connection between ranks broke" + reason, page);
+  }
+  Verdict found =
+      verdict(ExitCode::restart,
+              (missing.size() == 1 ? name(missing.front()) : ranks_text(missing)) + " did not come" + reason, page);
+  found.hint = "find out what that rank was doing; parallel.timeout is how long the others wait; " + found.hint;
+  return found;
+}
+
+}  // namespace gputrain::comm

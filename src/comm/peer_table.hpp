@@ -1,0 +1,95 @@
+// What is known about every rank, and what follows: whether the run can go on, and if not, why, on one page.
+//
+// Rank 0 hears from all ranks and decides for them. The others hear from rank 0 only, and decide when rank 0 is lost.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "collective_log.hpp"
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::comm {
+
+/// Why all ranks end.
+struct Verdict {
+  ExitCode code = ExitCode::restart;
+  std::string cause;  // "rank 1 on node2 has not been heard from for 15 s"
+  std::string page;   // more lines, each after a line feed
+  std::string hint;
+  int speaker = 0;  // the rank that prints the page; the others print only the cause
+
+  /// The error as `rank` reports it; `happening`: what failed there, "all-reduce of gradients 3 failed after 2.0 s", or
+  /// empty.
+  Error error_of(int rank, const std::string& happening) const;
+};
+
+nlohmann::json to_json(const Verdict& verdict);
+/// Throws nlohmann::json::exception.
+Verdict verdict_from_json(const nlohmann::json& json);
+
+/// A collective that failed.
+struct Failure {
+  std::string message;  // from the library
+  std::optional<AwaitedCollective> in;
+};
+
+class PeerTable {
+ public:
+  PeerTable(std::vector<std::string> hosts, int own_rank);
+
+  void hear(int rank, RankStatus status);
+  /// The rank is lost. `how`: "has not been heard from for 15 s"
+  void lose(int rank, std::string how);
+  /// The rank has ended by itself. `failed`: by an error, with the message `words`.
+  void leave(int rank, std::string words, bool failed);
+
+  bool is_here(int rank) const { return of(rank).life == Life::here; }
+  /// Whether to compare the calls of all ranks: one rank has waited `seconds` for a collective that all have called, or
+  /// the calls up to a mark differ. True once for each such state.
+  bool is_suspicious(double seconds);
+
+  /// Whether a rank is lost or has ended by an error; loss() is the verdict on that.
+  bool has_loss() const;
+  std::optional<Verdict> loss() const;
+  /// The verdict if ranks called different collectives, as far as the calls are known, or have all waited for each
+  /// other for `seconds`.
+  std::optional<Verdict> disagreement(double seconds) const;
+  /// The verdict on a failed collective if nothing better is known.
+  Verdict failure(const Failure& failure) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Life { here, left, failed, lost };
+  struct Rank {
+    std::string host;
+    Life life = Life::here;
+    std::string words;  // why it is not here
+    RankStatus status;
+    Clock::time_point heard = Clock::now();
+  };
+  using Ranks = std::vector<int>;
+  const Rank& of(int rank) const { return ranks_.at(static_cast<size_t>(rank)); }
+  Rank& of(int rank) { return ranks_.at(static_cast<size_t>(rank)); }
+  Ranks which(const std::function<bool(const Rank&)>& is_one) const;
+
+  std::string name(int rank) const;
+  std::string state(int rank) const;
+  std::optional<AwaitedCollective> longest_wait() const;
+  std::string page_about(const std::optional<AwaitedCollective>& what) const;
+  std::optional<Verdict> different_calls(Channel channel) const;
+  std::optional<Verdict> waiting_in_a_circle(double seconds) const;
+  Verdict verdict(ExitCode code, std::string cause, std::string page) const;
+
+  std::vector<Rank> ranks_;
+  int own_rank_;
+  std::pair<Channel, int64_t> suspected_{};  // the state that was compared last
+};
+
+}  // namespace gputrain::comm

@@ -1,0 +1,85 @@
+#include "gputrain/comm/simulated_ranks.hpp"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "connection.hpp"
+#include "gputrain/comm/process_groups.hpp"
+
+namespace gputrain::comm {
+namespace {
+
+class DoneWork final : public c10d::Work {
+ public:
+  bool isCompleted() override { return true; }
+  bool wait(std::chrono::milliseconds) override { return true; }
+};
+
+/// The backend of one rank whose peers do not exist.
+class SimulatedBackend final : public c10d::Backend {
+ public:
+  SimulatedBackend(int rank, int size, std::shared_ptr<CollectiveTraffic> traffic)
+      : Backend(rank, size), traffic_(std::move(traffic)) {}
+
+  const std::string getBackendName() const override { return "imagined"; }
+
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions&) override {
+    return count(traffic_->all_reduce, tensors.front());
+  }
+  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions&) override {
+    return count(traffic_->reduce, tensors.front());
+  }
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions&) override {
+    return count(traffic_->broadcast, tensors.front());
+  }
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& all, at::Tensor& own,
+                                                 const c10d::AllgatherOptions&) override {
+    all.view({getSize(), -1}).copy_(own.view({1, -1}).expand({getSize(), -1}));
+    return count(traffic_->all_gather, own);
+  }
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
+    return c10::make_intrusive<DoneWork>();
+  }
+
+ private:
+  static c10::intrusive_ptr<c10d::Work> count(CollectiveTraffic::Kind& kind, const at::Tensor& tensor) {
+    ++kind.calls;
+    kind.bytes += static_cast<int64_t>(tensor.nbytes());
+    return c10::make_intrusive<DoneWork>();
+  }
+
+  std::shared_ptr<CollectiveTraffic> traffic_;
+};
+
+Group simulated_group(const Rendezvous& at, std::shared_ptr<CollectiveTraffic> traffic, at::Device device) {
+  auto connection = std::make_shared<Connection>();
+  connection->device = device;
+  connection->backend = c10::make_intrusive<SimulatedBackend>(at.rank, at.world_size, std::move(traffic));
+  return Group(std::move(connection));
+}
+
+}  // namespace
+
+CollectiveTraffic CollectiveTraffic::operator-(const CollectiveTraffic& earlier) const noexcept {
+  const auto since = [](const Kind& now, const Kind& then) {
+    return Kind{now.calls - then.calls, now.bytes - then.bytes};
+  };
+  return {since(all_reduce, earlier.all_reduce), since(reduce, earlier.reduce), since(broadcast, earlier.broadcast),
+          since(all_gather, earlier.all_gather)};
+}
+
+ProcessGroups ProcessGroups::simulated(const Rendezvous& at, std::shared_ptr<CollectiveTraffic> traffic,
+                                       at::Device device) {
+  ProcessGroups groups;
+  if (at.world_size == 1) return groups;
+  groups.control_ = simulated_group(at, std::make_shared<CollectiveTraffic>(), at::kCPU);
+  groups.tensors_ = simulated_group(at, std::move(traffic), device);
+  groups.hosts_.assign(static_cast<size_t>(at.world_size), "imagined");
+  groups.description_ = "imagined";
+  return groups;
+}
+
+}  // namespace gputrain::comm

@@ -1,0 +1,172 @@
+#include "gputrain/estimate/dry_run_estimate.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "gputrain/device/host.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/resume/checkpoint_room.hpp"
+#include "gputrain/resume/checkpointing.hpp"
+#include "gputrain/resume/record.hpp"
+#include "gputrain/setup/training_loop.hpp"
+#include "gputrain/setup/training_state.hpp"
+#include "gputrain/setup/weights.hpp"
+
+namespace gputrain::app {
+namespace {
+
+Times times_of(const train::Cadence& cadence, const train::Plan& plan) {
+  if (plan.is_time_limited() || cadence.is_auto || cadence.seconds > 0) return std::nullopt;
+  const auto multiples = [&](int64_t steps) { return steps > 0 ? plan.total_steps / steps : 0; };
+  int64_t times = multiples(cadence.steps) + multiples(cadence.also_steps), both = 0;
+  const int64_t divisor = std::max<int64_t>(1, std::gcd(cadence.steps, cadence.also_steps));
+  if (!__builtin_mul_overflow(cadence.steps / divisor, cadence.also_steps, &both)) times -= multiples(both);
+  return times + (cadence.at_step(plan.total_steps) ? 0 : 1);
+}
+
+/// Whether a checkpoint with a new best score may be saved between the regular saves.
+bool saves_between(const JobSpec& spec, const TrainingSetup& setup) {
+  const auto& [save, eval] = std::pair(setup.plan.save, setup.plan.eval);
+  if (best_metric_of(spec, setup.datasets).empty() || save.is_never() || eval.is_never()) return false;
+  return save.steps == 0 || eval.steps == 0 || eval.steps % save.steps != 0;
+}
+
+struct FilesEstimate {
+  int64_t count = 0, bytes = 0, largest = 0;
+};
+
+/// Computes each rank's part in turn with that rank's own code. Does not touch the state's pages, so it takes no
+/// memory.
+ShardEstimate estimate_shards(const Job& job, TrainingSetup& setup) {
+  auto& built = setup.built;
+  device::Arena& arena = *built.arena;
+  const device::Range own = arena.owned();
+  const auto item = static_cast<int64_t>(arena.values().itemsize());
+  ShardEstimate shards{.fewest_owned = INT64_MAX};
+  const int ranks = built.owners.empty() ? 1 : static_cast<int>(built.owners.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (!built.owners.empty()) arena.own(built.owners[static_cast<size_t>(rank)]);
+    const OptimizerStack optimizer_stack = build_optimizer_stack(job, setup.context, setup.plan, built);
+    const auto shard = optimizer_shard(built, *optimizer_stack.optimizer, rank);
+    const auto file = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
+    const int64_t owned = arena.owned().size() * item;
+    shards.most_owned = std::max(shards.most_owned, owned);
+    shards.fewest_owned = std::min(shards.fewest_owned, owned);
+    shards.owning_nothing += owned == 0;
+    shards.most_state = std::max(shards.most_state, fixed_memory(built, optimizer_stack).optimizer_state);
+    shards.files_bytes += file;
+    shards.largest_file = std::max(shards.largest_file, file);
+  }
+  arena.own(own);
+  return shards;
+}
+
+CommunicationEstimate estimate_communication(const TrainingSetup& setup, const comm::CollectiveTraffic& of_a_step) {
+  const auto& arena = *setup.built.arena;
+  CommunicationEstimate communication{.traffic = of_a_step};
+  if (setup.context.groups.alone()) return communication;
+  communication.bytes_per_rank = traffic_of_step(setup).bytes;
+  for (const device::Range& bucket : parallel::plan_buckets(arena, setup.gradient_sync.buckets)) {
+    ++communication.buckets;
+    communication.largest_bucket =
+        std::max(communication.largest_bucket, bucket.size() * static_cast<int64_t>(arena.values().itemsize()));
+  }
+  return communication;
+}
+
+/// Files of the compression state: every rank writes its errors, rank 0 also the factors.
+FilesEstimate estimate_compression(const TrainingSetup& setup) {
+  const auto& groups = setup.context.groups;
+  if (!setup.gradient_sync.power_sgd) return {};
+  checkpoint::Shard shard = setup.gradient_sync.shard(groups);
+  const auto first = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
+  std::erase_if(shard.tensors, [&](const auto& tensor) { return !shard.slices.contains(tensor.first); });
+  const auto other = static_cast<int64_t>(checkpoint::safetensors_bytes(shard.tensors));
+  return {.count = groups.world_size(), .bytes = first + other * (groups.world_size() - 1), .largest = first};
+}
+
+/// Ignores JSON files, which have a few kilobytes.
+CheckpointEstimate estimate_checkpoint(const Job& job, TrainingSetup& setup, const ShardEstimate& shards, Times saves) {
+  const auto& built = setup.built;
+  const auto retention = retention_of(job.spec().checkpoint, setup.plan, best_metric_of(job.spec(), setup.datasets));
+  const at::Tensor generator = device::generator_state(setup.context.device).unsqueeze(0);
+  const at::Tensor generators = generator.expand({setup.context.groups.world_size(), -1});
+  const auto model = static_cast<int64_t>(checkpoint::safetensors_bytes(trained_weights(*built.model)));
+  const auto random = static_cast<int64_t>(checkpoint::safetensors_bytes({{"cpu", generators}}));
+  const FilesEstimate compression = estimate_compression(setup);
+  CheckpointEstimate checkpoint{.files = 2 + std::max<int64_t>(1, std::ssize(built.owners)) + compression.count,
+                                .bytes = model + random + shards.files_bytes + compression.bytes,
+                                .largest_file = std::max({model, shards.largest_file, compression.largest}),
+                                .free_bytes = free_bytes_below(job.output_dir)};
+  if (const auto frozen = frozen_weights(*built.model); !frozen.empty())
+    checkpoint.frozen_bytes = static_cast<int64_t>(checkpoint::safetensors_bytes(frozen));
+  int64_t kept = retention.keep_last + retention.keep_best;
+  if (retention.keep_every > 0 && !setup.plan.is_time_limited()) kept += setup.plan.total_steps / retention.keep_every;
+  checkpoint.most_at_once = (saves ? std::min(*saves, kept) : kept) + 1;
+  if (!setup.plan.save.is_never()) checkpoint.copy_bytes = checkpoint_bytes(setup);
+  return checkpoint;
+}
+
+/// As many samples as take a few seconds and a quarter of this machine's memory; at least 2.
+int64_t samples_to_try(const TrainingSetup& setup, int64_t bytes_of_one) {
+  constexpr double kMostOperations = 5e11;
+  // If the model gives no number: at least 2 operations per weight forward and 4 backward.
+  const double operations =
+      std::max(setup.built.model->flops_per_sample(), 6.0 * static_cast<double>(setup.built.parameter_count));
+  const auto in_time = static_cast<int64_t>(kMostOperations / operations);
+  return std::max<int64_t>(2, std::min(in_time, device::host_memory_bytes() / 4 / std::max<int64_t>(1, bytes_of_one)));
+}
+
+/// The largest micro-batch that fits, of those that a run would try; if none fits, the smallest.
+int64_t largest_that_fits(const Memory& memory) {
+  auto sizes = train::micro_batches_to_try(memory.micro_batch);
+  while (sizes.size() > 1 && memory.limit > 0 && memory.total(sizes.back()) > memory.limit) sizes.pop_back();
+  return sizes.back();
+}
+
+}  // namespace
+
+Activations measure_activations(const Job& job, TrainingSetup& setup, const TrialStep& one, int64_t most_samples) {
+  const int64_t samples = std::min(most_samples, samples_to_try(setup, one.peak_bytes));
+  Activations activations;
+  for (const int64_t each : {samples / 2, samples}) {
+    if (each > 0) activations.measure(each, each == 1 ? one.peak_bytes : take_trial_step(job, setup, each).peak_bytes);
+  }
+  return activations;
+}
+
+DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const comm::CollectiveTraffic& traffic,
+                                     int64_t device_bytes) {
+  const auto& plan = setup.plan;
+  DryRunEstimate estimate;
+  estimate.epoch = data::walk_epoch(order_facts(job, setup), {.global_batch = plan.batch.global_batch,
+                                                              .micro_batch = plan.batch.micro_batch,
+                                                              .micro_batches = plan.batch.micro_batches,
+                                                              .world_size = setup.context.groups.world_size()});
+  if (setup.datasets.val) estimate.evaluations = times_of(plan.eval, plan);
+  if (estimate.evaluations && job.spec().eval.at_start) ++*estimate.evaluations;
+  estimate.saves = times_of(plan.save, plan);
+  estimate.saves_more = saves_between(job.spec(), setup);
+  estimate.first_lr = setup.optimizer_stack.schedule->lr(0);
+  if (!plan.is_time_limited()) estimate.last_lr = setup.optimizer_stack.schedule->lr(plan.total_steps - 1);
+  estimate.shards = estimate_shards(job, setup);
+  estimate.checkpoint = estimate_checkpoint(job, setup, estimate.shards, estimate.saves);
+
+  auto& memory = estimate.memory;
+  memory.fixed = fixed_memory(setup.built, setup.optimizer_stack);
+  memory.fixed.optimizer_state = estimate.shards.most_state;
+  if (setup.built.arena->keeps_owned_gradients_only()) memory.fixed.gradients = estimate.shards.most_owned;
+  memory.micro_batch = estimate.epoch.most_rows;
+  estimate.host_data = batch_bytes(*setup.datasets.train, memory.micro_batch) * batches_ahead(job.spec(), plan.batch);
+  memory.limit = device_bytes;
+  const comm::CollectiveTraffic before = traffic;
+  const TrialStep one = take_trial_step(job, setup, 1);
+  estimate.first_loss = one.loss;
+  estimate.communication = estimate_communication(setup, traffic - before);
+  memory.activations = measure_activations(job, setup, one, memory.micro_batch);
+  if (job.spec().train.searches_micro_batch()) memory.micro_batch = largest_that_fits(memory);
+  return estimate;
+}
+
+}  // namespace gputrain::app

@@ -1,0 +1,15 @@
+// Element-wise functions of tensors, not recorded on the autograd graph.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "../kernels/activation.hpp"
+
+namespace gputrain::ops::cuda {
+
+/// x must be contiguous; the result has its shape.
+at::Tensor apply_activation(const at::Tensor& x, ActivationKind kind);
+/// Gradient of x from dy, the gradient of apply_activation(x). dy must be contiguous.
+at::Tensor activation_gradient(const at::Tensor& x, const at::Tensor& dy, ActivationKind kind);
+
+}  // namespace gputrain::ops::cuda

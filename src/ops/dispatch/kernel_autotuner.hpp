@@ -1,0 +1,105 @@
+// Chooses how an operator runs on a GPU: by ATen, or by our own kernel. The first time a shape occurs, both run on it;
+// ours is chosen if it is correct and faster. Choices are stored in a file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <nlohmann/json_fwd.hpp>
+
+namespace gputrain::ops {
+
+using Tensors = std::vector<at::Tensor>;
+/// An operator on the autograd graph: results from inputs, some of which may be undefined.
+using OpImpl = std::function<Tensors(const Tensors&)>;
+
+/// A way of our own throws this, before it changes anything, if there is no kernel for its inputs after all.
+struct NoKernel : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class KernelAutotuner {
+ public:
+  enum class Mode { measure, never };  // never: always ATen's way
+
+  struct Options {
+    Mode mode = Mode::measure;
+    std::string machine;         // GPU and versions: choices of other machines do not count
+    std::filesystem::path file;  // one line of JSON per choice; empty: no file
+    bool time_counts = true;     // false: our way if correct, so that a run does not depend on timing
+    std::function<double(const std::function<void()>&)> milliseconds;  // time of a piece of work
+    std::function<bool()> can_measure;                                 // false during graph capture, for instance
+    std::function<std::shared_ptr<void>()> aside = {};  // while held, allocations do not count towards the run's peak
+  };
+
+  explicit KernelAutotuner(Options options);
+
+  /// Most elements of an input or a result in a comparison. Larger ones are cut in the first dim, further if memory is
+  /// short.
+  static constexpr int64_t kMostElements = int64_t{1} << 26;
+
+  /// Properties of an operator's first inputs.
+  struct Inputs {
+    size_t batched = 1;         // inputs that share their first dim: part of it may be compared
+    size_t differentiable = 1;  // inputs that may require a gradient
+    int64_t growth = 1;         // elements of the largest result per element of the first input
+    bool whole = false;         // kernels depend on the exact size: compare all of it if memory suffices
+    bool replicated = false;    // all ranks need the same bits: our way if correct, without timing
+  };
+
+  /// Whether the operator runs our way, forward and backward. The answer is the same with and without a gradient, so
+  /// that recomputation gives the same results. Inputs are copied: neither they nor their gradients change.
+  bool use_custom_kernel(std::string_view name, const Tensors& inputs, const Inputs& kinds, const OpImpl& custom,
+                         const OpImpl& reference);
+
+  /// Index of the fastest of several ways to the same result; attempt(i) starts one on the device. Excludes ways that
+  /// throw. 0 if times do not count; none if they cannot be measured now.
+  std::optional<size_t> fastest(const std::string& name, size_t ways, const std::function<void(size_t)>& attempt);
+
+  /// These inputs use ATen's way from now on.
+  void give_up(std::string_view name, const Tensors& inputs, std::string_view reason);
+
+ private:
+  struct Verdict {
+    bool custom = false;
+    double custom_ms = 0, reference_ms = 0, apart = 0;  // apart: largest relative error of our results
+  };
+  bool settled(const std::string& key, bool custom);
+  Verdict compare_what_fits(const Tensors& inputs, const Inputs& kinds, const OpImpl& custom,
+                            const OpImpl& reference) const;
+  Verdict compare(const Tensors& inputs, const Inputs& kinds, const OpImpl& custom, const OpImpl& reference) const;
+  std::vector<double> times_of(size_t ways, const std::function<void(size_t)>& attempt) const;
+  void read_file();
+  void remember(const nlohmann::json& found) const;
+  template <class Answer>
+  std::optional<Answer> known(const std::unordered_map<std::string, Answer>& answers, const std::string& key);
+
+  Options options_;
+  std::mutex mutex_;  // guards the answers; not held during a measurement, which may ask again
+  std::unordered_map<std::string, bool> uses_custom_;
+  std::unordered_map<std::string, size_t> fastest_;
+};
+
+/// Whether GPUTRAIN_KERNELS=aten disables our own ways.
+bool takes_aten_only();
+
+/// The instance of this process; never used without a GPU or in builds without CUDA. GPUTRAIN_KERNEL_CHOICES sets the
+/// path of its file; the default is ~/.cache/gputrain/kernel_choices.jsonl.
+KernelAutotuner& kernel_autotuner();
+
+/// Runs the operator in the way that kernel_autotuner() selects; an empty `custom` means ATen. See
+/// KernelAutotuner::use_custom_kernel.
+Tensors run(std::string_view name, const Tensors& inputs, const KernelAutotuner::Inputs& kinds, const OpImpl& custom,
+            const OpImpl& reference);
+
+}  // namespace gputrain::ops

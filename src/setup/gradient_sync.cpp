@@ -1,0 +1,128 @@
+#include "gputrain/setup/gradient_sync.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/monitor/format.hpp"
+
+namespace gputrain::app {
+namespace {
+
+constexpr double kMebibyte = 1 << 20;
+/// Below this size, measuring costs more than it gains: it sends several times as much.
+constexpr int64_t kFewGradientBytes = int64_t{4} << 20;
+
+void choose_buckets(GradientSync& gradient_sync, const JobSpec& spec, comm::ProcessGroups& groups,
+                    const device::Arena& arena) {
+  const auto gradient_bytes = static_cast<int64_t>(arena.values().nbytes());
+  if (const auto& megabytes = spec.parallel.bucket_cap_mb.value) {
+    gradient_sync.buckets.bytes = std::llround(*megabytes * kMebibyte);
+  } else if (gradient_bytes <= gradient_sync.buckets.first_bytes) {
+    gradient_sync.bucket_reason = "auto: all of it";
+  } else if (gradient_bytes <= kFewGradientBytes) {
+    gradient_sync.bucket_reason = "auto: too few gradients to be worth measuring";
+  } else if (spec.deterministic) {
+    gradient_sync.bucket_reason = "auto: not measured, because deterministic is true";
+  } else if (groups.is_simulated()) {
+    gradient_sync.bucket_reason = "auto: a run measures its ranks' all-reduces";
+  } else {
+    const auto link = parallel::measure_link(groups, arena.values().device());
+    gradient_sync.buckets.bytes = parallel::best_bucket_bytes(link, gradient_bytes);
+    gradient_sync.is_measured = true;
+    gradient_sync.bucket_reason = "auto: an all-reduce here takes " + monitor::significant(1e3 * link.latency_seconds) +
+                                  " ms plus 1 s for " + monitor::bytes(link.bytes_per_second);
+  }
+}
+
+std::string wire_text(const GradientSync& gradient_sync) {
+  if (gradient_sync.power_sgd) return "powersgd of rank " + std::to_string(gradient_sync.power_sgd->rank());
+  return *gradient_sync.wire_type == at::kHalf ? "fp16" : "bf16";
+}
+
+/// This rank's slice of a tensor with one row per rank.
+checkpoint::Slice slice_of(const at::Tensor& own, const comm::ProcessGroups& groups) {
+  std::vector<int64_t> shape = own.sizes().vec();
+  shape.insert(shape.begin(), groups.world_size());
+  return {.shape = std::move(shape), .begin = groups.rank() * own.numel()};
+}
+
+}  // namespace
+
+parallel::ReducerOptions GradientSync::options(const std::vector<device::Range>& owners) const {
+  return {.buckets = buckets, .owners = owners, .wire_type = wire_type, .power_sgd = power_sgd.get()};
+}
+
+void GradientSync::note(nlohmann::json& state) const {
+  if (is_measured) state["bucket_bytes"] = buckets.bytes;
+  if (!power_sgd) return;
+  state["powersgd_rank"] = power_sgd->rank();
+  state["powersgd_reordered"] = power_sgd->reordered();
+}
+
+checkpoint::Shard GradientSync::shard(const comm::ProcessGroups& groups) const {
+  const auto state = power_sgd->state();
+  checkpoint::Shard shard{
+      .part = "compression", .rank = groups.rank(), .ranks = groups.world_size(), .tensors = {}, .slices = {}};
+  if (shard.rank == 0) shard.tensors = state.factors;
+  for (const auto& [name, error] : state.errors) {
+    shard.slices[name] = slice_of(error, groups);
+    shard.tensors.emplace_back(name, error.view(-1));
+  }
+  return shard;
+}
+
+void GradientSync::restore(const checkpoint::Checkpoint& from, const comm::ProcessGroups& groups) {
+  const auto& saved = from.state();
+  const bool same_ranks = saved.at("world_size").get<int>() == groups.world_size();
+  if (is_measured && same_ranks && saved.contains("bucket_bytes")) {
+    buckets.bytes = std::max<int64_t>(1, saved.at("bucket_bytes").get<int64_t>());
+    bucket_reason = "auto: as in the checkpoint";
+  }
+  if (!power_sgd) return;
+  const auto state = power_sgd->state();
+  const bool same_matrices = saved.value("powersgd_rank", int64_t{0}) == power_sgd->rank() &&
+                             saved.value("powersgd_reordered", int64_t{0}) == power_sgd->reordered();
+  if (same_ranks && same_matrices) {
+    auto targets = checkpoint::whole(state.factors);
+    for (const auto& [name, error] : state.errors) targets.push_back({name, error.view(-1), slice_of(error, groups)});
+    from.part("compression").read(targets, targets.size());
+    return;
+  }
+  for (const auto& [name, error] : state.errors) error.zero_();
+  if (groups.rank() != 0) return;
+  log::warning("gradient compression starts anew: the checkpoint has no errors of powersgd of rank " +
+               std::to_string(power_sgd->rank()) + " for " + std::to_string(groups.world_size()) + " ranks");
+}
+
+GradientSync plan_gradient_sync(const JobSpec& spec, comm::ProcessGroups& groups, const device::Arena& arena) {
+  GradientSync gradient_sync;
+  if (groups.alone()) return gradient_sync;
+  choose_buckets(gradient_sync, spec, groups, arena);
+  const std::string& compress = spec.parallel.compress;
+  if (compress == "fp16") gradient_sync.wire_type = at::kHalf;
+  if (compress == "bf16") gradient_sync.wire_type = at::kBFloat16;
+  if (compress == "powersgd") {
+    const int64_t rank = spec.parallel.powersgd_rank.value.value_or(4);
+    gradient_sync.power_sgd = std::make_unique<parallel::PowerSgd>(arena, rank, static_cast<uint64_t>(spec.seed));
+  }
+  return gradient_sync;
+}
+
+std::string describe(const GradientSync& gradient_sync, const device::Arena& arena,
+                     const parallel::GradientTraffic& one_step) {
+  std::string text = monitor::bytes(one_step.bytes) + " a step";
+  if (one_step.bytes != one_step.full_bytes) {
+    text += " instead of " + monitor::bytes(one_step.full_bytes) + ", gradients as " + wire_text(gradient_sync);
+  }
+  const auto buckets = std::ssize(parallel::plan_buckets(arena, gradient_sync.buckets));
+  text +=
+      "  " + counted(buckets, "bucket") + (buckets == 1 ? "" : " of " + monitor::bytes(gradient_sync.buckets.bytes));
+  return text + (gradient_sync.bucket_reason.empty() ? "" : " (" + gradient_sync.bucket_reason + ")");
+}
+
+}  // namespace gputrain::app

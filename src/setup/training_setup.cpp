@@ -1,0 +1,346 @@
+#include "gputrain/setup/training_setup.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/data/open.hpp"
+#include "gputrain/device/gpu_allocator.hpp"
+#include "gputrain/device/host_allocator.hpp"
+#include "gputrain/device/numerics.hpp"
+#include "gputrain/device/runtime.hpp"
+#include "gputrain/nn/layers.hpp"
+#include "gputrain/parallel/replicas.hpp"
+#include "gputrain/setup/versions.hpp"
+#include "gputrain/setup/weights.hpp"
+#include "gputrain/train/preemption.hpp"
+#include "residents.hpp"
+
+namespace gputrain::app {
+namespace {
+
+/// Tensor cores compute in NHWC, and oneDNN is fastest in it.
+bool wants_channels_last(const JobSpec& spec, const data::Dataset& dataset) {
+  return dataset.layout().token_count() == 0 && spec.train.channels_last.value.value_or(true);
+}
+
+/// A numeric option of the model; 0: the model has no such option, or it depends on the data.
+int64_t model_option(const Job& job, const std::string& name) {
+  for (const auto& setting : job.loaded.settings()) {
+    if (setting.key == "model.config." + name && setting.value != "null") return std::stoll(setting.value);
+  }
+  return 0;
+}
+
+/// Warns if the pretrained weights use another vocabulary: they would treat the tokens as their own.
+void warn_of_other_tokens(const Job& job, const JobDatasets& datasets) {
+  const JobSpec& spec = job.spec();
+  const int64_t known = model_option(job, "vocab_size"), here = datasets.facts.num_classes;
+  if (spec.data.train.format.name != "text" || known == 0 || known == here) return;
+  log::warning("model.pretrained knows " + std::to_string(known) +
+               " tokens, but data.text.tokenizer: " + spec.data.text.tokenizer.name + " has " + std::to_string(here) +
+               ", and the same number means another token. To continue from what the weights have learned, use files "
+               "made by their tokenizer, format: tokens");
+}
+
+void check_recompute(const Job& job, const models::Model& model) {
+  const auto how = model.context().recompute;
+  if (how == nn::Recompute::none || model.offers(how)) return;
+  const bool offers_blocks = model.offers(nn::Recompute::block);
+  throw job.loaded.error("train.activation_checkpointing",
+                         job.spec().model.architecture.name + (offers_blocks ? " has nothing that is cheap to recompute"
+                                                                             : " has no blocks to recompute"),
+                         offers_blocks ? "block, or leave it out" : "leave it out");
+}
+
+/// Otherwise the first evaluation would fail.
+void check_sizes(const Job& job, const models::Model& model, const JobDatasets& datasets) {
+  const auto& trained = datasets.train->layout();
+  if (!trained.is_image() || model.takes_any_size()) return;
+  for (const auto& [dataset, name] : {std::pair{datasets.val, "data.val"}, std::pair{datasets.test, "data.test"}}) {
+    if (!dataset || dataset->layout().input().sizes == trained.input().sizes) continue;
+    throw job.loaded.error("data.image.eval.crop",
+                           fmt::format("images of {} are {}, those of data.train {}, and this {} takes one size", name,
+                                       fmt::join(dataset->layout().input().sizes, "x"),
+                                       fmt::join(trained.input().sizes, "x"), job.spec().model.architecture.name),
+                           "set data.image.size, so that all have the same size");
+  }
+}
+
+/// Broadcasts the model of rank 0. Throws if a tensor of a rank still differs.
+void share_model(BuiltModel& built, comm::ProcessGroups& groups) {
+  if (groups.alone()) return;
+  const parallel::NamedTensors buffers = train::buffers_of(*built.model);
+  parallel::check_same_layout(groups, *built.arena, buffers);
+  parallel::broadcast(groups, *built.arena, buffers);
+  parallel::check_replicas(groups, *built.arena, buffers, "at the start");
+}
+
+/// Warns because older GPUs emulate these formats silently.
+void warn_of_missing_units(const device::DeviceFacts& gpu, ops::Precision precision) {
+  constexpr int kFirstWithBoth = 80;
+  if (gpu.generation >= kFirstWithBoth) return;
+  if (precision == ops::Precision::bf16)
+    log::warning(gpu.name + " has no bf16 hardware: steps will be slow; try precision: fp16");
+  if (precision == ops::Precision::tf32)
+    log::warning(gpu.name + " has no tf32 and uses fp32 instead; try precision: fp16");
+}
+
+/// Sets up what the process computes with; `device` is the kind of device, of which the rank takes its own.
+void set_up(RankContext& context, const JobSpec& spec, const std::string& device, int ranks_here) {
+  device::install_host_allocator(ranks_here);
+  context.threads = device::plan_cpu_threads(ranks_here, context.launch.allotted_cpus);
+  device::set_cpu_threads(context.threads);
+  context.device = device::choose_device(device, context.launch.rendezvous.local_rank);
+  const auto precision = ops::precision_from_name(spec.precision);
+  context.policy = ops::policy_of(precision);
+  if (context.device.is_cuda()) warn_of_missing_units(device::facts_of(context.device), precision);
+  device::apply({.tf32 = precision == ops::Precision::tf32, .deterministic = spec.deterministic});
+  device::seed_generators(context.device, static_cast<uint64_t>(spec.seed) + static_cast<uint64_t>(context.rank()));
+}
+
+std::string program_text() { return "gputrain " + version() + " with " + torch_version(); }
+
+bool has_batch_norm(models::Model& model) {
+  bool found = false;
+  model.each_module([&](const std::string&, nn::Module& module) {
+    found = found || dynamic_cast<nn::BatchNorm2d*>(&module) != nullptr;
+  });
+  return found;
+}
+
+}  // namespace
+
+RankContext create_rank_context(const Job& job) {
+  const JobSpec& spec = job.spec();
+  RankContext context;
+  context.launch = launch::read_environment();
+  const auto& rendezvous = context.launch.rendezvous;
+  if (!context.launch.remark.empty()) log::warning(context.launch.remark);
+  try {
+    if (spec.alloc_conf) device::set_gpu_allocator(*spec.alloc_conf);
+    set_up(context, spec, spec.device, rendezvous.local_world_size);
+  } catch (const Error& mistake) {
+    fail_before_rendezvous(mistake);
+  }
+  if (spec.alloc_conf && context.device.is_cpu() && rendezvous.rank == 0)
+    log::warning("alloc_conf has no effect: it configures GPU memory, and there is no GPU here");
+  if (rendezvous.world_size > 1) {
+    log::set_stderr_enabled(rendezvous.rank == 0);
+    const auto deadline = std::chrono::milliseconds(static_cast<int64_t>(spec.parallel.timeout.seconds * 1000));
+    context.groups = comm::ProcessGroups(rendezvous, {.device = context.device,
+                                                      .gpu = device::facts_of(context.device).uuid,
+                                                      .deadline = deadline,
+                                                      .on_waiting = log::warning,
+                                                      .program = program_text(),
+                                                      .run = "run " + job.run_id});
+  }
+  return context;
+}
+
+void fail_before_rendezvous(const Error& mistake) {
+  bool is_reported = false;
+  try {
+    is_reported = comm::is_reported_by_rank_zero(launch::read_environment().rendezvous, program_text(), mistake.what());
+  } catch (const Error&) {  // half-set variables are a second error: report the first one
+  }
+  if (is_reported) throw ReportedElsewhere(mistake);
+  throw;
+}
+
+void fail(RankContext& context, const std::exception& failure) {
+  train::note_failure();
+  context.groups.fail(failure);
+}
+
+RankContext simulate_rank(const JobSpec& spec, const comm::Rendezvous& at,
+                          std::shared_ptr<comm::CollectiveTraffic> traffic) {
+  RankContext context;
+  context.launch = {.launcher = "dry run", .rendezvous = at, .allotted_cpus = 0, .remark = {}};
+  set_up(context, spec, "cpu", 1);
+  context.groups = comm::ProcessGroups::simulated(at, std::move(traffic));
+  return context;
+}
+
+train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const RankContext& context,
+                     int64_t kept_global_batch) {
+  return train::make_plan(spec.train, spec.eval, spec.checkpoint, spec.log,
+                          {.dataset_size = datasets.train->size(),
+                           .tokens_per_sample = datasets.tokens_per_sample(),
+                           .world_size = context.launch.rendezvous.world_size,
+                           .drop_last = spec.data.last == "drop",
+                           .kept_global_batch = kept_global_batch});
+}
+
+JobDatasets open_datasets(const Job& job) {
+  JobDatasets datasets;
+  if (const auto& pretrained = job.spec().model.pretrained) check_there_are_weights(*pretrained);
+  const InputSpec model = models::catalog().reads(job.spec().model.architecture);
+  static_cast<data::DatasetSplits&>(datasets) = data::open_datasets(job.spec().data, model);
+  const auto& layout = datasets.train->layout();
+  datasets.task = tasks::catalog().make(
+      job.spec().task.type, {.layout = layout, .model = model, .label_smoothing = job.spec().train.label_smoothing});
+  const auto& sizes = layout.input().sizes;
+  datasets.facts.input_shape = layout.is_image() ? std::vector<int64_t>{sizes[2], sizes[0], sizes[1]} : sizes;
+  datasets.facts.num_classes = layout.num_classes;
+  if (layout.num_classes == 1 && datasets.tokens_per_sample() == 0) {
+    const auto names = datasets.train->class_names();
+    log::warning("data.train: all samples are of one class" + (names.empty() ? "" : " ('" + names.front() + "')") +
+                 ": there is nothing to learn; for imagefolder, path must be the folder that contains a "
+                 "folder for each class");
+  }
+  return datasets;
+}
+
+BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext& context) {
+  const JobSpec& spec = job.spec();
+  BuiltModel built;
+  const nn::Context model_context{.policy = context.policy,
+                                  .device = context.device,
+                                  .channels_last = wants_channels_last(spec, *datasets.train),
+                                  .recompute = nn::recompute_from_name(spec.train.activation_checkpointing),
+                                  .batch_group = spec.parallel.sync_bn ? &context.groups.tensors() : nullptr};
+  built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
+  check_recompute(job, *built.model);
+  check_sizes(job, *built.model, datasets);
+  built.sync_batch_norm = spec.parallel.sync_bn && has_batch_norm(*built.model);
+  if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
+  const auto arena_tensors = arena_tensors_of(job, *built.model);
+  const int ranks = context.groups.world_size();
+  const bool shares_gradients = spec.parallel.shard == "gradients" && ranks > 1;
+  built.arena = std::make_unique<device::Arena>(arena_tensors,
+                                                shares_gradients ? device::Gradients::owned : device::Gradients::whole,
+                                                ops::working_type(context.policy));
+  for (const auto& arena_tensor : arena_tensors) {
+    built.parameter_count += arena_tensor.value.numel();
+    if (!arena_tensor.trainable) continue;
+    built.parameters.push_back(arena_tensor.value);
+    built.trainable_count += arena_tensor.value.numel();
+  }
+  if (spec.parallel.shard != "none" && ranks > 1) {
+    const bool is_whole = optim::takes_whole_tensors(spec.optimizer.type.name);
+    built.owners = parallel::plan_shards(*built.arena, ranks,
+                                         is_whole ? parallel::ShardBounds::tensors : parallel::ShardBounds::anywhere);
+    built.arena->own(built.owners[static_cast<size_t>(context.rank())]);
+  }
+  nn::initialize(*built.model, static_cast<uint64_t>(spec.seed));
+  if (spec.model.pretrained) {
+    built.classes_left_out = load_weights(*built.model, *spec.model.pretrained, models::OtherClasses::left_out);
+    warn_of_other_tokens(job, datasets);
+    if (const auto difference = other_targets(*spec.model.pretrained, *datasets.train); !difference.empty()) {
+      log::warning("model.pretrained was trained on other data: " + datasets.target_kind() + " " + difference);
+    }
+  }
+  share_model(built, context.groups);
+  return built;
+}
+
+data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const RankContext& context,
+                                   const train::BatchPlan& batch) {
+  const auto& rendezvous = context.launch.rendezvous;
+  return {.partition = {.global_batch = batch.global_batch,
+                        .micro_batch = batch.micro_batch,
+                        .micro_batches = batch.micro_batches,
+                        .rank = rendezvous.rank,
+                        .world_size = rendezvous.world_size},
+          .seed = static_cast<uint64_t>(spec.seed),
+          .drop_last = spec.data.last == "drop",
+          .num_workers = static_cast<int>(spec.data.num_workers.value.value_or(
+              data::automatic_workers(dataset, context.device, rendezvous.local_world_size))),
+          .prefetch_batches = static_cast<int>(spec.data.prefetch_factor),
+          .max_bad_fraction = spec.data.max_bad_fraction,
+          .on_bad_sample =
+              [told = std::make_shared<std::set<int64_t>>()](const data::BadSample& bad) {
+                if (told->insert(bad.index).second) log::warning("skipped: " + bad.message);  // only in the first epoch
+              },
+          .timeout_seconds = spec.parallel.timeout.seconds,
+          .pin_memory = spec.data.pin_memory,
+          .device = context.device};
+}
+
+data::InputFormat input_format(const JobSpec& spec, const data::Dataset& dataset, const RankContext& context) {
+  return {.device = context.device,
+          .float_type = context.policy.master,
+          .channels_last = wants_channels_last(spec, dataset)};
+}
+
+OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context, const train::Plan& plan,
+                                     const BuiltModel& built) {
+  const JobSpec& spec = job.spec();
+  OptimizerStack optimizer_stack;
+  optimizer_stack.optimizer = optim::catalog().make(spec.optimizer.type, *built.arena);
+  const auto to_steps = [&](const config::Length& length, const std::string& key) {
+    return plan.steps_of(length, "lr_scheduler." + key);
+  };
+  optimizer_stack.schedule =
+      optim::schedules().make(spec.lr_scheduler.type, {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
+                                                       .total_steps = plan.total_steps,
+                                                       .to_steps = to_steps});
+  if (context.policy.loss_scaling) optimizer_stack.scaler = std::make_unique<optim::GradScaler>(context.device);
+  return optimizer_stack;
+}
+
+train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,
+                                const TrainingSetup& setup, std::string role, int64_t most_samples) {
+  const auto& batch = setup.plan.batch;
+  const int64_t tokens = setup.datasets.tokens_per_sample();
+  auto loader = loader_options(spec, *dataset, setup.context, batch);
+  const int world = loader.partition.world_size;
+  loader.partition.global_batch = batch.micro_batch_over_ranks(world);
+  if (const auto& size = spec.eval.batch_size) {
+    loader.partition.micro_batch = *size;
+    loader.partition.micro_batches.clear();
+    loader.partition.global_batch = *size * world;
+  }
+  if (most_samples == 0 && tokens > 0 && role == "val") {
+    most_samples = ceil_divide(spec.eval.max_tokens.value_or(0), tokens);
+  }
+  const data::InputFormat input = input_format(spec, *dataset, setup.context);
+  return train::Evaluator(std::move(dataset), setup.datasets.task,
+                          {.prefix = std::move(role),
+                           .max_samples = most_samples,
+                           .weights = setup.built.arena->working_copy(),
+                           .input = input,
+                           .loader = loader});
+}
+
+TrainingSetup::TrainingSetup(const Job& job, int64_t kept_global_batch)
+    : TrainingSetup(
+          job, create_rank_context(job), [&] { return open_datasets(job); }, kept_global_batch) {}
+
+TrainingSetup::TrainingSetup(const Job& job, RankContext at, const std::function<JobDatasets()>& open,
+                             int64_t kept_global_batch)
+    : context(std::move(at)) {
+  try {
+    datasets = open();
+    plan = plan_run(job.spec(), datasets, context, kept_global_batch);
+    built = build_model(job, datasets, context);
+    optimizer_stack = build_optimizer_stack(job, context, plan, built);
+    gradient_sync = plan_gradient_sync(job.spec(), context.groups, *built.arena);
+  } catch (const std::exception& failure) {
+    fail(context, failure);
+  }
+}
+
+void check_sample(const Job& job, const JobDatasets& datasets) {
+  const auto& sample = job.spec().eval.sample;
+  if (!sample) return;
+  const auto tokenizer = datasets.train->tokenizer();
+  if (!tokenizer) {
+    throw job.loaded.error("eval.sample", "the training data has no vocabulary to write text with",
+                           "leave eval.sample out, or train on format: text");
+  }
+  if (tokenizer->encode(sample->prompt, "the prompt").empty()) {
+    throw job.loaded.error("eval.sample.prompt", "the prompt is empty", "give it at least one character");
+  }
+}
+
+}  // namespace gputrain::app

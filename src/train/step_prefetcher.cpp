@@ -1,0 +1,60 @@
+#include "gputrain/train/step_prefetcher.hpp"
+
+#include <ATen/ops/tensor.h>
+
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "gputrain/core/error.hpp"
+
+namespace gputrain::train {
+namespace {
+
+// The fingerprint is sent as two halves, whose sums cannot overflow.
+constexpr size_t kWeight = 0, kSamples = 1, kUsageLow = 2, kUsageHigh = 3, kUnreadable = 4, kAnew = 5, kVotes = 6,
+                 kRequests = kVotes + kStopVotes;
+
+int64_t low_half(uint64_t value) { return static_cast<int64_t>(value & 0xFFFFFFFF); }
+int64_t high_half(uint64_t value) { return static_cast<int64_t>(value >> 32); }
+
+StepConsensus read_sums(std::span<const int64_t> sums) {
+  StepConsensus agreed{
+      .weight = sums[kWeight], .usage = {}, .stop = agreed_stop(sums.subspan(kVotes)), .hook_requests = {}};
+  agreed.replays = sums[kAnew] == 0;
+  agreed.usage.samples = sums[kSamples];
+  agreed.usage.fingerprint = static_cast<uint64_t>(sums[kUsageLow]) + (static_cast<uint64_t>(sums[kUsageHigh]) << 32);
+  agreed.usage.unreadable = sums[kUnreadable];
+  for (const int64_t request : sums.subspan(kRequests)) agreed.hook_requests.push_back(request > 0);
+  return agreed;
+}
+
+}  // namespace
+
+void StepPrefetcher::prefetch(const std::vector<bool>& hook_requests) {
+  const auto begin = std::chrono::steady_clock::now();
+  Step step{.data = loader_.next_step(), .agreed = {}, .wait_seconds = 0};
+  step.wait_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::vector<int64_t> mine{step.data.weight,
+                            step.data.usage.samples,
+                            low_half(step.data.usage.fingerprint),
+                            high_half(step.data.usage.fingerprint),
+                            step.data.usage.unreadable,
+                            can_replay_(step.data) ? 0 : 1};
+  for (const int64_t vote : stop_votes(own_stop_ ? own_stop_() : Stop::none)) mine.push_back(vote);
+  mine.insert(mine.end(), hook_requests.begin(), hook_requests.end());
+  sums_ = at::tensor(mine, at::kLong);
+  pending_ = groups_.control().all_reduce_sum(sums_, "agreement on the next step");
+  fetched_ = std::move(step);
+}
+
+StepPrefetcher::Step StepPrefetcher::next() {
+  GPUTRAIN_ASSERT(fetched_.has_value(), "next() without prefetch()");
+  pending_.wait();
+  Step step = std::move(*fetched_);
+  fetched_.reset();
+  step.agreed = read_sums({sums_.const_data_ptr<int64_t>(), static_cast<size_t>(sums_.numel())});
+  return step;
+}
+
+}  // namespace gputrain::train

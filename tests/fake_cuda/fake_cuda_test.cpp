@@ -1,0 +1,382 @@
+// Whole runs on a fake GPU: a GPU would accept all CUDA calls of the program, every step is one graph where promised,
+// and our kernels are selected. Computed values are meaningless here.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "support/program.hpp"
+#include "support/small_job.hpp"
+
+namespace gputrain {
+namespace {
+
+using namespace testing_support;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr int kSteps = 12;
+
+/// What the processes reported about their use of the fake GPU.
+struct Report {
+  std::string refused;
+  std::map<std::string, int64_t> counts;
+};
+
+Report read_reports(const std::filesystem::path& folder) {
+  Report report;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::istringstream text(read_file(entry.path()));
+    std::string line;
+    bool is_of_refusal = false;
+    while (std::getline(text, line)) {
+      if (line.starts_with("COUNT ")) {
+        std::istringstream fields(line.substr(6));
+        int64_t number = 0;
+        std::string what;
+        std::getline(fields >> number >> std::ws, what);
+        report.counts[what] += number;
+      }
+      is_of_refusal = !line.starts_with("COUNT ") && (is_of_refusal || line.starts_with("REFUSED"));
+      if (is_of_refusal) report.refused += line + "\n";
+    }
+  }
+  return report;
+}
+
+class PretendGpu : public testing::Test {
+ protected:
+  /// Runs the program with settings of the fake GPU.
+  Result run(std::vector<std::string> arguments, std::map<std::string, std::string> settings = {}) {
+    std::filesystem::remove_all(folder_.path() / "reports");
+    std::filesystem::create_directory(folder_.path() / "reports");
+    settings.insert({{"LD_PRELOAD", FAKE_CUDA_LIBRARY},
+                     {"LD_LIBRARY_PATH", FAKE_CUDA_DRIVER},
+                     {"PRETEND_GPU_REPORT", folder_ / "reports/of"},
+                     {"GPUTRAIN_KERNEL_CHOICES", folder_ / "kernel_choices.jsonl"}});
+    const Result result = gputrain(std::move(arguments), settings);
+    report_ = read_reports(folder_.path() / "reports");
+    return result;
+  }
+
+  /// Trains a job that must succeed without a rejected call or a failed kernel of ours.
+  Result train(const std::string& job, const std::vector<std::string>& more = {},
+               const std::map<std::string, std::string>& settings = {}) {
+    std::vector<std::string> arguments{"run", job, "--accept", "--output-dir", folder_ / "run"};
+    for (const std::string& set : more) arguments.insert(arguments.end(), {"--set", set});
+    const Result result = run(arguments, settings);
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    expect_nothing_refused(result);
+    return result;
+  }
+
+  void expect_nothing_refused(const Result& result) const {
+    EXPECT_THAT(report_.refused, IsEmpty());
+    EXPECT_THAT(result.err, Not(HasSubstr("our kernel failed")));
+    EXPECT_GT(count("kernels"), 0) << "it ran on the CPU";
+  }
+
+  int64_t count(const std::string& what) const {
+    const auto found = report_.counts.find(what);
+    return found == report_.counts.end() ? 0 : found->second;
+  }
+
+  /// Number of calls that may block until the GPU is done.
+  int64_t waits() const {
+    int64_t sum = 0;
+    for (const auto& [what, number] : report_.counts) sum += what.starts_with("waits: ") ? number : 0;
+    return sum;
+  }
+
+  std::string gpt(const std::string& data = "{format: synthetic, samples: 4096, vocab_size: 96}",
+                  const std::string& extra = "") {
+    return folder_.write("gpt.yaml", extra + "\ndata: {train: " + data + "}" + R"(
+schema: 1
+name: gpt
+model: {type: gpt, config: {n_layer: 2, n_head: 4, n_embd: 128, block_size: 64}}
+precision: bf16
+train: {max_steps: 12, global_batch_size: 16, micro_batch_size: 8, max_grad_norm: 1.0, nonfinite: skip, max_skips_in_a_row: 1000}
+optimizer: {type: adamw, lr: 1e-3}
+checkpoint: {interval: null}
+log: {interval: 100}
+)");
+  }
+
+  std::string resnet(int batch, int size) {
+    return folder_.write("resnet.yaml", R"(
+schema: 1
+name: resnet
+model: {type: resnet50, config: {num_classes: 1000}}
+precision: bf16
+optimizer: {type: sgd, lr: 0.1, momentum: 0.9}
+checkpoint: {interval: null}
+log: {interval: 100}
+data: {train: {format: synthetic, samples: )" +
+                                            std::to_string(batch) + R"(, num_classes: 1000}, image: {size: )" +
+                                            std::to_string(size) + R"(}}
+train: {max_steps: 6, nonfinite: skip, max_skips_in_a_row: 1000, global_batch_size: )" +
+                                            std::to_string(batch) + "}\n");
+  }
+
+  TemporaryFolder folder_;
+  Report report_;
+};
+
+/// A name and its settings.
+using Variant = std::pair<std::string, std::vector<std::string>>;
+
+class PretendGpuStep : public PretendGpu, public testing::WithParamInterface<Variant> {};
+
+TEST_P(PretendGpuStep, IsOneGraphFromFourthStepOn) {
+  const Result result = train(gpt(), GetParam().second);
+  EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
+  EXPECT_EQ(count("launched graphs"), kSteps - 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, PretendGpuStep,
+    testing::Values(Variant{"bf16", {}}, Variant{"fp32", {"precision=fp32"}}, Variant{"tf32", {"precision=tf32"}},
+                    Variant{"dropout", {"model.config.dropout=0.1"}}, Variant{"deterministic", {"deterministic=true"}},
+                    Variant{"selective", {"train.activation_checkpointing=selective"}},
+                    Variant{"llama",
+                            {"model.config={n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 128, block_size: 64, "
+                             "position: rotary, norm: rmsnorm, activation: swiglu}"}}),
+    [](const auto& tested) { return tested.param.first; });
+
+TEST_F(PretendGpu, ScalesLossWithinGraph) {
+  const Result result = run({"run", gpt(), "--output-dir", folder_ / "run", "--set", "precision=fp16"});
+  EXPECT_EQ(result.exit_code, 4) << "a scale that no kernel has computed\n" << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("not finite at any loss scale at step 12"));
+  expect_nothing_refused(result);
+  EXPECT_EQ(count("launched graphs"), kSteps - 3);
+}
+
+TEST_F(PretendGpu, WaitsForNothingInAStep) {
+  const auto waits_of = [this](const std::string& steps) {
+    std::filesystem::remove_all(folder_.path() / "run");
+    train(gpt(), {"train.max_steps=" + steps});
+    return waits();
+  };
+  waits_of("12");  // the first run selects the kernels
+  EXPECT_EQ(waits_of("40"), waits_of("12"));
+}
+
+TEST_F(PretendGpu, WaitsForASaveOnceNotPerTensor) {
+  const auto waits_of = [this](const std::string& interval) {
+    std::filesystem::remove_all(folder_.path() / "run");
+    train(gpt(), {"train.max_steps=21", "checkpoint.interval=" + interval});
+    return waits();
+  };
+  waits_of("20");
+  const int64_t of_one_save = waits_of("20"), of_four = waits_of("5");
+  EXPECT_LE(of_four - of_one_save, 3 * 20);  // the model has 27 tensors, and AdamW two more per tensor
+}
+
+TEST_F(PretendGpu, LocksLittleMoreMemoryThanASaveWrites) {
+  struct Locked {
+    int64_t calls, bytes;
+  };
+  const auto locked_with = [this](const std::string& interval) {
+    std::filesystem::remove_all(folder_.path() / "run");
+    train(gpt(), {"checkpoint.interval=" + interval, "checkpoint.keep_last=1", "model.config.n_embd=260"});
+    return Locked{.calls = count("cudaHostAlloc"), .bytes = count("page-locked bytes")};
+  };
+  const Locked without = locked_with("null"), with = locked_with("6");
+  int64_t written = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path() / "run/ckpt")) {
+    if (entry.path().extension() == ".safetensors") written += static_cast<int64_t>(entry.file_size());
+  }
+  EXPECT_GT(written, 15'000'000);
+  EXPECT_GE(with.bytes - without.bytes, written * 9 / 10);
+  EXPECT_LE(with.bytes - without.bytes, written * 12 / 10);
+  EXPECT_LE(with.calls - without.calls, 12);
+}
+
+TEST_F(PretendGpu, ComparesFusedWithSeparateSums) {
+  train(gpt());
+  EXPECT_THAT(read_file(folder_ / "kernel_choices.jsonl"), HasSubstr("sums with product"));
+}
+
+TEST_F(PretendGpu, ComparesFusedSumsWithProductOfTheStep) {
+  train(gpt(), {"model.config.n_embd=40"});  // the second block's weights then start at odd multiples of 128 bytes
+  std::istringstream lines(read_file(folder_ / "kernel_choices.jsonl"));
+  std::set<std::string> products;  // whose fastest algorithm is known; it is the baseline
+  bool has_odd_one = false;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = nlohmann::json::parse(line)["operator"];
+    if (name.starts_with("product by")) products.insert(name);
+    if (!name.starts_with("sums with ")) continue;
+    EXPECT_THAT(products, Contains(name.substr(name.find("product by"))));
+    has_odd_one |= name.find(" 128 256 ") != std::string::npos;  // alignment of the result and of the sums
+  }
+  EXPECT_TRUE(has_odd_one);
+}
+
+TEST_F(PretendGpu, PicksKernelsFromPartOfTheImages) {
+  const Result result = train(resnet(/*batch=*/256, /*size=*/224));
+  EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
+  EXPECT_EQ(count("launched graphs"), 3);
+}
+
+/// With sync_bn, the last step of an epoch is smaller, here the fourth: shapes that libraries have not seen cannot be
+/// captured.
+TEST_F(PretendGpu, RecordsOnlyStepsOfKnownShapes) {
+  const std::string job = folder_.write("uneven.yaml", R"(
+schema: 1
+name: uneven
+model: {type: convnet, config: {channels: [8, 16], batch_norm: true}}
+precision: bf16
+optimizer: {type: sgd, lr: 0.1, momentum: 0.9}
+checkpoint: {interval: null}
+log: {interval: 100}
+parallel: {sync_bn: true}
+data: {train: {format: synthetic, samples: 14, num_classes: 10}, image: {size: 32}}
+train: {max_steps: 12, nonfinite: skip, max_skips_in_a_row: 1000, global_batch_size: 4}
+)");
+  train(job);
+  EXPECT_EQ(count("launched graphs"), kSteps - 4 - 2);  // from the 5th step on, except the 8th and the 12th
+}
+
+TEST_F(PretendGpu, EvaluatesAndSavesBetweenReplays) {
+  const std::string job = gpt("{format: text, path: " + write_text(folder_) + "}",
+                              "eval: {interval: 3, sample: {prompt: \"e\", max_new_tokens: 20}}");
+  const std::vector<std::string> settings{"checkpoint.interval=4", "data.val.split=10%"};
+  const Result result = train(job, settings);
+  EXPECT_THAT(result.out, HasSubstr("val/loss"));
+  EXPECT_GT(count("launched graphs"), 0);
+  std::vector<std::string> more = settings;
+  more.push_back("train.max_steps=18");
+  const Result longer = train(job, more);
+  EXPECT_THAT(longer.out, HasSubstr("18/18 steps"));
+}
+
+TEST_F(PretendGpu, RecomputesWithoutGraphAndSaysWhy) {
+  const Result result = train(gpt(), {"train.activation_checkpointing=block", "model.config.dropout=0.1"});
+  EXPECT_THAT(result.out, HasSubstr("graph   none: recomputed blocks"));
+}
+
+TEST_F(PretendGpu, FindsMicroBatchThatFits) {
+  const Result result = train(gpt(), {"train.micro_batch_size=auto", "train.global_batch_size=64"});
+  EXPECT_THAT(result.out, HasSubstr("(auto: fastest that fits)"));
+}
+
+TEST_F(PretendGpu, ContinuesAfterRecordingRanOutOfMemory) {
+  const Result result =
+      train(gpt(), {"train.micro_batch_size=auto", "model.config.dropout=0.1"}, {{"PRETEND_CAPTURE_SHORTAGE", "2"}});
+  EXPECT_THAT(result.out, HasSubstr("2: out of memory"));
+  EXPECT_THAT(result.out, HasSubstr("a step is one CUDA graph from the 4th on"));
+}
+
+TEST_F(PretendGpu, IsNamedWhenTooSmallForTheModel) {
+  const Result result = run({"run", gpt(), "--output-dir", folder_ / "run", "--set", "model.config.n_embd=512"},
+                            {{"PRETEND_GPU_MEMORY", std::to_string(60 << 20)}});
+  EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("60.0 MiB  of the GPU"));
+  EXPECT_THAT(report_.refused, IsEmpty());
+}
+
+class PretendGpuRanks : public PretendGpu {
+ protected:
+  std::vector<std::string> on_two_ranks(const std::vector<std::string>& settings) {
+    std::vector<std::string> arguments{"launch",       "--nproc-per-node", "2", "--max-restarts", "0", "run", gpt(),
+                                       "--output-dir", folder_ / "run"};
+    for (const std::string& set : settings) arguments.insert(arguments.end(), {"--set", set});
+    return arguments;
+  }
+};
+
+TEST_F(PretendGpuRanks, ReportNcclShortageAsOutOfMemory) {
+  const Result result = run(on_two_ranks({}), {{"PRETEND_GPUS", "2"}, {"PRETEND_NCCL_SHORTAGE", "4"}});
+  EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("out of memory"));
+  EXPECT_THAT(result.err, HasSubstr("of the GPU"));
+  EXPECT_THAT(report_.refused, IsEmpty());
+}
+
+// The collective that runs out of memory belongs to the captured step, while another one is in flight.
+class PretendGpuShortage : public PretendGpuRanks {
+ protected:
+  void expect_to_go_on_without_a_graph(const std::string& setting, int collective) {
+    const Result result =
+        run(on_two_ranks({setting}), {{"PRETEND_GPUS", "2"}, {"PRETEND_NCCL_SHORTAGE", std::to_string(collective)}});
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_THAT(result.err, HasSubstr("a step cannot be one CUDA graph"));
+    EXPECT_THAT(report_.refused, IsEmpty());
+  }
+};
+
+TEST_F(PretendGpuShortage, SkipsGraphWithoutMemoryForSecondBucket) {
+  expect_to_go_on_without_a_graph("parallel.bucket_cap_mb=0.5", 12);
+}
+
+TEST_F(PretendGpuShortage, SkipsGraphWithoutMemoryForSecondOwner) {
+  expect_to_go_on_without_a_graph("parallel.shard=optimizer", 25);
+}
+
+class PretendGpuHang : public PretendGpuRanks {
+ protected:
+  /// Hangs in collective `number`; a replayed step counts as one.
+  std::string end_with_hang(int number, std::vector<std::string> settings) {
+    settings.emplace_back("parallel.timeout=2s");
+    const Result result =
+        run(on_two_ranks(settings), {{"PRETEND_GPUS", "2"}, {"PRETEND_HANG", std::to_string(number)}});
+    EXPECT_EQ(result.exit_code, 138) << result.out << result.err;
+    EXPECT_GE(count("ncclCommAbort"), 2);
+    expect_nothing_refused(result);
+    return result.err;
+  }
+};
+
+TEST_F(PretendGpuHang, EndsReplayedStepAndSaysWhere) {
+  EXPECT_THAT(end_with_hang(10, {}),
+              HasSubstr("step 6 failed after 2.0 s (deadline 2.0 s): the GPU has not finished it"));
+}
+
+// Here c10d's watchdog detects the hang and aborts.
+TEST_F(PretendGpuHang, EndsCollective) {
+  EXPECT_THAT(end_with_hang(3, {"train.cuda_graphs=off"}), HasSubstr("an earlier collective passed its deadline"));
+}
+
+// All ranks fail with the same error at once; a rank may end because it hears of another's error first.
+TEST_F(PretendGpuRanks, KeepExitCodeWhenNcclAbortHangs) {
+  const Result result = run(on_two_ranks({"precision=fp16"}), {{"PRETEND_GPUS", "2"}, {"PRETEND_ABORT_HANGS", "1"}});
+  EXPECT_EQ(result.exit_code, 4) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("error: training diverged: gradients are not finite at any loss scale at step 12"));
+}
+
+TEST_F(PretendGpuRanks, QueueStepAnewWhenOneRankHasNoSamples) {
+  const Result result =
+      run(on_two_ranks({"data.train.samples=41", "train.global_batch_size=8"}), {{"PRETEND_GPUS", "2"}});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  expect_nothing_refused(result);
+  EXPECT_EQ(count("launched graphs"), 2 * (kSteps - 3 - 2));  // the 6th and the 12th step have one sample
+}
+
+class PretendGpuRanksStep : public PretendGpuRanks, public testing::WithParamInterface<Variant> {};
+
+TEST_P(PretendGpuRanksStep, SendsGradientsInOneGraph) {
+  const Result result = run(on_two_ranks(GetParam().second), {{"PRETEND_GPUS", "2"}});
+  EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+  expect_nothing_refused(result);
+  EXPECT_EQ(count("launched graphs"), 2 * (kSteps - 3));
+  EXPECT_GE(count("ncclAllReduce") + count("ncclReduce") + count("ncclReduceScatter"), 2 * kSteps);
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, PretendGpuRanksStep,
+                         testing::Values(Variant{"two", {}}, Variant{"dropout", {"model.config.dropout=0.1"}},
+                                         Variant{"optimizer", {"parallel.shard=optimizer"}},
+                                         Variant{"gradients", {"parallel.shard=gradients"}},
+                                         Variant{"fp16", {"parallel.compress=fp16"}}),
+                         [](const auto& tested) { return tested.param.first; });
+
+}  // namespace
+}  // namespace gputrain

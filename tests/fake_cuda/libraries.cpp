@@ -1,0 +1,363 @@
+// Fakes cuBLAS, cuDNN and NCCL. Most functions read only the handle, for its stream: C allows a function to take fewer
+// arguments than the caller passes.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include <unistd.h>
+
+#include "fake_cuda.hpp"
+
+namespace {
+
+using namespace gputrain::fake_cuda;
+
+constexpr int kDone = 0;  // success in all three
+
+/// A cuBLAS or cuDNN handle.
+struct Handle {
+  cudaStream_t stream = nullptr;
+  int math_mode = 0, pointer_mode = 0;
+};
+
+Handle& of(void* handle) { return *static_cast<Handle*>(handle); }
+
+int created(void** handle, const char* call) {
+  if (may_wait(call) != cudaSuccess) return 1;
+  *handle = new Handle;
+  return kDone;
+}
+
+int queued(void* handle, const char* call) { return enqueue(of(handle).stream, call) == cudaSuccess ? kDone : 1; }
+
+}  // namespace
+
+// --- cuBLAS ----------------------------------------------------------------------------------------------------------
+
+FAKE_CUDA int cublasCreate_v2(void** handle) { return created(handle, "cublasCreate"); }
+FAKE_CUDA int cublasLtCreate(void** handle) { return created(handle, "cublasLtCreate"); }
+FAKE_CUDA int cublasDestroy_v2(void*) { return kDone; }
+FAKE_CUDA int cublasLtDestroy(void*) { return kDone; }
+
+FAKE_CUDA int cublasSetStream_v2(void* handle, cudaStream_t stream) {
+  of(handle).stream = stream;
+  return kDone;
+}
+
+FAKE_CUDA int cublasSetWorkspace_v2(void*, void* workspace, size_t bytes) {
+  if (bytes > 0 && !is_device_memory(workspace, bytes)) refuse(cudaErrorInvalidValue, "a workspace of cuBLAS");
+  return kDone;
+}
+
+FAKE_CUDA int cublasSetMathMode(void* handle, int mode) {
+  of(handle).math_mode = mode;
+  return kDone;
+}
+
+FAKE_CUDA int cublasGetMathMode(void* handle, int* mode) {
+  *mode = of(handle).math_mode;
+  return kDone;
+}
+
+FAKE_CUDA int cublasSetPointerMode_v2(void* handle, int mode) {
+  of(handle).pointer_mode = mode;
+  return kDone;
+}
+
+FAKE_CUDA int cublasGetPointerMode_v2(void* handle, int* mode) {
+  *mode = of(handle).pointer_mode;
+  return kDone;
+}
+
+#define FAKE_CUDA_PRODUCT(name) \
+  FAKE_CUDA int name(void* handle) { return queued(handle, #name); }
+FAKE_CUDA_PRODUCT(cublasSgemm_v2)
+FAKE_CUDA_PRODUCT(cublasDgemm_v2)
+FAKE_CUDA_PRODUCT(cublasGemmEx)
+FAKE_CUDA_PRODUCT(cublasSgemmEx)
+FAKE_CUDA_PRODUCT(cublasGemmStridedBatchedEx)
+FAKE_CUDA_PRODUCT(cublasSgemmStridedBatched)
+FAKE_CUDA_PRODUCT(cublasDgemmStridedBatched)
+FAKE_CUDA_PRODUCT(cublasSgemv_v2)
+FAKE_CUDA_PRODUCT(cublasDgemv_v2)
+FAKE_CUDA_PRODUCT(cublasSdot_v2)
+FAKE_CUDA_PRODUCT(cublasDdot_v2)
+FAKE_CUDA_PRODUCT(cublasDotEx)
+
+// Descriptors whose content nothing reads.
+#define FAKE_CUDA_DESCRIPTION(name)                 \
+  FAKE_CUDA int cublasLt##name##Create(void** it) { \
+    *it = new Handle;                               \
+    return kDone;                                   \
+  }                                                 \
+  FAKE_CUDA int cublasLt##name##Destroy(void* it) { \
+    delete static_cast<Handle*>(it);                \
+    return kDone;                                   \
+  }                                                 \
+  FAKE_CUDA int cublasLt##name##SetAttribute(void*, int, const void*, size_t) { return kDone; }
+FAKE_CUDA_DESCRIPTION(MatmulDesc)
+FAKE_CUDA_DESCRIPTION(MatrixLayout)
+FAKE_CUDA_DESCRIPTION(MatmulPreference)
+
+FAKE_CUDA size_t cublasLtGetVersion() { return 130000; }
+FAKE_CUDA const char* cublasLtGetStatusString(int) { return "refused by the pretend GPU"; }
+
+/// Same layout as cublasLtMatmulHeuristicResult_t.
+struct Proposal {
+  uint64_t algorithm[8];
+  size_t workspace_bytes;
+  int state;
+  float waves;
+  int reserved[4];
+};
+
+FAKE_CUDA int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int wanted, Proposal* all,
+                                             int* number) {
+  *number = std::min(wanted, 2);
+  for (int i = 0; i < *number; ++i) all[i] = {.algorithm = {static_cast<uint64_t>(i) + 1}};
+  return kDone;
+}
+
+FAKE_CUDA int cublasLtMatmul(void*, void*, const void*, const void* a, void*, const void* b, void*, const void*,
+                             const void*, void*, void* d, void*, const void*, void* workspace, size_t bytes,
+                             cudaStream_t stream) {
+  const bool all_there = is_device_memory(a, 1) && is_device_memory(b, 1) && is_device_memory(d, 1) &&
+                         (bytes == 0 || is_device_memory(workspace, bytes));
+  if (!all_there) refuse(cudaErrorInvalidValue, "a product of memory that is not there");
+  return enqueue(stream, "cublasLtMatmul") == cudaSuccess ? kDone : 1;
+}
+
+// --- cuDNN -----------------------------------------------------------------------------------------------------------
+
+FAKE_CUDA size_t cudnnGetVersion() { return 91900; }
+FAKE_CUDA size_t cudnnGetCudartVersion() { return CUDART_VERSION; }
+FAKE_CUDA const char* cudnnGetErrorString(int) { return "refused by the pretend GPU"; }
+FAKE_CUDA void cudnnGetLastErrorString(char* text, size_t bytes) { std::memset(text, 0, std::min<size_t>(bytes, 1)); }
+FAKE_CUDA int cudnnCreate(void** handle) { return created(handle, "cudnnCreate"); }
+FAKE_CUDA int cudnnDestroy(void*) { return kDone; }
+
+FAKE_CUDA int cudnnSetStream(void* handle, cudaStream_t stream) {
+  of(handle).stream = stream;
+  return kDone;
+}
+
+FAKE_CUDA int cudnnGetStream(void* handle, cudaStream_t* stream) {
+  *stream = of(handle).stream;
+  return kDone;
+}
+
+namespace {
+
+/// A cuDNN backend descriptor: a map of attributes.
+struct Bag {
+  std::map<int, std::pair<int64_t, std::vector<char>>> attributes;  // number of values, and their bytes
+};
+
+// Values of cudnnBackendAttributeType_t.
+constexpr int kInt64 = 3, kDescriptor = 15, kInt32 = 23;
+constexpr int kKnobChoices = 302;
+
+size_t bytes_of(int type) {
+  switch (type) {
+    case 2:   // bool
+    case 24:  // char
+      return 1;
+    case 0:  // pointers and 64-bit values
+    case kInt64:
+    case 5:
+    case 6:
+    case kDescriptor:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+}  // namespace
+
+FAKE_CUDA int cudnnBackendCreateDescriptor(int, void** bag) {
+  *bag = new Bag;
+  return kDone;
+}
+
+FAKE_CUDA int cudnnBackendDestroyDescriptor(void* bag) {
+  delete static_cast<Bag*>(bag);
+  return kDone;
+}
+
+FAKE_CUDA int cudnnBackendFinalize(void*) { return kDone; }
+
+FAKE_CUDA int cudnnBackendSetAttribute(void* bag, int attribute, int type, int64_t number, const void* values) {
+  const char* bytes = static_cast<const char*>(values);
+  static_cast<Bag*>(bag)->attributes[attribute] = {
+      number, std::vector<char>(bytes, bytes + static_cast<size_t>(number) * bytes_of(type))};
+  return kDone;
+}
+
+/// The attribute that was set; otherwise a default: one engine, zeros for sizes, no notes and no knobs.
+FAKE_CUDA int cudnnBackendGetAttribute(void* bag, int attribute, int type, int64_t wanted, int64_t* number,
+                                       void* values) {
+  const auto& attributes = static_cast<Bag*>(bag)->attributes;
+  const size_t room = values == nullptr ? 0 : static_cast<size_t>(wanted) * bytes_of(type);
+  if (const auto set = attributes.find(attribute); set != attributes.end()) {
+    const auto& [count, bytes] = set->second;
+    if (number != nullptr) *number = count;
+    if (room > 0) std::memcpy(values, bytes.data(), std::min(room, bytes.size()));
+    return kDone;
+  }
+  const bool has_one = type == kInt64 || type == kInt32 || (type == kDescriptor && attribute != kKnobChoices);
+  if (number != nullptr) *number = has_one ? 1 : 0;
+  if (room > 0 && type != kDescriptor) std::memset(values, 0, room);  // the caller provides the descriptors
+  return kDone;
+}
+
+FAKE_CUDA int cudnnBackendExecute(void* handle, void*, void*) { return queued(handle, "cudnnBackendExecute"); }
+
+// Batch norms: ATen still uses the old API for them.
+FAKE_CUDA int cudnnCreateTensorDescriptor(void** bag) { return cudnnBackendCreateDescriptor(0, bag); }
+FAKE_CUDA int cudnnDestroyTensorDescriptor(void* bag) { return cudnnBackendDestroyDescriptor(bag); }
+FAKE_CUDA int cudnnSetTensorNdDescriptor(void*, int, int, const int*, const int*) { return kDone; }
+
+namespace {
+
+int some_room(size_t* bytes) {
+  *bytes = 4096;
+  return kDone;
+}
+
+}  // namespace
+
+FAKE_CUDA int cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(void*, int, int, void*, void*, void*, void*,
+                                                                       void*, size_t* bytes) {
+  return some_room(bytes);
+}
+FAKE_CUDA int cudnnGetBatchNormalizationBackwardExWorkspaceSize(void*, int, int, void*, void*, void*, void*, void*,
+                                                                void*, void*, size_t* bytes) {
+  return some_room(bytes);
+}
+FAKE_CUDA int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(void*, int, int, void*, void*, size_t* bytes) {
+  return some_room(bytes);
+}
+FAKE_CUDA_PRODUCT(cudnnBatchNormalizationForwardTrainingEx)
+FAKE_CUDA_PRODUCT(cudnnBatchNormalizationBackwardEx)
+FAKE_CUDA_PRODUCT(cudnnBatchNormalizationForwardInference)
+
+// --- NCCL: each rank receives only its own data ----------------------------------------------------------------------
+
+namespace {
+
+struct Communicator {
+  int rank = 0, size = 1;
+};
+
+struct Id {
+  char bytes[128];
+};
+
+/// Indexed by ncclDataType_t.
+size_t bytes_of(size_t number, int type) {
+  constexpr size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return number * kBytes[type];
+}
+
+const char* of_nccl = "";  // the last error message
+
+/// Collective number PRETEND_NCCL_SHORTAGE fails, as if it were the first of its algorithm and its buffers did not fit.
+bool has_memory() {
+  static std::atomic<size_t> number = 0;
+  if (++number != setting("PRETEND_NCCL_SHORTAGE", 0)) return true;
+  of_nccl = "Cuda failure 2 'out of memory'";
+  return false;
+}
+
+int collective(const char* name, const void* from, void* to, size_t bytes, void* communicator, cudaStream_t stream) {
+  if (!has_memory()) return 1;  // ncclUnhandledCudaError
+  if (!is_device_memory(from, bytes) || !is_device_memory(to, bytes))
+    refuse(cudaErrorInvalidValue, std::string(name) + " of memory that is not there");
+  is_captured(stream) ? note_use(stream, communicator) : start_collectives();
+  const auto work = [=] {
+    count(name);
+    std::memmove(to, from, bytes);
+  };
+  return enqueue(stream, name, work) == cudaSuccess ? kDone : 1;
+}
+
+}  // namespace
+
+FAKE_CUDA int ncclGetVersion(int* version) {
+  *version = 22800;
+  return kDone;
+}
+
+FAKE_CUDA int ncclGetUniqueId(Id* id) {
+  *id = {};
+  return kDone;
+}
+
+FAKE_CUDA const char* ncclGetErrorString(int) { return "refused by the pretend GPU"; }
+FAKE_CUDA const char* ncclGetLastError(void*) { return of_nccl; }
+
+FAKE_CUDA int ncclCommInitRankConfig(void** communicator, int ranks, Id, int rank, void*) {
+  *communicator = new Communicator{rank, ranks};
+  return kDone;
+}
+
+FAKE_CUDA int ncclCommInitRank(void** communicator, int ranks, Id id, int rank) {
+  return ncclCommInitRankConfig(communicator, ranks, id, rank, nullptr);
+}
+
+FAKE_CUDA int ncclCommGetAsyncError(void*, int* error) {
+  *error = kDone;
+  return kDone;
+}
+
+FAKE_CUDA int ncclCommFinalize(void*) { return kDone; }
+
+FAKE_CUDA int ncclCommDestroy(void* communicator) {
+  if (is_used_by_graphs(communicator))
+    refuse(cudaErrorIllegalState, "a communicator is destroyed before graphs of its collectives: it waits for them");
+  return kDone;
+}
+
+/// If PRETEND_ABORT_HANGS is set, never returns, as if the GPU did not react.
+FAKE_CUDA int ncclCommAbort(void* communicator) {
+  count("ncclCommAbort");
+  while (setting("PRETEND_ABORT_HANGS", 0) > 0) ::pause();
+  call_off();
+  return ncclCommDestroy(communicator);
+}
+
+FAKE_CUDA int ncclGroupStart() { return kDone; }
+FAKE_CUDA int ncclGroupEnd() { return kDone; }
+
+FAKE_CUDA int ncclAllReduce(const void* from, void* to, size_t number, int type, int, void* communicator,
+                            cudaStream_t stream) {
+  return collective("ncclAllReduce", from, to, bytes_of(number, type), communicator, stream);
+}
+
+FAKE_CUDA int ncclBroadcast(const void* from, void* to, size_t number, int type, int, void* communicator,
+                            cudaStream_t stream) {
+  return collective("ncclBroadcast", from, to, bytes_of(number, type), communicator, stream);
+}
+
+FAKE_CUDA int ncclReduce(const void* from, void* to, size_t number, int type, int, int, void* communicator,
+                         cudaStream_t stream) {
+  return collective("ncclReduce", from, to, bytes_of(number, type), communicator, stream);
+}
+
+FAKE_CUDA int ncclAllGather(const void* from, void* to, size_t number, int type, void* communicator,
+                            cudaStream_t stream) {
+  const auto rank = static_cast<size_t>(static_cast<Communicator*>(communicator)->rank);
+  return collective("ncclAllGather", from, static_cast<char*>(to) + rank * bytes_of(number, type),
+                    bytes_of(number, type), communicator, stream);
+}
+
+FAKE_CUDA int ncclReduceScatter(const void* from, void* to, size_t number, int type, int, void* communicator,
+                                cudaStream_t stream) {
+  const auto rank = static_cast<size_t>(static_cast<Communicator*>(communicator)->rank);
+  return collective("ncclReduceScatter", static_cast<const char*>(from) + rank * bytes_of(number, type), to,
+                    bytes_of(number, type), communicator, stream);
+}
