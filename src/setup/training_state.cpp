@@ -186,7 +186,7 @@ void TrainingState::restore_optimizer(const checkpoint::Checkpoint& from) {
   });
   part.read(targets, state.scalars.size() + counts + state.flat.size() * trained_then);
   for (const auto& segment : arena.segments()) {
-    if (frozen_then.contains(segment.name)) since[segment.name] = optimizer.optimizer_stack();
+    if (frozen_then.contains(segment.name)) since[segment.name] = optimizer.updates();
   }
   optimizer.count_since(since);
 }

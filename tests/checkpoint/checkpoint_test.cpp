@@ -90,7 +90,7 @@ TEST_F(CheckpointStoreTest, SetsAsideUnderUniqueUnreadNames) {
   EXPECT_TRUE(search.rejected.empty());
 }
 
-TEST_F(CheckpointStoreTest, OfTwoFoldersIsTheNewestAndOfOneStepThatOfTheFirst) {
+TEST_F(CheckpointStoreTest, FindsTheNewestOfTwoFolders) {
   const fs::path near = folder_ / "near", far = folder_ / "far", missing = folder_ / "missing";
   CheckpointStore own(near, {.keep_last = 9}), copies(far, {.keep_last = 9});
   for (const int step : {1, 2}) save(own, step);
@@ -116,7 +116,7 @@ TEST_F(CheckpointStoreTest, IsSearchedForWhereAnotherFolderCannotBeRead) {
   EXPECT_THROW(find_newest({folder_ / "loop", folder_}), Error);
 }
 
-TEST_F(CheckpointStoreTest, OfABranchLiesInAFolderOfItsOwnAndOtherBranchesStay) {
+TEST_F(CheckpointStoreTest, KeepsEachBranchInItsOwnFolder) {
   EXPECT_EQ(newest_branch_in(folder_), 1);
   CheckpointStore first(folder_, {.keep_last = 1}), second(folder_, {.keep_last = 1}, 2);
   save(first, 5);
@@ -185,7 +185,7 @@ TEST_F(CheckpointStoreTest, ChecksRoomBeforeTheFirstByte) {
   EXPECT_THAT(names(), ElementsAre("step-00000001"));
 }
 
-TEST_F(CheckpointStoreTest, SavesAStepAgainBesideTheFirstAndThenInItsPlace) {
+TEST_F(CheckpointStoreTest, SavesAStepAgainBesideTheFirst) {
   CheckpointStore store(folder_, {.keep_last = 2});
   save(store, 6);
   save(store, 7);
@@ -205,7 +205,7 @@ TEST_F(CheckpointStoreTest, SavesAStepAgainBesideTheFirstAndThenInItsPlace) {
   EXPECT_EQ(store.write({.step = 8, .state = "{}"}), folder_ / "step-00000008-2");
 }
 
-TEST_F(CheckpointStoreTest, StaysWhereItsSecondSaveReadsBackDamagedOrNotAtAll) {
+TEST_F(CheckpointStoreTest, KeepsTheFirstSaveIfTheSecondIsDamaged) {
   CheckpointStore store(folder_, {.keep_last = 1});
   save(store, 7);
   const Snapshot again{.step = 7, .files = {{"model", {{"w", at::ones({3})}}}}, .state = "{}"};

@@ -86,7 +86,7 @@ TEST_F(MirrorTest, ReportsCopyOnceWithStepSizeAndTime) {
   EXPECT_THAT(copies.take_results(), IsEmpty());
 }
 
-TEST_F(MirrorTest, TakesAStepThatWasSavedAnewInPlaceOfTheFirstAndRemovesWhatAKilledProcessLeft) {
+TEST_F(MirrorTest, CopiesAStepThatWasSavedAgain) {
   Mirror copies(mirrored_, {});
   EXPECT_EQ(mirror(copies, save(5)), "");
   fs::create_directory(mirrored_ / "step-00000009.partial");

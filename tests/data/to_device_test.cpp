@@ -61,7 +61,7 @@ void expect_normalized(int64_t channels, const InputFormat& format, double toler
       }
 }
 
-TEST(Preprocess, NormalizesImagesPerChannelInEveryLayoutAndType) {
+TEST(Preprocess, NormalizesImagesPerChannel) {
   for (const int64_t channels : {1, 3})
     for (const bool channels_last : {false, true}) {
       InputFormat format{.channels_last = channels_last};

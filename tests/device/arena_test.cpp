@@ -79,7 +79,7 @@ std::vector<ArenaTensor> two_units_with_a_frozen_stem(std::optional<at::ScalarTy
   return arena_tensors;
 }
 
-TEST(Arena, KeepsFrozenValuesOutOfItsBuffersAndInTheirOwnType) {
+TEST(Arena, KeepsFrozenValuesOutsideItsBuffers) {
   const std::vector<ArenaTensor> arena_tensors = two_units_with_a_frozen_stem(at::kBFloat16);
   const Arena arena(arena_tensors, Gradients::whole, at::kBFloat16);
   EXPECT_EQ(names_of(arena), (std::vector<std::string>{"head.weight", "head.bias"}));

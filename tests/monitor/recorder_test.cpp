@@ -75,7 +75,7 @@ TEST_F(RecorderTest, GoesOnWithoutASinkThatFailsAndSaysSoOnce) {
   EXPECT_THAT(told, ElementsAre("run", "broken", "train 1", "train 2", "train 3", "closed"));
 }
 
-TEST_F(RecorderTest, RefusesToStartWithASinkThatCannotTakeUpItsHistory) {
+TEST_F(RecorderTest, RefusesASinkThatCannotContinue) {
   fails = true;
   Recorder recorder({"broken"}, request_);
   EXPECT_THROW(recorder.truncate(0, 0), std::runtime_error);
@@ -115,7 +115,7 @@ TEST(LogSinks, AreTheFileAndTheConsoleWhereTheJobNamesNone) {
   EXPECT_THAT(sinks_of("log: {sinks: []}"), IsEmpty());
 }
 
-TEST(LogSinks, AreRefusedWhereNoneHasTheNameOrOneIsNamedTwice) {
+TEST(LogSinks, RejectUnknownAndRepeatedNames) {
   EXPECT_THAT(refusal_of("log: {sinks: [jsonn]}"), HasSubstr("jsonl"));
   EXPECT_THAT(refusal_of("log: {sinks: [jsonl, jsonl]}"), HasSubstr("names jsonl more than once"));
 }

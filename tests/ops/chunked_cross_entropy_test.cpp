@@ -70,7 +70,7 @@ TEST(HeadLoss, MatchesWholeWhenInParts) {
   EXPECT_LT(relative_error(parts.weight.grad(), whole.weight.grad()), 1e-14);
 }
 
-TEST(HeadLoss, IsTheSameInPartsWhereTheHeadOrTheFeaturesAreFrozen) {
+TEST(HeadLoss, IsEqualInChunksWithFrozenParts) {
   const at::Tensor targets = some_targets(11);
   for (const bool frozen_head : {true, false}) {
     const at::Tensor features = random_leaf({5, 200, 6}, 3), weight = random_leaf({13, 6}, 4);

@@ -46,7 +46,7 @@ TEST_P(LaunchedStop, SavesAndRestartsNothing) {
   EXPECT_TRUE(fs::exists(launched.run() + "/ckpt/latest"));
 }
 
-TEST(LaunchedStop, EndsAtOnceBeforeRanksStart) {
+TEST(LauncherStop, EndsAtOnceBeforeRanksStart) {
   for (const auto& [signal, exit_code] : {Request{SIGTERM, 143}, Request{SIGUSR1, 138}}) {
     const TemporaryFolder folder;
     Launched launched(folder, {}, kEndless);

@@ -270,7 +270,7 @@ TEST_F(Ckpt, PruneKeepsNewestThatVerifies) {
   EXPECT_EQ(fs::read_symlink(in_ckpt("latest")), name(12));
 }
 
-TEST_F(Ckpt, PruneRemovesAStepThatWasSavedAgainOnlyWhereTheSecondVerifies) {
+TEST_F(Ckpt, PruneKeepsTheFirstSaveUntilTheSecondVerifies) {
   const std::string again = name(20) + "-2";
   fs::copy(in_ckpt(name(20)), in_ckpt(again), fs::copy_options::recursive);
   EXPECT_THAT(ckpt_json({"prune", run_, "--keep-last", "9", "--dry-run"}, 0)["removed"][0]["name"], name(20));

@@ -46,7 +46,7 @@ TEST(Resume, ByThePathOfTheNewestGoesOnInItsBranch) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run/ckpt/branch-2"));
 }
 
-TEST(Resume, ThatIsRefusedBeginsNoBranch) {
+TEST(Resume, BeginsNoBranchIfItIsRefused) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
@@ -76,7 +76,7 @@ TEST(ResumeFromPath, KeepsLaterSavesDespiteLostLedgerEntry) {
   EXPECT_THAT(run_from(folder, "auto", "30").out, HasSubstr("resume  step 25 from "));
 }
 
-TEST(Resume, WithNothingButCheckpointsOfOtherBranchesDoesNotStartOver) {
+TEST(Resume, RefusesToStartOverWithOtherBranches) {
   const TemporaryFolder folder;
   ASSERT_EQ(gputrain({"run", write_gpt_job(folder), "--output-dir", folder / "run"}).exit_code, 0);
   std::ofstream(folder / "run/ledger.jsonl", std::ios::app) << R"({"kind":"started_over","branch":2})"
@@ -86,7 +86,7 @@ TEST(Resume, WithNothingButCheckpointsOfOtherBranchesDoesNotStartOver) {
   EXPECT_THAT(result.err, HasSubstr("none of the branch that the run's ledger names last"));
 }
 
-TEST(Resume, FromABranchThatWasLeftTakesNothingOfTheOneLeftForIt) {
+TEST(Resume, FromAnOldBranchUsesOnlyThatBranch) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\nlog: {interval: 1}\n"),
                     ckpt = folder / "run/ckpt";
@@ -119,7 +119,7 @@ TEST(ResumeFromPath, RemembersForeignChoiceUntilItIsSaved) {
   EXPECT_THAT(run_from(folder, "must", "35").out, HasSubstr("resume  step 30 from " + (folder / "run/ckpt/branch-2")));
 }
 
-TEST(Resume, FromAnotherRunLeavesThisOnesAloneAndRollsBackToThat) {
+TEST(Resume, FromAnotherRunKeepsItsOwnCheckpoints) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder, "checkpoint: {interval: 5, keep_last: 4}\n");
   for (const char* run : {"other", "run"}) ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / run}).exit_code, 0);

@@ -118,7 +118,7 @@ TEST(Resume, AcceptsCheckpointOfAnotherDeviceKind) {
   EXPECT_THAT(result.out, HasSubstr("resume  step 15 "));
 }
 
-TEST(Resume, TakesTheFirstSaveOfAStepWhereTheSecondIsDamaged) {
+TEST(Resume, UsesTheFirstSaveIfTheSecondIsDamaged) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);
   ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);

@@ -63,7 +63,7 @@ class FreezingIn : public Freezing, public ::testing::WithParamInterface<std::st
 INSTANTIATE_TEST_SUITE_P(Precision, FreezingIn, ::testing::Values("fp64", "fp32", "bf16"),
                          [](const auto& entry) { return entry.param; });
 
-TEST_P(FreezingIn, LeavesFrozenWeightsAsTheyBeganAndTrainsTheOthers) {
+TEST_P(FreezingIn, TrainsOnlyTheOtherWeights) {
   const std::string precision = "precision=" + GetParam();
   const Result begun = run("begun", {precision, "train.max_steps=1", "optimizer.lr=1e-30", "optimizer.weight_decay=0"});
   ASSERT_EQ(begun.exit_code, 0) << begun.err;
@@ -186,7 +186,7 @@ TEST_F(Freezing, ResumesACheckpointWhoseWriterDidNotKnowTheKey) {
   EXPECT_NO_THROW(app::check_job_changes(saved, freezing, true, "ckpt"));
 }
 
-TEST_F(Freezing, TellsThatTheFrozenWeightsOfItsCheckpointsAreGoneOrDamaged) {
+TEST_F(Freezing, ReportsMissingOrDamagedFrozenWeights) {
   ASSERT_EQ(run("run", {kFreeze}).exit_code, 0);
   const fs::path file = frozen_files("run/ckpt").at(0), away = folder_ / "away";
   fs::rename(file, away);
