@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -16,18 +17,23 @@
 
 namespace gputrain::testing {
 
-/// A port that is free at the moment.
+/// A port that is free at the moment, and that neither the kernel hands out (32768 and up) nor a launcher derives from a
+/// job id (20000 to 29999). Each process begins its search elsewhere, because tests run in parallel.
 inline int free_port() {
-  const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const bool bound = ::bind(probe, generic, length) == 0 && ::getsockname(probe, generic, &length) == 0;
-  ::close(probe);
-  if (!bound) throw std::runtime_error("no free port");
-  return ntohs(address.sin_port);
+  constexpr int kFirst = 10000, kPorts = 10000;
+  static int next = static_cast<int>(::getpid()) * 97 % kPorts;
+  for (int tries = 0; tries < kPorts; ++tries) {
+    const int port = kFirst + next++ % kPorts;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    const int probe = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool is_free = ::bind(probe, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    ::close(probe);
+    if (is_free) return port;
+  }
+  throw std::runtime_error("no free port");
 }
 
 /// Whether a process on this machine listens on a port, from the kernel's tables.
