@@ -126,8 +126,10 @@ int64_t load_weights(models::Model& model, const fs::path& path, models::OtherCl
   const auto tensor = [&](const std::string& name) {
     return own.contains(name) || !frozen ? file.tensor(name) : frozen->tensor(name);
   };
-  return models::load_weights(model, {.where = file_path.string(), .names = std::move(names), .tensor = tensor, .family = family_beside(path, model)},
-                              other_classes);
+  return models::load_weights(
+      model,
+      {.where = file_path.string(), .names = std::move(names), .tensor = tensor, .family = family_beside(path, model)},
+      other_classes);
 }
 
 std::string other_targets(const fs::path& path, const data::Dataset& dataset) {

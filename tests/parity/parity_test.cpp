@@ -88,7 +88,8 @@ class ModelParity : public ::testing::TestWithParam<std::string> {
   }
   fs::path folder_;
 };
-INSTANTIATE_TEST_SUITE_P(Models, ModelParity, ::testing::ValuesIn(kNames), [](const auto& entry) { return entry.param; });
+INSTANTIATE_TEST_SUITE_P(Models, ModelParity, ::testing::ValuesIn(kNames),
+                         [](const auto& entry) { return entry.param; });
 
 /// ||d|| <= tolerance (||reference|| + 1e-3 ||all||): a nearly zero gradient need not have more digits than it can.
 void expect_equal_gradients(Model& model, const SafetensorsFile& expected, double tolerance) {
@@ -161,9 +162,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SinglePrecisionParity,
                                            "llama_biased"),
                          [](const auto& entry) { return entry.param; });
 
-TEST_P(SinglePrecisionParity, KeepsFiveDigits) {
-  expect_parity(GetParam(), folder_ / GetParam(), {}, kFp32);
-}
+TEST_P(SinglePrecisionParity, KeepsFiveDigits) { expect_parity(GetParam(), folder_ / GetParam(), {}, kFp32); }
 
 class ChannelsLastParity : public ModelParity {};
 INSTANTIATE_TEST_SUITE_P(Models, ChannelsLastParity, ::testing::Values("resnet18_decided", "resnet50_decided"),

@@ -17,8 +17,8 @@
 
 namespace gputrain::testing {
 
-/// A port that is free at the moment, and that neither the kernel hands out (32768 and up) nor a launcher derives from a
-/// job id (20000 to 29999). Each process begins its search elsewhere, because tests run in parallel.
+/// A port that is free at the moment, and that neither the kernel hands out (32768 and up) nor a launcher derives from
+/// a job id (20000 to 29999). Each process begins its search elsewhere, because tests run in parallel.
 inline int free_port() {
   constexpr int kFirst = 10000, kPorts = 10000;
   static int next = static_cast<int>(::getpid()) * 97 % kPorts;

@@ -237,7 +237,8 @@ TEST_F(ForeignLauncher, NamesFirstJobToItsDuplicate) {
   ASSERT_TRUE(gputrain::testing::becomes_open(port));
   const Result second = start(run("two"), two);
   EXPECT_EQ(second.exit_code, 6);
-  EXPECT_THAT(second.err, AllOf(HasSubstr("it is used by process"), HasSubstr("gputrain run"), HasSubstr("MASTER_PORT")));
+  EXPECT_THAT(second.err,
+              AllOf(HasSubstr("it is used by process"), HasSubstr("gputrain run"), HasSubstr("MASTER_PORT")));
 }
 
 TEST_F(ForeignLauncher, RefusesContradictoryVariables) {
