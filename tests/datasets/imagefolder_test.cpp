@@ -99,7 +99,7 @@ TEST_F(ImageFolderTest, SkipsFewBadImagesWhenAsked) {
   options.shuffle = false;
   options.num_workers = 2;
   EXPECT_THAT(error_of([&] { data::Loader(datasets.train, options).next_step(); }),
-              HasSubstr("a/15.png: neither JPEG nor PNG (sample 5)"));
+              HasSubstr("a/15.png: neither JPEG nor PNG; it is text (sample 5)"));
   options.max_bad_fraction = 0.05;
   EXPECT_EQ(data::Loader(datasets.train, options).next_step().weight, 19);
 }

@@ -121,7 +121,8 @@ TEST_F(TarTest, TakesLastEntryOfAName) {
 TEST_F(TarTest, RefusesDamagedArchives) {
   const std::string one = tar_entry({"a/1.png", kRed});
   EXPECT_THAT(refusal(""), HasSubstr("too short for a tar archive"));
-  EXPECT_THAT(refusal(std::string(2000, 'x')), HasSubstr("not a tar archive"));
+  EXPECT_THAT(refusal(std::string(2000, 'x')), HasSubstr("not a tar archive; it is text"));
+  EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\n"), HasSubstr("git lfs pull"));
   EXPECT_THAT(refusal(one), HasSubstr("its end mark is missing"));
   EXPECT_THAT(refusal(one.substr(0, 560)),
               HasSubstr("an entry of " + std::to_string(kRed.size()) + " bytes does not fit"));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/file_kind.hpp"
 #include "image_state.hpp"
 #include "jpeg.hpp"
 #include "png_reader.hpp"
@@ -40,8 +41,10 @@ ImageDecoder::Size ImageDecoder::open(std::span<const std::byte> file, const std
   state_->is_jpeg = JpegReader::recognizes(file);
   state_->orientation = 1;
   if (PngReader::recognizes(file)) return state_->png.open(file, name);
-  if (!state_->is_jpeg)
-    throw_bad_image(name, file.empty() ? "an empty file instead of an image" : "neither JPEG nor PNG");
+  if (!state_->is_jpeg) {
+    const FileKind kind = file_kind({reinterpret_cast<const char*>(file.data()), file.size()});
+    throw_bad_image(name, file.empty() ? "an empty file instead of an image" : "neither JPEG nor PNG" + kind.it_is());
+  }
   Size size = state_->jpeg.open(file, name);
   state_->orientation = exif_orientation(file);
   if (swaps_sides(state_->orientation)) std::swap(size.width, size.height);
