@@ -182,8 +182,7 @@ std::shared_ptr<const TextSource> open_text(const TextSpec& spec, const data::Da
 
 class Text final : public TokenWindows {
  public:
-  Text(const TextSpec& spec, const data::DatasetRequest& request)
-      : TokenWindows(open_text(spec, request), window_length(request)) {}
+  Text(const TextSpec& spec, const data::DatasetRequest& request) : TokenWindows(open_text(spec, request), request) {}
 };
 
 const config::Registered<Text, TextSpec> registered_text{data::catalog(), "text",

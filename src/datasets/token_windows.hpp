@@ -36,7 +36,8 @@ class TokenWindows : public data::Dataset {
  public:
   /// Windows over tokens [begin, end) of the source. Throws Error(data) if there are fewer than two tokens.
   TokenWindows(std::shared_ptr<const TokenSource> source, int64_t begin, int64_t end, int64_t sequence_length);
-  TokenWindows(std::shared_ptr<const TokenSource> source, int64_t sequence_length);
+  /// Windows of window_length() over all tokens. Warns of training data that is much shorter than one.
+  TokenWindows(std::shared_ptr<const TokenSource> source, const data::DatasetRequest& request);
 
   int64_t size() const override { return windows_; }
   const data::SampleLayout& layout() const override { return layout_; }

@@ -197,7 +197,7 @@ std::shared_ptr<const TokenSource> open_tokens(const TokensSpec& spec, const dat
 class Tokens final : public TokenWindows {
  public:
   Tokens(const TokensSpec& spec, const data::DatasetRequest& request)
-      : TokenWindows(open_tokens(spec, request), window_length(request)) {}
+      : TokenWindows(open_tokens(spec, request), request) {}
 };
 
 const config::Registered<Tokens, TokensSpec> registered_tokens{data::catalog(), "tokens",

@@ -201,6 +201,18 @@ TEST_F(TokensTest, AcceptsTokenThatLooksLikeGzip) {
   EXPECT_EQ(open_tokens(write("a.bin", raw<uint16_t>({35615, 9, 3, 4})), 2, ", vocab_size: 50257").train->size(), 2);
 }
 
+TEST_F(TokensTest, WarnsOfWindowBeyondTheData) {
+  const auto warning = [this](int64_t length) {
+    ::testing::internal::CaptureStderr();
+    open_tokens(write("a.bin", raw(std::vector<uint16_t>{1, 2, 3, 4, 5})), length, "", ", val: {split: 50%}");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning(7), "");
+  EXPECT_THAT(warning(131'072),
+              HasSubstr("a sample has 131,072 tokens, but the training data only 5: the rest is "
+                        "padding, which takes memory and time. Set data.text.max_length: 4, or less"));
+}
+
 TEST_F(TokensTest, NeedsLanguageModelAndFiles) {
   EXPECT_THAT(error_of([this] { open_tokens(path("none*.bin"), 2); }), HasSubstr("no file matches this pattern"));
   EXPECT_THAT(error_of([this] { open_tokens(write("a.bin", "abcd"), 0); }, ExitCode::usage),
