@@ -319,6 +319,19 @@ TEST(EvalVerb, MatchesValidationLossOfTraining) {
   }
 }
 
+TEST(EvalVerb, TakesPretrainedWeightsBeforeAnyRun) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder);
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", folder / "run"}).exit_code, 0);
+  const std::vector<std::string> eval{
+      "eval", job, "--json", "--output-dir", folder / "new", "--set", "model.pretrained=" + folder / "run"};
+  const Result result = gputrain(eval);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, gputrain({"eval", job, "--weights", folder / "run", "--json"}).out);
+  folder.write("new/ckpt/latest", "step-00000010");
+  EXPECT_EQ(gputrain(eval).exit_code, 3) << "a run has begun, whose weights are others";
+}
+
 // 150 targets are not a multiple of batches of 4 or 7 sequences; the evaluation must not depend on the batch size.
 TEST(EvalVerb, TakesExactlyTheFirstTokens) {
   const TemporaryFolder folder;
