@@ -31,6 +31,7 @@ struct Mark {
 struct Attempt {
   int64_t number = 1;
   data::OrderFacts order;
+  std::string content;                              // hash of the data's content; empty: not known
   std::vector<Mark> marks;                          // start, checkpoints, end
   std::vector<int64_t> skipped;                     // steps without an update
   std::optional<data::OrderFacts> order_elsewhere;  // if it started from another run's checkpoint: that run's order
@@ -41,7 +42,9 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
   for (const auto& line : lines) {
     const std::string kind = line.at("kind").get<std::string>();
     if (kind == "attempt") {
-      attempts.push_back({.number = line.at("attempt").get<int64_t>(), .order = order_from_json(line.at("order"))});
+      attempts.push_back({.number = line.at("attempt").get<int64_t>(),
+                          .order = order_from_json(line.at("order")),
+                          .content = line.value("content", "")});
       if (line.contains("from_elsewhere")) {
         attempts.back().order_elsewhere = attempts.back().order;
         attempts.back().order_elsewhere->global_batch = line["from_elsewhere"].at("global_batch").get<int64_t>();
@@ -54,7 +57,11 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
     const Mark mark{line.at("step").get<int64_t>(), usage_from_json(line.at("data")), kind == "rollback"};
     if (mark.is_rollback) {
       const Mark back{line.at("back_to").get<int64_t>(), mark.used};
-      attempts.push_back({.number = attempt.number, .order = attempt.order, .marks = {back, mark}, .skipped = {}});
+      attempts.push_back({.number = attempt.number,
+                          .order = attempt.order,
+                          .content = attempt.content,
+                          .marks = {back, mark},
+                          .skipped = {}});
     } else {
       attempt.marks.push_back(mark);
     }
@@ -105,9 +112,10 @@ std::optional<Finding> compare(const Attempt& attempt, const data::OrderFacts& o
   return finding;
 }
 
-/// Finds a change of the data size or batch size within an epoch: the samples used so far and those of the new order do
-/// not form a whole epoch.
-std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attempt& attempt, int64_t step) {
+/// Finds a change of the data or the batch size within an epoch: the samples used so far and those from then on do not
+/// form a whole epoch. `content` is the hash of the data before.
+std::optional<Finding> broken_epoch(const data::OrderFacts& before, const std::string& content, const Attempt& attempt,
+                                    int64_t step) {
   const data::OrderFacts& now = attempt.order;
   std::string change;
   const auto note = [&](const char* name, int64_t old_value, int64_t new_value) {
@@ -116,6 +124,8 @@ std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attemp
   };
   note("samples", before.samples, now.samples);
   note("global batch", before.global_batch, now.global_batch);
+  if (before.samples == now.samples && !content.empty() && !attempt.content.empty() && content != attempt.content)
+    change += std::string(change.empty() ? "" : ", ") + "the content of the files";
   const int64_t old_steps = data::steps_per_epoch(before), new_steps = data::steps_per_epoch(now);
   if (change.empty()) return {};
   if (step % old_steps == 0 && step % new_steps == 0 && step / old_steps == step / new_steps) return {};
@@ -150,14 +160,21 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
   cut_to_what_counts(attempts);
   Mark last;                              // training begins at step 0, with nothing used
   std::optional<data::OrderFacts> order;  // sample order at `last`
+  std::string content;                    // of the data at `last`; empty: not known
   for (const Attempt& attempt : attempts) {
-    if (attempt.order_elsewhere) order = attempt.order_elsewhere;
+    if (attempt.order_elsewhere) {
+      order = attempt.order_elsewhere;
+      content.clear();
+    }
     const bool counts = !attempt.marks.empty() && attempt.marks.back().step > attempt.marks.front().step;
     if (order && counts) {
-      if (auto broken = broken_epoch(*order, attempt, attempt.marks.front().step))
+      if (auto broken = broken_epoch(*order, content, attempt, attempt.marks.front().step))
         audit.findings.push_back(std::move(*broken));
     }
-    if (counts) order = attempt.order;
+    if (counts) {
+      order = attempt.order;
+      content = attempt.content;
+    }
     for (const Mark& mark : attempt.marks) {
       const bool is_elsewhere = attempt.order_elsewhere && &mark == &attempt.marks.front();
       const auto& used = is_elsewhere ? *attempt.order_elsewhere : attempt.order;

@@ -13,6 +13,7 @@
 #include "gputrain/core/file_kind.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "gzip_stream.hpp"
@@ -133,6 +134,9 @@ class TextSource final : public TokenSource {
     request.tell_files(paths);
     const std::vector<std::string> texts = read_texts(paths);
     warn_of_binary(paths, texts);
+    content_hash_ = data::content_hash(std::ssize(texts), [&](int64_t index) {
+      return data::content_of(std::as_bytes(std::span(texts[static_cast<size_t>(index)])));
+    });
     tokenizer_ = train ? train->tokenizer_ : make_tokenizer(request.text, {texts, paths});
     if (tokenizer_->vocabulary_size() > UINT16_MAX + 1) {
       tokens_ = std::vector<int32_t>();
@@ -161,6 +165,8 @@ class TextSource final : public TokenSource {
   std::string name() const override { return path_; }
   std::string describe(int64_t begin, int64_t end) const override { return files_between(ends_, begin, end); }
 
+  uint64_t content_hash() const override { return content_hash_; }
+
   void read(int64_t first, std::span<int64_t> to) const override {
     std::visit([&](const auto& tokens) { std::copy_n(tokens.begin() + first, to.size(), to.begin()); }, tokens_);
   }
@@ -169,6 +175,7 @@ class TextSource final : public TokenSource {
 
  private:
   std::string path_;
+  uint64_t content_hash_ = 0;
   std::vector<int64_t> ends_;  // end of each file, in tokens
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
   std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<int32_t>> tokens_;

@@ -10,6 +10,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
 #include "token_file.hpp"
 #include "token_windows.hpp"
@@ -118,6 +119,12 @@ class FileTokens final : public TokenSource {
   int64_t vocabulary_size() const override { return vocabulary_size_; }
   std::string name() const override { return name_; }
   std::string describe(int64_t begin, int64_t end) const override { return files_between(ends_, begin, end); }
+
+  uint64_t content_hash() const override {
+    return data::content_hash(std::ssize(files_), [this](int64_t index) {
+      return data::content_of(files_[static_cast<size_t>(index)].file());
+    });
+  }
 
   void read(int64_t first, std::span<int64_t> tokens) const override {
     auto index = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());

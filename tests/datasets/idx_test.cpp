@@ -73,6 +73,17 @@ TEST_F(IdxTest, ReadsImagesAndLabelsOfTheRole) {
   EXPECT_EQ(datasets.val->layout().num_classes, 3) << "the training data's";
 }
 
+TEST_F(IdxTest, KnowsItsContentPackedOrNot) {
+  const auto hash = [this](const std::string& images, const std::string& labels) {
+    write_set(images, labels);
+    return open_idx().train->content_hash();
+  };
+  const uint64_t before = hash(kImages, kLabels);
+  EXPECT_EQ(hash(gzip(kImages), kLabels), before);
+  EXPECT_NE(hash(kImages, idx({3}, std::string("\1\2\0", 3))), before);
+  EXPECT_NE(hash(std::string(kImages).replace(20, 1, "x"), kLabels), before);
+}
+
 TEST_F(IdxTest, NormalizesAllRolesByTrainingImages) {
   write_set(kImages, kLabels);
   write_set(idx({1, 2, 2}, "abcd"), idx({1}, "\2"), "t10k");

@@ -118,6 +118,15 @@ TEST_F(TarTest, TakesLastEntryOfAName) {
   EXPECT_EQ(first_byte(*datasets.train, 0, 2), 255);
 }
 
+TEST_F(TarTest, KnowsItsContentWhereverItLies) {
+  const auto hash = [this](const std::string& content) { return open_tar(content).train->content_hash(); };
+  const std::string notes = tar_entry({"notes.txt", "x"}), red = tar_entry({"a/1.png", kRed});
+  const uint64_t before = hash(red + tar_entry({"b/2.png", kGreen}) + kEnd);
+  EXPECT_EQ(hash(notes + red + tar_entry({"b/2.png", kGreen}) + kEnd), before);
+  EXPECT_NE(hash(red + tar_entry({"b/2.png", kBlue}) + kEnd), before);
+  EXPECT_NE(hash(red + tar_entry({"b/3.png", kGreen}) + kEnd), before);
+}
+
 TEST_F(TarTest, RefusesDamagedArchives) {
   const std::string one = tar_entry({"a/1.png", kRed});
   EXPECT_THAT(refusal(""), HasSubstr("too short for a tar archive"));

@@ -149,6 +149,8 @@ TEST_F(TextTest, ReadsGzipAsItsContent) {
   ::gzclose(file);
   const data::DatasetSplits datasets = open_text(plain, 64, ", val: {path: " + packed + "}");
   ASSERT_EQ(datasets.val->describe(), datasets.train->describe());
+  EXPECT_EQ(datasets.val->content_hash(), datasets.train->content_hash());
+  EXPECT_NE(open_text(write("c.txt", text + " "), 64).train->content_hash(), datasets.train->content_hash());
   for (const int64_t i : {int64_t{0}, datasets.train->size() - 1})
     EXPECT_EQ(read(*datasets.val, i), read(*datasets.train, i));
 }

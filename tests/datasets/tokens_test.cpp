@@ -107,6 +107,15 @@ TEST_F(TokensTest, JoinsFilesOfAPattern) {
   EXPECT_EQ(next, 49);
 }
 
+TEST_F(TokensTest, KnowsItsContentWhereverItLies) {
+  const auto hash = [this](const std::string& name, const std::vector<uint16_t>& tokens) {
+    return open_tokens(write(name, raw(tokens)), 2, ", vocab_size: 99").train->content_hash();
+  };
+  const uint64_t before = hash("a.bin", {1, 2, 3, 4});
+  EXPECT_EQ(hash("moved/b.bin", {1, 2, 3, 4}), before);
+  EXPECT_NE(hash("a.bin", {4, 3, 2, 1}), before);
+}
+
 TEST_F(TokensTest, RefusesDamagedFiles) {
   const std::string good = llmc<uint16_t>(20240520, 1, {1, 2, 3});
   EXPECT_THAT(refusal(good.substr(0, 500)), HasSubstr("cut off inside llm.c's header"));
