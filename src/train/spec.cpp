@@ -195,11 +195,13 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
   d.key("mirror", &CheckpointSpec::mirror,
         "a folder, for instance on another disk, for a second copy of each checkpoint, written in the background; "
         "errors there are reported and end nothing; resume uses the newest good checkpoint of both; null: none")
+      .path()
       .change(Change::safe);
   d.key("notice", &CheckpointSpec::notice, "when the cloud is about to take the machine away");
   d.key("resume", &CheckpointSpec::resume,
         "auto: resume from the newest good checkpoint of the run folder, if any; must: fail if there is none; "
         "never: start over; a path: resume from that checkpoint")
+      .path()
       .change(Change::safe)
       .aliases({"resume_from_checkpoint", "load_from", "init_from"});
 }

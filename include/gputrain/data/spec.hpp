@@ -19,6 +19,7 @@ struct TrainSource {
   static void describe(config::Description<TrainSource>& d) {
     d.summary("what is trained on");
     d.key("path", &TrainSource::path, "file, folder or pattern; format synthetic needs none")
+        .path()
         .change(config::Change::needs_accept);
     d.choice("format", &TrainSource::format, catalog(), "how the data is stored; its options stand beside it")
         .required()
@@ -36,6 +37,7 @@ struct HeldOutSource {
     d.summary("data for evaluation: its own, or a part of the training data, which is then not trained on");
     d.key("path", &HeldOutSource::path,
           "file, folder or pattern; null: as data.train, with the files chosen by role or `prefix`")
+        .path()
         .change(config::Change::needs_accept);
     d.choice("format", &HeldOutSource::format, catalog(), "how the data is stored; default: as data.train")
         .inherits("data.train.format")

@@ -97,6 +97,17 @@ TEST(JobSchema, AnswersOtherWordsWhenNoTypeIsPicked) {
   }
 }
 
+TEST(JobSchema, ReplacesHomeFolderInEveryPath) {
+  const auto environment = [](const std::string&) { return "/home/me"; };
+  for (const char* key : {"output_dir", "data.train.path", "data.val.path", "data.test.path", "model.pretrained",
+                          "checkpoint.mirror", "checkpoint.resume", "launch.hostfile"}) {
+    const std::vector<std::string> set{std::string(key) + "=~/x"};
+    const auto loaded =
+        config::load(job_schema(), {.file = "job.yaml", .text = kGoodJob, .set = set, .environment = environment});
+    EXPECT_THAT(loaded.resolved_yaml(true), HasSubstr(": /home/me/x  # --set " + std::string(key))) << key;
+  }
+}
+
 TEST(JobSchema, WritesNoSecretsDown) {
   const std::string env =
       "env: {DB_PASSWD: s3cret, PGPASS: s3cret, GH_PAT: s3cret, https_proxy: 'http://me:s3cret@proxy:1', LANG: C}\n"
@@ -118,7 +129,7 @@ TEST(JobSchema, ShowsNoSecretsInErrors) {
 }
 
 TEST(JobSchema, AcceptsOnlyNamesBelowRuns) {
-  for (const char* name : {"..", ".", "../x", "a/../../x", "/tmp/x", "''"})
+  for (const char* name : {"..", ".", "../x", "a/../../x", "/tmp/x", "''", "~/x", "$HOME/x"})
     EXPECT_THAT(refusal("name: " + std::string(name)), HasSubstr("does not name a folder below runs/")) << name;
   for (const char* name : {"a", "..a", "sweep/a", "a b", "3"})
     EXPECT_EQ(refusal("name: " + std::string(name)), "accepted") << name;
