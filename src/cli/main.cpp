@@ -374,6 +374,7 @@ int main(int argc, char** argv) {
   try {
     CommandLine line;
     if (const auto code = read(line, {argv + 1, argv + argc})) return *code;
+    require_current_folder();
     return with_output_written(line, line.action());
   } catch (...) {
     return report(std::current_exception());
