@@ -246,6 +246,7 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
       groups.control().all_gather(device::generator_state(setup_.context.device), "random generators");
   const data::Position position = data::position_after(order_facts(job_.spec(), setup_), progress.step);
   const int64_t first = setup_.plan.start.first_global_batch;
+  const train::Cadence& save = setup_.plan.save;
   nlohmann::json state{{"version", version()},
                        {"run_id", job_.run_id},
                        {"world_size", groups.world_size()},
@@ -280,6 +281,7 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
           .frozen = frozen_,
           .state = state.dump(2) + "\n",
           .score = score,
+          .for_good = save.also_steps > 0 ? std::optional(save.also_at_step(progress.step)) : std::nullopt,
           .origin = {.spec_hash = job_.spec_hash,
                      .world_size = groups.world_size(),
                      .versions = versions(setup_.context.device)},
