@@ -35,7 +35,9 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   train::Plan until = plan;
   until.total_steps = std::min(plan.total_steps, last_step);
   data::LoaderOptions reading = loader_options(spec_, *datasets.train, context, plan.batch);
-  reading.pads = !built.sync_batch_norm;  // padding would change the batch statistics
+  // Padding would count in batch statistics, also in the sums that cuDNN computes with a convolution. Smaller batches
+  // do not need a count in any kernel; the price is a step per epoch that no CUDA graph replays.
+  reading.pads = !built.has_batch_norm;
   if (!until.is_time_limited()) reading.steps = until.total_steps - progress.step;
   const data::Position from = data::position_after(order_facts(spec_, setup_), progress.step);
   data::Loader loader(datasets.train, reading, {.from = from, .unreadable = progress.unreadable_in_epoch});

@@ -221,7 +221,8 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
   check_recompute(job, *built.model);
   check_sizes(job, *built.model, datasets);
-  built.sync_batch_norm = spec.parallel.sync_bn && has_batch_norm(*built.model);
+  built.has_batch_norm = has_batch_norm(*built.model);
+  built.sync_batch_norm = spec.parallel.sync_bn && built.has_batch_norm;
   if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
   const auto arena_tensors = arena_tensors_of(job, *built.model);
   const int ranks = context.groups.world_size();

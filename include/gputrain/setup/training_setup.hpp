@@ -73,7 +73,8 @@ struct BuiltModel {
   int64_t parameter_count = 0;         // elements of all
   int64_t trainable_count = 0;         // of these, elements that model.freeze leaves to train
   int64_t classes_left_out = 0;        // of a last layer that pretrained weights have otherwise
-  bool sync_batch_norm = false;        // its batch norm in training is over the batches of all ranks
+  bool has_batch_norm = false;         // its passes in training depend on all rows of a batch
+  bool sync_batch_norm = false;        // ... and on those of all ranks
   std::vector<device::Range> owners;   // what each rank updates, where they share that out; otherwise empty
 };
 
