@@ -46,7 +46,9 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.key("max_time", &TrainSpec::max_time, "stop after this much training time, summed over attempts")
       .above(0)
       .change(Change::safe);
-  d.key("global_batch_size", &TrainSpec::global_batch_size, "samples per optimizer step over all ranks")
+  d.key("global_batch_size", &TrainSpec::global_batch_size,
+        "samples per optimizer step over all ranks. A run may go on with another size: epochs, tokens, percentages and "
+        "the learning rate then go on by samples, and max_steps and intervals in steps by steps")
       .range(1, kMostInAStep)
       .unit("samples")
       .change(Change::needs_accept)

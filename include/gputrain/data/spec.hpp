@@ -88,7 +88,8 @@ struct DataSpec {
         .unit("micro-batches")
         .change(config::Change::safe)
         .aliases({"dataloader_prefetch_factor"});
-    d.key("last", &DataSpec::last, "the last partial step of an epoch: pad (every sample counts once) or drop")
+    d.key("last", &DataSpec::last,
+          "the last partial step of an epoch: pad (every sample counts once, also in batch norm) or drop")
         .choices({"pad", "drop"})
         .aliases({"drop_last", "dataloader_drop_last"});
     d.key("max_bad_fraction", &DataSpec::max_bad_fraction,
