@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "gputrain/core/secrets.hpp"
+
 namespace gputrain {
 namespace {
 
@@ -13,9 +15,14 @@ std::string compose(const Error::Parts& parts) {
   return text;
 }
 
+Error::Parts without_secrets(const Error::Parts& parts) {
+  return {without_url_secrets(parts.what), without_url_secrets(parts.where), without_url_secrets(parts.hint)};
+}
+
 }  // namespace
 
-Error::Error(ExitCode code, Parts parts) : std::runtime_error(compose(parts)), code_(code), parts_(std::move(parts)) {}
+Error::Error(ExitCode code, Parts parts)
+    : std::runtime_error(compose(without_secrets(parts))), code_(code), parts_(without_secrets(parts)) {}
 
 ReportedElsewhere::ReportedElsewhere(const Error& error) : Error(error) {}
 
