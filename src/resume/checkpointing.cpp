@@ -96,10 +96,10 @@ std::string Checkpointing::resume(train::Progress& progress, bool accept_changes
 
 /// Whether what was evaluated before belongs to another data.val, and is forgotten.
 bool Checkpointing::forget_other_evaluations(const checkpoint::Checkpoint& from, train::Progress& progress) const {
-  const auto& val = parts_.setup.datasets.val;
-  if (progress.evaluated_step < 0 || !val) return false;
-  const bool has_other_size = from.state().value("val_samples", val->size()) != val->size();
-  if (!has_other_size && !evaluates_otherwise(from.state().at("settings"), parts_.job.loaded.settings())) return false;
+  if (progress.evaluated_step < 0 || !parts_.setup.datasets.val) return false;
+  if (!state_.has_other_validation_data(from) &&
+      !evaluates_otherwise(from.state().at("settings"), parts_.job.loaded.settings()))
+    return false;
   progress.forget_evaluations();
   return true;
 }

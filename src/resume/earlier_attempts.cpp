@@ -35,7 +35,7 @@ void EarlierAttempts::check_data(const train::Progress& progress, const DataIden
   const int64_t samples = groups.from_rank_zero(told.samples, "samples of the last attempt");
   const auto target_names = static_cast<uint64_t>(
       groups.from_rank_zero(static_cast<int64_t>(told.target_names), "targets of the last attempt"));
-  const bool is_other = told.content != 0 && now.content != 0 && told.content != now.content;
+  const bool is_other = !told.content.empty() && !now.content.empty() && told.content != now.content;
   const bool has_other_content = groups.from_rank_zero(is_other ? 1 : 0, "content of the last attempt") != 0;
   std::string what, effect;
   if (samples != 0 && samples != now.samples) {

@@ -38,6 +38,12 @@ std::string source_now(const JobSpec& spec) {
   return spec.model.pretrained ? "model.pretrained " + *spec.model.pretrained : "seed " + std::to_string(spec.seed);
 }
 
+/// Of the validation data, on rank 0.
+std::string val_content_here(const TrainingSetup& setup) {
+  const auto& val = setup.datasets.val;
+  return val && setup.context.rank() == 0 ? data::content_digits(*val) : "";
+}
+
 /// Runs code that reads the checkpoint's state. Throws Error(checkpoint) if its format is wrong.
 void reading_state_of(const checkpoint::Checkpoint& from, const std::function<void()>& read) {
   try {
@@ -66,7 +72,19 @@ data::Position position_at(const checkpoint::Checkpoint& from, const data::Order
 }  // namespace
 
 TrainingState::TrainingState(const Job& job, TrainingSetup& setup, train::Hook& log)
-    : job_(job), setup_(setup), log_(log), frozen_source_(source_now(job.spec())) {}
+    : job_(job),
+      setup_(setup),
+      log_(log),
+      val_content_(setup.context.groups.from_rank_zero(val_content_here(setup), "content of data.val")),
+      frozen_source_(source_now(job.spec())) {}
+
+bool TrainingState::has_other_validation_data(const checkpoint::Checkpoint& from) const {
+  const auto& val = setup_.datasets.val;
+  if (!val) return false;
+  const std::string content = from.state().value("val_content", "");  // older checkpoints do not say
+  return from.state().value("val_samples", val->size()) != val->size() ||
+         (!content.empty() && !val_content_.empty() && content != val_content_);
+}
 
 checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& optimizer, int rank) {
   checkpoint::Shard shard{.part = "optimizer", .tensors = {}, .slices = {}};
@@ -267,6 +285,7 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
     score = {.metric = best_metric, .value = measured->second};
   }
   if (setup_.datasets.val) state["val_samples"] = setup_.datasets.val->size();
+  if (!val_content_.empty()) state["val_content"] = val_content_;
   setup_.gradient_sync.note(state);
   std::vector<checkpoint::Shard> shards;
   if (shares_optimizer() || setup_.context.rank() == 0)

@@ -66,6 +66,10 @@ class Dataset {
 /// The names of target numbers: classes or characters; empty if unknown.
 std::vector<std::string> target_names(const Dataset& dataset);
 
+/// The dataset's content_hash() as digits; empty: there is none, or the data cannot be read, which who reads it will
+/// say.
+std::string content_digits(const Dataset& dataset);
+
 /// What every format gets, besides its own options.
 struct DatasetRequest {
   std::string path;  // after interpolation; may be empty if the format needs none

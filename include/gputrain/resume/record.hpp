@@ -30,11 +30,11 @@ nlohmann::json end_record(const monitor::Summary& summary, const train::Progress
 std::string reason_of(const std::exception& failure);
 int exit_code_of(const std::exception& failure);
 
-/// What tells training data from other data; 0: not known.
+/// What tells training data from other data; 0 or empty: not known.
 struct DataIdentity {
   int64_t samples = 0;
   uint64_t target_names = 0;  // hash of what the numbers of classes or tokens stand for
-  uint64_t content = 0;       // on rank 0: Dataset::content_hash()
+  std::string content = {};   // on rank 0: content_digits()
 };
 DataIdentity identity_of(const TrainingSetup& setup);
 /// That of the run's newest attempt.

@@ -17,7 +17,7 @@ checkpoint::Shard optimizer_shard(const BuiltModel& built, optim::Optimizer& opt
 
 class TrainingState {
  public:
-  /// All arguments must outlive this object. The state of `log` is saved too.
+  /// All arguments must outlive this object. The state of `log` is saved too. Every rank must call.
   TrainingState(const Job& job, TrainingSetup& setup, train::Hook& log);
 
   /// The state after `progress.step` steps, with the score if `best_metric` was evaluated at this step. The tensors are
@@ -30,6 +30,9 @@ class TrainingState {
 
   /// Whether every rank writes a part; otherwise rank 0 writes everything.
   bool is_shared_out() const noexcept { return shares_optimizer() || setup_.gradient_sync.power_sgd; }
+
+  /// Whether the checkpoint was saved with other validation data.
+  bool has_other_validation_data(const checkpoint::Checkpoint& from) const;
 
   /// Restores everything. Throws Error(usage) if the job changed in a way that needs acceptance or is not allowed;
   /// Damage, Unreadable or Error(checkpoint) if the checkpoint cannot be read. Sets `progress` to that of the
@@ -51,6 +54,7 @@ class TrainingState {
   const Job& job_;
   TrainingSetup& setup_;
   train::Hook& log_;
+  std::string val_content_;                            // content_digits() of the validation data
   std::string frozen_source_;                          // where frozen values come from
   std::shared_ptr<checkpoint::FrozenWeights> frozen_;  // of rank 0, once something was saved
 };

@@ -98,6 +98,23 @@ TEST(ResumeChangedJob, AsksBeforeItTakesAnotherGlobalBatch) {
   EXPECT_EQ(gputrain({"data", "audit", folder / "run"}).exit_code, 0);
 }
 
+TEST(ResumeChangedJob, EvaluatesAgainOnRewrittenValidation) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder), run = folder / "run";
+  std::string text = read_file(folder / "text.txt").substr(0, 2000);
+  const auto train = [&] {
+    return gputrain(
+        {"run", job, "--output-dir", run, "--set", "data.val={path: " + folder.write("val.txt", text) + "}"});
+  };
+  ASSERT_EQ(train().exit_code, 0);
+  EXPECT_THAT(train().err, ::testing::Not(HasSubstr("other data")));
+  std::reverse(text.begin(), text.end());
+  const Result other = train();
+  EXPECT_EQ(other.exit_code, 0);
+  EXPECT_THAT(other.err, HasSubstr("evaluated on other data than before"));
+  EXPECT_THAT(other.out, HasSubstr("eval    20 "));
+}
+
 /// The error for changed data, which is accepted only with --accept.
 std::string refused_then_accepted(std::vector<std::string> run) {
   const Result refused = gputrain(run);
