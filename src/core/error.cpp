@@ -2,8 +2,16 @@
 
 #include <utility>
 
+#include "gputrain/core/printable.hpp"
+
 namespace gputrain {
 namespace {
+
+/// File names and other text from outside may hold any bytes.
+Error::Parts printable_parts(const Error::Parts& parts) {
+  return {
+      .what = printable(parts.what, "\n\t"), .where = printable(parts.where), .hint = printable(parts.hint, "\n\t")};
+}
 
 std::string compose(const Error::Parts& parts) {
   std::string text;
@@ -15,7 +23,8 @@ std::string compose(const Error::Parts& parts) {
 
 }  // namespace
 
-Error::Error(ExitCode code, Parts parts) : std::runtime_error(compose(parts)), code_(code), parts_(std::move(parts)) {}
+Error::Error(ExitCode code, Parts parts)
+    : std::runtime_error(compose(parts = printable_parts(parts))), code_(code), parts_(std::move(parts)) {}
 
 ReportedElsewhere::ReportedElsewhere(const Error& error) : Error(error) {}
 

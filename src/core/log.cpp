@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/printable.hpp"
 
 namespace gputrain::log {
 namespace {
@@ -41,11 +42,16 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+/// Messages may name files, whose names may hold any bytes.
+void write(spdlog::level::level_enum level, std::string_view message) {
+  logger().log(level, spdlog::string_view_t(printable(message, "\n\t")));
+}
+
 }  // namespace
 
-void info(std::string_view message) { logger().info(spdlog::string_view_t(message.data(), message.size())); }
-void warning(std::string_view message) { logger().warn(spdlog::string_view_t(message.data(), message.size())); }
-void error(std::string_view message) { logger().error(spdlog::string_view_t(message.data(), message.size())); }
+void info(std::string_view message) { write(spdlog::level::info, message); }
+void warning(std::string_view message) { write(spdlog::level::warn, message); }
+void error(std::string_view message) { write(spdlog::level::err, message); }
 
 void open_file(const std::filesystem::path& path) {
   try {

@@ -302,7 +302,7 @@ TEST(Run, Exits3OnBadSampleInNonUtf8Folder) {
                                            "train: {max_steps: 4, global_batch_size: 1}\n");
   const Result result = gputrain({"run", job, "--output-dir", folder / "run"});
   EXPECT_EQ(result.exit_code, 3) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("caf\xe9/1.jpg: neither JPEG nor PNG"));
+  EXPECT_THAT(result.err, HasSubstr("caf?/1.jpg: neither JPEG nor PNG"));
   EXPECT_EQ(json_file(folder / "run/summary.json")["exit_code"], 3);
 }
 
