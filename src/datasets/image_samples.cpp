@@ -82,13 +82,17 @@ data::ImageDecoder::Size common_size(const ImageStore& store) {
 
 bool is_image_name(std::string_view name) {
   const std::string ending = ending_of(name);
-  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".jpe" || ending == ".jfif" || ending == ".png";
 }
 
 bool is_unread_image_name(std::string_view name) {
-  constexpr std::array kEndings{".avif", ".bmp", ".gif", ".heic", ".jfif", ".jp2",
-                                ".jxl",  ".pgm", ".ppm", ".tif",  ".tiff", ".webp"};
-  return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
+  constexpr std::array kEndings{".apng", ".avif", ".bmp", ".gif", ".heic", ".heif", ".jp2",  ".jxl",
+                                ".pbm",  ".pgm",  ".pnm", ".ppm", ".tga",  ".tif",  ".tiff", ".webp"};
+  return std::ranges::find(kEndings, ending_of(name)) != kEndings.end();
+}
+
+void warn_of_unread_images(const std::string& where, const LeftOut& images) {
+  images.warn(where, "image", "named as neither JPEG nor PNG");
 }
 
 std::vector<std::string> known_classes(const data::DatasetRequest& request) {

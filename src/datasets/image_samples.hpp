@@ -11,6 +11,7 @@
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/image_transform.hpp"
 #include "gputrain/data/options.hpp"
+#include "left_out.hpp"
 
 namespace gputrain::datasets {
 
@@ -51,6 +52,8 @@ inline constexpr int64_t kMostImageBytes = int64_t{1} << 30;
 bool is_image_name(std::string_view name);
 /// Whether the name is that of an image format without a decoder here.
 bool is_unread_image_name(std::string_view name);
+/// Without a warning, ignored images would only show as a lower score.
+void warn_of_unread_images(const std::string& where, const LeftOut& images);
 
 /// The classes of the training data if val or test is opened; otherwise empty.
 std::vector<std::string> known_classes(const data::DatasetRequest& request);
