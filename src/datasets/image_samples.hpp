@@ -1,9 +1,11 @@
 // Encoded images with classes, from any storage; decoded and fitted on each read.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,8 +75,13 @@ class ImageSamples : public data::Dataset {
   std::string describe() const override;
 
  private:
+  /// Warns once that an image is of another size than those that gave the input its size.
+  void warn_of_size(int64_t index, const data::ImageDecoder::Size& size) const;
+
   std::shared_ptr<const ImageStore> store_;
   data::ImageOptions options_;
+  std::optional<data::ImageDecoder::Size> common_size_;  // with `size: auto`
+  mutable std::atomic<bool> has_warned_ = false;
   std::unique_ptr<const data::ImageTransform> transform_;
   data::SampleLayout layout_;
   data::Normalization normalization_;

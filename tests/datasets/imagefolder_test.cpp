@@ -94,6 +94,21 @@ TEST_F(ImageFolderTest, ReadsEveryNameOfJpegByItsBytes) {
   for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(std::to_integer<int>(read(*datasets.train, i).input[0]), 9);
 }
 
+TEST_F(ImageFolderTest, WarnsOnceOfImageOfAnotherSize) {
+  for (int i = 100; i < 133; ++i) write("a/" + std::to_string(i) + ".png", png_of({1, 2, 3}));
+  for (const char* name : {"a/101.png", "a/103.png"}) write(name, png_of({1, 2, 3}, 5, 7));
+  const data::DatasetSplits whole = open_folder(), fitted = open_folder(", image: {size: 4}");
+  const auto read_all = [](const data::Dataset& dataset) {
+    for (int64_t i = 0; i < dataset.size(); ++i) read(dataset, i);
+  };
+  EXPECT_EQ(warning_of([&] { read_all(*whole.train); }),
+            "warning: " + path("a/101.png") +
+                " is 5 x 7, but `data.image.size: auto` found 4 x 4: it is resized and "
+                "cropped, and so is every other image of another size\n");
+  EXPECT_EQ(warning_of([&] { read_all(*whole.train); }), "");
+  EXPECT_EQ(warning_of([&] { read_all(*fitted.train); }), "") << "the job says so";
+}
+
 TEST_F(ImageFolderTest, LeavesOutFoldersOfRuns) {
   for (const char* name : {"a/1.png", "b/2.png", "runs/older/job.resolved.yaml", "runs/older/samples/3.png",
                            "runs/own/logs/attempt_1/rank_0000.log", "mirror/run/4.png", "b/older/job.resolved.yaml"})

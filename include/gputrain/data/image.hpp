@@ -40,6 +40,7 @@ class ImageDecoder {
 
   struct Size {
     int64_t width = 0, height = 0;
+    friend bool operator==(const Size&, const Size&) = default;
   };
 
   /// Reads the header of a JPEG or PNG file in memory; `file` must live until decode(). Returns the size of the upright
