@@ -35,6 +35,7 @@ Listed look_at(const fs::path& folder, int64_t step) {
     const Manifest manifest = look_at_files(folder);
     for (const auto& [name, file] : manifest.files) listed.bytes += file.seal.bytes;
     listed.score = manifest.score;
+    listed.for_good = manifest.for_good;
     if (manifest.step != step) listed.problem = fmt::format("its manifest is that of step {}", manifest.step);
   } catch (const Error& error) {
     listed.problem = error.what();

@@ -124,6 +124,7 @@ std::string to_json(const Manifest& manifest) {
                 {"files", std::move(files)},
                 {"seal", std::string(kSealDigits, '0')}};
   if (manifest.score) value["score"] = {{"metric", manifest.score->metric}, {"value", manifest.score->value}};
+  if (manifest.for_good) value["for_good"] = *manifest.for_good;
   if (manifest.frozen) value["frozen"] = json_of(*manifest.frozen);
   std::string text = value.dump(2) + "\n";
   const std::string seal = xxh3_of(text);
@@ -158,6 +159,7 @@ Manifest parse_manifest(std::string_view text, const fs::path& path) {
       manifest.files[name] = file_in(file);
     }
     if (manifest.files.count(kStateName) == 0) throw Damage("does not list state.json", path);
+    if (value.contains("for_good")) manifest.for_good = value["for_good"].get<bool>();
     if (value.contains("frozen")) manifest.frozen = frozen_in(value["frozen"]);
     if (value.contains("score")) {
       const json& score = value["score"];

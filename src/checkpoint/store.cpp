@@ -26,7 +26,11 @@ Manifest::File write_part(const fs::path& folder, const Shard& shard) {
 
 /// Writes all files into a folder, the manifest last.
 void write_folder(const fs::path& folder, const Snapshot& snapshot) {
-  Manifest manifest{.step = snapshot.step, .origin = snapshot.origin, .files = {}, .score = snapshot.score};
+  Manifest manifest{.step = snapshot.step,
+                    .origin = snapshot.origin,
+                    .files = {},
+                    .score = snapshot.score,
+                    .for_good = snapshot.for_good};
   for (const auto& [part, tensors] : snapshot.files) {
     manifest.files[file_name(part, 0, 1)] = write_part(folder, {.part = part, .tensors = tensors, .slices = {}});
   }
@@ -269,7 +273,8 @@ std::vector<fs::path> CheckpointStore::prune_up_to(const fs::path& newest, bool 
       good_step = listed.step;
     }
     const bool is_multiple = retention_.keep_every > 0 && listed.step % retention_.keep_every == 0;
-    if (is_recent || (is_good && (is_multiple || kept.contains(listed.step)))) continue;
+    const bool is_for_good = retention_.by_mark ? listed.for_good.value_or(is_multiple) : is_multiple;
+    if (is_recent || (is_good && (is_for_good || kept.contains(listed.step)))) continue;
     try {
       if (!only_tell) remove_checkpoint(listed.folder);
       removed.push_back(listed.folder);

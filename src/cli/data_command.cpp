@@ -31,21 +31,33 @@ struct Mark {
 struct Attempt {
   int64_t number = 1;
   data::OrderFacts order;
+  bool tells_position = true;                       // older ledgers do not say where in the data an attempt begins
   std::vector<Mark> marks;                          // start, checkpoints, end
   std::vector<int64_t> skipped;                     // steps without an update
   std::optional<data::OrderFacts> order_elsewhere;  // if it started from another run's checkpoint: that run's order
+  data::Position position_elsewhere = {};           // of that checkpoint
 };
+
+/// Where the attempt's first mark stands in the data, if the attempt started from another run's checkpoint.
+void note_elsewhere(const nlohmann::json& line, Attempt& attempt) {
+  const int64_t step = line.at("step").get<int64_t>();
+  data::OrderFacts order = attempt.order;
+  order.global_batch = line.at("from_elsewhere").at("global_batch").get<int64_t>();
+  order.first_step = 0;
+  order.from = {};
+  attempt.position_elsewhere = data::position_after(attempt.tells_position ? attempt.order : order, step);
+  attempt.order_elsewhere = order;
+}
 
 std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
   std::vector<Attempt> attempts;
   for (const auto& line : lines) {
     const std::string kind = line.at("kind").get<std::string>();
     if (kind == "attempt") {
-      attempts.push_back({.number = line.at("attempt").get<int64_t>(), .order = order_from_json(line.at("order"))});
-      if (line.contains("from_elsewhere")) {
-        attempts.back().order_elsewhere = attempts.back().order;
-        attempts.back().order_elsewhere->global_batch = line["from_elsewhere"].at("global_batch").get<int64_t>();
-      }
+      attempts.push_back({.number = line.at("attempt").get<int64_t>(),
+                          .order = order_from_json(line.at("order")),
+                          .tells_position = line.at("order").contains("first_step")});
+      if (line.contains("from_elsewhere")) note_elsewhere(line, attempts.back());
     }
     if (attempts.empty()) continue;
     Attempt& attempt = attempts.back();
@@ -54,7 +66,11 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
     const Mark mark{line.at("step").get<int64_t>(), usage_from_json(line.at("data")), kind == "rollback"};
     if (mark.is_rollback) {
       const Mark back{line.at("back_to").get<int64_t>(), mark.used};
-      attempts.push_back({.number = attempt.number, .order = attempt.order, .marks = {back, mark}, .skipped = {}});
+      attempts.push_back({.number = attempt.number,
+                          .order = attempt.order,
+                          .tells_position = attempt.tells_position,
+                          .marks = {back, mark},
+                          .skipped = {}});
     } else {
       attempt.marks.push_back(mark);
     }
@@ -79,13 +95,29 @@ void cut_to_what_counts(std::vector<Attempt>& attempts) {
   }
 }
 
+/// Where training stood when the attempt began, after steps in the order `before`.
+data::Position position_before(const Attempt& attempt, const data::OrderFacts& before) {
+  if (attempt.order_elsewhere) return attempt.position_elsewhere;
+  return data::position_after(before, attempt.marks.front().step);
+}
+
 struct Finding {
   int64_t attempt, begin, end;  // between these steps
   std::string what;
 };
 
+/// What training used from one mark to the next one, which is the attempt's; `before`: its order until the attempt.
+data::SampleUsage expected_between(const Attempt& attempt, const std::optional<data::OrderFacts>& before,
+                                   const Mark& from, const Mark& to) {
+  if (to.is_rollback) return {};
+  if (&to != &attempt.marks.front()) return data::expected_usage(attempt.order, from.step, to.step);
+  if (before && !attempt.order_elsewhere) return data::expected_usage(*before, from.step, to.step);
+  const data::OrderFacts order = attempt.order_elsewhere.value_or(attempt.order);
+  return data::usage_before(order, position_before(attempt, order));
+}
+
 /// Compares the samples used between two marks with those that the sample order gives for these steps.
-std::optional<Finding> compare(const Attempt& attempt, const data::OrderFacts& order, const Mark& from,
+std::optional<Finding> compare(const Attempt& attempt, const std::optional<data::OrderFacts>& before, const Mark& from,
                                const Mark& to) {
   const int64_t samples = to.used.samples - from.used.samples, steps = to.step - from.step;
   if (!to.is_rollback && steps > std::max<int64_t>(samples, 0)) {  // wrong for any sample order
@@ -94,8 +126,7 @@ std::optional<Finding> compare(const Attempt& attempt, const data::OrderFacts& o
                    .end = to.step,
                    .what = "fewer samples used than steps were taken"};
   }
-  const data::SampleUsage expected =
-      to.is_rollback ? data::SampleUsage() : data::expected_usage(order, from.step, to.step);
+  const data::SampleUsage expected = expected_between(attempt, before, from, to);
   if (samples == expected.samples && to.used.fingerprint - from.used.fingerprint == expected.fingerprint) return {};
   Finding finding{.attempt = attempt.number, .begin = from.step, .end = to.step, .what = {}};
   const int64_t difference = samples - expected.samples;
@@ -105,10 +136,13 @@ std::optional<Finding> compare(const Attempt& attempt, const data::OrderFacts& o
   return finding;
 }
 
-/// Finds a change of the data size or batch size within an epoch: the samples used so far and those of the new order do
-/// not form a whole epoch.
-std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attempt& attempt, int64_t step) {
+/// Finds an attempt that does not go on where training stood, or in other data within an epoch: the samples used so far
+/// and those of the new order do not form a whole epoch.
+std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attempt& attempt) {
+  const int64_t step = attempt.marks.front().step;
   const data::OrderFacts& now = attempt.order;
+  const data::Position then = position_before(attempt, before), begins = data::position_after(now, step);
+  if (begins == then && (then.samples == 0 || before.samples == now.samples)) return {};
   std::string change;
   const auto note = [&](const char* name, int64_t old_value, int64_t new_value) {
     if (old_value != new_value)
@@ -116,9 +150,7 @@ std::optional<Finding> broken_epoch(const data::OrderFacts& before, const Attemp
   };
   note("samples", before.samples, now.samples);
   note("global batch", before.global_batch, now.global_batch);
-  const int64_t old_steps = data::steps_per_epoch(before), new_steps = data::steps_per_epoch(now);
-  if (change.empty()) return {};
-  if (step % old_steps == 0 && step % new_steps == 0 && step / old_steps == step / new_steps) return {};
+  if (change.empty()) change = "another place in the data";
   return Finding{.attempt = attempt.number,
                  .begin = step,
                  .end = step,
@@ -134,6 +166,9 @@ struct Audit {
   double epochs = 0;
 
   bool is_clean() const { return findings.empty() && problems.empty(); }
+  void note(std::optional<Finding> finding) {
+    if (finding) findings.push_back(std::move(*finding));
+  }
   void note_rollback(const Attempt& attempt, int64_t back_to, int64_t step) {
     ++rollbacks;
     steps_passed_over += step - back_to;
@@ -151,27 +186,24 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
   Mark last;                              // training begins at step 0, with nothing used
   std::optional<data::OrderFacts> order;  // sample order at `last`
   for (const Attempt& attempt : attempts) {
-    if (attempt.order_elsewhere) order = attempt.order_elsewhere;
-    const bool counts = !attempt.marks.empty() && attempt.marks.back().step > attempt.marks.front().step;
-    if (order && counts) {
-      if (auto broken = broken_epoch(*order, attempt, attempt.marks.front().step))
-        audit.findings.push_back(std::move(*broken));
-    }
-    if (counts) order = attempt.order;
+    audit.steps_skipped += static_cast<int64_t>(attempt.skipped.size());
+    if (attempt.marks.empty()) continue;
+    const bool counts = attempt.marks.back().step > attempt.marks.front().step;
+    const auto& before = attempt.order_elsewhere ? attempt.order_elsewhere : order;
+    if (before && counts) audit.note(broken_epoch(*before, attempt));
     for (const Mark& mark : attempt.marks) {
-      const bool is_elsewhere = attempt.order_elsewhere && &mark == &attempt.marks.front();
-      const auto& used = is_elsewhere ? *attempt.order_elsewhere : attempt.order;
-      if (auto finding = compare(attempt, used, last, mark)) audit.findings.push_back(std::move(*finding));
+      audit.note(compare(attempt, order, last, mark));
       if (mark.is_rollback) audit.note_rollback(attempt, last.step, mark.step);
       last = mark;
     }
-    audit.steps_skipped += static_cast<int64_t>(attempt.skipped.size());
+    if (counts || attempt.tells_position) order = attempt.order;
   }
   audit.steps = last.step;
   audit.discarded -= last.step - audit.steps_passed_over;
   audit.used = last.used;
   if (!attempts.empty()) {
-    audit.epochs = static_cast<double>(last.step) / static_cast<double>(data::steps_per_epoch(attempts.back().order));
+    const data::OrderFacts& now = attempts.back().order;
+    audit.epochs = static_cast<double>(data::uniform_step(now, last.step)) / static_cast<double>(steps_per_epoch(now));
   }
   return audit;
 }

@@ -18,6 +18,7 @@
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/inheritance.hpp"
 #include "gputrain/core/process.hpp"
+#include "gputrain/core/secrets.hpp"
 #include "gputrain/core/wrap.hpp"
 #include "gputrain/job/commands.hpp"
 #include "gputrain/job/version.hpp"
@@ -321,7 +322,7 @@ int report(std::exception_ptr failure) {
     std::fprintf(stderr, "error: out of memory\n  try: a smaller train.micro_batch_size\n");
     return static_cast<int>(ExitCode::environment);
   } catch (const std::exception& error) {
-    const std::string text = error.what();
+    const std::string text = without_url_secrets(error.what());
     std::fprintf(
         stderr,
         "internal error: %s\n  This is a bug of gputrain; please report it with the command and the job file.\n",
@@ -373,6 +374,7 @@ int main(int argc, char** argv) {
   try {
     CommandLine line;
     if (const auto code = read(line, {argv + 1, argv + argc})) return *code;
+    require_current_folder();
     return with_output_written(line, line.action());
   } catch (...) {
     return report(std::current_exception());

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "gputrain/core/secrets.hpp"
+
 namespace gputrain::comm {
 namespace {
 
@@ -49,6 +51,7 @@ std::string command_of(const fs::path& process) {
   std::ifstream file(process / "cmdline", std::ios::binary);
   std::string command{std::istreambuf_iterator<char>(file), {}};
   while (!command.empty() && command.back() == '\0') command.pop_back();
+  command = with_starred_secrets(command);
   std::ranges::replace(command, '\0', ' ');
   std::ranges::replace_if(
       command, [](char c) { return c < ' ' || c > '~'; }, '?');

@@ -78,8 +78,8 @@ std::string example(const Key& key) {
 
 }  // namespace
 
-Checker::Checker(const Schema& schema, const Node& job, Problems& problems)
-    : schema_(schema), job_(job), problems_(problems), unknown_keys_(schema) {}
+Checker::Checker(const Schema& schema, const Node& job, const Environment& environment, Problems& problems)
+    : schema_(schema), job_(job), environment_(environment), problems_(problems), unknown_keys_(schema) {}
 
 std::shared_ptr<void> Checker::run() {
   if (const Node* vars = job_.find(kVarsKey)) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/config/load.hpp"
 #include "gputrain/config/node.hpp"
 #include "gputrain/config/schema.hpp"
 #include "gputrain/config/value_type.hpp"
@@ -18,7 +19,7 @@ namespace gputrain::config {
 
 class Checker {
  public:
-  Checker(const Schema& schema, const Node& job, Problems& problems);
+  Checker(const Schema& schema, const Node& job, const Environment& environment, Problems& problems);
 
   /// Returns the filled struct; valid only if no problem was reported.
   std::shared_ptr<void> run();
@@ -74,6 +75,7 @@ class Checker {
   void read_map(const Slot& slot, const ValueType& type, const Node& node, void* target);
   void read_scalar(const Slot& slot, const ValueType& type, const Node& node, void* target);
   void read_string(const Slot& slot, const Node& node, std::string& target);
+  void read_path(const Slot& slot, const Node& node, std::string& target);
   template <class T, class Parse>
   void read_parsed(const Slot& slot, const Node& node, Parse parse, T& target);
   void check_limits(const Slot& slot, const Node& node, double value);
@@ -83,6 +85,7 @@ class Checker {
 
   const Schema& schema_;
   const Node& job_;
+  const Environment& environment_;
   Problems& problems_;
   UnknownKeys unknown_keys_;
   std::map<std::string, SourceLocation> origins_;

@@ -3,6 +3,7 @@
 #include "check.hpp"
 #include "expectation.hpp"
 #include "gputrain/config/names.hpp"
+#include "path_value.hpp"
 #include "yaml/scalar.hpp"
 
 namespace gputrain::config {
@@ -207,6 +208,7 @@ void Checker::read_parsed(const Slot& slot, const Node& node, Parse parse, T& ta
 }
 
 void Checker::read_string(const Slot& slot, const Node& node, std::string& target) {
+  if (slot.key.is_path()) return read_path(slot, node, target);
   origins_[slot.dotted] = node.location;
   target = node.text;
   const std::vector<std::string>& allowed = slot.key.allowed();
@@ -214,6 +216,13 @@ void Checker::read_string(const Slot& slot, const Node& node, std::string& targe
   const std::string ours = ours_for(node.text, allowed);
   problems_.add(node.location, slot.dotted + " must be " + either(allowed) + ", not " + shown(node.text),
                 ours.empty() ? did_you_mean(node.text, allowed) : "write `" + ours + "`");
+}
+
+void Checker::read_path(const Slot& slot, const Node& node, std::string& target) {
+  Parsed<std::string> path = parse_path(node.text, environment_);
+  if (!path.value) return problems_.add(node.location, slot.dotted + ": " + path.problem, path.hint);
+  origins_[slot.dotted] = node.location;
+  target = *std::move(path.value);
 }
 
 void Checker::check_limits(const Slot& slot, const Node& node, double value) {

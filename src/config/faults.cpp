@@ -76,7 +76,8 @@ class Inspector {
     if (key.is_required() || kind == Kind::group || kind == Kind::choice) return;
     Problems problems;
     Node node = node_of(key.type(), key.locate(static_cast<const void*>(defaults)));
-    Checker(root_, node, problems).read_default(key, node, defaults);
+    const Environment none = [](const std::string&) { return std::nullopt; };
+    Checker(root_, node, none, problems).read_default(key, node, defaults);
     for (const Problem& problem : problems.take()) fault(dotted, "its default is refused: " + problem.what);
   }
 

@@ -1,7 +1,6 @@
 #include "interpolate.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -128,7 +127,7 @@ class Interpolation {
       fail(node, "a ${...} inside the default of another ${...}", "name the default under `vars:` instead");
       return std::nullopt;
     }
-    std::optional<std::string> value = environment(variable);
+    std::optional<std::string> value = request_.environment(variable);
     if (fallback && (!value || value->empty())) return plain_node(std::move(*fallback));
     if (!value) {
       fail(node, "the environment variable " + shown(variable) + " is not set",
@@ -144,12 +143,6 @@ class Interpolation {
     return plain_node(std::move(*value));
   }
 
-  std::optional<std::string> environment(const std::string& name) const {
-    if (request_.environment) return request_.environment(name);
-    const char* value = std::getenv(name.c_str());
-    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-  }
-
   void unknown(const std::string& name, Node& node) {
     std::vector<std::string> names;
     if (const Node* vars = job_.find(kVariables)) {
@@ -159,7 +152,7 @@ class Interpolation {
       if (part.kind == Node::Kind::scalar) names.push_back(part.key);
     }
     std::string hint = did_you_mean(name, names);
-    if (hint.empty() && environment(name)) hint = "for the environment variable write ${env:" + printable(name) + "}";
+    if (hint.empty() && request_.environment(name)) hint = "for the environment variable write ${env:" + printable(name) + "}";
     if (hint.empty()) hint = "set it under `vars:`, or write $${ for the characters themselves";
     fail(node, "there is no value " + shown(name) + " for " + shown("${" + name + "}"), std::move(hint));
   }

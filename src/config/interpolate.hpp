@@ -8,7 +8,7 @@
 
 namespace gputrain::config {
 
-/// Replaces every ${...} in the values of `job`; `$${` stands for the characters `${`. First adds the top-level scalar
+/// `request` must have its environment. Replaces every ${...} in the values of `job`; `$${` stands for the characters `${`. First adds the top-level scalar
 /// defaults of `schema` to `job`, so that ${...} can name them.
 void interpolate(Node& job, const Schema& schema, const Request& request, Budget& budget, Problems& problems);
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "path_value.hpp"
 #include "yaml/scalar.hpp"
 #include "yaml/source.hpp"
 #include "yaml/syntax_errors.hpp"
@@ -28,7 +29,8 @@ std::string identity_of(const fs::path& path) {
 
 class FileReader {
  public:
-  FileReader(Budget& budget, Problems& problems) : budget_(budget), problems_(problems) {}
+  FileReader(const Environment& environment, Budget& budget, Problems& problems)
+      : environment_(environment), budget_(budget), problems_(problems) {}
 
   std::optional<Node> read(const fs::path& path, const SourceLocation& asked_by) {
     if (!may_open(path, asked_by)) return std::nullopt;
@@ -100,7 +102,10 @@ class FileReader {
       problems_.add(name.location, "`include` cannot contain ${...}: includes are read first", "write the whole path");
       return std::nullopt;
     }
-    return read((folder / name.text).lexically_normal(), name.location);
+    const Parsed<std::string> path = parse_path(name.text, environment_);
+    if (path.value) return read((folder / *path.value).lexically_normal(), name.location);
+    problems_.add(name.location, "include: " + path.problem, path.hint);
+    return std::nullopt;
   }
 
   static std::vector<Node> names_in(const Node& include) {
@@ -109,6 +114,7 @@ class FileReader {
     return {include};
   }
 
+  const Environment& environment_;
   Budget& budget_;
   Problems& problems_;
   std::vector<std::string> open_;  // canonical paths, from the job file to the innermost include
@@ -189,7 +195,7 @@ void merge(Node& base, Node over) {
 }
 
 std::optional<Node> read_layers(const Request& request, Budget& budget, Problems& problems) {
-  FileReader reader(budget, problems);
+  FileReader reader(request.environment, budget, problems);
   std::optional<Node> job = Node{.kind = Node::Kind::map};
   if (request.text) {
     auto source = std::make_shared<Source>();

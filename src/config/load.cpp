@@ -1,5 +1,6 @@
 #include "gputrain/config/load.hpp"
 
+#include <cstdlib>
 #include <utility>
 
 #include "check.hpp"
@@ -20,16 +21,23 @@ SourceLocation file_location(const Request& request) {
   return {source, 0, 0};
 }
 
+std::optional<std::string> of_this_process(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
 }  // namespace
 
-Loaded load(const Schema& schema, const Request& request) {
+Loaded load(const Schema& schema, const Request& given) {
+  Request request = given;
+  if (!request.environment) request.environment = of_this_process;
   Budget budget;
   Problems problems;
   std::optional<Node> job = read_layers(request, budget, problems);
   if (!job) throw SpecError(subject_of(request), problems.take());
   job->location = file_location(request);  // the whole job: the place for missing keys
   interpolate(*job, schema, request, budget, problems);
-  Checker checker(schema, *job, problems);
+  Checker checker(schema, *job, request.environment, problems);
   std::shared_ptr<const void> spec = checker.run();
   if (problems.count() > 0) throw SpecError(subject_of(request), problems.take());
   return Loaded(schema, std::move(spec), checker.take_origins());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/core/secrets.hpp"
 #include "yaml/scalar.hpp"
 
 namespace gputrain::config {
@@ -65,7 +66,8 @@ size_t word_length(const std::vector<std::string>& line, size_t begin) {
 
 std::string excerpt(const SourceLocation& location, const Paint& paint) {
   if (location.line == 0 || location.source->kind != Source::Kind::file) return {};
-  const std::vector<std::string> line = characters(text_line(location.source->text, location.line));
+  const std::vector<std::string> line =
+      characters(with_starred_secrets(text_line(location.source->text, location.line)));
   const size_t column = std::min(static_cast<size_t>(std::max(location.column - 1, 0)), line.size());
   const size_t begin = line.size() > kExcerptWidth && column > kExcerptLead ? column - kExcerptLead : 0;
   const size_t end = std::min(line.size(), begin + kExcerptWidth);
@@ -131,6 +133,10 @@ std::vector<Problem> sorted(std::vector<Problem> problems) {
     };
     return key(a) < key(b);
   });
+  for (Problem& problem : problems) {
+    problem.what = with_starred_secrets(problem.what);
+    problem.hint = with_starred_secrets(problem.hint);
+  }
   return problems;
 }
 

@@ -50,6 +50,11 @@ Key& Key::units(std::vector<Length::Unit> allowed) {
   return *this;
 }
 
+Key& Key::path() {
+  is_path_ = true;
+  return *this;
+}
+
 Key& Key::mask_secrets() {
   masks_secrets_ = true;
   return *this;

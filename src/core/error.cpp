@@ -3,14 +3,16 @@
 #include <utility>
 
 #include "gputrain/core/printable.hpp"
+#include "gputrain/core/secrets.hpp"
 
 namespace gputrain {
 namespace {
 
-/// File names and other text from outside may hold any bytes.
-Error::Parts printable_parts(const Error::Parts& parts) {
-  return {
-      .what = printable(parts.what, "\n\t"), .where = printable(parts.where), .hint = printable(parts.hint, "\n\t")};
+/// File names and other text from outside may hold secrets, and any bytes.
+Error::Parts safe(const Error::Parts& parts) {
+  return {.what = printable(without_url_secrets(parts.what), "\n\t"),
+          .where = printable(without_url_secrets(parts.where)),
+          .hint = printable(without_url_secrets(parts.hint), "\n\t")};
 }
 
 std::string compose(const Error::Parts& parts) {
@@ -24,7 +26,7 @@ std::string compose(const Error::Parts& parts) {
 }  // namespace
 
 Error::Error(ExitCode code, Parts parts)
-    : std::runtime_error(compose(parts = printable_parts(parts))), code_(code), parts_(std::move(parts)) {}
+    : std::runtime_error(compose(parts = safe(parts))), code_(code), parts_(std::move(parts)) {}
 
 ReportedElsewhere::ReportedElsewhere(const Error& error) : Error(error) {}
 

@@ -12,6 +12,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/printable.hpp"
+#include "gputrain/core/secrets.hpp"
 
 namespace gputrain::log {
 namespace {
@@ -42,9 +43,9 @@ spdlog::logger& logger() {
   return *instance;
 }
 
-/// Messages may name files, whose names may hold any bytes.
+/// Messages may hold secrets, and names of files, which may hold any bytes.
 void write(spdlog::level::level_enum level, std::string_view message) {
-  logger().log(level, spdlog::string_view_t(printable(message, "\n\t")));
+  logger().log(level, spdlog::string_view_t(printable(without_url_secrets(message), "\n\t")));
 }
 
 }  // namespace

@@ -14,6 +14,9 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
+
+#include "gputrain/core/error.hpp"
 
 namespace gputrain {
 namespace {
@@ -38,6 +41,15 @@ std::string own_program() {
   std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
   if (path.ends_with(kReplaced) && !std::filesystem::exists(path)) path.resize(path.size() - kReplaced.size());
   return path;
+}
+
+void require_current_folder() {
+  std::error_code failure;
+  static_cast<void>(std::filesystem::current_path(failure));
+  if (!failure) return;
+  throw Error(ExitCode::environment,
+              {.what = "the current folder cannot be used, it may have been deleted: " + failure.message(),
+               .hint = "cd into a folder that exists, also where a new one has the same name"});
 }
 
 void raise_open_files_limit() {

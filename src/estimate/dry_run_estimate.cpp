@@ -8,7 +8,6 @@
 #include "gputrain/device/runtime.hpp"
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/resume/checkpointing.hpp"
-#include "gputrain/resume/record.hpp"
 #include "gputrain/setup/training_loop.hpp"
 #include "gputrain/setup/training_state.hpp"
 #include "gputrain/setup/weights.hpp"
@@ -140,16 +139,16 @@ DryRunEstimate make_dry_run_estimate(const Job& job, TrainingSetup& setup, const
                                      int64_t device_bytes) {
   const auto& plan = setup.plan;
   DryRunEstimate estimate;
-  estimate.epoch = data::walk_epoch(order_facts(job, setup), {.global_batch = plan.batch.global_batch,
-                                                              .micro_batch = plan.batch.micro_batch,
-                                                              .micro_batches = plan.batch.micro_batches,
-                                                              .world_size = setup.context.groups.world_size()});
+  estimate.epoch = data::walk_epoch(order_facts(job.spec(), setup), {.global_batch = plan.batch.global_batch,
+                                                                     .micro_batch = plan.batch.micro_batch,
+                                                                     .micro_batches = plan.batch.micro_batches,
+                                                                     .world_size = setup.context.groups.world_size()});
   if (setup.datasets.val) estimate.evaluations = times_of(plan.eval, plan);
   if (estimate.evaluations && job.spec().eval.at_start) ++*estimate.evaluations;
   estimate.saves = times_of(plan.save, plan);
   estimate.saves_more = saves_between(job.spec(), setup);
   estimate.first_lr = setup.optimizer_stack.schedule->lr(0);
-  if (!plan.is_time_limited()) estimate.last_lr = setup.optimizer_stack.schedule->lr(plan.total_steps - 1);
+  if (!plan.is_time_limited()) estimate.last_lr = setup.optimizer_stack.schedule->lr(plan.curve_steps() - 1);
   estimate.shards = estimate_shards(job, setup);
   estimate.checkpoint = estimate_checkpoint(job, setup, estimate.shards, estimate.saves);
 

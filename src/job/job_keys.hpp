@@ -19,6 +19,7 @@ void describe_keys(config::Description<Spec>& d) {
   d.key("deterministic", &Spec::deterministic, "use only kernels whose results are equal bit for bit every time")
       .change(Change::needs_accept);
   d.key("output_dir", &Spec::output_dir, "the run folder; null: runs/<name>")
+      .path()
       .change(Change::safe)
       .aliases({"out_dir", "default_root_dir", "output_directory", "save_dir", "work_dir", "run_dir"});
   d.key("device", &Spec::device, "where to train; auto: the GPU if there is one")

@@ -43,6 +43,7 @@ void ModelSpec::describe(config::Description<ModelSpec>& d) {
       .aliases({"model.name", "arch", "architecture", "model_type"});
   d.key("pretrained", &ModelSpec::pretrained,
         "weights to start from: a safetensors file, or a Hugging Face folder whose config.json gives the sizes")
+      .path()
       .change(Change::needs_accept)
       .aliases({"model_name_or_path", "base_model"});
   d.key("freeze", &ModelSpec::freeze,

@@ -31,7 +31,8 @@ void check_job_start(const JobStart& spec, config::SpecIssues& issues) {
     issues.add("output_dir", "is empty", "a folder, or leave it out for runs/<name>");
   if (!spec.name || spec.output_dir) return;  // the name is only a label
   const std::filesystem::path below = *spec.name;
-  const bool leads_elsewhere = below.is_absolute() || std::any_of(below.begin(), below.end(), [](const auto& part) {
+  const bool is_of_home = spec.name->starts_with('~') || spec.name->starts_with("$HOME");
+  const bool leads_elsewhere = is_of_home || below.is_absolute() || std::any_of(below.begin(), below.end(), [](const auto& part) {
                                  return part == "." || part == "..";
                                });
   if (spec.name->empty() || leads_elsewhere)

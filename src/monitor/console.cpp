@@ -10,6 +10,7 @@
 
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/printable.hpp"
+#include "gputrain/core/secrets.hpp"
 #include "gputrain/core/wrap.hpp"
 
 namespace gputrain::monitor {
@@ -70,7 +71,7 @@ void Console::show(std::string_view label, std::string_view text) {
   if (!options_.enabled) return;
   clear_status();
   const std::string first = labelled(label);
-  std::string lines = printable(text, "\n");
+  std::string lines = printable(without_url_secrets(text), "\n");
   if (options_.columns > 0) {
     lines = wrapped(lines, std::max(options_.columns, first.size() + 20) - first.size(), first.size());
   }

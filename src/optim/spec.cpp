@@ -117,7 +117,9 @@ device::UpdateSettings OptimizerSpec::settings_of(const std::string& parameter, 
 
 void LrSchedulerSpec::describe(config::Description<LrSchedulerSpec>& d) {
   d.summary("how the learning rate changes over training");
-  d.choice("type", &LrSchedulerSpec::type, schedules(), "curve").aliases({"name"});
+  d.choice("type", &LrSchedulerSpec::type, schedules(),
+           "curve over the whole training; a run that goes on with another global batch stays at the same share of it")
+      .aliases({"name"});
 }
 
 }  // namespace gputrain::optim

@@ -12,7 +12,10 @@ namespace {
 
 template <class Spec>
 void describe_warmup(config::Description<Spec>& d) {
-  d.key("warmup", &Spec::warmup, "length over which the learning rate rises to its peak")
+  d.key(
+       "warmup", &Spec::warmup,
+       "length over which the learning rate rises to its peak; steps are those of the global batch that training began "
+       "with")
       .at_least(0)
       .aliases({"warmup_steps", "warmup_iters", "num_warmup_steps"})
       .aliases("warmup_epochs", config::epochs_of_count)

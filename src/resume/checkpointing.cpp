@@ -42,6 +42,7 @@ checkpoint::Retention retention_of(const train::CheckpointSpec& spec, const trai
   return {.keep_last = spec.keep_last,
           .keep_best = metric.empty() ? 0 : spec.keep_best,
           .keep_every = plan.save.also_steps,
+          .by_mark = plan.save.also_steps > 0,
           .smaller_is_better = tasks::smaller_is_better(metric)};
 }
 

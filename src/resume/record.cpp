@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -30,28 +31,22 @@ data::SampleUsage usage_from_json(const nlohmann::json& json) {
 }
 
 nlohmann::json to_json(const data::OrderFacts& order) {
-  return {{"samples", order.samples},
-          {"global_batch", order.global_batch},
-          {"seed", order.seed},
-          {"shuffle", order.shuffle},
-          {"drop_last", order.drop_last}};
+  return {{"samples", order.samples},  {"global_batch", order.global_batch}, {"seed", order.seed},
+          {"shuffle", order.shuffle},  {"drop_last", order.drop_last},       {"first_step", order.first_step},
+          {"epoch", order.from.epoch}, {"epoch_samples", order.from.samples}};
 }
 
 data::OrderFacts order_from_json(const nlohmann::json& json) {
-  return {.samples = json.at("samples").get<int64_t>(),
-          .global_batch = json.at("global_batch").get<int64_t>(),
-          .seed = json.at("seed").get<uint64_t>(),
-          .shuffle = json.at("shuffle").get<bool>(),
-          .drop_last = json.at("drop_last").get<bool>()};
-}
-
-data::OrderFacts order_facts(const Job& job, const TrainingSetup& setup) {
-  const auto options = loader_options(job.spec(), *setup.datasets.train, setup.context, setup.plan.batch);
-  return {.samples = setup.datasets.train->size(),
-          .global_batch = options.partition.global_batch,
-          .seed = options.seed,
-          .shuffle = options.shuffle,
-          .drop_last = options.drop_last};
+  const data::OrderFacts order{
+      .samples = json.at("samples").get<int64_t>(),
+      .global_batch = json.at("global_batch").get<int64_t>(),
+      .seed = json.at("seed").get<uint64_t>(),
+      .shuffle = json.at("shuffle").get<bool>(),
+      .drop_last = json.at("drop_last").get<bool>(),
+      .first_step = json.value("first_step", int64_t{0}),  // older ledgers count from step 0
+      .from = {.epoch = json.value("epoch", int64_t{0}), .samples = json.value("epoch_samples", int64_t{0})}};
+  if (!data::is_reachable(order)) throw std::domain_error("a place outside the data");
+  return order;
 }
 
 std::string reason_of(const std::exception& failure) {
@@ -101,7 +96,7 @@ nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const 
                         {"threads", setup.context.threads.count},
                         {"step", progress.step},
                         {"data", to_json(progress.usage)},
-                        {"order", to_json(order_facts(job, setup))}};
+                        {"order", to_json(order_facts(job.spec(), setup))}};
   if (const uint64_t names = identity_of(*setup.datasets.train).target_names; names != 0)
     record["target_names"] = fmt::format("{:016x}", names);
   if (setup.micro_batch.micro_batch > 0) record["micro_batch"] = setup.micro_batch.to_json();

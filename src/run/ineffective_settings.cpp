@@ -61,8 +61,8 @@ std::vector<Rule> rules_of_data(const JobSpec& spec, const JobDatasets& datasets
 /// Whether training ends during the warmup of the learning rate.
 bool ends_in_warmup(const optim::Schedule& schedule, const train::Plan& plan, double peak) {
   if (plan.is_time_limited()) return false;
-  const double last = schedule.lr(plan.total_steps - 1);
-  return last < peak && schedule.lr(plan.total_steps) > last;
+  const double last = schedule.lr(plan.curve_steps() - 1);
+  return last < peak && schedule.lr(plan.curve_steps()) > last;
 }
 
 /// Whether the global batch is too small for the micro-batch that the job sets. A batch that was kept for another
@@ -94,7 +94,7 @@ std::vector<Rule> rules_of_training(const JobSpec& spec, const TrainingSetup& se
           {"checkpoint.notice.interval", !spec.checkpoint.notice.watches(), "checkpoint.notice.action is ignore"},
           {"lr_scheduler.warmup", ends_in_warmup(schedule, plan, peak),
            "training ends after " + counted(plan.total_steps, "step") + ", at a rate of " +
-               monitor::significant(schedule.lr(plan.total_steps - 1)) + " instead of " + monitor::significant(peak),
+               monitor::significant(schedule.lr(plan.curve_steps() - 1)) + " instead of " + monitor::significant(peak),
            "is longer than the run"}};
 }
 

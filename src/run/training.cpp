@@ -219,7 +219,7 @@ monitor::Summary Training::train() {
        .look_every = context.device.is_cpu() ? 1 : train::kDeviceLookEvery,
        .scaler = optimizer_stack.scaler.get(),
        .plan = plan,
-       .order = order_facts(job_, setup_),
+       .order = order_facts(spec_, setup_),
        .ledger = ledger_,
        .others_due = [&] { return save.is_due() || (eval && eval->is_due()); },
        .sends_fp16 = spec_.parallel.compress == "fp16" && context.groups.world_size() > 1});
@@ -324,7 +324,7 @@ void Training::roll_back(const std::string& finding) {
   }
   const int64_t step = progress_.step;
   const int64_t back_to = checkpointing_.roll_back(progress_, finding);
-  const data::SampleUsage passed_over = data::expected_usage(order_facts(job_, setup_), back_to, step);
+  const data::SampleUsage passed_over = data::expected_usage(order_facts(spec_, setup_), back_to, step);
   ledger_.append("rollback", {{"step", step},
                               {"back_to", back_to},
                               {"data", to_json(progress_.usage)},

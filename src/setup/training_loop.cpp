@@ -35,9 +35,12 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
   train::Plan until = plan;
   until.total_steps = std::min(plan.total_steps, last_step);
   data::LoaderOptions reading = loader_options(spec_, *datasets.train, context, plan.batch);
-  reading.pads = !built.sync_batch_norm;  // padding would change the batch statistics
-  if (!until.is_time_limited()) reading.total_steps = until.total_steps;
-  data::Loader loader(datasets.train, reading, {.step = progress.step, .unreadable = progress.unreadable_in_epoch});
+  // Padding would count in batch statistics, also in the sums that cuDNN computes with a convolution. Smaller batches
+  // do not need a count in any kernel; the price is a step per epoch that no CUDA graph replays.
+  reading.pads = !built.has_batch_norm;
+  if (!until.is_time_limited()) reading.steps = until.total_steps - progress.step;
+  const data::Position from = data::position_after(order_facts(spec_, setup_), progress.step);
+  data::Loader loader(datasets.train, reading, {.from = from, .unreadable = progress.unreadable_in_epoch});
   const data::Preprocess preprocess(*datasets.train, input_format(spec_, *datasets.train, context));
   train::Step step({*built.model, *built.arena, *datasets.task, preprocess, data_parallel_, *optimizer_stack.optimizer,
                     optimizer_stack.scaler.get(), before_update_,
@@ -46,7 +49,7 @@ train::Outcome TrainingLoop::run(train::Progress& progress, const std::vector<tr
                    {.max_grad_norm = spec_.train.max_grad_norm, .sync_batch_norm = built.sync_batch_norm});
   train::StepPrefetcher prefetcher(loader, context.groups, own_stop_,
                                    [&](const data::StepData& data) { return step.can_replay(data); });
-  const auto lr = [&](int64_t at) { return optimizer_stack.schedule->lr(at); };
+  const auto lr = [&](int64_t at) { return optimizer_stack.schedule->lr(plan.curve_step(at)); };
   return train::Trainer({step, prefetcher, until, lr, context.groups, context.device}, hooks).run(progress);
 }
 

@@ -109,6 +109,15 @@ void set_up(RankContext& context, const JobSpec& spec, const std::string& device
 
 std::string program_text() { return "gputrain " + version() + " with " + torch_version(); }
 
+std::unique_ptr<optim::Schedule> schedule_of(const JobSpec& spec, const train::Plan& plan) {
+  const auto to_steps = [&](const config::Length& length, const std::string& key) {
+    return plan.steps_of_curve(length, "lr_scheduler." + key);
+  };
+  return optim::schedules().make(spec.lr_scheduler.type, {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
+                                                          .total_steps = plan.curve_steps(),
+                                                          .to_steps = to_steps});
+}
+
 bool has_batch_norm(models::Model& model) {
   bool found = false;
   model.each_module([&](const std::string&, nn::Module& module) {
@@ -171,13 +180,14 @@ RankContext simulate_rank(const JobSpec& spec, const comm::Rendezvous& at,
 }
 
 train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const RankContext& context,
-                     int64_t kept_global_batch) {
+                     int64_t kept_global_batch, const train::PlanStart& start) {
   return train::make_plan(spec.train, spec.eval, spec.checkpoint, spec.log,
                           {.dataset_size = datasets.train->size(),
                            .tokens_per_sample = datasets.tokens_per_sample(),
                            .world_size = context.launch.rendezvous.world_size,
                            .drop_last = spec.data.last == "drop",
-                           .kept_global_batch = kept_global_batch});
+                           .kept_global_batch = kept_global_batch,
+                           .start = start});
 }
 
 JobDatasets open_datasets(const Job& job) {
@@ -213,7 +223,8 @@ BuiltModel build_model(const Job& job, const JobDatasets& datasets, RankContext&
   built.model = models::catalog().make(spec.model.architecture, model_context, datasets.facts);
   check_recompute(job, *built.model);
   check_sizes(job, *built.model, datasets);
-  built.sync_batch_norm = spec.parallel.sync_bn && has_batch_norm(*built.model);
+  built.has_batch_norm = has_batch_norm(*built.model);
+  built.sync_batch_norm = spec.parallel.sync_bn && built.has_batch_norm;
   if (spec.parallel.sync_bn && !built.sync_batch_norm) log::warning("parallel.sync_bn: the model has no batch norm");
   const auto arena_tensors = arena_tensors_of(job, *built.model);
   const int ranks = context.groups.world_size();
@@ -274,18 +285,28 @@ data::InputFormat input_format(const JobSpec& spec, const data::Dataset& dataset
           .channels_last = wants_channels_last(spec, dataset)};
 }
 
+data::OrderFacts order_facts(const JobSpec& spec, const TrainingSetup& setup) {
+  const auto options = loader_options(spec, *setup.datasets.train, setup.context, setup.plan.batch);
+  return {.samples = setup.datasets.train->size(),
+          .global_batch = options.partition.global_batch,
+          .seed = options.seed,
+          .shuffle = options.shuffle,
+          .drop_last = options.drop_last,
+          .first_step = setup.plan.start.step,
+          .from = setup.plan.start.position};
+}
+
+void go_on_from(const train::PlanStart& start, const Job& job, TrainingSetup& setup) {
+  setup.plan = plan_run(job.spec(), setup.datasets, setup.context, setup.plan.batch.global_batch, start);
+  setup.optimizer_stack.schedule = schedule_of(job.spec(), setup.plan);
+}
+
 OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context, const train::Plan& plan,
                                      const BuiltModel& built) {
   const JobSpec& spec = job.spec();
   OptimizerStack optimizer_stack;
   optimizer_stack.optimizer = optim::catalog().make(spec.optimizer.type, *built.arena);
-  const auto to_steps = [&](const config::Length& length, const std::string& key) {
-    return plan.steps_of(length, "lr_scheduler." + key);
-  };
-  optimizer_stack.schedule =
-      optim::schedules().make(spec.lr_scheduler.type, {.peak_lr = spec.optimizer.peak_lr(plan.batch.global_batch),
-                                                       .total_steps = plan.total_steps,
-                                                       .to_steps = to_steps});
+  optimizer_stack.schedule = schedule_of(spec, plan);
   if (context.policy.loss_scaling) optimizer_stack.scaler = std::make_unique<optim::GradScaler>(context.device);
   return optimizer_stack;
 }

@@ -49,6 +49,20 @@ void reading_state_of(const checkpoint::Checkpoint& from, const std::function<vo
   }
 }
 
+/// Where the checkpoint stands in the data. Older ones do not say: their steps all had one global batch.
+data::Position position_at(const checkpoint::Checkpoint& from, const data::OrderFacts& now) {
+  data::OrderFacts then = now;
+  if (const auto position = from.state().find("position"); position != from.state().end()) {
+    position->at("epoch").get_to(then.from.epoch);
+    position->at("samples").get_to(then.from.samples);
+    then.from.samples = std::min(then.from.samples, now.samples);  // of data that has shrunk since
+    if (!data::is_reachable(then)) throw checkpoint::Damage("its state names a place outside the data", from.folder());
+    return data::position_after(then, 0);
+  }
+  then.global_batch = from.state().value("global_batch", now.global_batch);
+  return data::position_after(then, from.step());
+}
+
 }  // namespace
 
 TrainingState::TrainingState(const Job& job, TrainingSetup& setup, train::Hook& log)
@@ -73,7 +87,9 @@ void TrainingState::check_global_batch(const checkpoint::Checkpoint& from, bool 
   if (before == now) return;
   const std::string what =
       "the global batch was " + counted(before, "sample") + " at the checkpoint and is " + std::to_string(now) + " now";
-  const std::string effect = "in the current epoch, not every sample is used exactly once";
+  const std::string effect =
+      "every epoch still uses each sample once, in another number of steps; train.max_steps and intervals in steps "
+      "count steps as before";
   if (!accept_changes) {
     throw Error(ExitCode::usage,
                 {.what = what, .where = from.folder().string(), .hint = "--accept to go on: " + effect});
@@ -87,6 +103,19 @@ void TrainingState::take_up(const checkpoint::Checkpoint& from, train::Progress&
     check_global_batch(from, accept_changes);
   });
   restore(from, progress);
+  reading_state_of(from, [&] { go_on_from(start_at(from), job_, setup_); });
+}
+
+train::PlanStart TrainingState::start_at(const checkpoint::Checkpoint& from) const {
+  data::OrderFacts uniform = order_facts(job_.spec(), setup_);
+  uniform.first_step = 0;
+  uniform.from = {};
+  const int64_t then = from.state().value("global_batch", uniform.global_batch);
+  const train::PlanStart start{.step = from.step(),
+                               .position = position_at(from, uniform),
+                               .first_global_batch = from.state().value("first_global_batch", then)};
+  const bool is_uniform = data::position_after(uniform, start.step) == start.position;
+  return is_uniform ? train::PlanStart{.first_global_batch = start.first_global_batch} : start;
 }
 
 void TrainingState::restore(const checkpoint::Checkpoint& from, train::Progress& progress) {
@@ -215,10 +244,15 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
   train::synchronise_buffers(*setup_.built.model, groups);
   const at::Tensor generators =
       groups.control().all_gather(device::generator_state(setup_.context.device), "random generators");
+  const data::Position position = data::position_after(order_facts(job_.spec(), setup_), progress.step);
+  const int64_t first = setup_.plan.start.first_global_batch;
+  const train::Cadence& save = setup_.plan.save;
   nlohmann::json state{{"version", version()},
                        {"run_id", job_.run_id},
                        {"world_size", groups.world_size()},
                        {"global_batch", setup_.plan.batch.global_batch},
+                       {"first_global_batch", first > 0 ? first : setup_.plan.batch.global_batch},
+                       {"position", {{"epoch", position.epoch}, {"samples", position.samples}}},
                        {"progress", progress.to_json()},
                        {"log", log_.state()},
                        {"settings", settings_to_json(job_.loaded.settings())}};
@@ -247,6 +281,7 @@ checkpoint::Snapshot TrainingState::gather(const train::Progress& progress, cons
           .frozen = frozen_,
           .state = state.dump(2) + "\n",
           .score = score,
+          .for_good = save.also_steps > 0 ? std::optional(save.also_at_step(progress.step)) : std::nullopt,
           .origin = {.spec_hash = job_.spec_hash,
                      .world_size = groups.world_size(),
                      .versions = versions(setup_.context.device)},

@@ -54,7 +54,7 @@ monitor::Metrics Evaluator::run(models::Model& model, comm::ProcessGroups& group
   synchronise_buffers(model, groups);
   auto options = options_.loader;
   const int64_t steps = ceil_divide(dataset_->size(), options.partition.global_batch);
-  options.total_steps = steps;
+  options.steps = steps;
   data::Loader loader(dataset_, options);
   const data::Preprocess preprocess(*dataset_, options_.input);
   tasks::Tally tally(task_->parts(), model.context().device);

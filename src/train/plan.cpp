@@ -9,6 +9,7 @@
 
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/sample_usage.hpp"
 
 namespace gputrain::train {
 namespace {
@@ -63,19 +64,32 @@ std::vector<int64_t> micro_batches(const TrainSpec& spec, const PlanFacts& facts
 /// 2.5 epochs of 100 steps are 250 steps; at least one.
 int64_t at_least_one(double steps) { return std::max<int64_t>(1, rounded(steps)); }
 
-int64_t planned_steps(const TrainSpec& spec, const Plan& plan) {
+void plan_end(const TrainSpec& spec, Plan& plan) {
   int64_t total = INT64_MAX;
-  if (spec.max_steps) total = std::min(total, *spec.max_steps);
-  if (spec.max_epochs)
-    total = std::min(total, at_least_one(*spec.max_epochs * static_cast<double>(plan.steps_per_epoch)));
+  const auto end_after = [&](int64_t steps) {
+    total = std::min(total, std::max(plan.start.step, plan.origin + steps));
+  };
+  if (spec.max_epochs) end_after(at_least_one(*spec.max_epochs * static_cast<double>(plan.steps_per_epoch)));
   if (spec.max_tokens) {
     if (plan.tokens_per_step == 0) refuse("train.max_tokens is set but the data has no tokens", "use train.max_epochs");
-    total = std::min(total, ceil_divide(*spec.max_tokens, plan.tokens_per_step));
+    end_after(ceil_divide(*spec.max_tokens, plan.tokens_per_step));
   }
+  plan.ends_by_steps = spec.max_steps && *spec.max_steps <= total;
+  if (plan.ends_by_steps) total = *spec.max_steps;
   if (total == INT64_MAX && !spec.max_time) {
     refuse("no limit of training is set", "add one of train.max_epochs, max_steps, max_tokens, max_time");
   }
-  return total;
+  plan.total_steps = total;
+}
+
+int64_t origin_of(const PlanFacts& facts, int64_t global_batch) {
+  if (facts.start.step == 0) return 0;
+  const data::OrderFacts order{.samples = facts.dataset_size,
+                               .global_batch = global_batch,
+                               .drop_last = facts.drop_last,
+                               .first_step = facts.start.step,
+                               .from = facts.start.position};
+  return facts.start.step - data::uniform_step(order, facts.start.step);
 }
 
 int64_t steps_per_epoch(const PlanFacts& facts, int64_t global_batch) {
@@ -93,15 +107,22 @@ Cadence save_cadence(const CheckpointSpec& spec, const Plan& plan) {
   Cadence cadence{.is_auto = spec.interval && spec.interval->is_auto()};
   if (!cadence.is_auto)
     cadence = plan.cadence_of(spec.interval ? spec.interval->value : std::nullopt, "checkpoint.interval");
-  if (spec.keep_every)
+  if (spec.keep_every) {
     cadence.also_steps = std::max<int64_t>(1, plan.steps_of(*spec.keep_every, "checkpoint.keep_every"));
+    cadence.also_origin = plan.origin_of(spec.keep_every->unit);
+  }
   return cadence;
 }
 
 }  // namespace
 
 double Plan::epochs_in(int64_t steps) const noexcept {
-  return static_cast<double>(steps) / static_cast<double>(steps_per_epoch);
+  return static_cast<double>(steps - origin) / static_cast<double>(steps_per_epoch);
+}
+
+int64_t Plan::origin_of(config::Length::Unit unit) const noexcept {
+  if (unit == config::Length::Unit::steps) return 0;
+  return unit == config::Length::Unit::percent ? share_origin() : origin;
 }
 
 double Plan::seconds_left(int64_t step, double seconds_so_far, double seconds_per_step) const noexcept {
@@ -122,7 +143,7 @@ int64_t Plan::steps_of(const config::Length& length, const std::string& key) con
         refuse(key + " is a percentage, but the number of steps of the run is unknown",
                "give " + key + " in steps or epochs");
       }
-      return rounded(length.value / 100 * static_cast<double>(total_steps));
+      return rounded(length.value / 100 * static_cast<double>(total_steps - share_origin()));
     case Unit::tokens:
       if (tokens_per_step == 0)
         refuse(key + " is in tokens but the data has none", "give " + key + " in steps or epochs");
@@ -133,10 +154,19 @@ int64_t Plan::steps_of(const config::Length& length, const std::string& key) con
   return 0;
 }
 
+int64_t Plan::steps_of_curve(const config::Length& length, const std::string& key) const {
+  using Unit = config::Length::Unit;
+  const int64_t steps = steps_of(length, key);
+  if (start.first_global_batch == 0 || length.unit == Unit::percent) return steps;
+  const double growth = static_cast<double>(batch.global_batch) / static_cast<double>(start.first_global_batch);
+  if (length.unit == Unit::steps) return ends_by_steps ? steps : rounded(static_cast<double>(steps) / growth);
+  return ends_by_steps ? rounded(static_cast<double>(steps) * growth) : steps;
+}
+
 Cadence Plan::cadence_of(const std::optional<config::Length>& length, const std::string& key) const {
   if (!length) return {};
   if (length->unit == config::Length::Unit::seconds) return {.seconds = length->value};
-  return {.steps = std::max<int64_t>(1, steps_of(*length, key))};
+  return {.steps = std::max<int64_t>(1, steps_of(*length, key)), .origin = origin_of(length->unit)};
 }
 
 int64_t BatchPlan::micro_batch_of(int rank) const {
@@ -224,7 +254,9 @@ Plan make_plan(const TrainSpec& train, const EvalSpec& eval, const CheckpointSpe
   plan.batch = plan_batch(train, facts);
   plan.tokens_per_step = plan.batch.global_batch * facts.tokens_per_sample;
   plan.steps_per_epoch = steps_per_epoch(facts, plan.batch.global_batch);
-  plan.total_steps = planned_steps(train, plan);
+  plan.start = facts.start;
+  plan.origin = origin_of(facts, plan.batch.global_batch);
+  plan_end(train, plan);
   plan.max_seconds = train.max_time ? train.max_time->seconds : 0;
   plan.eval = plan.cadence_of(eval.interval, "eval.interval");
   plan.save = save_cadence(checkpoint, plan);

@@ -46,7 +46,9 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
   d.key("max_time", &TrainSpec::max_time, "stop after this much training time, summed over attempts")
       .above(0)
       .change(Change::safe);
-  d.key("global_batch_size", &TrainSpec::global_batch_size, "samples per optimizer step over all ranks")
+  d.key("global_batch_size", &TrainSpec::global_batch_size,
+        "samples per optimizer step over all ranks. A run may go on with another size: epochs, tokens, percentages and "
+        "the learning rate then go on by samples, and max_steps and intervals in steps by steps")
       .range(1, kMostInAStep)
       .unit("samples")
       .change(Change::needs_accept)
@@ -195,11 +197,13 @@ void CheckpointSpec::describe(config::Description<CheckpointSpec>& d) {
   d.key("mirror", &CheckpointSpec::mirror,
         "a folder, for instance on another disk, for a second copy of each checkpoint, written in the background; "
         "errors there are reported and end nothing; resume uses the newest good checkpoint of both; null: none")
+      .path()
       .change(Change::safe);
   d.key("notice", &CheckpointSpec::notice, "when the cloud is about to take the machine away");
   d.key("resume", &CheckpointSpec::resume,
         "auto: resume from the newest good checkpoint of the run folder, if any; must: fail if there is none; "
         "never: start over; a path: resume from that checkpoint")
+      .path()
       .change(Change::safe)
       .aliases({"resume_from_checkpoint", "load_from", "init_from"});
 }

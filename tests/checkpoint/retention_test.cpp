@@ -42,6 +42,15 @@ TEST_F(RetentionTest, KeepsBestAndMultiplesBesideTheLast) {
   EXPECT_EQ(fs::read_symlink(folder_ / "latest"), "step-00000007");
 }
 
+TEST_F(RetentionTest, KeepsWhatWasSavedForGood) {
+  CheckpointStore store(folder_, {.keep_last = 1, .keep_every = 4, .by_mark = true});
+  save(store, 3);
+  save(store, 4);  // of an older program
+  for (const auto& [step, for_good] : std::map<int64_t, bool>{{5, true}, {8, false}, {10, true}, {11, false}})
+    store.save({.step = step, .state = "{}", .for_good = for_good});
+  EXPECT_THAT(names(), ElementsAre("step-00000004", "step-00000005", "step-00000010", "step-00000011"));
+}
+
 TEST_F(RetentionTest, ComparesByMetricDirectionAndName) {
   CheckpointStore store(folder_, {.keep_last = 1, .keep_best = 1, .smaller_is_better = false});
   store.save({.step = 1, .state = "{}", .score = Score{"val/loss", 1000}});

@@ -78,20 +78,20 @@ TEST(BadSamples, AreCountedAcrossAResume) {
   LoaderOptions options = options_for(10, 10);
   options.shuffle = false;
   options.max_bad_fraction = 0.02;
-  const auto unreadable = [&](LoaderState from) {  // reads to the middle of the next epoch
-    Loader loader(dataset, options, from);
+  const auto unreadable = [&](int64_t samples, int64_t before) {  // reads to the middle of the next epoch
+    Loader loader(dataset, options, {.from = {.samples = samples}, .unreadable = before});
     SampleUsage usage;
-    for (int64_t step = from.step; step < 15; ++step) usage.add(loader.next_step().usage);
+    for (int64_t step = samples / 10; step < 15; ++step) usage.add(loader.next_step().usage);
     return usage.unreadable;
   };
-  EXPECT_EQ(unreadable({.step = 5}), 3) << "two of this epoch, one of the next";
-  EXPECT_THROW(unreadable({.step = 5, .unreadable = 1}), Error);
-  EXPECT_EQ(unreadable({.step = 6, .unreadable = 2}), 1) << "an epoch begins anew";
+  EXPECT_EQ(unreadable(50, 0), 3) << "two of this epoch, one of the next";
+  EXPECT_THROW(unreadable(50, 1), Error);
+  EXPECT_EQ(unreadable(60, 2), 1) << "an epoch begins anew";
   dataset->broken = {55};
   options.partition.world_size = 2;
   options.partition.rank = 1;  // this rank may skip one sample, and sample 55 is its own
-  EXPECT_THROW(unreadable({.step = 5, .unreadable = 1}), Error);
-  EXPECT_EQ(unreadable({.step = 5}), 1);
+  EXPECT_THROW(unreadable(50, 1), Error);
+  EXPECT_EQ(unreadable(50, 0), 1);
 }
 
 TEST(BadSamples, CoverOnlyDataErrors) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -225,8 +226,47 @@ TEST(Loader, ResumesExactlyOnAnyRankCount) {
   const auto dataset = std::make_shared<NumberedDataset>(77);
   Loader whole(dataset, options_for(10, 3, 2));
   for (int i = 0; i < 13; ++i) whole.next_step();
-  Loader resumed(dataset, options_for(10, 5, 1), {.step = 13});
+  Loader resumed(dataset, options_for(10, 5, 1), {.from = {.epoch = 1, .samples = 50}});
   for (int i = 0; i < 10; ++i) EXPECT_EQ(counted_targets(whole.next_step()), counted_targets(resumed.next_step()));
+}
+
+/// The samples that training uses in `steps` steps of this size from `position` on, which moves past them.
+std::vector<int64_t> used_from(Position& position, int64_t global_batch, bool drop_last, int64_t steps) {
+  LoaderOptions options = options_for(global_batch, 3, 1);
+  options.drop_last = drop_last;
+  Loader loader(std::make_shared<NumberedDataset>(37), options, {.from = position});
+  std::vector<int64_t> used;
+  for (int64_t i = 0; i < steps; ++i) {
+    const StepData step = loader.next_step();
+    const auto targets = counted_targets(step);
+    used.insert(used.end(), targets.begin(), targets.end());
+    if (step.epoch > position.epoch) position = {.epoch = step.epoch};
+    position.samples += step.samples;
+    if (step.ends_epoch) position = {.epoch = step.epoch + 1};
+  }
+  return used;
+}
+
+TEST(Loader, GoesOnWithOtherStepsWithinAnEpoch) {
+  Position position, whole;
+  const auto expected = used_from(whole, 37, false, 2);  // each sample of two epochs
+  auto used = used_from(position, 8, false, 2);
+  for (const auto& [global_batch, steps, after] :
+       {std::tuple{16, 1, Position{0, 32}}, {3, 2, {1, 0}}, {16, 1, {1, 16}}, {5, 5, {2, 0}}}) {
+    const auto more = used_from(position, global_batch, false, steps);
+    used.insert(used.end(), more.begin(), more.end());
+    EXPECT_EQ(position, after);
+  }
+  EXPECT_EQ(used, expected);
+}
+
+TEST(Loader, DropsPartialStepOfAnEpochBegunWithOthers) {
+  Position position{.epoch = 0, .samples = 8};
+  EXPECT_EQ(used_from(position, 16, true, 1).size(), 16U);
+  EXPECT_EQ(position, (Position{1, 0}));  // 13 samples are left out
+  position = {.epoch = 1, .samples = 24};
+  used_from(position, 16, true, 1);  // no step fits
+  EXPECT_EQ(position, (Position{2, 16}));
 }
 
 TEST(Loader, ShufflesEachEpochAndPassesItToReads) {
@@ -282,7 +322,7 @@ TEST(Loader, ReadsNothingPastTheEnd) {
   const auto dataset = std::make_shared<NumberedDataset>(100);
   LoaderOptions options = options_for(10, 5, 2);
   options.prefetch_batches = 8;
-  options.total_steps = 3;
+  options.steps = 3;
   {
     Loader loader(dataset, options);
     for (int i = 0; i < 3; ++i) loader.next_step();
@@ -294,7 +334,7 @@ TEST(Loader, ReadsNothingPastTheEnd) {
 TEST(Loader, RunsOnBeyondCountableSteps) {
   const auto dataset = std::make_shared<NumberedDataset>(100);
   LoaderOptions options = options_for(10, 5, 2);
-  options.total_steps = int64_t{1} << 62;  // steps of two micro-batches each
+  options.steps = int64_t{1} << 62;  // steps of two micro-batches each
   Loader loader(dataset, options);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(loader.next_step().samples, 10);
 }

@@ -227,8 +227,8 @@ TEST_F(PretendGpu, PicksKernelsFromPartOfTheImages) {
   EXPECT_EQ(count("launched graphs"), 3);
 }
 
-/// With sync_bn, the last step of an epoch is smaller, here the fourth: shapes that libraries have not seen cannot be
-/// captured.
+/// With batch norm, the last step of an epoch is smaller, here the fourth: shapes that libraries have not seen cannot
+/// be captured.
 TEST_F(PretendGpu, RecordsOnlyStepsOfKnownShapes) {
   const std::string job = folder_.write("uneven.yaml", R"(
 schema: 1
@@ -238,7 +238,6 @@ precision: bf16
 optimizer: {type: sgd, lr: 0.1, momentum: 0.9}
 checkpoint: {interval: null}
 log: {interval: 100}
-parallel: {sync_bn: true}
 data: {train: {format: synthetic, samples: 14, num_classes: 10}, image: {size: 32}}
 train: {max_steps: 12, nonfinite: skip, max_skips_in_a_row: 1000, global_batch_size: 4}
 )");

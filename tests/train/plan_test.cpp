@@ -1,5 +1,7 @@
 #include "gputrain/train/plan.hpp"
 
+#include <tuple>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -215,6 +217,70 @@ TEST(Plan, ConvertsEveryUnitToSteps) {
                 plan.steps_of({60, Length::Unit::seconds}, "lr_scheduler.warmup");
               }),
               testing::HasSubstr("lr_scheduler.warmup cannot be a time"));
+}
+
+/// After 4 epochs of 100 samples a step, of 10: 40 steps.
+PlanFacts after_four_epochs(int64_t first_global_batch) {
+  PlanFacts facts = kText;
+  facts.start = {.step = 40, .position = {.epoch = 4}, .first_global_batch = first_global_batch};
+  return facts;
+}
+
+TEST(Plan, KeepsEpochsWithAnotherGlobalBatch) {
+  TrainSpec spec;
+  spec.global_batch_size = 200;  // 5 steps an epoch
+  spec.max_epochs = 10;
+  const Plan plan = plan_of(spec, after_four_epochs(100));
+  EXPECT_EQ(plan.total_steps, 70);
+  EXPECT_EQ(plan.epochs_in(40), 4);
+  EXPECT_EQ(plan.epochs_in(70), 10);
+  const auto next_after = [&](const Length& length, int64_t step) {
+    const Cadence cadence = plan.cadence_of(length, "k");
+    do ++step;
+    while (!cadence.at_step(step));
+    return step;
+  };
+  EXPECT_EQ(next_after({1, Length::Unit::epochs}, 40), 45);
+  EXPECT_EQ(next_after({50, Length::Unit::percent}, 40), 45);  // the fifth epoch
+  EXPECT_EQ(next_after({64000, Length::Unit::tokens}, 40), 45);
+  EXPECT_EQ(next_after({7, Length::Unit::steps}, 40), 42);
+  spec.max_epochs.reset();
+  spec.max_tokens = 64000 * 10;
+  EXPECT_EQ(plan_of(spec, after_four_epochs(100)).total_steps, 70);
+}
+
+TEST(Plan, KeepsStepsWithAnotherGlobalBatch) {
+  TrainSpec spec;
+  spec.global_batch_size = 200;
+  spec.max_steps = 60;
+  const Plan plan = plan_of(spec, after_four_epochs(100));
+  EXPECT_EQ(plan.total_steps, 60);
+  EXPECT_EQ(plan.curve_step(40), 40);
+  EXPECT_EQ(plan.curve_steps(), 60);
+  EXPECT_EQ(plan.steps_of_curve({10, Length::Unit::steps}, "k"), 10);
+  EXPECT_EQ(plan.steps_of_curve({1, Length::Unit::epochs}, "k"), 10);  // it took so many
+}
+
+TEST(Plan, LeavesLearningRateAtItsShareOfTraining) {
+  TrainSpec spec;
+  spec.max_epochs = 10;
+  for (const auto& [global_batch, steps, warmup] : {std::tuple{200, 50, 5}, {100, 100, 10}, {50, 200, 20}}) {
+    spec.global_batch_size = global_batch;
+    const Plan plan = plan_of(spec, after_four_epochs(100));
+    EXPECT_EQ(plan.curve_steps(), steps);
+    EXPECT_EQ(plan.curve_step(40), steps * 4 / 10);
+    EXPECT_EQ(plan.curve_step(plan.total_steps), steps);
+    EXPECT_EQ(plan.steps_of_curve({10, Length::Unit::steps}, "k"), warmup);
+    EXPECT_EQ(plan.steps_of_curve({1, Length::Unit::epochs}, "k"), warmup);
+    EXPECT_EQ(plan.steps_of_curve({10, Length::Unit::percent}, "k"), warmup);
+  }
+}
+
+TEST(Plan, EndsWhereLimitsHaveBeenPassed) {
+  TrainSpec spec;
+  spec.global_batch_size = 10;  // 100 steps an epoch
+  spec.max_epochs = 2;
+  EXPECT_EQ(plan_of(spec, after_four_epochs(100)).total_steps, 40);
 }
 
 TEST(Plan, LeavesSaveIntervalToTheRunByDefault) {

@@ -19,7 +19,8 @@ struct Listed {
   int64_t step = 0;
   uint64_t bytes = 0;  // of all files
   std::optional<Score> score;
-  std::string problem;  // empty: manifest and sizes are right; hashes were not looked at
+  std::optional<bool> for_good;  // as in its manifest
+  std::string problem;           // empty: manifest and sizes are right; hashes were not looked at
 };
 
 /// Those of finished_in(), good or not.

@@ -86,6 +86,7 @@ struct Manifest {
   Origin origin;
   std::map<std::string, File> files;  // by name in the checkpoint's folder
   std::optional<Score> score;
+  std::optional<bool> for_good;  // whether the run never removes it; null: older, or no such rule
   std::optional<Frozen> frozen;  // a part of "model" that is not in `files`
 };
 

@@ -42,6 +42,7 @@ struct Snapshot {
   std::shared_ptr<FrozenWeights> frozen;      // rank 0; null: nothing is frozen
   std::string state;                          // JSON text
   std::optional<Score> score;                 // if the metric was measured at this step
+  std::optional<bool> for_good;               // whether retention by mark keeps it
   Origin origin;
   int64_t rank = 0;                                  // rank 0 writes everything, any other rank its shards
   std::vector<std::string> awaited;                  // on rank 0: names of the files that other ranks write
@@ -56,6 +57,7 @@ struct Retention {
   int64_t keep_last = 2;   // at least 1
   int64_t keep_best = 0;   // by score; only scores of the newest checkpoint's metric count
   int64_t keep_every = 0;  // keeps steps that are multiples of it; 0: none
+  bool by_mark = false;    // keeps instead what was saved for good; what does not say is kept by keep_every
   bool smaller_is_better = true;
 };
 

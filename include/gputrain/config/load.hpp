@@ -22,13 +22,15 @@ struct FoundSettings {
   std::vector<std::string> set = {};  // "model.config.n_layer=12"
 };
 
+/// Reads an environment variable by its name.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+
 struct Request {
   std::filesystem::path file = {};       // empty: nothing but `set`
   std::optional<std::string> text = {};  // read instead of the file, which then only gives the name
   std::vector<std::string> set = {};     // "train.max_steps=100", later ones win
   FoundSettings found = {};              // overrides file, text and `set`
-  /// Reads an environment variable; default: from the process environment.
-  std::function<std::optional<std::string>(const std::string& name)> environment = {};
+  Environment environment = {};  // empty: that of this process
 };
 
 /// One key with its value as canonical text. A list is one setting.

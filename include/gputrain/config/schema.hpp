@@ -64,7 +64,8 @@ class Key {
   using Convert = std::function<std::string(const std::string& value)>;
   Key& aliases(std::string foreign, Convert convert);
   Key& alias_flag(std::string foreign, std::string value);  // `bf16: true` stands for `precision: bf16`
-  /// For a map: values of names like *TOKEN* or *KEY* are written as *** in all output.
+  Key& path();  // `~` and `$HOME` at the beginning mean the home folder
+  /// For a map: values whose names are those of secrets (core/secrets.hpp) are written as *** in all output.
   Key& mask_secrets();
   Key& unit(std::string unit);  // shown in help: "samples", "seconds"
   /// For a choice: a missing name and missing options come from the choice at this dotted key (`data.val.format` from
@@ -79,6 +80,7 @@ class Key {
   const ValueType& type() const noexcept { return *type_; }
   bool is_required() const noexcept { return required_; }
   bool masks_secrets() const noexcept { return masks_secrets_; }
+  bool is_path() const noexcept { return is_path_; }
   std::optional<Change> change() const noexcept { return change_; }
   const std::vector<std::string>& allowed() const noexcept { return allowed_; }
   const std::vector<Length::Unit>& allowed_units() const noexcept { return allowed_units_; }
@@ -108,7 +110,7 @@ class Key {
   std::vector<std::string> allowed_;
   std::vector<Length::Unit> allowed_units_;
   std::vector<Foreign> foreign_;
-  bool required_ = false, masks_secrets_ = false;
+  bool required_ = false, masks_secrets_ = false, is_path_ = false;
   std::optional<Change> change_;
 };
 

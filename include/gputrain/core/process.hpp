@@ -20,6 +20,9 @@ double seconds_since_process_start();
 /// file.
 std::string own_program();
 
+/// Throws Error(environment) if the current folder has been deleted: libraries that look for it would end the process.
+void require_current_folder();
+
 /// Raises the limit on open files to the hard limit, at most 65,536. The usual 1024 is too low for a rank of a large
 /// job or for a data set of many files.
 void raise_open_files_limit();

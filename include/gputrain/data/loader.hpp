@@ -11,6 +11,7 @@
 
 #include "gputrain/core/batch.hpp"
 #include "gputrain/data/dataset.hpp"
+#include "gputrain/data/order.hpp"
 #include "gputrain/data/sample_usage.hpp"
 
 namespace gputrain::data {
@@ -39,10 +40,10 @@ struct LoaderOptions {
   bool shuffle = true;
   bool augment = true;
   bool drop_last = false;       // drop the last partial step of an epoch; false: pad it with samples that do not count
-  bool pads = true;             // false: cut padding rows off, so that the shapes of the last step differ
+  bool pads = true;             // false: cut padding rows off (batch norm), so that the shapes of the last step differ
   int num_workers = 0;          // 0: read in the calling thread
   int prefetch_batches = 2;     // micro-batches kept ready, at least 1 and at least those of one step
-  int64_t total_steps = 0;      // number of steps that the caller will ask for; nothing after them is read; 0: no limit
+  int64_t steps = 0;            // number of steps that the caller will ask for; nothing after them is read; 0: no limit
   double max_bad_fraction = 0;  // of an epoch's samples; a skipped sample keeps its position, with weight 0
   std::function<void(const BadSample&)> on_bad_sample = {};  // called in order, from next_step()
   double timeout_seconds = 600;                              // longest wait for a batch
@@ -50,9 +51,9 @@ struct LoaderOptions {
   at::Device device = at::kCPU;                              // where batches go
 };
 
-/// The position of a loader: all that it needs to continue exactly, on any number of ranks.
+/// Where a loader begins: all that it needs to continue exactly, on any number of ranks and with any global batch.
 struct LoaderState {
-  int64_t step = 0;        // optimizer steps returned since the start of training
+  Position from = {};
   int64_t unreadable = 0;  // samples of the current epoch that were skipped, on all ranks
 };
 

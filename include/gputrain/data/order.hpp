@@ -1,4 +1,4 @@
-// The order of an epoch's samples: computed, not stored.
+// The order of an epoch's samples: computed, not stored; and where training stands in it.
 #pragma once
 
 #include <array>
@@ -24,6 +24,14 @@ class Permutation {
   int low_bits_;
   uint64_t low_mask_, high_mask_;
   std::array<uint64_t, kRounds> keys_;
+};
+
+/// Where training stands in its data, whatever the size of its steps.
+struct Position {
+  int64_t epoch = 0;
+  int64_t samples = 0;  // of this epoch, used so far
+
+  friend bool operator==(const Position&, const Position&) = default;
 };
 
 /// The order in which a loader with this seed reads an epoch of n samples.

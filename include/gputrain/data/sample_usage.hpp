@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "gputrain/data/order.hpp"
+
 namespace gputrain::data {
 
 /// Number of samples used, and the sum modulo 2^64 of usage_hash() of each: it changes if a sample is missing, repeated
@@ -23,22 +25,39 @@ struct SampleUsage {
 
 uint64_t usage_hash(int64_t epoch, int64_t sample) noexcept;
 
-/// All that determines the order of samples.
+/// All that determines which samples a step uses. Steps count from the start of training; the functions below know
+/// those from `first_step` on, which have this global batch.
 struct OrderFacts {
   int64_t samples = 1;  // in the data set
   int64_t global_batch = 1;
   uint64_t seed = 0;  // LoaderOptions::seed
   bool shuffle = true;
   bool drop_last = false;
+  int64_t first_step = 0;
+  Position from = {};  // at first_step
 };
+
+/// Whether a run can stand at `from` after `first_step` steps; the functions below assume it.
+bool is_reachable(const OrderFacts& order) noexcept;
 
 /// This and the functions below throw for an impossible order, for instance one without samples.
 int64_t steps_per_epoch(const OrderFacts& order);
 
-/// The usage of optimizer steps [begin, end), counted from the start of training. O(samples used) time, no memory.
+/// The step that a run with this global batch from the start would be at in the place of `step`: the same if the global
+/// batch has never changed. Whole epochs give whole multiples of steps_per_epoch().
+int64_t uniform_step(const OrderFacts& order, int64_t step);
+
+/// Where training stands after so many steps.
+Position position_after(const OrderFacts& order, int64_t step);
+
+/// The usage of optimizer steps [begin, end). O(samples used) time, no memory.
 SampleUsage expected_usage(const OrderFacts& order, int64_t begin, int64_t end);
 
-/// The samples of one optimizer step, over all ranks; steps count from 0.
+/// The usage of all steps before `end`, whatever their sizes; with drop_last, each epoch ends as steps of this global
+/// batch end it.
+SampleUsage usage_before(const OrderFacts& order, Position end);
+
+/// The samples of one optimizer step, over all ranks.
 struct StepSamples {
   int64_t epoch = 0;
   std::vector<int64_t> samples;  // dataset indices, in the order they are used

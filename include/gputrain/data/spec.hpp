@@ -19,6 +19,7 @@ struct TrainSource {
   static void describe(config::Description<TrainSource>& d) {
     d.summary("what is trained on");
     d.key("path", &TrainSource::path, "file, folder or pattern; format synthetic needs none")
+        .path()
         .change(config::Change::needs_accept);
     d.choice("format", &TrainSource::format, catalog(), "how the data is stored; its options stand beside it")
         .required()
@@ -36,6 +37,7 @@ struct HeldOutSource {
     d.summary("data for evaluation: its own, or a part of the training data, which is then not trained on");
     d.key("path", &HeldOutSource::path,
           "file, folder or pattern; null: as data.train, with the files chosen by role or `prefix`")
+        .path()
         .change(config::Change::needs_accept);
     d.choice("format", &HeldOutSource::format, catalog(), "how the data is stored; default: as data.train")
         .inherits("data.train.format")
@@ -86,7 +88,8 @@ struct DataSpec {
         .unit("micro-batches")
         .change(config::Change::safe)
         .aliases({"dataloader_prefetch_factor"});
-    d.key("last", &DataSpec::last, "the last partial step of an epoch: pad (every sample counts once) or drop")
+    d.key("last", &DataSpec::last,
+          "the last partial step of an epoch: pad (every sample counts once, also in batch norm) or drop")
         .choices({"pad", "drop"})
         .aliases({"drop_last", "dataloader_drop_last"});
     d.key("max_bad_fraction", &DataSpec::max_bad_fraction,

@@ -14,7 +14,8 @@
 
 namespace gputrain::optim {
 
-/// The range of a curve, and the conversion of lengths to steps.
+/// The range of a curve, and the conversion of lengths to steps: of a training that has the present global batch from
+/// its start. After a change, the trainer reads the curve at the step with the same share of training (train::Plan).
 struct ScheduleContext {
   double peak_lr = 0;
   int64_t total_steps = 0;  // updates in the whole training; INT64_MAX: unknown

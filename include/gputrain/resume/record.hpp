@@ -24,9 +24,6 @@ data::SampleUsage usage_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const data::OrderFacts& order);
 data::OrderFacts order_from_json(const nlohmann::json& json);
 
-/// The order in which the job goes through its training data.
-data::OrderFacts order_facts(const Job& job, const TrainingSetup& setup);
-
 nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const train::Progress& progress);
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress);
 

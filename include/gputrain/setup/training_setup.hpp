@@ -73,7 +73,8 @@ struct BuiltModel {
   int64_t parameter_count = 0;         // elements of all
   int64_t trainable_count = 0;         // of these, elements that model.freeze leaves to train
   int64_t classes_left_out = 0;        // of a last layer that pretrained weights have otherwise
-  bool sync_batch_norm = false;        // its batch norm in training is over the batches of all ranks
+  bool has_batch_norm = false;         // its passes in training depend on all rows of a batch
+  bool sync_batch_norm = false;        // ... and on those of all ranks
   std::vector<device::Range> owners;   // what each rank updates, where they share that out; otherwise empty
 };
 
@@ -93,7 +94,8 @@ OptimizerStack build_optimizer_stack(const Job& job, const RankContext& context,
 /// All parts, in the order in which they are built; the first one is destroyed last. Not movable: the model refers to
 /// the group in `context`.
 struct TrainingSetup {
-  /// `kept_global_batch`: global batch of the run that is resumed; 0: a new run. Every rank must call.
+  /// `kept_global_batch`: global batch of the run that is resumed; 0: a new run. Plans a run from its first step; see
+  /// go_on_from(). Every rank must call.
   explicit TrainingSetup(const Job& job, int64_t kept_global_batch = 0);
   /// The same with an existing place; `open` returns the datasets.
   TrainingSetup(const Job& job, RankContext at, const std::function<JobDatasets()>& open,
@@ -114,10 +116,16 @@ struct TrainingSetup {
 void check_sample(const Job& job, const JobDatasets& datasets);
 
 train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const RankContext& context,
-                     int64_t kept_global_batch = 0);
+                     int64_t kept_global_batch = 0, const train::PlanStart& start = {});
 data::LoaderOptions loader_options(const JobSpec& spec, const data::Dataset& dataset, const RankContext& context,
                                    const train::BatchPlan& batch);
 data::InputFormat input_format(const JobSpec& spec, const data::Dataset& dataset, const RankContext& context);
+
+/// The order in which the job goes through its training data.
+data::OrderFacts order_facts(const JobSpec& spec, const TrainingSetup& setup);
+
+/// Plans the rest of a run whose steps have this global batch from `start` on: its plan and learning-rate curve.
+void go_on_from(const train::PlanStart& start, const Job& job, TrainingSetup& setup);
 
 /// Metrics get the prefix `role`: "val/loss". `most_samples` 0: the job's limit.
 train::Evaluator make_evaluator(const JobSpec& spec, std::shared_ptr<const data::Dataset> dataset,

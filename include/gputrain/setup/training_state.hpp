@@ -33,7 +33,7 @@ class TrainingState {
 
   /// Restores everything. Throws Error(usage) if the job changed in a way that needs acceptance or is not allowed;
   /// Damage, Unreadable or Error(checkpoint) if the checkpoint cannot be read. Sets `progress` to that of the
-  /// checkpoint. No background save may still be copying the state.
+  /// checkpoint, and plans the rest of the run. No background save may still be copying the state.
   void take_up(const checkpoint::Checkpoint& from, train::Progress& progress, bool accept_changes);
   /// The same without comparing the job's settings, for a run that already continues from this checkpoint.
   void restore(const checkpoint::Checkpoint& from, train::Progress& progress);
@@ -42,6 +42,7 @@ class TrainingState {
   bool shares_optimizer() const noexcept { return !setup_.built.owners.empty(); }
   std::vector<std::string> files_of_others() const;
   void check_global_batch(const checkpoint::Checkpoint& from, bool accept_changes) const;
+  train::PlanStart start_at(const checkpoint::Checkpoint& from) const;
   void restore_weights(const checkpoint::Checkpoint& from);
   void note_source(const checkpoint::Checkpoint& from);
   void restore_optimizer(const checkpoint::Checkpoint& from);

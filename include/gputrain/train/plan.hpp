@@ -6,10 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/data/order.hpp"
 #include "gputrain/monitor/log_spec.hpp"
 #include "gputrain/train/spec.hpp"
 
 namespace gputrain::train {
+
+/// Where steps of this global batch began. Training goes by samples: a run that goes on with another global batch has
+/// left of its epochs, tokens and learning-rate curve what it has not trained yet.
+struct PlanStart {
+  int64_t step = 0;
+  data::Position position = {};
+  int64_t first_global_batch = 0;  // with which training began; 0: this one
+};
 
 /// Input of the plan besides the spec.
 struct PlanFacts {
@@ -18,6 +27,7 @@ struct PlanFacts {
   int world_size = 1;
   bool drop_last = false;         // the last partial step of an epoch is dropped
   int64_t kept_global_batch = 0;  // of the resumed run, used if the spec names none; 0: a new run
+  PlanStart start = {};
 };
 
 /// How the samples of a step are divided.
@@ -40,28 +50,46 @@ struct Cadence {
   int64_t steps = 0;
   double seconds = 0;
   bool is_auto = false;
-  int64_t also_steps = 0;  // in addition, every so many steps
+  int64_t also_steps = 0;               // in addition, every so many steps
+  int64_t origin = 0, also_origin = 0;  // the steps that they count from
 
   bool at_step(int64_t step) const noexcept {
-    return (steps > 0 && step % steps == 0) || (also_steps > 0 && step % also_steps == 0);
+    return (steps > 0 && (step - origin) % steps == 0) || also_at_step(step);
   }
+  bool also_at_step(int64_t step) const noexcept { return also_steps > 0 && (step - also_origin) % also_steps == 0; }
   bool is_never() const noexcept { return steps == 0 && seconds == 0 && !is_auto && also_steps == 0; }
 };
 
 struct Plan {
   BatchPlan batch;
+  PlanStart start;
+  /// The step from which epochs and tokens count, so that they end where they should: 0 unless the global batch has
+  /// changed, below 0 if it was larger before.
+  int64_t origin = 0;
   int64_t tokens_per_step = 0;  // 0: not text
   int64_t steps_per_epoch = 0;
-  int64_t total_steps = 0;  // INT64_MAX: limited only by time
-  double max_seconds = 0;   // of training, summed over attempts; 0: unlimited
+  int64_t total_steps = 0;     // INT64_MAX: limited only by time
+  bool ends_by_steps = false;  // train.max_steps is what limits total_steps
+  double max_seconds = 0;      // of training, summed over attempts; 0: unlimited
   Cadence eval, save, log;
 
   bool is_time_limited() const noexcept { return total_steps == INT64_MAX; }
   double epochs_in(int64_t steps) const noexcept;
+  /// The step from which shares of training count: percentages, and the learning rate.
+  int64_t share_origin() const noexcept { return ends_by_steps ? 0 : origin; }
+  /// The step from which lengths of this unit count.
+  int64_t origin_of(config::Length::Unit unit) const noexcept;
   /// Remaining training time, until the first limit at this pace.
   double seconds_left(int64_t step, double seconds_so_far, double seconds_per_step) const noexcept;
-  /// A length in steps, at least 0; percent is of total_steps. Throws Error(usage) if the unit is not possible.
+  /// A length in steps, at least 0; percent is of all steps since share_origin(). Throws Error(usage) if the unit is
+  /// not possible.
   int64_t steps_of(const config::Length& length, const std::string& key) const;
+  /// The same for a part of the learning-rate curve, which a new global batch leaves at the same share of training: its
+  /// steps are those that training began with.
+  int64_t steps_of_curve(const config::Length& length, const std::string& key) const;
+  /// Steps of the whole learning-rate curve, and the one at which it is read; INT64_MAX: limited only by time.
+  int64_t curve_steps() const noexcept { return is_time_limited() ? total_steps : total_steps - share_origin(); }
+  int64_t curve_step(int64_t step) const noexcept { return step - share_origin(); }
   /// The same as a cadence; keeps a time as seconds. Null: never.
   Cadence cadence_of(const std::optional<config::Length>& length, const std::string& key) const;
 };

@@ -1,12 +1,11 @@
 #include "write.hpp"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 
 #include "../interpolate.hpp"
 #include "../key_index.hpp"
 #include "gputrain/config/value_type.hpp"
+#include "gputrain/core/secrets.hpp"
 #include "scalar.hpp"
 
 namespace gputrain::config {
@@ -15,12 +14,8 @@ namespace {
 using Kind = ValueType::Kind;
 
 Node bare(std::string text) { return {.kind = Node::Kind::scalar, .text = std::move(text)}; }
-Node text_node(std::string text) { return {.kind = Node::Kind::scalar, .quoted = true, .text = std::move(text)}; }
-
-/// Environment variable names that usually hold secrets.
-bool is_secret(const std::string& name) {
-  return std::ranges::any_of(std::array{"TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL"},
-                             [&](const char* word) { return name.find(word) != std::string::npos; });
+Node text_node(const std::string& text) {
+  return {.kind = Node::Kind::scalar, .quoted = true, .text = without_url_secrets(text)};
 }
 
 class Writer {
@@ -124,7 +119,7 @@ class Writer {
   Node map(const ValueType& type, const void* holder, const std::string& dotted, Change change) {
     Node node{.kind = Node::Kind::map};
     type.each(holder, [&](const std::string& key, const void* part) {
-      const bool is_masked = masks_secrets_ && is_secret(key);
+      const bool is_masked = masks_secrets_ && is_secret_name(key);
       add(node, key,
           is_masked ? leaf(text_node("***"), join(dotted, key), change)
                     : value(*type.inner, part, join(dotted, key), change));

@@ -26,10 +26,8 @@ BatchRing::BatchRing(const RowReader& reader, const ReadAhead& options)
       options_(options),
       chunk_rows_(rows_per_chunk(reader, options.workers)),
       pool_(reader.dataset().layout(), reader.plan().most_rows(), options.pinned),
-      slots_(static_cast<size_t>(std::max<int64_t>(1, std::min(options.slots, options.end - options.first)))),
-      next_batch_(options.first),
-      claim_batch_(options.first) {
-  for (int64_t batch = options.first; batch < options.first + std::ssize(slots_); ++batch) {
+      slots_(static_cast<size_t>(std::max<int64_t>(1, std::min(options.slots, options.end)))) {
+  for (int64_t batch = 0; batch < std::ssize(slots_); ++batch) {
     Slot& slot = slot_of(batch);
     slot.buffers = pool_.get();
     slot.to = slot.buffers.memory();

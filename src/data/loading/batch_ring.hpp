@@ -47,8 +47,8 @@ class BatchRing final : public BatchSource {
 
   std::mutex mutex_;
   std::condition_variable work_, ready_;
-  int64_t next_batch_;   // next to be returned
-  int64_t claim_batch_;  // the batch whose rows are being claimed
+  int64_t next_batch_ = 0;   // next to be returned
+  int64_t claim_batch_ = 0;  // the batch whose rows are being claimed
   int64_t claim_row_ = 0;
   std::atomic<bool> stop_{false};
   bool has_given_up_ = false;

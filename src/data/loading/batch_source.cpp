@@ -15,9 +15,7 @@ namespace {
 class InlineSource final : public BatchSource {
  public:
   InlineSource(const RowReader& reader, const ReadAhead& options)
-      : reader_(reader),
-        pool_(reader.dataset().layout(), reader.plan().most_rows(), options.pinned),
-        next_batch_(options.first) {}
+      : reader_(reader), pool_(reader.dataset().layout(), reader.plan().most_rows(), options.pinned) {}
 
   FilledBatch next() override {
     FilledBatch filled{pool_.get(), {}};
@@ -42,7 +40,7 @@ class InlineSource final : public BatchSource {
  private:
   const RowReader& reader_;
   BufferPool pool_;
-  int64_t next_batch_;
+  int64_t next_batch_ = 0;
   const std::atomic<bool> never_{false};
 };
 

@@ -28,7 +28,6 @@ class BatchSource {
 struct ReadAhead {
   int workers = 0;          // 0: the caller and torch's compute threads read on demand
   int64_t slots = 2;        // micro-batches that are ready or being read
-  int64_t first = 0;        // the first micro-batch
   int64_t end = INT64_MAX;  // the first micro-batch that is not read
   double timeout_seconds = 600;
   bool pinned = false;

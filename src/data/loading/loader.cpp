@@ -34,8 +34,8 @@ BatchField first_rows(const Field& field, const at::Tensor& values, const at::Te
 
 struct Loader::Impl {
   Impl(std::shared_ptr<const Dataset> given, LoaderOptions wanted, LoaderState start)
-      : dataset(std::move(given)), options(std::move(wanted)), step(start.step), reader(dataset, options) {
-    bad_epoch = step / reader.plan().steps_per_epoch();
+      : dataset(std::move(given)), options(std::move(wanted)), reader(dataset, options, start.from) {
+    bad_epoch = start.from.epoch;
     bad_in_epoch = static_cast<double>(start.unreadable) * reader.plan().share_of_rank();
     if (!options.device.is_cpu()) uploader.emplace(options.device);
   }
@@ -46,7 +46,7 @@ struct Loader::Impl {
 
   std::shared_ptr<const Dataset> dataset;
   LoaderOptions options;
-  int64_t step;
+  int64_t step = 0;  // steps returned
   RowReader reader;
   std::optional<Uploader> uploader;     // if the device is a GPU
   std::unique_ptr<BatchSource> source;  // empty until started; declared after the reader, which it uses
@@ -58,12 +58,10 @@ struct Loader::Impl {
 void Loader::Impl::start() {
   if (source) return;
   const int64_t per_step = reader.plan().micro_batches_per_step();
-  next_batch = step * per_step;
   ReadAhead ahead;
   ahead.workers = options.num_workers;
   ahead.slots = std::max<int64_t>(options.prefetch_batches, per_step);
-  ahead.first = next_batch;
-  if (options.total_steps > 0) ahead.end = std::min(options.total_steps, INT64_MAX / per_step) * per_step;
+  if (options.steps > 0) ahead.end = std::min(options.steps, INT64_MAX / per_step) * per_step;
   ahead.timeout_seconds = options.timeout_seconds;
   ahead.pinned = options.pin_memory && options.device.is_cuda();
   source = make_batch_source(reader, ahead);
@@ -116,8 +114,8 @@ int64_t Loader::micro_batches_per_step() const noexcept { return impl_->reader.p
 StepData Loader::next_step() {
   impl_->start();
   StepData step;
-  step.epoch = impl_->step / steps_per_epoch();
-  step.ends_epoch = (impl_->step + 1) % steps_per_epoch() == 0;
+  step.epoch = impl_->reader.plan().micro_batch(impl_->next_batch).epoch;
+  step.ends_epoch = impl_->reader.plan().ends_epoch(impl_->step);
   for (int64_t i = 0; i < micro_batches_per_step(); ++i) {
     step.micro_batches.push_back(impl_->take(step.usage));
     step.weight += step.micro_batches.back().weight;

@@ -48,9 +48,9 @@ void ReadOutcome::add(ReadOutcome other) {
   }
 }
 
-RowReader::RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
+RowReader::RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, Position from)
     : dataset_(std::move(dataset)),
-      plan_(dataset_->size(), options.partition, options.drop_last),
+      plan_(dataset_->size(), options.partition, options.drop_last, from),
       samples_(dataset_->size()),
       seed_(options.seed),
       shuffle_(options.shuffle),
@@ -98,7 +98,7 @@ void RowReader::read_sample(int64_t sample, const ReadContext& context, const Sa
   }
 }
 
-/// In training, padding rows hold real samples, so that batch statistics stay those of the data.
+/// In training, padding rows hold real samples, for a model of a user's own that computes batch statistics by itself.
 void RowReader::fill_uncounted(int64_t sample, const ReadContext& context, const SampleRow& to) const noexcept {
   bool is_read = false;
   try {

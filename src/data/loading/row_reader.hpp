@@ -34,7 +34,7 @@ struct ReadOutcome {
 
 class RowReader {
  public:
-  RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options);
+  RowReader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, Position from = {});
 
   const StepPlan& plan() const noexcept { return plan_; }
   const Dataset& dataset() const noexcept { return *dataset_; }

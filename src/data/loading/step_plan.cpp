@@ -8,7 +8,7 @@
 
 namespace gputrain::data {
 
-StepPlan::StepPlan(int64_t samples, const DataPartition& partition, bool drop_last)
+StepPlan::StepPlan(int64_t samples, const DataPartition& partition, bool drop_last, Position from)
     : samples_(samples), global_batch_(partition.global_batch) {
   GPUTRAIN_ASSERT(partition.world_size >= 1 && partition.rank >= 0 && partition.rank < partition.world_size,
                   "rank outside the world");
@@ -33,6 +33,11 @@ StepPlan::StepPlan(int64_t samples, const DataPartition& partition, bool drop_la
     throw Error(ExitCode::data, {.what = "the data has " + counted(samples, "sample") +
                                          ", fewer than one global batch of " + std::to_string(global_batch_),
                                  .hint = "data.last: pad, or a smaller train.global_batch_size"});
+  const int64_t left = std::max<int64_t>(0, samples - from.samples);
+  const int64_t steps_left = drop_last ? left / global_batch_ : ceil_divide(left, global_batch_);
+  steps_before_ = (from.epoch + 1) * steps_per_epoch_ - steps_left;
+  begun_epoch_ = from.epoch;
+  begun_shift_ = from.samples - (steps_per_epoch_ - steps_left) * global_batch_;
 }
 
 int64_t StepPlan::most_rows() const noexcept {
@@ -40,14 +45,15 @@ int64_t StepPlan::most_rows() const noexcept {
 }
 
 MicroBatchPlan StepPlan::micro_batch(int64_t index) const noexcept {
-  const int64_t step = index / micro_batches_, part = index % micro_batches_;
+  const int64_t step = steps_before_ + index / micro_batches_, part = index % micro_batches_;
   const int64_t begin = global_batch_ * part / micro_batches_;
   const int64_t on_all_ranks = global_batch_ * (part + 1) / micro_batches_ - begin;
   const int64_t own_begin = on_all_ranks * parts_below_ / parts_;
   const int64_t own_end = on_all_ranks * (parts_below_ + own_parts_) / parts_;
-  const int64_t first_position = step % steps_per_epoch_ * global_batch_ + begin;
   MicroBatchPlan plan;
   plan.epoch = step / steps_per_epoch_;
+  const int64_t shift = plan.epoch == begun_epoch_ ? begun_shift_ : 0;
+  const int64_t first_position = step % steps_per_epoch_ * global_batch_ + shift + begin;
   plan.first_position = first_position + own_begin;
   plan.rows = ceil_divide(on_all_ranks * own_parts_, parts_);
   plan.counted = std::clamp(std::min(own_end - own_begin, samples_ - plan.first_position), int64_t{0}, plan.rows);

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gputrain/data/loader.hpp"
+#include "gputrain/data/order.hpp"
 
 namespace gputrain::data {
 
@@ -19,14 +20,19 @@ struct MicroBatchPlan {
 
 class StepPlan {
  public:
-  StepPlan(int64_t samples, const DataPartition& partition, bool drop_last);
+  /// The first step begins at `from`.
+  StepPlan(int64_t samples, const DataPartition& partition, bool drop_last, Position from = {});
 
   int64_t steps_per_epoch() const noexcept { return steps_per_epoch_; }
+  /// What a run with this global batch from the start would have taken until `from`. An epoch that was begun with
+  /// another global batch has its steps counted from its end.
+  int64_t steps_before() const noexcept { return steps_before_; }
+  bool ends_epoch(int64_t step) const noexcept { return (steps_before_ + step + 1) % steps_per_epoch_ == 0; }
   int64_t micro_batches_per_step() const noexcept { return micro_batches_; }
   int64_t most_rows() const noexcept;
   double share_of_rank() const noexcept { return static_cast<double>(own_parts_) / static_cast<double>(parts_); }
 
-  /// Micro-batch `index`, counted from the start of training; its step is index / micro_batches_per_step().
+  /// Micro-batch `index`, counted from `from`; its step is index / micro_batches_per_step().
   MicroBatchPlan micro_batch(int64_t index) const noexcept;
 
  private:
@@ -35,6 +41,8 @@ class StepPlan {
   int64_t parts_ = 0, parts_below_ = 0, own_parts_ = 0;  // of a micro-batch: of all ranks, of lower ranks, of this rank
   int64_t micro_batches_;
   int64_t steps_per_epoch_;
+  int64_t steps_before_;
+  int64_t begun_epoch_, begun_shift_;  // what is left of the epoch of `from` lies this much beside its usual positions
 };
 
 }  // namespace gputrain::data

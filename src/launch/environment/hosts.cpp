@@ -78,6 +78,7 @@ void LaunchSpec::describe(config::Description<LaunchSpec>& d) {
       .elements(1, 4096)
       .change(Change::safe);
   d.key("hostfile", &LaunchSpec::hostfile, "a file with one host per line, \"node0 slots=8\" or \"node0:8\"")
+      .path()
       .change(Change::safe);
   d.key("nnodes", &LaunchSpec::nnodes,
         "number of hosts; \"MIN:MAX\": go on without lost ones while MIN are left, and take them back; null: all")

@@ -27,6 +27,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(Launch, TrainsLikeOneProcess) {
   const TemporaryFolder folder;
@@ -172,6 +173,18 @@ TEST(InheritedState, KeepsCheckpointsIntactWithClosedStreams) {
   EXPECT_EQ(Program(command).wait().exit_code, 0);
   EXPECT_THAT(read_file(run + "/ledger.jsonl"), Not(HasSubstr("save_failed")));
   EXPECT_EQ(gputrain({"ckpt", "verify", run}).exit_code, 0);
+}
+
+TEST(InheritedState, IsRefusedWithDeletedCurrentFolder) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder), gone = folder / "gone";
+  const Words in_gone{"sh", "-c", "mkdir \"$0\" && cd \"$0\" && rmdir \"$0\" && exec \"$@\"", gone, gputrain_path()};
+  for (const Words& verb : {Words{"run"}, Words{"launch", "run"}}) {
+    const Result result = Program(in_gone + verb + Words{job, "--output-dir", folder / "run"}).wait();
+    EXPECT_EQ(result.exit_code, 6) << result.err;
+    EXPECT_THAT(result.err, StartsWith("error: the current folder cannot be used"));
+  }
+  EXPECT_EQ(Program(in_gone + Words{"--version"}).wait().exit_code, 0);
 }
 
 TEST(InheritedState, HearsOfChildrenDespiteIgnoredSigchld) {

@@ -9,6 +9,10 @@
 namespace gputrain::app {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 TEST(JobSchema, HasSoundTables) { EXPECT_EQ(config::faults_of(job_schema()), std::vector<std::string>{}); }
 
 constexpr const char* kGoodJob =
@@ -34,7 +38,6 @@ std::string refusal(const std::string& more, const std::vector<std::string>& set
 }
 
 TEST(JobSchema, AnswersWordsOfOtherTools) {
-  using ::testing::HasSubstr;
   const std::pair<const char*, const char*> answers[]{
       {"bf16: true", "is `precision: bf16` here"},
       {"dtype: bfloat16", "is `precision: bf16` here"},
@@ -80,7 +83,6 @@ TEST(JobSchema, AnswersWordsOfOtherTools) {
 }
 
 TEST(JobSchema, AnswersOtherWordsWhenNoTypeIsPicked) {
-  using ::testing::HasSubstr;
   constexpr const char* kText =
       "model: {name: mlp, hiden: [8]}\ndata: {train: {type: text, path: x}, val: {type: idx}}\n";
   try {
@@ -95,9 +97,39 @@ TEST(JobSchema, AnswersOtherWordsWhenNoTypeIsPicked) {
   }
 }
 
+TEST(JobSchema, ReplacesHomeFolderInEveryPath) {
+  const auto environment = [](const std::string&) { return "/home/me"; };
+  for (const char* key : {"output_dir", "data.train.path", "data.val.path", "data.test.path", "model.pretrained",
+                          "checkpoint.mirror", "checkpoint.resume", "launch.hostfile"}) {
+    const std::vector<std::string> set{std::string(key) + "=~/x"};
+    const auto loaded =
+        config::load(job_schema(), {.file = "job.yaml", .text = kGoodJob, .set = set, .environment = environment});
+    EXPECT_THAT(loaded.resolved_yaml(true), HasSubstr(": /home/me/x  # --set " + std::string(key))) << key;
+  }
+}
+
+TEST(JobSchema, WritesNoSecretsDown) {
+  const std::string env =
+      "env: {DB_PASSWD: s3cret, PGPASS: s3cret, GH_PAT: s3cret, https_proxy: 'http://me:s3cret@proxy:1', LANG: C}\n"
+      "output_dir: 'https://s3cret@host'\n";
+  const auto loaded = config::load(job_schema(), {.file = "job.yaml", .text = kGoodJob + env});
+  EXPECT_EQ(loaded.as<JobSpec>().env.at("GH_PAT"), "s3cret");
+  const std::string written = loaded.resolved_yaml();
+  EXPECT_THAT(written, Not(HasSubstr("s3cret")));
+  for (const char* kept : {"DB_PASSWD: \"***\"", "http://me:***@proxy:1", "LANG: C"})
+    EXPECT_THAT(written, HasSubstr(kept));
+  for (const auto& setting : loaded.settings()) EXPECT_THAT(setting.value, Not(HasSubstr("s3cret"))) << setting.key;
+}
+
+TEST(JobSchema, ShowsNoSecretsInErrors) {
+  for (const char* line : {"env: {GH_PAT: s3cret, 1X: 2}", "env: GH_PAT=s3cret", "output_dir: ['http://a:s3cret@h']",
+                           "device: 'http://a:s3cret@h'", "sed: 'https://s3cret@h'"}) {
+    EXPECT_THAT(refusal(line), AllOf(HasSubstr("mistake"), Not(HasSubstr("s3cret")))) << line;
+  }
+}
+
 TEST(JobSchema, AcceptsOnlyNamesBelowRuns) {
-  using ::testing::HasSubstr;
-  for (const char* name : {"..", ".", "../x", "a/../../x", "/tmp/x", "''"})
+  for (const char* name : {"..", ".", "../x", "a/../../x", "/tmp/x", "''", "~/x", "$HOME/x"})
     EXPECT_THAT(refusal("name: " + std::string(name)), HasSubstr("does not name a folder below runs/")) << name;
   for (const char* name : {"a", "..a", "sweep/a", "a b", "3"})
     EXPECT_EQ(refusal("name: " + std::string(name)), "accepted") << name;
@@ -105,7 +137,6 @@ TEST(JobSchema, AcceptsOnlyNamesBelowRuns) {
 }
 
 TEST(JobSchema, RejectsNumbersWhoseProductsOverflow) {
-  using ::testing::HasSubstr;
   for (const char* key : {"max_steps", "max_tokens", "global_batch_size", "micro_batch_size"}) {
     const std::string text = refusal("", {"train." + std::string(key) + "=9223372036854775807"});
     EXPECT_THAT(text, HasSubstr(key)) << text;

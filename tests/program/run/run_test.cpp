@@ -44,6 +44,30 @@ TEST(Run, LeavesCompleteRunFolder) {
   EXPECT_GT(summary["throughput"]["tokens_per_second"], 0);
 }
 
+// The statistics over all ranks, here one, are compared with ATen's on samples alone.
+TEST(Run, LeavesPaddingOutOfBatchStatistics) {
+  const TemporaryFolder folder;
+  const std::string job = folder.write("job.yaml", R"(
+schema: 1
+device: cpu
+precision: fp64
+model: {type: convnet, config: {channels: [4], hidden: [], batch_norm: true}}
+data: {train: {format: synthetic, samples: 7}, val: {format: synthetic, samples: 8}, image: {size: 8}}
+train: {max_epochs: 3, global_batch_size: 4}
+optimizer: {type: sgd, lr: 0.1}
+log: {interval: 1}
+)");
+  const auto measured = [&](const std::string& sync) {
+    const std::string run = folder / sync;
+    EXPECT_EQ(gputrain({"run", job, "--output-dir", run, "--set", "parallel.sync_bn=" + sync}).exit_code, 0);
+    std::vector<double> all = losses_of(run);
+    EXPECT_EQ(all.size(), 6U);
+    all.push_back(json_file(run + "/summary.json")["metrics"]["val/loss"]);  // by the running statistics
+    return all;
+  };
+  EXPECT_THAT(measured("false"), ::testing::Pointwise(::testing::DoubleNear(1e-9), measured("true")));
+}
+
 TEST(Run, LogsToTheSinksThatTheJobNames) {
   const TemporaryFolder folder;
   const std::string job = write_gpt_job(folder);

@@ -1,0 +1,14 @@
+// Paths in a job: `~` and `$HOME` at the beginning mean the home folder, as in a shell.
+#pragma once
+
+#include <string_view>
+
+#include "gputrain/config/load.hpp"
+#include "yaml/scalar.hpp"
+
+namespace gputrain::config {
+
+/// The path with its home folder, or why it has none. Names that only a shell replaces (`~other`, `$NAME`) are refused.
+Parsed<std::string> parse_path(std::string_view text, const Environment& environment);
+
+}  // namespace gputrain::config
