@@ -160,8 +160,10 @@ std::vector<std::string> settings_of(const PublishedModel& published, const conf
     const bool is_said = job.origin(dotted) != "default" && mine != "null";
     if (is_said && same_value(mine, value)) return;
     if (is_said) {
-      const auto error = job.error(dotted, "is " + mine + " here and " + value + " in the pretrained model",
-                                   "remove it: the pretrained folder's config.json sets it");
+      std::string hint = "remove it: the pretrained folder's config.json sets it";
+      if (dotted == key + ".config.block_size") hint += "; data.text.max_length: " + mine + " gives shorter samples";
+      const auto error =
+          job.error(dotted, "is " + mine + " here and " + value + " in the pretrained model", std::move(hint));
       conflicts.insert(conflicts.end(), error.problems().begin(), error.problems().end());
     }
     lines.push_back(dotted + "=" + value);

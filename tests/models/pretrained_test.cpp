@@ -72,6 +72,8 @@ TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   };
   EXPECT_THAT(with(kLlama, "rope_scaling", {{"rope_type", "llama3"}}), HasSubstr("rope_scaling"));
   EXPECT_THAT(with(kLlama, "rope_parameters", {{"rope_type", "yarn"}}), HasSubstr("yarn"));
+  EXPECT_THAT(with(kLlama, "quantization_config", {{"quant_method", "fp8"}}), HasSubstr("quantised"));
+  EXPECT_THAT(with(kLlama, "attention_bias", true), HasSubstr("'attention_bias: true' without 'mlp_bias'"));
   EXPECT_THAT(with(kLlama, "head_dim", 128), HasSubstr("head_dim"));
   EXPECT_THAT(with(kLlama, "hidden_act", "gelu"), HasSubstr("hidden_act"));
   EXPECT_THAT(with(kLlama, "mlp_bias", true), HasSubstr("mlp_bias"));
@@ -82,6 +84,25 @@ TEST(PublishedModel, RefusesUnsupportedAndBrokenConfigs) {
   EXPECT_THAT(with({{"model_type", "gpt2"}}, "activation_function", "mish"), HasSubstr("mish"));
   EXPECT_THAT(refusal({{"model_type", "bert"}}), HasSubstr("bert"));
   EXPECT_THAT(refusal(json::array()), HasSubstr("JSON object"));
+}
+
+TEST(PublishedModel, KeepsActivationOfGpt2) {
+  const DataFacts facts{.input_shape = {4}, .num_classes = 5};
+  for (const std::string name : {"relu", "silu", "gelu", "gelu_new"}) {
+    const json gpt2{{"model_type", "gpt2"}, {"n_layer", 1}, {"n_embd", 24}, {"activation_function", name}};
+    const auto lines = settings_of(published_model(gpt2, ""), load_job("model: {type: gpt}\n"), "model");
+    const auto model = build(load_job("model: {type: gpt}\n", lines), facts);
+    EXPECT_EQ(published_config(*model)["activation_function"], name);
+  }
+}
+
+TEST(PublishedModel, AdvisesShorterSamplesForShorterModel) {
+  try {
+    settings_of(published_model(kLlama, ""), load_job("model: {type: gpt, config: {block_size: 8}}\n"), "model");
+    FAIL() << "accepted";
+  } catch (const config::SpecError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("data.text.max_length: 8 gives shorter samples"));
+  }
 }
 
 TEST(PublishedModel, FillsSizesAJobLeavesOut) {

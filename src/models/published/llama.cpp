@@ -27,7 +27,10 @@ SpecOptions llama_options(const ConfigReader& reader, const std::string& where) 
   }
   if (reader.text("hidden_act", "silu") != "silu") reader.refuse("'hidden_act' other than silu is not supported");
   const bool bias = reader.flag("attention_bias", false);
-  if (reader.flag("mlp_bias", false) != bias) reader.refuse("'mlp_bias' other than attention_bias is not supported");
+  if (reader.flag("mlp_bias", false) != bias) {
+    reader.refuse(std::string(bias ? "'attention_bias: true' without" : "'mlp_bias: true' without") +
+                  (bias ? " 'mlp_bias'" : " 'attention_bias'") + " is not supported: all layers have biases, or none");
+  }
   SpecOptions options;
   options.add("n_layer", reader.required_size("num_hidden_layers"));
   options.add("n_head", heads);
