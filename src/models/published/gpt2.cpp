@@ -104,13 +104,14 @@ class Gpt2Family final : public PublishedFamily {
   }
 
   std::string parameter_of(const Model& model, const std::string& file_name) const override {
-    if (dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight") return {};
     // Older files store the causal mask like a weight.
     if (ends_with_any(file_name, {".attn.bias", ".attn.masked_bias"})) return {};
     // Files of the bare transformer have no prefix.
     const bool bare = file_name.starts_with("wte.") || file_name.starts_with("wpe.") || file_name.starts_with("h.") ||
                       file_name.starts_with("ln_f.");
-    return bare ? "transformer." + file_name : file_name;
+    if (bare) return "transformer." + file_name;
+    const bool is_tied = dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight";
+    return is_tied ? "transformer.wte.weight" : file_name;
   }
 };
 

@@ -121,8 +121,13 @@ class LlamaFamily final : public PublishedFamily {
   }
 
   std::string parameter_of(const Model& model, const std::string& file_name) const override {
-    if (dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight") return {};
-    return file_name.ends_with(".rotary_emb.inv_freq") ? "" : file_name;
+    if (file_name.ends_with(".rotary_emb.inv_freq")) return {};
+    // Files of the bare transformer have no prefix.
+    for (const char* start : {"embed_tokens.", "layers.", "norm."}) {
+      if (file_name.starts_with(start)) return "model." + file_name;
+    }
+    const bool is_tied = dynamic_cast<const Gpt&>(model).spec().tie_embeddings && file_name == "lm_head.weight";
+    return is_tied ? "model.embed_tokens.weight" : file_name;
   }
 };
 
