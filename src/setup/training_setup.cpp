@@ -192,7 +192,7 @@ train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const Ran
 
 JobDatasets open_datasets(const Job& job) {
   JobDatasets datasets;
-  if (const auto& pretrained = job.spec().model.pretrained) check_there_are_weights(*pretrained);
+  if (const auto& pretrained = job.spec().model.pretrained) check_weights(*pretrained);
   const InputSpec model = models::catalog().reads(job.spec().model.architecture);
   static_cast<data::DatasetSplits&>(datasets) = data::open_datasets(job.spec().data, model);
   const auto& layout = datasets.train->layout();
