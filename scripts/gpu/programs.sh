@@ -105,3 +105,5 @@ copy_results() {
 }
 
 has_gpu || fail "this machine has no NVIDIA GPU" "nvidia-smi lists none."
+obstacle=$(gpu_obstacle)
+[[ -z $obstacle ]] || fail "the GPU of this machine cannot be used: $obstacle"
