@@ -1,4 +1,5 @@
-"""CMakePresets.json: warnings are errors in CI alone."""
+"""CMakePresets.json: warnings are errors in CI alone, and kernels are built for every GPU that LibTorch runs on."""
+import json
 import os
 import pathlib
 import subprocess
@@ -40,6 +41,15 @@ class Werror(unittest.TestCase):
 
     def test_is_asked_for_by_ci(self):
         self.assertIn("export GPUTRAIN_WERROR=ON", (ROOT / ".ci/run").read_text())
+
+
+class Architectures(unittest.TestCase):
+    def test_cover_every_gpu_of_libtorch(self):
+        presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
+        built = next(one["cacheVariables"]["CMAKE_CUDA_ARCHITECTURES"] for one in presets if one["name"] == "cuda").split(";")
+        of_libtorch = ["75", "80", "86", "90", "100", "120"]
+        self.assertLessEqual({f"{number}-real" for number in of_libtorch[:-1]} | {"89-real"}, set(built))
+        self.assertEqual(built[-1], of_libtorch[-1])  # also as PTX, for newer GPUs
 
 
 if __name__ == "__main__":
