@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds for GPUs here and packs gputrain, the probe, the tests with the label gpu and the system libraries they load
 # into .carry/. For a GPU machine with torch 2.11 but without network: copy the checkout with .carry/ there and run
-# scripts/gpu/check.sh. LibTorch and CUDA come from that machine's torch.
+# scripts/gpu/first.sh. LibTorch and CUDA come from that machine's torch.
 source "$(dirname "${BASH_SOURCE[0]}")/../steps.sh"
 
 "$root/scripts/setup.sh" --cuda

@@ -1,4 +1,5 @@
 """CMakePresets.json: warnings are errors in CI alone, and kernels are built for every GPU that LibTorch runs on."""
+
 import json
 import os
 import pathlib
@@ -17,15 +18,25 @@ message(STATUS "${{flags}}")
 
 def compile_options(**variables: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        (pathlib.Path(folder) / "CMakeLists.txt").write_text(PROJECT.format(settings=ROOT / "scripts/cmake/Settings.cmake"))
+        (pathlib.Path(folder) / "CMakeLists.txt").write_text(
+            PROJECT.format(settings=ROOT / "scripts/cmake/Settings.cmake")
+        )
         given = [f"-D{name}={value}" for name, value in variables.items()]
-        return subprocess.run(["cmake", "-S", folder, "-B", f"{folder}/build", *given], check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["cmake", "-S", folder, "-B", f"{folder}/build", *given], check=True, capture_output=True, text=True
+        ).stdout
 
 
 def variables_of(preset: str, **environment: str) -> str:
     cleared = {name: value for name, value in os.environ.items() if name != "GPUTRAIN_WERROR"}
-    return subprocess.run(["cmake", "-N", "--preset", preset], cwd=ROOT, env=cleared | environment, check=True,
-                          capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["cmake", "-N", "--preset", preset],
+        cwd=ROOT,
+        env=cleared | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
 
 
 class Werror(unittest.TestCase):
@@ -46,7 +57,9 @@ class Werror(unittest.TestCase):
 class Architectures(unittest.TestCase):
     def test_cover_every_gpu_of_libtorch(self):
         presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
-        built = next(one["cacheVariables"]["CMAKE_CUDA_ARCHITECTURES"] for one in presets if one["name"] == "cuda").split(";")
+        built = next(
+            one["cacheVariables"]["CMAKE_CUDA_ARCHITECTURES"] for one in presets if one["name"] == "cuda"
+        ).split(";")
         of_libtorch = ["75", "80", "86", "90", "100", "120"]
         self.assertLessEqual({f"{number}-real" for number in of_libtorch[:-1]} | {"89-real"}, set(built))
         self.assertEqual(built[-1], of_libtorch[-1])  # also as PTX, for newer GPUs

@@ -1,4 +1,5 @@
 """scripts/gpu/registers.py: what counts as too many registers on which architecture."""
+
 import pathlib
 import sys
 import tempfile

@@ -1,4 +1,5 @@
 """scripts/setup.sh judges the GPU and its driver before it installs or downloads anything."""
+
 import os
 import pathlib
 import shutil
@@ -31,8 +32,12 @@ class Gpu(unittest.TestCase):
             fake.chmod(0o755)
             if script == "setup.sh":
                 options = (*options, "--skip-system")
-            done = subprocess.run([f"{folder}/scripts/{script}", *options], capture_output=True, text=True,
-                                  env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHON": "/no/python"})
+            done = subprocess.run(
+                [f"{folder}/scripts/{script}", *options],
+                capture_output=True,
+                text=True,
+                env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHON": "/no/python"},
+            )
             self.assertFalse(pathlib.Path(folder, ".deps").exists())
             return done.returncode, done.stdout + done.stderr
 
@@ -57,7 +62,9 @@ class Gpu(unittest.TestCase):
         self.expect_refusal(self.smi("535.54.03", ""), "the driver is 535.54.03", "580")
 
     def test_needs_compute_capability_7_5(self):
-        self.expect_refusal(self.smi(gpus="7.0, Tesla V100-SXM2-16GB\\n"), "Tesla V100-SXM2-16GB has compute capability 7.0", "7.5")
+        self.expect_refusal(
+            self.smi(gpus="7.0, Tesla V100-SXM2-16GB\\n"), "Tesla V100-SXM2-16GB has compute capability 7.0", "7.5"
+        )
 
     def test_is_accepted_if_one_of_several_will_do(self):
         self.expect_acceptance(self.smi(gpus="6.1, GTX 1080\\n12.0, RTX 5090\\n7.0, TITAN V\\n"))
@@ -78,7 +85,10 @@ class Gpu(unittest.TestCase):
 
     def test_only_gets_a_note_if_cuda_is_asked_for(self):
         _, said = self.setup(self.smi("470.10", "CUDA Version: 11.4"), "--cuda")
-        self.assertLess(said.index("note: the GPU of this machine cannot run what is built here: driver 470.10"), said.index("no python3"))
+        self.assertLess(
+            said.index("note: the GPU of this machine cannot run what is built here: driver 470.10"),
+            said.index("no python3"),
+        )
 
 
 if __name__ == "__main__":
