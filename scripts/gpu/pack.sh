@@ -4,6 +4,8 @@
 # scripts/gpu/first.sh. LibTorch and CUDA come from that machine's torch.
 source "$(dirname "${BASH_SOURCE[0]}")/../steps.sh"
 
+most_mb=60  # with what git tracks: lent machines take no more
+
 "$root/scripts/setup.sh" --cuda
 "$root/scripts/build.sh" --cuda --target gputrain --target gpu_probe --target gpu_tests
 
@@ -25,7 +27,11 @@ echo "$root" >"$packed/source_folder"
 git -C "$root" describe --always --dirty >"$packed/revision" 2>/dev/null || true
 
 # System libraries, except those of every distribution and those of torch.
-ldd "$packed"/{bin,lib,tests}/* 2>/dev/null | awk '$3 ~ /^\// {print $3}' | sort -u |
-  grep -vE '/(libc|libm|libdl|librt|libpthread|libutil|libgcc_s|libstdc\+\+|ld-linux.*|libgomp)[.-]' |
-  grep -vE '/torch/lib/|/nvidia/|/cuda[^/]*/|libgputrain' | xargs -r cp -L -t "$packed/system/"
+{ ldd "$packed"/{bin,lib,tests}/* 2>/dev/null || true; } | awk '$3 ~ /^\// {print $3}' | sort -u |
+  sed -E '/\/(libc|libm|libdl|librt|libpthread|libutil|libgcc_s|libstdc\+\+|ld-linux.*|libgomp)[.-]/d' |
+  sed -E '/\/torch\/lib\/|\/nvidia\/|\/cuda[^\/]*\/|libgputrain/d' | xargs -r cp -L -t "$packed/system/"
+bytes=$(($(du -sb "$packed" | cut -f1) + $({ git -C "$root" archive HEAD || true; } 2>/dev/null | wc -c)))
+((bytes >> 20 <= most_mb)) ||
+  fail "the checkout with .carry/ has $((bytes >> 20)) MB, more than the $most_mb that a lent machine takes" \
+    "du -a .carry | sort -n shows what is large."
 say "Packed $(du -sh "$packed" | cut -f1) in .carry/: $(ls "$packed/bin" "$packed/tests" | grep -v : | xargs)"

@@ -1,10 +1,12 @@
-"""scripts/gpu beside first.sh: probe.sh and run_tests.py where programs die, hang or see no GPU."""
+"""scripts/gpu beside first.sh: probe.sh and run_tests.py where programs die, hang or see no GPU; the size of a pack."""
 
+import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
 
-from fake_machine import HANGS, PASSES, PROBE, Machine
+from fake_machine import HANGS, PASSES, PROBE, ROOT, Machine
 
 SLOW = """#!/bin/sh
 case $1 in
@@ -105,6 +107,35 @@ class Tests(OnFakeMachine):
         tests = {test["name"]: test for test in machine.results("tests.json")["tests"]}
         self.assertEqual(tests["slow"]["cases"], ["S.One", "S.Three", "S.Two/Small"])
         self.assertEqual((machine.root / "ran").read_text(), "yes\n")
+
+
+class Pack(unittest.TestCase):
+    def pack(self, megabytes: int) -> tuple[int, str]:
+        """Packs a checkout whose build holds a program of this size; nothing is set up or built."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            shutil.copytree(ROOT / "scripts", folder / "scripts")
+            for script in ("scripts/setup.sh", "scripts/build.sh", "bin/strip"):
+                Machine.write(folder / script, "#!/bin/sh\n")
+            Machine.write(folder / "bin/ctest", "#!/bin/sh\necho '{\"tests\": []}'\n")
+            Machine.write(folder / "build/cuda/bin/gputrain", "")
+            Machine.write(folder / "build/cuda/lib/libgputrain.so", "")
+            with (folder / "build/cuda/bin/gputrain").open("wb") as program:
+                program.truncate(megabytes << 20)
+            done = subprocess.run(
+                [folder / "scripts/gpu/pack.sh"], capture_output=True, text=True, env=Machine.path_first(folder / "bin")
+            )
+            return done.returncode, done.stdout + done.stderr
+
+    def test_is_refused_if_no_lent_machine_takes_it(self):
+        code, said = self.pack(62)
+        self.assertEqual(code, 1)
+        self.assertIn("has 62 MB, more than the 60", said)
+
+    def test_may_be_smaller(self):
+        code, said = self.pack(1)
+        self.assertEqual(code, 0, said)
+        self.assertIn("Packed", said)
 
 
 if __name__ == "__main__":
