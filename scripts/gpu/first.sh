@@ -3,11 +3,12 @@
 # operations; the most telling first. It may be cut off at any moment: the same command goes on where it ended.
 source "$(dirname "${BASH_SOURCE[0]}")/programs.sh"
 
-names=$(python3 "$root/scripts/gpu/first.py" --list)
+stage_names() { python3 "$root/scripts/gpu/first.py" --list; }
+
 usage() {
   cat <<END
 usage: scripts/gpu/first.sh [--budget SECONDS] [STAGE...]
-  STAGE     only these, of: $(fold -s -w 90 <<<"$names" | sed '2,$s/^/            /')
+  STAGE     only these, of: $(stage_names | fold -s -w 90 | sed '2,$s/^/            /')
   --budget  end after so many seconds (default: 540)
 Results are in build/gpu: read first.md. A stage that has passed there is not run again; rm -r build/gpu begins anew.
 END
@@ -19,7 +20,7 @@ while (($#)); do
     --budget) budget=${2:?--budget needs seconds}; shift ;;
     -h | --help) usage; exit ;;
     *)
-      [[ " $names " == *" $1 "* ]] || { usage >&2; fail "there is no stage '$1'"; }
+      [[ " $(stage_names) " == *" $1 "* ]] || { usage >&2; fail "there is no stage '$1'"; }
       stages+=("$1")
       ;;
   esac

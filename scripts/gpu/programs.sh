@@ -88,8 +88,10 @@ begin_results() {
 # What a later call needs besides the files that are read. One archive, because a remote machine returns only a few
 # files.
 pack_state() {
-  local begun packing=$out/$state.$BASHPID members=(identity)
-  [[ ! -e $out/cudnn_plans ]] || members+=(cudnn_plans)  # gputrain puts them next to its kernel choices
+  local begun name packing=$out/$state.$BASHPID members=(identity)
+  for name in tests.json cudnn_plans; do  # gputrain puts its plans next to its kernel choices
+    [[ ! -e $out/$name ]] || members+=("$name")
+  done
   [[ ! -e $out/$state || -n $(cd "$out" && find "${members[@]}" -type f -newer "$state" -print -quit) ]] || return 0
   begun=$(date +%s.%N)
   if tar -C "$out" -czf "$packing" "${members[@]}" 2>/dev/null; then
@@ -104,7 +106,7 @@ pack_state() {
 copy_results() {
   local file
   pack_state
-  for file in "$out"/*.json "$out"/*.jsonl "$out"/*.log "$out"/*.md "$out/$state"; do
+  for file in "$out"/{first,compare}.json "$out"/*.jsonl "$out"/*.log "$out"/*.md "$out/$state"; do
     if [[ $file -nt $OUT/${file##*/} ]]; then
       cp -p "$file" "$OUT/copying" 2>/dev/null && mv "$OUT/copying" "$OUT/${file##*/}" || true
     fi

@@ -9,7 +9,7 @@ import unittest
 
 from fake_machine import GPUTRAIN, HANGS, PASSES, Machine
 
-MOST_FILES = 8  # that come back from a remote machine
+MOST_FILES = 7  # a remote machine may return only eight, and a kill may leave a copy half made
 
 
 class First(unittest.TestCase):
