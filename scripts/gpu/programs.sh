@@ -3,11 +3,11 @@
 #   tests     folder in which run_tests.py finds tests
 #   python    a Python that can import torch
 #   out       build/gpu, the folder of the results; also copies them to $OUT at once, if it is set
-# Without .deps/, uses a folder .carry/ that pack.sh made on another machine, and installs or builds nothing.
+# Without .deps/, uses .carry/, which pack.sh made on another machine, and installs or builds nothing.
 source "$(dirname "${BASH_SOURCE[0]}")/../steps.sh"
 
 out=$root/build/gpu
-packed=$root/.carry
+archive=$root/.carry/packed.tar.xz packed=$root/build/packed
 state=state.tar.gz
 
 # find_programs TARGET...
@@ -16,7 +16,7 @@ find_programs() {
   has_gpu || fail "this machine has no NVIDIA GPU" "nvidia-smi lists none."
   obstacle=$(gpu_obstacle)
   [[ -z $obstacle ]] || fail "the GPU of this machine cannot be used: $obstacle"
-  if [[ -e $packed/bin/gputrain && ! -e $deps/pyvenv.cfg ]]; then use_packed; else build_programs "$@"; fi
+  if [[ -e $archive && ! -e $deps/pyvenv.cfg ]]; then use_packed; else build_programs "$@"; fi
   begin_results
 }
 
@@ -29,7 +29,7 @@ print(importlib.metadata.version("torch"), importlib.util.find_spec("torch").sub
     fail "$python has no torch" "The packed programs run with the torch 2.11 that python3 finds."
   [[ $version == 2.11.* ]] || fail "torch 2.11 is needed, $python has $version"
   programs=$packed/bin tests=$packed
-  chmod +x "$packed"/{bin,tests}/*  # copying may lose the mode
+  unpack
 
   # Prefers this machine's own libraries, because its other programs expect them.
   local library known missing=$root/build/missing
@@ -54,6 +54,16 @@ print(importlib.metadata.version("torch"), importlib.util.find_spec("torch").sub
     ln -s "$root" "$source_folder"
   fi
   [[ -e $source_folder/build/cuda/bin/gputrain ]] || fail "$source_folder is in the way: the tests expect this checkout there"
+}
+
+unpack() {
+  local sum
+  sum=$(sha256sum <"$archive")
+  [[ ! -e $packed/sum || $(<"$packed/sum") != "$sum" ]] || return 0
+  rm -rf "$packed"
+  mkdir -p "$packed"
+  "$python" -W ignore -m tarfile -e "$archive" "$packed"
+  printf '%s\n' "$sum" >"$packed/sum"
 }
 
 build_programs() {

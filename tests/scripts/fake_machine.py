@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROBE = """#!/bin/sh
@@ -93,26 +94,17 @@ class Machine:
         shutil.copytree(ROOT / "scripts", self.root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
         site = self.folder / "site"
         self.write(site / "torch/__init__.py", "raise ImportError('this torch is a name')")
-        self.write(
-            site / "torch-2.11.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 2.11.0+cu130\n"
-        )
+        metadata = "Metadata-Version: 2.1\nName: torch\nVersion: 2.11.0+cu130\n"
+        self.write(site / "torch-2.11.0.dist-info/METADATA", metadata)
         self.write(self.folder / "bin/nvidia-smi", NVIDIA_SMI)
         (self.folder / "bin/python3").symlink_to(sys.executable)  # not a wrapper that takes time to choose one
         self.write(self.folder / "bin/compute-sanitizer", SANITIZER)
-        packed = self.root / ".carry"
-        for name, text in {
-            "bin/gputrain": GPUTRAIN,
-            "bin/gpu_probe": PROBE,
-            "source_folder": folder + "/built/here",
-            **{f"tests/{name}_test": text for name, text in tests.items()},
-        }.items():
-            self.write(packed / name, text)
-        self.write(
-            packed / "tests.json",
-            json.dumps(
-                [{"name": name, "program": f"/elsewhere/{name}_test", "environment": ["NEEDED=yes"]} for name in tests]
-            ),
-        )
+        self.packed = self.folder / "packed"
+        files = {"bin/gputrain": GPUTRAIN, "bin/gpu_probe": PROBE, "source_folder": folder + "/built/here"}
+        for name, text in (files | {f"tests/{name}_test": text for name, text in tests.items()}).items():
+            self.write(self.packed / name, text)
+        listed = [{"name": name, "program": f"/at/{name}_test", "environment": ["NEEDED=yes"]} for name in tests]
+        self.write(self.packed / "tests.json", json.dumps(listed))
         self.environment = self.path_first(self.folder / "bin") | {
             "PYTHONPATH": str(site),
             "OUT": str(self.out),
@@ -129,15 +121,17 @@ class Machine:
         path.write_text(text)
         path.chmod(0o755)
 
+    def pack(self):
+        """As pack.sh does, without the compression."""
+        (self.root / ".carry").mkdir(exist_ok=True)
+        with tarfile.open(self.root / ".carry/packed.tar.xz", "w") as archive:
+            archive.add(self.packed, ".")
+
     def start(self, script: str, *arguments, **environment: str) -> subprocess.Popen:
-        return subprocess.Popen(
-            [self.root / "scripts/gpu" / script, *arguments],
-            env=self.environment | environment,
-            start_new_session=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        self.pack()
+        command = [self.root / "scripts/gpu" / script, *arguments]
+        return subprocess.Popen(command, env=self.environment | environment, start_new_session=True, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def run(self, script: str, *arguments, **environment: str) -> tuple[int, str]:
         process = self.start(script, *arguments, **environment)

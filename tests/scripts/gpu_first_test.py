@@ -45,7 +45,7 @@ class First(unittest.TestCase):
 
     def test_names_what_is_wrong(self):
         machine = self.machine()
-        machine.write(machine.root / ".carry/bin/gputrain", GPUTRAIN.replace("one CUDA graph", "not one"))
+        machine.write(machine.packed / "bin/gputrain", GPUTRAIN.replace("one CUDA graph", "not one"))
         code, said = machine.run(
             "first.sh", "runs", "memcheck", "tight", DEVIATION="0.05", BAD_KERNEL="yes", OUT_OF_MEMORY="yes"
         )
@@ -74,7 +74,7 @@ class First(unittest.TestCase):
         shutil.rmtree(machine.root / "build")  # another machine
         said = machine.run("bring.sh", str(machine.folder / "brought"))[1]
         self.assertIn("To carry: .carry build/gpu", said)
-        (machine.root / ".carry/tests/gpu_ops_test.mended").touch()
+        (machine.packed / "tests/gpu_ops_test.mended").touch()
         code, said = machine.run("first.sh", "device", "tests", "memcheck")
         self.assertEqual(code, 0, said)
         self.assertNotIn("device  ", said.split("# gputrain")[0])  # not run again
@@ -97,7 +97,7 @@ class First(unittest.TestCase):
         machine.run("first.sh", "tests")
         self.assertEqual((machine.root / "build/gpu/cudnn_plans/1").read_text(), "plan\n")
         self.assertEqual(machine.stages()["gpt2-start"], "passed")
-        machine.write(machine.root / ".carry/bin/gputrain", GPUTRAIN + "# another")
+        machine.write(machine.packed / "bin/gputrain", GPUTRAIN + "# another")
         shutil.rmtree(machine.root / "build/gpu")
         machine.run("bring.sh", str(machine.out))
         self.assertIn("build/gpu.before", machine.run("first.sh", "tests")[1])

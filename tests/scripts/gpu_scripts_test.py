@@ -1,8 +1,10 @@
 """scripts/gpu beside first.sh: probe.sh and run_tests.py where programs die, hang or see no GPU; the size of a pack."""
 
 import pathlib
+import random
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import unittest
 
@@ -42,7 +44,7 @@ class Probe(OnFakeMachine):
 
     def test_tries_again_what_failed_or_had_no_time(self):
         machine = self.machine(passes=PASSES)
-        probe = machine.root / ".carry/bin/gpu_probe"
+        probe = machine.packed / "bin/gpu_probe"
         machine.write(probe, PROBE.replace("for section; do", "for section; do\n  [ $section != nccl ] || sleep 60"))
         code, said = machine.run("probe.sh", "--budget", "10")
         self.assertEqual(code, 75, said)
@@ -67,7 +69,7 @@ class Tests(OnFakeMachine):
         command = [
             "python3",
             machine.root / "scripts/gpu/run_tests.py",
-            machine.root / ".carry",
+            machine.packed,
             machine.out,
             *arguments,
         ]
@@ -110,8 +112,8 @@ class Tests(OnFakeMachine):
 
 
 class Pack(unittest.TestCase):
-    def pack(self, megabytes: int) -> tuple[int, str]:
-        """Packs a checkout whose build holds a program of this size; nothing is set up or built."""
+    def pack(self, *options: str) -> tuple[int, str]:
+        """Packs a checkout with a program of two megabytes, twice; nothing is set up or built."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             shutil.copytree(ROOT / "scripts", folder / "scripts")
@@ -120,22 +122,24 @@ class Pack(unittest.TestCase):
             Machine.write(folder / "bin/ctest", "#!/bin/sh\necho '{\"tests\": []}'\n")
             Machine.write(folder / "build/cuda/bin/gputrain", "")
             Machine.write(folder / "build/cuda/lib/libgputrain.so", "")
-            with (folder / "build/cuda/bin/gputrain").open("wb") as program:
-                program.truncate(megabytes << 20)
-            done = subprocess.run(
-                [folder / "scripts/gpu/pack.sh"], capture_output=True, text=True, env=Machine.path_first(folder / "bin")
-            )
+            (folder / "build/cuda/bin/gputrain").write_bytes(random.Random(1).randbytes(2 << 20))
+            shutil.copy(folder / "build/cuda/bin/gputrain", folder / "build/cuda/bin/gpu_probe")
+            done = subprocess.run([folder / "scripts/gpu/pack.sh", *options], capture_output=True, text=True,
+                                  env=Machine.path_first(folder / "bin"))
+            if done.returncode == 0:
+                with tarfile.open(folder / ".carry/packed.tar.xz") as archive:
+                    self.assertIn("./bin/gpu_probe", archive.getnames())
             return done.returncode, done.stdout + done.stderr
 
-    def test_is_refused_if_no_lent_machine_takes_it(self):
-        code, said = self.pack(62)
+    def test_is_refused_if_too_large(self):
+        code, said = self.pack("--most", "2")
         self.assertEqual(code, 1)
-        self.assertIn("has 62 MB, more than the 60", said)
+        self.assertIn("has 2 MB; a lent machine takes less than 2", said)
 
-    def test_may_be_smaller(self):
-        code, said = self.pack(1)
+    def test_holds_equal_parts_once(self):
+        code, said = self.pack("--most", "3")
         self.assertEqual(code, 0, said)
-        self.assertIn("Packed", said)
+        self.assertIn("Packed 4", said)
 
 
 if __name__ == "__main__":
