@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -31,6 +32,7 @@ struct Mark {
 struct Attempt {
   int64_t number = 1;
   data::OrderFacts order;
+  std::string content = {};                         // hash of the data's content; empty: not known
   bool tells_position = true;                       // older ledgers do not say where in the data an attempt begins
   std::vector<Mark> marks;                          // start, checkpoints, end
   std::vector<int64_t> skipped;                     // steps without an update
@@ -56,6 +58,7 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
     if (kind == "attempt") {
       attempts.push_back({.number = line.at("attempt").get<int64_t>(),
                           .order = order_from_json(line.at("order")),
+                          .content = line.value("content", ""),
                           .tells_position = line.at("order").contains("first_step")});
       if (line.contains("from_elsewhere")) note_elsewhere(line, attempts.back());
     }
@@ -68,6 +71,7 @@ std::vector<Attempt> attempts_of(const std::vector<nlohmann::json>& lines) {
       const Mark back{line.at("back_to").get<int64_t>(), mark.used};
       attempts.push_back({.number = attempt.number,
                           .order = attempt.order,
+                          .content = attempt.content,
                           .tells_position = attempt.tells_position,
                           .marks = {back, mark},
                           .skipped = {}});
@@ -176,6 +180,23 @@ struct Audit {
   }
 };
 
+/// Finds data that was written anew within an epoch, with as many samples.
+void note_other_content(const std::vector<Attempt>& attempts, Audit& audit) {
+  const Attempt* before = nullptr;  // the last attempt that counts
+  for (const Attempt& attempt : attempts) {
+    if (attempt.marks.empty() || attempt.marks.back().step == attempt.marks.front().step) continue;
+    const Attempt* then = std::exchange(before, &attempt);
+    if (then == nullptr || attempt.order_elsewhere || then->order.samples != attempt.order.samples) continue;
+    if (then->content.empty() || attempt.content.empty() || then->content == attempt.content) continue;
+    const int64_t step = attempt.marks.front().step;
+    if (data::position_after(attempt.order, step).samples == 0) continue;  // a new epoch
+    audit.note(Finding{.attempt = attempt.number,
+                       .begin = step,
+                       .end = step,
+                       .what = "the data was written anew within an epoch, whose samples are not used once each"});
+  }
+}
+
 Audit audit_of(const monitor::LedgerContent& ledger) {
   std::vector<Attempt> attempts = attempts_of(ledger.lines);
   Audit audit{.problems = ledger.problems};
@@ -198,6 +219,7 @@ Audit audit_of(const monitor::LedgerContent& ledger) {
     }
     if (counts || attempt.tells_position) order = attempt.order;
   }
+  note_other_content(attempts, audit);
   audit.steps = last.step;
   audit.discarded -= last.step - audit.steps_passed_over;
   audit.used = last.used;

@@ -34,6 +34,20 @@ void refuse_other_targets(const std::filesystem::path& weights, const JobDataset
        .hint = "numbers follow the order of names in data.train: use the data.train that the weights were trained on"});
 }
 
+/// The weights to evaluate, which exist: those given, the run's own or, where no run has saved anything, those that a
+/// run would start from.
+std::filesystem::path weights_to_evaluate(const EvalRequest& request, const Job& job) {
+  if (!request.weights.empty()) return request.weights;
+  const RunFolder folder{job.output_dir};
+  if (exists(folder.weights())) return folder.weights();
+  const auto& pretrained = job.spec().model.pretrained;
+  if (pretrained && !exists(folder.checkpoints())) return *pretrained;
+  throw Error(ExitCode::data, {.what = "there are no trained weights",
+                               .where = folder.weights().string(),
+                               .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, "
+                                       "--weights DIR"});
+}
+
 }  // namespace
 
 int eval_command(const EvalRequest& request) {
@@ -45,14 +59,7 @@ int eval_command(const EvalRequest& request) {
   RankContext& context = setup.context;
   monitor::Console console(monitor::Console::detect(context.rank() == 0 && !request.json));
   const auto dataset = dataset_for(request.on, setup.datasets);
-  const std::filesystem::path weights =
-      request.weights.empty() ? RunFolder{job.output_dir}.weights() : std::filesystem::path(request.weights);
-  if (request.weights.empty() && !exists(weights)) {
-    throw Error(ExitCode::data,
-                {.what = "there are no trained weights",
-                 .where = weights.string(),
-                 .hint = "train first (gputrain run), or name a run folder: --output-dir DIR, --weights DIR"});
-  }
+  const std::filesystem::path weights = weights_to_evaluate(request, job);
   load_weights(*setup.built.model, weights);
   refuse_other_targets(weights, setup.datasets);
   train::StopPoll never(context.groups, {});

@@ -237,6 +237,8 @@ std::vector<std::string> notes_on(const std::vector<nlohmann::json>& ledger, int
   }
   if (then.is_object() && then.contains("target_names") && then["target_names"] != now.value("target_names", ""))
     notes.emplace_back("the classes or characters of the training data changed: the replay has other labels");
+  if (then.is_object() && then.contains("content") && now.contains("content") && then["content"] != now["content"])
+    notes.emplace_back("the files of the training data have other content now: the replay uses other samples");
   return notes;
 }
 
@@ -261,7 +263,8 @@ Comparison replay(const ReplayWindow& window, const Job& job, TrainingSetup& set
   TrainingState state(job, setup, log);
   train::Progress progress;
   take_up(window.from, state, progress);
-  Comparison comparison{.notes = notes_on(ledger, window.step, attempt_record(job, setup, progress))};
+  Comparison comparison{.notes =
+                            notes_on(ledger, window.step, attempt_record(job, setup, progress, identity_of(setup)))};
   const Checkpoint& of_then = window.at_step ? *window.at_step : window.from;
   for (auto& note : notes_on_settings(of_then, job.loaded.settings())) comparison.notes.push_back(std::move(note));
   ReplayHook hook(log, window.curve, setup, comparison);

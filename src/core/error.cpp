@@ -8,11 +8,10 @@
 namespace gputrain {
 namespace {
 
-/// File names and other text from outside may hold secrets, and any bytes.
-Error::Parts safe(const Error::Parts& parts) {
-  return {.what = printable(without_url_secrets(parts.what), "\n\t"),
-          .where = printable(without_url_secrets(parts.where)),
-          .hint = printable(without_url_secrets(parts.hint), "\n\t")};
+/// File names and other text from outside may hold any bytes, and addresses a password.
+Error::Parts fit_to_show(const Error::Parts& parts) {
+  const auto fit = [](const std::string& text, const char* kept) { return without_url_secrets(printable(text, kept)); };
+  return {.what = fit(parts.what, "\n\t"), .where = fit(parts.where, ""), .hint = fit(parts.hint, "\n\t")};
 }
 
 std::string compose(const Error::Parts& parts) {
@@ -26,7 +25,7 @@ std::string compose(const Error::Parts& parts) {
 }  // namespace
 
 Error::Error(ExitCode code, Parts parts)
-    : std::runtime_error(compose(parts = safe(parts))), code_(code), parts_(std::move(parts)) {}
+    : std::runtime_error(compose(parts = fit_to_show(parts))), code_(code), parts_(std::move(parts)) {}
 
 ReportedElsewhere::ReportedElsewhere(const Error& error) : Error(error) {}
 

@@ -43,9 +43,10 @@ spdlog::logger& logger() {
   return *instance;
 }
 
-/// Messages may hold secrets, and names of files, which may hold any bytes.
+/// Messages may name files, whose names may hold any bytes, and addresses with a password.
 void write(spdlog::level::level_enum level, std::string_view message) {
-  logger().log(level, spdlog::string_view_t(printable(without_url_secrets(message), "\n\t")));
+  const std::string shown = without_url_secrets(printable(message, "\n\t"));
+  logger().log(level, spdlog::string_view_t(shown.data(), shown.size()));
 }
 
 }  // namespace

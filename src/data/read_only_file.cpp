@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -100,6 +101,12 @@ std::vector<std::byte> ReadOnlyFile::read(int64_t offset, int64_t count) const {
   std::vector<std::byte> bytes(static_cast<size_t>(count));
   read(offset, bytes);
   return bytes;
+}
+
+FileKind kind_of(const ReadOnlyFile& file) {
+  std::string begin(static_cast<size_t>(std::min<int64_t>(file.size(), kFileKindBytes)), '\0');
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  return file_kind(begin);
 }
 
 }  // namespace gputrain::data

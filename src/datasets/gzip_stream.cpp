@@ -10,10 +10,6 @@
 
 namespace gputrain::datasets {
 
-bool is_gzip(std::span<const std::byte> content) {
-  return content.size() >= 2 && content[0] == std::byte{0x1f} && content[1] == std::byte{0x8b};
-}
-
 struct GzipStream::State {
   z_stream stream{};
   std::span<const std::byte> left;

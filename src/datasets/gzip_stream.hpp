@@ -9,8 +9,6 @@
 
 namespace gputrain::datasets {
 
-bool is_gzip(std::span<const std::byte> content);
-
 /// The largest compression ratio of deflate.
 inline constexpr int64_t kMostGzipGain = 1032;
 

@@ -3,11 +3,13 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/image_transform.hpp"
 #include "gputrain/data/read_only_file.hpp"
 #include "gputrain/data/subset.hpp"
@@ -131,6 +133,13 @@ class Idx final : public data::Dataset {
   bool is_cheap_to_read() const override { return true; }
   std::optional<data::Normalization> normalization() const override { return normalization_; }
   std::string describe() const override { return describe_images(size(), layout_); }
+
+  uint64_t content_hash() const override {
+    return data::content_hash(2, [this](int64_t index) {
+      const IdxArray& array = index == 0 ? images_->images : images_->labels;
+      return data::content_of(std::as_bytes(std::span(array.values.get(), static_cast<size_t>(array.count))));
+    });
+  }
 
   void read(int64_t index, const data::ReadContext& context, const data::SampleRow& row) const override {
     const data::ImageView image{images_->images.values.get() + index * images_->width() * images_->height(),

@@ -80,14 +80,17 @@ IdxArray parse(Read&& read, int64_t most, size_t dimensions, const std::string& 
 
 IdxArray read_idx_file(const std::string& path, size_t dimensions) {
   const data::ReadOnlyFile file(path);
-  std::array<std::byte, 2> begin{};
-  if (file.size() >= std::ssize(begin)) file.read(0, begin);
-  if (is_gzip(begin)) {
+  const FileKind kind = data::kind_of(file);
+  if (kind.type == FileType::gzip) {
     const std::vector<std::byte> packed = file.read(0, file.size());
     GzipStream stream(packed, path);
     return parse([&](std::span<std::byte> to) { return stream.read(to); }, file.size() * kMostGzipGain, dimensions,
                  path);
   }
+  if (kind.type != FileType::unknown)
+    throw Error(
+        ExitCode::data,
+        {.what = std::string(kind.name) + ", not an IDX file", .where = path, .hint = std::string(kind.remedy)});
   int64_t offset = 0;
   const auto read = [&](std::span<std::byte> to) {
     const auto count = std::min(to.size(), static_cast<size_t>(file.size() - offset));

@@ -12,6 +12,7 @@
 #include "gputrain/core/lower_case.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/printable.hpp"
+#include "gputrain/core/random.hpp"
 #include "gputrain/data/image.hpp"
 #include "gputrain/data/subset.hpp"
 #include "summary.hpp"
@@ -110,6 +111,12 @@ std::string_view ImageStore::name(int64_t index) const {
   const auto i = static_cast<size_t>(index);
   const size_t begin = i == 0 ? 0 : ends_[i - 1];
   return std::string_view(names_).substr(begin, ends_[i] - begin);
+}
+
+uint64_t ImageStore::content_hash() const {
+  const std::string_view labels(reinterpret_cast<const char*>(labels_.data()), labels_.size() * sizeof(labels_[0]));
+  const uint64_t images = data::content_hash(size(), [this](int64_t index) { return content(index); });
+  return mix(images, mix(stable_hash(names_), stable_hash(labels)));
 }
 
 void ImageStore::set_names(const std::vector<std::string>& names, const std::vector<std::string>& known,

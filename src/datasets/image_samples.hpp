@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/dataset.hpp"
 #include "gputrain/data/image_transform.hpp"
 #include "gputrain/data/options.hpp"
@@ -31,7 +32,12 @@ class ImageStore {
   virtual std::string full_name(int64_t index) const = 0;  // for messages
   virtual void read(int64_t index, std::vector<std::byte>& bytes) const = 0;
 
+  /// Of all names and classes, and of some of the images.
+  uint64_t content_hash() const;
+
  protected:
+  virtual data::Content content(int64_t index) const = 0;
+
   /// Sets names "<class>/<rest>", in their final order. `known` are the classes of the training data, which are the
   /// only ones allowed; empty: takes the classes from the names. `where` is for messages.
   void set_names(const std::vector<std::string>& names, const std::vector<std::string>& known,
@@ -72,6 +78,7 @@ class ImageSamples : public data::Dataset {
   std::shared_ptr<const Dataset> part(double begin, double end, data::Split role) const override;
   std::optional<data::Normalization> normalization() const override { return normalization_; }
   std::vector<std::string> class_names() const override { return store_->class_names(); }
+  uint64_t content_hash() const override { return store_->content_hash(); }
   std::string describe() const override;
 
  private:

@@ -1,6 +1,8 @@
 // A folder with one subfolder of JPEG and PNG files per class.
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "file_list.hpp"
@@ -49,6 +51,12 @@ class FolderStore final : public ImageStore {
                   {.what = "an image file of " + std::to_string(file.size()) + " bytes", .where = file.path()});
     bytes.resize(static_cast<size_t>(file.size()));
     file.read(0, bytes);
+  }
+
+ protected:
+  data::Content content(int64_t index) const override {
+    const auto file = std::make_shared<const data::ReadOnlyFile>(full_name(index));
+    return {file->size(), [file](int64_t offset, std::span<std::byte> to) { file->read(offset, to); }};
   }
 
  private:

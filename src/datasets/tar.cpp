@@ -83,6 +83,14 @@ class TarStore final : public ImageStore {
     files_[file].read(offset, bytes);
   }
 
+ protected:
+  data::Content content(int64_t index) const override {
+    const Location& place = locations_[static_cast<size_t>(index)];
+    return {place.size, [this, &place](int64_t offset, std::span<std::byte> to) {
+              files_[place.file].read(place.offset + offset, to);
+            }};
+  }
+
  private:
   struct Location {
     int64_t offset, size;

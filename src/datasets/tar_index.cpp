@@ -104,23 +104,26 @@ class TarReader {
 
   /// The next header; empty at the end of the archive, which is a block of zeros.
   std::optional<Block> next_header() {
-    if (file_.size() - at_ < kBlock)
-      fail(at_ == 0 ? "too short for a tar archive" : "the tar archive is cut off: its end mark is missing",
-           "get or write the archive again");
+    if (file_.size() - at_ < kBlock) {
+      if (at_ == 0) refuse_other_file("too short for a tar archive");
+      fail("the tar archive is cut off: its end mark is missing", "get or write the archive again");
+    }
     const Block block = block_at(at_);
     if (std::all_of(block.begin(), block.end(), [](char c) { return c == 0; })) return std::nullopt;
     if (!checksum_fits(block)) {
-      if (at_ > 0) fail("damaged tar archive: a header's checksum is wrong");
-      const bool packed = block[0] == '\x1f' || std::string_view(block.data(), 3) == "BZh" ||
-                          std::string_view(block.data(), 4) == "\x28\xb5\x2f\xfd" ||
-                          std::string_view(block.data(), 4) ==
-                              "\xfd"
-                              "7zX";
-      fail(packed ? "this is a compressed archive; random reads need a plain tar" : "not a tar archive",
-           packed ? "unpack it once: gunzip, unxz or zstd -d" : "");
+      if (at_ == 0) refuse_other_file("not a tar archive");
+      fail("damaged tar archive: a header's checksum is wrong");
     }
     at_ += kBlock;
     return block;
+  }
+
+  [[noreturn]] void refuse_other_file(const std::string& what) const {
+    const FileKind kind = data::kind_of(file_);
+    const std::string hint(kind.remedy);
+    if (kind.type == FileType::gzip || kind.type == FileType::compressed)
+      fail("this is a compressed archive; random reads need a plain tar", hint);
+    fail(what + kind.it_is(), hint.empty() ? "get or write the archive again" : hint);
   }
 
   /// Reads ahead if the last header was near, because headers of small entries are close together.

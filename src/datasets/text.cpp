@@ -1,17 +1,22 @@
-// Plain text: one file or all files of a folder.
+// Plain text, or gzip: one file or all files of a folder.
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <span>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 #include <vector>
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/file_kind.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
+#include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
 #include "gputrain/data/read_only_file.hpp"
+#include "gzip_stream.hpp"
 #include "token_windows.hpp"
 
 namespace gputrain::datasets {
@@ -23,7 +28,7 @@ struct TextSpec {
   std::vector<std::string> include, exclude;
 
   static void describe(config::Description<TextSpec>& d) {
-    d.summary("plain text: one file, or the files of a folder, concatenated in order of their names");
+    d.summary("plain text or .gz: one file, or the files of a folder, concatenated in order of their names");
     d.key("include", &TextSpec::include, "patterns of files to take: '*.cpp', 'src/**/*.hpp'; empty: all");
     d.key("exclude", &TextSpec::exclude, "patterns of files to leave out; 'build/' matches folders at any depth");
   }
@@ -45,33 +50,74 @@ std::vector<std::string> text_paths(const TextSpec& spec, const data::DatasetReq
   return files;
 }
 
+[[noreturn]] void refuse_as_too_much(const std::string& path) {
+  throw Error(ExitCode::data, {.what = "more than 16 GiB of text, which is held in memory",
+                               .where = path,
+                               .hint = "convert it to token files and use format: tokens"});
+}
+
+std::string unpacked(const data::ReadOnlyFile& file, int64_t most) {
+  constexpr size_t kAtOnce = 1 << 20;
+  const std::vector<std::byte> packed = file.read(0, file.size());
+  GzipStream stream(packed, file.path());
+  std::string text;
+  for (size_t size = 0, got = kAtOnce; got == kAtOnce; text.resize(size)) {
+    text.resize(size + kAtOnce);
+    got = stream.read(std::as_writable_bytes(std::span(text).subspan(size)));
+    size += got;
+    if (static_cast<int64_t>(size) > most) refuse_as_too_much(file.path());
+  }
+  return text;
+}
+
+/// The text of a file, plain or gzip, without the byte order mark that some editors put first.
+std::string read_text(const std::string& path, int64_t most) {
+  const data::ReadOnlyFile file(path);
+  if (file.size() > most) refuse_as_too_much(path);
+  std::string text;
+  if (data::kind_of(file).type == FileType::gzip) {
+    text = unpacked(file, most);
+  } else {
+    text.resize(static_cast<size_t>(file.size()));
+    file.read(0, std::as_writable_bytes(std::span(text)));
+  }
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return text;
+}
+
 std::vector<std::string> read_texts(const std::vector<std::string>& paths) {
   std::vector<std::string> texts;
   int64_t left = kMostTextBytes;
   for (const std::string& path : paths) {
-    const data::ReadOnlyFile file(path);
-    left -= file.size();
-    if (left < 0)
-      throw Error(ExitCode::data, {.what = "more than 16 GiB of text, which is held in memory",
-                                   .where = path,
-                                   .hint = "convert it to token files and use format: tokens"});
-    std::string& text = texts.emplace_back(static_cast<size_t>(file.size()), '\0');
-    file.read(0, std::as_writable_bytes(std::span(text)));
+    texts.push_back(read_text(path, left));
+    left -= std::ssize(texts.back());
   }
   return texts;
 }
 
-/// Text has no NUL bytes, but images, archives and UTF-16 do. With `tokenizer: bytes`, training would not notice.
+/// Why it is probably not text; empty: it may be. Text has no NUL bytes, but images, archives and UTF-16 do.
+std::string doubt_about(const std::string& text, const std::string& path) {
+  const FileKind kind = file_kind(text);
+  if (kind.type == FileType::lfs_pointer)
+    throw Error(ExitCode::data, {.what = std::string(kind.name),
+                                 .where = path,
+                                 .hint = std::string(kind.remedy) + ", or leave it out with `exclude`"});
+  if (kind.type != FileType::unknown && !kind.is_text()) return "is " + std::string(kind.name);
+  return text.find('\0') == std::string::npos ? "" : "has NUL bytes";
+}
+
+/// With `tokenizer: bytes`, training would not notice.
 void warn_of_binary(const std::vector<std::string>& paths, const std::vector<std::string>& texts) {
   int64_t count = 0;
   std::string first;
   for (size_t i = 0; i < paths.size(); ++i) {
-    if (texts[i].find('\0') != std::string::npos && count++ == 0) first = paths[i];
+    const std::string doubt = doubt_about(texts[i], paths[i]);
+    if (!doubt.empty() && count++ == 0) first = paths[i] + " " + doubt;
   }
   if (count == 0) return;
-  log::warning((count == 1 ? "1 file is probably not text, because it has NUL bytes: "
-                           : grouped(count) + " files are probably not text, because they have NUL bytes, such as ") +
-               first + ". Use `include` or `exclude` to choose the files");
+  log::warning(counted(count, "file") + (count == 1 ? " is" : " are") + " probably not text: " + first +
+               (count == 1 ? "" : ", for example") + ". Use `include` or `exclude` to choose the files");
 }
 
 std::shared_ptr<const tokenizers::Tokenizer> make_tokenizer(const data::TextOptions* options,
@@ -89,6 +135,9 @@ class TextSource final : public TokenSource {
     request.tell_files(paths);
     const std::vector<std::string> texts = read_texts(paths);
     warn_of_binary(paths, texts);
+    content_hash_ = data::content_hash(std::ssize(texts), [&](int64_t index) {
+      return data::content_of(std::as_bytes(std::span(texts[static_cast<size_t>(index)])));
+    });
     tokenizer_ = train ? train->tokenizer_ : make_tokenizer(request.text, {texts, paths});
     if (tokenizer_->vocabulary_size() > UINT16_MAX + 1) {
       tokens_ = std::vector<int32_t>();
@@ -117,6 +166,8 @@ class TextSource final : public TokenSource {
   std::string name() const override { return path_; }
   std::string describe(int64_t begin, int64_t end) const override { return files_between(ends_, begin, end); }
 
+  uint64_t content_hash() const override { return content_hash_; }
+
   void read(int64_t first, std::span<int64_t> to) const override {
     std::visit([&](const auto& tokens) { std::copy_n(tokens.begin() + first, to.size(), to.begin()); }, tokens_);
   }
@@ -125,6 +176,7 @@ class TextSource final : public TokenSource {
 
  private:
   std::string path_;
+  uint64_t content_hash_ = 0;
   std::vector<int64_t> ends_;  // end of each file, in tokens
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
   std::variant<std::vector<uint8_t>, std::vector<uint16_t>, std::vector<int32_t>> tokens_;
@@ -138,8 +190,7 @@ std::shared_ptr<const TextSource> open_text(const TextSpec& spec, const data::Da
 
 class Text final : public TokenWindows {
  public:
-  Text(const TextSpec& spec, const data::DatasetRequest& request)
-      : TokenWindows(open_text(spec, request), window_length(request)) {}
+  Text(const TextSpec& spec, const data::DatasetRequest& request) : TokenWindows(open_text(spec, request), request) {}
 };
 
 const config::Registered<Text, TextSpec> registered_text{data::catalog(), "text",

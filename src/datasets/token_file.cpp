@@ -4,10 +4,10 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
-#include <string_view>
 #include <vector>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/file_kind.hpp"
 
 namespace gputrain::datasets {
 namespace {
@@ -54,23 +54,31 @@ void widen(std::span<const std::byte> raw, std::span<int64_t> tokens) {
   }
 }
 
-/// Checks method and flags too, because 1f 8b alone is also token 35,615.
-bool is_gzip(std::string_view begin) {
-  return begin.starts_with("\x1f\x8b\x08") && begin.size() > 3 && (static_cast<unsigned char>(begin[3]) & 0xE0) == 0;
+/// Any even number of bytes could be tokens, so rejects what is clearly something else. A mark of UTF-16 alone is not:
+/// it is also a token.
+void refuse_other_kinds(const data::ReadOnlyFile& file, const std::string& path) {
+  constexpr int64_t kFewestOfText = 64;
+  const FileKind kind = data::kind_of(file);
+  if (kind.type == FileType::unknown || kind.type == FileType::utf16_text) return;
+  if (kind.type == FileType::text && file.size() < kFewestOfText) return;
+  std::string hint(kind.remedy);
+  if (kind.type == FileType::text) hint = "format: text";
+  if (kind.type == FileType::numpy)
+    hint = "numpy.load(FILE).astype(\"uint32\").tofile(\"tokens.bin\"), and dtype: uint32";
+  if (kind.type == FileType::megatron_index)
+    hint = "path: " + std::filesystem::path(path).replace_extension(".bin").string();
+  fail(path, std::string(kind.name) + ", not token ids", hint);
 }
 
-/// Any even number of bytes could be tokens, so rejects what is clearly something else.
-void refuse_other_kinds(const data::ReadOnlyFile& file, const std::string& path) {
-  constexpr int64_t kFewest = 64, kMost = 1024;
-  std::string begin(static_cast<size_t>(std::min(file.size(), kMost)), '\0');
-  file.read(0, std::as_writable_bytes(std::span(begin)));
-  if (begin.starts_with("\x93NUMPY"))
-    fail(path, "a file of numpy.save: its header is not tokens",
-         "numpy.load(FILE).tofile(\"tokens.bin\") writes only the tokens");
-  if (is_gzip(begin) || begin.starts_with("\x28\xb5\x2f\xfd")) fail(path, "a compressed file", "unpack it");
-  const bool is_text = std::all_of(begin.begin(), begin.end(),
-                                   [](char c) { return (c >= ' ' && c <= '~') || (c >= '\t' && c <= '\r'); });
-  if (is_text && std::ssize(begin) >= kFewest) fail(path, "text, not token ids", "format: text");
+/// Whether the numbers of `file` at other places than multiples of `step` are upper parts of wider numbers.
+bool are_upper_parts(std::span<const int64_t> numbers, size_t step) {
+  constexpr int64_t kHighestUpperHalf = 15;  // of tokens below a million
+  int64_t upper = 0, lower = 0;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    int64_t& highest = i % step == 0 ? lower : upper;
+    highest = std::max(highest, numbers[i]);
+  }
+  return upper <= kHighestUpperHalf && lower > 16 * upper;
 }
 
 }  // namespace
@@ -78,11 +86,12 @@ void refuse_other_kinds(const data::ReadOnlyFile& file, const std::string& path)
 TokenFile::TokenFile(const std::string& path, const std::string& raw_type) : file_(path) { read_header(raw_type); }
 
 void TokenFile::read_header(const std::string& raw_type) {
+  refuse_other_kinds(file_, path());
   const std::string index = std::filesystem::path(path()).replace_extension(".idx").string();
   std::error_code ignored;
   if (index != path() && std::filesystem::exists(index, ignored)) return read_megatron_index(index);
   if (read_llmc_header()) return;
-  refuse_other_kinds(file_, path());
+  raw_ = true;
   bytes_per_token_ = raw_type == "uint32" ? 4 : 2;
   if (file_.size() % bytes_per_token_ != 0)
     fail(path(), std::to_string(file_.size()) + " bytes are not a whole number of " + raw_type + " tokens");
@@ -111,13 +120,22 @@ bool TokenFile::read_llmc_header() {
   return true;
 }
 
+int TokenFile::likely_bytes_per_token() const {
+  constexpr int64_t kFewest = 64, kMost = 4096;
+  if (!raw_ || count_ < kFewest) return 0;
+  std::vector<int64_t> numbers(static_cast<size_t>(std::min(kMost, count_)));
+  read(0, numbers);
+  if (bytes_per_token_ == 2 && are_upper_parts(numbers, 4)) return 8;
+  return are_upper_parts(numbers, 2) ? 2 * bytes_per_token_ : 0;
+}
+
 void TokenFile::read_megatron_index(const std::string& index_path) {
   const data::ReadOnlyFile index(index_path);
   if (index.size() < kMegatronHeaderBytes) fail(index_path, "too short for the header of a Megatron index");
   char magic[9];
   index.read(0, std::as_writable_bytes(std::span(magic)));
   if (std::memcmp(magic, kMegatronMagic, sizeof(magic)) != 0)
-    fail(index_path, "not a Megatron index: it does not begin with MMIDIDX");
+    fail(index_path, "not a Megatron index: it does not begin with MMIDIDX" + data::kind_of(index).it_is());
   if (const auto version = value_at<uint64_t>(index, 9); version != 1)
     fail(index_path, "version " + std::to_string(version) + " of a Megatron index; only version 1 is supported");
   const auto code = value_at<uint8_t>(index, 17);

@@ -17,7 +17,11 @@ class TokenFile {
 
   int64_t size() const noexcept { return count_; }
   int64_t vocabulary_size() const noexcept { return vocabulary_size_; }  // implied by the format; 0: unknown
+  const data::ReadOnlyFile& file() const noexcept { return file_; }
   const std::string& path() const noexcept { return file_.path(); }
+  /// Bytes of a token as the beginning of a file without a header looks: in files of wider numbers than those read,
+  /// every second number read, or three of four, are upper halves and thus 0, or nearly. 0: as it was read.
+  int likely_bytes_per_token() const;
 
   /// Tokens [first, first + tokens.size()), which must exist.
   void read(int64_t first, std::span<int64_t> tokens) const;
@@ -32,6 +36,7 @@ class TokenFile {
   int64_t count_ = 0;
   int bytes_per_token_ = 2;
   bool signed_ = false;
+  bool raw_ = false;  // without a header
   int64_t vocabulary_size_ = 0;
 };
 

@@ -7,11 +7,11 @@
 
 #include "gputrain/core/batch.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/core/random.hpp"
 
 namespace gputrain::datasets {
-
 std::string files_between(const std::vector<int64_t>& ends, int64_t begin, int64_t end) {
   int64_t files = 0, first = 0;
   for (const int64_t last : ends) {
@@ -48,8 +48,13 @@ TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t be
   layout_ = data::SampleLayout::tokens(length_, source_->vocabulary_size());
 }
 
-TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, int64_t sequence_length)
-    : TokenWindows(source, 0, source->size(), sequence_length) {}
+TokenWindows::TokenWindows(std::shared_ptr<const TokenSource> source, const data::DatasetRequest& request)
+    : TokenWindows(source, 0, source->size(), window_length(request)) {
+  if (request.role != data::Split::train || length_ / 2 < targets_) return;
+  log::warning("a sample has " + grouped(length_) + " tokens, but the training data only " + grouped(targets_ + 1) +
+               ": the rest is padding, which takes memory and time. Set data.text.max_length: " +
+               std::to_string(targets_) + ", or less");
+}
 
 /// Writes inputs and targets number [first, first + count); positions after the last target are padding and ignored.
 void TokenWindows::read_run(int64_t first, int64_t count, int64_t* input, int64_t* target) const {

@@ -20,6 +20,7 @@ class TokenSource {
   virtual void read(int64_t first, std::span<int64_t> tokens) const = 0;  // [first, first + tokens.size()) must exist
   virtual std::string name() const = 0;                                   // for messages: a path
   virtual std::string describe(int64_t begin, int64_t end) const = 0;     // of tokens [begin, end): "3 files"
+  virtual uint64_t content_hash() const = 0;                              // as Dataset's
   virtual std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const { return nullptr; }
 };
 
@@ -36,7 +37,8 @@ class TokenWindows : public data::Dataset {
  public:
   /// Windows over tokens [begin, end) of the source. Throws Error(data) if there are fewer than two tokens.
   TokenWindows(std::shared_ptr<const TokenSource> source, int64_t begin, int64_t end, int64_t sequence_length);
-  TokenWindows(std::shared_ptr<const TokenSource> source, int64_t sequence_length);
+  /// Windows of window_length() over all tokens. Warns of training data that is much shorter than one.
+  TokenWindows(std::shared_ptr<const TokenSource> source, const data::DatasetRequest& request);
 
   int64_t size() const override { return windows_; }
   const data::SampleLayout& layout() const override { return layout_; }
@@ -44,6 +46,7 @@ class TokenWindows : public data::Dataset {
   bool is_cheap_to_read() const override { return true; }
   std::shared_ptr<const Dataset> part(double begin, double end, data::Split role) const override;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const override { return source_->tokenizer(); }
+  uint64_t content_hash() const override { return source_->content_hash(); }
   std::string describe() const override;
 
   const TokenSource& source() const noexcept { return *source_; }

@@ -8,6 +8,9 @@
 
 #include "file_list.hpp"
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/log.hpp"
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/data/content_hash.hpp"
 #include "gputrain/data/options.hpp"
 #include "token_file.hpp"
 #include "token_windows.hpp"
@@ -57,8 +60,37 @@ std::vector<std::string> token_paths(const data::DatasetRequest& request) {
   if (fs::is_directory(request.path, ignored))
     return expand_pattern(fs::path(as_pattern(request.path)) / ("*" + role_name(request.role) + "*.bin"));
   // Megatron names its pair of files without extensions.
-  if (!fs::exists(request.path, ignored) && fs::exists(request.path + ".idx", ignored)) return {request.path + ".bin"};
+  const std::string pair = fs::exists(request.path, ignored) ? "" : request.path;
+  if (!pair.empty() && fs::exists(pair + ".idx", ignored)) return {pair + ".bin"};
+  if (!pair.empty() && fs::exists(pair + ".bin", ignored))
+    throw Error(ExitCode::data, {.what = pair + ".bin is there, but its index " + pair + ".idx is not",
+                                 .where = pair,
+                                 .hint = "path: " + pair + ".bin, if it is no Megatron file and needs no index"});
   return expand_pattern(request.path);
+}
+
+/// Files of wider numbers than those read are valid tokens too, so only warns.
+void warn_of_wider_numbers(const std::vector<TokenFile>& files) {
+  for (const TokenFile& file : files) {
+    const int bytes = file.likely_bytes_per_token();
+    if (bytes == 0) continue;
+    log::warning(file.path() + " looks like a file of " + std::to_string(8 * bytes) +
+                 "-bit numbers, because nearly all upper halves are 0, which are read as tokens. If it is one, " +
+                 (bytes == 4 ? "set dtype: uint32 beside `format: tokens`"
+                             : "numpy.fromfile(FILE, \"int64\").astype(\"uint32\").tofile(NEW) converts it; then set "
+                               "dtype: uint32 beside `format: tokens`"));
+    return;
+  }
+}
+
+/// A file of 16-bit numbers, read as 32-bit ones, has such tokens.
+void refuse_as_vocabulary(int64_t highest, const std::string& path) {
+  constexpr int64_t kMostLikely = 1 << 24;
+  if (highest < kMostLikely) return;
+  throw Error(ExitCode::data,
+              {.what = "the highest token is " + grouped(highest) + ", more than a vocabulary has",
+               .where = path,
+               .hint = "check `dtype` beside `format: tokens`; if it is right, set `vocab_size` there"});
 }
 
 class FileTokens final : public TokenSource {
@@ -72,9 +104,14 @@ class FileTokens final : public TokenSource {
       size_ += file.size();
       ends_.push_back(size_);
     }
+    warn_of_wider_numbers(files_);
     const int64_t implied = implied_vocabulary();
     vocabulary_size_ = train ? train->vocabulary_size() : spec.vocab_size.value.value_or(implied);
-    if (vocabulary_size_ == 0) vocabulary_size_ = std::clamp<int64_t>(highest_token(), 0, INT32_MAX) + 1;
+    if (vocabulary_size_ == 0) {
+      const int64_t highest = highest_token();
+      refuse_as_vocabulary(highest, name_);
+      vocabulary_size_ = std::max<int64_t>(highest, 0) + 1;
+    }
     if (train && (implied == 0 || implied > vocabulary_size_)) check_all();
   }
 
@@ -82,6 +119,12 @@ class FileTokens final : public TokenSource {
   int64_t vocabulary_size() const override { return vocabulary_size_; }
   std::string name() const override { return name_; }
   std::string describe(int64_t begin, int64_t end) const override { return files_between(ends_, begin, end); }
+
+  uint64_t content_hash() const override {
+    return data::content_hash(std::ssize(files_), [this](int64_t index) {
+      return data::content_of(files_[static_cast<size_t>(index)].file());
+    });
+  }
 
   void read(int64_t first, std::span<int64_t> tokens) const override {
     auto index = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
@@ -161,7 +204,7 @@ std::shared_ptr<const TokenSource> open_tokens(const TokensSpec& spec, const dat
 class Tokens final : public TokenWindows {
  public:
   Tokens(const TokensSpec& spec, const data::DatasetRequest& request)
-      : TokenWindows(open_tokens(spec, request), window_length(request)) {}
+      : TokenWindows(open_tokens(spec, request), request) {}
 };
 
 const config::Registered<Tokens, TokensSpec> registered_tokens{data::catalog(), "tokens",

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <string>
 
+#include <nlohmann/json.hpp>
+
 #include "gputrain/core/error.hpp"
 #include "gputrain/core/log.hpp"
 #include "gputrain/core/numbers.hpp"
 #include "gputrain/monitor/ledger.hpp"
-#include "gputrain/resume/record.hpp"
 
 namespace gputrain::app {
 
@@ -24,15 +25,18 @@ int64_t EarlierAttempts::number_of_next(const train::Progress& progress) const {
 }
 
 /// Files that come or go between two attempts change which sample stands where: an epoch begun with the old order is
-/// not finished by the new one. Classes of other names, or other characters, make labels mean something else.
-void EarlierAttempts::check_data(const train::Progress& progress, bool accept_changes) const {
+/// not finished by the new one. Classes of other names, or other characters, make labels mean something else. Files may
+/// also have been written anew, with as many samples.
+void EarlierAttempts::check_data(const train::Progress& progress, const DataIdentity& now, bool accept_changes) const {
   if (progress.step == 0 || progress.step >= setup_.plan.total_steps) return;
   const std::string& path = job_.spec().data.train.path;
-  const DataIdentity now = identity_of(*setup_.datasets.train), told = identity_before(ledger_);
+  const DataIdentity told = identity_before(ledger_);
   auto& groups = setup_.context.groups;  // only rank 0 has a ledger
   const int64_t samples = groups.from_rank_zero(told.samples, "samples of the last attempt");
   const auto target_names = static_cast<uint64_t>(
       groups.from_rank_zero(static_cast<int64_t>(told.target_names), "targets of the last attempt"));
+  const bool is_other = told.content != 0 && now.content != 0 && told.content != now.content;
+  const bool has_other_content = groups.from_rank_zero(is_other ? 1 : 0, "content of the last attempt") != 0;
   std::string what, effect;
   if (samples != 0 && samples != now.samples) {
     what = counted(samples, "sample") + " before, " + grouped(now.samples) + " now";
@@ -42,6 +46,10 @@ void EarlierAttempts::check_data(const train::Progress& progress, bool accept_ch
     const std::string kind = setup_.datasets.tokens_per_sample() > 0 ? "characters" : "classes";
     what += (what.empty() ? "" : "; ") + ("its " + kind + " are not those of before");
     effect += (effect.empty() ? "" : "; ") + ("numbers that the model has learned stand for other " + kind);
+  }
+  if (what.empty() && has_other_content) {
+    what = "as many samples as before, but files of other content";
+    effect = "the epoch at hand goes on with samples of the new data";
   }
   if (what.empty()) return;
   what = "the training data has changed: " + what + ", at step " + grouped(progress.step);

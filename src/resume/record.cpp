@@ -63,28 +63,48 @@ int exit_code_of(const std::exception& failure) {
   return static_cast<int>(device::fault_of(failure) ? ExitCode::restart : ExitCode::internal);
 }
 
-DataIdentity identity_of(const data::Dataset& dataset) {
+namespace {
+
+/// 0 if it cannot be read: who trains on it will say so.
+uint64_t content_of(const data::Dataset& dataset) {
+  try {
+    return dataset.content_hash();
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+uint64_t hash_in(const nlohmann::json& line, const char* key) {
+  const auto digits = line.find(key);
+  if (digits == line.end() || !digits->is_string()) return 0;
+  return std::strtoull(digits->get<std::string>().c_str(), nullptr, 16);
+}
+
+}  // namespace
+
+DataIdentity identity_of(const TrainingSetup& setup) {
+  const data::Dataset& dataset = *setup.datasets.train;
   std::string names;
   for (const auto& name : data::target_names(dataset)) names += name + '\0';
-  return {.samples = dataset.size(), .target_names = names.empty() ? 0 : stable_hash(names)};
+  return {.samples = dataset.size(),
+          .target_names = names.empty() ? 0 : stable_hash(names),
+          .content = setup.context.rank() == 0 ? content_of(dataset) : 0};
 }
 
 DataIdentity identity_before(const std::vector<nlohmann::json>& ledger) {
   const nlohmann::json::json_pointer samples("/order/samples");
   for (auto line = ledger.rbegin(); line != ledger.rend(); ++line) {
     if (line->value("kind", "") != "attempt") continue;
-    DataIdentity identity;
+    DataIdentity identity{.target_names = hash_in(*line, "target_names"), .content = hash_in(*line, "content")};
     if (line->contains(samples) && line->at(samples).is_number_integer())
       identity.samples = line->at(samples).get<int64_t>();
-    const auto names = line->find("target_names");
-    if (names != line->end() && names->is_string())
-      identity.target_names = std::strtoull(names->get<std::string>().c_str(), nullptr, 16);
     return identity;
   }
   return {};
 }
 
-nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const train::Progress& progress) {
+nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const train::Progress& progress,
+                              const DataIdentity& identity) {
   nlohmann::json record{{"attempt", progress.attempts},
                         {"run_id", job.run_id},
                         {"spec_hash", job.spec_hash},
@@ -97,8 +117,8 @@ nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const 
                         {"step", progress.step},
                         {"data", to_json(progress.usage)},
                         {"order", to_json(order_facts(job.spec(), setup))}};
-  if (const uint64_t names = identity_of(*setup.datasets.train).target_names; names != 0)
-    record["target_names"] = fmt::format("{:016x}", names);
+  if (identity.target_names != 0) record["target_names"] = fmt::format("{:016x}", identity.target_names);
+  if (identity.content != 0) record["content"] = fmt::format("{:016x}", identity.content);
   if (setup.micro_batch.micro_batch > 0) record["micro_batch"] = setup.micro_batch.to_json();
   return record;
 }

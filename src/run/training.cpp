@@ -16,7 +16,6 @@
 #include "gputrain/resume/checkpoint_room.hpp"
 #include "gputrain/resume/earlier_attempts.hpp"
 #include "gputrain/resume/kept_batch.hpp"
-#include "gputrain/resume/record.hpp"
 #include "gputrain/run/rank_logs.hpp"
 #include "gputrain/run/start_page.hpp"
 #include "gputrain/setup/training_loop.hpp"
@@ -68,12 +67,13 @@ void Training::resume_run() {
   const EarlierAttempts earlier(job_, setup_, folder_);
   progress_.attempts = earlier.number_of_next(progress_);
   if (progress_.attempts > 1) resume += "  attempt " + grouped(progress_.attempts);
-  earlier.check_data(progress_, request_.accept);
+  const DataIdentity identity = identity_of(setup_);
+  earlier.check_data(progress_, identity, request_.accept);
   if (!request_.accept) earlier.refuse_if_stuck(progress_);
   truncate_later_history();
   tell_of_kept_batch(setup_.plan.batch);
   pace_ = train::SavePace(earlier.interruptions());
-  record_attempt();
+  record_attempt(identity);
   const auto& mirror = spec_.checkpoint.mirror;
   print_start_page(console_, job_, setup_,
                    {.saves = pace_.text(), .resume = resume + (mirror ? "  mirror " + *mirror : "") + notice_text()});
@@ -89,8 +89,8 @@ void Training::watch_notices() {
                                     .sources = sources});
 }
 
-void Training::record_attempt() {
-  nlohmann::json attempt = attempt_record(job_, setup_, progress_);
+void Training::record_attempt(const DataIdentity& identity) {
+  nlohmann::json attempt = attempt_record(job_, setup_, progress_, identity);
   if (checkpointing_.restore_seconds() > 0) attempt["restore_seconds"] = checkpointing_.restore_seconds();
   if (const auto batch = checkpointing_.batch_elsewhere()) attempt["from_elsewhere"] = {{"global_batch", *batch}};
   attempt["branch"] = checkpointing_.branch();

@@ -192,7 +192,7 @@ train::Plan plan_run(const JobSpec& spec, const JobDatasets& datasets, const Ran
 
 JobDatasets open_datasets(const Job& job) {
   JobDatasets datasets;
-  if (const auto& pretrained = job.spec().model.pretrained) check_there_are_weights(*pretrained);
+  if (const auto& pretrained = job.spec().model.pretrained) check_weights(*pretrained);
   const InputSpec model = models::catalog().reads(job.spec().model.architecture);
   std::vector<std::string> own_folders{job.output_dir.string()};
   if (const auto& mirror = job.spec().checkpoint.mirror) own_folders.push_back(*mirror);

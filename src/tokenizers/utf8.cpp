@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/file_kind.hpp"
 
 namespace gputrain::tokenizers {
 
@@ -68,10 +69,12 @@ void check_utf8(std::string_view text, const std::string& name) {
     if (next_code_point(text, at) >= 0) continue;
     char byte[8];
     std::snprintf(byte, sizeof(byte), "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(text[at])));
+    const FileKind kind = file_kind(text);
+    const std::string remedy = kind.remedy.empty() || kind.is_text() ? "convert it (iconv)" : std::string(kind.remedy);
     throw Error(ExitCode::data,
-                {.what = "not UTF-8 text: invalid byte " + std::string(byte),
+                {.what = "not UTF-8 text: invalid byte " + std::string(byte) + (kind.is_text() ? "" : kind.it_is()),
                  .where = place(name, text, at),
-                 .hint = "convert it (iconv), leave it out with `exclude`, or data.text.tokenizer: bytes"});
+                 .hint = remedy + ", leave it out with `exclude`, or data.text.tokenizer: bytes"});
   }
 }
 

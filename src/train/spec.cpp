@@ -1,5 +1,12 @@
 #include "gputrain/train/spec.hpp"
 
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "gputrain/core/numbers.hpp"
+#include "gputrain/train/plan.hpp"
+
 namespace gputrain::train {
 
 using config::Change;
@@ -17,6 +24,30 @@ void check_micro_batch_search(const TrainSpec& spec, config::SpecIssues& issues)
                "auto has no choice: the global batch and gradient_accumulation_steps determine the micro-batch",
                "leave gradient_accumulation_steps out, or micro_batch_size");
   }
+}
+
+/// Finds sizes that no number of ranks satisfies; a list of micro-batches gives that number.
+void check_batch_sizes(const TrainSpec& spec, config::SpecIssues& issues) {
+  const auto& passes = spec.gradient_accumulation_steps.value;
+  if (!spec.global_batch_size || !passes || spec.searches_micro_batch()) return;
+  const int64_t global = *spec.global_batch_size;
+  if (!spec.micro_batch_size) {
+    if (*passes <= global) return;
+    issues.add("gradient_accumulation_steps",
+               std::to_string(*passes) + " is more than the " + counted(global, "sample") + " of global_batch_size",
+               "at most " + std::to_string(global) + ", or a larger global batch");
+    return;
+  }
+  const std::vector<int64_t>& micro = spec.micro_batch_size->value->values;
+  const bool is_list = micro.size() != 1;
+  const int64_t together = std::accumulate(micro.begin(), micro.end(), int64_t{0}), per_pass = global / *passes;
+  const bool fits = is_list ? per_pass == together : per_pass > 0 && per_pass % together == 0;
+  if (fits && global % *passes == 0) return;
+  issues.add("global_batch_size",
+             std::to_string(global) + " is not micro_batch_size " + (is_list ? "(" : "") + sum_text(micro) +
+                 (is_list ? ")" : "") + " x gradient_accumulation_steps " + std::to_string(*passes) +
+                 (is_list ? "" : " x any number of ranks"),
+             "leave one of the three out; it follows from the others");
 }
 
 /// Translates Hugging Face's `eval_strategy: epoch`; `steps` adds nothing to the interval.
@@ -110,7 +141,10 @@ void TrainSpec::describe(config::Description<TrainSpec>& d) {
       .change(Change::safe);
   d.key("channels_last", &TrainSpec::channels_last, "NHWC memory order for images; auto: yes, because it is faster")
       .change(Change::safe);
-  d.check(check_micro_batch_search);
+  d.check([](const TrainSpec& spec, config::SpecIssues& issues) {
+    check_micro_batch_search(spec, issues);
+    check_batch_sizes(spec, issues);
+  });
 }
 
 void SampleSpec::describe(config::Description<SampleSpec>& d) {

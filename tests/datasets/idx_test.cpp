@@ -73,6 +73,17 @@ TEST_F(IdxTest, ReadsImagesAndLabelsOfTheRole) {
   EXPECT_EQ(datasets.val->layout().num_classes, 3) << "the training data's";
 }
 
+TEST_F(IdxTest, KnowsItsContentPackedOrNot) {
+  const auto hash = [this](const std::string& images, const std::string& labels) {
+    write_set(images, labels);
+    return open_idx().train->content_hash();
+  };
+  const uint64_t before = hash(kImages, kLabels);
+  EXPECT_EQ(hash(gzip(kImages), kLabels), before);
+  EXPECT_NE(hash(kImages, idx({3}, std::string("\1\2\0", 3))), before);
+  EXPECT_NE(hash(std::string(kImages).replace(20, 1, "x"), kLabels), before);
+}
+
 TEST_F(IdxTest, NormalizesAllRolesByTrainingImages) {
   write_set(kImages, kLabels);
   write_set(idx({1, 2, 2}, "abcd"), idx({1}, "\2"), "t10k");
@@ -149,6 +160,11 @@ TEST_F(IdxTest, RefusesDamagedFiles) {
   EXPECT_THAT(refusal(kImages, idx({2}, "\1\1")), HasSubstr("3 images in"));
 }
 
+TEST_F(IdxTest, NamesFilesOfAnotherKind) {
+  EXPECT_THAT(refusal("<!DOCTYPE html>\n<html>", kLabels), HasSubstr("a web page, not an IDX file"));
+  EXPECT_THAT(refusal(kImages, "version https://git-lfs.github.com/spec/v1\n"), HasSubstr("a Git LFS pointer"));
+}
+
 TEST_F(IdxTest, RefusesDamagedGzip) {
   const std::string packed = gzip(kImages);
   EXPECT_THAT(refusal(packed.substr(0, packed.size() / 2), kLabels), HasSubstr("cut off"));
@@ -156,7 +172,7 @@ TEST_F(IdxTest, RefusesDamagedGzip) {
   std::string damaged = packed;
   damaged[packed.size() - 6] = static_cast<char>(damaged[packed.size() - 6] ^ 1);  // damages the checksum
   EXPECT_THAT(refusal(damaged, kLabels), HasSubstr("damaged gzip data"));
-  EXPECT_THAT(refusal("\x1f\x8b", kLabels), HasSubstr("cut off"));
+  EXPECT_THAT(refusal(packed.substr(0, 4), kLabels), HasSubstr("cut off"));
 }
 
 // A few hundred bytes declare 4 TB: the reader must not allocate or unpack that much.

@@ -211,6 +211,7 @@ TEST(ImageDecoder, AcceptsHarmlessOddities) {
 TEST(ImageDecoder, RefusesWhatIsNoImage) {
   EXPECT_THAT(refusal({}), HasSubstr("an empty file instead of an image"));
   EXPECT_THAT(refusal(bytes_of("GIF89a....")), HasSubstr("neither JPEG nor PNG"));
+  EXPECT_THAT(refusal(bytes_of("version https://git-lfs.github.com/spec/v1\n")), HasSubstr("a Git LFS pointer"));
   EXPECT_THAT(refusal(bytes_of("\xff\xd8\xff")), HasSubstr("not a readable JPEG"));
   EXPECT_THAT(refusal(bytes_of("\x89PNG\r\n\x1a\n")), HasSubstr("damaged PNG"));
 }

@@ -41,6 +41,24 @@ TEST_F(ImageFolderTest, FitsEvaluationImagesToTheirOwnSize) {
   EXPECT_EQ(std::to_integer<int>(read(*datasets.val, 0).input[0]), 2);
 }
 
+TEST_F(ImageFolderTest, KnowsItsContentWhereverItLies) {
+  for (const std::string root : {"one/", "two/"}) {
+    write(root + "a/1.png", png_of({1, 2, 3}));
+    write(root + "b/2.png", png_of({4, 5, 6}));
+  }
+  const auto hash = [this](const std::string& root) {
+    return open_folder(", val: {split: 50%}", ", prefix: " + root).train->content_hash();
+  };
+  EXPECT_EQ(hash("one"), hash("two"));
+  write("two/b/2.png", png_of({4, 5, 7}));
+  EXPECT_NE(hash("one"), hash("two")) << "as long as before";
+  write("two/b/2.png", png_of({4, 5, 6}));
+  std::filesystem::rename(folder_ / "two/b/2.png", folder_ / "two/a/2.png");
+  write("two/b/1.png", png_of({1, 2, 3}));
+  std::filesystem::remove(folder_ / "two/a/1.png");
+  EXPECT_NE(hash("one"), hash("two")) << "other labels";
+}
+
 TEST_F(ImageFolderTest, FollowsLinkedFolders) {
   write("store/1.png", png_of({1, 2, 3}));
   std::filesystem::create_directories(folder_ / "root");
@@ -148,7 +166,7 @@ TEST_F(ImageFolderTest, SkipsFewBadImagesWhenAsked) {
   options.shuffle = false;
   options.num_workers = 2;
   EXPECT_THAT(error_of([&] { data::Loader(datasets.train, options).next_step(); }),
-              HasSubstr("a/15.png: neither JPEG nor PNG (sample 5)"));
+              HasSubstr("a/15.png: neither JPEG nor PNG; it is text (sample 5)"));
   options.max_bad_fraction = 0.05;
   EXPECT_EQ(data::Loader(datasets.train, options).next_step().weight, 19);
 }

@@ -118,10 +118,20 @@ TEST_F(TarTest, TakesLastEntryOfAName) {
   EXPECT_EQ(first_byte(*datasets.train, 0, 2), 255);
 }
 
+TEST_F(TarTest, KnowsItsContentWhereverItLies) {
+  const auto hash = [this](const std::string& content) { return open_tar(content).train->content_hash(); };
+  const std::string notes = tar_entry({"notes.txt", "x"}), red = tar_entry({"a/1.png", kRed});
+  const uint64_t before = hash(red + tar_entry({"b/2.png", kGreen}) + kEnd);
+  EXPECT_EQ(hash(notes + red + tar_entry({"b/2.png", kGreen}) + kEnd), before);
+  EXPECT_NE(hash(red + tar_entry({"b/2.png", kBlue}) + kEnd), before);
+  EXPECT_NE(hash(red + tar_entry({"b/3.png", kGreen}) + kEnd), before);
+}
+
 TEST_F(TarTest, RefusesDamagedArchives) {
   const std::string one = tar_entry({"a/1.png", kRed});
   EXPECT_THAT(refusal(""), HasSubstr("too short for a tar archive"));
-  EXPECT_THAT(refusal(std::string(2000, 'x')), HasSubstr("not a tar archive"));
+  EXPECT_THAT(refusal(std::string(2000, 'x')), HasSubstr("not a tar archive; it is text"));
+  EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\n"), HasSubstr("git lfs pull"));
   EXPECT_THAT(refusal(one), HasSubstr("its end mark is missing"));
   EXPECT_THAT(refusal(one.substr(0, 560)),
               HasSubstr("an entry of " + std::to_string(kRed.size()) + " bytes does not fit"));

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include "../../src/datasets/file_list.hpp"
 #include "datasets/opened.hpp"
@@ -12,6 +13,8 @@
 namespace gputrain::datasets {
 namespace {
 
+using namespace std::string_literals;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -132,12 +135,43 @@ TEST_F(TextTest, WarnsOfFilesThatAreNotText) {
   write("all/a.txt", "abcd");
   EXPECT_EQ(warning(), "");
   write("all/b.png", std::string("\x89PNG\0", 5));
-  EXPECT_THAT(warning(), HasSubstr("1 file is probably not text, because it has NUL bytes: " + path("all/b.png")));
-  write("all/c.txt", std::string("\xff\xfe"
-                                 "a\0",
-                                 4));
-  EXPECT_THAT(warning(),
-              HasSubstr("2 files are probably not text, because they have NUL bytes, such as " + path("all/b.png")));
+  EXPECT_THAT(warning(), HasSubstr("1 file is probably not text: " + path("all/b.png") + " has NUL bytes. Use"));
+  write("all/a.txt", "\xff\xfe"s + "a\0"s);
+  EXPECT_THAT(warning(), HasSubstr("2 files are probably not text: " + path("all/a.txt") + " is UTF-16 text, for ex"));
+}
+
+TEST_F(TextTest, ReadsGzipAsItsContent) {
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += std::to_string(i % 7919);  // more than is unpacked at once
+  const std::string plain = write("a.txt", text), packed = path("b.txt.gz");
+  const gzFile file = ::gzopen(packed.c_str(), "wb");
+  ::gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  ::gzclose(file);
+  const data::DatasetSplits datasets = open_text(plain, 64, ", val: {path: " + packed + "}");
+  ASSERT_EQ(datasets.val->describe(), datasets.train->describe());
+  EXPECT_EQ(datasets.val->content_hash(), datasets.train->content_hash());
+  EXPECT_NE(open_text(write("c.txt", text + " "), 64).train->content_hash(), datasets.train->content_hash());
+  for (const int64_t i : {int64_t{0}, datasets.train->size() - 1})
+    EXPECT_EQ(read(*datasets.val, i), read(*datasets.train, i));
+}
+
+TEST_F(TextTest, LeavesOutByteOrderMark) {
+  for (const char* tokenizer : {"characters", "bytes"}) {
+    const auto datasets = open_text(write("a.txt",
+                                          "\xef\xbb\xbf"
+                                          "abc"),
+                                    2, ", text: {tokenizer: "s + tokenizer + "}");
+    EXPECT_EQ(datasets.train->tokenizer()->decode(read(*datasets.train, 0).tokens()), "ab");
+  }
+  EXPECT_EQ(open_text(path("a.txt"), 2).train->layout().num_classes, 3);
+}
+
+TEST_F(TextTest, NamesFilesOfAnotherKind) {
+  EXPECT_THAT(error_of([&] { open_text(write("a", "version https://git-lfs.github.com/spec/v1\nsize 1"), 4); }),
+              HasSubstr("a Git LFS pointer, not the file itself\n  try: git lfs pull"));
+  EXPECT_THAT(error_of([&] { open_text(write("a", "\xff\xfe"s + "a\0"s), 4); }),
+              AllOf(HasSubstr("invalid byte 0xFF; it is UTF-16 text"), HasSubstr("iconv -f UTF-16")));
+  EXPECT_THAT(error_of([&] { open_text(write("a", "PK\x03\x04\xff"), 4); }), HasSubstr("it is a ZIP archive"));
 }
 
 TEST_F(TextTest, ReadsOtherFilesWithTrainingVocabulary) {

@@ -10,6 +10,7 @@
 namespace gputrain::datasets {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -106,6 +107,15 @@ TEST_F(TokensTest, JoinsFilesOfAPattern) {
   EXPECT_EQ(next, 49);
 }
 
+TEST_F(TokensTest, KnowsItsContentWhereverItLies) {
+  const auto hash = [this](const std::string& name, const std::vector<uint16_t>& tokens) {
+    return open_tokens(write(name, raw(tokens)), 2, ", vocab_size: 99").train->content_hash();
+  };
+  const uint64_t before = hash("a.bin", {1, 2, 3, 4});
+  EXPECT_EQ(hash("moved/b.bin", {1, 2, 3, 4}), before);
+  EXPECT_NE(hash("a.bin", {4, 3, 2, 1}), before);
+}
+
 TEST_F(TokensTest, RefusesDamagedFiles) {
   const std::string good = llmc<uint16_t>(20240520, 1, {1, 2, 3});
   EXPECT_THAT(refusal(good.substr(0, 500)), HasSubstr("cut off inside llm.c's header"));
@@ -118,10 +128,46 @@ TEST_F(TokensTest, RefusesDamagedFiles) {
 }
 
 TEST_F(TokensTest, RefusesOtherKindsOfFiles) {
-  EXPECT_THAT(refusal("\x93NUMPY\x01" + std::string(121, ' ')), HasSubstr("a file of numpy.save"));
-  EXPECT_THAT(refusal(std::string("\x1f\x8b\x08\x00", 4) + std::string(124, 'x')), HasSubstr("a compressed file"));
+  EXPECT_THAT(refusal("\x93NUMPY\x01" + std::string(121, ' ')),
+              AllOf(HasSubstr("a file of numpy.save"), HasSubstr("dtype: uint32")));
+  EXPECT_THAT(refusal(std::string("\x1f\x8b\x08\x00", 4) + std::string(124, 'x')), HasSubstr("a gzip file"));
   EXPECT_THAT(refusal("To be, or not to be, that is the question:\nWhether 'tis nobler in the mind to suffer..."),
               HasSubstr("text, not token ids\n  try: format: text"));
+  EXPECT_THAT(refusal("PK\x03\x04" + std::string(124, '\0')), HasSubstr("a ZIP archive (.zip, .npz, PyTorch's .pt)"));
+  EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\nsize 12345\n"), HasSubstr("try: git lfs pull"));
+  EXPECT_THAT(refusal("<!DOCTYPE html>\n<html lang=en>"), HasSubstr("a web page, not token ids"));
+}
+
+TEST_F(TokensTest, NamesMissingHalfOfMegatronPair) {
+  write("m.idx", megatron(8, {2}, 2));
+  EXPECT_THAT(error_of([this] { open_tokens(path("m.idx"), 2); }),
+              HasSubstr("the index of a Megatron pair, not token ids\n  try: path: " + path("m.bin")));
+  write("n.bin", raw<uint16_t>({1, 2, 3}));
+  EXPECT_THAT(error_of([this] { open_tokens(path("n"), 2); }),
+              HasSubstr("n.bin is there, but its index " + path("n.idx") + " is not"));
+  EXPECT_EQ(open_tokens(path("n.bin"), 2).train->size(), 1);
+}
+
+TEST_F(TokensTest, WarnsOfWiderNumbers) {
+  std::vector<int64_t> tokens(100);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int64_t>(i * 1234 % 120'000);
+  const auto warning = [this](const std::string& content, const std::string& options = "") {
+    ::testing::internal::CaptureStderr();
+    open_tokens(write("a.bin", content), 4, options);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string wide = raw(std::vector<uint32_t>(tokens.begin(), tokens.end()));
+  EXPECT_THAT(warning(wide), AllOf(HasSubstr("a.bin looks like a file of 32-bit"), HasSubstr("set dtype: uint32")));
+  EXPECT_THAT(warning(raw(tokens)), HasSubstr("a file of 64-bit numbers"));
+  EXPECT_THAT(warning(raw(tokens), ", dtype: uint32"), HasSubstr("a file of 64-bit numbers"));
+  EXPECT_EQ(warning(wide, ", dtype: uint32"), "");
+  EXPECT_EQ(warning(raw(std::vector<uint16_t>(tokens.begin(), tokens.end()))), "");
+  EXPECT_EQ(warning(raw(std::vector<uint16_t>(100, 0))), "");
+}
+
+TEST_F(TokensTest, RefusesNarrowNumbersReadAsWide) {
+  EXPECT_THAT(refusal(raw<uint16_t>({5, 300, 7, 400}), ", dtype: uint32"),
+              AllOf(HasSubstr("the highest token is 26,214,407, more than a vocabulary has"), HasSubstr("`dtype`")));
 }
 
 TEST_F(TokensTest, RefusesDamagedMegatronIndexes) {
@@ -162,6 +208,18 @@ TEST_F(TokensTest, RefusesUnknownEvaluationTokensAtOnce) {
 
 TEST_F(TokensTest, AcceptsTokenThatLooksLikeGzip) {
   EXPECT_EQ(open_tokens(write("a.bin", raw<uint16_t>({35615, 9, 3, 4})), 2, ", vocab_size: 50257").train->size(), 2);
+}
+
+TEST_F(TokensTest, WarnsOfWindowBeyondTheData) {
+  const auto warning = [this](int64_t length) {
+    ::testing::internal::CaptureStderr();
+    open_tokens(write("a.bin", raw(std::vector<uint16_t>{1, 2, 3, 4, 5})), length, "", ", val: {split: 50%}");
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning(7), "");
+  EXPECT_THAT(warning(131'072),
+              HasSubstr("a sample has 131,072 tokens, but the training data only 5: the rest is "
+                        "padding, which takes memory and time. Set data.text.max_length: 4, or less"));
 }
 
 TEST_F(TokensTest, NeedsLanguageModelAndFiles) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "gputrain/config/load.hpp"
 #include "gputrain/core/error.hpp"
 
 namespace gputrain::train {
@@ -132,6 +133,27 @@ TEST(BatchPlan, RefusesContradictionsAndMissingSizes) {
   TrainSpec tiny;
   tiny.global_batch_size = 1;
   EXPECT_THAT(message_of([&] { plan_batch(tiny, kText); }), testing::HasSubstr("shared by 2 ranks"));
+}
+
+TEST(TrainSpec, RefusesBatchesThatNoRanksFit) {
+  const auto refusal = [](const std::string& sizes) {
+    return message_of([&] {
+      config::load(config::schema_of<TrainSpec>(), {.file = "job.yaml", .text = "{max_steps: 1, " + sizes + "}"});
+    });
+  };
+  const std::string passes = ", gradient_accumulation_steps: 4";
+  EXPECT_THAT(refusal("global_batch_size: 48, micro_batch_size: 5" + passes),
+              testing::HasSubstr("48 is not micro_batch_size 5 x gradient_accumulation_steps 4 x any number of ranks"));
+  EXPECT_THAT(refusal("global_batch_size: 50, micro_batch_size: 4" + passes), testing::HasSubstr("50 is not"));
+  EXPECT_THAT(refusal("global_batch_size: 2, micro_batch_size: 1" + passes), testing::HasSubstr("2 is not"));
+  EXPECT_EQ(refusal("global_batch_size: 48, micro_batch_size: 4" + passes), "no error");
+  EXPECT_THAT(refusal("global_batch_size: 48, micro_batch_size: [4, 4]" + passes),
+              testing::HasSubstr("48 is not micro_batch_size (2 x 4) x gradient_accumulation_steps 4"));
+  EXPECT_EQ(refusal("global_batch_size: 48, micro_batch_size: [8, 4]" + passes), "no error");
+  EXPECT_THAT(refusal("global_batch_size: 3" + passes),
+              testing::HasSubstr("gradient_accumulation_steps: 4 is more than the 3 samples of global_batch_size"));
+  EXPECT_EQ(refusal("global_batch_size: 4" + passes), "no error");
+  EXPECT_EQ(refusal("global_batch_size: 48, micro_batch_size: 5"), "no error");
 }
 
 TEST(BatchPlan, RefusesMorePassesThanSamples) {

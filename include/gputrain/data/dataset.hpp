@@ -55,6 +55,10 @@ class Dataset {
   /// The tokenizer that made the samples; null if the samples are not text, or were tokens already.
   virtual std::shared_ptr<const tokenizers::Tokenizer> tokenizer() const { return nullptr; }
 
+  /// A hash of sizes and pieces of the content, which tells it from other content with as many samples; 0: not known.
+  /// Reads a megabyte at most. Throws Error(data).
+  virtual uint64_t content_hash() const { return 0; }
+
   /// One line that is printed at the start of a run: "60,000 images 28x28x1, 10 classes".
   virtual std::string describe() const = 0;
 };

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "gputrain/core/file_kind.hpp"
+
 namespace gputrain::data {
 
 class ReadOnlyFile {
@@ -33,6 +35,9 @@ class ReadOnlyFile {
   int descriptor_ = -1;
   int64_t size_ = 0;
 };
+
+/// What the file's first bytes say it is.
+FileKind kind_of(const ReadOnlyFile& file);
 
 /// Throws Error(data): `path` does not exist. `wanted` says what it should be ("an image folder"); the hint helps.
 [[noreturn]] void throw_missing(const std::string& path, const std::string& wanted);

@@ -15,6 +15,7 @@ class SomeSamples : public Dataset {
   bool is_cheap_to_read() const final { return whole_->is_cheap_to_read(); }
   std::optional<Normalization> normalization() const final { return whole_->normalization(); }
   std::vector<std::string> class_names() const final { return whole_->class_names(); }
+  uint64_t content_hash() const final { return whole_->content_hash(); }
 
  protected:
   SomeSamples(std::shared_ptr<const Dataset> whole, int64_t size);

@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "gputrain/job/run_folder.hpp"
+#include "gputrain/resume/record.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/progress.hpp"
 #include "gputrain/train/save_pace.hpp"
@@ -25,7 +26,7 @@ class EarlierAttempts {
 
   /// Throws Error(usage) where the training data is not what the last attempt had, amid a run; with `accept_changes`
   /// it is told only. Every rank must call.
-  void check_data(const train::Progress& progress, bool accept_changes) const;
+  void check_data(const train::Progress& progress, const DataIdentity& now, bool accept_changes) const;
 
   /// Throws Error(no_restart) where limits.max_attempts_without_progress of them came to nothing. Every rank must call.
   void refuse_if_stuck(const train::Progress& progress) const;

@@ -24,7 +24,6 @@ data::SampleUsage usage_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const data::OrderFacts& order);
 data::OrderFacts order_from_json(const nlohmann::json& json);
 
-nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const train::Progress& progress);
 nlohmann::json end_record(const monitor::Summary& summary, const train::Progress& progress);
 
 /// What records say of an error: where and what, on one line, and the exit code that the process ends with.
@@ -35,10 +34,14 @@ int exit_code_of(const std::exception& failure);
 struct DataIdentity {
   int64_t samples = 0;
   uint64_t target_names = 0;  // hash of what the numbers of classes or tokens stand for
+  uint64_t content = 0;       // on rank 0: Dataset::content_hash()
 };
-DataIdentity identity_of(const data::Dataset& dataset);
+DataIdentity identity_of(const TrainingSetup& setup);
 /// That of the run's newest attempt.
 DataIdentity identity_before(const std::vector<nlohmann::json>& ledger);
+
+nlohmann::json attempt_record(const Job& job, const TrainingSetup& setup, const train::Progress& progress,
+                              const DataIdentity& identity);
 
 /// How many attempts there have been: the lines about them, or the highest number that one was given, as the first in
 /// a folder that goes on from another's checkpoint has not the number 1.

@@ -9,6 +9,7 @@
 #include "gputrain/job/run_folder.hpp"
 #include "gputrain/monitor/console.hpp"
 #include "gputrain/resume/checkpointing.hpp"
+#include "gputrain/resume/record.hpp"
 #include "gputrain/run/ending.hpp"
 #include "gputrain/setup/training_setup.hpp"
 #include "gputrain/train/hooks.hpp"
@@ -30,7 +31,7 @@ class Training {
 
  private:
   void watch_notices();
-  void record_attempt();
+  void record_attempt(const DataIdentity& identity);
   std::string resume();
   monitor::Summary train();
   std::string present_work() const;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "gputrain/core/error.hpp"
+#include "gputrain/core/file_kind.hpp"
 #include "image_state.hpp"
 #include "jpeg.hpp"
 #include "png_reader.hpp"
@@ -38,8 +39,10 @@ ImageDecoder::~ImageDecoder() = default;
 
 ImageDecoder::Size ImageDecoder::open(std::span<const std::byte> file, const std::string& name) {
   state_->is_jpeg = JpegReader::recognizes(file);
-  if (!state_->is_jpeg && !PngReader::recognizes(file))
-    throw_bad_image(name, file.empty() ? "an empty file instead of an image" : "neither JPEG nor PNG");
+  if (!state_->is_jpeg && !PngReader::recognizes(file)) {
+    const FileKind kind = file_kind({reinterpret_cast<const char*>(file.data()), file.size()});
+    throw_bad_image(name, file.empty() ? "an empty file instead of an image" : "neither JPEG nor PNG" + kind.it_is());
+  }
   Size size = state_->is_jpeg ? state_->jpeg.open(file, name) : state_->png.open(file, name);
   state_->orientation = orientation_of(state_->is_jpeg ? JpegReader::exif(file) : PngReader::exif(file));
   if (swaps_sides(state_->orientation)) std::swap(size.width, size.height);

@@ -126,6 +126,28 @@ TEST(ResumeChangedJob, RefusesGrownDataUnlessAccepted) {
   EXPECT_EQ(gputrain(run).exit_code, 0);  // nothing is left to train
 }
 
+TEST(ResumeChangedJob, RefusesRewrittenDataUnlessAccepted) {
+  const TemporaryFolder folder;
+  const std::string job = write_gpt_job(folder, "checkpoint: {interval: 10}\n"), run = folder / "run";
+  ASSERT_EQ(gputrain({"run", job, "--output-dir", run}).exit_code, 0);
+  std::string text = read_file(folder / "text.txt");
+  const auto resume = [&](const std::string& step) {
+    folder.write("text.txt", text);
+    return std::vector<std::string>{"run", job,     "--output-dir",
+                                    run,   "--set", "checkpoint.resume=" + run + "/ckpt/step-000000" + step};
+  };
+  EXPECT_EQ(gputrain(resume("10")).exit_code, 0) << "the same text, written again";
+  EXPECT_EQ(gputrain({"data", "audit", run}).exit_code, 0);
+  std::reverse(text.begin(), text.end());
+  const auto other = resume("10");
+  EXPECT_THAT(gputrain({"replay", run, "--step", "15"}).out, HasSubstr("the replay uses other samples"));
+  const std::string refused = refused_then_accepted(other);
+  EXPECT_THAT(refused, HasSubstr("as many samples as before, but files of other content, at step 10"));
+  const Result audit = gputrain({"data", "audit", run});
+  EXPECT_EQ(audit.exit_code, 4) << audit.out;
+  EXPECT_THAT(audit.out, HasSubstr("step 10: the data was written anew within an epoch"));
+}
+
 TEST(ResumeChangedJob, RefusesRenamedClassesUnlessAccepted) {
   const TemporaryFolder folder;
   for (const std::string name : {"cat/1", "cat/2", "dog/1", "dog/2"})

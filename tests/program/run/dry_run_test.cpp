@@ -242,8 +242,8 @@ TEST_F(DryRun, ReportsWhatRealRanksWouldRefuse) {
   const std::string job = write_job("train: {max_epochs: 1, global_batch_size: 8}\n");
   const std::vector<std::pair<Settings, std::string>> mistakes{
       {{"train.global_batch_size=3"}, "a global batch of 3 cannot be shared by 4 ranks"},
-      {{"train.micro_batch_size=3", "train.gradient_accumulation_steps=1"},
-       "8 is not micro_batch_size 3 x gradient_accumulation_steps 1 x 4 ranks"},
+      {{"train.micro_batch_size=4", "train.gradient_accumulation_steps=1"},
+       "8 is not micro_batch_size 4 x gradient_accumulation_steps 1 x 4 ranks"},
       {{"train.global_batch_size=400", "data.last=drop"}, "data.last is drop"}};
   for (const auto& [settings, message] : mistakes) {
     const Result dry = dry_run(job, 4, settings);

@@ -1,0 +1,39 @@
+// What the first bytes of a file say it is: messages name a file that is not what it is taken for.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace gputrain {
+
+enum class FileType {
+  unknown,
+  text,
+  web_page,
+  utf16_text,
+  lfs_pointer,
+  gzip,
+  compressed,
+  numpy,
+  megatron_index,
+  other
+};
+
+struct FileKind {
+  FileType type = FileType::unknown;
+  std::string_view name;    // "a ZIP archive"; empty: unknown
+  std::string_view remedy;  // what to try; may be empty
+
+  bool is_text() const noexcept { return type == FileType::text || type == FileType::web_page; }
+  /// "; it is a ZIP archive", to end a message with; empty: unknown.
+  std::string it_is() const;
+};
+
+/// How much of a file's beginning file_kind() looks at.
+inline constexpr size_t kFileKindBytes = 1024;
+
+/// By the bytes that a file begins with. Text is UTF-8 without control characters.
+FileKind file_kind(std::string_view begin);
+
+}  // namespace gputrain
